@@ -57,7 +57,7 @@ format: $(TEST) ## lets ruff and clang-format lay out the code
 	@find $(C_FOLDERS) -name '*.[ch]' | xargs $(BIN)/clang-format -i
 
 typecheck: $(TEST) ## mypy --strict
-	@$(BIN)/python tests/package_links.py && $(BIN)/mypy
+	@$(BIN)/python tests/helpers/package_links.py && $(BIN)/mypy
 
 wheel: $(RUNTIME) ## a wheel in dist/
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip wheel -q --no-build-isolation --no-deps -w dist . && ls dist/*.whl

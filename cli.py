@@ -17,24 +17,24 @@ from typing import Any, NoReturn
 
 import click
 
-from .command_parts import commands_of
+from .commands.lazy import LazyGroup
+from .commands.parts import commands_of
 from .errors import PostrunError, Terminated, database_problem
-from .lazy_commands import LazyGroup
 from .messages import echo
 
-# Name -> module and object of the command, and its short help.
+# Name of a command, of its module in commands/, and of the object there -> its short help.
 LAZY_COMMANDS = {
-    "attach": ("tickets.command:attach", "Put a report on a ticket."),
-    "compare": ("compare_command:compare", "Tell what changed from one run to another."),
-    "demo": ("demo_recording:demo", "Report a simulated training run, and a real small one that is recorded now."),
-    "doctor": ("doctor:doctor", "Check that this machine can make reports."),
-    "export": ("export.command:export", "Write the whole run for Perfetto, Chrome's viewer or data frames."),
-    "ingest": ("commands.ingest:ingest", "Load a run into a store (DuckDB) to report or query later."),
-    "inspect": ("inspect_trace:inspect", "Show what trace files of the capture library hold."),
-    "nightly": ("nightly.command:nightly", "Report every new or changed run of a folder or an object store."),
-    "record": ("commands.record:record", "Run a command and record it."),
-    "report": ("commands.report:report", "Write the report of one run."),
-    "rules": ("commands.rules:rules", "List every rule with its parameters and defaults."),
+    "attach": "Put a report on a ticket.",
+    "compare": "Tell what changed from one run to another.",
+    "demo": "Report a simulated training run, and a real small one that is recorded now.",
+    "doctor": "Check that this machine can make reports.",
+    "export": "Write the whole run for Perfetto, Chrome's viewer or data frames.",
+    "ingest": "Load a run into a store (DuckDB) to report or query later.",
+    "inspect": "Show what trace files of the capture library hold.",
+    "nightly": "Report every new or changed run of a folder or an object store.",
+    "record": "Run a command and record it.",
+    "report": "Write the report of one run.",
+    "rules": "List every rule with its parameters and defaults.",
 }
 
 
@@ -95,7 +95,7 @@ def _interrupted() -> NoReturn:
 @click.pass_context
 def main(ctx: click.Context) -> None:
     """A training job ends; one command turns what was captured into a report."""
-    from . import environment
+    from .commands import environment
 
     environment.leave_recording()
     if not environment.given():

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from .options import Options
 
 if TYPE_CHECKING:
-    from ..ingest.store import Store
-    from .report import Report
+    from ..ingest.store.store import Store
+    from .report.model import Report
 
 __all__ = ["Options", "analyze"]
 

@@ -7,32 +7,32 @@ from collections.abc import Sequence
 from importlib import metadata
 from typing import Any, Final
 
-from ..ingest.store import Store
-from ..ingest.store_tables import MEASURED
+from ..ingest.store.store import Store
+from ..ingest.store.tables import MEASURED
 from ..version import __version__
-from . import run_info
-from .allocator_memory import allocator_memory
-from .collectives import collectives, communication_kernels
-from .counters import counters
-from .gpu_memory import gpu_memory
-from .kernels import categories
-from .launch_configurations import launch_configurations
-from .launch_queue import launch_queue
-from .loading_ranges import loading_recorded
-from .operators import operators
+from .device.allocator_memory import allocator_memory
+from .device.collectives import collectives, communication_kernels
+from .device.kernels import categories
+from .device.launch_configurations import launch_configurations
+from .device.launch_queue import launch_queue
+from .device.operators import operators
+from .machine.counters import counters
+from .machine.gpu_memory import gpu_memory
 from .options import Options
-from .python_profile import python_profile
-from .rank_comparison import rank_comparison
-from .report import Generator, Report, RuleResult, Steps
-from .rules.engine import evaluate
-from .rules.run_data import RunData
-from .rules.selection import Selection, select
-from .slow_steps import slow_steps
-from .step_breakdown import step_breakdown
-from .step_ranges import LOADING
-from .step_times import step_times
-from .summary import summary
-from .summary_data import SummaryData
+from .python_profile.profile import python_profile
+from .report.model import Generator, Report, RuleResult, Steps
+from .rules.engine.engine import evaluate
+from .rules.engine.selection import Selection, select
+from .rules.evidence.run_data import RunData
+from .run import run_info
+from .run.summary import summary
+from .run.summary_data import SummaryData
+from .steps.breakdown import step_breakdown
+from .steps.loading_ranges import loading_recorded
+from .steps.ranges import LOADING
+from .steps.ranks import rank_comparison
+from .steps.slow import slow_steps
+from .steps.times import step_times
 
 # Libraries whose version can change a figure.
 _LIBRARIES: Final = ("duckdb", "polars", "pyarrow")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .analysis_options import AnalysisOptions
-from .rules.selection import Selection
+from .rules.engine.selection import Selection
+from .toolkit.options import AnalysisOptions
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 from postrun import capture
-from postrun.profiling_plan import ProfilingPlan, PythonPlan, Window
+from postrun.native.profiling.plan import ProfilingPlan, PythonPlan, Window
 
 PAIRS = 200_000
 ROUNDS = 7

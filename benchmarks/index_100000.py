@@ -20,7 +20,7 @@ START = 1_700_000_000 * 10**9
 
 
 def write_runs(out: Path, first: int, last: int, families: int) -> None:
-    from postrun.analysis.rules.catalogue import RULES
+    from postrun.analysis.rules.engine.catalogue import RULES
     from postrun.nightly.model import Row
     from postrun.nightly.night import marker
 
@@ -49,7 +49,7 @@ def write_runs(out: Path, first: int, last: int, families: int) -> None:
 
 
 def measured(what: str, out: Path) -> None:
-    from postrun.ingest.object_open import open_objects
+    from postrun.ingest.object_store.open import open_objects
     from postrun.nightly.index import Book
 
     place, book = open_objects(out), Book()
@@ -71,7 +71,7 @@ def main() -> None:
     words.add_argument("--families", type=int, default=500)
     words.add_argument("--keep", type=Path)
     given = words.parse_args()
-    from postrun.ingest.object_open import open_objects
+    from postrun.ingest.object_store.open import open_objects
 
     with tempfile.TemporaryDirectory() as folder:
         out = given.keep or Path(folder)

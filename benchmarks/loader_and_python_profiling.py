@@ -17,11 +17,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from postrun.framework_profiling import dataloader
-from postrun.framework_profiling.dataloader import LoaderPart
-from postrun.framework_profiling.part import FileLimits
-from postrun.framework_profiling.python_profile import PythonPart
-from postrun.profiling_plan import LoaderPlan, PythonPlan, Timer, Window
+from postrun.native.profiling.engine import dataloader
+from postrun.native.profiling.engine.dataloader import LoaderPart
+from postrun.native.profiling.engine.part import FileLimits
+from postrun.native.profiling.engine.python_profile import PythonPart
+from postrun.native.profiling.plan import LoaderPlan, PythonPlan, Timer, Window
 
 BATCH = 2000
 FLOOR = "a call that does nothing"

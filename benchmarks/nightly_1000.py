@@ -55,7 +55,7 @@ def write_runs(folder: Path, count: int, steps: int) -> None:
 
 
 def tasks_of(source: Path, out: Path, formats: tuple[str, ...] = FORMATS) -> list[Any]:
-    from postrun.ingest.object_open import open_objects
+    from postrun.ingest.object_store.open import open_objects
     from postrun.nightly.discover import found_runs
     from postrun.nightly.model import ReportOptions, Task
     from postrun.option_values import generated_at

@@ -76,7 +76,7 @@ def main() -> None:
 
 
 def compare(source: Path, folder: Path, text: int) -> None:
-    from postrun.ingest.object_open import open_objects
+    from postrun.ingest.object_store.open import open_objects
     from postrun.nightly import partials, work
     from postrun.nightly.discover import found_runs
     from postrun.nightly.model import ReportOptions, Task

@@ -15,12 +15,12 @@ from typing import Any
 import pikepdf
 from postrun.analysis import analyze
 from postrun.analysis.options import Options
+from postrun.analysis.timeline.timelines import timeline_for
 from postrun.ingest import ingest
-from postrun.report_templates.context import context
-from postrun.report_templates.pages import page
-from postrun.report_templates.pdf import Job, PrinterHere
+from postrun.report_templates.output.context import context
+from postrun.report_templates.output.pages import page
+from postrun.report_templates.output.pdf import Job, PrinterHere
 from postrun.simulate import write_demo
-from postrun.timelines import timeline_for
 
 MADE_AT_NS = 1_780_000_000 * 10**9
 

@@ -59,11 +59,11 @@ def evaluate(path: Path, stages: bool) -> None:
     """All rules over the store at ``path``; prints verdicts, seconds and peak memory of this process."""
     begin = time.perf_counter()
     from postrun.analysis.report import SystemUsage
-    from postrun.analysis.rules import engine
-    from postrun.analysis.rules.base import SampleRule
-    from postrun.analysis.rules.run_data import RunData
-    from postrun.analysis.rules.samples import SampleBlock, Samples
-    from postrun.analysis.rules.selection import select
+    from postrun.analysis.rules.engine import engine
+    from postrun.analysis.rules.engine.selection import select
+    from postrun.analysis.rules.evidence.base import SampleRule
+    from postrun.analysis.rules.evidence.blocks import SampleBlock, Samples
+    from postrun.analysis.rules.evidence.run_data import RunData
     from postrun.ingest.store import Store
 
     spent: dict[str, float] = {}
@@ -116,7 +116,7 @@ def spent_and_held(wall: float) -> None:
 def usage(path: Path) -> None:
     """Figures of all machines, as the report shows them; prints seconds and peak memory of this process."""
     begin = time.perf_counter()
-    from postrun.analysis.system_usage import system_usage
+    from postrun.analysis.machine.system_usage import system_usage
     from postrun.ingest.store import Store
 
     with Store.open(path) as store:

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 
-from postrun.ingest.trace_scan import Arg, Scanner, TraceScan, have_native
-from postrun.ingest.trace_scan_python import PythonScanner
+from postrun.ingest.chrome_trace.scan import Arg, Scanner, TraceScan, have_native
+from postrun.ingest.chrome_trace.scan_python import PythonScanner
 
 ARGS = {
     "correlation": Arg("correlation", "int"),

@@ -35,11 +35,11 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from postrun.ingest.capture import Captures
-from postrun.ingest.identity import Placement
-from postrun.ingest.registry import Registry
+from postrun.ingest.prt.format import TraceFile
+from postrun.ingest.prt.reader import Captures
 from postrun.ingest.store import Store
-from postrun.ingest.trace_format import TraceFile
+from postrun.ingest.store.identity import Placement
+from postrun.ingest.store.registry import Registry
 from postrun.native import _native
 
 INT, TIME, DURATION, TEXT = 0, 1, 2, 4

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from ..command_parts import CONFIG, VERBOSITY, option, print_json, progress_line, with_options
 from ..messages import echo_line
-from ..report_options import MODE, REDACT, STORE_OPTIONS
+from .parts import CONFIG, VERBOSITY, option, print_json, progress_line, with_options
+from .report_options import MODE, REDACT, STORE_OPTIONS
 
 
 @click.command(short_help="Load a run into a store (DuckDB) to report or query later.")

@@ -7,8 +7,8 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from ..command_parts import with_options
-from ..record_options import RECORD_OPTIONS, RecordCommand
+from .parts import with_options
+from .record_options import RECORD_OPTIONS, RecordCommand
 
 
 @click.command(cls=RecordCommand, short_help="Run a command and record it.", context_settings={"allow_interspersed_args": False})
@@ -19,7 +19,11 @@ def record(command: tuple[str, ...], **options: Any) -> None:
 
     Its exit code, signals, input and output pass through. 125: it was not started; 126: it cannot be executed; 127: it was not found.
     """
-    from .. import modes, record_child, record_gpu, record_job, record_summary
+    from .. import modes
+    from ..native.record import child as record_child
+    from ..native.record import gpu as record_gpu
+    from ..native.record import job as record_job
+    from . import recording_summary as record_summary
 
     wanted = {name: options.pop(name) for name in ("gpu", "steps", "seconds", "window_signal")}
     ctx = click.get_current_context()

@@ -10,16 +10,16 @@ import click
 from click.core import ParameterSource
 
 from .. import option_values
-from ..command_parts import CONFIG, VERBOSITY, print_json, progress_line, with_options
 from ..messages import echo, echo_line
-from ..report_options import REPORT_OPTIONS, STORE_OPTIONS, chosen_look, chosen_rules, fail_if
+from .parts import CONFIG, VERBOSITY, print_json, progress_line, with_options
+from .report_options import REPORT_OPTIONS, STORE_OPTIONS, chosen_look, chosen_rules, fail_if
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from ..analysis import Options
-    from ..analysis.rules.selection import Selection
+    from ..analysis.rules.engine.selection import Selection
     from ..api import IngestOptions, OutputOptions, ReportResult
 
 
@@ -83,7 +83,7 @@ def plan_report(options: dict[str, Any], quiet: bool) -> tuple[ReportPlan, tuple
 
 def print_result(result: ReportResult, histograms: Sequence[str] = (), *, quiet: bool, as_json: bool = False) -> None:
     """Print headline, verdicts and files, or with ``as_json`` a summary as JSON; notes go to standard error."""
-    from .. import report_words
+    from . import report_words
 
     made = result.report
     notes = [

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..command_parts import option, print_json
 from ..messages import echo
+from .parts import option, print_json
 
 if TYPE_CHECKING:
-    from ..analysis.rules.base import Preset
+    from ..analysis.rules.evidence.base import Preset
 
 _PRESET = option("--preset", type=click.Choice(["documented", "service"], case_sensitive=False),
                  help="Show the defaults of this preset only.")  # fmt: skip
@@ -21,8 +21,8 @@ class _RulesGroup(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if self.get_command(ctx, args[0]) is None:
-            from ..analysis.rules.catalogue import PROFILER_REPORT
-            from ..analysis.rules.selection import known
+            from ..analysis.rules.engine.catalogue import PROFILER_REPORT
+            from ..analysis.rules.engine.selection import known
 
             names = {name.lower(): name for name in (PROFILER_REPORT, *known())}
             if meant := names.get(args[0].lower()):
@@ -39,7 +39,7 @@ def rules(ctx: click.Context, preset: Preset | None, as_json: bool) -> None:
     """List every rule: what it checks, its parameters and their defaults. `postrun rules explain NAME` tells all of one."""
     if ctx.invoked_subcommand is not None:
         return
-    from .. import rule_texts
+    from . import rule_texts
 
     if as_json:
         print_json(rule_texts.as_data())
@@ -54,7 +54,7 @@ def rules(ctx: click.Context, preset: Preset | None, as_json: bool) -> None:
 @click.pass_context
 def explain(ctx: click.Context, name: str, preset: Preset | None) -> None:
     """Tell all of the rule NAME: what it checks, when it finds an issue, what it needs, what to do."""
-    from .. import rule_texts
+    from . import rule_texts
 
     outer = ctx.parent.params.get("preset") if ctx.parent else None
     for line in rule_texts.explained(name, preset or outer or "documented"):

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ..ingest.store import Store
-from ..ingest.store_tables import METRICS, SCHEMA
+from ..ingest.store.store import Store
+from ..ingest.store.tables import METRICS, SCHEMA
 from .counts import Counts
 
 if TYPE_CHECKING:

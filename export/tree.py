@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from ..analysis.places import Places, in_order
-from ..ingest.store import Store
-from ..ingest.store_tables import COUNTER, METRICS
+from ..analysis.toolkit.places import Places, in_order
+from ..ingest.store.store import Store
+from ..ingest.store.tables import COUNTER, METRICS
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from ..errors import UsageError
-from ..ingest.registry import UNKNOWN_HOST
-from ..ingest.store import Store
+from ..ingest.store.registry import UNKNOWN_HOST
+from ..ingest.store.store import Store
 from . import chrome, perfetto, tables
 from .counts import Counts
 from .events import Events

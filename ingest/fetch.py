@@ -16,11 +16,11 @@ from typing import Final
 
 from .. import temporary
 from ..errors import InputError
-from .inflate import TRACE_HEAD_BYTES
-from .object_open import open_objects
-from .object_urls import is_url, parse
-from .objects import ChangedError, ObjectInfo, Objects, ObjectStoreError
-from .source import format_of
+from .chrome_trace.head import TRACE_HEAD_BYTES
+from .discover import format_of
+from .object_store.objects import ChangedError, ObjectInfo, Objects, ObjectStoreError
+from .object_store.open import open_objects
+from .object_store.urls import is_url, parse
 
 MOST_OBJECTS: Final = 100_000
 """Objects below one URL; more are not one run."""

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 from .. import modes
 from ..errors import InputError, PostrunError, UsageError
 from .checksum import Checksums
-from .format_names import (
+from .discover import KNOWN, Found, find_files
+from .joining.statements import Stated, Statements
+from .object_store.urls import is_url
+from .packed import may_be_anything
+from .python_profiles.window import window_of
+from .store.format_names import (
     CAPTURE,
     END_MARKER,
     JOB,
@@ -30,21 +35,16 @@ from .format_names import (
     TRACE,
     UNKNOWN,
 )
-from .limits import unpacked_limit
-from .object_urls import is_url
-from .packed import may_be_anything
-from .python_window import window_of
-from .reader_failures import costs_one_file, note_failure, step
-from .registry import ReadResult
-from .source import KNOWN, Found, find_files
-from .statements import Stated, Statements
-from .store import Store
-from .store_tables import SCHEMA, storable
-from .trace_limits import IMPOSSIBLE, clamped
+from .store.limits import unpacked_limit
+from .store.reader_failures import costs_one_file, note_failure, step
+from .store.registry import ReadResult
+from .store.store import Store
+from .store.tables import SCHEMA, storable
+from .store.time_limits import IMPOSSIBLE, clamped
 
 if TYPE_CHECKING:
+    from .joining.source_rows import Clock, SourceRows
     from .partial import Partials
-    from .source_rows import Clock, SourceRows
 
 Progress = Callable[[str, float | None], None]
 
@@ -114,7 +114,7 @@ def _ingest_files(
     settle: Callable[[Store], None] | None = None,
     stated: Stated,
 ) -> Store:
-    from .conceal import conceal
+    from .store.conceal import conceal
 
     report("looking at the files", None)
     found = find_files(paths, exclude=target, linked=linked)
@@ -150,7 +150,7 @@ def load(
 ) -> Store:
     """As :func:`ingest`, for files that have been looked for at ``paths``. ``partials``: what was read of some of them before; these files
     themselves are not looked at again. ``settle`` changes the store before its secrets are masked."""
-    from .conceal import conceal
+    from .store.conceal import conceal
 
     report = progress or (lambda text, fraction: None)
     unpacked_limit(0, max_unpacked)
@@ -162,7 +162,7 @@ def load(
         else Store.temporary(memory_limit=memory_limit, threads=threads)
     )
     store.max_unpacked = max_unpacked
-    from .trace_result import CaptureResult
+    from .store.result import CaptureResult
 
     try:
         results = _read_all(store, found, [Path(path) for path in paths], report, name, partials, stated or Stated())
@@ -268,12 +268,12 @@ def _read_all(
     store: Store, found: list[Found], paths: list[Path], report: Progress, name: str | None, partials: Partials | None, stated: Stated
 ) -> list[ReadResult]:
     """Read every file, then derive; the results of the readers."""
-    from .finish import classify_kernels, demangle_kernels, ranks_by_order
-    from .limit_rows import limit_rows
-    from .plausibility import note_several_runs
-    from .run_row import agreed_metadata, common_metadata, name_of, told_last, write_run
-    from .steps import derive_steps
-    from .trace_result import CaptureResult, TraceResult
+    from .derive.finish import classify_kernels, demangle_kernels, ranks_by_order
+    from .derive.limit_rows import limit_rows
+    from .derive.plausibility import note_several_runs
+    from .derive.steps import derive_steps
+    from .store.result import CaptureResult, TraceResult
+    from .store.run_row import agreed_metadata, common_metadata, name_of, told_last, write_run
 
     run = _Reading(store, found, report, partials, stated)
     names = [_said(one) for one in found]
@@ -325,10 +325,10 @@ class _Reading:
     """The files of one run on their way into the store; a file's source id is its position."""
 
     def __init__(self, store: Store, found: list[Found], report: Progress, partials: Partials | None, stated: Stated) -> None:
-        from .capture import Captures
-        from .gpu_log import GpuLogs
-        from .identity import Placement
-        from .registry import Registry
+        from .gpu_logs.rows import GpuLogs
+        from .prt.reader import Captures
+        from .store.identity import Placement
+        from .store.registry import Registry
 
         self.store = store
         self.found = found
@@ -394,7 +394,7 @@ class _Reading:
         return statements
 
     def _read_metrics(self, places: Sequence[int]) -> None:
-        from .smdebug_metrics import read_system_metrics_many
+        from .hosted.system_metrics import read_system_metrics_many
 
         lines = None if self.partials is None else self.partials.lines()
         pairs = [(self.found[i].path, self.ids[i]) for i in places]
@@ -402,8 +402,8 @@ class _Reading:
 
     def _join(self) -> None:
         """One machine, process and clock for what several files say of one, once all are read."""
-        from .joined_sources import Joining
-        from .source_rows import SourceRows
+        from .joining.join import Joining
+        from .joining.source_rows import SourceRows
 
         traced = {source.id for source in self.traced}
         others = [
@@ -425,7 +425,7 @@ class _Reading:
 
     def _keeping_rows(self, i: int, read: Callable[[int], None]) -> None:
         """Read a file and keep which rows it brought."""
-        from .source_rows import SourceRows, row_counts
+        from .joining.source_rows import SourceRows, row_counts
 
         before = row_counts(self.store)
         read(i)

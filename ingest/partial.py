@@ -16,22 +16,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import InputError
 from .checksum import sha256
-from .devices import store_device
-from .format_names import SYSTEM_METRICS, TIMELINE, TRACE
-from .identity import Facts, Identity, Placement
-from .inflate import TRACE_HEAD_BYTES, over_limit, read_head
-from .reader_failures import costs_one_file, failure_text
-from .registry import ReadResult, Registry
-from .source import FORMATS, Found
-from .store import Store
-from .store_tables import ENUM_VALUES, SCHEMA, native_path
-from .trace_limits import IMPOSSIBLE
+from .chrome_trace.head import TRACE_HEAD_BYTES, read_head
+from .chrome_trace.inflate import over_limit
+from .discover import FORMATS, Found
+from .store.devices import store_device
+from .store.format_names import SYSTEM_METRICS, TIMELINE, TRACE
+from .store.identity import Facts, Identity, Placement
+from .store.reader_failures import costs_one_file, failure_text
+from .store.registry import ReadResult, Registry
+from .store.store import Store
+from .store.tables import ENUM_VALUES, SCHEMA, native_path
+from .store.time_limits import IMPOSSIBLE
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-    from .smdebug_metrics import Lines
+    from .hosted.system_metrics import Lines
 
 FORMAT: Final = 3
 """Of the entries and tables; partials of another format are of no use."""
@@ -134,7 +135,7 @@ class _Tables:
 
 
 def _trace(store: Store, path: Path, tables: _Tables) -> Entry:
-    from .kineto import read_trace
+    from .kineto.reader import read_trace
 
     placement = _Told(Registry(store))
     read: Entry = {"result": None}
@@ -171,7 +172,7 @@ def _reason(error: BaseException, path: Path) -> str:
 def _timeline(store: Store, path: Path, tables: _Tables) -> Entry:
     import polars as pl
 
-    from .smdebug_pevents import read_events
+    from .hosted.timelines import read_events
 
     read: Entry = {"result": None}
     try:
@@ -205,7 +206,7 @@ def _parsed(connection: duckdb.DuckDBPyConnection, files: list[str], entries: Ma
     """Which of the files could be read; their lines are in ``all_line`` then. The entries of the others say why not."""
     import duckdb
 
-    from .smdebug_metrics import parse_lines
+    from .hosted.system_metrics import parse_lines
 
     if not files:
         return []
@@ -285,7 +286,7 @@ class Partials:
 
     def lines(self) -> Lines:
         """The lines of files of system metrics."""
-        from .smdebug_metrics import Lines
+        from .hosted.system_metrics import Lines
 
         return Lines(self._parse, lambda file: self._native[file].entry["bytes"] or 0)
 
@@ -350,8 +351,8 @@ class Part:
     def _timeline(self, store: Store, placement: Placement, source: int) -> ReadResult:
         import polars as pl
 
-        from .smdebug_pevents import append_events
-        from .store_tables import storable
+        from .hosted.timelines import append_events
+        from .store.tables import storable
 
         read = self.entry["read"]
         self._notes(store, source)
@@ -362,7 +363,7 @@ class Part:
         return ReadResult(**(read["result"] or {"events": 0, "first_ns": None, "last_ns": None}))
 
     def _trace(self, store: Store, placement: Placement, source: int) -> ReadResult:
-        from .trace_result import TraceResult
+        from .store.result import TraceResult
 
         read = self.entry["read"]
         where, cycle = self._placed(placement, source)
@@ -399,7 +400,7 @@ class Part:
     def _events(self, store: Store, table: str, names: list[int], where: tuple[int, int] | None, cycle: int) -> None:
         import polars as pl
 
-        from .cycle_ids import of_cycle
+        from .chrome_trace.cycle_ids import of_cycle
 
         if where is None:
             return

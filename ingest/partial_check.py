@@ -11,13 +11,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import fields
 from typing import Any, Final
 
-from .format_names import TRACE
-from .identity import Identity
+from .discover import FORMATS
 from .partial import MAPPED
-from .registry import ReadResult
-from .source import FORMATS
-from .store_tables import SCHEMA
-from .trace_result import TraceResult
+from .store.format_names import TRACE
+from .store.identity import Identity
+from .store.registry import ReadResult
+from .store.result import TraceResult
+from .store.tables import SCHEMA
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _OWN: Final = ("node", "process", "source")

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from .format_names import CAPTURE, DCGM, JOB, NSIGHT, NVIDIA_SMI, PYTHON_STATS, PYTHON_TREE, TENSORFLOW, TIMELINE, TRACE
-from .inflate import TRACE_HEAD_BYTES, read_head
+from .chrome_trace.head import TRACE_HEAD_BYTES, read_head
+from .store.format_names import CAPTURE, DCGM, JOB, NSIGHT, NVIDIA_SMI, PYTHON_STATS, PYTHON_TREE, TENSORFLOW, TIMELINE, TRACE
 
 if TYPE_CHECKING:
-    from .capture import Captures
-    from .gpu_log import GpuLogs
-    from .identity import Placement
-    from .registry import ReadResult, Registry
-    from .store import Store
+    from .gpu_logs.rows import GpuLogs
+    from .prt.reader import Captures
+    from .store.identity import Placement
+    from .store.registry import ReadResult, Registry
+    from .store.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,55 +43,55 @@ def _capture(place: Place, path: Path, source: int, progress: Progress) -> ReadR
 
 
 def _trace(place: Place, path: Path, source: int, progress: Progress) -> ReadResult | None:
-    from .kineto import read_trace
+    from .kineto.reader import read_trace
 
     return read_trace(place.store, place.placement, path, source, read_head(path, TRACE_HEAD_BYTES), progress)
 
 
 def _nsight(place: Place, path: Path, source: int, progress: Progress) -> ReadResult | None:
-    from .nsys import read_export
+    from .nsys.reader import read_export
 
     return read_export(place.store, place.registry, place.placement, path, source, progress)
 
 
 def _timeline(place: Place, path: Path, source: int, progress: Progress) -> ReadResult | None:
-    from .smdebug_pevents import read_pevents
+    from .hosted.timelines import read_pevents
 
     return read_pevents(place.store, path, source, place.registry)
 
 
 def _tensorflow(place: Place, path: Path, source: int, progress: Progress) -> ReadResult | None:
-    from .tensorflow import read_tensorflow
+    from .tensorflow.reader import read_tensorflow
 
     return read_tensorflow(place.store, place.placement, path, source, progress)
 
 
 def _python_stats(place: Place, path: Path, source: int, progress: Progress) -> ReadResult | None:
-    from .python_stats import read_dump
+    from .python_profiles.reader import read_dump
 
     return read_dump(place.store, place.registry, path, source)
 
 
 def _python_tree(place: Place, path: Path, source: int, progress: Progress) -> ReadResult | None:
-    from .python_stats import read_pyinstrument
+    from .python_profiles.reader import read_pyinstrument
 
     return read_pyinstrument(place.store, place.registry, path, source)
 
 
 def _smi(place: Place, path: Path, source: int, progress: Progress) -> ReadResult | None:
-    from .nvidia_smi import read_smi
+    from .gpu_logs.nvidia_smi import read_smi
 
     return read_smi(place.store, place.logs, path, source, progress)
 
 
 def _dcgm(place: Place, path: Path, source: int, progress: Progress) -> ReadResult | None:
-    from .dcgm import read_dcgm
+    from .gpu_logs.dcgm import read_dcgm
 
     return read_dcgm(place.store, place.logs, path, source, progress)
 
 
 def _job(place: Place, path: Path, source: int, progress: Progress) -> ReadResult | None:
-    from .run_row import read_job
+    from .store.run_row import read_job
 
     place.job.update(read_job(place.store, path, source))
     return None

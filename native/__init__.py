@@ -1,37 +1,45 @@
-"""The C side: is it there, which version, where are its headers?"""
+"""The compiled extension: whether it is installed, its version, and where its library and headers are.
+
+The extension is loaded at first use: with POSTRUN_CAPTURE=1 loading it begins a recording, which importing this package must not do.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 from types import ModuleType
 
-_native: ModuleType | None
-try:
-    from . import _native  # type: ignore[attr-defined, no-redef, unused-ignore]
-except ImportError:  # installed without a C compiler (POSTRUN_NO_NATIVE=1)
-    _native = None
+
+def _extension() -> ModuleType | None:
+    try:
+        from . import _native
+    except ImportError:  # installed without a C compiler (POSTRUN_NO_NATIVE=1)
+        return None
+    return _native
 
 
 def available() -> bool:
-    """Whether the C extension was built into this installation."""
-    return _native is not None
+    """Return whether the C extension was built into this installation."""
+    return _extension() is not None
 
 
 def version() -> str | None:
-    """Version of the loaded C library, or None where it was not built."""
-    return None if _native is None else str(_native.version())
+    """Return the version of the C library, or None if it was not built."""
+    native = _extension()
+    return None if native is None else str(native.version())
 
 
 def gpu_driver() -> bool:
-    """Whether the NVIDIA driver can be loaded into this process; CUDA is not initialised."""
-    return _native is not None and bool(_native.gpu_driver())
+    """Return whether the NVIDIA driver can be loaded into this process, without initializing CUDA."""
+    native = _extension()
+    return native is not None and bool(native.gpu_driver())
 
 
 def _root() -> Path:
-    if _native is None or _native.__file__ is None:
+    native = _extension()
+    if native is None or native.__file__ is None:
         raise FileNotFoundError("this installation of postrun has no C library: reinstall with a C compiler and without POSTRUN_NO_NATIVE")
-    # The extension is the one file that always lies beside the installed headers, in a wheel and in an editable install.
-    return Path(_native.__file__).resolve().parent
+    # In a wheel and in an editable installation, the headers are next to the extension.
+    return Path(native.__file__).resolve().parent
 
 
 def library() -> Path:

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from ..errors import InputError
-from ..ingest.objects import Objects, OccupiedError
+from ..ingest.object_store.objects import Objects, OccupiedError
 
 LEASE_S: Final = 300.0
 """How long a claim holds that is not renewed. The clocks of machines that share a night must not differ by as much."""

@@ -33,7 +33,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, Literal
 
-from ..ingest.objects import ObjectInfo
+from ..ingest.object_store.objects import ObjectInfo
 from .model import FoundRun, Kind
 
 Role = Literal["hosted", "beside", "end", "trace", "perhaps", "extra", "perhaps extra", "recording", "store", "job", "mark"]

@@ -14,9 +14,9 @@ from typing import Any, Final, Literal
 
 import polars as pl
 
-from ..analysis import wording
-from ..analysis.report import FINE, ISSUES
-from ..analysis.rules.catalogue import PROFILER_REPORT
+from ..analysis.report.model import FINE, ISSUES
+from ..analysis.rules.engine.catalogue import PROFILER_REPORT
+from ..analysis.toolkit import wording
 from ..errors import UsageError
 
 Kind = Literal["regression", "improvement", "new_issue"]

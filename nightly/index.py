@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from ..ingest.objects import ObjectInfo, Objects, ObjectStoreError
+from ..ingest.object_store.objects import ObjectInfo, Objects, ObjectStoreError
 from . import night as nights
 from . import places, reasons, table
 from .history import Family, History, Settings, family_of, history
@@ -110,7 +110,7 @@ class Book:
         index = index_of(rows, full, made, self.settings, reasons.last_part(out.url) if self.redact else out.url, generated)
         del full
         out.write(JSON, to_json(index), content_type="application/json")
-        from ..report_templates.index_page import index_page
+        from .page import index_page
 
         page = index_page(index, most_runs=PAGE_RUNS, most_families=PAGE_FAMILIES)
         out.write(HTML, page.encode("utf-8", "replace"), content_type="text/html; charset=utf-8")

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final
 
-from ..ingest.objects import ObjectInfo
+from ..ingest.object_store.objects import ObjectInfo
 from .discover import place_of, run_folder_of
 from .model import FoundRun
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..ingest.objects import ObjectInfo
+from ..ingest.object_store.objects import ObjectInfo
 
 Kind = Literal["hosted", "traces", "recording", "store"]
 """The hosted profiler's layout; traces, exports, Python profiles and logs of GPUs; `.prt` files; a run store."""

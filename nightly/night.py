@@ -19,8 +19,8 @@ from typing import Final, Literal
 
 from .. import temporary
 from ..errors import InputError
-from ..ingest.object_urls import is_url
-from ..ingest.objects import ObjectInfo, Objects, ObjectStoreError
+from ..ingest.object_store.objects import ObjectInfo, Objects, ObjectStoreError
+from ..ingest.object_store.urls import is_url
 from . import left_out, places, reasons
 from .claims import Claims
 from .discover import found_runs, to_look_at, with_these
@@ -197,8 +197,18 @@ def _begins_like_a_trace(source: Objects, one: ObjectInfo) -> bool:
     """Whether a file begins like one of a run, whatever its name says."""
     from pathlib import Path
 
-    from ..ingest.format_names import DCGM, NSIGHT, NVIDIA_SMI, PYTHON_STATS, PYTHON_TREE, SYSTEM_METRICS, TENSORFLOW, TIMELINE, TRACE
-    from ..ingest.source import format_of
+    from ..ingest.discover import format_of
+    from ..ingest.store.format_names import (
+        DCGM,
+        NSIGHT,
+        NVIDIA_SMI,
+        PYTHON_STATS,
+        PYTHON_TREE,
+        SYSTEM_METRICS,
+        TENSORFLOW,
+        TIMELINE,
+        TRACE,
+    )
 
     try:
         head = source.read(one.path, count=_HEAD)

@@ -31,17 +31,17 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from .. import modes
 from ..errors import InputError
-from ..ingest.object_open import open_objects
-from ..ingest.object_urls import is_url
-from ..ingest.objects import ObjectInfo, Objects, ObjectStoreError
+from ..ingest.object_store.objects import ObjectInfo, Objects, ObjectStoreError
+from ..ingest.object_store.open import open_objects
+from ..ingest.object_store.urls import is_url
 from . import places
 from .model import FoundRun, Row, Task
 from .work import Workplace, check_unchanged, fetch, linked, report_run, source_of
 
 if TYPE_CHECKING:
+    from ..ingest.discover import Found
     from ..ingest.partial import Entry
-    from ..ingest.source import Found
-    from ..ingest.store import Store
+    from ..ingest.store.store import Store
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -126,8 +126,8 @@ def read_part(part: Part) -> str:
 
     Raises ObjectStoreError where it is the store's fault, or where a file is being written: another time it may go well.
     """
+    from ..ingest.discover import find_files
     from ..ingest.partial import write
-    from ..ingest.source import find_files
 
     task = part.task
     modes.set_umask(task.options.mode)
@@ -228,8 +228,8 @@ def _prepare(most: int, task: Task, source: Objects, work: Path) -> tuple[Path, 
 
 def _is_read_whole(file: Mapping[str, Any]) -> bool:
     """Whether a file that a part looked at has to be read as it is: its format is read, but not in parts."""
-    from ..ingest.format_names import RUN_STORE
-    from ..ingest.source import FORMATS
+    from ..ingest.discover import FORMATS
+    from ..ingest.store.format_names import RUN_STORE
 
     formats = {known.name for known in FORMATS if known.not_read is None} - _mapped() - {RUN_STORE}
     return file["problem"] is None and file["format"] in formats
@@ -282,7 +282,7 @@ def _is_ours(said: Any, part: Part) -> bool:
 
 def _fetch_rest(task: Task, source: Objects, work: Path, whole: set[str], held: set[str]) -> tuple[Path, list[Found]]:
     """The folder of the run, and the files in it that no part holds. ``whole``: those that parts left to be read as they are."""
-    from ..ingest.source import find_files
+    from ..ingest.discover import find_files
 
     rest = tuple(one for one in task.run.objects if one.path in whole or (one.path not in held and _read_at_the_end(one)))
     task = replace(task, run=replace(task.run, objects=rest))

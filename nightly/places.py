@@ -15,7 +15,7 @@ from functools import lru_cache
 from importlib.metadata import version
 from typing import Final, get_args
 
-from ..ingest.object_paths import problem
+from ..ingest.object_store.paths import problem
 from .model import FoundRun, Kind, ReportOptions, Row
 
 RUNS: Final = "runs"

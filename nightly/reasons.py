@@ -8,8 +8,8 @@ import re
 import tempfile
 from collections.abc import Sequence
 
-from ..ingest.conceal import redacted_text
-from ..ingest.object_urls import is_url
+from ..ingest.object_store.urls import is_url
+from ..ingest.store.conceal import redacted_text
 from .discover import hosts_of
 from .model import FoundRun
 

@@ -11,9 +11,9 @@ from typing import Any, Final, get_args
 
 import polars as pl
 
-from ..analysis.rules.catalogue import PROFILER_REPORT, RULES
+from ..analysis.rules.engine.catalogue import PROFILER_REPORT, RULES
 from ..errors import InputError
-from ..ingest.objects import Objects
+from ..ingest.object_store.objects import Objects
 from . import places
 from .model import Row, State
 

@@ -22,25 +22,25 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import modes, temporary
-from ..analysis.compare_steps import step_times
-from ..analysis.compare_utilisation import sampled_mean
-from ..analysis.report import Report
-from ..analysis.steps import main_steps
+from ..analysis.compare.steps import step_times
+from ..analysis.compare.utilisation import sampled_mean
+from ..analysis.report.model import Report
+from ..analysis.steps.steps import main_steps
 from ..errors import InputError, PostrunError, RenderError, database_problem
-from ..ingest.object_open import open_objects
-from ..ingest.object_urls import is_url
-from ..ingest.objects import ChangedError, ObjectInfo, Objects, ObjectStoreError
-from ..ingest.store_files import check_finished
+from ..ingest.object_store.objects import ChangedError, ObjectInfo, Objects, ObjectStoreError
+from ..ingest.object_store.open import open_objects
+from ..ingest.object_store.urls import is_url
+from ..ingest.store.files import check_finished
 from . import hard_limit, places, reasons
 from .discover import fingerprint
 from .model import FoundRun, Row, Task
 from .night import marker
 
 if TYPE_CHECKING:
-    from ..analysis.rules.selection import Selection
-    from ..ingest.store import Store
-    from ..report_templates.look import Look
-    from ..report_templates.pdf import Printer, PrinterHere
+    from ..analysis.rules.engine.selection import Selection
+    from ..ingest.store.store import Store
+    from ..report_templates.output.pdf import Printer, PrinterHere
+    from ..report_templates.text.look import Look
 
 LOG: Final = "postrun.log"
 """Beside the report, where something failed: the whole of it, with tracebacks."""
@@ -201,21 +201,21 @@ def _opened_run(task: Task, work: Path, prepare: Prepare) -> Iterator[Store]:
 
 @lru_cache(1)
 def _printer_here() -> Printer | PrinterHere:
-    from ..report_templates.pdf import PrinterHere
+    from ..report_templates.output.pdf import PrinterHere
 
     return PrinterHere()
 
 
 def _look(task: Task) -> Look:
-    from ..report_templates.logo import Logo
-    from ..report_templates.look import Look
+    from ..report_templates.text.logo import Logo
+    from ..report_templates.text.look import Look
 
     options = task.options
     return Look(options.sections, options.theme, options.title, None if options.logo is None else Logo(*options.logo))
 
 
 def _selection(task: Task) -> Selection:
-    from .. import rule_options
+    from ..analysis.rules.engine import choose as rule_options
 
     options = task.options
     selection, _ = rule_options.chosen(

@@ -15,11 +15,11 @@ import postrun
 import pytest
 from postrun import IngestOptions, OutputOptions, ProfilerRule, make_report, rule_configs
 from postrun.analysis import Options
-from postrun.analysis.rules.catalogue import DOCUMENTED, RULES
+from postrun.analysis.rules.engine.catalogue import DOCUMENTED, RULES
 from postrun.errors import InputError, RenderError, UsageError
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
-from postrun.report_templates.pdf import PrinterHere
+from postrun.report_templates.output.pdf import PrinterHere
 from rule_details import plain_details
 
 T0 = 1_700_000_040  # a full minute

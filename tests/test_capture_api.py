@@ -24,8 +24,8 @@ from typing import Any
 
 import pytest
 from postrun import capture, native
-from postrun.ingest.identity import identify
-from postrun.ingest.trace_format import TraceFile
+from postrun.ingest.prt.format import TraceFile
+from postrun.ingest.store.identity import identify
 
 needs_native = pytest.mark.skipif(not native.available(), reason="this installation has no C library")
 CLOSED_BY_STOP, BY_HANDLE = 1, 2

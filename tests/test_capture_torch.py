@@ -160,7 +160,7 @@ def test_a_recording_and_traces_of_one_process_are_one_process(tmp_path: Path) -
 @pytest.mark.skipif(not native.available(), reason="this installation has no C library")
 def test_both_clocks_agree(tmp_path: Path) -> None:
     """A step that the program annotates lies inside the profiler's step of the same number."""
-    from postrun.ingest.trace_format import TraceFile
+    from postrun.ingest.prt.format import TraceFile
 
     train(tmp_path, "recorded")
     events = read(tmp_path)

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("postrun.native._native")
 
 from postrun import capture
-from postrun.ingest.trace_format import TraceFile
+from postrun.ingest.prt.format import TraceFile
 
 ANNOTATION = type(capture.annotate("x"))
 

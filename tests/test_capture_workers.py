@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from postrun import native
-from postrun.ingest.trace_format import TraceFile
+from postrun.ingest.prt.format import TraceFile
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="this installation has no C library")
 

@@ -79,8 +79,8 @@ def test_report_of_a_trace_and_of_its_store_are_the_same(traces: Path, small_sto
     assert sum(kernel["count"] for kernel in first["kernels"]) > 0
 
 
-def test_summary_goes_to_standard_output_as_json_only(small_store: Path, call: Callable[..., Result], tmp_path: Path) -> None:
-    done = call("report", small_store, "-o", tmp_path, "--format", "json", "--json", "--verbose")
+def test_summary_goes_to_standard_output_as_json_only(small_store: Path, tmp_path: Path) -> None:
+    done = run("report", small_store, "-o", tmp_path, "--format", "json", "--json", "--verbose")
     summary = json.loads(done.stdout)
     assert summary["written"] == {"json": str(tmp_path / "report.json")}
     assert "analysing" in done.stderr

@@ -14,11 +14,11 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from click.testing import CliRunner, Result
-from postrun import rule_options
-from postrun.analysis.rules import selection
-from postrun.analysis.rules.base import Outcome, Parameter, Parameters, Rule
-from postrun.analysis.rules.catalogue import RULES
-from postrun.analysis.rules.run_data import RunData
+from postrun.analysis.rules.engine import choose as rule_options
+from postrun.analysis.rules.engine import selection
+from postrun.analysis.rules.engine.catalogue import RULES
+from postrun.analysis.rules.evidence.base import Outcome, Parameter, Parameters, Rule
+from postrun.analysis.rules.evidence.run_data import RunData
 from postrun.cli import main
 from postrun.simulate import write_demo
 from report_stub import RulesAlone

@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 from click.testing import CliRunner, Result
-from postrun.analysis.schema import schema
+from postrun.analysis.report.schema import schema
 from postrun.cli import main
 from postrun.simulate import Changes, Problems, write_demo
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from postrun import config
+from postrun.commands import config_file as config
 from postrun.errors import UsageError
 
 COMMANDS = {"report": frozenset({"top", "format", "memory_limit"}), "ingest": frozenset({"memory_limit"})}

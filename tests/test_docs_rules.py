@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from postrun.analysis.rules.base import SCAN_INTERVAL, Parameter
-from postrun.analysis.rules.catalogue import DOCUMENTED, PROFILER_REPORT, RULES
+from postrun.analysis.rules.engine.catalogue import DOCUMENTED, PROFILER_REPORT, RULES
+from postrun.analysis.rules.evidence.base import SCAN_INTERVAL, Parameter
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from postrun.analysis.schema import schema
+from postrun.analysis.report.schema import schema
 
 pytestmark = pytest.mark.slow
 

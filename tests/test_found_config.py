@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner, Result
-from postrun import config
 from postrun.cli import main
+from postrun.commands import config_file as config
 from postrun.errors import UsageError
 from postrun.simulate import Problems, write_demo
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 from fake_frameworks import write_frameworks
-from postrun import native, record_profiling
+from postrun import native
 from postrun.ingest.load import ingest
+from postrun.native.record import profiling as record_profiling
 from prt_reader import read
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="this installation has no C library")

@@ -19,14 +19,16 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from postrun import FrameworkProfile, ProfilerConfig, capture, capture_library, record_profiling
+from postrun import FrameworkProfile, ProfilerConfig, capture
 from postrun.errors import UsageError
-from postrun.framework_profiling import active, engine
-from postrun.framework_profiling.detailed import DetailedPart
-from postrun.framework_profiling.part import LeftOutError
-from postrun.framework_profiling.steps import Steps
-from postrun.profiler_config_file import plan_of
-from postrun.profiling_plan import LoaderPlan, ProfilingPlan, PythonPlan, Window
+from postrun.native.profiling.config_file import plan_of
+from postrun.native.profiling.engine import active, engine
+from postrun.native.profiling.engine.detailed import DetailedPart
+from postrun.native.profiling.engine.part import LeftOutError
+from postrun.native.profiling.engine.steps import Steps
+from postrun.native.profiling.plan import LoaderPlan, ProfilingPlan, PythonPlan, Window
+from postrun.native.record import profiling as record_profiling
+from postrun.native.recording import library as capture_library
 from prt_reader import read
 
 pytest.importorskip("postrun.native._native", reason="the C library was not built")
@@ -432,7 +434,7 @@ def test_a_file_that_is_not_there_is_a_short_error_at_the_call(tmp_path: Path, m
         capture.session(tmp_path, profiler_config=tmp_path / "nofile.toml")
     assert raised.value.__cause__ is None
     assert raised.value.__suppress_context__
-    assert {Path(str(entry.path)).name for entry in raised.traceback[1:]} == {"capture_session.py", "capture_profiling.py"}
+    assert {Path(str(entry.path)).name for entry in raised.traceback[1:]} == {"session.py", "profiling.py"}
 
 
 def test_steps_of_other_threads_do_not_count(made: Made, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 from postrun import native
-from postrun.framework_profiling.one_function import RECORDING
+from postrun.native.profiling.engine.one_function import RECORDING
 from prt_reader import read
 
 pytestmark = [
@@ -265,5 +265,5 @@ def test_a_script_that_knows_nothing_of_postrun(tmp_path: Path) -> None:
     assert len(list((tmp_path / "run").glob("*.prt"))) == 2
     for path in (tmp_path / "run").rglob("python_stats"):
         functions = pstats.Stats(str(path)).stats  # type: ignore[attr-defined]
-        assert not [name for name in functions if "framework_profiling" in name[0] or "postrun." in name[2]]
+        assert not [name for name in functions if "/native/" in name[0] or "postrun." in name[2]]
         assert not [name for name, of in functions.items() if RECORDING in of[4]], "the recorder calls nothing that is seen"

@@ -21,12 +21,12 @@ from typing import Any
 
 import pytest
 from postrun import capture, native
-from postrun.framework_profiling import dataloader
-from postrun.framework_profiling.dataloader import LoaderPart
-from postrun.framework_profiling.part import FileLimits, LeftOutError
-from postrun.framework_profiling.when_imported import when_imported
 from postrun.ingest import ingest
-from postrun.profiling_plan import LoaderPlan, ProfilingPlan, Window
+from postrun.native.profiling.engine import dataloader
+from postrun.native.profiling.engine.dataloader import LoaderPart
+from postrun.native.profiling.engine.part import FileLimits, LeftOutError
+from postrun.native.profiling.plan import LoaderPlan, ProfilingPlan, Window
+from postrun.native.recording.when_imported import when_imported
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed (pip install torch)")
 
@@ -480,7 +480,7 @@ def test_a_window_without_events_says_so(tmp_path: Path, data: Any, monkeypatch:
         told = closed(work, regex)
         assert str(told) == why
         assert not told.quiet, "the user asked for this window, and nothing else says that it has nothing"
-    monkeypatch.setattr("postrun.framework_profiling.timeline_writer._OpenFile", lambda *_: full())
+    monkeypatch.setattr("postrun.native.profiling.engine.timeline_writer._OpenFile", lambda *_: full())
     with pytest.warns(RuntimeWarning, match="No space left"):
         told = closed(lambda: list(loader))
     assert str(told) == "3 events could not be written (No space left on device)"

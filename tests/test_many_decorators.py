@@ -11,9 +11,9 @@ import pytest
 from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from postrun import capture_decorators
-from postrun.framework_profiling import one_function
-from postrun.framework_profiling.one_function import RECORDING, with_one_function
+from postrun.native.profiling.engine import one_function
+from postrun.native.profiling.engine.one_function import RECORDING, with_one_function
+from postrun.native.recording import decorators as capture_decorators
 
 FILE = os.fspath(capture_decorators.__file__)
 Function = tuple[str, int, str]

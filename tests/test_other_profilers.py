@@ -14,8 +14,8 @@ import pytest
 
 pytest.importorskip("postrun.native", reason="postrun is not installed")
 
-from postrun import capture_library
-from postrun.framework_profiling import other_profilers
+from postrun.native.recording import library as capture_library
+from postrun.native.recording import other_profilers
 
 Activity = Enum("Activity", ["CPU", "CUDA"])
 CPU, CUDA = Activity.CPU, Activity.CUDA

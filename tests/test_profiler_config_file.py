@@ -29,8 +29,8 @@ from postrun import (
     SMDataParallelProfilingConfig,
 )
 from postrun.errors import UsageError
-from postrun.profiler_config_file import plan_of, read_profiler_config, to_profilerconfig_json
-from postrun.profiling_plan import LoaderPlan, ProfilingPlan, PythonPlan, Window
+from postrun.native.profiling.config_file import plan_of, read_profiler_config, to_profilerconfig_json
+from postrun.native.profiling.plan import LoaderPlan, ProfilingPlan, PythonPlan, Window
 
 Write = Callable[[str | bytes | dict[str, Any]], Path]
 
@@ -536,7 +536,7 @@ def read_or_refused(file: Path, content: bytes) -> None:
 
 def test_reading_loads_no_library() -> None:
     """A launcher reads the file before the job begins, and the job itself may read it again."""
-    for module in ("postrun.profiler_config_file", "postrun.profiler_config_json", "postrun.framework_profile"):
+    for module in ("postrun.native.profiling.config_file", "postrun.native.profiling.config_json", "postrun.native.profiling.classes"):
         source = Path(str(sys.modules[module].__file__)).read_text(encoding="utf-8")
         assert not re.search(r"^\s*(from|import) (polars|duckdb|click|numpy)", source, re.MULTILINE)
 

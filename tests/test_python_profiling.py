@@ -19,14 +19,15 @@ from typing import Any, Literal
 
 import pytest
 from postrun import capture, native
-from postrun.framework_profiling.dataloader import LoaderPart
-from postrun.framework_profiling.one_function import RECORDING, stack_with_one_function, with_one_function
-from postrun.framework_profiling.part import FileLimits, LeftOutError
-from postrun.framework_profiling.python_profile import PythonPart
-from postrun.framework_profiling.unseen import around, unseen
-from postrun.ingest.pyinstrument_tree import read_tree
-from postrun.ingest.python_window import timer_of, window_of
-from postrun.profiling_plan import LoaderPlan, ProfilingPlan, PythonPlan, Timer, Window
+from postrun.ingest.python_profiles.pyinstrument_tree import read_tree
+from postrun.ingest.python_profiles.window import timer_of, window_of
+from postrun.native.profiling.engine.dataloader import LoaderPart
+from postrun.native.profiling.engine.one_function import RECORDING, stack_with_one_function, with_one_function
+from postrun.native.profiling.engine.part import FileLimits, LeftOutError
+from postrun.native.profiling.engine.python_profile import PythonPart
+from postrun.native.profiling.plan import LoaderPlan, ProfilingPlan, PythonPlan, Timer, Window
+from postrun.native.recording import exclude_self
+from postrun.native.recording.exclude_self import around, unseen
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed (pip install torch)")
 needs_pyinstrument = pytest.mark.skipif(
@@ -135,8 +136,8 @@ def test_each_step_of_the_window_has_a_profile_with_its_calls_and_no_other_step(
 def test_nothing_of_this_package_and_of_the_end_of_a_profile_is_in_it(tmp_path: Path) -> None:
     run(part_of(tmp_path), tenfold)
     for one in profiles(tmp_path):
-        assert not [name for name in one.everything if "framework_profiling" in name[0] or "_lsprof" in name[2]]
-        assert not [name for of in one.everything.values() for name in of[4] if "framework_profiling" in name[0]]
+        assert not [name for name in one.everything if "/native/" in name[0] or "_lsprof" in name[2]]
+        assert not [name for of in one.everything.values() for name in of[4] if "/native/" in name[0]]
         assert {name[2] for name in one.everything if name[0] == "~"} == set()
 
 
@@ -302,7 +303,7 @@ def test_in_pyinstrument_what_the_recorder_does_is_one_function_too(tmp_path: Pa
     callers: dict[str, set[str]] = {}
     for function, parent, total in zip(tree.frames, tree.parents, tree.total, strict=True):
         file, _, name = tree.functions[function]
-        assert file is None or not re.search(r"framework_profiling|capture\.py", file)
+        assert file is None or not re.search("/native/", file)
         totals[name] = totals.get(name, 0.0) + total
         callers.setdefault(name, set()).add(tree.functions[tree.frames[parent]][2])
     assert totals["{postrun's own recording}"] >= 0.19  # 4 times 50 ms
@@ -406,7 +407,7 @@ def test_the_recorders_time_is_one_function_below_its_callers(tmp_path: Path, to
     def slow(step: Any, module: Any) -> None:
         time.sleep(0.02)
 
-    monkeypatch.setattr("postrun.framework_profiling.python_profile._tell_mode", slow)
+    monkeypatch.setattr("postrun.native.profiling.engine.python_profile._tell_mode", slow)
     model = torch.nn.Sequential(torch.nn.Linear(2, 2))
 
     def train_one(step: int) -> None:
@@ -485,14 +486,14 @@ def test_a_step_without_a_call_has_a_profile_that_can_be_read(tmp_path: Path) ->
 
 
 def test_the_recorders_stacks_on_paper() -> None:
-    unseen, here = Path(sys.modules[PythonPart.__module__].__file__ or "").with_name("unseen.py"), capture.__file__
+    unseen, here = Path(exclude_self.__file__), capture.__file__
 
     def frame(name: str, file: object = "/a.py") -> str:
         return f"{name}\0{file}\x007\1l9"
 
     recording, called, wrapper = frame("recording", unseen), frame("called", unseen), frame("annotated leaf 1", here)
     main, own, written = frame("main"), "{postrun's own recording}\0<built-in>\x000", frame("dumps", "/lib/json.py")
-    before = frame("_begins", unseen.with_name("dataloader.py"))
+    before = frame("_begins", Path(sys.modules[PythonPart.__module__].__file__ or "").with_name("dataloader.py"))
     for stack, shown in (
         ([main, frame("leaf")], [main, frame("leaf")]),
         ([main, recording], [main, own]),
@@ -526,7 +527,7 @@ def test_loaders_that_are_recorded_meanwhile_are_the_programs_and_their_recordin
     assert len(list(tmp_path.rglob("*_pythontimeline.json"))) == 1
     (one,) = profiles(tmp_path)
     for name, _, function in one.everything:
-        assert "framework_profiling" not in name
+        assert "/native/" not in name
         assert not re.search(r"json|pathlib", name), name
         assert function not in ("<built-in method posix.pwrite>", "<built-in method posix.stat>", "<built-in method time.time_ns>")
     (following,) = [of for (file, _, name), of in one.everything.items() if name == "__next__" and file.endswith("dataloader.py")]
@@ -599,7 +600,7 @@ def test_a_recorded_training_has_the_calls_of_plain_cprofile(tmp_path: Path, tor
         assert {caller[2]: of[0] for caller, of in following[4].items()} == {"<built-in method builtins.next>": 1}
         for stats in (first, second):
             assert RECORDING in stats
-            assert not [name for name in stats if "framework_profiling" in name[0] or "postrun." in name[2]]
+            assert not [name for name in stats if "/native/" in name[0] or "postrun." in name[2]]
 
 
 @needs_torch

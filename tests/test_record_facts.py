@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from postrun.errors import UsageError
-from postrun.record_facts import facts, git_commit, hosted_hyperparameters
-from postrun.record_job import script_name
-from postrun.record_params import flat, hosted, of_file, pair, together
+from postrun.native.record.facts import facts, git_commit, hosted_hyperparameters
+from postrun.native.record.job import script_name
+from postrun.native.record.params import flat, hosted, of_file, pair, together
 
 
 def write(path: Path, text: str) -> Path:

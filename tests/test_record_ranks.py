@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from postrun.errors import PostrunError
 from postrun.ingest import ingest
-from postrun.record_ranks import Folder, Place, default_folder, place
+from postrun.native.record.ranks import Folder, Place, default_folder, place
 from prt_reader import read
 
 pytest.importorskip("postrun.native._native", reason="the C library was not built")
@@ -458,7 +458,7 @@ def test_ranks_that_are_started_again_join_the_folder_though_nobody_counts(tmp_p
 
 def test_a_rank_whose_recorder_died_is_not_waited_for(tmp_path: Path) -> None:
     first = Folder(tmp_path / "run", Place("slurm", 0, 0, 2, "slurm-1-0"))
-    code = "from postrun.record_ranks import *; Folder(Path('run'), Place('slurm', 1, 1, 2, 'slurm-1-0'))"
+    code = "from postrun.native.record.ranks import *; Folder(Path('run'), Place('slurm', 1, 1, 2, 'slurm-1-0'))"
     assert run(sys.executable, "-P", "-c", code, cwd=tmp_path).returncode == 0
     assert (tmp_path / "run" / ".postrun-run" / "rank-1").exists()
     assert first.unfinished() == []

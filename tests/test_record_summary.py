@@ -9,10 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from postrun import native, record_gpu, record_summary
+from postrun import native
 from postrun.capture import Config, SMProfiler
-from postrun.inspect_trace import contents
-from postrun.loss_reasons import LOSS_REASONS, loss_reason
+from postrun.commands import recording_summary as record_summary
+from postrun.commands.inspect import contents
+from postrun.native.record import gpu as record_gpu
+from postrun.native.recording.loss_reasons import LOSS_REASONS, loss_reason
 
 needs_library = pytest.mark.skipif(not native.available(), reason="this installation has no C library")
 CLEAN = {key: value for key, value in os.environ.items() if not key.startswith(("POSTRUN_", "PYTHONPATH")) and key != "RANK"}

@@ -1,7 +1,7 @@
-"""Is the report of a run without a GPU right to the number, and does `postrun demo` record and report one?
+"""The report of a run without a GPU is right to the number; `postrun demo` records and reports such a run.
 
-``data/small_training`` is a recording of :mod:`postrun.example_training`, made once with `postrun record`. Its figures are worked out here
-from what a second reader (helpers/prt_reader.py) finds in it.
+``data/small_training`` is a recording of :mod:`postrun.commands.example_training`, made with `postrun record`. The tests
+compute its figures from the rows of a second reader (helpers/prt_reader.py).
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postrun import demo_recording, native
+from postrun import native
 from postrun.analysis import Options, analyze
 from postrun.analysis.report import Report
-from postrun.analysis.rules.selection import select
+from postrun.analysis.rules.engine.selection import select
 from postrun.api import IngestOptions, OutputOptions
+from postrun.commands import demo as demo_recording
+from postrun.commands.demo import NotRecordedError, record_example
+from postrun.commands.example_training import STALL_S, STALLED_STEP, STEPS
 from postrun.commands.report import ReportPlan
-from postrun.demo_recording import NotRecordedError, record_example
-from postrun.example_training import STALL_S, STALLED_STEP, STEPS
 from postrun.ingest import ingest
 from prt_reader import read
 from rule_details import plain_details
@@ -147,7 +148,7 @@ def test_figures_of_the_machine(report: Report, tables: dict[str, Rows]) -> None
 def test_what_was_run(report: Report) -> None:
     assert (report.run.name, report.run.status) == ("small training", "completed")
     assert report.run.hyperparameters == {"batch_size": "512", "learning_rate": "0.05"}
-    assert report.run.metadata["job.command"] == "python -m postrun.example_training"
+    assert report.run.metadata["job.command"] == "python -m postrun.example_training"  # its module then
     assert not any(key.startswith("clock") for key in report.run.metadata)
     assert len(report.processes) == 1  # the recorder is none
 

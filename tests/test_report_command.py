@@ -20,10 +20,10 @@ from click.testing import CliRunner, Result
 from postrun import cli
 from postrun.analysis import Options
 from postrun.analysis.report import Report
-from postrun.analysis.rules.catalogue import RULES
+from postrun.analysis.rules.engine.catalogue import RULES
 from postrun.api import IngestOptions, OutputOptions, ReportResult
 from postrun.errors import InputError, RenderError, Terminated, UsageError
-from postrun.report_templates.look import Look
+from postrun.report_templates.text.look import Look
 
 
 class Stub:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from postrun.report_words import verdict_lines
+from postrun.commands.report_words import verdict_lines
 
 
 @pytest.mark.parametrize(

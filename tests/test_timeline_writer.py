@@ -22,13 +22,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from postrun import native
-from postrun.framework_profiling import timeline_writer
-from postrun.framework_profiling.part import FileLimits
-from postrun.framework_profiling.timeline_writer import TimelineWriter, finish_leftovers
-from postrun.ingest.registry import Registry
-from postrun.ingest.smdebug_pevents import read_pevents
+from postrun.ingest.hosted.timelines import read_pevents
 from postrun.ingest.store import Store
-from postrun.record_profiling import Profiling
+from postrun.ingest.store.registry import Registry
+from postrun.native.profiling.engine import timeline_writer
+from postrun.native.profiling.engine.part import FileLimits
+from postrun.native.profiling.engine.timeline_writer import TimelineWriter, finish_leftovers
+from postrun.native.record.profiling import Profiling
 
 SECOND = 1_000_000_000
 
@@ -282,8 +282,8 @@ def complete(line: bytes) -> bool:
 KILLED = """
 import os, time
 from pathlib import Path
-from postrun.framework_profiling.part import FileLimits
-from postrun.framework_profiling.timeline_writer import TimelineWriter
+from postrun.native.profiling.engine.part import FileLimits
+from postrun.native.profiling.engine.timeline_writer import TimelineWriter
 writer = TimelineWriter(Path(os.environ["POSTRUN_DIR"]), FileLimits(), f"loader-{os.getpid()}-{time.time_ns():x}")
 writer.add("p", "e", time.time_ns(), 1000, {"n": 1})
 os.kill(os.getpid(), 9)

@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 from postrun import capture, native
-from postrun.framework_profiling import unseen as unseen_of
-from postrun.framework_profiling.one_function import RECORDING, with_one_function
-from postrun.framework_profiling.python_profile import _CProfile
-from postrun.framework_profiling.unseen import around, unseen
-from postrun.profiling_plan import ProfilingPlan, PythonPlan, Window
+from postrun.native.profiling.engine.one_function import RECORDING, with_one_function
+from postrun.native.profiling.engine.python_profile import _CProfile
+from postrun.native.profiling.plan import ProfilingPlan, PythonPlan, Window
+from postrun.native.recording import exclude_self as unseen_of
+from postrun.native.recording.exclude_self import around, unseen
 
 Stats = dict[Any, Any]
 

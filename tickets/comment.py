@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ..analysis.wording import plural
+from ..analysis.toolkit.wording import plural
 from .markup import Dialect, FileLink, length
 from .message import Finding, Message, counts, marker
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ..analysis.wording import size as size_words
+from ..analysis.toolkit.wording import size as size_words
 from .http import Options, Upload
 from .mail import Mailer
 from .markup import FileLink

@@ -14,7 +14,7 @@ from email.policy import SMTP
 from email.utils import formatdate, parseaddr
 from typing import Final
 
-from ..analysis.wording import size as size_words
+from ..analysis.toolkit.wording import size as size_words
 from ..errors import UsageError
 from .comment import comment
 from .http import Options, TicketError, Upload, is_loopback, tls_context

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from ..analysis.wording import duration, moment, percent, plural
+from ..analysis.toolkit.wording import duration, moment, percent, plural
 from ..errors import InputError
 
 WORDS: Final = {"IssuesFound": "issue", "Error": "failed", "NoIssuesFound": "fine", "NotEvaluated": "not evaluated"}

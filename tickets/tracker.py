@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from ..analysis.wording import size as size_words
+from ..analysis.toolkit.wording import size as size_words
 from .comment import comment
 from .http import Client, HttpError, LostAnswerError, TicketError, Upload
 from .markup import JOINER, MARKDOWN, Dialect, FileLink

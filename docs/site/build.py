@@ -45,7 +45,7 @@ _LINK: Final = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 def build(out: Path, *, quick: bool = False) -> None:
     """Writes the site to ``out``. ``quick``: a smaller run for the figures of the rules, and no samples."""
     sys.path.insert(0, str(HERE))
-    from postrun.analysis import schema
+    from postrun.analysis.report import schema
     from rule_figures import examples
     from samples import write_samples
 

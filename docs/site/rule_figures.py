@@ -20,7 +20,7 @@ from postrun.report_templates.sections.memory_operations import memory_operation
 from postrun.report_templates.sections.rules import rules
 from postrun.report_templates.sections.steps import steps
 from postrun.report_templates.sections.system_usage import system_usage
-from postrun.report_templates.tables import Table
+from postrun.report_templates.blocks.tables import Table
 from postrun.simulate import Problems, write_demo
 
 # Rules without a figure of their own: the section of the report that draws what they look at.

@@ -1,4 +1,4 @@
-/* trace_reader.c - the Python type TraceReader, on top of reader.c, and the functions that write blocks; used by ingest/trace_format.py. */
+/* trace_reader.c - the Python type TraceReader, on top of reader.c, and the functions that write blocks; used by ingest/prt/format.py. */
 #include "trace_reader.h"
 
 #include <errno.h>

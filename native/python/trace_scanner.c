@@ -1,4 +1,4 @@
-/* trace_scanner.c - the Python type of the scanner (src/scan), used by ingest/trace_scan.py. */
+/* trace_scanner.c - the Python type of the scanner (src/scan), used by ingest/chrome_trace/scan.py. */
 #include "trace_scanner.h"
 
 #include "scan/trace_scan.h"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ...analysis.comparison import Comparison
+from ...analysis.report.comparison import Comparison
 from ..blocks import Section, say
-from ..formats import UNKNOWN, capitalized, plural
-from ..tables import Cell, Col, table
+from ..blocks.tables import Cell, Col, table
+from ..text.formats import UNKNOWN, capitalized, plural
 
 
 def alike(made: Comparison) -> Section:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ...analysis.compare_basis import SMALLEST_PERCENT
-from ...analysis.comparison import Comparison, KernelChange
+from ...analysis.compare.basis import SMALLEST_PERCENT
+from ...analysis.report.comparison import Comparison, KernelChange
 from ..blocks import BARS, Figure, Section, meaning_of, say
+from ..blocks.tables import Cell, Col, Table, table, word
 from ..figures.axes import time_unit
 from ..figures.diverging_bars import Effect, diverging_bars
-from ..formats import plural
-from ..tables import Cell, Col, Table, table, word
+from ..text.formats import plural
 from . import words
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ...analysis.comparison import Comparison, Measure
+from ...analysis.report.comparison import Comparison, Measure
 from ..blocks import Section, say
-from ..formats import UNKNOWN, duration
-from ..tables import Cell, Col, table
+from ..blocks.tables import Cell, Col, table
+from ..text.formats import UNKNOWN, duration
 from . import words
 
 

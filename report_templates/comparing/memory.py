@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ...analysis.comparison import Comparison, MemoryChange
+from ...analysis.report.comparison import Comparison, MemoryChange
 from ..blocks import Section, say
-from ..formats import bandwidth, percent, size
-from ..tables import Cell, Col, table
+from ..blocks.tables import Cell, Col, table
+from ..text.formats import bandwidth, percent, size
 from . import words
 
 

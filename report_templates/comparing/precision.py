@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ...analysis.comparison import Comparison
+from ...analysis.report.comparison import Comparison
 from ..blocks import Figure, Section, say
+from ..blocks.tables import Cell, Col, table
 from ..figures.before_after import Pair, before_after
-from ..formats import percent
-from ..tables import Cell, Col, table
+from ..text.formats import percent
 from . import words
 
 

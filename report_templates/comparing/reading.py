@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...analysis.comparison import Comparison
+from ...analysis.report.comparison import Comparison
 from ..blocks import Section, say
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ...analysis.comparison import Comparison, StepComparison
+from ...analysis.report.comparison import Comparison, StepComparison
 from ..blocks import Figure, Section, say
+from ..blocks.tables import Cell, Col, table
 from ..figures.histogram import Bins, histogram
-from ..formats import capitalized, count, duration, percent, percent_of, significant
-from ..tables import Cell, Col, table
+from ..text.formats import capitalized, count, duration, percent, percent_of, significant
 from . import words
 
 _MEASURES: Final = {

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
-from ...analysis.compare_parts import host_name
-from ...analysis.comparison import Amount, Comparison
-from ...analysis.report import Tile
+from ...analysis.compare.parts import host_name
+from ...analysis.report.comparison import Amount, Comparison
+from ...analysis.report.model import Tile
 from ..blocks import Figure, Section, say
-from ..formats import UNKNOWN, capitalized, duration
-from ..tables import Col, Table, table
+from ..blocks.tables import Col, Table, table
+from ..text.formats import UNKNOWN, capitalized, duration
 from . import words
 from .steps import distributions
 from .time import host_figure, parts_figure

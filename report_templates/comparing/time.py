@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from ...analysis.compare_parts import host_name
-from ...analysis.comparison import Amount, Comparison, DevicePair
+from ...analysis.compare.parts import host_name
+from ...analysis.report.comparison import Amount, Comparison, DevicePair
 from ..blocks import Figure, Section, say
+from ..blocks.tables import Cell, Col, Table, table
 from ..figures.axes import time_unit
 from ..figures.before_after import Pair, before_after
-from ..formats import capitalized, duration, plural
-from ..tables import Cell, Col, Table, table
+from ..text.formats import capitalized, duration, plural
 from . import words
 
 _MEANINGS: Final = {

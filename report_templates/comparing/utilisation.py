@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...analysis.comparison import Comparison
+from ...analysis.report.comparison import Comparison
 from ..blocks import Section, say
-from ..formats import percent, points
-from ..tables import Cell, Col, table
+from ..blocks.tables import Cell, Col, table
+from ..text.formats import percent, points
 from . import words
 
 _OVER: Final = {

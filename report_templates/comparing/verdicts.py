@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...analysis.comparison import Comparison, VerdictChange
+from ...analysis.report.comparison import Comparison, VerdictChange
 from ..blocks import Section, plain, say
-from ..formats import UNKNOWN
-from ..signs import SIGNS
-from ..tables import Cell, Col, table
+from ..blocks.tables import Cell, Col, table
+from ..text.formats import UNKNOWN
+from ..text.signs import SIGNS
 from . import words
 
 _ORDER: Final = ("broken", "mended", "other", "same")

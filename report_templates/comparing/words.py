@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from ...analysis import wording
-from ...analysis.comparison import Basis
-from ..formats import UNKNOWN, duration, glued, percent
-from ..tables import Cell, Col
+from ...analysis.report.comparison import Basis
+from ...analysis.toolkit import wording
+from ..blocks.tables import Cell, Col
+from ..text.formats import UNKNOWN, duration, glued, percent
 
 STATES: Final = {
     "grown": ("▲ grew", "v-changed"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..formats import NARROW_SPACE, clip, significant
+from ..text.formats import NARROW_SPACE, clip, significant
 from . import svg
 from .axes import nice_ticks
 from .palette import GRID, INK, MEANINGS, MUTED

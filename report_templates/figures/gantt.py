@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ..formats import clip
+from ..text.formats import clip
 from . import svg
 from .axes import nice_ticks, time_unit
 from .palette import GRID, INK, MEANINGS, MUTED, ON, PAPER

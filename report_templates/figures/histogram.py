@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..formats import clip, count, duration
+from ..text.formats import clip, count, duration
 from . import svg
 from .axes import nice_ticks, time_unit
 from .palette import GRID, INK, MEANINGS, MUTED

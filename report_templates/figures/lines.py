@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from matplotlib.axes import Axes
 
-from ..formats import clip
+from ..text.formats import clip
 from .axes import nice_ticks, time_unit
 from .palette import GRID, LINES, MUTED
 from .plots import WIDTH, Plot, ticks_x, ticks_y

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from matplotlib import colormaps
 from matplotlib.colors import to_hex
 
-from ..formats import clip
+from ..text.formats import clip
 from . import svg
 from .palette import INK, MUTED
 

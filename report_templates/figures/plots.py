@@ -19,7 +19,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from ..formats import printable
+from ..text.formats import printable
 from .axes import nice_ticks
 from .palette import GRID, INK, MUTED
 from .svg import SHARED

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from html import escape
 from typing import Final
 
-from ..formats import clip, printable
+from ..text.formats import clip, printable
 from .palette import INK
 
 # Attributes of every figure's root; a page that is not sure to have the font takes them away again (palette.themed).

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from ...analysis.report import Report
+from ...analysis.report.model import Report
 from ..blocks import Section, meaning_of, say
-from ..formats import percent
+from ..text.formats import percent
 from .shares import shares_ring
 
 _NAMES = {"kernel": "kernels", "memcpy": "memory copies", "memset": "memory sets", "sync": "synchronisation"}

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ...analysis.report import AnnotationGroup, CounterSeries, Report
-from .. import labels
+from ...analysis.report.model import AnnotationGroup, CounterSeries, Report
 from ..blocks import Block, Details, Figure, Only, Section, say, spread
+from ..blocks.tables import Col, Table, table
 from ..figures.histogram import panels
 from ..figures.lines import Line, Panel, lines
-from ..formats import UNKNOWN, clip, count, duration, plural, significant
-from ..tables import Col, Table, table
+from ..text import labels
+from ..text.formats import UNKNOWN, clip, count, duration, plural, significant
 from .distribution import bins_of, worth_drawing
 
 _FIGURES = 8

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...analysis.report import Report
+from ...analysis.report.model import Report
 from ..blocks import Section, Texts, line_of, say
-from ..formats import count, moment, plural, size
-from ..tables import Col, pairs_table, table
+from ..blocks.tables import Col, pairs_table, table
+from ..text.formats import count, moment, plural, size
 
 _LONGEST = 2000
 DEFINITIONS = (

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ...analysis.report import Report
+from ...analysis.report.model import Report
 from ..blocks import Section, say
-from ..formats import percent
+from ..text.formats import percent
 from .shares import shares_ring
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ...analysis.report import Collective, Collectives, Report
-from .. import labels
+from ...analysis.report.model import Collective, Collectives, Report
 from ..blocks import Section, coded, say
-from ..formats import bandwidth, count, duration, percent, percent_of, plural, size
-from ..tables import Cell, Col, table
+from ..blocks.tables import Cell, Col, table
+from ..text import labels
+from ..text.formats import bandwidth, count, duration, percent, percent_of, plural, size
 
 _UNKNOWN = "No collectives are known of this run: make the report again from the traces."
 _ONE_RANK = "Known from one rank, a duration contains the wait for the others: its bandwidth is a lower bound."

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from ...analysis.report import Note, Report, Source
+from ...analysis.report.model import Note, Report, Source
 from ..blocks import Section, say
-from ..formats import clip, count, moment, plural, shift, size
-from ..tables import Cell, Col, Table, table, word
+from ..blocks.tables import Cell, Col, Table, table, word
+from ..text.formats import clip, count, moment, plural, shift, size
 
 _SEVERITY = {"error": ("✕ Error", 0), "warning": ("! Warning", 1), "info": ("i Note", 2)}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ...analysis.report import Histogram, Quantiles
+from ...analysis.report.model import Histogram, Quantiles
 from ..figures.histogram import Bins
 
 _NEARLY = 0.01

@@ -8,9 +8,9 @@ from typing import Final
 
 from markupsafe import Markup
 
-from ...analysis.report import Finding, Report
+from ...analysis.report.model import Finding, Report
 from ..blocks import coded, name, plain
-from ..formats import UNKNOWN, clip, duration, percent, sentences
+from ..text.formats import UNKNOWN, clip, duration, percent, sentences
 from .verdicts import judged
 
 FIRST: Final = 3

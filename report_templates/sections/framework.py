@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from ...analysis.report import OperatorRow, PhaseMetrics, Report
+from ...analysis.report.model import OperatorRow, PhaseMetrics, Report
 from ..blocks import Halves, Only, Section, Texts, say
-from ..formats import clip, count, duration, percent
-from ..tables import Col, Table, table
+from ..blocks.tables import Col, Table, table
+from ..text.formats import clip, count, duration, percent
 from .shares import shares_ring
 
 _STEP_PARTS = (("forward", "computation"), ("backward", "computation"), ("optim", "operator"), ("data", "loading"))

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from ...analysis.report import AllocatorMemory, GpuMemory, Report
-from .. import labels
+from ...analysis.report.model import AllocatorMemory, GpuMemory, Report
 from ..blocks import Figure, Section, coded, name, of_all, say, spread
+from ..blocks.tables import Col, Table, amount, table
 from ..figures import lines
-from ..formats import clip, count, duration, percent, percent_of, plural, quantity, since
-from ..tables import Col, Table, amount, table
+from ..text import labels
+from ..text.formats import clip, count, duration, percent, percent_of, plural, quantity, since
 
 _ABSENT = (
     "No GPU memory was sampled in this run: record the job with `postrun record`, which samples it, or profile PyTorch with"

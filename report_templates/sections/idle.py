@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ...analysis.report import Idle, Report
-from .. import labels
+from ...analysis.report.model import Idle, Report
 from ..blocks import BARS, Figure, Section, of_all, say, spread
+from ..blocks.tables import Cell, Col, table
 from ..figures.axes import time_unit
 from ..figures.stacked_bars import Part, stacked_bars
-from ..formats import count, duration, percent, plural
-from ..tables import Cell, Col, table
+from ..text import labels
+from ..text.formats import count, duration, percent, plural
 
 _PARTS = (Part("host wait", "host"), Part("kernel wait", "sync"), Part("other", "idle"))
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ...analysis.report import Device, Node, Process, PythonProfile, Report
+from ...analysis.report.model import Device, Node, Process, PythonProfile, Report
 from ..blocks import Section, Texts, line_of, say
-from ..formats import UNKNOWN, count, digits, duration, moment, plural, size
-from ..tables import Cell, Col, Table, pairs_table, table
+from ..blocks.tables import Cell, Col, Table, pairs_table, table
+from ..text.formats import UNKNOWN, count, digits, duration, moment, plural, size
 from .python_profile import PROFILERS, TIMERS
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ...analysis.report import Report
+from ...analysis.report.model import Report
 from ..blocks import Section, Slice, coded, ring, say
-from ..formats import UNKNOWN, duration, moment, percent
-from ..tables import pairs_table
+from ..blocks.tables import pairs_table
+from ..text.formats import UNKNOWN, duration, moment, percent
 
 
 def job_statistics(report: Report) -> Section:

@@ -9,10 +9,10 @@ from typing import Final
 
 from markupsafe import Markup
 
-from ...analysis.report import Kernel, Report
+from ...analysis.report.model import Kernel, Report
 from ..blocks import SECTORS, Figure, Only, Section, Slice, coded, meaning_of, ring, say
-from ..formats import clip, count, duration, percent, plural
-from ..tables import Col, table, word
+from ..blocks.tables import Col, table, word
+from ..text.formats import clip, count, duration, percent, plural
 
 _TOP: Final = 15  # where nothing else is asked for; of these the PDF, which takes its time for cells, lists
 _PDF_ROWS: Final = 10

@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import prod
 from typing import Final
 
-from ...analysis.report import LaunchConfiguration, Report
+from ...analysis.report.model import LaunchConfiguration, Report
 from ..blocks import Only, Section, coded, say
-from ..formats import count, duration, percent, plural, significant, size
-from ..tables import Cell, Col, table, word
+from ..blocks.tables import Cell, Col, table, word
+from ..text.formats import count, duration, percent, plural, significant, size
 
 _UNKNOWN = "No launch configurations are known of this run: make the report again from the traces."
 _PDF_ROWS = 10

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...analysis.report import Report, StreamQueue
-from .. import labels
+from ...analysis.report.model import Report, StreamQueue
 from ..blocks import Figure, Section, coded, name, say
+from ..blocks.tables import Col, table
 from ..figures import lines
-from ..formats import UNKNOWN, clip, count, digits, duration, percent, percent_of, plural, significant
-from ..tables import Col, table
+from ..text import labels
+from ..text.formats import UNKNOWN, clip, count, digits, duration, percent, percent_of, plural, significant
 
 _UNKNOWN = "No queue of launches is known of this run: make the report again from the traces."
 _LEFT_OUT = "{} of {} do not count: their launch is not in the trace, and neither is what waited then."

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...analysis.report import Report
-from .. import labels
+from ...analysis.report.model import Report
 from ..blocks import Figure, Section, say
+from ..blocks.tables import Col, pairs_table, table
 from ..figures.histogram import histogram
-from ..formats import clip, count, digits, duration, percent, plural, since
-from ..tables import Col, pairs_table, table
+from ..text import labels
+from ..text.formats import clip, count, digits, duration, percent, plural, since
 from .distribution import bins_of, worth_drawing
 
 _LONG = 1_000_000  # ns; a shorter median is the way to the device, not a queue

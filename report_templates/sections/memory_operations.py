@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...analysis.report import MemoryOperation, Report
+from ...analysis.report.model import MemoryOperation, Report
 from ..blocks import SECTORS, Section, Slice, ring, say
-from ..formats import bandwidth, count, duration, percent, plural, size
+from ..text.formats import bandwidth, count, duration, percent, plural, size
 
 
 def memory_operations(report: Report) -> Section:

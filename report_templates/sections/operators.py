@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ...analysis.report import Report
+from ...analysis.report.model import Report
 from ..blocks import Section, coded, name, say
-from ..formats import count, duration, percent, percent_of, plural
-from ..tables import Col, table
+from ..blocks.tables import Col, table
+from ..text.formats import count, duration, percent, percent_of, plural
 
 _UNKNOWN = "No attribution to operators is known of this run: make the report again from the traces."
 

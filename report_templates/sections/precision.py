@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...analysis.report import Report, Share
+from ...analysis.report.model import Report, Share
 from ..blocks import Halves, Section, say
-from ..formats import capitalized, percent
+from ..text.formats import capitalized, percent
 from .shares import shares_ring
 
 _ENOUGH = 1.0  # percent of the kernel time

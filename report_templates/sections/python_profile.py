@@ -10,11 +10,11 @@ from typing import Final
 
 from markupsafe import Markup
 
-from ...analysis.report import FlameFrame, FlameGraph, ProfileGroup, ProfileRow, PythonProfile, Report
+from ...analysis.report.model import FlameFrame, FlameGraph, ProfileGroup, ProfileRow, PythonProfile, Report
 from ..blocks import Block, Details, Figure, Only, Section, Texts, coded, name, say
+from ..blocks.tables import PDF_ROWS, Cell, Col, Table, table, word
 from ..figures.flame_graph import Bar, Kind, flame_graph
-from ..formats import capitalized, clip, count, duration, glued, percent, percent_of, plural
-from ..tables import PDF_ROWS, Cell, Col, Table, table, word
+from ..text.formats import capitalized, clip, count, duration, glued, percent, percent_of, plural
 
 # Colour and shade of each kind of code: own code is the darkest.
 _KINDS: Final = {

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ...analysis.report import RankComparison, RankRow, Report
-from .. import labels
+from ...analysis.report.model import RankComparison, RankRow, Report
 from ..blocks import Figure, Only, Section, of_all, say, spread
+from ..blocks.tables import PDF_ROWS, Cell, Col, Table, table
 from ..figures.axes import time_unit
 from ..figures.lines import Line, Panel, lines
 from ..figures.stacked_bars import stacked_bars
-from ..formats import UNKNOWN, count, duration, percent, plural
-from ..tables import PDF_ROWS, Cell, Col, Table, table
+from ..text import labels
+from ..text.formats import UNKNOWN, count, duration, percent, plural
 from .time_breakdown import PARTS
 
 ROWS: Final = 16  # ranks; of more those that differ most, and quantiles

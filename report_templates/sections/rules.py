@@ -8,14 +8,14 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from ...analysis.report import Report, RuleParameter, RuleResult
-from ...analysis.rule_details import DETAILS
+from ...analysis.report.model import Report, RuleParameter, RuleResult
+from ...analysis.report.rule_details import DETAILS
 from ..blocks import Section, coded, plain, say
-from ..formats import capitalized, clip, count, duration, glued, plural, sentences, significant
-from ..rule_blocks import balance, bottlenecks, generic, loop, trace, utilisation
-from ..rule_blocks.shown import Blocks, Shown, shown
-from ..signs import ERROR, ISSUE
-from ..tables import Cell, Col, Table, table
+from ..blocks.tables import Cell, Col, Table, table
+from ..rules import balance, bottlenecks, generic, loop, trace, utilisation
+from ..rules.shown import Blocks, Shown, shown
+from ..text.formats import capitalized, clip, count, duration, glued, plural, sentences, significant
+from ..text.signs import ERROR, ISSUE
 from .findings import FIRST, findings
 from .verdicts import Judged, judged
 

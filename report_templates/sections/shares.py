@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
-from ...analysis.report import Share
+from ...analysis.report.model import Share
 from ..blocks import SECTORS, Figure, Slice, meaning_of, ring
-from ..formats import count, duration
+from ..text.formats import count, duration
 
 
 def shares_ring(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...analysis.report import Report, SlowSteps, StepDifference
-from .. import labels
+from ...analysis.report.model import Report, SlowSteps, StepDifference
 from ..blocks import Section, say
-from ..formats import count, duration
-from ..tables import Cell, Col, table
+from ..blocks.tables import Cell, Col, table
+from ..text import labels
+from ..text.formats import count, duration
 
 _PARTS: Final = {
     "step": "Step",

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ...analysis.report import Report, StepBar, StepBreakdown
-from .. import labels
+from ...analysis.report.model import Report, StepBar, StepBreakdown
 from ..blocks import Figure, Only, Section, say
+from ..blocks.tables import Cell, Col, table
 from ..figures.axes import time_unit
 from ..figures.stacked_bars import Part
 from ..figures.step_bars import Bar, step_bars
-from ..formats import count, duration, percent, plural, significant
-from ..tables import Cell, Col, table
+from ..text import labels
+from ..text.formats import count, duration, percent, plural, significant
 from .time_breakdown import PARTS
 
 HIDDEN: Final = Part("hidden communication", "communication", 0.5)

@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ...analysis.profiled_steps import ENOUGH
-from ...analysis.report import Report, Step, StepGroup, StepParts
-from .. import labels
+from ...analysis.report.model import Report, Step, StepGroup, StepParts
+from ...analysis.steps.profiled import ENOUGH
 from ..blocks import BARS, Figure, Section, of_all, say, spread
+from ..blocks.tables import Cell, Col, table
 from ..figures.axes import time_unit
 from ..figures.histogram import histogram
 from ..figures.lines import Line, Panel, lines
 from ..figures.stacked_bars import Part, stacked_bars
-from ..formats import capitalized, clip, count, duration, numbered, plural, since
-from ..formats import step as step_name
-from ..tables import Cell, Col, table
+from ..text import labels
+from ..text.formats import capitalized, clip, count, duration, numbered, plural, since
+from ..text.formats import step as step_name
 from .distribution import bins_of, worth_drawing
 
 PARTS: Final = {

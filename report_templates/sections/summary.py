@@ -8,15 +8,15 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from ...analysis.host_records import leading_functions
-from ...analysis.report import Report, Tile
+from ...analysis.framework.host_records import leading_functions
+from ...analysis.report.model import Report, Tile
 from ..blocks import Figure, Section, meaning_of, of_all, plain, say, spread
+from ..blocks.tables import Cell, Col, Table, table, word
 from ..figures.donut import shaded
 from ..figures.lines import lines
 from ..figures.strips import Piece, Strip, strips
-from ..formats import UNKNOWN, clip, count, duration, first_sentences, glued, percent, percent_of, plural, sentences
-from ..signs import ERROR, FINE, ISSUE, NOT_EVALUATED, SIGNS
-from ..tables import Cell, Col, Table, table, word
+from ..text.formats import UNKNOWN, clip, count, duration, first_sentences, glued, percent, percent_of, plural, sentences
+from ..text.signs import ERROR, FINE, ISSUE, NOT_EVALUATED, SIGNS
 from .findings import FIRST, findings, overlap
 from .steps import parts_of, telling, wall_and_device
 from .system_usage import panel

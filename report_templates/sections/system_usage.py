@@ -8,11 +8,11 @@ from collections.abc import Collection, Mapping, Sequence
 
 from markupsafe import Markup
 
-from ...analysis.report import ActiveTime, GpuClocks, Report, Series, UnitHeat
+from ...analysis.report.model import ActiveTime, GpuClocks, Report, Series, UnitHeat
 from ..blocks import Block, Figure, Halves, Only, Section, Slice, Texts, of_all, ring, say, spread
+from ..blocks.tables import Cell, Col, Table, amount, table
 from ..figures import heat_map, lines
-from ..formats import clip, count, duration, percent, plural, quantity
-from ..tables import Cell, Col, Table, amount, table
+from ..text.formats import clip, count, duration, percent, plural, quantity
 
 _NAMES = {
     "gpu": "GPU utilisation",

@@ -7,12 +7,12 @@ from typing import Final
 
 from markupsafe import Markup
 
-from ...analysis.report import DeviceTime, Report
-from .. import labels
+from ...analysis.report.model import DeviceTime, Report
 from ..blocks import BARS, Figure, Only, Section, Texts, of_all, say, spread
+from ..blocks.tables import Cell, Col, table
 from ..figures.stacked_bars import Part, stacked_bars
-from ..formats import duration, percent, plural
-from ..tables import Cell, Col, table
+from ..text import labels
+from ..text.formats import duration, percent, plural
 
 PARTS = (
     Part("computation", "computation"),

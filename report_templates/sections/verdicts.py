@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ...analysis.report import Report, RuleResult
-from ..formats import clip, plural
-from ..signs import ERROR, FINE, INFORMATION, ISSUE, NOT_EVALUATED, SIGNS, Sign
-from ..tables import Cell
+from ...analysis.report.model import Report, RuleResult
+from ..blocks.tables import Cell
+from ..text.formats import clip, plural
+from ..text.signs import ERROR, FINE, INFORMATION, ISSUE, NOT_EVALUATED, SIGNS, Sign
 
 ABSENT: Final = "rules-absent"
 """Where rules without a verdict are told of."""

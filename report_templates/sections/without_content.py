@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..blocks import Section, say
-from ..formats import plural
+from ..text.formats import plural
 
 ID = "without-content"
 

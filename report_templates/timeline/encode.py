@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...analysis.timeline_data import Line, Timeline
-from ..formats import printable
+from ...analysis.timeline.model import Line, Timeline
+from ..text.formats import printable
 
 Numbers = npt.NDArray[np.int64]
 

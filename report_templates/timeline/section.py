@@ -8,10 +8,10 @@ from typing import Final
 import numpy as np
 from markupsafe import Markup
 
-from ...analysis.timeline_data import Timeline, View
+from ...analysis.timeline.model import Timeline, View
 from ..blocks import Figure, Section, say, spread
 from ..figures.gantt import KINDS, Row, gantt
-from ..formats import count, duration, plural
+from ..text.formats import count, duration, plural
 from .encode import encode
 
 _ROWS: Final = 12

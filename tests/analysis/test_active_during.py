@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from example_counts import examples
 from postrun.analysis.report import plain
-from postrun.analysis.rules import active_during as module
+from postrun.analysis.rules.evidence import active_during as module
 from postrun.ingest.store import Store
 
 MakeStore = Callable[..., Store]

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from postrun.analysis.activity import activity
-from postrun.analysis.memory_operations import memory_operations
+from postrun.analysis.device.activity import activity
+from postrun.analysis.device.memory_operations import memory_operations
 from postrun.ingest.store import Store
 
 MakeStore = Callable[..., Store]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postrun.analysis.allocator_memory import LEAST, POINTS, allocator_memory
+from postrun.analysis.device.allocator_memory import LEAST, POINTS, allocator_memory
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postrun.analysis.collectives import collectives
-from postrun.analysis.launch_queue import launch_queue
-from postrun.analysis.operators import operators
-from postrun.analysis.rank_comparison import rank_comparison
-from postrun.analysis.slow_steps import slow_steps
-from postrun.analysis.step_breakdown import step_breakdown
-from postrun.analysis.steps import steps
+from postrun.analysis.device.collectives import collectives
+from postrun.analysis.device.launch_queue import launch_queue
+from postrun.analysis.device.operators import operators
+from postrun.analysis.steps.breakdown import step_breakdown
+from postrun.analysis.steps.ranks import rank_comparison
+from postrun.analysis.steps.slow import slow_steps
+from postrun.analysis.steps.steps import steps
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
 

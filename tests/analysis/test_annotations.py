@@ -10,9 +10,9 @@ from typing import Any
 
 import polars as pl
 import pytest
-from postrun.analysis.annotation_names import base_name
-from postrun.analysis.annotations import DRAWN, OTHER, annotation_groups
+from postrun.analysis.framework.annotations import DRAWN, OTHER, annotation_groups
 from postrun.analysis.options import Options
+from postrun.analysis.toolkit.names import base_name
 from postrun.errors import UsageError
 from postrun.ingest import ingest
 from postrun.ingest.store import Store

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postrun.analysis.collectives import bus_factor, collectives, element_bytes, operation_of
+from postrun.analysis.device.collectives import bus_factor, collectives, element_bytes, operation_of
 from postrun.analysis.report import Collectives, CollectiveWait
 from postrun.ingest import ingest
+from postrun.ingest.chrome_trace.tensors import output_and_input
 from postrun.ingest.store import Store
-from postrun.ingest.tensors import output_and_input
 
 MakeStore = Callable[..., Store]
 

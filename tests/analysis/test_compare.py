@@ -13,9 +13,8 @@ from typing import Any
 import jsonschema
 import pytest
 from judging import empty_report
-from postrun.analysis import schema as schemas
-from postrun.analysis.compare import compare
-from postrun.analysis.comparison import Comparison
+from postrun.analysis.compare.build import compare
+from postrun.analysis.machine.system_usage import system_usage
 from postrun.analysis.report import (
     Device,
     DeviceTime,
@@ -31,10 +30,11 @@ from postrun.analysis.report import (
     Step,
     StepParts,
 )
-from postrun.analysis.report_data import is_report, report_of
-from postrun.analysis.system_usage import system_usage
+from postrun.analysis.report import schema as schemas
+from postrun.analysis.report.comparison import Comparison
+from postrun.analysis.report.load import is_report, report_of
 from postrun.ingest.store import Store
-from postrun.report_templates.comparison import pages
+from postrun.report_templates.output.comparison_page import pages
 
 MS = 1_000_000
 GENERATOR = Generator("postrun", "0", 0, {})

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from postrun.analysis import Options, analyze
-from postrun.analysis.compare import compare
-from postrun.analysis.comparison import Comparison
+from postrun.analysis.compare.build import compare
 from postrun.analysis.report import Generator, Report
-from postrun.demo_recording import demo
+from postrun.analysis.report.comparison import Comparison
+from postrun.commands.demo import demo
 from postrun.ingest import ingest
 from postrun.simulate import Changes, DemoTruth, Problems, write_demo
 from postrun.simulate.changes import NAMED

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from postrun.analysis import Options, analyze
-from postrun.analysis.counters import MOST, POINTS, counters
+from postrun.analysis.machine.counters import MOST, POINTS, counters
 from postrun.ingest.store import Store
 
 MakeStore = Callable[..., Store]

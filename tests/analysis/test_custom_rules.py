@@ -18,12 +18,12 @@ import pytest
 from judging import report_of_rules
 from postrun.analysis import Options, analyze
 from postrun.analysis.report import RuleResult
-from postrun.analysis.rules import config, trial
-from postrun.analysis.rules.base import Cost, Outcome, Parameter, Rule
-from postrun.analysis.rules.catalogue import RULES
-from postrun.analysis.rules.config import ProfilerRule, selection
-from postrun.analysis.rules.custom import installed, load, plain
-from postrun.analysis.rules.selection import Chosen, Selection, effective, find, select, setting
+from postrun.analysis.rules.engine import config, trial
+from postrun.analysis.rules.engine.catalogue import RULES
+from postrun.analysis.rules.engine.config import ProfilerRule, selection
+from postrun.analysis.rules.engine.custom import installed, load, plain
+from postrun.analysis.rules.engine.selection import Chosen, Selection, effective, find, select, setting
+from postrun.analysis.rules.evidence.base import Cost, Outcome, Parameter, Rule
 from postrun.errors import Terminated, UsageError
 from postrun.ingest.store import Store
 from rule_details import plain_details

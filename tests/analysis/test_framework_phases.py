@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from postrun.analysis.framework import framework
-from postrun.analysis.framework_phases import TOP
+from postrun.analysis.framework.framework import framework
+from postrun.analysis.framework.phases import TOP
 from postrun.ingest.store import Store
 
 Maker = Callable[..., Store]

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from postrun.analysis.gpu_clocks import gpu_clocks, throttling
+from postrun.analysis.machine.gpu_clocks import gpu_clocks, throttling
+from postrun.analysis.machine.system_usage import system_usage
 from postrun.analysis.report import GpuClocks
-from postrun.analysis.system_usage import system_usage
 from postrun.ingest.store import Store
 
 SECOND = 1_000_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from postrun.analysis.gpu_memory import POINTS, gpu_memory
+from postrun.analysis.machine.gpu_memory import POINTS, gpu_memory
 from postrun.ingest.store import Store
 
 

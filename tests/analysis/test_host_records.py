@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from postrun.analysis import Options, analyze
-from postrun.analysis.host_records import host_records, leading_functions
+from postrun.analysis.framework.host_records import host_records, leading_functions
 from postrun.analysis.report import ProfileGroup, ProfileRow, PythonProfile, Report, Share
-from postrun.ingest.steps import derive_steps
+from postrun.ingest.derive.steps import derive_steps
 from postrun.ingest.store import Store
 from postrun.report_templates.sections.summary import summary as first_page
 

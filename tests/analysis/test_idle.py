@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from postrun.analysis.idle import idle
+from postrun.analysis.device.idle import idle
 from postrun.ingest.store import Store
 
 MakeStore = Callable[..., Store]

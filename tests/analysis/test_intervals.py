@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from postrun.analysis import intervals
+from postrun.analysis.toolkit import intervals
 
 EPOCH = 1_712_195_495_519_689_047
 

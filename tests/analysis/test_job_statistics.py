@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from postrun.analysis.job_statistics import job_statistics
 from postrun.analysis.report import JobStatistics
+from postrun.analysis.run.job_statistics import job_statistics
 from postrun.ingest.store import Store
 
 EPOCH = 1_700_000_000_000_000_000

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from postrun.analysis.kernels import categories, kernels
-from postrun.analysis.precision import precision
-from postrun.analysis.time_breakdown import time_breakdown
+from postrun.analysis.device.kernels import categories, kernels
+from postrun.analysis.device.precision import precision
+from postrun.analysis.device.time_breakdown import time_breakdown
 from postrun.ingest.store import Store
 
 NAMES = {

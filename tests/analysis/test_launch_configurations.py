@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from postrun.analysis.assemble import assemble
-from postrun.analysis.launch_configurations import MOST, launch_configurations
+from postrun.analysis.device.launch_configurations import MOST, launch_configurations
 from postrun.analysis.options import Options
 from postrun.ingest import ingest
 from postrun.ingest.store import Store

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from postrun.analysis.assemble import assemble
-from postrun.analysis.launch_queue import DRAWN, MOST, launch_queue
+from postrun.analysis.device.launch_queue import DRAWN, MOST, launch_queue
 from postrun.analysis.options import Options
 from postrun.ingest import ingest
 from postrun.ingest.store import Store

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from postrun.analysis.assemble import assemble
-from postrun.analysis.launches import launches
+from postrun.analysis.device.launches import launches
 from postrun.analysis.options import Options
 from postrun.ingest.store import Store
 from postrun.report_templates.sections.launches import launches as launches_section

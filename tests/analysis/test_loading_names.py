@@ -10,9 +10,9 @@ import duckdb
 import polars as pl
 import pytest
 from postrun.analysis import Options, analyze
-from postrun.analysis.loading_names import DATA_LOADING
 from postrun.analysis.report import Report
-from postrun.ingest.steps import derive_steps
+from postrun.analysis.steps.loading_names import DATA_LOADING
+from postrun.ingest.derive.steps import derive_steps
 from postrun.ingest.store import Store
 
 MakeStore = Callable[..., Store]

@@ -8,12 +8,12 @@ from typing import Any
 import polars as pl
 import pytest
 from postrun.analysis import Options, analyze
-from postrun.analysis.compare import compare
-from postrun.analysis.loading_ranges import loading_ranges, loading_recorded
+from postrun.analysis.compare.build import compare
 from postrun.analysis.report import Generator, Report
-from postrun.analysis.rules.host_time import activities
-from postrun.analysis.step_times import host_time
-from postrun.analysis.steps import steps
+from postrun.analysis.rules.evidence.host_time import activities
+from postrun.analysis.steps.loading_ranges import loading_ranges, loading_recorded
+from postrun.analysis.steps.steps import steps
+from postrun.analysis.steps.times import host_time
 from postrun.ingest.store import Store
 
 MakeStore = Callable[..., Store]

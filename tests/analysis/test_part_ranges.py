@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from postrun.analysis.framework import framework
-from postrun.analysis.steps import steps
+from postrun.analysis.framework.framework import framework
+from postrun.analysis.steps.steps import steps
 from postrun.ingest.store import Store
 
 MakeStore = Callable[..., Store]

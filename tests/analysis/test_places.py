@@ -6,7 +6,7 @@ import random
 
 from hypothesis import given
 from hypothesis import strategies as st
-from postrun.analysis.places import Place, in_order
+from postrun.analysis.toolkit.places import Place, in_order
 
 
 def test_numbers_in_names_of_hosts_count_as_numbers() -> None:

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from postrun.analysis import Options, analyze
-from postrun.analysis.profiled_steps import ENOUGH
 from postrun.analysis.report import Report
-from postrun.analysis.rules.step_outlier import StepOutlier
-from postrun.analysis.slow_steps import slow_steps
-from postrun.analysis.wording import numbered, step
-from postrun.ingest.steps import derive_steps
+from postrun.analysis.rules.checks.step_outlier import StepOutlier
+from postrun.analysis.steps.profiled import ENOUGH
+from postrun.analysis.steps.slow import slow_steps
+from postrun.analysis.toolkit.wording import numbered, step
+from postrun.ingest.derive.steps import derive_steps
 from postrun.ingest.store import Store
 from postrun.report_templates.sections.framework import framework
 from postrun.report_templates.sections.steps import steps as section

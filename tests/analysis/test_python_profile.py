@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from postrun.analysis import python_windows
-from postrun.analysis.flame_graph import DEEPEST, Node, estimated
-from postrun.analysis.python_names import kind_of, short_names
-from postrun.analysis.python_profile import MOST_STEP_GROUPS, STEP_ROWS, python_profile
+from postrun.analysis.python_profile import windows as python_windows
+from postrun.analysis.python_profile.flame_graph import DEEPEST, Node, estimated
+from postrun.analysis.python_profile.names import kind_of, short_names
+from postrun.analysis.python_profile.profile import MOST_STEP_GROUPS, STEP_ROWS, python_profile
 from postrun.analysis.report import FlameFrame
 from postrun.ingest.store import Store
 

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from postrun.analysis import quantiles
+from postrun.analysis.toolkit import quantiles
 
 durations = st.lists(st.integers(0, 10**12), min_size=1, max_size=60)
 

@@ -7,7 +7,7 @@ import random
 import statistics
 
 import pytest
-from postrun.analysis.rank_test import rank_test
+from postrun.analysis.toolkit.rank_test import rank_test
 
 
 def by_counting(first: list[float], second: list[float]) -> float:

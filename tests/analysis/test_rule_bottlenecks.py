@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from postrun.analysis.report import FINE, ISSUES, NOT_EVALUATED
-from postrun.analysis.rules.base import Outcome
+from postrun.analysis.rules.evidence.base import Outcome
 from rule_details import plain_details
 from sample_rules import CORE, GPU, IOWAIT, MINUTE, SECOND, Sample, bottleneck, defaults, judged, line, random_run, sampled, series_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from postrun.analysis.rules.common_time import CommonTime, common_time
+from postrun.analysis.rules.evidence.common_time import CommonTime, common_time
 
 
 @pytest.mark.parametrize(

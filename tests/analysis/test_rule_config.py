@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from postrun.analysis.rules import config as rule_configs
-from postrun.analysis.rules.base import Outcome, Parameter, Rule
-from postrun.analysis.rules.catalogue import RULES
-from postrun.analysis.rules.config import ProfilerRule, selection
+from postrun.analysis.rules.engine import config as rule_configs
+from postrun.analysis.rules.engine.catalogue import RULES
+from postrun.analysis.rules.engine.config import ProfilerRule, selection
+from postrun.analysis.rules.evidence.base import Outcome, Parameter, Rule
 from postrun.errors import UsageError
 
 MINUTE_US = 60 * 1000 * 1000

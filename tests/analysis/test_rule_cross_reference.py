@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from empty_stores import empty_store
 from postrun.analysis.report import FINE, ISSUES, NOT_EVALUATED
-from postrun.analysis.rules import cross_reference
-from postrun.analysis.rules.base import Cost, Outcome, Parameters, Rule, not_evaluated
-from postrun.analysis.rules.catalogue import DOCUMENTED, RULES
-from postrun.analysis.rules.cut_files import copy_again
-from postrun.analysis.rules.device_names import place, process_place
-from postrun.analysis.rules.engine import evaluate
-from postrun.analysis.rules.frameworks import MORE_WORKERS, TENSORFLOW
-from postrun.analysis.rules.low_gpu_utilization import guess
-from postrun.analysis.rules.selection import Chosen, Selection
+from postrun.analysis.rules.checks.low_gpu_utilization import guess
+from postrun.analysis.rules.engine import cross_reference
+from postrun.analysis.rules.engine.catalogue import DOCUMENTED, RULES
+from postrun.analysis.rules.engine.cut_files import copy_again
+from postrun.analysis.rules.engine.engine import evaluate
+from postrun.analysis.rules.engine.selection import Chosen, Selection
+from postrun.analysis.rules.evidence.base import Cost, Outcome, Parameters, Rule, not_evaluated
+from postrun.analysis.rules.evidence.frameworks import MORE_WORKERS, TENSORFLOW
+from postrun.analysis.toolkit.labels import place, process_place
 from rule_details import details_from, plain_details
 
 

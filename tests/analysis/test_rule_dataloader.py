@@ -13,8 +13,8 @@ import pytest
 from judging import rules_of
 from postrun.analysis import Options
 from postrun.analysis.report import Finding, RuleResult
-from postrun.analysis.rules.dataloader import seconds_of
-from postrun.analysis.rules.selection import select
+from postrun.analysis.rules.checks.dataloader import seconds_of
+from postrun.analysis.rules.engine.selection import select
 from postrun.ingest.store import Store
 from rule_details import plain_details
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from postrun.analysis.report import plain
-from postrun.analysis.report_data import rule_details
-from postrun.analysis.rule_details import DETAILS, BottleneckDetails, HostBoundDetails, LoadBalancingDetails
-from postrun.analysis.rules.catalogue import PROFILER_REPORT, RULES
+from postrun.analysis.report.load import rule_details
+from postrun.analysis.report.rule_details import DETAILS, BottleneckDetails, HostBoundDetails, LoadBalancingDetails
+from postrun.analysis.rules.engine.catalogue import PROFILER_REPORT, RULES
 from rule_details import details_from
 
 

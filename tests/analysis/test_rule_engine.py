@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from judging import rules_of
 from postrun.analysis import Options
-from postrun.analysis.rules.exposed_communication import ExposedCommunication
-from postrun.analysis.rules.low_gpu_utilization import LowGPUUtilization
+from postrun.analysis.rules.checks.exposed_communication import ExposedCommunication
+from postrun.analysis.rules.checks.low_gpu_utilization import LowGPUUtilization
 from postrun.ingest.store import Store
 
 

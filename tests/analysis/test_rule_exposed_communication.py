@@ -14,11 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judging import rules_of
 from postrun.analysis import Options
-from postrun.analysis.places import process_conditions
+from postrun.analysis.device import coverage
+from postrun.analysis.device.coverage import with_covered
 from postrun.analysis.report import Finding, RuleResult
-from postrun.analysis.rules import coverage, exposed_communication
-from postrun.analysis.rules.coverage import with_covered
-from postrun.analysis.rules.selection import select
+from postrun.analysis.rules.checks import exposed_communication
+from postrun.analysis.rules.engine.selection import select
+from postrun.analysis.toolkit.places import process_conditions
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
 from rule_details import plain_details

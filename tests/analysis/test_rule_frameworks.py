@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from judging import rules_of
 from postrun.analysis import Options
-from postrun.analysis.rules import frameworks
-from postrun.analysis.rules.frameworks import JAX, PYTORCH, TENSORFLOW, Words, framework_of
-from postrun.analysis.rules.selection import select
+from postrun.analysis.rules.engine.selection import select
+from postrun.analysis.rules.evidence import frameworks
+from postrun.analysis.rules.evidence.frameworks import JAX, PYTORCH, TENSORFLOW, Words, framework_of
 from postrun.ingest.store import Store
 from sample_rules import CORE, FOOTPRINT, GPU, IOWAIT, SECOND, Sample, line, sampled
 from sample_rules import judged as judged_by_samples

@@ -12,8 +12,8 @@ from typing import Any
 import polars as pl
 import pytest
 from postrun.analysis.report import FINE, ISSUES, NOT_EVALUATED
-from postrun.analysis.rules.base import Outcome
-from postrun.analysis.rules.gpu_memory_increase import SLOPE_POINTS, slopes
+from postrun.analysis.rules.checks.gpu_memory_increase import SLOPE_POINTS, slopes
+from postrun.analysis.rules.evidence.base import Outcome
 from rule_details import plain_details
 from sample_rules import CONTROLLER, FOOTPRINT, GPU, MINUTE, SECOND, Sample, judged, line, sampled
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from judging import Judged, rules_of
-from postrun.analysis.idle import idle
+from postrun.analysis.device.idle import idle
+from postrun.analysis.device.time_breakdown import time_breakdown, whole_devices
 from postrun.analysis.options import Options
 from postrun.analysis.report import RuleResult
-from postrun.analysis.rules.device_gaps import DeviceGaps
-from postrun.analysis.rules.selection import select
-from postrun.analysis.time_breakdown import time_breakdown, whole_devices
+from postrun.analysis.rules.engine.selection import select
+from postrun.analysis.rules.evidence.device_gaps import DeviceGaps
 from postrun.ingest.store import Store
 from rule_details import plain_details
 
@@ -320,7 +320,7 @@ def test_groups_of_devices_change_nothing(make_store: MakeStore, monkeypatch: py
         host_event=[launch(10 * i - i % 4, i, process=i % 2) for i in range(60)],
     )
     whole = judge(store)
-    monkeypatch.setattr("postrun.analysis.rules.device_gaps.ROWS_AT_ONCE", 20)
+    monkeypatch.setattr("postrun.analysis.rules.evidence.device_gaps.ROWS_AT_ONCE", 20)
     assert [len(group.devices) for group in DeviceGaps(store).groups()] == [1, 1, 1]
     assert judge(store) == whole
     assert whole.verdict == "IssuesFound"

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from postrun.analysis.report import FINE, ISSUES, NOT_EVALUATED
-from postrun.analysis.rules.base import Outcome
-from postrun.analysis.rules.load_balancing import distance
+from postrun.analysis.rules.checks.load_balancing import distance
+from postrun.analysis.rules.evidence.base import Outcome
 from rule_details import plain_details
 from sample_rules import CORE, GPU, SECOND, Sample, judged, line, sampled
 

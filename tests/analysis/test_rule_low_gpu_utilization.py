@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from postrun.analysis.report import FINE, ISSUES, NOT_EVALUATED
-from postrun.analysis.rules.base import Outcome
-from postrun.analysis.rules.gpus import gpu_time
+from postrun.analysis.rules.evidence.base import Outcome
+from postrun.analysis.rules.evidence.gpus import gpu_time
 from rule_details import plain_details
 from sample_rules import GPU, MINUTE, SECOND, AmbiguousError, Sample, defaults, judged, line, low_gpu, origin, random_run, sampled
 

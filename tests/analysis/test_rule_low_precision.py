@@ -9,8 +9,8 @@ import pytest
 from judging import rules_of
 from postrun.analysis import Options
 from postrun.analysis.report import Device, Finding, RuleResult
-from postrun.analysis.rules.matrix_units import matrix_units, speed_up
-from postrun.analysis.rules.selection import select
+from postrun.analysis.rules.engine.selection import select
+from postrun.analysis.rules.evidence.matrix_units import matrix_units, speed_up
 from postrun.ingest.store import Store
 from rule_details import plain_details
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from postrun.analysis import Options, analyze
 from postrun.analysis.report import Report, RuleResult
-from postrun.analysis.rules.selection import select
+from postrun.analysis.rules.engine.selection import select
 from postrun.ingest.store import Store
 from rule_details import plain_details
 

@@ -8,7 +8,7 @@ from typing import Any
 from judging import rules_of
 from postrun.analysis.options import Options
 from postrun.analysis.report import FINE, NOT_EVALUATED, RuleResult
-from postrun.analysis.rules.selection import select
+from postrun.analysis.rules.engine.selection import select
 from postrun.ingest.store import Store
 from rule_details import plain_details
 from sample_rules import CORE, GPU, IOWAIT, SECOND, Sample, line, sampled

@@ -12,7 +12,7 @@ import pytest
 from judging import rules_of
 from postrun.analysis import Options
 from postrun.analysis.report import Finding, RuleResult
-from postrun.analysis.rules.selection import select
+from postrun.analysis.rules.engine.selection import select
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
 from rule_details import plain_details

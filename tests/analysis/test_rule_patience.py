@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from judging import rules_of
 from postrun.analysis import Options
-from postrun.analysis.rules.selection import select
+from postrun.analysis.rules.engine.selection import select
 from postrun.ingest.store import Store
 
 

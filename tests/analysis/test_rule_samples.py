@@ -11,8 +11,8 @@ from typing import Any
 
 import polars as pl
 import pytest
-from postrun.analysis.rules import samples as module
-from postrun.analysis.rules.samples import CONTROLLER, FOOTPRINT, SampleBlock, Samples, box, per_moment, samples_of, window_ns
+from postrun.analysis.rules.evidence import blocks as module
+from postrun.analysis.rules.evidence.blocks import CONTROLLER, FOOTPRINT, SampleBlock, Samples, box, per_moment, samples_of, window_ns
 from postrun.ingest.store import Store
 
 Make = Callable[..., Store]

@@ -12,8 +12,8 @@ import pytest
 from judging import rules_of
 from postrun.analysis import Options
 from postrun.analysis.report import Finding, RuleResult
-from postrun.analysis.rules.selection import select
-from postrun.analysis.rules.step_outlier import fewest_steps
+from postrun.analysis.rules.checks.step_outlier import fewest_steps
+from postrun.analysis.rules.engine.selection import select
 from postrun.ingest.store import Store
 from rule_details import plain_details
 

@@ -10,7 +10,7 @@ import pytest
 from judging import Judged, rules_of
 from postrun.analysis import Options
 from postrun.analysis.report import Finding, RuleResult
-from postrun.analysis.rules.selection import select
+from postrun.analysis.rules.engine.selection import select
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
 from postrun.simulate import DemoTruth, Problems, write_demo

@@ -9,7 +9,7 @@ import pytest
 from judging import Judged, rules_of
 from postrun.analysis.options import Options
 from postrun.analysis.report import RuleResult
-from postrun.analysis.rules.selection import select
+from postrun.analysis.rules.engine.selection import select
 from postrun.ingest.store import Store
 from rule_details import plain_details
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from judging import rules_of
 from postrun.analysis.options import Options
-from postrun.analysis.rules.selection import select
+from postrun.analysis.rules.engine.selection import select
 from postrun.ingest import ingest
 from rule_details import plain_details
 from slow_params import slow_except

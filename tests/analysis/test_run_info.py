@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from postrun.analysis import run_info
+from postrun.analysis.run import run_info
 from postrun.ingest.store import Store
 
 MakeStore = Callable[..., Store]

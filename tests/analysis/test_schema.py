@@ -12,7 +12,7 @@ from typing import Any
 import jsonschema
 import pytest
 from postrun.analysis import Options, analyze
-from postrun.analysis import schema as schemas
+from postrun.analysis.report import schema as schemas
 from postrun.ingest.store import Store
 
 MakeStore = Callable[..., Store]
@@ -74,6 +74,8 @@ def test_every_field_is_required(document: Any) -> None:
 
 
 def test_an_installation_prints_it() -> None:
-    done = subprocess.run([sys.executable, "-P", "-m", "postrun.analysis.schema", "comparison"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "postrun.analysis.report.schema", "comparison"], capture_output=True, text=True, check=True
+    )
     assert json.loads(done.stdout) == schemas.schema("comparison")
     assert json.loads(done.stdout)["title"] == "comparison.json of postrun"

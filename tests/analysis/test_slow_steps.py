@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 from empty_stores import empty_store
-from postrun.analysis.slow_steps import slow_steps
-from postrun.analysis.step_times import PARTS
+from postrun.analysis.steps.slow import slow_steps
+from postrun.analysis.steps.times import PARTS
 
 
 def test_slow_steps_of_another_process_are_not_compared() -> None:

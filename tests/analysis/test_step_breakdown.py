@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from postrun.analysis import Options, analyze
-from postrun.analysis.rank_comparison import rank_comparison
 from postrun.analysis.report import RankComparison, Report, StepBar, StepBreakdown
-from postrun.analysis.slow_steps import slow_steps
-from postrun.analysis.step_breakdown import step_breakdown
+from postrun.analysis.steps.breakdown import step_breakdown
+from postrun.analysis.steps.ranks import rank_comparison
+from postrun.analysis.steps.slow import slow_steps
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
 from postrun.simulate import DemoTruth, Problems, write_demo

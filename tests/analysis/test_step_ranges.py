@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from postrun.analysis.report import StepParts
-from postrun.analysis.steps import steps
-from postrun.ingest.steps import derive_steps
+from postrun.analysis.steps.steps import steps
+from postrun.ingest.derive.steps import derive_steps
 from postrun.ingest.store import Store
 
 MakeStore = Callable[..., Store]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from postrun.analysis import Options, analyze
 from postrun.analysis.report import Report
-from postrun.analysis.step_trend import part_that_changed_most, trend_of
-from postrun.ingest.steps import derive_steps
+from postrun.analysis.steps.trend import part_that_changed_most, trend_of
+from postrun.ingest.derive.steps import derive_steps
 from postrun.ingest.store import Store
 
 MakeStore = Callable[..., Store]

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from postrun.analysis.steps import main_steps, steps
+from postrun.analysis.steps.steps import main_steps, steps
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
 

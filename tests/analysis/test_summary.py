@@ -26,9 +26,9 @@ from postrun.analysis.report import (
     SystemUsage,
     Tile,
 )
-from postrun.analysis.rules.device_names import short_model
-from postrun.analysis.summary import summary
-from postrun.analysis.summary_data import SummaryData
+from postrun.analysis.run.summary import summary
+from postrun.analysis.run.summary_data import SummaryData
+from postrun.analysis.toolkit.labels import short_model
 
 MS = 1_000_000
 

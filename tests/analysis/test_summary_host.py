@@ -7,7 +7,7 @@ from typing import Any
 
 from postrun.analysis import Options, analyze
 from postrun.analysis.report import Summary
-from postrun.ingest.steps import derive_steps
+from postrun.ingest.derive.steps import derive_steps
 from postrun.ingest.store import Store
 
 MakeStore = Callable[..., Store]

@@ -10,10 +10,10 @@ import pytest
 from empty_stores import empty_store
 from hypothesis import given
 from hypothesis import strategies as st
+from postrun.analysis.machine.snapshots import sampling_interval, with_snapshots
+from postrun.analysis.machine.system_usage import system_usage
+from postrun.analysis.machine.utilisation import bucket_ns, derived_utilisation
 from postrun.analysis.report import ActiveTime, MetricUsage, SystemUsage
-from postrun.analysis.snapshots import sampling_interval, with_snapshots
-from postrun.analysis.system_usage import system_usage
-from postrun.analysis.utilisation import bucket_ns, derived_utilisation
 from postrun.ingest.store import Store
 
 MS = 1_000_000

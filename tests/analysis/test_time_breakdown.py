@@ -10,8 +10,8 @@ import pytest
 from example_counts import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from postrun.analysis import places
-from postrun.analysis.time_breakdown import time_breakdown, whole_devices
+from postrun.analysis.device.time_breakdown import time_breakdown, whole_devices
+from postrun.analysis.toolkit import places
 from postrun.ingest.store import Store
 
 MakeStore = Callable[..., Store]

@@ -12,12 +12,12 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from postrun.analysis.slow_steps import slow_steps
-from postrun.analysis.steps import steps
-from postrun.analysis.timeline import timeline
-from postrun.analysis.timeline_data import Timeline
-from postrun.analysis.timeline_lanes import with_lanes
-from postrun.analysis.timeline_merge import merge
+from postrun.analysis.steps.slow import slow_steps
+from postrun.analysis.steps.steps import steps
+from postrun.analysis.timeline.build import timeline
+from postrun.analysis.timeline.lanes import with_lanes
+from postrun.analysis.timeline.merge import merge
+from postrun.analysis.timeline.model import Timeline
 from postrun.ingest.store import Store
 
 MakeStore = Callable[..., Store]

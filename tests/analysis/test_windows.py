@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from postrun.analysis.framework import framework
-from postrun.analysis.idle import idle
+from postrun.analysis.device.idle import idle
+from postrun.analysis.device.time_breakdown import time_breakdown
+from postrun.analysis.framework.framework import framework
+from postrun.analysis.machine.utilisation import derived_utilisation
 from postrun.analysis.report import Share
-from postrun.analysis.time_breakdown import time_breakdown
-from postrun.analysis.utilisation import derived_utilisation
-from postrun.analysis.windows import pauses_ns, windows
+from postrun.analysis.toolkit.windows import pauses_ns, windows
 from postrun.ingest.store import Store
 
 MakeStore = Callable[..., Store]

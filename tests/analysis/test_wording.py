@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from postrun.analysis import wording
+from postrun.analysis.toolkit import wording
 
 
 @pytest.mark.parametrize(

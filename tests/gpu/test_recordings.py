@@ -20,7 +20,7 @@ from acceptance.table import CASES
 
 pytest.importorskip("postrun.ingest", reason="postrun is not installed")
 from postrun.ingest import ingest
-from postrun.ingest.demangle import demangled
+from postrun.ingest.kernels.demangle import demangled
 
 HERE = Path(__file__).parent
 RECORDINGS = sorted((HERE / "recordings").rglob("expected.json"))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from postrun.ingest.store import Store
-from postrun.ingest.store_tables import SCHEMA
+from postrun.ingest.store.tables import SCHEMA
 
 _idle: list[Store] = []
 

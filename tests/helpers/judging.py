@@ -8,9 +8,9 @@ from functools import cache
 from empty_stores import empty_store
 from postrun.analysis import Options, analyze
 from postrun.analysis.report import Finding, Report, RuleResult
-from postrun.analysis.rules.engine import evaluate
-from postrun.analysis.rules.run_data import RunData
-from postrun.analysis.rules.selection import select
+from postrun.analysis.rules.engine.engine import evaluate
+from postrun.analysis.rules.engine.selection import select
+from postrun.analysis.rules.evidence.run_data import RunData
 from postrun.ingest.store import Store
 
 

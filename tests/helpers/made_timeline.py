@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-from postrun.analysis.timeline_data import Events, Gap, Line, Name, Timeline, Track, View
+from postrun.analysis.timeline.model import Events, Gap, Line, Name, Timeline, Track, View
 
 MS = 1_000_000
 US = 1_000

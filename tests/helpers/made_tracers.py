@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import polars as pl
-from postrun.ingest.format_names import NSIGHT, TRACE
-from postrun.ingest.gpu_log import GpuLogs
-from postrun.ingest.joined_sources import Joining
-from postrun.ingest.registry import ReadResult, Registry
-from postrun.ingest.source_rows import SourceRows, row_counts
+from postrun.ingest.gpu_logs.rows import GpuLogs
+from postrun.ingest.joining.join import Joining
+from postrun.ingest.joining.source_rows import SourceRows, row_counts
 from postrun.ingest.store import Store
+from postrun.ingest.store.format_names import NSIGHT, TRACE
+from postrun.ingest.store.registry import ReadResult, Registry
 
 BASE = 1_700_000_000 * 10**9
 MS = 10**6

@@ -8,12 +8,12 @@ from typing import Any
 
 from judging import empty_report
 from postrun.analysis import Options
-from postrun.analysis.rules.engine import evaluate
-from postrun.analysis.rules.run_data import RunData
-from postrun.analysis.rules.selection import Selection
+from postrun.analysis.rules.engine.engine import evaluate
+from postrun.analysis.rules.engine.selection import Selection
+from postrun.analysis.rules.evidence.run_data import RunData
 from postrun.api import OutputOptions, ReportResult
 from postrun.ingest.store import Store
-from postrun.report_templates.render import PLACES, render
+from postrun.report_templates.output.render import PLACES, render
 
 
 class RulesAlone:

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from postrun.analysis.report import RuleDetails, RuleResult, plain
-from postrun.analysis.report_data import rule_details
-from postrun.analysis.rule_details import DETAILS
-from postrun.analysis.rules.base import Outcome
+from postrun.analysis.report.load import rule_details
+from postrun.analysis.report.rule_details import DETAILS
+from postrun.analysis.rules.evidence.base import Outcome
 
 
 def plain_details(found: RuleResult | Outcome) -> dict[str, Any]:

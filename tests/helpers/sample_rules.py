@@ -15,13 +15,13 @@ from typing import Any
 
 import polars as pl
 from empty_stores import empty_store
-from postrun.analysis.job_statistics import job_statistics
-from postrun.analysis.places import Places
-from postrun.analysis.rules.base import Outcome
-from postrun.analysis.rules.samples import Samples
-from postrun.analysis.rules.selection import select
-from postrun.analysis.run_info import nodes as run_nodes
-from postrun.analysis.time_breakdown import time_breakdown, whole_devices
+from postrun.analysis.device.time_breakdown import time_breakdown, whole_devices
+from postrun.analysis.rules.engine.selection import select
+from postrun.analysis.rules.evidence.base import Outcome
+from postrun.analysis.rules.evidence.blocks import Samples
+from postrun.analysis.run.job_statistics import job_statistics
+from postrun.analysis.run.run_info import nodes as run_nodes
+from postrun.analysis.toolkit.places import Places
 from postrun.ingest.store import Store
 
 Sample = tuple[int, str, int | None, int, float]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from postrun.ingest.object_open import open_objects
-from postrun.ingest.objects import ObjectInfo
+from postrun.ingest.object_store.objects import ObjectInfo
+from postrun.ingest.object_store.open import open_objects
 from postrun.nightly.discover import fingerprint, found_runs
 from postrun.nightly.model import FoundRun, ReportOptions, Task
 from postrun.simulate import Problems, write_demo

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from postrun.analysis.rules.samples import Samples
-from postrun.analysis.system_usage import system_usage
+from postrun.analysis.machine.system_usage import system_usage
+from postrun.analysis.rules.evidence.blocks import Samples
 from postrun.cli import main
 from postrun.errors import InputError
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
-from postrun.ingest.store_tables import METRICS
+from postrun.ingest.store.tables import METRICS
 from postrun.native import _native
 from prt_reader import MISSING
 from prt_writer import PrtWriter, golden

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from postrun.analysis import Options, analyze
 from postrun.analysis.report import Report
-from postrun.analysis.rules.run_data import RunData
+from postrun.analysis.rules.evidence.run_data import RunData
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
 from postrun.native import _native

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from postrun.analysis import Options, analyze
 from postrun.analysis.report import Report
-from postrun.analysis.wording import duration as report_duration
+from postrun.analysis.toolkit.wording import duration as report_duration
 from postrun.ingest import ingest
-from postrun.ingest.durations import duration
+from postrun.ingest.store.durations import duration
 from postrun.native import _native
 from prt_writer import PrtWriter
 

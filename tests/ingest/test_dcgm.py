@@ -11,11 +11,11 @@ from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from postrun.errors import InputError
-from postrun.ingest import source
-from postrun.ingest.dcgm import times_of
+from postrun.ingest import discover as source
+from postrun.ingest.gpu_logs.dcgm import times_of
 from postrun.ingest.load import ingest
 from postrun.ingest.store import Store
-from postrun.ingest.store_tables import METRICS
+from postrun.ingest.store.tables import METRICS
 
 START_NS = 1_714_979_289_000_000_000
 AT = "2024-05-06T07:08:09Z"

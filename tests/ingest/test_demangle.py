@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from postrun.ingest import demangle, ingest
-from postrun.ingest.demangle import LONGEST, demangled
-from postrun.ingest.kernel_names import classify
+from postrun.ingest import ingest
+from postrun.ingest.kernels import demangle
+from postrun.ingest.kernels.demangle import LONGEST, demangled
+from postrun.ingest.kernels.names import classify
 from prt_reader import MISSING
 from prt_writer import PrtWriter
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from postrun.ingest import ingest
-from postrun.ingest.devices import add_devices
 from postrun.ingest.store import Store
+from postrun.ingest.store.devices import add_devices
 
 EPOCH = 1_700_000_000_000_000_000
 UUID = "11111111-2222-3333-4444-555555555555"

@@ -20,10 +20,12 @@ import pytest
 from click.testing import CliRunner
 from postrun.cli import main
 from postrun.errors import InputError
-from postrun.ingest import foreign_store, ingest, store_files
-from postrun.ingest.foreign_store import Limits
+from postrun.ingest import ingest
 from postrun.ingest.store import Store
-from postrun.ingest.store_tables import SCHEMA
+from postrun.ingest.store import files as store_files
+from postrun.ingest.store import foreign as foreign_store
+from postrun.ingest.store.foreign import Limits
+from postrun.ingest.store.tables import SCHEMA
 from slow_params import slow_except
 
 SECRET = "PLANTED_SECRET_31"
@@ -371,7 +373,7 @@ CONTRADICTIONS = {
 
 @pytest.mark.slow
 def test_contradictory_contents_are_refused(honest: Path) -> None:
-    from postrun.ingest.store_values import check
+    from postrun.ingest.store.values import check
 
     with copied(honest) as store:
         for sql, expected in CONTRADICTIONS.items():
@@ -455,7 +457,7 @@ def test_the_child_reads_the_bytes_that_were_opened_and_not_the_path(honest: Pat
     private = altered(honest, tmp_path / "private", f"UPDATE run SET name = '{SECRET}'")
     path = altered(honest, tmp_path / "in", "SELECT 1")
     child = tmp_path / "child.py"
-    script = Path(foreign_store.__file__).with_name("foreign_store_child.py")
+    script = Path(foreign_store.__file__).with_name("foreign_child.py")
     swap = f"import os\nos.unlink({str(path)!r})\nos.symlink({str(private)!r}, {str(path)!r})\n"
     child.write_text(swap + script.read_text())
     with copied(path, child=child) as store:
@@ -487,14 +489,14 @@ def test_the_copy_keeps_holes_and_is_bounded_by_the_disk(tmp_path: Path) -> None
 
 
 def test_the_child_ends_when_its_parent_is_killed(honest: Path, tmp_path: Path) -> None:
-    script = Path(foreign_store.__file__).with_name("foreign_store_child.py").read_text()
+    script = Path(foreign_store.__file__).with_name("foreign_child.py").read_text()
     child, pid = tmp_path / "child.py", tmp_path / "pid"
     waits = f"open({str(pid)!r}, 'w').write(str(os.getpid()))\n    __import__('time').sleep(60)"
     assert "    order = json.loads(sys.stdin.buffer.read())\n" in script
     child.write_text(script.replace("    order = json.loads(sys.stdin.buffer.read())\n", f"    {waits}\n"))
     code = f"""
 from pathlib import Path
-from postrun.ingest.foreign_store import copied
+from postrun.ingest.store.foreign import copied
 from postrun.ingest.store import Store
 copied(Store, Path({str(honest)!r}), child=Path({str(child)!r}))
 """
@@ -522,6 +524,6 @@ def test_an_exception_while_secrets_are_masked_names_the_store(honest: Path, mon
     def fail(store: Store, redact: object) -> None:
         raise RecursionError("maximum recursion depth exceeded")
 
-    monkeypatch.setattr("postrun.ingest.conceal.conceal", fail)
+    monkeypatch.setattr("postrun.ingest.store.conceal.conceal", fail)
     with pytest.raises(InputError, match=r"run.duckdb: the run store has contradictory contents \(RecursionError: maximum"):
         ingest([honest])

@@ -11,13 +11,13 @@ from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from postrun.analysis import analyze
-from postrun.analysis.framework import framework
+from postrun.analysis.framework.framework import framework
 from postrun.ingest import ingest
-from postrun.ingest.format_names import TIMELINE, TRACE
-from postrun.ingest.registry import ReadResult, Registry
-from postrun.ingest.smdebug_pevents import read_pevents
-from postrun.ingest.source import format_of
+from postrun.ingest.discover import format_of
+from postrun.ingest.hosted.timelines import read_pevents
 from postrun.ingest.store import Store
+from postrun.ingest.store.format_names import TIMELINE, TRACE
+from postrun.ingest.store.registry import ReadResult, Registry
 
 BOOT_US = 77_567_277_433
 BASE_US = 1_704_067_200_000_000

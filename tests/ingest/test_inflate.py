@@ -13,7 +13,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 from postrun.errors import InputError
-from postrun.ingest.inflate import Inflate, chunks
+from postrun.ingest.chrome_trace.inflate import Inflate, chunks
 
 SOURCE = random.Random(5)
 TEXT = b"".join(b'{"ph": "X", "ts": %d, "name": "op %d"},\n' % (i, SOURCE.randrange(10**6)) for i in range(40_000))

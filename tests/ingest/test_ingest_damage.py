@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from postrun.errors import InputError
 from postrun.ingest import ingest
-from postrun.ingest.limits import cut_text
 from postrun.ingest.store import Store
+from postrun.ingest.store.limits import cut_text
 
 US = 1_700_000_000_000_000
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from postrun.ingest.steps import derive_steps
+from postrun.ingest.derive.steps import derive_steps
 from postrun.ingest.store import Store
 
 COLUMNS = '"index", phase, host_start_ns, host_duration_ns, device_start_ns, device_duration_ns, device_events'

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from postrun.ingest.kernel_names import (
+from postrun.ingest.kernels.names import (
     CATEGORIES,
     CATEGORY_RULES,
     PRECISION_RULES,

@@ -12,12 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from postrun.analysis import analyze
-from postrun.ingest import ingest, kineto, trace_batches
-from postrun.ingest.categories import features, route_of
-from postrun.ingest.kineto import NOT_STORED, header_members
-from postrun.ingest.ranges import depths, pair
+from postrun.ingest import ingest
+from postrun.ingest.chrome_trace import batches as trace_batches
+from postrun.ingest.chrome_trace.ranges import depths, pair
+from postrun.ingest.chrome_trace.tensors import tensors
+from postrun.ingest.kernels.categories import features, route_of
+from postrun.ingest.kineto import reader as kineto
+from postrun.ingest.kineto.reader import NOT_STORED, header_members
 from postrun.ingest.store import Store
-from postrun.ingest.tensors import tensors
 
 EPOCH_US = 1_700_000_000_000_000
 

@@ -19,15 +19,17 @@ from click.testing import CliRunner
 from postrun import analyze
 from postrun.cli import main
 from postrun.errors import InputError, UsageError
-from postrun.ingest import finish, gpu_log, ingest, limit_rows, limits, registry, run_row
-from postrun.ingest import store_tables as store_module
-from postrun.ingest.inflate import Inflate
-from postrun.ingest.limits import LEFT_OUT, OTHER_KERNELS, TEXT_BYTES, cut_text, size_in_bytes, unpacked_limit
-from postrun.ingest.log_lines import LogLines
-from postrun.ingest.store import Store
-from postrun.ingest.trace_format import TraceFile
-from postrun.ingest.trace_scan import TraceScan
-from postrun.ingest.unpacked import unpacked
+from postrun.ingest import ingest
+from postrun.ingest.chrome_trace.inflate import Inflate
+from postrun.ingest.chrome_trace.scan import TraceScan
+from postrun.ingest.chrome_trace.unpacked import unpacked
+from postrun.ingest.derive import finish, limit_rows
+from postrun.ingest.gpu_logs import rows as gpu_log
+from postrun.ingest.gpu_logs.lines import LogLines
+from postrun.ingest.prt.format import TraceFile
+from postrun.ingest.store import Store, limits, registry, run_row
+from postrun.ingest.store import tables as store_module
+from postrun.ingest.store.limits import LEFT_OUT, OTHER_KERNELS, TEXT_BYTES, cut_text, size_in_bytes, unpacked_limit
 from prt_writer import PrtWriter
 
 START_US = 1_700_000_000_000_000
@@ -393,7 +395,7 @@ def test_millions_of_empty_lines_of_a_log_take_little_memory(tmp_path: Path) -> 
     lines = [line for series in LogLines(path) for line in series]
     assert lines == [head.strip().decode(), "2024/01/01 00:00:00.123, 0, 85 %"]
     script = (
-        "import re, sys; from pathlib import Path; from postrun.ingest.log_lines import LogLines\n"
+        "import re, sys; from pathlib import Path; from postrun.ingest.gpu_logs.lines import LogLines\n"
         "for series in LogLines(Path(sys.argv[1])): pass\n"
         "print(re.search(r'VmHWM:\\s*(\\d+)', Path('/proc/self/status').read_text())[1])"
     )

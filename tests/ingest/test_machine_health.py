@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from postrun.analysis import Options, analyze
 from postrun.ingest import ingest
-from postrun.ingest.machine_health import XID
-from postrun.ingest.store_tables import METRICS
+from postrun.ingest.prt.machine_health import XID
+from postrun.ingest.store.tables import METRICS
 from postrun.native import _native
 from prt_writer import PrtWriter
 

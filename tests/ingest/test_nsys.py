@@ -17,15 +17,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from postrun.analysis.memory_operations import memory_operations
+from postrun.analysis.device.memory_operations import memory_operations
 from postrun.errors import InputError
 from postrun.ingest import ingest
-from postrun.ingest.format_names import NSIGHT, NSIGHT_REPORT
-from postrun.ingest.identity import Placement
-from postrun.ingest.nsys import NOT_STORED, read_export
-from postrun.ingest.registry import Registry
-from postrun.ingest.source import find_files, format_of
+from postrun.ingest.discover import find_files, format_of
+from postrun.ingest.nsys.reader import NOT_STORED, read_export
 from postrun.ingest.store import Store
+from postrun.ingest.store.format_names import NSIGHT, NSIGHT_REPORT
+from postrun.ingest.store.identity import Placement
+from postrun.ingest.store.registry import Registry
 from slow_params import slow_except
 
 EPOCH = 1_700_000_000_000_000_000

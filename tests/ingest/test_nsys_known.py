@@ -12,10 +12,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from postrun.analysis.time_breakdown import time_breakdown
+from postrun.analysis.device.time_breakdown import time_breakdown
 from postrun.errors import InputError
 from postrun.ingest import ingest
-from postrun.ingest.nsys import NOT_STORED
+from postrun.ingest.nsys.reader import NOT_STORED
 from postrun.ingest.store import Store
 
 EPOCH = 1_700_000_000_000_000_000

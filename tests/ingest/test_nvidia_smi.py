@@ -13,8 +13,8 @@ from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from postrun.errors import InputError
-from postrun.ingest import source
-from postrun.ingest.gpu_log_name import named_host
+from postrun.ingest import discover as source
+from postrun.ingest.gpu_logs.host_name import named_host
 from postrun.ingest.load import ingest
 from postrun.ingest.store import Store
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from postrun.errors import UsageError
-from postrun.ingest import object_stores
-from postrun.ingest.object_open import open_objects
-from postrun.ingest.object_urls import is_url
-from postrun.ingest.objects import ChangedError, ObjectInfo, Objects, ObjectStoreError
+from postrun.ingest.object_store import remote as object_stores
+from postrun.ingest.object_store.objects import ChangedError, ObjectInfo, Objects, ObjectStoreError
+from postrun.ingest.object_store.open import open_objects
+from postrun.ingest.object_store.urls import is_url
 from swift_server import SwiftServer, clean_environment, swift_server
 
 NAMES = ("a-", "a/b", "a/b.c/d", "a/c", "a0", "sp ace+%20?#&=", "é/ü", "q'\"<>\\", "\U0001f600", "~x*!()")

@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from postrun.ingest import object_connect
-from postrun.ingest.object_credentials import Aws, aws
-from postrun.ingest.object_errors import message, trouble
-from postrun.ingest.object_open import open_objects
-from postrun.ingest.object_urls import parse
-from postrun.ingest.objects import ObjectStoreError
+from postrun.ingest.object_store import connect as object_connect
+from postrun.ingest.object_store.credentials import Aws, aws
+from postrun.ingest.object_store.errors import message, trouble
+from postrun.ingest.object_store.objects import ObjectStoreError
+from postrun.ingest.object_store.open import open_objects
+from postrun.ingest.object_store.urls import parse
 from swift_server import clean_environment
 
 KEYS = {"AWS_ACCESS_KEY_ID": "ID", "AWS_SECRET_ACCESS_KEY": "SECRET"}

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 from postrun.errors import InputError, UsageError
-from postrun.ingest import fetch, ingest, object_stores
-from postrun.ingest.object_open import open_objects
-from postrun.ingest.objects import ChangedError, ObjectInfo, Objects, ObjectStoreError
+from postrun.ingest import fetch, ingest
+from postrun.ingest.object_store import remote as object_stores
+from postrun.ingest.object_store.objects import ChangedError, ObjectInfo, Objects, ObjectStoreError
+from postrun.ingest.object_store.open import open_objects
 from prt_writer import golden
 from swift_server import SwiftServer, clean_environment, swift_server
 

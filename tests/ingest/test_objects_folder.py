@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from postrun.ingest import object_folder
-from postrun.ingest.object_open import open_objects
-from postrun.ingest.objects import ObjectStoreError
+from postrun.ingest.object_store import folder as object_folder
+from postrun.ingest.object_store.objects import ObjectStoreError
+from postrun.ingest.object_store.open import open_objects
 
 
 def put(path: Path, data: bytes = b"x") -> Path:
@@ -150,7 +150,7 @@ def test_without_rights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 COUNT = """
 import sys
 from pathlib import Path
-from postrun.ingest.object_open import open_objects
+from postrun.ingest.object_store.open import open_objects
 place, done = open_objects(Path(sys.argv[1])), 0
 print(place.create("claim", sys.argv[2].encode()), flush=True)
 while done < 50:

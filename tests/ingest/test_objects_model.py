@@ -10,8 +10,8 @@ from example_counts import examples
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
-from postrun.ingest.object_open import open_objects
-from postrun.ingest.objects import ChangedError, ObjectInfo, Objects, ObjectStoreError
+from postrun.ingest.object_store.objects import ChangedError, ObjectInfo, Objects, ObjectStoreError
+from postrun.ingest.object_store.open import open_objects
 
 # Few letters, so that names meet; no name is the folder of another, which a folder on a disk cannot hold.
 FOLDERS = st.lists(st.sampled_from(["d", "d.x", "dd", "é"]), max_size=2).map(lambda parts: "".join(f"{part}/" for part in parts))

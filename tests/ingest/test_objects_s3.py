@@ -10,9 +10,10 @@ from urllib.parse import urlsplit
 
 import pytest
 from faulty_proxy import KINDS, FaultyProxy, faulty_proxy
-from postrun.ingest import object_connect, object_stores
-from postrun.ingest.object_open import open_objects
-from postrun.ingest.objects import ChangedError, Objects, ObjectStoreError
+from postrun.ingest.object_store import connect as object_connect
+from postrun.ingest.object_store import remote as object_stores
+from postrun.ingest.object_store.objects import ChangedError, Objects, ObjectStoreError
+from postrun.ingest.object_store.open import open_objects
 from swift_server import KEY, NO_RIGHTS, SECRET, SwiftServer, clean_environment, swift_server
 
 Setting = Callable[..., None]

@@ -21,11 +21,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from postrun.cli import main
 from postrun.errors import InputError, Terminated
-from postrun.ingest import ingest, kineto, load, smdebug_metrics, smdebug_pevents, source, steps
+from postrun.ingest import discover as source
+from postrun.ingest import ingest, load
+from postrun.ingest.derive import steps
+from postrun.ingest.discover import find_files
+from postrun.ingest.hosted import system_metrics as smdebug_metrics
+from postrun.ingest.hosted import timelines as smdebug_pevents
+from postrun.ingest.kineto import reader as kineto
 from postrun.ingest.partial import Partials, write
-from postrun.ingest.source import find_files
 from postrun.ingest.store import Store
-from postrun.ingest.trace_limits import LONGEST_RANGE_NS, storable_rows
+from postrun.ingest.store.time_limits import LONGEST_RANGE_NS, storable_rows
 from slow_params import slow_except
 
 FUZZ_SECONDS = float(os.environ.get("POSTRUN_FUZZ_SECONDS", "0"))
@@ -255,7 +260,7 @@ def test_a_step_that_fails_leaves_a_note(tmp_path: Path, monkeypatch: pytest.Mon
     def failing(*_: Any) -> None:
         raise ZeroDivisionError("odd")
 
-    from postrun.ingest import finish
+    from postrun.ingest.derive import finish
 
     places = {"derive_steps": steps, "classify_kernels": finish, "_join": load._Reading, "metrics": smdebug_metrics}
     monkeypatch.setattr(places[step], "read_system_metrics_many" if step == "metrics" else step, failing)

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postrun.ingest import ingest, kineto, trace_batches
-from postrun.ingest.cycle_ids import CYCLE_IDS
+from postrun.ingest import ingest
+from postrun.ingest.chrome_trace import batches as trace_batches
+from postrun.ingest.chrome_trace.cycle_ids import CYCLE_IDS
+from postrun.ingest.kineto import reader as kineto
 from postrun.ingest.store import Store
 
 EPOCH_US = 1_700_000_000_000_000

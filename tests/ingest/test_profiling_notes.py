@@ -9,11 +9,11 @@ from typing import Any, cast
 import pytest
 from postrun import capture, native
 from postrun.ingest import ingest
-from postrun.ingest.capture_notes import Missing
-from postrun.ingest.format_names import PYTHON_STATS, PYTHON_TREE, TIMELINE, TRACE
-from postrun.ingest.profiling_notes import note_elsewhere, note_profiling, note_sampled
+from postrun.ingest.prt.notes import Missing
+from postrun.ingest.prt.profiling_notes import note_elsewhere, note_profiling, note_sampled
 from postrun.ingest.store import Store
-from postrun.profiling_plan import ProfilingPlan, PythonPlan, Window
+from postrun.ingest.store.format_names import PYTHON_STATS, PYTHON_TREE, TIMELINE, TRACE
+from postrun.native.profiling.plan import ProfilingPlan, PythonPlan, Window
 
 NOT_REACHED = "steps 100 to 104 were not reached; the last step that began was 19"
 

@@ -20,9 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from postrun.errors import InputError
 from postrun.ingest import ingest
-from postrun.ingest.pyinstrument_tree import MOST_BYTES, TreeError, read_tree
-from postrun.ingest.python_stats_process import Stats, StatsError, read_stats
-from postrun.ingest.python_window import rank_of, timer_of, window_of
+from postrun.ingest.python_profiles.cprofile_process import Stats, StatsError, read_stats
+from postrun.ingest.python_profiles.pyinstrument_tree import MOST_BYTES, TreeError, read_tree
+from postrun.ingest.python_profiles.window import rank_of, timer_of, window_of
 
 MEMORY = 1 << 30
 LEAF, CALLER = ("/app/train.py", 7, "leaf"), ("/app/train.py", 3, "caller")

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 from empty_stores import empty_store
 from made_tracers import BASE, MS, Made
-from postrun.ingest.format_names import NSIGHT, TRACE
+from postrun.ingest.store.format_names import NSIGHT, TRACE
 
 Ranges = list[tuple[str, int, int]]
 """Names, starts and ends."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 import random
 
 import pytest
-from empty_stores import empty_store
 from made_tracers import Made, work
-from postrun.ingest.format_names import NSIGHT, TRACE
+from postrun.ingest.store import Store
+from postrun.ingest.store.format_names import NSIGHT, TRACE
 
 
 @pytest.mark.parametrize(
     ("host", "pid"), [("unknown host", 17), ("3f2a1bc4d5e6", 17), ("3f2a1bc4d5e6", 4242), ("node7", 17), ("a-container-with-a-name", 17)]
 )
 def test_a_process_of_a_container_is_that_of_its_machine(host: str, pid: int) -> None:
-    with empty_store() as store:
+    with Store.create(None) as store:
         made = Made(store)
         kernels = work(1)
         made.source(NSIGHT, {made.process("node7", 4242): kernels}, tid=4242)
@@ -42,7 +42,7 @@ def test_a_process_of_a_container_is_that_of_its_machine(host: str, pid: int) ->
 
 
 def test_the_name_of_a_container_stays_only_where_there_is_no_other() -> None:
-    with empty_store() as store:
+    with Store.create(None) as store:
         made = Made(store)
         made.source(NSIGHT, {made.process("3f2a1bc4d5e6", 9): work(1)})
         made.source(TRACE, {made.process("node7", 4242): work(1)})
@@ -50,9 +50,9 @@ def test_the_name_of_a_container_stays_only_where_there_is_no_other() -> None:
         assert made.machines() == ["node7"]
 
 
-@pytest.mark.parametrize("same", [19, 20])
-def test_fewer_than_twenty_equal_events_join_nothing(same: int) -> None:
-    with empty_store() as store:
+@pytest.mark.parametrize("same", [7, 8])
+def test_fewer_than_eight_equal_events_join_nothing(same: int) -> None:
+    with Store.create(None) as store:
         made = Made(store)
         made.source(NSIGHT, {made.process("node7", 4242): work(1, same)})
         made.source(TRACE, {made.process("3f2a1bc4d5e6", 17): work(1, same)})
@@ -62,7 +62,7 @@ def test_fewer_than_twenty_equal_events_join_nothing(same: int) -> None:
 
 @pytest.mark.parametrize(("other", "machines"), [(30, 1), (31, 2)])
 def test_half_of_the_events_of_the_same_time_have_to_be_the_same(other: int, machines: int) -> None:
-    with empty_store() as store:
+    with Store.create(None) as store:
         made = Made(store)
         kernels, others = work(1), work(2)
         mixed = kernels[:1] + others[1 : 1 + other] + kernels[1 + other :]
@@ -75,7 +75,7 @@ def test_half_of_the_events_of_the_same_time_have_to_be_the_same(other: int, mac
 @pytest.mark.parametrize("correlated", [True, False])
 def test_equal_times_of_other_kernels_are_not_the_same_work(correlated: bool) -> None:
     """Another name alone is another tracer's way of writing it; with another correlation, too, it is another kernel."""
-    with empty_store() as store:
+    with Store.create(None) as store:
         made = Made(store)
         made.source(NSIGHT, {made.process("node7", 4242): work(1)})
         process = made.process("3f2a1bc4d5e6", 17)
@@ -91,7 +91,7 @@ def test_equal_times_of_other_kernels_are_not_the_same_work(correlated: bool) ->
 @pytest.mark.parametrize("seed", range(10))
 def test_runs_with_like_kernels_at_the_same_time_are_never_joined(seed: int) -> None:
     dice = random.Random(seed)
-    with empty_store() as store:
+    with Store.create(None) as store:
         made = Made(store)
         hosts = dice.choice([("node7", "node8"), ("node7", "3f2a1bc4d5e6"), ("node7", "node7"), ("unknown host", "unknown host 2")])
         made.source(NSIGHT, {made.process(hosts[0], 4242): work(2 * seed, 200)})
@@ -102,11 +102,11 @@ def test_runs_with_like_kernels_at_the_same_time_are_never_joined(seed: int) -> 
         assert made.told("process_joined") == made.told("clock_shifted") == []
 
 
-@pytest.mark.parametrize("exported", [0, 1, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("exported", [0, 1, 8])
 @pytest.mark.parametrize("with_rank", [True, False])
 def test_ranks_that_do_the_same_kernels_at_the_same_time_stay_apart(with_rank: bool, exported: int) -> None:
     """As in a job on paper, where all ranks do the same to the nanosecond, each in a container with a GPU 0 of its own."""
-    with empty_store() as store:
+    with Store.create(None) as store:
         made = Made(store)
         for rank in range(exported):
             made.source(NSIGHT, {made.process(f"node{rank}", 4000 + rank): work(1)})
@@ -123,7 +123,7 @@ def test_ranks_that_do_the_same_kernels_at_the_same_time_stay_apart(with_rank: b
 
 
 def test_ranks_in_containers_are_each_the_process_that_did_their_work() -> None:
-    with empty_store() as store:
+    with Store.create(None) as store:
         made = Made(store)
         made.source(NSIGHT, {made.process("node7", 4000 + rank): work(rank) for rank in range(8)})
         for rank in reversed(range(8)):
@@ -141,7 +141,7 @@ def test_ranks_in_containers_are_each_the_process_that_did_their_work() -> None:
 
 def test_ranks_that_differ_and_gpus_that_differ_speak_against_it() -> None:
     for rank, other, model in ((0, 1, "NVIDIA A100-SXM4-40GB"), (0, 0, "NVIDIA H100 80GB HBM3")):
-        with empty_store() as store:
+        with Store.create(None) as store:
             made = Made(store)
             one, two = made.process("node7", 4242, rank=rank), made.process("3f2a1bc4d5e6", 17, rank=other)
             store.insert("device", {"node": 0, "index": 0, "name": "A100-SXM4-40GB"})
@@ -153,7 +153,7 @@ def test_ranks_that_differ_and_gpus_that_differ_speak_against_it() -> None:
 
 
 def test_the_same_work_on_gpus_of_other_numbers_is_not_the_same() -> None:
-    with empty_store() as store:
+    with Store.create(None) as store:
         made = Made(store)
         made.source(NSIGHT, {made.process("node7", 4242): work(1)}, device=1)
         made.source(TRACE, {made.process("node7", 17): work(1)})
@@ -163,7 +163,7 @@ def test_the_same_work_on_gpus_of_other_numbers_is_not_the_same() -> None:
 
 
 def test_a_machine_that_is_joined_keeps_its_name_for_logs_that_use_it() -> None:
-    with empty_store() as store:
+    with Store.create(None) as store:
         made = Made(store)
         made.source(NSIGHT, {made.process("node7", 4242): work(1)})
         made.source(TRACE, {made.process("3f2a1bc4d5e6", 17): work(1)})
@@ -174,7 +174,7 @@ def test_a_machine_that_is_joined_keeps_its_name_for_logs_that_use_it() -> None:
 
 @pytest.mark.parametrize(("other", "processes"), [("GPU-2", 2), ("GPU-1", 1)])
 def test_gpus_of_other_uuids_are_not_one(other: str, processes: int) -> None:
-    with empty_store() as store:
+    with Store.create(None) as store:
         made = Made(store)
         made.source(NSIGHT, {made.process("node7", 4242): work(1)})
         made.source(TRACE, {made.process("3f2a1bc4d5e6", 17): work(1)})
@@ -185,7 +185,7 @@ def test_gpus_of_other_uuids_are_not_one(other: str, processes: int) -> None:
 
 
 def test_synchronisation_is_no_work() -> None:
-    with empty_store() as store:
+    with Store.create(None) as store:
         made = Made(store)
         made.source(NSIGHT, {made.process("node7", 4242): work(1)})
         made.source(TRACE, {made.process("3f2a1bc4d5e6", 17): work(1)})

@@ -11,11 +11,11 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from postrun.ingest.hosted_names import machine_of, node_label
-from postrun.ingest.registry import ReadResult, Registry
-from postrun.ingest.smdebug_metrics import read_system_metrics, read_system_metrics_many, recognises_system_metrics
-from postrun.ingest.smdebug_pevents import pair_begin_end, read_pevents, recognises_pevents, stable_tid
+from postrun.ingest.hosted.system_metrics import read_system_metrics, read_system_metrics_many, recognises_system_metrics
+from postrun.ingest.hosted.timelines import pair_begin_end, read_pevents, recognises_pevents, stable_tid
 from postrun.ingest.store import Store
+from postrun.ingest.store.hosted_names import machine_of, node_label
+from postrun.ingest.store.registry import ReadResult, Registry
 
 SECOND = 1_700_000_040
 BASE = SECOND * 1_000_000

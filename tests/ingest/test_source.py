@@ -18,10 +18,11 @@ import pytest
 from click.testing import CliRunner
 from postrun.cli import main
 from postrun.errors import InputError, UsageError
-from postrun.ingest import ingest, source, summary
-from postrun.ingest.inflate import read_head
+from postrun.ingest import discover as source
+from postrun.ingest import ingest, summary
+from postrun.ingest.chrome_trace.head import read_head
+from postrun.ingest.discover import find_files, format_of
 from postrun.ingest.load import load
-from postrun.ingest.source import find_files, format_of
 
 EVENT = {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 7, "tid": 7, "ts": 1_700_000_000_000_000, "dur": 5}
 TRACE = json.dumps({"schemaVersion": 1, "traceEvents": [EVENT]}).encode()

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from postrun import analyze, cli
-from postrun.compare_inputs import report_file
+from postrun.commands.compare_inputs import report_file
 from postrun.errors import UsageError
 from postrun.ingest import ingest
-from postrun.ingest.statements import Stated, Statements
+from postrun.ingest.joining.statements import Stated, Statements
 from postrun.ingest.store import Store
 from postrun.option_values import clock_offset, same
 

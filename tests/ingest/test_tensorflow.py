@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 from postrun.analysis import analyze
 from postrun.errors import InputError
 from postrun.ingest import ingest
-from postrun.ingest.format_names import TENSORFLOW, TENSORFLOW_TIME
-from postrun.ingest.identity import Placement
-from postrun.ingest.registry import Registry
-from postrun.ingest.source import format_of
+from postrun.ingest.discover import format_of
 from postrun.ingest.store import Store
-from postrun.ingest.tensorflow import NOT_STORED, read_tensorflow
-from postrun.ingest.tensorflow_lanes import Lanes
-from postrun.ingest.tensorflow_session import session_of
-from postrun.ingest.trace_result import TraceResult
+from postrun.ingest.store.format_names import TENSORFLOW, TENSORFLOW_TIME
+from postrun.ingest.store.identity import Placement
+from postrun.ingest.store.registry import Registry
+from postrun.ingest.store.result import TraceResult
+from postrun.ingest.tensorflow.lanes import Lanes
+from postrun.ingest.tensorflow.reader import NOT_STORED, read_tensorflow
+from postrun.ingest.tensorflow.session import session_of
 
 START_US = 1_704_067_200_000_000
 """2024-01-01 00:00 UTC."""

@@ -19,11 +19,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from postrun.errors import InputError
-from postrun.ingest import ingest, kineto, trace_batches, trace_scan
-from postrun.ingest.limits import LEFT_OUT, cut_text
-from postrun.ingest.trace_scan import Arg, Defect, Scanner, TraceScan, have_native, text_id
-from postrun.ingest.trace_scan_python import PythonScanner
-from postrun.ingest.trace_values import decode_value
+from postrun.ingest import ingest
+from postrun.ingest.chrome_trace import batches as trace_batches
+from postrun.ingest.chrome_trace import scan as trace_scan
+from postrun.ingest.chrome_trace.scan import Arg, Defect, Scanner, TraceScan, have_native, text_id
+from postrun.ingest.chrome_trace.scan_python import PythonScanner
+from postrun.ingest.chrome_trace.values import decode_value
+from postrun.ingest.kineto import reader as kineto
+from postrun.ingest.store.limits import LEFT_OUT, cut_text
 from trace_scan_oracle import OracleScanner, scaled_int
 
 ARGS = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from native_programs import Programs, call
 
 EXACT = (1_000_000, 1_500_000, 2_000_000, 2_399_998, 3_700_000)

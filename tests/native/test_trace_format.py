@@ -24,8 +24,8 @@ pytest.importorskip("postrun.native._native")
 
 import prt_reader
 from postrun.errors import InputError
-from postrun.ingest.limits import cut_text
-from postrun.ingest.trace_format import TABLES, TraceFile
+from postrun.ingest.prt.format import TABLES, TraceFile
+from postrun.ingest.store.limits import cut_text
 from postrun.native import _native
 from prt_writer import DOUBLE, INT, TIME, PrtWriter, golden
 

@@ -13,7 +13,7 @@ import prt_reader
 from golden_gpu import META, SECOND, START, TABLES, expected, golden_gpu
 from postrun.analysis import Options, analyze
 from postrun.ingest import ingest
-from postrun.ingest.trace_format import TraceFile
+from postrun.ingest.prt.format import TraceFile
 
 GOLDEN = Path(__file__).parent / "golden" / "v1_1.prt"
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from postrun.ingest.object_open import open_objects
+from postrun.ingest.object_store.open import open_objects
 from postrun.nightly.discover import found_runs
 from postrun.nightly.model import FoundRun, Row
 from postrun.nightly.night import real_runs

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from postrun.ingest.object_open import open_objects
-from postrun.ingest.objects import Objects
+from postrun.ingest.object_store.objects import Objects
+from postrun.ingest.object_store.open import open_objects
 from postrun.nightly.claims import Claims
 
 S = 10**9
@@ -75,7 +75,7 @@ def test_a_damaged_claim_holds_nobody_up(out: Objects, text: bytes) -> None:
 
 def test_the_claim_of_a_process_of_this_machine_that_has_ended_is_free_at_once(tmp_path: Path) -> None:
     code = (
-        "import os\nfrom postrun.ingest.object_open import open_objects\nfrom postrun.nightly.claims import Claims\n"
+        "import os\nfrom postrun.ingest.object_store.open import open_objects\nfrom postrun.nightly.claims import Claims\n"
         f"assert Claims(open_objects({str(tmp_path)!r})).take('c.json')\nos._exit(9)\n"
     )
     assert subprocess.run([sys.executable, "-P", "-c", code], check=False).returncode == 9
@@ -134,7 +134,7 @@ def test_of_many_that_see_a_claim_run_out_one_takes_it_over(out: Objects) -> Non
 
 def test_of_several_processes_one_has_each_claim(tmp_path: Path) -> None:
     code = (
-        "import json, sys\nfrom postrun.ingest.object_open import open_objects\nfrom postrun.nightly.claims import Claims\n"
+        "import json, sys\nfrom postrun.ingest.object_store.open import open_objects\nfrom postrun.nightly.claims import Claims\n"
         f"claims = Claims(open_objects({str(tmp_path / 'out')!r}))\nprint('ready', flush=True)\nsys.stdin.readline()\n"
         "print(json.dumps([claims.take(f'{i}.json') for i in range(50)]), flush=True)\nsys.stdin.readline()\n"
     )

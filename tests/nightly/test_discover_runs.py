@@ -10,7 +10,7 @@ import pytest
 from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from postrun.ingest.objects import ObjectInfo
+from postrun.ingest.object_store.objects import ObjectInfo
 from postrun.nightly.discover import found_runs, to_look_at
 from postrun.nightly.model import FoundRun
 

@@ -15,8 +15,8 @@ import call_nightly
 import polars as pl
 import pytest
 import small_runs as small
-from postrun.ingest.object_open import open_objects
-from postrun.ingest.objects import ObjectStoreError
+from postrun.ingest.object_store.objects import ObjectStoreError
+from postrun.ingest.object_store.open import open_objects
 from postrun.nightly import index as indexes
 from postrun.nightly import night as nights
 from postrun.nightly import partials, places
@@ -24,8 +24,8 @@ from postrun.nightly import table as tables
 from postrun.nightly.claims import Claims
 from postrun.nightly.index import Book
 from postrun.nightly.model import Row, Task
+from postrun.nightly.page import index_page
 from postrun.nightly.work import report_run
-from postrun.report_templates.index_page import index_page
 
 SECRET = "SECRET_OF_THE_READER"
 HEX = "0123456789abcdef"

@@ -14,16 +14,17 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from postrun.analysis.rules.catalogue import RULES
-from postrun.ingest.object_open import open_objects
-from postrun.ingest.objects import Objects, ObjectStoreError
+from postrun.analysis.rules.engine.catalogue import RULES
+from postrun.ingest.object_store.objects import Objects, ObjectStoreError
+from postrun.ingest.object_store.open import open_objects
 from postrun.nightly import index as indexes
 from postrun.nightly import night as nights
-from postrun.nightly import places, table, told
-from postrun.nightly.course import Result
+from postrun.nightly import places, table
+from postrun.nightly import summary as told
 from postrun.nightly.history import Settings
 from postrun.nightly.index import Book
 from postrun.nightly.model import Row
+from postrun.nightly.run_night import Result
 
 DAY = 86_400 * 10**9
 START = 1_795_243_200 * 10**9

@@ -11,8 +11,8 @@ import small_runs as small
 from call_nightly import nightly, told
 from postrun.errors import InputError
 from postrun.ingest import ingest
-from postrun.ingest.object_open import open_objects
-from postrun.ingest.objects import ChangedError, ObjectStoreError
+from postrun.ingest.object_store.objects import ChangedError, ObjectStoreError
+from postrun.ingest.object_store.open import open_objects
 from postrun.nightly import work
 
 SECRET = "words-of-another-user"

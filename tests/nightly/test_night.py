@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 from postrun.errors import InputError
-from postrun.ingest.object_open import open_objects
-from postrun.ingest.objects import ChangedError, ObjectInfo, Objects, ObjectStoreError
+from postrun.ingest.object_store.objects import ChangedError, ObjectInfo, Objects, ObjectStoreError
+from postrun.ingest.object_store.open import open_objects
 from postrun.nightly import night as nights
 from postrun.nightly import places
 from postrun.nightly.claims import Claims

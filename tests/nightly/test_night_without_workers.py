@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from postrun.cli import main
-from postrun.nightly import course
+from postrun.nightly import run_night as course
 from postrun.simulate import Problems, write_demo
 
 

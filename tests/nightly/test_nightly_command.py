@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 from call_nightly import nightly, told
-from postrun.ingest.limits import size_in_bytes
-from postrun.nightly.words import moment, shard
+from postrun.ingest.store.limits import size_in_bytes
+from postrun.nightly.options import moment, shard
 from postrun.simulate import Problems, write_demo
 
 ALL_RULES = ("--engine", "none", "--format", "json", "--settle", "0")
@@ -205,7 +205,7 @@ def test_texts_of_options() -> None:
 @pytest.mark.slow
 def test_tickets_of_the_runs_of_this_night(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from postrun.errors import InputError
-    from postrun.tickets import notify
+    from postrun.nightly import notify
 
     sent = []
 

@@ -21,9 +21,11 @@ from urllib.parse import unquote
 import pytest
 from call_nightly import nightly, told
 from faulty_proxy import KINDS, FaultyProxy, faulty_proxy
-from postrun.ingest import ingest, object_connect, object_stores
-from postrun.ingest.object_open import open_objects
-from postrun.ingest.objects import Objects
+from postrun.ingest import ingest
+from postrun.ingest.object_store import connect as object_connect
+from postrun.ingest.object_store import remote as object_stores
+from postrun.ingest.object_store.objects import Objects
+from postrun.ingest.object_store.open import open_objects
 from postrun.nightly import engines, work
 from postrun.nightly.claims import Claims
 from postrun.nightly.discover import found_runs

@@ -19,13 +19,16 @@ import kineto_to_prt
 import pytest
 import small_runs as small
 from postrun.errors import InputError
-from postrun.ingest import cycle_ids, ingest, kineto, partial, trace_batches
+from postrun.ingest import ingest, partial
+from postrun.ingest.chrome_trace import batches as trace_batches
+from postrun.ingest.chrome_trace import cycle_ids
+from postrun.ingest.discover import find_files
+from postrun.ingest.kineto import reader as kineto
 from postrun.ingest.load import load
-from postrun.ingest.object_open import open_objects
-from postrun.ingest.objects import ObjectStoreError
-from postrun.ingest.source import find_files
+from postrun.ingest.object_store.objects import ObjectStoreError
+from postrun.ingest.object_store.open import open_objects
 from postrun.ingest.store import Store
-from postrun.ingest.store_tables import SCHEMA
+from postrun.ingest.store.tables import SCHEMA
 from postrun.nightly import engines, partials, work
 from postrun.nightly.model import FoundRun, Row, Task
 from postrun.nightly.pool import WorkerDied

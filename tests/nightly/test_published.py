@@ -11,7 +11,7 @@ import polars as pl
 import postrun.analysis
 import pytest
 from call_nightly import nightly, told
-from postrun.ingest.conceal import redacted_text
+from postrun.ingest.store.conceal import redacted_text
 from postrun.nightly import reasons
 
 OPTIONS = ("--format", "html,json", "--engine", "none", "--settle", "0", "--rules", "StepOutlier")

@@ -18,17 +18,17 @@ import postrun
 import pytest
 import small_runs as small
 from postrun.analysis import Options, analyze
-from postrun.analysis.timeline_data import CAP
+from postrun.analysis.timeline.model import CAP
+from postrun.analysis.timeline.timelines import timeline_for
 from postrun.errors import InputError
 from postrun.ingest import ingest
-from postrun.ingest import objects as stores
-from postrun.ingest.object_open import open_objects
-from postrun.ingest.objects import ChangedError
+from postrun.ingest.object_store import objects as stores
+from postrun.ingest.object_store.objects import ChangedError
+from postrun.ingest.object_store.open import open_objects
 from postrun.nightly import engines, places, work
 from postrun.nightly.model import FoundRun, Row, row_of
 from postrun.nightly.pool import WorkerDied
 from postrun.simulate import Problems, write_demo
-from postrun.timelines import timeline_for
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn, TypeGuard
 
-from postrun.ingest.limits import LEFT_OUT, cut_text
+from postrun.ingest.store.limits import LEFT_OUT, cut_text
 
 _WHITE: Final = b" \t\r\n"
 _WORD_END: Final = frozenset(b' \t\r\n,:]}["{')

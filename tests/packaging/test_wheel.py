@@ -145,7 +145,7 @@ def test_an_editable_installation_is_live(compiler: str, unpacked: Path, make_en
     (tree / "native" / "package" / "added_later.py").write_text("VALUE = 'and one at the top'\n")
     code = "\nfrom postrun.ingest.added_later import VALUE; print(VALUE)\nfrom postrun.added_later import VALUE; print(VALUE)\n"
     shown = run(python, "-P", "-c", IMPORT_EVERYTHING + code, cwd=tmp_path)
-    assert f'"file": "{tree}/native/package/__init__.py"' in shown
+    assert f'"file": "{tree}/package/__init__.py"' in shown
     assert '"native": "' in shown
     assert shown.endswith("a module added after the installation\nand one at the top\n")
 

@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 from postrun.analysis import Options, analyze
 from postrun.analysis.report import Report
-from postrun.analysis.schema import schema
+from postrun.analysis.report.schema import schema
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 from postrun.analysis import Options, analyze
-from postrun.analysis.compare import compare
-from postrun.analysis.comparison import Comparison
+from postrun.analysis.compare.build import compare
 from postrun.analysis.report import Generator
+from postrun.analysis.report.comparison import Comparison
 from postrun.ingest import ingest
 
 NAMES = ("v100_rank1_of_2", "a100_rank3_of_8")

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postrun.analysis.framework import OTHER_OPERATORS, framework
-from postrun.analysis.operators import operators
-from postrun.analysis.time_breakdown import time_breakdown
-from postrun.analysis.utilisation import derived_utilisation
-from postrun.analysis.wording import duration
+from postrun.analysis.device.operators import operators
+from postrun.analysis.device.time_breakdown import time_breakdown
+from postrun.analysis.framework.framework import OTHER_OPERATORS, framework
+from postrun.analysis.machine.utilisation import derived_utilisation
+from postrun.analysis.toolkit.wording import duration
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from postrun.ingest import ingest
-from postrun.ingest.kineto import NOT_STORED
+from postrun.ingest.kineto.reader import NOT_STORED
 from postrun.ingest.store import Store
 
 TRACES = (

@@ -23,7 +23,7 @@ from postrun.analysis import analyze
 from postrun.analysis.report import Report
 from postrun.cli import main
 from postrun.ingest import ingest
-from postrun.ingest.demangle import demangled
+from postrun.ingest.kernels.demangle import demangled
 from postrun.ingest.store import Store
 
 PIDS = (111, 112)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postrun.analysis.python_profile import PHASE_ROWS, STEP_ROWS, python_profile
+from postrun.analysis.python_profile.profile import PHASE_ROWS, STEP_ROWS, python_profile
 from postrun.analysis.report import FlameGraph, PythonProfile
 from postrun.ingest import ingest
 from postrun.ingest.store import Store

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from postrun.ingest.format_names import TIMELINE
-from postrun.ingest.registry import ReadResult, Registry
-from postrun.ingest.smdebug_metrics import read_system_metrics_many, recognises_system_metrics
-from postrun.ingest.smdebug_pevents import read_pevents, recognises_pevents
-from postrun.ingest.source import format_of
+from postrun.ingest.discover import format_of
+from postrun.ingest.hosted.system_metrics import read_system_metrics_many, recognises_system_metrics
+from postrun.ingest.hosted.timelines import read_pevents, recognises_pevents
 from postrun.ingest.store import Store
+from postrun.ingest.store.format_names import TIMELINE
+from postrun.ingest.store.registry import ReadResult, Registry
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import recompute
-from postrun.analysis.rank_comparison import rank_comparison
-from postrun.analysis.slow_steps import slow_steps
-from postrun.analysis.step_breakdown import step_breakdown
-from postrun.analysis.step_times import step_times
+from postrun.analysis.steps.breakdown import step_breakdown
+from postrun.analysis.steps.ranks import rank_comparison
+from postrun.analysis.steps.slow import slow_steps
+from postrun.analysis.steps.times import step_times
 from postrun.ingest import ingest
 
 TRACES = (

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postrun.analysis.framework import framework
-from postrun.analysis.job_statistics import job_statistics
-from postrun.analysis.system_usage import system_usage
+from postrun.analysis.framework.framework import framework
+from postrun.analysis.machine.system_usage import system_usage
+from postrun.analysis.run.job_statistics import job_statistics
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
 

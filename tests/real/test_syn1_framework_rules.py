@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from postrun.analysis import Options, analyze
 from postrun.analysis.report import Finding, RuleResult
-from postrun.analysis.rules.base import Preset
-from postrun.analysis.rules.selection import select
+from postrun.analysis.rules.engine.selection import select
+from postrun.analysis.rules.evidence.base import Preset
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
 from rule_details import plain_details

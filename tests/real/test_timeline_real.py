@@ -10,9 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from postrun.analysis.slow_steps import slow_steps
-from postrun.analysis.steps import steps
-from postrun.analysis.timeline import timeline
+from postrun.analysis.steps.slow import slow_steps
+from postrun.analysis.steps.steps import steps
+from postrun.analysis.timeline.build import timeline
 from postrun.ingest import ingest
 
 FILES = ("h100/Falconsai_nsfw_image_detection__1016002.json.gz", "h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from postrun.analysis import Options, analyze
 from postrun.analysis.report import Report
-from postrun.analysis.timeline import timeline
+from postrun.analysis.timeline.build import timeline
 from postrun.ingest import ingest
 from postrun.report_templates.sections.data_quality import data_quality
 from postrun.report_templates.sections.job_statistics import job_statistics

@@ -14,7 +14,7 @@ import pytest
 from postrun.analysis import analyze
 from postrun.analysis.options import Options
 from postrun.analysis.report import RuleResult
-from postrun.analysis.rules.selection import select
+from postrun.analysis.rules.engine.selection import select
 from postrun.ingest import ingest
 from recompute import LOADING, Event, Spans, Trace
 from rule_details import plain_details

@@ -8,7 +8,7 @@ import math
 from typing import Any
 
 from postrun.analysis.report import Finding, RuleParameter, RuleResult
-from postrun.analysis.rule_details import DETAILS
+from postrun.analysis.report.rule_details import DETAILS
 from rule_details import details_from
 
 MS = 1_000_000

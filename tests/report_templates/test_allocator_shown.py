@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 from postrun.analysis.report import AllocatorMemory, Report
-from postrun.report_templates.context import context
-from postrun.report_templates.look import Look
-from postrun.report_templates.pages import page
+from postrun.report_templates.output.context import context
+from postrun.report_templates.output.pages import page
+from postrun.report_templates.text.look import Look
 
 G = 2**30
 

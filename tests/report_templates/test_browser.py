@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from postrun.analysis.report import Report
-from postrun.report_templates.render import render
+from postrun.report_templates.output.render import render
 
 DRIVER = r"""
 const [, , modules, chromium, axePath, file, job] = process.argv;

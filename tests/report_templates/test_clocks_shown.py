@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 from postrun.analysis.report import Report
-from postrun.report_templates.formats import shift
+from postrun.report_templates.text.formats import shift
 from report_pages import html_of
 
 

@@ -15,14 +15,14 @@ import pytest
 from conftest import HOSTILE, MAKERS
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath
-from postrun.analysis.compare import compare
-from postrun.analysis.comparison import Amount, Comparison
+from postrun.analysis.compare.build import compare
 from postrun.analysis.report import Generator, Report
+from postrun.analysis.report.comparison import Amount, Comparison
 from postrun.errors import UsageError
 from postrun.report_templates.comparing import words
-from postrun.report_templates.comparison import SECTIONS, pages, render_comparison, title
 from postrun.report_templates.figures.before_after import Pair, before_after
 from postrun.report_templates.figures.diverging_bars import Effect, diverging_bars
+from postrun.report_templates.output.comparison_page import SECTIONS, pages, render_comparison, title
 
 GENERATOR = Generator("postrun", "0.1.0", 1_795_243_200 * 10**9, {})
 VOID = {"meta", "img", "input", "br", "wbr"}

@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from postrun.analysis import summary_tiles
 from postrun.analysis.report import Report
-from postrun.report_templates.context import SECTIONS
+from postrun.analysis.run import summary_tiles
 from postrun.report_templates.figures import plots
+from postrun.report_templates.output.context import SECTIONS
 
 
 @pytest.fixture(scope="module")

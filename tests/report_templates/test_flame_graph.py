@@ -15,11 +15,11 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath
 from postrun.analysis.report import FlameFrame, FlameGraph, ProfileGroup, ProfileRow, PythonProfile, Report, Step
 from postrun.report_templates.blocks import Texts
-from postrun.report_templates.context import context
 from postrun.report_templates.figures import svg
 from postrun.report_templates.figures.flame_graph import WIDTH, Bar, Kind, fitting, flame_graph
 from postrun.report_templates.figures.palette import themed
-from postrun.report_templates.pages import page
+from postrun.report_templates.output.context import context
+from postrun.report_templates.output.pages import page
 from postrun.report_templates.sections.python_profile import python_profile
 
 MAIN, STEP, CONV = "/app/train.py:1(main)", "/app/train.py:9(train_step)", "{built-in method torch._C._nn.conv2d}"

@@ -5,7 +5,19 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from postrun.report_templates.formats import bandwidth, clip, count, duration, moment, percent, plural, printable, quantity, sentences, size
+from postrun.report_templates.text.formats import (
+    bandwidth,
+    clip,
+    count,
+    duration,
+    moment,
+    percent,
+    plural,
+    printable,
+    quantity,
+    sentences,
+    size,
+)
 
 
 def plain(text: str) -> str:

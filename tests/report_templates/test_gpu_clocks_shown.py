@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from postrun.analysis.gpu_clocks import throttling
+from postrun.analysis.machine.gpu_clocks import throttling
 from postrun.analysis.report import GpuClocks, Report
-from postrun.report_templates.context import context
-from postrun.report_templates.pages import page
+from postrun.report_templates.output.context import context
+from postrun.report_templates.output.pages import page
 
 S = 10**9
 

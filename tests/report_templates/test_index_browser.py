@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postrun.report_templates.index_page import index_page
+from postrun.nightly.page import index_page
 from test_browser import browse as browse  # with the file below
 from test_index_page import DAY, START, hostile, made_of, run, small
 

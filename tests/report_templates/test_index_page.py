@@ -20,8 +20,8 @@ from postrun.nightly import index as indexes
 from postrun.nightly.history import Settings
 from postrun.nightly.index_model import Index
 from postrun.nightly.model import Row
+from postrun.nightly.page import index_page
 from postrun.report_templates.figures.trend import Dot, trend
-from postrun.report_templates.index_page import index_page
 
 DAY = 86_400 * 10**9
 START = 1_795_243_200 * 10**9
@@ -260,7 +260,7 @@ def test_the_numbers_beside_a_trend_do_not_stand_on_each_other(values: list[floa
 
 def test_the_page_needs_no_matplotlib() -> None:
     """Loading it takes longer than the page."""
-    code = "import sys; import postrun.report_templates.index_page; sys.exit('matplotlib' in sys.modules)"
+    code = "import sys; import postrun.nightly.page; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-P", "-c", code], check=False).returncode == 0
 
 

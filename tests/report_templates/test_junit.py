@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from postrun.analysis.report import Report, RuleResult
-from postrun.report_templates.junit import junit
+from postrun.report_templates.output.junit import junit
 
 # What GitLab, Jenkins and GitHub's actions read: element -> (attributes it must have, attributes it may have, elements in it).
 READ: dict[str, tuple[set[str], set[str], set[str]]] = {

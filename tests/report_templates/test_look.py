@@ -15,16 +15,16 @@ from pathlib import Path
 
 import pytest
 from postrun.analysis.report import Report
-from postrun.analysis.timeline_data import NOTHING
+from postrun.analysis.timeline.model import NOTHING
 from postrun.errors import UsageError
-from postrun.report_templates import context as contexts
 from postrun.report_templates.blocks import Section
-from postrun.report_templates.context import SECTIONS, context, name_of
-from postrun.report_templates.logo import LARGEST, Logo, read_logo, with_alt
-from postrun.report_templates.look import Look
-from postrun.report_templates.pages import page
-from postrun.report_templates.render import render
-from postrun.report_templates.section_names import GROUPS, NAMES, checked, left_out
+from postrun.report_templates.output import context as contexts
+from postrun.report_templates.output.context import SECTIONS, context, name_of
+from postrun.report_templates.output.pages import page
+from postrun.report_templates.output.render import render
+from postrun.report_templates.text.logo import LARGEST, Logo, read_logo, with_alt
+from postrun.report_templates.text.look import Look
+from postrun.report_templates.text.section_names import GROUPS, NAMES, checked, left_out
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" viewBox="0 0 40 20">{}</svg>'
 GOOD = SVG.format(

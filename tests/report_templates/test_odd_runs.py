@@ -19,11 +19,11 @@ import pytest
 from odd_runs import QUICK, RUNS, write_odd_run
 from postrun.analysis import analyze
 from postrun.analysis.options import Options
+from postrun.analysis.timeline.timelines import timeline_for
 from postrun.ingest import ingest
-from postrun.report_templates.context import context
-from postrun.report_templates.pdf import PrinterHere
-from postrun.report_templates.render import render
-from postrun.timelines import timeline_for
+from postrun.report_templates.output.context import context
+from postrun.report_templates.output.pdf import PrinterHere
+from postrun.report_templates.output.render import render
 
 ALL = os.environ.get("POSTRUN_ODD_RUNS") == "all"
 NAMES = tuple(RUNS) if ALL else QUICK

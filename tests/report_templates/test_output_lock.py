@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postrun.analysis.compare import compare
+from postrun.analysis.compare.build import compare
 from postrun.analysis.report import Report
 from postrun.errors import RenderError
-from postrun.report_templates import output_lock
-from postrun.report_templates.comparison import render_comparison
-from postrun.report_templates.pdf import Job
-from postrun.report_templates.render import render
+from postrun.report_templates.output import lock as output_lock
+from postrun.report_templates.output.comparison_page import render_comparison
+from postrun.report_templates.output.pdf import Job
+from postrun.report_templates.output.render import render
 
 
 class FakePrinter:

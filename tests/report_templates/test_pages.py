@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from postrun.analysis.report import Precision, Report, Share, Steps
 from postrun.report_templates.blocks import spread
-from postrun.report_templates.context import SECTIONS, context, name_of
-from postrun.report_templates.look import Look
-from postrun.report_templates.pages import page
-from postrun.report_templates.pdf_tables import pdf_layout
-from postrun.report_templates.section_names import NAMES
-from postrun.report_templates.tables import PDF_ROWS
+from postrun.report_templates.blocks.tables import PDF_ROWS
+from postrun.report_templates.output.context import SECTIONS, context, name_of
+from postrun.report_templates.output.pages import page
+from postrun.report_templates.output.pdf_tables import pdf_layout
+from postrun.report_templates.text.look import Look
+from postrun.report_templates.text.section_names import NAMES
 from report_pages import html_of
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -403,7 +403,7 @@ def test_whole_pages_are_as_they_were(small_reports: dict[str, Report], name: st
 
 
 def test_names_shortened_to_a_column_do_not_read_the_same() -> None:
-    from postrun.report_templates.pdf_tables import _fit
+    from postrun.report_templates.output.pdf_tables import _fit
 
     names = [f"sm90_xmma_gemm_bf16bf16_bf16f32_f32_{layout}_n_tilesize128x128x64" for layout in ("nt", "tn")]
     shown = _fit([*names, names[0], "short"], 40)
@@ -413,7 +413,7 @@ def test_names_shortened_to_a_column_do_not_read_the_same() -> None:
 
 
 def test_shortened_names_are_no_wider_than_their_column_where_wide_letters_are_left() -> None:
-    from postrun.report_templates.pdf_tables import _characters, _fit
+    from postrun.report_templates.output.pdf_tables import _characters, _fit
 
     names = ["MMMMMMMMMM" + "i" * 40 + "WWWWWWWWWW", "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64", "×" * 60]
     for room in (12.0, 20.5, 33.0):

@@ -16,8 +16,8 @@ import pikepdf
 import pytest
 from postrun.analysis.report import Report
 from postrun.errors import RenderError, UsageError
-from postrun.report_templates import pdf as pdf_module
-from postrun.report_templates.render import render
+from postrun.report_templates.output import pdf as pdf_module
+from postrun.report_templates.output.render import render
 
 HERE = Path(__file__).parent
 
@@ -26,7 +26,7 @@ import importlib.util, pathlib, sys
 spec = importlib.util.spec_from_file_location("made", sys.argv[1])
 made = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(made)
-from postrun.report_templates.render import render
+from postrun.report_templates.output.render import render
 render(made.MAKERS[sys.argv[2]](), pathlib.Path(sys.argv[3]))
 """
 
@@ -63,8 +63,8 @@ def test_only_json_needs_neither_matplotlib_nor_jinja(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_render_is_the_same_by_each_of_its_names() -> None:
     """Whichever is imported first: the package has no other name for it, which the module would hide once it is loaded."""
-    code = "import {}; import postrun, postrun.report_templates.render as module; print(postrun.render is module.render, callable(module))"
-    for first in ("postrun", "postrun.report_templates", "postrun.report_templates.render"):
+    code = "import {}; import postrun, postrun.report_templates.output.render as m; print(postrun.render is m.render, callable(m))"
+    for first in ("postrun", "postrun.report_templates", "postrun.report_templates.output.render"):
         made = subprocess.run([sys.executable, "-c", code.format(first)], capture_output=True, text=True, check=True)
         assert made.stdout == "True False\n"
     assert set(vars(sys.modules["postrun.report_templates"])) & {"__getattr__", "__all__"} == set()

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from postrun.analysis.report import Report, RuleResult
-from postrun.analysis.rule_details import DETAILS
-from postrun.report_templates.render import render
-from postrun.report_templates.rule_json import rule_files
+from postrun.analysis.report.rule_details import DETAILS
+from postrun.report_templates.output.render import render
+from postrun.report_templates.output.rule_json import rule_files
 from rule_details import details_from
 
 BOX = {"samples": 9, "min": 1, "p5": 2, "p25": 3, "p50": 4, "p75": 5, "p95": 6, "max": 9, "mean": 4.5, "lower": 1, "upper": 8,

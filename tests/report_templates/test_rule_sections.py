@@ -18,24 +18,24 @@ import pytest
 from conftest import HOSTILE
 from hand_made_rules import details, result, rule_results
 from postrun.analysis.report import Finding, Report, RuleResult
-from postrun.analysis.report_data import rule_details
-from postrun.analysis.rule_details import StepOutlierDetails
-from postrun.report_templates import context as contexts
+from postrun.analysis.report.load import rule_details
+from postrun.analysis.report.rule_details import StepOutlierDetails
 from postrun.report_templates.blocks import Figure, Section, coded
-from postrun.report_templates.context import context
+from postrun.report_templates.blocks.tables import Table
 from postrun.report_templates.figures.box_plot import Box, box_plot
 from postrun.report_templates.figures.histogram import Bins, panels
 from postrun.report_templates.figures.matrix import matrix
 from postrun.report_templates.figures.paired_bars import paired_bars
 from postrun.report_templates.figures.stacked_bars import Part, stacked_bars
 from postrun.report_templates.figures.workloads import Workload, workloads
-from postrun.report_templates.formats import glued
-from postrun.report_templates.pages import page
-from postrun.report_templates.render import render
-from postrun.report_templates.rule_blocks.generic import written
-from postrun.report_templates.rule_blocks.loop import step_outlier
-from postrun.report_templates.rule_blocks.shown import Shown
-from postrun.report_templates.tables import Table
+from postrun.report_templates.output import context as contexts
+from postrun.report_templates.output.context import context
+from postrun.report_templates.output.pages import page
+from postrun.report_templates.output.render import render
+from postrun.report_templates.rules.generic import written
+from postrun.report_templates.rules.loop import step_outlier
+from postrun.report_templates.rules.shown import Shown
+from postrun.report_templates.text.formats import glued
 from report_pages import html_of
 from rule_details import details_from, plain_details
 from slow_params import slow_except

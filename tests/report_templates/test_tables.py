@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from postrun.report_templates.formats import count
-from postrun.report_templates.tables import TABLE_ROWS, Cell, Col, pairs_table, table
+from postrun.report_templates.blocks.tables import TABLE_ROWS, Cell, Col, pairs_table, table
+from postrun.report_templates.text.formats import count
 
 
 def test_a_format_writes_the_value_that_sorts() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from made_timeline import MS, hostile, large, queued, small
 from postrun.analysis.report import Report
-from postrun.report_templates.render import render
+from postrun.report_templates.output.render import render
 
 DRIVER = r"""
 const [, , modules, chromium, axePath] = process.argv;

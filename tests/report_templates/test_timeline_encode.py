@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from made_timeline import empty, large, small
-from postrun.analysis.timeline_data import Gap, Name, Timeline, Track
+from postrun.analysis.timeline.model import Gap, Name, Timeline, Track
 from postrun.report_templates.timeline.encode import encode
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 from made_timeline import MS, empty, large, queued, small
 from postrun.analysis.report import Report
-from postrun.analysis.timeline_data import NOTHING, Events, Name, Track
+from postrun.analysis.timeline.model import NOTHING, Events, Name, Track
 from postrun.report_templates.figures.gantt import KINDS, Row, gantt
 from postrun.report_templates.figures.palette import MEANINGS
-from postrun.report_templates.render import render
+from postrun.report_templates.output.render import render
 from postrun.report_templates.timeline.section import timeline
 
 SHAPE = re.compile(r"M([\d.]+) ([\d.]+)h([\d.]+)v([\d.]+)")

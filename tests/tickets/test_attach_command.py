@@ -149,7 +149,7 @@ def test_the_pdf_alone_is_enough(tmp_path: Path) -> None:
 def test_a_pdf_that_we_print_gives_its_json(tmp_path: Path) -> None:
     """Against the real printer, and pikepdf's own reading of it."""
     pikepdf = pytest.importorskip("pikepdf")
-    from postrun.report_templates.pdf import Job, Printer
+    from postrun.report_templates.output.pdf import Job, Printer
 
     (tmp_path / "page.html").write_text("<html><head><title>x</title></head><body>x</body></html>", encoding="utf-8")
     data = json.dumps(report_json()).encode()

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from postrun.errors import UsageError
+from postrun.nightly import notify
 from postrun.nightly.model import Row
-from postrun.tickets import notify
 from postrun.tickets.http import Options
 from postrun.tickets.settings import Settings
 from ticket_fakes import FakeGitLab, FakeJira, report_json

@@ -38,7 +38,7 @@ static bool takes(const char **text, const char *word) {
     return is;
 }
 
-/* The same rule as for calls in traces of profilers (ingest/categories.py). */
+/* The same rule as for calls in traces of profilers (ingest/kernels/categories.py). */
 static enum call_kind kind_of(const char *name) {
     const char *rest = name;
     if (takes(&rest, "cuda") || takes(&rest, "cu")) {

@@ -14,7 +14,7 @@
 
 #define WINDOW (1u << 20)
 #define SITES_MAX 1000
-#define NAME_BYTES_MAX (128u << 20) /* NAME_TEXT_BYTES of ingest/limits.py */
+#define NAME_BYTES_MAX (128u << 20) /* NAME_TEXT_BYTES of ingest/store/limits.py */
 #define NAME_SLACK 65536
 #define NAMES_MAX (1u << 20)
 

@@ -270,7 +270,7 @@ static uint32_t crc32_of(text p, size_t n) {
     return ~crc;
 }
 
-/* Cuts a text of valid UTF-8 that is too long, as cut_bytes of ingest/limits.py does; the result is in b. 1: it was cut, -1: no memory. */
+/* Cuts a text of valid UTF-8 that is too long, as cut_bytes of ingest/store/limits.py does; the result is in b. 1: it was cut, -1: no memory. */
 static int cut_text(const trace_scan *s, trace_scan_text *t, buffer *b) {
     enum { MARK = 64 };
     if (t->length <= s->text_limit) {

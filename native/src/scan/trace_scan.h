@@ -1,4 +1,4 @@
-/* trace_scan.h - scans the text of a Chrome trace into typed columns. ingest/trace_scan.py states the rules.
+/* trace_scan.h - scans the text of a Chrome trace into typed columns. ingest/chrome_trace/scan.py states the rules.
  *
  * A scanner is used by one thread at a time. Text arrives in chunks that end anywhere; events are returned as rows of columns. A missing
  * value is TRACE_SCAN_MISSING in an int64 column and -1 in an int32 column. The only error is running out of memory (-1). */

@@ -1,0 +1,1 @@
+"""Two runs -> Comparison: what changed, and whether the runs are alike."""

@@ -1,0 +1,186 @@
+"""Which kernels were added, vanished, grew or shrank from one run to another, and in which precision did the matrix work run?
+
+Kernels meet by their full name; what is left meets by short name and category, because template arguments and tile sizes follow the
+hardware and the shapes. A report holds count, sum, shortest and longest of each kernel, and not its variance; but no values between ``low``
+and ``high`` with mean m have a variance above (high - m)(m - low) (R. Bhatia, C. Davis, "A better bound on the variance", American
+Mathematical Monthly 107, 2000). So a mean that moved by more than that allows has moved.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ..device.precision import MATRIX_CATEGORIES
+from ..report.comparison import Amount, Basis, KernelChange, ShareChange
+from ..report.model import Kernel, Report
+from .basis import SAME, SMALLEST_PERCENT, SURE, amount, changed, per_unit, state
+
+_NUMBERED: Final = re.compile(r" #\d+$")  # kernels that would be called alike have a number in a report
+_POINTS: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Kernels of one run that meet those of the other as one."""
+
+    names: tuple[str, ...]
+    precision: str
+    count: int
+    total_ns: int
+    min_ns: int
+    max_ns: int
+
+    @property
+    def mean_ns(self) -> float:
+        return self.total_ns / self.count
+
+    @property
+    def squared_error(self) -> float:
+        """At most the squared standard error of the mean."""
+        return max(0.0, (self.max_ns - self.mean_ns) * (self.mean_ns - self.min_ns)) / self.count
+
+
+def kernels(base: Report, new: Report, on: Basis, whole_ns: float, threshold_percent: float) -> tuple[KernelChange, ...]:
+    """Every kernel of both runs, largest effect first."""
+    sides = [{kernel.name: kernel for kernel in report.kernels} for report in (base, new)]
+    found = []
+    for name in sides[0].keys() & sides[1].keys():
+        found.append(_change(([sides[0][name]], [sides[1][name]]), "name", on, whole_ns, threshold_percent))
+    left: list[dict[tuple[str, str], list[Kernel]]] = [{}, {}]
+    for own, mine, other in zip(left, sides, reversed(sides), strict=True):
+        for name, kernel in mine.items():
+            if name not in other:
+                own.setdefault((_NUMBERED.sub("", kernel.short_name), kernel.category), []).append(kernel)
+    for key in left[0].keys() & left[1].keys():
+        found.append(_change((left[0][key], left[1][key]), "short name", on, whole_ns, threshold_percent))
+    for key in left[0].keys() - left[1].keys():
+        found += [_change(([kernel], []), None, on, whole_ns, threshold_percent) for kernel in left[0][key]]
+    for key in left[1].keys() - left[0].keys():
+        found += [_change(([], [kernel]), None, on, whole_ns, threshold_percent) for kernel in left[1][key]]
+    return _told_apart(sorted(found, key=lambda one: (-abs(one.effect_ns), one.short_name, one.base_names, one.new_names)))
+
+
+def _told_apart(found: Sequence[KernelChange]) -> tuple[KernelChange, ...]:
+    """Each of several kernels of one short name has a number: that of the reports where these tell all of them apart, else by effect."""
+    alike: dict[str, list[KernelChange]] = {}
+    for one in found:
+        alike.setdefault(_NUMBERED.sub("", one.short_name), []).append(one)
+    numbered: dict[int, str] = {}
+    for plain, several in alike.items():
+        if len(several) == 1:
+            continue
+        told = [one.short_name if _NUMBERED.search(one.short_name) else f"{plain} #1" for one in several]
+        if len(set(told)) < len(told):
+            told = [f"{plain} #{number}" for number in range(1, len(told) + 1)]
+        numbered.update((id(one), name) for one, name in zip(several, told, strict=True))
+    return tuple(dataclasses.replace(one, short_name=numbered.get(id(one), one.short_name)) for one in found)
+
+
+def _change(
+    pair: tuple[Sequence[Kernel], Sequence[Kernel]], matched: str | None, on: Basis, whole_ns: float, threshold_percent: float
+) -> KernelChange:
+    before, after = (_group(side) for side in pair)
+    first = (pair[1] or pair[0])[0]
+    total = per_unit([group.total_ns if group else 0 for group in (before, after)], on)
+    runs = per_unit([group.count if group else 0 for group in (before, after)], on)
+    change = changed(*total)
+    effect = total[1] - total[0]
+    real = abs(effect) >= whole_ns * SMALLEST_PERCENT / 100 and (
+        before is None or after is None or (abs(change or 0.0) >= threshold_percent and _beyond(before, after, on, threshold_percent))
+    )
+    return KernelChange(
+        short_name=_NUMBERED.sub("", first.short_name) if matched == "short name" else first.short_name,
+        category=first.category,
+        state=state(*total) if real else SAME,
+        matched=matched,
+        base_names=before.names if before else (),
+        new_names=after.names if after else (),
+        base_precision=before.precision if before else None,
+        new_precision=after.precision if after else None,
+        base_count=runs[0],
+        new_count=runs[1],
+        base_mean_ns=before.mean_ns if before else None,
+        new_mean_ns=after.mean_ns if after else None,
+        base_ns=total[0],
+        new_ns=total[1],
+        effect_ns=effect,
+        change_percent=change,
+    )
+
+
+def _group(kernels: Sequence[Kernel]) -> _Group | None:
+    if not kernels:
+        return None
+    precisions = list(dict.fromkeys(kernel.precision for kernel in kernels))
+    return _Group(
+        names=tuple(kernel.name for kernel in kernels),
+        precision=precisions[0] if len(precisions) == 1 else "several",
+        count=sum(kernel.count for kernel in kernels),
+        total_ns=sum(kernel.total_ns for kernel in kernels),
+        min_ns=min(kernel.min_ns for kernel in kernels),
+        max_ns=max(kernel.max_ns for kernel in kernels),
+    )
+
+
+def _beyond(base: _Group, new: _Group, on: Basis, threshold_percent: float) -> bool:
+    """Whether the mean moved by more than its spread allows, or the kernel ran more or less often than the edges of a profile allow."""
+    if abs(new.mean_ns - base.mean_ns) > SURE * (base.squared_error + new.squared_error) ** 0.5 and (
+        abs(new.mean_ns - base.mean_ns) >= base.mean_ns * threshold_percent / 100
+    ):
+        return True
+    counts = per_unit([base.count, new.count], on)
+    # A profile that cuts a step holds a part of its runs: up to those of one step on either side.
+    whole = on.unit == "step" and not base.count % int(on.base) and not new.count % int(on.new)
+    edge = 0.0 if whole else _share_of_one(on) * max(counts)
+    return abs(counts[1] - counts[0]) > max(edge, counts[0] * threshold_percent / 100)
+
+
+def _share_of_one(on: Basis) -> float:
+    return 1 / on.base + 1 / on.new if on.unit == "step" else 0.0
+
+
+def categories(base: Report, new: Report, on: Basis, least_ns: float) -> tuple[Amount, ...]:
+    """Summed kernel time by category, largest effect first."""
+    sides = [{share.name: share for share in report.categories} for report in (base, new)]
+    found = []
+    for name in dict.fromkeys([*sides[0], *sides[1]]):
+        pair = [side.get(name) for side in sides]
+        times = [float(one.total_ns) if one else 0.0 for one in pair]
+        counts = [float(one.count) if one else 0.0 for one in pair]
+        found.append(amount(name, times, on, least_ns=least_ns, counts=counts))
+    return tuple(sorted(found, key=lambda one: (-abs(one.effect_ns), one.name)))
+
+
+def precision(base: Report, new: Report) -> tuple[ShareChange, ...]:
+    """Matrix kernels by precision. A share has changed where time and runs moved by five percentage points alike: a kernel that only
+    became slower moves the time alone. Nothing without matrix kernels in both."""
+    sides = [_matrix(report.kernels) for report in (base, new)]
+    if not all(sides):
+        return ()
+    found = []
+    for name in dict.fromkeys([*sides[0], *sides[1]]):
+        (base_time, base_runs), (new_time, new_runs) = (side.get(name, (0.0, 0.0)) for side in sides)
+        time, runs = new_time - base_time, new_runs - base_runs
+        real = min(abs(time), abs(runs)) >= _POINTS and time * runs > 0
+        found.append(ShareChange(name, base_time, new_time, base_runs, new_runs, state(base_time, new_time) if real else SAME))
+    return tuple(sorted(found, key=lambda one: (-max(one.base_percent, one.new_percent), one.name)))
+
+
+def _matrix(kernels: Iterable[Kernel]) -> dict[str, tuple[float, float]]:
+    """Percent of the time and of the runs of matrix kernels, by precision."""
+    listed = [kernel for kernel in kernels if kernel.category in MATRIX_CATEGORIES]
+    time, runs = sum(kernel.total_ns for kernel in listed), sum(kernel.count for kernel in listed)
+    if not time:
+        return {}
+    names = dict.fromkeys(kernel.precision for kernel in listed)
+    return {
+        name: (
+            100 * sum(k.total_ns for k in listed if k.precision == name) / time,
+            100 * sum(k.count for k in listed if k.precision == name) / runs,
+        )
+        for name in names
+    }

@@ -1,0 +1,175 @@
+"""Are the steps of one run slower or faster than those of another, or is the difference within their spread?"""
+
+from __future__ import annotations
+
+import statistics
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+import polars as pl
+
+from ..report.comparison import Spread, StepComparison
+from ..report.model import Report, Step
+from ..steps.steps import main_steps
+from ..toolkit import wording
+from ..toolkit.quantiles import duration_histogram, quantile
+from ..toolkit.rank_test import rank_test
+from .basis import SAME, UNDECIDED, by_process
+
+SLOWER: Final = "slower"
+FASTER: Final = "faster"
+UNKNOWN: Final = "unknown"
+
+LEVEL: Final = 0.01
+"""A difference that the spread alone would bring about more often than this is none."""
+FEWEST: Final = 5
+"""Of fewer steps on a side no arrangement is rarer than LEVEL."""
+
+FROM_STEP_TO_STEP: Final = "from step to step"
+DEVICE: Final = "device"
+HOST: Final = "host"
+
+
+def compare_steps(base: Report, new: Report, threshold_percent: float) -> tuple[StepComparison | None, StepComparison | None, str | None]:
+    """The comparison of the steps; that of their GPU work, where the first is from step to step; why there is none."""
+    sides = [main_steps(report.steps.steps) for report in (base, new)]
+    lacking = [side for side, steps in zip(("base", "new"), sides, strict=True) if not steps]
+    if lacking:
+        return None, None, f"{' and '.join(lacking)} {'have' if len(lacking) > 1 else 'has'} no steps"
+    if all(step.on_device for steps in sides for step in steps):
+        periods = [from_step_to_step(steps) for steps in sides]
+        work = _compared(DEVICE, [_per_step(steps) for steps in sides], threshold_percent)
+        if all(periods):
+            return _compared(FROM_STEP_TO_STEP, periods, threshold_percent), work, None
+        return work, None, None
+    if any(steps[0].on_device for steps in sides):
+        sides = [[step for step in steps if step.host_duration_ns > 0] for steps in sides]
+        if not all(sides):
+            return None, None, "the steps of one run are timed on the GPU, those of the other on the host"
+    return _compared(HOST, [_per_step(steps, host=True) for steps in sides], threshold_percent), None, None
+
+
+def from_step_to_step(steps: Sequence[Step]) -> list[float]:
+    """Time from the end of the GPU work of one step to that of the next of the same process, where their numbers follow each other; one
+    value per step, the median over the processes. Unlike the duration of the GPU work it has the wait for data in it, and no time
+    twice where the work of two steps overlaps."""
+    found: dict[int, list[int]] = {}
+    for listed in by_process(steps).values():
+        for before, after in pairwise(sorted(listed, key=lambda step: (step.index, step.start_ns))):
+            length = after.start_ns + after.duration_ns - before.start_ns - before.duration_ns
+            if after.index == before.index + 1 and length > 0:
+                found.setdefault(after.index, []).append(length)
+    return [float(statistics.median(found[index])) for index in sorted(found)]
+
+
+def step_times(report: Report) -> list[float]:
+    """One value per step of a run, in nanoseconds, to compare it with other runs: from step to step where its steps are timed on the device
+    (:func:`from_step_to_step`), else their durations on the host. Empty without steps."""
+    steps = main_steps(report.steps.steps)
+    if steps and steps[0].on_device:
+        return from_step_to_step(steps) or _per_step(steps)
+    return _per_step(steps, host=True)
+
+
+def _per_step(steps: Sequence[Step], *, host: bool = False) -> list[float]:
+    """One duration per step number: the median over the processes, which a collective ties together."""
+    found: dict[int, list[int]] = {}
+    for step in steps:
+        length = step.host_duration_ns if host else step.duration_ns
+        if length > 0:
+            found.setdefault(step.index, []).append(length)
+    return [float(statistics.median(found[index])) for index in sorted(found)]
+
+
+def _compared(measure: str, values: Sequence[Sequence[float]], threshold_percent: float) -> StepComparison | None:
+    first, second = values
+    if not first or not second:
+        return None
+    base, new = _spread(first), _spread(second)
+    test = rank_test(first, second)
+    change = 100 * (new.p50 - base.p50) / base.p50
+    few = min(len(first), len(second)) < FEWEST
+    beyond = test.p_value < LEVEL and (test.ratio - 1) * (new.p50 - base.p50) > 0
+    if few:
+        verdict = UNDECIDED
+    elif beyond and abs(change) >= threshold_percent:
+        verdict = SLOWER if change > 0 else FASTER
+    else:
+        verdict = SAME
+    edges, (base_counts, base_beyond), (new_counts, new_beyond) = _bins(first, second)
+    return StepComparison(
+        measure=measure,
+        verdict=verdict,
+        base=base,
+        new=new,
+        change_ns=new.p50 - base.p50,
+        change_percent=change,
+        p95_change_percent=100 * (new.p95 - base.p95) / base.p95,
+        p_value=None if few else test.p_value,
+        likelier=test.likelier,
+        shift_percent=None if few else 100 * (test.ratio - 1),
+        shift_low_percent=None if few else 100 * (test.low - 1),
+        shift_high_percent=None if few else 100 * (test.high - 1),
+        edges=edges,
+        base_counts=base_counts,
+        new_counts=new_counts,
+        base_beyond=base_beyond,
+        new_beyond=new_beyond,
+        text=_text(verdict, base, new, change, beyond, threshold_percent),
+    )
+
+
+def _text(verdict: str, base: Spread, new: Spread, change: float, beyond: bool, threshold_percent: float) -> str:
+    medians = f"{wording.duration(base.p50)} before, {wording.duration(new.p50)} now (median"
+    if verdict == UNDECIDED:
+        counts = f"{wording.count(base.count)} and {wording.count(new.count)}"
+        return f"Too few steps to tell from their spread ({counts}): {medians}, {wording.signed_percent(change)})."
+    if verdict == SAME:
+        if beyond:
+            return f"Steps differ by less than the threshold of {threshold_percent:g} %: {medians}, {wording.signed_percent(change)})."
+        return f"Steps take as long as before: {medians}, {wording.signed_percent(change)}, within the spread of the steps)."
+    longer = f"{wording.percent(abs(change))} {'longer' if verdict == SLOWER else 'shorter'}"
+    if new.p50 >= 3 * base.p50:
+        longer = f"{wording.significant(new.p50 / base.p50)} times as long"
+    return f"Steps are {verdict}: {medians}), {longer}, beyond the spread of the steps."
+
+
+def _spread(values: Sequence[float]) -> Spread:
+    ordered = pl.Series(sorted(values), dtype=pl.Float64)
+    p5, p25, p50, p75, p95 = (quantile(ordered, fraction) for fraction in (0.05, 0.25, 0.5, 0.75, 0.95))
+    return Spread(len(values), p5, p25, p50, p75, p95, float(ordered[-1]))
+
+
+def _bins(
+    first: Sequence[float], second: Sequence[float]
+) -> tuple[tuple[float, ...], tuple[tuple[int, ...], int], tuple[tuple[int, ...], int]]:
+    """The bins of both together, and how many values of each are in them and above them."""
+    together = duration_histogram(pl.Series([*first, *second], dtype=pl.Float64))
+    assert together is not None
+    edges = together.edges
+
+    def counted(values: Sequence[float]) -> tuple[tuple[int, ...], int]:
+        counts, beyond = [0] * (len(edges) - 1), 0
+        for value in values:
+            if value > edges[-1]:
+                beyond += 1
+            else:
+                counts[min(max(bisect_right(edges, value) - 1, 0), len(counts) - 1)] += 1
+        return tuple(counts), beyond
+
+    return edges, counted(first), counted(second)
+
+
+def mean_error(base: Report, new: Report) -> float | None:
+    """Standard error of the difference of the mean times from step to step (of steps on the host: of their durations); None where a run
+    has too few steps to know it. What waits, such as idle time, spreads as the steps do."""
+    squares = 0.0
+    for report in (base, new):
+        steps = main_steps(report.steps.steps)
+        values = from_step_to_step(steps) if all(step.on_device for step in steps) else _per_step(steps, host=True)
+        if len(values) < FEWEST:
+            return None
+        squares += statistics.variance(values) / len(values)
+    return float(squares**0.5)

@@ -1,0 +1,41 @@
+"""What do the rules say of both runs, side by side?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..report.comparison import VerdictChange
+from ..report.model import FINE, ISSUES, Report, RuleResult
+
+MENDED: Final = "mended"
+BROKEN: Final = "broken"
+_REPORT: Final = "report"
+
+
+def verdicts(base: Report, new: Report) -> tuple[VerdictChange, ...]:
+    """Every rule that ran for one of them, in the order of the reports; the sum of the others (ProfilerReport) is left out."""
+    sides = [{rule.rule: rule for rule in report.rules if rule.category != _REPORT} for report in (base, new)]
+    return tuple(_verdict(name, sides[0].get(name), sides[1].get(name)) for name in dict.fromkeys([*sides[0], *sides[1]]))
+
+
+def _verdict(name: str, base: RuleResult | None, new: RuleResult | None) -> VerdictChange:
+    before, after = base.verdict if base else None, new.verdict if new else None
+    differ = base is not None and new is not None and _values(base) != _values(new)
+    if before == after:
+        outcome = "same"
+    elif (before, after) == (ISSUES, FINE) and not differ:
+        outcome = MENDED
+    elif (before, after) == (FINE, ISSUES) and not differ:
+        outcome = BROKEN
+    else:
+        outcome = "other"
+    return VerdictChange(name, before, after, outcome, _said(base), _said(new), differ)
+
+
+def _values(rule: RuleResult) -> dict[str, object]:
+    """Its parameters; a report read from JSON has lists where another has tuples."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in rule.parameters.items()}
+
+
+def _said(rule: RuleResult | None) -> str | None:
+    return (rule.finding or rule.reason) if rule else None

@@ -1,0 +1,1 @@
+"""GPU activity: kernels, launches, copies, collectives, idle time."""

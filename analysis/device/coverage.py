@@ -1,0 +1,102 @@
+"""How much of some stretches of time did the kernels of a device cover?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, Literal
+
+import polars as pl
+
+from ...ingest.store.store import Store
+from ..toolkit.places import process_conditions
+
+DEVICE: Final = ["node", "process", "device"]
+
+Device = tuple[int | None, int | None, int]
+"""Ids of node and process, and the index of the device."""
+Kernels = Literal["computation", "communication", "any"]
+
+
+def with_covered(
+    store: Store, stretches: pl.DataFrame, kernels: Kernels, *, group: str | None = None, times: str | None = None
+) -> pl.DataFrame:
+    """``stretches`` (columns node, process, device, ``start``, ``end``) with ``covered``: how many nanoseconds of each the union of the
+    device's kernels covers, over all streams. Rows are in another order.
+
+    ``group``: one of :func:`process_conditions`, where all stretches are of its processes. ``times``: a condition on device events ``e``
+    that all stretches come from; only kernels near such events are read then.
+    """
+    waiting = dict(_parts(stretches)) if len(stretches) else {}
+    done = []
+    groups = [group] if group else process_conditions(store)
+    for condition in groups if waiting else ():
+        near = _near(stretches, times, condition)
+        for device, own in _parts(_kernels(store, f"{condition} AND {_which(store, kernels)} {near}")):
+            if device in waiting:
+                done.append(_covered(waiting.pop(device), own))
+    done += [rest.with_columns(covered=pl.lit(0, pl.Int64)) for rest in waiting.values()]
+    return pl.concat(done) if done else stretches.with_columns(covered=pl.lit(0, pl.Int64))
+
+
+def union_lengths(events: pl.DataFrame) -> dict[Device, int]:
+    """Length of the union of ``events`` (node, process, device, ``start``, ``end``) per device."""
+    return {device: int(_reached(own)["total"][-1]) for device, own in _parts(events)}
+
+
+def _parts(rows: pl.DataFrame) -> Iterator[tuple[Device, pl.DataFrame]]:
+    parts: dict[Any, pl.DataFrame] = rows.partition_by(DEVICE, as_dict=True, maintain_order=False)
+    yield from parts.items()
+
+
+def _kernels(store: Store, condition: str) -> pl.DataFrame:
+    return store.frame(f"""
+        SELECT e.node, e.process, e.device, e.start_ns AS start, e.start_ns + e.duration_ns AS "end"
+        FROM device_event AS e WHERE e.kind = 'kernel' AND {condition}
+    """)
+
+
+def _which(store: Store, kernels: Kernels) -> str:
+    """Compared by id: a join with the table of names costs as much as reading the events."""
+    if kernels == "any":
+        return "true"
+    ids = store.frame("SELECT id FROM name WHERE category = 'communication' ORDER BY id")["id"]
+    listed = ", ".join(map(str, ids)) or "-1"
+    return f"e.name IN ({listed})" if kernels == "communication" else f"(e.name IS NULL OR e.name NOT IN ({listed}))"
+
+
+_BUCKETS: Final = 65_536
+
+
+def _near(stretches: pl.DataFrame, times: str | None, condition: str) -> str:
+    """Kernels that start or end in a bucket of time that one of the events has a part in, and those longer than a bucket."""
+    if times is None:
+        return ""
+    first, last = stretches.select(pl.col("start").min(), pl.col("end").max()).row(0)
+    width = max(1_000_000, (last - first) // _BUCKETS)
+    device, start, end = "coalesce(e.device, -1)", f"e.start_ns // {width}", f"(e.start_ns + e.duration_ns) // {width}"
+    near = f"(SELECT {device}, unnest(range({start}, {end} + 1)) FROM device_event AS e WHERE {times} AND {condition})"
+    return f"AND (e.duration_ns >= {width} OR ({device}, {start}) IN {near} OR ({device}, {end}) IN {near})"
+
+
+def _reached(events: pl.DataFrame) -> pl.DataFrame:
+    """Events of one device by start, with the latest end so far (``reach``) and the length of the union so far (``total``)."""
+    ordered = events.select("start", "end").sort("start").with_columns(reach=pl.col("end").cum_max())
+    fresh = pl.col("reach") - pl.max_horizontal("start", pl.col("reach").shift(1).fill_null(pl.col("start")))
+    return ordered.with_columns(total=fresh.cum_sum())
+
+
+def _covered(stretches: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    known = _reached(events)
+    return stretches.with_columns(covered=_until(known, stretches["end"]) - _until(known, stretches["start"]))
+
+
+def _until(known: pl.DataFrame, moments: pl.Series) -> pl.Series:
+    """How much of the time before each of the moments is covered.
+
+    What the events that start up to a moment cover after it is one piece from there to their latest end: all of them have begun.
+    """
+    before = known["start"].search_sorted(moments, side="right").cast(pl.Int64) - 1
+    found = known[["reach", "total"]][before.clip(lower_bound=0)]
+    return pl.select(
+        pl.when(before >= 0).then(found["total"] - (found["reach"] - moments).clip(lower_bound=0)).otherwise(0).cast(pl.Int64)
+    ).to_series()

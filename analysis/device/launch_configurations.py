@@ -1,0 +1,76 @@
+"""With which grids, blocks, registers and shared memory were the kernels launched, and what time does each take?"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, Final
+
+from ...ingest.store.store import Store
+from ..report.model import LaunchConfiguration, LaunchConfigurations
+from ..toolkit.shares import percent_of
+
+MOST: Final = 500
+
+_ABSENT: Final = "No kernel in this run: record the job with `postrun record`, or profile it with ProfilerActivity.CUDA."
+_UNKNOWN: Final = "The sources of this run do not say how kernels were launched; traces of the PyTorch profiler do."
+
+_ROWS: Final = """
+    SELECT coalesce(n.text, '') AS name, coalesce(n.short, n.text, '') AS short_name, coalesce(n.category, 'other') AS category, t.*
+    FROM (
+        SELECT name AS id, grid_x, grid_y, grid_z, block_x, block_y, block_z, registers, shared_memory, d.sm_count,
+            count(*) AS count, sum(duration_ns)::BIGINT AS total
+        FROM device_event AS e
+        LEFT JOIN (SELECT node, index, any_value(sm_count) AS sm_count FROM device GROUP BY node, index) AS d
+            ON d.node = e.node AND d.index = e.device
+        WHERE kind = 'kernel' GROUP BY ALL
+    ) AS t LEFT JOIN name AS n ON n.id = t.id
+    ORDER BY t.total DESC, 1, grid_x, grid_y, grid_z, block_x, block_y, block_z, registers, shared_memory, sm_count
+"""
+
+
+def launch_configurations(store: Store) -> LaunchConfigurations:
+    """Runs of kernels by name and launch configuration; of GPUs with different numbers of multiprocessors each its own."""
+    rows = store.frame(_ROWS).to_dicts()
+    total = sum(row["total"] for row in rows)
+    known = [row for row in rows if _three(row, "grid") is not None and _three(row, "block") is not None]
+    if not known:
+        return LaunchConfigurations((), 0, None, None, _UNKNOWN if rows else _ABSENT)
+    measured = [(row, blocks) for row in known if (blocks := _blocks_per_sm(row)) is not None]
+    small = sum(row["total"] for row, blocks in measured if blocks < 1 and row["category"] != "communication")
+    by_category: dict[str, int] = {}
+    for row in rows:
+        by_category[row["category"]] = by_category.get(row["category"], 0) + row["total"]
+    kept = sorted(rows[:MOST], key=lambda row: (-by_category[row["category"]], row["category"], -row["total"]))
+    return LaunchConfigurations(
+        rows=tuple(
+            LaunchConfiguration(
+                name=row["name"],
+                short_name=row["short_name"],
+                category=row["category"],
+                grid=_three(row, "grid"),
+                block=_three(row, "block"),
+                registers=row["registers"],
+                shared_memory=row["shared_memory"],
+                blocks_per_sm=_blocks_per_sm(row),
+                count=row["count"],
+                total_ns=row["total"],
+                share_of_kernel_time=percent_of(row["total"], total),
+            )
+            for row in kept
+        ),
+        total=len(rows),
+        known_percent=percent_of(sum(row["total"] for row in known), total),
+        small_percent=percent_of(small, total) if measured else None,
+        absent=None,
+        kernels=len({row["name"] for row in rows}),
+    )
+
+
+def _three(row: dict[str, Any], what: str) -> tuple[int, int, int] | None:
+    x, y, z = (row[f"{what}_{axis}"] for axis in "xyz")
+    return None if x is None else (x, 1 if y is None else y, 1 if z is None else z)
+
+
+def _blocks_per_sm(row: dict[str, Any]) -> float | None:
+    grid = _three(row, "grid")
+    return prod(grid) / row["sm_count"] if grid is not None and row["sm_count"] else None

@@ -1,0 +1,1 @@
+"""Work of the framework: annotations, phases, operators on the host."""

@@ -1,0 +1,72 @@
+"""How much time did the annotated ranges of each name take, and how is it distributed?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import polars as pl
+
+from ...errors import UsageError
+from ...ingest.store.store import Store
+from ..report.model import AnnotationGroup, Annotations
+from ..toolkit.names import base_name
+from ..toolkit.options import AnalysisOptions
+from ..toolkit.quantiles import duration_histogram, quantiles
+
+MOST_GROUPS: Final = 1000
+"""Groups beyond this many, those with least time, are one group per side: "other names"."""
+DRAWN: Final = 6
+"""How many histograms are drawn unless names are chosen."""
+OTHER: Final = "(other names)"
+
+_ABSENT: Final = "No annotated ranges: wrap parts of the step in torch.profiler.record_function()."
+
+
+def annotation_groups(store: Store, options: AnalysisOptions = AnalysisOptions()) -> Annotations:  # noqa: B008  (AnalysisOptions is frozen)
+    """Durations of the ranges by base name, side (host or device) and phase, longest total first; ranges that never ended are left out.
+
+    ``histograms``: the names chosen in the options, else those with most time. Raises UsageError for a chosen name that no range
+    has, unless they are chosen for the runs that have them.
+    """
+    rows = store.frame(
+        "SELECT name, side, phase, process, duration_ns AS duration FROM annotation WHERE complete IS NOT FALSE AND duration_ns IS NOT NULL"
+    )
+    if rows.is_empty():
+        _chosen(options, [])
+        return Annotations((), (), _ABSENT)
+    names = store.frame("SELECT id AS name, text FROM name WHERE id IN (SELECT DISTINCT name FROM annotation)")
+    named = rows.join(names.select("name", base=base_name(pl.col("text"))), on="name", how="left")
+    keys = ["base", "side", "phase"]
+    totals = named.group_by(keys).agg(total=pl.col("duration").sum()).sort("total", *keys, descending=[True, False, False, False])
+    shown = totals.head(MOST_GROUPS).with_columns(kept=pl.lit(True)).select(*keys, "kept")
+    merged = named.join(shown, on=keys, how="left", nulls_equal=True).with_columns(
+        base=pl.when("kept").then("base").otherwise(pl.lit(OTHER)), phase=pl.when("kept").then("phase")
+    )
+    groups = [_group(base, side, phase, members) for (base, side, phase), members in merged.group_by(keys)]
+    groups.sort(key=lambda group: (group.name == OTHER, -group.total_ns, group.name, group.side, group.phase or ""))
+    present = list(dict.fromkeys(group.name for group in groups))
+    return Annotations(tuple(groups), _chosen(options, present) or tuple(present[:DRAWN]), None)
+
+
+def _group(base: object, side: object, phase: object, members: pl.DataFrame) -> AnnotationGroup:
+    spread, bins = quantiles(members["duration"]), duration_histogram(members["duration"])
+    assert spread is not None
+    assert bins is not None
+    return AnnotationGroup(
+        name=str(base),
+        side=str(side),
+        phase=None if phase is None else str(phase),
+        processes=members["process"].n_unique(),
+        total_ns=int(members["duration"].sum()),
+        quantiles=spread,
+        histogram=bins,
+    )
+
+
+def _chosen(options: AnalysisOptions, present: Sequence[str]) -> tuple[str, ...]:
+    for name in options.histograms:
+        if name not in present and not options.histograms_if_present:
+            listed = ", ".join(repr(one) for one in present[:10]) + (f" and {len(present) - 10} more" if len(present) > 10 else "")
+            raise UsageError(f"--histogram {name}: no annotated range has this name; there are {listed or 'none'}")
+    return tuple(name for name in options.histograms if name in present)

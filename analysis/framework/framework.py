@@ -1,0 +1,205 @@
+"""What did the framework do: phases, forward and backward, operators, collectives?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import polars as pl
+
+from ...ingest.store.store import Store
+from ..device.operators import attribution
+from ..report.model import Framework, OperatorRow, Share
+from ..steps.part_ranges import part_ranges
+from ..steps.parts import step_parts
+from ..toolkit.intervals import union_length
+from ..toolkit.shares import percent_of, shares
+from ..toolkit.windows import gaps_ns, recorded, windows, with_window
+from ..toolkit.wording import duration, whole_percent
+from .phases import by_phase
+
+OTHER_OPERATORS: Final = "other (< 2 %)"
+_LEAST_PERCENT: Final = 2.0
+_MUCH_OTHER: Final = 25.0
+_ONE_SIDED: Final = 70.0
+_NEARLY_ALL: Final = 95.0
+
+_INCLUSIVE: Final = (
+    "Times of CPU operators are inclusive: an operator's time contains that of the operators it calls, so the rows overlap and their sum"
+    " counts nested calls again{}."
+)
+_LAUNCHED: Final = " Times of GPU operators are not: each is of the device work that the operator launched itself."
+_ABSENT: Final = (
+    "No steps, phases, operators or collectives in this run. PyTorch profiler traces with activities CPU and CUDA, and the hosted"
+    " profiler's folder framework/, would supply them."
+)
+
+COLLECTIVE_PHASE: Final = r"^NcclManager$|(?i)horovod|smdataparallel|smddp"
+COLLECTIVE_NAME: Final = r"^(NEGOTIATE_|NCCL_|MPI_|GLOO_)?(ALLREDUCE|ALLGATHER|BROADCAST|ALLTOALL|REDUCESCATTER)"
+
+
+def framework(store: Store, given: pl.DataFrame | None = None) -> Framework:
+    """Time by phase, part of the step, operator and collective, over all processes.
+
+    ``phases``: union of the steps of each phase and "other", the rest of the span from a process's first step start to its last step
+    end; ``percent`` is of that span, averaged over the processes. ``step_parts``: union per process of the ranges that name a part,
+    on the host; percent of all parts together. ``cpu_operators``: summed inclusive times. ``gpu_operators``: device time of the work
+    that an operator launched itself (``given``: what :func:`.operators.attribution` returns, where it is known already), and the hosted
+    profiler's gpu_functions. Operators below 2 % are one row. ``collectives``:
+    communication kernels by name, and the ranges of Horovod, smdataparallel and NCCL in framework timelines.
+    """
+    phases = _phases(store)
+    ranges = part_ranges(store)
+    parts, windows_differ = step_parts(store, ranges)
+    cpu = _rows(_cpu_operators(store))
+    by_operator, linked = _gpu_operators(store, given)
+    gpu = _rows(by_operator)
+    collectives = _collectives(store)
+    kinds = (("CPU operators", cpu), ("GPU operators", gpu))
+    operators = [(kind, sum(row.total_ns for row in rows), sum(row.count for row in rows)) for kind, rows in kinds]
+    operator_time = shares(one for one in operators if one[2])
+    empty = not (phases or parts or operator_time or collectives)
+    return Framework(
+        phases=phases,
+        step_parts=parts,
+        cpu_operators=cpu,
+        gpu_operators=gpu,
+        operator_time=operator_time,
+        collectives=collectives,
+        notes=(
+            *([windows_differ] if windows_differ else []),
+            *_notes(phases, parts, inclusive=_inclusive(store, cpu, gpu), linked=linked if cpu else None, gaps=gaps_ns(store)),
+        ),
+        absent=_ABSENT if empty else None,
+        by_phase=by_phase(store, ranges),
+    )
+
+
+def _phases(store: Store) -> tuple[Share, ...]:
+    # Where a source names phases, these alone count: the steps of other sources are the same ones, found twice, or a window of them.
+    steps = store.frame("""
+        SELECT process, coalesce(phase, 'step') AS phase, host_start_ns AS start, host_start_ns + host_duration_ns AS "end"
+        FROM step AS s QUALIFY s.phase IS NOT NULL OR bool_and(s.phase IS NULL) OVER ()
+    """)
+    if steps.is_empty():
+        return ()
+    # The time between two profiles of a process is no part of the span; phases come from sources that record all the time.
+    profiled = _watched(store) if (steps["phase"] == "step").all() else windows(store, "process").clear()
+    profiles = with_window(steps, profiled).group_by("process", "window").agg(span=pl.col("end").max() - pl.col("start").min())
+    span = profiles.group_by("process").agg(pl.col("span").sum())
+    every = union_length(steps, ["process"]).rename({"length": "covered"})
+    rest = span.join(every, on="process", nulls_equal=True)
+    named = union_length(steps, ["process", "phase"]).join(span, on="process", nulls_equal=True)
+    counts = dict(steps.group_by("phase").len().rows())
+    workers = len(span)
+
+    def share(name: str, rows: pl.DataFrame, time: pl.Expr) -> Share:
+        part = rows.select(time=time, percent=pl.when(pl.col("span") > 0).then(100 * time / pl.col("span")).otherwise(0.0)).sort("percent")
+        return Share(name, int(part["time"].sum()), counts.get(name, 0), float(part["percent"].sum()) / workers)
+
+    found = [share(phase, named.filter(pl.col("phase") == phase), pl.col("length")) for phase in sorted(counts)]
+    found.sort(key=lambda one: -one.total_ns)
+    return (*found, share("other", rest, pl.col("span") - pl.col("covered")))
+
+
+def _watched(store: Store) -> pl.DataFrame:
+    """When each process was profiled, or, where it was not, recorded."""
+    profiled, sessions = windows(store, "process"), recorded(store)
+    return pl.concat([profiled, sessions.join(profiled, on="process", how="anti").select(profiled.columns)])
+
+
+def _cpu_operators(store: Store) -> pl.DataFrame:
+    return store.frame("""
+        SELECT n.text AS name, count(*) AS count, sum(duration_ns)::BIGINT AS total FROM (
+            SELECT name, duration_ns FROM host_event WHERE kind = 'operator'
+            UNION ALL SELECT name, duration_ns FROM annotation WHERE phase = 'cpu_functions'
+        ) AS e JOIN name AS n ON n.id = e.name GROUP BY n.text
+    """)
+
+
+def _inclusive(store: Store, cpu: Sequence[OperatorRow], gpu: Sequence[OperatorRow]) -> str | None:
+    """What the times of CPU operators are; with how long operators ran on the threads, each moment of a thread counted once, where that is
+    known of all of them."""
+    if not cpu:
+        return None
+    [(count, ran)] = store.frame("""
+        SELECT count(*), sum(greatest(0, stop - greatest(start_ns, coalesce(before, start_ns))))::BIGINT FROM (
+            SELECT start_ns, start_ns + duration_ns AS stop, max(start_ns + duration_ns) OVER (
+                PARTITION BY process, tid ORDER BY start_ns, duration_ns DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+            FROM host_event WHERE kind = 'operator' AND duration_ns IS NOT NULL)
+    """).rows()
+    total = sum(row.total_ns for row in cpu)
+    told = count == sum(row.count for row in cpu) and ran < total
+    return _INCLUSIVE.format(f": {duration(total)}, while operators ran for {duration(ran)} of the threads' time" if told else "") + (
+        _LAUNCHED if gpu else ""
+    )
+
+
+def _gpu_operators(store: Store, given: pl.DataFrame | None) -> tuple[pl.DataFrame, float | None]:
+    """Device time by the operator that launched it, and which percentage of all device time could be given to one (None without any)."""
+    work = store.frame("SELECT count(*) AS n, coalesce(sum(duration_ns), 0)::BIGINT AS t FROM device_event WHERE kind <> 'sync'").row(0)
+    pairs = attribution(store) if given is None else given
+    linked = pairs.select(name="operator", count=pl.col("count").cast(pl.Int64), total=pl.col("total").cast(pl.Int64))
+    share = percent_of(int(linked["total"].sum()), work[1]) if work[0] else None
+    functions = store.frame("""
+        SELECT n.text AS name, count(*) AS count, sum(duration_ns)::BIGINT AS total
+        FROM annotation AS a JOIN name AS n ON n.id = a.name WHERE starts_with(phase, 'gpu_functions') GROUP BY n.text
+    """)
+    both = pl.concat([linked, functions], how="vertical_relaxed").group_by("name").agg(pl.col("count").sum(), pl.col("total").sum())
+    return both, share
+
+
+def _rows(operators: pl.DataFrame) -> tuple[OperatorRow, ...]:
+    """Longest first; what is below 2 % of all operator time is one row at the end, so that the rows add up to all of it."""
+    total = int(operators["total"].sum()) if len(operators) else 0
+    rows = [
+        OperatorRow(name, count, time, percent_of(time, total))
+        for name, count, time in operators.sort("total", "name", descending=[True, False]).select("name", "count", "total").iter_rows()
+    ]
+    kept = [row for row in rows if row.percent >= _LEAST_PERCENT]
+    small = rows[len(kept) :]
+    if small:
+        time = sum(row.total_ns for row in small)
+        kept.append(OperatorRow(OTHER_OPERATORS, sum(row.count for row in small), time, percent_of(time, total)))
+    return tuple(kept)
+
+
+def _collectives(store: Store) -> tuple[Share, ...]:
+    rows = store.frame(
+        """
+        SELECT coalesce(n.short, n.text) AS name, sum(e.duration_ns)::BIGINT AS total, count(*) AS count
+        FROM device_event AS e JOIN name AS n ON n.id = e.name
+        WHERE e.kind = 'kernel' AND n.category = 'communication' GROUP BY 1
+        UNION ALL
+        SELECT CASE WHEN regexp_full_match(text, '\\d+') THEN 'rank ' || text || ' ready' ELSE text END,
+            sum(duration_ns)::BIGINT AS total, count(*)
+        FROM (
+            -- A range inside of another one of its tensor is a part of it: NCCL_ALLREDUCE of ALLREDUCE.
+            SELECT n.text, a.duration_ns, a.start_ns + a.duration_ns AS stop, max(a.start_ns + a.duration_ns) OVER (
+                PARTITION BY a.process, a.phase ORDER BY a.start_ns, a.duration_ns DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+            ) AS before
+            FROM annotation AS a JOIN name AS n ON n.id = a.name
+            WHERE a.phase IS NOT NULL AND (regexp_matches(a.phase, ?) OR regexp_matches(n.text, ?))
+        ) WHERE before IS NULL OR stop > before GROUP BY 1 HAVING total > 0
+        """,
+        [COLLECTIVE_PHASE, COLLECTIVE_NAME],
+    )
+    return shares(rows.iter_rows())
+
+
+def _notes(phases: Iterable[Share], parts: Iterable[Share], *, inclusive: str | None, linked: float | None, gaps: int) -> Iterable[str]:
+    other = next((phase.percent for phase in phases if phase.name == "other"), 0.0)
+    if other > _MUCH_OTHER:
+        yield f"{whole_percent(other)} of the time from the first to the last step was spent outside of the steps."
+    if phases and gaps:
+        yield f"Nothing was recorded for {duration(gaps)} between the steps; that time is left out."
+    share = {part.name: part.percent for part in parts}
+    forward, backward = share.get("forward", 0.0), share.get("backward", 0.0)
+    for name, own in (("forward", forward), ("backward", backward)):
+        if forward and backward and 100 * own / (forward + backward) > _ONE_SIDED:
+            yield f"{whole_percent(100 * own / (forward + backward))} of forward and backward time is spent in the {name} pass."
+    if inclusive:
+        yield inclusive
+    if linked is not None and linked < _NEARLY_ALL:
+        lost = whole_percent(100 - linked)
+        yield f"{lost} of the device time cannot be given to an operator by what the trace says; it is not among the GPU operators."

@@ -1,0 +1,1 @@
+"""Samples of the machine: utilization, clocks, memory, counters."""

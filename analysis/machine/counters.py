@@ -1,0 +1,71 @@
+"""How did the numbers that the program itself recorded go, such as the loss?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import polars as pl
+
+from ...ingest.store.store import Store
+from ...ingest.store.tables import COUNTER
+from ..report.model import CounterSeries
+from ..toolkit.places import Places
+
+POINTS: Final = 400
+"""How many values of one counter are kept; of more, as many stretches of equal time with their mean, lowest and highest value."""
+MOST: Final = 200
+"""How many counters of one process are told: those with most values."""
+
+_SERIES: Final = f"""
+    SELECT node, unit, metric, count(*) AS values, count(*) FILTER (NOT isfinite(value)) AS odd,
+        min(time_ns) FILTER (NOT isfinite(value)) AS odd_ns, min(time_ns) FILTER (isfinite(value)) AS start_ns,
+        max(time_ns) FILTER (isfinite(value)) AS end_ns, arg_min(value, time_ns) FILTER (isfinite(value)) AS first,
+        arg_max(value, time_ns) FILTER (isfinite(value)) AS last, min(value) FILTER (isfinite(value)) AS low,
+        max(value) FILTER (isfinite(value)) AS high
+    FROM sample WHERE starts_with(metric, '{COUNTER}') GROUP BY node, unit, metric
+    QUALIFY row_number() OVER (PARTITION BY node, unit ORDER BY count(*) DESC, metric) <= {MOST}
+"""
+# A mean lies between its ends whatever rounding does.
+_DRAWN: Final = f"""
+    WITH series AS ({_SERIES})
+    SELECT s.node, s.unit, s.metric, min(v.time_ns) AS time_ns, least(greatest(avg(v.value), min(v.value)), max(v.value)) AS mean,
+        min(v.value) AS low, max(v.value) AS high
+    FROM sample AS v JOIN series AS s ON v.node = s.node AND v.metric = s.metric AND v.unit IS NOT DISTINCT FROM s.unit
+    WHERE isfinite(v.value)
+    GROUP BY s.node, s.unit, s.metric, CASE WHEN s.values - s.odd <= {POINTS} THEN v.time_ns - s.start_ns
+        ELSE (v.time_ns - s.start_ns) // ((s.end_ns - s.start_ns) // {POINTS} + 1) END
+    ORDER BY time_ns
+"""
+
+
+def counters(store: Store) -> tuple[CounterSeries, ...]:
+    """Every counter of every process, by name. Values that are no finite numbers are counted, and left out of everything else."""
+    rows = store.frame(_SERIES)
+    if rows.is_empty():
+        return ()
+    places = Places(store)
+    drawn = store.frame(_DRAWN).partition_by("node", "unit", "metric", as_dict=True)
+    found = []
+    for row in rows.iter_rows(named=True):
+        place = places.process(row["unit"], row["node"])
+        points = drawn.get((row["node"], row["unit"], row["metric"]), pl.DataFrame(schema=["time_ns", "mean", "low", "high"]))
+        name = row["metric"].removeprefix(COUNTER)
+        series = CounterSeries(
+            name=name,
+            node=place.node,
+            rank=place.rank,
+            pid=place.pid,
+            values=row["values"],
+            not_finite=row["odd"],
+            first_not_finite_ns=row["odd_ns"],
+            first=row["first"],
+            last=row["last"],
+            min=row["low"],
+            max=row["high"],
+            time_ns=tuple(points["time_ns"]),
+            mean=tuple(points["mean"]),
+            low=tuple(points["low"]),
+            high=tuple(points["high"]),
+        )
+        found.append((name, place.order, series))
+    return tuple(series for _, _, series in sorted(found, key=lambda item: item[:2]))

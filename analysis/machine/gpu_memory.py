@@ -1,0 +1,79 @@
+"""How much memory of each GPU was in use, over time?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import polars as pl
+
+from ...ingest.store.store import Store
+from ..report.model import GpuMemory
+from ..toolkit.places import Places, in_order
+
+POINTS: Final = 400
+"""How many samples of one GPU are kept; of more, as many stretches of equal time with their mean, lowest and highest."""
+
+# Bytes where they were sampled, else percent.
+_USED: Final = """
+    used AS (
+        SELECT node, unit, metric, time_ns, value FROM sample
+        WHERE metric IN ('gpu_memory_used_bytes', 'gpu_memory_used_percent') AND unit IS NOT NULL AND isfinite(value)
+        QUALIFY metric = min(metric) OVER (PARTITION BY node, unit)
+    ), whole AS (
+        SELECT node, unit, min(metric) AS metric, count(*) AS samples, min(time_ns) AS start_ns, max(time_ns) AS end_ns,
+            arg_min(value, time_ns) AS first, arg_max(value, time_ns) AS last, min(value) AS low, max(value) AS high,
+            min_by(time_ns, (-value, time_ns)) AS high_ns
+        FROM used GROUP BY node, unit
+    )
+"""
+_WHOLE: Final = f"""
+    WITH {_USED}, sampled AS (
+        SELECT node, unit, max(value) AS bytes FROM sample WHERE metric = 'gpu_memory_total_bytes' AND isfinite(value) GROUP BY ALL
+    ), listed AS (
+        SELECT node, index AS unit, max(memory_bytes) AS bytes FROM device GROUP BY ALL
+    )
+    SELECT w.*, coalesce(s.bytes, l.bytes::DOUBLE) AS bytes FROM whole AS w
+    LEFT JOIN sampled AS s USING (node, unit) LEFT JOIN listed AS l USING (node, unit)
+"""
+# A mean lies between its ends whatever rounding does.
+_DRAWN: Final = f"""
+    WITH {_USED}
+    SELECT node, unit, min(u.time_ns) AS time_ns, least(greatest(avg(u.value), min(u.value)), max(u.value)) AS mean,
+        min(u.value) AS low, max(u.value) AS high
+    FROM used AS u JOIN whole AS w USING (node, unit)
+    GROUP BY node, unit, CASE WHEN w.samples <= {POINTS} THEN u.time_ns - w.start_ns
+        ELSE (u.time_ns - w.start_ns) // ((w.end_ns - w.start_ns) // {POINTS} + 1) END
+    ORDER BY time_ns
+"""
+
+
+def gpu_memory(store: Store) -> tuple[GpuMemory, ...]:
+    """A row per GPU whose memory was sampled, by host name and number."""
+    rows = store.frame(_WHOLE)
+    if rows.is_empty():
+        return ()
+    places = Places(store)
+    drawn = store.frame(_DRAWN).partition_by("node", "unit", as_dict=True)
+    found = []
+    for row in rows.iter_rows(named=True):
+        in_bytes = row["metric"] == "gpu_memory_used_bytes"
+        points: pl.DataFrame = drawn[row["node"], row["unit"]]
+        found.append(
+            GpuMemory(
+                node=places.node(row["node"]),
+                device=row["unit"],
+                unit="B" if in_bytes else "%",
+                samples=row["samples"],
+                total=row["bytes"] if in_bytes else 100.0,
+                first=row["first"],
+                last=row["last"],
+                min=row["low"],
+                max=row["high"],
+                max_at_ns=row["high_ns"],
+                time_ns=tuple(points["time_ns"]),
+                mean=tuple(points["mean"]),
+                low=tuple(points["low"]),
+                high=tuple(points["high"]),
+            )
+        )
+    return tuple(sorted(found, key=lambda row: (in_order(row.node), row.device)))

@@ -1,0 +1,1 @@
+"""Python profiles: functions, windows, flame graphs."""

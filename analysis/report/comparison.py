@@ -1,0 +1,280 @@
+"""What is in a comparison of two runs? Plain data: everything comparison.html, .pdf and .json may show, and nothing else.
+
+Units are in the names, as in :mod:`postrun.analysis.report`. ``base`` is the run that was before, ``new`` the one that is judged; an effect
+is new minus base. Times of a run are divided by its steps, or by its seconds: ``basis`` says by which. ``None`` means "not known".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from .model import Generator, rounded
+
+SCHEMA_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two runs. ``given``: what was named on the command line; ``read_from``: "traces" or "report.json"."""
+
+    name: str
+    given: str | None
+    read_from: str
+    status: str
+    headline: str
+    subtitle: str
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Something in which the runs are not alike, beside what they measured. ``limits``: what it forbids to conclude; None where the
+    comparison allows for it."""
+
+    name: str
+    base: str
+    new: str
+    limits: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """By what the times of each run are divided: ``unit`` "step" (of one process; on the host where a run has no GPU activity) or
+    "second" (of the span of a device); how many of them each run has. ``why``: why not by steps."""
+
+    unit: str
+    base: float
+    new: float
+    why: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Durations of one run: how many values, and their quantiles."""
+
+    count: int
+    p5: float
+    p25: float
+    p50: float
+    p75: float
+    p95: float
+    max: float
+
+
+@dataclass(frozen=True, slots=True)
+class StepComparison:
+    """``measure``: "from step to step" (end of the GPU work of one step to that of the next), "device" (first start to last end of the GPU
+    work of a step) or "host". One value per step: the median over the processes. ``verdict``: slower, faster, same (within the spread, or
+    below the threshold), or undecided (too few steps). ``p_value``: two-sided rank-sum test. ``likelier``: the probability that a step of
+    new takes longer than one of base. ``shift_*_percent``: Hodges-Lehmann estimate of the change and its 99 % interval.
+    ``edges``, ``*_counts``: both distributions over the same bins; ``*_beyond`` values lie above the last edge."""
+
+    measure: str
+    verdict: str
+    base: Spread
+    new: Spread
+    change_ns: float  # of the medians
+    change_percent: float
+    p95_change_percent: float
+    p_value: float | None
+    likelier: float
+    shift_percent: float | None
+    shift_low_percent: float | None
+    shift_high_percent: float | None
+    edges: tuple[float, ...]
+    base_counts: tuple[int, ...]
+    new_counts: tuple[int, ...]
+    base_beyond: int
+    new_beyond: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A time per unit of the basis. ``state``: grown, shrunk, added, vanished, same, or undecided (too few steps to tell). Counts are per
+    unit, too. ``change_percent``: of base; None where base is nothing."""
+
+    name: str
+    base_ns: float
+    new_ns: float
+    effect_ns: float
+    change_percent: float | None
+    state: str
+    base_count: float | None = None
+    new_count: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DevicePair:
+    """The same device, or the same rank, in both runs; ``parts`` as in :class:`Comparison`."""
+
+    name: str
+    base_device: str
+    new_device: str
+    parts: tuple[Amount, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelChange:
+    """A kernel in both runs, or in one. ``matched``: "name" (the full name), "short name" (short name and category: what differs are
+    template arguments), None (in one run only). Precision: of each run, None where it does not occur. Times are per unit of the basis,
+    means per run of the kernel."""
+
+    short_name: str
+    category: str
+    state: str
+    matched: str | None
+    base_names: tuple[str, ...]
+    new_names: tuple[str, ...]
+    base_precision: str | None
+    new_precision: str | None
+    base_count: float
+    new_count: float
+    base_mean_ns: float | None
+    new_mean_ns: float | None
+    base_ns: float
+    new_ns: float
+    effect_ns: float
+    change_percent: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShareChange:
+    """Percent of the time, and of the runs, of matrix kernels in one precision."""
+
+    name: str
+    base_percent: float
+    new_percent: float
+    base_count_percent: float
+    new_count_percent: float
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryChange:
+    """Copies of one kind, or memsets. Times, counts and bytes are per unit of the basis."""
+
+    kind: str
+    memory: str | None
+    state: str
+    base_count: float
+    new_count: float
+    base_ns: float
+    new_ns: float
+    effect_ns: float
+    change_percent: float | None
+    base_bytes: float | None
+    new_bytes: float | None
+    base_gb_per_s: float | None
+    new_gb_per_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A single figure. ``unit``: ns, count, percent or bytes. It is None in a run that does not have it."""
+
+    name: str
+    unit: str
+    base: float | None
+    new: float | None
+    change_percent: float | None
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class SampledMean:
+    """The mean over time of a sampled percentage, over the machines that have samples; ``difference_points``: new minus base, in
+    percentage points. None in a run that has no samples of it in that time; ``absent`` says which, and why."""
+
+    name: str
+    base_percent: float | None
+    new_percent: float | None
+    difference_points: float | None
+    absent: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """What samplers saw of both runs. ``over``: of which time the means are, "steps" (from the first to the last), "profile" (the GPUs'
+    spans), or "run" (all samples). No verdict follows from them."""
+
+    over: str
+    means: tuple[SampledMean, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictChange:
+    """One rule in both runs. ``outcome``: mended (an issue that is no more), broken (a new issue), same, or other (one of the verdicts is
+    missing, NotEvaluated or Error). ``parameters_differ``: the rule ran with other values, so that verdicts do not compare."""
+
+    rule: str
+    base: str | None
+    new: str | None
+    outcome: str
+    base_finding: str | None
+    new_finding: str | None
+    parameters_differ: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing that changed by more than spread and threshold. ``area``: step, part, data loading, host part (of runs without GPU
+    activity), kernel, precision, memory operation, gpu memory, verdict. ``state``: grown, shrunk, added, vanished, mended, broken,
+    slower, faster. ``effect_ns`` per unit of the basis."""
+
+    rank: int
+    area: str
+    name: str
+    state: str
+    effect_ns: float | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The whole comparison. ``differences`` come first: those with ``limits`` say what may not be concluded.
+
+    ``parts``: computation, exposed communication, exposed memory operations and idle; they add up to ``whole``. ``within``: communication
+    and memory operations with what ran beside them; not a part of the sum. ``host_parts``: what the average step was spent on, in the
+    order of the report. ``kernels``: largest effect first.
+    """
+
+    generator: Generator
+    base: Side
+    new: Side
+    headline: str
+    verdict: str  # of the steps; unknown without steps in both
+    threshold_percent: float
+    differences: tuple[Difference, ...]
+    changes: tuple[Change, ...]
+    basis: Basis
+    steps: StepComparison | None
+    device_steps: StepComparison | None  # the GPU work of a step, where steps are compared from step to step
+    steps_absent: str | None
+    whole: Amount | None
+    parts: tuple[Amount, ...]
+    within: tuple[Amount, ...]
+    devices: tuple[DevicePair, ...]
+    host_parts: tuple[Amount, ...]
+    kernels: tuple[KernelChange, ...]
+    categories: tuple[Amount, ...]
+    precision: tuple[ShareChange, ...]
+    memory_operations: tuple[MemoryChange, ...]
+    launches: tuple[Measure, ...]
+    idle: tuple[Amount, ...]
+    gpu_memory: Measure | None
+    sampling: Sampling
+    rules: tuple[VerdictChange, ...]
+    schema_version: int = field(default=SCHEMA_VERSION)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The comparison as plain dicts, lists, strings and numbers."""
+        plain = dataclasses.asdict(self)
+        return {"schema_version": plain.pop("schema_version"), **plain}
+
+    def to_json(self) -> str:
+        """comparison.json, in the form of report.json (see :meth:`postrun.analysis.report.Report.to_json`)."""
+        return json.dumps(rounded(self.to_dict()), ensure_ascii=False, allow_nan=False, indent=1) + "\n"

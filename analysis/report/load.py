@@ -1,0 +1,110 @@
+"""How does the content of a report.json become a Report again?"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+import typing
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from .model import SCHEMA_VERSION, Report, RuleDetails, RuleResult
+from .rule_details import DETAILS
+
+
+def is_report(data: object) -> bool:
+    """Whether ``data`` is what a report.json of postrun holds, of any version."""
+    return (
+        isinstance(data, Mapping)
+        and isinstance(data.get("generator"), Mapping)
+        and data["generator"].get("name") == "postrun"
+        and {"schema_version", "run", "kernels"} <= data.keys()
+    )
+
+
+def report_of(data: Mapping[str, Any]) -> Report:
+    """The report that ``Report.to_dict`` made. Fields of later versions are left out. Raises ValueError naming the place of what is
+    missing or of another kind, and for another version of the schema."""
+    version = data.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise ValueError(
+            f"its schema_version is {version!r}, this version of postrun reads {SCHEMA_VERSION}: make the report again from the traces"
+        )
+    made = _value(data, Report, "report")
+    assert isinstance(made, Report)
+    return made
+
+
+def rule_details(rule: str, category: str, data: dict[str, Any]) -> RuleDetails | dict[str, Any]:
+    """The details of a built-in rule; ``data`` itself for other rules, and if it does not fit this version of the rule."""
+    kind = DETAILS.get(rule) if category != "custom" else None
+    try:
+        return _object(data, kind, "details") if kind else data
+    except ValueError:
+        return data
+
+
+@cache
+def _fields(kind: type) -> tuple[tuple[str, Any, bool], ...]:
+    """Name, type and whether it must be there."""
+    hints = typing.get_type_hints(kind)
+    return tuple(
+        (f.name, hints[f.name], f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING)
+        for f in dataclasses.fields(kind)
+    )
+
+
+def _value(value: Any, kind: Any, place: str) -> Any:
+    if kind is Any:
+        return value
+    if dataclasses.is_dataclass(kind):
+        return _object(value, typing.cast(type, kind), place)
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        if value is None and type(None) in arguments:
+            return None
+        others = [one for one in arguments if one is not type(None)]
+        if len(others) == 1:
+            return _value(value, others[0], place)
+        if isinstance(value, bool) or not any(isinstance(value, one) for one in others):
+            raise _wrong(value, place)
+        return value
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise _wrong(value, place)
+        if len(arguments) == 2 and arguments[1] is Ellipsis:
+            return tuple(_value(one, arguments[0], f"{place}[{i}]") for i, one in enumerate(value))
+        if len(value) != len(arguments):
+            raise _wrong(value, place)
+        return tuple(_value(one, of, f"{place}[{i}]") for i, (one, of) in enumerate(zip(value, arguments, strict=True)))
+    if origin is dict:
+        if not isinstance(value, Mapping):
+            raise _wrong(value, place)
+        return {str(key): _value(one, arguments[1], f"{place}.{key}") for key, one in value.items()}
+    if kind is float and isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    if kind in (int, str, bool) and isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
+        return value
+    raise _wrong(value, place)
+
+
+def _object(value: Any, kind: type, place: str) -> Any:
+    if not isinstance(value, Mapping):
+        raise _wrong(value, place)
+    given: dict[str, Any] = {}
+    for name, of, needed in _fields(kind):
+        if name in value and kind is RuleResult and name == "details":
+            mapping = _value(value[name], dict[str, Any], f"{place}.{name}")
+            given[name] = rule_details(given["rule"], given["category"], mapping)
+        elif name in value:
+            given[name] = _value(value[name], of, f"{place}.{name}")
+        elif needed:
+            raise ValueError(f"{place}.{name} is missing")
+    return kind(**given)
+
+
+def _wrong(value: Any, place: str) -> ValueError:
+    text = repr(value)
+    return ValueError(f"{place} is {text if len(text) <= 40 else text[:37] + '...'}, which it cannot be")

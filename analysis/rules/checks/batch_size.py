@@ -1,0 +1,252 @@
+"""Is the batch too small: are processor, GPU and GPU memory all far from full?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import polars as pl
+
+from ...report.model import FINE, ISSUES
+from ...report.rule_details import P95, BatchSizeBoxes, BatchSizeDetails, BatchSizeGpu
+from ...toolkit.wording import count, percent, plural
+from ..evidence.base import Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated, required
+from ..evidence.blocks import CONTROLLER, FOOTPRINT, SampleBlock, box, samples_of
+from ..evidence.frameworks import BATCH_SIZE, framework_of
+from ..evidence.gpus import (
+    NO_CPU,
+    NO_GPU,
+    RECORD,
+    RECORD_LONGER,
+    also_too_few,
+    capped,
+    gpu,
+    gpu_time,
+    gpu_time_ns,
+    in_windows,
+    no_memory,
+    record,
+    sample_ns,
+    threshold,
+    too_few,
+    where,
+    with_ranks,
+)
+from ..evidence.run_data import RunData
+
+CAVEATS: Final = (
+    "The rule says nothing about frameworks that reserve more GPU memory than they use.",
+    "A larger batch can move the bottleneck to data loading.",
+)
+_FIGURE: Final = {FOOTPRINT: "footprint", CONTROLLER: "memory controller"}
+_RECORDED: Final = (
+    "GPU memory is the utilisation of the memory controller, as the hosted profiler records it, and not how much of the memory is used."
+)
+_USED: Final = "GPU memory is the used share of the device's memory."
+_GPU: Final = ["node", "unit"]
+
+
+class BatchSize(SampleRule):
+    """Every GPU with the processor of its machine, at the end of every evaluation window in which both and the GPU's memory have a sample
+    and more than ``patience`` and more than ``window`` samples. A violation where p95 of all three over the last ``window`` samples are
+    below their thresholds. The processor's utilisation is the mean over the machine's cores.
+
+    Cost: the unused share, 100 % - mean, of the time of the GPUs with violations, times the share of their windows with a violation.
+    """
+
+    name = "BatchSize"
+    category = "system"
+    parameters = (
+        Parameter("cpu_threshold_p95", "%", 70, 70, "percentile", "the mean of the cores is low when its p95 is below this"),
+        Parameter("gpu_threshold_p95", "%", 70, 70, "percentile", "the GPU is low when its p95 is below this"),
+        Parameter("gpu_memory_threshold_p95", "%", 70, 70, "percentile", "the GPU's memory is low when its p95 is below this"),
+        Parameter("patience", "samples", 100, 1000, "positive", "a GPU is judged when it has more samples than this", seconds=True),
+        Parameter("window", "samples", 500, 500, "positive", "quantiles are taken over this many last samples", seconds=True),
+    )
+    needs = "Samples of GPU utilisation, GPU memory and CPU utilisation."
+    checks = "Looks at the 95th percentiles of the processor, of every GPU and of its memory at the end of every evaluation window."
+    condition = (
+        "p95 of CPU, GPU and GPU memory are all below cpu_threshold_p95, gpu_threshold_p95 and gpu_memory_threshold_p95 in any window"
+    )
+    advice = "Raise the batch size, or use smaller GPUs."
+
+    def observe(self, block: SampleBlock, parameters: Parameters) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+        """A row per GPU, a row per machine with its box of the processor, and a row per evaluated window."""
+        scan, window = parameters["scan_interval_us"], samples_of(parameters["window"])
+        needed = max(parameters["patience"], window)
+
+        def ends(figure: str) -> pl.DataFrame:
+            # A quantile that is the threshold is not below it: rounding must not decide.
+            return block.quantiles(figure, scan, window, 0).filter(pl.col("count") > needed).with_columns(pl.col("p95").round(9))
+
+        limits = {"cpu": "cpu_threshold_p95", "gpu": "gpu_threshold_p95", "gpu_memory": "gpu_memory_threshold_p95"}
+        memory = ends("gpu_memory").select(*_GPU, "window", gpu_memory_p95="p95")
+        cpu = ends("cpu").select("node", "window", cpu_p95="p95")
+        judged = (
+            ends("gpu")
+            .select(*_GPU, "window", "time_ns", gpu_p95="p95")
+            .join(memory, on=[*_GPU, "window"])
+            .join(cpu, on=["node", "window"])
+            .with_columns(violation=pl.all_horizontal(pl.col(f"{figure}_p95") < parameters[name] for figure, name in limits.items()))
+            .sort(*_GPU, "window")
+        )
+        violated = pl.col("time_ns").filter("violation")
+        gpus = judged.group_by(_GPU).agg(
+            pl.col("cpu_p95", "gpu_p95", "gpu_memory_p95").last(),
+            pl.col("cpu_p95", "gpu_p95", "gpu_memory_p95").filter("violation").last().name.prefix("violated_"),
+            windows=pl.len().cast(pl.Int64),
+            violations=pl.col("violation").sum().cast(pl.Int64),
+            violated_first_ns=violated.min(),
+            violated_last_ns=violated.max(),
+        )
+        of_memory = block.boxes("gpu_memory").rename(lambda name: name if name in _GPU else f"memory_{name}")
+        rows = block.boxes("gpu").join(gpus, on=_GPU, how="left").join(of_memory, on=_GPU, how="left")
+        windows = judged.group_by("window").agg(pl.col("violation").any())
+        return rows, block.boxes("cpu"), windows
+
+    def conclude(self, observed: Sequence[Any], run: RunData, parameters: Parameters) -> Outcome:
+        for figure, reason in (("gpu", NO_GPU), ("cpu", NO_CPU)):
+            if not run.samples.has(figure):
+                return not_evaluated(reason, record(run, reason))
+        if not run.samples.has("gpu_memory"):
+            return not_evaluated(*no_memory(run))
+        cpu = {row["node"]: row for _, part, _ in observed for row in part.iter_rows(named=True)}
+        found = [row for part, _, _ in observed for row in part.iter_rows(named=True)]
+        devices = with_ranks((_device(row, cpu.get(row["node"]), run) for row in found), run)
+        small = [row for row in devices if row.violations]
+        judged = [row for row in devices if row.windows]
+        shown, left_out = capped(devices, lambda row: row.violations)
+        details = BatchSizeDetails(devices=shown, left_out=left_out, caveats=(*CAVEATS, *_memory_notes(devices)))
+        if not judged:
+            return not_evaluated(*self._too_few(devices, run, parameters), details=details)
+        windows = pl.concat([part for _, _, part in observed]).group_by("window").agg(pl.col("violation").any())
+        violations = sum(row.violations for row in small)
+        return Outcome(
+            ISSUES if small else FINE,
+            triggered=violations,
+            violations=violations,
+            datapoints=sum(row.samples for row in judged),
+            windows=len(windows),
+            windows_triggered=int(windows["violation"].sum()),
+            first_ns=min((required(row.first_ns) for row in small), default=None),
+            last_ns=max((required(row.last_ns) for row in small), default=None),
+            details=details,
+            finding=(_finding if small else _fine)(small or judged, judged, parameters) + also_too_few(len(devices) - len(judged)) + ".",
+            recommendation=_recommendation(small, run) if small else None,
+            cost=_cost(small, devices, run) if small else None,
+        )
+
+    def _too_few(self, devices: Sequence[BatchSizeGpu], run: RunData, parameters: Parameters) -> tuple[str, str]:
+        """Why no GPU was judged, and which capture would help: of the best GPU, the figure that has the fewest samples."""
+        name = max(("patience", "window"), key=lambda one: float(parameters[one]))
+        counts = [(min(box.samples if box else 0 for box in (row.boxes.cpu, row.boxes.gpu, row.boxes.gpu_memory)), row) for row in devices]
+        most, row = max(counts, key=lambda item: item[0], default=(0, None))
+        if not devices:
+            return NO_GPU, record(run, NO_GPU)
+        if not most:
+            return "no machine has samples of its GPUs, of their memory and of its CPU", RECORD
+        if most > max(parameters["patience"], samples_of(parameters["window"])):
+            return "no evaluation window has enough samples of a GPU, of its memory and of the CPU", RECORD
+        derived = bool(row and row.derived)
+        return too_few(self.name, most, parameters[name], run, parameter=name, derived=derived), RECORD_LONGER
+
+
+def _device(row: Mapping[str, Any], cpu: Mapping[str, Any] | None, run: RunData) -> BatchSizeGpu:
+    memory = {key.removeprefix("memory_"): value for key, value in row.items() if key.startswith("memory_")}
+    return BatchSizeGpu(
+        node=run.places.node(row["node"]),
+        device=row["unit"],
+        derived=row["source"] == "derived",
+        memory_figure=_FIGURE.get(memory["source"]),
+        samples=row["samples"],
+        windows=row["windows"] or 0,
+        violations=row["violations"] or 0,
+        first_ns=row["violated_first_ns"],
+        last_ns=row["violated_last_ns"],
+        cpu_p95=row["cpu_p95"],
+        gpu_p95=row["gpu_p95"],
+        gpu_memory_p95=row["gpu_memory_p95"],
+        at_last_violation=P95(row["violated_cpu_p95"], row["violated_gpu_p95"], row["violated_gpu_memory_p95"]),
+        boxes=BatchSizeBoxes(
+            cpu=None if cpu is None else box(cpu),
+            gpu=box(row),
+            gpu_memory=None if memory["samples"] is None else box(memory),
+        ),
+    )
+
+
+# -- what the reader sees --------------------------------------------------------------------------------------------------
+
+
+def _memory_notes(devices: Sequence[BatchSizeGpu]) -> list[str]:
+    figures = {row.memory_figure for row in devices}
+    notes = {"footprint": _USED, "memory controller": _RECORDED}
+    return [note for figure, note in notes.items() if figure in figures]
+
+
+def _memory(row: BatchSizeGpu) -> str:
+    return "GPU memory" if row.memory_figure == "footprint" else "the GPU's memory controller"
+
+
+def _limits(parameters: Parameters) -> str:
+    given = [parameters[name] for name in ("cpu_threshold_p95", "gpu_threshold_p95", "gpu_memory_threshold_p95")]
+    if len(set(given)) == 1:
+        return f"threshold {threshold(given[0])}"
+    return f"thresholds {threshold(given[0])}, {threshold(given[1])} and {threshold(given[2])}"
+
+
+def _figures(row: BatchSizeGpu, at: BatchSizeGpu | P95) -> str:
+    cpu, gpu, memory = (percent(required(figure)) for figure in (at.cpu_p95, at.gpu_p95, at.gpu_memory_p95))
+    return f"p95 of the CPU is {cpu}, of the GPU {gpu} and of {_memory(row)} {memory}"
+
+
+def _finding(small: Sequence[BatchSizeGpu], judged: Sequence[BatchSizeGpu], parameters: Parameters) -> str:
+    """How often, and the figures of the GPU with most violations in the last of them."""
+    worst = max(small, key=lambda row: (row.violations, -required(row.gpu_p95)))
+    windows = in_windows(sum(row.violations for row in small), sum(row.windows for row in small))
+    of_all = f", {count(len(small))} of {plural(len(judged), 'GPU')}" if len(judged) > 1 else ""
+    return (
+        f"CPU, GPU and GPU memory were all low ({_limits(parameters)} of p95) in {windows} of {where(small)}{of_all}:"
+        f" in the last of them {_figures(worst, worst.at_last_violation)}" + (f" on {gpu(worst)}" if len(small) > 1 else "")
+    )
+
+
+def _fine(_: Sequence[BatchSizeGpu], judged: Sequence[BatchSizeGpu], parameters: Parameters) -> str:
+    lowest = min(judged, key=lambda row: required(row.gpu_p95))
+    windows = plural(sum(row.windows for row in judged), "window")
+    return (
+        f"In none of {windows} of {plural(len(judged), 'GPU')} were CPU, GPU and GPU memory all below their {_limits(parameters)} of p95:"
+        f" on {gpu(lowest)}, the least used one at the end, {_figures(lowest, lowest)}"
+    )
+
+
+def _recommendation(small: Sequence[BatchSizeGpu], run: RunData) -> str:
+    batch_size = BATCH_SIZE.of(framework_of(run.store))
+    worst = max(small, key=lambda row: (row.violations, -required(row.gpu_p95)))
+    if worst.memory_figure == "footprint":
+        highest = required(worst.boxes.gpu_memory).max
+        room = f"its memory is never fuller than {percent(highest)}"
+        raise_it = f"Double {batch_size}" if highest <= 50 else f"Raise {batch_size} in small steps"
+    else:
+        room = "how much of its memory is used was not recorded"
+        raise_it = f"Raise {batch_size} as far as GPU memory allows (`nvidia-smi` shows how much of it is used)"
+    return (
+        f"{raise_it}, or use smaller GPUs: {gpu(worst)} is at {percent(worst.boxes.gpu.mean)} on average, and {room}."
+        f" {CAVEATS[0]} {CAVEATS[1]}"
+    )
+
+
+def _cost(small: Sequence[BatchSizeGpu], devices: Sequence[BatchSizeGpu], run: RunData) -> Cost:
+    unused = round(sum(_unused_ns(row, run) * row.violations / row.windows for row in small))
+    return Cost(
+        title="Raise the batch size",
+        ns=unused,
+        of_ns=round(gpu_time_ns(devices, run)),
+        saving_ns=unused,
+        where=None if len(small) == len(devices) > 1 else where(small),
+        base=gpu_time(devices, run),
+    )
+
+
+def _unused_ns(row: BatchSizeGpu, run: RunData) -> float:
+    return float(row.samples * sample_ns(row.derived, run) * max(100 - row.boxes.gpu.mean, 0) / 100)

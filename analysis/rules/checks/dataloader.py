@@ -1,0 +1,380 @@
+"""Do as many processes load data as the machine has cores for?"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+import polars as pl
+
+from ....ingest.store.store import Store
+from ...report.model import FINE, ISSUES, Histogram
+from ...report.rule_details import DataloaderDetails, LoaderConfiguration, LoadingNode, LoadingTimes
+from ...steps.part_ranges import LOADER_PHASE, OF_LOADER, OF_TRACE, recorded_once
+from ...toolkit import wording
+from ...toolkit.intervals import outermost
+from ...toolkit.quantiles import duration_histogram, quantile
+from ..evidence.base import Category, Cost, Outcome, Parameter, Parameters, Rule, not_evaluated, required
+from ..evidence.frameworks import LOADERS, framework_of
+from ..evidence.run_data import RunData
+
+SECOND_NS: Final = 1_000_000_000
+
+_CORES: Final = "Record the job with `postrun record`, or system metrics with the hosted profiler: both name every core of the machine."
+_LOADER: Final = (
+    "Profile with torch.profiler on CPU activity while a torch.utils.data.DataLoader is iterated, or with the hosted profiler's data loader"
+    " profiling."
+)
+_WORKERS: Final = "Record the data loader's settings with the hosted profiler's data loader profiling."
+
+# Every interval in which a data loader was at work or was waited for. source: "worker" (a loader process at work), "wait" (the training
+# process waits for worker processes: says nothing of how many there are), "alone" (the training process loads itself: num_workers=0),
+# "loader" (any other).
+_INTERVALS: Final = f"""
+    SELECT node, process, tid, start_ns AS start, start_ns + greatest(duration_ns, 1) AS "end", duration_ns AS duration,
+        CASE WHEN phase = 'DataLoaderWorker' THEN 'worker' ELSE 'loader' END AS source,
+        CASE WHEN phase = '{LOADER_PHASE}' THEN '{OF_LOADER}' END AS recorder
+    FROM annotation WHERE phase IN ('DataLoaderIter', 'DataIterator', 'DataLoaderWorker') AND complete IS NOT FALSE
+    UNION ALL
+    SELECT h.node, h.process, h.tid, h.start_ns, h.start_ns + greatest(h.duration_ns, 1), h.duration_ns,
+        CASE WHEN n.text LIKE '%MultiProcessingDataLoader%' THEN 'wait' WHEN n.text LIKE '%SingleProcessDataLoader%' THEN 'alone'
+            ELSE 'loader' END, '{OF_TRACE}'
+    FROM host_event AS h JOIN name AS n ON n.id = h.name WHERE h.kind = 'loader'
+"""
+SETTINGS: Final = """
+    SELECT node, process, phase, (arguments->>'num_workers')::BIGINT AS num_workers, (arguments->>'pin_memory')::BOOLEAN AS pin_memory,
+        (arguments->>'prefetch_factor')::BIGINT AS prefetch_factor, (arguments->>'worker_id')::BIGINT AS worker_id
+    FROM annotation WHERE arguments IS NOT NULL
+"""
+
+
+class Dataloader(Rule):
+    """Data loading processes of each machine against its cores.
+
+    How many load: the sum of ``num_workers`` over the processes of the machine that say it (the largest of each; 0 workers are 1 process,
+    the training process itself); training processes with steps but without a record of their loaders count like those with one, and the
+    finding says so. Else the overlap: in every second in which anything was loaded, the largest number of loader intervals
+    open at the same moment, and of these numbers the median over the seconds. An interval inside of another one of the same thread is a
+    call of the same loader and not counted. Time without loading lowers nothing: a loader that is seldom active counts as one. Waits of
+    PyTorch's training process for its worker processes do not tell how many workers there are; without num_workers the machine is then
+    not evaluated.
+
+    Seconds are the whole seconds of the clock in which a loader interval was open. Data points: seconds, of all machines. Violations:
+    those of machines with an issue. Triggered: evaluation windows in which loading began on a machine with an issue, as are first and
+    last time. Cost: what the average step waited for data, of its length, on the machines with an issue.
+    """
+
+    name: ClassVar[str] = "Dataloader"
+    category: ClassVar[Category] = "framework"
+    parameters: ClassVar[tuple[Parameter, ...]] = (
+        Parameter("min_threshold", "% of cores", 70, 70, "positive", "fewest data loading processes, in percent of the cores"),
+        Parameter("max_threshold", "% of cores", 200, 200, "positive", "most data loading processes, in percent of the cores"),
+        Parameter("patience", "1 s buckets", 10, 10, "positive", "a machine is evaluated from more than this many seconds with loading on"),
+    )
+    needs: ClassVar[str] = "Intervals of data loader processes, or num_workers, and the number of cores."
+    checks: ClassVar[str] = "Compares the number of data loading processes of each machine with its cores."
+    condition: ClassVar[str] = (
+        "data loading processes are fewer than min_threshold % or more than max_threshold % of the cores, with more than patience seconds"
+        " of loading seen"
+    )
+    advice: ClassVar[str] = "Set `num_workers` of the data loaders to about the number of cores for each training process."
+
+    def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
+        intervals, settings = _intervals(run.store), run.store.frame(SETTINGS)
+        if intervals.is_empty() and settings.is_empty():
+            return not_evaluated(_no_events(run), _LOADER)
+        machines = [_machine(run, node, intervals, settings, parameters) for node in _nodes(intervals, settings)]
+        loading, histogram = _loading(intervals)
+        details = DataloaderDetails(
+            nodes=tuple(machine.row for machine in machines),
+            configurations=_configurations(run, settings),
+            loading=loading,
+            histogram=histogram,
+        )
+        window = run.samples.windows_of(intervals["start"], parameters["scan_interval_us"])
+        windows = intervals.select("node", "start", window=window)
+        evaluated = [machine for machine in machines if machine.row.issue is not None]
+        seconds = sum(int(machine.row.seconds) for machine in machines)
+        number = windows["window"].n_unique()
+        if not evaluated:
+            reason, capture = _missing(machines, parameters)
+            return not_evaluated(
+                reason,
+                capture,
+                details=details,
+                recommendation=_pin(run, settings, None),
+                datapoints=seconds,
+                windows=number,
+            )
+        issues = [machine for machine in evaluated if machine.row.issue]
+        own = windows.filter(pl.col("node").is_in([machine.node for machine in issues]))
+        first, last, triggered = own.select(pl.col("start").min(), last=pl.col("start").max(), windows=pl.col("window").n_unique()).row(0)
+        return Outcome(
+            ISSUES if issues else FINE,
+            triggered=own.select("node", "window").n_unique(),
+            violations=sum(machine.row.seconds for machine in issues),
+            datapoints=seconds,
+            windows=number,
+            windows_triggered=triggered,
+            first_ns=first,
+            last_ns=last,
+            details=details,
+            finding=_finding(machines, parameters),
+            recommendation=_recommendation(run, issues, settings, parameters),
+            cost=_cost(run, issues, parameters) if issues else None,
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Machine:
+    """A machine with data loaders. ``row``: as in the details. ``processes``: how many training processes load data. ``why``: why it is
+    not evaluated: "cores", "workers", "seconds" or None."""
+
+    node: int
+    row: LoadingNode
+    processes: int
+    why: str | None
+
+    def wanted(self, *, fewer: bool) -> int:
+        """Workers per training process that make about one loading process per core."""
+        cores, processes = required(self.row.cores), max(1, self.processes)
+        return cores // processes if fewer else math.ceil(cores / processes)
+
+
+def _no_events(run: RunData) -> str:
+    """Why nothing is known of how many processes load; annotated ranges tell how long a step loads, but not that."""
+    known = [part for part in run.steps.parts if part.typical]
+    waited = sum(part.mean_ns.get("data_loader", 0.0) * part.steps for part in known)
+    if not waited:
+        return "no data loader events in this run"
+    share = wording.whole_percent(100 * waited / sum(part.mean_step_ns * part.steps for part in known))
+    return (
+        "no data loader events in this run: the annotated ranges tell that data loading takes"
+        f" {share} of a step (see Steps), but not how many processes load"
+    )
+
+
+def _intervals(store: Store) -> pl.DataFrame:
+    """Of loads in training processes each once; workers have threads of their own."""
+    every = store.frame(_INTERVALS)
+    worker = pl.col("source") == "worker"
+    return pl.concat([every.filter(worker), recorded_once(every.filter(~worker))]).drop("recorder")
+
+
+def _nodes(intervals: pl.DataFrame, settings: pl.DataFrame) -> list[int]:
+    return sorted(set(intervals["node"].drop_nulls()) | set(settings["node"].drop_nulls()))
+
+
+def _machine(run: RunData, node: int, intervals: pl.DataFrame, settings: pl.DataFrame, parameters: Parameters) -> _Machine:
+    own = intervals.filter(pl.col("node") == node)
+    configured = _configured(settings.filter(pl.col("node") == node), own)
+    shown = own.filter(pl.col("source") == "worker")
+    shown = shown if len(shown) else own.filter(pl.col("source") != "wait")
+    peaks = seconds_of(shown)
+    seconds = len(peaks if len(shown) == len(own) else seconds_of(own))
+    cores = cores_of(run.store, node)
+    training = set(run.store.frame("SELECT DISTINCT process FROM step WHERE node = ? AND process IS NOT NULL", [node])["process"])
+    if configured:
+        # Training processes run the same script: those whose loaders were not recorded count like those whose were.
+        processes = len(training | configured.keys()) if None not in configured else len(configured)
+        loaders: float | None = sum(max(1, workers) for workers in configured.values()) * processes / len(configured)
+    else:
+        loaders = float(statistics.median(peaks["loaders"])) if len(peaks) else None
+        processes = len(training)
+    percent = 100 * loaders / cores if loaders is not None and cores else None
+    why = "cores" if not cores else "workers" if loaders is None and len(own) else "seconds" if seconds <= parameters["patience"] else None
+    issue = None if why or percent is None else not parameters["min_threshold"] <= percent <= parameters["max_threshold"]
+    row = LoadingNode(
+        node=run.places.node(node),
+        cores=cores,
+        loaders=loaders,
+        source="num_workers" if configured else "overlap",
+        percent_of_cores=percent,
+        seconds=seconds,
+        training_processes=processes,
+        recorded_processes=len(configured) or None,
+        issue=issue,
+    )
+    return _Machine(node, row, processes, why)
+
+
+def _configured(settings: pl.DataFrame, intervals: pl.DataFrame) -> dict[int | None, int]:
+    """``num_workers`` by process, where the trace says it; worker processes repeat it and count only where nobody else says it."""
+    said = settings.filter(pl.col("num_workers").is_not_null())
+    worker = (pl.col("phase") == "DataLoaderWorker").fill_null(False) | pl.col("worker_id").is_not_null()
+    main = said.filter((pl.col("phase") == "DataLoaderIterInitialize").fill_null(False) | ~worker)
+    if len(main):
+        return dict(main.group_by("process").agg(pl.col("num_workers").max()).rows())
+    if len(said):
+        return {None: int(said.select(pl.col("num_workers").max()).item())}
+    alone = intervals.filter(pl.col("source") == "alone")["process"].unique().sort()
+    others = intervals.filter(pl.col("source") != "alone")
+    return dict.fromkeys(alone.to_list(), 0) if len(alone) and others.is_empty() else {}
+
+
+def seconds_of(intervals: pl.DataFrame) -> pl.DataFrame:
+    """Per second in which an interval (process, tid, start, end) was open: the largest number open at the same moment.
+
+    Columns ``second`` (of the clock) and ``loaders``. Intervals inside of another one of the same thread are not counted.
+    """
+    start, end = pl.col("start"), pl.col("end")
+    outer = outermost(intervals, ["process", "tid"])
+    points = pl.concat([outer.select(time=start, change=pl.lit(1)), outer.select(time=end, change=pl.lit(-1))])
+    spans = (
+        points.group_by("time")
+        .agg(pl.col("change").sum())
+        .sort("time")
+        .select(start="time", end=pl.col("time").shift(-1), loaders=pl.col("change").cum_sum())
+        .filter(pl.col("loaders") > 0)
+    )
+    return (
+        spans.select("loaders", second=pl.int_ranges(start // SECOND_NS, (end - 1) // SECOND_NS + 1))
+        .explode("second")
+        .group_by("second")
+        .agg(pl.col("loaders").max())
+        .sort("second")
+    )
+
+
+def cores_of(store: Store, node: int) -> int | None:
+    """Cores of a machine, as its source says, else those that have samples."""
+    cores = store.frame(
+        """
+        SELECT coalesce(max(n.cores), nullif(count(DISTINCT s.unit), 0)) FROM node AS n
+        LEFT JOIN sample AS s ON s.node = n.id AND s.metric = 'cpu_utilization' WHERE n.id = ?
+        """,
+        [node],
+    ).item()
+    return int(cores) if cores else None
+
+
+def _configurations(run: RunData, settings: pl.DataFrame) -> tuple[LoaderConfiguration, ...]:
+    keys = ["node", "pin_memory", "num_workers", "prefetch_factor"]
+    counted = settings.filter(pl.any_horizontal(pl.col(keys[1:]).is_not_null())).group_by(keys).len("count").sort(keys)
+    return tuple(LoaderConfiguration(run.places.node(node), *row) for node, *row in counted.iter_rows())
+
+
+def _loading(intervals: pl.DataFrame) -> tuple[LoadingTimes, Histogram | None]:
+    """Loading times: what the training processes waited or loaded, else what the workers did."""
+    own = intervals.filter(pl.col("source") != "worker")
+    ordered = (own if len(own) else intervals)["duration"].drop_nulls().sort().rechunk()
+    empty = ordered.is_empty()
+    times = LoadingTimes(
+        count=len(ordered),
+        p25_ns=None if empty else quantile(ordered, 0.25),
+        p50_ns=None if empty else quantile(ordered, 0.50),
+        p95_ns=None if empty else quantile(ordered, 0.95),
+        max_ns=None if empty else int(ordered[-1]),
+        total_ns=int(ordered.sum()),
+    )
+    return times, duration_histogram(ordered)
+
+
+def _missing(machines: Sequence[_Machine], parameters: Parameters) -> tuple[str, str]:
+    """Why no machine was evaluated, and which capture would help; what is missing last on any machine."""
+    reasons = {machine.why for machine in machines}
+    if "seconds" in reasons:
+        most = max(machine.row.seconds for machine in machines if machine.why == "seconds")
+        patience = parameters["patience"]
+        needed = wording.plural(int(patience), "second") if patience == int(patience) else f"{patience:g} seconds"
+        return (
+            f"{wording.count(most)} of more than {needed} with data loading needed",
+            "Record more of the job, or lower Dataloader_patience.",
+        )
+    if "workers" in reasons:
+        return "the trace has the waits for loader workers, but not how many there are (num_workers)", _WORKERS
+    return "the number of cores of the machine is not known", _CORES
+
+
+def _loaders(machine: _Machine) -> str:
+    row = machine.row
+    number = f"{row.loaders:g} data loading process{'' if row.loaders == 1 else 'es'}"
+    how = "num_workers" if row.source == "num_workers" else "median of the overlapping loader intervals per second"
+    if row.recorded_processes and row.recorded_processes < row.training_processes:
+        how += f" of {row.recorded_processes} of {row.training_processes} training processes, taken for all"
+    return f"{number} ({how}) on {wording.plural(required(row.cores), 'core')} of {row.node}"
+
+
+def _worst(machines: Sequence[_Machine], parameters: Parameters) -> _Machine:
+    """The one with the fewest loading processes per core; where all have too many, the one with the most."""
+    ordered = sorted(machines, key=lambda machine: required(machine.row.percent_of_cores))
+    return ordered[-1] if _too_many(ordered[0], parameters) else ordered[0]
+
+
+def _too_many(machine: _Machine, parameters: Parameters) -> bool:
+    return bool(machine.row.percent_of_cores > parameters["max_threshold"])
+
+
+def _finding(machines: Sequence[_Machine], parameters: Parameters) -> str:
+    evaluated = [machine for machine in machines if machine.row.issue is not None]
+    issues = [machine for machine in evaluated if machine.row.issue]
+    low, high = f"{parameters['min_threshold']:g} %", f"{parameters['max_threshold']:g} %"
+    worst = _worst(issues or evaluated, parameters)
+    percent = required(worst.row.percent_of_cores)
+    if not issues:
+        compared = f"between the thresholds of {low} and {high}"
+    elif percent < parameters["min_threshold"]:
+        compared = f"below the threshold of {low}"
+    else:
+        compared = f"above the threshold of {high}"
+    others = f"; {len(issues)} of {wording.plural(len(evaluated), 'machine')} are outside of the thresholds" if len(issues) > 1 else ""
+    left = len(machines) - len(evaluated)
+    short = f"; {wording.plural(left, 'machine')} could not be evaluated" if left else ""
+    return f"{_loaders(worst)} make {wording.percent(percent)} of the cores, {compared}{others}{short}."
+
+
+def _recommendation(run: RunData, issues: Sequence[_Machine], settings: pl.DataFrame, parameters: Parameters) -> str | None:
+    if not issues:
+        return _pin(run, settings, None)
+    worst = _worst(issues, parameters)
+    row, fewer = worst.row, _too_many(worst, parameters)
+    of_each = f" for each of the {worst.processes} training processes" if worst.processes > 1 else ""
+    cores = f"{wording.plural(required(row.cores), 'core')} of {row.node}"
+    if fewer:
+        why = f"{row.loaders:g} loading processes share the {cores}"
+    else:
+        why = f"no more than {row.loaders:g} of the {cores} load data at a time"
+    loading = _waited(run, [worst])
+    if loading is not None:
+        why += f", and the average step waits {wording.duration(loading[2])} for data"
+    knob = LOADERS.of(framework_of(run.store)).format(number=worst.wanted(fewer=fewer))
+    return _pin(run, settings, f"Set {knob}{of_each}: {why}.")
+
+
+def _pin(run: RunData, settings: pl.DataFrame, text: str | None) -> str | None:
+    """``text``, and what to say of pin_memory=False where there are GPUs to copy to."""
+    if not run.devices or settings.is_empty() or not settings.select((~pl.col("pin_memory")).any()).item():
+        return text
+    number = settings.filter(~pl.col("pin_memory")).height
+    pinned = (
+        f"Set `pin_memory=True`: {wording.plural(number, 'data loader')} {'was' if number == 1 else 'were'} started with pin_memory=False,"
+        " and copies from pageable memory cannot overlap with computation."
+    )
+    return f"{text} {pinned}" if text else pinned
+
+
+def _waited(run: RunData, machines: Sequence[_Machine]) -> tuple[float, float, float] | None:
+    """Time that the steps of the machines waited for data, their time, and the wait of the average step; None where it is not known."""
+    nodes = {machine.row.node for machine in machines}
+    parts = [part for part in run.steps.parts if part.node in nodes and part.typical]
+    steps = sum(part.steps for part in parts)
+    waited = sum(part.mean_ns.get("data_loader", 0.0) * part.steps for part in parts)
+    return (waited, sum(part.mean_step_ns * part.steps for part in parts), waited / steps) if waited else None
+
+
+def _cost(run: RunData, issues: Sequence[_Machine], parameters: Parameters) -> Cost | None:
+    waited = _waited(run, issues)
+    if waited is None:
+        return None
+    return Cost(
+        title=f"Load data with {'fewer' if _too_many(_worst(issues, parameters), parameters) else 'more'} processes",
+        ns=round(waited[0]),
+        of_ns=round(waited[1]),
+        saving_ns=round(waited[0]),
+        per_step_ns=waited[2],
+        where=issues[0].row.node if len(issues) == 1 else None,
+        base="time of the steps",
+    )

@@ -1,0 +1,282 @@
+"""Does the memory of a GPU grow: from one window of samples to the next, or slowly over the whole run?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import polars as pl
+
+from ...report.model import FINE, ISSUES
+from ...report.rule_details import Episode, GPUMemoryIncreaseDetails, GrowingMemory
+from ...toolkit.labels import place, ranks
+from ...toolkit.wording import count, moment, plural
+from ..evidence.base import Outcome, Parameter, Parameters, SampleRule, not_evaluated
+from ..evidence.blocks import FOOTPRINT, SampleBlock, box, samples_of
+from ..evidence.frameworks import ALLOCATIONS, NUMBERS_ONLY, framework_of
+from ..evidence.gpus import RECORD_LONGER, no_memory, with_ranks
+from ..evidence.run_data import RunData
+
+SLOPE_POINTS: Final = 64
+"""A longer series is put in so many groups of successive samples, and the slope is that of their means."""
+
+SLOPE: Final = (
+    "Theil-Sen slope: the median of the slopes between all pairs of points. It shows a rise that lasts; one that happens at once leaves it"
+    " near 0."
+)
+_EPISODES: Final = 20
+_HOUR_NS: Final = 3.6e12
+_DIGITS: Final = 9
+_MOST: Final = 4e18
+_FIGURE: Final = {True: "footprint", False: "memory controller"}
+_TITLE: Final = {"footprint": "Find what keeps GPU memory allocated", "memory controller": "Find what raises the memory traffic"}
+_SAID: Final = {"footprint": "GPU memory in use", "memory controller": "The memory-controller utilisation, recorded as GPU memory,"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Observed:
+    devices: pl.DataFrame
+    episodes: pl.DataFrame
+    windows: set[int]
+    windows_triggered: set[int]
+
+
+class GPUMemoryIncrease(SampleRule):
+    """Mean of the last samples against the mean of as many before them, at every sample of every GPU."""
+
+    name = "GPUMemoryIncrease"
+    category = "system"
+    parameters = (
+        Parameter("increase", "percentage points", 10, 5, "positive", "the mean of a window may exceed that of the one before by so much"),
+        Parameter("patience", "samples", 100, 1000, "positive", "a GPU is looked at when it has more samples than this", seconds=True),
+        Parameter("window", "samples", 500, 10, "positive", "number of samples that each of the two means is taken over", seconds=True),
+    )
+    needs = "Samples of GPU memory."
+    checks = (
+        "Compares the mean GPU memory of the last `window` samples with that of the `window` samples before, at every sample of each GPU."
+    )
+    condition = "mean of the last `window` samples - mean of the `window` samples before > `increase` at any sample"
+    advice = "Find what keeps GPU memory allocated."
+
+    def observe(self, block: SampleBlock, parameters: Parameters) -> _Observed:
+        window, scan = samples_of(parameters["window"]), parameters["scan_interval_us"]
+        series = block.series("gpu_memory")
+        scale = _scale(series)
+        # Whole multiples of 1e-9 percentage points: sums of integers are exact, so rounding decides nothing.
+        total = (pl.col("value") * scale).round().cast(pl.Int64).cum_sum()
+        growth = total - 2 * total.shift(window, fill_value=0) + total.shift(2 * window, fill_value=0)
+        needed = max(2 * window, math.floor(parameters["patience"]) + 1)
+        per_point = scale * window
+        looked_at = series.select("series", growth=growth, looked_at=pl.col("position") >= needed - 1)
+        found = (
+            looked_at.with_columns(pl.col("series").set_sorted())
+            .group_by("series", maintain_order=True)
+            .agg(pl.col("growth").filter("looked_at").max() / per_point)
+            .select(largest_increase="growth")
+            .with_columns(block.boxes("gpu_memory").select("node", "unit"))
+        )
+        limit = round(parameters["increase"] * scale) * window
+        rows = looked_at.select((pl.col("looked_at") & (pl.col("growth") > limit)).arg_true()).to_series()
+        growing = series.select(pl.col("node", "unit", "position", "time_ns").gather(rows)).with_columns(looked_at["growth"].gather(rows))
+        violations = growing.group_by("node", "unit").agg(violations=pl.len())
+        after = pl.col("position").cast(pl.Int64).diff().over("node", "unit")
+        episodes = (
+            growing.with_columns(episode=(after != 1).fill_null(True).cum_sum())
+            .group_by("episode", maintain_order=True)
+            .agg(
+                pl.col("node", "unit").first(),
+                start_ns=pl.col("time_ns").first(),
+                end_ns=pl.col("time_ns").last(),
+                largest=pl.col("growth").max() / per_point,
+                samples=pl.len(),
+            )
+            .drop("episode")
+        )
+        devices = (
+            block.boxes("gpu_memory")
+            .join(found, on=["node", "unit"], how="left", maintain_order="left")
+            .join(violations, on=["node", "unit"], how="left", maintain_order="left")
+            .join(slopes(series), on=["node", "unit"], how="left", maintain_order="left")
+            .with_columns(pl.col("violations").fill_null(0))
+        )
+        ends = block.ends("gpu_memory", scan).filter(pl.col("count") >= needed)
+        triggered = growing.select((pl.col("time_ns") - block.origin_ns) // round(scan * 1000)).to_series()
+        return _Observed(devices, episodes, set(ends["window"].unique()), set(triggered.unique()))
+
+    def conclude(self, observed: Sequence[_Observed], run: RunData, parameters: Parameters) -> Outcome:
+        if not run.samples.has("gpu_memory") or not observed:
+            return not_evaluated(*no_memory(run))
+        devices = pl.concat([part.devices for part in observed])
+        episodes = pl.concat([part.episodes for part in observed])
+        if devices.is_empty():
+            return not_evaluated(*no_memory(run))
+        details = GPUMemoryIncreaseDetails(tuple(_rows(devices, episodes, run)), SLOPE)
+        evaluated = devices.filter(pl.col("largest_increase").is_not_null())
+        if evaluated.is_empty():
+            return not_evaluated(_too_few(devices, parameters), RECORD_LONGER, details=details)
+        violations = int(evaluated["violations"].sum())
+        windows: set[int] = set().union(*(part.windows for part in observed))
+        triggered: set[int] = set().union(*(part.windows_triggered for part in observed))
+        worst = evaluated.sort("largest_increase", "node", "unit", descending=[True, False, False]).row(0, named=True)
+        return Outcome(
+            ISSUES if violations else FINE,
+            triggered=violations,
+            violations=violations,
+            datapoints=int(evaluated["samples"].sum()),
+            windows=len(windows),
+            windows_triggered=len(triggered),
+            first_ns=_least(episodes["start_ns"]),
+            last_ns=_most(episodes["end_ns"]),
+            details=details,
+            finding=_finding(evaluated, episodes, worst, run, parameters),
+            recommendation=_recommendation(episodes, worst, run) if violations else None,
+            title=_TITLE[_FIGURE[worst["source"] == FOOTPRINT]],
+        )
+
+
+def slopes(series: pl.DataFrame) -> pl.DataFrame:
+    """Theil-Sen slope of every series: node, unit, slope (per hour; median of the slopes of all pairs of points).
+
+    A series of more than 64 samples is first put in 64 groups of successive samples, whose mean times and values are the points.
+    """
+    sizes = series.group_by("series", maintain_order=True).agg(pl.col("node", "unit", "time_ns").first(), size=pl.len())
+    size, begin = (sizes[column].gather(series["series"]) for column in ("size", "time_ns"))
+    position = series["position"].cast(pl.UInt64)
+    points = (
+        series.select(
+            # Of 64 groups the next begins where position x 64 / size passes a whole number; fewer samples are a group each.
+            point=pl.col("series").cast(pl.UInt64) * SLOPE_POINTS + position * size.clip(upper_bound=SLOPE_POINTS) // size,
+            time=(pl.col("time_ns") - begin).cast(pl.Float64),
+            value="value",
+        )
+        .with_columns(pl.col("point").set_sorted())
+        .group_by("point", maintain_order=True)
+        .agg(pl.col("time", "value").mean())
+        .with_columns(series=(pl.col("point") // SLOPE_POINTS).cast(pl.UInt32))
+    )
+    value, time, same = pl.col("value"), pl.col("time"), pl.col("series")
+    longest = sizes["size"].max()
+    pairs = [
+        points.select(series="series", slope=pl.when(same == same.shift(lag)).then((value - value.shift(lag)) / (time - time.shift(lag))))
+        for lag in range(1, min(longest, SLOPE_POINTS) if isinstance(longest, int) else 1)
+    ]
+    if not pairs:
+        return sizes.select("node", "unit", slope=pl.lit(None, pl.Float64))
+    medians = pl.concat(pairs).group_by("series").agg(slope=pl.col("slope").median() * _HOUR_NS)
+    return sizes.join(medians, on="series", how="left", maintain_order="left").select("node", "unit", "slope")
+
+
+def _scale(series: pl.DataFrame) -> float:
+    """Power of ten that makes integers of the values: 1e9, less where sums of them would not fit 64 bits."""
+    greatest = series["value"].abs().max()
+    sums = max(float(greatest) if isinstance(greatest, float) else 0.0, 1.0) * max(len(series), 1) * 4
+    return float(10.0 ** min(_DIGITS, math.floor(math.log10(_MOST / sums))))
+
+
+def _rows(devices: pl.DataFrame, episodes: pl.DataFrame, run: RunData) -> list[GrowingMemory]:
+    own: dict[tuple[int, int], list[Episode]] = {}
+    for row in episodes.iter_rows(named=True):
+        own.setdefault((row["node"], row["unit"]), []).append(Episode(row["start_ns"], row["end_ns"], row["largest"], row["samples"]))
+    rows = []
+    for row in devices.iter_rows(named=True):
+        found = own.get((row["node"], row["unit"]), [])
+        kept = sorted(found, key=lambda episode: -episode.largest)[:_EPISODES]
+        rows.append(
+            GrowingMemory(
+                node=run.places.node(row["node"]),
+                device=row["unit"],
+                memory_figure=_FIGURE[row["source"] == FOOTPRINT],
+                samples=row["samples"],
+                evaluated=row["largest_increase"] is not None,
+                violations=row["violations"],
+                largest_increase=row["largest_increase"],
+                episodes=tuple(sorted(kept, key=lambda episode: episode.start_ns)),
+                episodes_left_out=len(found) - len(kept),
+                slope_percent_per_hour=row["slope"],
+                box=box(row),
+            )
+        )
+    return with_ranks(rows, run)
+
+
+def _too_few(devices: pl.DataFrame, parameters: Parameters) -> str:
+    most, double = int(devices["samples"].max() or 0), 2 * samples_of(parameters["window"])  # type: ignore[arg-type]
+    if double > parameters["patience"]:
+        return f"{count(most)} of {count(double)} samples needed"
+    return f"{count(most)} of more than {count(math.floor(parameters['patience']))} samples needed"
+
+
+def _finding(evaluated: pl.DataFrame, episodes: pl.DataFrame, worst: dict[str, Any], run: RunData, parameters: Parameters) -> str:
+    increase, window = parameters["increase"], samples_of(parameters["window"])
+    said = _SAID[_FIGURE[worst["source"] == FOOTPRINT]]
+    place = _place(worst, run)
+    largest = worst["largest_increase"]
+    if worst["violations"]:
+        growing = evaluated.filter(pl.col("violations") > 0).height
+        whose = f"{count(growing)} of {plural(evaluated.height, 'GPU')} grew so, in" if evaluated.height > 1 else "it grew so in"
+        return (
+            f"{said} grew on {place} by up to {_points(largest, increase)} percentage points from one window of"
+            f" {plural(window, 'sample')} to the next, more than the threshold of {increase:g}; {whose}"
+            f" {plural(episodes.height, 'episode')}{_trend(worst)}."
+        )
+    grew = f"grew by at most {_points(largest, increase)} percentage points" if largest > 0 else "did not grow"
+    text = f"{said} {grew} from one window of {plural(window, 'sample')} to the next; the threshold is {increase:g}"
+    leak = evaluated.filter(pl.col("slope").is_not_null()).sort("slope", descending=True).head(1).rows(named=True)
+    if leak and leak[0]["slope"] * (leak[0]["last_ns"] - leak[0]["first_ns"]) / _HOUR_NS >= 1:
+        text += f"; on {_place(leak[0], run)} it rises by {leak[0]['slope']:.1f} percentage points per hour (Theil-Sen slope)"
+    if worst["source"] != FOOTPRINT:
+        text += "; how much memory is used was not recorded, so that it could rise unseen"
+    return f"{text}."
+
+
+def _recommendation(episodes: pl.DataFrame, worst: dict[str, Any], run: RunData) -> str:
+    own = episodes.filter((pl.col("node") == worst["node"]) & (pl.col("unit") == worst["unit"])).sort("largest", descending=True)
+    begins = moment(own["start_ns"][0])
+    place = _place(worst, run)
+    if worst["source"] != FOOTPRINT:
+        return (
+            f"Compare what {place} does before and after {begins}: the recorded figure is how busy its memory controller is, so a rise is"
+            " more memory traffic and no proof of a leak; sample used memory to tell them apart."
+        )
+    if own.height == 1:
+        return (
+            f"{ALLOCATIONS.of(framework_of(run.store))} and look at what {place} allocates from {begins} on: its memory rises"
+            f" once, to {worst['max']:.0f} %, as a larger batch, longer inputs or an evaluation that keeps its outputs make it."
+        )
+    return (
+        f"{NUMBERS_ONLY.of(framework_of(run.store))}: memory of"
+        f" {place} rose {count(own.height)} times, first at {moment(int(own['start_ns'].min()))}, up to {worst['max']:.0f} %."  # type: ignore[arg-type]
+    )
+
+
+def _trend(worst: dict[str, Any]) -> str:
+    """That the slope does not show what the windows do: less than a percentage point over the run."""
+    if worst["slope"] is None or abs(worst["slope"]) * (worst["last_ns"] - worst["first_ns"]) / _HOUR_NS >= 1:
+        return ""
+    return "; the slope over the run (Theil-Sen) stays near 0, because a median does not follow a single rise"
+
+
+def _place(row: dict[str, Any], run: RunData) -> str:
+    node = run.places.node(row["node"])
+    return place(node, ranks(run.breakdown).get((node, row["unit"])), row["unit"])
+
+
+def _points(value: float, threshold: float) -> str:
+    """``value`` with as many decimals as tell it from the threshold."""
+    for decimals in range(1, 7):
+        text = f"{value:.{decimals}f}"
+        if float(text) != threshold or value == threshold:
+            break
+    return text
+
+
+def _least(times: pl.Series) -> int | None:
+    least = times.min()
+    return least if isinstance(least, int) else None
+
+
+def _most(times: pl.Series) -> int | None:
+    most = times.max()
+    return most if isinstance(most, int) else None

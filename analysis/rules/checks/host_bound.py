@@ -1,0 +1,338 @@
+"""HostBound: does the device stand idle because the host does not launch work in time?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import polars as pl
+
+from ...report.rule_details import CountedTime, HostActivity, HostBoundDetails, HostBoundDevice, HostCall, HostWait, TimeOf
+from ...toolkit.wording import duration, percent, plural
+from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated
+from ..evidence.device_gaps import HOST_WAIT, KERNEL_WAIT, OTHER, GapGroup, IdleDevice
+from ..evidence.device_share import gpus, no_device_activity
+from ..evidence.frameworks import FEWER_LAUNCHES, LESS_OVERHEAD, LOAD_AHEAD, TRACE_AGAIN, TRACE_SOME, WAITS, WARMED_UP, framework_of
+from ..evidence.host_time import CALLS, RANGES, UNRECORDED, activities, calls_in
+from ..evidence.idle_findings import Judged, in_order, names, outcome, unjudged, with_issue
+from ..evidence.run_data import RunData
+from ..evidence.sync_calls import begun_inside, sync_calls
+
+_IDLE: Final = Parameter("idle_threshold", "%", 20, 20, "percentile", "share of a device's span that it may stand idle")
+_SHARE: Final = Parameter("host_share", "%", 50, 50, "percentile", "share of the idle time that may be host wait")
+
+# What the host did for a smaller share of the waits is not named in the advice.
+_NAMED_PERCENT: Final = 1.0
+_LONGEST: Final = 10
+_RANGES_NAMED: Final = 4
+FIRST_USE: Final = "first use"
+_NO_LAUNCHES: Final = "no launch call of its work is in the trace"
+
+
+_Judged = list[Judged[HostBoundDevice]]
+
+
+class HostBound(Rule):
+    name = "HostBound"
+    category = "trace"
+    parameters = (_IDLE, _SHARE)
+    needs = "A profiler trace with the activity of the GPUs and the launch calls of the host."
+    checks = "Whether each device stands idle because the host launches its work too late."
+    condition = "idle time > idle_threshold of the span and host wait > host_share of the idle time"
+    advice = "Shorten the host's part: CUDA graphs or torch.compile, fewer synchronisations, data loaded ahead, a larger batch."
+
+    def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
+        judged: _Judged = []
+        parts: list[_Part] = []
+        for group in run.gaps.groups():
+            rows = _rows(group, parameters)
+            judged += rows
+            parts.append(_part(run, group, [device for device, row in rows if row.issue]))
+        if not judged:
+            return no_device_activity()
+        if not any(device.linked for device, _ in judged):
+            return _without_launches(run)
+        judged = in_order(judged)
+        bad = with_issue(judged)
+        waits = _Waits(parts)
+        return outcome(
+            run,
+            judged,
+            cost_key="host_wait_ns",
+            title=_title(waits),
+            details=_details(run, tuple(row for _, row in judged), waits),
+            finding=_finding(judged, bad, parameters),
+            recommendation=_recommendation(run, waits),
+        )
+
+
+def _rows(group: GapGroup, parameters: Parameters) -> _Judged:
+    gap, cause = pl.col("end") - pl.col("start"), pl.col("cause")
+    causes = {"host": HOST_WAIT, "kernel": KERNEL_WAIT, "other": OTHER}
+    found = group.gaps.group_by("row").agg(
+        *(gap.filter(cause == number).sum().alias(name) for name, number in causes.items()), waits=(cause == HOST_WAIT).sum()
+    )
+    by_row = {row["row"]: row for row in found.iter_rows(named=True)}
+    none = {"host": 0, "kernel": 0, "other": 0, "waits": 0}
+    return [(device, _row(device, by_row.get(device.row, none), parameters)) for device in group.devices]
+
+
+def _row(device: IdleDevice, found: dict[str, int], parameters: Parameters) -> HostBoundDevice:
+    idle_percent = 100 * device.idle_ns / device.span_ns if device.span_ns else 0.0
+    host_percent = 100 * found["host"] / device.idle_ns if device.idle_ns else 0.0
+    idle = idle_percent > parameters["idle_threshold"]
+    return HostBoundDevice(
+        **device.details(),
+        idle_ns=device.idle_ns,
+        idle_percent=idle_percent,
+        host_wait_ns=found["host"],
+        host_waits=found["waits"],
+        kernel_wait_ns=found["kernel"],
+        other_ns=found["other"],
+        host_percent=host_percent,
+        issue=None if idle and not device.linked else idle and host_percent > parameters["host_share"],
+    )
+
+
+class _Waits:
+    """The host waits of some devices: how many, what ended them, what the host did meanwhile."""
+
+    def __init__(self, parts: Sequence[_Part]) -> None:
+        self.count = sum(part.count for part in parts)
+        self.total = sum(part.total for part in parts)
+        self.after_sync = sum(part.after_sync for part in parts)
+        kernels = pl.concat([part.kernels for part in parts])
+        self.kernels = kernels.group_by("name").agg(pl.col("count", "time").sum())
+        longest = [wait for part in parts for wait in part.longest]
+        self.longest = sorted(longest, key=lambda wait: (-wait["time_ns"], wait["start_ns"]))[:_LONGEST]
+        self.calls = pl.concat([part.calls for part in parts]).group_by("name").agg(pl.col("count", "time").sum(), pl.col("longest").max())
+        self.meanwhile: dict[str, int] = {}
+        for part in parts:
+            for name, time in part.meanwhile.items():
+                self.meanwhile[name] = self.meanwhile.get(name, 0) + time
+        self.in_ranges: dict[str, int] = {}
+        for part in parts:
+            for name, time in part.in_ranges.items():
+                self.in_ranges[name] = self.in_ranges.get(name, 0) + time
+
+    def shares(self) -> tuple[HostActivity, ...]:
+        """What the host did, most first."""
+        ranked = sorted(self.meanwhile.items(), key=lambda item: -item[1])
+        return tuple(HostActivity(name, time, 100 * time / self.total) for name, time in ranked if time)
+
+    def ranges(self) -> list[tuple[str, int]]:
+        """The annotated ranges outside of whose operators the host was, most time first."""
+        return sorted(((name, time) for name, time in self.in_ranges.items() if time), key=lambda item: (-item[1], item[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The host waits of the devices of one group that have the issue."""
+
+    count: int
+    total: int
+    after_sync: int
+    kernels: pl.DataFrame
+    longest: list[dict[str, Any]]
+    calls: pl.DataFrame
+    meanwhile: dict[str, int]
+    in_ranges: dict[str, int]
+
+
+def _part(run: RunData, group: GapGroup, bad: list[IdleDevice]) -> _Part:
+    length = pl.col("end") - pl.col("start")
+    waits = group.gaps.filter(pl.col("cause") == HOST_WAIT, pl.col("row").is_in([device.row for device in bad]))
+    waits = waits.with_columns(time=length)
+    labels = {device.row: device.label for device in bad}
+    longest = waits.sort("time", "start", descending=[True, False]).head(_LONGEST)
+    sync = sync_calls(run.store, waits["process"].unique().to_list())
+    meanwhile, in_ranges = activities(run.store, waits) if waits.height else ({}, {})
+    total = int(waits["time"].sum())
+    return _Part(
+        count=waits.height,
+        total=total,
+        after_sync=int(begun_inside(waits, sync, "process")["time"].sum()),
+        kernels=waits.group_by("name").agg(count=pl.len(), time=pl.col("time").sum()),
+        longest=[
+            {"device": labels[wait["row"]], "start_ns": wait["start"], "time_ns": wait["time"], "name": wait["name"]}
+            for wait in longest.iter_rows(named=True)
+        ],
+        calls=calls_in(run.store, waits if 2 * meanwhile.get(CALLS, 0) > total else waits.clear(), ("launch", "call")),
+        meanwhile=meanwhile,
+        in_ranges=in_ranges,
+    )
+
+
+def _details(run: RunData, devices: tuple[HostBoundDevice, ...], waits: _Waits) -> HostBoundDetails:
+    """What followed the waits, the longest ones, and what the host did meanwhile; lists are empty without an issue.
+
+    ``calls`` lists the runtime calls where they make up most of the waits.
+    """
+    kernels = waits.kernels.sort("time", "count", "name", descending=[True, True, False]).head(run.top)
+    calls = waits.calls.sort("time", "name", descending=[True, False]).head(run.top)
+    text = names(run.store, [*kernels["name"], *calls["name"], *(wait["name"] for wait in waits.longest)])
+    return HostBoundDetails(
+        devices=devices,
+        kernels=tuple(CountedTime(text.get(row["name"], ""), row["count"], row["time"]) for row in kernels.iter_rows(named=True)),
+        longest=tuple(HostWait(**{**wait, "name": text.get(wait["name"], "")}) for wait in waits.longest),
+        host=waits.shares(),
+        ranges=tuple(TimeOf(name, time) for name, time in waits.ranges()[: run.top]),
+        calls=tuple(HostCall(text.get(row["name"], ""), row["count"], row["time"], row["longest"]) for row in calls.iter_rows(named=True)),
+        after_synchronisation_ns=waits.after_sync,
+        first_use=_first_use(run, waits),
+    )
+
+
+def _without_launches(run: RunData) -> Outcome:
+    reason = "no launch calls in this run" if not run.launches.calls else "no launch call of this run has the correlation of a device run"
+    return not_evaluated(
+        reason, "Profile with torch.profiler on CPU activity, too: it records the launch calls and which run belongs to each."
+    )
+
+
+def _finding(judged: _Judged, bad: _Judged, parameters: Parameters) -> str:
+    idle_limit, share_limit = percent(parameters["idle_threshold"]), percent(parameters["host_share"])
+    why = unjudged(judged, _NO_LAUNCHES)
+    if not bad:
+        return _fine(judged, idle_limit, share_limit, parameters) + f"{why}."
+    worst, row = max(bad, key=lambda one: one[1].host_wait_ns)
+    if len(judged) == 1:
+        return (
+            f"The GPU stood idle for {duration(row.idle_ns)} of {duration(worst.span_ns)} ({percent(row.idle_percent)}, threshold"
+            f" {idle_limit}) and in {duration(row.host_wait_ns)} of that time waited for the host ({percent(row.host_percent)},"
+            f" threshold {share_limit})."
+        )
+    total, span = sum(one.host_wait_ns for _, one in bad), sum(device.span_ns for device, _ in bad)
+    return (
+        f"{_gpus(bad, judged)} stood idle for more than {idle_limit} of the profile and for more than {share_limit} of that waited for the"
+        f" host, {duration(total)} of {duration(span)} in all ({percent(100 * total / span)}); most on {worst.label}: idle"
+        f" {percent(row.idle_percent)}, {percent(row.host_percent)} of it host wait{why}."
+    )
+
+
+def _gpus(bad: _Judged, judged: _Judged) -> str:
+    text = gpus(len(bad), len(judged))
+    return text[0].upper() + text[1:]
+
+
+def _fine(judged: _Judged, idle_limit: str, share_limit: str, parameters: Parameters) -> str:
+    one = len(judged) == 1
+    known = [found for found in judged if found[1].issue is not None]
+    idle = [found for found in known if found[1].idle_percent > parameters["idle_threshold"]]
+    if not idle:
+        most = percent(max(row.idle_percent for _, row in known))
+        subject, at_most = ("The GPU", "") if one else ("The GPUs", " at most")
+        return f"{subject} stood idle for {most} of the profile{at_most} (threshold {idle_limit})"
+    device, row = max(idle, key=lambda found: found[1].host_percent)
+    share = percent(row.host_percent)
+    if one:
+        return (
+            f"The GPU stood idle for {percent(row.idle_percent)} of the profile (threshold {idle_limit}), but only {share} of that was"
+            f" host wait (threshold {share_limit})"
+        )
+    return (
+        f"{_gpus(idle, judged)} stood idle for more than {idle_limit} of the profile, but at most {share} of that was host wait"
+        f" ({device.label}; threshold {share_limit})"
+    )
+
+
+def _main(waits: _Waits) -> str:
+    """What the advice is about: what most of the host waits were spent on, or the synchronisations that they follow."""
+    share = {found.activity: found.percent for found in waits.shares()}
+    if share.get("profiler overhead", 0) > 50:
+        return "profiler overhead"
+    if share.get("data loader", 0) >= 40:
+        return "data loader"
+    if share.get("synchronisation", 0) > 40 or 2 * waits.after_sync > waits.total:
+        return "synchronisation"
+    python = share.get(RANGES, 0) + share.get(UNRECORDED, 0)
+    if python > 50:
+        return RANGES if share.get(RANGES, 0) >= share.get(UNRECORDED, 0) else UNRECORDED
+    # A launch takes microseconds: where a single call makes up a tenth of all waiting, it did something else.
+    longest = waits.calls["longest"].max()
+    if share.get(CALLS, 0) > 50 and isinstance(longest, int) and 10 * longest > waits.total:
+        return FIRST_USE
+    return "launches"
+
+
+def _title(waits: _Waits) -> str:
+    main = _main(waits)
+    if main == RANGES:
+        return f"Shorten the host's part of {waits.ranges()[0][0]}"
+    return {
+        "profiler overhead": "Profile again with less overhead",
+        "data loader": "Load data ahead of the GPU",
+        "synchronisation": "Remove synchronisations from the loop",
+        UNRECORDED: "Shorten the Python between the launches",
+        FIRST_USE: "Leave the first steps out of the profile",
+        "launches": "Launch the work in fewer, larger pieces",
+    }[main]
+
+
+def _look_closer(run: RunData, framework: str | None) -> str:
+    """How to see what the host does: without operators (a recording has none) a profiler was not on it at all."""
+    if not run.store.frame("SELECT EXISTS (FROM host_event WHERE kind = 'operator') AS found").item():
+        return f"{TRACE_SOME.of(framework)}, or annotate more of the loop,"
+    return TRACE_AGAIN.of(framework)
+
+
+def _recommendation(run: RunData, waits: _Waits) -> str | None:
+    if not waits.total:
+        return None
+    shares = ", ".join(
+        _ranges_told(waits) if share.activity == RANGES else f"{share.activity} {duration(share.time_ns)}"
+        for share in waits.shares()
+        if share.percent >= _NAMED_PERCENT
+    )
+    total = duration(waits.total)
+    main = _main(waits)
+    framework = framework_of(run.store)
+    advice = {
+        "profiler overhead": f"Profile again {LESS_OVERHEAD.of(framework)}, because most of the waiting is the profiler's own",
+        "data loader": f"Load data ahead with {LOAD_AHEAD.of(framework)}, because the device waits for batches",
+        "synchronisation": f"Remove {WAITS.of(framework)} from the loop, or call them once every 100 steps,"
+        f" because {duration(waits.after_sync)} of {total} of host wait begin inside a blocking call, which lets the device run empty",
+        RANGES: f"{_look_closer(run, framework)} and shorten what the host does in {_named(waits)}, because most of the waiting lies"
+        " in annotated ranges where neither an operator nor a runtime call runs",
+        UNRECORDED: f"{_look_closer(run, framework)} and shorten the Python that runs between the launches (logging, checkpoints, data"
+        " preparation), because most of the waiting lies outside of operators and runtime calls",
+        FIRST_USE: f"Profile after some warm-up steps {WARMED_UP.of(framework)}, because contexts, modules"
+        f" and memory are made at their first use{_longest_call(run, waits)}",
+        "launches": f"Launch less often {FEWER_LAUNCHES.of(framework)}, because the host takes longer to launch the work than the device to"
+        " run it",
+    }[main]
+    waited = f"{plural(waits.count, 'host wait')} took {total}, {duration(waits.total / waits.count)} each on average"
+    few = sum(wait["time_ns"] for wait in waits.longest)
+    if waits.count > 2 * _LONGEST and 2 * few > waits.total:
+        waited += f" ({duration(few)} in the {_LONGEST} longest)"
+    return f"{advice}: {waited}, and what the host did meanwhile was {shares}."
+
+
+def _ranges_told(waits: _Waits) -> str:
+    """How much of the waiting only annotated ranges tell about, and the ranges with most of it."""
+    ranges = waits.ranges()
+    told = ", ".join(f"`{name}` {duration(time)}" for name, time in ranges[:_RANGES_NAMED])
+    rest = len(ranges) - _RANGES_NAMED
+    more = f" and {plural(rest, 'other')}" if rest > 0 else ""
+    return f"annotated ranges outside of operators {duration(sum(time for _, time in ranges))} ({told}{more})"
+
+
+def _named(waits: _Waits) -> str:
+    """The ranges that make up most of it: one where it has more than half, else two."""
+    ranges = waits.ranges()
+    few = 1 if len(ranges) < 2 or 2 * ranges[0][1] > sum(time for _, time in ranges) else 2
+    return " and ".join(f"`{name}`" for name, _ in ranges[:few])
+
+
+def _first_use(run: RunData, waits: _Waits) -> TimeOf | None:
+    """The longest runtime call where the profile is of a first use; None else."""
+    if not waits.total or _main(waits) != FIRST_USE:
+        return None
+    name, longest = waits.calls.sort("longest", "name", descending=[True, False]).select("name", "longest").row(0)
+    return TimeOf(names(run.store, [name]).get(name, ""), longest)
+
+
+def _longest_call(run: RunData, waits: _Waits) -> str:
+    call = _first_use(run, waits)
+    return f" (one `{call.name}` took {duration(call.time_ns)} of the waiting)" if call else ""

@@ -1,0 +1,179 @@
+"""InputBound: steps and their recorded waits for data -> the share of its step time for which each process waits.
+
+The waits are the data loading of the average step (:func:`..steps.steps`): ranges of the data loader, or annotated ranges with such a name.
+A device may work during such a wait, so that the rule evaluates only runs without device activity; HostBound evaluates the others.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import polars as pl
+
+from ...report.model import StepParts
+from ...report.rule_details import InputBoundDetails, InputBoundProcess, LoaderSettings
+from ...toolkit.labels import process_place
+from ...toolkit.places import in_order
+from ...toolkit.wording import duration, percent, plural
+from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, not_evaluated, of_the_run
+from ..evidence.frameworks import LOAD_AHEAD, LOADERS, PYTORCH, framework_of
+from ..evidence.run_data import RunData
+from .dataloader import SETTINGS, cores_of
+
+_THRESHOLD: Final = Parameter("threshold", "%", 20, 20, "percentile", "share of the time of a process's steps that may be waits for data")
+_PATIENCE: Final = Parameter("patience", "steps", 10, 10, "positive", "a process is evaluated when it has more steps than this")
+
+_BUSY_PERCENT: Final = 80.0  # mean of the cores from which on more workers would take time from each other
+_RECORD: Final = "Record the training with `postrun record`, which finds steps and the waits of PyTorch's data loaders, or annotate both."
+_SHOWN: Final = ("num_workers", "prefetch_factor")
+_USED_GPU: Final = "SELECT EXISTS (FROM sample WHERE metric = 'gpu_utilization' AND value > 0) AS used"
+
+
+class InputBound(Rule):
+    name = "InputBound"
+    category = "trace"
+    parameters = (_THRESHOLD, _PATIENCE)
+    needs = "Steps and the waits for data in them, in a run without device activity."
+    checks = "How much of the time of its steps each process waits for data."
+    condition = "waits for data > threshold of the time of a process's steps, with more than patience steps"
+    advice = "Load data in more processes and further ahead, or make preprocessing cheaper."
+
+    def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
+        if run.breakdown:
+            return not_evaluated("HostBound evaluates runs with device activity")
+        if run.store.frame(_USED_GPU).item():
+            return not_evaluated("a GPU was in use, and whether it worked during the waits was not recorded", "Record GPU activity.")
+        if not run.steps.steps:
+            return not_evaluated("no steps in this run", _RECORD)
+        parts = [part for part in run.steps.parts if part.typical and _waited(part)]
+        if not parts:
+            return not_evaluated("no waits for data were recorded in the steps of this run", _RECORD)
+        judged = [part for part in parts if part.steps > parameters["patience"]]
+        if not judged:
+            most = max(part.steps for part in parts)
+            return not_evaluated(f"{most} of more than {parameters['patience']:g} steps needed", "Record more steps.")
+        bad = [part for part in judged if _percent(part) > parameters["threshold"]]
+        rows = [_row(part, parameters) for part in sorted(judged, key=_order)]
+        worst = max(bad or judged, key=_percent)
+        loader = _loader(run, worst)
+        return of_the_run(
+            bad,
+            len(judged),
+            details=InputBoundDetails(tuple(rows), loader),
+            finding=_finding(bad, judged, worst, loader, parameters),
+            recommendation=_recommendation(run, worst, loader) if bad else None,
+            cost=_cost(bad, judged) if bad else None,
+        )
+
+
+def _waited(part: StepParts) -> float:
+    """Time that all steps of a process waited for data."""
+    return part.mean_ns.get("data_loader", 0.0) * part.steps
+
+
+def _length(part: StepParts) -> float:
+    return part.mean_step_ns * part.steps
+
+
+def _percent(part: StepParts) -> float:
+    return 100 * _waited(part) / _length(part) if part.mean_step_ns else 0.0
+
+
+def _order(part: StepParts) -> tuple[str, int, int]:
+    return in_order(part.node), part.rank or 0, part.pid or 0
+
+
+def _row(part: StepParts, parameters: Parameters) -> InputBoundProcess:
+    return InputBoundProcess(
+        node=part.node,
+        rank=part.rank,
+        pid=part.pid,
+        steps=part.steps,
+        steps_ns=round(_length(part)),
+        waiting_ns=round(_waited(part)),
+        percent=_percent(part),
+        issue=_percent(part) > parameters["threshold"],
+    )
+
+
+def _loader(run: RunData, part: StepParts) -> LoaderSettings:
+    """The settings of the process's loader with most workers, the cores of its machine, and how busy they were; None: not known."""
+    node, process = next(
+        (ids for ids in run.store.frame("SELECT DISTINCT node, process FROM step ORDER BY ALL").rows() if _is(run, part, *ids)),
+        (None, None),
+    )
+    settings = run.store.frame(SETTINGS).filter(pl.col("num_workers").is_not_null(), pl.col("worker_id").is_null())
+    own = settings.filter(pl.col("process").eq_missing(process)).sort("num_workers", descending=True)
+    busy = run.store.frame(
+        """
+        WITH loop AS (SELECT min(host_start_ns) AS first, max(host_start_ns + host_duration_ns) AS last FROM step WHERE process = $2)
+        SELECT avg(value) FROM sample, loop WHERE metric = 'cpu_utilization' AND node = $1 AND isfinite(value)
+            AND time_ns BETWEEN first AND last
+        """,
+        [node, process],
+    ).item()
+    return LoaderSettings(
+        **{key: own[key][0] if len(own) else None for key in (*_SHOWN, "pin_memory")},
+        cores=cores_of(run.store, node) if node is not None else None,
+        core_percent=busy,
+        processes=sum(part.node == other.node for other in run.steps.parts),
+    )
+
+
+def _is(run: RunData, part: StepParts, node: int | None, process: int | None) -> bool:
+    place = run.places.process(process, node)
+    return (place.node, place.rank, place.pid) == (part.node, part.rank, part.pid)
+
+
+def _finding(bad: list[StepParts], judged: list[StepParts], worst: StepParts, loader: LoaderSettings, parameters: Parameters) -> str:
+    limit = f"{parameters['threshold']:g} %"
+    shown = ", ".join(f"{key}={setting}" for key in _SHOWN if (setting := getattr(loader, key)) is not None)
+    settings = f"; its data loader has {shown}" if shown else ""
+    if len(judged) == 1:
+        return f"Waiting for data costs {_share(judged)} of step time ({percent(_percent(worst))}, threshold {limit}){settings}."
+    most = f"most in {process_place(worst.node, worst.rank, worst.pid)}: {percent(_percent(worst))}{settings}"
+    if not bad:
+        return f"Waiting for data costs no process more than {limit} of its step time; {most}."
+    share = percent(100 * sum(map(_waited, bad)) / sum(map(_length, bad)))
+    return (
+        f"Waiting for data costs {len(bad)} of {plural(len(judged), 'process', 'processes')} more than {limit} of step time,"
+        f" {_share(bad)} in all ({share}); {most}."
+    )
+
+
+def _share(parts: list[StepParts]) -> str:
+    return f"{duration(sum(map(_waited, parts)))} of {duration(sum(map(_length, parts)))}"
+
+
+def _recommendation(run: RunData, worst: StepParts, loader: LoaderSettings) -> str:
+    """What the recording supports: more workers only on cores that are free, then loading ahead, then cheaper preprocessing."""
+    framework = framework_of(run.store)
+    cores, workers, busy = loader.cores, loader.num_workers, loader.core_percent
+    cheaper = "make preprocessing cheaper: decode and resize once and store the result, or do it for whole batches"
+    if busy is not None and cores and busy >= _BUSY_PERCENT:
+        at = f"its {plural(cores, 'core')} {'was' if cores == 1 else 'were'} busy for {percent(busy)} of the time"
+        return f"On {worst.node}, {cheaper}. More loader processes cannot help, because {at}."
+    if cores and workers is not None:
+        wanted = max(1, cores // loader.processes)
+        has = "the training process loads its data itself"
+        if workers:
+            has = f"{plural(workers, 'loader process feeds', 'loader processes feed')} the training process"
+        if workers < wanted:
+            return f"Set {LOADERS.of(framework or PYTORCH).format(number=wanted)}: {has}, and {worst.node} has {plural(cores, 'core')}."
+        ahead = "" if framework not in (None, PYTORCH) else "load further ahead (`prefetch_factor=4`, `persistent_workers=True`), or "
+        return f"On {worst.node}, {ahead}{cheaper}. {has[0].upper()}{has[1:]} on {plural(cores, 'core')}, so more processes would not help."
+    waits = f"{process_place(worst.node, worst.rank, worst.pid)} waits {duration(_waited(worst) / worst.steps)} per step"
+    return f"Load data ahead with {LOAD_AHEAD.of(framework)}, because {waits}."
+
+
+def _cost(bad: list[StepParts], judged: list[StepParts]) -> Cost:
+    ns = round(sum(map(_waited, bad)))
+    return Cost(
+        title="Shorten the waits for data",
+        ns=ns,
+        of_ns=round(sum(map(_length, judged))),
+        saving_ns=ns,
+        per_step_ns=ns / sum(part.steps for part in bad),
+        where=process_place(bad[0].node, bad[0].rank, bad[0].pid) if len(bad) == 1 else None,
+        base="time of the steps",
+    )

@@ -1,0 +1,301 @@
+"""Do the GPUs of a run carry the same load? Compared are the histograms of their utilisation."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import polars as pl
+
+from ...machine.utilisation import LABEL
+from ...report.rule_details import ComparedGpu, Gpu, GpuPair, LoadBalancingDetails
+from ...toolkit.labels import ranks
+from ...toolkit.places import in_order
+from ...toolkit.wording import count, duration, percent, plural
+from ..evidence.base import Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated, of_the_run
+from ..evidence.blocks import SampleBlock
+from ..evidence.common_time import CommonTime
+from ..evidence.frameworks import EQUAL_BATCHES, EQUAL_SHARES, EVERY_GPU, framework_of
+from ..evidence.gpus import NO_GPU, RECORD_LONGER, gpu, gpu_time, gpu_time_ns, record, too_few
+from ..evidence.run_data import RunData
+
+BINS: Final = 50
+MOST_COMPARED: Final = 64
+"""More GPUs than these are each compared with the mean of all, and not with each other."""
+
+_WIDTH: Final = 100 // BINS
+_SIMILAR: Final = 10.0
+_CAPTURE: Final = (
+    "Record the job with `postrun record`, or system metrics with the hosted profiler, or profile with torch.profiler on CUDA activity."
+)
+_UNLIKE: Final = f"no two GPUs whose utilisation was found in the same way: of one it was sampled, of the other {LABEL}"
+_AT_ONCE: Final = "Record all machines for the same time; whether files of several runs were put together is told under Data quality."
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """Two GPUs, or one and the mean of all (``b`` is None)."""
+
+    a: ComparedGpu
+    b: ComparedGpu | None
+    distance: float
+    mean_difference: float
+    violation: bool
+
+
+class LoadBalancing(SampleRule):
+    """Jensen-Shannon distance between the utilisation histograms of GPUs. One that was sampled is not compared with one that is derived:
+    their histograms differ with the same load, as each is of windows of its own."""
+
+    name = "LoadBalancing"
+    category = "system"
+    parameters = (
+        Parameter("threshold", "distance 0..1", 0.5, 0.24, "percentile", "the histograms of two GPUs may lie so far apart"),
+        Parameter("patience", "samples", 10, 1000, "positive", "a GPU is looked at when it has more samples than this", seconds=True),
+    )
+    needs = "Samples of the utilisation of two GPUs or more; kernel activity stands in for them."
+    checks = (
+        "Compares the histograms of GPU utilisation (50 bins of 2 %) of every two GPUs, of one machine and of different ones; of more than"
+        " 64 GPUs each with the mean of all."
+    )
+    condition = "Jensen-Shannon distance (logarithm base 2) of two GPUs > `threshold`, both with more than `patience` samples"
+    advice = "Divide the work evenly over the GPUs."
+
+    def observe(self, block: SampleBlock, parameters: Parameters) -> pl.DataFrame:
+        """Per GPU: node, unit, source, samples, mean, first_ns, last_ns, counts (samples per bin)."""
+        series = _together(block)
+        # A cast to an integer rounds towards 0: what is below 0 is cut to 0 before.
+        bin_ = (pl.col("value").clip(0, 100) / _WIDTH).cast(pl.UInt32).clip(upper_bound=BINS - 1)
+        filled = series.select(slot=pl.col("series") * BINS + bin_).to_series().value_counts(name="n").cast({"slot": pl.Int64})
+        boxes = (
+            series.group_by("series", maintain_order=True)
+            .agg(
+                pl.col("node", "unit").first(),
+                pl.col("source").first().cast(pl.String),
+                samples=pl.len(),
+                mean=pl.col("value").mean(),
+                first_ns=pl.col("time_ns").first(),
+                last_ns=pl.col("time_ns").last(),
+            )
+            .drop("series")
+        )
+        grid = pl.DataFrame({"slot": pl.int_range(boxes.height * BINS, eager=True)})
+        counts = grid.join(filled, on="slot", how="left", maintain_order="left")["n"].fill_null(0)
+        per_device = pl.DataFrame({"device": grid["slot"] // BINS, "counts": counts}).group_by("device", maintain_order=True).agg("counts")
+        return boxes.with_columns(per_device["counts"] if boxes.height else pl.Series("counts", [], pl.List(pl.UInt32)))
+
+    def conclude(self, observed: Sequence[pl.DataFrame], run: RunData, parameters: Parameters) -> Outcome:
+        threshold, patience = parameters["threshold"], parameters["patience"]
+        known = ranks(run.breakdown)
+        rows = pl.concat(observed).rows(named=True) if observed else []
+        devices = sorted((_device(row, run, known, patience) for row in rows), key=lambda device: (in_order(device.node), device.device))
+        times = {(run.places.node(row["node"]), row["unit"]): (row["first_ns"], row["last_ns"]) for row in rows}
+        together = run.samples.gpus_together
+        if together is not None and together.none:
+            return not_evaluated("no time at which all GPUs were recorded", _AT_ONCE)
+        if not devices:
+            return not_evaluated(NO_GPU, record(run, NO_GPU) if run.samples.metrics else _CAPTURE)
+        if len(devices) == 1:
+            return not_evaluated("one GPU in this run, nothing to compare it with", datapoints=devices[0].samples)
+        evaluated = [device for device in devices if device.evaluated]
+        in_pairs = len(devices) <= MOST_COMPARED
+        if len(evaluated) < 2:
+            return not_evaluated(_too_few(devices, run, patience), RECORD_LONGER, details=_details(devices, [], in_pairs))
+        pairs = _pairs(evaluated, threshold) if in_pairs else _with_mean(evaluated, threshold)
+        if not pairs:
+            return not_evaluated(_UNLIKE, _AT_ONCE, details=_details(devices, [], in_pairs))
+        pairs.sort(key=lambda pair: (-pair.distance, -abs(pair.mean_difference)))
+        violating = [pair for pair in pairs if pair.violation]
+        concerned = [device for pair in violating for device in (pair.a, pair.b) if device is not None]
+        return of_the_run(
+            violating,
+            sum(device.samples for device in evaluated),
+            [times[device.node, device.device] for device in concerned],
+            details=_details(devices, pairs, in_pairs),
+            finding=_finding(evaluated, pairs, violating, threshold, _when(together, run)),
+            recommendation=_recommendation(evaluated, violating, framework_of(run.store)) if violating else None,
+            cost=_cost(evaluated, concerned, in_pairs, run) if violating else None,
+        )
+
+
+def _together(block: SampleBlock) -> pl.DataFrame:
+    """Utilisation of the GPUs while all machines were recorded, with the numbers of the series that are left: who began to record earlier
+    saw the start of the job, which is no imbalance. Without machines that were recorded for too little of it."""
+    series = block.series("gpu")
+    if (together := block.gpus_together) is None:
+        return series
+    inside = pl.col("time_ns").is_between(together.first_ns, together.last_ns) & ~pl.col("node").is_in(list(together.left_out))
+    return series.filter(inside).with_columns(series=pl.col("series").rle_id())
+
+
+def _when(together: CommonTime | None, run: RunData) -> str:
+    """In which time GPUs were compared, where not all of it is."""
+    if together is None:
+        return ""
+    names = sorted((run.places.node(node) for node in together.left_out), key=in_order)
+    but = f" but {names[0] if len(names) == 1 else plural(len(names), 'machine')}" if names else ""
+    return f" in the {duration(together.last_ns - together.first_ns)} in which all{but} were recorded,"
+
+
+def distance(p: Sequence[float], q: Sequence[float]) -> float:
+    """Jensen-Shannon distance, logarithm base 2, of two distributions over the same bins: 0 for equal ones, 1 for disjoint ones."""
+    terms = []
+    for a, b in zip(p, q, strict=True):
+        middle = (a + b) / 2
+        if a > 0:
+            terms.append(a * math.log2(a / middle))
+        if b > 0:
+            terms.append(b * math.log2(b / middle))
+    return math.sqrt(min(max(math.fsum(terms) / 2, 0.0), 1.0))
+
+
+def _device(row: dict[str, Any], run: RunData, known: Mapping[tuple[str, int], int], patience: float) -> ComparedGpu:
+    node = run.places.node(row["node"])
+    return ComparedGpu(
+        node=node,
+        device=row["unit"],
+        rank=known.get((node, row["unit"])),
+        derived=row["source"] == "derived",
+        samples=row["samples"],
+        mean=row["mean"],
+        histogram=tuple(n / row["samples"] for n in row["counts"]),
+        evaluated=row["samples"] > patience,
+    )
+
+
+def _pairs(evaluated: Sequence[ComparedGpu], threshold: float) -> list[_Pair]:
+    found = []
+    for a, b in itertools.combinations(evaluated, 2):
+        if a.derived == b.derived:
+            apart = distance(a.histogram, b.histogram)
+            found.append(_Pair(a, b, apart, a.mean - b.mean, apart > threshold))
+    return found
+
+
+def _with_mean(evaluated: Sequence[ComparedGpu], threshold: float) -> list[_Pair]:
+    found = []
+    for derived in (False, True):
+        alike = [device for device in evaluated if device.derived == derived]
+        if len(alike) < 2:
+            continue
+        shares = [math.fsum(column) / len(alike) for column in zip(*(device.histogram for device in alike), strict=True)]
+        mean = math.fsum(device.mean for device in alike) / len(alike)
+        for device in alike:
+            apart = distance(device.histogram, shares)
+            found.append(_Pair(device, None, apart, device.mean - mean, apart > threshold))
+    return found
+
+
+def _details(devices: Sequence[ComparedGpu], pairs: Sequence[_Pair], in_pairs: bool) -> LoadBalancingDetails:
+    """At most 64 devices and 64 pairs (the furthest); ``left_out``: how many devices, ``pairs_left_out``: how many pairs more there are."""
+    shown = list(devices)
+    if not in_pairs:
+        furthest = [pair.a for pair in pairs[:MOST_COMPARED]]
+        rest = [device for device in devices if not device.evaluated]
+        shown = sorted((furthest + rest)[:MOST_COMPARED], key=lambda device: (in_order(device.node), device.device))
+    return LoadBalancingDetails(
+        compared="pairs" if in_pairs else "mean",
+        devices=tuple(shown),
+        pairs=tuple(
+            GpuPair(_key(pair.a), _key(pair.b) if pair.b else None, pair.distance, pair.mean_difference, pair.violation)
+            for pair in pairs[:MOST_COMPARED]
+        ),
+        left_out=len(devices) - len(shown),
+        pairs_left_out=max(len(pairs) - MOST_COMPARED, 0),
+        matrix=_matrix(devices, pairs) if in_pairs else None,
+    )
+
+
+def _key(device: ComparedGpu) -> Gpu:
+    return Gpu(device.node, device.device)
+
+
+def _matrix(devices: Sequence[ComparedGpu], pairs: Sequence[_Pair]) -> tuple[tuple[float | None, ...], ...]:
+    """Distances of all devices; None for those that were not compared."""
+    distances = {(id(device), id(device)): 0.0 for device in devices if device.evaluated}
+    for pair in pairs:
+        distances[id(pair.a), id(pair.b)] = distances[id(pair.b), id(pair.a)] = pair.distance
+    return tuple(tuple(distances.get((id(a), id(b))) for b in devices) for a in devices)
+
+
+def _too_few(devices: Sequence[ComparedGpu], run: RunData, patience: float) -> str:
+    second = sorted((device.samples for device in devices), reverse=True)[1]
+    derived = any(device.derived for device in devices)
+    return too_few("LoadBalancing", second, patience, run, parameter="patience", derived=derived, what="samples of two GPUs")
+
+
+def _finding(evaluated: Sequence[ComparedGpu], pairs: Sequence[_Pair], violating: Sequence[_Pair], threshold: float, when: str) -> str:
+    furthest = pairs[0]
+    derived = (f" ({LABEL})" if furthest.a.derived else "") + when
+    if furthest.b is not None:
+        compared = (
+            f"of {gpu(furthest.a)} (mean {percent(furthest.a.mean)}) and {gpu(furthest.b)} (mean {percent(furthest.b.mean)}) lie"
+            f" {_text(furthest.distance, threshold)} apart"
+        )
+        number = f"{count(len(violating))} of {plural(len(pairs), 'pair')}"
+    else:
+        compared = (
+            f"of {gpu(furthest.a)} (mean {percent(furthest.a.mean)}) lies {_text(furthest.distance, threshold)} from the mean of"
+            f" {plural(len(pairs), 'GPU')} (mean {percent(furthest.a.mean - furthest.mean_difference)})"
+        )
+        number = f"{count(len(violating))} of {plural(len(pairs), 'GPU')}"
+    what = f"Utilisation histograms{derived} {compared}" if furthest.b is not None else f"The utilisation histogram{derived} {compared}"
+    if violating:
+        also = f"; so do {number}" if len(pairs) > 1 else ""
+        return f"{what} (Jensen-Shannon distance), above the threshold of {threshold:g}{also}."
+    return f"{what} at most (Jensen-Shannon distance), not above the threshold of {threshold:g}."
+
+
+def _recommendation(evaluated: Sequence[ComparedGpu], violating: Sequence[_Pair], framework: str | None) -> str:
+    concerned = {id(device): device for pair in violating for device in (pair.a, pair.b) if device is not None}
+    least = min(concerned.values(), key=lambda device: device.mean)
+    busiest = max((device for device in evaluated if device.derived == least.derived), key=lambda device: device.mean)
+    idle = [device for device in evaluated if device.mean <= 0]
+    if idle:
+        machine = max(sum(1 for device in evaluated if device.node == one.node) for one in idle)
+        return (
+            f"Start one process per GPU ({EVERY_GPU.of(framework).format(gpus=machine)}) or ask for fewer GPUs:"
+            f" {plural(len(idle), 'GPU')} of {count(len(evaluated))} did nothing, {gpu(idle[0])} among them."
+        )
+    if busiest.mean - least.mean < _SIMILAR:
+        return (
+            f"Compare what runs on {gpu(least)} and on {gpu(busiest)}: their means differ by only"
+            f" {busiest.mean - least.mean:.1f} percentage points, so the course of the load differs and not its amount; equal batches for"
+            f" every rank ({EQUAL_BATCHES.of(framework)}) make it alike."
+        )
+    return (
+        f"Give every GPU the same share of each batch ({EQUAL_SHARES.of(framework)}) and leave work of rank 0 alone"
+        f" (logging, evaluation) out of the step: {gpu(least)} is used {percent(least.mean)} of the time and {gpu(busiest)}"
+        f" {percent(busiest.mean)}."
+    )
+
+
+def _cost(evaluated: Sequence[ComparedGpu], concerned: Sequence[ComparedGpu], in_pairs: bool, run: RunData) -> Cost | None:
+    """GPU time that the GPUs concerned were less busy than the busiest of them (of all, where all are compared with their mean)."""
+    members = {id(device): device for device in concerned}.values()
+    compared = list(members) if in_pairs else evaluated
+    busiest = {made: max((device.mean for device in compared if device.derived == made), default=0.0) for made in (False, True)}
+    lost = math.fsum((busiest[device.derived] - device.mean) / 100 * gpu_time_ns([device], run) for device in members)
+    whole = round(gpu_time_ns(evaluated, run))
+    if not whole:
+        return None
+    least = min(members, key=lambda device: device.mean)
+    return Cost(
+        title="Divide the work evenly over the GPUs",
+        ns=min(round(max(lost, 0.0)), whole),
+        of_ns=whole,
+        where=gpu(least),
+        base=gpu_time(evaluated) if run.samples.gpus_together is None else "GPU time while all were recorded",
+    )
+
+
+def _text(value: float, threshold: float) -> str:
+    """``value`` with as many decimals as tell it from the threshold."""
+    for decimals in range(2, 7):
+        text = f"{value:.{decimals}f}"
+        if float(text) != threshold or value == threshold:
+            break
+    return text

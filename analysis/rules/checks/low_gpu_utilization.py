@@ -1,0 +1,479 @@
+"""Are GPUs used too little, or not steadily, and is that so during the whole run or only while they idle at its start or end?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import polars as pl
+
+from ...device.time_breakdown import WORTH_NAMING_PERCENT, only_copied
+from ...report.model import FINE, ISSUES
+from ...report.rule_details import LowGpu, LowGPUUtilizationDetails
+from ...toolkit.wording import count, duration, percent, plural, whole_percent
+from ..evidence.base import Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated, required
+from ..evidence.blocks import SampleBlock, box, samples_of
+from ..evidence.frameworks import EVERY_GPU, FRAMEWORKS, FURTHER_AHEAD, framework_of
+from ..evidence.gpus import (
+    NO_GPU,
+    RECORD_LONGER,
+    also_too_few,
+    capped,
+    covers,
+    gpu,
+    gpu_time,
+    gpu_time_ns,
+    record,
+    sample_ns,
+    threshold,
+    too_few,
+    where,
+    with_ranks,
+)
+from ..evidence.run_data import RunData
+
+UNDER: Final = "under-utilised"
+FLUCTUATING: Final = "fluctuating"
+GOOD: Final = "fine"
+UNUSED: Final = "unused"
+FEW: Final = "too few samples"
+WHOLE_RUN: Final = "whole run"
+IDLE_TAIL: Final = "idle tail"
+IDLE_HEAD: Final = "idle head"
+IDLE_ENDS: Final = "idle head and tail"
+PARTS: Final = "parts of the run"
+
+
+def guess(framework: str | None) -> str:
+    """What is said of the cause where no other rule found one."""
+    return f": find what the host does while they wait, most often loading ({FURTHER_AHEAD.of(framework)}), evaluation or checkpoints,"
+
+
+GUESSES: Final = tuple(guess(framework) for framework in (*FRAMEWORKS, None))
+
+_IDLE: Final = (IDLE_TAIL, IDLE_HEAD, IDLE_ENDS)
+_LEAST_STRETCH: Final = 0.05
+_NEAR: Final = 0.05
+_SAME: Final = 0.01
+_GPU: Final = ["node", "unit"]
+
+
+class LowGPUUtilization(SampleRule):
+    """Every GPU at the end of every evaluation window, over its last ``window`` samples: *under-utilised* if p95 < threshold_p95,
+    *fluctuating* if p95 >= threshold_p95 and p5 < threshold_p5.
+
+    ``state`` of a GPU: which of the two it was in more of its windows (as often: under-utilised), "unused" where it is 0 % for the whole
+    run (its windows count as under-utilised).
+
+    Idle head and idle tail of a GPU: the longest stretch at the start, or end, of its series with all values below threshold_p5, where that
+    is at least 5 % of the samples and not all of them. ``pattern`` of a GPU with such windows:
+
+    * "idle tail": each of them ends in the tail, and the last ``window`` samples before the tail (none of the head) are neither
+      under-utilised nor fluctuating. "idle head": each of them reaches into the head, and the first ``window`` samples behind it (none of
+      the tail) are neither. "idle head and tail": each does one of the two.
+    * "whole run": else, where all windows are one or the other, also those before ``patience`` was reached. "parts of the run": else.
+
+    Cost, of the GPUs with such windows: the unused share (100 % - mean) of head or tail where they are low only there; else of the time
+    between the two.
+    """
+
+    name = "LowGPUUtilization"
+    category = "system"
+    parameters = (
+        Parameter("threshold_p95", "%", 70, 70, "percentile", "a GPU whose p95 is below it is under-utilised"),
+        Parameter("threshold_p5", "%", 10, 10, "percentile", "a GPU that is not under-utilised and whose p5 is below it fluctuates"),
+        Parameter("patience", "samples", 1000, 1000, "positive", "a GPU is judged when it has more samples than this", seconds=True),
+        Parameter("window", "samples", 500, 500, "positive", "quantiles are taken over this many last samples", seconds=True),
+    )
+    needs = "Samples of GPU utilisation; kernel activity stands in for them."
+    checks = "Looks at the 95th and the 5th percentile of every GPU's utilisation at the end of every evaluation window."
+    condition = "p95 is below threshold_p95 (under-utilised), or p5 is below threshold_p5 (fluctuating), in any window of any GPU"
+    advice = "Give the GPUs more work per step, feed them without pauses, or use fewer or smaller ones."
+
+    def observe(self, block: SampleBlock, parameters: Parameters) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """A row per GPU, and a row per evaluated window."""
+        p95, p5 = parameters["threshold_p95"], parameters["threshold_p5"]
+        window = samples_of(parameters["window"])
+        ends = block.quantiles("gpu", parameters["scan_interval_us"], window, 0)
+        # A quantile that is the threshold is not below it: rounding must not decide.
+        ends = ends.with_columns(pl.col("p95", "p5").round(9)).with_columns(
+            judged=pl.col("count") > parameters["patience"],
+            under=pl.col("p95") < p95,
+            fluctuating=(pl.col("p95") >= p95) & (pl.col("p5") < p5),
+        )
+        ends = ends.with_columns(low=pl.col("under") | pl.col("fluctuating")).with_columns(triggered=pl.col("judged") & pl.col("low"))
+        judged, triggered = pl.col("judged"), pl.col("triggered")
+        gpus = ends.group_by(_GPU).agg(
+            windows=judged.sum(),
+            triggered=triggered.sum(),
+            under_utilised=(judged & pl.col("under")).sum(),
+            fluctuating=(judged & pl.col("fluctuating")).sum(),
+            at_end_p95=pl.col("p95").filter(judged).last(),
+            at_end_p5=pl.col("p5").filter(judged).last(),
+            lowest_p95=pl.col("p95").filter(judged).min(),
+            lowest_p5=pl.col("p5").filter(judged & ~pl.col("under")).min(),
+            triggered_first_ns=pl.col("time_ns").filter(triggered).min(),
+            triggered_last_ns=pl.col("time_ns").filter(triggered).max(),
+            always_low=pl.col("low").all(),
+        )
+        gpus = block.boxes("gpu").sort(_GPU).join(gpus, on=_GPU, maintain_order="left")
+        idle = _idle_ends(block.series("gpu"), gpus, ends.filter("triggered"), window, p95, p5)
+        windows = ends.filter("judged").group_by("window").agg(pl.col("triggered").any())
+        return gpus.join(idle, on=_GPU, how="left", maintain_order="left"), windows
+
+    def conclude(self, observed: Sequence[Any], run: RunData, parameters: Parameters) -> Outcome:
+        if not run.samples.has("gpu"):
+            return not_evaluated(NO_GPU, record(run, NO_GPU))
+        found = [row for gpus, _ in observed for row in gpus.iter_rows(named=True)]
+        devices = with_ranks((_device(row, run) for row in found), run)
+        windows = pl.concat([part for _, part in observed]).group_by("window").agg(pl.col("triggered").any())
+        low = [row for row in devices if row.triggered]
+        details = LowGPUUtilizationDetails(*capped(devices, lambda row: row.triggered))
+        judged = [row for row in devices if row.windows]
+        if not devices:
+            return not_evaluated(NO_GPU, record(run, NO_GPU))
+        if not judged:
+            most = max(devices, key=lambda row: int(row.samples))
+            reason = too_few(self.name, most.samples, parameters["patience"], run, parameter="patience", derived=most.derived)
+            return not_evaluated(reason, RECORD_LONGER, details=details)
+        few = len(devices) - len(judged)
+        triggered = sum(row.triggered for row in low)
+        return Outcome(
+            ISSUES if low else FINE,
+            triggered=triggered,
+            violations=triggered,
+            datapoints=sum(row.samples for row in judged),
+            windows=len(windows),
+            windows_triggered=int(windows["triggered"].sum()),
+            first_ns=min((required(row.first_ns) for row in low), default=None),
+            last_ns=max((required(row.last_ns) for row in low), default=None),
+            details=details,
+            finding=(_finding(low, judged, run, parameters) if low else _fine(judged, run, parameters)) + also_too_few(few) + ".",
+            recommendation=_recommendation(low, run) if low else None,
+            cost=_cost(low, devices, run) if low else None,
+        )
+
+
+def _idle_ends(series: pl.DataFrame, gpus: pl.DataFrame, triggered: pl.DataFrame, window: int, p95: float, p5: float) -> pl.DataFrame:
+    """Per GPU: node, unit; ``head``, ``between``, ``tail`` (samples) and ``head_unused`` and so on (samples x unused share);
+    head_end_ns, tail_start_ns (None without one); in_head, in_tail (triggered windows that it explains), inside (that neither does).
+
+    ``gpus``: sorted, a row per series. ``triggered``: rows of the windows that are low."""
+    ends = pl.col("samples").cum_sum().cast(pl.Int64)
+    rows = gpus.select(*_GPU, "samples", begin=ends - pl.col("samples").cast(pl.Int64), end=ends)  # the series lie one behind the other
+    busy = series["value"].ge(p5).arg_true().cast(pl.Int64)
+    first, after = busy.search_sorted(rows["begin"], side="left"), busy.search_sorted(rows["end"], side="left")
+    rows = rows.with_columns(
+        head=pl.concat([busy, pl.Series([len(series)], dtype=pl.Int64)]).gather(first),
+        tail=pl.concat([pl.Series([-1], dtype=pl.Int64), busy]).gather(after) + 1,
+    )
+    least, used = _LEAST_STRETCH * pl.col("samples"), pl.col("tail") > pl.col("begin")
+    head, tail = pl.col("head"), pl.col("tail")
+    rows = rows.with_columns(
+        head=pl.when(used & (head - pl.col("begin") >= least)).then(head).otherwise("begin"),
+        tail=pl.when(used & (pl.col("end") - tail >= least)).then(tail).otherwise("end"),
+    )
+    good_before = _good(series, rows.select(*_GPU, begin=pl.max_horizontal(head, tail - window), end=tail), p95, p5)
+    good_behind = _good(series, rows.select(*_GPU, begin=head, end=pl.min_horizontal(tail, head + window)), p95, p5)
+    rows = rows.join(good_before.select(*_GPU, good_before="good"), on=_GPU, how="left", maintain_order="left")
+    rows = rows.join(good_behind.select(*_GPU, good_behind="good"), on=_GPU, how="left", maintain_order="left")
+    last = pl.col("row").cast(pl.Int64)
+    from_row = last + 1 - pl.min_horizontal(pl.col("count").cast(pl.Int64), window)
+    in_tail = (last >= tail) & pl.col("good_before").fill_null(False)
+    in_head = (from_row < head) & pl.col("good_behind").fill_null(False) & ~in_tail
+    explained = (
+        triggered.join(rows, on=_GPU)
+        .with_columns(in_tail=in_tail, in_head=in_head)
+        .group_by(_GPU)
+        .agg(pl.col("in_tail", "in_head").sum(), inside=(~pl.col("in_tail") & ~pl.col("in_head")).sum())
+    )
+    sums = pl.concat([pl.Series([0.0]), series["value"].cum_sum()])
+
+    def part(name: str, begin: str, end: str) -> dict[str, pl.Expr | pl.Series]:
+        used = sums.gather(rows[end]) - sums.gather(rows[begin])
+        return {name: pl.col(end) - pl.col(begin), f"{name}_unused": (pl.col(end) - pl.col(begin) - used / 100).clip(lower_bound=0)}
+
+    times = pl.concat([series["time_ns"], pl.Series([None], dtype=pl.Int64)])
+    found = rows.select(
+        *_GPU,
+        **part("head", "begin", "head"),
+        **part("between", "head", "tail"),
+        **part("tail", "tail", "end"),
+        head_end_ns=pl.when(head > pl.col("begin")).then(times.gather(rows["head"])),
+        tail_start_ns=pl.when(tail < pl.col("end")).then(times.gather(rows["tail"])),
+    )
+    counts = pl.col("in_tail", "in_head", "inside").fill_null(0)
+    return found.join(explained, on=_GPU, how="left", maintain_order="left").with_columns(counts)
+
+
+def _good(series: pl.DataFrame, parts: pl.DataFrame, p95: float, p5: float) -> pl.DataFrame:
+    """Whether a part of each series (rows ``begin`` to ``end``) is neither under-utilised nor fluctuating: node, unit, good."""
+    index = parts.select(*_GPU, index=pl.int_ranges("begin", "end")).explode("index").drop_nulls("index")
+    value = pl.col("value")
+    return (
+        index.with_columns(value=series["value"].gather(index["index"]))
+        .group_by(_GPU)
+        .agg(p95=value.quantile(0.95, "linear").round(9), p5=value.quantile(0.05, "linear").round(9))
+        .select(*_GPU, good=(pl.col("p95") >= p95) & (pl.col("p5") >= p5))
+    )
+
+
+def _device(row: Mapping[str, Any], run: RunData) -> LowGpu:
+    derived = row["source"] == "derived"
+    end = row["last_ns"] + sample_ns(derived, run)
+    return LowGpu(
+        node=run.places.node(row["node"]),
+        device=row["unit"],
+        derived=derived,
+        samples=row["samples"],
+        state=_state(row),
+        windows=row["windows"],
+        triggered=row["triggered"],
+        under_utilised=row["under_utilised"],
+        fluctuating=row["fluctuating"],
+        triggered_percent=100 * row["triggered"] / row["windows"] if row["windows"] else None,
+        p95=row["at_end_p95"],
+        p5=row["at_end_p5"],
+        lowest_p95=row["lowest_p95"],
+        lowest_p5=row["lowest_p5"],
+        first_ns=row["triggered_first_ns"],
+        last_ns=row["triggered_last_ns"],
+        pattern=_pattern(row),
+        idle_head_ns=None if row["head_end_ns"] is None else row["head_end_ns"] - row["first_ns"],
+        idle_tail_ns=None if row["tail_start_ns"] is None else end - row["tail_start_ns"],
+        idle_head_ends_ns=row["head_end_ns"],
+        idle_tail_starts_ns=row["tail_start_ns"],
+        mean_between=100 * (1 - row["between_unused"] / row["between"]) if row["between"] else None,
+        unused_samples=_unused(row),
+        box=box(row),
+    )
+
+
+def _pattern(row: Mapping[str, Any]) -> str | None:
+    if not row["triggered"]:
+        return None
+    if row["inside"]:
+        return WHOLE_RUN if row["always_low"] else PARTS
+    return IDLE_ENDS if row["in_head"] and row["in_tail"] else IDLE_TAIL if row["in_tail"] else IDLE_HEAD
+
+
+def _unused(row: Mapping[str, Any]) -> float:
+    """How many samples of a GPU its pattern is about, times the share that was unused."""
+    parts = {IDLE_TAIL: ("tail",), IDLE_HEAD: ("head",), IDLE_ENDS: ("head", "tail")}.get(_pattern(row) or "", ("between",))
+    return float(sum(row[f"{part}_unused"] for part in parts))
+
+
+def _state(row: Mapping[str, Any]) -> str:
+    if row["max"] <= 0:
+        return UNUSED
+    if not row["windows"]:
+        return FEW
+    if not row["triggered"]:
+        return GOOD
+    return UNDER if row["under_utilised"] >= row["fluctuating"] else FLUCTUATING
+
+
+# -- what the reader sees --------------------------------------------------------------------------------------------------
+
+
+def _finding(low: Sequence[LowGpu], judged: Sequence[LowGpu], run: RunData, parameters: Parameters) -> str:
+    unused, under, fluctuating = (_of(low, state) for state in (UNUSED, UNDER, FLUCTUATING))
+    parts = []
+    if unused:
+        parts.append(f"{count(len(unused))} unused, at 0 % for the whole {covers(unused)} ({where(unused)})")
+    if under:
+        worst = min(under, key=lambda row: required(row.lowest_p95))
+        limit, lowest = threshold(parameters["threshold_p95"]), required(worst.lowest_p95)
+        parts.append(f"{count(len(under))} under-utilised (p95 below {limit}, lowest {percent(lowest)} on {gpu(worst)})")
+    if fluctuating:
+        worst = min(fluctuating, key=lambda row: required(row.lowest_p5))
+        limit, lowest = threshold(parameters["threshold_p5"]), required(worst.lowest_p5)
+        parts.append(f"{count(len(fluctuating))} fluctuating (p5 below {limit}, lowest {percent(lowest)} on {gpu(worst)})")
+    shown = f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
+    derived = ", derived from kernel activity" if any(row.derived for row in low) else ""
+    return f"{_used_too_little(low, judged)}{derived}: {shown}; {_when(low, run)}{_left_out(low)}"
+
+
+def _used_too_little(low: Sequence[LowGpu], judged: Sequence[LowGpu]) -> str:
+    triggered, windows = sum(row.triggered for row in low), sum(row.windows for row in low)
+    if len(low) > 1:
+        which = _all(len(low)) if len(low) == len(judged) else f"{count(len(low))} of {plural(len(judged), 'GPU')}"
+        return f"{which} are used too little in {count(triggered)} of {count(windows)} GPU windows"
+    which = "The GPU" if len(judged) == 1 else f"1 of {plural(len(judged), 'GPU')}"
+    some = "its only window" if windows == 1 else f"{'all' if triggered == windows else count(triggered)} of its {count(windows)} windows"
+    return f"{which} is used too little in {some}"
+
+
+def _all(gpus: int) -> str:
+    return "Both GPUs" if gpus == 2 else f"All {count(gpus)} GPUs"
+
+
+def _when(low: Sequence[LowGpu], run: RunData) -> str:
+    """For how many of the GPUs it is so in the whole run, only while they idle at its start or end, or in parts."""
+    kinds: dict[str, list[LowGpu]] = {}
+    for row in low:
+        steady = row.pattern != WHOLE_RUN or row.state != FLUCTUATING
+        kinds.setdefault(required(row.pattern) if steady else FLUCTUATING, []).append(row)
+    order = (WHOLE_RUN, FLUCTUATING, *_IDLE, PARTS)
+    present = [(_pattern_words(kind, kinds[kind], run), len(kinds[kind])) for kind in order if kind in kinds]
+    if len(present) == 1:
+        return present[0][0]
+    return ", ".join(f"{count(number)} {word}" for word, number in present)
+
+
+def _pattern_words(kind: str, rows: Sequence[LowGpu], run: RunData) -> str:
+    if kind == IDLE_TAIL:
+        return f"low only in an idle tail of {_tail(rows, run)}"
+    if kind == IDLE_HEAD:
+        return f"low only in an idle start of {_head(rows, run)}"
+    if kind == IDLE_ENDS:
+        return f"low only in an idle start of {_head(rows, run)} and an idle tail of {_tail(rows, run)}"
+    whole = covers(rows)
+    return {WHOLE_RUN: f"low for the whole {whole}", FLUCTUATING: "fluctuating throughout"}.get(kind, f"low in parts of the {whole}")
+
+
+def _tail(rows: Sequence[LowGpu], run: RunData) -> str:
+    """The longest idle tail, and that it begins after the last step, where that is so."""
+    longest = max(rows, key=lambda row: required(row.idle_tail_ns))
+    after = ", after the last step" if _near(required(longest.idle_tail_starts_ns), run.job.loop_ended_at_ns, run) else ""
+    return f"{duration(required(longest.idle_tail_ns))}{after}"
+
+
+def _head(rows: Sequence[LowGpu], run: RunData) -> str:
+    """The longest idle head, and that it ends with the first step, where that is so."""
+    longest = max(rows, key=lambda row: required(row.idle_head_ns))
+    before = ", before the first step" if _near(required(longest.idle_head_ends_ns), run.job.loop_started_at_ns, run) else ""
+    return f"{duration(required(longest.idle_head_ns))}{before}"
+
+
+def _near(time_ns: int, step_ns: int | None, run: RunData) -> bool:
+    """Whether an idle stretch begins or ends with the steps: steps of a short profile in the middle of a job say nothing of it."""
+    duration_ns = run.job.duration_ns
+    return step_ns is not None and duration_ns is not None and abs(time_ns - step_ns) <= _NEAR * duration_ns
+
+
+def _left_out(low: Sequence[LowGpu]) -> str:
+    """That the cost leaves out what the GPUs idled before and after, where it is about what lies between."""
+    rows = [row for row in low if row.pattern not in _IDLE]
+    parts = []
+    for key, which in (("idle_head_ns", "first"), ("idle_tail_ns", "last")):
+        longest = max((ns for row in rows if (ns := getattr(row, key)) is not None), default=None)
+        if longest is not None:
+            parts.append(f"{which} {duration(longest)}")
+    return f"; the idle {' and '.join(parts)} of the {covers(rows)} not counted" if parts else ""
+
+
+def _fine(judged: Sequence[LowGpu], run: RunData, parameters: Parameters) -> str:
+    low, steep = min(required(row.lowest_p95) for row in judged), min(required(row.lowest_p5) for row in judged)
+    derived = ", derived from kernel activity" if any(row.derived for row in judged) else ""
+    copied = _copied(judged, run)
+    how = "well used" if copied < WORTH_NAMING_PERCENT else "busy"
+    they = "it" if len(judged) == 1 else "they"
+    only = f"; for {whole_percent(copied)} of the profile {they} only copied or set memory" if how == "busy" else ""
+    return (
+        f"{'The GPU was' if len(judged) == 1 else f'All {count(len(judged))} GPUs were'} {how} in every window{derived}:"
+        f" the lowest p95 is {percent(low)} (threshold {threshold(parameters['threshold_p95'])}),"
+        f" the lowest p5 {percent(steep)} (threshold {threshold(parameters['threshold_p5'])}){only}"
+    )
+
+
+def _copied(judged: Sequence[LowGpu], run: RunData) -> float:
+    """Percent of their profile in which GPUs whose utilisation is derived ran no kernel and only copied or set memory, which counts as
+    use."""
+    derived = {(row.node, row.device) for row in judged if row.derived}
+    return only_copied([device for device in run.whole_devices if (device.node, device.device) in derived]) if derived else 0.0
+
+
+def _recommendation(low: Sequence[LowGpu], run: RunData) -> str:
+    """One sentence for each kind of low GPU, the kind that costs most first; two at most."""
+    kinds = sorted(_kinds(low).items(), key=lambda item: -_unused_ns(item[1], run))
+    return " ".join(_advice(kind, rows, run) for kind, rows in kinds[:2])
+
+
+def _kinds(low: Sequence[LowGpu]) -> dict[str, list[LowGpu]]:
+    kinds: dict[str, list[LowGpu]] = {}
+    for row in low:
+        kinds.setdefault(row.pattern if row.pattern in _IDLE else row.state, []).append(row)
+    return kinds
+
+
+def _advice(kind: str, rows: Sequence[LowGpu], run: RunData) -> str:
+    if kind == UNUSED:
+        gpus = next((node.gpus for node in run.nodes if node.hostname == rows[0].node), None)
+        start = EVERY_GPU.of(framework_of(run.store)).format(gpus=gpus if gpus and gpus > 1 else "GPUS")
+        return f"Start a worker on every GPU ({start}) or choose an instance with fewer GPUs: nothing ran on {where(rows)}."
+    if kind in _IDLE:
+        parts = []
+        if kind != IDLE_HEAD:
+            takes = _beside("finalisation", run.job.finalization_ns, _longest(rows, "idle_tail_ns"))
+            parts.append(
+                "End the job when training ends, and move what follows it (last evaluation, export, upload) to a machine without GPUs:"
+                f" {where(rows)} stood idle for the last {_tail(rows, run)}{takes}."
+            )
+        if kind != IDLE_TAIL:
+            takes = _beside("initialisation", run.job.initialization_ns, _longest(rows, "idle_head_ns"))
+            parts.append(
+                "Begin to train sooner: download and prepare data before the job, or read it as a stream:"
+                f" {where(rows)} stood idle for the first {_head(rows, run)}{takes}."
+            )
+        return " ".join(parts)
+    if kind == FLUCTUATING:
+        worst = min(rows, key=lambda row: required(row.lowest_p5))
+        return (
+            f"Feed the GPUs without pauses{guess(framework_of(run.store))} because {gpu(worst)} reaches {percent(worst.box.p95)} but"
+            f" falls to {percent(required(worst.lowest_p5))} in between."
+        )
+    worst = min(rows, key=_mean)
+    return (
+        f"Raise `batch_size` while it fits into GPU memory, or use fewer or smaller GPUs: {gpu(worst)} is at"
+        f" {percent(_mean(worst))} on average and leaves the rest unused."
+    )
+
+
+def _longest(rows: Sequence[LowGpu], key: str) -> int:
+    return max(int(getattr(row, key) or 0) for row in rows)
+
+
+def _beside(part: str, time_ns: int | None, idle_ns: int) -> str:
+    """How long a part of the job takes, where that is another time than the GPUs idled: samples tell one, steps the other."""
+    if not time_ns:
+        return ""
+    return f" ({part})" if abs(time_ns - idle_ns) <= _SAME * idle_ns else f" ({part} takes {duration(time_ns)})"
+
+
+def _mean(row: LowGpu) -> float:
+    """Of the time between idle head and idle tail."""
+    return float(row.box.mean if row.mean_between is None else row.mean_between)
+
+
+_TITLES: Final = {
+    UNUSED: "Use the idle GPUs or take fewer",
+    IDLE_TAIL: "End the job when training ends",
+    IDLE_HEAD: "Begin to train sooner",
+    IDLE_ENDS: "Let the GPUs idle less before and after training",
+    FLUCTUATING: "Feed the GPUs without pauses",
+    UNDER: "Give the GPUs more work per step",
+}
+
+
+def _cost(low: Sequence[LowGpu], devices: Sequence[LowGpu], run: RunData) -> Cost:
+    unused = round(_unused_ns(low, run))
+    kinds = _kinds(low)
+    costliest = max(kinds, key=lambda kind: _unused_ns(kinds[kind], run))
+    every = len(low) == len(devices) and len(low) > 1
+    return Cost(
+        title=_TITLES[costliest],
+        ns=unused,
+        of_ns=round(gpu_time_ns(devices, run)),
+        saving_ns=unused,
+        where=None if every else where(low),
+        base=gpu_time(devices, run),
+    )
+
+
+def _unused_ns(rows: Sequence[LowGpu], run: RunData) -> float:
+    return float(sum(row.unused_samples * sample_ns(row.derived, run) for row in rows))
+
+
+def _of(rows: Sequence[LowGpu], state: str) -> list[LowGpu]:
+    return [row for row in rows if row.state == state]

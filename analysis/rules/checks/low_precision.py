@@ -1,0 +1,261 @@
+"""LowPrecision: how much matrix work runs in FP32 on devices whose matrix units are faster in a lower precision?
+
+Times are summed kernel durations of GEMM, attention and convolution kernels; TF32 counts as a lower precision, and kernels whose name does
+not tell the precision count in the whole. A device counts only where it is known to have matrix units for a lower precision
+(:mod:`.matrix_units`), and where the name of any of its matrix kernels tells the precision.
+
+The cost is the length of the union of the FP32 kernels. Could save at most: that x (1 - peak in FP32 / highest peak among TF32, BF16 and
+FP16), where the data sheet of every device with the issue is known. FP8 and FP4 are named, but not counted: they need another library and
+a change of the model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from ....ingest.store.store import Store
+from ...device.coverage import union_lengths
+from ...device.precision import MATRIX_CATEGORIES
+from ...report.model import Device, DeviceTime
+from ...report.rule_details import LowPrecisionDetails, MatrixDevice, MatrixKernel, PrecisionShare
+from ...toolkit.labels import place, short_model
+from ...toolkit.places import Places, process_conditions
+from ...toolkit.shares import percent_of, shares
+from ...toolkit.wording import duration, percent, plural, significant
+from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, not_evaluated, of_the_run
+from ..evidence.device_share import above, gpus, no_device_activity, span_of_all, steps_of
+from ..evidence.frameworks import BF16, FP8, FP16, TF32, framework_of
+from ..evidence.matrix_units import ORDER, matrix_units, speed_up
+from ..evidence.run_data import RunData
+
+_THRESHOLD: Final = Parameter("threshold", "%", 30, 30, "percentile", "share of the matrix time of a device that may run in FP32")
+
+_MATRIX: Final = f"n.category IN ({', '.join(repr(category) for category in sorted(MATRIX_CATEGORIES))})"
+
+# What a switch in PyTorch turns on.
+_SWITCHES: Final = ("TF32", "BF16", "FP16")
+
+# Unknown precision from here on is said in the finding.
+_UNKNOWN_PERCENT: Final = 5.0
+
+
+class LowPrecision(Rule):
+    name = "LowPrecision"
+    category = "trace"
+    parameters = (_THRESHOLD,)
+    needs = "A profiler trace with the activity of the GPUs, such as one of torch.profiler with CUDA activity."
+    checks = "How much of the GEMM, attention and convolution time runs in FP32 on devices with matrix units for a lower precision."
+    condition = "FP32 (not TF32) > threshold of the GEMM, attention and convolution time, on any device with matrix units for less"
+    advice = "Allow TF32, or train under BF16 or FP16 autocast."
+
+    def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
+        if not run.breakdown:
+            return no_device_activity()
+        kernels = _matrix_kernels(run)
+        if kernels.is_empty():
+            return not_evaluated(
+                "no GEMM, attention or convolution kernels in this run",
+                "Profile steps that run the model, with torch.profiler on CUDA activity.",
+            )
+        rows = _rows(run, kernels, parameters["threshold"])
+        judged = [row for row in rows if row.details.issue is not None]
+        if not judged:
+            return _left_out(rows)
+        return _judged(run, kernels, rows, judged, parameters["threshold"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A device with matrix kernels. ``units``: None if they are not known."""
+
+    device: Device
+    units: tuple[str, ...] | None
+    details: MatrixDevice
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return (self.device.node, self.device.index)
+
+    @property
+    def switches(self) -> tuple[str, ...]:
+        return tuple(precision for precision in _SWITCHES if precision in (self.units or ()))
+
+
+def _matrix_kernels(run: RunData) -> pl.DataFrame:
+    """Matrix kernels by device and name: node (host name), device, name, category, precision, count, time."""
+    found = run.store.frame(f"""
+        SELECT e.node, e.device, coalesce(n.short, n.text) AS name, n.category, coalesce(n.precision, 'unknown') AS precision,
+               count(*) AS count, sum(e.duration_ns)::BIGINT AS time
+        FROM device_event AS e JOIN name AS n ON n.id = e.name
+        WHERE e.kind = 'kernel' AND {_MATRIX} GROUP BY ALL HAVING time > 0
+    """)
+    hosts = {node: run.places.node(node) for node in found["node"].unique()}
+    return found.with_columns(pl.col("node").replace_strict(hosts, return_dtype=pl.String))
+
+
+def _rows(run: RunData, kernels: pl.DataFrame, threshold: float) -> list[_Row]:
+    listed = {(device.node, device.index): device for device in reversed(run.devices)}
+    time, precision = pl.col("time"), pl.col("precision")
+    sums = kernels.group_by("node", "device").agg(
+        time.sum(), fp32=time.filter(precision == "FP32").sum(), unknown=time.filter(precision == "unknown").sum()
+    )
+    rows = []
+    for node, index, whole, fp32, unknown in sums.sort("node", "device").rows():
+        device = listed.get((node, index)) or Device(node, index, None, None, None, None, None, None, used=True)
+        units = matrix_units(device)
+        details = MatrixDevice(
+            node=node,
+            device=index,
+            name=device.name,
+            compute_capability=device.compute_capability,
+            matrix_units=units or (),
+            eligible=bool(units),
+            matrix_ns=whole,
+            fp32_ns=fp32,
+            unknown_ns=unknown,
+            fp32_percent=percent_of(fp32, whole),
+            issue=above(fp32, whole, threshold) if units and unknown < whole else None,
+        )
+        rows.append(_Row(device, units, details))
+    return rows
+
+
+def _left_out(rows: list[_Row]) -> Outcome:
+    details = LowPrecisionDetails(tuple(row.details for row in rows))
+    if any(row.units for row in rows):
+        reason = "the names of the matrix kernels do not tell their precision"
+        return not_evaluated(reason, "Kernels of cuBLAS, cuDNN and CUTLASS have names that tell it; no capture adds more.", details=details)
+    named = sorted({short_model(row.device.name) or "" for row in rows if row.units is not None} - {""})
+    if all(row.units is not None for row in rows):
+        return not_evaluated(f"no matrix units for a precision below FP32 on {' and '.join(named) or 'these GPUs'}", details=details)
+    models = sorted({row.device.name for row in rows if row.device.name and row.units is None})
+    unknown = f"GPUs called {' and '.join(models)}" if models else "GPUs that the trace does not name"
+    return not_evaluated(
+        f"whether {unknown} have matrix units for a precision below FP32 is not known",
+        "A trace of torch.profiler names the GPUs (deviceProperties) with their compute capability.",
+        details=details,
+    )
+
+
+def _judged(run: RunData, kernels: pl.DataFrame, rows: list[_Row], judged: list[_Row], threshold: float) -> Outcome:
+    bad = sorted((row for row in judged if row.details.issue), key=lambda row: -row.details.fp32_ns)
+    keys = pl.DataFrame([row.key for row in judged], schema={"node": pl.String, "device": pl.Int32}, orient="row")
+    counted = kernels.join(keys, on=["node", "device"], how="semi")
+    matrix, fp32 = sum(row.details.matrix_ns for row in judged), sum(row.details.fp32_ns for row in judged)
+    units = {precision for row in bad or judged for precision in row.units or ()}
+    return of_the_run(
+        bad,
+        len(judged),
+        [(device.first_ns, device.first_ns + device.span_ns) for device in _of(run, bad)],
+        details=LowPrecisionDetails(
+            devices=tuple(row.details for row in rows),
+            shares=tuple(
+                PrecisionShare(share.name, share.total_ns, share.percent)
+                for share in shares(counted.select("precision", "time", "count").rows())
+            ),
+            kernels=_kernels(counted, run.top),
+            fp32_ns=fp32,
+            matrix_ns=matrix,
+            fp32_percent=percent_of(fp32, matrix),
+            alternatives=tuple(precision for precision in ORDER if precision in units),
+        ),
+        finding=_finding(run, judged, bad, len(rows) - len(judged), threshold),
+        recommendation=_recommendation(bad, framework_of(run.store)) if bad else None,
+        cost=_cost(run, rows, bad) if bad else None,
+    )
+
+
+def _of(run: RunData, rows: list[_Row]) -> list[DeviceTime]:
+    keys = {row.key for row in rows}
+    return [device for device in run.breakdown if (device.node, device.device) in keys]
+
+
+def _kernels(counted: pl.DataFrame, top: int) -> tuple[MatrixKernel, ...]:
+    """The FP32 ones first, then the others, each longest first."""
+    names = ["name", "category", "precision"]
+    ranked = counted.group_by(names).agg(pl.col("count", "time").sum()).sort(
+        pl.col("precision") != "FP32", "time", *names, descending=[False, True, False, False, False]
+    )  # fmt: skip
+    return tuple(MatrixKernel(*row) for row in ranked.head(top).select(*names, "count", "time").iter_rows())
+
+
+def _finding(run: RunData, judged: list[_Row], bad: list[_Row], left_out: int, threshold: float) -> str:
+    top = max(bad or judged, key=lambda row: row.details.fp32_percent)
+    counted = bad or [top]
+    matrix, fp32 = sum(row.details.matrix_ns for row in counted), sum(row.details.fp32_ns for row in counted)
+    unknown = percent_of(sum(row.details.unknown_ns for row in counted), matrix)
+    where = gpus(len(bad), len(judged)) if len(bad) > 1 else _place(run, top)
+    most = "at most " if not bad and len(judged) > 1 else ""
+    text = (
+        f"FP32 takes {most}{duration(fp32)} of the {duration(matrix)} of GEMM, attention and convolution kernels on {where},"
+        f" {percent(percent_of(fp32, matrix))} (threshold {percent(threshold)})"
+    )
+    if unknown >= _UNKNOWN_PERCENT:
+        text += f"; the names of another {percent(unknown)} do not tell their precision"
+    if left_out:
+        text += f"; {plural(left_out, 'GPU is', 'GPUs are')} left out"
+    return f"{text}."
+
+
+def _place(run: RunData, row: _Row) -> str:
+    users = _of(run, [row])
+    return place(row.device.node, users[0].rank if len(users) == 1 else None, row.device.index)
+
+
+def _recommendation(bad: list[_Row], framework: str | None) -> str:
+    main = bad[0]
+    switches, model = main.switches, short_model(main.device.name) or "this GPU"
+    if "TF32" in switches:
+        change = TF32.of(framework)
+    elif "BF16" in switches:
+        change = BF16.of(framework)
+    else:
+        change = f"{FP16.of(framework)} (the matrix units of {model} take neither TF32 nor BF16)"
+    listed = " and ".join(part for part in (", ".join(switches[:-1]), switches[-1]) if part)
+    why = f"{duration(sum(row.details.fp32_ns for row in bad))} of matrix work in FP32 leave the matrix units for {listed} unused"
+    fastest = speed_up(main.device, switches)
+    if fastest:
+        why += f", and the peak of {model} in {fastest[0]} is {significant(fastest[1])} times that in FP32"
+    further = [precision for precision in ("FP8",) if precision in (main.units or ())]
+    return f"{change}, because {why}." + (FP8.of(framework) if further else "")
+
+
+def _cost(run: RunData, rows: list[_Row], bad: list[_Row]) -> Cost:
+    lengths = _union_of_fp32(run.store)
+    ns = {row.key: lengths.get(row.key, 0) for row in bad}
+    gains = [(row, speed_up(row.device, row.switches)) for row in bad]
+    saving = None
+    if all(gain for _, gain in gains):
+        saving = sum(round(ns[row.key] * (1 - 1 / gain[1])) for row, gain in gains if gain)
+    steps = steps_of(run)
+    users = [(steps.get((device.node, device.rank, device.pid), 0), (device.node, device.device)) for device in _of(run, bad)]
+    number = sum(n for n, _ in users)
+    of_ns = span_of_all(run)
+    total = min(sum(ns.values()), of_ns)
+    return Cost(
+        title="Run matrix work in lower precision",
+        ns=total,
+        of_ns=of_ns,
+        saving_ns=None if saving is None else min(saving, total),
+        per_step_ns=sum(ns[key] for key in {key for n, key in users if n}) / number if number else None,
+        where=_place(run, bad[0]) if len(bad) == 1 else None if len(bad) == len(rows) else gpus(len(bad), len(rows)),
+    )
+
+
+def _union_of_fp32(store: Store) -> dict[tuple[str, int], int]:
+    """Length of the union of each device's FP32 matrix kernels; of several processes that share a device, added up."""
+    places = Places(store)
+    found: dict[tuple[str, int], int] = {}
+    for condition in process_conditions(store):
+        events = store.frame(f"""
+            SELECT e.node, e.process, e.device, e.start_ns AS start, e.start_ns + e.duration_ns AS "end"
+            FROM device_event AS e JOIN name AS n ON n.id = e.name
+            WHERE e.kind = 'kernel' AND n.precision = 'FP32' AND {_MATRIX} AND {condition}
+        """)
+        for (node, _, device), length in union_lengths(events).items():
+            key = (places.node(node), device)
+            found[key] = found.get(key, 0) + length
+    return found

@@ -1,0 +1,201 @@
+"""PageableCopies: how much of each device's time goes into copies from or to pageable host memory?
+
+The time of a device is the length of the union of its pageable copies. Devices without a copy of which the trace says whether its host
+memory was pageable are not judged.
+
+Could save at most: what computation and communication kernels do not cover of it. Copies from pinned memory run at the full speed of the
+bus and beside the kernels, so that in the best case nothing of them is left to wait for.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import polars as pl
+
+from ....ingest.store.store import Store
+from ...device.coverage import DEVICE, with_covered
+from ...report.model import MemoryOperation
+from ...report.rule_details import PageableCopiesDetails, PageableCopy, PageableDevice
+from ...toolkit.intervals import union
+from ...toolkit.places import Places, process_conditions
+from ...toolkit.wording import count, duration, plural, significant, size
+from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated
+from ..evidence.device_share import DeviceShare, above, finding, issues, no_device_activity, outcome
+from ..evidence.frameworks import PINNED_BATCHES, PINNED_RESULTS, framework_of
+from ..evidence.run_data import RunData
+
+_THRESHOLD: Final = Parameter("threshold", "%", 1, 1, "percentile", "share of a device's span that pageable copies may take")
+
+# Smaller copies than this on average tell nothing of the bandwidth.
+_LARGE_BYTES: Final = 64 * 1024
+
+_CAPTURE_KIND: Final = "On NVIDIA GPUs torch.profiler records it with CUDA activity."
+_CAPTURE_COPIES: Final = "Profile a part of the run that copies batches to the GPU."
+
+
+class PageableCopies(Rule):
+    name = "PageableCopies"
+    category = "trace"
+    parameters = (_THRESHOLD,)
+    needs = "A profiler trace with the activity of the GPUs, such as one of torch.profiler with CUDA activity."
+    checks = "How much of each device's time goes into copies from or to pageable host memory."
+    condition = "time in copies from or to pageable host memory > threshold of the device's span, on any device"
+    advice = "Load into pinned memory (`pin_memory=True`) and copy with `non_blocking=True`."
+
+    def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
+        if not run.breakdown:
+            return no_device_activity()
+        told, untold = _told(run.store)
+        if not told:
+            if untold:
+                reason = f"the trace does not say of {_host_copies(untold)} whether its host memory was pageable"
+                return not_evaluated(reason, _CAPTURE_KIND)
+            return not_evaluated("no copies between host and device in this run", _CAPTURE_COPIES)
+        pageable = _lengths(run.store)
+        threshold = parameters["threshold"]
+        calls, blocked = _host_calls(run.store)
+        blocking = _blocking(calls, blocked)
+        shares = []
+        for device in run.breakdown:
+            at = (device.node, device.rank, device.pid, device.device)
+            ns = pageable.get(at, (0, 0))[0]
+            shares.append(DeviceShare(device, ns, above(ns, device.span_ns, threshold) if at in told else None))
+        return outcome(
+            run,
+            shares,
+            details=PageableCopiesDetails(
+                devices=tuple(
+                    PageableDevice(
+                        **share.identity(),
+                        pageable_ns=share.ns if share.issue is not None else None,
+                        percent=share.percent if share.issue is not None else None,
+                        exposed_ns=_exposed(pageable, share) if share.issue is not None else None,
+                        issue=share.issue,
+                    )
+                    for share in shares
+                ),
+                copies=_copies(run),
+                host_calls=calls,
+                host_blocked_ns=blocked,
+            ),
+            # Of an issue the finding is one sentence; the recommendation tells more.
+            finding=finding(shares, "Copies from or to pageable host memory take", threshold) + ("" if issues(shares) else blocking),
+            title="Copy from pinned memory",
+            recommendation=_recommendation(run) + blocking,
+            saving_ns=sum(_exposed(pageable, share) for share in shares if share.issue),
+        )
+
+
+def _host_calls(store: Store) -> tuple[int, int]:
+    """How many calls of the host made pageable copies, and for how long they held its threads: a thread that several calls hold at once
+    counts once."""
+    calls = store.frame("""
+        SELECT h.process, h.tid, h.start_ns AS start, h.start_ns + h.duration_ns AS "end" FROM host_event AS h
+        WHERE h.kind IN ('launch', 'call', 'sync') AND EXISTS (FROM device_event AS e WHERE e.kind = 'memcpy' AND e.pageable
+            AND e.process = h.process AND e.correlation = h.correlation)
+    """)
+    whole = union(calls, ["process", "tid"])
+    return calls.height, int((whole["end"] - whole["start"]).sum())
+
+
+def _blocking(calls: int, blocked: int) -> str:
+    if not calls:
+        return ""
+    return f" The host was in {plural(calls, 'call')} of such copies for {duration(blocked)}; they return when the data is there."
+
+
+def _host_copies(number: int) -> str:
+    return "the copy between host and device" if number == 1 else f"any of the {count(number)} copies between host and device"
+
+
+_Lengths = dict[tuple[str, int | None, int | None, int], tuple[int, int]]
+
+
+def _exposed(pageable: _Lengths, share: DeviceShare) -> int:
+    device = share.device
+    return pageable.get((device.node, device.rank, device.pid, device.device), (0, 0))[1]
+
+
+def _told(store: Store) -> tuple[set[tuple[str, int | None, int | None, int]], int]:
+    """Devices with a copy of which the trace says what host memory it used; and how many host copies say nothing."""
+    places = Places(store)
+    told, untold = set(), 0
+    for node, process, device, known, copies in store.frame("""
+        SELECT node, process, device, count(pageable), count(*) FILTER (pageable IS NULL AND copy_kind IN ('HtoD', 'DtoH'))
+        FROM device_event WHERE kind = 'memcpy' GROUP BY ALL
+    """).rows():
+        place = places.process(process, node)
+        untold += copies
+        if known:
+            told.add((place.node, place.rank, place.pid, device))
+    return told, untold
+
+
+def _lengths(store: Store) -> _Lengths:
+    """Of every device, the length of the union of its pageable copies, and how much of it no kernel covers."""
+    places = Places(store)
+    length = pl.col("end") - pl.col("start")
+    found: _Lengths = {}
+    for group in process_conditions(store):
+        copies = store.frame(f"""
+            SELECT e.node, e.process, e.device, e.start_ns AS start, e.start_ns + e.duration_ns AS "end"
+            FROM device_event AS e WHERE e.kind = 'memcpy' AND e.pageable AND {group}
+        """)
+        pageable = with_covered(store, union(copies, DEVICE), "any", group=group, times="e.kind = 'memcpy' AND e.pageable")
+        rows = pageable.group_by(DEVICE).agg(length.sum().alias("whole"), (length - pl.col("covered")).sum().alias("exposed"))
+        for node, process, device, whole, exposed in rows.rows():
+            place = places.process(process, node)
+            found[place.node, place.rank, place.pid, device] = (whole, exposed)
+    return found
+
+
+def _copies(run: RunData) -> tuple[PageableCopy, ...]:
+    """Pageable copies by kind, longest first, beside the bandwidth of this run's pinned ones."""
+    pinned = _pinned(run)
+    return tuple(
+        PageableCopy(
+            kind=operation.kind,
+            count=operation.count,
+            time_ns=operation.total_ns,
+            bytes=operation.total_bytes,
+            bandwidth_gb_per_s=operation.bandwidth_gb_per_s,
+            pinned_bandwidth_gb_per_s=pinned[operation.kind].bandwidth_gb_per_s if operation.kind in pinned else None,
+        )
+        for operation in _pageable(run)
+    )
+
+
+def _pageable(run: RunData) -> list[MemoryOperation]:
+    return [operation for operation in run.memory_operations if operation.memory == "pageable"]
+
+
+def _pinned(run: RunData) -> dict[str, MemoryOperation]:
+    return {operation.kind: operation for operation in run.memory_operations if operation.memory == "pinned"}
+
+
+def _recommendation(run: RunData) -> str:
+    copies = _pageable(run)
+    if not copies:
+        return ""
+    main = copies[0]
+    change = (PINNED_RESULTS if main.kind == "DtoH" else PINNED_BATCHES).of(framework_of(run.store))
+    volume = f" ({size(main.total_bytes)} in all)" if main.total_bytes else ""
+    why = (
+        f"{plural(main.count, f'pageable {main.kind} copy', f'pageable {main.kind} copies')}{volume} took {duration(main.total_ns)}"
+        f"{_speed(main, _pinned(run).get(main.kind))}"
+    )
+    return f"{change}, because {why}, and the host waits for each of them."
+
+
+def _speed(copies: MemoryOperation, pinned: MemoryOperation | None) -> str:
+    if not _large(copies):
+        return ""
+    speed = f" at {significant(copies.bandwidth_gb_per_s or 0.0)} GB/s"
+    if pinned is None or not _large(pinned):
+        return speed
+    return f"{speed}, where pinned memory reached {significant(pinned.bandwidth_gb_per_s or 0.0)} GB/s"
+
+
+def _large(copies: MemoryOperation) -> bool:
+    return copies.bandwidth_gb_per_s is not None and (copies.total_bytes or 0) >= _LARGE_BYTES * copies.count

@@ -1,0 +1,484 @@
+"""Do some steps take much longer than the others of their kind, and what ran in them?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import polars as pl
+
+from ...report.model import FINE, ISSUES, Histogram, Quantiles
+from ...report.rule_details import RanInStep, SlowStep, StepGroup, StepOutlierDetails
+from ...steps.profiled import without_profiled
+from ...steps.ran_in import ran_in_steps
+from ...steps.steps import SLOWEST, timed_steps
+from ...toolkit import wording
+from ...toolkit.labels import process_place
+from ...toolkit.places import Place
+from ...toolkit.quantiles import duration_histogram, histogram, quantile, quantiles
+from ..evidence.active_during import active_during
+from ..evidence.base import Category, Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
+from ..evidence.frameworks import FURTHER_AHEAD, PINNED, SAVE, WAITS, WITH_STACKS, framework_of
+from ..evidence.run_data import RunData
+
+MODES: Final = ("TRAIN", "EVAL", "PREDICT", "GLOBAL")
+UNNAMED: Final = "GLOBAL"
+"""The mode that steps without a phase belong to."""
+NORMAL_BINS: Final = 100
+MAD_TO_STD: Final = 1.4826
+"""The standard deviation of normally distributed values is this many times their median absolute deviation."""
+
+_REGULAR: Final = 0.8
+"""Outliers are regular where this share of the distances between them is the same."""
+_EXPLAINS: Final = 0.5
+"""What makes up this share of the extra time is named as its cause: device work, loading or waiting rather than the ranges around it."""
+_BASE: Final = "time of the training loop"
+
+
+class StepOutlier(Rule):
+    """Steps of one (process, phase) are a group, and a group is judged over the whole run.
+
+    An outlier is longer than mean + ``stddev`` x population standard deviation of its group; an issue is a group with more than
+    ``n_outliers`` of them. Among n steps none can be that long unless n > stddev^2 + 1: smaller groups are not evaluated. Where no group
+    has so many steps that more than ``n_outliers`` of them could be outliers, the rule is not evaluated. Durations are those of the
+    report's steps; steps without device work in a group that has some are a group of their own. Steps that a profiler of a configuration
+    made longer are left out where enough others remain.
+
+    Triggered: evaluation windows in which an outlier of a group with an issue began, as are first and last time. Violations: outliers of
+    all groups. Data points: steps. Cost: what the outliers of groups with an issue took beyond their group's median, of the time from each
+    process's first step to its last one. Where a process has steps with and without phases, they are the same ones found twice: each kind
+    is judged, but slowest steps and cost are taken from one.
+    """
+
+    name: ClassVar[str] = "StepOutlier"
+    category: ClassVar[Category] = "framework"
+    parameters: ClassVar[tuple[Parameter, ...]] = (
+        Parameter("stddev", "factor", 5, 3, "positive", "standard deviations above the mean from which on a step is an outlier"),
+        Parameter("mode", "phase", None, None, "text", "judge only steps of this phase (none: of every phase)", choices=MODES),
+        Parameter("n_outliers", "steps", 10, 10, "positive", "outliers that a group of steps may have"),
+    )
+    needs: ClassVar[str] = "Steps: annotations of training steps, from torch.profiler or the hosted profiler's framework metrics."
+    checks: ClassVar[str] = "Looks for steps that take much longer than the other steps of the same process and phase."
+    condition: ClassVar[str] = (
+        "more than n_outliers steps of a process and phase are longer than the mean of its steps + stddev x their standard deviation"
+    )
+    advice: ClassVar[str] = (
+        "Find what runs in the slow steps only, such as checkpoints, logging or waiting for data, and take it out of the step."
+    )
+
+    def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
+        rows = timed_steps(run.store).filter(pl.col("duration").is_not_null())
+        if rows.is_empty():
+            return not_evaluated(
+                "no step annotations in this run",
+                "Call step() of the profiler once per training step, or annotate the steps as step_0, step_1 and so on.",
+            )
+        factor, allowed = float(parameters["stddev"]), float(parameters["n_outliers"])
+        rows = without_profiled(rows)
+        chosen = _of_mode(rows, parameters["mode"])
+        if chosen.is_empty():
+            phases = ", ".join(sorted(set(rows["phase"].fill_null("none"))))
+            return not_evaluated(
+                f"no steps of phase {_mode(parameters['mode'])} in this run (its phases: {phases})",
+                f"Record steps of this phase, or leave {self.name}_mode unset to judge every phase.",
+            )
+        chosen = chosen.with_columns(window=run.samples.windows_of(chosen["start"], parameters["scan_interval_us"]))
+        windows = chosen["window"].n_unique()
+        groups = _groups(run, chosen, factor, allowed)
+        details = _details(run, groups, factor)
+        evaluable = [group for group in groups if group.evaluable]
+        if not evaluable:
+            return _too_few(groups, factor, details, windows)
+        if all(group.most <= allowed for group in evaluable):
+            return _never(evaluable, groups, factor, allowed, details, windows)
+        issues = [group for group in groups if group.issue]
+        found = pl.concat([group.outliers for group in issues]) if issues else chosen.clear()
+        first, last, triggered = found.select(pl.col("start").min(), last=pl.col("start").max(), windows=pl.col("window").n_unique()).row(0)
+        return Outcome(
+            ISSUES if issues else FINE,
+            triggered=triggered,
+            violations=sum(len(group.outliers) for group in evaluable),
+            datapoints=len(chosen),
+            windows=windows,
+            windows_triggered=triggered,
+            first_ns=first,
+            last_ns=last,
+            details=details,
+            finding=_finding(groups, factor, allowed, details.slowest),
+            recommendation=_recommendation(_once(issues), details.slowest, framework_of(run.store)) if issues else None,
+            cost=_cost(groups) if issues else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """The steps of one process and phase. ``outliers``: none where the group is not evaluable. ``most``: how many outliers so many steps
+    can have at all. ``every``: distance of the outliers in steps, where it is regular."""
+
+    place: Place
+    process: int | None
+    phase: str | None
+    on_device: bool
+    members: pl.DataFrame
+    spread: Quantiles
+    threshold: float
+    evaluable: bool
+    most: int
+    outliers: pl.DataFrame
+    issue: bool
+    robust_threshold: float
+    robust_outliers: int
+    every: int | None
+    bins: Histogram | None
+    normal_bins: Histogram | None
+
+    @property
+    def extra_ns(self) -> int:
+        """What the outliers took beyond the median."""
+        return round(float((self.outliers["duration"] - self.spread.p50).sum()))
+
+    @property
+    def steps(self) -> str:
+        """Its steps in words: TRAIN steps."""
+        return f"{self.phase} steps" if self.phase else "steps"
+
+
+def fewest_steps(factor: float) -> int:
+    """The number of steps that a group must have more than, for one to be longer than mean + factor x standard deviation."""
+    return math.floor(factor * factor + 1)
+
+
+def _mode(mode: str | None) -> str | None:
+    """ModeKeys.TRAIN and train are TRAIN; none and "None" are no mode."""
+    return None if mode is None or mode.lower() in ("", "none") else mode.rsplit(".", 1)[-1].upper()
+
+
+def _of_mode(rows: pl.DataFrame, mode: str | None) -> pl.DataFrame:
+    wanted = _mode(mode)
+    if wanted is None:
+        return rows
+    phase = pl.col("phase").str.split(".").list.last().str.to_uppercase().fill_null(UNNAMED)
+    return rows.filter(phase == wanted)
+
+
+def _groups(run: RunData, rows: pl.DataFrame, factor: float, allowed: float) -> list[_Group]:
+    found = [
+        _group(run.places.process(process, members["node"][0]), members.sort("start", "duration"), factor, allowed)
+        for (process, _, _), members in rows.group_by("process", "phase", "on_device")
+    ]
+    return sorted(found, key=lambda group: (group.place.order, group.phase or "", not group.on_device, group.process or 0))
+
+
+def _group(place: Place, members: pl.DataFrame, factor: float, allowed: float) -> _Group:
+    duration = members["duration"]
+    spread = quantiles(duration)
+    assert spread is not None
+    # In whole thousandths of a nanosecond: a step that is exactly as long as the threshold is no outlier, whatever the sums round to.
+    threshold = round(spread.mean + factor * spread.std, 3)
+    evaluable = spread.count > fewest_steps(factor)
+    outliers = members.filter(pl.col("duration") > threshold) if evaluable else members.clear()
+    deviation = (duration - spread.p50).abs().sort()
+    robust = round(spread.p50 + factor * MAD_TO_STD * quantile(deviation, 0.5), 3)
+    normal = members.filter(pl.col("duration") <= threshold)["duration"] if evaluable else duration
+    return _Group(
+        place=place,
+        process=members["process"][0],
+        phase=members["phase"][0],
+        on_device=bool(members["on_device"][0]),
+        members=members,
+        spread=spread,
+        threshold=threshold,
+        evaluable=evaluable,
+        most=max(0, math.ceil(spread.count / (1 + factor * factor)) - 1),
+        outliers=outliers,
+        issue=len(outliers) > allowed,
+        robust_threshold=robust,
+        robust_outliers=int((duration > robust).sum()),
+        every=_every(outliers["number"]),
+        bins=duration_histogram(duration),
+        normal_bins=histogram(normal, bins=NORMAL_BINS),
+    )
+
+
+def _every(numbers: pl.Series) -> int | None:
+    """Distance of numbers that follow each other at the same distance; None where there are fewer than three or it is not the same."""
+    distances = numbers.diff().drop_nulls()
+    if len(distances) < 2:
+        return None
+    common, times = distances.value_counts().sort("count", distances.name, descending=[True, False]).row(0)
+    return int(common) if common > 1 and times >= _REGULAR * len(distances) else None
+
+
+def _details(run: RunData, groups: Sequence[_Group], factor: float) -> StepOutlierDetails:
+    outliers = pl.concat([group.outliers for group in groups])
+    intervals = outliers.select("process", start="host_start_ns", end=pl.col("host_start_ns") + pl.col("host_duration_ns"))
+    return StepOutlierDetails(
+        groups=tuple(_group_row(group) for group in groups),
+        slowest=_slowest(run, groups),
+        limit_percent=100 / (1 + factor * factor),
+        fewest_steps=fewest_steps(factor) + 1,
+        active=active_during(run.store, intervals, run.top),
+    )
+
+
+def _group_row(group: _Group) -> StepGroup:
+    spread, known = group.spread, group.evaluable
+    return StepGroup(
+        node=group.place.node,
+        rank=group.place.rank,
+        pid=group.place.pid,
+        phase=group.phase,
+        on_device=group.on_device,
+        steps=spread.count,
+        mean_ns=spread.mean,
+        std_ns=spread.std,
+        threshold_ns=group.threshold,
+        outliers=len(group.outliers) if known else None,
+        most_outliers=group.most,
+        evaluable=known,
+        issue=group.issue if known else None,
+        every_steps=group.every,
+        extra_ns=group.extra_ns if known else None,
+        robust_threshold_ns=group.robust_threshold,
+        robust_outliers=group.robust_outliers,
+        max_ns=spread.max,
+        p99_ns=spread.p99,
+        p95_ns=spread.p95,
+        p50_ns=spread.p50,
+        min_ns=spread.min,
+        histogram=group.bins,
+        normal_histogram=group.normal_bins,
+    )
+
+
+def _once(groups: Iterable[_Group]) -> list[_Group]:
+    """Without the groups that have no phase, of the processes that also have groups with one."""
+    listed = list(groups)
+    named = {group.process for group in listed if group.phase is not None}
+    return [group for group in listed if group.phase is not None or group.process not in named]
+
+
+def _slowest(run: RunData, groups: Sequence[_Group]) -> tuple[SlowStep, ...]:
+    """The ten steps that took most beyond the median of their group, with what ran in them and in their group's step of median duration."""
+    counted = _once(groups)
+    slow = [
+        (row["duration"] - group.spread.p50, position, row)
+        for position, group in enumerate(counted)
+        for row in group.members.sort("duration", "start", descending=[True, False]).head(SLOWEST).iter_rows(named=True)
+    ]
+    slow.sort(key=lambda item: (-item[0], item[1], item[2]["start"]))
+    slow = slow[:SLOWEST]
+    typical = {position: _typical(counted[position]) for _, position, _ in slow}
+    places = list(typical)
+    ran = ran_in_steps(run.store, [row for _, _, row in slow] + [typical[position] for position in places])
+    return tuple(
+        SlowStep(
+            node=group.place.node,
+            rank=group.place.rank,
+            pid=group.place.pid,
+            phase=group.phase,
+            index=row["number"],
+            start_ns=row["start"],
+            duration_ns=row["duration"],
+            typical_ns=typical[position]["duration"],
+            outlier=group.evaluable and row["duration"] > group.threshold,
+            active=_compared(ran[at], ran[len(slow) + places.index(position)], run.top),
+        )
+        for at, (_, position, row) in enumerate(slow)
+        for group in [counted[position]]
+    )
+
+
+def _typical(group: _Group) -> dict[str, Any]:
+    """The step of median duration; of an even number the shorter of the two in the middle."""
+    return group.members.sort("duration", "start").row((len(group.members) - 1) // 2, named=True)
+
+
+def _compared(here: Mapping[tuple[str, str], int], there: Mapping[tuple[str, str], int], top: int) -> tuple[RanInStep, ...]:
+    """Times by kind and name in a step and in a typical one, most extra first."""
+    times = [(kind, name, here.get((kind, name), 0), there.get((kind, name), 0)) for kind, name in {**here, **there}]
+    times.sort(key=lambda item: (item[3] - item[2], -item[2], item[0], item[1]))
+    return tuple(RanInStep(kind, name, time, typical, time - typical) for kind, name, time, typical in times[:top])
+
+
+def _too_few(groups: Sequence[_Group], factor: float, details: StepOutlierDetails, windows: int) -> Outcome:
+    longest = max(group.spread.count for group in groups)
+    needed = fewest_steps(factor)
+    of_all = "" if len(groups) == 1 else f" in the largest of {wording.plural(len(groups), 'group')}"
+    return not_evaluated(
+        f"{wording.count(longest)} of more than {wording.plural(needed, 'step')} needed{of_all}: among fewer no step can be longer than"
+        f" mean + {_number(factor)} x standard deviation",
+        f"Record more than {wording.plural(needed, 'step')} of each process and phase.",
+        details=details,
+        datapoints=sum(group.spread.count for group in groups),
+        windows=windows,
+    )
+
+
+def steps_for_an_issue(factor: float, allowed: float) -> int:
+    """The number of steps that a group must have more than, for more than ``allowed`` of them to be outliers."""
+    return max(fewest_steps(factor), math.floor((math.floor(allowed) + 1) * (1 + factor * factor)))
+
+
+def _never(
+    evaluable: Sequence[_Group], groups: Sequence[_Group], factor: float, allowed: float, details: StepOutlierDetails, windows: int
+) -> Outcome:
+    """No group can have more outliers than are allowed: that none has says nothing."""
+    most = max(group.most for group in evaluable)
+    needed = steps_for_an_issue(factor, allowed)
+    of_all = "" if len(groups) == 1 else f" in the largest of {wording.plural(len(groups), 'group')}"
+    return not_evaluated(
+        f"{wording.count(_largest(evaluable))} of more than {wording.plural(needed, 'step')} needed{of_all}: with factor {_number(factor)}"
+        f" no more than {wording.count(most)} of so few can be outliers, and {_number(allowed)} are allowed",
+        f"Record more than {wording.plural(needed, 'step')} of each process and phase, or allow fewer outliers (StepOutlier_n_outliers).",
+        details=details,
+        violations=sum(len(group.outliers) for group in evaluable),
+        datapoints=sum(group.spread.count for group in groups),
+        windows=windows,
+        finding=_longest(details.slowest, several=len({group.place for group in groups}) > 1).strip() or None,
+    )
+
+
+def _finding(groups: Sequence[_Group], factor: float, allowed: float, slowest: Sequence[SlowStep]) -> str:
+    issues = [group for group in groups if group.issue]
+    evaluable = [group for group in groups if group.evaluable]
+    limit = f"the threshold of {wording.plural(int(allowed), 'outlier') if allowed == int(allowed) else f'{_number(allowed)} outliers'}"
+    if issues:
+        worst = max(issues, key=lambda group: (group.extra_ns, len(group.outliers)))
+        of_place = f" of {_where(worst.place)}" if len({group.place for group in groups}) > 1 else ""
+        others = f"; {len(issues)} of {wording.plural(len(evaluable), 'group')} of steps have more" if len(issues) > 1 else ""
+        return f"{_counted(worst, of_place, factor)}, more than {limit}{others}."
+    # The one nearest to an issue speaks for all.
+    nearest = max(evaluable, key=lambda group: (len(group.outliers), group.spread.count))
+    of_place = f" of {_where(nearest.place)}" if len({group.place for group in groups}) > 1 else ""
+    others = f", and no other of {wording.plural(len(evaluable), 'group')} of steps has more" if len(evaluable) > 1 else ""
+    text = f"{_counted(nearest, of_place, factor)}, within {limit}{others}"
+    short = [group for group in groups if not group.evaluable]
+    if len(short) == 1:
+        text += f"; {wording.count(short[0].spread.count)} {short[0].steps} are too few to be judged"
+    elif short:
+        text += f"; {wording.count(len(short))} groups have too few steps to be judged"
+    return f"{text}.{_longest(slowest, several=len({group.place for group in groups}) > 1)}"
+
+
+def _longest(slowest: Sequence[SlowStep], *, several: bool) -> str:
+    """A sentence on the outlier that took most beyond a typical step, and on what took longer in it; empty without outliers."""
+    row = next((row for row in slowest if row.outlier), None)
+    if row is None:
+        return ""
+    of_place = f" of {process_place(row.node, row.rank, row.pid)}" if several else ""
+    causes = _causes([row])
+    why = f": {causes[0][0][1]} in it took {wording.duration(causes[0][1])} longer than in a typical step" if causes else ""
+    return f" The longest, step {row.index}{of_place}, took {wording.duration(row.duration_ns)}{why}."
+
+
+def _largest(groups: Sequence[_Group]) -> int:
+    return max(group.spread.count for group in groups)
+
+
+def _counted(group: _Group, of_place: str, factor: float) -> str:
+    number = len(group.outliers)
+    return (
+        f"{wording.count(number) if number else 'None'} of {wording.count(group.spread.count)} {group.steps}{of_place} took longer than"
+        f" {wording.duration(group.threshold)} (mean {wording.duration(group.spread.mean)} + {_number(factor)} x standard deviation"
+        f" {wording.duration(group.spread.std)})"
+    )
+
+
+def _recommendation(issues: Sequence[_Group], slowest: Sequence[SlowStep], framework: str | None) -> str:
+    worst = max(issues, key=lambda group: (group.extra_ns, len(group.outliers)))
+    place = worst.place
+    own = [
+        row
+        for row in slowest
+        if row.outlier and (row.node, row.rank, row.pid, row.phase) == (place.node, place.rank, place.pid, worst.phase)
+    ]
+    cause = _cause(own, framework)
+    cost = (
+        f"the {wording.plural(len(worst.outliers), 'outlier')} took {wording.duration(worst.extra_ns)} beyond the median"
+        f" of {wording.duration(worst.spread.p50)}"
+    )
+    if cause:
+        regular = f"; they are {worst.every} steps apart" if worst.every is not None else ""
+        return f"{cause[0]}: {cause[1]}, and {cost}{regular}."
+    if worst.every is not None:
+        return (
+            f"Take what runs every {worst.every} steps, such as a checkpoint, logging or validation, out of the step (checkpoints:"
+            f" {SAVE.of(framework)}): the outliers are {worst.every} steps apart, and {cost}."
+        )
+    unknown = "nothing recorded tells why " if own else ""
+    return f"Record steps that include an outlier with call stacks {WITH_STACKS.of(framework)}: {unknown}{cost}."
+
+
+def _cause(rows: Sequence[SlowStep], framework: str | None) -> tuple[str, str] | None:
+    """An imperative and a clause about what makes up most of what most of the slowest outliers took beyond a typical step; None if
+    nothing does. A first step, which is slow for another reason, does not hide it."""
+    ranked = _causes(rows)
+    if not ranked:
+        return None
+    (kind, name), time, number = ranked[0]
+    seen = f"in {number} of the {len(rows)} slowest of them {name} took {wording.duration(time / number)} longer than in a typical step"
+    return _imperative(kind, name, framework), seen
+
+
+def _causes(rows: Sequence[SlowStep]) -> list[tuple[tuple[str, str], int, int]]:
+    """Kind and name of what makes up most of what most of the rows took beyond a typical step, its extra time, in how many of them: what
+    tells most first."""
+    extra: dict[tuple[str, str], list[int]] = {}
+    for row in rows:
+        beyond = row.duration_ns - row.typical_ns
+        for active in row.active:
+            if active.extra_ns >= max(1, _EXPLAINS * beyond):
+                extra.setdefault((active.kind, active.name), []).append(active.extra_ns)
+    ranked = sorted(
+        ((key, sum(times), len(times)) for key, times in extra.items() if len(times) > len(rows) / 2), key=lambda item: (-item[1], item[0])
+    )
+    plain = [item for item in ranked if item[0][0] not in ("annotation", "operator")]
+    work = [item for item in plain if item[0][0] != "sync"]  # a wait for the device is as long as its work
+    return work or plain or ranked
+
+
+def _imperative(kind: str, name: str, framework: str | None) -> str:
+    if kind == "loader":
+        return f"Load further ahead ({FURTHER_AHEAD.of(framework)})"
+    if kind == "sync":
+        return f"Remove what waits for the device inside the step ({WAITS.of(framework)})"
+    if kind == "memcpy":
+        return f"Copy from pinned memory {PINNED.of(framework)}"
+    if kind in ("kernel", "memset"):
+        if "ccl" in name.lower():
+            return "Find the rank that comes late to the collective in these steps"
+        return "Compare the inputs of the slow steps (batch size, sequence length) with those of the others"
+    return f"Look at what {name} does in the slow steps only"
+
+
+def _cost(groups: Sequence[_Group]) -> Cost:
+    issues = _once(group for group in groups if group.issue)
+    spans: dict[int | None, tuple[int, int]] = {}
+    for group in groups:
+        first, last = group.members.select(pl.col("start").min(), last=(pl.col("start") + pl.col("duration")).max()).row(0)
+        low, high = spans.get(group.process, (first, last))
+        spans[group.process] = min(low, first), max(high, last)
+    cost = sum(group.extra_ns for group in issues)
+    number = sum(len(group.outliers) for group in issues)
+    concerned = {group.place for group in issues}
+    return Cost(
+        title=f"Shorten the {wording.plural(number, 'slow step')}",
+        ns=cost,
+        of_ns=sum(last - first for first, last in spans.values()),
+        saving_ns=cost,
+        per_step_ns=cost / sum(group.spread.count for group in issues),
+        where=_where(next(iter(concerned))) if len(concerned) == 1 else None,
+        base=_BASE,
+    )
+
+
+def _where(place: Place) -> str:
+    """A process in words: rank 5, node-1."""
+    return process_place(place.node, place.rank, place.pid)
+
+
+def _number(value: float) -> str:
+    return f"{value:g}"

@@ -1,0 +1,185 @@
+"""StragglerRank: is there a rank that computes longer than the others in most steps, so that they wait for it?
+
+Steps are matched by phase and number; those that fewer than two ranks recorded are left out. The computation of a rank in a step is the
+length of the union of its device's computation kernels between the start and the end of the step's device work, its time in collectives
+that of the union of its communication kernels there. A rank is *over* in a step where its computation exceeds the median of the ranks in
+this step by more than the threshold.
+
+A rank that is over in more than half of its steps is a straggler where the collectives confirm it: what computes longer arrives later, and
+the others stand in the collective until then. So the others (the ranks that are not over in most steps) must be in collectives for longer
+by at least half of what the rank computes longer than they do; both are differences from the median of the others, of which the median over
+the steps counts. Without any collective kernels nothing can be confirmed.
+
+The cost is what the other ranks wait: in every step the excess of the slowest straggler, for each of the ranks that are none, but at most
+the exposed communication of that rank.
+
+Why a straggler is slow: the computation kernels that it ran as often as the others do are compared by name. Where the kernels that make up
+most of the time take longer by at least half of the rank's excess, the device is slow; else some kernels have more to do.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import polars as pl
+
+from ....ingest.store.store import Store
+from ...report.model import FINE, ISSUES, DeviceTime
+from ...report.rule_details import StragglerRankDetails
+from ...steps.over_steps import STEP_KEY, THRESHOLD, RankOverSteps, compared_steps, measured_steps, ranked_steps, ranks_over_steps
+from ...toolkit.labels import place
+from ...toolkit.wording import duration, percent, plural
+from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
+from ..evidence.device_share import no_device_activity, span_of_all
+from ..evidence.run_data import RunData
+
+_THRESHOLD: Final = Parameter(
+    "threshold", "%", THRESHOLD, THRESHOLD, "percentile", "by how much a rank's computation per step may exceed the median of the ranks"
+)
+
+_CAPTURE_RANKS: Final = "Give the traces of all ranks."
+_CAPTURE_STEPS: Final = "Call step() of the profiler once per training step on every rank, with CUDA activity."
+
+
+class StragglerRank(Rule):
+    name = "StragglerRank"
+    category = "trace"
+    parameters = (_THRESHOLD,)
+    needs = "Profiler traces of several ranks, with steps."
+    checks = "Whether a rank computes longer than the others in most steps, while they wait for it in collectives."
+    condition = "computation per step > median of the ranks by more than threshold, in more than half of the steps, and the others wait"
+    advice = "Check the clock, temperature and power of the straggler's device, and whether it gets more work than the others."
+
+    def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
+        if not run.breakdown:
+            return no_device_activity()
+        ranks = {(device.node, device.rank, device.pid) for device in run.breakdown if device.rank is not None}
+        if len(ranks) < 2:
+            return not_evaluated("one rank in this run" if ranks else "no trace of this run names its rank", _CAPTURE_RANKS)
+        steps = ranked_steps(run.store)
+        if steps["process"].n_unique() < 2:
+            reason = "only one rank has steps with device work" if len(steps) else "no steps with device work"
+            return not_evaluated(reason, _CAPTURE_STEPS)
+        compared = compared_steps(measured_steps(run.store, steps), parameters["threshold"])
+        if compared.is_empty():
+            return not_evaluated("no step was recorded on two ranks", "Profile the same steps on every rank.")
+        return _outcome(run, compared, ranks_over_steps(run.places, compared), parameters["threshold"])
+
+
+def _outcome(run: RunData, compared: pl.DataFrame, ranks: list[RankOverSteps], threshold: float) -> Outcome:
+    number = compared.select(pl.struct(STEP_KEY).n_unique()).item()
+    details = StragglerRankDetails(
+        ranks=tuple(rank.details() for rank in ranks),
+        steps=number,
+        median_ns=compared.group_by(STEP_KEY).agg(pl.col("median").first())["median"].median(),  # type: ignore[arg-type]
+    )
+    bad = sorted((rank for rank in ranks if rank.straggler), key=lambda rank: -rank.excess_percent)
+    doubted = [rank for rank in ranks if rank.over and rank.confirmed is None]
+    if not bad and doubted:
+        worst = max(doubted, key=lambda rank: rank.excess_percent)
+        return not_evaluated(
+            f"{worst.place} computes {percent(worst.excess_percent)} longer than the median of the ranks, but this run has no collective"
+            " kernels that show whether the others wait for it",
+            "Profile with torch.profiler on CUDA activity, with the collectives on the device (NCCL).",
+            details=details,
+        )
+    processes = [rank.process for rank in bad]
+    over = compared.filter(pl.col("over"), pl.col("process").is_in(processes))
+    return Outcome(
+        ISSUES if bad else FINE,
+        triggered=len(bad),
+        violations=len(over),
+        datapoints=number,
+        windows=1,
+        windows_triggered=1 if bad else 0,
+        first_ns=over["start"].min() if bad else None,  # type: ignore[arg-type]
+        last_ns=over["end"].max() if bad else None,  # type: ignore[arg-type]
+        details=details,
+        finding=_finding(ranks, bad, threshold),
+        recommendation=_recommendation(run, ranks, bad[0]) if bad else None,
+        cost=_cost(run, compared, ranks, bad) if bad else None,
+    )
+
+
+def _finding(ranks: list[RankOverSteps], bad: list[RankOverSteps], threshold: float) -> str:
+    worst = bad[0] if bad else max(ranks, key=lambda rank: (rank.over, rank.excess_percent))
+    limit = f"threshold {percent(threshold)}"
+    if len(ranks) == 2:  # the median lies in the middle of the two
+        limit = f"{duration(2 * worst.excess_ns)} longer than the other; {limit}"
+    text = f"{worst.place} computes {_more(worst)} than the median of {len(ranks)} ranks ({limit})"
+    often = f"and is over it in {worst.steps_over} of {plural(worst.steps, 'step')}"
+    if bad:
+        also = f"; {plural(len(bad) - 1, 'more rank does', 'more ranks do')}, too" if len(bad) > 1 else ""
+        return _capital(f"{text} {often}, while the others spend {duration(worst.waits_ns or 0.0)} per step more in collectives{also}.")
+    if worst.over:
+        wait = f"only {duration(worst.waits_ns)} per step more" if worst.waits_ns and worst.waits_ns > 0 else "no more time"
+        return _capital(f"{text} {often}, but the others spend {wait} in collectives: they do not wait for it.")
+    return f"The rank that computes longest, {text.replace(' computes', ', computes', 1)}."
+
+
+def _more(rank: RankOverSteps) -> str:
+    return f"{duration(rank.excess_ns)} per step ({percent(rank.excess_percent)}) longer"
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _recommendation(run: RunData, ranks: list[RankOverSteps], worst: RankOverSteps) -> str:
+    """The device where the same kernels take longer, the work where there is more of it."""
+    waiting = sum(not rank.straggler for rank in ranks)
+    why = f"{plural(waiting, 'rank waits', 'ranks wait')} up to {duration(worst.excess_ns)} per step for it"
+    slower, longest = _slower(run.store, [rank.process for rank in ranks if not rank.over], worst.process)
+    if slower is not None and 2 * slower >= worst.excess_percent:
+        return (
+            f"Check clock, temperature and power of {place(worst.node, None, worst.device)} with `nvidia-smi -q -d"
+            f" CLOCK,TEMPERATURE,POWER,PERFORMANCE` and `dcgmi diag -r 3`, because {why} and its kernels take {percent(slower)}"
+            " longer than the same kernels of the other ranks."
+        )
+    more = f", most of all {longest}" if longest else ""
+    return (
+        f"Give {worst.place} as much work as the others (batches of equal length, shards of equal size, `DistributedSampler(...,"
+        f" drop_last=True)`), because {why} and only some of its kernels take longer than theirs{more}."
+    )
+
+
+def _slower(store: Store, others: list[int], process: int) -> tuple[float | None, str | None]:
+    """By how much percent the kernels that make up half of the time are slower on ``process`` than in the median of the others (None where
+    there are none that all run equally often); and the kernel with the most time above the others'."""
+    kernels = store.frame(f"""
+        SELECT e.process, coalesce(n.short, n.text, '') AS name, count(*) AS count, sum(e.duration_ns)::BIGINT AS time
+        FROM device_event AS e LEFT JOIN name AS n ON n.id = e.name
+        WHERE e.kind = 'kernel' AND n.category IS DISTINCT FROM 'communication' AND e.process IN ({", ".join(map(str, [*others, process]))})
+        GROUP BY ALL
+    """)
+    own, typical = pl.col("time"), pl.col("typical")
+    theirs = kernels.filter(pl.col("process") != process).group_by("name").agg(typical=own.median(), often=pl.col("count").median())
+    both = kernels.filter(pl.col("process") == process).join(theirs, on="name", how="left").with_columns(more=own - typical.fill_null(0))
+    longest = both.filter(pl.col("more") > 0).sort("more", "name", descending=[True, False]).head(1)["name"].to_list()
+    same = both.filter(pl.col("count") == pl.col("often"), typical > 0).with_columns(ratio=own / typical).sort("ratio", "name")
+    if same.is_empty():
+        return None, longest[0] if longest else None
+    middle = same.filter(2 * typical.cum_sum() >= typical.sum())["ratio"][0]
+    return 100 * (middle - 1), longest[0] if longest else None
+
+
+def _cost(run: RunData, compared: pl.DataFrame, ranks: list[RankOverSteps], bad: list[RankOverSteps]) -> Cost:
+    slow = compared.filter(pl.col("process").is_in([rank.process for rank in bad]))
+    per_step = slow.group_by(STEP_KEY).agg(pl.col("excess").max().clip(lower_bound=0))
+    excess = round(per_step["excess"].sum())
+    exposed = {_key(device): device.exposed_communication_ns for device in run.breakdown}
+    waiting = [rank for rank in ranks if not rank.straggler]
+    ns = sum(min(excess, exposed.get((rank.node, rank.rank, rank.pid, rank.device), 0)) for rank in waiting)
+    steps = sum(rank.steps for rank in waiting)
+    return Cost(
+        title=f"Check {bad[0].place}" if len(bad) == 1 else f"Check {bad[0].place} and {plural(len(bad) - 1, 'more rank')}",
+        ns=ns,
+        of_ns=span_of_all(run),
+        saving_ns=ns,
+        per_step_ns=ns / steps if steps else None,
+        where="; ".join(rank.place for rank in bad[:3]) + (f" and {len(bad) - 3} more" if len(bad) > 3 else ""),
+    )
+
+
+def _key(device: DeviceTime) -> tuple[str, int | None, int | None, int]:
+    return (device.node, device.rank, device.pid, device.device)

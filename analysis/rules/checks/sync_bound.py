@@ -1,0 +1,165 @@
+"""SyncBound: does the host wait in blocking synchronisation calls while the device has nothing to do?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import polars as pl
+
+from ...report.rule_details import BlockingCall, SyncBoundDetails, SyncBoundDevice
+from ...toolkit.intervals import length_inside, union
+from ...toolkit.wording import duration, percent, plural
+from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated
+from ..evidence.device_gaps import GapGroup
+from ..evidence.device_share import gpus, no_device_activity
+from ..evidence.frameworks import READS, WAITS_FOR_ALL, framework_of
+from ..evidence.idle_findings import Judged, in_order, names, outcome, unjudged, with_issue
+from ..evidence.run_data import RunData
+from ..evidence.sync_calls import begun_inside, sync_calls, with_operator
+
+_THRESHOLD: Final = Parameter(
+    "threshold", "%", 10, 10, "percentile", "share of a device's span that the host may block in synchronisation with the device idle"
+)
+
+# Operators that synchronise, and what to write instead.
+_INSTEAD: Final = {
+    "aten::_local_scalar_dense": "`.item()`, `float(tensor)` and `if tensor:`",
+    "aten::item": "`.item()`, `float(tensor)` and `if tensor:`",
+    "aten::is_nonzero": "`if tensor:`",
+    "aten::copy_": "`.cpu()`, `.numpy()` and printed tensors (or copy with `non_blocking=True` from and to pinned memory)",
+    "aten::nonzero": "boolean masks and `nonzero()` (`torch.where(condition, a, b)` keeps shapes fixed)",
+    "aten::masked_select": "boolean masks (`torch.where(condition, a, b)` keeps shapes fixed)",
+    "aten::_unique2": "`unique()`",
+}
+_NO_CALLS: Final = "no host calls of its process in the trace"
+
+
+_Judged = list[Judged[SyncBoundDevice]]
+
+
+class SyncBound(Rule):
+    name = "SyncBound"
+    category = "trace"
+    parameters = (_THRESHOLD,)
+    needs = "A profiler trace with the activity of the GPUs and the calls of the host."
+    checks = "How long the host blocks in synchronisation calls while the device stands idle."
+    condition = "host time in blocking synchronisation with the device idle > threshold of the span"
+    advice = "Remove what makes the host wait for the device from the loop: `.item()`, `.cpu()`, prints of tensors."
+
+    def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
+        judged: _Judged = []
+        calls: list[pl.DataFrame] = []
+        called = set(run.store.frame("SELECT DISTINCT process FROM host_event WHERE kind IN ('launch', 'sync', 'call')")["process"])
+        for group in run.gaps.groups():
+            rows, found = _look(run, group, called, parameters)
+            judged += rows
+            calls.append(found)
+        if not judged:
+            return no_device_activity()
+        if not called:
+            return not_evaluated(
+                "no host calls in this run", "Profile with torch.profiler on CPU activity, too: it records the runtime calls."
+            )
+        if all(row.issue is None for _, row in judged):
+            return not_evaluated(
+                "no host calls of the processes that used the devices", "Profile those processes with torch.profiler on CPU activity, too."
+            )
+        judged = in_order(judged)
+        bad = with_issue(judged)
+        top = _calls(run, pl.concat(calls))
+        return outcome(
+            run,
+            judged,
+            cost_key="blocked_idle_ns",
+            title="Remove synchronisations from the loop",
+            details=SyncBoundDetails(tuple(row for _, row in judged), top),
+            finding=_finding(judged, bad, parameters),
+            recommendation=_recommendation(top, sum(row.blocked_idle_ns for _, row in bad), framework_of(run.store)),
+        )
+
+
+def _look(run: RunData, group: GapGroup, called: set[int], parameters: Parameters) -> tuple[_Judged, pl.DataFrame]:
+    """The devices of a group, and the calls of their processes (of those with an issue, where there is one) by name and operator.
+
+    ``drained_ns`` of a device: its idle gaps that begin during such a call, to their ends; part of them is usually behind the call.
+    """
+    calls = sync_calls(run.store, {process for device in group.devices for process in device.processes})
+    on_device = calls.with_row_index("number").join(group.rows(), on="process")
+    whole = union(on_device, ["row"])
+    blocked = whole.with_columns(blocked=length_inside(whole, group.gaps, "row"), length=pl.col("end") - pl.col("start"))
+    sums = {row: (time, idle) for row, time, idle in blocked.group_by("row").agg(pl.col("length", "blocked").sum()).iter_rows()}
+    drained = begun_inside(group.gaps, whole, "row").group_by("row").agg((pl.col("end") - pl.col("start")).sum().alias("time"))
+    after = dict(drained.iter_rows())
+    judged: _Judged = []
+    for device in group.devices:
+        time, idle = sums.get(device.row, (0, 0))
+        share = 100 * idle / device.span_ns if device.span_ns else 0.0
+        known = not called.isdisjoint(device.processes)
+        row = SyncBoundDevice(
+            **device.details(),
+            sync_ns=time,
+            blocked_idle_ns=idle,
+            percent=share,
+            drained_ns=after.get(device.row, 0),
+            issue=share > parameters["threshold"] if known else None,
+        )
+        judged.append((device, row))
+    chosen = {device.row for device, row in judged if row.issue} or {device.row for device in group.devices}
+    own = on_device.filter(pl.col("row").is_in(list(chosen)))
+    idle_of = own.with_columns(blocked=length_inside(own, group.gaps, "row")).group_by("number").agg(pl.col("blocked").sum())
+    of_call = with_operator(run.store, calls).with_row_index("number").join(idle_of, on="number")
+    grouped = of_call.group_by("name", "operator").agg(
+        count=pl.len(), time=(pl.col("end") - pl.col("start")).sum(), blocked=pl.col("blocked").sum()
+    )
+    return judged, grouped.with_columns(issue=pl.lit(any(row.issue for _, row in judged)))
+
+
+def _calls(run: RunData, calls: pl.DataFrame) -> tuple[BlockingCall, ...]:
+    kept = calls.filter(pl.col("issue") == pl.col("issue").max())
+    summed = kept.group_by("name", "operator").agg(pl.col("count", "time", "blocked").sum())
+    top = summed.sort("blocked", "time", "name", "operator", descending=[True, True, False, False], nulls_last=True).head(run.top)
+    text = names(run.store, [*top["name"], *top["operator"]])
+    return tuple(
+        BlockingCall(text.get(row["name"], ""), text.get(row["operator"]), row["count"], row["time"], row["blocked"])
+        for row in top.iter_rows(named=True)
+    )
+
+
+def _finding(judged: _Judged, bad: _Judged, parameters: Parameters) -> str:
+    limit = percent(parameters["threshold"])
+    why = unjudged(judged, _NO_CALLS)
+    if len(judged) == 1:
+        device, row = judged[0]
+        return (
+            f"The host blocked in synchronisation calls with the GPU idle for {duration(row.blocked_idle_ns)} of"
+            f" {duration(device.span_ns)} ({percent(row.percent)}, threshold {limit})."
+        )
+    known = [one for one in judged if one[1].issue is not None]
+    worst, row = max(bad or known, key=lambda one: one[1].percent)
+    if not bad:
+        return (
+            f"The host blocked in synchronisation calls with the GPU idle for {percent(row.percent)} of the profile at most (threshold"
+            f" {limit}){why}."
+        )
+    total, span = sum(one.blocked_idle_ns for _, one in bad), sum(device.span_ns for device, _ in bad)
+    return (
+        f"On {gpus(len(bad), len(judged))} the host blocked in synchronisation calls with the GPU idle for more than"
+        f" {limit} of the profile, {duration(total)} of {duration(span)} in all ({percent(100 * total / span)}); most on {worst.label}:"
+        f" {percent(row.percent)}{why}."
+    )
+
+
+def _recommendation(calls: Sequence[BlockingCall], total: int, framework: str | None) -> str | None:
+    if not calls:
+        return None
+    main = calls[0]
+    source = f" in `{main.operator}`" if main.operator else ""
+    remove = _INSTEAD.get(main.operator or "", "")
+    if not remove:
+        remove = (WAITS_FOR_ALL if "Device" in main.name else READS).of(framework)
+    return (
+        f"Remove {remove} from the loop, or reach them once every 100 steps: in {plural(main.count, 'call')} of"
+        f" `{main.name}`{source} the host blocked and launched nothing while the device stood idle for"
+        f" {duration(main.blocked_idle_ns)} of the {duration(total)}."
+    )

@@ -1,0 +1,1 @@
+"""Choosing, running, and ranking rules."""

@@ -1,0 +1,601 @@
+"""How do rules that postrun does not bring judge a run? Rule files, rule classes and installed rule packages, none of which can stop it.
+
+Whatever such a rule raises becomes the verdict Error of that rule; what it prints goes to standard error; what it answers is made plain.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import inspect
+import math
+import sys
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, is_dataclass, replace
+from enum import Enum
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar, Final
+
+from ....errors import Terminated
+from ....ingest.store.tables import storable
+from ...report.model import ERROR, FINE, ISSUES, VERDICTS
+from ...toolkit.wording import count, duration
+from ..evidence.base import SCAN_INTERVAL, Category, Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
+from ..evidence.run_data import RunData
+from .bounds import LIMIT_S, TimeLimit, printing_aside
+from .catalogue import PROFILER_REPORT, RULES
+from .trial import ContractRule, Trial, stand_ins
+
+GROUP: Final = "postrun.rules"
+"""Entry points of this group name the rule classes of an installed package."""
+
+_WINDOWS: Final = 1_000_000
+_LISTED: Final = 1000
+_DEPTH: Final = 20
+_TEXT: Final = 500
+_OF_THE_BASE: Final = ("action_str", "other_trials")
+"""Parameters of the contract's base class, which are no setting of a rule."""
+
+
+class MisuseError(Exception):
+    """A rule file is loaded with values that its class does not take: a mistake of who names it, not of the file."""
+
+    def __init__(self, message: str, kind: str = "TypeError") -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class FreeParameter(Parameter):
+    """A parameter of a rule file: any value will do, the file itself decides."""
+
+    def problem(self, value: Any) -> str | None:
+        return None
+
+
+# -- classes of postrun's own kind ---------------------------------------------------------------------------------------------
+
+
+class Guarded(Rule):
+    """A rule that is not postrun's own. Subclasses are made by :func:`guarded`."""
+
+    category: ClassVar[Category] = "custom"
+    file: ClassVar[RuleFile | None] = None
+    place: ClassVar[str | None] = None
+    make: ClassVar[Callable[[], Rule]]
+    given: ClassVar[Mapping[str, Any]] = {}
+    """Values of parameters that the rule was loaded with."""
+    problem: ClassVar[str | None] = None
+    """Why the rule could not be loaded, which is then its answer."""
+    misused: ClassVar[bool] = False
+    """Whether that is because of the values it was loaded with."""
+    invoked: ClassVar[str | None] = None
+    """Name of the class in its file, by which the rule can be meant, too."""
+
+    def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
+        if self.problem is not None:
+            return Outcome(ERROR, reason=self.problem)
+        try:
+            with self.file.active() if self.file else printing_aside(self.name):
+                return self._judge(run, parameters)
+        except (KeyboardInterrupt, Terminated):
+            raise
+        except BaseException as error:
+            return Outcome(ERROR, reason=described(error, self.place))
+
+    def _judge(self, run: RunData, parameters: Parameters) -> Outcome:
+        return _sound(type(self).make().evaluate(run, parameters))
+
+
+def guarded(
+    kind: type[Rule],
+    make: Callable[[], Rule] | None = None,
+    *,
+    name: str | None = None,
+    file: RuleFile | None = None,
+    given: Mapping[str, Any] | None = None,
+) -> type[Guarded]:
+    """``kind`` as a rule that cannot stop the others. ``make`` gives the instance (default: ``kind()``); ``name``: in the report, instead
+    of its own; ``file``, ``given``: where the class was loaded from, with which values.
+
+    What ``kind`` does not say of itself (checks, condition, advice) is filled in. A class whose parameters are wrong is a broken rule.
+    """
+    known = name or getattr(kind, "name", None) or kind.__name__
+    problem = _problem(kind, known)
+    if problem:
+        return broken(str(known), problem)
+    return type(kind.__name__, (Guarded,), {
+        "name": known,
+        "parameters": tuple(kind.parameters),
+        "needs": getattr(kind, "needs", None) or Rule.needs,
+        "checks": getattr(kind, "checks", None) or _first_line(kind) or f"What the rule {known} looks at.",
+        "condition": getattr(kind, "condition", None) or "its own condition is met",
+        "advice": getattr(kind, "advice", None) or f"Look at what {known} found.",
+        "file": file,
+        "place": str(file.path) if file else _file_of(kind),
+        "given": _fitting(kind, given or {}),
+        "make": staticmethod(make or kind),
+        "__doc__": kind.__doc__,
+        "__module__": kind.__module__,
+    })  # fmt: skip
+
+
+def broken(name: str, reason: str, *, misused: bool = False) -> type[Guarded]:
+    """A rule of that name that could not be loaded: its verdict is always Error, with the reason."""
+    return type("Broken", (Guarded,), {
+        "name": name,
+        "checks": f"Nothing: the rule {name} could not be loaded.",
+        "condition": "never",
+        "advice": f"Mend the rule {name}.",
+        "problem": reason,
+        "misused": misused,
+    })  # fmt: skip
+
+
+def _problem(kind: type[Rule], name: Any) -> str | None:
+    """What is wrong with a rule class; None where nothing is."""
+    where = f"{kind.__name__}: "
+    if not isinstance(name, str) or not name.strip() or "\n" in name:
+        return f"{where}name must be a text of one line"
+    given = kind.parameters
+    if not isinstance(given, tuple | list) or not all(isinstance(parameter, Parameter) for parameter in given):
+        return f"{where}parameters must be a tuple of postrun.Parameter"
+    names = [parameter.name for parameter in given]
+    if len({*names, SCAN_INTERVAL.name}) <= len(names):
+        return f"{where}parameter names must differ, and {SCAN_INTERVAL.name} is there already"
+    return None
+
+
+def _fitting(kind: type[Rule], given: Mapping[str, Any]) -> dict[str, Any]:
+    """``given`` as values of the parameters of ``kind``; texts are read as numbers. Raises MisuseError."""
+    parameters = {parameter.name: parameter for parameter in (*kind.parameters, SCAN_INTERVAL)}
+    if unknown := [key for key in given if key not in parameters]:
+        raise MisuseError(f"{kind.__name__} has no parameter {', '.join(unknown)}; it has: {', '.join(parameters)}")
+    values = {key: value if parameters[key].kind == "text" else _number(value) for key, value in given.items()}
+    for key, value in values.items():
+        if problem := parameters[key].problem(value):
+            raise MisuseError(f"{problem} (given: {value!r})", "ValueError")
+    return values
+
+
+def _number(value: Any) -> Any:
+    """A text that is a number as this number, everything else as it is."""
+    if isinstance(value, str):
+        for kind in (int, float):
+            with contextlib.suppress(ValueError):
+                return kind(value)
+    return value
+
+
+def _sound(outcome: object) -> Outcome:
+    """``outcome`` with nothing in it that a report cannot show. Raises TypeError where it is no outcome."""
+    if not isinstance(outcome, Outcome):
+        raise TypeError(f"evaluate() must return a postrun.Outcome, not {type(outcome).__name__}")
+    if outcome.verdict not in VERDICTS:
+        raise ValueError(f"the verdict must be one of {', '.join(VERDICTS)}, not {outcome.verdict!r}")
+    if outcome.cost is not None and not isinstance(outcome.cost, Cost):
+        raise TypeError(f"cost must be a postrun.Cost, not {type(outcome.cost).__name__}")
+    counts = ("triggered", "violations", "datapoints", "windows", "windows_triggered")
+    numbers: dict[str, Any] = {key: _whole(key, getattr(outcome, key)) for key in counts}
+    times: dict[str, Any] = {key: _whole(key, value) for key in ("first_ns", "last_ns") if (value := getattr(outcome, key)) is not None}
+    texts: dict[str, Any] = {
+        key: storable(str(value)) for key in ("reason", "finding", "recommendation", "capture") if (value := getattr(outcome, key))
+    }
+    if not isinstance(outcome.details, Mapping):
+        raise TypeError(f"details must be a dict, not {type(outcome.details).__name__}")
+    cost = outcome.cost
+    if cost is not None:
+        where = None if cost.where is None else storable(str(cost.where))
+        saving = None if cost.saving_ns is None else _whole("saving_ns", cost.saving_ns)
+        step = None if cost.per_step_ns is None or not math.isfinite(cost.per_step_ns) else float(cost.per_step_ns)
+        cost = replace(
+            cost, title=storable(str(cost.title)), ns=_whole("ns", cost.ns), of_ns=_whole("of_ns", cost.of_ns), saving_ns=saving,
+            per_step_ns=step, where=where, base=storable(str(cost.base)),
+        )  # fmt: skip
+    return replace(outcome, **numbers, **times, **texts, details=plain(outcome.details), cost=cost)
+
+
+def _whole(key: str, value: Any) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(f"{key} must be a whole number, not {value!r}") from None
+
+
+# -- rule files ----------------------------------------------------------------------------------------------------------------
+
+
+def load(
+    source: str | Path,
+    rule_to_invoke: str,
+    parameters: Mapping[str, Any] | None = None,
+    *,
+    name: str | Callable[[str], str] | None = None,
+    limit_s: float = LIMIT_S,
+) -> Guarded:
+    """The class ``rule_to_invoke`` of the Python file ``source`` as a rule named ``name`` (default: the ``name`` that the class declares,
+    else that of the class; a function makes it of this one).
+
+    It is a subclass of :class:`postrun.Rule`, or a class of the public rule contract, which is made with ``base_trial`` and ``parameters``
+    and called for every evaluation window (docs/custom-rules.md). Texts are read as numbers, except where the default is a text. A file
+    that cannot be loaded gives a rule with a ``problem``, whose verdict is Error. The file runs with the rights of this program; it may
+    take ``limit_s`` to load, and as long to judge.
+    """
+    file = RuleFile(source, limit_s)
+    shown = _shown(name, rule_to_invoke)
+    try:
+        with file.active():
+            kind = file.find(rule_to_invoke)
+            shown = _shown(name, _declared(kind) or rule_to_invoke)
+            if issubclass(kind, Rule):
+                made = guarded(kind, name=shown, file=file, given=parameters)
+            else:
+                made = _contract(file, kind, dict(parameters or {}), shown)
+            made.invoked = rule_to_invoke
+            return made()
+    except (KeyboardInterrupt, Terminated):
+        raise
+    except BaseException as error:
+        failed = broken(shown, described(error, str(file.path)), misused=isinstance(error, MisuseError))
+        failed.invoked = rule_to_invoke
+        return failed()
+
+
+def _shown(name: str | Callable[[str], str] | None, own: str) -> str:
+    return name(own) if callable(name) else name or own
+
+
+def _declared(kind: type) -> str | None:
+    """The name in the report that a class declares, where it is one."""
+    name = getattr(kind, "name", None)
+    return name if isinstance(name, str) and name.strip() and "\n" not in name else None
+
+
+class RuleFile:
+    """A Python file with rules. What it brings into ``sys.modules`` and ``sys.path`` is there only while it runs."""
+
+    def __init__(self, source: str | Path, limit_s: float = LIMIT_S) -> None:
+        self.path = Path(source)
+        self.limit = TimeLimit(limit_s)
+        self._given = str(source)
+        self._name = f"postrun_rule_file_{self.path.stem}"
+        self._module: ModuleType | None = None
+        self._own: dict[str, ModuleType] = {}
+
+    def find(self, name: str) -> type:
+        """The class of that name. Raises what the file raises, or ValueError naming what is wrong and what there is."""
+        found = getattr(self._load(), name, None)
+        if isinstance(found, type):
+            return found
+        classes = [
+            key for key, value in vars(self._load()).items() if isinstance(value, type) and value.__module__ == self._load().__name__
+        ]
+        raise ValueError(f"{self.path.name} has no class {name}; it has: {', '.join(classes) or 'none'}")
+
+    def _load(self) -> ModuleType:
+        if self._module is None:
+            if "://" in self._given:
+                raise ValueError(f"{self._given} is no file of this machine; copy it here and give its path")
+            try:
+                text = self.path.read_bytes()
+            except OSError as error:
+                raise ValueError(f"{self.path}: cannot be read ({error.strerror}); give the path of a Python file") from error
+            module = ModuleType(self._name)
+            module.__file__ = str(self.path)
+            sys.modules[module.__name__] = module
+            exec(compile(text, str(self.path), "exec"), module.__dict__)
+            self._module = module
+        return self._module
+
+    @contextlib.contextmanager
+    def active(self) -> Iterator[None]:
+        """While the file is loaded or called: its own modules and its folder can be imported, what it prints goes to standard error, and
+        its time is limited."""
+        folder = self.path.resolve().parent
+        added = str(folder) not in sys.path
+        lent = {} if _installed("smdebug") else stand_ins()
+        mine = {**lent, **self._own}
+        hidden = {key: sys.modules[key] for key in mine if key in sys.modules}
+        before = set(sys.modules)
+        sys.modules.update(mine)
+        if added:
+            sys.path.append(str(folder))
+        try:
+            with printing_aside(self.path.name), self.limit.running():
+                yield
+        finally:
+            if added:
+                with contextlib.suppress(ValueError):
+                    sys.path.remove(str(folder))
+            fresh = [key for key in sys.modules if key not in before]
+            brought = [key for key in fresh if key == self._name or (added and _lies_in(key, folder))]
+            for key in {*brought, *self._own} & set(sys.modules):
+                self._own[key] = sys.modules[key]
+            for key in {*lent, *self._own}:
+                sys.modules.pop(key, None)
+            sys.modules.update(hidden)
+
+
+def _installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return name in sys.modules
+
+
+def _lies_in(name: str, folder: Path) -> bool:
+    """Whether the module of that name is a file, or in a package, in the folder of the rule file."""
+    file = getattr(sys.modules.get(name.partition(".")[0]), "__file__", None)
+    if not isinstance(file, str):
+        return False
+    path = Path(file)
+    return (path.parent.parent if path.name == "__init__.py" else path.parent) == folder
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """How a class of the contract is asked: by window, or (older rules) by number."""
+
+    name: str
+    by_window: bool
+
+
+def _call(kind: type) -> _Call:
+    """The most specific of the contract's functions that the file itself defines."""
+    for name in ("invoke_for_timerange", "invoke", "invoke_at_step"):
+        owner = next((one for one in kind.__mro__ if name in vars(one)), None)
+        if owner is not None and owner is not ContractRule and not owner.__module__.startswith("smdebug."):
+            return _Call(name, name == "invoke_for_timerange")
+    raise TypeError(f"{kind.__name__} has none of invoke_for_timerange(start_us, end_us), invoke(step) and invoke_at_step(step)")
+
+
+class _Contract(Guarded):
+    """A class of the public rule contract. Subclasses are made by :func:`_contract`."""
+
+    kind: ClassVar[type]
+    passed: ClassVar[dict[str, Any]]
+    table: ClassVar[tuple[Parameter, ...]]
+    takes_interval: ClassVar[bool]
+
+    @classmethod
+    def all_parameters(cls) -> tuple[Parameter, ...]:
+        return cls.table
+
+    def _judge(self, run: RunData, parameters: Parameters) -> Outcome:
+        scan = parameters[SCAN_INTERVAL.name]
+        if problem := SCAN_INTERVAL.problem(scan):
+            raise ValueError(problem)
+        trial = Trial(run, scan)
+        if trial.empty:
+            return not_evaluated("no samples and no events in this run")
+        if trial.windows > _WINDOWS:
+            raise ValueError(
+                f"scan_interval_us={scan} makes {count(trial.windows)} windows of this run; at most {count(_WINDOWS)} are evaluated"
+            )
+        call = _call(self.kind)
+        rule = self.kind(trial, **self._arguments(parameters))
+        ask = getattr(rule, call.name)
+        hits: list[int] = []
+        windows = trial.windows
+        for number in range(windows):
+            if self.file is not None:
+                self.file.limit.check()
+            start = trial.first_ns + number * trial.interval_ns
+            trial.window = (_us(start), _us(start + trial.interval_ns))
+            try:
+                met = bool(ask(*trial.window) if call.by_window else ask(number))
+                over = False
+            except Exception as error:
+                kinds = {one.__name__ for one in type(error).__mro__}
+                met, over = "RuleEvaluationConditionMet" in kinds, "NoMoreProfilerData" in kinds
+                if not met and not over:
+                    raise
+                over = over or bool(getattr(error, "end_of_rule", False))
+            if met:
+                hits.append(number)
+            if over:
+                windows = number + 1
+                break
+        return self._outcome(trial, getattr(rule, "report", None), hits, windows)
+
+    def _arguments(self, parameters: Parameters) -> dict[str, Any]:
+        """What the constructor is given: the given values, and those set since then."""
+        defaults = {parameter.name: parameter.documented for parameter in self.table}
+        found = {}
+        for name, value in parameters.items():
+            if name == SCAN_INTERVAL.name and not self.takes_interval:
+                continue
+            if name in self.passed and self.given[name] == value:
+                found[name] = self.passed[name]
+            elif name in self.passed or value != defaults.get(name):
+                found[name] = value if isinstance(defaults.get(name), str) else _number(value)
+        return found
+
+    def _outcome(self, trial: Trial, report: object, hits: list[int], windows: int) -> Outcome:
+        if not hits and trial.asked and not trial.given:
+            return not_evaluated("the run has nothing of what the rule asked for", windows=windows)
+        said = report if isinstance(report, Mapping) else {}
+        starts = [trial.first_ns + number * trial.interval_ns for number in hits]
+        listed = [
+            {"index": number, "start_ns": start, "end_ns": start + trial.interval_ns}
+            for number, start in zip(hits[:_LISTED], starts[:_LISTED], strict=True)
+        ]
+        length = duration(trial.interval_ns)
+        return Outcome(
+            ISSUES if hits else FINE,
+            triggered=(_counted(said, "RuleTriggered") or len(hits)) if hits else 0,
+            violations=_counted(said, "Violations"),
+            datapoints=_counted(said, "Datapoints"),
+            windows=windows,
+            windows_triggered=len(hits),
+            first_ns=starts[0] if hits else None,
+            last_ns=min(starts[-1] + trial.interval_ns, trial.last_ns) if hits else None,
+            details={"report": plain(report), "windows": listed},
+            finding=f"{self.name} triggered in {count(len(hits))} of {count(windows)} evaluation windows of {length}." if hits else None,
+        )
+
+
+def _contract(file: RuleFile, kind: type, given: dict[str, Any], name: str) -> type[_Contract]:
+    """A rule that asks ``kind``; its parameters are those of the constructor, with the constructor's defaults."""
+    _call(kind)
+    signature = inspect.signature(kind)
+    accepted = [
+        one
+        for one in list(signature.parameters.values())[1:]
+        if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD) and one.name not in _OF_THE_BASE
+    ]
+    free = any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values())
+    defaults = {one.name: None if one.default is one.empty else plain(one.default) for one in accepted}
+    if not free and (unknown := [key for key in given if key not in {*defaults, SCAN_INTERVAL.name}]):
+        raise MisuseError(f"{kind.__name__} has no parameter {', '.join(unknown)}; it has: {', '.join(defaults) or 'none'}")
+    missing = [one.name for one in accepted if one.default is one.empty and one.name not in given]
+    if missing:
+        raise MisuseError(
+            f"{kind.__name__} needs a value for {', '.join(missing)}; give it in rule_parameters, or as CLASS?{missing[0]}=VALUE"
+        )
+    given = {key: value if isinstance(defaults.get(key), str) else _number(value) for key, value in given.items()}
+    names = [key for key in {**defaults, **given} if key != SCAN_INTERVAL.name]
+    meaning = "parameter of the rule file"
+    table: list[Parameter] = [FreeParameter(key, "", defaults.get(key), defaults.get(key), "text", meaning) for key in names]
+    interval = defaults.get(SCAN_INTERVAL.name) or SCAN_INTERVAL.documented
+    table.append(replace(SCAN_INTERVAL, documented=interval, service=interval))
+    return type(kind.__name__, (_Contract,), {
+        "name": name,
+        "checks": _first_line(kind) or f"The rule {kind.__name__} of {file.path.name}.",
+        "condition": "its call for an evaluation window returns true or raises RuleEvaluationConditionMet",
+        "advice": f"Look at what {name} found.",
+        "file": file,
+        "place": str(file.path),
+        "kind": kind,
+        "given": {key: plain(value) for key, value in given.items()},
+        "passed": given,
+        "parameters": tuple(table[:-1]),
+        "table": tuple(table),
+        "takes_interval": free or SCAN_INTERVAL.name in defaults,
+    })  # fmt: skip
+
+
+def _counted(report: Mapping[str, Any], key: str) -> int:
+    value = report.get(key)
+    try:
+        return max(int(value), 0) if value is not None else 0
+    except (TypeError, ValueError, OverflowError):
+        return 0
+
+
+def _us(ns: int) -> float:
+    return ns // 1000 if ns % 1000 == 0 else ns / 1000
+
+
+# -- installed packages --------------------------------------------------------------------------------------------------------
+
+
+def installed() -> dict[str, type[Guarded]]:
+    """The rules of installed packages, by name (entry points of the group ``postrun.rules``).
+
+    One that cannot be loaded, or has the name of another rule, is there as a rule whose verdict is Error.
+    """
+    found: dict[str, type[Guarded]] = {}
+    taken = {name.lower(): "postrun" for name in (*RULES, PROFILER_REPORT)}
+    try:
+        points = sorted(metadata.entry_points(group=GROUP), key=lambda point: (point.name.lower(), _package(point), point.value))
+    except Exception as error:
+        return {GROUP: broken(GROUP, f"the entry points of the installed packages cannot be read ({described(error)})")}
+    for point in points:
+        package = _package(point)
+        owner = taken.get(point.name.lower())
+        if owner is None:
+            taken[point.name.lower()] = package
+            found[point.name] = _of_package(point)
+        elif owner != package:  # an installation that is listed twice is no clash
+            shown = f"{point.name} ({package})"
+            found[shown] = broken(shown, f"a rule of {owner} has the name {point.name}; the one of {package} is not run")
+    return found
+
+
+def _package(point: metadata.EntryPoint) -> str:
+    return point.dist.name if point.dist is not None else "an unnamed package"
+
+
+def _of_package(point: metadata.EntryPoint) -> type[Guarded]:
+    try:
+        with printing_aside(point.name):
+            kind = point.load()
+        if not isinstance(kind, type) or not issubclass(kind, Rule):
+            raise TypeError(f"{point.value} is no subclass of postrun.Rule")
+        own = getattr(kind, "name", point.name)
+        if own != point.name:
+            raise ValueError(f"the entry point is named {point.name}, its rule {own}; name them alike")
+        return guarded(kind, name=point.name)
+    except (KeyboardInterrupt, Terminated):
+        raise
+    except BaseException as error:
+        return broken(point.name, f"{described(error)}; loaded from the package {_package(point)}")
+
+
+# -- errors and plain values ---------------------------------------------------------------------------------------------------
+
+
+def described(error: BaseException, file: str | None = None) -> str:
+    """Class, message and, where it passed through ``file``, the line there: "ValueError: no data (my_rule.py, line 12)"."""
+    try:
+        text = str(error).strip().splitlines()
+    except Exception:
+        text = []
+    line = None
+    if isinstance(error, SyntaxError):
+        text = [str(error.msg)]
+        line, file = error.lineno, error.filename or file
+    elif file is not None:
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+        line = lines[-1] if lines else None
+    kind = error.kind if isinstance(error, MisuseError) else type(error).__name__
+    message = f"{kind}: {text[0][:_TEXT]}" if text else kind
+    place = f" ({Path(file).name}, line {line})" if file and line else ""
+    return storable(message + place)
+
+
+def plain(value: Any, depth: int = 0) -> Any:
+    """``value`` as dicts, lists, texts, numbers and None, so that it can stand in report.json. Long lists are cut, and say so; numbers
+    that are not finite become None; what is nothing of this becomes its text."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, Enum):
+        return plain(value.value, depth + 1)
+    if isinstance(value, str):
+        return storable(str(value))
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if depth > _DEPTH:
+        return f"<{type(value).__name__}>"
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value), depth + 1)
+    if isinstance(value, Mapping):
+        items = list(value.items())
+        found = {storable(str(plain(key, depth + 1))): plain(item, depth + 1) for key, item in items[:_LISTED]}
+        return {**found, "...": f"and {len(items) - _LISTED} more"} if len(items) > _LISTED else found
+    if isinstance(value, set | frozenset):
+        value = sorted(value, key=str)
+    if isinstance(value, list | tuple | deque):
+        listed = [plain(item, depth + 1) for item in list(value)[:_LISTED]]
+        return [*listed, f"... and {len(value) - _LISTED} more"] if len(value) > _LISTED else listed
+    if not isinstance(value, type):
+        for method in ("tolist", "to_list", "to_dicts", "to_dict"):  # arrays, numbers, series and frames
+            if callable(convert := getattr(value, method, None)):
+                return plain(convert(), depth + 1)
+    return storable(str(value)[:_TEXT])
+
+
+def _first_line(kind: type) -> str | None:
+    text = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0].replace("\n", " ").strip() if kind.__doc__ else ""
+    return storable(text[:_TEXT]) or None
+
+
+def _file_of(kind: type) -> str | None:
+    module = sys.modules.get(kind.__module__)
+    return getattr(module, "__file__", None)

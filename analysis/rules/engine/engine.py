@@ -1,0 +1,151 @@
+"""What do the chosen rules say of a run, and which of their findings cost most?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ...report.model import ERROR, ISSUES, Finding, RuleParameter, RuleResult
+from ..evidence.base import Outcome, SampleRule
+from ..evidence.run_data import RunData
+from . import profiler_report
+from .cross_reference import refer
+from .cut_files import copy_again
+from .selection import Chosen, Selection
+
+HIGH_PERCENT: Final = 20.0
+MEDIUM_PERCENT: Final = 5.0
+
+
+def evaluate(run: RunData, selection: Selection) -> tuple[tuple[RuleResult, ...], tuple[Finding, ...]]:
+    """Results in the order of the selection (ProfilerReport's own first), and the ranked findings. A rule that fails has the verdict Error
+    and stops no other."""
+    rules = [chosen.rule for chosen in selection.rules]
+    outcomes = refer(rules, copy_again(rules, _outcomes(run, selection.rules), run.store))
+    interval = run.samples.interval_ns
+    results = [_result(chosen, outcome, interval) for chosen, outcome in zip(selection.rules, outcomes, strict=True)]
+    if selection.summarised:
+        results.insert(0, profiler_report.summarise(results, selection))
+    return tuple(results), _findings(selection.rules, outcomes)
+
+
+def _outcomes(run: RunData, rules: Sequence[Chosen]) -> list[Outcome]:
+    """Sample rules observe each block in turn, so that only one is in memory; the others then look at the run."""
+    observed: list[list[Any]] = [[] for _ in rules]
+    failed: dict[int, Outcome] = {}
+    sampled = [number for number, chosen in enumerate(rules) if isinstance(chosen.rule, SampleRule)]
+    for block in run.samples.blocks() if sampled else ():
+        for number in sampled:
+            if number not in failed:
+                rule = rules[number].rule
+                assert isinstance(rule, SampleRule)
+                try:
+                    observed[number].append(rule.observe(block, rules[number].parameters))
+                except Exception as error:
+                    failed[number] = _failure(error)
+    found = []
+    for number, chosen in enumerate(rules):
+        if number in failed:
+            found.append(failed[number])
+            continue
+        try:
+            if isinstance(chosen.rule, SampleRule):
+                found.append(chosen.rule.conclude(observed[number], run, chosen.parameters))
+            else:
+                found.append(chosen.rule.evaluate(run, chosen.parameters))
+        except Exception as error:
+            found.append(_failure(error))
+    return found
+
+
+def _failure(error: Exception) -> Outcome:
+    text = str(error).splitlines()
+    return Outcome(ERROR, reason=f"{type(error).__name__}: {text[0]}" if text else type(error).__name__)
+
+
+def _result(chosen: Chosen, outcome: Outcome, interval_ns: int | None) -> RuleResult:
+    rule, values = chosen.rule, chosen.parameters
+    defaults = {parameter.name: parameter.default("documented") for parameter in rule.all_parameters()}
+    table = tuple(
+        RuleParameter(
+            name=parameter.name,
+            value=values[parameter.name],
+            unit=parameter.unit,
+            default=defaults[parameter.name],
+            changed=parameter.name in values.changed,
+            seconds=_seconds(values[parameter.name], interval_ns) if parameter.seconds else None,
+            meaning=parameter.meaning,
+        )
+        for parameter in rule.all_parameters()
+    )
+    return RuleResult(
+        rule=chosen.label or rule.name,
+        category=rule.category,
+        verdict=outcome.verdict,
+        reason=outcome.reason,
+        capture=outcome.capture,
+        triggered=outcome.triggered,
+        violations=outcome.violations,
+        datapoints=outcome.datapoints,
+        windows=outcome.windows,
+        windows_triggered=outcome.windows_triggered,
+        first_ns=outcome.first_ns,
+        last_ns=outcome.last_ns,
+        parameters=dict(values),
+        changed_parameters={name: values[name] for name in values.changed},
+        parameter_table=table,
+        details=outcome.details,
+        finding=outcome.finding,
+        recommendation=outcome.recommendation,
+        checks=outcome.checks or rule.checks,
+        condition=outcome.condition or rule.condition,
+        advice=rule.advice,
+        informs=rule.informs,
+    )
+
+
+def _seconds(samples: Any, interval_ns: int | None) -> float | None:
+    return samples * interval_ns / 1e9 if interval_ns is not None and isinstance(samples, int | float) else None
+
+
+def _findings(rules: Sequence[Chosen], outcomes: Sequence[Outcome]) -> tuple[Finding, ...]:
+    """Issues by their share of the time, most first; those without a time in the order of the rules behind them."""
+    issues = [(chosen, outcome) for chosen, outcome in zip(rules, outcomes, strict=True) if outcome.verdict == ISSUES]
+    issues.sort(key=lambda issue: -(_percent(issue[1]) or 0.0))
+    found = []
+    for rank, (chosen, outcome) in enumerate(issues, 1):
+        cost, percent = outcome.cost, _percent(outcome)
+        found.append(
+            Finding(
+                rank=rank,
+                rule=chosen.label or chosen.rule.name,
+                severity=_severity(percent),
+                title=(cost.title if cost else outcome.title or chosen.rule.advice).rstrip("."),
+                text=outcome.finding or outcome.reason or chosen.rule.checks,
+                recommendation=outcome.recommendation,
+                where=cost.where if cost else None,
+                cost_ns=cost.ns if cost else None,
+                cost_percent=percent,
+                cost_per_step_ns=cost.per_step_ns if cost else None,
+                saving_ns=cost.saving_ns if cost else None,
+                saving_percent=_share(cost.saving_ns, cost.of_ns) if cost and cost.saving_ns is not None else None,
+                base=cost.base if cost else None,
+            )
+        )
+    return tuple(found)
+
+
+def _percent(outcome: Outcome) -> float | None:
+    cost = outcome.cost
+    return _share(cost.ns, cost.of_ns) if cost else None
+
+
+def _share(part_ns: int, of_ns: int) -> float | None:
+    """In percent; a part is never more than its whole, whatever a rule says."""
+    return min(100 * part_ns / of_ns, 100.0) if of_ns else None
+
+
+def _severity(percent: float | None) -> str:
+    if percent is None:
+        return "medium"
+    return "high" if percent >= HIGH_PERCENT else "medium" if percent >= MEDIUM_PERCENT else "low"

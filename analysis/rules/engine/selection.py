@@ -1,0 +1,159 @@
+"""Which rules run, with which values of their parameters?"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ....errors import UsageError
+from ..evidence.base import DISTANCE, Parameter, Parameters, Preset, Rule, Value
+from .catalogue import DOCUMENTED, PROFILER_REPORT, RULES
+from .custom import Guarded, installed, plain
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A rule to run. ``label``: its name in the report, where the configuration gives it another than the rule's."""
+
+    rule: Rule
+    parameters: Parameters
+    label: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The rules of a report, in order. ``summarised``: ProfilerReport's own verdict is given, over the documented rules among them."""
+
+    rules: tuple[Chosen, ...]
+    summarised: bool = True
+    preset: Preset = "documented"
+
+
+def select(names: Sequence[str] | None = None, *, preset: Preset = "documented", settings: Mapping[str, Any] | None = None) -> Selection:
+    """The rules ``names`` (any case; none: all), in the catalogue's order, with the defaults of ``preset`` and ``settings``
+    ("LowGPUUtilization_patience" -> value; strings are read as numbers). Rules of installed packages come last.
+
+    ProfilerReport among the names stands for all documented rules. Raises UsageError for a rule or parameter that does not exist, naming
+    the accepted ones, for a value out of range, and for a value of a rule that does not run.
+    """
+    rules = known()
+    wanted = _wanted(names, rules)
+    given: dict[str, dict[str, Value]] = {}
+    for key, value in (settings or {}).items():
+        name, rule, parameter = named_setting(key, rules)
+        if rule.name not in wanted:
+            raise UsageError(turned_off(key, name, [rule.name for rule in rules.values() if rule.name in wanted]))
+        given.setdefault(rule.name, {})[parameter.name] = checked(rule, parameter, value)
+    chosen = [Chosen(rule(), effective(rule, preset, given.get(rule.name, {}))) for rule in rules.values() if rule.name in wanted]
+    summarised = names is None or any(name.lower() == PROFILER_REPORT.lower() for name in names)
+    return Selection(tuple(chosen), summarised, preset)
+
+
+def turned_off(key: str, rule: str, running: Iterable[str]) -> str:
+    """What to say of a value for a rule that does not run."""
+    return f"{key}: {rule} is turned off; leave it out, or turn the rule on (on: {', '.join(running) or 'none'})"
+
+
+def known() -> dict[str, type[Rule]]:
+    """Every rule that can be chosen by name: postrun's own, then those of installed packages."""
+    return {**RULES, **installed()}
+
+
+def effective(rule: type[Rule], preset: Preset, given: Mapping[str, Value]) -> Parameters:
+    """Defaults of ``preset`` with ``given`` values over them, and between the two what a rule file was loaded with."""
+    defaults = {parameter.name: parameter.default(preset) for parameter in rule.all_parameters()}
+    if issubclass(rule, Guarded):
+        given = plain({**rule.given, **given})
+    return Parameters({**defaults, **given}, [name for name, value in given.items() if value != defaults[name]])
+
+
+def find(name: str, rules: Mapping[str, type[Rule]] | None = None) -> type[Rule]:
+    """The rule of that name in any case, out of ``rules`` (default: :func:`known`). Raises UsageError naming the accepted ones."""
+    rules = known() if rules is None else rules
+    for one, rule in rules.items():
+        if one.lower() == name.lower():
+            return rule
+    if name.lower() == PROFILER_REPORT.lower():
+        raise UsageError(f"{PROFILER_REPORT} has no parameters of its own; set those of its rules, such as LowGPUUtilization_patience")
+    raise UsageError(f"{name!r} is no rule{_meant(name, [*rules, PROFILER_REPORT])}; accepted: {', '.join([PROFILER_REPORT, *rules])}")
+
+
+def setting(key: str, rules: Mapping[str, type[Rule]] | None = None) -> tuple[type[Rule], Parameter]:
+    """The rule and parameter of a key like "LowGPUUtilization_patience", out of ``rules`` (default: :func:`known`). Raises UsageError
+    naming the accepted ones."""
+    return named_setting(key, rules)[1:]
+
+
+def named_setting(key: str, rules: Mapping[str, type[Rule]] | None = None) -> tuple[str, type[Rule], Parameter]:
+    """:func:`setting`, and before it the rule's name as ``rules`` has it. "ProfilerReport_LowGPUUtilization_patience" is the same."""
+    rules = known() if rules is None else rules
+    reported = f"{PROFILER_REPORT}_".lower()
+    if key.lower().startswith(reported) and "_" in key[len(reported) :]:
+        key = key[len(reported) :]
+    longest = max((one for one in rules if key.lower().startswith(f"{one.lower()}_")), key=len, default=None)
+    if longest is None:
+        if same := [one for one, rule in rules.items() if any(parameter.name == key for parameter in rule.all_parameters())]:
+            raise UsageError(f"{key!r} names no rule; write {' or '.join(f'{one}_{key}' for one in same)}")
+        if "_" not in key:
+            raise UsageError(f"{key!r} names no parameter; write it like LowGPUUtilization_patience")
+        longest = key.partition("_")[0]
+    rule, name = find(longest, rules), key[len(longest) + 1 :]
+    for parameter in rule.all_parameters():
+        if parameter.name == name:
+            return longest, rule, parameter
+    names = [parameter.name for parameter in rule.all_parameters()]
+    raise UsageError(f"{name!r} is no parameter of {longest}{_meant(name, names)}; accepted: {', '.join(names)}")
+
+
+def checked(rule: type[Rule], parameter: Parameter, value: Any, *, whole: bool = False, documented: bool = False) -> Value:
+    """``value`` of the right type. Raises UsageError for one that is out of range.
+
+    ``whole``: patience and window must be whole numbers, though the documented interface takes fractions. ``documented``: a value that
+    could never trigger the rule passes where the documented interface lets it.
+    """
+    if parameter.kind == "text":
+        value = None if value in ("", "None", "none") else value
+    elif isinstance(value, str):
+        value = _number(value)
+    problem = parameter.problem(value)
+    if not problem and not documented and parameter.unit == DISTANCE and value > 1:
+        problem = f"{parameter.name} is a distance, which is never above 1"
+    if not problem and whole and parameter.name in ("patience", "window") and RULES.get(rule.name) is rule:
+        if value != int(value):
+            problem = f"{parameter.name} must be a whole number"
+        else:
+            value = int(value)
+    if problem:
+        raise UsageError(f"{rule.name}_{parameter.name}={value}: {problem} (accepted: {parameter.accepted}; unit: {parameter.unit})")
+    result: Value = value
+    return result
+
+
+def _wanted(names: Iterable[str] | None, rules: Mapping[str, type[Rule]]) -> set[str]:
+    if names is None:
+        return set(rules)
+    wanted: set[str] = set()
+    for name in names:
+        if name.lower() == PROFILER_REPORT.lower():
+            wanted |= {rule.name for rule in DOCUMENTED}
+        else:
+            wanted.add(find(name, rules).name)
+    return wanted
+
+
+def _number(text: str) -> Any:
+    try:
+        return int(text)
+    except ValueError:
+        try:
+            return float(text)
+        except ValueError:
+            return text
+
+
+def _meant(word: str, accepted: Iterable[str]) -> str:
+    lowered = {one.lower(): one for one in accepted}
+    near = difflib.get_close_matches(word.lower(), lowered, n=1)
+    return f" (did you mean {lowered[near[0]]}?)" if near else ""

@@ -1,0 +1,1 @@
+"""The data of a run as rules look at it."""

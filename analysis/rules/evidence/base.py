@@ -1,0 +1,212 @@
+"""What is a rule: its parameters, what it gets to see, and what it answers?"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar
+
+from ...report.model import FINE, ISSUES, NOT_EVALUATED, RuleDetails
+
+if TYPE_CHECKING:
+    from .blocks import SampleBlock
+    from .run_data import RunData
+
+T = TypeVar("T")
+Preset = Literal["documented", "service"]
+PRESETS: Final[tuple[Preset, ...]] = ("documented", "service")
+
+Value = int | float | str | None
+
+
+Category = Literal["report", "system", "framework", "trace", "custom"]
+KINDS: Final = ("percentile", "positive", "text")
+"""What :class:`Parameter` can check."""
+DISTANCE: Final = "distance 0..1"
+"""Unit of a parameter that is compared with a distance; the documented check lets it be 0 to 100."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a rule. ``kind``: "percentile" (0..100), "positive" (above 0), "text" (or none). ``seconds``: it counts samples."""
+
+    name: str
+    unit: str
+    documented: Value
+    service: Value
+    kind: Literal["percentile", "positive", "text"]
+    meaning: str
+    seconds: bool = False
+    choices: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"the parameter {self.name} has the kind {self.kind!r}; accepted: {', '.join(KINDS)}")
+
+    def default(self, preset: Preset) -> Value:
+        return self.documented if preset == "documented" else self.service
+
+    def problem(self, value: Any) -> str | None:
+        """What is wrong with ``value``, in the documented words; None where nothing is. Numbers must be finite."""
+        if self.kind == "text":
+            if value is not None and not isinstance(value, str):
+                return f"{self.name.capitalize()} must be a string if specified!"
+            if value is not None and self.choices and value.rsplit(".", 1)[-1].upper() not in self.choices:
+                return f"{self.name} must be one of {', '.join(self.choices)}"
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            return f"{self.name} must be a number"
+        if self.kind == "percentile" and not 0 <= value <= 100:
+            return f"{self.name} must be a valid percentile!"
+        if self.kind == "positive" and value <= 0:
+            return f"{self.name} must be a positive integer!"
+        return None
+
+    @property
+    def accepted(self) -> str:
+        """Which values make sense, in words."""
+        if self.unit == DISTANCE:
+            return "0 to 1"
+        return {"percentile": "0 to 100", "positive": "above 0"}.get(self.kind) or ", ".join(self.choices) or "a name"
+
+
+SCAN_INTERVAL: Final = Parameter(
+    "scan_interval_us", "µs", 60_000_000, 60_000_000, "positive", "length of an evaluation window (half open, from a full minute on)"
+)
+
+
+class Parameters(Mapping[str, Any]):
+    """Effective values of a rule's parameters by name; ``changed`` names those that differ from the preset's default."""
+
+    def __init__(self, values: Mapping[str, Value], changed: Sequence[str] = ()) -> None:
+        self._values = dict(values)
+        self.changed = tuple(changed)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What an issue costs, for the ranked findings. Times are nanoseconds of device time (of the run where ``base`` says so), summed over
+    the devices it concerns.
+
+    ``of_ns``: the whole that ``ns`` is a part of (span of all devices, all utilisation samples x interval, duration of the run), so that
+    ``ns / of_ns`` compares issues of different sources. ``saving_ns``: what a change could save at most (None: not to be said).
+    ``per_step_ns``: per step and device, where steps are known. ``title``: the imperative that heads the finding ("Overlap all-reduce with
+    backward"). ``where``: the place in words ("rank 5, node-1 GPU 3"; None: everywhere). ``base``: what ``of_ns`` is, in words.
+    """
+
+    title: str
+    ns: int
+    of_ns: int
+    saving_ns: int | None = None
+    per_step_ns: float | None = None
+    where: str | None = None
+    base: str = "GPU time of the profile"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a rule answers. ``finding``: one plain sentence with the numbers and the threshold. ``recommendation``: an imperative with the
+    concrete knob, then why it helps here. ``reason``: why not evaluated, or the error. ``capture``: which capture would supply what is
+    missing. ``details``: what was measured; of a custom rule plain data (dicts, lists, strings, numbers, None), times in ns under keys
+    ending in ``_ns``.
+    ``title``: the imperative that heads the finding where there is no cost (None: the rule's advice). ``checks``, ``condition``: what the
+    rule looked at in this run, and when it finds an issue in it (None: as the rule says)."""
+
+    verdict: str
+    reason: str | None = None
+    triggered: int = 0
+    violations: int = 0
+    datapoints: int = 0
+    windows: int = 0
+    windows_triggered: int = 0
+    first_ns: int | None = None
+    last_ns: int | None = None
+    details: RuleDetails | dict[str, Any] = field(default_factory=dict)
+    finding: str | None = None
+    recommendation: str | None = None
+    capture: str | None = None
+    cost: Cost | None = None
+    title: str | None = None
+    checks: str | None = None
+    condition: str | None = None
+
+
+def not_evaluated(reason: str, capture: str | None = None, **more: Any) -> Outcome:
+    """A rule that had nothing to look at. ``reason`` is a clause without a full stop: "no CPU samples in this run"."""
+    return Outcome(NOT_EVALUATED, reason=reason, capture=capture, **more)
+
+
+def required(value: T | None) -> T:
+    """A value that cannot be None here, because the row was evaluated."""
+    assert value is not None
+    return value
+
+
+def of_the_run(bad: Sequence[object], datapoints: int, times: Iterable[tuple[int, int]] = (), **more: Any) -> Outcome:
+    """The answer of a rule that evaluates the run in one window. ``bad``: what has the issue; ``times``: first and last time of each."""
+    spans = list(times)
+    return Outcome(
+        ISSUES if bad else FINE,
+        triggered=len(bad),
+        violations=len(bad),
+        datapoints=datapoints,
+        windows=1,
+        windows_triggered=1 if bad else 0,
+        first_ns=min((first for first, _ in spans), default=None),
+        last_ns=max((last for _, last in spans), default=None),
+        **more,
+    )
+
+
+class Rule(ABC):
+    """A rule over a run. Subclasses set the class variables; ``parameters`` does not name scan_interval_us, which every rule has.
+
+    ``needs``: what a run must have for the rule to be evaluated, one sentence. ``informs``: it tells figures and never finds an issue.
+
+    ``checks``: one sentence, what the rule looks at. ``condition``: when it finds an issue, with parameter names. ``advice``: what to do in
+    general, one sentence (the run's own advice is ``Outcome.recommendation``).
+    """
+
+    name: ClassVar[str]
+    category: ClassVar[Category]
+    parameters: ClassVar[tuple[Parameter, ...]] = ()
+    needs: ClassVar[str] = "What the rule itself reads of the run."
+    informs: ClassVar[bool] = False
+    checks: ClassVar[str]
+    condition: ClassVar[str]
+    advice: ClassVar[str]
+
+    @abstractmethod
+    def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
+        """The rule's answer. An exception becomes the verdict Error and stops nothing else."""
+
+    @classmethod
+    def all_parameters(cls) -> tuple[Parameter, ...]:
+        return (*cls.parameters, SCAN_INTERVAL)
+
+
+class SampleRule(Rule):
+    """A rule over samples. Runs of any size are read in blocks of whole machines, once for all rules: :meth:`observe` is called with every
+    block and returns the little that :meth:`conclude` needs of it."""
+
+    @abstractmethod
+    def observe(self, block: SampleBlock, parameters: Parameters) -> Any:
+        """What this rule needs of the machines of ``block``: small frames or dicts, never the samples themselves."""
+
+    @abstractmethod
+    def conclude(self, observed: Sequence[Any], run: RunData, parameters: Parameters) -> Outcome:
+        """The answer, from what was observed in every block."""
+
+    def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
+        return self.conclude([self.observe(block, parameters) for block in run.samples.blocks()], run, parameters)

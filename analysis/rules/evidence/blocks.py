@@ -1,0 +1,594 @@
+"""Which samples does a rule look at, in which order, and what are their quantiles at the end of every evaluation window?
+
+Figures ("gpu" and so on) are what the rules speak of; they are made of the metrics of the store:
+
+======================  ======================================================================================================
+``gpu``                 utilisation of each GPU in percent; derived from kernel activity where the device has no samples
+``gpu_memory``          memory of each GPU in percent: used / total (footprint) where the machine has it, else the memory
+                        controller's utilisation as the hosted profiler records it
+``core``                utilisation of each core in percent
+``core_iowait``         share of time each core waited for I/O in percent
+``cpu``                 mean of the cores of a machine per snapshot; unit 0
+======================  ======================================================================================================
+
+Samples are sorted by one integer, the packed key ``((node - first node) * units + unit - first unit) * span + time - first time``; the
+numbers in front are those of the block. Where it does not fit 63 bits (clocks decades apart), all three columns are sorted by.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, Literal
+
+import polars as pl
+
+from ....ingest.store.store import Store
+from ....ingest.store.tables import MEASURED
+from ...machine.snapshots import SNAPSHOT_NS, begins, tolerance_ns
+from ...machine.utilisation import derived_utilisation
+from ...report.rule_details import Box
+from .common_time import CommonTime, common_time
+
+FIGURES: Final = ("gpu", "gpu_memory", "core", "core_iowait", "cpu")
+FOOTPRINT: Final = "gpu_memory_used_percent"
+CONTROLLER: Final = "gpu_memory_controller"
+_METRIC: Final = {"gpu": "gpu_utilization", "core": "cpu_utilization", "core_iowait": "cpu_iowait"}
+_MINUTE_NS: Final = 60_000_000_000
+_LEAST_BUCKET_NS: Final = 1_000_000
+_BLOCK_SAMPLES: Final = 3_000_000
+_WINDOW_SAMPLES: Final = 4_000_000  # of all windows whose quantiles are taken at once
+_MOST_SAMPLES: Final = 1 << 30
+_MOST_KEYS: Final = 1 << 62
+_NO_GPUS: Final = f"""
+    SELECT coalesce(bool_and(gpus = 0), FALSE) AND NOT EXISTS (FROM device) AND NOT EXISTS (FROM device_event) FROM node
+    WHERE id IN (SELECT node FROM sample WHERE {MEASURED})
+"""
+_FINITE: Final = "isfinite(value) AND time_ns IS NOT NULL"
+_SOURCE: Final = pl.Enum(["sampled", "derived", FOOTPRINT, CONTROLLER])
+
+
+def box(row: Mapping[str, Any]) -> Box:
+    """The box of a row of :meth:`SampleBlock.boxes`, as details of rules have it."""
+    return Box(**{field.name: row[field.name] for field in dataclasses.fields(Box)})
+
+
+def samples_of(parameter: float) -> int:
+    """A number of samples that a parameter gives (the interface takes fractions): at least one, rounded down."""
+    return max(1, math.floor(min(parameter, _MOST_SAMPLES)))
+
+
+def window_ns(scan_interval_us: float) -> int:
+    """Length of an evaluation window: at least a nanosecond, at most what a column of times holds."""
+    return max(1, round(min(scan_interval_us * 1000, _MOST_KEYS)))
+
+
+class Samples:
+    """The samples of a run, in blocks of whole machines. ``derived``: the store's derived utilisation, where it is known already."""
+
+    def __init__(self, store: Store, derived: pl.DataFrame | None = None) -> None:
+        self._store = store
+        self.derived = derived_utilisation(store) if derived is None else derived
+        self._counts = store.frame(f"""
+            SELECT node, metric, count(*) AS n, count(*) FILTER ({_FINITE}) AS finite, min(time_ns) AS first, max(time_ns) AS last,
+                min(coalesce(unit, 0)) AS first_unit, max(coalesce(unit, 0)) AS last_unit
+            FROM sample WHERE node IS NOT NULL AND {MEASURED} GROUP BY ALL
+        """)
+        self.metrics: frozenset[str] = frozenset(self._counts.filter(pl.col("finite") > 0)["metric"])
+        first = [v for v in (self._counts["first"].min(), self.derived["time_ns"].min()) if isinstance(v, int)]
+        self.interval_ns = _interval_ns(store, self._counts, self.derived)
+        """Median distance of successive samples of one series (of the derived buckets where nothing was sampled); None with no two."""
+        self.origin_ns: int = min(first, default=0) // _MINUTE_NS * _MINUTE_NS
+        self.bucket_ns = _bucket_ns(self.derived, self.interval_ns)
+        """Length of the buckets of derived utilisation; None where none is derived."""
+        self.without_gpu: bool = not self.has("gpu") and store.frame(_NO_GPUS).item()
+        """Whether the run proves that no machine with samples has a GPU, so that the processors compute."""
+
+    def windows_of(self, starts: pl.Series, scan_interval_us: float) -> pl.Series:
+        """The evaluation window in which each event starts, by the times of its starts in ns.
+
+        Windows are half open and count from the first sample's full minute; in a run without samples from the first event's.
+        """
+        first = starts.min()
+        origin = self.origin_ns or (first // _MINUTE_NS * _MINUTE_NS if isinstance(first, int) else 0)
+        windows: pl.Series = (starts - origin) // max(1, round(scan_interval_us * 1000))
+        return windows
+
+    @cached_property
+    def gpus_together(self) -> CommonTime | None:
+        """When the utilisation of the GPUs of every machine was recorded. None where all were recorded for the same time."""
+        sampled = self._counts.filter((pl.col("metric") == "gpu_utilization") & (pl.col("finite") > 0)).select("node", "first", "last")
+        made = self.derived.group_by("node").agg(first=pl.col("time_ns").min(), last=pl.col("time_ns").max())
+        spans = pl.concat([sampled, made], how="vertical_relaxed").group_by("node").agg(pl.col("first").max(), pl.col("last").min())
+        return common_time({node: (first, last) for node, first, last in spans.iter_rows()})
+
+    def has(self, figure: str) -> bool:
+        """Whether any machine has samples of ``figure``."""
+        if figure not in FIGURES:
+            raise ValueError(f"{figure!r} is no figure of the samples; accepted: {', '.join(FIGURES)}")
+        if figure == "gpu":
+            return "gpu_utilization" in self.metrics or len(self.derived) > 0
+        if figure == "gpu_memory":
+            return bool(self.metrics & {FOOTPRINT, CONTROLLER})
+        return _METRIC["core" if figure == "cpu" else figure] in self.metrics
+
+    def blocks(self) -> Iterator[SampleBlock]:
+        """The machines in groups of about three million samples; a machine is never divided."""
+        made = self.derived.group_by("node").agg(
+            n=pl.len().cast(pl.Int64),
+            first=pl.col("time_ns").min(),
+            last=pl.col("time_ns").max(),
+            first_unit=pl.col("unit").min(),
+            last_unit=pl.col("unit").max(),
+        )
+        columns = ("node", "n", "first", "last", "first_unit", "last_unit")
+        every = pl.concat([self._counts.select(columns), made.select(columns)], how="vertical_relaxed")
+        totals = (
+            every.group_by("node")
+            .agg(pl.col("n").sum(), pl.col("first", "first_unit").min(), pl.col("last", "last_unit").max())
+            .filter(pl.col("first").is_not_null())
+            .select(columns)
+            .sort("node")
+        )
+        group: list[int] = []
+        held, packing = 0, _Packing(0, 0, 0, 0, 0, 0)
+        for node, n, first, last, first_unit, last_unit in totals.iter_rows():
+            own = _Packing(node, node, first_unit, last_unit, first, last)
+            wider = packing.with_node(own) if group else own
+            if group and (held + n > _BLOCK_SAMPLES or not wider.fits):
+                yield self._block(group, packing)
+                group, held, wider = [], 0, own
+            group.append(node)
+            held += n
+            packing = wider
+        if group:
+            yield self._block(group, packing)
+
+    def _block(self, nodes: Sequence[int], packing: _Packing) -> SampleBlock:
+        inside = pl.col("node").is_between(nodes[0], nodes[-1])
+        counts = self._counts.filter(inside & (pl.col("finite") > 0))
+        derived = self.derived.filter(inside)
+        own = (self.origin_ns, self.bucket_ns, self.gpus_together, self.without_gpu)
+        return SampleBlock(self._store, tuple(nodes), packing, counts, derived, *own)
+
+
+@dataclass(frozen=True, slots=True)
+class _Packing:
+    """Where the numbers in a packed key begin and end."""
+
+    first_node: int
+    last_node: int
+    first_unit: int
+    last_unit: int
+    first_ns: int
+    last_ns: int
+
+    @property
+    def units(self) -> int:
+        return self.last_unit - self.first_unit + 1
+
+    @property
+    def span(self) -> int:
+        """Longer than the time between the first and the last sample by a minute, so that keys of two series are never close."""
+        return self.last_ns - self.first_ns + _MINUTE_NS
+
+    @property
+    def fits(self) -> bool:
+        return (self.last_node - self.first_node + 1) * self.units * self.span < _MOST_KEYS
+
+    def with_node(self, other: _Packing) -> _Packing:
+        return _Packing(
+            min(self.first_node, other.first_node), max(self.last_node, other.last_node),
+            min(self.first_unit, other.first_unit), max(self.last_unit, other.last_unit),
+            min(self.first_ns, other.first_ns), max(self.last_ns, other.last_ns),
+        )  # fmt: skip
+
+    def moment(self, node: str = "node", time: str = "time_ns") -> pl.Expr:
+        """Key of a machine and a time. It fits wherever a block has several machines; of one it is the time from the first on."""
+        return (pl.col(node).cast(pl.Int64) - self.first_node) * self.span + (pl.col(time) - self.first_ns)
+
+
+class SampleBlock:
+    """All samples of some machines. Samples that are not finite are left out; of samples of one series with the same time the mean counts.
+
+    Frames are computed once and shared by the rules: do not change them in place.
+    """
+
+    def __init__(
+        self, store: Store, nodes: tuple[int, ...], packing: _Packing, counts: pl.DataFrame, derived: pl.DataFrame, origin_ns: int,
+        bucket_ns: int | None, gpus_together: CommonTime | None = None, without_gpu: bool = False,
+    ) -> None:  # fmt: skip
+        self.nodes = nodes
+        self.gpus_together = gpus_together
+        """As :attr:`Samples.gpus_together`, of all blocks."""
+        self.device = "cpu" if without_gpu else "gpu"
+        """The figure of the devices that compute in :meth:`snapshots`."""
+        self.origin_ns = origin_ns
+        self._store = store
+        self._packing = packing
+        self._counts = counts
+        self._derived = derived
+        self._bucket_ns = bucket_ns
+        self._read_metrics: dict[str, pl.DataFrame] = {}
+        self._series: dict[str, pl.DataFrame] = {}
+        self._ends: dict[tuple[object, ...], pl.DataFrame] = {}
+        self._moments: pl.DataFrame | None = None
+        self._snapshots: pl.DataFrame | None = None
+
+    def series(self, figure: str) -> pl.DataFrame:
+        """Samples of ``figure`` in the order of node, unit and time: node (i32), unit (i32), series (its number in the block from 0, u32),
+        position (0-based number in its series, u32), time_ns (i64), value (f64), source (enum of texts: "sampled", "derived"; for
+        gpu_memory the metric: FOOTPRINT or CONTROLLER)."""
+        if figure not in self._series:
+            if figure not in FIGURES:
+                raise ValueError(f"{figure!r} is no figure of the samples; accepted: {', '.join(FIGURES)}")
+            self._series[figure] = self._make(figure)
+        return self._series[figure]
+
+    def ends(self, figure: str, scan_interval_us: float) -> pl.DataFrame:
+        """The last sample of every series in every evaluation window that it has samples in: node, unit, window (i64, 0-based from the
+        run's origin), row (row of that sample in ``series(figure)``, u32), count (samples of the series up to and with it, u32), time_ns.
+        """
+        key = ("ends", figure, scan_interval_us)
+        if key not in self._ends:
+            series = self.series(figure)
+            windows = series.select("series", window=self._window(scan_interval_us))
+            last = (pl.col("window") != pl.col("window").shift(-1)) | (pl.col("series") != pl.col("series").shift(-1))
+            rows = windows.select(last.fill_null(True).arg_true().alias("row")).to_series().cast(pl.UInt32)
+            self._ends[key] = series.select(
+                pl.col("node", "unit").gather(rows),
+                windows["window"].gather(rows),
+                rows,
+                count=pl.col("position").gather(rows) + 1,
+                time_ns=pl.col("time_ns").gather(rows),
+            )
+        return self._ends[key]
+
+    def quantiles(self, figure: str, scan_interval_us: float, window: float, more_than: float) -> pl.DataFrame:
+        """``ends`` with more than ``more_than`` samples, and p5 and p95 (linear interpolation) of the last ``window`` samples (fewer while
+        the series is shorter) at each."""
+        length = samples_of(window)
+        whole = ("quantiles", figure, scan_interval_us, length)
+        if (*whole, more_than) not in self._ends:
+            known = [key for key in self._ends if key[:-1] == whole and key[-1] <= more_than]  # type: ignore[operator]
+            if known:
+                found = self._ends[known[0]].filter(pl.col("count") > more_than)
+            else:
+                ends = self.ends(figure, scan_interval_us).filter(pl.col("count") > more_than)
+                values = self.series(figure)["value"]
+                full = pl.col("count") >= length
+                parts = [_full_windows(values, ends.filter(full), length), _short_windows(values, ends.filter(~full))]
+                found = pl.concat(parts).sort("row")
+            self._ends[(*whole, more_than)] = found
+        return self._ends[(*whole, more_than)]
+
+    def boxes(self, figure: str) -> pl.DataFrame:
+        """Per series over the whole run: node, unit, source, samples, first_ns, last_ns, min, p5, p25, p50, p75, p95, max, mean.
+
+        ``lower``, ``upper``: quartile -/+ 1.5 IQR, cut to min and max. ``whisker_lower``, ``whisker_upper``: the most extreme values within
+        1.5 IQR of the quartiles, as drawn.
+        """
+        key = ("boxes", figure)
+        if key not in self._ends:
+            value, series = pl.col("value"), self.series(figure).with_columns(pl.col("series").set_sorted())
+            quantiles = {f"p{percent}": value.quantile(percent / 100, "linear") for percent in (5, 25, 50, 75, 95)}
+            found = (
+                series.group_by("series", maintain_order=True)
+                .agg(
+                    pl.col("node", "unit", "source").first(),
+                    samples=pl.len(),
+                    first_ns=pl.col("time_ns").first(),
+                    last_ns=pl.col("time_ns").last(),
+                    min=value.min(),
+                    max=value.max(),
+                    mean=value.mean(),
+                    **quantiles,
+                )
+                .with_columns(
+                    pl.col("source").cast(pl.String),
+                    low=pl.col("p25") - 1.5 * (pl.col("p75") - pl.col("p25")),
+                    high=pl.col("p75") + 1.5 * (pl.col("p75") - pl.col("p25")),
+                )
+            )
+            limits = [found[side].gather(series["series"]) for side in ("low", "high")]
+            whiskers = (
+                series.select(
+                    "series",
+                    whisker_lower=pl.when(value >= limits[0] - 1e-9).then(value),
+                    whisker_upper=pl.when(value <= limits[1] + 1e-9).then(value),
+                )
+                .group_by("series", maintain_order=True)
+                .agg(pl.col("whisker_lower").min(), pl.col("whisker_upper").max())
+            )
+            self._ends[key] = found.select(
+                "node", "unit", "source", "samples", "first_ns", "last_ns", "min", "p5", "p25", "p50", "p75", "p95", "max", "mean",
+                lower=pl.max_horizontal("low", "min"),
+                upper=pl.min_horizontal("high", "max"),
+                whisker_lower=whiskers["whisker_lower"],
+                whisker_upper=whiskers["whisker_upper"],
+            )  # fmt: skip
+        return self._ends[key]
+
+    def snapshots(self) -> pl.DataFrame:
+        """Per machine and snapshot that has a value of a used GPU: node, snapshot_ns, gpu_min (lowest of the used GPUs), core_max and
+        iowait_max (highest core; null without such samples). A GPU that is 0 % for the whole run is not used. In a run without GPUs
+        gpu_min is the mean of the cores.
+
+        Derived utilisation is joined to the other samples by time: a bucket belongs to every snapshot that lies in it; one in which none
+        lies is a snapshot of its own, at its start.
+        """
+        if self._snapshots is None:
+            self._snapshots = self._make_snapshots()
+        return self._snapshots
+
+    def unused(self) -> pl.DataFrame:
+        """GPUs that are 0 % for the whole run: node, unit."""
+        return self.boxes("gpu").filter(pl.col("max") <= 0).select("node", "unit")
+
+    # -- making ------------------------------------------------------------------------------------------------------------
+
+    def _window(self, scan_interval_us: float) -> pl.Expr:
+        return (pl.col("time_ns") - self.origin_ns) // window_ns(scan_interval_us)
+
+    def _make(self, figure: str) -> pl.DataFrame:
+        if figure == "cpu":
+            return self._numbered(self._mean_core(), "sampled")
+        if figure == "gpu_memory":
+            whole = self._counts.filter(pl.col("metric") == FOOTPRINT)["node"]
+            rest = self._read(CONTROLLER)
+            if len(rest) and len(whole):
+                rest = rest.filter(~pl.col("node").is_in(whole.implode()))
+            return _joined([self._read(FOOTPRINT), rest])
+        sampled = self._read(_METRIC[figure])
+        if figure != "gpu" or self._derived.is_empty():
+            return sampled
+        made = self._derived.sort("node", "unit", "time_ns").select("node", "unit", "time_ns", "value")
+        return _joined([sampled, self._numbered(made, "derived")])
+
+    def _numbered(self, rows: pl.DataFrame, source: str) -> pl.DataFrame:
+        """``rows`` (node, unit, time_ns, value, sorted) with the numbers of their series and in their series."""
+        changes = (pl.col("node") != pl.col("node").shift()) | (pl.col("unit") != pl.col("unit").shift())
+        begin = rows.select(changes.fill_null(True)).to_series()
+        number = begin.cum_sum().cast(pl.UInt32) - 1
+        first = begin.arg_true().cast(pl.UInt32)
+        return rows.select(
+            "node",
+            "unit",
+            number.alias("series"),
+            pl.int_range(pl.len(), dtype=pl.UInt32).alias("position") - first.gather(number),
+            "time_ns",
+            "value",
+            pl.lit(source, _SOURCE).alias("source"),
+        )
+
+    def _read(self, metric: str) -> pl.DataFrame:
+        """Samples of one metric as :meth:`series` has them."""
+        if metric not in self._read_metrics:
+            self._read_metrics[metric] = self._numbered(self._read_now(metric), metric if metric in (FOOTPRINT, CONTROLLER) else "sampled")
+        return self._read_metrics[metric]
+
+    def _read_now(self, metric: str) -> pl.DataFrame:
+        """Node, unit, time_ns, value; sorted, one per series and time."""
+        packing, span, units = self._packing, self._packing.span, self._packing.units
+        if metric not in self._counts["metric"]:
+            return pl.DataFrame(schema={"node": pl.Int32, "unit": pl.Int32, "time_ns": pl.Int64, "value": pl.Float64})
+        rows = f"FROM sample WHERE metric = ? AND node BETWEEN {self.nodes[0]} AND {self.nodes[-1]} AND {_FINITE}"
+        if not packing.fits:
+            names = ("node", "unit", "time_ns")
+            loose = self._store.frame(f"SELECT node, coalesce(unit, 0)::INTEGER AS unit, time_ns, value {rows}", [metric]).sort(names)
+            return loose.group_by(names, maintain_order=True).agg(pl.col("value").mean())
+        series = f"((node - {packing.first_node})::BIGINT * {units} + coalesce(unit, 0) - {packing.first_unit})"
+        found = self._store.frame(f"SELECT {series} * {span} + (time_ns - {packing.first_ns}) AS key, value {rows}", [metric]).sort("key")
+        if found.select((pl.col("key").diff() == 0).any()).item():
+            found = found.group_by("key", maintain_order=True).agg(pl.col("value").mean())
+        key, unit = pl.col("key"), pl.col("series") % units + packing.first_unit
+        return found.with_columns(series=key // span).select(
+            (pl.col("series") // units + packing.first_node).cast(pl.Int32).alias("node"),
+            unit.cast(pl.Int32).alias("unit"),
+            (key - pl.col("series") * span + packing.first_ns).alias("time_ns"),
+            "value",
+        )
+
+    # -- snapshots ---------------------------------------------------------------------------------------------------------
+
+    def _find_moments(self) -> pl.DataFrame:
+        """Every (machine, time) at which anything was sampled: moment (packed), snapshot (the moment at which its snapshot begins).
+
+        No rows where every moment of the block is a snapshot of its own.
+        """
+        frames = [self._read(metric) for metric in self._counts["metric"].unique(maintain_order=True)]
+        none = pl.DataFrame(schema={"moment": pl.Int64, "snapshot": pl.Int64})
+        parts = [per_moment(frame, None).select(moment=self._packing.moment()) for frame in frames]
+        different = [part for number, part in enumerate(parts) if number == 0 or not part.equals(parts[0])]
+        times = different[0] if len(different) == 1 else pl.concat([none.select("moment"), *different]).unique().sort("moment")
+        if times.select((pl.col("moment").diff() > SNAPSHOT_NS).all()).item():
+            return none
+        tolerance = self._tolerances(frames)
+        node = times.select((pl.col("moment") // self._packing.span + self._packing.first_node).cast(pl.Int32).alias("node"))
+        each = node.join(tolerance, on="node", how="left", maintain_order="left")["tolerance"].fill_null(SNAPSHOT_NS)
+        starts = times.select(snapshot=pl.col("moment").gather(begins(times["moment"], each)))
+        return times.join_asof(starts, left_on="moment", right_on="snapshot", coalesce=False)
+
+    def _tolerances(self, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        """How far the last sample of a snapshot may lie from its first, per machine: node, tolerance."""
+        step = pl.col("time_ns").diff().over("node", "unit")
+        steps = pl.concat([frame.select("node", step=step).filter(pl.col("step") > 0) for frame in frames])
+        medians = steps.group_by("node").agg(pl.col("step").median())
+        tolerances = [tolerance_ns(round(median)) for median in medians["step"]]
+        return medians.select("node", tolerance=pl.Series(tolerances, dtype=pl.Int64))
+
+    def _with_snapshot(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """``rows`` (node, time_ns) with ``snapshot``, the moment at which the snapshot of each begins."""
+        keyed = rows.with_columns(snapshot=self._packing.moment())
+        if self._alone():
+            return keyed
+        assert self._moments is not None
+        begin = keyed.select(moment="snapshot").join(self._moments, on="moment", how="left", maintain_order="left")
+        return keyed.with_columns(begin["snapshot"])
+
+    def _alone(self) -> bool:
+        """Whether every moment is a snapshot of its own."""
+        if self._moments is None:
+            self._moments = self._find_moments()
+        return self._moments.is_empty()
+
+    def _extreme(self, rows: pl.DataFrame, which: Literal["min", "max"]) -> pl.DataFrame:
+        """Lowest or highest value of the series of a machine per snapshot: snapshot, value."""
+        found = self._with_snapshot(per_moment(rows, which)).select("snapshot", "value")
+        return found if self._alone() else found.group_by("snapshot").agg(getattr(pl.col("value"), which)())
+
+    def _mean_core(self) -> pl.DataFrame:
+        """Mean of the cores of a machine per snapshot, of each core once: node, unit (0), time_ns (of the snapshot), value; sorted."""
+        cores = self.series("core")
+        if self._alone():
+            return per_moment(cores, "mean").select("node", pl.lit(0, pl.Int32).alias("unit"), "time_ns", "value")
+        rows = self._with_snapshot(cores).group_by("snapshot", "series").agg(pl.col("value").mean())
+        means = self._unpacked(rows.group_by("snapshot").agg(pl.col("value").mean()).sort("snapshot"))
+        return means.select("node", pl.lit(0, pl.Int32).alias("unit"), "time_ns", "value")
+
+    def _unpacked(self, rows: pl.DataFrame) -> pl.DataFrame:
+        number = pl.col("snapshot") // self._packing.span
+        return rows.with_columns(
+            node=(number + self._packing.first_node).cast(pl.Int32),
+            time_ns=pl.col("snapshot") - number * self._packing.span + self._packing.first_ns,
+        )
+
+    def _make_snapshots(self) -> pl.DataFrame:
+        unused = self.unused()
+        gpus = self.series(self.device) if unused.is_empty() else self.series(self.device).join(unused, on=["node", "unit"], how="anti")
+        derived = gpus.filter(pl.col("source") == "derived") if len(self._derived) else gpus.clear()
+        sampled = gpus.filter(pl.col("source") != "derived") if len(self._derived) else gpus
+        found = self._extreme(sampled, "min").rename({"value": "gpu_min"})
+        cores = {"core_max": "core", "iowait_max": "core_iowait"}
+        highest = {name: self._extreme(self.series(figure), "max").rename({"value": name}) for name, figure in cores.items()}
+        if len(derived):
+            known = pl.concat([frame.select("snapshot") for frame in (found, *highest.values())]).unique()
+            made = self._meet(derived, known)
+            found = pl.concat([found, made]).group_by("snapshot").agg(pl.col("gpu_min").min())
+        for frame in highest.values():
+            found = found.join(frame, on="snapshot", how="left")
+        return self._unpacked(found.sort("snapshot")).select("node", pl.col("time_ns").alias("snapshot_ns"), "gpu_min", *cores)
+
+    def _meet(self, derived: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+        """Lowest derived utilisation per snapshot: of the ``known`` ones that lie in a bucket, and of the buckets in which none lies."""
+        keys = ["node", "unit"]
+        snapshots = self._unpacked(known).select("node", "snapshot", at="time_ns")
+        buckets = derived.select(*keys, "time_ns", "value").sort("time_ns")
+        asked = snapshots.join(buckets.select(keys).unique(), on="node").sort("at")
+        inside = pl.col("at") - pl.col("time_ns") < (self._bucket_ns or _LEAST_BUCKET_NS)
+        met = asked.join_asof(buckets, left_on="at", right_on="time_ns", by=keys, coalesce=False, check_sortedness=False).filter(inside)
+        alone = buckets.join(met.select(*keys, "time_ns"), on=[*keys, "time_ns"], how="anti")
+        parts = [met.select("snapshot", "value"), alone.select(self._packing.moment().alias("snapshot"), "value")]
+        return pl.concat(parts).group_by("snapshot").agg(gpu_min=pl.col("value").min())
+
+
+def per_moment(rows: pl.DataFrame, which: Literal["min", "max", "mean"] | None) -> pl.DataFrame:
+    """One row per machine and time at which any of its series has a sample: node, time_ns, and lowest, highest or mean value; sorted.
+
+    ``rows``: whole series in order, as :meth:`SampleBlock.series` has them. Where all series of every machine were sampled at the same
+    times, as samplers do, values are compared series by series; else rows are grouped by time, which takes ten times as long.
+    """
+    first = rows.select((pl.col("position") == 0).arg_true()).to_series().cast(pl.Int64)
+    ends = pl.concat([first.slice(1), pl.Series([len(rows)], dtype=pl.Int64)]) if len(first) else first
+    machines = (
+        pl.DataFrame({"node": rows["node"].gather(first), "row": first, "length": ends - first})
+        .group_by("node", maintain_order=True)
+        .agg(pl.col("row").first(), pl.col("length").first(), series=pl.len().cast(pl.Int64), even=pl.col("length").n_unique() == 1)
+    )
+    at = machines.select("length", "series", row=pl.int_ranges("row", pl.col("row") + pl.col("length"))).explode("row")
+    most = machines["series"].max()
+    times = rows["time_ns"].gather(at["row"])
+    even = bool(machines["even"].all())
+    values = [rows["value"].gather(at["row"])] if which else []
+    for number in range(1, most if isinstance(most, int) else 0):
+        if not even:
+            break
+        place = at.select(pl.col("row") + pl.min_horizontal(pl.lit(number), pl.col("series") - 1) * pl.col("length")).to_series()
+        even = bool((rows["time_ns"].gather(place) == times).all())
+        if which:
+            values.append(rows["value"].gather(place) if which != "mean" else rows["value"].gather(place) * (at["series"] > number))
+    if not even:
+        grouped = rows.group_by("node", "time_ns")
+        found = grouped.agg(getattr(pl.col("value"), which)()) if which else grouped.agg()
+        return found.sort("node", "time_ns")
+    found = pl.DataFrame({"node": rows["node"].gather(at["row"]), "time_ns": times})
+    if not which:
+        return found
+    columns = pl.DataFrame([value.alias(str(number)) for number, value in enumerate(values)])
+    if which == "mean":
+        return found.with_columns(value=columns.select(pl.sum_horizontal(pl.all())).to_series() / at["series"])
+    across = pl.min_horizontal if which == "min" else pl.max_horizontal
+    return found.with_columns(value=columns.select(across(pl.all())).to_series())
+
+
+def _joined(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Series of two sources in one frame, in order and numbered anew; no series is in both."""
+    filled = [frame for frame in frames if len(frame)]
+    if len(filled) < 2:
+        return filled[0] if filled else frames[0]
+    rows = pl.concat(filled).sort("node", "unit", "position")
+    return rows.with_columns(series=(pl.col("position") == 0).cum_sum().cast(pl.UInt32) - 1)
+
+
+_P5: Final = pl.element().quantile(0.05, "linear").alias("p5")
+_P95: Final = pl.element().quantile(0.95, "linear").alias("p95")
+
+
+def _full_windows(values: pl.Series, ends: pl.DataFrame, length: int) -> pl.DataFrame:
+    """``ends`` with p5 and p95 of the ``length`` values up to and with each."""
+    parts = [ends.clear().with_columns(p5=pl.lit(None, pl.Float64), p95=pl.lit(None, pl.Float64))]
+    offsets = pl.int_range(length if len(ends) else 1, dtype=pl.UInt32, eager=True).reshape((1, -1))
+    for part in ends.iter_slices(max(1, _WINDOW_SAMPLES // length)):
+        index = part.select(pl.lit(offsets) + (pl.col("row") + 1 - length)).to_series()
+        windows = values.gather(index.explode()).reshape((len(part), length)).arr.to_list()
+        found = windows.to_frame("values").select(pl.col("values").list.agg(pl.struct(_P5, _P95))).to_series()
+        parts.append(part.with_columns(found.struct.unnest()))
+    return pl.concat(parts)
+
+
+def _short_windows(values: pl.Series, ends: pl.DataFrame) -> pl.DataFrame:
+    """``ends`` with p5 and p95 of all values of the series up to and with each."""
+    rows = pl.int_ranges(pl.col("row").cast(pl.Int64) + 1 - pl.col("count"), pl.col("row").cast(pl.Int64) + 1)
+    parts = [ends.clear().with_columns(p5=pl.lit(None, pl.Float64), p95=pl.lit(None, pl.Float64))]
+    longest = ends["count"].max()
+    for part in ends.iter_slices(max(1, _WINDOW_SAMPLES // longest) if isinstance(longest, int) else 1):
+        index = part.with_row_index("end").select("end", index=rows).explode("index")
+        found = (
+            index.select("end", value=values.gather(index["index"]))
+            .group_by("end", maintain_order=True)
+            .agg(p5=pl.col("value").quantile(0.05, "linear"), p95=pl.col("value").quantile(0.95, "linear"))
+        )
+        parts.append(part.with_columns(found["p5"], found["p95"]))
+    return pl.concat(parts)
+
+
+def _bucket_ns(derived: pl.DataFrame, interval_ns: int | None) -> int | None:
+    """All devices have buckets of one length, which begin together: it is the least distance of two; of a single bucket, what it was
+    made from."""
+    if derived.is_empty():
+        return None
+    shortest = derived["time_ns"].unique().sort().diff().min()
+    return shortest if isinstance(shortest, int) else max(interval_ns or 0, _LEAST_BUCKET_NS)
+
+
+def _interval_ns(store: Store, counts: pl.DataFrame, derived: pl.DataFrame) -> int | None:
+    """Of the machine with most samples (the first of them)."""
+    machines = counts.group_by("node").agg(pl.col("n").sum()).sort("n", "node", descending=[True, False])
+    if len(machines):
+        found = store.frame(
+            f"""
+            SELECT median(step) AS step FROM (
+                SELECT time_ns - lag(time_ns) OVER (PARTITION BY metric, unit ORDER BY time_ns) AS step
+                FROM sample WHERE node = ? AND {MEASURED}
+            ) WHERE step > 0
+            """,
+            [machines["node"][0]],
+        ).item()
+        if isinstance(found, int | float):
+            return round(found)
+    steps = derived.select(step=pl.col("time_ns").diff().over("node", "unit"))["step"].drop_nulls()
+    median = steps.filter(steps > 0).median()
+    return round(median) if isinstance(median, int | float) else None

@@ -1,0 +1,219 @@
+"""When did every device stand idle inside its profile, and what ended each gap?
+
+A gap lies between two events (kernels, copies, memsets) of a device, over all its streams and processes: it begins where the latest of
+the events so far ends and reaches to the first start after that. The event that starts first ends the gap and decides on its cause:
+
+===========  =======================================================================================================================
+host wait    its launch call ended after the gap had begun: the device had nothing to run because the host was not there yet
+kernel wait  it was launched before, and the gap is shorter than 30 µs (what a typical launch explains)
+other        the rest, also where its launch is not in the trace
+===========  =======================================================================================================================
+
+The three sum up to the idle time of the device. What lies between two profiles of a schedule with several cycles is no gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import polars as pl
+
+from ....ingest.store.store import Store
+from ...device.idle import KERNEL_WAIT_NS
+from ...toolkit.labels import place
+from ...toolkit.places import Places
+from ...toolkit.windows import windows, with_window
+
+HOST_WAIT: Final = 0
+KERNEL_WAIT: Final = 1
+OTHER: Final = 2
+
+# Device events that are held in memory at once; a run of more is read in groups of devices (one device is never divided).
+ROWS_AT_ONCE: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class IdleDevice:
+    """A device of a profile. ``row``: its number in its group. ``processes``: ids of those that used it; rank and pid are None where there
+    are several. ``span_ns``: first start to last end, added up over the profiles; ``linked``: events whose launch call is in the trace."""
+
+    row: int
+    node: str
+    rank: int | None
+    pid: int | None
+    device: int | None
+    processes: tuple[int | None, ...]
+    first_ns: int
+    last_ns: int
+    span_ns: int
+    idle_ns: int
+    events: int
+    linked: int
+
+    @property
+    def label(self) -> str:
+        """ "rank 5, node-1 GPU 3" """
+        return place(self.node, self.rank, self.device)
+
+    @property
+    def order(self) -> tuple[str, bool, int, bool, int, int]:
+        """Sort key: by host name, rank, pid and device; unknown ones last."""
+        return (self.node, self.rank is None, self.rank or 0, self.pid is None, self.pid or 0, self.device or 0)
+
+    def details(self) -> dict[str, Any]:
+        """The fields of :class:`.rule_details.ProfiledDevice`."""
+        return {"node": self.node, "rank": self.rank, "pid": self.pid, "device": self.device, "span_ns": self.span_ns}
+
+
+@dataclass(frozen=True, slots=True)
+class GapGroup:
+    """Some devices and their gaps. ``condition``: SQL that is true for their rows of ``device_event AS e``.
+
+    ``gaps``: row (of the device), start, end; of the event that ends the gap: process, kernel (whether it is one), name, duration; cause.
+    """
+
+    devices: tuple[IdleDevice, ...]
+    gaps: pl.DataFrame
+    condition: str
+    keys: pl.DataFrame
+    """Number of each device by its ids: columns node, device, row."""
+
+    def rows(self) -> pl.DataFrame:
+        """Which processes used which device: columns row and process."""
+        pairs = [(device.row, process) for device in self.devices for process in device.processes]
+        return pl.DataFrame(pairs, schema={"row": pl.Int32, "process": pl.Int32}, orient="row")
+
+
+class DeviceGaps:
+    """The gaps of a run, found when first asked for. Those of a run of usual size are kept for the next rule."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._kept: GapGroup | None = None
+
+    def groups(self) -> Iterator[GapGroup]:
+        """All devices with kernels, copies or memsets, in groups of about a million of these; nothing without any."""
+        if self._kept is not None:
+            yield self._kept
+            return
+        groups = _device_groups(self._store)
+        places = Places(self._store)
+        for users in groups:
+            group = _gaps(self._store, users, places)
+            if len(groups) == 1:
+                self._kept = group
+            yield group
+
+
+def _device_groups(store: Store) -> list[pl.DataFrame]:
+    """Devices with their processes (columns node, device, processes, n), divided into groups."""
+    found = store.frame("""
+        SELECT node, device, list_sort(list(DISTINCT process)) || CASE WHEN bool_or(process IS NULL) THEN [NULL] ELSE [] END AS processes,
+               count(*) AS n
+        FROM device_event WHERE kind <> 'sync' GROUP BY node, device ORDER BY node, device
+    """)
+    groups: list[list[int]] = []
+    held = ROWS_AT_ONCE
+    for index, n in enumerate(found["n"]):
+        if held + n > ROWS_AT_ONCE:
+            groups.append([])
+            held = 0
+        groups[-1].append(index)
+        held += n
+    return [found[group] for group in groups]
+
+
+def _gaps(store: Store, users: pl.DataFrame, places: Places) -> GapGroup:
+    users = users.with_columns(row=pl.int_range(pl.len(), dtype=pl.Int32), shared=pl.col("processes").list.len() > 1)
+    condition = _condition(users)
+    events = _in_profiles(store, _events(store, users, condition)).sort(
+        "row", "start", "end", "launched", "process", "name", nulls_last=True
+    )
+    start, end, before, launched = pl.col("start"), pl.col("end"), pl.col("before"), pl.col("launched")
+    spans = (
+        events.group_by("row", "window")
+        .agg(start.min(), end.max(), events=pl.len(), linked=launched.count())
+        .group_by("row")
+        .agg(first=start.min(), last=end.max(), span=(end - start).sum(), events=pl.col("events").sum(), linked=pl.col("linked").sum())
+    )
+    host_wait = (launched > before).fill_null(False)
+    kernel_wait = launched.is_not_null() & (start - before < KERNEL_WAIT_NS)
+    gaps = (
+        events.with_columns(before=end.cum_max().shift(1).over("row", "window"))
+        .filter(start > before)
+        .select(
+            "row",
+            "process",
+            "kernel",
+            "name",
+            start=before,
+            end=start,
+            duration=end - start,
+            cause=pl.when(host_wait).then(HOST_WAIT).when(kernel_wait).then(KERNEL_WAIT).otherwise(OTHER).cast(pl.Int8),
+        )
+    )
+    idle = gaps.group_by("row").agg(idle=(end - start).sum())
+    rows = users.join(spans, on="row").join(idle, on="row", how="left").with_columns(pl.col("idle").fill_null(0))
+    return GapGroup(
+        tuple(_device(row, places) for row in rows.sort("row").iter_rows(named=True)),
+        gaps,
+        condition,
+        users.select("node", "device", "row"),
+    )
+
+
+def _device(row: dict[str, int], places: Places) -> IdleDevice:
+    processes: Sequence[int | None] = row["processes"]  # type: ignore[assignment]
+    place = places.process(None if row["shared"] else processes[0], row["node"])
+    return IdleDevice(
+        row=row["row"],
+        node=place.node,
+        rank=place.rank,
+        pid=place.pid,
+        device=row["device"],
+        processes=tuple(processes),
+        first_ns=row["first"],
+        last_ns=row["last"],
+        span_ns=row["span"],
+        idle_ns=row["idle"],
+        events=row["events"],
+        linked=row["linked"],
+    )
+
+
+def _condition(users: pl.DataFrame) -> str:
+    parts = []
+    for node, device in users.group_by("node", maintain_order=True).agg("device").iter_rows():
+        listed = ", ".join(str(index) for index in device if index is not None)
+        here = [f"e.device IN ({listed})"] if listed else []
+        if None in device:
+            here.append("e.device IS NULL")
+        parts.append(f"(e.node IS NOT DISTINCT FROM {'NULL' if node is None else node} AND ({' OR '.join(here)}))")
+    return f"({' OR '.join(parts)})"
+
+
+def _events(store: Store, users: pl.DataFrame, condition: str) -> pl.DataFrame:
+    processes = ", ".join(str(p) for p in sorted(set(users["processes"].explode().drop_nulls()))) or "NULL"
+    found = store.frame(f"""
+        WITH launch AS (
+            SELECT process, correlation, min({{'start': start_ns, 'end': start_ns + duration_ns}}) AS first
+            FROM host_event WHERE kind = 'launch' AND correlation IS NOT NULL AND process IN ({processes}) GROUP BY process, correlation
+        )
+        SELECT e.node, e.device, e.process, e.start_ns AS start, e.start_ns + e.duration_ns AS "end", e.kind = 'kernel' AS kernel, e.name,
+               launch.first."end" AS launched
+        FROM device_event AS e
+        LEFT JOIN launch ON launch.process = e.process AND launch.correlation = e.correlation
+        WHERE e.kind <> 'sync' AND {condition}
+    """)
+    return found.join(users.select("node", "device", "row", "shared"), on=["node", "device"], nulls_equal=True)
+
+
+def _in_profiles(store: Store, events: pl.DataFrame) -> pl.DataFrame:
+    """``events`` with the ``window`` each starts in: of its process, or of any process of the node where several share the device."""
+    shared = events.filter("shared")
+    if shared.is_empty():
+        return with_window(events, windows(store, "process"))
+    alone = with_window(events.filter(~pl.col("shared")), windows(store, "process"))
+    return pl.concat([alone, with_window(shared, windows(store, "node")).select(alone.columns)])

@@ -1,0 +1,212 @@
+"""What was the host doing in some stretches of time: data loading, synchronisation, runtime calls, operators?"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import polars as pl
+
+from ....ingest.store.store import Store
+from ...steps.loading_ranges import loading_ranges
+from ...toolkit.intervals import _covered, _cumulated, difference, length_inside
+from ...toolkit.names import base_name
+
+CALLS: Final = "runtime calls"
+LOADER: Final = "data loader"
+OPERATORS: Final = "operators"
+
+# Kinds of host events by activity, in the order in which they claim the time: each gets what the ones before it left. Overhead that is the
+# driver's own is a call.
+ACTIVITIES: Final = {
+    "profiler overhead": ("overhead",),
+    LOADER: ("loader",),
+    "synchronisation": ("sync",),
+    CALLS: ("launch", "call"),
+    OPERATORS: ("operator",),
+}
+# The ranges named as data loading, which are of no kind, come after the calls: what waits for the device in them does not wait for data.
+_CLAIMS: Final = (
+    *((name, kinds) for name, kinds in ACTIVITIES.items() if name != OPERATORS),
+    (LOADER, ()),
+    (OPERATORS, ACTIVITIES[OPERATORS]),
+)
+RANGES: Final = "annotated ranges"
+UNRECORDED: Final = "nothing recorded"
+
+# What CUPTI calls overhead (in the words of Kineto and of Nsight Systems) and what Kineto cannot name of it: the driver's own work in a
+# call, which takes as long without a profiler. The rest is the profiler's: buffers asked for and flushed, instrumentation, its resources.
+_OF_THE_DRIVER: Final = r"(?i)^(unknown|unrecognized)$|driver.*compiler|module loading|lazy function loading|command buffer full"
+
+# Host events that are held in memory at once.
+_ROWS_AT_ONCE: Final = 500_000
+
+
+def activities(store: Store, gaps: pl.DataFrame) -> tuple[dict[str, int], dict[str, int]]:
+    """Nanoseconds of ``gaps`` (columns process, start, end) by what their process was doing on any thread; of the part that only annotated
+    ranges tell about (RANGES) also by range, without the number at its end.
+
+    Every moment counts once, for the first of ACTIVITIES that was going on, else for the innermost range of the process, on any thread.
+    Ranges named as data loading (:func:`.loading_ranges.loading_ranges`) are of the data loader where no call was going on: operators in
+    them load. Ranges of whole steps tell nothing. What none of them covers is "nothing recorded": Python between the operators, or work
+    that the profiler does not see.
+    """
+    times: dict[str, int] = {}
+    before = 0
+    ends, starts = (gaps.select("process", time=column).sort("time") for column in ("end", "start"))
+    stretches = _merged(gaps.select("process", "start", "end"))
+    segments = stretches.clear()
+    for name, kinds in _CLAIMS:
+        parts = [_merged(part) for part in (_events_in(store, stretches, kinds) if kinds else _loading_in(store, stretches))]
+        if any(part.height for part in parts):
+            segments = _merged(pl.concat([segments, *parts]))
+            known = _cumulated(segments, "process")
+            total = sum(sign * int(_covered(points, known, "process")["covered"].sum()) for sign, points in ((1, ends), (-1, starts)))
+            times[name] = times.get(name, 0) + total - before
+            before = total
+    ranges: dict[str, int] = {}
+    for (name,), own in _innermost(store, difference(stretches, segments, ["process"])).group_by("name"):
+        known = _cumulated(own, "process")
+        ranges[str(name)] = sum(
+            sign * int(_covered(points, known, "process")["covered"].sum()) for sign, points in ((1, ends), (-1, starts))
+        )
+    if ranges:
+        times[RANGES] = sum(ranges.values())
+    times[UNRECORDED] = int((gaps["end"] - gaps["start"]).sum()) - before - times.get(RANGES, 0)
+    return times, ranges
+
+
+def _loading_in(store: Store, stretches: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """Ranges named as data loading of the processes of ``stretches``, one part per process."""
+    for process in stretches["process"].drop_nulls().unique().sort():
+        ranges = loading_ranges(store, process)
+        yield ranges.select("start", "end", process=pl.lit(process, stretches.schema["process"])).select(stretches.columns)
+
+
+def _innermost(store: Store, rest: pl.DataFrame) -> pl.DataFrame:
+    """The innermost annotated range of the host at every moment of ``rest`` (disjoint per process): process, name, start, end, disjoint per
+    process. Innermost: begun last, of those the one that ends first."""
+    found = {"process": pl.Int32, "name": pl.Int32, "start": pl.Int64, "end": pl.Int64}
+    rows: list[tuple[int, int, int, int]] = []
+    for (process,), own in rest.group_by("process"):
+        if process is not None:
+            rows += [(process, *segment) for segment in _flat(_ranges(store, process, own))]
+    inner = pl.DataFrame(rows, schema=found, orient="row")
+    parts = []
+    for (name,), own in inner.group_by("name"):
+        # Of a range only what lies in the rest: the union of the one without what is not the other.
+        outside = difference(own, rest.with_columns(pl.col("process").cast(pl.Int32)), ["process"])
+        parts.append(difference(own, outside, ["process"]).with_columns(name=pl.lit(name, pl.Int32)))
+    if not parts:
+        return pl.DataFrame(schema={**found, "name": pl.String})
+    names = store.frame("SELECT id AS name, text FROM name WHERE id IN (SELECT DISTINCT name FROM annotation)")
+    return pl.concat(parts).join(names, on="name").select("process", "start", "end", name=base_name(pl.col("text")))
+
+
+def _ranges(store: Store, process: object, rest: pl.DataFrame) -> pl.DataFrame:
+    """Ranges of the host of a process that reach into ``rest``, without those that are steps: start, end, name, by start."""
+    rows = store.frame(
+        """
+        SELECT a.start_ns AS start, a.start_ns + a.duration_ns AS "end", a.name FROM annotation AS a
+        WHERE a.process = ? AND a.side = 'host' AND a.complete IS NOT FALSE AND a.duration_ns > 0 AND a.start_ns < ?
+            AND a.start_ns + a.duration_ns > ?
+            AND NOT EXISTS (FROM step AS s WHERE s.process = a.process AND s.host_start_ns = a.start_ns
+                AND s.host_duration_ns = a.duration_ns)
+        """,
+        [process, rest["end"].max(), rest["start"].min()],
+    )
+    ends = rest.select(begin="start", finish="end").sort("finish")
+    reaching = (
+        rows.with_columns(after=pl.col("start") + 1).sort("after").join_asof(ends, left_on="after", right_on="finish", strategy="forward")
+    )
+    return reaching.filter(pl.col("begin") < pl.col("end")).select("start", "end", "name").sort("start", "end", descending=[False, True])
+
+
+def _flat(ranges: pl.DataFrame) -> Iterator[tuple[int, int, int]]:
+    """Name, start, end of the innermost of nested or overlapping ranges (by start, the longer one first) at every moment."""
+    open_ranges: list[tuple[int, int, int, int]] = []
+    at = 0
+
+    def until(time: int | None) -> Iterator[tuple[int, int, int]]:
+        nonlocal at
+        while open_ranges and (time is None or at < time):
+            _, _, end, name = open_ranges[0]
+            stop = end if time is None else min(end, time)
+            if stop > at:
+                yield name, at, stop
+                at = stop
+            if end <= at:
+                heapq.heappop(open_ranges)
+
+    for number, (start, end, name) in enumerate(ranges.iter_rows()):
+        yield from until(start)
+        at = max(at, start)
+        heapq.heappush(open_ranges, (-start, -number, end, name))
+    yield from until(None)
+
+
+def _merged(intervals: pl.DataFrame) -> pl.DataFrame:
+    """The union per process, as ``intervals.union``: faster where most rows come in the order of time, as host events do."""
+    ordered = intervals.filter(pl.col("end") > pl.col("start")).sort("process", "start")
+    reached = ordered.select("process", "start", reach=pl.col("end").cum_max().over("process"))
+    new = (pl.col("start") > pl.col("reach").shift(1)) | (pl.col("process") != pl.col("process").shift(1))
+    marked = reached.with_columns(new=new.fill_null(True))
+    last = marked.filter(pl.col("new").shift(-1).fill_null(True))["reach"]
+    return marked.filter("new").select("process", "start", end=last)
+
+
+def calls_in(store: Store, gaps: pl.DataFrame, kinds: Iterable[str]) -> pl.DataFrame:
+    """Host events of these kinds that lie in ``gaps`` (columns process, start, end): per name its count, time in the gaps and longest such
+    time, the names with most time first."""
+    stretches = _merged(gaps)
+    parts = []
+    for part in _events_in(store, stretches, kinds):
+        found = part.with_columns(inside=length_inside(part, stretches, "process"))
+        parts.append(found.group_by("name").agg(count=pl.len(), time=pl.col("inside").sum(), longest=pl.col("inside").max()))
+    if not parts:
+        return pl.DataFrame(schema={"name": pl.Int32, "count": pl.UInt32, "time": pl.Int64, "longest": pl.Int64})
+    summed = pl.concat(parts).group_by("name").agg(pl.col("count", "time").sum(), pl.col("longest").max())
+    return summed.sort("time", "name", descending=[True, False])
+
+
+def _events_in(store: Store, stretches: pl.DataFrame, kinds: Iterable[str]) -> Iterator[pl.DataFrame]:
+    """Host events of these kinds that reach into ``stretches`` (disjoint per process) with more than an instant, in parts."""
+    ends = stretches.select("process", begin="start", finish="end").sort("finish")
+    for part in host_events(store, kinds, stretches["process"].drop_nulls().unique().to_list()):
+        # Of the stretches that have not ended when the event starts, the first; one that ends at that instant is left out.
+        following = part.with_columns(after=pl.col("start") + 1).sort("after")
+        found = following.join_asof(ends, left_on="after", right_on="finish", by="process", strategy="forward", check_sortedness=False)
+        yield found.filter(pl.col("begin") < pl.col("end")).select(part.columns)
+
+
+def host_events(store: Store, kinds: Iterable[str], processes: Iterable[int | None]) -> Iterator[pl.DataFrame]:
+    """Host events of these kinds and processes in parts of bounded size: process, tid, name, start, end. A part has at least no rows.
+    Overhead of the driver counts as calls, not as overhead."""
+    listed = ", ".join(str(process) for process in processes if process is not None)
+    if not listed:
+        return
+    condition = f"process IN ({listed}) AND {_of_kinds(store, tuple(kinds))}"
+    first, last = store.frame(f"SELECT min(rowid), max(rowid) FROM host_event WHERE {condition}").row(0)
+    for begin in range(first, last + 1, _ROWS_AT_ONCE) if first is not None else ():
+        yield store.frame(
+            'SELECT process, tid, name, start_ns AS start, start_ns + duration_ns AS "end" FROM host_event'
+            f" WHERE {condition} AND rowid BETWEEN {begin} AND {min(begin + _ROWS_AT_ONCE - 1, last)}"
+        )
+
+
+def _of_kinds(store: Store, kinds: tuple[str, ...]) -> str:
+    """The condition that a host event is of one of the kinds."""
+    condition = f"kind IN ({', '.join(map(repr, kinds))})"
+    if ("call" in kinds) == ("overhead" in kinds):
+        return condition
+    found = store.frame(
+        "SELECT id FROM name WHERE id IN (SELECT DISTINCT name FROM host_event WHERE kind = 'overhead') AND regexp_matches(text, ?)",
+        [_OF_THE_DRIVER],
+    )
+    of_the_driver = ", ".join(map(str, found["id"]))
+    if not of_the_driver:
+        return condition
+    if "call" in kinds:
+        return f"({condition} OR (kind = 'overhead' AND name IN ({of_the_driver})))"
+    return f"({condition} AND NOT (kind = 'overhead' AND name IN ({of_the_driver})))"

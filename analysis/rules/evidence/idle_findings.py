@@ -1,0 +1,84 @@
+"""How do the rules about idle devices name the devices, their kernels and what an issue costs?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeVar
+
+from ....ingest.store.store import Store
+from ...report.model import RuleDetails
+from ...report.rule_details import HostBoundDevice, ShortKernelsDevice, SyncBoundDevice
+from ...toolkit.wording import count, plural
+from .base import Cost, Outcome, of_the_run
+from .device_gaps import IdleDevice
+from .device_share import per_step
+from .run_data import RunData
+
+_NAMED: Final = 3
+
+R = TypeVar("R", HostBoundDevice, ShortKernelsDevice, SyncBoundDevice)
+Judged = tuple[IdleDevice, R]
+"""A device and its row in the details of a rule, with an ``issue`` of None if it could not be judged."""
+
+
+def in_order(judged: Iterable[Judged[R]]) -> list[Judged[R]]:
+    """By host name, rank, pid and device."""
+    return sorted(judged, key=lambda one: one[0].order)
+
+
+def with_issue(judged: Iterable[Judged[R]]) -> list[Judged[R]]:
+    return [one for one in judged if one[1].issue]
+
+
+def outcome(
+    run: RunData,
+    judged: Sequence[Judged[R]],
+    *,
+    cost_key: str,
+    title: str,
+    details: RuleDetails,
+    finding: str,
+    recommendation: str | None,
+) -> Outcome:
+    """The answer of a rule that judged these devices; the rows' ``cost_key`` is what the issue costs each, and could save at most."""
+    bad = with_issue(judged)
+    return of_the_run(
+        bad,
+        sum(row.issue is not None for _, row in judged),
+        [(device.first_ns, device.last_ns) for device, _ in bad],
+        details=details,
+        finding=finding,
+        recommendation=recommendation if bad else None,
+        cost=_cost(run, judged, bad, cost_key, title) if bad else None,
+    )
+
+
+def _cost(run: RunData, judged: Sequence[Judged[R]], bad: Sequence[Judged[R]], key: str, title: str) -> Cost:
+    ns = sum(getattr(row, key) for _, row in bad)
+    return Cost(
+        title=title,
+        ns=ns,
+        of_ns=sum(device.span_ns for device, _ in judged),
+        saving_ns=ns,
+        per_step_ns=per_step(run, [(getattr(row, key), (device.node, device.rank, device.pid)) for device, row in bad]),
+        where=None if len(bad) == len(judged) else _labels([device for device, _ in bad]),
+    )
+
+
+def _labels(devices: Sequence[IdleDevice]) -> str:
+    named = "; ".join(device.label for device in devices[:_NAMED])
+    more = len(devices) - _NAMED
+    return f"{named} and {count(more)} more" if more > 0 else named
+
+
+def unjudged(judged: Sequence[Judged[R]], why: str) -> str:
+    """A clause on the devices that could not be judged; empty where all were."""
+    left = [device for device, row in judged if row.issue is None]
+    return f"; {plural(len(left), 'GPU')} could not be judged ({_labels(left)}: {why})" if left else ""
+
+
+def names(store: Store, ids: Iterable[int | None], *, short: bool = True) -> dict[int | None, str]:
+    """Text by name id (the short one of kernels)."""
+    wanted = ", ".join(str(i) for i in sorted({i for i in ids if i is not None}))
+    text = "coalesce(short, text)" if short else "text"
+    return dict(store.frame(f"SELECT id, {text} FROM name WHERE id IN ({wanted})").rows()) if wanted else {}

@@ -1,0 +1,76 @@
+"""Which calls blocked the host until the device was done, and which operator made each?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import polars as pl
+
+from ....ingest.store.store import Store
+from .host_time import host_events
+
+# Operators inside of operators are looked through to this depth.
+_DEPTH: Final = 64
+
+_SCHEMA: Final = {"process": pl.Int32, "tid": pl.Int64, "name": pl.Int32, "start": pl.Int64, "end": pl.Int64}
+
+
+def sync_calls(store: Store, processes: Iterable[int | None]) -> pl.DataFrame:
+    """The blocking synchronisation calls of these processes: process, tid, name, start, end, by time."""
+    parts = list(host_events(store, ("sync",), processes))
+    return (pl.concat(parts) if parts else pl.DataFrame(schema=_SCHEMA)).sort("start", "end")
+
+
+def reach(calls: pl.DataFrame, by: str) -> pl.DataFrame:
+    """When the calls of every group that have begun so far will all have ended: columns ``by``, start and reach, by start."""
+    return calls.sort("start").select(by, "start", reach=pl.col("end").cum_max().over(by))
+
+
+def begun_inside(gaps: pl.DataFrame, calls: pl.DataFrame, by: str) -> pl.DataFrame:
+    """The ``gaps`` that begin while a call of their group lasts: what was launched before it had run, and the host launched nothing."""
+    found = gaps.sort("start").join_asof(reach(calls, by), on="start", by=by, strategy="backward", check_sortedness=False)
+    return found.filter(pl.col("reach") >= pl.col("start")).drop("reach")
+
+
+def with_operator(store: Store, calls: pl.DataFrame) -> pl.DataFrame:
+    """``calls`` with ``operator``: name id of the innermost operator that was running on their thread when they began; null without one."""
+    numbered = calls.with_row_index("number")
+    points = numbered.select("number", "process", "tid", "start").sort("start")
+    around = _around(store, points)
+    if around.is_empty():
+        return calls.with_columns(operator=pl.lit(None, pl.Int32))
+    depth = _depth(around)
+    inner = points.select("number", operator=pl.lit(None, pl.Int32))
+    for level in range(1, _DEPTH + 1):
+        if not (depth >= level).any():
+            break
+        outer = around.filter(depth == level).sort("start").select("process", "tid", "start", "end", "name")
+        found = points.join_asof(outer, on="start", by=["process", "tid"], strategy="backward", check_sortedness=False)
+        inside = found.select("number", name=pl.when(pl.col("end") >= pl.col("start")).then("name"))
+        inner = inner.join(inside, on="number").select("number", operator=pl.coalesce("name", "operator"))
+    return numbered.join(inner, on="number").sort("number").drop("number")
+
+
+def _around(store: Store, points: pl.DataFrame) -> pl.DataFrame:
+    """The operators during which one of ``points`` (process, tid, start) lies on their thread."""
+    marks = points.select("process", "tid", "start", point="start")
+    found = []
+    for part in host_events(store, ("operator",), points["process"].unique().to_list()):
+        next_point = part.sort("start").join_asof(marks, on="start", by=["process", "tid"], strategy="forward", check_sortedness=False)
+        found.append(next_point.filter(pl.col("point") <= pl.col("end"), pl.col("end") > pl.col("start")).drop("point"))
+    return pl.concat(found) if found else pl.DataFrame(schema=_SCHEMA)
+
+
+def _depth(operators: pl.DataFrame) -> pl.Series:
+    """How many of ``operators`` each lies in on its thread, itself included."""
+    rows = operators.with_row_index("number")
+    points = pl.concat(
+        [
+            rows.select("process", "tid", "name", "number", time="start", delta=pl.lit(1), length=pl.col("start") - pl.col("end")),
+            rows.select("process", "tid", "name", "number", time="end", delta=pl.lit(-1), length=pl.lit(0, pl.Int64)),
+        ]
+    )
+    # At one time: ends first, then the starts of the longest operators; of two that are alike, the one with the lower name id is outside.
+    ordered = points.sort("process", "tid", "time", "delta", "length", "name", "number").with_columns(depth=pl.col("delta").cum_sum())
+    return ordered.filter(pl.col("delta") == 1).sort("number")["depth"]

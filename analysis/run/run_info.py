@@ -1,0 +1,139 @@
+"""What is known of the run, its nodes, devices and processes, and what did the readers have to repair?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+from ...ingest.store.store import Store
+from ..report.model import Device, Node, Note, Process, Run, Source
+from ..toolkit.places import Places, in_order
+
+# Times of sources without an epoch count from an anchor of 0, or from the start of the machine: no job has run in the first year of the
+# epoch, no machine for 30 years.
+_FIRST_EPOCH_NS: Final = 10**18
+
+_SEVERITIES: Final = ("error", "warning", "info")
+_ADVISED_STEPS: Final = 300
+_ADVISED_MACHINES: Final = 7
+"""What the documentation of the hosted profiler advises for a profile of what runs on GPUs; no limit here."""
+
+
+def run(store: Store, *, name: str | None = None) -> Run:
+    """The run. Start and end are the run's own, else the first and last time of its sources (of those with an epoch, where there are
+    any); ``name`` replaces the run's name.
+
+    ``relative_times``: every source with times has them before 2001-09-09 (10^18 ns), so none can be of the Unix epoch.
+    """
+    rows = store.frame("SELECT * FROM run LIMIT 1").rows(named=True)
+    known: dict[str, Any] = rows[0] if rows else {}
+    sources = _sources(store)
+    timed = [source for source in sources if source.first_ns is not None]
+    absolute = [source for source in timed if (source.first_ns or 0) >= _FIRST_EPOCH_NS]
+    first = [source.first_ns for source in absolute or timed if source.first_ns is not None]
+    last = [source.last_ns for source in absolute or timed if source.last_ns is not None]
+    world_size = store.frame("SELECT max(world_size) FROM process").item()
+    return Run(
+        name=name or known.get("name") or "run",
+        status=known.get("status") or "unknown",
+        started_at_ns=_first_known(known.get("started_ns"), min(first, default=None)),
+        ended_at_ns=_first_known(known.get("ended_ns"), max(last, default=None)),
+        relative_times=bool(timed) and not absolute,
+        framework=known.get("framework"),
+        instance_type=known.get("instance_type"),
+        world_size=world_size,
+        resources=_texts(known.get("resources")),
+        hyperparameters=_pairs(known.get("hyperparameters")),
+        labels=_pairs(known.get("labels")),
+        metadata=_pairs(known.get("metadata")),
+        sources=sources,
+    )
+
+
+def nodes(store: Store) -> tuple[Node, ...]:
+    """Every machine, by host name."""
+    places = Places(store)
+    rows = store.frame("SELECT id, cores, memory_bytes, gpus FROM node ORDER BY id").rows()
+    found = (Node(places.node(i), cores, memory, gpus) for i, cores, memory, gpus in rows)
+    return tuple(sorted(found, key=lambda node: in_order(node.hostname)))
+
+
+def devices(store: Store) -> tuple[Device, ...]:
+    """Every GPU that a source lists or that has device events, by host name and index."""
+    places = Places(store)
+    rows = store.frame("""
+        WITH used AS (
+            SELECT node, device AS "index" FROM device_event
+            UNION SELECT node, unit FROM sample WHERE starts_with(metric, 'gpu_') AND unit IS NOT NULL
+        )
+        SELECT coalesce(d.node, u.node) AS node, coalesce(d."index", u."index") AS "index", d.name, d.uuid, d.memory_bytes, d.sm_count,
+               d.compute_capability, d.vendor, u.node IS NOT NULL AS used
+        FROM device AS d FULL JOIN used AS u ON u.node = d.node AND u."index" = d."index"
+    """).rows(named=True)
+    found = [Device(**{**row, "node": places.node(row["node"])}) for row in rows]
+    return tuple(sorted(found, key=lambda device: (in_order(device.node), device.index, device.uuid or "")))
+
+
+def processes(store: Store) -> tuple[Process, ...]:
+    """Every process, by host name, rank and pid."""
+    places = Places(store)
+    rows = store.frame("SELECT id, local_rank, world_size, label FROM process ORDER BY id").rows()
+    found = []
+    for i, local_rank, world_size, label in rows:
+        place = places.process(i)
+        found.append((place.order, Process(place.node, place.pid, place.rank, local_rank, world_size, label)))
+    return tuple(process for _, process in sorted(found, key=lambda item: item[0]))
+
+
+def data_quality(store: Store) -> tuple[Note, ...]:
+    """What the readers repaired, dropped or guessed, errors, then warnings, then the rest by code.
+
+    Errors and warnings have an entry per file; what needs no attention has one per code. A profile of more steps or machines than the
+    documentation of the hosted profiler advises is told, too.
+    """
+    rows = store.frame("""
+        SELECT arg_min(file, (coalesce(file, ''), message)), severity, code, arg_min(message, (coalesce(file, ''), message)),
+            sum("count")::BIGINT, min(first_ns), max(last_ns), greatest(count(DISTINCT file), 1)
+        FROM ingest_note GROUP BY severity, code, CASE WHEN severity <> 'info' THEN (file, message) END
+    """).rows()
+    notes = [*(Note(*row) for row in rows), *_beyond_advice(store)]
+    return tuple(sorted(notes, key=lambda n: (_SEVERITIES.index(n.severity), n.file or "", n.code, n.message)))
+
+
+def _beyond_advice(store: Store) -> Iterator[Note]:
+    steps, machines = store.frame("""
+        SELECT coalesce((SELECT max(steps) FROM (SELECT count(*) AS steps FROM step WHERE device_events > 0 GROUP BY process)), 0),
+               (SELECT count(DISTINCT node) FROM device_event)
+    """).row(0)
+    advised = "; the documentation of the hosted profiler advises at most"
+    if steps > _ADVISED_STEPS:
+        text = f"What ran on GPUs was profiled in {steps:,} steps of a process{advised} {_ADVISED_STEPS}. All are in this report."
+        yield Note(None, "info", "many_steps", text, steps, None, None)
+    if machines > _ADVISED_MACHINES:
+        text = f"What ran on GPUs was profiled on {machines:,} machines{advised} {_ADVISED_MACHINES}. All are in this report."
+        yield Note(None, "info", "many_machines", text, machines, None, None)
+
+
+def _sources(store: Store) -> tuple[Source, ...]:
+    columns = "path, format, bytes, sha256, events, first_ns, last_ns, clock_offset_ns, clock_evidence"
+    rows = store.frame(f"SELECT {columns} FROM source ORDER BY path, id").rows()
+    return tuple(Source(path, form or "unknown", size, digest, events or 0, *rest) for path, form, size, digest, events, *rest in rows)
+
+
+def _first_known(*values: int | None) -> int | None:
+    return next((value for value in values if value is not None), None)
+
+
+def _pairs(text: str | None) -> dict[str, str]:
+    value = json.loads(text) if text else {}
+    return {str(key): _text(item) for key, item in sorted(value.items())} if isinstance(value, dict) else {}
+
+
+def _texts(text: str | None) -> tuple[str, ...]:
+    value = json.loads(text) if text else []
+    return tuple(_text(item) for item in (value if isinstance(value, list) else [value]))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)

@@ -1,0 +1,86 @@
+"""The analyses of one run that its first page is written from, and the totals that headline and tiles share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..report.model import (
+    Device,
+    DeviceTime,
+    JobStatistics,
+    MetricUsage,
+    Node,
+    Note,
+    Precision,
+    Process,
+    PythonProfile,
+    Run,
+    Share,
+    Steps,
+    SystemUsage,
+)
+from ..toolkit import wording
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryData:
+    """What a first page needs of a run. Shares over several GPUs are sums over all of them: busy time of all / span of all.
+
+    ``breakdown`` has one row per device. ``traced``: processes with at least one event; None: all of ``processes``. ``loader_recorded``:
+    the trace has data-loader events; without them a share of 0 would mean nothing. ``named_loading_ns``: total duration of the ranges
+    whose name is one of data loading. ``collectives``: of the framework, longest first.
+    """
+
+    run: Run
+    nodes: Sequence[Node]
+    devices: Sequence[Device]
+    processes: Sequence[Process]
+    job: JobStatistics
+    usage: SystemUsage
+    breakdown: Sequence[DeviceTime]
+    precision: Precision
+    steps: Steps
+    notes: Sequence[Note]
+    loader_recorded: bool
+    traced: int | None = None
+    named_loading_ns: int = 0
+    profile: PythonProfile | None = None
+    collectives: Sequence[Share] = ()
+
+    @property
+    def span_ns(self) -> int:
+        """Spans of all devices, added up; 0 without GPU activity."""
+        return sum(device.span_ns for device in self.breakdown)
+
+    @property
+    def busy_percent(self) -> float:
+        """Busy time of the devices, in percent of :attr:`span_ns`, which must not be 0."""
+        return 100 * sum(device.busy_ns for device in self.breakdown) / self.span_ns
+
+    @property
+    def exposed_communication_percent(self) -> float:
+        """Exposed communication of the devices, in percent of :attr:`span_ns`, which must not be 0."""
+        return 100 * sum(device.exposed_communication_ns for device in self.breakdown) / self.span_ns
+
+    @property
+    def gpu_samples(self) -> list[MetricUsage]:
+        """Sampled GPU utilization, a row per node."""
+        return [usage for usage in self.samples("gpu") if not usage.derived]
+
+    def samples(self, metric: str) -> list[MetricUsage]:
+        """Quantiles of ``metric``, a row per node."""
+        return [usage for usage in self.usage.nodes if usage.metric == metric]
+
+
+def median_range(usages: Sequence[MetricUsage]) -> str:
+    """The medians of the nodes in words: "40 %", "20 to 60 %, depending on the node"."""
+    low, high = min(usage.p50 for usage in usages), max(usage.p50 for usage in usages)
+    if wording.whole_percent(low) == wording.whole_percent(high):
+        return wording.whole_percent(low)
+    return f"{low:.0f} to {high:.0f} %, depending on the node"
+
+
+def p95_text(usages: Sequence[MetricUsage]) -> str:
+    """The highest p95 of the nodes in words: "97 %", "up to 97 %"."""
+    return f"{'up to ' if len(usages) > 1 else ''}{wording.whole_percent(max(usage.p95 for usage in usages))}"

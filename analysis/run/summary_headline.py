@@ -1,0 +1,139 @@
+"""The headline of a report: what the GPUs did and what cost most, or what is known of a run without GPU activity."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ..device.time_breakdown import WORTH_NAMING_PERCENT, only_copied
+from ..framework.host_records import host_records
+from ..report.model import DeviceTime, Steps
+from ..toolkit import wording
+from .summary_data import SummaryData, median_range
+from .summary_steps import data_loading, loading_basis, longest_step, profiled_left_out, spread, uneven_processes
+from .summary_warnings import CUT, UNREAD, missing_part
+
+_UNEVEN_POINTS: Final = 3.0  # percentage points between ranks from which on the headline names them
+_FAR: Final = 3.0  # longest step / median step from which on the headline of a run without GPU activity names it
+_WINDOW: Final = 1.5  # job / profiled time above which the profile is a window of the job
+_MISSING: Final = {CUT: "A file was cut off: what followed is missing.", UNREAD: "What could not be read was left out."}
+
+
+def headline(data: SummaryData) -> str:
+    """The sentences of the headline, by what was recorded of the run."""
+    missing = missing_part(data.run, data.notes)
+    traced = len(data.processes) if data.traced is None else data.traced
+    records = host_records(data.profile, data.collectives)
+    cpu = data.samples("cpu")
+    if data.span_ns:
+        sentences = _of_gpu_activity(data)
+    elif data.gpu_samples:
+        sentences = _of_gpu_samples(data)
+    elif records and not data.steps.steps:
+        sentences = [*records, f"No GPU activity and no steps in this run, {wording.plural(traced, 'process', 'processes')} traced."]
+        sentences += [f"CPU utilisation was {median_range(cpu)} (median of the samples)."] if cpu else []
+        sentences += [_MISSING[missing]] if missing else []
+    elif missing and data.processes:
+        sentences = [f"No GPU activity in what could be read: {missing}.", *_of_host_steps(data)]
+    elif traced or data.steps.steps:
+        sentences = [f"No GPU activity in this run, {wording.plural(traced, 'process', 'processes')} traced."]
+        if not data.steps.steps and cpu:
+            sentences.append(f"CPU utilisation was {median_range(cpu)} (median of the samples), and no steps were recorded.")
+        sentences += _of_host_steps(data)
+    elif cpu:
+        sentences = [f"CPU utilisation was {median_range(cpu)} (median of the samples).", "Nothing was recorded of a GPU, and no steps."]
+    elif data.usage.nodes:
+        sentences = ["Nothing was recorded of a GPU, and no steps: there are only system metrics."]
+    else:
+        sentences = ["No GPU activity, no steps and no utilisation in this run: there is nothing to time."]
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _of_gpu_activity(data: SummaryData) -> list[str]:
+    several = len(data.breakdown) > 1
+    profiled = max(device.first_ns + device.span_ns for device in data.breakdown) - min(device.first_ns for device in data.breakdown)
+    # A window of a longer job must not read as the job.
+    window = data.job.duration_ns is not None and data.job.duration_ns > _WINDOW * profiled
+    time = f"the {wording.duration(profiled)} that were profiled" if window else "the time"
+    sentences = [
+        f"{'GPUs were' if several else 'The GPU was'} busy {wording.whole_percent(data.busy_percent)} of {time}.",
+        _largest_loss(data),
+        data.steps.trend or "",
+    ]
+    active = data.usage.gpu_active
+    if window and active is not None and not active.derived:
+        # Samples are of all GPUs of the machines, also of those without device work.
+        they = "they were" if several else "it was" if len(data.devices) <= 1 else "the GPUs were"
+        sentences.append(f"Over the whole job {they} active in {wording.percent(active.active_percent)} of the samples.")
+    return sentences
+
+
+def _of_gpu_samples(data: SummaryData) -> list[str]:
+    active = data.usage.gpu_active
+    idle = active is not None and active.active == 0
+    utilization = f"GPU utilisation was {median_range(data.gpu_samples)} (median of the samples)."
+    return ["No GPU was active in any sample." if idle else utilization, _step_sentence(data.steps), data.steps.trend or ""]
+
+
+def _of_host_steps(data: SummaryData) -> list[str]:
+    loading = _loading_loss(data)
+    named = loading[1] if loading is not None and loading[0] >= WORTH_NAMING_PERCENT else ""
+    return [_step_sentence(data.steps), _slow_sentence(data.steps), named, data.steps.trend or ""]
+
+
+def _largest_loss(data: SummaryData) -> str:
+    """The largest of exposed communication, exposed memory operations and data loading; empty if all are small."""
+    they = "they" if len(data.breakdown) > 1 else "it"
+    exposed, copied = data.exposed_communication_percent, only_copied(data.breakdown)
+    waits = f"{they} only waited for communication{_by_rank(data.breakdown)}"
+    losses = [
+        (exposed, f"For {wording.whole_percent(exposed)} of the time {waits}."),
+        (copied, f"For {wording.whole_percent(copied)} of the time {they} only copied or set memory."),
+    ]
+    if (loading := _loading_loss(data)) is not None:
+        losses.append(loading)
+    percent, sentence = max(losses, key=lambda loss: loss[0])
+    return sentence if percent >= WORTH_NAMING_PERCENT else ""
+
+
+def _loading_loss(data: SummaryData) -> tuple[float, str] | None:
+    """The share of data loading in the steps, and its sentence; None if it is not known."""
+    loading = data_loading(data.steps)
+    if not data.loader_recorded or loading is None or not loading.total_ns:
+        return None
+    return loading.percent, f"{wording.whole_percent(loading.percent)} of a step went to data loading{loading_basis(data.steps)}."
+
+
+def _by_rank(breakdown: Sequence[DeviceTime]) -> str:
+    """How exposed communication differs between ranks: ", from 10 % on rank 5 to 19 % on rank 2"; empty if it differs little."""
+    ranked = sorted((100 * d.exposed_communication_ns / d.span_ns, d.rank) for d in breakdown if d.span_ns and d.rank is not None)
+    if len(ranked) < 2 or ranked[-1][0] - ranked[0][0] < _UNEVEN_POINTS:
+        return ""
+    (low, least), (high, most) = ranked[0], ranked[-1]
+    return f", from {wording.whole_percent(low)} on rank {least} to {wording.whole_percent(high)} on rank {most}"
+
+
+def _step_sentence(steps: Steps) -> str:
+    times = spread(steps)
+    if times is None:
+        return ""
+    if times.count == 1:
+        return f"The only step took {wording.duration(times.p50)}."
+    if processes := uneven_processes(steps):
+        (low, fast), (high, slow) = processes
+        return f"A step took {wording.duration(low)} on {fast} to {wording.duration(high)} on {slow} (medians)."
+    return f"A step took {wording.duration(times.p50)} (median of {wording.count(times.count)})."
+
+
+def _slow_sentence(steps: Steps) -> str:
+    """The longest step if it took several times as long as the median; else empty."""
+    longest = longest_step(steps)
+    if longest is None or longest.ratio < _FAR:
+        return ""
+    if profiled_left_out(steps):
+        which = f" of those without a profiler, {longest.name},"
+    elif longest.step.profiled:
+        which = f", {longest.name}, in which {longest.step.profiled} was on,"
+    else:
+        which = f", {longest.name},"
+    return f"The longest{which} took {wording.duration(longest.step.duration_ns)}, {wording.significant(longest.ratio)} times as long."

@@ -1,0 +1,99 @@
+"""Step times as the first page states them: the median, the longest step, uneven processes, and the share of data loading."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from ..report.model import Quantiles, Step, Steps
+from ..steps.profiled import others_of
+from ..steps.steps import main_steps
+from ..toolkit import wording
+from ..toolkit.quantiles import quantiles
+
+SEVERAL: Final = 10  # steps; with fewer, outer percentiles and the longest step mean little
+_UNEVEN: Final = 1.1  # median step of the slowest process / of the fastest, above which the two are named
+
+
+def spread(steps: Steps) -> Quantiles | None:
+    """Quantiles of the main steps; None without steps."""
+    return _quantiles(main_steps(steps.steps))
+
+
+def _quantiles(steps: list[Step]) -> Quantiles | None:
+    return quantiles(pl.Series([step.duration_ns for step in steps], dtype=pl.Int64))
+
+
+@dataclass(frozen=True, slots=True)
+class LongestStep:
+    """The longest of several steps. ``ratio``: its duration / the median. ``name``: "step 120", "step 120 of rank 3"."""
+
+    step: Step
+    ratio: float
+    name: str
+
+
+def longest_step(steps: Steps) -> LongestStep | None:
+    """The longest main step, without profiled steps if enough others remain; None with too few steps."""
+    every = main_steps(steps.steps)
+    candidates = others_of(every)
+    times = _quantiles(every)
+    if times is None or len(candidates) < SEVERAL or times.p50 <= 0:
+        return None
+    longest = max(candidates, key=lambda step: step.duration_ns)
+    several = len({(step.node, step.rank, step.pid) for step in candidates}) > 1
+    of = f" of {wording.process(longest.node, longest.rank, longest.pid)}" if several else ""
+    return LongestStep(longest, longest.duration_ns / times.p50, f"{wording.step(longest.index, longest.again)}{of}")
+
+
+def profiled_left_out(steps: Steps) -> bool:
+    """Whether profiled steps are no candidates for the longest step."""
+    every = main_steps(steps.steps)
+    return len(others_of(every)) < len(every)
+
+
+def uneven_processes(steps: Steps) -> tuple[tuple[float, str], tuple[float, str]] | None:
+    """Median step (ns) and name of the fastest and of the slowest process; None if they differ little, or for steps timed on the GPU."""
+    timed = main_steps(steps.steps)
+    durations: dict[tuple[str, int | None, int | None], list[int]] = {}
+    for step in timed:
+        durations.setdefault((step.node, step.rank, step.pid), []).append(step.duration_ns)
+    medians = {process: statistics.median(values) for process, values in durations.items()}
+    if len(medians) < 2 or any(step.on_device for step in timed):
+        return None
+    fast, slow = min(medians, key=lambda process: medians[process]), max(medians, key=lambda process: medians[process])
+    if medians[slow] <= _UNEVEN * medians[fast]:
+        return None
+    return (medians[fast], wording.process(*fast)), (medians[slow], wording.process(*slow))
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """Data loading and step time over the steps of all processes, in nanoseconds, and the number of these steps."""
+
+    waited_ns: float
+    total_ns: float
+    steps: int
+
+    @property
+    def percent(self) -> float:
+        """Share of data loading; ``total_ns`` must not be 0."""
+        return 100 * self.waited_ns / self.total_ns
+
+
+def data_loading(steps: Steps) -> Loading | None:
+    """Data loading of the steps whose parts are typical of all steps; None without such."""
+    parts = [part for part in steps.parts if part.typical]
+    if not parts:
+        return None
+    waited = sum(part.mean_ns.get("data_loader", 0.0) * part.steps for part in parts)
+    return Loading(waited, sum(part.mean_step_ns * part.steps for part in parts), sum(part.steps for part in parts))
+
+
+def loading_basis(steps: Steps) -> str:
+    """Which steps the share of data loading is of: " in the 5 steps that were traced"; empty for all steps."""
+    traced = [part for part in steps.parts if part.typical and part.numbers]
+    return f" in the {wording.plural(sum(part.steps for part in traced), 'step')} that were traced" if traced else ""

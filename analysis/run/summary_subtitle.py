@@ -1,0 +1,49 @@
+"""The subtitle of a report: nodes and GPUs, ranks, framework, duration."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from ..report.model import Device, Node
+from ..toolkit import wording
+from ..toolkit.labels import short_model
+from .summary_data import SummaryData
+
+_UNKNOWN_HOST: Final = "unknown host"  # the readers' name of machines that no file names
+
+
+def subtitle(data: SummaryData) -> str:
+    """The known parts, separated by a dot: "2 nodes x 4 H100 · PyTorch 2.13 · 18 min 42 s"."""
+    run, duration = data.run, data.job.duration_ns
+    if duration is None and run.started_at_ns is not None and run.ended_at_ns is not None:
+        duration = run.ended_at_ns - run.started_at_ns
+    ranks = {process.rank for process in data.processes if process.rank is not None}
+    parts = [
+        _machines(data.nodes, [device for device in data.devices if device.used]),
+        f"{len(ranks)} of {wording.count(run.world_size)} ranks" if ranks and run.world_size and len(ranks) < run.world_size else None,
+        run.framework,
+        wording.duration(duration) if duration else None,
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+def _machines(nodes: Sequence[Node], used: Sequence[Device]) -> str:
+    """Nodes and the GPUs that were used: "2 nodes x 4 H100", "3 GPUs on 2 nodes", "1 node"."""
+    if not nodes:
+        return ""
+    machines = wording.plural(len(nodes), "node")
+    if not used:
+        return machines
+    models = {short_model(device.name) for device in used}
+    model = models.pop() if len(models) == 1 else None
+    gpus = f"{len(used)} {model or ('GPU' if len(used) == 1 else 'GPUs')}"
+    if all(node.hostname.startswith(_UNKNOWN_HOST) for node in nodes):  # the number of machines is not known either
+        return f"{gpus}, host unknown"
+    per_node = Counter(device.node for device in used)
+    counts = set(per_node.values())
+    if len(per_node) == len(nodes) and len(counts) == 1:
+        n = counts.pop()
+        return f"{machines} x {n} {model or ('GPU' if n == 1 else 'GPUs')}"
+    return f"{gpus} on {machines}"

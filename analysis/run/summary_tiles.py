@@ -1,0 +1,152 @@
+"""The five figures of the first page. A figure that the run does not give has the value "–" and its second line says why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from ..device.precision import BELOW_FP32
+from ..report.model import Tile
+from ..steps.steps import main_steps
+from ..toolkit import wording
+from .summary_data import SummaryData, median_range, p95_text
+from .summary_steps import SEVERAL, data_loading, loading_basis, longest_step, profiled_left_out, spread, uneven_processes
+
+NOT_KNOWN: Final = "–"
+_LONGER: Final = 1.03  # mean time from step to step / median device time of a step, above which the tile has the two
+_RECORDED: Final = "postrun capture"  # format of the sources that the capture library wrote
+_UNKNOWN_PERCENT: Final = 5.0  # unknown precision from which on the tile states it
+
+
+def tiles(data: SummaryData) -> tuple[Tile, ...]:
+    """The figures of the GPUs; without GPU activity and samples, those of the host where they are known."""
+    figures = (_gpu_busy(data), _step_time(data), _exposed_communication(data), _data_loading(data), _lower_precision(data))
+    if data.breakdown or data.gpu_samples:
+        return figures
+    return tuple(host or figure for host, figure in zip(_of_host(data), figures, strict=True))
+
+
+def _of_host(data: SummaryData) -> list[Tile | None]:
+    """Processors, the longest step and memory, each in the place of a figure of the GPUs; None: not known.
+
+    A recording of postrun has no figures of a GPU, so there an unknown figure of the host replaces it also.
+    """
+    cpu, memory = data.samples("cpu"), data.samples("cpu_memory")
+    figures: list[Tile | None] = [None] * 5
+    if any(source.format == _RECORDED for source in data.run.sources):
+        few = f"fewer than {SEVERAL} steps{' without a profiler' if profiled_left_out(data.steps) else ''}"
+        figures[0] = _unknown("cpu_utilisation", "CPU utilisation (median)", "processors were not sampled", "system-usage")
+        figures[2] = _unknown("longest_step", "longest step", few if data.steps.steps else "no steps recorded", "steps")
+        figures[4] = _unknown("main_memory", "main memory", "memory was not sampled", "system-usage")
+    if cpu:
+        lowest = min(usage.p50 for usage in cpu)
+        detail = f"p95 {p95_text(cpu)}"
+        figures[0] = Tile("cpu_utilisation", "CPU utilisation (median)", median_range(cpu), detail, "system-usage", lowest)
+    if longest := longest_step(data.steps):
+        ns, profiler = longest.step.duration_ns, longest.step.profiled
+        without = ", without profiled steps" if profiled_left_out(data.steps) else f", with {profiler} on" if profiler else ""
+        detail = f"{longest.name}, {wording.significant(longest.ratio)} times the median{without}"
+        figures[2] = Tile("longest_step", "longest step", wording.duration(ns), detail, "steps", ns, "ns")
+    if memory:
+        most = max(memory, key=lambda usage: usage.max)
+        detail = "of host memory at most" + (f", on {most.node}" if len(memory) > 1 else "")
+        figures[4] = Tile("main_memory", "main memory", wording.percent(most.max), detail, "system-usage", most.max)
+    return figures
+
+
+def _gpu_busy(data: SummaryData) -> Tile:
+    sampled = data.gpu_samples
+    p95 = f"p95 of utilisation {p95_text(sampled)}" if sampled else ""
+    if data.span_ns:
+        detail = p95 or f"of the span of {wording.plural(len(data.breakdown), 'GPU')}"
+        return Tile("gpu_busy", "GPU busy", wording.percent(data.busy_percent), detail, "time-breakdown", data.busy_percent)
+    if sampled:
+        lowest = min(usage.p50 for usage in sampled)
+        return Tile("gpu_busy", "GPU utilisation (median)", median_range(sampled), p95, "system-usage", lowest)
+    return _unknown("gpu_busy", "GPU busy", "no GPU activity recorded", "time-breakdown")
+
+
+def _step_time(data: SummaryData) -> Tile:
+    times = spread(data.steps)
+    if times is None:
+        return _unknown("step_time", "step time", "no steps recorded", "steps")
+    if processes := uneven_processes(data.steps):
+        (low, fast), (high, slow) = processes
+        detail = f"median of {slow}, the slowest; {wording.duration(low)} on {fast}, on the host"
+        return Tile("step_time", "step time", wording.duration(high), detail, "steps", high, "ns")
+    if times.count >= SEVERAL:
+        details = [f"p95 {wording.duration(times.p95)}"]
+    else:
+        details = [f"median of {times.count} steps" if times.count > 1 else "one step"]
+    loading = data_loading(data.steps)
+    if not main_steps(data.steps.steps)[0].on_device:
+        details[0] += " on the host"
+    elif times.count > 1 and loading and loading.total_ns / loading.steps > _LONGER * times.p50:
+        # The device work of a step leaves out what comes before its first launch, such as data loading.
+        details += ["on the GPU", f"{wording.duration(loading.total_ns / loading.steps)} from step to step on average"]
+    return Tile("step_time", "step time", wording.duration(times.p50), ", ".join(details), "steps", times.p50, "ns")
+
+
+def _exposed_communication(data: SummaryData) -> Tile:
+    key, label, anchor = "exposed_communication", "exposed communication", "time-breakdown"
+    if not data.span_ns:
+        return _unknown(key, label, "no GPU activity recorded", anchor)
+    if not any(device.communication_ns for device in data.breakdown):
+        return _unknown(key, label, "no collective kernels recorded", anchor)
+    # Per step and GPU: over the GPUs whose process has steps with device work.
+    counts = Counter((step.node, step.rank, step.pid) for step in main_steps(data.steps.steps) if step.on_device)
+    per_gpu = [(device.exposed_communication_ns, counts[device.node, device.rank, device.pid]) for device in data.breakdown]
+    detail = f"of the span of {wording.plural(len(data.breakdown), 'GPU')}"
+    if steps := sum(n for _, n in per_gpu):
+        detail = f"{wording.duration(sum(ns for ns, n in per_gpu if n) / steps)} per step"
+    percent = data.exposed_communication_percent
+    return Tile(key, label, wording.percent(percent), detail, anchor, percent)
+
+
+def _data_loading(data: SummaryData) -> Tile:
+    key, label, anchor = "data_loading", "data loading", "steps"
+    steps, loading = data.steps, data_loading(data.steps)
+    if loading is None and steps.parts:
+        numbers = {number for part in steps.parts for number in part.numbers}
+        single = len(numbers) == 1
+        traced = f"only {'step' if single else 'steps'} {wording.numbered(numbers)} {'was' if single else 'were'} traced"
+        partly = {number for part in steps.parts for number in part.partly}
+        more = f" (and a part of step {wording.numbered(partly)})" if partly else ""
+        return _unknown(key, label, f"{traced}{more}, which {'is' if single else 'are'} not typical", anchor)
+    if steps.parts_absent is not None:
+        return _unknown(key, label, steps.parts_absent, anchor)
+    if loading is None or not loading.total_ns:
+        profiled = "no profiled steps" if any(step.phase for step in steps.steps) else "nothing annotated inside of the steps"
+        return _unknown(key, label, profiled if steps.steps else "no steps recorded", anchor)
+    if not data.loader_recorded:
+        annotated = all(part.annotated for part in steps.parts)
+        if data.named_loading_ns and not annotated:
+            ranges = f"ranges named so took {wording.duration(data.named_loading_ns)}"
+            return _unknown(key, label, f"no data-loader events; {ranges}", anchor)
+        return _unknown(key, label, "no part of a step named as data loading" if annotated else "no data-loader events recorded", anchor)
+    detail = f"{wording.duration(loading.waited_ns / loading.steps)} per step{loading_basis(steps)}"
+    return Tile(key, label, wording.percent(loading.percent), detail, anchor, loading.percent)
+
+
+def _lower_precision(data: SummaryData) -> Tile:
+    key, label, anchor = "lower_precision", "lower precision", "precision"
+    matrix = data.precision.matrix
+    total = sum(share.total_ns for share in matrix)
+    if not total:
+        return _unknown(key, label, "no matrix kernels recorded", anchor)
+    if all(share.name == "unknown" for share in matrix):
+        return _unknown(key, label, "precision of the matrix kernels is unknown", anchor)
+    # Shares are ordered by time: the first is the main one.
+    low = [share for share in matrix if share.name in BELOW_FP32]
+    named = " and ".join(f"{wording.whole_percent(share.percent)} {share.name}" for share in low[:2]) if len(low) > 1 else ""
+    parts = [f"of {wording.duration(total)} in matrix kernels"]
+    parts += [named or low[0].name] if low else []
+    unknown = sum(share.percent for share in matrix if share.name == "unknown")
+    if unknown >= _UNKNOWN_PERCENT:
+        parts.append(f"{wording.whole_percent(unknown)} unknown")
+    percent = float(sum(share.percent for share in low))
+    return Tile(key, label, wording.percent(percent), ", ".join(parts), anchor, percent)
+
+
+def _unknown(key: str, label: str, why: str, anchor: str) -> Tile:
+    return Tile(key, label, NOT_KNOWN, why, anchor)

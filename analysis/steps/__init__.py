@@ -1,0 +1,1 @@
+"""Training steps: ranges, times, parts, and ranks compared."""

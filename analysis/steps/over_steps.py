@@ -1,0 +1,132 @@
+"""Ranks compared step by step: computation per step -> the ranks over the median, and whether the others wait for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from ...ingest.store.store import Store
+from ..device.coverage import DEVICE, with_covered
+from ..report.rule_details import ComparedRank
+from ..toolkit.labels import place
+from ..toolkit.places import Places
+from .times import main_device_steps
+
+THRESHOLD: Final = 10
+STEP_KEY: Final = ["phase", "number"]
+
+
+def ranked_steps(store: Store) -> pl.DataFrame:
+    """:func:`main_device_steps` of processes that have a rank: node, process, phase, number, start, end."""
+    ranks = store.frame("SELECT id AS process FROM process WHERE rank IS NOT NULL")
+    return main_device_steps(store).join(ranks, on="process", how="semi").select("node", "process", "phase", "number", "start", "end")
+
+
+def measured_steps(store: Store, steps: pl.DataFrame) -> pl.DataFrame:
+    """``steps`` with device, computation and waited (time in collectives). Of several devices of a process, the one that computes most."""
+    used = store.frame("SELECT DISTINCT node, process, device FROM device_event WHERE kind = 'kernel'").select(DEVICE)
+    stretches = steps.drop("node").join(used, on="process")
+    computed = with_covered(store, stretches, "computation").rename({"covered": "computation"})
+    most = computed.group_by("process", "device").agg(pl.col("computation").sum()).sort("process", "computation", "device")
+    chosen = most.group_by("process", maintain_order=True).last().select("process", "device")
+    computed = computed.join(chosen, on=["process", "device"], how="semi")
+    return with_covered(store, computed, "communication").rename({"covered": "waited"})
+
+
+def compared_steps(measured: pl.DataFrame, threshold: float) -> pl.DataFrame:
+    """Steps that at least two ranks have, with ``median`` (computation), ``excess`` over it and whether the rank is ``over``."""
+    computation, median = pl.col("computation"), pl.col("median")
+    return (
+        measured.with_columns(median=computation.median().over(STEP_KEY), among=pl.len().over(STEP_KEY))
+        .filter(pl.col("among") > 1, median > 0)
+        .with_columns(excess=computation - median, over=100 * computation > (100 + threshold) * median)
+        .sort("process", "number")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RankOverSteps:
+    """A rank over the compared steps: medians per step, and whether it is over in most of them and what the collectives say to that.
+
+    ``longer_ns``: its computation - that of the others; ``waits_ns``: how much longer the others are in collectives.
+    """
+
+    process: int
+    node: str
+    rank: int | None
+    pid: int | None
+    device: int
+    steps: int
+    steps_over: int
+    computation_ns: float
+    excess_ns: float
+    excess_percent: float
+    waited_ns: float
+    longer_ns: float | None
+    waits_ns: float | None
+    confirmed: bool | None
+
+    @property
+    def over(self) -> bool:
+        return 2 * self.steps_over > self.steps
+
+    @property
+    def straggler(self) -> bool:
+        return self.over and self.confirmed is True
+
+    @property
+    def place(self) -> str:
+        return place(self.node, self.rank, self.device)
+
+    def details(self) -> ComparedRank:
+        return ComparedRank(
+            node=self.node,
+            rank=self.rank,
+            pid=self.pid,
+            device=self.device,
+            steps=self.steps,
+            computation_per_step_ns=self.computation_ns,
+            excess_ns=self.excess_ns,
+            excess_percent=self.excess_percent,
+            steps_over=self.steps_over,
+            steps_over_percent=100 * self.steps_over / self.steps,
+            waiting_per_step_ns=self.waited_ns,
+            others_wait_ns=self.waits_ns if self.over else None,
+            straggler=self.straggler,
+            confirmed=self.confirmed,
+        )
+
+
+def ranks_over_steps(places: Places, compared: pl.DataFrame) -> list[RankOverSteps]:
+    often = pl.col("over").mean().over("process") > 0.5
+    others = {name: pl.col(name).filter(~pl.col("often")).median().over(STEP_KEY) for name in ("waited", "computation")}
+    rows = (
+        compared.with_columns(often=often)
+        .with_columns(waits=others["waited"] - pl.col("waited"), longer=pl.col("computation") - others["computation"])
+        .group_by("process", "device")
+        .agg(
+            steps=pl.len(),
+            steps_over=pl.col("over").sum(),
+            computation=pl.col("computation").median(),
+            excess=pl.col("excess").median(),
+            excess_percent=(100 * pl.col("excess") / pl.col("median")).median(),
+            waited=pl.col("waited").median(),
+            longer=pl.col("longer").median(),
+            waits=pl.col("waits").median(),
+        )
+    )
+    collectives = bool(compared["waited"].sum())
+    found = []
+    for row in rows.iter_rows(named=True):
+        at = places.process(row["process"])
+        over = 2 * row["steps_over"] > row["steps"]
+        told = over and collectives and row["waits"] is not None
+        confirmed = 2 * row["waits"] >= row["longer"] if told else None
+        rank = RankOverSteps(
+            row["process"], at.node, at.rank, at.pid, row["device"], row["steps"], row["steps_over"], row["computation"], row["excess"],
+            row["excess_percent"], row["waited"], row["longer"], row["waits"], confirmed,
+        )  # fmt: skip
+        found.append((at.rank or 0, at.order, rank))
+    return [rank for _, _, rank in sorted(found, key=lambda item: item[:2])]

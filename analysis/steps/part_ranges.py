@@ -1,0 +1,100 @@
+"""Which part of which step does a moment of the host belong to: forward, backward, optimizer, data loading, or none?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import polars as pl
+
+from ...ingest.store.store import Store
+from ..toolkit.intervals import length_inside, outermost, union
+from .loading_names import DATA_LOADING
+
+Parts = Mapping[str, tuple[str, pl.DataFrame]]
+"""By part of a step: what the names of its ranges match, and the ranges with process, tid, start and end."""
+
+LOADER_PHASE: Final = "DataLoaderIter"
+"""Phase of the ranges in which a profile of the data loader recorded a load."""
+OF_TRACE: Final = "trace"
+OF_LOADER: Final = "loader"
+
+# Parts of a step by the phase or the name of a range. The hosted profiler's hooks name phases Forward, Backward(post-forward),
+# ...-SubModuleInternal, DataLoaderIter, DataIterator; TensorFlow markers aws_marker-<part>/; PyTorch names optimizer steps and
+# data-loader waits itself, and the functions of the autograd engine.
+_LOADING: Final = "data loading"
+_PARTS: Final = {
+    "forward": (
+        r"^Forward\b",
+        r"(?i)^(## *)?forward([ _-]?pass)?( *##)?$|^DistributedDataParallel\.forward$|^aws_marker-ForwardPass/",
+    ),
+    "backward": (
+        r"^Backward\b",
+        r"(?i)^(## *)?backward([ _-]?pass)?( *##)?$|^autograd::engine::evaluate_function"
+        r"|^(torch::autograd::)?(AccumulateGrad|\w+Backward\d*)$|^aws_marker-ComputeGradient/",
+    ),
+    "optimizer": (
+        r"^Optimizer\b",
+        r"(?i)^(## *)?optimi[sz]er([ _-]?step)?( *##)?$|^Optimizer\.(step|zero_grad)#|^aws_marker-ApplyGradient/",
+    ),
+    _LOADING: (
+        r"^(DataLoaderIter|DataIterator)$",
+        DATA_LOADING,
+    ),
+}
+
+
+def part_ranges(store: Store) -> Parts:
+    """The ranges on the host that name a part of a step, of the parts that there are. Each ends with the step in which it began, and
+    every load counts once."""
+    steps = store.frame("""
+        SELECT process, phase, host_start_ns AS step, host_start_ns + host_duration_ns AS step_end FROM step WHERE host_duration_ns > 0
+    """).sort("step")
+    found = {}
+    for part, (phase, name) in _PARTS.items():
+        ranges = store.frame(
+            f"""
+            SELECT a.process, a.tid, a.start_ns AS start, a.start_ns + a.duration_ns AS "end",
+                CASE WHEN a.phase = '{LOADER_PHASE}' THEN '{OF_LOADER}' END AS recorder
+            FROM annotation AS a JOIN name AS n ON n.id = a.name
+            WHERE a.side = 'host' AND a.complete IS NOT FALSE
+                AND (regexp_matches(coalesce(a.phase, ''), ?) OR regexp_matches(n.text, ?))
+            UNION ALL
+            SELECT h.process, h.tid, h.start_ns, h.start_ns + h.duration_ns, CASE WHEN h.kind = 'loader' THEN '{OF_TRACE}' END
+            FROM host_event AS h
+            WHERE CASE WHEN h.kind = 'loader' THEN ? ELSE h.kind = 'operator' AND h.name IN (
+                SELECT id FROM name WHERE regexp_matches(text, ?)) END
+            """,
+            [phase, name, part == _LOADING, name],
+        )
+        if len(ranges):
+            each = recorded_once(ranges) if part == _LOADING else ranges
+            found[part] = (name, _within_steps(each.drop("recorder"), steps))
+    return found
+
+
+def recorded_once(loads: pl.DataFrame) -> pl.DataFrame:
+    """``loads`` (columns process, tid, start, end and ``recorder``) without those inside of another one of their thread, and without those
+    of a profile of the data loader (OF_LOADER) of which a trace (OF_TRACE) of the process has most: on whatever thread, as timelines may
+    number threads of their own."""
+    of_trace = union(loads.filter(pl.col("recorder") == OF_TRACE), ["process"])
+    of_loader = pl.col("recorder").eq_missing(OF_LOADER)
+    own, others = loads.filter(of_loader), loads.filter(~of_loader)
+    twice = 2 * length_inside(own, of_trace, "process") > own["end"] - own["start"]
+    return outermost(pl.concat([others, own.filter(~twice)]), ["process", "tid"])
+
+
+def _within_steps(ranges: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """``ranges`` that end at latest with the step in which they began; of steps of several sources with the one that ends last."""
+    numbered = ranges.with_row_index("range")
+    begun = numbered.select("range", "process", "start").sort("start")
+    around = [
+        # Steps of one process and phase do not overlap: the last one that began is the one, if any is.
+        begun.join_asof(own.drop("phase"), left_on="start", right_on="step", by="process", check_sortedness=False)
+        for _, own in steps.group_by("phase")
+    ]
+    if not around:
+        return ranges
+    last = pl.concat(around).filter(pl.col("step_end") > pl.col("start")).group_by("range").agg(pl.col("step_end").max())
+    ended = numbered.join(last, on="range", how="left", maintain_order="left")
+    return ended.with_columns(end=pl.min_horizontal("end", "step_end")).select(ranges.columns)  # null, in no step, does not count

@@ -1,0 +1,57 @@
+"""What was the average step spent on, by the ranges that the program itself annotated in it?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import polars as pl
+
+from ...ingest.store.store import Store
+from ..toolkit.intervals import outermost
+from ..toolkit.names import base_name
+from .loading_names import DATA_LOADING
+
+NAMED: Final = 6
+"""Names beyond this many, those with least time but data loading, count as other."""
+LOADING: Final = "data_loader"
+OTHER: Final = "other"
+
+
+def outermost_ranges(store: Store, process: int | None, steps: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """By name, in order of their first start: ``start``, ``end`` and ``name`` of the ranges that are parts of the steps.
+
+    These are the outermost ranges on the threads of the steps that hold no step: what is nested in them is theirs, what encloses a step
+    (an epoch) is no part of it. Names lose the number at their end; all that mean data loading are one,
+    under which ``name`` tells them apart. ``steps``: those of the process.
+    """
+    ranges = store.frame(
+        """
+        SELECT a.tid, n.text, a.start_ns AS start, a.start_ns + a.duration_ns AS "end" FROM annotation AS a JOIN name AS n ON n.id = a.name
+        WHERE a.process IS NOT DISTINCT FROM ? AND a.side = 'host' AND a.phase IS NULL AND a.complete IS NOT FALSE
+            AND a.duration_ns > 0 AND a.tid IN (
+                SELECT o.tid FROM annotation AS o JOIN step AS s ON s.process IS NOT DISTINCT FROM o.process
+                    AND s.host_start_ns = o.start_ns AND s.host_duration_ns = o.duration_ns
+                WHERE o.process IS NOT DISTINCT FROM ? AND o.side = 'host'
+            )
+        """,
+        [process, process],
+    )
+    starts = steps.select(step="host_start_ns", step_end=pl.col("host_start_ns") + pl.col("host_duration_ns")).sort("step", "step_end")
+    # The step that begins next is inside of a range if any is: steps of one process do not overlap.
+    inner = ranges.sort("start").join_asof(starts, left_on="start", right_on="step", strategy="forward", check_sortedness=False)
+    parts = inner.filter(pl.col("step_end").is_null() | (pl.col("step_end") > pl.col("end")))
+    named = outermost(parts, ["tid"]).with_columns(
+        key=pl.when(pl.col("text").str.contains(DATA_LOADING)).then(pl.lit(LOADING)).otherwise(base_name(pl.col("text"))),
+        name=base_name(pl.col("text")),
+    )
+    order = named.group_by("key").agg(first=pl.col("start").min()).sort("first", "key")["key"]
+    return {key: named.filter(pl.col("key") == key).select("start", "end", "name") for key in order}
+
+
+def loading_names(ranges: pl.DataFrame, windows: pl.DataFrame) -> tuple[str, ...]:
+    """The names among the ranges of data loading that lie in a step, those that began first first. ``windows``: disjoint, in order."""
+    # The last step that begins before a range ends is one that it touches if any is.
+    ended = ranges.sort("end").join_asof(
+        windows.select(step="start", step_end="end"), left_on="end", right_on="step", strategy="backward", allow_exact_matches=False
+    )
+    return tuple(ended.filter(pl.col("step_end") > pl.col("start")).sort("start", "name")["name"].unique(maintain_order=True))

@@ -1,0 +1,213 @@
+"""What does every rank spend its steps on, and for which rank do the others wait?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import polars as pl
+
+from ...ingest.store.store import Store
+from ..device.collectives import communication_kernels
+from ..report.model import RankComparison, RankRow, RankSpread
+from ..toolkit.intervals import union
+from ..toolkit.labels import place
+from ..toolkit.places import Places
+from ..toolkit.quantiles import quantiles
+from ..toolkit.wording import duration, percent, plural
+from .over_steps import THRESHOLD, RankOverSteps, compared_steps, ranks_over_steps
+from .times import TIMES, covered_within, host_time, no_device_steps, step_times
+
+SPREAD_FROM: Final = 16
+"""More ranks than this are told by quantiles, too."""
+
+LISTED_RANKS: Final = 8
+"""A process group of more ranks is called by its first and last one."""
+
+_ONE: Final = "One rank or none is known: give the traces of all ranks."
+_NO_STEPS: Final = (
+    "No step with device work was recorded on two ranks: profile the same steps on every rank, with CUDA activity, and call step() once per"
+    " training step."
+)
+_FIGURES: Final = {
+    "step": "step_ns",
+    "computation": "computation_ns",
+    "communication": "communication_ns",
+    "waiting": "waiting_ns",
+    "exposed communication": "exposed_communication_ns",
+    "exposed memory operations": "exposed_memory_ns",
+    "idle": "idle_ns",
+    "data loading": "data_loading_ns",
+}
+
+
+_GROUP: Final = ("group_name", "group_ranks")
+_EVERY: Final = "all ranks"
+_STEP: Final = ("phase", "number")
+
+
+def rank_comparison(
+    store: Store, threshold: float | None = None, times: pl.DataFrame | None = None, kernels: pl.DataFrame | None = None
+) -> RankComparison:
+    """The ranks over the steps that at least two of them have. Which rank is over, and whether the others wait for it: as StragglerRank
+    finds it at ``threshold`` (percent; None: its default). ``times``: :func:`step_times` of the store, ``kernels``:
+    :func:`communication_kernels` of it."""
+    limit = float(THRESHOLD if threshold is None else threshold)
+    ranks = store.frame("SELECT id AS process FROM process WHERE rank IS NOT NULL")
+    if len(ranks) < 2:
+        return RankComparison(threshold_percent=limit, absent=_ONE)
+    times = step_times(store) if times is None else times
+    measured = _with_loading(store, times.join(ranks, on="process", how="semi"))
+    # The rule looks at the device work of a step alone, without the wait before it.
+    alone = measured.rename({"computation": "computed", "computing": "computation"})
+    compared = compared_steps(alone, limit)
+    if compared.is_empty():
+        return RankComparison(threshold_percent=limit, absent=no_device_steps(store) if times.is_empty() else _NO_STEPS)
+    in_groups, labels = _in_groups(compared, communication_kernels(store) if kernels is None else kernels)
+    waits = _waits(compared.with_columns(group=pl.lit(0, pl.Int64)) if in_groups.is_empty() else in_groups)
+    judged = ranks_over_steps(Places(store), compared)
+    rows = _rows(_with_waiting(compared, waits).rename({"computation": "computing", "computed": "computation"}), judged, waits, labels)
+    number = compared.select(pl.struct("phase", "number").n_unique()).item()
+    return RankComparison(
+        threshold_percent=limit,
+        steps=number,
+        ranks=rows,
+        spread=_spread(rows) if len(rows) > SPREAD_FROM else (),
+        sentences=_sentences(judged, rows, limit),
+        groups=0 if in_groups.is_empty() else in_groups["group"].n_unique(),
+    )
+
+
+def _with_loading(store: Store, times: pl.DataFrame) -> pl.DataFrame:
+    """``loading``: how long the data loader of the process took in each step; null where none was recorded."""
+    parts = []
+    for own in times.partition_by("process"):
+        loading = host_time(store, "loader", own)
+        parts.append(own.with_columns(loading=pl.lit(None, pl.Int64) if loading is None else loading))
+    return pl.concat(parts) if parts else times.with_columns(loading=pl.lit(None, pl.Int64))
+
+
+def _in_groups(compared: pl.DataFrame, kernels: pl.DataFrame) -> tuple[pl.DataFrame, dict[int, str]]:
+    """``communication`` of each rank and step by the process group of its collectives, and how the groups are called. Kernels that name
+    none, where others do, are of all ranks. Empty where the run names no group, so that all ranks are one."""
+    keys = kernels.select(_GROUP).unique().filter(pl.any_horizontal(pl.col(_GROUP).is_not_null())).sort(_GROUP)
+    labels = dict(enumerate((_label(*key) for key in keys.rows()), start=1)) if len(keys) else {}
+    numbers = keys.with_row_index("group", offset=1)
+    numbered = kernels.join(numbers, on=_GROUP, how="left", nulls_equal=True).with_columns(pl.col("group").cast(pl.Int64).fill_null(0))
+    steps = compared.partition_by("process", "device", as_dict=True)
+    found = []
+    for (process, device, group), own in numbered.partition_by("process", "device", "group", as_dict=True).items() if labels else ():
+        if (rows := steps.get((process, device))) is not None:
+            segments = union(own.select("start", end=pl.col("start") + pl.col("duration")))
+            taken = covered_within(segments, pl.lit(True), rows["begin"], rows["until"])
+            found.append(rows.select("process", *_STEP, group=pl.lit(group, pl.Int64), communication=taken))
+    return pl.concat(found) if found else compared.clear(), labels | {0: _EVERY}
+
+
+def _label(name: str | None, ranks: str | None) -> str:
+    """How the report calls a process group: by its name and its ranks, or by how many they are."""
+    members = [] if ranks is None else ranks.strip("[] ").replace(" ", "").split(",")
+    told = f"ranks {', '.join(members) if len(members) <= LISTED_RANKS else f'{members[0]} to {members[-1]}'}" if members else ""
+    if not name:
+        return f"the group of {told}"
+    return f"group {name} ({told})" if told else f"group {name}"
+
+
+def _waits(communicated: pl.DataFrame) -> pl.DataFrame:
+    """Of each rank, step and ``group``: communication beyond that of the rank with least of it; null in steps where a rank has none, and in
+    groups of which one rank alone is known."""
+    where = (*_STEP, "group")
+    least = pl.col("communication").min().over(where)
+    waiting = pl.when(least > 0, pl.len().over(where) > 1).then(pl.col("communication") - least)
+    return communicated.select("process", *where, waiting=waiting)
+
+
+def _with_waiting(compared: pl.DataFrame, waits: pl.DataFrame) -> pl.DataFrame:
+    """``waiting`` of each step, over the groups of the rank; null where it is known of none."""
+    summed = waits.drop_nulls("waiting").group_by("process", *_STEP).agg(pl.col("waiting").sum())
+    return compared.join(summed, on=["process", *_STEP], how="left", nulls_equal=True, maintain_order="left")
+
+
+def _rows(compared: pl.DataFrame, judged: Sequence[RankOverSteps], waits: pl.DataFrame, labels: Mapping[int, str]) -> tuple[RankRow, ...]:
+    mean = compared.group_by("process").agg(pl.col(*TIMES, "waiting", "loading").mean())
+    by_process = {row["process"]: row for row in mean.iter_rows(named=True)}
+    longest = waits.group_by("process", "group").agg(pl.col("waiting").sum()).filter(pl.col("waiting") > 0)
+    several = waits["group"].n_unique() > 1  # of one alone nobody needs the name
+    named = longest.sort("waiting", "group", descending=[False, True]).select("process", "group").rows() if several else []
+    groups = {process: labels[group] for process, group in named}  # of each process the last one counts
+    return tuple(
+        RankRow(
+            node=rank.node,
+            rank=rank.rank,
+            pid=rank.pid,
+            device=rank.device,
+            steps=rank.steps,
+            step_ns=row["step"],
+            computation_ns=row["computation"],
+            communication_ns=row["communication"],
+            waiting_ns=row["waiting"],
+            exposed_communication_ns=row["exposed_communication"],
+            exposed_memory_ns=row["exposed_memory"],
+            idle_ns=row["idle"],
+            data_loading_ns=row["loading"],
+            excess_percent=rank.excess_percent,
+            steps_over=rank.steps_over,
+            others_wait_ns=rank.waits_ns if rank.over else None,
+            straggler=rank.straggler,
+            waiting_group=groups.get(rank.process),
+        )
+        for rank in judged
+        for row in [by_process[rank.process]]
+    )
+
+
+def _spread(rows: Sequence[RankRow]) -> tuple[RankSpread, ...]:
+    found = []
+    for name, attribute in _FIGURES.items():
+        known = [(getattr(row, attribute), row.rank) for row in rows if getattr(row, attribute) is not None]
+        q = quantiles(pl.Series([value for value, _ in known], dtype=pl.Float64)) if known else None
+        if q is not None:
+            least, most = min(known, key=lambda item: item[0]), max(known, key=lambda item: item[0])
+            found.append(RankSpread(name, len(known), q.min, q.p5, q.p50, q.p95, q.max, least_rank=least[1], most_rank=most[1]))
+    return tuple(found)
+
+
+def _sentences(judged: Sequence[RankOverSteps], rows: Sequence[RankRow], limit: float) -> tuple[str, ...]:
+    stragglers = sorted((rank for rank in judged if rank.straggler), key=lambda rank: -rank.excess_percent)
+    worst = stragglers[0] if stragglers else max(judged, key=lambda rank: (rank.over, rank.excess_percent))
+    where = place(worst.node, worst.rank, worst.device)
+    how = f"{percent(worst.excess_percent)} longer per step than the median of {plural(len(judged), 'rank')}"
+    if len(judged) == 2:  # the median lies in the middle of the two
+        how += f" ({duration(2 * worst.excess_ns)} longer than the other)"
+    often = f"is over it by more than {percent(limit)} in {worst.steps_over} of {plural(worst.steps, 'step')}"
+    if stragglers:
+        also = "" if len(stragglers) == 1 else f" They wait for {plural(len(stragglers) - 1, 'more rank')}, too."
+        first = (
+            f"The others wait for {where}: it computes {how} and {often}, while they spend {duration(worst.waits_ns or 0.0)} per step more"
+            f" in collectives.{also}"
+        )
+    elif worst.over and worst.confirmed is None:
+        first = f"{_capital(where)} computes {how} and {often}; without collective kernels it is not known whether the others wait for it."
+    elif worst.over:
+        longer = f"only {duration(worst.waits_ns)} per step" if worst.waits_ns and worst.waits_ns > 0 else "not"
+        first = f"{_capital(where)} computes {how} and {often}, but the others do not wait for it: they are {longer} longer in collectives."
+    elif worst.excess_percent > 0:
+        first = f"The others wait for no rank: {where}, which computes longest, computes {how}, and {often}."
+    else:
+        first = f"The others wait for no rank: none computes longer than the median of {plural(len(judged), 'rank')}."
+    known = [(row.waiting_ns, row) for row in rows if row.waiting_ns is not None]
+    if not known:
+        return (first,)
+    waiting, row = max(known, key=lambda item: item[0])
+    if not waiting:
+        return (first,)
+    group = f", most of it in {row.waiting_group}" if row.waiting_group else ""
+    return (
+        first,
+        f"{_capital(place(row.node, row.rank, row.device))} waits longest in collectives: {duration(waiting)} of its"
+        f" {duration(row.communication_ns)} of communication per step{group}.",
+    )
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]

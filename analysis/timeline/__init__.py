@@ -1,0 +1,1 @@
+"""The timeline of the report: store -> tracks and events to draw."""

@@ -1,0 +1,305 @@
+"""When did what happen, on which machine, process, device, stream and thread? What the interactive timeline shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from ...ingest.store.store import Store
+from ..machine.utilisation import derived_utilisation
+from ..report.model import Report
+from ..steps.times import whole_steps
+from ..toolkit.places import Places
+from ..toolkit.wording import count, duration, percent, plural
+from .events import DEVICE, HOST, KEYS, MEANINGS, NONE, PLACES, correlations, details, events, pairs, places, steps_of
+from .gaps import gaps, recordings, stretch, unrecorded_ns
+from .lanes import with_lanes
+from .lines import Drawn, lines
+from .merge import Merged, merge
+from .model import CAP, Events, Line, Name, Timeline
+from .steps import steps_around
+from .tracks import Tree
+from .views import Stretch, views
+
+_YEAR: Final = 365 * 86_400 * 10**9
+"""Times before this are no times since the epoch."""
+_STEP: Final = MEANINGS.index("step")
+_UNNAMED: Final = "(no name)"
+
+
+def timeline(store: Store, report: Report, *, cap: int = CAP) -> Timeline | None:
+    """The timeline of a run with at most ``cap`` events, neighbours merged where there are more; None where there is nothing to show.
+
+    ``report``: of the same run; its steps and slow steps say where the timeline opens.
+    """
+    timed = steps_of(store)
+    keys = places(store, timed)
+    drawn = lines(store, derived_utilisation(store))
+    said: list[str] = []
+    clock = _Clock(keys)
+    drawn = clock.lines(drawn, said)
+    if keys.is_empty() and not drawn:
+        return None
+    keys = clock.moved(keys, said)
+    origin, end = _extent(keys, drawn)
+    keys = keys.with_columns(pl.col("moved") - origin)
+    span = end - origin
+    tree = Tree(store, keys.select(KEYS).rows(), drawn)
+    process_of = {track: process for (_, _, process, _, _), track in tree.of.items()}
+    found = events(store, timed, keys.select(*KEYS, "moved").with_columns(track=_tracks(tree, keys)))
+    placed = with_lanes(found)
+    del found
+    heights: dict[int, int] = dict(placed.group_by("track").agg(pl.col("lane").max().cast(pl.Int32) + 1).rows())
+    tracks = tuple(replace(track, lanes=heights.get(number, 0)) for number, track in enumerate(tree.tracks))
+    moved = clock.steps(timed, origin)
+    recorded = recordings(store, dict(keys.select("process", "moved").rows()))
+    everyone = set(keys.filter(pl.col("place") <= PLACES.index("thread"))["process"]) <= set(recorded)
+    unrecorded = unrecorded_ns(recorded, everyone, span)
+    on_devices = keys.filter(pl.col("place") == PLACES.index("stream"))
+    ran = (_integer(on_devices["first"].min()) - origin, _integer(on_devices["end"].max()) - origin) if len(on_devices) else None
+    stretches = views(
+        report.steps.steps,
+        report.slow_steps,
+        whole_steps(store),
+        moved,
+        Places(store),
+        lambda node, process: tree.of.get(("steps", node, process, NONE, NONE)),
+        span,
+        unrecorded,
+        ran,
+    )
+    total = placed.height
+    crowded = int((placed["lane"] < 0).sum())
+    if crowded:
+        placed = placed.filter(pl.col("lane") >= 0)
+    ordered = _by_lane(placed)
+    del placed
+    part = stretch(recorded, process_of, ordered["track"].to_numpy(), ordered["start"].to_numpy())
+    merged = _merge(ordered, part, stretches, cap)
+    kept = _kept(ordered, merged)
+    said = [*_merged_words(ordered, merged, stretches), *_crowded_words(crowded), *said]
+    names, number = _names(store, kept, timed)
+    alone = kept.filter(pl.col("count") == 1)
+    known, texts = details(store, alone.select("source", "row"))
+    numbered = correlations(store, alone.select("source", "row"))
+    both = kept.select("source", "row", "count")
+    detail = _of_single(both.join(known, on=["source", "row"], how="left", maintain_order="left"), "detail")
+    correlation = _of_single(both.join(numbered, on=["source", "row"], how="left", maintain_order="left"), "correlation")
+    partner = _partners(store, kept, alone)
+    return Timeline(
+        origin_ns=origin,
+        span_ns=span,
+        tracks=tracks,
+        names=names,
+        events=Events(
+            track=kept["track"].to_numpy().astype(np.int32),
+            start_ns=kept["start"].to_numpy().astype(np.int64),
+            duration_ns=kept["duration"].to_numpy().astype(np.int64),
+            name=number.to_numpy().astype(np.int32),
+            lane=kept["lane"].to_numpy().astype(np.int16),
+            partner=partner,
+            detail=detail.astype(np.int32),
+            correlation=correlation.astype(np.int64),
+            step=steps_around(kept, partner, moved, process_of),
+        ),
+        details=texts,
+        lines=tuple(_line(line, tree.line[id(line)], origin) for line in sorted(drawn, key=lambda line: tree.line[id(line)])),
+        views=tuple(stretch.view for stretch in stretches),
+        events_total=total,
+        shown=" ".join(said) or None,
+        gaps=gaps(recorded, tree.process, span),
+    )
+
+
+def _tracks(tree: Tree, keys: pl.DataFrame) -> pl.Series:
+    return pl.Series([tree.of[PLACES[place], *rest] for place, *rest in keys.select(KEYS).iter_rows()], dtype=pl.Int32)
+
+
+def _of_single(joined: pl.DataFrame, column: str) -> npt.NDArray[np.int64]:
+    """``column``, -1 where nothing is known or several events are merged."""
+    single = pl.when(pl.col("count") == 1).then(pl.col(column).cast(pl.Int64)).otherwise(None).fill_null(-1)
+    return joined.select(single.alias("found"))["found"].to_numpy()
+
+
+class _Clock:
+    """Times since the epoch and times from any other origin in one run have no common zero: the others are moved to where it begins."""
+
+    def __init__(self, keys: pl.DataFrame) -> None:
+        starts = keys.group_by("process").agg(pl.col("first").min(), pl.col("last").max()).sort("process")
+        relative = starts.filter(pl.col("last") < _YEAR)
+        absolute = starts.filter(pl.col("last") >= _YEAR)
+        self._absolute = None if starts.is_empty() else not absolute.is_empty()
+        mixed = not relative.is_empty() and not absolute.is_empty()
+        self._relative: list[int] = relative["process"].to_list() if mixed else []
+        self._shift = _integer(absolute["first"].min()) - _integer(relative["first"].min()) if mixed else 0
+
+    def _far(self) -> pl.Expr:
+        return (
+            pl.when(pl.col("process").fill_null(NONE).is_in(self._relative))
+            .then(pl.lit(self._shift, pl.Int64))
+            .otherwise(pl.lit(0, pl.Int64))
+        )
+
+    def moved(self, keys: pl.DataFrame, said: list[str]) -> pl.DataFrame:
+        """With ``moved``: what is to be added to the times of the events; ``first`` and ``end`` are moved."""
+        if self._relative:
+            said.append(
+                f"The times of {plural(len(self._relative), 'process', 'processes')} are not those of the others' clock; they are shown"
+                " as if they had begun with the first of the others."
+            )
+        return keys.with_columns(moved=self._far()).with_columns(pl.col("first") + pl.col("moved"), pl.col("end") + pl.col("moved"))
+
+    def steps(self, timed: pl.DataFrame, origin: int) -> pl.DataFrame:
+        """``shown_ns``, ``begin`` and ``end``, and of the host's range ``host_begin`` and ``host_end``, from the origin; ``start`` as it
+        is. Unknown nodes and processes as in the events."""
+        keys = [pl.col(key).cast(pl.Int64).fill_null(NONE) for key in ("node", "process")]
+        times = ("shown_ns", "begin", "end", "host_begin", "host_end")
+        named = timed.with_columns(
+            shown_ns="start", host_begin="host_start_ns", host_end=pl.col("host_start_ns") + pl.col("host_duration_ns")
+        )
+        return named.with_columns(*(pl.col(time) + self._far() - origin for time in times)).with_columns(*keys)
+
+    def lines(self, drawn: list[Drawn], said: list[str]) -> list[Drawn]:
+        lasts = [_integer(line.points["time_ns"].max()) for line in drawn]
+        absolute = any(last >= _YEAR for last in lasts) if self._absolute is None else self._absolute
+        kept = [line for line, last in zip(drawn, lasts, strict=True) if (last >= _YEAR) == absolute]
+        if len(kept) < len(drawn):
+            said.append(f"Left out: {plural(len(drawn) - len(kept), 'line')} of samples whose times are not those of the events' clock.")
+        return kept
+
+
+def _extent(keys: pl.DataFrame, drawn: Sequence[Drawn]) -> tuple[int, int]:
+    firsts = [keys["first"].min(), *(line.points["time_ns"].min() for line in drawn)]
+    lasts = [keys["end"].max(), *(line.points["time_ns"].max() for line in drawn)]
+    return min(_integer(time) for time in firsts if time is not None), max(_integer(time) for time in lasts if time is not None)
+
+
+def _integer(value: object) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def _merge(ordered: pl.DataFrame, part: npt.NDArray[np.int64], stretches: Sequence[Stretch], cap: int) -> Merged:
+    # What was recorded with a pause between is never merged.
+    lane = _lane(ordered) * (int(part.max(initial=0)) + 1) + part
+    start, length = ordered["start"].to_numpy(), ordered["duration"].to_numpy()
+    whole: list[npt.NDArray[np.bool_]] = []
+    if len(ordered) > cap:
+        steps = [stretch for stretch in stretches if stretch.view.track is not None]
+        for chosen in (steps, steps[:1]):
+            if chosen:
+                inside = pl.any_horizontal(_inside(stretch) for stretch in chosen)
+                whole.append(ordered.select(inside.alias("inside"))["inside"].to_numpy())
+    return merge(lane, start, length, whole, cap)
+
+
+def _lane(events: pl.DataFrame) -> npt.NDArray[np.int64]:
+    """A number per lane of the run, in order of track and lane."""
+    return (events["track"].cast(pl.Int64) * 32_768 + events["lane"].cast(pl.Int64)).to_numpy()
+
+
+def _by_lane(placed: pl.DataFrame) -> pl.DataFrame:
+    """``placed``, which is sorted by track and start, by track, lane and start."""
+    if (np.diff(_lane(placed)) >= 0).all():
+        return placed
+    lane, track = placed["lane"].to_numpy(), placed["track"].to_numpy()
+    order = np.argsort(lane, kind="stable")  # of short integers a radix sort
+    short = track.astype(np.int16) if int(track.max()) < 2**15 else track
+    return placed[order[np.argsort(short[order], kind="stable")]]
+
+
+def _inside(stretch: Stretch) -> pl.Expr:
+    return (pl.col("start") < stretch.last_ns) & (pl.col("start") + pl.col("duration") >= stretch.first_ns)
+
+
+def _kept(ordered: pl.DataFrame, merged: Merged) -> pl.DataFrame:
+    """The events that remain, by track and start, with ``count``: of how many each is made."""
+    return (
+        ordered[merged.first]
+        .with_columns(count=pl.Series(merged.count), duration=pl.Series(merged.duration_ns))
+        .sort("track", "start", "lane", maintain_order=True)
+        .with_row_index("index")
+    )
+
+
+def _merged_words(ordered: pl.DataFrame, merged: Merged, stretches: Sequence[Stretch]) -> list[str]:
+    if merged.width_ns is None:
+        return []
+    total, whole_time = ordered.height, int(ordered["duration"].sum())
+    many = merged.count > 1
+    members, time = int(merged.count[many].sum()), int(merged.duration_ns[many].sum())
+    single = int((~many).sum())
+    share = percent(100 * time / whole_time) if whole_time else "none"
+    said = [
+        f"Of {plural(total, 'event')} {count(single)} are shown one by one; {count(members)} that are shorter than"
+        f" {duration(merged.width_ns)} ({share} of the time of all events) are merged with neighbours of their lane"
+        f" into {count(int(many.sum()))}."
+    ]
+    steps = [stretch for stretch in stretches if stretch.view.track is not None]
+    if steps and merged.level is not None:
+        which = ["slowest"] if merged.level == 1 or len(steps) == 1 else ["slowest", "typical"]
+        said.append(f"In the {' and the '.join(which)} step nothing is merged.")
+    elif steps:
+        said.append("In the slowest step, too: it has more events than a timeline holds.")
+    if merged.dropped:
+        time = whole_time - int(merged.duration_ns.sum())
+        share = percent(100 * time / whole_time) if whole_time else "none"
+        said.append(f"Left out: {plural(merged.dropped, 'event')}, the shortest ({share} of the time).")
+    return said
+
+
+def _crowded_words(crowded: int) -> list[str]:
+    if not crowded:
+        return []
+    return [f"Left out: {plural(crowded, 'event')} that happened at the same time as a thousand others of the same track."]
+
+
+def _names(store: Store, kept: pl.DataFrame, timed: pl.DataFrame) -> tuple[tuple[Name, ...], pl.Series]:
+    """The distinct names by text and meaning, then those of merged events, and the number of each event's."""
+    single = pl.col("count") == 1
+    used = kept.filter(single).select("name", "meaning").unique()
+    cursor = store.connection.cursor()
+    cursor.register("used", used.filter(pl.col("meaning") != _STEP).select("name").unique().to_arrow())
+    try:
+        texts = cursor.sql("SELECT id::BIGINT AS name, text, short FROM name SEMI JOIN used ON used.name = name.id").pl()
+    finally:
+        cursor.unregister("used")
+    numbered = "step " + pl.col("number").cast(pl.String)
+    steps = timed.select(name=pl.col("row").cast(pl.Int64), text=pl.coalesce(pl.col("phase") + " " + numbered, numbered))
+    is_step = pl.col("meaning") == _STEP
+    others = used.filter(~is_step).join(texts, on="name", how="left")
+    ranges = used.filter(is_step).join(steps, on="name", how="left").with_columns(short=pl.lit(None, pl.String))
+    named = pl.concat([others, ranges], how="diagonal").with_columns(pl.col("text").fill_null(_UNNAMED))
+    distinct = named.select("text", "meaning").unique().sort("text", "meaning").with_row_index("number")
+    shorts = named.group_by("text", "meaning").agg(pl.col("short").max())
+    listed = distinct.join(shorts, on=["text", "meaning"], how="left", maintain_order="left").rows(named=True)
+    names = [Name(row["text"], row["short"] or row["text"], MEANINGS[row["meaning"]]) for row in listed]
+    counts = kept.filter(~single)["count"].unique().sort()
+    names += [Name(f"{count(many)} events", f"{count(many)} events", "merged") for many in counts]
+    numbers = named.join(distinct, on=["text", "meaning"]).select("name", "meaning", pl.col("number").cast(pl.Int64))
+    merged = pl.DataFrame({"count": counts, "together": pl.int_range(distinct.height, distinct.height + len(counts), eager=True)})
+    joined = kept.join(numbers, on=["name", "meaning"], how="left", maintain_order="left").join(
+        merged, on="count", how="left", maintain_order="left"
+    )
+    return tuple(names), joined.select(pl.when(single).then("number").otherwise("together").alias("number"))["number"]
+
+
+def _partners(store: Store, kept: pl.DataFrame, alone: pl.DataFrame) -> npt.NDArray[np.int32]:
+    partner = np.full(kept.height, -1, np.int32)
+    runs = alone.filter(pl.col("source") == DEVICE).select("index", run="row")
+    calls = alone.filter(pl.col("source") == HOST).select(call="index", launch="row")
+    linked = pairs(store, alone).join(runs, on="run").join(calls, on="launch")
+    partner[linked["index"].to_numpy()] = linked["call"].to_numpy()
+    first = linked.filter("first")
+    partner[first["call"].to_numpy()] = first["index"].to_numpy()
+    return partner
+
+
+def _line(line: Drawn, track: int, origin: int) -> Line:
+    mean, low, high = (line.points[column].to_numpy().astype(np.float32) for column in ("mean", "low", "high"))
+    return Line(track, line.unit, (line.points["time_ns"] - origin).to_numpy().astype(np.int64), mean, low, high)

@@ -1,0 +1,208 @@
+"""Which events of a run can a timeline show, which run belongs to which launch, and what is known of each?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import polars as pl
+
+from ...ingest.store.store import Store
+from ..steps.steps import timed_steps
+from ..toolkit.wording import size
+
+NONE: Final = -(2**62)
+"""Stands for a process, device, stream or thread that the source does not name."""
+DEVICE, HOST, ANNOTATION, STEP = range(4)
+"""Where an event comes from; ``row`` is its number there."""
+
+PLACES: Final = ("stream", "thread", "annotations", "ranges", "steps")
+"""Kinds of places of events; ranges are annotations on a device."""
+MEANINGS: Final = ("computation", "communication", "memory", "sync", "launch", "host", "annotation", "step")
+
+COLUMNS: Final = {
+    "source": pl.Int8, "row": pl.Int64, "track": pl.Int32, "start": pl.Int64, "duration": pl.Int64, "name": pl.Int64, "meaning": pl.Int8,
+}  # fmt: skip
+"""``name``: id of the run store, of a step its row; ``meaning``: in ``MEANINGS``."""
+
+KEYS: Final = ("place", "node", "process", "device", "number")
+"""What makes events of one track."""
+# Of every source: table, place, what names a track there, what an event means, which events.
+_SOURCES: Final = (
+    (DEVICE, "device_event", "0", ("node", "process", "device", "stream"),
+     f"CASE WHEN e.kind = 'sync' THEN {MEANINGS.index('sync')} WHEN e.kind <> 'kernel' THEN {MEANINGS.index('memory')}"
+     f" WHEN e.name IN (SELECT id FROM name WHERE category = 'communication') THEN {MEANINGS.index('communication')} ELSE 0 END"),
+    (HOST, "host_event", "1", ("node", "process", None, "tid"),
+     f"CASE WHEN e.kind = 'launch' THEN {MEANINGS.index('launch')} WHEN e.kind = 'sync' THEN {MEANINGS.index('sync')}"
+     f" ELSE {MEANINGS.index('host')} END"),
+    (ANNOTATION, "annotation", "CASE WHEN e.side = 'device' THEN 3 ELSE 2 END",
+     ("node", "process", "CASE WHEN e.side = 'device' THEN e.device END", "CASE WHEN e.side = 'device' THEN e.stream ELSE e.tid END"),
+     str(MEANINGS.index("annotation"))),
+)  # fmt: skip
+_LENGTH: Final = "greatest(coalesce(e.duration_ns, 0), 0)"
+# As in launches.py: of a correlation the first launch, and all runs, in the order of their first.
+_PAIRS: Final = """
+    WITH wanted_key AS (
+        SELECT DISTINCT process, correlation FROM host_event AS e SEMI JOIN wanted AS w ON w.row = e.rowid
+        WHERE kind = 'launch' AND process IS NOT NULL AND correlation IS NOT NULL
+    ), call AS (
+        SELECT process, correlation, min({'start': start_ns, 'end': start_ns + duration_ns, 'name': name, 'row': e.rowid}) AS first
+        FROM host_event AS e SEMI JOIN wanted_key USING (process, correlation) WHERE kind = 'launch' GROUP BY process, correlation
+    )
+    SELECT e.rowid AS run, call.first."row" AS launch,
+        row_number() OVER (
+            PARTITION BY e.process, e.correlation ORDER BY e.start_ns, e.node, e.device, e.stream, e.name, e.rowid
+        ) = 1 AS first
+    FROM device_event AS e JOIN call ON call.process = e.process AND call.correlation = e.correlation WHERE e.kind <> 'sync'
+"""
+_DETAILS: Final = """
+    SELECT e.rowid AS row, grid_x, grid_y, grid_z, block_x, block_y, block_z, registers, shared_memory, bytes, copy_kind, pageable
+    FROM device_event AS e SEMI JOIN wanted AS w ON w.row = e.rowid
+    WHERE coalesce(grid_x, block_x, registers, shared_memory, bytes) IS NOT NULL OR copy_kind IS NOT NULL OR pageable IS NOT NULL
+"""
+_CUT_OFF: Final = (("ended", "not within the recording"),)
+
+
+def places(store: Store, timed: pl.DataFrame) -> pl.DataFrame:
+    """What makes tracks, with ``events``, ``first`` (start), ``last`` (start) and ``end`` of the events of each: see ``PLACES``.
+
+    ``timed``: the steps, as :func:`steps_of` orders them.
+    """
+    queries = [
+        f"SELECT {', '.join(f'{value} AS {key}' for key, value in zip(KEYS, _keys(place, keys), strict=True))}, count(*) AS events,"
+        f' min(e.start_ns) AS first, max(e.start_ns) AS last, max(e.start_ns + {_LENGTH}) AS "end"'
+        f" FROM {table} AS e WHERE e.start_ns IS NOT NULL GROUP BY ALL"
+        for _, table, place, keys, _ in _SOURCES
+    ]
+    kinds = dict.fromkeys((*KEYS, "events", "first", "last", "end"), pl.Int64)
+    found: pl.DataFrame = store.frame(" UNION ALL ".join(queries)).cast(kinds)  # type: ignore[arg-type]
+    start, length = pl.col("start"), pl.col("duration").fill_null(0).clip(lower_bound=0)
+    ranges = (
+        _step_keys(timed)
+        .filter(pl.col("start").is_not_null())
+        .group_by(KEYS)
+        .agg(events=pl.len(), first=start.min(), last=start.max(), end=(start + length).max())
+    )
+    every: pl.DataFrame = pl.concat([found, ranges.select(*kinds).cast(kinds)]).sort(KEYS)  # type: ignore[arg-type]
+    return every
+
+
+def events(store: Store, timed: pl.DataFrame, tracks: pl.DataFrame) -> pl.DataFrame:
+    """Every event with the columns of ``COLUMNS``; durations below 0 count as 0.
+
+    ``tracks``: the keys of :func:`places`, ``track``, and ``moved``, which is added to the start of its events.
+    """
+    cursor = store.connection.cursor()
+    cursor.register("placed", tracks.to_arrow())
+    parts: list[pl.DataFrame] = []
+    try:
+        for source, table, place, keys, meaning in _SOURCES:
+            same = " AND ".join(f"p.{key} = {value}" for key, value in zip(KEYS, _keys(place, keys), strict=True))
+            parts.append(cursor.sql(
+                f"SELECT {source} AS source, e.rowid AS row, p.track, e.start_ns + p.moved AS start, {_LENGTH} AS duration,"
+                f" coalesce(e.name, {NONE}) AS name, {meaning} AS meaning FROM {table} AS e JOIN placed AS p ON {same}"
+                " WHERE e.start_ns IS NOT NULL"
+            ).pl())  # fmt: skip
+    finally:
+        cursor.unregister("placed")
+    ranges = (
+        _step_keys(timed)
+        .join(tracks, on=KEYS)
+        .select(
+            source=pl.lit(STEP), row="row", track="track", start=pl.col("start") + pl.col("moved"),
+            duration=pl.col("duration").fill_null(0).clip(lower_bound=0), name="row", meaning=pl.lit(MEANINGS.index("step")),
+        )
+        .filter(pl.col("start").is_not_null())
+    )  # fmt: skip
+    return pl.concat([part.select(pl.col(column).cast(kind) for column, kind in COLUMNS.items()) for part in (*parts, ranges)])
+
+
+def _keys(place: str, keys: tuple[str | None, ...]) -> list[str]:
+    own = [None if key is None else key if " " in key else f"e.{key}" for key in keys]
+    return [place, *(str(NONE) if key is None else f"coalesce({key}, {NONE})" for key in own)]
+
+
+def _step_keys(timed: pl.DataFrame) -> pl.DataFrame:
+    none = pl.lit(NONE, pl.Int64)
+    keys = [pl.col(key).cast(pl.Int64).fill_null(NONE) for key in ("node", "process")]
+    return timed.with_columns(*keys, place=pl.lit(PLACES.index("steps"), pl.Int64), device=none, number=none)
+
+
+def steps_of(store: Store) -> pl.DataFrame:
+    """The steps as they are timed, with ``row``, and ``begin`` and ``end``: of the host range and the device work together."""
+    begin = pl.min_horizontal("start", "host_start_ns")
+    ends = (pl.col("start") + pl.col("duration"), pl.col("host_start_ns") + pl.col("host_duration_ns"))
+    return (
+        timed_steps(store)
+        .sort("node", "process", "phase", "number", "host_start_ns", "start", "duration")
+        .with_row_index("row")
+        .with_columns(begin=begin, end=pl.max_horizontal(*ends))
+    )
+
+
+def pairs(store: Store, kept: pl.DataFrame) -> pl.DataFrame:
+    """``run`` and ``launch``: rows of device and host events of one process and correlation; ``first``: the first run of its launch.
+
+    Of the launches among the kept events (``source`` and ``row``).
+    """
+    return _of(store, _PAIRS, kept, HOST)
+
+
+def correlations(store: Store, kept: pl.DataFrame) -> pl.DataFrame:
+    """``source``, ``row`` and ``correlation`` of the kept events that have one."""
+    query = """SELECT {}::TINYINT AS source, e.rowid AS row, correlation FROM {} AS e SEMI JOIN wanted AS w ON w.row = e.rowid
+        WHERE correlation > 0"""
+    return pl.concat([_of(store, query.format(source, table), kept, source) for source, table, *_ in _SOURCES[:2]])
+
+
+def details(store: Store, kept: pl.DataFrame) -> tuple[pl.DataFrame, tuple[tuple[tuple[str, str], ...], ...]]:
+    """``source``, ``row`` and ``detail`` of the kept events of which something is known, and the distinct details: words and values."""
+    found = _of(store, _DETAILS, kept, DEVICE)
+    open_ended = _of(store, "SELECT a.rowid AS row FROM annotation AS a SEMI JOIN wanted AS w ON w.row = a.rowid WHERE a.complete IS FALSE",
+                     kept, ANNOTATION)  # fmt: skip
+    columns = [column for column in found.columns if column != "row"]
+    distinct = found.select(columns).unique().sort(columns).with_row_index("detail")
+    texts = [_words(row) for row in distinct.iter_rows(named=True)]
+    parts = [
+        found.join(distinct, on=columns, nulls_equal=True).select(
+            pl.lit(DEVICE, pl.Int8).alias("source"), "row", pl.col("detail").cast(pl.Int32)
+        )
+    ]
+    if open_ended.height:
+        parts.append(open_ended.select(pl.lit(ANNOTATION, pl.Int8).alias("source"), "row", pl.lit(len(texts), pl.Int32).alias("detail")))
+        texts.append(_CUT_OFF)
+    return pl.concat(parts), tuple(texts)
+
+
+def _of(store: Store, query: str, kept: pl.DataFrame, source: int) -> pl.DataFrame:
+    cursor = store.connection.cursor()
+    cursor.register("wanted", kept.filter(pl.col("source") == source).select("row").to_arrow())
+    try:
+        found: pl.DataFrame = cursor.sql(query).pl()
+    finally:
+        cursor.unregister("wanted")
+    return found
+
+
+def _words(row: dict[str, int | str | bool | None]) -> tuple[tuple[str, str], ...]:
+    """What is known of a kernel run or a copy, as words and values."""
+
+    def extent(what: str) -> str | None:
+        lengths = [row[f"{what}_{axis}"] for axis in "xyz"]
+        return None if lengths[0] is None else " x ".join("1" if length is None else str(length) for length in lengths)
+
+    def of(column: str, say: Callable[[int], str]) -> str | None:
+        value = row[column]
+        return None if value is None else say(int(value))
+
+    said = {
+        "grid": extent("grid"),
+        "block": extent("block"),
+        "registers": of("registers", str),
+        "shared memory": of("shared_memory", size),
+        "size": of("bytes", size),
+        "bytes": of("bytes", str),
+        "copy": row["copy_kind"],
+        "host memory": of("pageable", lambda pageable: "pageable" if pageable else "pinned"),
+    }
+    return tuple((word, str(value)) for word, value in said.items() if value is not None)

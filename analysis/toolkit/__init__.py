@@ -1,0 +1,1 @@
+"""Intervals, quantiles, names, and words that all analyses use."""

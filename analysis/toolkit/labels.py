@@ -1,0 +1,52 @@
+"""What is a device or a process called in the sentences of the rules? The same everywhere: "rank 5, node-1 GPU 3"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from ..report.model import DeviceTime
+
+UNKNOWN_HOST: Final = "unknown host"
+"""What the readers call a machine that no file names; further ones are "unknown host 2" and so on."""
+
+
+def place(node: str, rank: int | None, device: int | None) -> str:
+    """A device in words: "rank 5, node-1 GPU 3". A host that no file names is left out where nothing depends on its number."""
+    unknown = node == UNKNOWN_HOST or (rank is not None and node.startswith(UNKNOWN_HOST))
+    gpu = f"GPU {device}" if unknown else f"{node} GPU {device}"
+    return gpu if rank is None else f"rank {rank}, {gpu}"
+
+
+def place_of(device: DeviceTime) -> str:
+    return place(device.node, device.rank, device.device)
+
+
+def process_place(node: str, rank: int | None, pid: int | None) -> str:
+    """A process in words: "rank 5, node-1"; without the host that no file names."""
+    process = f"rank {rank}" if rank is not None else f"pid {pid}" if pid is not None else ""
+    if process and (node == UNKNOWN_HOST or (rank is not None and node.startswith(UNKNOWN_HOST))):
+        return process
+    return f"{process}, {node}" if process else node
+
+
+def ranks(breakdown: Iterable[DeviceTime]) -> dict[tuple[str, int], int]:
+    """The rank that used each device (node, device), where it is one and known."""
+    users: dict[tuple[str, int], set[int | None]] = {}
+    for device in breakdown:
+        users.setdefault((device.node, device.device), set()).add(device.rank)
+    return {key: rank for key, own in users.items() if len(own) == 1 for rank in own if rank is not None}
+
+
+_VENDORS: Final = re.compile(r"^(nvidia|amd|intel|tesla|geforce|instinct|radeon|graphics|quadro)\b(?:\s|\(r\))*", re.IGNORECASE)
+
+
+def short_model(name: str | None) -> str | None:
+    """The model in a device's name: "NVIDIA H100 80GB HBM3" is H100, "Tesla V100-SXM2-32GB" is V100, "AMD Instinct MI300X" is MI300X."""
+    text = (name or "").strip()
+    while (vendor := _VENDORS.match(text)) and vendor.end():
+        text = text[vendor.end() :]
+    words = re.split(r"[\s\-]+", text)
+    until = next((i for i, word in enumerate(words) if re.search(r"\d", word)), len(words) - 1)
+    return " ".join(words[: until + 1]) or None

@@ -1,0 +1,131 @@
+"""What are the quantiles and the histogram of a column of durations?"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from typing import Final
+
+import polars as pl
+
+from ..report.model import Histogram, Quantiles
+
+LINEAR_BINS: Final = 50
+BINS_PER_DECADE: Final = 10
+FEWEST_BINS: Final = 5
+MOST_BINS: Final = 40
+
+# p95 / p5 from which on equal bins would hide one end of the distribution.
+_WIDE: Final = 10.0
+
+
+def quantile(ordered: pl.Series, fraction: float) -> float:
+    """Quantile of a series in ascending order by linear interpolation between order statistics (NumPy's default, type 7).
+
+    ``fraction`` is 0..1. Raises ValueError for an empty series.
+    """
+    if not len(ordered):
+        raise ValueError("no quantile of nothing")
+    position = fraction * (len(ordered) - 1)
+    low = math.floor(position)
+    below = ordered[low]
+    above = ordered[min(low + 1, len(ordered) - 1)]
+    return float(below + (above - below) * (position - low))
+
+
+def quantiles(values: pl.Series) -> Quantiles | None:
+    """Quantiles, mean and population standard deviation of ``values`` (nulls left out); None where there are none."""
+    ordered = values.drop_nulls().sort().rechunk()
+    if not len(ordered):
+        return None
+    mean = ordered.sum() / len(ordered)
+    # Deviations from the mean, summed in ascending order: the same figure for any order of the input.
+    deviation = ordered.cast(pl.Float64) - mean
+    return Quantiles(
+        count=len(ordered),
+        min=float(ordered[0]),
+        p5=quantile(ordered, 0.05),
+        p25=quantile(ordered, 0.25),
+        p50=quantile(ordered, 0.50),
+        p75=quantile(ordered, 0.75),
+        p95=quantile(ordered, 0.95),
+        p99=quantile(ordered, 0.99),
+        max=float(ordered[-1]),
+        mean=float(mean),
+        std=math.sqrt(float((deviation * deviation).sum()) / len(ordered)),
+    )
+
+
+def histogram(values: pl.Series, *, bins: int = LINEAR_BINS, unit: str = "ns") -> Histogram | None:
+    """Counts of ``values`` in ``bins`` equal bins from the lowest to the highest (which belongs to the last bin); None without values.
+
+    Values that are all equal make one bin, of width 1.
+    """
+    ordered = values.drop_nulls().cast(pl.Float64).sort()
+    if not len(ordered):
+        return None
+    low, high = float(ordered[0]), float(ordered[-1])
+    if low == high:
+        return Histogram(edges=(low, low + 1.0), counts=(len(ordered),), unit=unit, logarithmic=False)
+    edges = [low + (high - low) * i / bins for i in range(bins)] + [high]
+    return Histogram(edges=tuple(edges), counts=_counts(ordered, edges), unit=unit, logarithmic=False)
+
+
+def duration_histogram(values: pl.Series) -> Histogram | None:
+    """Bins that show the shape of positive durations of one kind; None without values.
+
+    Logarithmic bins where p95 is more than ten times p5. Else equal bins of width 2 x interquartile range / cube root of the count
+    (Freedman and Diaconis), 5 to 40 of them; a tail that would double the axis beyond p99 is cut off there and counted in ``beyond``.
+    """
+    ordered = values.drop_nulls().cast(pl.Float64).sort().rechunk()
+    if not len(ordered):
+        return None
+    low, high = float(ordered[0]), float(ordered[-1])
+    if quantile(ordered, 0.95) > _WIDE * max(quantile(ordered, 0.05), 1.0):
+        return log_histogram(values)
+    p99 = quantile(ordered, 0.99)
+    upper = p99 if low < p99 and high - low > 2 * (p99 - low) else high
+    kept = ordered.filter(ordered <= upper)
+    width = 2 * (quantile(ordered, 0.75) - quantile(ordered, 0.25)) / len(ordered) ** (1 / 3)
+    bins = MOST_BINS if width * MOST_BINS <= upper - low else max(FEWEST_BINS, round((upper - low) / width))
+    drawn = histogram(kept, bins=bins)
+    return None if drawn is None else replace(drawn, beyond=len(ordered) - len(kept))
+
+
+def log_histogram(values: pl.Series, *, unit: str = "ns") -> Histogram | None:
+    """Counts of ``values`` in bins whose edges are powers of ten divided in ten equal factors, so that histograms of different runs have
+    the same bins; None without values. Values below 1 (also 0) are shorter than the clock of the source tells: they are counted in the
+    bin before that of the smallest other value, in that of 1 where it is the first."""
+    every = values.drop_nulls().cast(pl.Float64).sort()
+    if not len(every):
+        return None
+    below = int((every < 1.0).sum())
+    ordered = every.slice(below) if below < len(every) else pl.Series([1.0])
+    first = math.floor(math.log10(ordered[0]) * BINS_PER_DECADE)
+    last = math.floor(math.log10(ordered[-1]) * BINS_PER_DECADE) + 1
+    edges = [_edge(i) for i in range(first, last + 1)]
+    # log10 and the edges round differently: the outermost values must not fall out.
+    if ordered[0] < edges[0]:
+        edges.insert(0, _edge(first - 1))
+    if ordered[-1] > edges[-1]:
+        edges.append(_edge(last + 1))
+    counts = _counts(ordered, edges)
+    if below == len(every):
+        counts = (below,)
+    elif below and edges[0] > 1:
+        edges, counts = [edges[0] / _edge(1), *edges], (below, *counts)
+    elif below:
+        counts = (counts[0] + below, *counts[1:])
+    return Histogram(edges=tuple(edges), counts=counts, unit=unit, logarithmic=True)
+
+
+def _edge(index: int) -> float:
+    return float(10.0 ** (index / BINS_PER_DECADE))
+
+
+def _counts(ordered: pl.Series, edges: list[float]) -> tuple[int, ...]:
+    """Values in [edge, next edge), the last bin closed; every value lies between the outer edges."""
+    inner = pl.Series(edges[1:-1], dtype=pl.Float64)
+    below = [0, *ordered.search_sorted(inner, side="left").to_list(), len(ordered)]
+    return tuple(after - before for before, after in itertools.pairwise(below))

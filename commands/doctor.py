@@ -1,0 +1,170 @@
+"""``postrun doctor``: this machine -> checks of what reports need, each with the command that fixes it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+import click
+
+from ..messages import echo
+from .parts import print_json
+
+APT_LINE: Final = "apt-get install -y --no-install-recommends libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0"
+
+# Free space below which a large trace may not fit.
+_LOW_DISK: Final = 2 << 30
+
+
+@click.command(short_help="Check that this machine can make reports.")
+@click.option("--json", "as_json", is_flag=True, help="Print the checks as JSON on standard output.")
+def doctor(as_json: bool) -> None:
+    """Check that this machine can make reports: Pango, fonts, versions, disk. Exit code 1 where something is missing."""
+    results = checks()
+    if as_json:
+        print_json([asdict(check) for check in results])
+    else:
+        for check in results:
+            mark = {"ok": "✓", "warning": "!", "missing": "✕"}[check.state]
+            echo(f"{mark} {check.name}: {check.detail}" + (f"\n    mend it with: {check.remedy}" if check.remedy else ""))
+    if any(check.state == "missing" for check in results):
+        sys.exit(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the doctor: state is "ok", "warning" (works, with a loss that ``detail`` names) or "missing"."""
+
+    name: str
+    state: str
+    detail: str
+    remedy: str | None = None
+
+
+def checks() -> list[Check]:
+    """Every check, in the order to show. Takes about two seconds: WeasyPrint is loaded in a child process, which may die of it."""
+    return [_python(), *_packages(), _native(), *_gpus(), *_pdf(), _fonts(), *_disk()]
+
+
+def _python() -> Check:
+    return Check("Python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores")
+
+
+def _packages() -> list[Check]:
+    found = []
+    for name in ("click", "duckdb", "polars", "pyarrow", "jinja2", "matplotlib", "weasyprint", "isal", "zstandard"):
+        try:
+            found.append(Check(name, "ok", importlib.metadata.version(name)))
+        except importlib.metadata.PackageNotFoundError:
+            found.append(Check(name, "missing", "not installed", "pip install postrun"))
+    return found
+
+
+def _native() -> Check:
+    from .. import native
+
+    version = native.version()
+    if version is None:
+        return Check(
+            "C library", "warning", "not built: traces are read by the slower Python scanner",
+            "install a C compiler, then: pip install --force-reinstall --no-deps postrun",
+        )  # fmt: skip
+    return Check("C library", "ok", version)
+
+
+# Tries what `postrun record --gpu` does: initialises CUDA and attaches CUPTI, in a process of its own, which may die of it.
+_TRY_GPUS: Final = """
+import sys, tempfile, warnings
+from postrun import capture
+with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    with capture.session(folder, sample_ms=0, gpu=True):
+        pass
+print(*(str(one.message).removeprefix("GPU activity is not recorded: ") for one in told), sep="; ")
+"""
+
+
+def _gpus() -> list[Check]:
+    """Whether what runs on GPUs can be recorded here; nothing where there is no C library."""
+    from .. import native
+    from ..native.record import gpu as record_gpu
+
+    if native.version() is None:
+        return []
+    other = record_gpu.other_gpus()
+    if not native.gpu_driver() and other is not None:
+        return [Check("GPU recording", "warning", f"GPU activity is not captured on {other} GPUs; use PyTorch's profiler")]
+    if not native.gpu_driver():
+        return [Check("GPU recording", "ok", "no NVIDIA driver on this machine (libcuda.so.1): there is nothing to record")]
+    try:
+        done = subprocess.run([sys.executable, "-P", "-c", _TRY_GPUS], capture_output=True, text=True, timeout=60, check=False)
+    except subprocess.TimeoutExpired:
+        return [Check("GPU recording", "warning", "the driver did not answer for 60 s: is a GPU in trouble? See what nvidia-smi says")]
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+        return [Check("GPU recording", "warning", f"the attempt ended with: {last[0]}")]
+    reason = done.stdout.strip()
+    return [Check("GPU recording", "warning" if reason else "ok", reason or "CUDA and CUPTI work here")]
+
+
+def _pdf() -> list[Check]:
+    # WeasyPrint prints a banner on standard output where Pango is missing, and without any font it can die of a signal.
+    script = "import warnings; warnings.simplefilter('ignore'); import weasyprint; weasyprint.HTML(string='<p>a</p>').write_pdf()"
+    try:
+        done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    except subprocess.TimeoutExpired:
+        return [Check("PDF", "missing", "a one-line PDF took more than 60 s", None)]
+    if done.returncode == 0:
+        pdf = Check("PDF", "ok", "WeasyPrint and Pango work")
+    elif done.returncode < 0:
+        pdf = Check("PDF", "warning", f"WeasyPrint died of signal {-done.returncode} without a system font; reports bring their own")
+    else:
+        last = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit status {done.returncode}"
+        pdf = Check("PDF", "missing", f"{last}; report.html and report.json still work", APT_LINE)
+    from ctypes.util import find_library
+
+    subset = (
+        Check("HarfBuzz subsetter", "ok", "libharfbuzz-subset found")
+        if find_library("harfbuzz-subset")
+        else Check("HarfBuzz subsetter", "warning", "libharfbuzz-subset0 is missing: PDF takes about half as long again", APT_LINE)
+    )
+    return [pdf, subset]
+
+
+def _fonts() -> Check:
+    try:
+        from ..report_templates import figures  # noqa: F401 - loads Matplotlib without a matplotlibrc of the current folder
+        import matplotlib  # isort: skip
+    except ImportError:
+        return Check("Fonts", "missing", "Matplotlib, which brings the DejaVu fonts, is not installed", "pip install postrun")
+    font = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"
+    if font.is_file():
+        return Check("Fonts", "ok", "DejaVu Sans (from Matplotlib)")
+    return Check("Fonts", "warning", "Matplotlib here has no DejaVu Sans; a system font is used", "apt-get install -y fonts-dejavu-core")
+
+
+def _disk() -> list[Check]:
+    found = []
+    for name, folder in (("Disk, here", Path.cwd()), ("Disk, temporary files", Path(tempfile.gettempdir()))):
+        try:
+            free = shutil.disk_usage(folder).free
+            writable = os.access(folder, os.W_OK)
+        except OSError as error:
+            found.append(Check(name, "missing", f"{folder}: {error.strerror}", None))
+            continue
+        detail = f"{free / (1 << 30):.1f} GiB free in {folder}"
+        if not writable:
+            found.append(Check(name, "warning", f"{folder} cannot be written", "choose another folder with -o, or set TMPDIR"))
+        elif free < _LOW_DISK:
+            found.append(Check(name, "warning", f"{detail}: a large trace may not fit", "free some space, or set TMPDIR"))
+        else:
+            found.append(Check(name, "ok", detail))
+    return found

@@ -1,0 +1,36 @@
+"""A group of commands from a table of names and short helps. A command's module is loaded when the command is called.
+
+Imports click only: `postrun --help` is quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import click
+
+
+class LazyGroup(click.Group):
+    """``lazy``: name -> short help. The command ``name`` is the object ``name`` of the module ``name`` in this folder."""
+
+    def __init__(self, *args: Any, lazy: Mapping[str, str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.lazy = lazy
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(self.lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in self.lazy and cmd_name not in self.commands:
+            self.commands[cmd_name] = getattr(import_module(f".{cmd_name}", __package__), cmd_name)
+        return self.commands.get(cmd_name)
+
+    def all_commands(self, ctx: click.Context) -> dict[str, click.Command]:
+        """Every command by its name; loads those that are not yet."""
+        return {name: command for name in self.list_commands(ctx) if (command := self.get_command(ctx, name))}
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self.lazy[name]) for name in self.list_commands(ctx)])

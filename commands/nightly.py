@@ -1,0 +1,361 @@
+"""The words of `postrun nightly`: parses them, has the night done, prints, sets the exit code."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from click.core import ParameterSource
+
+from .. import modes, option_values
+from ..errors import InputError, UsageError
+from ..messages import echo, echo_line
+from ..nightly import options as words
+from .parts import CONFIG, FILE_SETTINGS, VERBOSITY, Listed, Number, bad_parameter, option, print_json, progress_line, with_options
+from .report_options import (
+    CHOICE_OF_RULES,
+    FORMAT,
+    GENERATED_AT,
+    LOOK,
+    MAX_UNPACKED,
+    MEMORY_LIMIT,
+    MODE,
+    PAPER,
+    REDACT,
+    TIMELINE_EVENTS,
+    TOP,
+    chosen_look,
+    fail_on_words,
+)
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+    from contextlib import AbstractContextManager
+
+    from ..ingest.object_store.objects import Objects
+    from ..nightly.model import ReportOptions, Row
+    from ..nightly.night import Night, Wanted
+    from ..nightly.notify import Regression, Rule
+    from ..nightly.run_night import Parts
+
+_LONGEST_S: Final = 86_400 * 30
+_LEAST_MEMORY: Final = 16_000_000
+_FAR: Final = 256
+"""Runs that are handed to a cluster at a time."""
+_NAMED: Final = 5
+"""Files that a message names."""
+_REPORT_OPTIONS: Final = (
+    "formats", "top", "paper", "timeline_events", "rules", "preset", "memory_limit", "max_unpacked", "redact"
+)  # fmt: skip
+KNOWN: Final = (
+    "folders of the hosted profiler, PyTorch profiler traces (.json, .json.gz, .json.zst), exports of Nsight Systems (.sqlite),"
+    " recordings (.prt) and, with --run-stores, run stores (.duckdb)"
+)
+
+
+def _shard(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[int, int] | None:
+    with bad_parameter():
+        return None if value is None else words.shard(value)
+
+
+def _moment(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
+    with bad_parameter():
+        return None if value is None else words.moment(value, time.time_ns())
+
+
+def _size(_ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    from ..ingest.store.limits import size_in_bytes
+
+    with bad_parameter():
+        size = None if value is None else size_in_bytes(value)
+    if param.name == "memory" and size is not None and size < _LEAST_MEMORY:
+        raise click.BadParameter(f"no report is made in {value}; give several hundred MB, or leave it out")
+    return size
+
+
+def _families(_ctx: click.Context, _param: click.Parameter, value: Sequence[Sequence[str]]) -> tuple[re.Pattern[str], ...]:
+    from ..nightly.history import patterns_of
+
+    with bad_parameter():
+        return patterns_of([text for texts in value for text in ((texts,) if isinstance(texts, str) else texts)])
+
+
+def _engine(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
+    from ..nightly.engines import checked
+
+    with bad_parameter():
+        checked(value)
+    return value
+
+
+NIGHT_OPTIONS = [
+    option("--out", "-o", required=True, metavar="PLACE",
+            help="Folder or URL that the reports and the index are written to; may lie below SOURCE."),
+    option("--engine", default="processes", show_default=True, callback=_engine, metavar="NAME",
+            help="Who does the work: processes of this machine, none (this process), dask, or dask:ADDRESS of a scheduler."),
+    option("--workers", type=Number(1, 10_000), help="How many reports are made at a time (default: one per processor)."),
+    option("--shard", callback=_shard, metavar="I/N",
+            help="Do only part I of N, counted from 0, such as 0/4; for arrays of jobs. Each writes the index when it ends."),
+    option("--since", callback=_moment, metavar="TIME",
+            help="Only runs with an object that was written since then: 2026-11-20, 2026-11-20T06:00 (UTC), or 36h (ago)."),
+    option("--until", callback=_moment, metavar="TIME", help="Only runs to which nothing was written from then on."),
+    option("--settle", type=Number(0, 525_600), default=10, show_default=True, metavar="MINUTES",
+            help="A run without an end marker counts as ended when nothing was written to it for so long."),
+    option("--limit", type=Number(1, 10_000_000), help="Report at most so many runs, those first that have waited longest."),
+    option("--max-failures", type=Number(0, 10_000_000), help="Begin no other run when more than so many have failed."),
+    option("--timeout", type=Number(1, _LONGEST_S), default=3600, show_default=True, metavar="SECONDS",
+            help="A run that takes longer failed."),
+    option("--memory", callback=_size, metavar="SIZE",
+            help="A run whose process needs more memory failed (default: its share of this machine's)."),
+    option("--split-above", callback=_size, default="4GB", show_default=True, metavar="SIZE",
+            help="The files of a run with more are read by several tasks, whose results one task puts together."),
+    option("--family", "families", multiple=True, type=Listed(r"[\n;]+"), callback=_families, metavar="REGEX",
+            help="Runs whose name or place this finds belong together in the trends, by what its groups find; may be repeated."),
+    option("--regression-threshold", type=click.FloatRange(0, 10_000), default=10.0, show_default=True, metavar="PERCENT",
+            help="A time from step to step greater than the median of the comparable runs before by more than this is a regression,"),
+    option("--regression-deviations", type=click.FloatRange(0, 1000), default=3.0, show_default=True, metavar="NUMBER",
+            help="and by more than so many of their robust standard deviations;"),
+    option("--regression-history", type=Number(3, 50), default=8, show_default=True, metavar="RUNS",
+            help="they are as many as there are, from 3 to this."),
+    option("--new-issue-history", type=Number(1, 50), default=3, show_default=True, metavar="RUNS",
+            help="An issue is new when its rule was fine in so many comparable runs before."),
+    option("--fail-on", type=click.UNPROCESSED, callback=fail_on_words, metavar="LIST",
+            help="Exit with code 3 when a run of this night has it: issues (any rule), error (a rule or the report failed), regression, or "
+            "names of rules."),
+    option("--index-only", is_flag=True, help="Only write the index of what is reported by now."),
+    option("--dry-run", is_flag=True, help="Only say which runs would be reported, and why."),
+    option("--run-stores", is_flag=True,
+            help="Also report run stores (.duckdb) below SOURCE; by default they are left out, and a note lists them."),
+    option("--force", is_flag=True, help="Report every run again."),
+    option("--retry-failed", is_flag=True, help="Also try again runs that failed in an earlier night and have not changed."),
+    option("--attach", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="RULES.toml",
+            help="Open or update tickets as this file says."),
+    option("--json", "as_json", is_flag=True, help="Print a summary as JSON on standard output."),
+]  # fmt: skip
+
+
+@click.command(short_help="Report every new or changed run of a folder or an object store.")
+@click.argument("source", metavar="SOURCE")
+@with_options(
+    NIGHT_OPTIONS,
+    [FORMAT],
+    CHOICE_OF_RULES,
+    [TOP, PAPER, *LOOK, TIMELINE_EVENTS, REDACT, MODE, GENERATED_AT, CONFIG, MEMORY_LIMIT, MAX_UNPACKED],
+    VERBOSITY,
+)
+def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: Any) -> None:
+    """Report every run below SOURCE that is new or has changed since its last report, and write an index of all.
+
+    SOURCE and --out are folders, or s3://bucket/prefix, gs://bucket/prefix, az://container/prefix. Below --out: index.html, index.json and
+    index.parquet, and the reports in runs/. What is unchanged is not done again; a night that was ended is resumed by the next one, and
+    nights at the same time share the work.
+    """
+    from ..ingest.object_store.open import open_objects
+    from ..nightly import run_night as course
+    from ..nightly import summary as told
+
+    if options["dry_run"] and options["index_only"]:
+        raise click.UsageError("--dry-run and --index-only exclude each other; --index-only reports nothing anyway")
+    wanted, fail_on = _wanted(source, options)
+    parts = _parts(options)
+    out = open_objects(wanted.out)
+    if options["dry_run"]:
+        night, _ = course.look(wanted, parts)
+        _planned(source, False)(night)
+        _print(told.plan_lines(night, wanted.limit), told.plan_data(night), as_json, quiet)
+        for line in () if quiet else told.left_out(night.not_read):
+            echo_line(f"note: {line}", err=True)
+        return
+    rules = None
+    if options["attach"] is not None:
+        from ..nightly import notify
+
+        rules = notify.load(options["attach"])
+    if options["index_only"]:
+        result = course.index_only(wanted, parts)
+        rows = list(result.rows.values())
+    else:
+        with progress_line(quiet, verbose) as progress:
+            progress("looking for runs", None)
+            result = course.whole(wanted, parts, _tell(progress, quiet or as_json), _planned(source, verbose))
+            progress("", None)
+        rows = result.night.rows
+    regressed = course.regressions(result, rows)
+    _print(told.lines(result, out), told.summary(result, out, regressed), as_json, quiet)
+    for line in (
+        () if quiet else (*map(told.regression_line, regressed), *told.notes(result), *told.closed(wanted.out, wanted.options.mode))
+    ):
+        echo_line(f"note: {line}", err=True)
+    sent = rules is None or _attach(rules, out, rows, regressed, quiet)
+    if said := told.matched(rows, [told.regression_line(one) for one in regressed], fail_on):
+        echo(f"postrun: --fail-on: {said}", err=True)
+        sys.exit(3)
+    if not sent:
+        echo("postrun: what could not be sent is sent, once, by another call with --index-only", err=True)
+    if not sent or result.night.stopped is not None:
+        sys.exit(1)
+
+
+def _attach(rules: Sequence[Rule], out: Objects, rows: Sequence[Row], regressed: Sequence[Regression], quiet: bool) -> bool:
+    """Whether all tickets could be opened or updated; one that cannot does not hold up the others."""
+    from ..errors import PostrunError
+    from ..nightly import notify
+
+    sent = True
+    for action in notify.actions(rules, rows, regressed):
+        try:
+            line = notify.send(action, out.read, link=None if action.folder is None else out.place(action.folder))
+            if not quiet:
+                echo_line(f"ticket: {line}", err=True)
+        except (PostrunError, OSError) as error:
+            echo(f"postrun: --attach: {action.rule}: {action.target.text}: {error}", err=True)
+            sent = False
+    return sent
+
+
+def _wanted(source: str, options: dict[str, Any]) -> tuple[Wanted, tuple[str, ...]]:
+    """What the options ask for, checked; the words of --fail-on as the rows have them."""
+    from ..nightly import run_night as course
+    from ..nightly.night import Wanted
+
+    now_ns = time.time_ns()
+    report, fail_on = _report_options(options)
+    place, out = course.places_of(source, options["out"])
+    generated_at_ns = option_values.generated_at(options["generated_at"])
+    wanted = Wanted(
+        source=place,
+        out=out,
+        options=report,
+        now_ns=now_ns,
+        settle_ns=options["settle"] * 60 * 10**9,
+        since_ns=options["since"],
+        until_ns=options["until"],
+        shard=options["shard"],
+        limit=options["limit"],
+        max_failures=options["max_failures"],
+        in_flight=_in_flight(options["engine"], options["workers"]),
+        force=options["force"],
+        retry_failed=options["retry_failed"],
+        run_stores=options["run_stores"],
+        generated_at_ns=generated_at_ns,
+    )
+    return wanted, fail_on
+
+
+def _report_options(options: dict[str, Any]) -> tuple[ReportOptions, tuple[str, ...]]:
+    from ..analysis.rules.engine import choose as rule_options
+    from ..analysis.rules.engine import selection as rules
+    from ..nightly.model import ReportOptions
+    from ..nightly.summary import REGRESSION
+
+    below, above = options["settings"]
+    with bad_parameter(" (from the environment variable POSTRUN_SET)", "--set"):
+        given = rule_options.settings(below)
+    with bad_parameter(option="--set"):
+        given |= rule_options.settings(above)
+    of_file = click.get_current_context().meta.get(FILE_SETTINGS, {})
+    of_rules = [word for word in options["fail_on"] if word.lower() != REGRESSION]
+    try:
+        selection, fail_on = rule_options.chosen(options["rules"], options["preset"], settings=given, of_file=of_file, fail_on=of_rules)
+    except UsageError as error:
+        raise UsageError(f"{error}, {REGRESSION}" if str(error).startswith("--fail-on") else str(error)) from error
+    running = {one.rule.name for one in selection.rules}
+    settings = {key: str(value) for key, value in {**of_file, **given}.items() if rules.setting(key)[0].name in running}
+    look = chosen_look(options)
+    report = ReportOptions(
+        settings=tuple(sorted(settings.items())),
+        sections=look.sections,
+        theme=look.theme,
+        title=look.title,
+        logo=None if look.logo is None else (look.logo.uri, look.logo.alt),
+        mode=modes.current(),
+        **{name: options[name] for name in _REPORT_OPTIONS},
+    )
+    return report, fail_on + (REGRESSION,) * (len(of_rules) < len(options["fail_on"]))
+
+
+def _in_flight(engine: str, workers: int | None) -> int:
+    """As many that no worker waits for its next run."""
+    from ..nightly.pool import processors
+
+    if engine == "none":
+        return 1
+    return _FAR if engine.startswith("dask:") else 2 * (workers or processors())
+
+
+def _parts(options: dict[str, Any]) -> Parts:
+    from ..nightly import engines, partials
+    from ..nightly import run_night as course
+    from ..nightly.history import Settings
+    from ..nightly.index import Book
+    from ..nightly.work import report_run
+
+    settings = Settings(
+        patterns=options["families"],
+        threshold_percent=options["regression_threshold"],
+        deviations=options["regression_deviations"],
+        history=options["regression_history"],
+        fine_runs=options["new_issue_history"],
+    )
+    part = any(options[name] is not None for name in ("shard", "since", "until"))
+    generated_at_ns = option_values.generated_at(options["generated_at"])
+    book = Book(settings, every_run=not part, generated_at_ns=generated_at_ns, redact=options["redact"])
+    workers, memory = options["workers"], options["memory"]
+    if options["engine"] == "none" and not click.get_current_context().params["quiet"]:
+        for name in ("timeout", "memory", "workers"):
+            if click.get_current_context().get_parameter_source(name) not in (ParameterSource.DEFAULT, None):
+                echo_line(f"note: --{name} has no effect with --engine none, which does the work in this process", err=True)
+    if memory is None and options["engine"] in ("processes", "dask"):
+        memory = course.share_of_memory(workers)
+
+    def executor() -> AbstractContextManager[Executor]:
+        made = engines.executor(options["engine"], workers=workers, timeout_s=options["timeout"], memory_bytes=memory)
+        return partials.splitting(made, options["split_above"])
+
+    return course.Parts(
+        known=book.known,
+        index=book.write,
+        executor=executor,
+        work=report_run,
+        refused=book.refused,
+    )
+
+
+def _planned(source: str, verbose: bool) -> Callable[[Night], None]:
+    def planned(night: Night) -> None:
+        if not night.found and not night.gone:
+            if night.not_read:
+                more = len(night.not_read) - _NAMED
+                rest = [f"and {more} more"] if more > 0 else []
+                raise InputError("\n".join([f"{source}: no run found. Left out:", *night.not_read[:_NAMED], *rest]))
+            raise InputError(f"{source}: no run found; what is looked for: {KNOWN}")
+        if verbose:
+            echo(f"{night.found} runs found, {sum(one.due for one in night.decisions)} to report", err=True)
+
+    return planned
+
+
+def _tell(progress: Callable[[str, float | None], None], silent: bool) -> Callable[[Row, int, int], None]:
+    def tell(row: Row, done: int, due: int) -> None:
+        from ..nightly.summary import row_line
+
+        if silent:
+            return
+        progress("", None)
+        echo_line(row_line(row, done, due), err=True)
+        progress("reporting", done / max(1, due))
+
+    return tell
+
+
+def _print(lines: Iterable[str], data: Mapping[str, Any], as_json: bool, quiet: bool) -> None:
+    if as_json:
+        print_json(data)
+        return
+    for line in () if quiet else lines:
+        echo_line(line)

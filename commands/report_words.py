@@ -1,0 +1,63 @@
+"""What does the command line print of a finished report?"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from ..analysis.report.model import ERROR, FINE, ISSUES, NOT_EVALUATED, Report
+from ..analysis.toolkit.wording import duration, percent, plural
+
+_FINDINGS_SHOWN: Final = 3
+
+
+def verdict_lines(report: Report) -> Iterator[str]:
+    """How many rules said what, the findings that cost most, and why rules failed."""
+    rules = [result for result in report.rules if result.category != "report"]
+    if not rules:
+        return
+    counts = _counts(report)
+    told = [plural(counts["issues"], "issue")]
+    told += [f"{counts['failed']} failed"] * bool(counts["failed"]) + [f"{counts['fine']} fine"]
+    told += [f"{counts['informing']} for information"] * bool(counts["informing"]) + [f"{counts['not_evaluated']} not evaluated"]
+    yield f"Rules: {', '.join(told)}"
+    for finding in report.findings[:_FINDINGS_SHOWN]:
+        cost = [duration(finding.cost_ns)] if finding.cost_ns is not None else []
+        if finding.cost_percent is not None:
+            cost.append(f"{percent(finding.cost_percent)} of {finding.base}")
+        where = f" ({finding.where})" if finding.where and finding.where not in finding.title else ""
+        yield f"  {finding.rank}. {finding.title}{where}" + (f": {', '.join(cost)}" if cost else "")
+    yield from (f"  {line}" for line in failures(report))
+
+
+def failures(report: Report) -> Iterator[str]:
+    """Why rules failed, a line for each."""
+    for result in report.rules:
+        if result.verdict == ERROR and result.category != "report":
+            yield f"{result.rule} failed: {result.reason}"
+
+
+def _counts(report: Report) -> dict[str, int]:
+    """How many rules said what. A rule that only informs is not fine: it finds no issue in any run."""
+    rules = [result for result in report.rules if result.category != "report"]
+    words = {ISSUES: "issues", ERROR: "failed", FINE: "fine", NOT_EVALUATED: "not_evaluated"}
+    said = ["informing" if result.informs and result.verdict == FINE else words[result.verdict] for result in rules]
+    return {word: said.count(word) for word in ("issues", "failed", "fine", "informing", "not_evaluated")}
+
+
+def summary(report: Report, written: Mapping[str, Path]) -> dict[str, Any]:
+    """What --json prints."""
+    return {
+        "run": report.run.name,
+        "status": report.run.status,
+        "headline": report.summary.headline,
+        "figures": {tile.key: {"value": tile.number, "unit": tile.unit, "text": tile.value} for tile in report.summary.tiles},
+        "rules": {result.rule: result.verdict for result in report.rules},
+        "rule_counts": _counts(report),
+        "findings": [dataclasses.asdict(finding) for finding in report.findings],
+        "warnings": list(report.summary.warnings),
+        "notes": len(report.data_quality),
+        "written": {kind: str(path) for kind, path in written.items()},
+    }

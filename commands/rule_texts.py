@@ -1,0 +1,130 @@
+"""What do ``postrun rules`` and ``postrun rules explain`` tell of the rules?"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from ..analysis.rules.engine import profiler_report
+from ..analysis.rules.engine.catalogue import DOCUMENTED, PROFILER_REPORT
+from ..analysis.rules.engine.selection import find, known
+from ..analysis.rules.evidence.base import PRESETS, SCAN_INTERVAL, Parameter, Preset, Rule, Value
+
+_WIDTH: Final = 98
+_NAME, _UNIT, _DEFAULT = 26, 22, 12
+_UNITS_IN_SENTENCES: Final = ("%", "µs", "minutes")
+_ALSO_WORDS: Final = ("window", "increase", "mode")
+
+
+def listed(preset: Preset | None = None) -> Iterator[str]:
+    """Every rule with its parameters and the defaults of ``preset`` (None: of both), line by line."""
+    for rule in known().values():
+        yield f"{rule.name} ({rule.category})"
+        yield _wrapped(rule.checks, "  ")
+        yield from (f"    {line}" for line in _table(rule.parameters, [preset] if preset else PRESETS))
+        yield ""
+    yield _wrapped(f"{PROFILER_REPORT} stands for all system and framework rules. {profiler_report.CHECKS}")
+    yield _wrapped(f"Every rule has {SCAN_INTERVAL.name} = {SCAN_INTERVAL.documented} {SCAN_INTERVAL.unit}, too: {SCAN_INTERVAL.meaning}.")
+    yield _wrapped("Set a parameter with --set RULE_PARAMETER=VALUE; see the whole of a rule with: postrun rules explain NAME")
+
+
+def as_data() -> list[dict[str, Any]]:
+    """What ``postrun rules --json`` prints."""
+    return [
+        {
+            "rule": rule.name,
+            "category": rule.category,
+            "checks": rule.checks,
+            "condition": rule.condition,
+            "advice": rule.advice,
+            "needs": rule.needs,
+            "parameters": [
+                {
+                    "name": parameter.name,
+                    "unit": parameter.unit,
+                    "documented": parameter.documented,
+                    "service": parameter.service,
+                    "meaning": parameter.meaning,
+                    "choices": list(parameter.choices),
+                }
+                for parameter in rule.all_parameters()
+            ],
+        }
+        for rule in known().values()
+    ]
+
+
+def explained(name: str, preset: Preset = "documented") -> Iterator[str]:
+    """All of the rule ``name`` (in any case), line by line. Raises UsageError naming the rules there are."""
+    if name.lower() == PROFILER_REPORT.lower():
+        return _explained_report()
+    return _explained(find(name), preset)
+
+
+def _explained_report() -> Iterator[str]:
+    yield f"{PROFILER_REPORT} (report)"
+    yield from _paragraph("Checks", profiler_report.CHECKS)
+    yield from _paragraph("Issue when", profiler_report.CONDITION + ".")
+    yield from _paragraph("Runs", ", ".join(rule.name for rule in DOCUMENTED) + ".")
+    yield from _paragraph("Parameters", "Those of the rules it runs, each named RULE_PARAMETER.")
+    yield from _paragraph("Advice", profiler_report.ADVICE)
+
+
+def _explained(rule: type[Rule], preset: Preset) -> Iterator[str]:
+    parameters = rule.all_parameters()
+    yield f"{rule.name} ({rule.category})"
+    yield from _paragraph("Checks", rule.checks)
+    if rule.condition:
+        condition = _with_numbers(rule.condition, {parameter.name: parameter for parameter in parameters}, preset)
+        yield from _paragraph(f"Issue when ({preset} defaults)", condition + ".")
+    yield "\nParameters"
+    for parameter, line in zip(parameters, _table(parameters, PRESETS)[1:], strict=True):
+        yield f"  {line}"
+        yield _wrapped(parameter.meaning, "      ")
+    yield from _paragraph("Needs", rule.needs)
+    if rule.advice:
+        yield from _paragraph("Advice", rule.advice)
+    if rule.parameters:
+        first = rule.parameters[0]
+        yield f"\nSet with\n  --set {rule.name}_{first.name}={first.default('documented')}"
+
+
+def _paragraph(title: str, text: str) -> Iterator[str]:
+    yield f"\n{title}"
+    yield _wrapped(text, "  ")
+
+
+def _table(parameters: Sequence[Parameter], presets: Sequence[Preset]) -> list[str]:
+    """An aligned table: a heading, and a line for each parameter with its unit and the default of each preset."""
+    if not parameters:
+        return []
+    rows = [["parameter", "unit", *presets]]
+    for parameter in parameters:
+        defaults = [parameter.default(preset) for preset in presets]
+        rows.append([parameter.name, parameter.unit, *("none" if value is None else str(value) for value in defaults)])
+    name, unit = max(_NAME, *(len(row[0]) for row in rows)), max(_UNIT, *(len(row[1]) for row in rows))
+    return [f"{row[0]:<{name}}  {row[1]:<{unit}}" + "".join(f"{value:>{_DEFAULT}}" for value in row[2:]) for row in rows]
+
+
+def _with_numbers(condition: str, parameters: Mapping[str, Parameter], preset: Preset) -> str:
+    """The condition with the default behind the first mention of each parameter (of names that are also words: where they are marked)."""
+    for name, parameter in parameters.items():
+        marked = f"`{name}`" in condition
+        if name in _ALSO_WORDS and not marked:
+            continue
+        value = parameter.default(preset)
+
+        def told(found: re.Match[str], name: str = name, value: Value = value, unit: str = parameter.unit) -> str:
+            said = found.string[found.end() :].lstrip().startswith(unit)  # "threshold minutes"
+            shown = f"{value} {unit}" if unit in _UNITS_IN_SENTENCES and not said else f"{value}"
+            return f"{name} (none)" if value is None else f"{name} ({shown})"
+
+        pattern = f"`{re.escape(name)}`" if marked else rf"(?<!\w){re.escape(name)}(?!\w)"
+        condition = re.sub(pattern, told, condition, count=1)
+    return condition
+
+
+def _wrapped(text: str, margin: str = "") -> str:
+    return textwrap.fill(text.replace("`", ""), _WIDTH, initial_indent=margin, subsequent_indent=margin)

@@ -1,0 +1,101 @@
+"""What can be told only when all files are read? Names and classes of kernels, and ranks by the order of files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..store.limits import KERNEL_TEXT_BYTES, KERNELS, OTHER_KERNELS
+from ..store.store import Store
+
+
+def demangle_kernels(store: Store) -> None:
+    """Give kernels whose names are symbols the names of the source; of several symbols with one name the first gets the runs of all."""
+    from ..kernels.demangle import demangled
+
+    if not store.frame("SELECT EXISTS (FROM name WHERE starts_with(text, '_Z'))").item():
+        return
+    symbols = store.frame("""
+        SELECT n.id, n.text FROM name AS n
+        WHERE starts_with(n.text, '_Z') AND n.id IN (SELECT DISTINCT name FROM device_event WHERE kind = 'kernel') ORDER BY n.id
+    """)
+    if symbols.is_empty():
+        return
+    ids, texts = symbols["id"].to_list(), symbols["text"].to_list()
+    changed = {number: name for number, text, name in zip(ids, texts, demangled(texts), strict=True) if name != text}
+    execute = store.connection.execute
+    known = dict(execute("SELECT text, id FROM name WHERE text IN (SELECT unnest(?))", [list(changed.values())]).fetchall())
+    for number, name in changed.items():
+        first = known.setdefault(name, number)
+        if first == number:
+            execute("UPDATE name SET text = ? WHERE id = ?", [name, number])
+        else:
+            execute("UPDATE device_event SET name = ? WHERE name = ?", [first, number])
+
+
+def classify_kernels(store: Store) -> None:
+    """Set short name, precision and category of the names of device kernels; other names stay without.
+
+    No two short names are alike: of kernels that would have the same, the one with most time keeps it.
+    """
+    import polars as pl
+
+    from ..kernels.names import classify, distinct_short_names
+
+    _limit_kernels(store)
+    names = store.frame("""
+        SELECT n.id, n.text FROM name AS n
+        JOIN (SELECT name, sum(duration_ns) AS total FROM device_event WHERE kind = 'kernel' GROUP BY name) AS t ON n.id = t.name
+        ORDER BY t.total DESC, n.text
+    """)
+    if names.is_empty():
+        return
+    texts = names["text"].to_list()
+    classes = classify(texts).select("precision", "category").with_columns(names["id"], pl.Series("short", distinct_short_names(texts)))
+    store.connection.register("kernel_class", classes.to_arrow())
+    try:
+        store.connection.execute(
+            "UPDATE name SET short = c.short, precision = c.precision, category = c.category FROM kernel_class c WHERE name.id = c.id"
+        )
+    finally:
+        store.connection.unregister("kernel_class")
+
+
+def _limit_kernels(store: Store) -> None:
+    """Give the kernels beyond the bounds of a run, those with the least time, one name; and note it."""
+    execute = store.connection.execute
+    ranked = """
+        SELECT n.id, row_number() OVER largest AS place, sum(strlen(n.text)) OVER largest AS bytes FROM name AS n
+        JOIN (SELECT name, sum(duration_ns) AS total FROM device_event WHERE kind = 'kernel' GROUP BY name) AS t ON n.id = t.name
+        WINDOW largest AS (ORDER BY t.total DESC, n.text ROWS UNBOUNDED PRECEDING)
+    """
+    beyond = f"SELECT id FROM ({ranked}) WHERE place > {KERNELS} OR bytes > {KERNEL_TEXT_BYTES}"
+    left_out = execute(f"SELECT count(*) FROM ({beyond})").fetchall()[0][0]
+    if not left_out:
+        return
+    [other] = store.name_ids([OTHER_KERNELS])
+    events = execute(f"UPDATE device_event SET name = ? WHERE kind = 'kernel' AND name IN ({beyond})", [other]).fetchall()[0][0]
+    text = (
+        f"The run has more than {KERNELS:,} kernels or {KERNEL_TEXT_BYTES >> 20} MiB of their names, the limit; the {left_out:,} kernels"
+        f" with the least time are shown as {OTHER_KERNELS}."
+    )
+    store.note("warning", "limit_reached", text, count=events)
+
+
+def ranks_by_order(store: Store, processes: Sequence[int]) -> None:
+    """Where no trace says its rank, number the processes of several traces in the order of their files, and note it.
+
+    ``processes``: of the traces, in the order of their files. With ranks on some of them nothing is guessed.
+    """
+    ranks = dict(store.connection.execute("SELECT id, rank FROM process").fetchall())
+    order = [process for process in dict.fromkeys(processes) if process in ranks]
+    missing = [process for process in order if ranks.get(process) is None]
+    if len(order) < 2 or not missing:
+        return
+    if len(missing) < len(order):
+        store.note("warning", "rank_unknown", "Some traces do not say their rank; they are shown without.", count=len(missing))
+        return
+    with store.transaction():
+        for rank, process in enumerate(order):
+            store.connection.execute("UPDATE process SET rank = ? WHERE id = ?", [rank, process])
+    text = "No trace says its rank; ranks were given in the order of the file names, within a file of the devices."
+    store.note("warning", "rank_guessed", text, count=len(order))

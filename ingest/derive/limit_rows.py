@@ -1,0 +1,125 @@
+"""Removes the rows of a run that exceed its limits, with a note that counts them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..store.limits import (
+    DEVICES,
+    DEVICES_PER_PROCESS,
+    FURTHER_NODES,
+    LEFT_OUT,
+    METRICS,
+    NAME_TEXT_BYTES,
+    NAMES,
+    NODES,
+    NODES_PER_FILE,
+    PROCESSES,
+    PROCESSES_PER_FILE,
+    STREAMS_PER_DEVICE,
+    TEXT_BYTES,
+    THREADS_PER_PROCESS,
+    UNITS_PER_NODE,
+)
+from ..store.store import Store
+
+_BOUNDS: Final[tuple[tuple[str, str, tuple[str, ...], str, int], ...]] = (
+    ("devices of a process", "device_event", ("process",), "device", DEVICES_PER_PROCESS),
+    ("devices of a process", "allocation", ("process",), "device", DEVICES_PER_PROCESS),
+    ("devices of a process", "annotation", ("process",), "device", DEVICES_PER_PROCESS),
+    ("streams of a device", "device_event", ("process", "device"), "stream", STREAMS_PER_DEVICE),
+    ("streams of a device", "annotation", ("process", "device"), "stream", STREAMS_PER_DEVICE),
+    ("threads of a process", "host_event", ("process",), "tid", THREADS_PER_PROCESS),
+    ("threads of a process", "annotation", ("process",), "tid", THREADS_PER_PROCESS),
+    ("cores or GPUs of a node", "sample", ("node",), "unit", UNITS_PER_NODE),
+    ("metrics", "sample", (), "metric", METRICS),
+)
+_ROWS_OF_NODES: Final = (
+    ("device_event", True, True),
+    ("host_event", True, True),
+    ("annotation", True, True),
+    ("collective", True, False),
+    ("allocation", True, True),
+    ("profile_window", True, False),
+    ("recorded_window", True, False),
+    ("python_profile", True, True),
+    ("python_window", True, False),
+    ("sample", False, True),
+    ("device", False, False),
+    ("process", False, False),
+)
+
+
+def limit_rows(store: Store) -> None:
+    """Remove the rows beyond the bounds of a run, once all files are read, and note each bound that was reached."""
+    _remove_further_nodes(store)
+    removed: dict[tuple[str, int], int] = {}
+    for what, table, owner, column, bound in _BOUNDS:
+        if count := _remove_beyond(store, table, owner, column, bound):
+            removed[what, bound] = removed.get((what, bound), 0) + count
+    if count := _remove_further_devices(store):
+        removed["devices", DEVICES] = count
+    for (what, bound), count in removed.items():
+        text = f"The run has more than {bound:,} {what}, the limit; the events of the further ones were left out."
+        store.note("warning", "limit_reached", text, count=count)
+    if LEFT_OUT in store.limited:
+        name = store.name_ids([LEFT_OUT])[0]
+        events = sum(
+            store.connection.execute(f"SELECT count(*) FROM {table} WHERE name = ?", [name]).fetchall()[0][0]
+            for table in ("device_event", "host_event", "annotation")
+        )
+        text = (
+            f"The run has more than {NAMES:,} names or {NAME_TEXT_BYTES >> 20} MiB of them, the limit; events with further names are shown"
+            f" as {LEFT_OUT}."
+        )
+        store.note("warning", "limit_reached", text, count=events)
+    if cut := store.limited.get("text_cut"):
+        text = f"Texts longer than {TEXT_BYTES >> 10} KiB were cut; each shows its length and a checksum."
+        store.note("warning", "text_cut", text, count=cut)
+
+
+def _remove_beyond(store: Store, table: str, owner: tuple[str, ...], column: str, bound: int) -> int:
+    """Remove the rows of ``table`` whose ``column`` is beyond the ``bound`` lowest values of its owner; how many."""
+    by, of = ", ".join(owner), f"GROUP BY {', '.join(owner)}" if owner else ""
+    execute = store.connection.execute
+    most = execute(f"SELECT max(n) FROM (SELECT count(DISTINCT {column}) AS n FROM {table} {of})").fetchall()[0][0]
+    if (most or 0) <= bound:
+        return 0
+    keys = ", ".join((*owner, column))
+    partition = f"PARTITION BY {by}" if owner else ""
+    beyond = (
+        f"SELECT {keys} FROM (SELECT DISTINCT {keys} FROM {table} WHERE {column} IS NOT NULL)"
+        f" QUALIFY row_number() OVER ({partition} ORDER BY {column}) > {bound}"
+    )
+    return int(execute(f"DELETE FROM {table} WHERE ({keys}) IN (SELECT ({keys}) FROM ({beyond}))").fetchall()[0][0])
+
+
+def _remove_further_devices(store: Store) -> int:
+    """Remove the devices of the run beyond ``DEVICES``, by node and index, and their events; how many events."""
+    execute = store.connection.execute
+    if execute("SELECT count(*) FROM device").fetchall()[0][0] <= DEVICES:
+        return 0
+    [(node, index)] = execute(f'SELECT node, "index" FROM device ORDER BY node, "index" LIMIT 1 OFFSET {DEVICES}').fetchall()
+    execute('DELETE FROM device WHERE (node, "index") >= (?, ?)', [node, index])
+    return sum(
+        int(execute(f"DELETE FROM {table} WHERE device IS NOT NULL AND (node, device) >= (?, ?)", [node, index]).fetchall()[0][0])
+        for table in ("device_event", "allocation", "annotation")
+    )
+
+
+def _remove_further_nodes(store: Store) -> None:
+    """Remove what the registry gave to ``FURTHER_NODES``, and note it."""
+    execute = store.connection.execute
+    for (node,) in execute("SELECT id FROM node WHERE hostname = ?", [FURTHER_NODES]).fetchall():
+        processes = "SELECT id FROM process WHERE node = ?"
+        removed = 0
+        for table, of_process, counts in _ROWS_OF_NODES:
+            condition = f"process IN ({processes})" if of_process else "node = ?"
+            rows = execute(f"DELETE FROM {table} WHERE {condition}", [node]).fetchall()[0][0]
+            removed += int(rows) if counts else 0
+        execute("DELETE FROM node WHERE id = ?", [node])
+        text = (
+            f"The run has more than {NODES:,} nodes or {PROCESSES:,} processes, or one file more than {NODES_PER_FILE:,} nodes or"
+            f" {PROCESSES_PER_FILE:,} processes, the limits; the events of the further ones were left out."
+        )
+        store.note("warning", "limit_reached", text, count=removed + store.limited.get("unplaced", 0))

@@ -1,0 +1,124 @@
+"""Which training steps does a run have, and when did the device work of each begin and end? -> ``step``.
+
+Steps come from annotations on the host: ``ProfilerStep#N``, ``step_N`` (also "step N", "step-N", "stepN", in any case), ``step`` with
+a value, ranges that TensorFlow's profiler says are steps (their phase is ``step``), and the phase events ``Step:ModeKeys.<PHASE>`` of the
+hosted profiler. A process that has ProfilerStep#N has no step_N: both mean one thing. Where a profiler was on for some of the steps that
+somebody else marked all of (each ProfilerStep#N is mostly one of theirs, and there are more), those are the steps.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..store.format_names import CAPTURE
+from ..store.store import Store
+
+# Families: 0 phase events, 1 ProfilerStep#N, 2 step_N. `value` is the step's number where the source gives one.
+_CANDIDATES: Final = r"""
+CREATE TEMP TABLE step_candidate AS
+WITH named AS (
+    SELECT a.node, a.process, a.value, a.start_ns, a.duration_ns, n.text,
+        CASE
+            WHEN regexp_matches(n.text, '^Step:ModeKeys\.') OR regexp_matches(coalesce(a.phase, ''), '^Step:ModeKeys\.') THEN 0
+            WHEN regexp_full_match(n.text, 'ProfilerStep#\d+') THEN 1
+            WHEN regexp_full_match(n.text, '(?i)step[_ -]?\d+') OR (lower(n.text) = 'step' AND a.value IS NOT NULL) THEN 2
+            WHEN a.phase = 'step' THEN 2
+        END AS family,
+        nullif(coalesce(nullif(regexp_extract(n.text, '^Step:ModeKeys\.(\w+)', 1), ''),
+            regexp_extract(a.phase, '^Step:ModeKeys\.(\w+)', 1)), '') AS phase
+    FROM annotation a
+    JOIN name n ON n.id = a.name
+    WHERE a.side = 'host' AND coalesce(a.complete, true)
+),
+-- How much of each ProfilerStep#N the longest part of one step_N in it has, and whether there are such steps before or after them.
+shared AS (
+    SELECT p.process, p.start_ns, any_value(p.duration_ns) AS duration_ns,
+        max(least(p.start_ns + p.duration_ns, s.start_ns + s.duration_ns) - greatest(p.start_ns, s.start_ns)) AS longest_ns
+    FROM named AS p JOIN named AS s ON s.process = p.process AND s.family = 2
+        AND s.start_ns < p.start_ns + p.duration_ns AND p.start_ns < s.start_ns + s.duration_ns
+    WHERE p.family = 1 GROUP BY p.process, p.start_ns
+),
+one_of_theirs AS (
+    SELECT n.process FROM named AS n LEFT JOIN shared USING (process, start_ns) WHERE n.family = 1
+    GROUP BY n.process HAVING avg(CAST(coalesce(2 * longest_ns > shared.duration_ns, false) AS INT)) >= 0.9
+),
+wider AS (
+    SELECT process FROM named WHERE family > 0 GROUP BY process
+    HAVING count(*) FILTER (family = 2) > count(*) FILTER (family = 1)
+        AND (min(start_ns + duration_ns) FILTER (family = 2) <= min(start_ns) FILTER (family = 1)
+            OR max(start_ns) FILTER (family = 2) >= max(start_ns + duration_ns) FILTER (family = 1))
+),
+families AS (
+    SELECT process, CASE WHEN process IN (FROM one_of_theirs) AND process IN (FROM wider) THEN 2 ELSE min(family) END AS best
+    FROM named WHERE family > 0 GROUP BY process
+),
+-- The same step annotated on a second thread, or a second time inside of itself, is one step.
+once AS (
+    SELECT * FROM named QUALIFY family = 0 OR value IS NULL OR start_ns >= coalesce(max(start_ns + duration_ns) OVER (
+        PARTITION BY process, family, value ORDER BY start_ns, duration_ns DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ), start_ns)
+)
+SELECT row_number() OVER (ORDER BY named.process, family, start_ns, duration_ns) AS id, node, named.process AS process, family,
+    phase, start_ns, duration_ns, start_ns + duration_ns AS end_ns,
+    coalesce(value, row_number() OVER (PARTITION BY named.process, family, phase ORDER BY start_ns) - 1) AS index
+FROM once AS named
+LEFT JOIN families ON families.process IS NOT DISTINCT FROM named.process
+WHERE family = 0 OR family = best
+"""
+
+# Steps at whose begin or end a recording's window of device activity opened or closed: a part of their device work was not recorded.
+_CUT: Final = f"""
+CREATE TEMP TABLE step_cut AS
+SELECT DISTINCT s.id FROM step_candidate s JOIN profile_window w ON w.process = s.process JOIN source f ON f.id = w.source
+WHERE f.format = '{CAPTURE}'
+    AND ((s.start_ns < w.first_ns AND w.first_ns < s.end_ns) OR (s.start_ns < w.last_ns AND w.last_ns < s.end_ns))
+"""
+
+# A launch belongs to the step that began last before it, if that step has not ended; device work belongs to its launch. One host
+# event per correlation, so that work is counted once, and a graph's many kernels go with their one launch.
+_STEPS: Final = """
+INSERT INTO step
+WITH launch AS (
+    SELECT h.process, h.correlation, min(h.start_ns) AS start_ns
+    FROM host_event h
+    WHERE h.correlation IS NOT NULL AND h.kind IN ('launch', 'call', 'sync')
+    GROUP BY h.process, h.correlation
+),
+launched AS (
+    SELECT s.id, l.process, l.correlation
+    FROM launch l
+    ASOF JOIN step_candidate s ON l.process = s.process AND s.family = $family AND l.start_ns >= s.start_ns
+    WHERE l.start_ns < s.end_ns
+),
+work AS (
+    SELECT l.id, min(d.start_ns) AS first_ns, max(d.start_ns + d.duration_ns) AS last_ns, count(*) AS events
+    FROM device_event d
+    JOIN launched l ON l.process = d.process AND l.correlation = d.correlation
+    WHERE d.kind <> 'sync' AND l.id NOT IN (SELECT id FROM step_cut)
+    GROUP BY l.id
+)
+SELECT s.node, s.process, s.phase, s.index, s.start_ns, s.duration_ns, w.first_ns, w.last_ns - w.first_ns, coalesce(w.events, 0)
+FROM step_candidate s
+LEFT JOIN work w ON w.id = s.id
+WHERE s.family = $family
+ORDER BY s.process, s.start_ns
+"""
+
+
+def derive_steps(store: Store) -> int:
+    """Fill the ``step`` table from annotations, launches and device events; returns how many steps there are.
+
+    Device start and duration of a step: first start to last end of the kernels, copies and memsets whose launch call starts inside
+    the step's host interval, on any thread of the process. ``index`` is the number in the source, else the position among the steps
+    of the same process and phase. A step of which only a part lies in a window of device activity has none.
+    """
+    connection = store.connection
+    connection.execute(_CANDIDATES)
+    try:
+        connection.execute(_CUT)
+        for (family,) in connection.execute("SELECT DISTINCT family FROM step_candidate ORDER BY family").fetchall():
+            connection.execute(_STEPS.replace("$family", str(int(family))))
+    finally:
+        connection.execute("DROP TABLE IF EXISTS step_cut")
+        connection.execute("DROP TABLE step_candidate")
+    return int(connection.execute("SELECT count(*) FROM step").fetchall()[0][0])

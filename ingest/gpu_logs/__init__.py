@@ -1,0 +1,1 @@
+"""Logs of nvidia-smi and DCGM -> samples."""

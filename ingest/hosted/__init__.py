@@ -1,0 +1,1 @@
+"""Files of the hosted profiler -> samples and timelines."""

@@ -1,0 +1,1 @@
+"""Sources of the same machine, process, or clock -> one run."""

@@ -1,0 +1,98 @@
+"""How do the rows of one machine become those of another that it turned out to be?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ..chrome_trace.cycle_ids import CYCLE_IDS
+from ..store.tables import SCHEMA
+from .source_rows import Sources
+
+
+def merge(run: Sources, mine: int, theirs: int, *, by_pid: bool = True) -> None:
+    """All rows of one machine to another; processes of one pid become one, unless ``by_pid`` is False, and what the first was called is
+    the other from now on."""
+    execute = run.store.connection.execute
+    ((hostname,),) = execute("SELECT hostname FROM node WHERE id = ?", [mine]).fetchall()
+    known = {
+        pid: process
+        for process, pid in execute("SELECT id, pid FROM process WHERE node = ? AND pid IS NOT NULL ORDER BY id DESC", [theirs]).fetchall()
+    }
+    same = [
+        (process, known[pid])
+        for process, pid in execute("SELECT id, pid FROM process WHERE node = ?", [mine]).fetchall()
+        if by_pid and pid in known
+    ]
+    for table in _tables("node"):
+        if table != "device":
+            execute(f"UPDATE {table} SET node = ? WHERE node = ?", [theirs, mine])
+    for gone, stays in same:
+        merge_processes(run, gone, stays)
+    execute(
+        'UPDATE device SET node = ? WHERE node = ? AND "index" NOT IN (SELECT "index" FROM device WHERE node = ?)',
+        [theirs, mine, theirs],
+    )
+    facts = [column for column in SCHEMA["device"] if column not in ("node", "index")]
+    execute(
+        f"UPDATE device SET {', '.join(f'{column} = coalesce(device.{column}, o.{column})' for column in facts)}"
+        ' FROM (SELECT * FROM device WHERE node = ?) AS o WHERE device.node = ? AND device."index" = o."index"',
+        [mine, theirs],
+    )
+    execute("DELETE FROM device WHERE node = ?", [mine])
+    execute(
+        "UPDATE node SET cores = coalesce(node.cores, o.cores), memory_bytes = coalesce(node.memory_bytes, o.memory_bytes),"
+        " gpus = greatest(node.gpus, o.gpus), quota = coalesce(node.quota, o.quota)"
+        " FROM (SELECT * FROM node WHERE id = ?) AS o WHERE node.id = ?",
+        [mine, theirs],
+    )
+    execute("DELETE FROM node WHERE id = ?", [mine])
+    for placed in run.logs.placed:
+        placed.node = theirs if placed.node == mine else placed.node
+    run.logs.registry.joined(hostname, theirs)
+
+
+def merge_processes(run: Sources, gone: int, stays: int) -> None:
+    """All rows of one process to another, with its machine; of that what the other does not say (rank, command) is kept."""
+    execute = run.store.connection.execute
+    _apart(run, gone, stays)
+    ((node,),) = execute("SELECT node FROM process WHERE id = ?", [stays]).fetchall()
+    for table in _tables("process"):
+        execute(f"UPDATE {table} SET process = ? WHERE process = ?", [stays, gone])
+        if "node" in SCHEMA[table]:
+            execute(f"UPDATE {table} SET node = ? WHERE process = ? AND node <> ?", [node, stays, node])
+    execute(
+        "UPDATE process SET rank = coalesce(process.rank, o.rank), local_rank = coalesce(process.local_rank, o.local_rank),"
+        " world_size = coalesce(process.world_size, o.world_size), command = coalesce(process.command, o.command)"
+        " FROM (SELECT * FROM process WHERE id = ?) AS o WHERE process.id = ?",
+        [gone, stays],
+    )
+    execute("DELETE FROM process WHERE id = ?", [gone])
+    for source, result in run.results.items():
+        changes: dict[str, Any] = {}
+        if getattr(result, "process", None) == gone:
+            changes["process"] = stays
+        if gone in getattr(result, "ranked", ()):
+            changes["ranked"] = tuple(stays if one == gone else one for one in result.ranked)  # type: ignore[attr-defined]
+        if changes:
+            run.results[source] = replace(result, **changes)
+
+
+def _apart(run: Sources, gone: int, stays: int) -> None:
+    """Correlations and external ids of two sources of one process are kept apart."""
+    execute = run.store.connection.execute
+    for column in ("correlation", "external_id"):
+        ((most,),) = execute(
+            f"SELECT max({column}) FROM (SELECT {column} FROM device_event WHERE process = ? UNION ALL SELECT {column} FROM host_event"
+            " WHERE process = ?)",
+            [stays, stays],
+        ).fetchall()
+        if most is None or most <= 0:
+            continue
+        by = (most // CYCLE_IDS + 1) * CYCLE_IDS
+        for table in _tables(column):
+            execute(f"UPDATE {table} SET {column} = {column} + ? WHERE process = ? AND {column} > 0", [by, gone])
+
+
+def _tables(column: str) -> list[str]:
+    return [table for table, columns in SCHEMA.items() if column in columns]

@@ -1,0 +1,174 @@
+"""Which processes of two tracers are one, since they did the same work of the GPUs, whatever their ids and machines are called?
+
+A container numbers its processes anew and has a host name of its own; a tracer outside of it tells other ones. The device events, though,
+have the same starts and durations to the nanosecond, which no two processes have by chance. What is joined is told in a note.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from itertools import product
+from typing import Final
+
+from ..chrome_trace.cycle_ids import CYCLE_IDS
+from ..store.gpu_names import model, plain
+from ..store.registry import UNKNOWN_HOST
+from .merge import merge, merge_processes
+from .source_rows import SourceRows, Sources, operators, tracer_pairs
+
+LEAST_EVENTS: Final = 8  # identical to the nanosecond; fewer may be a coincidence
+Spans = dict[tuple[int, int], tuple[int, int]]
+_CONTAINER: Final = re.compile(r"[0-9a-f]{12}|[0-9a-f]{64}")
+
+
+def join_same_work(run: Sources) -> None:
+    """Make one process, and one machine, of those of which two tracers of different formats have the same device events.
+
+    A process that both tracers know, ranks or GPUs that differ, and work that more than two processes have speak against it.
+    """
+    pairs = tracer_pairs(run)
+    spans = {source.id: _spans(run, source) for source in {source.id: source for pair in pairs for source in pair}.values()}
+    known: dict[str, set[int]] = {}
+    for source in run.sources:
+        known.setdefault(source.format, set()).update(process for process, _ in spans.get(source.id, ()))
+    found: dict[tuple[int, int], tuple[int, SourceRows, SourceRows]] = {}
+    for one, other in pairs:
+        if one.result.relative or other.result.relative:
+            continue
+        for mine, theirs in sorted(_candidates(spans[one.id], spans[other.id])):
+            if mine not in known[other.format] and theirs not in known[one.format]:
+                same = identical_events(run, one, other, mine, theirs)
+                if same and found.get((mine, theirs), (0,))[0] < same:
+                    found[mine, theirs] = (same, one, other)
+    partners = Counter(process for pair in found for process in pair)
+    for (mine, theirs), (same, one, other) in sorted(found.items(), key=lambda item: item[0]):
+        if partners[mine] == partners[theirs] == 1 and not contradicted(run, mine, theirs):
+            if operators(run, one, mine) < operators(run, other, theirs):
+                mine, theirs, one, other = theirs, mine, other, one
+            _join(run, mine, theirs, f"{same:,} device events of {one.file} and {other.file}", one, other)
+
+
+def identical_events(
+    run: Sources, left: SourceRows, right: SourceRows, mine: int, theirs: int, devices: tuple[int, int] | None = None
+) -> int:
+    """Count the device events that two sources have of two processes (or one) with the same GPU, start and duration.
+
+    ``devices``: GPU numbers that stand for each other; None: every GPU for itself. 0 if fewer than ``LEAST_EVENTS`` are identical, or less
+    than half of those in the time of both, or half of them have neither the same name nor the same correlation.
+    """
+    selected = [f"device = {device}" for device in devices] if devices else ["device IS NOT NULL"] * 2
+    unit = "0" if devices else "device"
+    rows = " UNION ALL ".join(
+        f"SELECT {side} AS side, {unit} AS unit, start_ns, duration_ns, any_value(name) AS name, any_value(correlation % {CYCLE_IDS}) AS id"
+        f" FROM device_event WHERE rowid >= {first} AND rowid < {last} AND process = {process} AND kind <> 'sync' AND {selected[side]}"
+        " GROUP BY ALL"
+        for side, process, (first, last) in ((0, mine, left.rows["device_event"]), (1, theirs, right.rows["device_event"]))
+    )
+    same, alike, least = run.store.frame(
+        f"""
+        WITH work AS MATERIALIZED ({rows}),
+        span AS (SELECT unit, side, min(start_ns) AS first, max(start_ns) AS last FROM work GROUP BY ALL),
+        common AS (SELECT unit, max(first) AS first, min(last) AS last FROM span GROUP BY unit HAVING count(*) = 2),
+        inside AS MATERIALIZED (SELECT work.* FROM work JOIN common USING (unit) WHERE start_ns BETWEEN common.first AND common.last),
+        pair AS (
+            SELECT a.name AS left_name, b.name AS right_name, count(*) AS same, count(*) FILTER (a.id = b.id) AS linked
+            FROM inside AS a JOIN inside AS b USING (unit, start_ns, duration_ns) WHERE a.side = 0 AND b.side = 1 GROUP BY ALL
+        ), counted AS (
+            SELECT sum(same) AS same, sum(CASE WHEN contains(m.text, n.text) OR contains(n.text, m.text) THEN same ELSE linked END) AS alike
+            FROM pair LEFT JOIN name AS m ON m.id = left_name LEFT JOIN name AS n ON n.id = right_name
+        )
+        SELECT coalesce(same, 0), coalesce(alike, 0),
+            least((SELECT count(*) FROM inside WHERE side = 0), (SELECT count(*) FROM inside WHERE side = 1))
+        FROM counted
+        """
+    ).row(0)
+    return int(same) if same >= LEAST_EVENTS and 2 * same >= least and 2 * alike >= same else 0
+
+
+def _spans(run: Sources, source: SourceRows) -> Spans:
+    """From when to when the device events of a source start, by process and GPU."""
+    first, last = source.rows["device_event"]
+    rows = run.store.frame(
+        "SELECT process, device, min(start_ns), max(start_ns) FROM device_event WHERE rowid >= ? AND rowid < ?"
+        " AND process IS NOT NULL AND device IS NOT NULL AND kind <> 'sync' GROUP BY ALL ORDER BY ALL",
+        [first, last],
+    ).rows()
+    return {(process, device): (start, end) for process, device, start, end in rows}
+
+
+def _candidates(one: Spans, other: Spans) -> set[tuple[int, int]]:
+    """Pairs of processes that worked on GPUs of one number at one time."""
+    return {
+        (mine, theirs)
+        for ((mine, device), (start, end)), ((theirs, unit), (begin, stop)) in product(one.items(), other.items())
+        if device == unit and start <= stop and begin <= end
+    }
+
+
+def contradicted(run: Sources, mine: int, theirs: int) -> bool:
+    """Whether two processes have different ranks, or GPUs of one number that are different ones."""
+    rows = run.store.frame("SELECT node, rank FROM process WHERE id IN (?, ?)", [mine, theirs]).rows()
+    if len({rank for _, rank in rows if rank is not None}) > 1:
+        return True
+    nodes = {node for node, _ in rows}
+    devices = run.store.frame(
+        'SELECT "index", list(name), list(uuid) FROM device WHERE node IN (?, ?) AND "index" IN (SELECT device FROM device_event'
+        " WHERE process IN (?, ?)) GROUP BY ALL",
+        [min(nodes), max(nodes), mine, theirs],
+    ).rows()
+    return any(
+        len({model(name) for name in names if name}) > 1 or len({plain(uuid) for uuid in uuids} - {None}) > 1 for _, names, uuids in devices
+    )
+
+
+def _join(run: Sources, gone: int, stays: int, both: str, one: SourceRows, other: SourceRows) -> None:
+    why = f"{both} have the same GPU, start and duration to the nanosecond"
+    query = "SELECT id, node, pid FROM process WHERE id IN (?, ?)"
+    said = {process: (node, pid) for process, node, pid in run.store.frame(query, [gone, stays]).rows()}
+    (node, pid), (home, known) = said[gone], said[stays]
+    _number_threads(run, gone, stays, one, other)
+    merge_processes(run, gone, stays)
+    if pid != known:
+        numbers = [f"process {number}" if number is not None else "the process" for number in (pid, known)]
+        text = (
+            f"{numbers[0].capitalize()} of {one.file} is {numbers[1]} of {other.file}: {why}. Process ids differ as in containers, which"
+            f" count their own; {'it is shown under the latter' if known is not None else 'they are one'}."
+        )
+        run.store.note("info", "process_joined", text, source=one.id, file=one.file)
+    if node == home:
+        return
+    names = dict(run.store.frame("SELECT id, hostname FROM node WHERE id IN (?, ?)", [node, home]).rows())
+    keep, drop = (node, home) if less_told(names[home]) > less_told(names[node]) else (home, node)
+    merge(run, drop, keep, by_pid=False)
+    if names[drop].startswith(UNKNOWN_HOST):
+        text = f"{one.file if drop == node else other.file} names no machine; it is of {names[keep]}: {why}."
+    else:
+        text = f"{names[drop]} and {names[keep]} are one machine, shown as {names[keep]}: {why}. A container has a host name of its own."
+    run.store.note("info", "machine_joined", text, source=one.id, file=one.file)
+
+
+def _number_threads(run: Sources, gone: int, stays: int, one: SourceRows, other: SourceRows) -> None:
+    """Threads of a process get the ids that the other file has for them: of most of the launches that both have at the same time."""
+    launches = " JOIN ".join(
+        f"(SELECT tid, start_ns, duration_ns FROM host_event WHERE rowid >= {first} AND rowid < {last} AND process = {process}"
+        f" AND kind = 'launch' AND tid IS NOT NULL) AS {name}"
+        for name, process, (first, last) in (
+            ("a", gone, one.rows.get("host_event", (0, 0))),
+            ("b", stays, other.rows.get("host_event", (0, 0))),
+        )
+    )
+    query = f"SELECT a.tid, b.tid FROM {launches} USING (start_ns, duration_ns) GROUP BY ALL ORDER BY count(*) DESC, 1, 2"
+    ids: dict[int, int] = {}
+    for mine, theirs in run.store.connection.execute(query).fetchall():
+        if mine not in ids and theirs not in ids.values():
+            ids[mine] = theirs
+    if ids := {mine: theirs for mine, theirs in ids.items() if mine != theirs}:
+        cases = " ".join(f"WHEN {mine} THEN {theirs}" for mine, theirs in ids.items())
+        for table in ("host_event", "annotation", "collective"):
+            run.store.connection.execute(f"UPDATE {table} SET tid = CASE tid {cases} ELSE tid END WHERE process = ?", [gone])
+
+
+def less_told(name: str) -> int:
+    """How little the name of a machine says: 0 of a machine, 1 of a container, 2 of none."""
+    return 2 if name.startswith(UNKNOWN_HOST) else 1 if _CONTAINER.fullmatch(name) else 0

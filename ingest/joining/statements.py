@@ -1,0 +1,82 @@
+"""What the user states about sources: which are of one node, and what to add to the times of one.
+
+Names of files, as written to ``--same`` and ``--clock-offset`` -> ids of sources. A name is a path of the run, or the end of one.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from typing import Final
+
+from ...errors import UsageError
+from ..store.tables import storable
+
+_LISTED: Final = 5  # file names in a message
+
+
+@dataclass(frozen=True, slots=True)
+class Statements:
+    """``same``: disjoint groups of sources of one node. ``offsets_ns``: what to add to the times of a source."""
+
+    same: tuple[frozenset[int], ...] = ()
+    offsets_ns: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def sources(self) -> frozenset[int]:
+        """All sources that the user states something about."""
+        return frozenset(self.offsets_ns).union(*self.same)
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """The values of ``--same`` and ``--clock-offset``: groups of file names, and nanoseconds by file name."""
+
+    same: tuple[tuple[str, ...], ...] = ()
+    offsets_ns: Mapping[str, int] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.same or self.offsets_ns)
+
+    def renamed(self, name: Callable[[str], str]) -> Stated:
+        """The same statements about files of other names."""
+        return Stated(tuple(tuple(map(name, names)) for names in self.same), {name(file): ns for file, ns in self.offsets_ns.items()})
+
+    def resolved(self, files: Sequence[tuple[int, Path]]) -> Statements:
+        """The statements about the files that are read, which come with their ids.
+
+        Raises UsageError for a name of no file or of several, for a group of fewer than two files, and for two offsets of one file.
+        """
+        groups: list[frozenset[int]] = []
+        for names in self.same:
+            group = frozenset(_source(files, name, "--same") for name in names)
+            if len(group) < 2:
+                raise UsageError(f"--same {','.join(names)}: name at least two different files")
+            overlapping = [known for known in groups if known & group]
+            groups = [known for known in groups if not known & group] + [group.union(*overlapping)]
+        offsets: dict[int, int] = {}
+        for name, offset in self.offsets_ns.items():
+            source = _source(files, name, "--clock-offset")
+            if source in offsets:
+                raise UsageError(f"--clock-offset {name}: the file has two offsets; state one")
+            offsets[source] = offset
+        return Statements(tuple(groups), offsets)
+
+
+def _source(files: Sequence[tuple[int, Path]], name: str, option: str) -> int:
+    parts = PurePath(name).parts
+    matches = {source: path for source, path in files if storable(str(path)) == storable(name)} or {
+        source: path for source, path in files if parts and path.parts[-len(parts) :] == parts
+    }
+    if len(matches) == 1:
+        return next(iter(matches))
+    if matches:
+        paths = ", ".join(storable(str(path)) for path in list(matches.values())[:_LISTED])
+        raise UsageError(f"{option} {name}: {len(matches)} files have this name ({paths}); write more of the path")
+    names = sorted({storable(path.name) for _, path in files})
+    near = difflib.get_close_matches(parts[-1] if parts else "", names, n=1)
+    listed = ", ".join(names[:_LISTED]) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
+    hint = f"did you mean {near[0]}?" if near else f"name one of {listed}"
+    raise UsageError(f"{option} {name}: no file of the run that is read has this name; {hint}")

@@ -1,0 +1,1 @@
+"""Kernel names -> category, precision, short name."""

@@ -1,0 +1,267 @@
+"""Which rows do the events of a Kineto trace become?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+import polars as pl
+
+from ..chrome_trace.names import Names
+from ..chrome_trace.ranges import BEGIN, END, pair
+from ..chrome_trace.scan import Arg, Batch, text_id
+from ..kernels.categories import ANNOTATION, DEVICE_ANNOTATION, DEVICE_KINDS, HOST_KINDS, ROUTE, SKIPPED, route_of
+from ..store.time_limits import HIGHEST_DEVICE
+from .collectives import collective_rows, gather_rows, shaped_rows
+from .left_out import LeftOut
+
+INSTANT: Final = ord("i")
+ARGS: Final[Mapping[str, Arg]] = {
+    "device": Arg("device", "int"),
+    "context": Arg("context", "int"),
+    "stream": Arg("stream", "int"),
+    "correlation": Arg("correlation", "int"),
+    "External id": Arg("external_id", "int"),
+    "external id": Arg("external_id", "int"),
+    "bytes": Arg("bytes", "int"),
+    "kind": Arg("kind_text", "text"),
+    "grid": Arg("grid", "int3"),
+    "block": Arg("block", "int3"),
+    "registers per thread": Arg("registers", "int"),
+    "shared memory": Arg("shared_memory", "int"),
+    "graph node id": Arg("graph_node", "int"),
+    "Collective name": Arg("operation", "text"),
+    "dtype": Arg("element_type", "text"),
+    "In msg nelems": Arg("in_elements", "int"),
+    "Out msg nelems": Arg("out_elements", "int"),
+    "Process Group Name": Arg("group_name", "text"),
+    "Process Group Ranks": Arg("group_ranks", "text"),
+    "Group size": Arg("group_size", "int"),
+    # of collectives: their tensors, where the shapes of operators were recorded
+    "Input Dims": Arg("shapes", "text"),
+    "Input type": Arg("element_types", "text"),
+}
+WIDE_CATEGORIES: Final = ("user_annotation", "cpu_instant_event")
+WIDE_ARGS: Final[Mapping[str, Arg]] = {
+    # of the allocator's events
+    "Device Type": Arg("device_type", "int"),
+    "Device Id": Arg("device_id", "int"),
+    "Bytes": Arg("size", "int"),
+    "Total Allocated": Arg("allocated", "int"),
+    "Total Reserved": Arg("reserved", "int"),
+}
+_ALLOCATION: Final = "[memory]"
+_HOST_TYPE: Final = 0
+"""PyTorch's number of the processor as a type of device."""
+_DEVICE_ENUM: Final = pl.Enum(DEVICE_KINDS)
+_HOST_ENUM: Final = pl.Enum(HOST_KINDS)
+_FIRST_HOST: Final = len(DEVICE_KINDS)
+_FIRST_ANNOTATION: Final = _FIRST_HOST + len(HOST_KINDS)
+
+
+class KinetoRows:
+    """Rows of one trace that wait for the store, by table, and what its events show beside.
+
+    Times are the trace's own, in nanoseconds. ``first_ns``, ``last_ns``: earliest start and latest end. ``host_pids``, ``python_pids``: how
+    many host events carry which process id. ``devices``: indices of those with events. ``instants_read``: events of the allocator.
+    """
+
+    def __init__(self, names: Names, left_out: LeftOut) -> None:
+        self.names = names
+        self.left_out = left_out
+        self.waiting: dict[str, list[pl.DataFrame]] = {
+            "device_event": [], "host_event": [], "annotation": [], "collective": [], "allocation": [],
+        }  # fmt: skip
+        self.open_ranges: list[pl.DataFrame] = []
+        self.host_pids: Counter[int] = Counter()
+        self.python_pids: Counter[int] = Counter()
+        self.devices: set[int] = set()
+        self.instants_read = 0
+        self.first_ns: int | None = None
+        self.last_ns: int | None = None
+
+    def add(self, batch: Batch) -> bool:
+        """Turn a batch into rows; those of its begin and end events have to wait for :meth:`close_ranges`.
+
+        Whether there was anything but allocations."""
+        self.names.add(batch.strings)
+        events, wide = pl.from_arrow(batch.events), pl.from_arrow(batch.wide)
+        assert isinstance(events, pl.DataFrame)
+        assert isinstance(wide, pl.DataFrame)
+        if wide.height:
+            self._allocation_rows(wide.filter(pl.col("phase") == INSTANT))
+            wide = wide.filter(pl.col("phase") != INSTANT)
+            self._wait("collective", shaped_rows(self.names, wide))
+            events = pl.concat([events, wide.select(events.columns)], how="vertical")
+        if events.is_empty():
+            return False
+        self._wait("collective", gather_rows(self.names, events))
+        ranges = events.filter(pl.col("phase").is_in([BEGIN, END])).sort("ordinal")
+        if ranges.height:
+            self.open_ranges.append(ranges)
+            events = events.filter(~pl.col("phase").is_in([BEGIN, END]))
+        self._rows(events.with_columns(complete=pl.lit(True)), other=SKIPPED)
+        return True
+
+    def close_ranges(self) -> None:
+        """Rows of the begin and end events, once there are no further ones."""
+        if not self.open_ranges:
+            return
+        events = pl.concat(self.open_ranges)
+        self.open_ranges = []
+        last: int = events.select(pl.col("start_ns").max()).item()
+        ranges, strays = pair(events, last if self.last_ns is None else max(last, self.last_ns))
+        if strays:
+            self.left_out.count("stray_end", strays)
+        if open_ones := ranges.filter(~pl.col("complete")).height:
+            self.left_out.count("unclosed_begin", open_ones, ranges.filter(~pl.col("complete")))
+        self._rows(ranges, other=ANNOTATION)
+
+    def _wait(self, table: str, rows: pl.DataFrame | None) -> None:
+        if rows is not None:
+            self.waiting[table].append(rows)
+
+    def _rows(self, events: pl.DataFrame, other: str) -> None:
+        """Sort events into the tables. ``other``: where events of an unknown category go."""
+        events = events.with_columns(route=self._routes(events["category"], other))
+        events = self.left_out.sane(events, self.names)
+        if events.is_empty():
+            return
+        self.names.intern(events["name"])
+        kind = events["route"].to_physical()
+        known = self.names.of(events["name"], ["id", "call", "loader", "step", "value"])
+        events = events.with_columns(kind=kind, name_id=known["id"], value=known["value"])
+        host = pl.col("kind").is_between(_FIRST_HOST, _FIRST_ANNOTATION)  # annotation included, device annotation not
+        route = (
+            pl.when(host & known["loader"].fill_null(False) & (pl.col("route") != "python"))
+            .then(pl.lit("loader", ROUTE))
+            .when((pl.col("route") == "operator") & known["step"].fill_null(False))
+            .then(pl.lit(ANNOTATION, ROUTE))
+            .when(pl.col("route") == "call")
+            .then(known["call"])
+            .otherwise("route")
+        )
+        events = events.with_columns(route=route).with_columns(kind=pl.col("route").to_physical())
+        first, last = events.select(
+            pl.col("start_ns").min().alias("first"), (pl.col("start_ns") + pl.col("duration_ns")).max().alias("last")
+        ).row(0)
+        self.first_ns = first if self.first_ns is None else min(self.first_ns, first)
+        self.last_ns = last if self.last_ns is None else max(self.last_ns, last)
+        if "operation" in events.columns:  # ranges of begin and end events have no such
+            self._wait("collective", collective_rows(self.names, events.filter(pl.col("operation").is_not_null())))
+        self._device_rows(events.filter(pl.col("kind") < _FIRST_HOST))
+        self._host_rows(events.filter(pl.col("kind").is_between(_FIRST_HOST, _FIRST_ANNOTATION - 1)))
+        self._annotation_rows(events.filter(pl.col("kind") >= _FIRST_ANNOTATION))
+
+    def _routes(self, categories: pl.Series, other: str) -> pl.Series:
+        """Where each event goes, by its category."""
+        found = {None: other}
+        for category in categories.unique().drop_nulls():
+            route = route_of(self.names.text(category))
+            found[category] = other if route == SKIPPED else route
+        return categories.replace_strict(list(found), list(found.values()), return_dtype=ROUTE)
+
+    def _device_rows(self, events: pl.DataFrame) -> None:
+        if events.is_empty():
+            return
+        copy = self.names.of(events["name"], ["copy_kind", "pageable"])
+        by_kind = self.names.of(events["kind_text"], ["copy_kind"])
+        is_copy = pl.col("route") == "memcpy"
+        rows = events.select(
+            device=pl.coalesce(pl.when(pl.col("device") >= 0).then("device"), _device_of_pid()).cast(pl.Int32, strict=False),
+            context="context",
+            stream=pl.coalesce("stream", self._stream_of_tid(events["tid"])),
+            kind=pl.col("kind").cat.to(_DEVICE_ENUM),
+            name="name_id",
+            start_ns="start_ns",
+            duration_ns="duration_ns",
+            correlation=_no_zero("correlation"),
+            external_id="external_id",
+            bytes="bytes",
+            copy_kind=pl.when(is_copy).then(pl.coalesce(copy["copy_kind"], by_kind["copy_kind"])),
+            pageable=pl.when(is_copy).then(copy["pageable"]),
+            **{name: pl.col(name) for name in events.columns if name.startswith(("grid_", "block_"))},
+            registers="registers",
+            shared_memory="shared_memory",
+            graph_node="graph_node",
+        )
+        self.devices.update(rows["device"].unique().drop_nulls())
+        if unknown := rows["device"].null_count():
+            self.left_out.count("device_unknown", unknown, events.filter(rows["device"].is_null()))
+        self.waiting["device_event"].append(rows)
+
+    def _allocation_rows(self, events: pl.DataFrame) -> None:
+        """Allocations and releases on devices; those of main memory are counted alone."""
+        if events.is_empty():
+            return
+        names = self.names.of(events["name"], ["text"])["text"]
+        events = events.filter(names == _ALLOCATION)
+        on_device = (pl.col("device_type") != _HOST_TYPE) & pl.col("device_id").is_between(0, HIGHEST_DEVICE - 1)
+        rows = events.filter(on_device, pl.col("allocated").is_not_null())
+        self.instants_read += events.height
+        if left_out := events.height - rows.height:
+            self.left_out.count("host_allocations", left_out)
+        if rows.height:
+            self.waiting["allocation"].append(
+                rows.select(
+                    pl.col("device_id").cast(pl.Int32).alias("device"), "start_ns", bytes="size", allocated="allocated", reserved="reserved"
+                )
+            )
+
+    def _host_rows(self, events: pl.DataFrame) -> None:
+        if events.is_empty():
+            return
+        self._count_pids(events)
+        self.waiting["host_event"].append(
+            events.select(
+                tid="tid",
+                kind=(pl.col("kind") - _FIRST_HOST).cat.to(_HOST_ENUM),
+                name="name_id",
+                start_ns="start_ns",
+                duration_ns="duration_ns",
+                correlation=_no_zero("correlation"),
+                external_id="external_id",
+            )
+        )
+
+    def _annotation_rows(self, events: pl.DataFrame) -> None:
+        if events.is_empty():
+            return
+        on_device = pl.col("route") == DEVICE_ANNOTATION
+        self._count_pids(events.filter(~on_device))
+        rows = events.select(
+            tid="tid",
+            side=pl.when(on_device).then(pl.lit("device")).otherwise(pl.lit("host")),
+            device=pl.when(on_device).then(pl.coalesce("device", _device_of_pid())).cast(pl.Int32, strict=False),
+            stream=pl.when(on_device).then(pl.coalesce("stream", self._stream_of_tid(events["tid"]))),
+            name="name_id",
+            value="value",
+            start_ns="start_ns",
+            duration_ns="duration_ns",
+            complete="complete",
+        )
+        self.waiting["annotation"].append(rows)
+
+    def _count_pids(self, events: pl.DataFrame) -> None:
+        """Which process ids host events carry; Python functions are counted apart, some traces give them pid 0."""
+        for pid, python, count in events.group_by("pid", pl.col("route") == "python").len().iter_rows():
+            if pid is not None and pid >= 0:
+                (self.python_pids if python else self.host_pids)[pid] += count
+
+    def _stream_of_tid(self, tids: pl.Series) -> pl.Series:
+        """Device rows of a trace carry the stream as their thread: a number, or a text such as "stream 7"."""
+        found: dict[int, int | None] = {}
+        for tid in tids.unique().drop_nulls():
+            string = text_id(tid)
+            digits = self.names.text(string).rpartition(" ")[2] if string is not None else ""
+            found[tid] = tid if string is None else int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 18 else None
+        return tids.replace_strict(list(found), list(found.values()), default=None, return_dtype=pl.Int64)
+
+
+def _device_of_pid() -> pl.Expr:
+    return pl.when(pl.col("pid").is_between(0, HIGHEST_DEVICE - 1)).then("pid")
+
+
+def _no_zero(column: str) -> pl.Expr:
+    return pl.when(pl.col(column) != 0).then(column)

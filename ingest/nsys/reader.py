@@ -1,0 +1,438 @@
+"""What does an Nsight Systems export (SQLite) say, and which rows does it become?
+
+Which tables and columns there are: nsys_schema.py; what the session was: nsys_session.py; which rows its events become: nsys_events.py.
+Here they get their machine, process and time. Of what is damaged, absent or of another kind a note tells; rows in the tables of events
+= rows stored + rows that notes count (codes in ``NOT_STORED``).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from ...errors import InputError
+from ..chrome_trace.batches import DEPTH_ROWS, FLUSH_ROWS
+from ..chrome_trace.cycle_ids import of_cycle
+from ..chrome_trace.notes import note_defects
+from ..chrome_trace.ranges import depths
+from ..chrome_trace.unpacked import unpacked
+from ..store.devices import add_devices
+from ..store.identity import Facts, Identity, Placement, identify
+from ..store.limits import cut_text
+from ..store.registry import Registry
+from ..store.result import TraceResult
+from ..store.store import Store
+from ..store.tables import Severity, storable
+from . import schema as schema
+from .coverage import Known
+from .events import DEVICE, HOST, RANGES, Dropped, Names, Reader
+from .metrics import samples
+from .schema import Export, open_database
+from .session import Ranks, Session, read_session
+
+NOT_STORED: Final = (
+    "no_timestamp", "zero_time", "impossible_time", "no_duration", "absurd_duration", "negative_duration", "marks", "domains",
+    "after_damage",
+)  # fmt: skip
+_DEVICE_TABLES: Final = (schema.KERNEL, schema.GRAPH, schema.MEMCPY, schema.MEMSET)
+_EVENT_TABLES: Final = (
+    *_DEVICE_TABLES, schema.SYNC, schema.RUNTIME, schema.DRIVER, schema.OVERHEAD, schema.PROFILER_OVERHEAD, schema.NVTX,
+)  # fmt: skip
+_SHOWN: Final = 12
+
+_Place = tuple[int | None, int | None, int | None]
+_Surveys = dict[str, tuple[int, int | None, int | None, list[_Place]]]
+
+_MESSAGES: Final[Mapping[str, tuple[Severity, str]]] = {
+    "no_timestamp": ("warning", "Events without a start were left out."),
+    "zero_time": ("warning", "Events with start 0 and end 0 were left out: the profiler lost their times."),
+    "impossible_time": ("warning", "Events with times that cannot be were left out."),
+    "no_duration": ("warning", "Events without an end were left out."),
+    "absurd_duration": ("warning", "Events longer than seven days were left out: their durations cannot be right."),
+    "negative_duration": ("warning", "Events that end before they start were left out."),
+    "negative_bytes": ("warning", "Sizes below 0 were left out: these copies and memsets keep their time, and count in no bandwidth."),
+    "device_unknown": ("warning", "Device events that name no device are shown as of device 0."),
+    "unclosed_begin": ("warning", "Ranges that were begun and never ended were closed at the end of the recording."),
+    "marks": ("info", "Marks and other events of NVTX without a duration are not stored."),
+    "domains": ("info", "Entries that give domains of NVTX their names are no events."),
+    "names_unknown": ("warning", "Names that the export refers to are not in it; they are shown as numbers."),
+    "whole_graphs": (
+        "warning",
+        "Runs of CUDA graphs were recorded as a whole and are shown as one kernel each: computation and communication within them are not"
+        " told apart. Record with `nsys profile --cuda-graph-trace=node` to see their kernels.",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ExportResult(TraceResult):
+    """``ranked``: the processes with device work, in the order of their devices."""
+
+    ranked: tuple[int, ...] = ()
+
+    @property
+    def processes(self) -> tuple[int, ...]:
+        return self.ranked
+
+
+def read_export(
+    store: Store, registry: Registry, placement: Placement, path: Path, source: int, progress: Callable[[float], None] | None = None
+) -> TraceResult:
+    """Store the events of the export ``path`` and note everything that was left out, repaired or guessed.
+
+    Raises InputError where the file is no export or nothing of it can be read, OSError where it cannot be opened.
+    """
+    with unpacked(path, store.max_unpacked) as (plain, defects):
+        note_defects(store, source, storable(path.name), defects)
+        return _read(store, registry, placement, path, source, progress, plain)
+
+
+def _read(
+    store: Store, registry: Registry, placement: Placement, path: Path, source: int, progress: Callable[[float], None] | None, plain: Path
+) -> TraceResult:
+    """As :func:`read_export`, of the database that ``path`` holds at ``plain``."""
+    with plain.open("rb") as file:
+        head = file.read(100)
+        size = file.seek(0, 2)
+    try:
+        with open_database(plain) as connection:
+            tables = schema.tables_of(connection)
+            if not schema.is_export(tables):
+                shown = ", ".join(storable(name) for name in list(tables.values())[:_SHOWN]) or "none"
+                more = f" and {len(tables) - _SHOWN} more" if len(tables) > _SHOWN else ""
+                raise InputError(
+                    f"an SQLite database, but no Nsight Systems export: its tables are {shown}{more};"
+                    " make one with `nsys export --type sqlite REPORT.nsys-rep`"
+                )
+            told, missing = progress or (lambda part: None), schema.pages_missing(head, size)
+            return _File(store, registry, placement, path, source, Export(connection, tables, truncated=missing > 0), missing).read(told)
+    except sqlite3.Error as error:
+        raise InputError(
+            f"the database is damaged ({error}); export the report again with `nsys export --type sqlite --force-overwrite true`"
+        ) from error
+
+
+@dataclass(slots=True)
+class _Process:
+    """A process of the store, and the first start and last end of what it has in this file."""
+
+    node: int
+    id: int
+    first_ns: int | None = None
+    last_ns: int | None = None
+
+
+@dataclass(slots=True)
+class _File:
+    """One export on its way into the store."""
+
+    store: Store
+    registry: Registry
+    placement: Placement
+    path: Path
+    source: int
+    export: Export
+    pages_missing: int
+    session: Session = field(init=False)
+    node: int = field(init=False)
+    dropped: Dropped = field(default_factory=Dropped)
+    known: Known = field(default_factory=Known)
+    places: dict[int | None, _Process] = field(default_factory=dict)
+    used: dict[int | None, set[int]] = field(default_factory=dict)
+    waiting: dict[str, list[pl.DataFrame]] = field(default_factory=lambda: {DEVICE: [], HOST: [], RANGES: []})
+    events: int = 0
+    ranges_flushed: bool = False
+    of_torch: bool = False
+
+    def read(self, progress: Callable[[float], None]) -> TraceResult:
+        session = self.session = read_session(self.export)
+        surveys = self._surveys()
+        key = (session.base_ns, session.hostname, *((name, *rest[:3]) for name, rest in surveys.items()))
+        held = any(rest[0] for rest in surveys.values())
+        first = self.placement.exports.setdefault(key, (self.source, self.path.name)) if held else (self.source, "")
+        if first[0] != self.source:
+            self._note("info", "duplicate", f"Another export of the session that {storable(first[1])} holds; read once.")
+            return TraceResult(0, None, None)
+        own = self._own_devices(surveys)
+        self._place(own, surveys)
+        rows = {name: self.export.last_row(name) for names in _EVENT_TABLES if (name := self.export.table(names))}
+        total, done = sum(rows.values()) or 1, 0
+        names = Names(self.export, self.store.name_ids)
+        reader = Reader(self.export, session, names, self.dropped, self._only_process(surveys), self._contexts(surveys))
+        self._look_ahead(reader)
+        for _, table, frame, count in reader.read():
+            done += count
+            self._take(table, self.known.kept(frame) if table == DEVICE else frame)
+            self.of_torch = self.of_torch or reader.of_torch
+            progress(min(done / total, 1.0))
+        self._finish_ranges()
+        for table in (DEVICE, HOST):
+            self._flush(table)
+        self.dropped.add("names_unknown", len(names.unknown))
+        self._samples()
+        return self._finish(own)
+
+    # -- who -----------------------------------------------------------------------------------------------------------
+
+    def _surveys(self) -> _Surveys:
+        """Of each table of the device: rows, first start, last end, and which process, context and device occur."""
+        found: _Surveys = {}
+        for names in _DEVICE_TABLES:
+            if (table := self.export.table(names)) is not None:
+                count, first, last, places = self.export.survey(table, ("globalPid", "contextId", "deviceId"))
+                clean = {(_number(process), _number(context), _number(device)) for process, context, device in places}
+                found[table] = (count, first, last, sorted(clean, key=lambda place: [-1 if one is None else one for one in place]))
+        return found
+
+    def _only_process(self, surveys: _Surveys) -> int | None:
+        processes = {place[0] for *_, places in surveys.values() for place in places if place[0] is not None}
+        if not processes:
+            processes = set(self.session.pids) if len(self.session.pids) == 1 else set()
+        return processes.pop() if len(processes) == 1 else None
+
+    def _contexts(self, surveys: _Surveys) -> dict[tuple[int | None, int | None], int]:
+        """The device of each context, where its work says one."""
+        found: dict[tuple[int | None, int | None], set[int]] = {}
+        for *_, places in surveys.values():
+            for process, context, device in places:
+                if process is not None and context is not None and device is not None:
+                    found.setdefault((process, context), set()).add(device)
+        return {key: devices.pop() for key, devices in found.items() if len(devices) == 1}
+
+    def _own_devices(self, surveys: _Surveys) -> dict[int | None, set[int]]:
+        """By process the GPUs that it works on."""
+        only = self._only_process(surveys)
+        found: dict[int | None, set[int]] = {}
+        for *_, places in surveys.values():
+            for process, _, own in places:
+                process = only if process is None else process
+                device = self.session.devices.get((process, own), own) if own is not None and process is not None else own
+                found.setdefault(process, set()).update({device} if device is not None and 0 <= device < 1024 else {0})
+        return dict(sorted(found.items(), key=lambda item: (min(item[1]), -1 if item[0] is None else item[0])))
+
+    def _place(self, own: dict[int | None, set[int]], surveys: _Surveys) -> None:
+        """Machine of the export; processes with device work first, in the order of their devices."""
+        session = self.session
+        processes = list(own) or [self._only_process(surveys)]
+        main = processes[0]
+        label = self.path.name
+        name = identify({}, self.path, None)
+        ranks = [self._ranks(process, len(own) == 1, name) for process in processes]
+        pid = session.pid(main) if main is not None else None
+        if session.hostname is not None:
+            node = self.registry.node(session.hostname)
+        else:
+            starts = [start for _, start, _, _ in surveys.values() if start is not None]
+            ends = [end for _, _, end, _ in surveys.values() if end is not None]
+            names = {gpu["id"]: gpu["name"] for gpu in session.gpus if gpu["name"]}
+            facts = Facts(
+                names, frozenset().union(*own.values()), session.base_ns + min(starts, default=0), session.base_ns + max(ends, default=0)
+            )
+            node, _ = self.placement.place(Identity(None, pid, ranks[0].rank, ranks[0].world_size), facts, self.source, label)
+        self.store.connection.execute(
+            "UPDATE node SET cores = coalesce(cores, ?), gpus = coalesce(gpus, ?) WHERE id = ?",
+            [session.cores, len(session.gpus) or None, node],
+        )
+        if own:
+            with self.store.transaction():
+                for process, rank in zip(processes, ranks, strict=True):
+                    self._process(node, process, rank)
+        self.node = node
+
+    def _ranks(self, process: int | None, alone: bool, name: Identity) -> Ranks:
+        """What says the rank: the trace of MPI; where one process works on GPUs, its environment or the name of the file."""
+        if process is not None and process in self.session.ranks:
+            return self.session.ranks[process]
+        if not alone:
+            return Ranks()
+        return self.session.launched if self.session.launched.rank is not None else Ranks(name.rank, None, name.world_size)
+
+    def _process(self, node: int, process: int | None, ranks: Ranks = Ranks()) -> _Process:  # noqa: B008
+        if process not in self.places:
+            pid = self.session.pid(process) if process is not None else None
+            number = self.registry.process(
+                node,
+                pid,
+                rank=ranks.rank,
+                local_rank=ranks.local_rank,
+                world_size=ranks.world_size,
+                label=self.path.name,
+                source=self.source,
+            )
+            if process is not None and (command := self.session.names.get(process)) and not self.registry.is_further(number):
+                command = cut_text(storable(command))
+                self.store.connection.execute("UPDATE process SET command = coalesce(command, ?) WHERE id = ?", [command, number])
+            self.places[process] = _Process(node, number)
+            self.placement.cycle(number, self.source)
+        return self.places[process]
+
+    # -- rows ----------------------------------------------------------------------------------------------------------
+
+    def _look_ahead(self, reader: Reader) -> None:
+        """Until when device activity is known: the tables of it that are cut are read once before all are."""
+        if (syncs := self.export.table(schema.SYNC)) is not None:
+            self.export.survey(syncs, ("globalPid",))
+        for names in (*_DEVICE_TABLES, schema.SYNC):
+            if (table := self.export.table(names)) is not None and table in self.export.cut:
+                trial = replace(reader, dropped=Dropped())
+                self.export.damaged.pop(table, None)
+                self.known.cut(table, trial.up_to_damage(table), busy=names != schema.SYNC)
+                self.export.damaged.pop(table, None)  # it is read once more
+
+    def _take(self, table: str, rows: pl.DataFrame) -> None:
+        if rows.is_empty():
+            return
+        end = pl.col("start_ns") + pl.col("duration_ns").fill_null(0)
+        spans = rows.group_by("process").agg(pl.col("start_ns").min().alias("first"), end.max().alias("last")).sort("process")
+        with self.store.transaction():
+            for process, first, last in spans.rows():
+                place = self._process(self.node, process)
+                place.first_ns = first if place.first_ns is None else min(place.first_ns, first)
+                place.last_ns = last if place.last_ns is None else max(place.last_ns, last)
+        if table == DEVICE:
+            for process, device in rows.select("process", "device").unique().rows():
+                self.used.setdefault(process, set()).add(device)
+        self.waiting[table].append(rows)
+        if table != RANGES and sum(frame.height for frame in self.waiting[table]) >= FLUSH_ROWS:
+            self._flush(table)
+        if table == RANGES and sum(frame.height for frame in self.waiting[table]) >= DEPTH_ROWS:
+            self._close_ranges()
+            self._flush(table)
+
+    def _finish_ranges(self) -> None:
+        """Close what is open; the depth of ranges where all of them are at hand."""
+        whole = not self.ranges_flushed
+        self._close_ranges()
+        if self.waiting[RANGES] and whole:
+            rows = pl.concat(self.waiting[RANGES])
+            self.waiting[RANGES] = [rows.with_columns(depth=depths(rows, ["process", "tid"]))]
+        self._flush(RANGES)
+
+    def _close_ranges(self) -> None:
+        last = max((place.last_ns for place in self.places.values() if place.last_ns is not None), default=0)
+        for i, rows in enumerate(self.waiting[RANGES]):
+            if unclosed := int((~rows["complete"]).sum()):
+                self.dropped.add("unclosed_begin", unclosed)
+                to_end = pl.max_horizontal(last - pl.col("start_ns"), 0)
+                self.waiting[RANGES][i] = rows.with_columns(duration_ns=pl.coalesce("duration_ns", to_end))
+
+    def _flush(self, table: str) -> None:
+        frames = self.waiting[table]
+        if not frames:
+            return
+        self.waiting[table] = []
+        if table == RANGES:
+            self.ranges_flushed = True
+        rows = pl.concat(frames, how="diagonal")
+        places = pl.DataFrame(
+            [(process, place.node, place.id, self.placement.cycle(place.id, self.source)) for process, place in self.places.items()],
+            schema={"process": pl.Int64, "node": pl.Int32, "of": pl.Int32, "cycle": pl.Int64}, orient="row",
+        )  # fmt: skip
+        rows = rows.join(places, on="process", how="left", nulls_equal=True, maintain_order="left").with_columns(
+            pl.col("start_ns") + self.session.base_ns, process="of"
+        )
+        if "correlation" in rows.columns and any(places["cycle"]):
+            rows = pl.concat(
+                part.with_columns(of_cycle("correlation", int(cycle))) if cycle else part
+                for (cycle,), part in rows.partition_by("cycle", as_dict=True, maintain_order=True).items()
+            )
+        self.events += rows.height
+        self.store.append(table, rows.drop("of", "cycle"))
+
+    def _samples(self) -> None:
+        """GPU metrics as samples of the machine."""
+        found = samples(self.export)
+        if found.height:
+            self.events += found.height
+            self.store.append("sample", found.with_columns(pl.col("time_ns") + self.session.base_ns, node=pl.lit(self.node, pl.Int32)))
+
+    # -- what is left to say -------------------------------------------------------------------------------------------
+
+    def _note(self, severity: Severity, code: str, message: str, count: int = 1) -> None:
+        self.store.note(severity, code, message, count=count, source=self.source, file=self.path.name)
+
+    def _finish(self, own: dict[int | None, set[int]]) -> TraceResult:
+        session = self.session
+        base = session.base_ns
+        with self.store.transaction():
+            for place in self.places.values():
+                if place.first_ns is not None and place.last_ns is not None and not self.registry.is_further(place.id):
+                    window = {"first_ns": place.first_ns + base, "last_ns": place.last_ns + base}
+                    self.store.insert("profile_window", {"process": place.id, "source": self.source, **window})
+        used = sorted(set().union(*self.used.values()))
+        members = {"deviceProperties": session.gpus}
+        if add_devices(self.store, self.node, members, used):
+            self._note(
+                "info", "device_renumbered",
+                f"The export lists one device and uses one of another number; both are shown as device {used[0]}.",
+            )  # fmt: skip
+        if used:
+            self.store.connection.execute("UPDATE device SET vendor = 'NVIDIA' WHERE node = ? AND vendor IS NULL", [self.node])
+        self._notes()
+        firsts = [place.first_ns for place in self.places.values() if place.first_ns is not None]
+        lasts = [place.last_ns for place in self.places.values() if place.last_ns is not None]
+        ranked = tuple(self.places[process].id for process in own if process in self.places and self.places[process].first_ns is not None)
+        ranked = tuple(process for process in ranked if not self.registry.is_further(process))
+        return ExportResult(
+            events=self.events,
+            first_ns=min(firsts) + base if firsts else None,
+            last_ns=max(lasts) + base if lasts else None,
+            relative=session.relative and bool(firsts),
+            partial=bool(self.export.damaged or self.pages_missing),
+            metadata=session.metadata,
+            process=ranked[0] if ranked else next((place.id for place in self.places.values() if place.first_ns is not None), None),
+            framework="PyTorch" if self.of_torch else None,
+            ranked=ranked,
+        )
+
+    def _notes(self) -> None:
+        session = self.session
+        if self.pages_missing:
+            self._note("error", "truncated", "The file is cut off: pages at its end are missing. Copy it again.", self.pages_missing)
+        if (text := self.known.told()) is not None:
+            self._note("error", "after_damage", text, self.known.left_out)
+        for table, reason in sorted(self.export.damaged.items()):
+            text = f"Table {storable(table)} is damaged and was read up to the damage ({reason}). Export the report again."
+            self._note("error", "damaged", text)
+        if (beside := self.path.with_name(self.path.name + "-wal")).is_file() and beside.stat().st_size:
+            text = (
+                f"A log of changes stands beside the database ({storable(beside.name)}); what it holds is not read. Close the program that"
+                " writes the database, and report again."
+            )
+            self._note("warning", "log_not_read", text)
+        for code, count in sorted(self.dropped.counts.items()):
+            severity, text = _MESSAGES[code]
+            self._note(severity, code, text, count)
+        for level, text, count in session.losses[:_SHOWN]:
+            self._note("error" if level == 3 else "warning", "nsys_diagnostic", f"Nsight Systems says: {storable(text)}", count)
+        if len(session.losses) > _SHOWN:
+            self._note("warning", "nsys_diagnostic", "Nsight Systems says more than that.", len(session.losses) - _SHOWN)
+        if session.relative and self.events:
+            self._note("info", "relative_times", "The export does not say when its session began; its times count from an anchor of 0.")
+        major = (session.schema_version or "").partition(".")[0]
+        if major.isdigit() and int(major) > schema.KNOWN_MAJOR:
+            version = storable(session.schema_version or "")
+            text = f"The schema of the export ({version}) is newer than those known here; what is known of it was read."
+            self._note("warning", "newer_schema", text)
+        elif session.schema_version is not None and not (major.isascii() and major.isdigit() and int(major) > 0):
+            version = storable(session.schema_version[:60])
+            text = f"The export says a schema that none has ({version}); what is known of it was read. Export the report again."
+            self._note("warning", "unknown_schema", text)
+        if self.events and self.export.table((*schema.KERNEL, *schema.GRAPH)) is None:
+            text = "The export has no table of kernels: none ran, or CUDA was not recorded. Record with `nsys profile --trace=cuda,nvtx`."
+            self._note("info", "no_kernels", text)
+        others = {name: self.export.last_row(self.export.tables[name]) for name in schema.OTHER_EVENTS if name in self.export.tables}
+        if told := {name: count for name, count in others.items() if count}:
+            text = f"What else the export holds is not read: {', '.join(f'{name} ({count:,} rows)' for name, count in told.items())}."
+            self._note("info", "not_shown", text, sum(told.values()))
+        if not self.events:
+            self._note("warning", "no_events", "The export holds no event that is read.", 0)
+
+
+def _number(value: object) -> int | None:
+    return value if type(value) is int else None

@@ -1,0 +1,1 @@
+"""Files behind a URL or in a folder, behind one interface."""

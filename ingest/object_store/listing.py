@@ -1,0 +1,127 @@
+"""Which objects does an S3 bucket hold, with the names they really have? Pages of ListObjectsV2, asked by signed URLs.
+
+obstore's own listing ends with an error at the first name with an empty part, a ``..`` or a control character, and gives "folder/" markers
+as if they were objects; here every name arrives as it is. Signing stays with obstore, which knows all kinds of credentials.
+"""
+
+from __future__ import annotations
+
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, unquote
+from xml.etree import ElementTree
+
+from .errors import Trouble, trouble
+
+_TIMEOUT_S: Final = 60
+_MOST: Final = 64 << 20
+
+
+class ListError(Exception):
+    """A page that could not be read."""
+
+    def __init__(self, found: Trouble) -> None:
+        super().__init__(found.kind)
+        self.found = found
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    key: str
+    size: int
+    etag: str | None
+    modified_ns: int
+
+
+class Lister:
+    """``sign``: a query -> the URL to get, signed. Nothing of a URL is ever told."""
+
+    def __init__(self, sign: Callable[[str], str], certificates: Path | None) -> None:
+        self._sign = sign
+        context = ssl.create_default_context()
+        if certificates is not None:
+            context.load_verify_locations(certificates)
+        self._opener = urllib.request.build_opener(_NoRedirect, urllib.request.HTTPSHandler(context=context))
+
+    def page(self, prefix: str, after: str | None, most: int = 1000) -> tuple[list[Key], str | None]:
+        """The objects behind ``after``, and behind which key the next page begins (None: there is none). Raises ListError."""
+        query = f"list-type=2&encoding-type=url&max-keys={most}&prefix={quote(prefix, safe='')}"
+        if after:
+            query += f"&start-after={quote(after, safe='')}"
+        body = self._get(query)
+        try:
+            answer = ElementTree.fromstring(body)
+        except ElementTree.ParseError as error:
+            raise ListError(trouble(error)) from None
+        namespace = answer.tag.partition("}")[0] + "}" if answer.tag.startswith("{") else ""
+        if answer.tag != f"{namespace}ListBucketResult":
+            raise ListError(Trouble("other"))
+        encoded = answer.findtext(f"{namespace}EncodingType") == "url"
+        try:
+            keys = list(_keys(answer, namespace, encoded))
+        except (ValueError, TypeError):
+            raise ListError(Trouble("network")) from None
+        more = answer.findtext(f"{namespace}IsTruncated") == "true"
+        if more and not keys:
+            raise ListError(Trouble("other"))
+        return keys, keys[-1].key if more else None
+
+    def _get(self, query: str) -> bytes:
+        try:
+            url = self._sign(query)
+        except Exception as error:  # of obstore, which looks for credentials now
+            raise ListError(trouble(error)) from None
+        try:
+            with self._opener.open(url, timeout=_TIMEOUT_S) as answer:
+                body: bytes = answer.read(_MOST)
+                return body
+        except urllib.error.HTTPError as error:
+            with error:
+                try:
+                    said = error.read(1 << 16).decode(errors="replace")
+                except (OSError, HTTPException):
+                    said = ""
+            raise ListError(trouble(said, error.code)) from None
+        except urllib.error.URLError as error:
+            raise ListError(
+                trouble(error.reason if isinstance(error.reason, str) else f"{type(error.reason).__name__} {error.reason}")
+            ) from None
+        except (OSError, HTTPException) as error:
+            found = trouble(error)
+            raise ListError(Trouble("network") if found.kind == "other" else found) from None
+
+
+def _keys(answer: ElementTree.Element, namespace: str, encoded: bool) -> Iterator[Key]:
+    for one in answer.iter(f"{namespace}Contents"):
+        key = one.findtext(f"{namespace}Key") or ""
+        # The names are encoded as in a form, where a space is a plus.
+        key = unquote(key.replace("+", " "), errors="surrogateescape") if encoded else key
+        written = datetime.fromisoformat(one.findtext(f"{namespace}LastModified") or "")
+        written = written if written.tzinfo else written.replace(tzinfo=UTC)
+        etag = one.findtext(f"{namespace}ETag")
+        if etag and not etag.startswith('"'):
+            etag = f'"{etag}"'
+        yield Key(key, int(one.findtext(f"{namespace}Size") or ""), etag, nanoseconds(written))
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def nanoseconds(moment: datetime) -> int:
+    """Unix time, exactly."""
+    since = moment - _EPOCH
+    return ((since.days * 86400 + since.seconds) * 1_000_000 + since.microseconds) * 1000
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect is an answer about the region; a signed request is not sent anywhere else."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None

@@ -1,0 +1,50 @@
+"""Which run belongs to which launch where the device's tracer counted its calls beyond 32 bits?
+
+Correlations are counted in 32 bits and begin anew at 0. From one call or run to the next in order of time they differ by far less than
+half of that, so the full count is known from the differences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from ..store.store import Store
+
+HALF: Final = 1 << 31
+"""Correlations of one window that are as far apart can only be of counts that began anew."""
+
+_BITS: Final = f"""
+    CREATE TEMP TABLE counted AS
+    WITH both_sides AS (
+        SELECT true AS host, rowid AS row, start_ns, correlation - $base AS c FROM host_event
+        WHERE process = $process AND correlation BETWEEN $base AND $base + $most
+        UNION ALL
+        SELECT false, rowid, start_ns, correlation - $base FROM device_event
+        WHERE process = $process AND correlation BETWEEN $base AND $base + $most
+    ),
+    ordered AS (SELECT *, row_number() OVER (ORDER BY start_ns, host DESC, c, row) AS place FROM both_sides),
+    stepped AS (SELECT *, coalesce((c - lag(c) OVER (ORDER BY place) + {3 * HALF}) % {2 * HALF} - {HALF}, c) AS step FROM ordered)
+    SELECT host, row, sum(step) OVER (ORDER BY place)::BIGINT AS full_count FROM stepped
+    WHERE (SELECT max(c) - min(c) >= {HALF} AND max(c) < {2 * HALF} FROM both_sides)
+"""
+
+
+def count_on(store: Store, process: int, cycles: Iterable[int], distance: int) -> int:
+    """Correlations of those ``cycles`` of ``process`` in which the count began anew go on counting. ``distance``: that of two cycles.
+    In how many it did."""
+    execute = store.connection.execute
+    found = 0
+    for cycle in cycles:
+        base = cycle * distance
+        execute(_BITS, {"base": base, "process": process, "most": distance - 1})
+        ((least,),) = execute("SELECT min(full_count) FROM counted").fetchall()
+        if least is not None:
+            found += 1
+            first = base - min(least // (2 * HALF), 0) * 2 * HALF
+            for table, host in (("host_event", "host"), ("device_event", "NOT host")):
+                execute(
+                    f"UPDATE {table} SET correlation = ? + full_count FROM counted WHERE {host} AND counted.row = {table}.rowid", [first]
+                )
+        execute("DROP TABLE counted")
+    return found

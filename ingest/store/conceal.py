@@ -1,0 +1,335 @@
+"""Masking of secrets and redaction of a run store: the texts of its small tables, in one pass when the run has been read.
+
+Secrets (:mod:`postrun.redaction`) are always masked. On request hosts get other names, user names are replaced, paths lose their folders,
+and command lines are dropped. Everything that is made of a run is made of its store, so nothing else has to look at this again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from ...native.recording.host_name import KINDS
+from ...redaction import MASK, is_secret_name, mask_command, mask_mapping, mask_text, mask_value, masked_sentence
+from .store import Store
+
+HOSTS, USERS, PATHS, COMMAND = KINDS
+
+_RUN_JSON: Final = ("hyperparameters", "labels", "metadata", "resources")
+# Texts of every table that is not of events; ids, enumerations and hashes are no texts of the source.
+_TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "run": ("name", "instance_type"),
+    "source": ("path", "clock_evidence"),
+    "node": ("hostname",),
+    "process": ("command", "label"),
+    "device": ("name",),
+    "python_profile": ("function", "file"),
+    "ingest_note": ("file", "message"),
+}
+_HOST_KEYS: Final = re.compile(r"(?:^|[._ ])(?:hosts?|host_?names?|master_addr|node_?names?|nodes?)$", re.IGNORECASE)
+_HOST_LISTS: Final = re.compile(r"nodelist$", re.IGNORECASE)
+_USER_KEYS: Final = re.compile(r"(?:^|[._ ]|job_)(?:user|user_?name|logname|owner|login)$", re.IGNORECASE)
+_COMMAND_KEYS: Final = re.compile(r"(?:^|[._ ])(?:command|cmdline|command_?line|argv)$", re.IGNORECASE)
+_HOMES: Final = re.compile(r"(?:/home/|/Users/|[\\/]Users[\\/])([^/\\\s\"'`:;,()\[\]{}]+)")
+_PART: Final = r"[^\s\"'`:;,()\[\]{}<>/\\]"
+_ABSOLUTE: Final = re.compile(rf"(?:(?<![\w.~/\-])|(?<=\b[A-Za-z]:))(?:~?/(?!/)|\\)(?:{_PART}+[/\\]+)+{_PART}*")
+_DRIVE: Final = re.compile(r"\b[A-Za-z]:[\\/](?=[^\s\\/])")
+_OBJECT_URL: Final = re.compile(r"\b(?:s3|gs|gcs|az|abfss?|adl|file)://[^\s\"'`;,()\[\]{}<>]*")
+_LIBRARY: Final = re.compile(r"^.*[/\\](?:site-packages|dist-packages|python3\.\d+)[/\\](?=.)")
+_ADDRESS: Final = re.compile(r"^[\w.:-]*\w$")
+
+
+def conceal(store: Store, redact: Iterable[str] = ()) -> None:
+    """Mask the secrets of a store, and note what was masked; redact ``redact``, of :data:`KINDS`."""
+    _mask(store)
+    wanted = frozenset(redact)
+    if wanted:
+        _redact(store, wanted)
+
+
+def redacted_text(text: str, redact: Iterable[str], hosts: Iterable[str] = (), places: Iterable[str] = ()) -> str:
+    """A text about a run that has no store, redacted like the texts of a store. ``hosts``: names of machines, with or without domain.
+    ``places``: paths, whose users are replaced also."""
+    wanted = frozenset(redact)
+    names: dict[str, str] = {}
+    for host in hosts if HOSTS in wanted else ():
+        short = host if re.fullmatch(r"[\d.:]+", host) else host.partition(".")[0]
+        if len(short) > 1 and short != "localhost":
+            names[host] = names.setdefault(short, f"node-{len(set(names.values())) + 1}")
+    users = dict.fromkeys(_HOMES.findall("\n".join((text, *places)))) if USERS in wanted else ()
+    return _Redaction(wanted, names, [user for user in users if len(user) > 1]).text(text)
+
+
+# -- secrets ---------------------------------------------------------------------------------------------------------------
+
+
+def _mask(store: Store) -> None:
+    changed, found = _masked(store)
+    for table, column, old, new in changed:
+        store.connection.execute(f'UPDATE {table} SET "{column}" = ? WHERE "{column}" = ?', [new, old])
+    if found and not store.connection.execute("SELECT 1 FROM ingest_note WHERE code = 'values_masked'").fetchall():
+        store.note("info", "values_masked", masked_sentence(found), count=len(found))
+
+
+def _masked(store: Store) -> tuple[list[tuple[str, str, str, str]], list[str]]:
+    """Texts that hold secrets, as table, column, old and new text; and the names of everything that is masked, also before."""
+    changed: list[tuple[str, str, str, str]] = []
+    found: list[str] = []
+    commands: set[str] = set()
+
+    def look(table: str, column: str, mask: Callable[[str], tuple[str, list[str]]], count: bool = True) -> None:
+        for text in _distinct(store, table, column):
+            new, more = mask(text)
+            if count:
+                found.extend(more)
+            if new != text:
+                changed.append((table, column, text, new))
+
+    for column in ("hyperparameters", "labels", "metadata"):
+        look("run", column, lambda text: _mask_json(text, commands))
+    look("run", "resources", lambda text: _mask_json(text, commands))
+    look("run", "name", mask_text)
+    look("process", "command", lambda text: _mask_process(text, commands))
+    look("process", "label", mask_text)
+    for column in ("file", "message"):
+        look("ingest_note", column, _mask_url)
+    look("source", "path", _mask_url)
+    look("annotation", "arguments", lambda text: _mask_json(text, commands), count=False)
+    return changed, found
+
+
+def _mask_json(text: str, commands: set[str]) -> tuple[str, list[str]]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return mask_text(text)
+    if isinstance(value, dict):
+        masked, found = mask_mapping(value)
+        commands.update(one for key, one in masked.items() if isinstance(one, str) and _COMMAND_KEYS.search(key))
+    else:
+        masked, found = mask_value("", value)
+    return (text if masked == value else json.dumps(masked, ensure_ascii=False)), found
+
+
+def _mask_process(text: str, commands: set[str]) -> tuple[str, list[str]]:
+    """What the ranks of a job have in common counts once."""
+    new, found = mask_command(text)
+    seen = new in commands or any(new.endswith(" " + known) or known.endswith(new) for known in commands)
+    commands.add(new)
+    return new, [] if seen else found
+
+
+def _mask_url(text: str) -> tuple[str, list[str]]:
+    return mask_text(text) if "://" in text or "earer " in text or "--" in text else (text, [])
+
+
+def _distinct(store: Store, table: str, column: str) -> list[str]:
+    rows = store.connection.execute(f'SELECT DISTINCT "{column}" FROM {table} WHERE "{column}" IS NOT NULL ORDER BY 1').fetchall()
+    return [row[0] for row in rows]
+
+
+# -- hosts, users, paths, command -------------------------------------------------------------------------------------------
+
+
+class _Redaction:
+    """What each text becomes."""
+
+    def __init__(self, wanted: frozenset[str], hosts: Mapping[str, str], users: Sequence[str]) -> None:
+        self.wanted = wanted
+        self.hosts = dict(hosts)
+        words = dict(hosts)
+        words.update((user, f"user-{number}") for number, user in enumerate(users, 1))
+        self._words = words
+        longest = sorted(words, key=len, reverse=True)
+        self._pattern = re.compile(r"(?<![^\W_])(?:" + "|".join(map(re.escape, longest)) + r")(?![^\W_])") if longest else None
+
+    def text(self, text: str) -> str:
+        """A text in which hosts, users and paths may occur."""
+        if PATHS in self.wanted:
+            text = _without_folders(text)
+        if self._pattern is not None:
+            text = self._pattern.sub(lambda match: self._words[match[0]], text)
+        return text
+
+    def path(self, text: str) -> str:
+        """A path alone, which may have blanks."""
+        return self.text(_last_part(text) if PATHS in self.wanted else text)
+
+    def value(self, key: str, value: Any) -> Any:
+        """A fact of the run, of any JSON type."""
+        if isinstance(value, str):
+            if HOSTS in self.wanted and _HOST_LISTS.search(key):
+                return MASK
+            if HOSTS in self.wanted and value in self.hosts:
+                return self.hosts[value]
+            return self.path(value) if value.startswith("/") and "\n" not in value and " /" not in value else self.text(value)
+        if isinstance(value, Mapping):
+            return {
+                self.text(str(name)): self.value(str(name), one)
+                for name, one in value.items()
+                if not (COMMAND in self.wanted and _COMMAND_KEYS.search(str(name)))
+            }
+        if isinstance(value, list):
+            return [self.value(key, one) for one in value]
+        return value
+
+
+def _redact(store: Store, wanted: frozenset[str]) -> None:
+    if COMMAND in wanted:
+        store.connection.execute("UPDATE process SET command = NULL")
+    facts = {column: _facts(store, column) for column in _RUN_JSON}
+    hosts = _hosts(store, facts) if HOSTS in wanted else {}
+    users = _users(store, facts) if USERS in wanted else []
+    redaction = _Redaction(wanted, hosts, users)
+    if HOSTS in wanted:  # first: also names that are too short to be looked for in texts
+        for number, host in enumerate(_by_node(store), 1):
+            store.connection.execute("UPDATE node SET hostname = ? WHERE hostname = ?", [f"\0node-{number}", host])
+        store.connection.execute("UPDATE node SET hostname = substr(hostname, 2) WHERE starts_with(hostname, chr(0))")
+    for column, value in facts.items():
+        if value is not None:
+            new = json.dumps(redaction.value("", value), ensure_ascii=False)
+            store.connection.execute(f"UPDATE run SET {column} = ?", [new])
+    for table, columns in _TEXTS.items():
+        for column in columns:
+            if (table, column) in {("node", "hostname"), ("source", "path")}:
+                continue
+            change = redaction.path if column == "file" else redaction.text
+            _update(store, table, column, change)
+    _sources(store, redaction)
+    _update(store, "annotation", "arguments", redaction.text)
+    _update(store, "collective", "group_name", redaction.text)
+    _names(store, redaction)
+
+
+def _facts(store: Store, column: str) -> Any:
+    row = store.connection.execute(f"SELECT {column} FROM run").fetchone()
+    if row is None or row[0] is None:
+        return None
+    try:
+        return json.loads(row[0])
+    except (ValueError, RecursionError):
+        return row[0]
+
+
+def _update(store: Store, table: str, column: str, change: Callable[[str], str]) -> None:
+    changed = [(text, new) for text in _distinct(store, table, column) if (new := change(text)) != text]
+    if changed:
+        import pyarrow as pa
+
+        rows = pa.table({"old": [old for old, _ in changed], "new": [new for _, new in changed]})
+        store.connection.register("redacted_rows", rows)
+        try:
+            store.connection.execute(f'UPDATE {table} SET "{column}" = r.new FROM redacted_rows r WHERE {table}."{column}" = r.old')
+        finally:
+            store.connection.unregister("redacted_rows")
+
+
+def _sources(store: Store, redaction: _Redaction) -> None:
+    """Paths relative to the folder that all files share."""
+    paths = _distinct(store, "source", "path")
+    if PATHS in redaction.wanted:
+        folders = [PurePosixPath(path.replace("\\", "/")).parent.parts for path in paths]
+        shared = 0
+        while folders and all(len(parts) > shared and parts[shared] == folders[0][shared] for parts in folders):
+            shared += 1
+        shorter = {path: "/".join(PurePosixPath(path.replace("\\", "/")).parts[shared:]) or path for path in paths}
+    else:
+        shorter = {path: path for path in paths}
+    words = _Redaction(redaction.wanted - {PATHS}, redaction.hosts, ())
+    words._words, words._pattern = redaction._words, redaction._pattern
+    _update(store, "source", "path", lambda path: words.text(shorter[path]))
+
+
+def _names(store: Store, redaction: _Redaction) -> None:
+    """Python frames with paths; hosts and users in any name."""
+    if {PATHS, USERS} & redaction.wanted or redaction.hosts:
+        for column in ("text", "short"):
+            _update(store, "name", column, redaction.text)
+        counters = [metric for metric in _distinct(store, "sample", "metric") if metric.startswith("counter.")]
+        for metric in counters:
+            if (new := redaction.text(metric)) != metric:
+                store.connection.execute("UPDATE sample SET metric = ? WHERE metric = ?", [new, metric])
+
+
+def _by_node(store: Store) -> list[str]:
+    """Names of the nodes, in the order of their ids."""
+    rows = store.connection.execute("SELECT hostname FROM node WHERE hostname IS NOT NULL GROUP BY hostname ORDER BY min(id)").fetchall()
+    return [row[0] for row in rows]
+
+
+def _hosts(store: Store, facts: Mapping[str, Any]) -> dict[str, str]:
+    """Every name of a host -> the one that it gets; a name without its domain is the same host."""
+    names: dict[str, str] = {}
+    short: dict[str, str] = {}
+
+    def add(host: str) -> None:
+        if host in names or not _ADDRESS.match(host) or not re.search(r"[A-Za-z:.]", host) or len(host) < 2 or host == "localhost":
+            return
+        first = host if re.fullmatch(r"[\d.:]+", host) else host.partition(".")[0]
+        known = short.setdefault(first, f"node-{len(short) + 1}")
+        names[host] = known
+        if len(first) > 1:
+            names[first] = known
+
+    for host in _by_node(store):
+        if _ADDRESS.match(host) and re.search(r"[A-Za-z:.]", host) and len(host) > 1 and host != "localhost":
+            add(host)
+        else:
+            short[host] = f"node-{len(short) + 1}"
+    for key, value in _leaves(facts):
+        if _HOST_KEYS.search(key):
+            for host in re.split(r"[\s,]+", value):
+                add(host)
+    for _, host in _leaves(facts.get("resources")):
+        add(host)
+    for key, value in _leaves(facts):
+        if _HOST_LISTS.search(key) and "[" not in value:
+            for host in value.split(","):
+                add(host)
+    return names
+
+
+def _users(store: Store, facts: Mapping[str, Any]) -> list[str]:
+    """Names of users: of their home folders, and of facts that name one."""
+    found: dict[str, None] = {}
+    for table, columns in _TEXTS.items():
+        for column in columns:
+            for text in _distinct(store, table, column):
+                found.update(dict.fromkeys(_HOMES.findall(text)))
+    for key, value in _leaves(facts):
+        found.update(dict.fromkeys(_HOMES.findall(value)))
+        if _USER_KEYS.search(key) and re.fullmatch(r"[\w.@-]{2,64}", value):
+            found[value] = None
+    rows = store.connection.execute("SELECT text FROM name WHERE contains(text, '/home/') OR contains(text, 'Users')").fetchall()
+    for (text,) in rows:
+        found.update(dict.fromkeys(_HOMES.findall(text)))
+    return [user for user in found if len(user) > 1 and not is_secret_name(user)]
+
+
+def _leaves(facts: Any, key: str = "") -> Iterable[tuple[str, str]]:
+    """Every text of nested facts, with its key."""
+    if isinstance(facts, str):
+        yield key, facts
+    elif isinstance(facts, Mapping):
+        for name, value in facts.items():
+            yield from _leaves(value, str(name))
+    elif isinstance(facts, list):
+        for value in facts:
+            yield from _leaves(value, key)
+
+
+def _without_folders(text: str) -> str:
+    if "/" not in text and "\\" not in text:
+        return text
+    text = _OBJECT_URL.sub(lambda match: _last_part(match[0]), text)
+    return _ABSOLUTE.sub(lambda match: _last_part(match[0]), _DRIVE.sub("/", text))
+
+
+def _last_part(path: str) -> str:
+    """The part of a path that names a file: relative to where libraries are installed, else its last part."""
+    if library := _LIBRARY.match(path):
+        return path[library.end() :]
+    return re.split(r"[/\\]", path.rstrip("/\\"))[-1] or path

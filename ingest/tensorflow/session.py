@@ -1,0 +1,85 @@
+"""When did a TensorFlow profile begin, in which step, and on which machine? The paths beside it say so, the trace itself does not.
+
+The hosted profiler writes ``<step>/<node>_<start>_<end>.metadata`` (microseconds of the Unix epoch; the name is the data) above the
+``plugins/profile/<date>/<host>.trace.json.gz`` of that step, whose times count from the start. TensorBoard's folders have no such file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from ..store.registry import one_name
+
+_TRACE_NAME: Final = re.compile(r"(?P<host>.+)\.trace\.json(\.gz|\.zst)?$", re.IGNORECASE)
+_METADATA_NAME: Final = re.compile(r"(?P<node>.*)_(?P<start>\d{16,18})_(?P<end>\d{16,18})\.metadata", re.ASCII)
+_STEP: Final = re.compile(r"\d{1,18}", re.ASCII)
+_MOST_FILES: Final = 10_000
+_LATEST_US: Final = 2**61 // 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What the paths say of one trace; None where they do not. ``number``: before the machine in the node's name, a process id or a rank.
+
+    ``doubt``: why the metadata files that there are were not used.
+    """
+
+    hostname: str | None
+    number: int | None
+    node: str | None
+    start_us: int | None
+    step: int | None
+    doubt: str | None = None
+
+
+def session_of(path: Path) -> Session:
+    """The session that wrote the trace at ``path``, from its own name and the metadata files above it."""
+    named = _TRACE_NAME.fullmatch(path.name)
+    host = named["host"][:255] if named else None
+    if [part.lower() for part in path.parts[-4:-2]] != ["plugins", "profile"]:
+        return Session(host, None, None, None, None)
+    folder = path.parents[3]
+    step = int(folder.name) if folder.parent.parent.name == "detailed_profiling" and _STEP.fullmatch(folder.name) else None
+    found = [match for name in _names(folder) if (match := _METADATA_NAME.fullmatch(name)) and int(match["start"]) <= _LATEST_US]
+    if len(found) > 1:
+        found = [match for match in found if host is not None and _is_of(match["node"], host)] or found
+    doubt = None
+    if len(found) > 1:
+        doubt = f"{len(found)} metadata files stand above the trace, and which of them is its own is not known"
+    elif found and _sessions(path) > 1:
+        doubt = "several profiles of this machine stand below one metadata file"
+    if doubt or not found:
+        return Session(host, None, None, None, step, doubt)
+    node = found[0]["node"]
+    split = re.fullmatch(r"(\d{1,18})-(.+)", node, re.ASCII)
+    hostname = (split[2] if split else node)[:255] or host
+    return Session(hostname, int(split[1]) if split else None, node or None, int(found[0]["start"]), step)
+
+
+def is_copy(path: Path) -> bool:
+    """Whether this is JAX's second file of a profile, with the events of the one beside it."""
+    if not path.name.lower().startswith("perfetto_trace.json"):
+        return False
+    return any(_TRACE_NAME.fullmatch(name) for name in _names(path.parent))
+
+
+def _is_of(node: str, host: str) -> bool:
+    return one_name(re.sub(r"^\d+-", "", node), host)
+
+
+def _sessions(path: Path) -> int:
+    """How many dates have a profile of this machine."""
+    return sum((path.parents[1] / date / path.name).exists() for date in _names(path.parents[1]))
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entry.name for entry in islice(entries, _MOST_FILES))
+    except OSError:
+        return []

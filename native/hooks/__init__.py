@@ -1,0 +1,1 @@
+"""Hooks that begin a recording at the first use of a framework."""

@@ -1,9 +1,0 @@
-"""The configuration objects of rules, under their public name: ``from postrun.rule_configs import ProfilerRule``."""
-
-from __future__ import annotations
-
-import sys
-
-from .analysis.rules import config
-
-sys.modules[__name__] = config

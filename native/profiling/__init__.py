@@ -1,0 +1,1 @@
+"""Profiling configuration: classes, files, and the plan that the engine follows."""

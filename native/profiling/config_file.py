@@ -1,0 +1,103 @@
+"""Which plan does a file of ``--profiler-config`` hold, and which file says what a ProfilerConfig says?
+
+A file is JSON, in the service's form (:mod:`postrun.native.profiling.config_json`), or TOML (:mod:`postrun.native.profiling.config_toml`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from ...errors import UsageError
+from .config_json import agents_form, plan_of_request
+from .plan import ProfilingPlan
+from .profiler_config import ProfilerConfig
+
+_LARGEST_FILE: Final = 1 << 20
+_EXAMPLE: Final = (
+    'write {"ProfilingParameters": {"DetailedProfilingConfig": {"StartStep": 5}}}, or TOML as in docs/profiling-configuration.md'
+)
+
+
+def read_profiler_config(path: str | os.PathLike[str]) -> ProfilingPlan:
+    """The plan of a JSON or TOML file. Raises UsageError, naming the file, the key and what is accepted."""
+    file = Path(path)
+    text = _text(file)
+    if file.suffix.lower() == ".json" or (file.suffix.lower() != ".toml" and text.lstrip().startswith("{")):
+        return plan_of_request(_json(file, text), str(file))
+    from .config_toml import config_of
+
+    return _plan(config_of(_toml(file, text), str(file)), str(file))
+
+
+def plan_of(config: ProfilerConfig) -> ProfilingPlan:
+    """What ``config`` asks of a recording; that of the service's own SDK does, too.
+
+    Raises TypeError for another object, UsageError where a value has no meaning, such as a duration that is no number.
+    """
+    if isinstance(config, type) or not callable(getattr(config, "_to_request_dict", None)):
+        raise TypeError(f"profiler_config must be a ProfilerConfig, such as postrun.ProfilerConfig(), not {config!r}")
+    return _plan(config, "profiler_config")
+
+
+def to_profilerconfig_json(config: ProfilerConfig) -> str:
+    """The hosted agent's file of ``config``, which :func:`read_profiler_config` reads; durations stand under both of their names."""
+    return json.dumps(agents_form(config._to_request_dict()), indent=2, ensure_ascii=False) + "\n"
+
+
+def _plan(config: ProfilerConfig, source: str) -> ProfilingPlan:
+    return plan_of_request(config._to_request_dict(), source)
+
+
+def _text(file: Path) -> str:
+    try:
+        with file.open("rb") as opened:
+            raw = opened.read(_LARGEST_FILE + 1)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{file}: cannot be read ({getattr(error, 'strerror', None) or error}); check the path") from error
+    if len(raw) > _LARGEST_FILE:
+        raise UsageError(f"{file}: larger than {_LARGEST_FILE >> 20} MiB; give a file of profiling configuration")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file}: not UTF-8 (byte {error.start:,}); save the file as UTF-8") from error
+    if not text.strip():
+        raise UsageError(f"{file}: is empty; {_EXAMPLE}")
+    return text
+
+
+def _json(file: Path, text: str) -> dict[str, Any]:
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            keys = [key for key, _ in pairs]
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise UsageError(f"{file}: {twice[:60]!r} is given twice")
+        return found
+
+    try:
+        value = json.loads(text, object_pairs_hook=once)
+    except json.JSONDecodeError as error:
+        raise UsageError(f"{file}: no valid JSON: {error.msg} in line {error.lineno}, column {error.colno}") from error
+    except RecursionError as error:
+        raise UsageError(f"{file}: nested too deep; {_EXAMPLE}") from error
+    except ValueError as error:
+        raise UsageError(f"{file}: no valid JSON: a number with too many digits") from error
+    if not isinstance(value, dict):
+        raise UsageError(f"{file}: holds no object; {_EXAMPLE}")
+    return value
+
+
+def _toml(file: Path, text: str) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
+    except RecursionError as error:
+        raise UsageError(f"{file}: nested too deep; {_EXAMPLE}") from error
+    except ValueError as error:
+        if file.suffix.lower() in (".yaml", ".yml"):
+            raise UsageError(f"{file}: YAML is not read; JSON and TOML are: {_EXAMPLE}") from error
+        raise UsageError(f"{file}: no valid TOML: {str(error)[:200]}") from error

@@ -1,0 +1,153 @@
+"""What does a TOML file of profiling ask for? The parameters of the documented classes, a table per class::
+
+    system_monitor_interval_millis = 500      # ProfilerConfig
+
+    [framework_profile]                       # FrameworkProfile
+    file_max_size = 10485760
+
+    [framework_profile.detailed]              # DetailedProfilingConfig
+    start_step = 10
+    num_steps = 2
+
+    [framework_profile.python]                # PythonProfilingConfig
+    profile_default_steps = true
+
+or, for deep profiling, ``[profiler]`` with ``cpu_profiling_duration``, which ``[framework_profile]`` takes, too, as the service's form
+does. All keys: docs/profiling-configuration.md.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, time
+from typing import Any, Final, TypeVar
+
+from ...errors import UsageError
+from .classes import (
+    DataloaderProfilingConfig,
+    DetailedProfilingConfig,
+    FrameworkProfile,
+    HorovodProfilingConfig,
+    MetricsConfigBase,
+    PythonProfilingConfig,
+    SMDataParallelProfilingConfig,
+)
+from .profiler_config import BOTH, Profiler, ProfilerConfig
+
+_TABLE: Final = "a table"
+_RANGE: Final = {
+    "start_step": "whole numbers from 0 on",
+    "num_steps": "whole numbers from 1 on",
+    "start_unix_time": "whole seconds since 1970-01-01 in UTC, or a time like 2026-11-22T05:00:00Z",
+    "duration": "seconds greater than 0",
+}
+_ROOT: Final = {
+    "system_monitor_interval_millis": "100, 200, 500, 1000, 5000, 60000",
+    "s3_output_path": "a text",
+    "disable_profiler": "true, false",
+    "profiler": _TABLE,
+    "framework_profile": _TABLE,
+}
+_PROFILER: Final = {"cpu_profiling_duration": "whole seconds", "file_rotation_interval": "whole seconds"}
+_PARAMETERS: Final = {"cpu_profiling_duration": "CPUProfilingDuration", "file_rotation_interval": "SMPFileRotationSecs"}
+"""Names of the keys of ``_PROFILER`` in the service's form."""
+_FILES: Final = {
+    "local_path": "the path of a folder",
+    "file_max_size": "whole numbers from 1 on",
+    "file_close_interval": "seconds greater than 0",
+    "file_open_fail_threshold": "whole numbers from 1 on",
+}
+_KIND: Final = {**_RANGE, "profile_default_steps": "true, false"}
+_KINDS: Final[dict[str, tuple[type[MetricsConfigBase], dict[str, str]]]] = {
+    "detailed": (DetailedProfilingConfig, _KIND),
+    "dataloader": (DataloaderProfilingConfig, {**_KIND, "metrics_regex": "a regular expression"}),
+    "python": (
+        PythonProfilingConfig,
+        {**_KIND, "python_profiler": "cprofile, pyinstrument", "cprofile_timer": "total_time, cpu_time, off_cpu_time, default"},
+    ),
+    "horovod": (HorovodProfilingConfig, _KIND),
+    "smdataparallel": (SMDataParallelProfilingConfig, _KIND),
+}
+_SWITCHES: Final = frozenset({"disable_profiler", "profile_default_steps"})
+_Made = TypeVar("_Made")
+
+
+def config_of(content: Mapping[str, Any], source: str) -> ProfilerConfig:
+    """The configuration of a file's content. ``source`` stands before every message. Raises UsageError."""
+    root = _checked(content, _ROOT, source)
+    if "profiler" in root and "framework_profile" in root:
+        raise UsageError(
+            f"{source}: [profiler] and [framework_profile]: {BOTH}; remove [profiler] and write its keys under [framework_profile]"
+        )
+    params: dict[str, Any] = {key: value for key, value in root.items() if key not in ("profiler", "framework_profile")}
+    if "profiler" in root:
+        params["profile_params"] = _profiler(_table(root["profiler"], f"{source}: profiler"), f"{source}: [profiler]")
+    if "framework_profile" in root:
+        params["framework_profile_params"] = _framework(_table(root["framework_profile"], f"{source}: framework_profile"), source)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of framework profiling in the hosted service
+        return _made(ProfilerConfig, params, _ROOT, source)
+
+
+def _profiler(table: Mapping[str, Any], place: str) -> Profiler:
+    return Profiler(**_whole_seconds(_checked(table, _PROFILER, place), place))
+
+
+def _whole_seconds(values: Mapping[str, Any], place: str) -> Mapping[str, Any]:
+    for key, value in values.items():
+        if not str(value).isdecimal():
+            raise UsageError(f"{place}: {key} = {_shown(value)}; accepted: {_PROFILER[key]}")
+    return values
+
+
+def _framework(table: Mapping[str, Any], source: str) -> FrameworkProfile:
+    place = f"{source}: [framework_profile]"
+    accepted = {**_FILES, **_PROFILER, **_RANGE, **dict.fromkeys(_KINDS, _TABLE)}
+    values = _checked(table, accepted, place)
+    of_profiler = _whole_seconds({key: values.pop(key) for key in _PROFILER if key in values}, place)
+    for name, (kind, keys) in _KINDS.items():
+        if name in values:
+            inner = f"{source}: [framework_profile.{name}]"
+            found = _checked(_table(values.pop(name), inner), keys, inner)
+            values[f"{name}_profiling_config"] = _made(kind, found, keys, inner)
+    made = _made(FrameworkProfile, values, accepted, place)
+    made.profiling_parameters |= {_PARAMETERS[key]: str(value) for key, value in of_profiler.items()}
+    return made
+
+
+def _made(kind: Callable[..., _Made], values: Mapping[str, Any], accepted: Mapping[str, str], place: str) -> _Made:
+    try:
+        return kind(**values)
+    except (AssertionError, ValueError) as error:
+        key = str(error).partition(" ")[0]
+        told = f"{key} = {_shown(values[key])}: " if key in values else ""
+        values_told = f" Accepted: {accepted[key]}" if key in accepted and accepted[key] not in str(error) else ""
+        raise UsageError(f"{place}: {told}{error}{values_told}") from error
+
+
+def _checked(table: Mapping[str, Any], accepted: Mapping[str, str], place: str) -> dict[str, Any]:
+    """``table``, with known keys only, true and false only where they are accepted, and times with a zone as seconds."""
+    for key, value in table.items():
+        if key not in accepted:
+            raise UsageError(f"{place}: unknown key {key[:60]!r}; possible: {', '.join(accepted)}")
+        if isinstance(value, bool) != (key in _SWITCHES) or (isinstance(value, dict | list) and accepted[key] != _TABLE):
+            raise UsageError(f"{place}: {key} = {_shown(value)}; accepted: {accepted[key]}")
+    return {key: int(value.timestamp()) if isinstance(value, datetime) and value.tzinfo else value for key, value in table.items()}
+
+
+def _table(value: Any, place: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise UsageError(f"{place} = {_shown(value)}; accepted: {_TABLE}")
+    return value
+
+
+def _shown(value: Any) -> str:
+    """A value as TOML writes it."""
+    if isinstance(value, dict | list):  # as deep as the file nests it
+        return _TABLE if isinstance(value, dict) else "a list"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, date | time):
+        return value.isoformat()
+    return repr(value)[:60] if isinstance(value, str) else str(value)[:60]

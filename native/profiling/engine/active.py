@@ -1,0 +1,117 @@
+"""Which profiling configuration holds in this process, and which engine runs by it? There is one at a time.
+
+``POSTRUN_PROFILER_CONFIG`` names the file that `postrun record --profiler-config` gives to the processes of a job; it counts before what a
+script says itself.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ....errors import UsageError
+from ..plan import ProfilingPlan
+from .steps import Steps, current, forget_in_child
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+VARIABLE: Final = "POSTRUN_PROFILER_CONFIG"
+
+_engine: Engine | None = None
+_of_environment: ProfilingPlan | None = None
+_read: str | None = None
+_known = False
+_hooks = False
+
+
+def arm_hooks() -> None:
+    """Steps that hooks find in the running session are recorded; no window depends on them."""
+    global _hooks
+    from ...recording import library as capture_library
+    from ...recording.metadata import metadata
+
+    if not _hooks:
+        _hooks = True
+        _know_of_forks()
+    Steps(None, capture_library, metadata).watch()
+
+
+def plan(config: object) -> ProfilingPlan:
+    """Of a ProfilerConfig, a file, or a plan. Raises UsageError, TypeError."""
+    if isinstance(config, ProfilingPlan):
+        return config
+    from ..config_file import plan_of, read_profiler_config
+
+    if isinstance(config, str | os.PathLike):
+        return read_profiler_config(config)
+    given: Any = config
+    return plan_of(given)
+
+
+def of_environment() -> ProfilingPlan | None:
+    """The plan that the environment names; None, with a warning, where its file cannot be used."""
+    global _of_environment, _read
+    file = os.environ.get(VARIABLE)
+    if not file:
+        return None
+    if file != _read:
+        _read = file
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # the recorder has said it
+                _of_environment = plan(file)
+        except UsageError as error:
+            _of_environment = None
+            warnings.warn(f"{VARIABLE}: {error}; nothing is profiled by it", RuntimeWarning, stacklevel=3)
+    return _of_environment
+
+
+def arm(wanted: ProfilingPlan) -> bool:
+    """Profiles the running session as planned; False where there is nothing to do, or an engine runs already."""
+    global _engine
+    from ...recording import library as capture_library
+    from ...recording.metadata import metadata
+    from .engine import Engine
+
+    file = capture_library.path()
+    if _engine is not None or file is None or not wanted.of_framework:
+        return False
+    _know_of_forks()
+    _engine = Engine(wanted, Path(file).parent, metadata, capture_library)
+    _engine.start()
+    return True
+
+
+def _know_of_forks() -> None:
+    global _known
+    if not _known:
+        _known = True
+        atexit.register(_at_exit)
+        os.register_at_fork(after_in_child=_forget)
+
+
+def disarm() -> None:
+    """Every window closes."""
+    global _engine
+    engine, _engine = _engine, None
+    if engine is not None:
+        engine.close()
+
+
+def _at_exit() -> None:
+    disarm()
+    steps = current()
+    if steps is not None:
+        steps.close()
+
+
+def _forget() -> None:
+    global _engine
+    _engine = None
+    forget_in_child()
+    if _hooks:
+        arm_hooks()

@@ -1,0 +1,126 @@
+"""Which operators and kernels run in a window? As torch.profiler sees them; without PyTorch, kernels as the C library sees them.
+
+The trace goes to the recording's folder, as of ``capture.torch_trace_handler``. Only one profiler can run: where the program runs
+torch.profiler itself it is left alone, and where it starts one inside of the window, ours ends before.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from ...recording import gpu as capture_gpu
+from ...recording import library as capture_library
+from ...recording.exclude_self import around
+from ...recording.torch import write_trace
+from .part import LeftOutError
+
+_STARTS: Final = ("_prepare_profiler", "_enable_profiler")
+Tell = Callable[[str, object], None]
+
+
+class DetailedPart:
+    """Operator and kernel capture while it is open."""
+
+    def __init__(self, folder: Path, tell: Tell) -> None:
+        self._folder = folder
+        self._tell = tell
+        self._profiler: Any = None
+        self._guard: _Guard | None = None
+        self._gpu = False
+        self._cut = False
+        self._dropped = False
+        self._of_steps = False
+        self._failure: OSError | None = None
+
+    def open(self, step: int | None) -> None:
+        """Operators and kernels are captured from now on."""
+        self._of_steps = step is not None
+        torch = sys.modules.get("torch")
+        if torch is not None and hasattr(torch, "profiler"):
+            self._start(torch)
+        else:
+            self._start_gpu()
+
+    def step(self, step: int) -> None:
+        """Nothing changes within the window."""
+
+    def close(self, step: int | None) -> None:
+        """No longer; the trace is written."""
+        if self._gpu:
+            self._gpu = False
+            capture_gpu.gpu_stop()
+        self._dropped = self._of_steps and step is None  # none has ended
+        self._stop()
+        if self._failure is not None:
+            why = f"{self._failure.filename}: the trace could not be written ({self._failure.strerror})"
+            raise LeftOutError(why, nothing=True)
+        if self._cut:
+            raise LeftOutError("the program started torch.profiler in the window, and ours ended there")
+
+    def _start(self, torch: ModuleType) -> None:
+        autograd = torch.autograd.profiler
+        if autograd._is_profiler_enabled or torch.autograd._profiler_enabled():
+            raise LeftOutError("the program runs torch.profiler itself, which is left alone")
+        activities = [torch.profiler.ProfilerActivity.CPU]
+        cuda = torch.profiler.ProfilerActivity.CUDA
+        if torch.cuda.is_initialized() and cuda in torch.profiler.supported_activities():
+            if capture_gpu.is_open():
+                self._tell("profiling.detailed.kernels", "of the whole recording, as GPU activity is recorded with it")
+            else:
+                activities.append(cuda)
+                torch.cuda.synchronize()  # what was launched before is no part of the window
+        profiler = torch.profiler.profile(activities=activities, on_trace_ready=self._write)
+        profiler.start()
+        self._profiler = profiler
+        self._guard = _Guard(autograd, self._other_starts)
+
+    def _stop(self) -> None:
+        profiler, self._profiler = self._profiler, None
+        if self._guard is not None:
+            self._guard.leave()
+            self._guard = None
+        if profiler is not None:
+            profiler.stop()
+
+    def _write(self, profiler: Any) -> None:
+        if self._dropped:
+            return
+        try:
+            write_trace(profiler, self._folder)
+        except OSError as error:
+            self._failure = error
+
+    def _other_starts(self) -> None:
+        if self._profiler is not None:
+            self._cut = True
+            self._stop()
+
+    def _start_gpu(self) -> None:
+        if capture_library.gpu_driver():
+            self._gpu = capture_gpu.gpu_start()
+            if self._gpu or capture_gpu.is_open():
+                return
+        why = "operators are those of PyTorch, which the program has not imported, and there is no NVIDIA driver for kernels"
+        raise LeftOutError(why, lacks="PyTorch")
+
+
+class _Guard:
+    """While it is there, whoever starts a profiler of PyTorch calls ``act`` first: two at a time are an error, of the program's."""
+
+    def __init__(self, module: ModuleType, act: Callable[[], None]) -> None:
+        self._module = module
+        self._before = {name: getattr(module, name) for name in _STARTS if hasattr(module, name)}
+        self._act = act
+        for name, start in self._before.items():
+            setattr(module, name, around(start, self._begins))
+
+    def _begins(self, *arguments: Any, **keywords: Any) -> None:
+        self._act()
+
+    def leave(self) -> None:
+        for name, start in self._before.items():
+            setattr(self._module, name, start)

@@ -1,0 +1,1 @@
+"""`postrun record`: runs a command and records it."""

@@ -1,0 +1,122 @@
+"""Which hyperparameters does the user give with a job: --param, --params, and the file of a hosted job?"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from ...errors import UsageError
+
+LONGEST_KEY: Final = 200
+LONGEST_VALUE: Final = 60_000
+"""Bytes of a key and of a value that a trace file takes."""
+MOST: Final = 10_000
+_LARGEST_FILE: Final = 16 << 20
+
+
+def pair(text: str) -> tuple[str, str]:
+    """The key and the value of one --param. Raises UsageError."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise UsageError(f"{text!r} is no parameter; write it like learning_rate=0.1")
+    return _checked(key.strip(), value, repr(text))
+
+
+def of_file(path: Path) -> dict[str, str]:
+    """The parameters of a JSON or TOML file; inner objects become keys with dots (``optimizer.lr``). Raises UsageError."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(_LARGEST_FILE + 1)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror or error}); give a JSON or TOML file") from error
+    if len(raw) > _LARGEST_FILE:
+        raise UsageError(f"{path}: larger than {_LARGEST_FILE >> 20} MiB; give a file of parameters only")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not UTF-8 (byte {error.start:,}); save the file as UTF-8") from error
+    value = _parsed(path, text)
+    if not isinstance(value, dict):
+        raise UsageError(f'{path}: holds {_kind(value)}, not an object; write it like {{"learning_rate": 0.1}}')
+    found = dict(_checked(key, one, f"{path}: {key[:60]}") for key, one in flat(value))
+    if len(found) > MOST:
+        raise UsageError(f"{path}: {len(found):,} parameters; at most {MOST:,} are taken")
+    return found
+
+
+def flat(value: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    """Every value as text, with the keys on the way to it. Lists, numbers, booleans and null are JSON."""
+    waiting = [(above, iter(value.items()))]
+    while waiting:
+        prefix, items = waiting[-1]
+        for key, one in items:
+            name = f"{prefix}{key}"
+            if isinstance(one, dict) and one:
+                waiting.append((f"{name}.", iter(one.items())))
+                break
+            yield name, one if isinstance(one, str) else json.dumps(one, ensure_ascii=False, default=str)
+        else:
+            waiting.pop()
+
+
+def hosted(hyperparameters: Mapping[str, Any]) -> dict[str, str]:
+    """Those of a hosted job, whose texts are JSON once more; without those of the service itself."""
+    found = {}
+    for key, value in hyperparameters.items():
+        if key.startswith("sagemaker_") or len(key.encode()) > LONGEST_KEY:
+            continue
+        if isinstance(value, str) and value.startswith('"'):
+            with suppress(ValueError):
+                value = json.loads(value)
+        for name, text in flat({key: value}):
+            if name.isprintable() and "\0" not in text and len(text.encode("utf-8", "replace")) <= LONGEST_VALUE:
+                found[name] = text
+    return found
+
+
+def together(of_host: Mapping[str, str], files: Iterable[Mapping[str, str]], given: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """All of them; what is given later and nearer to the command counts: --param over --params over the hosted job's file."""
+    found = dict(of_host)
+    for one in files:
+        found.update(one)
+    found.update(given)
+    return found
+
+
+def _parsed(path: Path, text: str) -> Any:
+    try:
+        if path.suffix.lower() == ".toml":
+            return tomllib.loads(text)
+        try:
+            return json.loads(text)
+        except ValueError:
+            if path.suffix.lower() == ".json":
+                raise
+            return tomllib.loads(text)
+    except RecursionError as error:
+        raise UsageError(f"{path}: nested too deep") from error
+    except json.JSONDecodeError as error:
+        raise UsageError(f"{path}: no valid JSON: {error.msg} in line {error.lineno}, column {error.colno}") from error
+    except tomllib.TOMLDecodeError as error:
+        kind = "TOML" if path.suffix.lower() == ".toml" else "JSON or TOML"
+        raise UsageError(f"{path}: no valid {kind}: {error}") from error
+
+
+def _checked(key: str, value: str, what: str) -> tuple[str, str]:
+    try:
+        sizes = len(key.encode()), len(value.encode())
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{what}: not UTF-8; write it in UTF-8") from error
+    if not key.isprintable() or "\0" in value:
+        raise UsageError(f"{what}: control characters; leave them out")
+    if sizes[0] > LONGEST_KEY or sizes[1] > LONGEST_VALUE:
+        raise UsageError(f"{what}: too long; a key has at most {LONGEST_KEY} bytes, a value {LONGEST_VALUE:,}")
+    return key, value
+
+
+def _kind(value: Any) -> str:
+    return {list: "a list", str: "a text", bool: "a boolean", type(None): "nothing"}.get(type(value), "a number")

@@ -1,0 +1,142 @@
+"""The changes of `postrun record` to the environment of a job so that steps are found, and those of --profiler-config.
+
+The processes of the job read the copy of the file in the recording's folder, which a variable names. Python processes get a start-up hook,
+by a folder put first on PYTHONPATH, that finds the steps of programs which do not import postrun: see hooks/startup.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NoReturn
+
+from ...errors import UsageError
+from ..profiling.plan import ProfilingPlan
+from . import gpu as record_gpu
+from .child import CommandError
+from .ranks import MARKS
+
+CONFIG: Final = "POSTRUN_PROFILER_CONFIG"
+HOOKS: Final = "POSTRUN_HOOKS"
+ROTATE: Final = "POSTRUN_ROTATE_S"
+STARTUP: Final = Path(__file__).parents[1] / "hooks" / "startup"
+_INTERVAL_MS: Final = 500
+_NOBODY: Final = "no process of the job annotated steps or trained with PyTorch"
+
+
+@dataclass(frozen=True, slots=True)
+class Profiling:
+    """``interval_ms``: of the sampler; ``hooks``: steps are found by hooks in frameworks; ``file``: the user's; ``remarks``: what the user
+    is told; ``facts``: what the recording says."""
+
+    interval_ms: int = _INTERVAL_MS
+    hooks: bool = False
+    plan: ProfilingPlan | None = None
+    file: Path | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def disabled(self) -> bool:
+        """Whether nothing is to be recorded at all."""
+        return self.plan is not None and self.plan.disabled
+
+    @property
+    def of_system(self) -> ProfilingPlan | None:
+        """What the recorder itself does of it."""
+        if self.plan is None:
+            return None
+        return ProfilingPlan(sample_ms=self.plan.sample_ms, cpu_seconds=self.plan.cpu_seconds, rotate_s=self.plan.rotate_s)
+
+    def copy(self, folder: Path) -> None:
+        """The file, for the processes of the job. Raises OSError."""
+        if self.file is not None:
+            place = self._copied(folder)
+            draft = place.with_name(f".{place.name}.{os.getpid()}")
+            draft.write_bytes(self.file.read_bytes())
+            draft.replace(place)
+
+    def applied(self, environment: Mapping[str, str], of_gpus: Mapping[str, str], *, explicit: bool) -> dict[str, str]:
+        """The environment of the job. Where kernels are profiled in some steps, all are only recorded where that is ``explicit``."""
+        found = dict(environment)
+        if self.hooks:
+            found[HOOKS] = "1"
+        if self.hooks or (self.plan is not None and self.plan.of_framework):
+            others = [entry for entry in found.get("PYTHONPATH", "").split(os.pathsep) if entry and entry != os.fspath(STARTUP)]
+            found["PYTHONPATH"] = os.pathsep.join([os.fspath(STARTUP), *others])
+        if self.plan is None or self.file is None:
+            return found
+        found[CONFIG] = os.fspath(self._copied(Path(found["POSTRUN_DIR"]) / MARKS))
+        if self.plan.rotate_s is not None:
+            found[ROTATE] = str(self.plan.rotate_s)
+        if self.plan.detailed is not None and not explicit:
+            for name in (record_gpu.GPU, record_gpu.INJECTION, record_gpu.WINDOWS):
+                if name in of_gpus:
+                    found.pop(name, None)
+        return found
+
+    def finish(self, folder: Path, *, alone: bool) -> tuple[str, ...]:
+        """The job is over: what killed processes left of their timelines gets its name. What went wrong. ``alone``: no other ranks run."""
+        places = [folder] if self.plan is None or not self.plan.local_path else [folder, Path(self.plan.local_path)]
+        places = [place for place in places if (place / "framework" / "pevents").is_dir()]
+        if not places:
+            return ()
+        from ..profiling.engine.timeline_writer import finish_leftovers_of_host
+
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always", RuntimeWarning)
+            for place in places:
+                finish_leftovers_of_host(place, only_dead=not alone or place != folder)
+        return tuple(str(one.message) for one in told)
+
+    def of_nobody(self) -> tuple[dict[str, str], str]:
+        """No process of the job was recorded: what the recording says of the windows, and what the user is told. Empty without windows."""
+        if self.plan is None or not self.plan.of_framework:
+            return {}, ""
+        from ..profiling.engine.engine import asked, named, windows
+
+        found = windows(self.plan)
+        facts = {f"profiling.{kind}": asked(window) for kind, window in found.items()}
+        recorded = {f"profiling.{kind}.recorded": f"nothing: {_NOBODY}" for kind in found}
+        return facts | recorded, f"{named(list(found))} recorded nothing: {_NOBODY}"
+
+    def _copied(self, folder: Path) -> Path:
+        suffix = self.file.suffix.lower() if self.file is not None else ""
+        return folder / f"profiler-config{suffix if suffix in ('.json', '.toml') else ''}"
+
+
+def told(file: Path | None, interval_ms: int | None, *, hooks: bool = False) -> Profiling:
+    """Raises UsageError where the file is not as it has to be."""
+    if file is None:
+        return Profiling(_INTERVAL_MS if interval_ms is None else interval_ms, hooks)
+    from ..profiling.config_file import read_profiler_config
+
+    file = file.absolute()
+    if file.exists() and not file.is_file():  # what can be read once only, such as a pipe, cannot be copied for the job
+        raise UsageError(f"{file}: is no ordinary file; save the configuration to a file and give that")
+    with warnings.catch_warnings(record=True) as doubts:
+        warnings.simplefilter("always", UserWarning)
+        plan = read_profiler_config(file)
+    variables = {CONFIG: os.fspath(file)}
+    if plan.disabled:
+        remark = f"{file} disables the profiler: the command runs, and nothing is recorded"
+        return Profiling(0, plan=plan, file=file, variables=variables, remarks=(remark,))
+    remarks = tuple(f"{file}: {doubt.message}" for doubt in doubts)
+    if interval_ms is not None and plan.sample_ms not in (None, interval_ms):
+        often = f"every {interval_ms} ms" if interval_ms else "never"
+        remarks += (f"the system is sampled {often}, as --interval-ms says, and not every {plan.sample_ms} ms, as {file} does",)
+    facts = {"profiling.config": os.fspath(file)}
+    often_ms = interval_ms if interval_ms is not None else plan.sample_ms or _INTERVAL_MS
+    return Profiling(often_ms, hooks, plan, file, variables, remarks, facts)
+
+
+def run_alone(file: str, command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+    """In the place of the recorder, as if it had not been there. Raises CommandError."""
+    try:
+        os.execve(file, list(command), environment)
+    except OSError as error:
+        raise CommandError(f"{file}: cannot be executed ({error.strerror})", 126) from None

@@ -1,0 +1,323 @@
+"""Which process of a distributed job is recorded here, and what do the recorders of one job agree on?
+
+A launcher (torchrun, mpirun, srun) may start a recorder per process. They meet in the job's folder, where each leaves marks in
+``.postrun-run/``, which no reader of recordings looks at: which launch the folder belongs to, which ranks have begun and ended, and who
+samples a machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Container, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ...errors import PostrunError
+from ..recording.host_name import host_name, redacted
+
+MARKS: Final = ".postrun-run"
+_RECORDERS: Final = ".recorder"
+_COMMAND_ENDED: Final = ".command-ended"
+_FAILED: Final = "failed\n"
+
+# Variables of rank, local rank, world size (as the C library reads them), processes on the machine, and what tells launches apart.
+_FAMILIES: Final = (
+    ("torchrun", "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT")),
+    (
+        "mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
+        ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"),
+    ),
+    ("mpi", "PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE", "MPI_LOCALNRANKS", ("PMI_JOBID", "SLURM_JOB_ID", "SLURM_STEP_ID")),
+    ("slurm", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS", "", ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT")),
+)  # fmt: skip
+
+
+class FolderError(PostrunError):
+    """The folder holds another recording, or cannot be written; nothing was started (exit code 125)."""
+
+    exit_code = 125
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which process of which launch. ``rank`` None: the only one. ``launch``: the same text in all processes of a launch, and in no other;
+    empty where the launcher gives none. ``attempt``: how often the launcher has started this rank again. ``again``: whether the launch can
+    be told from every other, so that a rank that comes twice was started again. ``restarts_left``: whether the launcher starts the ranks
+    again when one fails."""
+
+    launcher: str | None
+    rank: int | None
+    local_rank: int | None
+    world_size: int | None
+    launch: str
+    attempt: int = 0
+    again: bool = False
+    restarts_left: bool = False
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the process that speaks for all."""
+        return self.rank in (None, 0)
+
+
+def place(environment: Mapping[str, str]) -> Place:
+    """What the launcher's variables say; the innermost launcher first (torchrun inside of srun)."""
+    for launcher, rank, local_rank, world_size, local_size, launch in _FAMILIES:
+        number = _number(environment.get(rank))
+        # In a batch script SLURM says rank 0 without there being others: those come with srun, which makes a step.
+        if number is None or (launcher == "slurm" and _number(environment.get("SLURM_STEP_ID")) is None):
+            continue
+        said = [environment[name] for name in launch if environment.get(name)]
+        if launcher == "torchrun" and environment.get("TORCHELASTIC_RUN_ID", "none") != "none":
+            said = said[:1]  # the master may be another when ranks are started again
+        size = _number(environment.get(world_size))
+        here = size is not None and size == _number(environment.get(local_size))
+        if here:
+            said = [_started_by(rank, environment[rank])]  # the others may be the same in the next launch
+        if launcher == "torchrun" and not any(name.startswith("TORCHELASTIC_") for name in environment):
+            launcher = "launch"  # somebody else who names ranks as torchrun does
+        attempt = _number(environment.get("TORCHELASTIC_RESTART_COUNT")) if launcher == "torchrun" else None
+        name = "-".join([launcher, *said]) if said else ""
+        again = len(said) == 1 and (launcher == "torchrun" or (launcher == "launch" and here))
+        restarts = _number(environment.get("TORCHELASTIC_MAX_RESTARTS")) if launcher == "torchrun" else None
+        left = (restarts or 0) > (attempt or 0)
+        return Place(launcher, number, _number(environment.get(local_rank)), size, name, attempt or 0, again, left)
+    return Place(None, None, None, None, "")
+
+
+class Folder:
+    """The folder of a run, as the recorder of one process joins it. Raises FolderError where it is another run's, or cannot be made."""
+
+    def __init__(self, path: Path, where: Place, *, inside: bool = False) -> None:
+        """``inside``: of a job that another recorder records into this folder."""
+        self.path = path
+        self.where = where
+        self._marks = path / MARKS
+        self._made: list[Path] = []
+        self._host = re.sub(r"[^\w.-]", "_", host_name())
+        self._key = "job" if where.rank is None else f"rank-{where.rank}"
+        if where.attempt:
+            self._key += f".{where.attempt}"
+        try:
+            self._join(inside)
+        except FolderError:
+            raise
+        except OSError as error:
+            self.abandon()
+            place = error.filename2 or error.filename or path
+            raise FolderError(f"{place}: cannot be written ({error.strerror or error}); choose another place with --out") from error
+
+    def _join(self, inside: bool) -> None:
+        known = self.path.is_dir()
+        held = next(self.path.glob("*.prt"), None) if known else None
+        if not known:
+            self.path.mkdir(parents=True, exist_ok=True)
+        self._marks.mkdir(exist_ok=True)
+        # A launch that says nothing of itself is told by who started it.
+        launch = _unnamed(self.where.launch) or (self.where.launcher if self.where.rank is not None else "") or _unique()
+        owner = self._marks / "launch.json"
+        fresh = _claim(owner, json.dumps({"launch": launch}) + "\n")
+        if fresh:
+            self._made.append(owner)
+        if not inside:
+            if fresh and held is not None:
+                self.abandon()
+                raise self._taken(held.name)
+            if not fresh and _launch_of(owner) != launch:
+                raise self._taken(held.name if held is not None else "it was begun by another job")
+        text = json.dumps({"host": host_name(), "pid": os.getpid()}) + "\n"
+        if inside and self.where.rank is None:
+            self._key += f".{os.getpid()}"
+        first = self._key
+        for number in range(1, 1000):
+            if _claim(self._marks / self._key, text):
+                break
+            # A launcher that starts its ranks again counts that, or not (torchrun, when machines come and go).
+            if not inside and not (self.where.again and self._over(self._key, os.listdir(self._marks))):  # noqa: PTH208
+                raise self._taken(f"of the same {'rank' if self.where.rank is not None else 'job'}")
+            self._key = f"{first.partition('.')[0]}.{self.where.attempt + number}"
+        self._made.append(self._marks / self._key)
+
+    def _taken(self, what: str) -> FolderError:
+        return FolderError(f"{self.path}: holds a recording already ({what}); give another folder with --out, or remove this one")
+
+    def samples(self) -> bool:
+        """Whether this recorder samples the machine: the one of local rank 0, else whoever asks first."""
+        if self.where.rank is None:
+            return True
+        if self.where.local_rank is not None:
+            return self.where.local_rank == 0
+        mark = self._marks / f"sampler-{self._host}.{self.where.attempt}"
+        if _claim(mark):
+            self._made.append(mark)
+            return True
+        return False
+
+    def ended(self) -> None:
+        """This rank's recording is complete."""
+        with suppress(OSError):
+            _claim(self._marks / f"{self._key}.ended")
+
+    def unfinished(self) -> list[int]:
+        """The other ranks that began, and have not ended; without those whose recorder is known to be dead."""
+        names = self._names()
+        return sorted(rank for rank, name in _ranks(names).items() if rank != self.where.rank and not self._over(name, names))
+
+    def recorder_writes(self, file: Path) -> None:
+        """The first trace file of a recorder is no process of the job."""
+        mark = self._marks / f"{file.name}{_RECORDERS}"
+        with suppress(OSError):
+            if _claim(mark):
+                self._made.append(mark)
+
+    def of_nobody(self, *, failed: bool) -> bool:
+        """This rank's command has ended, and ``failed`` or not: whether no process of the whole job recorded, and none is left that could.
+        One recorder of a launch is told so, where the launcher says how many ranks there are."""
+        with suppress(OSError):
+            _claim(self._marks / f"{self._key}{_COMMAND_ENDED}", _FAILED if failed else "")
+            return self._all_commands_ended() and not self._of_job() and _claim(self._marks / "of-nobody")
+        return False
+
+    def _all_commands_ended(self) -> bool:
+        """Not where one of an attempt failed, and the launcher starts all of them again."""
+        if self.where.rank is None:
+            return True
+        if self.where.world_size is None:
+            return False
+        names = self._names()
+        ranks = _ranks(names)
+        ended = [f"{name}{_COMMAND_ENDED}" for name in ranks.values()]
+        if self.where.restarts_left and any((self._marks / name).read_text("utf-8") == _FAILED for name in ended if name in names):
+            return False
+        return all(
+            rank in ranks and (f"{ranks[rank]}{_COMMAND_ENDED}" in names or self._over(ranks[rank], names))
+            for rank in range(self.where.world_size)
+        )
+
+    def _of_job(self) -> bool:
+        """Whether a process recorded that is no recorder: has a first file (the next ones end in -2, -3, ...)."""
+        names = self._names()
+        return any("-" not in file.stem.rpartition(".")[2] and f"{file.name}{_RECORDERS}" not in names for file in self.path.glob("*.prt"))
+
+    def _names(self) -> set[str]:
+        with suppress(OSError):
+            return set(os.listdir(self._marks))  # noqa: PTH208 - names only
+        return set()
+
+    def _over(self, name: str, names: Container[str]) -> bool:
+        """Whether the recorder that left a mark has ended, or is known to be dead."""
+        return f"{name}.ended" in names or _dead(self._marks / name)
+
+    def said(self) -> Path:
+        """An empty file for what is said while the report is made. Raises OSError."""
+        path = self._marks / f"{self._key}.said"
+        path.write_bytes(b"")
+        return path
+
+    def abandon(self) -> None:
+        """Take back what was made here, where nothing was started."""
+        for mark in self._made:
+            mark.unlink(missing_ok=True)
+        for folder in (self._marks, self.path):
+            with suppress(OSError):
+                folder.rmdir()
+
+
+def default_folder(script: str, where: Place, base: Path = Path("postrun-runs")) -> Path:
+    """Where a run goes that was given no folder: named by its time, or where several recorders must find it, its launch."""
+    if where.rank is None:
+        stem = base / f"{script}-{time.strftime('%Y%m%d-%H%M%S')}"
+        return next(path for n in range(1, 10_000) if not (path := stem if n == 1 else stem.with_name(f"{stem.name}-{n}")).exists())
+    if not where.launch:
+        raise FolderError("several processes are recorded, and nothing says which belong together; give all of them the same --out DIR")
+    return base / f"{script}-{re.sub(r'[^A-Za-z0-9_.@-]+', '_', _unnamed(where.launch))[:100]}"
+
+
+def _claim(path: Path, text: str = "") -> bool:
+    """Make a file with a text, all at once; False where it is there already. Works on network file systems, too."""
+    draft = path.with_name(f".{path.name}.{host_name()}.{os.getpid()}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        os.link(draft, path)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if not isinstance(error, PermissionError) and draft.exists():  # a file system without links
+            try:
+                with path.open("x", encoding="utf-8") as file:
+                    file.write(text)
+            except FileExistsError:
+                return False
+            return True
+        raise
+    finally:
+        with suppress(OSError):
+            draft.unlink()
+    return True
+
+
+def _ranks(names: Iterable[str]) -> dict[int, str]:
+    """The last mark of each rank that began."""
+    last: dict[int, str] = {}
+    for name in sorted(names, key=lambda name: _number(name.rpartition(".")[2]) or 0):
+        if found := re.fullmatch(r"rank-(\d+)(\.\d+)?", name):
+            last[int(found[1])] = name
+    return last
+
+
+def _dead(mark: Path) -> bool:
+    """Whether the recorder that left a mark was on this machine, and is no more."""
+    try:
+        said = json.loads(mark.read_bytes())
+        if said["host"] != host_name():
+            return False
+        os.kill(int(said["pid"]), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return False
+
+
+def _launch_of(path: Path) -> str | None:
+    try:
+        return str(json.loads(path.read_bytes())["launch"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _started_by(variable: str, value: str) -> str:
+    """The process that gave this one its rank: the nearest above it whose own environment does not have that."""
+    process, wanted = os.getppid(), f"{variable}={value}".encode()
+    for _ in range(64):
+        status = _bytes(Path(f"/proc/{process}/stat")).rpartition(b")")[2].split()
+        if len(status) < 20 or wanted not in _bytes(Path(f"/proc/{process}/environ")).split(b"\0"):
+            return f"{process}.{status[19].decode()}" if len(status) >= 20 else str(process)
+        process = int(status[1])
+    return str(process)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def _unnamed(launch: str) -> str:
+    """A launch, without the host of its master if hosts are redacted."""
+    return hashlib.sha256(launch.encode()).hexdigest()[:16] if launch and "hosts" in redacted() else launch
+
+
+def _unique() -> str:
+    return f"{host_name()}-{os.getpid()}-{time.time_ns()}"
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else None

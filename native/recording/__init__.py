@@ -1,0 +1,1 @@
+"""The low half of the capture API: the C library, and what surrounds it in Python."""

@@ -1,0 +1,85 @@
+"""How is every call of a function annotated, also of one that can be suspended?
+
+With a function around it, whose code has a name of its own: profiles of Python functions know by that what it calls.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+from collections.abc import AsyncGenerator, Callable, Generator
+from typing import Any
+
+from .decorator_name import ANNOTATED
+from .library import annotate, range_begin, range_end
+
+_numbers = itertools.count(1)
+
+
+def decorated(function: Callable[..., Any], name: str, value: int | None) -> Callable[..., Any]:
+    """``function`` with a range around each call. What can be suspended has a range by handle, from its first to its last step."""
+    if not callable(function) or isinstance(function, type):
+        raise TypeError(f"annotate decorates functions and methods, not {function!r}")
+    if inspect.iscoroutinefunction(function):
+        around = _around_coroutine
+    elif inspect.isasyncgenfunction(function):
+        around = _around_async_generator
+    elif inspect.isgeneratorfunction(function):
+        around = _around_generator
+    else:
+        around = _around_call
+    wrapper = around(function, name, value)
+    # Code of its own, by which profiles know what it calls.
+    called = getattr(function, "__qualname__", type(function).__qualname__)
+    wrapper.__code__ = wrapper.__code__.replace(co_name=f"{ANNOTATED}{called} {next(_numbers)}")
+    return functools.wraps(function)(wrapper)
+
+
+def _around_call(function: Callable[..., Any], name: str, value: int | None) -> Callable[..., Any]:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        with annotate(name, value):
+            return function(*args, **kwargs)
+
+    return wrapper
+
+
+def _around_coroutine(function: Callable[..., Any], name: str, value: int | None) -> Callable[..., Any]:
+    async def wrapper(*args: Any, **kwargs: Any) -> Any:
+        async with annotate(name, value):
+            return await function(*args, **kwargs)
+
+    return wrapper
+
+
+def _around_generator(function: Callable[..., Any], name: str, value: int | None) -> Callable[..., Any]:
+    def wrapper(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        handle = range_begin(name, value)
+        try:
+            return (yield from function(*args, **kwargs))
+        finally:
+            range_end(handle)
+
+    return wrapper
+
+
+def _around_async_generator(function: Callable[..., Any], name: str, value: int | None) -> Callable[..., Any]:
+    async def wrapper(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+        async with annotate(name, value):
+            inner = function(*args, **kwargs)
+            try:
+                item = await inner.__anext__()
+                while True:
+                    try:
+                        sent = yield item
+                    except GeneratorExit:
+                        await inner.aclose()
+                        raise
+                    except BaseException as error:
+                        item = await inner.athrow(error)
+                    else:
+                        item = await inner.asend(sent)
+            except StopAsyncIteration:
+                return
+
+    return wrapper

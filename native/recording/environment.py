@@ -1,0 +1,58 @@
+"""What has whoever started the program said of its recording, by environment variables?"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final
+
+from . import library as library
+
+_PROFILER_CONFIG: Final = "POSTRUN_PROFILER_CONFIG"
+_HOOKS: Final = "POSTRUN_HOOKS"
+_GPU: Final = "POSTRUN_GPU"
+_GPU_WINDOWS: Final = ("POSTRUN_GPU_STEPS", "POSTRUN_GPU_TIME", "POSTRUN_GPU_SIGNAL")
+
+_session_lasts = os.environ.get("POSTRUN_CAPTURE") == "1" and library.recording()
+
+
+def session_lasts() -> bool:
+    """Whether POSTRUN_CAPTURE=1 began a session at import, which nobody has ended."""
+    return _session_lasts
+
+
+def session_ended() -> None:
+    """The program has ended it, where there was one."""
+    global _session_lasts
+    _session_lasts = False
+
+
+def has_profiler_config() -> bool:
+    """Whether the job has a profiling configuration."""
+    return bool(os.environ.get(_PROFILER_CONFIG))
+
+
+def has_hooks() -> bool:
+    """Whether hooks in frameworks find the steps of the job."""
+    return os.environ.get(_HOOKS) == "1"
+
+
+def gpu() -> str | None:
+    """Whether what runs on GPUs is recorded: 1; not, whatever the program says: 0; else as the program says."""
+    return os.environ.get(_GPU)
+
+
+def gpu_by_windows() -> bool:
+    """Whether the job has windows of its own in which GPU activity is recorded."""
+    return any(map(os.environ.get, _GPU_WINDOWS))
+
+
+def of_recorder() -> bool:
+    """Whether `postrun record` runs this program."""
+    return bool(os.environ.get("POSTRUN_RECORDER"))
+
+
+def of_job(options: dict[str, Any]) -> dict[str, Any]:
+    """Under `postrun record` everything goes to the folder of the job, and its recorder samples the system."""
+    if os.environ.get("POSTRUN_RECORDER") and os.environ.get("POSTRUN_DIR"):
+        return {**options, "directory": None, "sample_ms": 0}
+    return options

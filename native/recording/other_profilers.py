@@ -1,0 +1,106 @@
+"""Lets profilers that the program starts itself use CUPTI: the window of GPU activity closes before they start and opens after they end.
+
+Only one client can use CUPTI at a time. PyTorch's, JAX's, TensorFlow's and Triton's profilers are known by the functions that start and end
+them; another one is refused by CUPTI while a window is open.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from types import ModuleType
+from typing import Any, Final, NamedTuple
+
+from .exclude_self import around
+from .when_imported import when_imported
+
+
+class _Profiler(NamedTuple):
+    """``starts``, ``ends``: functions of the module."""
+
+    name: str
+    module: str
+    starts: tuple[str, ...]
+    ends: tuple[str, ...]
+
+
+_PROFILERS: Final = (
+    _Profiler("PyTorch's profiler", "torch.autograd.profiler", ("_prepare_profiler", "_enable_profiler"), ("_disable_profiler",)),
+    _Profiler("JAX's profiler", "jax._src.profiler", ("start_trace",), ("stop_trace",)),
+    _Profiler("TensorFlow's profiler", "tensorflow.python.profiler.profiler_v2", ("start",), ("stop",)),
+    _Profiler("Triton's profiler (Proton)", "triton.profiler.profile", ("start",), ("finalize",)),
+)
+_watched = False
+
+
+def watch() -> None:
+    """From now on, and once in a process."""
+    global _watched
+    if not _watched:
+        _watched = True
+        for profiler in _PROFILERS:
+            when_imported(profiler.module, _Hook(profiler).put)
+
+
+class _Hook:
+    """One kind of profiler, which runs at most once at a time."""
+
+    def __init__(self, profiler: _Profiler) -> None:
+        self._profiler = profiler
+        self._lock = threading.Lock()
+        self._runs = False
+
+    def put(self, module: ModuleType) -> None:
+        """On the functions of the module, also where other modules of the framework have taken them from it."""
+        framework = module.__name__.partition(".")[0]
+        others = [other for name, other in list(sys.modules.items()) if name.partition(".")[0] == framework]
+        for names, before, after in (
+            (self._profiler.starts, self._starts, self._has_started),
+            (self._profiler.ends, _nothing, self._has_ended),
+        ):
+            for name in names:
+                function = getattr(module, name, None)
+                if function is None:
+                    continue
+                hooked = around(function, before, after)
+                for other in {id(other): other for other in (module, *others)}.values():
+                    if getattr(other, "__dict__", {}).get(name) is function:
+                        setattr(other, name, hooked)
+
+    def _starts(self, *arguments: Any, **keywords: Any) -> bool:
+        """Whether CUPTI has been left to it by this call."""
+        with self._lock:
+            yields = not self._runs and _uses_gpus(arguments)
+            self._runs |= yields
+        if yields:
+            _yield_to(self._profiler.name)
+        return yields
+
+    def _has_started(self, yields: bool, failed: BaseException | None, *arguments: Any, **keywords: Any) -> None:
+        if yields and failed is not None:
+            self._resume()
+
+    def _has_ended(self, _: None, failed: BaseException | None, *arguments: Any, **keywords: Any) -> None:
+        self._resume()
+
+    def _resume(self) -> None:
+        with self._lock:
+            runs, self._runs = self._runs, False
+        if runs:
+            _yield_to(None)
+
+
+def _yield_to(who: str | None) -> None:
+    from . import library as capture_library  # not before: it may begin a session, which a launcher that imports torch shall not
+
+    capture_library.gpu_yield(who)
+
+
+def _nothing(*arguments: Any, **keywords: Any) -> None:
+    """Before a profiler ends."""
+
+
+def _uses_gpus(arguments: tuple[Any, ...]) -> bool:
+    """Whether a profiler that is started with these uses CUPTI: PyTorch's is given the set of what it records."""
+    recorded = next((one for one in arguments if isinstance(one, (set, frozenset))), None)
+    return recorded is None or any(getattr(one, "name", "") == "CUDA" for one in recorded)

@@ -1,0 +1,382 @@
+"""What does the page of all runs say, and in which words? Findings first, then families and their trends, then a table of the runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from markupsafe import Markup
+
+from ..report_templates.figures.trend import Dot, trend
+from ..report_templates.output import pages
+from ..report_templates.text.formats import UNKNOWN, clip, count, duration, moment, percent, plural, points
+from ..report_templates.text.signs import ERROR, FINE, ISSUE, NOT_EVALUATED, SIGNS
+
+if TYPE_CHECKING:
+    from .history import Family, Finding, Trend
+    from .index_model import Index
+    from .model import Row
+
+_SHOWN: Final = 25
+"""Of each kind of finding."""
+_STATES: Final = {
+    "reported": ("✓", "v-fine"),
+    "failed": ("✕", "v-issue"),
+    "running": ("…", "v-info"),
+    "waiting": ("…", "v-info"),
+}
+_VERDICTS: Final = {
+    ISSUE: Markup('<td class="v-issue">✕<span class="quiet"> issue</span></td>'),
+    ERROR: Markup('<td class="v-error">!<span class="quiet"> error</span></td>'),
+    FINE: Markup('<td class="v-fine">✓<span class="quiet"> fine</span></td>'),
+    NOT_EVALUATED: Markup("<td>–</td>"),
+}
+_NO_VERDICT: Final = Markup("<td></td>")
+_KINDS: Final = {"html": "html", "pdf": "pdf", "json": "json", "xml": "junit", "log": "log"}
+STEP_TO_STEP: Final = (
+    "median time from the end of the GPU work of one step to that of the next, so waits between steps count; without GPU work the step's"
+    " duration on the host. Not the report's step time, which is the GPU work of one step; reports do not show this median"
+)
+BUSY: Final = "busy time of all GPUs / their profile spans, as in the report's first sentence"
+ACTIVE: Final = "share of utilisation samples above 0 %; ~: nothing was sampled, share of the stretches of the trace with any kernel"
+_METRICS: Final = (
+    ("step_median_ns", "Step to step"),
+    ("gpu_busy_percent", "GPU busy"),
+    ("gpu_active_percent", "GPU active"),
+    ("gpu_utilization_percent", "GPU utilisation"),
+    ("exposed_communication_percent", "Exposed communication"),
+    ("gpu_memory_percent", "GPU memory"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One finding. ``family``: the id of its place on the page, where it has one."""
+
+    name: str
+    href: str | None
+    family: str
+    anchor: str | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Findings of one kind. ``rest``: how many are left out."""
+
+    id: str
+    title: str
+    sign: str
+    mark: str
+    lines: tuple[Line, ...]
+    rest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One family. ``figures``: name, newest, before, change."""
+
+    id: str
+    name: str
+    sign: str
+    mark: str
+    detail: str
+    drawing: Markup | None
+    figures: tuple[tuple[str, str, str, str], ...]
+    worse: str
+    better: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One row of the table. ``whole``: what ``said`` is the beginning of; empty where it is all."""
+
+    name: str
+    id: str
+    href: str | None
+    links: tuple[tuple[str, str], ...]
+    family: str
+    state: str
+    sign: str
+    mark: str
+    said: str
+    whole: str
+    started: str
+    started_sort: int | str
+    devices: str
+    step: str
+    step_sort: int | str
+    change: str
+    change_sort: str
+    regressed: str | None
+    busy: str
+    busy_sort: str
+    active: str
+    active_sort: str
+    exposed: str
+    exposed_sort: str
+    memory: str
+    memory_sort: str
+    verdicts: Markup
+
+
+def index_page(index: Index, *, most_runs: int = 1_000, most_families: int = 60) -> str:
+    """The page as text. Links are relative to where it stands; nothing is loaded from anywhere."""
+    rows = index.rows[:most_runs]
+    rules = _rules(rows)
+    families = [family for family in index.families if family.runs > 1][:most_families]
+    anchors = {family.name: f"family-{number}" for number, family in enumerate(families, 1)}
+    groups = _groups(index, anchors)
+    entries = [_entry(index, row, rules) for row in rows]
+    return pages.rendered(
+        "index.html.j2",
+        style=pages.asset("style.css", "index.css"),
+        script=pages.asset("index.js"),
+        index=index,
+        headline=_headline(index),
+        tiles=_tiles(index),
+        groups=groups,
+        cards=[_card(family, anchors[family.name], index.findings) for family in families],
+        alone=_alone(index),
+        rules=rules,
+        entries=entries,
+        left_out=_left_out(index),
+        hints={"Step to step": STEP_TO_STEP, "GPU busy": BUSY, "GPU active": ACTIVE},
+        place=clip(index.place, 200),
+        threshold=f"{index.settings.threshold_percent:g}\u00a0%",
+        deviations=f"{index.settings.deviations:g}",
+    )
+
+
+def link(row: Row, file: str) -> str:
+    """To a file of its report, relative to the page: every character that could mean something else is encoded."""
+    return quote(f"{row.folder}/{file}", safe="/", errors="surrogatepass")
+
+
+def _href(row: Row | None) -> str | None:
+    if row is None or row.folder is None:
+        return None
+    file = next((name for kind in ("html", "pdf", "json") for name in row.written if name == f"report.{kind}"), None)
+    return link(row, file) if file else None
+
+
+def _rules(rows: Iterable[Row]) -> list[str]:
+    """Those that have a verdict of any run shown; what was never evaluated needs no column."""
+    found: dict[str, bool] = {}
+    for row in rows:
+        for rule, verdict in row.verdicts.items():
+            found[rule] = found.get(rule, False) or verdict != NOT_EVALUATED
+    return [rule for rule, told in found.items() if told and rule != "ProfilerReport"]
+
+
+# -- findings --------------------------------------------------------------------------------------------------------------
+
+
+def _headline(index: Index) -> str:
+    told = []
+    kinds = {"regression": ("regression", None), "new_issue": ("new issue", None)}
+    for kind, (one, many) in kinds.items():
+        if number := sum(finding.kind == kind for finding in index.findings):
+            told.append(plural(number, one, many))
+    if index.failed:
+        told.append(f"{plural(len(index.failed), 'run')} without a report")
+    if not told:
+        return f"No regression, no new issue, nothing failed: {plural(index.total, 'run')}."
+    return f"{', '.join(told)}, in {plural(index.total, 'run')}."
+
+
+def _tiles(index: Index) -> list[tuple[str, str, str]]:
+    kinds = [finding.kind for finding in index.findings]
+    tiles = [
+        ("Runs", count(index.total), plural(index.families_total, "family", "families")),
+        ("Reported", count(index.states.get("reported", 0)), ""),
+        ("Failed", count(index.states.get("failed", 0)), "no report"),
+        ("Regressions", count(kinds.count("regression")), "from step to step"),
+        ("New issues", count(kinds.count("new_issue")), "fine before"),
+        ("Improvements", count(kinds.count("improvement")), "from step to step"),
+    ]
+    unfinished = index.states.get("running", 0) + index.states.get("waiting", 0)
+    if unfinished:
+        tiles.insert(3, ("Not yet", count(unfinished), "running or waiting"))
+    return tiles
+
+
+def _groups(index: Index, anchors: dict[str, str]) -> list[Group]:
+    rows = {row.id: row for row in (*index.failed, *index.rows)}
+
+    def lines(kind: str) -> list[Line]:
+        """A line per run: what is told of it of this kind."""
+        told: dict[str, list[Finding]] = {}
+        for one in index.findings:
+            if one.kind == kind:
+                told.setdefault(one.id, []).append(one)
+        return [_line(found, rows.get(run_id), anchors) for run_id, found in told.items()]
+
+    failed = [
+        Line(_name(row), None, _family(index, row), anchors.get(_family(index, row)), clip(row.reason or "", 600)) for row in index.failed
+    ]
+    made = [
+        ("regressions", "Regressions", "▲ slower", "v-issue", lines("regression")),
+        ("failed", "Runs without a report", SIGNS[ISSUE].text[0] + " failed", "v-issue", failed),
+        ("new-issues", "New issues", "✕ new issue", "v-issue", lines("new_issue")),
+        ("improvements", "Improvements", "▼ faster", "v-fine", lines("improvement")),
+    ]
+    return [
+        Group(id, title, sign, mark, tuple(found[:_SHOWN]), max(0, len(found) - _SHOWN)) for id, title, sign, mark, found in made if found
+    ]
+
+
+def _line(found: Sequence[Finding], row: Row | None, anchors: dict[str, str]) -> Line:
+    first = found[0]
+    if first.kind == "new_issue":
+        rules = ", ".join(one.rule or "" for one in found)
+        text = f"{rules}: fine in the {first.runs} comparable runs before"
+    else:
+        text = first.text
+    return Line(_name(row) if row else first.id, _href(row), first.family, anchors.get(first.family), text)
+
+
+def _family(index: Index, row: Row) -> str:
+    name: str = index.added.get(row.id, {}).get("family", "")
+    return name
+
+
+def _name(row: Row) -> str:
+    """The run's id, which tells it from all others."""
+    return clip(row.id, 160)
+
+
+# -- families --------------------------------------------------------------------------------------------------------------
+
+
+def _alone(index: Index) -> str:
+    if index.alone_told is None:
+        return ""
+    told, advice = index.alone_told
+    return f"{clip(told, 400)}. {advice[0].upper()}{advice[1:]}."
+
+
+def _card(family: Family, anchor: str, findings: Sequence[Finding]) -> Card:
+    kinds = {one.kind for one in findings if one.family == family.name}
+    if "regression" in kinds:
+        sign, mark = "▲ slower", "v-issue"
+    elif "new_issue" in kinds:
+        sign, mark = "✕ new issue", "v-issue"
+    elif "improvement" in kinds:
+        sign, mark = "▼ faster", "v-fine"
+    else:
+        sign, mark = "", ""
+    newest = next((point.at_ns for point in reversed(family.points) if point.at_ns is not None), None)
+    return Card(
+        id=anchor,
+        name=clip(family.name, 90),
+        sign=sign,
+        mark=mark,
+        detail=f"{plural(family.runs, 'run')}, the last {moment(newest)}" if newest is not None else plural(family.runs, "run"),
+        drawing=_drawing(family),
+        figures=tuple(
+            _figure(name, family.trends[metric], metric.endswith("_ns"))
+            for metric, name in _METRICS
+            if (family.trends[metric].newest is not None or family.trends[metric].base is not None)
+            and not (metric == "gpu_active_percent" and family.trends["gpu_busy_percent"].newest is not None)
+        ),
+        worse=", ".join(change.rule for change in family.changes if change.after == ISSUE),
+        better=", ".join(change.rule for change in family.changes if change.after == FINE),
+    )
+
+
+def _figure(name: str, one: Trend, is_time: bool) -> tuple[str, str, str, str]:
+    form = duration if is_time else percent
+    change = UNKNOWN
+    if one.newest is not None and one.base is not None:
+        change = _signed(100 * (one.newest - one.base) / one.base) if is_time and one.base else points(one.newest - one.base)
+    return name, form(one.newest), form(one.base), change
+
+
+def _signed(change: float) -> str:
+    return f"{'+' if change > 0 else '−' if change < 0 else ''}{percent(abs(change))}"
+
+
+def _drawing(family: Family) -> Markup | None:
+    points = [point for point in family.points if point.step_median_ns is not None]
+    if len(points) < 2:
+        return None
+    dots = [Dot(float(point.step_median_ns or 0), "other" if not point.comparable else point.mark or "plain") for point in points]
+    steps = [point.step_median_ns for point in points if point.step_median_ns is not None]
+    marks = [point.mark for point in points if point.comparable]
+    told = [plural(marks.count("regression"), "regression")] * ("regression" in marks)
+    told += [plural(marks.count("improvement"), "improvement")] * ("improvement" in marks)
+    alt = (
+        f"Time from step to step of the last {plural(len(points), 'run')}, from {duration(min(steps))} to {duration(max(steps))};"
+        f" the newest {duration(steps[-1])}" + (f"; {' and '.join(told)} marked" if told else "")
+    )
+    return Markup('<svg role="img" aria-label="{}"{}').format(alt, Markup(trend(dots, duration).removeprefix("<svg")))
+
+
+# -- the table -------------------------------------------------------------------------------------------------------------
+
+
+def _entry(index: Index, row: Row, rules: Sequence[str]) -> Entry:
+    sign, mark = _STATES[row.state]
+    added = index.added.get(row.id, {})
+    change, regressed = added.get("step_change_percent"), added.get("step_mark")
+    devices = UNKNOWN
+    if row.gpus:
+        devices = f"{count(row.gpus)} × {clip(row.gpu_name, 40)}" if row.gpu_name else plural(row.gpus, "GPU")
+    whole = said = row.reason or ""
+    if row.state == "reported":
+        parts = [f"job {row.status}"] * (row.status not in (None, "completed", "unknown")) + list(row.warnings[-2:])
+        whole, said = "; ".join(parts), "; ".join(clip(part, 60) for part in parts)
+    elif row.state == "failed":
+        said = clip(_first_sentence(whole, row.id), 120)
+    return Entry(
+        name=clip(row.name or row.id.rpartition("/")[2], 80),
+        id=_name(row),
+        href=_href(row),
+        links=tuple((_KINDS.get(file.rpartition(".")[2], file), link(row, file)) for file in row.written) if row.folder else (),
+        family=clip(_family(index, row), 80),
+        state=row.state,
+        sign=sign,
+        mark=mark,
+        said=clip(said, 240),
+        whole=clip(whole, 2_000) if whole != said else "",
+        started=moment(row.started_ns),
+        started_sort="" if row.started_ns is None else row.started_ns // 10**6,
+        devices=devices,
+        step=duration(row.step_median_ns),
+        step_sort="" if row.step_median_ns is None else row.step_median_ns,
+        change=UNKNOWN if change is None else _signed(change),
+        change_sort=_sort(change),
+        regressed={"regression": "▲ slower", "improvement": "▼ faster"}.get(regressed or ""),
+        busy=percent(row.gpu_busy_percent),
+        busy_sort=_sort(row.gpu_busy_percent),
+        active="~" * bool(row.gpu_active_derived and row.gpu_active_percent is not None) + percent(row.gpu_active_percent),
+        active_sort=_sort(row.gpu_active_percent),
+        exposed=percent(row.exposed_communication_percent),
+        exposed_sort=_sort(row.exposed_communication_percent),
+        memory=percent(row.gpu_memory_percent),
+        memory_sort=_sort(row.gpu_memory_percent),
+        verdicts=Markup("").join(_verdict(row.verdicts.get(rule)) for rule in rules),
+    )
+
+
+def _first_sentence(text: str, run_id: str) -> str:
+    """Of a reason, without the place of the run, which its row names."""
+    first = re.split(r"(?<=\.)\s+(?=[A-Z])|\n", text, maxsplit=1)[0]
+    place, colon, rest = first.partition(f"{run_id}: ")
+    return rest if colon and rest and not re.search(r"\s", place) else first
+
+
+def _sort(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"
+
+
+def _verdict(verdict: str | None) -> Markup:
+    return _NO_VERDICT if verdict is None else _VERDICTS.get(verdict, _VERDICTS[ERROR])
+
+
+def _left_out(index: Index) -> str:
+    return f"all {count(index.total)} are in index.parquet"

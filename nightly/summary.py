@@ -1,0 +1,218 @@
+"""What is said of a night: lines for people, a summary for machines, and which words of --fail-on match?"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from .. import modes
+from ..analysis.report.model import ERROR, ISSUES
+from ..analysis.rules.engine.catalogue import PROFILER_REPORT
+from ..ingest.object_store.folder import LINK
+from ..ingest.object_store.objects import Objects
+from ..ingest.object_store.urls import is_url
+from . import places
+from .model import Row
+from .night import Night
+from .run_night import Result
+
+if TYPE_CHECKING:
+    from .history import Finding
+
+REGRESSION: Final = "regression"
+_ANY: Final = "issues"
+_FAILED: Final = "error"
+_LENGTH: Final = 200
+_SHOWN: Final = 20
+_NAMED: Final = 5
+
+
+def _short(reason: str | None) -> str:
+    """A reason in one line; the index has all of it."""
+    text = " ".join((reason or "").split())
+    return text if len(text) <= _LENGTH else text[: text.rfind(" ", 0, _LENGTH)] + " ..."
+
+
+def plan_lines(night: Night, limit: int | None) -> Iterator[str]:
+    """What would be done with each run, and why (--dry-run). ``limit``: of the runs of one night."""
+    for one in sorted(night.decisions, key=lambda one: one.run.id):
+        run = one.run
+        if one.due:
+            yield f"{run.id}: {one.why} ({run.kind}, {_count(one.files, 'file')}, {one.bytes / 1e6:.1f} MB)"
+        elif one.why == "running":
+            yield f"{run.id}: not yet: it has no end marker, and was written to a moment ago (--settle)"
+    counts = Counter(one.why for one in night.decisions)
+    due = sum(one.due for one in night.decisions)
+    of = _count(len(night.decisions), "run")
+    first = f", the {limit} first that have waited longest (--limit)" if limit is not None and limit < due else ""
+    yield f"{due} of {of} would be reported{first}; unchanged: {counts['unchanged']}, running: {counts['running']}"
+
+
+def plan_data(night: Night) -> dict[str, Any]:
+    return {
+        "runs": [
+            {
+                "id": one.run.id, "due": one.due, "why": one.why, "kind": one.run.kind, "files": one.files,
+                "bytes": one.bytes, "modified_ns": one.modified_ns, "fingerprint": one.run.fingerprint,
+            }
+            for one in sorted(night.decisions, key=lambda one: one.run.id)
+        ],
+        "gone": list(night.gone),
+        "left_out": list(night.not_read),
+    }  # fmt: skip
+
+
+def row_line(row: Row, done: int, due: int) -> str:
+    """One run that came back."""
+    took = "" if row.seconds is None else f" ({row.seconds:.1f} s)"
+    said = f"failed: {_short(row.reason)}" if row.state == "failed" else row.headline or "reported"
+    return f"[{done}/{due}] {row.id}{took}: {said}"
+
+
+def lines(result: Result, out: Objects) -> Iterator[str]:
+    """The end of a night."""
+    night = result.night
+    states = Counter(row.state for row in night.rows)
+    unchanged = sum(one.why == "unchanged" for one in night.decisions)
+    parts = [f"{states['reported']} reported", f"{states['failed']} failed", f"{unchanged} unchanged"]
+    if night.elsewhere:
+        parts.append(f"{len(night.elsewhere)} by another night")
+    for state, what in (("running", "still running"), ("waiting", "waiting")):
+        if count := sum(row.state == state for row in result.rows.values()):
+            parts.append(f"{count} {what}")
+    yield f"{', '.join(parts)}; {_count(len(result.rows), 'run')} in the index"
+    for name in result.index.files[:1]:
+        yield out.place(name)
+
+
+def notes(result: Result) -> Iterator[str]:
+    """What went wrong, or was left out, and should be seen."""
+    night = result.night
+    failed = [row for row in result.rows.values() if row.state == "failed"]
+    stores = [row.id for row in failed if row.kind == "store"]
+    skipped = {one for one in stores if any(line.startswith(f"{one}: ") for line in result.left_out)}  # without --run-stores
+    reasons = {row.id: row.reason for row in (*failed, *night.failed) if row.id not in skipped}
+    for run_id, reason in sorted(reasons.items())[:_SHOWN]:
+        yield f"{run_id} failed: {_short(reason)}"
+    if len(reasons) > _SHOWN:
+        yield f"{len(reasons) - _SHOWN} more failed; the index lists all"
+    if night.stopped is not None:
+        yield f"the night ended early: {night.stopped}"
+    waiting = Counter(row.reason for row in night.open if row.state == "waiting")
+    for reason, count in waiting.most_common(_NAMED):
+        if reason != night.stopped:
+            yield f"{_count(count, 'run')} left for another time: {reason}"
+    if running := sum(one.why == "running" for one in night.decisions):
+        yield f"{_count(running, 'run')} left until nothing more is written to them (no end marker; --settle says for how long)"
+    if night.gone:
+        yield f"{_count(len(night.gone), 'run')} in the index no longer at the source; the reports are kept"
+    yield from left_out(result.left_out)
+    if (alone := result.index.alone_told) is not None:
+        yield "; ".join(alone)
+
+
+def left_out(objects: Sequence[str]) -> Iterator[str]:
+    """All links, and the first of the others."""
+    named = 0
+    for line in objects:
+        named += not line.endswith(LINK)
+        if named <= _NAMED or line.endswith(LINK):
+            yield f"left out: {line}"
+    if named > _NAMED:
+        yield f"left out: {named - _NAMED} more {'file or folder' if named == _NAMED + 1 else 'files or folders'} (--json lists all)"
+
+
+def closed(out: str, mode: int) -> Iterator[str]:
+    """Existing local folders that keep others from reports that ``mode`` opens to them: of the output, and of yours above it."""
+    if is_url(out):
+        return
+    opened = modes.folder_mode(mode) & 0o055
+    words = ",".join(f"{who}=r{'w' * bool(mode >> shift & 2)}X" for who, shift in (("u", 6), ("g", 3), ("o", 0)) if mode >> shift & 4)
+    for one in (Path(out), Path(out) / places.RUNS):
+        if line := _closed(one, opened, f"chmod -R {words} {shlex.quote(out)}"):
+            yield line
+            break
+    search = opened & 0o011
+    added = "g" * bool(search & 0o010) + "o" * bool(search & 0o001)
+    for one in Path(os.path.realpath(out)).parents:
+        with suppress(OSError):
+            if one.stat().st_uid == os.geteuid() and (line := _closed(one, search, f"chmod {added}+x {shlex.quote(str(one))}")):
+                yield line
+
+
+def _closed(folder: Path, wanted: int, command: str) -> str | None:
+    try:
+        has = stat.S_IMODE(folder.stat().st_mode)
+    except OSError:
+        return None
+    if not (missing := wanted & ~has):
+        return None
+    who = "other users" if missing & 0o007 else "its group"
+    return f"{folder} has mode {has:04o}, so {who} cannot read the reports; run `{command}`"
+
+
+def regression_line(one: Finding) -> str:
+    return f"regression of {one.family} in {one.id}: {one.text}"
+
+
+def summary(result: Result, out: Objects, regressions: Sequence[Finding]) -> dict[str, Any]:
+    night = result.night
+    return {
+        "index": {name.rpartition(".")[2]: out.place(name) for name in result.index.files},
+        "found": len(night.decisions),
+        "unchanged": sum(one.why == "unchanged" for one in night.decisions),
+        "reported": [row.id for row in night.rows if row.state == "reported"],
+        "failed": [{"id": row.id, "reason": row.reason} for row in night.failed],
+        "elsewhere": [row.id for row in night.elsewhere],
+        "open": [{"id": row.id, "state": row.state, "reason": row.reason} for row in night.open if row.state in ("running", "waiting")],
+        "gone": list(night.gone),
+        "regressions": [{"id": one.id, "family": one.family, "text": one.text} for one in regressions],
+        "stopped": night.stopped,
+        "left_out": list(result.left_out),
+        "seconds": round(night.seconds, 3),
+        "runs": len(result.rows),
+    }
+
+
+def matched(rows: Iterable[Row], regressed: Sequence[str], fail_on: Sequence[str]) -> str | None:
+    """Which words of --fail-on match these runs, in words; None where none does. ``regressed``: a line for each regression of them."""
+    rows = list(rows)
+    told = []
+    names = [word for word in fail_on if word not in (_ANY, _FAILED, REGRESSION)]
+    issues = {
+        row.id: rules
+        for row in rows
+        if (
+            rules := [
+                rule
+                for rule, verdict in row.verdicts.items()
+                if verdict == ISSUES and (rule in names or (_ANY in fail_on and rule != PROFILER_REPORT))
+            ]
+        )
+    }
+    if issues:
+        found = Counter(rule for rules in issues.values() for rule in rules)
+        told.append(f"issues in {_named(issues)} ({', '.join(rule for rule, _ in found.most_common(_NAMED))})")
+    if _FAILED in fail_on:
+        if failed := [row.id for row in rows if row.state == "failed"]:
+            told.append(f"no report of {_named(failed)}")
+        if broken := [row.id for row in rows if ERROR in row.verdicts.values()]:
+            told.append(f"rules that failed in {_named(broken)}")
+    if REGRESSION in fail_on and regressed:
+        told.append("; ".join(regressed[:_NAMED]) + (f" and {len(regressed) - _NAMED} more" if len(regressed) > _NAMED else ""))
+    return "; ".join(told) or None
+
+
+def _named(ids: Iterable[str]) -> str:
+    named = list(ids)
+    return ", ".join(named[:_NAMED]) + (f" and {len(named) - _NAMED} more" if len(named) > _NAMED else "")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,94 @@
+"""What do the texts of the command line's options mean, but for those about rules?"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, Final
+
+from .errors import UsageError
+
+FORMATS: Final = ("html", "pdf", "json", "junit", "rule-json")
+
+
+def words(value: Any) -> list[str]:
+    """The words of a list: a text with commas, or the list of a configuration file. Raises UsageError."""
+    if not isinstance(value, str | list | tuple):
+        raise UsageError(f"{value!r} is no list of names")
+    return [word for one in (value.split(",") if isinstance(value, str) else value) if (word := str(one).strip())]
+
+
+def choices(value: Any, accepted: Sequence[str], refusal: str) -> tuple[str, ...]:
+    """The words of a list in lower case, each once. Raises UsageError for none and for others than ``accepted``, as "docx is <refusal>"."""
+    chosen = tuple(dict.fromkeys(word.lower() for word in words(value)))
+    wrong = [word for word in chosen if word not in accepted]
+    if wrong or not chosen:
+        raise UsageError(f"{', '.join(wrong) or 'nothing'} is {refusal}; choose from {','.join(accepted)}")
+    return chosen
+
+
+def formats(value: Any) -> tuple[str, ...]:
+    """The words of --format, each once. Raises UsageError."""
+    return choices(value, FORMATS, "no report format")
+
+
+def redactions(value: Any) -> tuple[str, ...]:
+    """The words of --redact, each once. Raises UsageError."""
+    from .native.recording.host_name import KINDS
+
+    given = [word.lower() for word in words(value)]
+    wrong = [word for word in given if word not in KINDS]
+    if wrong:
+        import difflib
+
+        near = difflib.get_close_matches(wrong[0], KINDS, n=1)
+        meant = f" (did you mean {near[0]}?)" if near else ""
+        raise UsageError(f"{', '.join(wrong)} cannot be redacted{meant}; choose from {','.join(KINDS)}")
+    return tuple(dict.fromkeys(given))
+
+
+def memory_size(value: str) -> str:
+    """The value of --memory-limit or --max-unpacked, as the database understands it. Raises UsageError."""
+    if not re.fullmatch(r"\d+(\.\d+)?\s*([KMGT]i?B)", value, re.IGNORECASE):
+        raise UsageError(f"{value!r} is not a size; write it like 600MB or 2GB")
+    return value
+
+
+def same(value: str) -> tuple[str, ...]:
+    """The file names of one --same. Raises UsageError for fewer than two."""
+    names = tuple(words(value))
+    if len(names) < 2:
+        raise UsageError(f"{value!r} names fewer than two files; write it like smi.csv,trace.json")
+    return names
+
+
+_UNITS: Final = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
+
+
+def clock_offset(value: str) -> tuple[str, int]:
+    """The file name and the nanoseconds of one --clock-offset. Raises UsageError."""
+    match = re.fullmatch(rf"(.+)=\s*([+-]?\d{{1,20}}(?:\.\d{{1,20}})?)\s*({'|'.join(_UNITS)})\s*", value)
+    nanoseconds = Decimal(match[2]) * _UNITS[match[3]] if match else Decimal("NaN")
+    if match is None or nanoseconds != nanoseconds.to_integral_value() or abs(nanoseconds) >= 2**62:
+        raise UsageError(f"{value!r} is not a file and an offset in whole nanoseconds; write it like smi.csv=-1.5s ({', '.join(_UNITS)})")
+    return match[1].strip(), int(nanoseconds)
+
+
+def generated_at(text: str | None) -> int | None:
+    """--generated-at or SOURCE_DATE_EPOCH in nanoseconds; None where neither is given. Raises UsageError."""
+    if text is None:
+        epoch = os.environ.get("SOURCE_DATE_EPOCH")
+        if not epoch:
+            return None
+        if not epoch.isdigit():
+            raise UsageError(f"SOURCE_DATE_EPOCH is {epoch!r}; it must be whole seconds since 1970")
+        return int(epoch) * 1_000_000_000
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise UsageError(f"--generated-at {text!r} is no time; write it like 2026-11-21T06:40:00") from error
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return int(moment.timestamp()) * 1_000_000_000

@@ -1,0 +1,253 @@
+"""Blocks of a section (figures, tables, texts), ready to print, and the wording of sentences around them."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, Final, TypeVar
+
+from markupsafe import Markup
+
+from ..figures.donut import Sector, donut, shaded
+from ..figures.palette import MEANINGS
+from ..text.formats import clip, count, glued, percent, plural, printable
+from .tables import Cell, Col, Table, table, word
+
+T = TypeVar("T")
+
+SECTORS: Final = 8
+BARS: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A drawing. ``alt``: its content in this run; ``caption``: how to read it. ``legend``: the table that names the parts of a ring.
+
+    ``below``: a second ring with the same legend.
+    """
+
+    id: str
+    svg: str
+    alt: str
+    caption: Markup
+    legend: Table | None = None
+    below: Figure | None = None
+
+    @property
+    def macro(self) -> str:
+        return "ring" if self.legend else "plot"
+
+    @property
+    def blocks(self) -> Sequence[Figure | None]:
+        return (self.below,)
+
+
+@dataclass(frozen=True, slots=True)
+class Halves:
+    """Rings on halves of the page, two next to each other."""
+
+    macro: ClassVar = "halves"
+    blocks: Sequence[Figure | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Texts in the form that ``macro`` gives them.
+
+    "statements" (a list), "facts" or "definitions" (names and their texts), "lines_of" (the same in the PDF alone), or "more" (a
+    paragraph below a figure).
+    """
+
+    macro: str
+    texts: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """Blocks that the reader of the HTML unfolds."""
+
+    macro: ClassVar = "details"
+    summary: str
+    blocks: Sequence[Figure | Table | None]
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Only:
+    """A block of one target, "html" or "pdf"."""
+
+    target: str
+    block: Block
+
+    @property
+    def blocks(self) -> Sequence[Block]:
+        return (self.block,)
+
+
+Block = Figure | Table | Halves | Texts | Details | None
+
+
+@dataclass(slots=True)
+class Section:
+    """A section of the page. ``lead``: its conclusion, which is all of it without blocks. ``parts``: sections inside it.
+
+    ``blocks`` are printed in their order; None leaves an empty line. ``facts``: the values that a template of its own prints.
+    """
+
+    id: str
+    title: str
+    lead: Markup
+    blocks: Sequence[Block | Only] = ()
+    facts: dict[str, Any] = field(default_factory=dict)
+    number: int = 0
+    parts: tuple[Section, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        return not (any(self.blocks) or self.facts or self.parts)
+
+    def shown(self, target: str) -> list[Block]:
+        """Return the blocks of the page for "html" or "pdf"."""
+        chosen = [block for block in self.blocks if not isinstance(block, Only) or block.target == target]
+        return [block.block if isinstance(block, Only) else block for block in chosen]
+
+    @property
+    def figures(self) -> dict[str, Figure]:
+        """All figures, by their ids without that of the section."""
+        return {block.id.removeprefix(self.id + "-"): block for block in _within(self.blocks) if isinstance(block, Figure)}
+
+    @property
+    def tables(self) -> dict[str, Table]:
+        return {block.id.removeprefix(self.id + "-"): block for block in _within(self.blocks) if isinstance(block, Table)}
+
+    def figure(self, name: str) -> Figure | None:
+        return self.figures.get(name)
+
+    def table(self, name: str) -> Table | None:
+        return self.tables.get(name)
+
+    def add(self, *blocks: Block | Only) -> None:
+        self.blocks = (*self.blocks, *blocks)
+
+
+def _within(blocks: Iterable[Any]) -> Iterator[Any]:
+    """Yield the blocks and those inside of them."""
+    for block in filter(None, blocks):
+        yield block
+        yield from _within(getattr(block, "blocks", ()))
+
+
+def say(sentence: str, *values: object) -> Markup:
+    """A sentence whose ``{}`` are filled with escaped values."""
+    return Markup(sentence).format(*(printable(value) if type(value) is str else value for value in values))
+
+
+def coded(text: str) -> Markup:
+    """A sentence in which what stands between two grave accents is code."""
+    pieces = glued(printable(text)).split("`")
+    if len(pieces) % 2 == 0:  # one is left over
+        return Markup("{}").format(glued(printable(text)))
+    return Markup("").join(Markup("<code>{}</code>" if i % 2 else "{}").format(piece) for i, piece in enumerate(pieces))
+
+
+def plain(text: str | None) -> str | None:
+    """The same for a cell of text: no grave accents."""
+    return None if text is None else glued(text).replace("`", "")
+
+
+def name(text: str, limit: int = 72) -> Markup:
+    """A name from a trace for use within a sentence: shortened, and isolated from the direction of the text around it."""
+    return Markup("<bdi>{}</bdi>").format(printable(clip(text, limit)))
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """One part of a ring: name, meaning, percent of the whole, and the texts of its legend between name and percent."""
+
+    name: str
+    meaning: str
+    percent: float
+    texts: tuple[str, ...] = ()
+    title: str | None = None
+
+
+def ring(
+    id: str,
+    caption: Markup,
+    what: str,
+    parts: Sequence[Slice],
+    columns: Sequence[str],
+    *,
+    middle: tuple[str, str],
+    whole: float | None = None,
+    half: bool = False,
+) -> Figure | None:
+    """A donut and its legend table; None without parts. ``columns``: headings of name, texts and percent. ``what`` begins the alt text.
+
+    ``whole``: percent that the full ring stands for (default: what the parts sum up to, at most 100). ``half``: two such rings stand
+    beside each other.
+    """
+    parts = [part for part in parts if part.percent > 0] or list(parts)
+    if not parts:
+        return None
+    sectors = shaded([(clip(part.name, 60), part.percent, part.meaning) for part in parts])
+
+    def name_cell(row: tuple[int, Slice, Sector]) -> Cell:
+        number, part, sector = row
+        cell = word(part.name, full=part.title or part.name, limit=26 if half else 48)
+        return dataclasses.replace(cell, sector=sector, number=number)
+
+    def text(i: int, row: tuple[int, Slice, Sector]) -> str:
+        return row[1].texts[i]
+
+    legend = table(
+        f"{id}-legend",
+        what,
+        list(zip(itertools.count(1), parts, sectors, strict=False)),
+        Col(columns[0], name_cell, kind="name"),
+        *(Col(label, partial(text, i), kind="number", html_only=label == "Count") for i, label in enumerate(columns[1:-1])),
+        Col(columns[-1], lambda row: row[1].percent, percent),
+        sortable=False,
+        half=half,
+    )
+    full = whole or min(100.0, sum(part.percent for part in parts)) or 100.0
+    alt = f"{what}: " + ", ".join(f"{clip(part.name, 40)} {percent(part.percent)}" for part in parts[:5])
+    return Figure(id, donut(sectors, *middle, whole=full), alt, caption, legend)
+
+
+def spread(rows: Sequence[T], most: int, weight: Callable[[T], float]) -> list[T]:
+    """At most ``most`` rows (at least two): those of most and of least weight and, of three or more, the median one, in their own order."""
+    if len(rows) <= most:
+        return list(rows)
+    order = sorted(range(len(rows)), key=lambda i: weight(rows[i]))
+    low = max(1, (most - 1) // 3)
+    median = order[(len(order) - 1) // 2 :][: most > 2]
+    chosen = {*order[:low], *median, *order[len(order) - (most - low - len(median)) :]}
+    return [rows[i] for i in sorted(chosen)]
+
+
+def of_all(shown: int, total: int, what: str, by: str) -> Markup:
+    """ " 12 of 64 devices are drawn: ..." or nothing. ``by`` names the quantity by which :func:`spread` chose."""
+    if shown >= total:
+        return Markup("")
+    return say(" {} of {} are drawn: those of most and of least {} and the median one.", count(shown), plural(total, what), by)
+
+
+def meaning_of(category: str) -> str:
+    """The colour of a kernel category or an activity."""
+    lowered = category.lower()
+    for start, meaning in (("comm", "communication"), ("nccl", "communication"), ("mem", "memory"), ("sync", "sync"), ("other", "other")):
+        if lowered.startswith(start):
+            return meaning
+    return lowered if lowered in MEANINGS else "computation"
+
+
+def line_of(pairs: Iterable[tuple[str, str]], most: int = 40, longest: int = 80) -> str:
+    """Names and values, of at most ``longest`` characters, on one line, for the PDF: a table of them would take a page and a tenth of the
+    time."""
+    known = list(pairs)
+    text = " · ".join(f"{clip(key, 40)}: {clip(held, longest)}" for key, held in known[:most])
+    return text if len(known) <= most else f"{text}; {count(most)} of {count(len(known))} shown; all in the attached report.json."

@@ -1,0 +1,135 @@
+"""Tables of the report: rows and column objects -> a Table of cells that the templates print.
+
+A :class:`Col` holds everything about one column: its header, the value of a row, how that is written, and when the column exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, ClassVar, Final, Generic, TypeVar
+
+from markupsafe import Markup
+
+from ..figures.donut import Sector
+from ..text.formats import UNKNOWN, clip, quantity
+
+T = TypeVar("T")
+
+TABLE_ROWS: Final = 1000  # in HTML; report.json contains all rows
+PDF_ROWS: Final = 12  # the default in the PDF, whose time depends on the number of cells
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell. ``sort``: the sort key if it is not the text. ``title``: the full text if ``text`` is shortened.
+
+    ``sector`` and ``number``: color and number of the text in a ring. ``link``: the id that it links to. ``mark``: a class of style.css.
+    ``camel``: HTML breaks the text only before a capital letter within it.
+    """
+
+    text: str
+    sort: float | str | None = None
+    title: str | None = None
+    sector: Sector | None = None
+    number: int | None = None
+    link: str | None = None
+    mark: str | None = None
+    camel: bool = False
+
+
+@dataclass(slots=True)
+class Col(Generic[T]):
+    """A column: its header, and what it shows of a row.
+
+    ``value`` returns a Cell, or a value that becomes one: written by ``form`` and sorted by the value itself, or without ``form`` as text
+    of at most ``limit`` characters. ``form`` may return a Cell to set more than the text.
+
+    ``kind``: "number" (right-aligned; the default with a ``form``), "text" (wraps; the default without), "name" (the row's heading; in
+    the PDF one line, shortened in its middle) or "full" (HTML breaks it anywhere). ``when``: whether the table has this column at all.
+    ``html_only``: left out of the PDF. ``pdf_only``: its replacement there.
+    """
+
+    label: str
+    value: Callable[[T], Any]
+    form: Callable[[Any], str | Cell] | None = None
+    kind: str = ""
+    limit: int = 90
+    when: bool = True
+    html_only: bool = False
+    pdf_only: bool = False
+
+    def __post_init__(self) -> None:
+        self.kind = self.kind or ("number" if self.form else "text")
+
+    def cell(self, row: T) -> Cell:
+        value = self.value(row)
+        if self.form is None:
+            return value if isinstance(value, Cell) else word(value, limit=self.limit)
+        written = self.form(value)
+        return written if isinstance(written, Cell) else Cell(written, sort=value)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of ``total`` rows. ``rows`` contains at most TABLE_ROWS of them; the PDF shows ``pdf_rows``, or no table for zero.
+
+    ``sortable``: the reader of the HTML can sort the rows. ``half``: the legend of a ring on half of the page. ``rest``: replaces the
+    PDF's count of omitted rows. ``note``: an explanation below the table; ``html_note``: the same in HTML only.
+    """
+
+    macro: ClassVar = "data_table"
+    id: str
+    caption: str
+    columns: tuple[Col[Any], ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    total: int
+    sortable: bool = True
+    pdf_rows: int = PDF_ROWS
+    half: bool = False
+    rest: Markup | None = None
+    note: str | None = None
+    html_note: str | None = None
+
+    def shown(self, target: str) -> list[int]:
+        """Return the indices of the columns on the page for "html" or "pdf"."""
+        return [i for i, column in enumerate(self.columns) if not (column.pdf_only if target == "html" else column.html_only)]
+
+
+def table(id: str, caption: str, rows: Sequence[T], *columns: Col[T], **flags: Any) -> Table | None:
+    """Make a table of ``rows``; None without rows. ``flags``: the fields of :class:`Table` from ``sortable``."""
+    if not rows:
+        return None
+    kept = tuple(column for column in columns if column.when)
+    return Table(id, caption, kept, tuple(tuple(column.cell(row) for column in kept) for row in rows[:TABLE_ROWS]), len(rows), **flags)
+
+
+def word(text: str | None, *, full: str | None = None, limit: int = 90) -> Cell:
+    """Make a cell of text, shortened in its middle to ``limit`` characters. ``full``: the text that it abbreviates."""
+    text = text or UNKNOWN
+    full = text if full is None else full
+    short = clip(text, limit)
+    return Cell(short, title=clip(full, 2000) if full != short else None)
+
+
+def amount(number: float | None, unit: str) -> Cell:
+    """Make a cell of a number in its own unit."""
+    return Cell(quantity(number, unit), sort=number)
+
+
+def pairs_table(
+    id: str,
+    caption: str,
+    pairs: Iterable[tuple[str, Any]],
+    headers: tuple[str, str],
+    form: Callable[[Any], str] | None = None,
+    *,
+    kind: str = "",
+    limit: int = 90,
+    **flags: Any,
+) -> Table | None:
+    """Make a table of names and values; ``form``, ``kind``, and ``limit`` are those of the values' column."""
+    name, value = headers
+    columns = [Col[Any](name, itemgetter(0), kind="name"), Col[Any](value, itemgetter(1), form, kind=kind, limit=limit)]
+    return table(id, caption, list(pairs), *columns, **flags)

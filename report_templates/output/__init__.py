@@ -1,0 +1,1 @@
+"""The written files: HTML, PDF, JUnit, and rule JSON."""

@@ -1,0 +1,112 @@
+"""Report -> the numbered sections of the page, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from ...analysis.report.model import Report
+from ...analysis.timeline.model import Timeline
+from ..blocks import Section
+from ..figures import plots
+from ..sections.activity import activity
+from ..sections.annotated_ranges import annotated_ranges
+from ..sections.appendix import add_left_out, appendix
+from ..sections.categories import categories
+from ..sections.collectives import collectives
+from ..sections.data_quality import data_quality
+from ..sections.framework import framework
+from ..sections.gpu_memory import gpu_memory
+from ..sections.idle import idle
+from ..sections.information import information
+from ..sections.job_statistics import job_statistics
+from ..sections.kernels import kernels
+from ..sections.launch_configurations import launch_configurations
+from ..sections.launch_queue import launch_queue
+from ..sections.launches import launches
+from ..sections.memory_operations import memory_operations
+from ..sections.operators import operators
+from ..sections.precision import precision
+from ..sections.python_profile import python_profile
+from ..sections.rank_comparison import rank_comparison
+from ..sections.rules import rules
+from ..sections.slow_steps import slow_steps
+from ..sections.step_breakdown import step_breakdown
+from ..sections.steps import steps
+from ..sections.summary import summary
+from ..sections.system_usage import system_usage
+from ..sections.time_breakdown import time_breakdown
+from ..sections.without_content import without_content
+from ..text.look import Look
+from ..timeline.section import timeline as timeline_section
+
+# In the order of the report; the template of a section is templates/sections/<id with _>.html.j2.
+SECTIONS: Final[tuple[Callable[[Report], Section], ...]] = (
+    information,
+    data_quality,
+    job_statistics,
+    system_usage,
+    gpu_memory,
+    time_breakdown,
+    kernels,
+    launch_configurations,
+    operators,
+    precision,
+    categories,
+    activity,
+    memory_operations,
+    collectives,
+    launches,
+    launch_queue,
+    idle,
+    steps,
+    step_breakdown,
+    slow_steps,
+    rank_comparison,
+    annotated_ranges,
+    framework,
+    python_profile,
+    rules,
+    appendix,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What the templates see: the report itself for its plain texts, the sections, numbered from 1, and how the page looks."""
+
+    report: Report
+    summary: Section
+    sections: tuple[Section, ...]
+    look: Look = field(default_factory=Look)
+
+
+def name_of(build: Callable[[Report], Section]) -> str:
+    """The id of the section that ``build`` makes, before it is made."""
+    return "annotations" if build.__name__ == "annotated_ranges" else build.__name__.replace("_", "-")
+
+
+def context(
+    report: Report, progress: Callable[[str, float | None], None], timeline: Timeline | None = None, look: Look | None = None
+) -> Context:
+    """Everything that is shown, formatted, and every figure drawn; HTML and PDF show the same. The timeline stands before the appendix,
+    with what has nothing to show gathered between them, unless ``look`` names the sections. What it leaves out is neither formatted nor
+    drawn."""
+    look = look or Look()
+    without = look.left_out
+    chosen = [build for build in SECTIONS if name_of(build) not in without]
+    made = []
+    with plots.settings():
+        for number, build in enumerate(chosen):
+            progress("drawing", number / len(chosen))
+            made.append(build(report))
+        if timeline is not None and "timeline" not in without:
+            made.insert(-1, timeline_section(timeline))
+        if not look.named:
+            made = without_content(made)
+        for number, section in enumerate(made, 1):
+            section.number = number
+        add_left_out(made[-1], without)
+        first = summary(report, rules="rules" not in without)
+    return Context(report, first, tuple(made), look)

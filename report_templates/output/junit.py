@@ -1,0 +1,72 @@
+"""How do the verdicts look to a CI system? JUnit XML: a test case per rule, an issue is a failure."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Final
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from ...analysis.report.model import Report, RuleResult
+
+# What XML 1.0 cannot hold, not even as a reference.
+_FORBIDDEN: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def junit(report: Report) -> bytes:
+    """report.junit.xml. A rule that found an issue is a failure, one that could not be evaluated is skipped, one that failed is an error;
+    rules that only inform pass and say so. ProfilerReport is left out: it is the sum of the others. Equal reports give equal bytes."""
+    rules = [result for result in report.rules if result.category != "report"]
+    counts = {
+        "tests": str(len(rules)),
+        "failures": str(sum(result.verdict == "IssuesFound" for result in rules)),
+        "errors": str(sum(result.verdict == "Error" for result in rules)),
+        "skipped": str(sum(result.verdict == "NotEvaluated" for result in rules)),
+        "time": "0",
+    }
+    generated = datetime.fromtimestamp(report.generator.generated_at_ns // 1_000_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    root = Element("testsuites", {"name": "postrun", **counts})
+    suite = SubElement(root, "testsuite", {"name": "postrun", **counts, "timestamp": generated})
+    properties = SubElement(suite, "properties")
+    for name, value in (
+        ("run", report.run.name),
+        ("status", report.run.status),
+        ("headline", report.summary.headline),
+        ("generated", f"{generated}Z"),
+        ("generator", f"{report.generator.name} {report.generator.version}"),
+    ):
+        SubElement(properties, "property", {"name": name, "value": _clean(value)})
+    for result in rules:
+        _case(suite, result)
+    indent(root, " ")
+    return b'<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(root, encoding="unicode").encode() + b"\n"
+
+
+def _case(suite: Element, result: RuleResult) -> None:
+    name = {"classname": _clean(f"postrun.{result.category}"), "name": _clean(result.rule), "time": "0"}
+    case = SubElement(suite, "testcase", name)
+    if result.verdict == "IssuesFound":
+        told = {"message": _clean(result.finding or result.reason or result.checks), "type": result.verdict}
+        SubElement(case, "failure", told).text = _clean(_lines(result.recommendation or result.advice, _judged(result)))
+    elif result.verdict == "Error":
+        told = {"message": _clean(result.reason or "the rule failed"), "type": result.verdict}
+        SubElement(case, "error", told).text = _clean(_judged(result))
+    elif result.verdict == "NotEvaluated":
+        SubElement(case, "skipped", {"message": _clean(result.reason or "not evaluated")}).text = _clean(_lines(result.capture))
+    elif result.informs:
+        SubElement(case, "system-out").text = _clean(_lines(f"{result.rule} only informs; it finds no issue in any run.", result.finding))
+
+
+def _judged(result: RuleResult) -> str:
+    """The condition of the rule and the values of its parameters."""
+    condition = f"{result.rule} finds an issue when {result.condition.replace('`', '')}." if result.condition else None
+    values = ", ".join(f"{name} = {value}" for name, value in result.parameters.items())
+    return _lines(condition, f"Parameters: {values}" if values else None)
+
+
+def _lines(*parts: str | None) -> str:
+    return "\n".join(part for part in parts if part)
+
+
+def _clean(text: str) -> str:
+    return _FORBIDDEN.sub("\ufffd", text)

@@ -1,0 +1,151 @@
+"""Sections -> one page of HTML, for the browser or for the PDF."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from ..blocks import Figure, Section
+from ..figures.donut import Sector
+from ..figures.palette import themed
+from ..text.formats import count, glued, moment, printable
+from ..text.look import TITLE
+from .pdf_tables import pdf_layout
+
+if TYPE_CHECKING:  # it loads Matplotlib, which the page of all runs does not need
+    from .context import Context
+
+_WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=_)(?=[^_])")
+_TOOLTIP: Final = re.compile(r"<title>[^<]*</title>")
+TEMPLATES: Final = Path(__file__).parents[1] / "templates"
+
+
+def page(context: Context, target: str, *, paper: str = "A4") -> str:
+    """The page as text. target "html": figures inline, in the colours of the theme, full tables, script; "pdf": figures as images in
+    light colours, tables capped. Words that would lead to a section which is left out lead nowhere, and "More in" it is not said."""
+    shown = [part for section in context.sections for part in (section, *section.parts, *section.facts.get("sections", ()))]
+    anchors = {"summary", *(part.id for part in shown)}
+    text = filled(
+        "report.html.j2", context.report, context.summary, context.sections, target, paper=paper, anchors=anchors, look=context.look,
+        title=context.look.title or TITLE,
+    )  # fmt: skip
+    return _without_dead_links(text) if context.look.left_out else text
+
+
+def _without_dead_links(text: str) -> str:
+    """``text`` with the words alone in place of links to ids that it does not have. Scripts and styles stand in its head."""
+    head, end, body = text.partition("</head>")
+    ids = {""} | set(re.findall(r'\sid="([^"]*)"', body))
+
+    def kept(found: re.Match[str]) -> str:
+        if found[2] in ids:
+            return found[0]
+        named = re.search(r'\sclass="[^"]*"', found[1] + found[3])
+        return f"<span{named[0] if named else ''}>{found[4]}</span>"
+
+    body = re.sub(r' More in <a href="#([^"]*)">[^<]*</a>\.', lambda found: found[0] if found[1] in ids else "", body)
+    return head + end + re.sub(r'<a\b([^>]*)\shref="#([^"]*)"([^>]*)>(.*?)</a>', kept, body, flags=re.DOTALL)
+
+
+def filled(
+    template: str,
+    report: Any,
+    summary: Section,
+    sections: Sequence[Section],
+    target: str,
+    *,
+    paper: str = "A4",
+    data_name: str = "report.json",
+    **more: Any,
+) -> str:
+    """The page of ``template``, with the style and the script of the report. ``report``: its plain texts, with a ``generator``;
+    ``data_name``: the file that holds everything; ``more``: what else the template names."""
+    more_of = target == "html" and any("data" in section.facts for section in sections if section.id == "timeline")
+    return rendered(
+        template,
+        style=asset("style.css", *["timeline.css"] * more_of) if target == "html" else _pdf_style(paper),
+        script=asset("report.js", *["timeline.js"] * more_of),
+        report=report,
+        summary=summary,
+        sections=sections,
+        target=target,
+        created=datetime.fromtimestamp(report.generator.generated_at_ns // 1_000_000_000, UTC).isoformat(),
+        picture=_inline if target == "html" else _image,
+        data_name=data_name,
+        **more,
+    )
+
+
+def rendered(template: str, *, style: str, script: str, **names: Any) -> str:
+    """``template`` with these ``names``, the texts of its style and script, and the digest that lets that script alone run."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return _environment().get_template(template).render(style=Markup(style), script=Markup(script), script_digest=digest, **names)
+
+
+def asset(*names: str) -> str:
+    """The texts of these files of templates/, one after the other."""
+    return "".join(map(_asset, names))
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_printable,
+    )
+    environment.globals.update(count=count, moment=moment, pdf_layout=pdf_layout, swatch=_swatch)
+    environment.filters.update(camel=_camel, glued=glued)
+    return environment
+
+
+def _printable(value: Any) -> Any:
+    return printable(value) if type(value) is str else value
+
+
+@cache
+def _asset(name: str) -> str:
+    return (TEMPLATES / name).read_text(encoding="utf-8")
+
+
+@cache
+def _pdf_style(paper: str) -> str:
+    """The style for paper, with the light colours in place of variables: WeasyPrint would resolve each anew for every cell."""
+    screen = _asset("style.css")
+    colours = dict(re.findall(r"--([\w-]+): (#\w+);", screen[: screen.index("@media")]))
+    style = re.sub(r"@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", screen[screen.index("}") + 1 :])
+    return re.sub(r"var\(--([\w-]+)\)", lambda found: colours[found[1]], style) + _asset("pdf.css").replace("@PAPER@", paper)
+
+
+def _inline(figure: Figure) -> Markup:
+    """The SVG itself; style.css knows its colours in both themes."""
+    drawing = themed(figure.svg, figure.id).removeprefix("<svg")
+    return Markup('<svg role="img" aria-label="{}"{}').format(printable(figure.alt), Markup(drawing))
+
+
+def _image(figure: Figure) -> Markup:
+    """An image with the SVG in it: WeasyPrint lays out inline SVG ten times slower. Paper has no tooltips, which would be a fifth of its
+    elements."""
+    data = base64.b64encode(_TOOLTIP.sub("", figure.svg).encode()).decode()
+    return Markup('<img src="data:image/svg+xml;base64,{}" alt="{}">').format(data, printable(figure.alt))
+
+
+def _camel(text: str | Markup) -> Markup:
+    """A name that may be broken between its words: CPU|Bottleneck, GPU|Memory|Increase."""
+    return Markup(_WORDS.sub("<wbr>", str(escape(printable(text) if type(text) is str else text))))
+
+
+def _swatch(sector: Sector) -> Markup:
+    return Markup('<span class="swatch m-{} s{}"></span>').format(sector.meaning, round(sector.shade * 100))

@@ -1,0 +1,96 @@
+"""Layout of tables in the PDF: a Table -> its width, the widths of its columns, and the texts that fit.
+
+WeasyPrint measures every cell of a table, which takes longer than the rest of the layout together. The PDF therefore sets all widths.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from ..blocks.tables import Table
+from ..figures.svg import width_of
+from ..text.formats import clip
+
+# Widths are in characters of average width of the PDF's table type.
+_PAGE: Final = 108.0  # the page
+_LEGEND: Final = 84.0  # next to a ring
+_HALF: Final = 37.8  # next to a ring on half of the page
+_GAP: Final = 2.4  # between columns
+_HALF_GAP: Final = 1.4
+_SWATCH: Final = 5.2  # a colored square and a number before a name
+_FLEXIBLE: Final = 18  # a longer text may wrap
+_NAME: Final = 30  # of a name that is still distinct
+_LEAST: Final = 10  # of a name if the table is too wide
+_TAIL: Final = 1 / 3  # share of a shortened name that is its end
+
+
+def pdf_layout(table: Table) -> tuple[float, tuple[float, ...], tuple[tuple[str, ...], ...]]:
+    """Return the width of the table and of its columns, and the rows of texts.
+
+    The widths are percentages: of the page, and of the table. Columns of long text share what the others leave.
+    """
+    rows = table.rows[: table.pdf_rows]
+    gap = _HALF_GAP if table.half else _GAP
+    columns = table.shown("pdf")
+    wanted, least = [], []
+    for i in columns:
+        heading = _heading(table.columns[i].label)
+        longest = max(_characters(row[i].text) + (_SWATCH if row[i].sector else 0) for row in rows)
+        wanted.append(gap + max(heading, longest))
+        flexible = table.columns[i].kind != "number" and longest > _FLEXIBLE
+        short = min(longest, _NAME) if table.columns[i].kind == "name" else _FLEXIBLE
+        least.append(gap + max(heading, short if flexible else longest))
+    room = _HALF if table.half else _LEGEND if any(row[0].sector for row in rows) else _PAGE
+    # Names give way if even the least widths do not fit.
+    excess = max(0.0, sum(least) - room)
+    least = [
+        max(need - excess, min(need, gap + _LEAST)) if table.columns[i].kind == "name" else need
+        for i, need in zip(columns, least, strict=True)
+    ]
+    spare = max(0.0, room - sum(least))
+    more = [want - need for want, need in zip(wanted, least, strict=True)]
+    factor = min(1.0, spare / sum(more)) if sum(more) else 0.0
+    widths = [need + factor * extra for need, extra in zip(least, more, strict=True)]
+    total = sum(widths)
+    used = min(room, max(total, 1.2 * len(table.caption)))
+    by_column = []
+    for i, width in zip(columns, widths, strict=True):
+        texts: Sequence[str] = [row[i].text for row in rows]
+        if table.columns[i].kind == "name":
+            swatch = _SWATCH if any(row[i].sector for row in rows) else 0
+            texts = _fit(texts, width * used / total - gap - swatch)
+        by_column.append(texts)
+    # Rounded down: columns of more than 100 % would move the table out of its column of the page.
+    shares = tuple(math.floor(10000 * width / total) / 100 for width in widths)
+    return math.floor(100 * used / room), shares, tuple(zip(*by_column, strict=True))
+
+
+def _characters(text: str) -> float:
+    return width_of(text, 1.0) / 0.6
+
+
+def _heading(label: str) -> float:
+    """Return the width of a column's heading on at most two lines."""
+    words = label.split()
+    return min(max(_characters(" ".join(words[:i])), _characters(" ".join(words[i:]))) for i in range(1, len(words) + 1))
+
+
+def _fit(texts: Sequence[str], room: float) -> list[str]:
+    """Shorten ``texts`` to ``room``; names that become equal keep more of their end."""
+
+    def fitted(text: str, tail: float) -> str:
+        wide = _characters(text)
+        if wide <= room + 0.01:
+            return text
+        length = max(6, int(len(text) * room / wide))
+        while length > 6 and _characters(clip(text, length, tail=tail)) > room:  # the ends may be wider than the average
+            length -= 1
+        return clip(text, length, tail=tail)
+
+    shown = [fitted(text, _TAIL) for text in texts]
+    meant: dict[str, set[str]] = {}
+    for text, short in zip(texts, shown, strict=True):
+        meant.setdefault(short, set()).add(text)
+    return [short if len(meant[short]) == 1 else fitted(text, 1 - _TAIL) for text, short in zip(texts, shown, strict=True)]

@@ -1,0 +1,198 @@
+"""Blocks of the rules over the training loop: its beginning, its slow steps, its loading of data."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Final
+
+from ...analysis.report.rule_details import DataloaderDetails, MaxInitializationTimeDetails, SlowStep, StepGroup, StepOutlierDetails
+from ..blocks import Figure, say
+from ..blocks.tables import Cell, Col, table
+from ..figures.histogram import histogram, panels
+from ..figures.strips import Piece, Strip, strips
+from ..text import labels
+from ..text.formats import UNKNOWN, clip, count, duration, percent, plural
+from .bottlenecks import during
+from .shown import Blocks, Shown, answer, bins, marked, narrow
+
+_GROUPS: Final = 3  # drawn twice each: with and without their outliers
+_SOURCES: Final = {"num_workers": "num_workers", "overlap": "overlap of loading intervals"}
+
+
+def max_initialization_time(shown: Shown, found: MaxInitializationTimeDetails) -> Blocks:
+    parts = (
+        ("initialisation", "loading", found.initialization_ns, found.initialization_percent),
+        ("training loop", "computation", found.loop_ns, found.loop_percent),
+        ("finalisation", "idle", found.finalization_ns, found.finalization_percent),
+    )
+    pieces = [
+        Piece(label, share, f"{duration(time)} ({percent(share)})", meaning)
+        for label, meaning, time, share in parts
+        if share is not None and time is not None
+    ]
+    if not pieces or not found.duration_ns:
+        return []
+    limit = shown.parameter("threshold")
+    compared = f" The threshold for the initialisation is {limit:g} min." if limit is not None else ""
+    largest = max(pieces, key=lambda piece: piece.percent)
+    return [
+        Figure(
+            f"{shown.id}-parts",
+            strips([Strip(f"Duration of the run: {duration(found.duration_ns)}", pieces)]),
+            f"Parts of the run: {', '.join(f'{piece.name} {piece.shown}' for piece in pieces)}",
+            say("From the first to the last sample or event. The largest part is the {} with {}.{}", largest.name, largest.shown, compared),
+        )
+    ]
+
+
+def step_outlier(shown: Shown, found: StepOutlierDetails) -> Blocks:
+    groups = sorted(found.groups, key=lambda group: (not group.evaluable, -(group.outliers or 0), -group.steps))
+    return [
+        *([] if all(group.steps <= 1 for group in groups) else _distributions(shown, groups, found.limit_percent)),
+        table(
+            f"{shown.id}-groups",
+            "Steps by process and phase",
+            groups,
+            Col("Process", lambda group: Cell(_process(group), sort=group.rank), kind="name"),
+            Col("Steps", lambda group: group.steps, count),
+            Col("Mean", lambda group: group.mean_ns, duration),
+            Col("Deviation", lambda group: group.std_ns, duration),
+            Col("Threshold", lambda group: group.threshold_ns if group.evaluable else None, duration),
+            Col("Outliers", lambda group: group.outliers, count),
+            Col("Max", lambda group: group.max_ns, duration),
+            Col("p99", lambda group: group.p99_ns, duration, html_only=True),
+            Col("p95", lambda group: group.p95_ns, duration, html_only=True),
+            Col("p50", lambda group: group.p50_ns, duration),
+            Col("Min", lambda group: group.min_ns, duration, html_only=True),
+            Col("Robust outliers", lambda group: group.robust_outliers, count, html_only=True),
+            pdf_rows=4,
+            html_note=_robust(shown),
+        ),
+        table(
+            f"{shown.id}-slowest",
+            "Slowest steps and what took longer in them than in a typical step",
+            found.slowest,
+            Col("Step", lambda step: Cell(f"step {count(step.index)}", sort=step.index), kind="name"),
+            Col("Process", lambda step: Cell(_process(step))),
+            Col("Began after", lambda step: shown.after(step.start_ns), kind="number"),
+            Col("Duration", lambda step: step.duration_ns, duration),
+            Col("Typical", lambda step: step.typical_ns, duration),
+            Col("Outlier", lambda step: "yes" if step.outlier else "no"),
+            Col("Took longer", _longer, limit=120),
+            pdf_rows=5,
+        ),
+        *during(shown, found.active, "during the outlier steps"),
+    ]
+
+
+def _distributions(shown: Shown, groups: Sequence[StepGroup], limit_percent: float) -> list[Figure]:
+    """A figure for each of the groups with most outliers: all steps, and those that are no outliers, each on its own axis."""
+    with_outliers = [group for group in groups if group.outliers] or groups[:1]
+    drawn = [figure for group in with_outliers[:_GROUPS] if (figure := _distribution(shown, group)) is not None]
+    if not drawn:
+        return []
+    most = f" With this factor at most {percent(limit_percent)} of the steps can ever be outliers."
+    more = (
+        f" {count(len(drawn))} of {count(len(with_outliers))} groups with outliers are drawn: those with most."
+        if len(drawn) < len(with_outliers)
+        else ""
+    )
+    last = drawn[-1]
+    drawn[-1] = dataclasses.replace(last, caption=last.caption + say("{}{}", most, more))
+    return [dataclasses.replace(figure, id=f"{shown.id}-steps{i or ''}") for i, figure in enumerate(drawn)]
+
+
+def _distribution(shown: Shown, group: StepGroup) -> Figure | None:
+    outliers, limit = group.outliers or 0, group.threshold_ns
+    every = bins(group.histogram, f"{_process(group)}: all steps", group.p50_ns, limit if group.evaluable else None)
+    if not every or (narrow(every) and not outliers):
+        return None
+    over = f"{count(outliers)} above the threshold of {duration(limit)}" if group.evaluable else "too few to be judged"
+    drawn, details = [every], [f"{plural(group.steps, 'step')}, {over}"]
+    normal = bins(group.normal_histogram, f"{_process(group)}: without outliers", group.p50_ns, limit)
+    if normal and outliers and not narrow(normal):
+        drawn.append(normal)
+        details.append(f"{plural(group.steps - outliers, 'step')}, {plural(outliers, 'outlier')} left out")
+    found = f"{_process(group)}: {plural(outliers, 'outlier')} among {plural(group.steps, 'step')}"
+    cut = (
+        f" Not drawn: {plural(every.beyond, 'step')} above {duration(every.edges[-1])}, the longest {duration(group.max_ns)}."
+        if every.beyond
+        else ""
+    )
+    return Figure(
+        f"{shown.id}-steps",
+        panels(drawn, details, ["computation"] * len(drawn)),
+        f"Step durations with and without outliers. {found}",
+        say("{}. Dashed: median; solid line: threshold, where it lies within the axis.{}", found, cut),
+    )
+
+
+def _robust(shown: Shown) -> str:
+    factor = shown.parameter("stddev")
+    times = f"{factor:g}" if factor is not None else "the factor"
+    return (
+        f"Robust outliers are longer than the median + {times} × 1.4826 × the median absolute deviation, a limit that slow steps "
+        f"hardly raise. They are told for comparison: the rule judges by the mean + {times} × the standard deviation."
+    )
+
+
+def _process(row: StepGroup | SlowStep) -> str:
+    return labels.process(row.node, row.rank, row.pid, clip(row.phase or "", 24) or None)
+
+
+def _longer(step: SlowStep) -> str:
+    """What took most more time than in a typical step."""
+    active = sorted((entry for entry in step.active if entry.extra_ns > 0), key=lambda entry: -entry.extra_ns)
+    return (
+        ", ".join(f"{clip(entry.name or UNKNOWN, 36)} +{duration(entry.extra_ns)}" for entry in active[:3]) or "nothing that was recorded"
+    )
+
+
+def dataloader(shown: Shown, found: DataloaderDetails) -> Blocks:
+    return [
+        _loading(shown, found),
+        table(
+            f"{shown.id}-nodes",
+            "Loading processes by node",
+            found.nodes,
+            Col("Node", lambda node: Cell(clip(node.node, 40)), kind="name"),
+            Col("Loading processes", lambda node: node.loaders, lambda loaders: UNKNOWN if loaders is None else f"{loaders:g}"),
+            Col("Cores", lambda node: node.cores, count),
+            Col("Of the cores", lambda node: node.percent_of_cores, percent),
+            Col("Judged", lambda node: None if node.issue is None else marked(node.issue, "outside")),
+            Col("Told by", lambda node: _SOURCES.get(node.source)),
+            Col("Seconds seen", lambda node: node.seconds, count, html_only=True),
+            pdf_rows=8,
+        ),
+        table(
+            f"{shown.id}-configurations",
+            "Loaders by configuration",
+            found.configurations,
+            Col("Node", lambda loader: Cell(clip(loader.node, 40)), kind="name"),
+            Col("num_workers", lambda loader: loader.num_workers, count),
+            Col("pin_memory", lambda loader: answer(loader.pin_memory, "True", "False")),
+            Col("prefetch_factor", lambda loader: loader.prefetch_factor, count),
+            Col("Loaders", lambda loader: loader.count, count),
+            pdf_rows=6,
+        ),
+    ]
+
+
+def _loading(shown: Shown, found: DataloaderDetails) -> Figure | None:
+    times = found.loading
+    drawn = bins(found.histogram, "", times.p50_ns)
+    if drawn is None or narrow(drawn):
+        return None
+    quantiles = (("p25", times.p25_ns), ("median", times.p50_ns), ("p95", times.p95_ns), ("longest", times.max_ns))
+    listed = ", ".join(f"{label} {duration(time)}" for label, time in quantiles)
+    return Figure(
+        f"{shown.id}-times",
+        histogram([drawn], "loading", "loads"),
+        f"Distribution of {plural(times.count, 'loading time')}: {listed}",
+        say(
+            "How long loading a batch took, {}: {}. A tail to the right makes the training wait.",
+            plural(times.count, "time"),
+            listed,
+        ),
+    )

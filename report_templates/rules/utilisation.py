@@ -1,0 +1,200 @@
+"""Blocks of the rules over samples of GPUs: utilisation, memory, and the processors."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Final
+
+from ...analysis.report import rule_details as details
+from ..blocks import BARS, Figure, of_all, say, spread
+from ..blocks.tables import Cell, Col, table
+from ..figures.box_plot import Box, box_plot
+from ..text.formats import UNKNOWN, clip, count, duration, percent, plural
+from .shown import Blocks, Shown, place, points, where
+
+HOW: Final = "Box: quartiles over the whole run, line: median; whiskers: the most extreme values within 1.5 IQR of the quartiles."
+_MEMORY: Final = {"footprint": "footprint (used of total)", "memory controller": "memory-controller utilisation"}
+_LOW: Final = ("under-utilised", "fluctuating", "unused")
+_EPISODES: Final = 8
+_PDF_DEVICES: Final = 4  # the figure above has them all
+_NODES: Final = 4
+
+
+def low_gpu_utilization(shown: Shown, found: details.LowGPUUtilizationDetails) -> Blocks:
+    devices = found.devices
+    limits = [
+        (limit, f"{name} {limit:g} %")
+        for name, limit in (("p5", shown.parameter("threshold_p5")), ("p95", shown.parameter("threshold_p95")))
+        if limit is not None
+    ]
+    boxes = [_box(device.node, device.box, f"GPU {device.device}", note=_p95(device.box.p95)) for device in devices]
+    drawn = spread(boxes, BARS, lambda box: box.p95 if box.p95 is not None else box.p50)
+    low = [device for device in devices if device.state in _LOW]
+    unusual = f"Low or fluctuating: {_list(low)}." if low else "No GPU lies below its thresholds."
+    sources = {device.derived for device in devices}
+    derived = " Derived from kernel activity." if sources == {True} else ""
+    return [
+        _figure(
+            f"{shown.id}-boxes",
+            drawn,
+            limits,
+            f"GPU utilisation of {plural(len(boxes), 'GPU')}. {unusual}",
+            say("{} {}{}{}", HOW, unusual, derived, of_all(len(drawn), len(boxes), "GPU", "p95")),
+        ),
+        table(
+            f"{shown.id}-devices",
+            "GPU utilisation by GPU",
+            sorted(devices, key=lambda device: -device.triggered),
+            Col("GPU", lambda row: where(row), kind="name"),
+            Col("State", lambda device: _state(device.state)),
+            Col(
+                "Windows triggered",
+                lambda device: Cell(f"{count(device.triggered)} of {count(device.windows)}", sort=device.triggered),
+                kind="number",
+            ),
+            Col("p95, last window", lambda device: device.p95, percent),
+            Col("p5, last window", lambda device: device.p5, percent),
+            Col("Median", lambda device: device.box.p50, percent),
+            Col("Max", lambda device: device.box.max, percent),
+            Col("Samples", lambda device: device.samples, count, html_only=True),
+            Col("Low", _pattern, html_only=True),
+            Col("First after", lambda device: shown.after(device.first_ns), kind="number", html_only=True),
+            Col("Last after", lambda device: shown.after(device.last_ns), kind="number", html_only=True),
+            Col("Source", lambda device: "derived" if device.derived else "sampled", when=len(sources) > 1, html_only=True),
+            pdf_rows=_PDF_DEVICES,
+        ),
+    ]
+
+
+def batch_size(shown: Shown, found: details.BatchSizeDetails) -> Blocks:
+    devices = found.devices
+    names = {"cpu": "CPU", "gpu": "GPU", "gpu_memory": "GPU memory"}
+    limits = [(name, limit) for key, name in names.items() if (limit := shown.parameter(f"{key}_threshold_p95")) is not None]
+    kept = spread(devices, BARS // 3, lambda device: device.gpu_p95 or 0.0)
+    boxes: dict[tuple[str, str], Box] = {}
+    for device in kept:
+        gpu = f"GPU {device.device}"
+        for box, p95, name, meaning in (
+            (device.boxes.cpu, device.cpu_p95, "CPU", "host"),
+            (device.boxes.gpu, device.gpu_p95, gpu, "computation"),
+            (device.boxes.gpu_memory, device.gpu_memory_p95, f"{gpu} memory", "memory"),
+        ):
+            if box:
+                boxes.setdefault((device.node, name), _box(device.node, box, name, meaning=meaning, note=_p95(p95)))
+    violations = sum(device.violations for device in devices)
+    figure = devices[0].memory_figure if devices else None
+    unusual = f"{plural(violations, 'violation')}: CPU, GPU and GPU memory low together" if violations else "never all three low together"
+    memory = f" GPU memory is the {_MEMORY.get(figure, clip(figure, 40))}." if figure else ""
+    return [
+        _figure(
+            f"{shown.id}-boxes",
+            sorted(boxes.values(), key=lambda box: box.group),
+            _together(limits),
+            f"CPU, GPU and GPU memory utilisation of {plural(len(kept), 'GPU')}: {unusual}",
+            say("{} {}.{}{}", HOW, unusual[0].upper() + unusual[1:], memory, of_all(len(kept), len(devices), "GPU", "p95")),
+        ),
+        table(
+            f"{shown.id}-devices",
+            "CPU, GPU and GPU memory together",
+            sorted(devices, key=lambda device: -device.violations),
+            Col("GPU", lambda row: where(row), kind="name"),
+            Col("Violations", lambda device: device.violations, count),
+            Col("CPU p95", lambda device: device.cpu_p95, percent),
+            Col("GPU p95", lambda device: device.gpu_p95, percent),
+            Col("GPU memory p95", lambda device: device.gpu_memory_p95, percent),
+            Col("Windows", lambda device: device.windows, count, html_only=True),
+            Col("Samples", lambda device: device.samples, count, html_only=True),
+            Col("First after", lambda device: shown.after(device.first_ns), kind="number", html_only=True),
+            Col("Last after", lambda device: shown.after(device.last_ns), kind="number", html_only=True),
+        ),
+    ]
+
+
+def gpu_memory_increase(shown: Shown, found: details.GPUMemoryIncreaseDetails) -> Blocks:
+    devices = found.devices
+    boxes = [_box(device.node, device.box, f"GPU {device.device}", meaning="memory", note=_slope(device)) for device in devices]
+    drawn = spread(boxes, BARS, lambda box: box.p75 - box.p25)
+    worst = max(devices, key=lambda device: device.largest_increase or 0.0, default=None)
+    unusual = "No increase was seen."
+    if worst and worst.largest_increase is not None:
+        unusual = f"Largest increase: {points(worst.largest_increase)} on {place(worst)}."
+    episodes = [(device, episode) for device in devices for episode in device.episodes]
+    return [
+        _figure(
+            f"{shown.id}-boxes",
+            drawn,
+            [],
+            f"GPU memory utilisation of {plural(len(boxes), 'GPU')}. {unusual}",
+            say("{} {} At the right: slope over the run.{}", HOW, unusual, of_all(len(drawn), len(boxes), "GPU", "spread")),
+        ),
+        table(
+            f"{shown.id}-devices",
+            "GPU memory by GPU",
+            sorted(devices, key=lambda device: -(device.largest_increase or 0.0)),
+            Col("GPU", lambda row: where(row), kind="name"),
+            Col("Largest increase", lambda device: device.largest_increase, points),
+            Col("Violations", lambda device: device.violations, count),
+            Col("Episodes", lambda device: len(device.episodes), count),
+            Col("Slope per hour", lambda device: device.slope_percent_per_hour, points),
+            Col("Samples", lambda device: device.samples, count, html_only=True),
+            Col("Median", lambda device: device.box.p50, percent, html_only=True),
+            Col("Max", lambda device: device.box.max, percent, html_only=True),
+            Col("Measured", lambda device: device.memory_figure, html_only=True),
+        ),
+        table(
+            f"{shown.id}-episodes",
+            "Episodes of increase",
+            sorted(episodes, key=lambda row: -row[1].largest),
+            Col("GPU", lambda row: where(row[0]), kind="name"),
+            Col("Began after", lambda row: shown.after(row[1].start_ns), kind="number"),
+            Col("Ended after", lambda row: shown.after(row[1].end_ns), kind="number"),
+            Col("Largest increase", lambda row: row[1].largest, points),
+            Col("Samples", lambda row: row[1].samples, count),
+            pdf_rows=_EPISODES,
+        ),
+    ]
+
+
+def _figure(id: str, boxes: Sequence[Box], limits: Sequence[tuple[float, str]], alt: str, caption: object) -> Figure | None:
+    if not boxes:
+        return None
+    if len({box.group for box in boxes}) > _NODES:  # a heading each would take more room than the boxes
+        boxes = [dataclasses.replace(box, label=f"{clip(box.group, 18)} {box.label}", group="") for box in boxes]
+    return Figure(id, box_plot(boxes, limits, "%", top=100.0), alt, say("{}", caption))
+
+
+def _box(node: str, box: details.Box, label: str, *, meaning: str = "computation", note: str = "") -> Box:
+    return Box(label, box.p25, box.p50, box.p75, box.whisker_lower, box.whisker_upper, box.p5, box.p95, node, note, meaning)
+
+
+def _p95(value: float | None) -> str:
+    return f"p95 {percent(value)}" if value is not None else ""
+
+
+def _slope(device: details.GrowingMemory) -> str:
+    return f"{points(device.slope_percent_per_hour)}/h" if device.slope_percent_per_hour is not None else ""
+
+
+def _state(state: str) -> Cell:
+    return Cell(f"✕ {state}", mark="v-issue") if state in _LOW else Cell(clip(state or UNKNOWN, 40))
+
+
+def _pattern(device: details.LowGpu) -> str | None:
+    ends = {"head": device.idle_head_ns, "tail": device.idle_tail_ns}
+    lengths = [duration(length) for end, length in ends.items() if length and end in (device.pattern or "").split()]
+    return f"{device.pattern} ({', '.join(lengths)})" if lengths else device.pattern
+
+
+def _list(devices: Sequence[details.LowGpu], most: int = 4) -> str:
+    named = ", ".join(place(device) for device in devices[:most])
+    return named if len(devices) <= most else f"{named} and {count(len(devices) - most)} more"
+
+
+def _together(limits: Sequence[tuple[str, float]]) -> list[tuple[float, str]]:
+    """Thresholds of the same value share a line."""
+    values = {limit for _, limit in limits}
+    if len(values) == 1 and len(limits) > 1:
+        (limit,) = values
+        return [(limit, f"p95 thresholds {limit:g} %")]
+    return [(limit, f"{label} {limit:g} %") for label, limit in limits]

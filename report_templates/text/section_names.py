@@ -1,0 +1,58 @@
+"""Which sections can a report have, by name, and which does a list of words choose? Loads nothing: command lines are read first."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Final
+
+from ...errors import UsageError
+
+# In the order of the report; the appendix, which always stays, follows.
+NAMES: Final = (
+    "information", "data-quality", "job-statistics", "system-usage", "gpu-memory", "time-breakdown", "kernels", "launch-configurations",
+    "operators", "precision", "categories", "activity", "memory-operations", "collectives", "launches", "launch-queue", "idle", "steps",
+    "step-breakdown", "slow-steps", "rank-comparison", "annotations", "framework", "python-profile", "rules", "timeline",
+)  # fmt: skip
+ALWAYS: Final = ("summary", "appendix")
+GROUPS: Final[dict[str, tuple[str, ...]]] = {
+    "run": ("information", "data-quality", "job-statistics"),
+    "system": ("system-usage", "gpu-memory"),
+    "gpu": (
+        "time-breakdown", "kernels", "launch-configurations", "operators", "precision", "categories", "activity", "memory-operations",
+        "collectives", "launches", "launch-queue", "idle",
+    ),
+    "training": ("steps", "step-breakdown", "slow-steps", "rank-comparison", "annotations", "framework", "python-profile"),
+}  # fmt: skip
+
+
+def checked(words: Iterable[str]) -> tuple[str, ...]:
+    """The words of --sections, as they are known: names of sections and groups in any case, with ``-`` or ``_``, after a minus or not.
+    Raises UsageError naming the accepted ones."""
+    found = []
+    for word in words:
+        minus = "-" if word.startswith("-") else ""
+        name = word.removeprefix("-").lower().replace("_", "-")
+        if not name:
+            raise UsageError("'-' names no section; the one to leave out stands behind the minus: --sections -kernels")
+        if minus and name in ALWAYS:
+            raise UsageError(f"the {name} always stays; leave out others, such as -kernels")
+        if name not in (*NAMES, *GROUPS, *ALWAYS):
+            near = difflib.get_close_matches(name, (*NAMES, *GROUPS), n=3)
+            meant = f" (did you mean {' or '.join(near)}?)" if near else ""
+            raise UsageError(f"{word.removeprefix('-')!r} is no section{meant}; accepted: {', '.join(NAMES)}; groups: {', '.join(GROUPS)}")
+        found.append(minus + name)
+    if not found:
+        raise UsageError("nothing is named; write it like --sections steps,kernels,rules or --sections -kernels")
+    return tuple(found)
+
+
+def left_out(words: Iterable[str] | None) -> tuple[str, ...]:
+    """The names of the sections that ``words`` leave out, in the order of the report; None leaves out none."""
+    if words is None:
+        return ()
+    given = checked(words)
+    on = {name for word in given if not word.startswith("-") for name in GROUPS.get(word, (word,))}
+    off = {name for word in given if word.startswith("-") for name in GROUPS.get(word[1:], (word[1:],))}
+    named = any(not word.startswith("-") for word in given)
+    return tuple(name for name in NAMES if (named and name not in on) or name in off)
