@@ -1,37 +1,24 @@
-"""Do the parts of postrun import only what the architecture lets them?"""
+"""The layout of the package: the import contract in pyproject.toml, public names, and what the command line loads."""
 
 from __future__ import annotations
 
 import ast
-import graphlib
 import importlib
 import json
+import os
+import shutil
 import subprocess
 import sys
 import sysconfig
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from package_links import lay_out
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["scikit-build"]["wheel"]
 PARTS = tuple(source for source in BUILD["packages"].values() if not source.endswith(".py"))
-
-# Part -> what it must not import, and what of that it may import all the same.
-FORBIDDEN: dict[str, tuple[set[str], set[str]]] = {
-    "ingest": (
-        {"postrun.analysis", "postrun.report_templates", "postrun.cli", "jinja2", "weasyprint", "matplotlib"},
-        set(),
-    ),
-    "analysis": (
-        {"postrun.ingest", "postrun.report_templates", "postrun.cli", "jinja2", "weasyprint", "matplotlib"},
-        {"postrun.ingest.store", "postrun.ingest.store_tables"},
-    ),
-    "report_templates": ({"postrun.ingest", "postrun.cli", "duckdb", "polars"}, set()),
-    "export": ({"postrun.report_templates", "postrun.cli", "jinja2", "weasyprint", "matplotlib"}, set()),
-}
 
 
 def sources() -> dict[str, Path]:
@@ -41,8 +28,6 @@ def sources() -> dict[str, Path]:
         for file in sorted((ROOT / part).rglob("*.py")):
             relative = file.relative_to(ROOT)
             names = relative.with_suffix("").parts
-            if relative.parts[:2] == ("native", "package"):
-                names = names[2:]
             if names[-1] == "__init__":
                 names = names[:-1]
             files[".".join(("postrun", *names))] = file
@@ -52,61 +37,47 @@ def sources() -> dict[str, Path]:
 SOURCES = sources()
 
 
-def imported(module: str, source: str, is_package: bool) -> Iterator[tuple[int, str]]:
-    """Line and absolute name of every module that ``source`` imports, also inside functions and by a literal name."""
-    package = module.split(".") if is_package else module.split(".")[:-1]
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield node.lineno, alias.name
-        elif isinstance(node, ast.ImportFrom):
-            above = package[: len(package) - node.level + 1] if node.level else []
-            base = ".".join([*above, *([node.module] if node.module else [])])
-            for alias in node.names:
-                below = f"{base}.{alias.name}"
-                yield node.lineno, below if below in SOURCES else base
-        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
-            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if called in ("import_module", "__import__") and isinstance(node.args[0].value, str):
-                name = node.args[0].value
-                dots = len(name) - len(name.lstrip("."))
-                above = package[: len(package) - dots + 1] if dots else []
-                yield node.lineno, ".".join([*above, name.lstrip(".")])
+LINT_IMPORTS = """
+import sys
+sys.meta_path[:] = [finder for finder in sys.meta_path if "ScikitBuild" not in type(finder).__name__]  # of the editable installation
+from importlinter.cli import lint_imports
+sys.exit(lint_imports(config_filename=sys.argv[1], no_cache=True))
+"""
 
 
-def below(name: str, roots: set[str]) -> bool:
-    return any(name == root or name.startswith(root + ".") for root in roots)
+def lint_imports(config: Path, package: Path) -> subprocess.CompletedProcess[str]:
+    """Check the import contracts in ``config`` over the package in the folder ``package``."""
+    command = [sys.executable, "-P", "-c", LINT_IMPORTS, config]
+    environment = {**os.environ, "PYTHONPATH": os.fspath(package), "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False, cwd=package)
 
 
-def violations(module: str, source: str, is_package: bool) -> list[str]:
-    """What ``source`` imports against FORBIDDEN, as "line: name"."""
-    forbidden, allowed = FORBIDDEN.get(module.split(".")[1] if "." in module else "", (set(), set()))
-    return [f"{line}: {name}" for line, name in imported(module, source, is_package) if below(name, forbidden) and not below(name, allowed)]
+def test_modules_import_only_what_the_contract_allows(tmp_path: Path) -> None:
+    lay_out(tmp_path)
+    done = lint_imports(ROOT / "pyproject.toml", tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    ("module", "source", "expected"),
-    [
-        ("postrun.analysis.steps", "from ..ingest import kineto", ["1: postrun.ingest.kineto"]),
-        ("postrun.analysis.rules.base", "def f():\n    from ...ingest.kineto import load", ["2: postrun.ingest.kineto"]),
-        ("postrun.analysis.steps", "from .. import ingest", ["1: postrun.ingest"]),
-        ("postrun.analysis.steps", "from ..ingest.store import Store\nfrom ..ingest import store", []),
-        ("postrun.analysis.steps", "import matplotlib.pyplot as plt", ["1: matplotlib.pyplot"]),
-        ("postrun.ingest.kineto", "import importlib\nimportlib.import_module('..analysis.steps')", ["2: postrun.analysis.steps"]),
-        ("postrun.report_templates.render", "import duckdb, jinja2", ["1: duckdb"]),
-    ],
-)
-def test_the_check_itself_sees_an_import_wherever_it_stands(
-    module: str, source: str, expected: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("postrun.ingest", "postrun.ingest.kineto", "postrun.ingest.store"):
-        monkeypatch.setitem(SOURCES, name, ROOT)
-    assert violations(module, source, is_package=False) == expected
+BROKEN = {
+    "analysis/steps/times.py": ("def f(): from ...ingest.kineto import reader", "analysis and export know the store of ingest alone"),
+    "analysis/toolkit/intervals.py": ("from ..steps import times", "the parts of analysis"),
+    "ingest/kineto/rows.py": ("if TYPE_CHECKING: from . import reader", "no circle of files or folders"),
+    "ingest/nsys/events.py": ("from ... import cli", "the parts of postrun"),
+    "nightly/night.py": ("import click", "only the command line imports click"),
+    "report_templates/output/render.py": ("import duckdb", "pages see the report, not the store"),
+}
+"""File -> a line that it must not contain, and the contract that the line breaks."""
 
 
-def test_a_part_imports_only_what_it_may() -> None:
-    found = {module: violations(module, file.read_text(encoding="utf-8"), file.name == "__init__.py") for module, file in SOURCES.items()}
-    assert {module: lines for module, lines in found.items() if lines} == {}
+def test_the_contract_sees_imports_in_functions_and_for_types(tmp_path: Path) -> None:
+    lay_out(tmp_path / "links")
+    shutil.copytree(tmp_path / "links", tmp_path / "copy", ignore=shutil.ignore_patterns("src", "__pycache__"))
+    for file, (line, _) in BROKEN.items():
+        with (tmp_path / "copy" / "postrun" / file).open("a", encoding="utf-8") as out:
+            out.write(f"\n{line}\n")
+    done = lint_imports(ROOT / "pyproject.toml", tmp_path / "copy")
+    assert done.returncode == 1
+    assert [name for _, name in BROKEN.values() if f"{name} BROKEN" not in done.stdout] == []
 
 
 def absolute_imports(file: Path) -> list[tuple[int, str]]:
@@ -126,26 +97,6 @@ def test_inside_the_package_imports_are_relative() -> None:
     """An absolute ``import ingest`` works only in a checkout; an absolute ``import postrun`` hides which part is meant."""
     found = {module: absolute_imports(file) for module, file in SOURCES.items()}
     assert {module: lines for module, lines in found.items() if lines} == {}
-
-
-def circle(imports: dict[str, set[str]]) -> list[str]:
-    """A circle of modules that import each other, also in functions and under TYPE_CHECKING; empty if there is none."""
-    try:
-        graphlib.TopologicalSorter(imports).prepare()
-    except graphlib.CycleError as error:
-        modules: list[str] = error.args[1]
-        return modules
-    return []
-
-
-def test_no_modules_import_each_other() -> None:
-    assert circle({"postrun.a": {"postrun.b"}, "postrun.b": {"postrun.a"}}) != []
-    imports = {
-        module: {name for _, name in imported(module, file.read_text(encoding="utf-8"), file.name == "__init__.py")}
-        & SOURCES.keys() - {module}
-        for module, file in SOURCES.items()
-    }
-    assert circle(imports) == []
 
 
 PUBLIC = (
