@@ -167,7 +167,7 @@ def markdown(source: str) -> Iterator[Passage]:
 
 
 def walk(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a tree except those of comprehensions and lambdas, whose names live briefly."""
+    """Yield the nodes of a tree outside comprehensions and lambdas."""
     nodes = deque([tree])
     while nodes:
         node = nodes.popleft()
@@ -177,7 +177,7 @@ def walk(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def docstrings(node: ast.AST, lines: list[str]) -> Iterator[tuple[Passage, bool]]:
-    """Yield the docstrings of a node and of its attributes, and whether one describes a function."""
+    """Yield docstrings of a node and of its attributes; True for a function's."""
     for number, statement in enumerate(getattr(node, "body", ())):
         if isinstance(statement, ast.Expr) and isinstance(value := statement.value, ast.Constant) and isinstance(value.value, str):
             text = "\n".join(lines[value.lineno - 1 : value.end_lineno])
@@ -216,7 +216,7 @@ def python_findings(path: str, source: str) -> Iterator[Finding]:
 
 
 def file_findings(path: str, source: str) -> list[Finding]:
-    """Return the findings of a file in the order of its lines; `path` decides how `source` is read."""
+    """Return the findings of a file in line order; `path` decides the language."""
     file = Path(path)
     interpreter = source.partition("\n")[0] if source.startswith("#!") else ""
     if file.suffix in (".py", ".pyi") or "python" in interpreter:
@@ -241,7 +241,7 @@ def tracked_files(root: Path) -> list[str]:
 
 
 def tree_findings(root: Path, paths: Iterable[str] = ()) -> list[Finding]:
-    """Return the findings of the tracked files at or below `paths`; none given means all."""
+    """Return the findings of the tracked files at or below `paths`, or of all."""
     wanted = [(Path.cwd() / path).resolve() for path in paths]
     findings = []
     for path in tracked_files(root):
