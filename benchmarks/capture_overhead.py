@@ -28,8 +28,7 @@ from postrun import capture
 
 ANNOTATIONS = 10
 STEP_S = 0.01
-SETTLE_S = 0.1
-"""Waited before each half: what a session does as it begins is no part of how it goes on."""
+SETTLE_S = 0.1  # Waited before each half: what a session does as it begins is no part of how it goes on
 DRAWS = 10_000
 NUMPY = """
 def steps(first, count):

@@ -46,8 +46,7 @@ FOUND_MAY_SET: Final = THRESHOLDS | {
 An option that is not here needs ``--config``: it may write elsewhere, load code, read or send files, hide an issue or a message, or lift
 a bound. A new option is not here unless someone decides that it is harmless."""
 _GATES: Final = ("custom_rule", "fail_on")
-_FINDINGS: Final = frozenset({"rules", "data-quality"})
-"""Sections that a found file cannot leave out."""
+_FINDINGS: Final = frozenset({"rules", "data-quality"})  # Sections that a found file cannot leave out
 
 
 def find(explicit: Path | None, folder: Path, sources: Sequence[str] = (), notes: list[str] | None = None) -> Path | None:

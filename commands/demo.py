@@ -30,8 +30,7 @@ NAME: Final = "small training, recorded on this machine"
 INTERVAL_MS: Final = 100
 _LIMIT_S: Final = 180.0
 _PATIENCE_S: Final = 5.0
-_MARK: Final = ".postrun-demo"
-"""A file in the folder that says that it may be replaced."""
+_MARK: Final = ".postrun-demo"  # A file in the folder that says that it may be replaced
 
 
 @click.command(short_help="Report a simulated training run, and a real small one that is recorded now.")

@@ -20,8 +20,7 @@ _TIMES: Final = {
     "kernel": ("start_ns", "duration_ns"), "memcpy": ("start_ns", "duration_ns"), "memset": ("start_ns", "duration_ns"),
     "sync": ("start_ns", "duration_ns"), "metric": ("time_ns", None),
 }  # fmt: skip
-_SHOWN: Final = 20
-"""How many threads, names and places of damage the text lists; JSON has all."""
+_SHOWN: Final = 20  # How many threads, names and places of damage the text lists; JSON has all
 
 
 @click.command(short_help="Show what trace files of the capture library hold.")

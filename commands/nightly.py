@@ -45,10 +45,8 @@ if TYPE_CHECKING:
 
 _LONGEST_S: Final = 86_400 * 30
 _LEAST_MEMORY: Final = 16_000_000
-_FAR: Final = 256
-"""Runs that are handed to a cluster at a time."""
-_NAMED: Final = 5
-"""Files that a message names."""
+_FAR: Final = 256  # Runs that are handed to a cluster at a time
+_NAMED: Final = 5  # Files that a message names
 _REPORT_OPTIONS: Final = (
     "formats", "top", "paper", "timeline_events", "rules", "preset", "memory_limit", "max_unpacked", "redact"
 )  # fmt: skip

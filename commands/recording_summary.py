@@ -22,10 +22,8 @@ from ..native.recording.loss_reasons import loss_reason
 _STEP: Final = re.compile(r"(?i)step|step[_ -]?\d+|ProfilerStep#\d+")
 _WINDOW: Final = re.compile(r"gpu\.window\.\d+")
 _NO_ACTIVITY: Final = ("no NVIDIA driver", "no CUDA device", "the program did not use CUDA")
-_INCOMPLETE: Final = 1
-"""Flag of a range that never ended."""
-_MOST_BYTES: Final = 128 << 20
-"""Of trace files that are counted: one or two seconds."""
+_INCOMPLETE: Final = 1  # Flag of a range that never ended
+_MOST_BYTES: Final = 128 << 20  # Of trace files that are counted: one or two seconds
 _MOST_FILES: Final = 256
 
 

@@ -27,10 +27,8 @@ _CATEGORIES: Final = {
 }  # fmt: skip
 _ARROW: Final = ',"cat":"ac2g","name":"ac2g"'
 _DECIMALS: Final = pa.array([f".{number:03d}" for number in range(1000)])
-NEXT: Final = ",\n"
-"""Before each event; of the first one it is cut."""
-_MADE_UP: Final = 1_000_000_000
-"""Process and thread numbers from here on are not those of the machine."""
+NEXT: Final = ",\n"  # Before each event; of the first one it is cut
+_MADE_UP: Final = 1_000_000_000  # Process and thread numbers from here on are not those of the machine
 _GROUPS: Final = frozenset({"node", "cpu", "cores", "gpus", "process", "device", "host"})
 
 Row = dict[str, Any]

@@ -21,10 +21,8 @@ from ..ingest.store.store import Store
 from ..ingest.store.tables import ENUM_VALUES
 from .tree import Tree
 
-BATCH: Final = 50_000
-"""Rows that are read at a time."""
-BLOCK: Final = 16_384
-"""Rows that are written at a time; fewer where their texts make more than BLOCK_BYTES."""
+BATCH: Final = 50_000  # Rows that are read at a time
+BLOCK: Final = 16_384  # Rows that are written at a time; fewer where their texts make more than BLOCK_BYTES
 BLOCK_BYTES: Final = 16 << 20
 LAST_NS: Final = (1 << 63) - 1
 

@@ -12,8 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-MOST: Final = 1 << 12
-"""Lanes of one track at most; what finds none free is put on the last one."""
+MOST: Final = 1 << 12  # Lanes of one track at most; what finds none free is put on the last one
 _NEVER: Final = 1 << 64
 
 

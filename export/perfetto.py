@@ -22,8 +22,7 @@ from .tree import Tree
 
 _PACKET, _EVENT, _TRACK, _INTERNED, _CLOCKS = 1, 11, 60, 12, 6
 _BEGIN, _END, _COUNTER = 1, 2, 4
-_CATEGORY, _NAME, _KEY, _TEXT = 1, 2, 3, 29
-"""Kinds of interned texts: their fields in InternedData."""
+_CATEGORY, _NAME, _KEY, _TEXT = 1, 2, 3, 29  # Kinds of interned texts: their fields in InternedData
 _SEQUENCE: Final = whole(10, 1)
 _CLEARED: Final = _SEQUENCE + whole(13, 1)
 _NEEDS_STATE: Final = _SEQUENCE + whole(13, 2)

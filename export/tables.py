@@ -86,8 +86,7 @@ _WHAT: Final = {
 }  # fmt: skip
 """Columns of one table, and those that mean the same in every one, where the name and its ending do not say it."""
 _RENAMED: Final = {"shared_memory": "shared_memory_bytes", "bytes": "bytes"}
-_WHOLE: Final = {"name"}
-"""Tables whose rows are told where their ids stand."""
+_WHOLE: Final = {"name"}  # Tables whose rows are told where their ids stand
 
 Kind = Literal["parquet", "csv"]
 _FORMULA: Final = r"^[\t\r\n]|(?:^|[;\t])[\x00-\x20\x7F\x{A0}\x{200B}\x{FEFF}]*[=+\-@\x{FF1D}\x{FF0B}\x{FF0D}\x{FF20}]"

@@ -22,11 +22,9 @@ from .object_store.objects import ChangedError, ObjectInfo, Objects, ObjectStore
 from .object_store.open import open_objects
 from .object_store.urls import is_url, parse
 
-MOST_OBJECTS: Final = 100_000
-"""Objects below one URL; more are not one run."""
+MOST_OBJECTS: Final = 100_000  # Objects below one URL; more are not one run
 _WORKERS: Final = 8
-_TIMES: Final = 3
-"""How often an object that changes is fetched before it is an error."""
+_TIMES: Final = 3  # How often an object that changes is fetched before it is an error
 _LONGEST_NAME: Final = 255
 _SHARE_OF_DISK: Final = 0.9
 

@@ -49,8 +49,7 @@ if TYPE_CHECKING:
 Progress = Callable[[str, float | None], None]
 
 _SHOWN: Final = 8
-_PART: Final = re.compile(r"(.+?)(?:-(\d+))?\.prt")
-"""How many files an error message lists."""
+_PART: Final = re.compile(r"(.+?)(?:-(\d+))?\.prt")  # How many files an error message lists
 TRACERS: Final = frozenset({TRACE, NSIGHT})
 """Formats with device activity of which two can be of one process and time. Of recordings see capture.py."""
 _EVENTS_OF_FILES: Final = (

@@ -34,22 +34,18 @@ if TYPE_CHECKING:
 
     from .hosted.system_metrics import Lines
 
-FORMAT: Final = 3
-"""Of the entries and tables; partials of another format are of no use."""
+FORMAT: Final = 3  # Of the entries and tables; partials of another format are of no use
 MAPPED: Final = frozenset({TRACE, TIMELINE, SYSTEM_METRICS})
 """Formats of which :func:`write` makes tables. Recordings are compact tables already, and read as quickly as Parquet."""
-ROWS: Final = 300_000
-"""How many rows go to the store at a time, as the reader of traces does it."""
+ROWS: Final = 300_000  # How many rows go to the store at a time, as the reader of traces does it
 
-ROW_GROUP: Final = 122_880
-"""How many rows are in a group of a Parquet file, as DuckDB writes it."""
+ROW_GROUP: Final = 122_880  # How many rows are in a group of a Parquet file, as DuckDB writes it
 
 _EVENTS: Final = ("device_event", "host_event", "annotation", "collective", "allocation")
 _OWN: Final = ("node", "process")
 _CYCLE_COLUMNS: Final = ("correlation", "external_id")
 _NOTE: Final = ("severity", "code", "message", "count", "first_ns", "last_ns")
-_FILE: Final = "\0file\0"
-"""Stands for the path of the file in what is told of an error."""
+_FILE: Final = "\0file\0"  # Stands for the path of the file in what is told of an error
 
 Entry = dict[str, Any]
 _BY_NAME: Final = {known.name: known for known in FORMATS}

@@ -22,10 +22,8 @@ from typing import Any, Final
 from ..errors import InputError
 from ..ingest.object_store.objects import Objects, OccupiedError
 
-LEASE_S: Final = 300.0
-"""How long a claim holds that is not renewed. The clocks of machines that share a night must not differ by as much."""
-_MOST_BYTES: Final = 4096
-"""Of a claim; a longer one is not ours."""
+LEASE_S: Final = 300.0  # How long a claim holds that is not renewed. The clocks of machines that share a night must not differ by as much.
+_MOST_BYTES: Final = 4096  # Of a claim; a longer one is not ours
 _HOST: Final = re.compile(r"[\w.:-]{1,255}")
 _POLL_S: Final = 0.5
 

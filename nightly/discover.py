@@ -50,8 +50,7 @@ _TIMELINE: Final = re.compile(r"(?:^|/)framework/pevents/.*\.json(?:\.gz|\.zst)?
 _TENSORFLOW: Final = re.compile(r"(?:^|/)plugins/profile/[^/]+/[^/]*trace\.json(?:\.gz|\.zst)?$", re.IGNORECASE)
 _PYTHON: Final = re.compile(r"(?:^|/)(?:python_stats(?:\.json)?|[^/]*\.(?:pstats?|pyisession))$", re.IGNORECASE)
 _PYTHON_DUMP: Final = re.compile(r"(?:^|/)cprofile/(?:.*/)?[^/]*\.prof$", re.IGNORECASE)
-_TIMER: Final = "postrun.json"
-"""Beside a Python profile: its timer, and the rank of its process."""
+_TIMER: Final = "postrun.json"  # Beside a Python profile: its timer, and the rank of its process
 # What stands around a Python profile: the process and its window, or both in one name.
 _POINT: Final = r"[a-z]+-(?:\d+|\*)-[a-z]+-\d+(?:\.\d+)?"
 _WINDOW: Final = re.compile(rf"(?:^|/)(?:[^/]+/{_POINT}_{_POINT}|\d+(?:\.\d+)?_\d+(?:\.\d+)?_[^/]+_-?\d+)$", re.IGNORECASE)

@@ -28,12 +28,9 @@ try:
 except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
-FACTOR: Final = 2
-"""Hard limit / polled limit: a run within the polled limit never reaches the hard one."""
-LEAST_FILE: Final = 20_000_000_000
-"""Bytes that one file may always have: the default of --max-unpacked."""
-SHARE_OF_DISK: Final = 0.9
-"""Of the free space of the temporary folder, for one file; the same share as for downloads."""
+FACTOR: Final = 2  # Hard limit / polled limit: a run within the polled limit never reaches the hard one
+LEAST_FILE: Final = 20_000_000_000  # Bytes that one file may always have: the default of --max-unpacked
+SHARE_OF_DISK: Final = 0.9  # Of the free space of the temporary folder, for one file; the same share as for downloads
 ENVIRONMENT: Final = {"MIMALLOC_ARENA_EAGER_COMMIT": "0"}
 """For workers: Arrow's allocator otherwise maps 1 GiB as writable, which RLIMIT_DATA counts although it is never touched."""
 _PREFIX: Final = "postrun-"

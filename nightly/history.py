@@ -20,16 +20,13 @@ from ..analysis.toolkit import wording
 from ..errors import UsageError
 
 Kind = Literal["regression", "improvement", "new_issue"]
-LABEL: Final = "family"
-"""Of a run; counts before any pattern."""
+LABEL: Final = "family"  # Of a run; counts before any pattern
 METRICS: Final = (
     "step_median_ns", "gpu_busy_percent", "gpu_active_percent", "gpu_utilization_percent", "exposed_communication_percent",
     "gpu_memory_percent",
 )  # fmt: skip
-MOST_RUNS: Final = 50
-"""That a run can be compared with."""
-POINTS: Final = 60
-"""Runs of a family whose trend is kept, the newest."""
+MOST_RUNS: Final = 50  # That a run can be compared with
+POINTS: Final = 60  # Runs of a family whose trend is kept, the newest
 _NORMAL: Final = 1.4826  # from the median absolute deviation to the standard deviation, where the values are normally distributed
 _SMALL: Final[dict[int, float]] = {3: 3.7, 4: 2.2, 5: 2.0, 6: 1.5, 7: 1.45}
 _FLOOR: Final = 0.01

@@ -26,18 +26,15 @@ from .history import Family, History, Settings, family_of, history
 from .index_model import Index
 from .model import Row
 
-PAGE_RUNS: Final = 1_000
-"""Rows on the page, the newest; also the page must be opened by a telephone."""
+PAGE_RUNS: Final = 1_000  # Rows on the page, the newest; also the page must be opened by a telephone
 JSON_RUNS: Final = 10_000
 PAGE_FAMILIES: Final = 60
 _READ_AT_ONCE: Final = 32
-_MOST_REFUSED: Final = 100
-"""Lines about damaged markers."""
+_MOST_REFUSED: Final = 100  # Lines about damaged markers
 _TRIES: Final = 12
 _OPEN_NS: Final = 7 * 86_400 * 10**9
 STEPS: Final = ("step_base_ns", "step_change_percent", "step_runs", "step_mark")
-ADDED: Final = ("family", table.TOLD, *STEPS)
-"""Columns of the index beside those of a row; the table has its marker, too."""
+ADDED: Final = ("family", table.TOLD, *STEPS)  # Columns of the index beside those of a row; the table has its marker, too
 HTML, JSON, PARQUET = places.INDEX_FILES
 
 

@@ -10,8 +10,7 @@ from . import places
 from .history import Family, Finding, Settings
 from .model import Row
 
-FEW_ALONE: Final = 3
-"""From so many runs on that are each alone in their family it is told: nothing is compared with them."""
+FEW_ALONE: Final = 3  # From so many runs on that are each alone in their family it is told: nothing is compared with them
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,8 +97,7 @@ class Night:
         return [row for row in self.rows if row.state == "failed"]
 
 
-Tell = Callable[[Row, int, int], None]
-"""Called with each row that comes back, how many have, and how many are due."""
+Tell = Callable[[Row, int, int], None]  # Called with each row that comes back, how many have, and how many are due
 
 
 def plan(source: Objects, out: Objects, wanted: Wanted, known: Mapping[str, Row]) -> Night:

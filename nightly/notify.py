@@ -43,8 +43,7 @@ _KEYS: Final = {
 }  # fmt: skip
 _FIELDS: Final = ("run", "family", "reason", "rule", "gpu", "status")
 _LIMIT: Final = 10
-_LINKING_TITLES: Final = {"gitlab", "github", "gitea"}
-"""Systems that look for mentions and issues in titles."""
+_LINKING_TITLES: Final = {"gitlab", "github", "gitea"}  # Systems that look for mentions and issues in titles
 _TITLE: Final = "postrun: {family}: {reason}"
 _SUMMARY_ROWS: Final = 200
 

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from .index_model import Index
     from .model import Row
 
-_SHOWN: Final = 25
-"""Of each kind of finding."""
+_SHOWN: Final = 25  # Of each kind of finding
 _STATES: Final = {
     "reported": ("✓", "v-fine"),
     "failed": ("✕", "v-issue"),

@@ -52,10 +52,8 @@ PART_FILES: Final = 500
 _AT_ONCE: Final = 8
 _FOLDER: Final = "partial"
 _OWN: Final = re.compile(r"[0-9a-f]{16}-[0-9a-f]{12}/\d{5}(?:\.json|-[0-9a-f]{12}-.*\.parquet)")
-_TABLE_NAME: Final = re.compile(r"(?:\d{4,6}|metrics)\.[a-z_]+\.parquet")
-"""Behind the prefix of its part."""
-_MOST_MARKER: Final = 64 << 20
-"""Bytes of a marker, which describes at most PART_FILES files."""
+_TABLE_NAME: Final = re.compile(r"(?:\d{4,6}|metrics)\.[a-z_]+\.parquet")  # Behind the prefix of its part
+_MOST_MARKER: Final = 64 << 20  # Bytes of a marker, which describes at most PART_FILES files
 _SHARE_OF_DISK: Final = 0.9
 _TABLE: Final = "application/vnd.apache.parquet"
 

@@ -21,19 +21,14 @@ from .model import FoundRun, Kind, ReportOptions, Row
 RUNS: Final = "runs"
 DONE: Final = "done.json"
 CLAIM: Final = "claim.json"
-VERSION_FOLDER: Final = re.compile(r"[0-9a-f]{16}-[0-9a-f]{12}/")
-"""A report's folder below that of its run."""
+VERSION_FOLDER: Final = re.compile(r"[0-9a-f]{16}-[0-9a-f]{12}/")  # A report's folder below that of its run
 INDEX_FILES: Final = ("index.html", "index.json", "index.parquet")
-MOST_MARKER: Final = 4 << 20
-"""Bytes of a done-marker; its longest texts are warnings and labels."""
-_MOST_NAMES: Final = 1000
-"""Files, labels, verdicts and warnings of one run."""
-_NAME: Final = 200
-"""Characters of the name of a rule."""
+MOST_MARKER: Final = 4 << 20  # Bytes of a done-marker; its longest texts are warnings and labels
+_MOST_NAMES: Final = 1000  # Files, labels, verdicts and warnings of one run
+_NAME: Final = 200  # Characters of the name of a rule
 _REPORT_FOLDER: Final = re.compile(r"[0-9a-z]+-[0-9a-z]+")
 _KINDS: Final = frozenset(get_args(Kind))
-_WHOLE: Final = "_whole"
-"""Stands for the run ".", which no path can be named after."""
+_WHOLE: Final = "_whole"  # Stands for the run ".", which no path can be named after
 
 
 def run_folder(run_id: str) -> str:

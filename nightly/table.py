@@ -17,14 +17,12 @@ from ..ingest.object_store.objects import Objects
 from . import places
 from .model import Row, State
 
-VERSION: Final = "1"
-"""Of the table: one of another version is no cache."""
+VERSION: Final = "1"  # Of the table: one of another version is no cache
 _WRITTEN: Final = "postrun.written"
 _LAYOUT: Final = "postrun.index"
 _STATES: Final = get_args(State)
 _TAIL: Final = 1 << 16
-_MOST_BYTES: Final = 1 << 30
-"""Of the file, and of its texts: 10 KB for each of 100,000 runs."""
+_MOST_BYTES: Final = 1 << 30  # Of the file, and of its texts: 10 KB for each of 100,000 runs
 _MOST_ROWS: Final = 5_000_000
 _MOST_COLUMNS: Final = 2000
 PLAIN: Final[dict[str, Any]] = {
@@ -37,10 +35,8 @@ PLAIN: Final[dict[str, Any]] = {
 }  # fmt: skip
 LISTS: Final = ("written", "warnings")
 _LABEL: Final = pl.Struct({"key": pl.String, "value": pl.String})
-MARKER: Final = "marker"
-"""Which version of the done-marker a row is; null where there is none, or where the row says more than it."""
-TOLD: Final = "told_at_ns"
-"""When a row without a done-marker was written to the index."""
+MARKER: Final = "marker"  # Which version of the done-marker a row is; null where there is none, or where the row says more than it
+TOLD: Final = "told_at_ns"  # When a row without a done-marker was written to the index
 
 
 @dataclass(frozen=True, slots=True)

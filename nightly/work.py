@@ -42,11 +42,9 @@ if TYPE_CHECKING:
     from ..report_templates.output.pdf import Printer, PrinterHere
     from ..report_templates.text.look import Look
 
-LOG: Final = "postrun.log"
-"""Beside the report, where something failed: the whole of it, with tracebacks."""
+LOG: Final = "postrun.log"  # Beside the report, where something failed: the whole of it, with tracebacks
 _FETCHED_AT_ONCE: Final = 8
-_TIMES: Final = 2
-"""How often a run that changes is read before it is left to the next night."""
+_TIMES: Final = 2  # How often a run that changes is read before it is left to the next night
 _COLLECTED: Final = (100_000, 50, 100)
 _SHARE_OF_DISK: Final = 0.9
 _PDF_TIMEOUT_S: Final = 300.0

@@ -16,8 +16,7 @@ from typing import Any, Final
 from .native.profiling.classes import FrameworkProfile
 from .native.profiling.profiler_config import ProfilerConfig
 
-LONGEST_VALUE: Final = 256
-"""Characters of a profiling parameter that the service takes."""
+LONGEST_VALUE: Final = 256  # Characters of a profiling parameter that the service takes
 _PROCESSING: Final = "DetailedProfilerProcessing"
 _PROCESSING_NAME: Final = "DetailedProfilerProcessingJobConfig"
 _PROCESSING_IMAGE: Final = "detailed-profiler-processing:latest"

@@ -70,10 +70,8 @@ _OF_PATS: Final = frozenset({"gh", "github", "gitlab", "azure", "ado"})
 _SERVICES: Final = frozenset({"wandb", "openai", "anthropic", "comet", "neptune", "huggingface", "clearml", "kaggle"})
 """In the settings of these, "key" is a secret."""
 _SWITCHES: Final = frozenset(["use", "no", "enable", "disable", "require", "skip", "with", "without"])
-_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-"""Without digits: base64 is the word base."""
-_LITERALS: Final = frozenset({"", "true", "false", "none", "null", "yes", "no"})
-"""Values that are switches, not secrets."""
+_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # Without digits: base64 is the word base
+_LITERALS: Final = frozenset({"", "true", "false", "none", "null", "yes", "no"})  # Values that are switches, not secrets
 _SPACE: Final = " \t\r\n\f\v"
 
 
@@ -596,8 +594,7 @@ def _quoted(argument: str) -> str:
 
 _COMMANDS: Final = ("command", "cmdline", "command_line", "argv", "commandline")
 _DEPTH: Final = 64
-TOO_DEEP: Final = "… (nested too deeply)"
-"""Replaces a value that is nested more than ``_DEPTH`` levels deep."""
+TOO_DEEP: Final = "… (nested too deeply)"  # Replaces a value that is nested more than ``_DEPTH`` levels deep
 
 
 def without_depth(value: Any, levels: int = _DEPTH) -> Any:

@@ -23,13 +23,10 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-PREFIX: Final = "postrun-"
-"""Of folders in the temporary folder; those in an output folder begin with a dot."""
-LOCK: Final = ".postrun-owner"
-"""File in each folder. Its content marks the folder as one of ours."""
+PREFIX: Final = "postrun-"  # Of folders in the temporary folder; those in an output folder begin with a dot
+LOCK: Final = ".postrun-owner"  # File in each folder. Its content marks the folder as one of ours.
 _MARK: Final = b"postrun: temporary files; the next run removes them when their process has ended\n"
-_MOST_ENTRIES: Final = 100_000
-"""Entries of a place that are looked at; a larger one is not worth the time."""
+_MOST_ENTRIES: Final = 100_000  # Entries of a place that are looked at; a larger one is not worth the time
 _swept: Final[set[str]] = set()
 _held: Final[set[int]] = set()
 _guard: Final = threading.Lock()

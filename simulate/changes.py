@@ -13,8 +13,7 @@ from typing import Final
 from . import schedule
 from .schedule import Work
 
-_FP32_SLOWER: Final = 3.1
-"""Time of a matrix kernel in FP32, by that in BF16."""
+_FP32_SLOWER: Final = 3.1  # Time of a matrix kernel in FP32, by that in BF16
 _FP32_NAMES: Final = {
     "nvjet_tst_192x192_64x4_2x1_v_bz_coopB_bias_TNN": "cutlass_80_simt_sgemm_256x128_8x4_tn_align1",
     "nvjet_tst_256x128_64x4_2x1_v_bz_coopA_NNT": "cutlass_80_simt_sgemm_256x128_8x4_nn_align1",

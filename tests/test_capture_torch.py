@@ -64,8 +64,7 @@ def main(recorded):
 if __name__ == "__main__":
     main(sys.argv[1] == "recorded")
 """
-STEPS = [2, 3, 4, 7, 8, 9, 12, 13, 14]
-"""Active ones: of each five the last three, three times."""
+STEPS = [2, 3, 4, 7, 8, 9, 12, 13, 14]  # Active ones: of each five the last three, three times
 
 
 def train(folder: Path, recorded: str, *launcher: str) -> None:

@@ -21,12 +21,9 @@ GROWN: Final = "grown"
 SHRUNK: Final = "shrunk"
 ADDED: Final = "added"
 VANISHED: Final = "vanished"
-UNDECIDED: Final = "undecided"
-"""A wait whose effect is at least the threshold, where too few steps tell how far it spreads."""
-SMALLEST_PERCENT: Final = 0.2
-"""Of the whole time: a kernel or a kind of copies that changed by less is not named."""
-SURE: Final = 2.58
-"""Standard errors that an effect must have: 99 of 100 cases."""
+UNDECIDED: Final = "undecided"  # A wait whose effect is at least the threshold, where too few steps tell how far it spreads
+SMALLEST_PERCENT: Final = 0.2  # Of the whole time: a kernel or a kind of copies that changed by less is not named
+SURE: Final = 2.58  # Standard errors that an effect must have: 99 of 100 cases
 
 
 def basis(base: Report, new: Report) -> Basis:

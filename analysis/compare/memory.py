@@ -10,8 +10,7 @@ from ..report.comparison import Basis, Measure, MemoryChange
 from ..report.model import MemoryOperation, MetricUsage, Report
 from .basis import GROWN, SAME, SHRUNK, SMALLEST_PERCENT, changed, per_unit, state
 
-_COPIES_PERCENT: Final = 10.0
-"""A report knows no spread of copies: those of the same size must differ by this much."""
+_COPIES_PERCENT: Final = 10.0  # A report knows no spread of copies: those of the same size must differ by this much
 _POINTS: Final = 5.0
 _IN_USE: Final = METRICS["gpu_memory_used_percent"]  # and not how busy the memory controller was
 _PEAK: Final = "highest sample of GPU memory"

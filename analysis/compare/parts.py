@@ -20,8 +20,7 @@ PARTS: Final = (
 )
 """They add up to the span of a device."""
 _WAITS: Final = ("exposed communication", "idle", "communication")
-_WORK: Final = ("kernel", "memcpy", "memset")
-"""Classes of a step whose time does not depend on what the host does."""
+_WORK: Final = ("kernel", "memcpy", "memset")  # Classes of a step whose time does not depend on what the host does
 _WITHIN: Final = (("communication", "communication_ns"), ("memory operations", "memory_ns"))
 
 

@@ -22,10 +22,8 @@ SLOWER: Final = "slower"
 FASTER: Final = "faster"
 UNKNOWN: Final = "unknown"
 
-LEVEL: Final = 0.01
-"""A difference that the spread alone would bring about more often than this is none."""
-FEWEST: Final = 5
-"""Of fewer steps on a side no arrangement is rarer than LEVEL."""
+LEVEL: Final = 0.01  # A difference that the spread alone would bring about more often than this is none
+FEWEST: Final = 5  # Of fewer steps on a side no arrangement is rarer than LEVEL
 
 FROM_STEP_TO_STEP: Final = "from step to step"
 DEVICE: Final = "device"

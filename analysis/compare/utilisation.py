@@ -16,8 +16,7 @@ _IN_USE: Final = METRICS["gpu_memory_used_percent"]  # and not how busy the memo
 _MOST_OFF: Final = 1.0
 """Percentage points that a mean of a part of a curve may at most be off, by what the curve says of the points at the begin and the end."""
 _Span = tuple[int, int]
-_Mean = tuple[float, float]
-"""A mean, and by how much it may be off."""
+_Mean = tuple[float, float]  # A mean, and by how much it may be off
 
 
 def sampling(base: Report, new: Report, on: Basis) -> Sampling:

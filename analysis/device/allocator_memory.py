@@ -10,10 +10,8 @@ from ...ingest.store.store import Store
 from ..report.model import AllocatorMemory
 from ..toolkit.places import Place, Places
 
-POINTS: Final = 400
-"""How many events of one allocator are kept; of more, as many stretches of equal time with their lowest and highest."""
-ALL_POINTS: Final = 12_800
-"""Of all allocators together, but at least :data:`LEAST` of each."""
+POINTS: Final = 400  # How many events of one allocator are kept; of more, as many stretches of equal time with their lowest and highest
+ALL_POINTS: Final = 12_800  # Of all allocators together, but at least :data:`LEAST` of each
 LEAST: Final = 20
 
 _EVENTS: Final = """

@@ -12,8 +12,7 @@ from ..toolkit.places import process_conditions
 
 DEVICE: Final = ["node", "process", "device"]
 
-Device = tuple[int | None, int | None, int]
-"""Ids of node and process, and the index of the device."""
+Device = tuple[int | None, int | None, int]  # Ids of node and process, and the index of the device
 Kernels = Literal["computation", "communication", "any"]
 
 

@@ -14,8 +14,7 @@ from ..toolkit.intervals import sweep
 from ..toolkit.places import Places, process_conditions
 from ..toolkit.windows import windows, with_window
 
-WORTH_NAMING_PERCENT: Final = 5.0
-"""A loss below this share of the time is not named in sentences on the whole run."""
+WORTH_NAMING_PERCENT: Final = 5.0  # A loss below this share of the time is not named in sentences on the whole run
 
 _DEVICE: Final = ["node", "process", "device"]
 _CLASSES: Final = ["computation", "communication", "memcpy", "memset", "linked"]

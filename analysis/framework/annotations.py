@@ -14,10 +14,8 @@ from ..toolkit.names import base_name
 from ..toolkit.options import AnalysisOptions
 from ..toolkit.quantiles import duration_histogram, quantiles
 
-MOST_GROUPS: Final = 1000
-"""Groups beyond this many, those with least time, are one group per side: "other names"."""
-DRAWN: Final = 6
-"""How many histograms are drawn unless names are chosen."""
+MOST_GROUPS: Final = 1000  # Groups beyond this many, those with least time, are one group per side: "other names"
+DRAWN: Final = 6  # How many histograms are drawn unless names are chosen
 OTHER: Final = "(other names)"
 
 _ABSENT: Final = "No annotated ranges: wrap parts of the step in torch.profiler.record_function()."

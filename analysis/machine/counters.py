@@ -13,8 +13,7 @@ from ..toolkit.places import Places
 
 POINTS: Final = 400
 """How many values of one counter are kept; of more, as many stretches of equal time with their mean, lowest and highest value."""
-MOST: Final = 200
-"""How many counters of one process are told: those with most values."""
+MOST: Final = 200  # How many counters of one process are told: those with most values
 
 _SERIES: Final = f"""
     SELECT node, unit, metric, count(*) AS values, count(*) FILTER (NOT isfinite(value)) AS odd,

@@ -15,8 +15,7 @@ from ..toolkit.wording import count, duration, percent, plural
 
 HEAT: Final = 32 | 64
 POWER: Final = 4 | 128
-HARDWARE: Final = 8
-"""A slowdown by the hardware, for heat or power; more precise drivers set a bit of these, too."""
+HARDWARE: Final = 8  # A slowdown by the hardware, for heat or power; more precise drivers set a bit of these, too
 
 _VALUES: Final = """
     SELECT node, unit, metric, quantile_cont(value, 0.5), min(value), max(value) FROM sample

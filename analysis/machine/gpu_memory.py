@@ -10,8 +10,7 @@ from ...ingest.store.store import Store
 from ..report.model import GpuMemory
 from ..toolkit.places import Places, in_order
 
-POINTS: Final = 400
-"""How many samples of one GPU are kept; of more, as many stretches of equal time with their mean, lowest and highest."""
+POINTS: Final = 400  # How many samples of one GPU are kept; of more, as many stretches of equal time with their mean, lowest and highest
 
 # Bytes where they were sampled, else percent.
 _USED: Final = """

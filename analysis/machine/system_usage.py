@@ -57,8 +57,7 @@ _FIGURES: Final[dict[str, tuple[str, ...]]] = {
 }
 _RECORDED_MEMORY: Final = "gpu_memory_controller"
 _DRAWN: Final = ("gpu", "cpu", "gpu_memory", "io_wait", "cpu_memory", "network")
-_DISKS: Final = ("disk_read", "disk_write")
-"""Over time only where there are no GPUs, which leave no room for them."""
+_DISKS: Final = ("disk_read", "disk_write")  # Over time only where there are no GPUs, which leave no room for them
 _ABSENT: Final = (
     "No system metrics and no device activity in this run. The hosted profiler's folder system/ has samples of processors, GPUs, memory,"
     " disks and network; traces with GPU kernels give the GPUs' busy share."

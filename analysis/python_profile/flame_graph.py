@@ -14,10 +14,8 @@ from ...ingest.store.store import Store
 from ..report.model import FlameFrame
 from .names import kind_of, short_names
 
-LEAST_PERCENT: Final = 0.5
-"""Of all time: frames below it are folded into the frame "other" of their caller."""
-DEEPEST: Final = 40
-"""Frames deeper than this are folded, too."""
+LEAST_PERCENT: Final = 0.5  # Of all time: frames below it are folded into the frame "other" of their caller
+DEEPEST: Final = 40  # Frames deeper than this are folded, too
 OTHER: Final = "other"
 RECURSION: Final = "recursion"
 _FOLDED: Final = "(other)"

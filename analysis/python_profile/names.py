@@ -10,8 +10,7 @@ OWN: Final = "own code"
 LIBRARY: Final = "library"
 STANDARD: Final = "standard library"
 BUILT_IN: Final = "built-in"
-PROFILER: Final = "profiler"
-"""What a profiler spends: postrun's recording, torch.profiler and the ranges that PyTorch marks for it."""
+PROFILER: Final = "profiler"  # What a profiler spends: postrun's recording, torch.profiler and the ranges that PyTorch marks for it
 KINDS: Final = (OWN, LIBRARY, STANDARD, BUILT_IN, PROFILER)
 RECORDING: Final = "{postrun's own recording}"
 

@@ -15,8 +15,7 @@ from .windows import Question, Window, label, windows
 
 STEP_ROWS: Final = 100
 PHASE_ROWS: Final = 10
-MOST_STEP_GROUPS: Final = 24
-"""Of one profiler and timer: with more, the steps of each mode are one group."""
+MOST_STEP_GROUPS: Final = 24  # Of one profiler and timer: with more, the steps of each mode are one group
 MOST_FLAMES: Final = 6
 NOT_STATED: Final = "not stated"
 _LOOP: Final = "training loop"
@@ -49,8 +48,7 @@ _ESTIMATED: Final = (
 )
 _SAMPLED: Final = "Pyinstrument takes samples: it counts no calls, and functions that it hardly met are added to their callers by it."
 
-Key = tuple[str, str | None, str]
-"""Profiler, timer and label."""
+Key = tuple[str, str | None, str]  # Profiler, timer and label
 
 
 def python_profile(store: Store) -> PythonProfile:

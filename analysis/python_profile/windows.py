@@ -14,8 +14,7 @@ from ...ingest.store.store import Store
 BEFORE: Final = "prestepzero"
 AFTER: Final = "posthookclose"
 JOB_PHASES: Final = ("initialization", "training_loop", "finalization")
-_POINTS: Final = ("start", "stepstart", "forwardpassend", "stepend", "end")
-"""The phases in the order in which a step comes to them."""
+_POINTS: Final = ("start", "stepstart", "forwardpassend", "stepend", "end")  # The phases in the order in which a step comes to them
 _PHASES: Final = {
     ("start", "stepstart"): "before the first step",
     ("stepstart", "stepend"): "the whole step",

@@ -1166,5 +1166,4 @@ ISSUES: Final = "IssuesFound"
 FINE: Final = "NoIssuesFound"
 NOT_EVALUATED: Final = "NotEvaluated"
 ERROR: Final = "Error"
-VERDICTS: Final = (ISSUES, ERROR, FINE, NOT_EVALUATED)
-"""Most important first."""
+VERDICTS: Final = (ISSUES, ERROR, FINE, NOT_EVALUATED)  # Most important first

@@ -16,8 +16,7 @@ _FIRST_EPOCH_NS: Final = 10**18
 
 _SEVERITIES: Final = ("error", "warning", "info")
 _ADVISED_STEPS: Final = 300
-_ADVISED_MACHINES: Final = 7
-"""What the documentation of the hosted profiler advises for a profile of what runs on GPUs; no limit here."""
+_ADVISED_MACHINES: Final = 7  # What the documentation of the hosted profiler advises for a profile of what runs on GPUs; no limit here
 
 
 def run(store: Store, *, name: str | None = None) -> Run:

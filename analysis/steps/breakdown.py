@@ -11,8 +11,7 @@ from ..report.model import RankSteps, StepBar, StepBreakdown
 from ..toolkit.places import Places
 from .times import TIMES, no_device_steps, step_times
 
-BARS: Final = 60
-"""Steps beyond this many are pooled with their neighbours."""
+BARS: Final = 60  # Steps beyond this many are pooled with their neighbours
 RANKS: Final = 4
 
 

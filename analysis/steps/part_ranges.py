@@ -14,8 +14,7 @@ from .loading_names import DATA_LOADING
 Parts = Mapping[str, tuple[str, pl.DataFrame]]
 """By part of a step: what the names of its ranges match, and the ranges with process, tid, start and end."""
 
-LOADER_PHASE: Final = "DataLoaderIter"
-"""Phase of the ranges in which a profile of the data loader recorded a load."""
+LOADER_PHASE: Final = "DataLoaderIter"  # Phase of the ranges in which a profile of the data loader recorded a load
 OF_TRACE: Final = "trace"
 OF_LOADER: Final = "loader"
 

@@ -10,10 +10,8 @@ from ...ingest.store.store import Store
 from ..report.model import Step
 from ..toolkit.wording import numbered, ordinal
 
-ENOUGH: Final = 5
-"""Other steps of a process and phase from which on its profiled ones are left out of what is said about long steps."""
-_TOUCHES: Final = 0.05
-"""A window that covers no more of a step than this share only touches it."""
+ENOUGH: Final = 5  # Other steps of a process and phase from which on its profiled ones are left out of what is said about long steps
+_TOUCHES: Final = 0.05  # A window that covers no more of a step than this share only touches it
 
 _TORCH: Final = "torch.profiler"
 _NAMES: Final = {"cprofile": "cProfile", "pyinstrument": "Pyinstrument"}

@@ -11,8 +11,7 @@ from ..toolkit.intervals import outermost
 from ..toolkit.names import base_name
 from .loading_names import DATA_LOADING
 
-NAMED: Final = 6
-"""Names beyond this many, those with least time but data loading, count as other."""
+NAMED: Final = 6  # Names beyond this many, those with least time but data loading, count as other
 LOADING: Final = "data_loader"
 OTHER: Final = "other"
 

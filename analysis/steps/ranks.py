@@ -18,11 +18,9 @@ from ..toolkit.wording import duration, percent, plural
 from .over_steps import THRESHOLD, RankOverSteps, compared_steps, ranks_over_steps
 from .times import TIMES, covered_within, host_time, no_device_steps, step_times
 
-SPREAD_FROM: Final = 16
-"""More ranks than this are told by quantiles, too."""
+SPREAD_FROM: Final = 16  # More ranks than this are told by quantiles, too
 
-LISTED_RANKS: Final = 8
-"""A process group of more ranks is called by its first and last one."""
+LISTED_RANKS: Final = 8  # A process group of more ranks is called by its first and last one
 
 _ONE: Final = "One rank or none is known: give the traces of all ranks."
 _NO_STEPS: Final = (

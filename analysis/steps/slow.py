@@ -17,17 +17,13 @@ from .profiled import without_profiled
 from .ran_in import ran_in_steps
 from .times import PARTS, host_time, no_device_steps, step_times
 
-FEWEST: Final = 8
-"""Steps from which on the slowest are compared with the others."""
+FEWEST: Final = 8  # Steps from which on the slowest are compared with the others
 SLOWEST: Final = 5
 TYPICAL: Final = 20
-FENCE: Final = 1.5
-"""A slow step lies so many times the distance between the quartiles above the upper one."""
+FENCE: Final = 1.5  # A slow step lies so many times the distance between the quartiles above the upper one
 LISTED: Final = 12
-LEAST: Final = 0.01
-"""Less than this share of what the slow steps took longer is not listed."""
-AROUND: Final = 0.9
-"""A range that covers this share of the typical step is the step under another name, and tells nothing."""
+LEAST: Final = 0.01  # Less than this share of what the slow steps took longer is not listed
+AROUND: Final = 0.9  # A range that covers this share of the typical step is the step under another name, and tells nothing
 
 _NAMES: Final = {
     "computation": "computation",

@@ -21,16 +21,13 @@ from .ranges import LOADING, NAMED, OTHER, loading_names, outermost_ranges
 from .trend import middle_half, part_that_changed_most, sentence, trend_of
 
 SLOWEST: Final = 10
-LISTED: Final = 100
-"""Steps of a process and phase that are listed, where they are not what a report or a comparison looks at."""
+LISTED: Final = 100  # Steps of a process and phase that are listed, where they are not what a report or a comparison looks at
 CUT_OFF: Final = 0.8
 """A last step with fewer than this share of the device events of the one before is taken to be cut off by the end of the profile."""
 _NEARLY_ALL: Final = 0.9  # of the steps were traced: that some were not is not told
 _NUMBERS: Final = 12  # are listed
-FEWEST: Final = 3
-"""Steps in which events were recorded, from which on they may stand for all."""
-FAR: Final = 2.0
-"""Their mean duration lies within this factor of the median of all."""
+FEWEST: Final = 3  # Steps in which events were recorded, from which on they may stand for all
+FAR: Final = 2.0  # Their mean duration lies within this factor of the median of all
 
 # Classes of a step's wall time, in the order in which they claim it; each is a condition on device_event or host_event.
 _CLASSES: Final = {

@@ -12,8 +12,7 @@ from ..toolkit.places import process_conditions
 from .loading_ranges import loading_ranges
 from .steps import timed_steps
 
-PARTS: Final = ("computation", "exposed_communication", "exposed_memory", "idle")
-"""Parts of a step, which sum to it."""
+PARTS: Final = ("computation", "exposed_communication", "exposed_memory", "idle")  # Parts of a step, which sum to it
 TIMES: Final = ("step", *PARTS, "hidden_communication", "communication")
 
 _CLASSES: Final = ("computation", "communication", "memory")

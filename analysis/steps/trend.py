@@ -11,13 +11,10 @@ import polars as pl
 from ..report.model import Step, StepTrend
 from ..toolkit import wording
 
-FEWEST: Final = 30
-"""Steps from which on a group can have a trend."""
-RATIO: Final = 1.25
-"""The longer of the medians of the first and the last quarter / the shorter, from which on steps have a trend."""
+FEWEST: Final = 30  # Steps from which on a group can have a trend
+RATIO: Final = 1.25  # The longer of the medians of the first and the last quarter / the shorter, from which on steps have a trend
 LEAST_CORRELATION: Final = 0.5
-DEVIATIONS: Final = 4.0
-"""Rank correlation in standard deviations of that of steps in random order, from which on a trend is no chance."""
+DEVIATIONS: Final = 4.0  # Rank correlation in standard deviations of that of steps in random order, from which on a trend is no chance
 
 # Parts of a step as sentences call them; ranges that the program annotated have their own names.
 _PARTS: Final = {

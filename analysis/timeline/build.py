@@ -26,8 +26,7 @@ from .steps import steps_around
 from .tracks import Tree
 from .views import Stretch, views
 
-_YEAR: Final = 365 * 86_400 * 10**9
-"""Times before this are no times since the epoch."""
+_YEAR: Final = 365 * 86_400 * 10**9  # Times before this are no times since the epoch
 _STEP: Final = MEANINGS.index("step")
 _UNNAMED: Final = "(no name)"
 

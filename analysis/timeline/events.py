@@ -11,13 +11,10 @@ from ...ingest.store.store import Store
 from ..steps.steps import timed_steps
 from ..toolkit.wording import size
 
-NONE: Final = -(2**62)
-"""Stands for a process, device, stream or thread that the source does not name."""
-DEVICE, HOST, ANNOTATION, STEP = range(4)
-"""Where an event comes from; ``row`` is its number there."""
+NONE: Final = -(2**62)  # Stands for a process, device, stream or thread that the source does not name
+DEVICE, HOST, ANNOTATION, STEP = range(4)  # Where an event comes from; ``row`` is its number there
 
-PLACES: Final = ("stream", "thread", "annotations", "ranges", "steps")
-"""Kinds of places of events; ranges are annotations on a device."""
+PLACES: Final = ("stream", "thread", "annotations", "ranges", "steps")  # Kinds of places of events; ranges are annotations on a device
 MEANINGS: Final = ("computation", "communication", "memory", "sync", "launch", "host", "annotation", "step")
 
 COLUMNS: Final = {
@@ -25,8 +22,7 @@ COLUMNS: Final = {
 }  # fmt: skip
 """``name``: id of the run store, of a step its row; ``meaning``: in ``MEANINGS``."""
 
-KEYS: Final = ("place", "node", "process", "device", "number")
-"""What makes events of one track."""
+KEYS: Final = ("place", "node", "process", "device", "number")  # What makes events of one track
 # Of every source: table, place, what names a track there, what an event means, which events.
 _SOURCES: Final = (
     (DEVICE, "device_event", "0", ("node", "process", "device", "stream"),

@@ -14,8 +14,7 @@ from ..toolkit.intervals import union
 from ..toolkit.windows import windows
 from .model import Gap
 
-_EDGE: Final = 0.01
-"""Of the time shown: what is missing before the first recording or after the last is told from this share on."""
+_EDGE: Final = 0.01  # Of the time shown: what is missing before the first recording or after the last is told from this share on
 
 Numbers = npt.NDArray[np.int64]
 

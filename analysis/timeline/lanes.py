@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-MOST: Final = 1000
-"""Lanes of one track; an event for which none of these is free gets lane -1."""
+MOST: Final = 1000  # Lanes of one track; an event for which none of these is free gets lane -1
 
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

@@ -13,10 +13,8 @@ import polars as pl
 from ...ingest.store.store import Store
 from ...ingest.store.tables import COUNTER, METRICS
 
-POINTS: Final = 150_000
-"""Of all lines together."""
-MOST: Final = 1000
-"""Of one line; of more samples as many stretches of equal time."""
+POINTS: Final = 150_000  # Of all lines together
+MOST: Final = 1000  # Of one line; of more samples as many stretches of equal time
 LEAST: Final = 32
 MOST_LINES: Final = 4000
 

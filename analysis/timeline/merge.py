@@ -16,8 +16,7 @@ import numpy.typing as npt
 Flags = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
 
-_WIDTHS: Final = tuple(factor * 10**power for power in range(3, 18) for factor in (1, 2, 5))
-"""1 µs to 16 years, in ns."""
+_WIDTHS: Final = tuple(factor * 10**power for power in range(3, 18) for factor in (1, 2, 5))  # 1 µs to 16 years, in ns
 
 
 @dataclass(frozen=True, slots=True)

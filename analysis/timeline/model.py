@@ -8,8 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-CAP: Final = 300_000
-"""Events that a report embeds unless asked otherwise."""
+CAP: Final = 300_000  # Events that a report embeds unless asked otherwise
 
 
 @dataclass(frozen=True, slots=True)

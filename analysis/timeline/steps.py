@@ -9,8 +9,7 @@ import polars as pl
 from .events import DEVICE, STEP
 
 Numbers = npt.NDArray[np.int64]
-_LONGER = 2**61
-"""Than any step."""
+_LONGER = 2**61  # Than any step
 
 
 def steps_around(

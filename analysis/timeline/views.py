@@ -16,8 +16,7 @@ from ..toolkit.places import Places
 from .events import NONE
 from .model import View
 
-SHORT: Final = 0.25
-"""Of a run of which devices were recorded for less than this share, that time is a view of its own."""
+SHORT: Final = 0.25  # Of a run of which devices were recorded for less than this share, that time is a view of its own
 
 
 @dataclass(frozen=True, slots=True)

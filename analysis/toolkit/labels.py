@@ -8,8 +8,7 @@ from typing import Final
 
 from ..report.model import DeviceTime
 
-UNKNOWN_HOST: Final = "unknown host"
-"""What the readers call a machine that no file names; further ones are "unknown host 2" and so on."""
+UNKNOWN_HOST: Final = "unknown host"  # What the readers call a machine that no file names; further ones are "unknown host 2" and so on
 
 
 def place(node: str, rank: int | None, device: int | None) -> str:

@@ -16,10 +16,8 @@ from typing import Final
 
 import polars as pl
 
-_EXACT: Final = 20
-"""Up to so many values on each side the distribution of U is counted out, where no two values are equal."""
-_PAIRS: Final = 1500
-"""Of more values on a side, so many quantiles stand for them in the pairwise ratios."""
+_EXACT: Final = 20  # Up to so many values on each side the distribution of U is counted out, where no two values are equal
+_PAIRS: Final = 1500  # Of more values on a side, so many quantiles stand for them in the pairwise ratios
 _Z_995: Final = 2.5758293035489004
 
 

@@ -10,12 +10,9 @@ from typing import Final
 from .inflate import Inflate
 from .scan import Batch, TraceScan
 
-BATCH_BYTES: Final = 48 << 20
-"""How much decompressed text is turned into rows at a time."""
-FLUSH_ROWS: Final = 300_000
-"""How many rows of a table are collected before they go to the store; traces with fewer are stored in one go."""
-DEPTH_ROWS: Final = 2_000_000
-"""Annotations up to this many per file get their nesting depth; beyond it ``depth`` stays null."""
+BATCH_BYTES: Final = 48 << 20  # How much decompressed text is turned into rows at a time
+FLUSH_ROWS: Final = 300_000  # How many rows of a table are collected before they go to the store; traces with fewer are stored in one go
+DEPTH_ROWS: Final = 2_000_000  # Annotations up to this many per file get their nesting depth; beyond it ``depth`` stays null
 
 Progress = Callable[[float], None]
 

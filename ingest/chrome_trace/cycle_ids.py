@@ -6,8 +6,7 @@ from typing import Final
 
 import polars as pl
 
-CYCLE_IDS: Final = 1 << 40
-"""This much is between the ids of two files."""
+CYCLE_IDS: Final = 1 << 40  # This much is between the ids of two files
 
 
 def of_cycle(column: str, cycle: int) -> pl.Expr:

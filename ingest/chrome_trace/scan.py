@@ -61,14 +61,11 @@ except ImportError:  # installed without a compiler
     _NativeScanner = None  # type: ignore[assignment,misc]
 
 ArgKind = Literal["int", "text", "int3"]
-MISSING: Final = -(2**63)
-"""Stands for "no value" in the raw int64 columns of the scanners; callers see Arrow nulls."""
-EVENT_LIMIT: Final = 16 << 20
-"""Longest event, in bytes of text; longer ones are lost (Defect ``too_long``)."""
+MISSING: Final = -(2**63)  # Stands for "no value" in the raw int64 columns of the scanners; callers see Arrow nulls
+EVENT_LIMIT: Final = 16 << 20  # Longest event, in bytes of text; longer ones are lost (Defect ``too_long``)
 MEMBER_LIMIT: Final = 16 << 20
 """Bytes of text of all top-level members other than traceEvents, and of all M events; as Python objects they take up to 20 times that."""
-DEPTH_LIMIT: Final = 256
-"""Deepest nesting of arrays and objects inside one event or member."""
+DEPTH_LIMIT: Final = 256  # Deepest nesting of arrays and objects inside one event or member
 
 _TEXT_ID_BASE: Final = -(2**62)
 _BASE_FIELDS: Final = (

@@ -17,8 +17,7 @@ from ..store.limits import unpacked_limit
 from .inflate import Inflate
 from .scan import Defect
 
-_SHARE_OF_DISK: Final = 0.9
-"""Of the free space of the temporary folder, which is shared with the run store."""
+_SHARE_OF_DISK: Final = 0.9  # Of the free space of the temporary folder, which is shared with the run store
 _PAGE_1: Final = 65_536
 
 

@@ -20,8 +20,7 @@ from ..store.store import Store
 from .recognise import ends_with_cr, utf16_of
 
 BATCH_BYTES: Final = 2 << 20
-LONGEST_LINE: Final = 64 << 10
-"""Longer lines are none of a log."""
+LONGEST_LINE: Final = 64 << 10  # Longer lines are none of a log
 _BLANK: Final = re.compile(rb"\n[\n\r\t \0]+")
 """Empty lines, and the space before the next line; each line of a series takes memory, and a packed file can have millions of them."""
 

@@ -41,8 +41,7 @@ DMON_COLUMNS: Final[dict[str, tuple[str, str]]] = {
     "pwr": ("gpu_power", "W"),
     "fb": (USED, "MiB"),
 }
-DMON: Final = "TZ=UTC nvidia-smi dmon -s pum -o DT -d 1 -f nvidia-smi-dmon.HOST.log"
-"""How dmon writes the date and the time of each line."""
+DMON: Final = "TZ=UTC nvidia-smi dmon -s pum -o DT -d 1 -f nvidia-smi-dmon.HOST.log"  # How dmon writes the date and the time of each line
 
 _FACTORS: Final = {
     "%": 1.0, "": 1.0, "w": 1.0, "mw": 1e-3, "mhz": 1.0, "b": 1.0, "kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30,

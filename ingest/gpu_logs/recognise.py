@@ -10,8 +10,7 @@ from typing import Final
 UTF16: Final = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 DELIMITERS: Final = (",", ";", "\t")
 _LOOKED_AT: Final = 512
-_LEAST: Final = 8
-"""Characters that tell an encoding without a mark."""
+_LEAST: Final = 8  # Characters that tell an encoding without a mark
 # Column of --query-gpu -> metric, and the unit of values that say none. Of several columns of one metric the first here counts.
 COLUMNS: Final[dict[str, tuple[str, str]]] = {
     "utilization.gpu": ("gpu_utilization", "%"),

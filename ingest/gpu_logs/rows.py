@@ -21,10 +21,8 @@ from ..store.tables import storable
 from ..store.time_limits import MOST_VALUE, possible_times
 from .metrics import FREE, PERCENT, RESERVED, TOTAL, USED
 
-KEYS: Final = ("host", "index", "uuid", "bus", "name")
-"""Columns of texts that say which GPU a row is of."""
-MOST_GPUS: Final = 4096
-"""GPUs of one log; rows of further ones are left out."""
+KEYS: Final = ("host", "index", "uuid", "bus", "name")  # Columns of texts that say which GPU a row is of
+MOST_GPUS: Final = 4096  # GPUs of one log; rows of further ones are left out
 
 _ROWS_OF_TRANSACTION: Final = 1_000_000
 

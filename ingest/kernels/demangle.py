@@ -12,11 +12,9 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-LONGEST: Final = 1024
-"""Longer symbols stay as they are."""
+LONGEST: Final = 1024  # Longer symbols stay as they are
 _LONGEST_NAME: Final = 1 << 16
-_PROCESSES: Final = 8
-"""So many symbols may each end the process; those after them stay as they are."""
+_PROCESSES: Final = 8  # So many symbols may each end the process; those after them stay as they are
 _SECONDS: Final = 20
 
 # Reads symbols, one a line; writes names, one a line as JSON, null where it has none. Ends by itself where a symbol takes too much.

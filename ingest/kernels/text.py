@@ -141,8 +141,7 @@ _MANGLED_LENGTH: Final = re.compile(r"\d{1,4}")
 _MANGLED_PART: Final = re.compile(r"L[a-z]n?\d+E|(\d+)")
 
 
-SHORT: Final = 60
-"""Characters of a short name, where nothing else is asked for."""
+SHORT: Final = 60  # Characters of a short name, where nothing else is asked for
 
 
 def short_name(name: str, *, limit: int = SHORT) -> str:

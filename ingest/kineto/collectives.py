@@ -11,8 +11,7 @@ from ..chrome_trace.tensors import output_and_input, tensors
 from ..kernels.categories import DEVICE_KINDS
 from ..store.tables import SCHEMA
 
-_PREFIX: Final = "nccl:"
-"""Before the names of the ranges in which PyTorch's NCCL process group launches a collective."""
+_PREFIX: Final = "nccl:"  # Before the names of the ranges in which PyTorch's NCCL process group launches a collective
 _GATHERS: Final = {
     "c10d::_allgather_base_": "_allgather_base",
     "c10d::allgather_": "allgather",

@@ -16,8 +16,7 @@ from ..store.store import Store
 from ..store.tables import Severity
 from ..store.time_limits import EARLIEST_NS, LATEST_NS, LONGEST_NS, ROUNDING_NS
 
-_SESSION: Final = "trace"
-"""Category, in small letters, of the markers of the profiler's own session."""
+_SESSION: Final = "trace"  # Category, in small letters, of the markers of the profiler's own session
 _PROFILER: Final = "PyTorch Profiler"
 _READ_PHASES: Final = frozenset({"X", "B", "E", "M"})
 _PHASES: Final = {

@@ -52,8 +52,7 @@ WIDE_ARGS: Final[Mapping[str, Arg]] = {
     "Total Reserved": Arg("reserved", "int"),
 }
 _ALLOCATION: Final = "[memory]"
-_HOST_TYPE: Final = 0
-"""PyTorch's number of the processor as a type of device."""
+_HOST_TYPE: Final = 0  # PyTorch's number of the processor as a type of device
 _DEVICE_ENUM: Final = pl.Enum(DEVICE_KINDS)
 _HOST_ENUM: Final = pl.Enum(HOST_KINDS)
 _FIRST_HOST: Final = len(DEVICE_KINDS)

@@ -15,11 +15,9 @@ import polars as pl
 
 from ..store.durations import duration
 
-Place = tuple[int | None, int]
-"""The global process id and the GPU."""
+Place = tuple[int | None, int]  # The global process id and the GPU
 
-_NOTHING: Final = -(2**62)
-"""An end before all times of a session: nothing is known."""
+_NOTHING: Final = -(2**62)  # An end before all times of a session: nothing is known
 _PLACE: Final = ("process", "device")
 
 

@@ -14,8 +14,7 @@ from . import schema as schema
 from .events import LATEST_NS, whole
 from .schema import Export
 
-STRETCH_NS: Final = 10_000_000
-"""Length of time that is one sample."""
+STRETCH_NS: Final = 10_000_000  # Length of time that is one sample
 _NAMES: Final = (
     ("gr active", "gpu_engine_active"),
     ("sms active", "gpu_sm_active"),

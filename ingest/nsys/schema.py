@@ -18,14 +18,10 @@ from urllib.parse import quote
 from ..store.limits import cut_text
 
 HEAD: Final = b"SQLite format 3\0"
-BATCH_ROWS: Final = 32_768
-"""How many rows of a table are held at a time."""
-LONGEST_TEXT: Final = 16_384
-"""Names are cut to this many bytes; real ones reach 4,000."""
-LONGEST_ROW: Final = 64 << 20
-"""A row beyond this is taken for damage."""
-MOST_ROWS: Final = 100_000
-"""Of tables that describe the machine and the session, and of strings that are looked up, no more rows are read."""
+BATCH_ROWS: Final = 32_768  # How many rows of a table are held at a time
+LONGEST_TEXT: Final = 16_384  # Names are cut to this many bytes; real ones reach 4,000
+LONGEST_ROW: Final = 64 << 20  # A row beyond this is taken for damage
+MOST_ROWS: Final = 100_000  # Of tables that describe the machine and the session, and of strings that are looked up, no more rows are read
 
 # Names of each table, newest first.
 KERNEL: Final = ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL")

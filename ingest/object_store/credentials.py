@@ -18,8 +18,7 @@ from typing import Any, Final
 
 from .objects import ObjectStoreError
 
-_REREAD: Final = timedelta(minutes=5)
-"""How long credentials of a file are used before it is read again: other tools renew them in there."""
+_REREAD: Final = timedelta(minutes=5)  # How long credentials of a file are used before it is read again: other tools renew them in there
 _EXPORT: Final = 'eval "$(aws configure export-credentials --profile {profile} --format env)"'
 
 Provider = Callable[[], dict[str, Any]]

@@ -16,8 +16,7 @@ Kind = Literal[
     "network", "certificate", "http", "busy", "unsupported", "name", "too large", "other",
 ]  # fmt: skip
 
-PASSING: Final[frozenset[Kind]] = frozenset({"host", "network", "busy"})
-"""Kinds that may be gone at the next try."""
+PASSING: Final[frozenset[Kind]] = frozenset({"host", "network", "busy"})  # Kinds that may be gone at the next try
 
 _CODES: Final[dict[str, Kind]] = {
     "NoSuchKey": "missing", "BlobNotFound": "missing", "NoSuchVersion": "missing",

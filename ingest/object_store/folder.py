@@ -15,12 +15,10 @@ from typing import BinaryIO, Final
 from .objects import ChangedError, ObjectInfo, Objects, ObjectStoreError, OccupiedError
 from .paths import MARKS, OURS, is_ours, problem
 
-_LINKS: Final = 3
-"""How many links to folders are followed one inside the other."""
+_LINKS: Final = 3  # How many links to folders are followed one inside the other
 _CHUNK: Final = 1 << 20
 _GONE: Final = (FileNotFoundError, NotADirectoryError)
-LINK: Final = "a symbolic link (not followed); replace it with the file itself"
-"""Why a link below a root without links is left out."""
+LINK: Final = "a symbolic link (not followed); replace it with the file itself"  # Why a link below a root without links is left out
 
 
 class Folder(Objects):

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-OURS: Final = ".postrun-"
-"""How the names of our own temporary files, folders and locks begin; listings leave them out."""
-MARKS: Final = ".postrun-run"
-"""But for the folder in which recorders note that they began and ended."""
+OURS: Final = ".postrun-"  # How the names of our own temporary files, folders and locks begin; listings leave them out
+MARKS: Final = ".postrun-run"  # But for the folder in which recorders note that they began and ended
 
-_LONGEST: Final = 1024
-"""Bytes that S3 and GCS allow of a key."""
+_LONGEST: Final = 1024  # Bytes that S3 and GCS allow of a key
 
 
 def problem(path: str) -> str | None:

@@ -11,8 +11,7 @@ from typing import Final
 
 from ..store.store import Store
 
-HALF: Final = 1 << 31
-"""Correlations of one window that are as far apart can only be of counts that began anew."""
+HALF: Final = 1 << 31  # Correlations of one window that are as far apart can only be of counts that began anew
 
 _BITS: Final = f"""
     CREATE TEMP TABLE counted AS

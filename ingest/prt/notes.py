@@ -100,8 +100,7 @@ def note_losses(store: Store, source: int, file: str, opened: TraceFile) -> bool
 
 
 _LOST: Final = "capability.gpu.devices"
-_ASKED: Final = "recording.gpu"
-"""Metadata of a recorder that was told to record GPUs."""
+_ASKED: Final = "recording.gpu"  # Metadata of a recorder that was told to record GPUs
 _VISIBLE: Final = re.compile(r"gpu\.(\d{1,4})\.visible")
 
 

@@ -34,8 +34,7 @@ _FORMATS: Final = {
     "detailed": (TRACE,), "loader": (TIMELINE,), "python": (PYTHON_STATS, PYTHON_TREE), "horovod": (TIMELINE,),
     "smdataparallel": (TIMELINE,),
 }  # fmt: skip
-_SAME_S: Final = 1
-"""By how much a recording may be longer than its processors were sampled without being another length."""
+_SAME_S: Final = 1  # By how much a recording may be longer than its processors were sampled without being another length
 
 
 def note_profiling(store: Store, given: Iterable[Missing]) -> None:

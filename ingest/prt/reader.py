@@ -34,18 +34,14 @@ from .notes import Missing, note_hidden, note_losses, note_missing, note_no_end,
 from .profiling_notes import note_elsewhere, note_profiling, note_sampled
 from .windows import GpuWindows
 
-FLUSH_ROWS: Final = 300_000
-"""How many rows of a table are collected before they go to the store."""
+FLUSH_ROWS: Final = 300_000  # How many rows of a table are collected before they go to the store
 SAME_START_NS: Final = 10 * 10**9
 """Two recordings with one process id are of one process where its start differs by at most this: it is told to hundredths of seconds."""
 CYCLE_IDS: Final = 1 << 40
 """As for profiler traces: correlations of different sources of one process, and of its profiling windows, are this far apart."""
-YEAR_2001_NS: Final = 978_307_200 * 10**9
-"""Device records from before are ones whose times the tracer does not know."""
-LONGEST_NS: Final = 7 * 86_400 * 10**9
-"""No run or call is as long: the tracer lost its end."""
-ROUNDING_NS: Final = 1_000
-"""Negative durations down to this come from converting between clocks."""
+YEAR_2001_NS: Final = 978_307_200 * 10**9  # Device records from before are ones whose times the tracer does not know
+LONGEST_NS: Final = 7 * 86_400 * 10**9  # No run or call is as long: the tracer lost its end
+ROUNDING_NS: Final = 1_000  # Negative durations down to this come from converting between clocks
 
 Progress = Callable[[float], None]
 
@@ -53,10 +49,8 @@ _NAME: Final = re.compile(r"(.+)\.(\d+)\.(\d+)(-\d+)?\.prt$")
 _SIDE: Final = pl.Enum(["host"])  # goes to the database as a number for each row, not as a text
 _NO_NAME: Final = "(no name)"
 _ENDED_BY_STOP: Final = 1
-_OF_MULTIPROCESSING: Final = "from multiprocessing."
-"""In the command line of a process that multiprocessing started by spawn or forkserver."""
-_STOPPED: Final = "recording.stopped"
-"""Metadata of a session that the program ended before it came to its own end."""
+_OF_MULTIPROCESSING: Final = "from multiprocessing."  # In the command line of a process that multiprocessing started by spawn or forkserver
+_STOPPED: Final = "recording.stopped"  # Metadata of a session that the program ended before it came to its own end
 _STOPPED_EARLY_NS: Final = 10**9
 _STOPPED_EARLY: Final = 0.05
 """Where that is not said: more than this, and than this part of the job, lies between the end of a recording and that of its process."""

@@ -12,8 +12,7 @@ from ..store.durations import duration
 from ..store.store import Store
 
 WINDOW: Final = re.compile(r"gpu\.window\.(\d{1,9})")
-_NEARLY_ALL: Final = 0.95
-"""Windows that cover more than this of a recording are no news."""
+_NEARLY_ALL: Final = 0.95  # Windows that cover more than this of a recording are no news
 _TIMES: Final = re.compile(r"(\d{1,19})(?: (\d{1,19}))?")
 
 

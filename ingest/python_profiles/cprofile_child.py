@@ -13,8 +13,7 @@ import sys
 from array import array
 from typing import Any, Final
 
-MOST_COUNT: Final = 10**12
-"""Of calls."""
+MOST_COUNT: Final = 10**12  # Of calls
 MOST_SECONDS: Final = 10**9
 MOST_LINE: Final = 2**31 - 1
 

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 CHILD: Final = Path(__file__).with_name("cprofile_child.py")
-MOST_BYTES: Final = 64 << 20
-"""Of one dump: some 400,000 functions."""
+MOST_BYTES: Final = 64 << 20  # Of one dump: some 400,000 functions
 _MEMORY: Final = 2 << 30
 _CPU_SECONDS: Final = 60
 _WALL_SECONDS: Final = 180.0
@@ -30,8 +29,7 @@ _FUNCTIONS: Final = 100_000
 _CALLS: Final = 1_000_000
 _TEXT: Final = 4096
 _ANSWER: Final = 128 << 20
-_HEAD: Final = 7
-"""Numbers at the beginning of an answer."""
+_HEAD: Final = 7  # Numbers at the beginning of an answer
 _MOST_COUNT: Final = 10**12
 _MOST_SECONDS: Final = 10**9
 

@@ -12,12 +12,10 @@ _FRAMES: Final = 200_000
 _TEXT: Final = 4096
 _SECONDS: Final = 10**9
 _EPOCH_SECONDS: Final = 4 * 10**9
-_SELF: Final = "[self]"
-"""Name of frames that stand for the own time of the frame above them."""
+_SELF: Final = "[self]"  # Name of frames that stand for the own time of the frame above them
 _ALSO_SELF: Final = frozenset({_SELF, "[await]"})
 
-Function = tuple[str | None, int | None, str]
-"""File, line and name; a name alone where Pyinstrument shows no file."""
+Function = tuple[str | None, int | None, str]  # File, line and name; a name alone where Pyinstrument shows no file
 
 
 class TreeError(Exception):

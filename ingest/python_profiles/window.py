@@ -16,8 +16,7 @@ from typing import Any, Final
 from ..store.hosted_names import machine_of, node_label
 
 TIMERS: Final = ("total_time", "cpu_time", "off_cpu_time")
-FACTS: Final = "postrun.json"
-"""Name of the file beside a profile that says its timer and the rank of its process."""
+FACTS: Final = "postrun.json"  # Name of the file beside a profile that says its timer and the rank of its process
 
 _POINT: Final = (
     r"(?P<{0}_mode>[a-z]{{1,40}})-(?P<{0}_step>\d{{1,18}}|\*)-(?P<{0}_phase>[a-z]{{1,40}})-(?P<{0}_us>\d{{1,18}}(?:\.\d{{1,9}})?)"
@@ -28,8 +27,7 @@ _OLD: Final = re.compile(
 )
 _MOST_NS: Final = 2**62
 _MOST_FACTS: Final = 64 << 10
-_OUTSIDE: Final = ("prestepzero", "posthookclose")
-"""Modes that are no steps: before the first one, after the last."""
+_OUTSIDE: Final = ("prestepzero", "posthookclose")  # Modes that are no steps: before the first one, after the last
 
 
 @dataclass(frozen=True, slots=True)

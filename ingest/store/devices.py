@@ -9,8 +9,7 @@ from typing import Any, Final
 from .gpu_names import model, plain
 from .store import Store
 
-MOST_DEVICES: Final = 1024
-"""Entries of deviceProperties beyond this many are taken for damage and not stored."""
+MOST_DEVICES: Final = 1024  # Entries of deviceProperties beyond this many are taken for damage and not stored
 
 _VENDORS: Final = (
     ("NVIDIA", r"nvidia|tesla|geforce|quadro|\brtx\b|\bgtx\b|titan|\b[ABHV]\d{2,3}\b|\bGH200\b|\bGB[23]00\b"),

@@ -21,8 +21,7 @@ from ...errors import InputError
 
 _CHUNK: Final = 1 << 20
 _SHARE_OF_DISK: Final = 0.9
-_FLOCK: Final = "hhqqi4x"
-"""``struct flock`` of 64-bit Linux: type, whence, start, length, PID."""
+_FLOCK: Final = "hhqqi4x"  # ``struct flock`` of 64-bit Linux: type, whence, start, length, PID
 
 
 def writer(path: Path) -> str | None:

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=Tables)
 CHILD: Final = Path(__file__).with_name("foreign_child.py")
-_FRAME: Final = 64 << 20
-"""Most bytes of a frame: the child sends at most half of it, except for a row with very long texts."""
+_FRAME: Final = 64 << 20  # Most bytes of a frame: the child sends at most half of it, except for a row with very long texts
 _JSON_BYTES: Final = 16 << 20
 """Most bytes of a text in table run: hyperparameters and metadata. Other texts have at most ``TEXT_BYTES``, as readers write them."""
 _AGAIN: Final = "ingest the sources again"

@@ -21,13 +21,10 @@ from typing import Any, Final
 
 FOREIGN: Final = "foreign_store"
 REFERENCE: Final = "memory"
-OTHERS: Final = 20
-"""How many entries of a catalog are listed in an error message."""
-PROBED: Final = 200_000
-"""How many entries of a catalog are read."""
+OTHERS: Final = 20  # How many entries of a catalog are listed in an error message
+PROBED: Final = 200_000  # How many entries of a catalog are read
 TEXT: Final = 200
-PR_SET_PDEATHSIG: Final = 1
-"""Of linux/prctl.h."""
+PR_SET_PDEATHSIG: Final = 1  # Of linux/prctl.h
 
 # Kind of entry -> catalog function, its column with the name. Views come first: other functions bind the queries of views.
 CATALOG: Final = (
@@ -176,10 +173,8 @@ def _copy_table(connection: Any, table: str, columns: list[str]) -> None:
         _send_batch(pa, batch)
 
 
-ROWS: Final = 122_880
-"""How many rows are sent at a time: a row group of DuckDB."""
-FRAME: Final = 32 << 20
-"""Bytes above which rows are sent in several parts."""
+ROWS: Final = 122_880  # How many rows are sent at a time: a row group of DuckDB
+FRAME: Final = 32 << 20  # Bytes above which rows are sent in several parts
 
 
 def _send_batch(pa: Any, batch: Any) -> None:

@@ -14,10 +14,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-_ENVIRONMENT: Final = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-"""By which the interpreter finds its own libraries."""
-_END_SECONDS: Final = 10
-"""Between the end of the output of a process and its exit."""
+_ENVIRONMENT: Final = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")  # By which the interpreter finds its own libraries
+_END_SECONDS: Final = 10  # Between the end of the output of a process and its exit
 
 
 def start(script: Path, *arguments: object) -> subprocess.Popen[bytes]:

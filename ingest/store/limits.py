@@ -26,48 +26,30 @@ NAMES: Final = 500_000
 """Distinct names of a run, and distinct texts of a trace file. A name is one row in memory; half a million take some 0.2 GB."""
 NAME_TEXT_BYTES: Final = 128 << 20
 """Bytes of all distinct names of a run, and of all texts of a trace file, which are in memory at the same time."""
-KERNELS: Final = 50_000
-"""Distinct names of kernels of a run; each is classified, which takes some 50 µs. Large jobs have a few thousand."""
-KERNEL_TEXT_BYTES: Final = 16 << 20
-"""Bytes of all names of kernels of a run; report.json lists them, and patterns are matched on them."""
-DEVICES_PER_PROCESS: Final = 1_024
-"""Devices that one process lists or uses; a node has 16, or 112 slices (MIG) of them."""
-DEVICES: Final = 16_384
-"""Devices of a run; 2,048 nodes with 8 devices each."""
-NODES: Final = 4_096
-"""Nodes of a run; a node is a row of tables and an entry in figures of the report."""
-PROCESSES: Final = 16_384
-"""Processes of a run; one for each of ``DEVICES``."""
+KERNELS: Final = 50_000  # Distinct names of kernels of a run; each is classified, which takes some 50 µs. Large jobs have a few thousand.
+KERNEL_TEXT_BYTES: Final = 16 << 20  # Bytes of all names of kernels of a run; report.json lists them, and patterns are matched on them
+DEVICES_PER_PROCESS: Final = 1_024  # Devices that one process lists or uses; a node has 16, or 112 slices (MIG) of them
+DEVICES: Final = 16_384  # Devices of a run; 2,048 nodes with 8 devices each
+NODES: Final = 4_096  # Nodes of a run; a node is a row of tables and an entry in figures of the report
+PROCESSES: Final = 16_384  # Processes of a run; one for each of ``DEVICES``
 NODES_PER_FILE: Final = 512
 """Nodes that one file adds to a run; a log of DCGM has at most as many, with eight GPUs each. The nodes of other files keep their place."""
-PROCESSES_PER_FILE: Final = 1_024
-"""Processes that one file adds to a run; a timeline has one for each worker of a data loader."""
-STREAMS_PER_DEVICE: Final = 4_096
-"""Streams of a process on one device; CUDA programs use up to some 100, each analyzed by itself."""
-THREADS_PER_PROCESS: Final = 65_536
-"""Threads of a process; the kernel's default limit of a node is 32,768."""
-UNITS_PER_NODE: Final = 4_096
-"""Cores or GPUs of a node with samples; large nodes have 1,024 cores."""
-METRICS: Final = 4_096
-"""Distinct metrics and counters of a run with samples; postrun knows some 40, and programs count a few of their own."""
-PARAMETERS: Final = 10_000
-"""Hyperparameters, labels, resources or metadata of a run, each; the report lists them all."""
-METADATA_BYTES: Final = 16 << 20
-"""Letters of the metadata of a recording; honest ones have some 10 KB."""
-CATEGORIES: Final = 100
-"""Categories of events of a file with a note of their own if they are not read; profilers write some 20."""
+PROCESSES_PER_FILE: Final = 1_024  # Processes that one file adds to a run; a timeline has one for each worker of a data loader
+STREAMS_PER_DEVICE: Final = 4_096  # Streams of a process on one device; CUDA programs use up to some 100, each analyzed by itself
+THREADS_PER_PROCESS: Final = 65_536  # Threads of a process; the kernel's default limit of a node is 32,768
+UNITS_PER_NODE: Final = 4_096  # Cores or GPUs of a node with samples; large nodes have 1,024 cores
+METRICS: Final = 4_096  # Distinct metrics and counters of a run with samples; postrun knows some 40, and programs count a few of their own
+PARAMETERS: Final = 10_000  # Hyperparameters, labels, resources or metadata of a run, each; the report lists them all
+METADATA_BYTES: Final = 16 << 20  # Letters of the metadata of a recording; honest ones have some 10 KB
+CATEGORIES: Final = 100  # Categories of events of a file with a note of their own if they are not read; profilers write some 20
 
-FURTHER_NODES: Final = "(nodes beyond the limit)"
-"""Host name that all nodes beyond ``NODES`` share until their events are removed."""
+FURTHER_NODES: Final = "(nodes beyond the limit)"  # Host name that all nodes beyond ``NODES`` share until their events are removed
 LEFT_OUT: Final = "(names beyond the limit)"
 """Name that all names beyond ``NAMES`` and ``NAME_TEXT_BYTES`` share: their events keep their times and places."""
-OTHER_KERNELS: Final = "(kernels beyond the limit)"
-"""Name that the kernels beyond ``KERNELS`` and ``KERNEL_TEXT_BYTES`` share."""
+OTHER_KERNELS: Final = "(kernels beyond the limit)"  # Name that the kernels beyond ``KERNELS`` and ``KERNEL_TEXT_BYTES`` share
 
-UNPACKED_BYTES: Final = 20 * 10**9
-"""Bytes that a compressed file may always unpack to; the largest of a training profile have some 10 GB."""
-UNPACKED_RATIO: Final = 200
-"""Times its packed size that a larger file may unpack to; traces have 10 to 40."""
+UNPACKED_BYTES: Final = 20 * 10**9  # Bytes that a compressed file may always unpack to; the largest of a training profile have some 10 GB
+UNPACKED_RATIO: Final = 200  # Times its packed size that a larger file may unpack to; traces have 10 to 40
 
 _MARK_BYTES: Final = 64  # room for the mark behind a text that was cut: "… [12,345,678 bytes, 0123abcd]"
 _SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT])(i?)B\s*", re.IGNORECASE)

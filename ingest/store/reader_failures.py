@@ -14,8 +14,7 @@ from ...errors import UsageError
 from .store import Store
 from .tables import storable
 
-_LOG: Final = logging.getLogger("postrun.ingest")
-"""Tracebacks, which `--verbose` shows."""
+_LOG: Final = logging.getLogger("postrun.ingest")  # Tracebacks, which `--verbose` shows
 _OF_THE_RUN: Final = frozenset({"FatalException", "InterruptException", "IOException", "OutOfMemoryException"})
 """Exceptions of DuckDB that concern its own file, its memory, or an interruption."""
 _LONGEST: Final = 300

@@ -14,8 +14,7 @@ from .store import Store
 from .tables import storable
 from .time_limits import clamped
 
-UNKNOWN_HOST: Final = "unknown host"
-"""Name of a machine that no file names; further ones are "unknown host 2" and so on."""
+UNKNOWN_HOST: Final = "unknown host"  # Name of a machine that no file names; further ones are "unknown host 2" and so on
 
 
 def one_name(one: str, other: str) -> bool:

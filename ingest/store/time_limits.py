@@ -8,25 +8,19 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-YEAR_2001_NS: Final = 978_307_200 * 10**9
-"""Times before are taken to count from an unknown moment, not from the Unix epoch."""
+YEAR_2001_NS: Final = 978_307_200 * 10**9  # Times before are taken to count from an unknown moment, not from the Unix epoch
 EARLIEST_NS: Final = -(2**61)
 LATEST_NS: Final = 2**62
 """Starts before and beyond are damage (2**62 is a day of 2116); what lies between can be subtracted, also after a base time was added."""
-LONGEST_NS: Final = 7 * 86_400 * 10**9
-"""Longer durations (236 years have been seen) are defects of the profiler."""
-ROUNDING_NS: Final = 1_000
-"""Negative durations down to this come from rounding to microseconds."""
-HIGHEST_DEVICE: Final = 1024
-"""A pid below this may be the index of a device."""
+LONGEST_NS: Final = 7 * 86_400 * 10**9  # Longer durations (236 years have been seen) are defects of the profiler
+ROUNDING_NS: Final = 1_000  # Negative durations down to this come from rounding to microseconds
+HIGHEST_DEVICE: Final = 1024  # A pid below this may be the index of a device
 LONGEST_RANGE_NS: Final = 366 * 86_400 * 10**9
 """Also a range of the program is not longer. Starts and durations within these limits can be added, and some hundred durations summed."""
-MOST_BYTES: Final = 2**56
-"""Sizes and numbers of elements beyond are damage (64 PiB); some hundred within can be summed."""
+MOST_BYTES: Final = 2**56  # Sizes and numbers of elements beyond are damage (64 PiB); some hundred within can be summed
 ABSURD_TIME: Final = ("warning", "absurd_time", "Events whose times are of no possible day were left out.")
 
-MOST_VALUE: Final = 1e100
-"""Samples beyond are damage; within, sums of them stay finite."""
+MOST_VALUE: Final = 1e100  # Samples beyond are damage; within, sums of them stay finite
 IMPOSSIBLE: Final = ("warning", "impossible_value", "Events with impossible times and samples with impossible values were left out.")
 
 _SIZES: Final = ("bytes", "allocated", "reserved", "in_elements", "out_elements")

@@ -76,13 +76,10 @@ MOST_PER: Final[dict[tuple[str, tuple[str, ...], str], int]] = {
     ("sample", ("node",), "unit"): UNITS_PER_NODE,
 }
 """Distinct values of the last column for each value of the others, as of the rows of traces."""
-MOST_DEPTH: Final = 64
-"""Objects and arrays inside each other in the JSON of a run; the configuration of a job has some 10."""
-HIGHEST_DEVICE: Final = 1 << 20
-"""Above the index of any GPU of a node."""
+MOST_DEPTH: Final = 64  # Objects and arrays inside each other in the JSON of a run; the configuration of a job has some 10
+HIGHEST_DEVICE: Final = 1 << 20  # Above the index of any GPU of a node
 
-Check = tuple[str, str, str]
-"""Column, condition in SQL that is true of a row that is not valid, and what such a row has."""
+Check = tuple[str, str, str]  # Column, condition in SQL that is true of a row that is not valid, and what such a row has
 
 
 def check(store: Tables, name: str) -> None:

@@ -50,11 +50,9 @@ STEP_PHASE: Final = "step"
 """``annotation.phase`` of the ranges that are training steps by what the profiler says of them, whatever their name is."""
 DATA_PHASE: Final = "DataIterator"
 """``annotation.phase`` of the ranges in which the input pipeline makes a batch, as the hosted profiler names it."""
-HELD_ROWS: Final = 1_000_000
-"""So many events may stand before the names of their process and thread."""
+HELD_ROWS: Final = 1_000_000  # So many events may stand before the names of their process and thread
 DEPTH_ROWS: Final = 2_000_000
-PAUSE_NS: Final = 10**9
-"""Between two profiles of a machine of which only the order is known."""
+PAUSE_NS: Final = 10**9  # Between two profiles of a machine of which only the order is known
 
 _ARGS: Final[Mapping[str, Arg]] = {
     "correlation_id": Arg("correlation", "int"),

@@ -11,8 +11,7 @@ from ..recording import gpu as capture_gpu
 if TYPE_CHECKING:
     from ..profiling.plan import ProfilingPlan
 
-SAMPLE_MS: Final = 500
-"""How often the system is sampled where nothing else is said."""
+SAMPLE_MS: Final = 500  # How often the system is sampled where nothing else is said
 
 
 def plan_of(config: object) -> ProfilingPlan | None:

@@ -17,8 +17,7 @@ from ..profiling.engine import torch_forward
 from ..recording.when_imported import when_imported
 from . import begin
 
-HOOKS: Final = "POSTRUN_HOOKS"
-"""1: steps and data loading are recorded as frameworks show them."""
+HOOKS: Final = "POSTRUN_HOOKS"  # 1: steps and data loading are recorded as frameworks show them
 _LOADER: Final = "torch.utils.data.dataloader"
 _CAPTURE: Final = "postrun.native.capture"
 _hooked: set[str] = set()

@@ -25,11 +25,9 @@ from . import begin
 _RANK: Final = 1
 _TRAINS: Final = re.compile(r"train|step|update", re.IGNORECASE)
 _EVALUATES: Final = re.compile(r"eval|test|valid|predict|init|loss|metric|generate|sample", re.IGNORECASE)
-_KERAS: Final = ("keras.", "tf_keras.")
-"""Compiles what its own methods call; keras_steps.py knows more of them."""
+_KERAS: Final = ("keras.", "tf_keras.")  # Compiles what its own methods call; keras_steps.py knows more of them
 _WITHOUT_THE_CHOSEN: Final = 100
-_MOST: Final = 1000
-"""Functions that are counted before one is chosen; a program that compiles more makes new ones all the time."""
+_MOST: Final = 1000  # Functions that are counted before one is chosen; a program that compiles more makes new ones all the time
 
 
 class _Calls(threading.local):

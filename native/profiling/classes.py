@@ -14,8 +14,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, ClassVar, Final, TypeVar
 
-LOCAL_PATH: Final = "/opt/ml/output/profiler"
-"""Where the hosted agent writes; here: the recording's own folder."""
+LOCAL_PATH: Final = "/opt/ml/output/profiler"  # Where the hosted agent writes; here: the recording's own folder
 FILE_MAX_SIZE: Final = 10_485_760
 FILE_CLOSE_INTERVAL: Final = 60
 FILE_OPEN_FAIL_THRESHOLD: Final = 50

@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from .classes import FrameworkProfile
 
-INTERVALS_MS: Final = (100, 200, 500, 1000, 5000, 60000)
-"""How often the system can be sampled."""
+INTERVALS_MS: Final = (100, 200, 500, 1000, 5000, 60000)  # How often the system can be sampled
 BOTH: Final = "Profiler will not work when Framework Profiler is ON"
 DEPRECATED: Final = "Framework profiling will be deprecated from tensorflow 2.12 and pytorch 2.0"
 

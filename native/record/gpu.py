@@ -18,8 +18,7 @@ from ...errors import UsageError
 GPU: Final = "POSTRUN_GPU"
 """1: a process of the job records what runs on the GPUs; 0: nothing of GPUs is recorded, neither that nor samples."""
 INJECTION: Final = "CUDA_INJECTION64_PATH"
-NVTX: Final = "NVTX_INJECTION64_PATH"
-"""Ranges that a program marks with NVTX become annotations; who has set it keeps them."""
+NVTX: Final = "NVTX_INJECTION64_PATH"  # Ranges that a program marks with NVTX become annotations; who has set it keeps them
 STEPS: Final = "POSTRUN_GPU_STEPS"
 SECONDS: Final = "POSTRUN_GPU_TIME"
 SIGNAL: Final = "POSTRUN_GPU_SIGNAL"
@@ -120,8 +119,7 @@ def _line(path: Path) -> str:
         return ""
 
 
-_DISCRETE_BYTES: Final = 2 << 30
-"""Memory of a GPU; what a processor's graphics reserve is less."""
+_DISCRETE_BYTES: Final = 2 << 30  # Memory of a GPU; what a processor's graphics reserve is less
 
 
 def told(

@@ -43,12 +43,10 @@ from . import (
 )
 from .signal_probe import Witness
 
-Summary = Callable[[Path], Iterator[str]]
-"""Describes the recording in a folder, line by line."""
+Summary = Callable[[Path], Iterator[str]]  # Describes the recording in a folder, line by line
 ANNOTATE: Final = 'Try: annotate the steps of the program with `with postrun.capture.annotate("step", value=i):`'
 INTERVALS_MS: Final = (0, 100, 200, 500, 1000, 5000, 60000)
-RECORDER: Final = "POSTRUN_RECORDER"
-"""Says to the processes of a job who records it: host and process id."""
+RECORDER: Final = "POSTRUN_RECORDER"  # Says to the processes of a job who records it: host and process id
 _WAIT_S: Final = 60.0
 _WAIT_AFTER_FAILURE_S: Final = 5.0
 """How long the first rank waits for the others before it reports: they may wait for the launcher to see that this one failed."""

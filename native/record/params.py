@@ -12,8 +12,7 @@ from typing import Any, Final
 from ...errors import UsageError
 
 LONGEST_KEY: Final = 200
-LONGEST_VALUE: Final = 60_000
-"""Bytes of a key and of a value that a trace file takes."""
+LONGEST_VALUE: Final = 60_000  # Bytes of a key and of a value that a trace file takes
 MOST: Final = 10_000
 _LARGEST_FILE: Final = 16 << 20
 

@@ -18,8 +18,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
-PATIENCE_S: Final = 0.1
-"""How long a signal to the recorder waits for the same to the witness."""
+PATIENCE_S: Final = 0.1  # How long a signal to the recorder waits for the same to the witness
 _SAME_S: Final = 2.0
 """A signal that reached the witness longer ago was another. (timeout sends one to the recorder, and at once one to all.)"""
 _TOLD: Final = struct.Struct("=id")  # number, time

@@ -7,5 +7,4 @@ from __future__ import annotations
 
 from typing import Final
 
-ANNOTATED: Final = "annotated "
-"""The begin of the name of their code."""
+ANNOTATED: Final = "annotated "  # The begin of the name of their code

@@ -20,8 +20,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-MONITORED: Final = sys.version_info >= (3, 12)
-"""Whether cProfile is called by `sys.monitoring`, else as `sys.setprofile` has it."""
+MONITORED: Final = sys.version_info >= (3, 12)  # Whether cProfile is called by `sys.monitoring`, else as `sys.setprofile` has it
 # Profilers see calls of functions in C, but of no partial ones.
 _stop: Final = functools.partial(sys.setprofile, None)
 _active: Final = functools.partial(sys.getprofile)

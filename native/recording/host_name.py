@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-KINDS: Final = ("hosts", "users", "paths", "command")
-"""What can be redacted on request: the words of --redact."""
+KINDS: Final = ("hosts", "users", "paths", "command")  # What can be redacted on request: the words of --redact
 VARIABLE: Final = "POSTRUN_REDACT"
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 

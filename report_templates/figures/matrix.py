@@ -12,8 +12,7 @@ from . import svg
 from .palette import INK, MUTED
 
 WIDTH = 720.0
-NUMBERED = 16
-"""Up to so many rows each field holds its number."""
+NUMBERED = 16  # Up to so many rows each field holds its number
 _TOP, _FIELD, _LARGEST = 34.0, 36.0, 400.0
 _LEVELS = 20
 # On dark and on light fields; the fields have the same colours in both themes.

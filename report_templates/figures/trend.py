@@ -12,8 +12,7 @@ WIDTH: Final = 300
 HEIGHT: Final = 84
 _LEFT, _RIGHT, _TOP, _BOTTOM = 8, 66, 14, 14
 _LINE: Final = 12.0
-_LEAST: Final = 0.1
-"""Of its middle that the range has at least, so that noise stays small."""
+_LEAST: Final = 0.1  # Of its middle that the range has at least, so that noise stays small
 
 
 @dataclass(frozen=True, slots=True)

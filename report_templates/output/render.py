@@ -15,8 +15,7 @@ from ..text.look import Look
 from .lock import exclusive
 from .pdf import Job, Printer, PrinterHere, checked_paper
 
-FORMATS = ("html", "pdf", "json")
-"""What is written where nothing else is asked for."""
+FORMATS = ("html", "pdf", "json")  # What is written where nothing else is asked for
 PLACES: Final[dict[str, str]] = {
     "html": "report.html", "pdf": "report.pdf", "json": "report.json", "junit": "report.junit.xml", "rule-json": "profiler-reports",
 }  # fmt: skip

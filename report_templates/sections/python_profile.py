@@ -38,8 +38,7 @@ _NAME: Final = re.compile(r".*:\d+\((.*)\)", re.DOTALL)
 _BUILT_IN: Final = re.compile(r"\{(?:built-in method |method )?(.*)\}", re.DOTALL)
 _NOT_STATED: Final = "not stated"
 _PROFILER: Final = "profiler"
-Clock = tuple[str, str | None]
-"""Profiler and timer."""
+Clock = tuple[str, str | None]  # Profiler and timer
 
 
 def python_profile(report: Report) -> Section:

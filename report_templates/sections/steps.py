@@ -47,8 +47,7 @@ _LOADINGS = 12  # names of ranges of data loading
 _POINTS = 400  # of one line
 _FEW = 10  # steps; of fewer no outer percentile is told
 _OTHERWISE = 0.1  # of the wall time of the step; from here on the first page tells it and the time on the device apart
-_Listed = defaultdict[tuple[object, ...], list[Step]]
-"""The steps that the report lists, by group."""
+_Listed = defaultdict[tuple[object, ...], list[Step]]  # The steps that the report lists, by group
 _ALIKE = 0.01  # of the longest mean step; processes that wait for each other differ by less
 
 

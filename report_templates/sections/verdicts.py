@@ -13,8 +13,7 @@ from ..blocks.tables import Cell
 from ..text.formats import clip, plural
 from ..text.signs import ERROR, FINE, INFORMATION, ISSUE, NOT_EVALUATED, SIGNS, Sign
 
-ABSENT: Final = "rules-absent"
-"""Where rules without a verdict are told of."""
+ABSENT: Final = "rules-absent"  # Where rules without a verdict are told of
 
 
 _ORDER: Final = list(SIGNS)

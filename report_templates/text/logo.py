@@ -13,10 +13,8 @@ from xml.etree import ElementTree
 
 from ...errors import UsageError
 
-LARGEST: Final = 256 * 1024
-"""Bytes of the file: every report has a copy of it."""
-WIDEST: Final = 4096
-"""Pixels in either direction."""
+LARGEST: Final = 256 * 1024  # Bytes of the file: every report has a copy of it
+WIDEST: Final = 4096  # Pixels in either direction
 ALT: Final = "Logo"
 _LONGEST_ALT: Final = 200
 _ADVICE: Final = "give a PNG, a JPEG, or a plain SVG of at most 256 KiB"

@@ -17,8 +17,7 @@ from .encode import encode
 _ROWS: Final = 12
 _LONGEST: Final = 34
 _FILLS: Final = 0.9
-_MOST_GAPS: Final = 200
-"""Drawn of one strip."""
+_MOST_GAPS: Final = 200  # Drawn of one strip
 _HEADING: Final = {
     "whole": "Whole run",
     "devices": "While devices were recorded",

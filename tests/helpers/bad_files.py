@@ -19,8 +19,7 @@ from typing import Any, Final
 import prt_reader
 from prt_writer import PrtWriter
 
-US: Final = 1_704_067_200_000_000
-"""Start of every file, in microseconds since the Unix epoch."""
+US: Final = 1_704_067_200_000_000  # Start of every file, in microseconds since the Unix epoch
 HUGE: Final = 99_999_999_999_999_999_999_999_999
 TOKENS: Final = (
     str(HUGE), str(-HUGE), str(2**63), str(2**63 - 1), str(-(2**63)), str(-(2**63) - 1), str(2**64), str(2**62), str(2**61), str(2**53 + 1),

@@ -18,8 +18,7 @@ import pytest
 _CI = Path(__file__).parents[2] / ".ci"
 VERSIONS = sorted((lock.stem for lock in (_CI / "cuda").glob("*.lock")), key=lambda version: [int(part) for part in version.split(".")])
 """CUDA versions, oldest first."""
-_NEWEST = VERSIONS[-1]
-"""Its folder also has cuda.h, which serves older CUPTI headers, and the newest headers of NVTX and NVML."""
+_NEWEST = VERSIONS[-1]  # Its folder also has cuda.h, which serves older CUPTI headers, and the newest headers of NVTX and NVML
 _INSTALLED = os.environ.get("POSTRUN_CUPTI_WHEELS")
 _FOLDER = Path(_INSTALLED or Path.home() / ".cache" / "postrun" / "cuda-wheels")
 

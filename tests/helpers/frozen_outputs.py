@@ -32,8 +32,7 @@ FROZEN: Final = ROOT / "tests" / "data" / "frozen_outputs.json"
 _AT: Final = "2026-11-21T06:40:00"
 _SMI: Final = "timestamp, index, uuid, name, utilization.gpu [%], memory.used [MiB], memory.total [MiB], power.draw [W]"
 
-Digests = dict[str, dict[str, str]]
-"""Run -> output -> digest."""
+Digests = dict[str, dict[str, str]]  # Run -> output -> digest
 
 
 def _made(folder: Path) -> Path:

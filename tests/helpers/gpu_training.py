@@ -17,8 +17,7 @@ from prt_writer import PrtWriter
 
 START = 1_700_000_000_000_000_000
 US, MS, SECOND = 10**3, 10**6, 10**9
-LOOP = 2 * SECOND
-"""When the first step begins, after START."""
+LOOP = 2 * SECOND  # When the first step begins, after START
 PERIOD, STEP = 100 * MS, 96 * MS
 STEPS, ENDED = 20, 5 * SECOND
 GEMM, NORM, REDUCE, ADAM = "gemm_bf16_128x128", "_Z10layer_normPfi", "ncclDevKernel_AllReduce_Sum_bf16_RING_LL", "adam_step_fp32"

@@ -16,8 +16,7 @@ from postrun.ingest.store.registry import ReadResult, Registry
 
 BASE = 1_700_000_000 * 10**9
 MS = 10**6
-Kernels = list[tuple[int, int]]
-"""Starts and durations."""
+Kernels = list[tuple[int, int]]  # Starts and durations
 
 
 @dataclass

@@ -120,8 +120,7 @@ RUNS: Final[dict[str, Callable[[Path], None]]] = {
     "one-kernel": _one_kernel,
     "5000-kernel-names": _kernel_names_5_000,
 }
-QUICK: Final = ("one-gpu", "no-gpu", "no-steps", "one-step", "one-kernel", "5000-kernel-names")
-"""Those whose report takes about a second."""
+QUICK: Final = ("one-gpu", "no-gpu", "no-steps", "one-step", "one-kernel", "5000-kernel-names")  # Those whose report takes about a second
 
 
 def write_odd_run(name: str, folder: Path) -> Path:

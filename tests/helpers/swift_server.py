@@ -21,8 +21,7 @@ import pytest
 
 KEY, SECRET = "test:tester", "testing"
 NO_RIGHTS = ("test:reader", "reading")
-KEPT = ("test:keeper", "kept-quiet-0d5e1f")
-"""May do everything, and nobody else writes its secret."""
+KEPT = ("test:keeper", "kept-quiet-0d5e1f")  # May do everything, and nobody else writes its secret
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ from postrun.ingest.store import Store
 
 BASE = 1_700_000_000
 NAME = "NVIDIA A100-SXM4-40GB"
-Load = Callable[[int], int]
-"""Utilisation in percent by the second since the trace's begin."""
+Load = Callable[[int], int]  # Utilisation in percent by the second since the trace's begin
 
 
 def busy(second: int) -> int:

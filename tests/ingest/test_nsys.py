@@ -29,8 +29,7 @@ from postrun.ingest.store.registry import Registry
 from slow_params import slow_except
 
 EPOCH = 1_700_000_000_000_000_000
-P, Q = (1 << 48) | (77 << 24), (1 << 48) | (78 << 24)
-"""Two processes, 77 and 78, of one machine."""
+P, Q = (1 << 48) | (77 << 24), (1 << 48) | (78 << 24)  # Two processes, 77 and 78, of one machine
 DAY = 86_400 * 10**9
 
 KERNEL = (

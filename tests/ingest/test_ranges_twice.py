@@ -8,8 +8,7 @@ from empty_stores import empty_store
 from made_tracers import BASE, MS, Made
 from postrun.ingest.store.format_names import NSIGHT, TRACE
 
-Ranges = list[tuple[str, int, int]]
-"""Names, starts and ends."""
+Ranges = list[tuple[str, int, int]]  # Names, starts and ends
 
 
 def left(mine: Ranges, theirs: Ranges, *, other_process: bool = False, formats: tuple[str, str] = (NSIGHT, TRACE)) -> Ranges:

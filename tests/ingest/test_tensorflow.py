@@ -27,8 +27,7 @@ from postrun.ingest.tensorflow.lanes import Lanes
 from postrun.ingest.tensorflow.reader import NOT_STORED, read_tensorflow
 from postrun.ingest.tensorflow.session import session_of
 
-START_US = 1_704_067_200_000_000
-"""2024-01-01 00:00 UTC."""
+START_US = 1_704_067_200_000_000  # 2024-01-01 00:00 UTC
 DERIVED = 0xDEADBEEF
 HOST, GPU = 701, 1
 MAIN, DATA = 11, 12

@@ -438,8 +438,7 @@ def block_offsets(data: bytes) -> list[int]:
 # ---------------------------------------------------------------- disks
 
 
-LOSS_BYTES = 100
-"""No block that tells a loss is longer."""
+LOSS_BYTES = 100  # No block that tells a loss is longer
 
 
 def check_loss_is_told(folder: Path, told: dict[str, int], room: Callable[[int], int]) -> None:

@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 from native_programs import Programs, call
 
-EXACT = (1_000_000, 1_500_000, 2_000_000, 2_399_998, 3_700_000)
-"""kHz of clocks with a tick of at most a nanosecond."""
-SLOW = {25_000: 40, 121_875: 9}
-"""kHz, and the nanoseconds of a tick: those of some ARM machines."""
+EXACT = (1_000_000, 1_500_000, 2_000_000, 2_399_998, 3_700_000)  # kHz of clocks with a tick of at most a nanosecond
+SLOW = {25_000: 40, 121_875: 9}  # kHz, and the nanoseconds of a tick: those of some ARM machines
 
 
 @pytest.mark.slow

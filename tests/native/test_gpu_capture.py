@@ -24,13 +24,10 @@ from slow_params import slow_except
 
 GPU_LOST, UNTIMED = 5, 6
 NEWEST, LAST_TO_CRASH, FIRST_TO_DECLINE = "13.5", "12.6", "12.9"
-ONE_CLIENT = "13.2"
-"""The newest version here that several clients cannot use at a time."""
+ONE_CLIENT = "13.2"  # The newest version here that several clients cannot use at a time
 GRAPHS_SURVIVE, STAYS = 12.6, 13.0
-SONAME = "-Wl,-soname,libcupti.so.11"
-"""The oldest, which no driver here refuses."""
-CODES = [*range(1, 47), 999, 123456]
-"""Every error that the interface of CUPTI 13.5 has, and one that it has not."""
+SONAME = "-Wl,-soname,libcupti.so.11"  # The oldest, which no driver here refuses
+CODES = [*range(1, 47), 999, 123456]  # Every error that the interface of CUPTI 13.5 has, and one that it has not
 ALL = """\
 runtime cudaLaunchKernel_v7000 100 300 77 5
 kernel void_gemm<float>(int) 1000 2500 1 3 7 5 128 2 1 256 1 1 64 1024 2048 0
@@ -499,8 +496,7 @@ FUNCTIONS = [
     *("cuptiSetThreadIdType", "cuptiActivityEnableDriverApi", "cuptiActivityEnableRuntimeApi", "cuptiSubscribe", "cuptiUnsubscribe"),
     *("cuptiEnableCallback", "cuptiActivityRegisterTimestampCallback", "cuptiActivitySetAttribute"),
 ]
-WORDS = {8, 14, 15, 23, 26, 27, 33, 35, 40, 41, 42, 43, 44, 45, 999}
-"""Errors of which it is told what can be done."""
+WORDS = {8, 14, 15, 23, 26, 27, 33, 35, 40, 41, 42, 43, 44, 45, 999}  # Errors of which it is told what can be done
 NEEDED = {"cuptiGetVersion", "cuptiActivityRegisterCallbacks", "cuptiActivityEnable"}
 
 

@@ -742,8 +742,7 @@ def test_many_sessions(play: Play, variant: str, tmp_path: Path) -> None:
     assert len(native_programs.files(tmp_path / "0")) == 30
 
 
-VERSIONS = ("11.8", "12.9", "13.5")
-"""CUDA versions whose lock file in .ci/cuda has nvml.h."""
+VERSIONS = ("11.8", "12.9", "13.5")  # CUDA versions whose lock file in .ci/cuda has nvml.h
 NAMED = """
 #define NVML_NO_UNVERSIONED_FUNC_DEFS 1
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"

@@ -117,8 +117,7 @@ def parts(version: str) -> tuple[int, int]:
 
 ANSWERS_WITHOUT_A_DRIVER = [version for version in cupti_headers.VERSIONS if parts(version) < (13, 2)]
 """Versions whose library can be asked for names on any machine: 13.2 crashes, later ones answer with an error."""
-DRIVERS = ("", "11040", "12040", "13000")
-"""What the stub driver supports: CUDA 11.4, 12.4, 13.0. Empty: no driver."""
+DRIVERS = ("", "11040", "12040", "13000")  # What the stub driver supports: CUDA 11.4, 12.4, 13.0. Empty: no driver.
 
 
 def run(command: list[object], **variables: str) -> str:

@@ -19,8 +19,7 @@ from ..evidence.frameworks import ALLOCATIONS, NUMBERS_ONLY, framework_of
 from ..evidence.gpus import RECORD_LONGER, no_memory, with_ranks
 from ..evidence.run_data import RunData
 
-SLOPE_POINTS: Final = 64
-"""A longer series is put in so many groups of successive samples, and the slope is that of their means."""
+SLOPE_POINTS: Final = 64  # A longer series is put in so many groups of successive samples, and the slope is that of their means
 
 SLOPE: Final = (
     "Theil-Sen slope: the median of the slopes between all pairs of points. It shows a rise that lasts; one that happens at once leaves it"

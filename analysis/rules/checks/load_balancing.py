@@ -23,8 +23,7 @@ from ..evidence.gpus import NO_GPU, RECORD_LONGER, gpu, gpu_time, gpu_time_ns, r
 from ..evidence.run_data import RunData
 
 BINS: Final = 50
-MOST_COMPARED: Final = 64
-"""More GPUs than these are each compared with the mean of all, and not with each other."""
+MOST_COMPARED: Final = 64  # More GPUs than these are each compared with the mean of all, and not with each other
 
 _WIDTH: Final = 100 // BINS
 _SIMILAR: Final = 10.0

@@ -23,8 +23,7 @@ _MINUTE_NS: Final = 60_000_000_000
 # Times before 2001-09-09 count from an anchor, not from the epoch; they cannot be set against ones that do.
 _FIRST_EPOCH_NS: Final = 10**18
 
-_LATE_NS: Final = 10**9
-"""A program that records from its start takes up to this long to come to it: its interpreter, its imports."""
+_LATE_NS: Final = 10**9  # A program that records from its start takes up to this long to come to it: its interpreter, its imports
 
 # Of the ranges that a source gives these tell nothing of steps: data loading and collectives, as frameworks record them.
 _LOADING_PHASE: Final = "^(DataLoader|DataIterator)"

@@ -24,14 +24,11 @@ from ..evidence.frameworks import FURTHER_AHEAD, PINNED, SAVE, WAITS, WITH_STACK
 from ..evidence.run_data import RunData
 
 MODES: Final = ("TRAIN", "EVAL", "PREDICT", "GLOBAL")
-UNNAMED: Final = "GLOBAL"
-"""The mode that steps without a phase belong to."""
+UNNAMED: Final = "GLOBAL"  # The mode that steps without a phase belong to
 NORMAL_BINS: Final = 100
-MAD_TO_STD: Final = 1.4826
-"""The standard deviation of normally distributed values is this many times their median absolute deviation."""
+MAD_TO_STD: Final = 1.4826  # The standard deviation of normally distributed values is this many times their median absolute deviation
 
-_REGULAR: Final = 0.8
-"""Outliers are regular where this share of the distances between them is the same."""
+_REGULAR: Final = 0.8  # Outliers are regular where this share of the distances between them is the same
 _EXPLAINS: Final = 0.5
 """What makes up this share of the extra time is named as its cause: device work, loading or waiting rather than the ranges around it."""
 _BASE: Final = "time of the training loop"

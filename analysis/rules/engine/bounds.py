@@ -17,13 +17,11 @@ from typing import Any, Final
 
 from ...toolkit.wording import plural
 
-LIMIT_S: Final = 300.0
-"""Seconds that a rule file may take to load, and then to judge, where nothing else is said."""
+LIMIT_S: Final = 300.0  # Seconds that a rule file may take to load, and then to judge, where nothing else is said
 LINES: Final = 100
 CHARACTERS: Final = 10_000
 _LONGEST_S: Final = 1e8
-_AGAIN_S: Final = 1.0
-"""A rule that catches everything is interrupted again after so long."""
+_AGAIN_S: Final = 1.0  # A rule that catches everything is interrupted again after so long
 
 
 class RuleTimeout(BaseException):

@@ -20,8 +20,7 @@ from .catalogue import DOCUMENTED, PROFILER_REPORT, RULES
 from .custom import Guarded, broken, guarded, load
 from .selection import Chosen, Selection, checked, effective, known, named_setting, select, turned_off
 
-ATTACHED: Final = 20
-"""How many rules can be attached to a run; postrun's own trace rules do not count."""
+ATTACHED: Final = 20  # How many rules can be attached to a run; postrun's own trace rules do not count
 DEFAULT_IMAGE: Final = "DEFAULT_RULE_EVALUATOR_IMAGE"
 
 _INVOKE: Final = "rule_to_invoke"

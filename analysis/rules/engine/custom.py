@@ -30,15 +30,13 @@ from .bounds import LIMIT_S, TimeLimit, printing_aside
 from .catalogue import PROFILER_REPORT, RULES
 from .trial import ContractRule, Trial, stand_ins
 
-GROUP: Final = "postrun.rules"
-"""Entry points of this group name the rule classes of an installed package."""
+GROUP: Final = "postrun.rules"  # Entry points of this group name the rule classes of an installed package
 
 _WINDOWS: Final = 1_000_000
 _LISTED: Final = 1000
 _DEPTH: Final = 20
 _TEXT: Final = 500
-_OF_THE_BASE: Final = ("action_str", "other_trials")
-"""Parameters of the contract's base class, which are no setting of a rule."""
+_OF_THE_BASE: Final = ("action_str", "other_trials")  # Parameters of the contract's base class, which are no setting of a rule
 
 
 class MisuseError(Exception):

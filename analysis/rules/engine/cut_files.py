@@ -12,8 +12,7 @@ from ...report.model import NOT_EVALUATED
 from ...toolkit.wording import count
 from ..evidence.base import Outcome, Rule
 
-CODES: Final = ("truncated", "cut_stream", "corrupt_stream", "lost_event")
-"""Of the readers' notes: a part of the file is missing."""
+CODES: Final = ("truncated", "cut_stream", "corrupt_stream", "lost_event")  # Of the readers' notes: a part of the file is missing
 
 _STEPS: Final = "steps"
 _LOADER: Final = "loader"
@@ -34,8 +33,7 @@ _HOLDS: Final = {
     _TIMELINE: _EVERY - {_DEVICES},
 }
 """What files of a format can hold of what rules over traces need; others hold nothing of it."""
-_COLLECTIVES: Final = frozenset({_FRAMEWORK})
-"""What timelines of Horovod and smdataparallel hold, whose ranges are all of collectives."""
+_COLLECTIVES: Final = frozenset({_FRAMEWORK})  # What timelines of Horovod and smdataparallel hold, whose ranges are all of collectives
 
 # Ranges that nothing but Horovod's own timelines have, and the names of such files of the hosted profiler.
 _HOROVOD: Final = "^(CYCLE_START$|NEGOTIATE_)"

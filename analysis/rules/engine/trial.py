@@ -19,8 +19,7 @@ import polars as pl
 from ....ingest.store.store import Store
 from ..evidence.run_data import RunData
 
-ROWS_AT_ONCE: Final = 1_000_000
-"""Rows of one table that are held in memory while the windows pass over them."""
+ROWS_AT_ONCE: Final = 1_000_000  # Rows of one table that are held in memory while the windows pass over them
 
 _MINUTE_NS: Final = 60_000_000_000
 _LIMIT_NS: Final = 2**63 - 1

@@ -22,10 +22,8 @@ Value = int | float | str | None
 
 
 Category = Literal["report", "system", "framework", "trace", "custom"]
-KINDS: Final = ("percentile", "positive", "text")
-"""What :class:`Parameter` can check."""
-DISTANCE: Final = "distance 0..1"
-"""Unit of a parameter that is compared with a distance; the documented check lets it be 0 to 100."""
+KINDS: Final = ("percentile", "positive", "text")  # What :class:`Parameter` can check
+DISTANCE: Final = "distance 0..1"  # Unit of a parameter that is compared with a distance; the documented check lets it be 0 to 100
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-_ALIKE: Final = 0.05
-"""What one machine was recorded for more than all are, as a share of the common time, that makes no difference."""
-_ENOUGH: Final = 0.5
-"""The share of the longest record that the common time should be."""
+_ALIKE: Final = 0.05  # What one machine was recorded for more than all are, as a share of the common time, that makes no difference
+_ENOUGH: Final = 0.5  # The share of the longest record that the common time should be
 _LEAST_MACHINES: Final = 2
 
 

@@ -26,8 +26,7 @@ _METRICS: Final = {NO_GPU: "the utilisation of the GPUs", NO_CPU: "the utilisati
 _NAMED: Final = 3
 _ENOUGH: Final = 100
 _GAPLESS: Final = 0.95
-_LEAST: Final = 50
-"""Fewer samples of derived utilisation than these tell nothing: no parameter is named that would have them judged."""
+_LEAST: Final = 50  # Fewer samples of derived utilisation than these tell nothing: no parameter is named that would have them judged
 
 
 T = TypeVar("T")

@@ -17,8 +17,7 @@ from .run_data import RunData
 _NAMED: Final = 3
 
 R = TypeVar("R", HostBoundDevice, ShortKernelsDevice, SyncBoundDevice)
-Judged = tuple[IdleDevice, R]
-"""A device and its row in the details of a rule, with an ``issue`` of None if it could not be judged."""
+Judged = tuple[IdleDevice, R]  # A device and its row in the details of a rule, with an ``issue`` of None if it could not be judged
 
 
 def in_order(judged: Iterable[Judged[R]]) -> list[Judged[R]]:

@@ -33,8 +33,7 @@ NAMES: Final = {
     "loader": "data-loader profiling", "python": "Python profiling",
 }  # fmt: skip
 Tell = Callable[[str, object], None]
-_MOST_STRIDES: Final = 1000
-"""Different ones; more are of numbers that follow no rule."""
+_MOST_STRIDES: Final = 1000  # Different ones; more are of numbers that follow no rule
 
 
 class _Slot:

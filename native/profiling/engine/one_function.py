@@ -21,8 +21,7 @@ _UNSEEN: Final = os.fspath(_NATIVE / "recording" / "exclude_self.py")
 _OURS: Final = os.fspath(_NATIVE) + os.sep  # the files of the recorder
 
 Function = tuple[str, int, str]
-RECORDING: Final[Function] = ("~", 0, "<postrun's own recording>")
-"""As pstats names what is in no source file."""
+RECORDING: Final[Function] = ("~", 0, "<postrun's own recording>")  # As pstats names what is in no source file
 
 
 def with_one_function(stats: dict[Function, Any]) -> dict[Function, Any]:

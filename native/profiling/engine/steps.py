@@ -14,8 +14,7 @@ from typing import Any, Final, Protocol
 from ...recording.exclude_self import unseen
 from . import torch_steps
 
-SOURCE_KEY: Final = "steps.source"
-"""Metadata: who made the steps of a process, in words."""
+SOURCE_KEY: Final = "steps.source"  # Metadata: who made the steps of a process, in words
 ANNOTATIONS: Final = "annotations"
 
 
