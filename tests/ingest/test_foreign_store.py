@@ -269,7 +269,7 @@ def test_a_signal_ends_the_child_at_once(name: str, honest: Path, tmp_path: Path
     code = f"""
 import sys
 from pathlib import Path
-from postrun.ingest import foreign_store
+from postrun.ingest.store import foreign as foreign_store
 from postrun.cli import run
 foreign_store.copied.__kwdefaults__["child"] = Path({str(child)!r})
 run(["report", {str(honest)!r}, "-o", {str(tmp_path / "out")!r}, "--format", "json"])

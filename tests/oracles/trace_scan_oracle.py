@@ -1,6 +1,6 @@
 """A second implementation of the trace scanner, simple rather than quick: the oracle for the C scanner and for ``PythonScanner``.
 
-It repairs damaged text by the rules of ``native/src/trace_scan.c``. Events that are plain JSON go through :mod:`json`, the others through
+It repairs damaged text by the rules of ``native/src/scan``. Events that are plain JSON go through :mod:`json`, the others through
 the tolerant reader ``_Reader``.
 
 The text is cut into *units*: an event, or a top-level member. A unit is read only when it is there completely, and leaves
