@@ -11,7 +11,7 @@ import polars as pl
 from ...report.rule_details import CountedTime, HostActivity, HostBoundDetails, HostBoundDevice, HostCall, HostWait, TimeOf
 from ...toolkit.wording import duration, percent, plural
 from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated
-from ..evidence.device_gaps import HOST_WAIT, KERNEL_WAIT, OTHER, GapGroup, IdleDevice
+from ..evidence.device_gaps import HOST_WAIT, KERNEL_WAIT, OTHER_CAUSE, GapGroup, IdleDevice
 from ..evidence.device_share import gpus, no_device_activity
 from ..evidence.frameworks import FEWER_LAUNCHES, LESS_OVERHEAD, LOAD_AHEAD, TRACE_AGAIN, TRACE_SOME, WAITS, WARMED_UP, framework_of
 from ..evidence.host_time import CALLS, RANGES, UNRECORDED, activities, calls_in
@@ -69,7 +69,7 @@ class HostBound(Rule):
 
 def _rows(group: GapGroup, parameters: Parameters) -> _Judged:
     gap, cause = pl.col("end") - pl.col("start"), pl.col("cause")
-    causes = {"host": HOST_WAIT, "kernel": KERNEL_WAIT, "other": OTHER}
+    causes = {"host": HOST_WAIT, "kernel": KERNEL_WAIT, "other": OTHER_CAUSE}
     found = group.gaps.group_by("row").agg(
         *(gap.filter(cause == number).sum().alias(name) for name, number in causes.items()), waits=(cause == HOST_WAIT).sum()
     )

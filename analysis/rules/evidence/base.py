@@ -1,4 +1,4 @@
-"""What is a rule: its parameters, what it gets to see, and what it answers?"""
+"""The interface of a rule: its parameters, the data that it evaluates, and its result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Value = int | float | str | None
 
 
 Category = Literal["report", "system", "framework", "trace", "custom"]
-KINDS: Final = ("percentile", "positive", "text")  # What :class:`Parameter` can check
+KINDS: Final = ("percentile", "positive", "text")  # the checks of :class:`Parameter`
 DISTANCE: Final = "distance 0..1"  # Unit of a parameter that is compared with a distance; the documented check lets it be 0 to 100
 
 
@@ -47,7 +47,7 @@ class Parameter:
         return self.documented if preset == "documented" else self.service
 
     def problem(self, value: Any) -> str | None:
-        """What is wrong with ``value``, in the documented words; None where nothing is. Numbers must be finite."""
+        """Return the error message for an invalid value, or None; numbers must be finite."""
         if self.kind == "text":
             if value is not None and not isinstance(value, str):
                 return f"{self.name.capitalize()} must be a string if specified!"
@@ -64,7 +64,7 @@ class Parameter:
 
     @property
     def accepted(self) -> str:
-        """Which values make sense, in words."""
+        """Return the accepted values in words."""
         if self.unit == DISTANCE:
             return "0 to 1"
         return {"percentile": "0 to 100", "positive": "above 0"}.get(self.kind) or ", ".join(self.choices) or "a name"
@@ -94,13 +94,13 @@ class Parameters(Mapping[str, Any]):
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What an issue costs, for the ranked findings. Times are nanoseconds of device time (of the run where ``base`` says so), summed over
-    the devices it concerns.
+    """Cost of an issue, for the ranked findings. Times are in ns of device time (of the run if ``base`` is the run), over all devices
+    concerned.
 
-    ``of_ns``: the whole that ``ns`` is a part of (span of all devices, all utilisation samples x interval, duration of the run), so that
-    ``ns / of_ns`` compares issues of different sources. ``saving_ns``: what a change could save at most (None: not to be said).
-    ``per_step_ns``: per step and device, where steps are known. ``title``: the imperative that heads the finding ("Overlap all-reduce with
-    backward"). ``where``: the place in words ("rank 5, node-1 GPU 3"; None: everywhere). ``base``: what ``of_ns`` is, in words.
+    ``of_ns``: the total that contains ``ns`` (span of all devices, all utilization samples x interval, duration of the run), so that ``ns
+    / of_ns`` compares issues of different sources. ``saving_ns``: upper bound of the saving (None: not reported). ``per_step_ns``: per
+    step and device, if steps are known. ``title``: the imperative that heads the finding ("Overlap all-reduce with backward"). ``where``:
+    location in words ("rank 5, node-1 GPU 3"; None: everywhere). ``base``: description of ``of_ns``.
     """
 
     title: str
@@ -114,12 +114,14 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a rule answers. ``finding``: one plain sentence with the numbers and the threshold. ``recommendation``: an imperative with the
-    concrete knob, then why it helps here. ``reason``: why not evaluated, or the error. ``capture``: which capture would supply what is
-    missing. ``details``: what was measured; of a custom rule plain data (dicts, lists, strings, numbers, None), times in ns under keys
-    ending in ``_ns``.
-    ``title``: the imperative that heads the finding where there is no cost (None: the rule's advice). ``checks``, ``condition``: what the
-    rule looked at in this run, and when it finds an issue in it (None: as the rule says)."""
+    """The result of a rule.
+
+    ``finding``: one plain sentence with the numbers and the threshold. ``recommendation``: an imperative with the concrete setting, then
+    why it helps here. ``reason``: why not evaluated, or the error. ``capture``: which capture would supply the missing data. ``details``:
+    the measurements; for a custom rule plain data (dicts, lists, strings, numbers, None) with times in ns under keys that end in ``_ns``.
+    ``title``: the imperative that heads the finding if there is no cost (None: the rule's advice). ``checks``, ``condition``: what the
+    rule checks in this run, and its condition for an issue (None: those of the rule).
+    """
 
     verdict: str
     reason: str | None = None
@@ -141,18 +143,24 @@ class Outcome:
 
 
 def not_evaluated(reason: str, capture: str | None = None, **more: Any) -> Outcome:
-    """A rule that had nothing to look at. ``reason`` is a clause without a full stop: "no CPU samples in this run"."""
+    """Return the result of a rule without data.
+
+    ``reason`` is a clause without a full stop: "no CPU samples in this run".
+    """
     return Outcome(NOT_EVALUATED, reason=reason, capture=capture, **more)
 
 
 def required(value: T | None) -> T:
-    """A value that cannot be None here, because the row was evaluated."""
+    """Return a value that is not None because the row was evaluated."""
     assert value is not None
     return value
 
 
 def of_the_run(bad: Sequence[object], datapoints: int, times: Iterable[tuple[int, int]] = (), **more: Any) -> Outcome:
-    """The answer of a rule that evaluates the run in one window. ``bad``: what has the issue; ``times``: first and last time of each."""
+    """Return the result of a rule that evaluates the run in one window.
+
+    ``bad``: everything with the issue; ``times``: the first and last time of each.
+    """
     spans = list(times)
     return Outcome(
         ISSUES if bad else FINE,
@@ -168,12 +176,11 @@ def of_the_run(bad: Sequence[object], datapoints: int, times: Iterable[tuple[int
 
 
 class Rule(ABC):
-    """A rule over a run. Subclasses set the class variables; ``parameters`` does not name scan_interval_us, which every rule has.
+    """A rule over a run. Subclasses set the class variables; ``parameters`` omits scan_interval_us, which every rule has.
 
-    ``needs``: what a run must have for the rule to be evaluated, one sentence. ``informs``: it tells figures and never finds an issue.
-
-    ``checks``: one sentence, what the rule looks at. ``condition``: when it finds an issue, with parameter names. ``advice``: what to do in
-    general, one sentence (the run's own advice is ``Outcome.recommendation``).
+    ``needs``: the data that a run must have for the rule to be evaluated, one sentence. ``informs``: it reports figures and never finds an
+    issue. ``checks``: one sentence, what the rule checks. ``condition``: when it finds an issue, with parameter names. ``advice``: general
+    advice, one sentence (``Outcome.recommendation`` is the advice for one run).
     """
 
     name: ClassVar[str]
@@ -187,7 +194,7 @@ class Rule(ABC):
 
     @abstractmethod
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
-        """The rule's answer. An exception becomes the verdict Error and stops nothing else."""
+        """Evaluate a run. An exception becomes the verdict Error of this rule alone."""
 
     @classmethod
     def all_parameters(cls) -> tuple[Parameter, ...]:
@@ -195,16 +202,19 @@ class Rule(ABC):
 
 
 class SampleRule(Rule):
-    """A rule over samples. Runs of any size are read in blocks of whole machines, once for all rules: :meth:`observe` is called with every
-    block and returns the little that :meth:`conclude` needs of it."""
+    """A rule over samples.
+
+    Runs of any size are read in blocks of whole nodes, once for all rules: :meth:`observe` reduces each block to the small data that
+    :meth:`conclude` requires.
+    """
 
     @abstractmethod
     def observe(self, block: SampleBlock, parameters: Parameters) -> Any:
-        """What this rule needs of the machines of ``block``: small frames or dicts, never the samples themselves."""
+        """Reduce a block to small frames or dicts, never the samples themselves."""
 
     @abstractmethod
     def conclude(self, observed: Sequence[Any], run: RunData, parameters: Parameters) -> Outcome:
-        """The answer, from what was observed in every block."""
+        """Return the result from the observations of all blocks."""
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
         return self.conclude([self.observe(block, parameters) for block in run.samples.blocks()], run, parameters)

@@ -1,18 +1,18 @@
-"""Which samples does a rule look at, in which order, and what are their quantiles at the end of every evaluation window?
+"""The samples that rules evaluate, in blocks of whole nodes, with their quantiles at the end of every evaluation window.
 
-Figures ("gpu" and so on) are what the rules speak of; they are made of the metrics of the store:
+Rules use figures, which are derived from the metrics of the store:
 
 ======================  ======================================================================================================
-``gpu``                 utilisation of each GPU in percent; derived from kernel activity where the device has no samples
-``gpu_memory``          memory of each GPU in percent: used / total (footprint) where the machine has it, else the memory
-                        controller's utilisation as the hosted profiler records it
-``core``                utilisation of each core in percent
+``gpu``                 utilization of each GPU in percent; derived from kernel activity if the device has no samples
+``gpu_memory``          memory of each GPU in percent: used / total (footprint) if the node has it, else the memory
+                        controller's utilization as the hosted profiler records it
+``core``                utilization of each core in percent
 ``core_iowait``         share of time each core waited for I/O in percent
-``cpu``                 mean of the cores of a machine per snapshot; unit 0
+``cpu``                 mean of the cores of a node per snapshot; unit 0
 ======================  ======================================================================================================
 
-Samples are sorted by one integer, the packed key ``((node - first node) * units + unit - first unit) * span + time - first time``; the
-numbers in front are those of the block. Where it does not fit 63 bits (clocks decades apart), all three columns are sorted by.
+Samples are sorted by one integer, the packed key ``((node - first node) * units + unit - first unit) * span + time - first time``, whose
+offsets are those of the block. If it exceeds 63 bits (clocks decades apart), samples are sorted by the three columns.
 """
 
 from __future__ import annotations
@@ -52,22 +52,22 @@ _SOURCE: Final = pl.Enum(["sampled", "derived", FOOTPRINT, CONTROLLER])
 
 
 def box(row: Mapping[str, Any]) -> Box:
-    """The box of a row of :meth:`SampleBlock.boxes`, as details of rules have it."""
+    """Return the box of a row of :meth:`SampleBlock.boxes`."""
     return Box(**{field.name: row[field.name] for field in dataclasses.fields(Box)})
 
 
 def samples_of(parameter: float) -> int:
-    """A number of samples that a parameter gives (the interface takes fractions): at least one, rounded down."""
+    """Round a parameter, which may be a fraction, down to a number of samples (>= 1)."""
     return max(1, math.floor(min(parameter, _MOST_SAMPLES)))
 
 
 def window_ns(scan_interval_us: float) -> int:
-    """Length of an evaluation window: at least a nanosecond, at most what a column of times holds."""
+    """Return the length of an evaluation window: at least 1 ns, and it fits a column."""
     return max(1, round(min(scan_interval_us * 1000, _MOST_KEYS)))
 
 
 class Samples:
-    """The samples of a run, in blocks of whole machines. ``derived``: the store's derived utilisation, where it is known already."""
+    """The samples of a run, in blocks of whole nodes. ``derived``: the store's derived utilization, if it is known already."""
 
     def __init__(self, store: Store, derived: pl.DataFrame | None = None) -> None:
         self._store = store
@@ -80,17 +80,17 @@ class Samples:
         self.metrics: frozenset[str] = frozenset(self._counts.filter(pl.col("finite") > 0)["metric"])
         first = [v for v in (self._counts["first"].min(), self.derived["time_ns"].min()) if isinstance(v, int)]
         self.interval_ns = _interval_ns(store, self._counts, self.derived)
-        """Median distance of successive samples of one series (of the derived buckets where nothing was sampled); None with no two."""
+        """Median distance of successive samples of one series, or of derived buckets if nothing was sampled; None with fewer than two."""
         self.origin_ns: int = min(first, default=0) // _MINUTE_NS * _MINUTE_NS
         self.bucket_ns = _bucket_ns(self.derived, self.interval_ns)
-        """Length of the buckets of derived utilisation; None where none is derived."""
+        """Length of the buckets of derived utilization; None without any."""
         self.without_gpu: bool = not self.has("gpu") and store.frame(_NO_GPUS).item()
-        """Whether the run proves that no machine with samples has a GPU, so that the processors compute."""
+        """Whether the run proves that no node with samples has a GPU, so that the processors compute."""
 
     def windows_of(self, starts: pl.Series, scan_interval_us: float) -> pl.Series:
-        """The evaluation window in which each event starts, by the times of its starts in ns.
+        """Return the evaluation window in which each event starts, from its start in ns.
 
-        Windows are half open and count from the first sample's full minute; in a run without samples from the first event's.
+        Windows are half open and count from the full minute of the first sample, or of the first event in a run without samples.
         """
         first = starts.min()
         origin = self.origin_ns or (first // _MINUTE_NS * _MINUTE_NS if isinstance(first, int) else 0)
@@ -99,14 +99,14 @@ class Samples:
 
     @cached_property
     def gpus_together(self) -> CommonTime | None:
-        """When the utilisation of the GPUs of every machine was recorded. None where all were recorded for the same time."""
+        """Return when the GPUs of all nodes were sampled; None if all at the same time."""
         sampled = self._counts.filter((pl.col("metric") == "gpu_utilization") & (pl.col("finite") > 0)).select("node", "first", "last")
-        made = self.derived.group_by("node").agg(first=pl.col("time_ns").min(), last=pl.col("time_ns").max())
-        spans = pl.concat([sampled, made], how="vertical_relaxed").group_by("node").agg(pl.col("first").max(), pl.col("last").min())
+        derived = self.derived.group_by("node").agg(first=pl.col("time_ns").min(), last=pl.col("time_ns").max())
+        spans = pl.concat([sampled, derived], how="vertical_relaxed").group_by("node").agg(pl.col("first").max(), pl.col("last").min())
         return common_time({node: (first, last) for node, first, last in spans.iter_rows()})
 
     def has(self, figure: str) -> bool:
-        """Whether any machine has samples of ``figure``."""
+        """Return whether any node has samples of ``figure``."""
         if figure not in FIGURES:
             raise ValueError(f"{figure!r} is no figure of the samples; accepted: {', '.join(FIGURES)}")
         if figure == "gpu":
@@ -116,8 +116,8 @@ class Samples:
         return _METRIC["core" if figure == "cpu" else figure] in self.metrics
 
     def blocks(self) -> Iterator[SampleBlock]:
-        """The machines in groups of about three million samples; a machine is never divided."""
-        made = self.derived.group_by("node").agg(
+        """Group the nodes by about three million samples; a node is never divided."""
+        derived = self.derived.group_by("node").agg(
             n=pl.len().cast(pl.Int64),
             first=pl.col("time_ns").min(),
             last=pl.col("time_ns").max(),
@@ -125,7 +125,7 @@ class Samples:
             last_unit=pl.col("unit").max(),
         )
         columns = ("node", "n", "first", "last", "first_unit", "last_unit")
-        every = pl.concat([self._counts.select(columns), made.select(columns)], how="vertical_relaxed")
+        every = pl.concat([self._counts.select(columns), derived.select(columns)], how="vertical_relaxed")
         totals = (
             every.group_by("node")
             .agg(pl.col("n").sum(), pl.col("first", "first_unit").min(), pl.col("last", "last_unit").max())
@@ -136,11 +136,11 @@ class Samples:
         group: list[int] = []
         held, packing = 0, _Packing(0, 0, 0, 0, 0, 0)
         for node, n, first, last, first_unit, last_unit in totals.iter_rows():
-            own = _Packing(node, node, first_unit, last_unit, first, last)
-            wider = packing.with_node(own) if group else own
+            single = _Packing(node, node, first_unit, last_unit, first, last)
+            wider = packing.with_node(single) if group else single
             if group and (held + n > _BLOCK_SAMPLES or not wider.fits):
                 yield self._block(group, packing)
-                group, held, wider = [], 0, own
+                group, held, wider = [], 0, single
             group.append(node)
             held += n
             packing = wider
@@ -151,13 +151,13 @@ class Samples:
         inside = pl.col("node").is_between(nodes[0], nodes[-1])
         counts = self._counts.filter(inside & (pl.col("finite") > 0))
         derived = self.derived.filter(inside)
-        own = (self.origin_ns, self.bucket_ns, self.gpus_together, self.without_gpu)
-        return SampleBlock(self._store, tuple(nodes), packing, counts, derived, *own)
+        shared = (self.origin_ns, self.bucket_ns, self.gpus_together, self.without_gpu)
+        return SampleBlock(self._store, tuple(nodes), packing, counts, derived, *shared)
 
 
 @dataclass(frozen=True, slots=True)
 class _Packing:
-    """Where the numbers in a packed key begin and end."""
+    """Bounds of the numbers in a packed key."""
 
     first_node: int
     last_node: int
@@ -172,27 +172,30 @@ class _Packing:
 
     @property
     def span(self) -> int:
-        """Longer than the time between the first and the last sample by a minute, so that keys of two series are never close."""
+        """Return the range of times plus a minute, so that keys of two series never touch."""
         return self.last_ns - self.first_ns + _MINUTE_NS
 
     @property
     def fits(self) -> bool:
         return (self.last_node - self.first_node + 1) * self.units * self.span < _MOST_KEYS
 
-    def with_node(self, other: _Packing) -> _Packing:
+    def with_node(self, node: _Packing) -> _Packing:
         return _Packing(
-            min(self.first_node, other.first_node), max(self.last_node, other.last_node),
-            min(self.first_unit, other.first_unit), max(self.last_unit, other.last_unit),
-            min(self.first_ns, other.first_ns), max(self.last_ns, other.last_ns),
+            min(self.first_node, node.first_node), max(self.last_node, node.last_node),
+            min(self.first_unit, node.first_unit), max(self.last_unit, node.last_unit),
+            min(self.first_ns, node.first_ns), max(self.last_ns, node.last_ns),
         )  # fmt: skip
 
     def moment(self, node: str = "node", time: str = "time_ns") -> pl.Expr:
-        """Key of a machine and a time. It fits wherever a block has several machines; of one it is the time from the first on."""
+        """Return the key of a node and a time.
+
+        It fits whenever a block has several nodes; for one node it is the time since the first sample.
+        """
         return (pl.col(node).cast(pl.Int64) - self.first_node) * self.span + (pl.col(time) - self.first_ns)
 
 
 class SampleBlock:
-    """All samples of some machines. Samples that are not finite are left out; of samples of one series with the same time the mean counts.
+    """All finite samples of some nodes; samples of one series with the same time are averaged.
 
     Frames are computed once and shared by the rules: do not change them in place.
     """
@@ -219,9 +222,11 @@ class SampleBlock:
         self._snapshots: pl.DataFrame | None = None
 
     def series(self, figure: str) -> pl.DataFrame:
-        """Samples of ``figure`` in the order of node, unit and time: node (i32), unit (i32), series (its number in the block from 0, u32),
-        position (0-based number in its series, u32), time_ns (i64), value (f64), source (enum of texts: "sampled", "derived"; for
-        gpu_memory the metric: FOOTPRINT or CONTROLLER)."""
+        """Return the samples of ``figure`` in the order of node, unit and time.
+
+        Columns: node (i32), unit (i32), series (number in the block from 0, u32), position (0-based number in the series, u32), time_ns
+        (i64), value (f64), source (enum: "sampled", "derived"; for gpu_memory the metric: FOOTPRINT or CONTROLLER).
+        """
         if figure not in self._series:
             if figure not in FIGURES:
                 raise ValueError(f"{figure!r} is no figure of the samples; accepted: {', '.join(FIGURES)}")
@@ -229,8 +234,10 @@ class SampleBlock:
         return self._series[figure]
 
     def ends(self, figure: str, scan_interval_us: float) -> pl.DataFrame:
-        """The last sample of every series in every evaluation window that it has samples in: node, unit, window (i64, 0-based from the
-        run's origin), row (row of that sample in ``series(figure)``, u32), count (samples of the series up to and with it, u32), time_ns.
+        """Return the last sample of each series in each evaluation window with samples.
+
+        Columns: node, unit, window (i64, 0-based from the run's origin), row (of ``series(figure)``, u32), count (samples of the series
+        up to and including this one, u32), time_ns.
         """
         key = ("ends", figure, scan_interval_us)
         if key not in self._ends:
@@ -248,34 +255,36 @@ class SampleBlock:
         return self._ends[key]
 
     def quantiles(self, figure: str, scan_interval_us: float, window: float, more_than: float) -> pl.DataFrame:
-        """``ends`` with more than ``more_than`` samples, and p5 and p95 (linear interpolation) of the last ``window`` samples (fewer while
-        the series is shorter) at each."""
+        """Return ``ends`` with more than ``more_than`` samples, with p5 and p95.
+
+        Quantiles (linear interpolation) are over the last ``window`` samples, or fewer at the start of a series.
+        """
         length = samples_of(window)
-        whole = ("quantiles", figure, scan_interval_us, length)
-        if (*whole, more_than) not in self._ends:
-            known = [key for key in self._ends if key[:-1] == whole and key[-1] <= more_than]  # type: ignore[operator]
+        asked = ("quantiles", figure, scan_interval_us, length)
+        if (*asked, more_than) not in self._ends:
+            known = [key for key in self._ends if key[:-1] == asked and key[-1] <= more_than]  # type: ignore[operator]
             if known:
-                found = self._ends[known[0]].filter(pl.col("count") > more_than)
+                rows = self._ends[known[0]].filter(pl.col("count") > more_than)
             else:
                 ends = self.ends(figure, scan_interval_us).filter(pl.col("count") > more_than)
                 values = self.series(figure)["value"]
                 full = pl.col("count") >= length
                 parts = [_full_windows(values, ends.filter(full), length), _short_windows(values, ends.filter(~full))]
-                found = pl.concat(parts).sort("row")
-            self._ends[(*whole, more_than)] = found
-        return self._ends[(*whole, more_than)]
+                rows = pl.concat(parts).sort("row")
+            self._ends[(*asked, more_than)] = rows
+        return self._ends[(*asked, more_than)]
 
     def boxes(self, figure: str) -> pl.DataFrame:
-        """Per series over the whole run: node, unit, source, samples, first_ns, last_ns, min, p5, p25, p50, p75, p95, max, mean.
+        """Return a row per series with its statistics over the whole run.
 
-        ``lower``, ``upper``: quartile -/+ 1.5 IQR, cut to min and max. ``whisker_lower``, ``whisker_upper``: the most extreme values within
-        1.5 IQR of the quartiles, as drawn.
+        Columns: node, unit, source, samples, first_ns, last_ns, min, p5, p25, p50, p75, p95, max, mean. ``lower``, ``upper``: quartile -/+
+        1.5 IQR, limited to min and max. ``whisker_lower``, ``whisker_upper``: the most extreme values within 1.5 IQR of the quartiles.
         """
         key = ("boxes", figure)
         if key not in self._ends:
             value, series = pl.col("value"), self.series(figure).with_columns(pl.col("series").set_sorted())
             quantiles = {f"p{percent}": value.quantile(percent / 100, "linear") for percent in (5, 25, 50, 75, 95)}
-            found = (
+            rows = (
                 series.group_by("series", maintain_order=True)
                 .agg(
                     pl.col("node", "unit", "source").first(),
@@ -293,7 +302,7 @@ class SampleBlock:
                     high=pl.col("p75") + 1.5 * (pl.col("p75") - pl.col("p25")),
                 )
             )
-            limits = [found[side].gather(series["series"]) for side in ("low", "high")]
+            limits = [rows[side].gather(series["series"]) for side in ("low", "high")]
             whiskers = (
                 series.select(
                     "series",
@@ -303,7 +312,7 @@ class SampleBlock:
                 .group_by("series", maintain_order=True)
                 .agg(pl.col("whisker_lower").min(), pl.col("whisker_upper").max())
             )
-            self._ends[key] = found.select(
+            self._ends[key] = rows.select(
                 "node", "unit", "source", "samples", "first_ns", "last_ns", "min", "p5", "p25", "p50", "p75", "p95", "max", "mean",
                 lower=pl.max_horizontal("low", "min"),
                 upper=pl.min_horizontal("high", "max"),
@@ -313,19 +322,20 @@ class SampleBlock:
         return self._ends[key]
 
     def snapshots(self) -> pl.DataFrame:
-        """Per machine and snapshot that has a value of a used GPU: node, snapshot_ns, gpu_min (lowest of the used GPUs), core_max and
-        iowait_max (highest core; null without such samples). A GPU that is 0 % for the whole run is not used. In a run without GPUs
-        gpu_min is the mean of the cores.
+        """Return a row per node and snapshot that has a value of a used GPU.
 
-        Derived utilisation is joined to the other samples by time: a bucket belongs to every snapshot that lies in it; one in which none
-        lies is a snapshot of its own, at its start.
+        Columns: node, snapshot_ns, gpu_min (lowest of the used GPUs), core_max and iowait_max (highest core; null without such samples). A
+        GPU that is 0 % for the whole run is not used. In a run without GPUs gpu_min is the mean of the cores.
+
+        Derived utilization is joined to the other samples by time: a bucket belongs to every snapshot inside it; a bucket without one is a
+        snapshot of its own, at its start.
         """
         if self._snapshots is None:
             self._snapshots = self._make_snapshots()
         return self._snapshots
 
     def unused(self) -> pl.DataFrame:
-        """GPUs that are 0 % for the whole run: node, unit."""
+        """Return node and unit of the GPUs that are 0 % for the whole run."""
         return self.boxes("gpu").filter(pl.col("max") <= 0).select("node", "unit")
 
     # -- making ------------------------------------------------------------------------------------------------------------
@@ -337,19 +347,19 @@ class SampleBlock:
         if figure == "cpu":
             return self._numbered(self._mean_core(), "sampled")
         if figure == "gpu_memory":
-            whole = self._counts.filter(pl.col("metric") == FOOTPRINT)["node"]
+            footprint = self._counts.filter(pl.col("metric") == FOOTPRINT)["node"]
             rest = self._read(CONTROLLER)
-            if len(rest) and len(whole):
-                rest = rest.filter(~pl.col("node").is_in(whole.implode()))
+            if len(rest) and len(footprint):
+                rest = rest.filter(~pl.col("node").is_in(footprint.implode()))
             return _joined([self._read(FOOTPRINT), rest])
         sampled = self._read(_METRIC[figure])
         if figure != "gpu" or self._derived.is_empty():
             return sampled
-        made = self._derived.sort("node", "unit", "time_ns").select("node", "unit", "time_ns", "value")
-        return _joined([sampled, self._numbered(made, "derived")])
+        derived = self._derived.sort("node", "unit", "time_ns").select("node", "unit", "time_ns", "value")
+        return _joined([sampled, self._numbered(derived, "derived")])
 
     def _numbered(self, rows: pl.DataFrame, source: str) -> pl.DataFrame:
-        """``rows`` (node, unit, time_ns, value, sorted) with the numbers of their series and in their series."""
+        """Number the series and positions of sorted rows (node, unit, time_ns, value)."""
         changes = (pl.col("node") != pl.col("node").shift()) | (pl.col("unit") != pl.col("unit").shift())
         begin = rows.select(changes.fill_null(True)).to_series()
         number = begin.cum_sum().cast(pl.UInt32) - 1
@@ -365,13 +375,13 @@ class SampleBlock:
         )
 
     def _read(self, metric: str) -> pl.DataFrame:
-        """Samples of one metric as :meth:`series` has them."""
+        """Read the samples of one metric in the columns of :meth:`series`."""
         if metric not in self._read_metrics:
             self._read_metrics[metric] = self._numbered(self._read_now(metric), metric if metric in (FOOTPRINT, CONTROLLER) else "sampled")
         return self._read_metrics[metric]
 
     def _read_now(self, metric: str) -> pl.DataFrame:
-        """Node, unit, time_ns, value; sorted, one per series and time."""
+        """Read node, unit, time_ns, value; sorted, one row per series and time."""
         packing, span, units = self._packing, self._packing.span, self._packing.units
         if metric not in self._counts["metric"]:
             return pl.DataFrame(schema={"node": pl.Int32, "unit": pl.Int32, "time_ns": pl.Int64, "value": pl.Float64})
@@ -381,11 +391,11 @@ class SampleBlock:
             loose = self._store.frame(f"SELECT node, coalesce(unit, 0)::INTEGER AS unit, time_ns, value {rows}", [metric]).sort(names)
             return loose.group_by(names, maintain_order=True).agg(pl.col("value").mean())
         series = f"((node - {packing.first_node})::BIGINT * {units} + coalesce(unit, 0) - {packing.first_unit})"
-        found = self._store.frame(f"SELECT {series} * {span} + (time_ns - {packing.first_ns}) AS key, value {rows}", [metric]).sort("key")
-        if found.select((pl.col("key").diff() == 0).any()).item():
-            found = found.group_by("key", maintain_order=True).agg(pl.col("value").mean())
+        keyed = self._store.frame(f"SELECT {series} * {span} + (time_ns - {packing.first_ns}) AS key, value {rows}", [metric]).sort("key")
+        if keyed.select((pl.col("key").diff() == 0).any()).item():
+            keyed = keyed.group_by("key", maintain_order=True).agg(pl.col("value").mean())
         key, unit = pl.col("key"), pl.col("series") % units + packing.first_unit
-        return found.with_columns(series=key // span).select(
+        return keyed.with_columns(series=key // span).select(
             (pl.col("series") // units + packing.first_node).cast(pl.Int32).alias("node"),
             unit.cast(pl.Int32).alias("unit"),
             (key - pl.col("series") * span + packing.first_ns).alias("time_ns"),
@@ -395,9 +405,9 @@ class SampleBlock:
     # -- snapshots ---------------------------------------------------------------------------------------------------------
 
     def _find_moments(self) -> pl.DataFrame:
-        """Every (machine, time) at which anything was sampled: moment (packed), snapshot (the moment at which its snapshot begins).
+        """Map each packed (node, time) with a sample to the start of its snapshot.
 
-        No rows where every moment of the block is a snapshot of its own.
+        Columns: moment, snapshot. Empty if every moment of the block is a snapshot of its own.
         """
         frames = [self._read(metric) for metric in self._counts["metric"].unique(maintain_order=True)]
         none = pl.DataFrame(schema={"moment": pl.Int64, "snapshot": pl.Int64})
@@ -413,7 +423,7 @@ class SampleBlock:
         return times.join_asof(starts, left_on="moment", right_on="snapshot", coalesce=False)
 
     def _tolerances(self, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-        """How far the last sample of a snapshot may lie from its first, per machine: node, tolerance."""
+        """Return how long a snapshot may last on each node: node, tolerance."""
         step = pl.col("time_ns").diff().over("node", "unit")
         steps = pl.concat([frame.select("node", step=step).filter(pl.col("step") > 0) for frame in frames])
         medians = steps.group_by("node").agg(pl.col("step").median())
@@ -421,7 +431,7 @@ class SampleBlock:
         return medians.select("node", tolerance=pl.Series(tolerances, dtype=pl.Int64))
 
     def _with_snapshot(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """``rows`` (node, time_ns) with ``snapshot``, the moment at which the snapshot of each begins."""
+        """Add ``snapshot``, the packed start of its snapshot, to rows (node, time_ns)."""
         keyed = rows.with_columns(snapshot=self._packing.moment())
         if self._alone():
             return keyed
@@ -436,12 +446,12 @@ class SampleBlock:
         return self._moments.is_empty()
 
     def _extreme(self, rows: pl.DataFrame, which: Literal["min", "max"]) -> pl.DataFrame:
-        """Lowest or highest value of the series of a machine per snapshot: snapshot, value."""
-        found = self._with_snapshot(per_moment(rows, which)).select("snapshot", "value")
-        return found if self._alone() else found.group_by("snapshot").agg(getattr(pl.col("value"), which)())
+        """Return the lowest or highest value of a node's series: snapshot, value."""
+        values = self._with_snapshot(per_moment(rows, which)).select("snapshot", "value")
+        return values if self._alone() else values.group_by("snapshot").agg(getattr(pl.col("value"), which)())
 
     def _mean_core(self) -> pl.DataFrame:
-        """Mean of the cores of a machine per snapshot, of each core once: node, unit (0), time_ns (of the snapshot), value; sorted."""
+        """Average the cores per node and snapshot: node, unit (0), time_ns, value; sorted."""
         cores = self.series("core")
         if self._alone():
             return per_moment(cores, "mean").select("node", pl.lit(0, pl.Int32).alias("unit"), "time_ns", "value")
@@ -461,19 +471,19 @@ class SampleBlock:
         gpus = self.series(self.device) if unused.is_empty() else self.series(self.device).join(unused, on=["node", "unit"], how="anti")
         derived = gpus.filter(pl.col("source") == "derived") if len(self._derived) else gpus.clear()
         sampled = gpus.filter(pl.col("source") != "derived") if len(self._derived) else gpus
-        found = self._extreme(sampled, "min").rename({"value": "gpu_min"})
+        lowest = self._extreme(sampled, "min").rename({"value": "gpu_min"})
         cores = {"core_max": "core", "iowait_max": "core_iowait"}
         highest = {name: self._extreme(self.series(figure), "max").rename({"value": name}) for name, figure in cores.items()}
         if len(derived):
-            known = pl.concat([frame.select("snapshot") for frame in (found, *highest.values())]).unique()
-            made = self._meet(derived, known)
-            found = pl.concat([found, made]).group_by("snapshot").agg(pl.col("gpu_min").min())
+            known = pl.concat([frame.select("snapshot") for frame in (lowest, *highest.values())]).unique()
+            matched = self._meet(derived, known)
+            lowest = pl.concat([lowest, matched]).group_by("snapshot").agg(pl.col("gpu_min").min())
         for frame in highest.values():
-            found = found.join(frame, on="snapshot", how="left")
-        return self._unpacked(found.sort("snapshot")).select("node", pl.col("time_ns").alias("snapshot_ns"), "gpu_min", *cores)
+            lowest = lowest.join(frame, on="snapshot", how="left")
+        return self._unpacked(lowest.sort("snapshot")).select("node", pl.col("time_ns").alias("snapshot_ns"), "gpu_min", *cores)
 
     def _meet(self, derived: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
-        """Lowest derived utilisation per snapshot: of the ``known`` ones that lie in a bucket, and of the buckets in which none lies."""
+        """Return the lowest derived utilization per snapshot, known or of its own bucket."""
         keys = ["node", "unit"]
         snapshots = self._unpacked(known).select("node", "snapshot", at="time_ns")
         buckets = derived.select(*keys, "time_ns", "value").sort("time_ns")
@@ -486,10 +496,11 @@ class SampleBlock:
 
 
 def per_moment(rows: pl.DataFrame, which: Literal["min", "max", "mean"] | None) -> pl.DataFrame:
-    """One row per machine and time at which any of its series has a sample: node, time_ns, and lowest, highest or mean value; sorted.
+    """Reduce the series of a node at each time: node, time_ns, value; sorted.
 
-    ``rows``: whole series in order, as :meth:`SampleBlock.series` has them. Where all series of every machine were sampled at the same
-    times, as samplers do, values are compared series by series; else rows are grouped by time, which takes ten times as long.
+    ``rows``: complete series in order, as :meth:`SampleBlock.series` returns them. ``which``: None for times alone. If all series of every
+    node were sampled at the same times, as samplers do, values are compared series by series; otherwise rows are grouped by time, which is
+    ten times slower.
     """
     first = rows.select((pl.col("position") == 0).arg_true()).to_series().cast(pl.Int64)
     ends = pl.concat([first.slice(1), pl.Series([len(rows)], dtype=pl.Int64)]) if len(first) else first
@@ -506,26 +517,26 @@ def per_moment(rows: pl.DataFrame, which: Literal["min", "max", "mean"] | None) 
     for number in range(1, most if isinstance(most, int) else 0):
         if not even:
             break
-        place = at.select(pl.col("row") + pl.min_horizontal(pl.lit(number), pl.col("series") - 1) * pl.col("length")).to_series()
-        even = bool((rows["time_ns"].gather(place) == times).all())
+        indices = at.select(pl.col("row") + pl.min_horizontal(pl.lit(number), pl.col("series") - 1) * pl.col("length")).to_series()
+        even = bool((rows["time_ns"].gather(indices) == times).all())
         if which:
-            values.append(rows["value"].gather(place) if which != "mean" else rows["value"].gather(place) * (at["series"] > number))
+            values.append(rows["value"].gather(indices) if which != "mean" else rows["value"].gather(indices) * (at["series"] > number))
     if not even:
         grouped = rows.group_by("node", "time_ns")
-        found = grouped.agg(getattr(pl.col("value"), which)()) if which else grouped.agg()
-        return found.sort("node", "time_ns")
-    found = pl.DataFrame({"node": rows["node"].gather(at["row"]), "time_ns": times})
+        result = grouped.agg(getattr(pl.col("value"), which)()) if which else grouped.agg()
+        return result.sort("node", "time_ns")
+    result = pl.DataFrame({"node": rows["node"].gather(at["row"]), "time_ns": times})
     if not which:
-        return found
+        return result
     columns = pl.DataFrame([value.alias(str(number)) for number, value in enumerate(values)])
     if which == "mean":
-        return found.with_columns(value=columns.select(pl.sum_horizontal(pl.all())).to_series() / at["series"])
+        return result.with_columns(value=columns.select(pl.sum_horizontal(pl.all())).to_series() / at["series"])
     across = pl.min_horizontal if which == "min" else pl.max_horizontal
-    return found.with_columns(value=columns.select(across(pl.all())).to_series())
+    return result.with_columns(value=columns.select(across(pl.all())).to_series())
 
 
 def _joined(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Series of two sources in one frame, in order and numbered anew; no series is in both."""
+    """Concatenate the disjoint series of several sources in order, numbered anew."""
     filled = [frame for frame in frames if len(frame)]
     if len(filled) < 2:
         return filled[0] if filled else frames[0]
@@ -538,36 +549,38 @@ _P95: Final = pl.element().quantile(0.95, "linear").alias("p95")
 
 
 def _full_windows(values: pl.Series, ends: pl.DataFrame, length: int) -> pl.DataFrame:
-    """``ends`` with p5 and p95 of the ``length`` values up to and with each."""
+    """Add p5 and p95 of the last ``length`` values to each row of ``ends``."""
     parts = [ends.clear().with_columns(p5=pl.lit(None, pl.Float64), p95=pl.lit(None, pl.Float64))]
     offsets = pl.int_range(length if len(ends) else 1, dtype=pl.UInt32, eager=True).reshape((1, -1))
     for part in ends.iter_slices(max(1, _WINDOW_SAMPLES // length)):
         index = part.select(pl.lit(offsets) + (pl.col("row") + 1 - length)).to_series()
         windows = values.gather(index.explode()).reshape((len(part), length)).arr.to_list()
-        found = windows.to_frame("values").select(pl.col("values").list.agg(pl.struct(_P5, _P95))).to_series()
-        parts.append(part.with_columns(found.struct.unnest()))
+        quantiles = windows.to_frame("values").select(pl.col("values").list.agg(pl.struct(_P5, _P95))).to_series()
+        parts.append(part.with_columns(quantiles.struct.unnest()))
     return pl.concat(parts)
 
 
 def _short_windows(values: pl.Series, ends: pl.DataFrame) -> pl.DataFrame:
-    """``ends`` with p5 and p95 of all values of the series up to and with each."""
+    """Add p5 and p95 of all earlier values of the series to each row of ``ends``."""
     rows = pl.int_ranges(pl.col("row").cast(pl.Int64) + 1 - pl.col("count"), pl.col("row").cast(pl.Int64) + 1)
     parts = [ends.clear().with_columns(p5=pl.lit(None, pl.Float64), p95=pl.lit(None, pl.Float64))]
     longest = ends["count"].max()
     for part in ends.iter_slices(max(1, _WINDOW_SAMPLES // longest) if isinstance(longest, int) else 1):
         index = part.with_row_index("end").select("end", index=rows).explode("index")
-        found = (
+        quantiles = (
             index.select("end", value=values.gather(index["index"]))
             .group_by("end", maintain_order=True)
             .agg(p5=pl.col("value").quantile(0.05, "linear"), p95=pl.col("value").quantile(0.95, "linear"))
         )
-        parts.append(part.with_columns(found["p5"], found["p95"]))
+        parts.append(part.with_columns(quantiles["p5"], quantiles["p95"]))
     return pl.concat(parts)
 
 
 def _bucket_ns(derived: pl.DataFrame, interval_ns: int | None) -> int | None:
-    """All devices have buckets of one length, which begin together: it is the least distance of two; of a single bucket, what it was
-    made from."""
+    """Return the shortest distance of two derived buckets, which is their length.
+
+    All devices have aligned buckets of one length. For a single bucket: the sampling interval that it was computed from.
+    """
     if derived.is_empty():
         return None
     shortest = derived["time_ns"].unique().sort().diff().min()
@@ -575,10 +588,10 @@ def _bucket_ns(derived: pl.DataFrame, interval_ns: int | None) -> int | None:
 
 
 def _interval_ns(store: Store, counts: pl.DataFrame, derived: pl.DataFrame) -> int | None:
-    """Of the machine with most samples (the first of them)."""
+    """Return the median sampling interval of the first node with most of the samples."""
     machines = counts.group_by("node").agg(pl.col("n").sum()).sort("n", "node", descending=[True, False])
     if len(machines):
-        found = store.frame(
+        step = store.frame(
             f"""
             SELECT median(step) AS step FROM (
                 SELECT time_ns - lag(time_ns) OVER (PARTITION BY metric, unit ORDER BY time_ns) AS step
@@ -587,8 +600,8 @@ def _interval_ns(store: Store, counts: pl.DataFrame, derived: pl.DataFrame) -> i
             """,
             [machines["node"][0]],
         ).item()
-        if isinstance(found, int | float):
-            return round(found)
+        if isinstance(step, int | float):
+            return round(step)
     steps = derived.select(step=pl.col("time_ns").diff().over("node", "unit"))["step"].drop_nulls()
     median = steps.filter(steps > 0).median()
     return round(median) if isinstance(median, int | float) else None

@@ -1,4 +1,4 @@
-"""Over which time can the GPUs of several machines be compared?"""
+"""The time over which the GPUs of several nodes can be compared."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-_ALIKE: Final = 0.05  # What one machine was recorded for more than all are, as a share of the common time, that makes no difference
-_ENOUGH: Final = 0.5  # The share of the longest record that the common time should be
+_ALIKE: Final = 0.05  # extra time of one node, as a share of the common time, that makes no difference
+_ENOUGH: Final = 0.5  # the share of the longest record that the common time should be
 _LEAST_MACHINES: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
 class CommonTime:
-    """First and last time (ns, both included) at which all machines were recorded; the first is behind the last where there is no such
-    time. ``left_out``: machines (numbers of nodes) that were recorded for so little of it that the others are compared without them."""
+    """First and last time (ns, both included) at which all nodes were recorded; if there is none, first is after last.
+
+    ``left_out``: numbers of nodes that were recorded for so little of it that the others are compared without them.
+    """
 
     first_ns: int
     last_ns: int
@@ -22,15 +24,15 @@ class CommonTime:
 
     @property
     def none(self) -> bool:
-        """Whether there is no such time."""
+        """Return whether there is no such time."""
         return self.first_ns > self.last_ns
 
 
 def common_time(spans: Mapping[int, tuple[int, int]]) -> CommonTime | None:
-    """Of the first and last time of each machine's record; None where all were recorded for the same time, or there is no machine.
+    """Return the time common to all nodes, or None if all were recorded alike.
 
-    As long as the common time is less than half of the longest record, the machine without which it is longest is left out, while two
-    others remain: one whose monitor died does not hide what the others show.
+    ``spans``: first and last time of each node's record; None also without nodes. While the common time is less than half of the longest
+    record, the node without which it is longest is left out, if two others remain: a node whose monitor died does not hide the others.
     """
     if not spans:
         return None
@@ -45,7 +47,7 @@ def common_time(spans: Mapping[int, tuple[int, int]]) -> CommonTime | None:
 
 
 def _shortest(spans: Mapping[int, tuple[int, int]]) -> int:
-    """The machine without which the common time of the others is longest."""
+    """Return the node without which the common time of the others is longest."""
     firsts = sorted((first for first, _ in spans.values()), reverse=True)
     lasts = sorted(last for _, last in spans.values())
 

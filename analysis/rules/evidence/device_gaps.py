@@ -1,7 +1,7 @@
-"""When did every device stand idle inside its profile, and what ended each gap?
+"""The idle gaps of every device inside its profile, with the event that ended each gap and its cause.
 
-A gap lies between two events (kernels, copies, memsets) of a device, over all its streams and processes: it begins where the latest of
-the events so far ends and reaches to the first start after that. The event that starts first ends the gap and decides on its cause:
+A gap is between two events (kernels, copies, memsets) of a device, over all its streams and processes: from the latest end so far to the
+next start. The event that starts first ends the gap and determines its cause:
 
 ===========  =======================================================================================================================
 host wait    its launch call ended after the gap had begun: the device had nothing to run because the host was not there yet
@@ -9,7 +9,7 @@ kernel wait  it was launched before, and the gap is shorter than 30 µs (what a 
 other        the rest, also where its launch is not in the trace
 ===========  =======================================================================================================================
 
-The three sum up to the idle time of the device. What lies between two profiles of a schedule with several cycles is no gap.
+The three sum up to the idle time of the device. The time between two profiles of a schedule with several cycles is not a gap.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ...toolkit.windows import windows, with_window
 
 HOST_WAIT: Final = 0
 KERNEL_WAIT: Final = 1
-OTHER: Final = 2
+OTHER_CAUSE: Final = 2
 
 # Device events that are held in memory at once; a run of more is read in groups of devices (one device is never divided).
 ROWS_AT_ONCE: Final = 1_000_000
@@ -36,8 +36,10 @@ ROWS_AT_ONCE: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class IdleDevice:
-    """A device of a profile. ``row``: its number in its group. ``processes``: ids of those that used it; rank and pid are None where there
-    are several. ``span_ns``: first start to last end, added up over the profiles; ``linked``: events whose launch call is in the trace."""
+    """A device of a profile. ``row``: its number in its group. ``processes``: ids of those that used it; rank and pid are None if there
+    are several. ``span_ns``: first start to last end, added up over the profiles; ``linked``: events whose launch call is in the
+    trace.
+    """
 
     row: int
     node: str
@@ -59,11 +61,11 @@ class IdleDevice:
 
     @property
     def order(self) -> tuple[str, bool, int, bool, int, int]:
-        """Sort key: by host name, rank, pid and device; unknown ones last."""
+        """Sort key: host name, rank, pid and device; unknown values last."""
         return (self.node, self.rank is None, self.rank or 0, self.pid is None, self.pid or 0, self.device or 0)
 
     def details(self) -> dict[str, Any]:
-        """The fields of :class:`.rule_details.ProfiledDevice`."""
+        """Return the fields of :class:`.rule_details.ProfiledDevice`."""
         return {"node": self.node, "rank": self.rank, "pid": self.pid, "device": self.device, "span_ns": self.span_ns}
 
 
@@ -71,7 +73,7 @@ class IdleDevice:
 class GapGroup:
     """Some devices and their gaps. ``condition``: SQL that is true for their rows of ``device_event AS e``.
 
-    ``gaps``: row (of the device), start, end; of the event that ends the gap: process, kernel (whether it is one), name, duration; cause.
+    ``gaps``: row (of the device), start, end, cause; of the event that ends the gap: process, kernel (whether it is one), name, duration.
     """
 
     devices: tuple[IdleDevice, ...]
@@ -81,20 +83,20 @@ class GapGroup:
     """Number of each device by its ids: columns node, device, row."""
 
     def rows(self) -> pl.DataFrame:
-        """Which processes used which device: columns row and process."""
+        """Return the processes of each device: columns row and process."""
         pairs = [(device.row, process) for device in self.devices for process in device.processes]
         return pl.DataFrame(pairs, schema={"row": pl.Int32, "process": pl.Int32}, orient="row")
 
 
 class DeviceGaps:
-    """The gaps of a run, found when first asked for. Those of a run of usual size are kept for the next rule."""
+    """The gaps of a run, computed at first use. Those of a run of usual size are kept for the next rule."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._kept: GapGroup | None = None
 
     def groups(self) -> Iterator[GapGroup]:
-        """All devices with kernels, copies or memsets, in groups of about a million of these; nothing without any."""
+        """Yield all devices with kernels, copies or memsets, a million events at a time."""
         if self._kept is not None:
             yield self._kept
             return
@@ -108,21 +110,21 @@ class DeviceGaps:
 
 
 def _device_groups(store: Store) -> list[pl.DataFrame]:
-    """Devices with their processes (columns node, device, processes, n), divided into groups."""
-    found = store.frame("""
+    """Divide devices into groups: node, device, processes, n."""
+    counted = store.frame("""
         SELECT node, device, list_sort(list(DISTINCT process)) || CASE WHEN bool_or(process IS NULL) THEN [NULL] ELSE [] END AS processes,
                count(*) AS n
         FROM device_event WHERE kind <> 'sync' GROUP BY node, device ORDER BY node, device
     """)
     groups: list[list[int]] = []
     held = ROWS_AT_ONCE
-    for index, n in enumerate(found["n"]):
+    for index, n in enumerate(counted["n"]):
         if held + n > ROWS_AT_ONCE:
             groups.append([])
             held = 0
         groups[-1].append(index)
         held += n
-    return [found[group] for group in groups]
+    return [counted[group] for group in groups]
 
 
 def _gaps(store: Store, users: pl.DataFrame, places: Places) -> GapGroup:
@@ -151,7 +153,7 @@ def _gaps(store: Store, users: pl.DataFrame, places: Places) -> GapGroup:
             start=before,
             end=start,
             duration=end - start,
-            cause=pl.when(host_wait).then(HOST_WAIT).when(kernel_wait).then(KERNEL_WAIT).otherwise(OTHER).cast(pl.Int8),
+            cause=pl.when(host_wait).then(HOST_WAIT).when(kernel_wait).then(KERNEL_WAIT).otherwise(OTHER_CAUSE).cast(pl.Int8),
         )
     )
     idle = gaps.group_by("row").agg(idle=(end - start).sum())
@@ -166,12 +168,12 @@ def _gaps(store: Store, users: pl.DataFrame, places: Places) -> GapGroup:
 
 def _device(row: dict[str, int], places: Places) -> IdleDevice:
     processes: Sequence[int | None] = row["processes"]  # type: ignore[assignment]
-    place = places.process(None if row["shared"] else processes[0], row["node"])
+    process_place = places.process(None if row["shared"] else processes[0], row["node"])
     return IdleDevice(
         row=row["row"],
-        node=place.node,
-        rank=place.rank,
-        pid=place.pid,
+        node=process_place.node,
+        rank=process_place.rank,
+        pid=process_place.pid,
         device=row["device"],
         processes=tuple(processes),
         first_ns=row["first"],
@@ -196,7 +198,7 @@ def _condition(users: pl.DataFrame) -> str:
 
 def _events(store: Store, users: pl.DataFrame, condition: str) -> pl.DataFrame:
     processes = ", ".join(str(p) for p in sorted(set(users["processes"].explode().drop_nulls()))) or "NULL"
-    found = store.frame(f"""
+    events = store.frame(f"""
         WITH launch AS (
             SELECT process, correlation, min({{'start': start_ns, 'end': start_ns + duration_ns}}) AS first
             FROM host_event WHERE kind = 'launch' AND correlation IS NOT NULL AND process IN ({processes}) GROUP BY process, correlation
@@ -207,11 +209,14 @@ def _events(store: Store, users: pl.DataFrame, condition: str) -> pl.DataFrame:
         LEFT JOIN launch ON launch.process = e.process AND launch.correlation = e.correlation
         WHERE e.kind <> 'sync' AND {condition}
     """)
-    return found.join(users.select("node", "device", "row", "shared"), on=["node", "device"], nulls_equal=True)
+    return events.join(users.select("node", "device", "row", "shared"), on=["node", "device"], nulls_equal=True)
 
 
 def _in_profiles(store: Store, events: pl.DataFrame) -> pl.DataFrame:
-    """``events`` with the ``window`` each starts in: of its process, or of any process of the node where several share the device."""
+    """Add the ``window`` in which each event starts.
+
+    It is a window of the event's process, or of any process of the node if several share the device.
+    """
     shared = events.filter("shared")
     if shared.is_empty():
         return with_window(events, windows(store, "process"))

@@ -1,4 +1,4 @@
-"""What do the rules have in common that judge every device by a share of its span: how they compare, word, add up and name devices?"""
+"""The common part of the rules that evaluate a share of each device's span: comparison, wording, sums and names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Process = tuple[str, int | None, int | None]
 
 @dataclass(frozen=True, slots=True)
 class DeviceShare:
-    """One device as one process saw it, and how long something took of its span. ``issue``: more than the threshold (None: not judged)."""
+    """One device as one process saw it, and the time of something in its span. ``issue``: above the threshold (None: not evaluated)."""
 
     device: DeviceTime
     ns: int
@@ -30,28 +30,28 @@ class DeviceShare:
         return 100 * self.ns / self.device.span_ns if self.device.span_ns else 0.0
 
     def identity(self) -> dict[str, Any]:
-        """The fields of :class:`.rule_details.ProfiledDevice`."""
+        """Return the fields of :class:`.rule_details.ProfiledDevice`."""
         device = self.device
         return {"node": device.node, "rank": device.rank, "pid": device.pid, "device": device.device, "span_ns": device.span_ns}
 
 
 def no_device_activity() -> Outcome:
-    """The answer for a run without kernels, copies and memsets."""
+    """Return the result for a run without kernels, copies and memsets."""
     return not_evaluated("no device activity in this run", CAPTURE_DEVICES)
 
 
-def above(part: float, whole: float, threshold: float) -> bool:
-    """Whether ``part`` is more than ``threshold`` percent of ``whole``. Nothing is divided, so that what is equal stays equal."""
-    return 100 * part > threshold * whole
+def above(part: float, total: float, threshold: float) -> bool:
+    """Return whether a part exceeds ``threshold`` percent, exactly (no division)."""
+    return 100 * part > threshold * total
 
 
 def issues(shares: Iterable[DeviceShare]) -> list[DeviceShare]:
-    """The devices with the issue, largest share first."""
+    """Return the devices with the issue, largest share first."""
     return sorted((share for share in shares if share.issue), key=lambda share: -share.percent)
 
 
 def finding(shares: Sequence[DeviceShare], subject: str, threshold: float) -> str:
-    """One sentence: ``subject`` ("Exposed communication costs"), how long of how much and where, against the threshold."""
+    """Write the finding: ``subject``, time, share and devices, with the threshold."""
     judged = [share for share in shares if share.issue is not None]
     bad = issues(judged)
     limit = f"threshold {wording.percent(threshold)}"
@@ -80,7 +80,7 @@ def outcome(
     run: RunData, shares: Sequence[DeviceShare], *, details: RuleDetails, finding: str, title: str, recommendation: str,
     saving_ns: int | None,
 ) -> Outcome:  # fmt: skip
-    """The answer of a rule that judged these devices: an issue where any has one."""
+    """Return the result of a rule over these devices: an issue if any has one."""
     bad = issues(shares)
     return of_the_run(
         bad,
@@ -94,12 +94,12 @@ def outcome(
 
 
 def span_of_all(run: RunData) -> int:
-    """Span of all devices; one that several processes shared counts once."""
+    """Return the span of all devices; a device that processes shared counts once."""
     return sum(device.span_ns for device in run.whole_devices)
 
 
 def steps_of(run: RunData) -> dict[Process, int]:
-    """How many steps with device work each process (node, rank, pid) has."""
+    """Count the steps with device work of each process (node, rank, pid)."""
     steps: dict[Process, int] = {}
     for group in run.steps.groups:
         if group.on_device:
@@ -109,7 +109,7 @@ def steps_of(run: RunData) -> dict[Process, int]:
 
 
 def per_step(run: RunData, times: Iterable[tuple[int, Process]]) -> float | None:
-    """Per step and device, of the times of devices whose process has steps with device work."""
+    """Average the times over the steps with device work of their processes."""
     steps = steps_of(run)
     timed = [(ns, steps.get(process, 0)) for ns, process in times]
     number = sum(n for _, n in timed)
@@ -117,9 +117,9 @@ def per_step(run: RunData, times: Iterable[tuple[int, Process]]) -> float | None
 
 
 def _cost(run: RunData, shares: Sequence[DeviceShare], bad: Sequence[DeviceShare], title: str, saving_ns: int | None) -> Cost:
-    """Time of the devices with the issue, of the span of all; never more than that, also where several processes shared a device."""
-    whole = span_of_all(run)
-    ns = min(sum(share.ns for share in bad), whole)
+    """Return the time of the devices with the issue, at most the span of all devices."""
+    total_ns = span_of_all(run)
+    ns = min(sum(share.ns for share in bad), total_ns)
     where = None
     if len(bad) == 1:
         where = place_of(bad[0].device)
@@ -128,7 +128,7 @@ def _cost(run: RunData, shares: Sequence[DeviceShare], bad: Sequence[DeviceShare
     return Cost(
         title=title,
         ns=ns,
-        of_ns=whole,
+        of_ns=total_ns,
         saving_ns=None if saving_ns is None else min(saving_ns, ns),
         per_step_ns=per_step(run, [(share.ns, (share.device.node, share.device.rank, share.device.pid)) for share in bad]),
         where=where,

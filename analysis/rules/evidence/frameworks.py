@@ -1,4 +1,4 @@
-"""Which framework is a run of, and what is advised in the words of each?"""
+"""The framework of a run, and advice in the words of each framework."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TENSORFLOW: Final = "TensorFlow"
 JAX: Final = "JAX"
 FRAMEWORKS: Final = (PYTORCH, TENSORFLOW, JAX)
 
-# What the job's information or a reader may call them.
+# Words for them in the job's information or from a reader.
 _CALLED: Final = {"torch": PYTORCH, "lightning": PYTORCH, "tensorflow": TENSORFLOW, "keras": TENSORFLOW, "jax": JAX, "flax": JAX}
 # Names that a run of one framework alone has: of operators, ranges and kernels.
 _NAMES: Final = {
@@ -26,11 +26,14 @@ _TENSORFLOW_TRACE: Final = "TensorFlow trace"
 
 
 def framework_of(store: Store) -> str | None:
-    """PYTORCH, TENSORFLOW or JAX, as the run says, its kind of trace does, or the names in it; None where nothing does, or several do."""
-    said = store.frame("SELECT lower(framework) FROM run WHERE framework IS NOT NULL LIMIT 1").to_series()
-    found = {framework for word, framework in _CALLED.items() if len(said) and word in said[0]}
-    if len(found) == 1:
-        return found.pop()
+    """Return PYTORCH, TENSORFLOW or JAX; None if unknown or ambiguous.
+
+    Sources in this order: the run itself, its kind of trace, the names in it.
+    """
+    recorded = store.frame("SELECT lower(framework) FROM run WHERE framework IS NOT NULL LIMIT 1").to_series()
+    frameworks = {framework for word, framework in _CALLED.items() if len(recorded) and word in recorded[0]}
+    if len(frameworks) == 1:
+        return frameworks.pop()
     formats = set(store.frame("SELECT DISTINCT format FROM source").to_series())
     known = {framework for form, framework in _TRACES.items() if form in formats}
     there = ", ".join("coalesce(bool_or(regexp_matches(text, ?)), FALSE)" for _ in _NAMES)
@@ -41,19 +44,20 @@ def framework_of(store: Store) -> str | None:
     if _TENSORFLOW_TRACE in formats:
         known.add(TENSORFLOW)
     if JAX in known:
-        known.discard(TENSORFLOW)  # of which it uses the profiler and the input pipelines
+        known.discard(TENSORFLOW)  # JAX uses TensorFlow's profiler and input pipelines
     return known.pop() if len(known) == 1 else None
 
 
 def _of_torch_loaders(store: Store) -> bool:
-    """Whether the hosted profiler recorded settings that only PyTorch's data loaders have."""
+    """Return whether the hosted profiler recorded settings of PyTorch's data loaders."""
     return bool(store.frame("SELECT EXISTS (FROM annotation WHERE arguments->>'num_workers' IS NOT NULL) AS found").item())
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The same advice in the words of each framework. ``neutral``: for a run of an unknown one, where it is not PyTorch's words and
-    TensorFlow's."""
+    """The same advice in the words of each framework. ``neutral``: for a run of an unknown one, unless it is PyTorch's words and
+    TensorFlow's.
+    """
 
     pytorch: str
     tensorflow: str
@@ -61,13 +65,13 @@ class Words:
     neutral: str | None = None
 
     def of(self, framework: str | None) -> str:
-        """The words for a run of this framework."""
+        """Return the words for a run of this framework."""
         known = {PYTORCH: self.pytorch, TENSORFLOW: self.tensorflow, JAX: self.jax}
         return known.get(framework or "") or self.neutral or f"{self.pytorch} ({PYTORCH}) or {self.tensorflow} ({TENSORFLOW})"
 
 
 MORE_WORKERS: Final = ", more `num_workers` where cores are free"
-"""The part of an advice on loading that Dataloader knows better, where it judged the run."""
+"""The part of an advice on loading that Dataloader replaces with a number if it evaluated the run."""
 
 # -- loading ---------------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What was the host doing in some stretches of time: data loading, synchronisation, runtime calls, operators?"""
+"""The host's activity in some stretches of time: data loading, synchronization, runtime calls and operators."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ CALLS: Final = "runtime calls"
 LOADER: Final = "data loader"
 OPERATORS: Final = "operators"
 
-# Kinds of host events by activity, in the order in which they claim the time: each gets what the ones before it left. Overhead that is the
-# driver's own is a call.
+# Kinds of host events by activity, in the order in which they claim the time: each gets the time that the ones before it left. Overhead
+# of the driver itself is a call.
 ACTIVITIES: Final = {
     "profiler overhead": ("overhead",),
     LOADER: ("loader",),
@@ -26,7 +26,7 @@ ACTIVITIES: Final = {
     CALLS: ("launch", "call"),
     OPERATORS: ("operator",),
 }
-# The ranges named as data loading, which are of no kind, come after the calls: what waits for the device in them does not wait for data.
+# The ranges named as data loading, which are of no kind, come after the calls: a wait for the device in them is not a wait for data.
 _CLAIMS: Final = (
     *((name, kinds) for name, kinds in ACTIVITIES.items() if name != OPERATORS),
     (LOADER, ()),
@@ -35,8 +35,8 @@ _CLAIMS: Final = (
 RANGES: Final = "annotated ranges"
 UNRECORDED: Final = "nothing recorded"
 
-# What CUPTI calls overhead (in the words of Kineto and of Nsight Systems) and what Kineto cannot name of it: the driver's own work in a
-# call, which takes as long without a profiler. The rest is the profiler's: buffers asked for and flushed, instrumentation, its resources.
+# Overhead in CUPTI's words (those of Kineto and Nsight Systems), or that Kineto cannot name, which is the driver's own work in
+# a call, which takes as long without a profiler. The rest is the profiler's: its buffers and their flushes, instrumentation, its resources.
 _OF_THE_DRIVER: Final = r"(?i)^(unknown|unrecognized)$|driver.*compiler|module loading|lazy function loading|command buffer full"
 
 # Host events that are held in memory at once.
@@ -44,13 +44,13 @@ _ROWS_AT_ONCE: Final = 500_000
 
 
 def activities(store: Store, gaps: pl.DataFrame) -> tuple[dict[str, int], dict[str, int]]:
-    """Nanoseconds of ``gaps`` (columns process, start, end) by what their process was doing on any thread; of the part that only annotated
-    ranges tell about (RANGES) also by range, without the number at its end.
+    """Return the ns of ``gaps`` by activity, and of RANGES also by range name.
 
-    Every moment counts once, for the first of ACTIVITIES that was going on, else for the innermost range of the process, on any thread.
-    Ranges named as data loading (:func:`.loading_ranges.loading_ranges`) are of the data loader where no call was going on: operators in
-    them load. Ranges of whole steps tell nothing. What none of them covers is "nothing recorded": Python between the operators, or work
-    that the profiler does not see.
+    ``gaps``: columns process, start, end. The activity is that of the gap's process on any thread; range names are without the number at
+    their end. Every moment counts once, for the first of ACTIVITIES that was active, else for the innermost range of the process, on any
+    thread. Ranges named as data loading (:func:`.loading_ranges.loading_ranges`) belong to the data loader except during a call:
+    operators in them load. Ranges of entire steps are ignored. The rest is "nothing recorded": Python between the operators, or work that
+    the profiler does not see.
     """
     times: dict[str, int] = {}
     before = 0
@@ -66,8 +66,8 @@ def activities(store: Store, gaps: pl.DataFrame) -> tuple[dict[str, int], dict[s
             times[name] = times.get(name, 0) + total - before
             before = total
     ranges: dict[str, int] = {}
-    for (name,), own in _innermost(store, difference(stretches, segments, ["process"])).group_by("name"):
-        known = _cumulated(own, "process")
+    for (name,), intervals in _innermost(store, difference(stretches, segments, ["process"])).group_by("name"):
+        known = _cumulated(intervals, "process")
         ranges[str(name)] = sum(
             sign * int(_covered(points, known, "process")["covered"].sum()) for sign, points in ((1, ends), (-1, starts))
         )
@@ -78,34 +78,36 @@ def activities(store: Store, gaps: pl.DataFrame) -> tuple[dict[str, int], dict[s
 
 
 def _loading_in(store: Store, stretches: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Ranges named as data loading of the processes of ``stretches``, one part per process."""
+    """Yield the ranges named as data loading, one part per process."""
     for process in stretches["process"].drop_nulls().unique().sort():
         ranges = loading_ranges(store, process)
         yield ranges.select("start", "end", process=pl.lit(process, stretches.schema["process"])).select(stretches.columns)
 
 
 def _innermost(store: Store, rest: pl.DataFrame) -> pl.DataFrame:
-    """The innermost annotated range of the host at every moment of ``rest`` (disjoint per process): process, name, start, end, disjoint per
-    process. Innermost: begun last, of those the one that ends first."""
-    found = {"process": pl.Int32, "name": pl.Int32, "start": pl.Int64, "end": pl.Int64}
+    """Return the innermost annotated range at every moment of ``rest``.
+
+    Columns: process, name, start, end; disjoint per process, as ``rest`` is. Innermost: started last; among those the first to end.
+    """
+    schema = {"process": pl.Int32, "name": pl.Int32, "start": pl.Int64, "end": pl.Int64}
     rows: list[tuple[int, int, int, int]] = []
-    for (process,), own in rest.group_by("process"):
+    for (process,), stretch in rest.group_by("process"):
         if process is not None:
-            rows += [(process, *segment) for segment in _flat(_ranges(store, process, own))]
-    inner = pl.DataFrame(rows, schema=found, orient="row")
+            rows += [(process, *segment) for segment in _flat(_ranges(store, process, stretch))]
+    inner = pl.DataFrame(rows, schema=schema, orient="row")
     parts = []
-    for (name,), own in inner.group_by("name"):
-        # Of a range only what lies in the rest: the union of the one without what is not the other.
-        outside = difference(own, rest.with_columns(pl.col("process").cast(pl.Int32)), ["process"])
-        parts.append(difference(own, outside, ["process"]).with_columns(name=pl.lit(name, pl.Int32)))
+    for (name,), stretch in inner.group_by("name"):
+        # Keep the part of each range inside the rest: its difference from its difference.
+        outside = difference(stretch, rest.with_columns(pl.col("process").cast(pl.Int32)), ["process"])
+        parts.append(difference(stretch, outside, ["process"]).with_columns(name=pl.lit(name, pl.Int32)))
     if not parts:
-        return pl.DataFrame(schema={**found, "name": pl.String})
+        return pl.DataFrame(schema={**schema, "name": pl.String})
     names = store.frame("SELECT id AS name, text FROM name WHERE id IN (SELECT DISTINCT name FROM annotation)")
     return pl.concat(parts).join(names, on="name").select("process", "start", "end", name=base_name(pl.col("text")))
 
 
 def _ranges(store: Store, process: object, rest: pl.DataFrame) -> pl.DataFrame:
-    """Ranges of the host of a process that reach into ``rest``, without those that are steps: start, end, name, by start."""
+    """Return the host ranges of a process in ``rest`` that are not steps, by start."""
     rows = store.frame(
         """
         SELECT a.start_ns AS start, a.start_ns + a.duration_ns AS "end", a.name FROM annotation AS a
@@ -124,7 +126,7 @@ def _ranges(store: Store, process: object, rest: pl.DataFrame) -> pl.DataFrame:
 
 
 def _flat(ranges: pl.DataFrame) -> Iterator[tuple[int, int, int]]:
-    """Name, start, end of the innermost of nested or overlapping ranges (by start, the longer one first) at every moment."""
+    """Yield name, start, end of the innermost range at every moment; input by start."""
     open_ranges: list[tuple[int, int, int, int]] = []
     at = 0
 
@@ -147,7 +149,7 @@ def _flat(ranges: pl.DataFrame) -> Iterator[tuple[int, int, int]]:
 
 
 def _merged(intervals: pl.DataFrame) -> pl.DataFrame:
-    """The union per process, as ``intervals.union``: faster where most rows come in the order of time, as host events do."""
+    """Return the union per process, faster than ``intervals.union`` for ordered rows."""
     ordered = intervals.filter(pl.col("end") > pl.col("start")).sort("process", "start")
     reached = ordered.select("process", "start", reach=pl.col("end").cum_max().over("process"))
     new = (pl.col("start") > pl.col("reach").shift(1)) | (pl.col("process") != pl.col("process").shift(1))
@@ -157,13 +159,15 @@ def _merged(intervals: pl.DataFrame) -> pl.DataFrame:
 
 
 def calls_in(store: Store, gaps: pl.DataFrame, kinds: Iterable[str]) -> pl.DataFrame:
-    """Host events of these kinds that lie in ``gaps`` (columns process, start, end): per name its count, time in the gaps and longest such
-    time, the names with most time first."""
+    """Sum host events inside gaps (process, start, end) by name, longest sum first.
+
+    Columns: name, count, time (inside the gaps), longest (such time of one event).
+    """
     stretches = _merged(gaps)
     parts = []
     for part in _events_in(store, stretches, kinds):
-        found = part.with_columns(inside=length_inside(part, stretches, "process"))
-        parts.append(found.group_by("name").agg(count=pl.len(), time=pl.col("inside").sum(), longest=pl.col("inside").max()))
+        inside = part.with_columns(inside=length_inside(part, stretches, "process"))
+        parts.append(inside.group_by("name").agg(count=pl.len(), time=pl.col("inside").sum(), longest=pl.col("inside").max()))
     if not parts:
         return pl.DataFrame(schema={"name": pl.Int32, "count": pl.UInt32, "time": pl.Int64, "longest": pl.Int64})
     summed = pl.concat(parts).group_by("name").agg(pl.col("count", "time").sum(), pl.col("longest").max())
@@ -171,18 +175,22 @@ def calls_in(store: Store, gaps: pl.DataFrame, kinds: Iterable[str]) -> pl.DataF
 
 
 def _events_in(store: Store, stretches: pl.DataFrame, kinds: Iterable[str]) -> Iterator[pl.DataFrame]:
-    """Host events of these kinds that reach into ``stretches`` (disjoint per process) with more than an instant, in parts."""
+    """Yield host events that overlap ``stretches`` (disjoint per process), in parts."""
     ends = stretches.select("process", begin="start", finish="end").sort("finish")
     for part in host_events(store, kinds, stretches["process"].drop_nulls().unique().to_list()):
-        # Of the stretches that have not ended when the event starts, the first; one that ends at that instant is left out.
+        # The first stretch that has not ended when the event starts; one that ends at that instant is left out.
         following = part.with_columns(after=pl.col("start") + 1).sort("after")
-        found = following.join_asof(ends, left_on="after", right_on="finish", by="process", strategy="forward", check_sortedness=False)
-        yield found.filter(pl.col("begin") < pl.col("end")).select(part.columns)
+        next_stretch = following.join_asof(
+            ends, left_on="after", right_on="finish", by="process", strategy="forward", check_sortedness=False
+        )
+        yield next_stretch.filter(pl.col("begin") < pl.col("end")).select(part.columns)
 
 
 def host_events(store: Store, kinds: Iterable[str], processes: Iterable[int | None]) -> Iterator[pl.DataFrame]:
-    """Host events of these kinds and processes in parts of bounded size: process, tid, name, start, end. A part has at least no rows.
-    Overhead of the driver counts as calls, not as overhead."""
+    """Yield host events in parts of bounded size: process, tid, name, start, end.
+
+    A part can be empty. Overhead of the driver counts as calls, not as overhead.
+    """
     listed = ", ".join(str(process) for process in processes if process is not None)
     if not listed:
         return
@@ -196,15 +204,15 @@ def host_events(store: Store, kinds: Iterable[str], processes: Iterable[int | No
 
 
 def _of_kinds(store: Store, kinds: tuple[str, ...]) -> str:
-    """The condition that a host event is of one of the kinds."""
+    """Return the condition that a host event is of one of the kinds."""
     condition = f"kind IN ({', '.join(map(repr, kinds))})"
     if ("call" in kinds) == ("overhead" in kinds):
         return condition
-    found = store.frame(
+    driver_names = store.frame(
         "SELECT id FROM name WHERE id IN (SELECT DISTINCT name FROM host_event WHERE kind = 'overhead') AND regexp_matches(text, ?)",
         [_OF_THE_DRIVER],
     )
-    of_the_driver = ", ".join(map(str, found["id"]))
+    of_the_driver = ", ".join(map(str, driver_names["id"]))
     if not of_the_driver:
         return condition
     if "call" in kinds:

@@ -1,4 +1,4 @@
-"""How do the rules about idle devices name the devices, their kernels and what an issue costs?"""
+"""The common part of the rules about idle devices: names of devices and kernels, the result, and its cost."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .run_data import RunData
 _NAMED: Final = 3
 
 R = TypeVar("R", HostBoundDevice, ShortKernelsDevice, SyncBoundDevice)
-Judged = tuple[IdleDevice, R]  # A device and its row in the details of a rule, with an ``issue`` of None if it could not be judged
+Judged = tuple[IdleDevice, R]  # A device and its row in the details of a rule, with an ``issue`` of None if it could not be evaluated
 
 
 def in_order(judged: Iterable[Judged[R]]) -> list[Judged[R]]:
-    """By host name, rank, pid and device."""
+    """Sort by host name, rank, pid and device."""
     return sorted(judged, key=lambda one: one[0].order)
 
 
@@ -39,7 +39,7 @@ def outcome(
     finding: str,
     recommendation: str | None,
 ) -> Outcome:
-    """The answer of a rule that judged these devices; the rows' ``cost_key`` is what the issue costs each, and could save at most."""
+    """Return the result of a rule; ``cost_key`` is the column of cost and saving."""
     bad = with_issue(judged)
     return of_the_run(
         bad,
@@ -71,13 +71,13 @@ def _labels(devices: Sequence[IdleDevice]) -> str:
 
 
 def unjudged(judged: Sequence[Judged[R]], why: str) -> str:
-    """A clause on the devices that could not be judged; empty where all were."""
+    """Return a clause on the devices that could not be evaluated; empty without any."""
     left = [device for device, row in judged if row.issue is None]
     return f"; {plural(len(left), 'GPU')} could not be judged ({_labels(left)}: {why})" if left else ""
 
 
 def names(store: Store, ids: Iterable[int | None], *, short: bool = True) -> dict[int | None, str]:
-    """Text by name id (the short one of kernels)."""
+    """Return the text of name ids (the short text of kernels)."""
     wanted = ", ".join(str(i) for i in sorted({i for i in ids if i is not None}))
     text = "coalesce(short, text)" if short else "text"
     return dict(store.frame(f"SELECT id, {text} FROM name WHERE id IN ({wanted})").rows()) if wanted else {}

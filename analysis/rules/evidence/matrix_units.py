@@ -1,14 +1,14 @@
-"""Which devices have matrix units, for which precisions below FP32, and how much faster are these at their peak?
+"""Matrix units of devices: their precisions below FP32, and their speed-up at peak.
 
 Sources, all public: precisions by compute capability from the CUDA C++ Programming Guide (tensor core input types by compute capability)
-and the data sheets and architecture papers of NVIDIA's Volta, Turing, Ampere, Ada, Hopper and Blackwell; matrix cores from AMD's papers on
-CDNA 1 to 4. GeForce GTX 16xx and the small Turing boards (T400 to T2000, MX450, MX550) have compute capability 7.5 and no tensor cores.
-AMD's gfx90a (MI200 series), gfx908 (MI100) and gfx900/906 (none) all report 9.0, so that only their names tell them apart; gfx942 (MI300
-series) reports 9.4, gfx950 (MI350 series) 9.5.
+and the data sheets and architecture papers of NVIDIA's Volta, Turing, Ampere, Ada, Hopper and Blackwell; matrix cores from AMD's papers
+on CDNA 1 to 4. GeForce GTX 16xx and the small Turing boards (T400 to T2000, MX450, MX550) have compute capability 7.5 and no tensor
+cores. AMD's gfx90a (MI200 series), gfx908 (MI100) and gfx900/906 (none) all report 9.0, so only their names tell them apart; gfx942
+(MI300 series) reports 9.4, gfx950 (MI350 series) 9.5.
 
-Peaks are dense TFLOPS of the data sheets (published figures with sparsity halved), of the form factor that the name tells: FP32 outside of
-the tensor cores for NVIDIA, with the matrix cores (where FP32 products run, too) for AMD. Only the ratio of two peaks of one device is
-used, which the clock of a variant does not change.
+Peaks are dense TFLOPS of the data sheets (published figures with sparsity halved) of the form factor in the name: FP32 outside of the
+tensor cores for NVIDIA, with the matrix cores (which also run FP32 products) for AMD. Only the ratio of two peaks of one device is used,
+which the clock of a variant does not change.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _AMD: Final[dict[str, tuple[str, ...]]] = {"9.4": ("TF32", "BF16", "FP16", "FP8"
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """A product by its name. ``units``: precisions of its matrix units. ``peaks``: TFLOPS by precision, where the data sheet is clear."""
+    """A product by its name. ``units``: precisions of its matrix units. ``peaks``: TFLOPS by precision, if the data sheet is clear."""
 
     pattern: re.Pattern[str]
     units: tuple[str, ...]
@@ -83,8 +83,10 @@ _MODELS: Final = (
 
 
 def matrix_units(device: Device) -> tuple[str, ...] | None:
-    """Precisions below FP32 that the device has matrix units for, in the order of ``ORDER``; empty where it has none, None where neither
-    its compute capability nor its name tells."""
+    """Return the precisions below FP32 of the matrix units, or None if unknown.
+
+    In the order of ``ORDER``; empty if the device has no matrix units.
+    """
     model = _find(device.name)
     if model is not None:
         return model.units
@@ -93,9 +95,9 @@ def matrix_units(device: Device) -> tuple[str, ...] | None:
 
 
 def speed_up(device: Device, precisions: tuple[str, ...]) -> tuple[str, float] | None:
-    """Which of ``precisions`` has the highest peak on the device, and how many times that of FP32; None where the peaks are not known.
+    """Return the fastest of ``precisions`` and its ratio to FP32; None if unknown.
 
-    Of equal peaks the first counts.
+    The first of equal peaks counts.
     """
     model = _find(device.name)
     known = {precision: model.peaks[precision] for precision in precisions if precision in model.peaks} if model else {}

@@ -1,6 +1,6 @@
-"""What does a rule get to see of a run? The store, the samples in blocks, and every other analysis of the report.
+"""A run as the rules see it: the store, the samples in blocks, and every other analysis of the report.
 
-Each analysis is made when first asked for: judging a few rules does not take the time of a whole report.
+Each analysis is computed at first use: a few rules do not take the time of a complete report.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from .device_gaps import DeviceGaps
 
 
 class RunData:
-    """A run and what the analyses find in it. The store is not to change meanwhile."""
+    """A run and the results of its analysis functions. The store must not change meanwhile."""
 
     def __init__(self, store: Store, options: AnalysisOptions = AnalysisOptions()) -> None:  # noqa: B008  (AnalysisOptions is frozen)
         self.store = store
@@ -58,22 +58,22 @@ class RunData:
 
     @property
     def top(self) -> int:
-        """How many rows lists in the details have at most."""
+        """Maximum number of rows of lists in the details."""
         return self.options.top
 
     @cached_property
     def derived(self) -> pl.DataFrame:
-        """Utilisation of devices by their kernels, where nothing was sampled."""
+        """Utilization of devices without samples, from their kernels."""
         return derived_utilisation(self.store)
 
     @cached_property
     def samples(self) -> Samples:
-        """Samples of the machines, and derived utilisation, in blocks."""
+        """Samples of the nodes, and derived utilization, in blocks."""
         return Samples(self.store, self.derived)
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
-        """Machines of the run."""
+        """Nodes of the run."""
         return run_info.nodes(self.store)
 
     @cached_property
@@ -88,7 +88,7 @@ class RunData:
 
     @cached_property
     def job(self) -> JobStatistics:
-        """Duration of the job, its initialisation and its loop."""
+        """Duration of the job, its initialization and its loop."""
         return job_statistics(self.store)
 
     @cached_property
@@ -98,17 +98,17 @@ class RunData:
 
     @cached_property
     def breakdown(self) -> tuple[DeviceTime, ...]:
-        """What the devices did: a row per (process, device)."""
+        """Device activity: a row per (process, device)."""
         return time_breakdown(self.store)
 
     @cached_property
     def whole_devices(self) -> tuple[DeviceTime, ...]:
-        """What the devices did: a row per device."""
+        """Device activity: a row per device."""
         return whole_devices(self.store, self.breakdown)
 
     @cached_property
     def kernels(self) -> tuple[Kernel, ...]:
-        """Every kernel, most time first."""
+        """All kernels, longest total time first."""
         return kernels(self.store, self.whole_devices)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Which calls blocked the host until the device was done, and which operator made each?"""
+"""The calls that blocked the host until the device was done, with the operator that made each."""
 
 from __future__ import annotations
 
@@ -17,24 +17,27 @@ _SCHEMA: Final = {"process": pl.Int32, "tid": pl.Int64, "name": pl.Int32, "start
 
 
 def sync_calls(store: Store, processes: Iterable[int | None]) -> pl.DataFrame:
-    """The blocking synchronisation calls of these processes: process, tid, name, start, end, by time."""
+    """Return the blocking synchronization calls: process, tid, name, start, end."""
     parts = list(host_events(store, ("sync",), processes))
     return (pl.concat(parts) if parts else pl.DataFrame(schema=_SCHEMA)).sort("start", "end")
 
 
 def reach(calls: pl.DataFrame, by: str) -> pl.DataFrame:
-    """When the calls of every group that have begun so far will all have ended: columns ``by``, start and reach, by start."""
+    """Return when all calls of a group begun so far end: ``by``, start, reach."""
     return calls.sort("start").select(by, "start", reach=pl.col("end").cum_max().over(by))
 
 
 def begun_inside(gaps: pl.DataFrame, calls: pl.DataFrame, by: str) -> pl.DataFrame:
-    """The ``gaps`` that begin while a call of their group lasts: what was launched before it had run, and the host launched nothing."""
-    found = gaps.sort("start").join_asof(reach(calls, by), on="start", by=by, strategy="backward", check_sortedness=False)
-    return found.filter(pl.col("reach") >= pl.col("start")).drop("reach")
+    """Return the gaps that begin during a call of their group.
+
+    The work launched before had run, and the host launched nothing.
+    """
+    last_calls = gaps.sort("start").join_asof(reach(calls, by), on="start", by=by, strategy="backward", check_sortedness=False)
+    return last_calls.filter(pl.col("reach") >= pl.col("start")).drop("reach")
 
 
 def with_operator(store: Store, calls: pl.DataFrame) -> pl.DataFrame:
-    """``calls`` with ``operator``: name id of the innermost operator that was running on their thread when they began; null without one."""
+    """Add ``operator``: name id of the innermost operator of each call, or null."""
     numbered = calls.with_row_index("number")
     points = numbered.select("number", "process", "tid", "start").sort("start")
     around = _around(store, points)
@@ -46,24 +49,24 @@ def with_operator(store: Store, calls: pl.DataFrame) -> pl.DataFrame:
         if not (depth >= level).any():
             break
         outer = around.filter(depth == level).sort("start").select("process", "tid", "start", "end", "name")
-        found = points.join_asof(outer, on="start", by=["process", "tid"], strategy="backward", check_sortedness=False)
-        inside = found.select("number", name=pl.when(pl.col("end") >= pl.col("start")).then("name"))
+        candidates = points.join_asof(outer, on="start", by=["process", "tid"], strategy="backward", check_sortedness=False)
+        inside = candidates.select("number", name=pl.when(pl.col("end") >= pl.col("start")).then("name"))
         inner = inner.join(inside, on="number").select("number", operator=pl.coalesce("name", "operator"))
     return numbered.join(inner, on="number").sort("number").drop("number")
 
 
 def _around(store: Store, points: pl.DataFrame) -> pl.DataFrame:
-    """The operators during which one of ``points`` (process, tid, start) lies on their thread."""
+    """Return the operators that contain one of ``points`` (process, tid, start)."""
     marks = points.select("process", "tid", "start", point="start")
-    found = []
+    operators = []
     for part in host_events(store, ("operator",), points["process"].unique().to_list()):
         next_point = part.sort("start").join_asof(marks, on="start", by=["process", "tid"], strategy="forward", check_sortedness=False)
-        found.append(next_point.filter(pl.col("point") <= pl.col("end"), pl.col("end") > pl.col("start")).drop("point"))
-    return pl.concat(found) if found else pl.DataFrame(schema=_SCHEMA)
+        operators.append(next_point.filter(pl.col("point") <= pl.col("end"), pl.col("end") > pl.col("start")).drop("point"))
+    return pl.concat(operators) if operators else pl.DataFrame(schema=_SCHEMA)
 
 
 def _depth(operators: pl.DataFrame) -> pl.Series:
-    """How many of ``operators`` each lies in on its thread, itself included."""
+    """Return the nesting depth of each operator on its thread, from 1."""
     rows = operators.with_row_index("number")
     points = pl.concat(
         [
