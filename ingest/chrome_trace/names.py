@@ -1,4 +1,4 @@
-"""What do the distinct strings of a trace say as names, and which id of the store has each?"""
+"""The distinct strings of a trace: what each means as the name of an event, and its id in the store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..store.store import Store
 
 
 class Names:
-    """The distinct strings of one file: what each says as a name, and its id in the store once it is used as one."""
+    """The distinct strings of one file, with their features and, once used as names, their ids in the store."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -26,7 +26,7 @@ class Names:
         return str(self.table.item(index, "text"))
 
     def intern(self, indices: pl.Series) -> None:
-        """Give the strings at ``indices`` an id of the store; events without a name share the empty one."""
+        """Give the strings at ``indices`` an id of the store."""
         used = indices.unique().drop_nulls()
         fresh = used.filter(self.table["id"].gather(used).is_null())
         if fresh.len():
@@ -35,8 +35,11 @@ class Names:
             self.table = self.table.with_columns(id=column)
 
     def of(self, indices: pl.Series, columns: list[str]) -> pl.DataFrame:
-        """The named columns for each of ``indices``; null where the index is."""
-        found = self.table.select(pl.col(columns).gather(pl.lit(indices.cast(pl.UInt32))))
+        """Return the columns for each index. Nulls stay null, except that an event without a name has the empty name's id."""
+        rows = self.table.select(pl.col(columns).gather(pl.lit(indices.cast(pl.UInt32))))
         if "id" in columns and indices.null_count():
-            found = found.with_columns(pl.col("id").fill_null(self.store.name_ids([""])[0]))
-        return found
+            rows = rows.with_columns(pl.col("id").fill_null(self.store.name_ids([""])[0]))
+        return rows
+
+    def texts(self, indices: pl.Series) -> pl.Series:
+        return self.of(indices, ["text"])["text"]

@@ -1,10 +1,10 @@
-"""Which events of a Kineto trace are not stored, or not as they stand, and how is that told?"""
+"""Drops the events of a Kineto trace that cannot be stored, repairs others, and writes a note for each kind."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import polars as pl
@@ -16,7 +16,7 @@ from ..store.store import Store
 from ..store.tables import Severity
 from ..store.time_limits import EARLIEST_NS, LATEST_NS, LONGEST_NS, ROUNDING_NS
 
-_SESSION: Final = "trace"  # Category, in small letters, of the markers of the profiler's own session
+_SESSION: Final = "trace"  # category, in lower case, of the markers of the profiler's own session
 _PROFILER: Final = "PyTorch Profiler"
 _READ_PHASES: Final = frozenset({"X", "B", "E", "M"})
 _PHASES: Final = {
@@ -44,31 +44,31 @@ _MESSAGES: Final[dict[str, tuple[Severity, str]]] = {
 
 @dataclass(slots=True)
 class _Dropped:
-    """Events of one kind that were not stored, or not as they stand."""
+    """Events of one kind that were dropped or repaired. ``starts``: first and last start of each batch."""
 
     count: int = 0
-    first_ns: int | None = None
-    last_ns: int | None = None
+    starts: list[int] = field(default_factory=list)
 
 
 class LeftOut:
-    """What was left out of one trace or repaired, by the codes of notes. ``on``: when the profiler was on, by its own markers; in the
-    trace's own times, in nanoseconds."""
+    """The dropped and repaired events of one trace, by the codes of notes.
+
+    ``on``: when the profiler was on, according to its markers, in nanoseconds of the trace's clock.
+    """
 
     def __init__(self) -> None:
         self.dropped: dict[str, _Dropped] = {}
         self.on: tuple[int, int] | None = None
 
     def count(self, code: str, count: int, events: pl.DataFrame | None = None) -> None:
-        """``count`` more of one kind, from the first to the last start of ``events``."""
-        times = [] if events is None else [_int(events["start_ns"].min()), _int(events["start_ns"].max())]
-        known = self.dropped.setdefault(code, _Dropped())
-        known.count += count
-        known.first_ns = min((t for t in [known.first_ns, *times] if t is not None), default=None)
-        known.last_ns = max((t for t in [known.last_ns, *times] if t is not None), default=None)
+        """Add ``count`` events of one kind, which start within the starts of ``events``."""
+        dropped = self.dropped.setdefault(code, _Dropped())
+        dropped.count += count
+        if events is not None:
+            dropped.starts += events.select(pl.col("start_ns").min(), last=pl.col("start_ns").max()).row(0)
 
     def sane(self, events: pl.DataFrame, names: Names) -> pl.DataFrame:
-        """Without the events that cannot be, each kind counted; small repairs of durations, counted too."""
+        """Drop impossible events and repair durations; count both."""
         skipped = events.filter(pl.col("route") == SKIPPED)
         if skipped.height:
             for category, count in skipped.group_by("category").len().sort("category").iter_rows():
@@ -76,10 +76,10 @@ class LeftOut:
                 if f"category_not_read:{text}" not in self.dropped and len(self.dropped) >= CATEGORIES:
                     self.count("categories_not_read", count)
                     continue
-                own = skipped.filter(pl.col("category").eq_missing(category))
-                self.count(f"category_not_read:{text}", count, own)
+                markers = skipped.filter(pl.col("category").eq_missing(category))
+                self.count(f"category_not_read:{text}", count, markers)
                 if text.lower() == _SESSION:
-                    self._session(own, names)
+                    self._session(markers, names)
             events = events.filter(pl.col("route") != SKIPPED)
         duration, start = pl.col("duration_ns"), pl.col("start_ns")
         device = pl.col("route").to_physical() < len(DEVICE_KINDS)
@@ -103,21 +103,27 @@ class LeftOut:
         return events
 
     def _session(self, markers: pl.DataFrame, names: Names) -> None:
-        """When the profiler was on, by its own markers."""
-        named = names.of(markers["name"], ["text"])["text"].str.starts_with(_PROFILER)
+        """Extend ``on`` by the profiler's own markers."""
+        named = names.texts(markers["name"]).str.starts_with(_PROFILER)
         spans = markers.filter(named.fill_null(False) & pl.col("duration_ns").is_between(0, LONGEST_NS))
         for start, duration in spans.select("start_ns", "duration_ns").iter_rows():
             first, last = self.on or (start, start + duration)
             self.on = min(first, start), max(last, start + duration)
 
     def note(self, store: Store, source: int, file: str, base_ns: int) -> None:
-        """One note per kind. ``base_ns``: what is to be added to the trace's times."""
-        for code, dropped in sorted(self.dropped.items()):
-            _note(store, source, file, base_ns, code, dropped)
+        """Write one note per kind. ``base_ns``: offset to the trace's times."""
+        for key, dropped in sorted(self.dropped.items()):
+            code, _, category = key.partition(":")
+            severity, text = _MESSAGES[code]
+            if category.lower() == _SESSION:
+                severity, text = "info", "Markers of the profiler's own session (category {category}) are not stored."
+            text = text.format(category=repr(category[:60]) if category else "none")
+            times = {} if not dropped.starts else {"first_ns": min(dropped.starts) + base_ns, "last_ns": max(dropped.starts) + base_ns}
+            store.note(severity, code, text, count=dropped.count, source=source, file=file, **times)
 
 
 def note_unread_phases(store: Store, source: int, file: str, event_counts: Mapping[tuple[str, str], int], instants_read: int) -> None:
-    """How many events of which phases have no duration and are not read. ``event_counts``: by phase and category."""
+    """Note how many events have no duration. ``event_counts``: by phase and category."""
     unread = sum(n for (phase, _), n in event_counts.items() if phase not in _READ_PHASES) - instants_read
     if unread:
         kinds = Counter[str]()
@@ -125,28 +131,5 @@ def note_unread_phases(store: Store, source: int, file: str, event_counts: Mappi
             kinds[_PHASES.get(phase, "other")] += n if phase not in _READ_PHASES else 0
         kinds["instants"] -= instants_read
         parts = ", ".join(f"{n:,} {kind}" for kind, n in sorted(kinds.items()) if n)
-        store.note(
-            "info", "phase_not_read", f"Events without a duration are not stored: {parts}.",
-            count=unread, source=source, file=file,
-        )  # fmt: skip
-
-
-def _note(store: Store, source: int, file: str, base_ns: int, code: str, dropped: _Dropped) -> None:
-    code, _, category = code.partition(":")
-    severity, text = _MESSAGES[code]
-    if code == "category_not_read":
-        shown = repr(category[:60]) if category else "none"
-        if category.lower() == _SESSION:
-            severity, text = "info", "Markers of the profiler's own session (category {category}) are not stored."
-        text = text.format(category=shown)
-    store.note(
-        severity, code, text, count=dropped.count, source=source, file=file,
-        first_ns=None if dropped.first_ns is None else dropped.first_ns + base_ns,
-        last_ns=None if dropped.last_ns is None else dropped.last_ns + base_ns,
-    )  # fmt: skip
-
-
-def _int(value: object) -> int:
-    """An aggregate of an integer column without nulls."""
-    assert isinstance(value, int)
-    return value
+        text = f"Events without a duration are not stored: {parts}."
+        store.note("info", "phase_not_read", text, count=unread, source=source, file=file)

@@ -1,9 +1,8 @@
-"""How does a PyTorch profiler trace (Kineto; Chrome trace JSON, plain or compressed) become rows of the run store?
+"""Reads a PyTorch profiler trace (Kineto; Chrome trace JSON, plain or compressed) -> rows of the run store.
 
-The text is inflated and scanned in one thread (:mod:`.trace_batches`) and turned into rows, column by column, in another
-(:mod:`.kineto_rows`); memory does not grow with the length of the trace. Times are exact: microseconds as text -> int64 nanoseconds, plus
-``baseTimeNanoseconds``. That and what the trace says about its process may stand behind the events: rows that are stored by then are
-corrected at the end.
+One thread inflates and scans the text (:mod:`..chrome_trace.batches`), another converts it to rows, column by column (:mod:`.rows`); memory
+does not grow with the length of the trace. Times are exact: microseconds as text -> int64 nanoseconds, plus ``baseTimeNanoseconds``. That
+member and the members that identify the process may follow the events: rows that are stored by then are corrected at the end.
 
 Every event is accounted for: X, B and E events in the file = rows stored + events that an ``ingest_note`` counts (codes in
 ``NOT_STORED``) + end events that closed a range.
@@ -46,9 +45,9 @@ _CYCLE_COLUMNS: Final = ("correlation", "external_id")
 def read_trace(
     store: Store, placement: Placement, path: Path, source: int, head: bytes = b"", progress: Progress | None = None
 ) -> TraceResult:
-    """Store the events of the trace ``path`` and note everything that was repaired, dropped or guessed.
+    """Store the events of a trace, with notes on repairs, losses and guesses.
 
-    ``head``: the beginning of the decompressed text, where it is known; what it says about the process saves work later.
+    ``head``: the beginning of the decompressed text, if known; its members about the process save corrections later.
     ``progress`` is called with the fraction that has been read. Damaged text never raises.
     """
     scan = TraceScan(args=ARGS, wide_args=WIDE_ARGS, wide_categories=WIDE_CATEGORIES)
@@ -60,10 +59,10 @@ def read_trace(
 
 
 def header_members(head: bytes) -> dict[str, Any]:
-    """The top-level members before ``traceEvents``, as far as the beginning of the text has them completely ({} where not)."""
+    """Return the top-level members before ``traceEvents``, {} if some are cut."""
     text = head.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
-    before, found, _ = text.partition('"traceEvents"')
-    if not found or not text.startswith("{"):
+    before, separator, _ = text.partition('"traceEvents"')
+    if not separator or not text.startswith("{"):
         return {}
     try:
         members = json.loads(before + '"traceEvents": []}', strict=False)
@@ -85,12 +84,12 @@ class _Trace:
         self.rows = KinetoRows(Names(store), self.left_out)
         self.flushed = dict.fromkeys(self.rows.waiting, 0)
         self.first_row: dict[str, int] = {}
-        self.place: tuple[int, int] | None = None
+        self.owner: tuple[int, int] | None = None
         self.identity: Identity | None = None
         self.base_ns = _base_time(header)
 
     def add(self, batch: Batch) -> None:
-        """Take in a batch; to the store goes what has become much."""
+        """Convert a batch to rows, and store the rows of a table once there are many."""
         if not self.rows.add(batch):
             return
         for table, frames in self.rows.waiting.items():
@@ -100,17 +99,17 @@ class _Trace:
             self._flush("annotation")
 
     def _flush(self, table: str) -> None:
-        """Rows of one table to the store, under the process that the file seems to belong to so far."""
+        """Store the waiting rows of one table under the process known so far."""
         frames = self.rows.waiting[table]
         if not frames:
             return
         self.rows.waiting[table] = []
-        if self.place is None:
+        if self.owner is None:
             self.identity = self._identify(self.header)
-            self.place = self.placement.place(self.identity, self._facts(self.header), self.source, self.path.name)
+            self.owner = self.placement.place(self.identity, self._facts(self.header), self.source, self.path.name)
         if table not in self.first_row:
             self.first_row[table] = self.store.next_row(table)
-        node, process = self.place
+        node, process = self.owner
         rows = pl.concat(frames, how="vertical")
         rows = rows.with_columns(pl.col("start_ns") + self.base_ns, node=pl.lit(node, pl.Int32), process=pl.lit(process, pl.Int32))
         if cycle := self.placement.cycle(process, self.source):
@@ -128,46 +127,40 @@ class _Trace:
         return Facts(device_names(members, self.rows.devices), frozenset(self.rows.devices), first + self.base_ns, last + self.base_ns)
 
     def finish(self, scan: TraceScan, inflate: Inflate) -> TraceResult:
-        """Store what has waited for the end of the file, correct what was stored on less knowledge, write the notes."""
+        """Store the waiting rows, correct earlier ones, and write the notes."""
         members = {**self.header, **scan.members}
         self.rows.close_ranges()
         self._settle_base(_base_time(members))
         identity = self._identify(members)
         facts = self._facts(members)
-        if self.place is None:
+        if self.owner is None:
             if any(self.rows.waiting.values()):  # a file without rows adds no machine and no process
-                self.place = self.placement.place(identity, facts, self.source, self.path.name)
+                self.owner = self.placement.place(identity, facts, self.source, self.path.name)
         elif identity != self.identity or any(self.flushed.values()):
             self._settle_place(identity, facts, members)
         self.identity = identity
         if self.rows.waiting["annotation"] and not self.flushed["annotation"]:
             rows = pl.concat(self.rows.waiting["annotation"])
-            depth = depths(rows, ["side", "device", "tid"])
-            self.rows.waiting["annotation"] = [rows.with_columns(depth=depth)]
+            self.rows.waiting["annotation"] = [rows.with_columns(depth=depths(rows, ["side", "device", "tid"]))]
         for table in self.rows.waiting:
             self._flush(table)
         if "device_unknown" in self.left_out.dropped:
             self._settle_device()
-        if self.place is None:
+        if self.owner is None:
             return self._notes(scan, inflate, members)
         if any(self.flushed.values()) and self.rows.first_ns is not None and self.rows.last_ns is not None:
             window = {"first_ns": self.rows.first_ns + self.base_ns, "last_ns": self.rows.last_ns + self.base_ns}
             on = self.left_out.on
             if on is not None and on[0] < self.rows.last_ns and self.rows.first_ns < on[1]:
                 window |= {"on_ns": on[0] + self.base_ns, "off_ns": on[1] + self.base_ns}
-            self.store.insert("profile_window", {"process": self.place[1], "source": self.source, **window})
-        if add_devices(self.store, self.place[0], members, self.rows.devices):
-            self.store.note(
-                "info",
-                "device_renumbered",
-                f"The trace lists one device and uses one of another number; both are shown as device {min(self.rows.devices)}.",
-                source=self.source,
-                file=self.path.name,
-            )
+            self.store.insert("profile_window", {"process": self.owner[1], "source": self.source, **window})
+        if add_devices(self.store, self.owner[0], members, self.rows.devices):
+            text = f"The trace lists one device and uses one of another number; both are shown as device {min(self.rows.devices)}."
+            self.store.note("info", "device_renumbered", text, source=self.source, file=self.path.name)
         return self._notes(scan, inflate, members)
 
     def _settle_base(self, base_ns: int) -> None:
-        """Take the base time that the whole file gives; rows that went to the store with another one are moved."""
+        """Set the base time from the complete file, and move the stored rows."""
         if self.rows.first_ns is not None and base_ns and self.rows.first_ns >= YEAR_2001_NS:
             self.left_out.count("base_time_ignored", 1)
             base_ns = 0
@@ -179,7 +172,7 @@ class _Trace:
         self.base_ns = base_ns
 
     def _settle_device(self) -> None:
-        """Give the events that name no device the trace's only one, else number 0: a device has to be one of the machine's."""
+        """Give events without a device the trace's only device, else device 0."""
         device = min(self.rows.devices) if len(self.rows.devices) == 1 else 0
         self.rows.devices.add(device)
         self.store.connection.execute(
@@ -187,18 +180,18 @@ class _Trace:
         )
 
     def _settle_place(self, identity: Identity, facts: Facts, members: Mapping[str, Any]) -> None:
-        assert self.place is not None
-        place = self.placement.replace(*self.place, identity, facts, self.source, self.path.name)
-        if place != self.place:
-            before, after = (self.placement.cycle(process, self.source) for process in (self.place[1], place[1]))
+        assert self.owner is not None
+        owner = self.placement.replace(*self.owner, identity, facts, self.source, self.path.name)
+        if owner != self.owner:
+            before, after = (self.placement.cycle(process, self.source) for process in (self.owner[1], owner[1]))
             for table, first_row in self.first_row.items():
-                self.store.connection.execute(f"UPDATE {table} SET node = ?, process = ? WHERE rowid >= ?", [*place, first_row])
+                self.store.connection.execute(f"UPDATE {table} SET node = ?, process = ? WHERE rowid >= ?", [*owner, first_row])
                 for column in _CYCLE_COLUMNS if before != after and _CYCLE_COLUMNS[0] in SCHEMA[table] else ():
                     self.store.connection.execute(
                         f"UPDATE {table} SET {column} = {column} + ? WHERE rowid >= ? AND {column} BETWEEN ? AND ?",
                         [(after - before) * CYCLE_IDS, first_row, before * CYCLE_IDS + 1, (before + 1) * CYCLE_IDS - 1],
                     )
-        self.place = place
+        self.owner = owner
 
     def _notes(self, scan: TraceScan, inflate: Inflate, members: Mapping[str, Any]) -> TraceResult:
         file = self.path.name
@@ -207,21 +200,19 @@ class _Trace:
         note_info_lines(self.store, self.source, file, members.get("INFO"))
         self.left_out.note(self.store, self.source, file, self.base_ns)
         note_unread_phases(self.store, self.source, file, scan.event_counts, self.rows.instants_read)
-        # Rows of collectives are events of the other tables, too; allocations are instants.
+        # Rows of collectives are also events of other tables; allocations are instants.
         stored = sum(rows for table, rows in self.flushed.items() if table not in ("collective", "allocation"))
         relative = stored > 0 and self.rows.first_ns is not None and self.rows.first_ns + self.base_ns < YEAR_2001_NS
         if relative:
-            self.store.note(
-                "info", "relative_times", "The trace has no absolute times; they count from an anchor of 0.", source=self.source, file=file
-            )
+            text = "The trace has no absolute times; they count from an anchor of 0."
+            self.store.note("info", "relative_times", text, source=self.source, file=file)
         others = {pid: n for pid, n in self.rows.host_pids.items() if pid > 0 and self.identity and pid != self.identity.pid}
         if others:
-            self.store.note(
-                "warning", "several_processes",
+            text = (
                 f"Host events of {len(others)} further process ids ({', '.join(map(str, sorted(others)[:5]))}) are shown as part of"
-                f" process {self.identity.pid if self.identity else None}.",
-                count=sum(others.values()), source=self.source, file=file,
-            )  # fmt: skip
+                f" process {self.identity.pid if self.identity else None}."
+            )
+            self.store.note("warning", "several_processes", text, count=sum(others.values()), source=self.source, file=file)
         if not stored:
             self.store.note("warning", "no_events", "The trace holds no event that is read.", count=0, source=self.source, file=file)
         return TraceResult(
@@ -231,13 +222,13 @@ class _Trace:
             relative=relative,
             partial=any(defect.code in TRUNCATING for defect in defects),
             metadata={key: value for key, value in members.items() if _is_small(key, value)},
-            process=self.place[1] if self.place else None,
+            process=self.owner[1] if self.owner else None,
             framework="PyTorch" if "schemaVersion" in members or "deviceProperties" in members else None,
         )
 
 
 def _base_time(members: Mapping[str, Any]) -> int:
-    """``baseTimeNanoseconds``: what is to be added to every time of the file; 0 where there is none."""
+    """Return ``baseTimeNanoseconds``, the offset of all times of the file, or 0."""
     value = members.get("baseTimeNanoseconds")
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 19:
         value = int(value)

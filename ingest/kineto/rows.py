@@ -1,4 +1,4 @@
-"""Which rows do the events of a Kineto trace become?"""
+"""Converts batches of events of a Kineto trace to rows of the store's tables."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 import polars as pl
+import polars.selectors as cs
 
 from ..chrome_trace.names import Names
 from ..chrome_trace.ranges import BEGIN, END, pair
@@ -38,7 +39,7 @@ ARGS: Final[Mapping[str, Arg]] = {
     "Process Group Name": Arg("group_name", "text"),
     "Process Group Ranks": Arg("group_ranks", "text"),
     "Group size": Arg("group_size", "int"),
-    # of collectives: their tensors, where the shapes of operators were recorded
+    # the tensors of collectives, if the shapes of operators were recorded
     "Input Dims": Arg("shapes", "text"),
     "Input type": Arg("element_types", "text"),
 }
@@ -60,18 +61,17 @@ _FIRST_ANNOTATION: Final = _FIRST_HOST + len(HOST_KINDS)
 
 
 class KinetoRows:
-    """Rows of one trace that wait for the store, by table, and what its events show beside.
+    """Rows of one trace that wait for the store, by table, and facts about its events.
 
-    Times are the trace's own, in nanoseconds. ``first_ns``, ``last_ns``: earliest start and latest end. ``host_pids``, ``python_pids``: how
-    many host events carry which process id. ``devices``: indices of those with events. ``instants_read``: events of the allocator.
+    Times are in nanoseconds of the trace's clock. ``first_ns``, ``last_ns``: earliest start and latest end. ``host_pids``, ``python_pids``:
+    number of host events by process id. ``devices``: indices of devices with events. ``instants_read``: events of the allocator.
     """
 
     def __init__(self, names: Names, left_out: LeftOut) -> None:
         self.names = names
         self.left_out = left_out
-        self.waiting: dict[str, list[pl.DataFrame]] = {
-            "device_event": [], "host_event": [], "annotation": [], "collective": [], "allocation": [],
-        }  # fmt: skip
+        tables = ("device_event", "host_event", "annotation", "collective", "allocation")
+        self.waiting: dict[str, list[pl.DataFrame]] = {table: [] for table in tables}
         self.open_ranges: list[pl.DataFrame] = []
         self.host_pids: Counter[int] = Counter()
         self.python_pids: Counter[int] = Counter()
@@ -81,9 +81,10 @@ class KinetoRows:
         self.last_ns: int | None = None
 
     def add(self, batch: Batch) -> bool:
-        """Turn a batch into rows; those of its begin and end events have to wait for :meth:`close_ranges`.
+        """Convert a batch to rows; return whether it has events besides allocations.
 
-        Whether there was anything but allocations."""
+        Begin and end events wait for :meth:`close_ranges`.
+        """
         self.names.add(batch.strings)
         events, wide = pl.from_arrow(batch.events), pl.from_arrow(batch.wide)
         assert isinstance(events, pl.DataFrame)
@@ -100,11 +101,11 @@ class KinetoRows:
         if ranges.height:
             self.open_ranges.append(ranges)
             events = events.filter(~pl.col("phase").is_in([BEGIN, END]))
-        self._rows(events.with_columns(complete=pl.lit(True)), other=SKIPPED)
+        self._rows(events.with_columns(complete=pl.lit(True)), unknown_route=SKIPPED)
         return True
 
     def close_ranges(self) -> None:
-        """Rows of the begin and end events, once there are no further ones."""
+        """Convert the begin and end events to rows when there are no further ones."""
         if not self.open_ranges:
             return
         events = pl.concat(self.open_ranges)
@@ -115,15 +116,15 @@ class KinetoRows:
             self.left_out.count("stray_end", strays)
         if open_ones := ranges.filter(~pl.col("complete")).height:
             self.left_out.count("unclosed_begin", open_ones, ranges.filter(~pl.col("complete")))
-        self._rows(ranges, other=ANNOTATION)
+        self._rows(ranges, unknown_route=ANNOTATION)
 
     def _wait(self, table: str, rows: pl.DataFrame | None) -> None:
         if rows is not None:
             self.waiting[table].append(rows)
 
-    def _rows(self, events: pl.DataFrame, other: str) -> None:
-        """Sort events into the tables. ``other``: where events of an unknown category go."""
-        events = events.with_columns(route=self._routes(events["category"], other))
+    def _rows(self, events: pl.DataFrame, unknown_route: str) -> None:
+        """Sort events into the tables."""
+        events = events.with_columns(route=self._routes(events["category"], unknown_route))
         events = self.left_out.sane(events, self.names)
         if events.is_empty():
             return
@@ -153,13 +154,13 @@ class KinetoRows:
         self._host_rows(events.filter(pl.col("kind").is_between(_FIRST_HOST, _FIRST_ANNOTATION - 1)))
         self._annotation_rows(events.filter(pl.col("kind") >= _FIRST_ANNOTATION))
 
-    def _routes(self, categories: pl.Series, other: str) -> pl.Series:
-        """Where each event goes, by its category."""
-        found = {None: other}
+    def _routes(self, categories: pl.Series, unknown_route: str) -> pl.Series:
+        """Return the route of each event by its category."""
+        routes = {None: unknown_route}
         for category in categories.unique().drop_nulls():
             route = route_of(self.names.text(category))
-            found[category] = other if route == SKIPPED else route
-        return categories.replace_strict(list(found), list(found.values()), return_dtype=ROUTE)
+            routes[category] = unknown_route if route == SKIPPED else route
+        return categories.replace_strict(list(routes), list(routes.values()), return_dtype=ROUTE)
 
     def _device_rows(self, events: pl.DataFrame) -> None:
         if events.is_empty():
@@ -168,61 +169,43 @@ class KinetoRows:
         by_kind = self.names.of(events["kind_text"], ["copy_kind"])
         is_copy = pl.col("route") == "memcpy"
         rows = events.select(
+            "context", "start_ns", "duration_ns", "external_id", "bytes", "registers", "shared_memory", "graph_node",
+            cs.starts_with("grid_", "block_"),
             device=pl.coalesce(pl.when(pl.col("device") >= 0).then("device"), _device_of_pid()).cast(pl.Int32, strict=False),
-            context="context",
             stream=pl.coalesce("stream", self._stream_of_tid(events["tid"])),
             kind=pl.col("kind").cat.to(_DEVICE_ENUM),
             name="name_id",
-            start_ns="start_ns",
-            duration_ns="duration_ns",
             correlation=_no_zero("correlation"),
-            external_id="external_id",
-            bytes="bytes",
             copy_kind=pl.when(is_copy).then(pl.coalesce(copy["copy_kind"], by_kind["copy_kind"])),
             pageable=pl.when(is_copy).then(copy["pageable"]),
-            **{name: pl.col(name) for name in events.columns if name.startswith(("grid_", "block_"))},
-            registers="registers",
-            shared_memory="shared_memory",
-            graph_node="graph_node",
-        )
+        )  # fmt: skip
         self.devices.update(rows["device"].unique().drop_nulls())
         if unknown := rows["device"].null_count():
             self.left_out.count("device_unknown", unknown, events.filter(rows["device"].is_null()))
         self.waiting["device_event"].append(rows)
 
     def _allocation_rows(self, events: pl.DataFrame) -> None:
-        """Allocations and releases on devices; those of main memory are counted alone."""
+        """Add allocations and releases on devices; count those of main memory."""
         if events.is_empty():
             return
-        names = self.names.of(events["name"], ["text"])["text"]
-        events = events.filter(names == _ALLOCATION)
+        events = events.filter(self.names.texts(events["name"]) == _ALLOCATION)
         on_device = (pl.col("device_type") != _HOST_TYPE) & pl.col("device_id").is_between(0, HIGHEST_DEVICE - 1)
         rows = events.filter(on_device, pl.col("allocated").is_not_null())
         self.instants_read += events.height
         if left_out := events.height - rows.height:
             self.left_out.count("host_allocations", left_out)
         if rows.height:
-            self.waiting["allocation"].append(
-                rows.select(
-                    pl.col("device_id").cast(pl.Int32).alias("device"), "start_ns", bytes="size", allocated="allocated", reserved="reserved"
-                )
-            )
+            rows = rows.with_columns(device=pl.col("device_id").cast(pl.Int32), bytes="size")
+            self.waiting["allocation"].append(rows.select("device", "start_ns", "bytes", "allocated", "reserved"))
 
     def _host_rows(self, events: pl.DataFrame) -> None:
         if events.is_empty():
             return
         self._count_pids(events)
-        self.waiting["host_event"].append(
-            events.select(
-                tid="tid",
-                kind=(pl.col("kind") - _FIRST_HOST).cat.to(_HOST_ENUM),
-                name="name_id",
-                start_ns="start_ns",
-                duration_ns="duration_ns",
-                correlation=_no_zero("correlation"),
-                external_id="external_id",
-            )
-        )
+        kind = (pl.col("kind") - _FIRST_HOST).cat.to(_HOST_ENUM)
+        rows = events.with_columns(kind=kind, name="name_id", correlation=_no_zero("correlation"))
+        columns = ("tid", "kind", "name", "start_ns", "duration_ns", "correlation", "external_id")
+        self.waiting["host_event"].append(rows.select(columns))
 
     def _annotation_rows(self, events: pl.DataFrame) -> None:
         if events.is_empty():
@@ -230,32 +213,28 @@ class KinetoRows:
         on_device = pl.col("route") == DEVICE_ANNOTATION
         self._count_pids(events.filter(~on_device))
         rows = events.select(
-            tid="tid",
+            "tid", "value", "start_ns", "duration_ns", "complete",
             side=pl.when(on_device).then(pl.lit("device")).otherwise(pl.lit("host")),
             device=pl.when(on_device).then(pl.coalesce("device", _device_of_pid())).cast(pl.Int32, strict=False),
             stream=pl.when(on_device).then(pl.coalesce("stream", self._stream_of_tid(events["tid"]))),
             name="name_id",
-            value="value",
-            start_ns="start_ns",
-            duration_ns="duration_ns",
-            complete="complete",
-        )
+        )  # fmt: skip
         self.waiting["annotation"].append(rows)
 
     def _count_pids(self, events: pl.DataFrame) -> None:
-        """Which process ids host events carry; Python functions are counted apart, some traces give them pid 0."""
+        """Count host events by process id. Some traces give Python functions pid 0."""
         for pid, python, count in events.group_by("pid", pl.col("route") == "python").len().iter_rows():
             if pid is not None and pid >= 0:
                 (self.python_pids if python else self.host_pids)[pid] += count
 
     def _stream_of_tid(self, tids: pl.Series) -> pl.Series:
-        """Device rows of a trace carry the stream as their thread: a number, or a text such as "stream 7"."""
-        found: dict[int, int | None] = {}
+        """Return the streams that threads name: a number, or text like "stream 7"."""
+        streams: dict[int, int | None] = {}
         for tid in tids.unique().drop_nulls():
             string = text_id(tid)
             digits = self.names.text(string).rpartition(" ")[2] if string is not None else ""
-            found[tid] = tid if string is None else int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 18 else None
-        return tids.replace_strict(list(found), list(found.values()), default=None, return_dtype=pl.Int64)
+            streams[tid] = tid if string is None else int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 18 else None
+        return tids.replace_strict(list(streams), list(streams.values()), default=None, return_dtype=pl.Int64)
 
 
 def _device_of_pid() -> pl.Expr:

@@ -30,10 +30,10 @@ class _Table:
     in_order: bool = True
     of_places: dict[Place, int] = field(default_factory=dict)
 
-    def until(self, place: Place) -> int:
+    def until(self, key: Place) -> int:
         if self.in_order and self.last_ns is not None:
             return self.last_ns
-        return self.of_places.get(place, _NOTHING)
+        return self.of_places.get(key, _NOTHING)
 
 
 @dataclass(slots=True)

@@ -64,17 +64,17 @@ class Names:
 
     def texts(self, columns: Sequence[tuple[Any, ...]]) -> pl.Series:
         """Per row the text of the first of ``columns`` that has one: a text by itself, or the number of a string."""
-        found = pl.Series([None] * len(columns[0]), dtype=pl.String)
+        result = pl.Series([None] * len(columns[0]), dtype=pl.String)
         for values in columns:
-            if found.null_count():
-                found = found.to_frame("a").select(pl.coalesce("a", pl.lit(self._of(values)))).to_series()
+            if result.null_count():
+                result = result.to_frame("a").select(pl.coalesce("a", pl.lit(self._of(values)))).to_series()
         for values in columns:  # a number that stands for no string is better than none
-            if found.null_count():
+            if result.null_count():
                 numbers = whole(values)
                 numbers = numbers.to_frame("n").select(pl.when(pl.col("n") > 0).then("n")).to_series()
-                self.unknown.update(numbers.filter(found.is_null()).drop_nulls().unique().to_list()[: schema.MOST_ROWS])
-                found = found.to_frame("a").select(pl.coalesce("a", pl.lit("name " + numbers.cast(pl.String)))).to_series()
-        return found.fill_null("")
+                self.unknown.update(numbers.filter(result.is_null()).drop_nulls().unique().to_list()[: schema.MOST_ROWS])
+                result = result.to_frame("a").select(pl.coalesce("a", pl.lit("name " + numbers.cast(pl.String)))).to_series()
+        return result.fill_null("")
 
     def _of(self, values: tuple[Any, ...]) -> pl.Series:
         kinds = set(map(type, values))
@@ -190,16 +190,16 @@ class Reader:
         Of a synchronisation the device of its context is taken where that is known: what it names itself is that of the calling thread.
         """
         places = rows.select("globalPid", "contextId", "deviceId").unique()
-        found, unknown = [], []
-        for process, context, own in places.rows():
+        devices, unknown = [], []
+        for process, context, number in places.rows():
             process = self.only_process if process is None else process
-            if own is None or kind == "sync":
-                own = self.contexts.get((process, context), self.session.contexts.get((process, context), own))
-            device = self.session.devices.get((process, own), own)
+            if number is None or kind == "sync":
+                number = self.contexts.get((process, context), self.session.contexts.get((process, context), number))
+            device = self.session.devices.get((process, number), number)
             known = device is not None and 0 <= device < _HIGHEST_DEVICE
-            found.append(device if known else 0)
+            devices.append(device if known else 0)
             unknown.append(not known)
-        places = places.with_columns(device=pl.Series(found, dtype=pl.Int64), device_unknown=pl.Series(unknown, dtype=pl.Boolean))
+        places = places.with_columns(device=pl.Series(devices, dtype=pl.Int64), device_unknown=pl.Series(unknown, dtype=pl.Boolean))
         rows = rows.join(places, on=["globalPid", "contextId", "deviceId"], how="left", nulls_equal=True, maintain_order="left")
         self.dropped.add("device_unknown", int(rows["device_unknown"].sum()))
         return rows
@@ -255,11 +255,11 @@ class Reader:
         for batch in self.export.batches(table, numbers):
             rows = self._sized(_frame(numbers, batch))
             sorts = rows.select("copyKind", "srcKind", "dstKind").unique(maintain_order=True)
-            told = [_copy(kinds.get(kind), memory.get(source), memory.get(target)) for kind, source, target in sorts.rows()]
+            described = [_copy(kinds.get(kind), memory.get(source), memory.get(target)) for kind, source, target in sorts.rows()]
             sorts = sorts.with_columns(
-                name=pl.Series(self.names.name_ids([name for name, _, _ in told]), dtype=pl.Int32),
-                copy_kind=pl.Series([kind for _, kind, _ in told], dtype=pl.String),
-                pageable=pl.Series([pageable for _, _, pageable in told], dtype=pl.Boolean),
+                name=pl.Series(self.names.name_ids([name for name, _, _ in described]), dtype=pl.Int32),
+                copy_kind=pl.Series([kind for _, kind, _ in described], dtype=pl.String),
+                pageable=pl.Series([pageable for _, _, pageable in described], dtype=pl.Boolean),
             )
             kept = _sane(rows, self.dropped).join(
                 sorts, on=["copyKind", "srcKind", "dstKind"], how="left", nulls_equal=True, maintain_order="left"
@@ -350,9 +350,9 @@ class Reader:
             self.dropped.add("marks", int((~is_range & (rows["eventType"] != _DOMAIN_TYPE).fill_null(True)).sum()))
             self.dropped.add("domains", int((rows["eventType"] == _DOMAIN_TYPE).sum()))
             texts = self.names.texts(batch[len(numbers) :])
-            told = self._told(texts)
+            features = self._told(texts)
             open_now = pl.col("end").is_null() | pl.col("eventType").is_in(_OPEN_TYPES) | ((pl.col("end") == 0) & (pl.col("start") > 0))
-            kept = rows.hstack(told).with_columns(end=pl.when(~open_now).then("end")).filter(is_range)
+            kept = rows.hstack(features).with_columns(end=pl.when(~open_now).then("end")).filter(is_range)
             kept = _sane(kept, self.dropped, unclosed=True).with_columns(
                 complete=pl.col("end").is_not_null(), correlationId=pl.lit(None, pl.Int64)
             )
@@ -392,7 +392,7 @@ class Reader:
 
     def _domains(self, table: str) -> pl.DataFrame:
         """The names of the domains of NVTX by process and number."""
-        found: dict[tuple[int | None, int], str] = {}
+        names: dict[tuple[int | None, int], str] = {}
         if self.export.has(table, "eventType"):
             columns = ("globalTid", "domainId", "text", "textId")
             for threads, numbers, *texts in self.export.batches(table, columns, schema.MOST_ROWS, ("eventType", _DOMAIN_TYPE)):
@@ -402,10 +402,10 @@ class Reader:
                 for thread, number, text in named.rows():
                     if number is not None and text:
                         process = self.only_process if thread is None else thread - (thread & 0xFFFFFF)
-                        found.setdefault((process, number), text[:200])
-        processes, numbers = zip(*found, strict=True) if found else ((), ())
+                        names.setdefault((process, number), text[:200])
+        processes, numbers = zip(*names, strict=True) if names else ((), ())
         kinds = {"process": pl.Int64, "domainId": pl.Int64, "domain": pl.String}
-        return pl.DataFrame({"process": processes, "domainId": numbers, "domain": list(found.values())}, schema=kinds)
+        return pl.DataFrame({"process": processes, "domainId": numbers, "domain": list(names.values())}, schema=kinds)
 
 
 def _copy(kind: str | None, source: str | None, target: str | None) -> tuple[str, str | None, bool | None]:

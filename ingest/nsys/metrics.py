@@ -28,13 +28,13 @@ _NAMES: Final = (
 
 def metrics_of(export: Export) -> dict[tuple[int, int], str]:
     """The metric of the store by type and metric number, for those in percent."""
-    found = {}
+    metrics = {}
     for kind, number, name in export.rows(schema.METRIC_NAMES, ("typeId", "metricId", "metricName")):
         if type(kind) is int and type(number) is int and isinstance(name, str) and "%" in name:
             known = next((metric for start, metric in _NAMES if name.lower().startswith(start)), None)
             if known is not None:
-                found[kind, number] = known
-    return found
+                metrics[kind, number] = known
+    return metrics
 
 
 def samples(export: Export) -> pl.DataFrame:

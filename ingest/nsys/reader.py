@@ -103,14 +103,14 @@ def _read(
         with open_database(plain) as connection:
             tables = schema.tables_of(connection)
             if not schema.is_export(tables):
-                shown = ", ".join(storable(name) for name in list(tables.values())[:_SHOWN]) or "none"
+                listed = ", ".join(storable(name) for name in list(tables.values())[:_SHOWN]) or "none"
                 more = f" and {len(tables) - _SHOWN} more" if len(tables) > _SHOWN else ""
                 raise InputError(
-                    f"an SQLite database, but no Nsight Systems export: its tables are {shown}{more};"
+                    f"an SQLite database, but no Nsight Systems export: its tables are {listed}{more};"
                     " make one with `nsys export --type sqlite REPORT.nsys-rep`"
                 )
-            told, missing = progress or (lambda part: None), schema.pages_missing(head, size)
-            return _File(store, registry, placement, path, source, Export(connection, tables, truncated=missing > 0), missing).read(told)
+            report_progress, missing = progress or (lambda part: None), schema.pages_missing(head, size)
+            return _File(store, registry, placement, path, source, Export(connection, tables, truncated=missing > 0), missing).read(report_progress)
     except sqlite3.Error as error:
         raise InputError(
             f"the database is damaged ({error}); export the report again with `nsys export --type sqlite --force-overwrite true`"
@@ -158,8 +158,8 @@ class _File:
         if first[0] != self.source:
             self._note("info", "duplicate", f"Another export of the session that {storable(first[1])} holds; read once.")
             return TraceResult(0, None, None)
-        own = self._own_devices(surveys)
-        self._place(own, surveys)
+        devices = self._own_devices(surveys)
+        self._place(devices, surveys)
         rows = {name: self.export.last_row(name) for names in _EVENT_TABLES if (name := self.export.table(names))}
         total, done = sum(rows.values()) or 1, 0
         names = Names(self.export, self.store.name_ids)
@@ -175,19 +175,19 @@ class _File:
             self._flush(table)
         self.dropped.add("names_unknown", len(names.unknown))
         self._samples()
-        return self._finish(own)
+        return self._finish(devices)
 
     # -- who -----------------------------------------------------------------------------------------------------------
 
     def _surveys(self) -> _Surveys:
         """Of each table of the device: rows, first start, last end, and which process, context and device occur."""
-        found: _Surveys = {}
+        surveys: _Surveys = {}
         for names in _DEVICE_TABLES:
             if (table := self.export.table(names)) is not None:
                 count, first, last, places = self.export.survey(table, ("globalPid", "contextId", "deviceId"))
                 clean = {(_number(process), _number(context), _number(device)) for process, context, device in places}
-                found[table] = (count, first, last, sorted(clean, key=lambda place: [-1 if one is None else one for one in place]))
-        return found
+                surveys[table] = (count, first, last, sorted(clean, key=lambda place: [-1 if one is None else one for one in place]))
+        return surveys
 
     def _only_process(self, surveys: _Surveys) -> int | None:
         processes = {place[0] for *_, places in surveys.values() for place in places if place[0] is not None}
@@ -197,32 +197,32 @@ class _File:
 
     def _contexts(self, surveys: _Surveys) -> dict[tuple[int | None, int | None], int]:
         """The device of each context, where its work says one."""
-        found: dict[tuple[int | None, int | None], set[int]] = {}
+        working: dict[tuple[int | None, int | None], set[int]] = {}
         for *_, places in surveys.values():
             for process, context, device in places:
                 if process is not None and context is not None and device is not None:
-                    found.setdefault((process, context), set()).add(device)
-        return {key: devices.pop() for key, devices in found.items() if len(devices) == 1}
+                    working.setdefault((process, context), set()).add(device)
+        return {key: devices.pop() for key, devices in working.items() if len(devices) == 1}
 
     def _own_devices(self, surveys: _Surveys) -> dict[int | None, set[int]]:
         """By process the GPUs that it works on."""
         only = self._only_process(surveys)
-        found: dict[int | None, set[int]] = {}
+        working: dict[int | None, set[int]] = {}
         for *_, places in surveys.values():
-            for process, _, own in places:
+            for process, _, number in places:
                 process = only if process is None else process
-                device = self.session.devices.get((process, own), own) if own is not None and process is not None else own
-                found.setdefault(process, set()).update({device} if device is not None and 0 <= device < 1024 else {0})
-        return dict(sorted(found.items(), key=lambda item: (min(item[1]), -1 if item[0] is None else item[0])))
+                device = self.session.devices.get((process, number), number) if number is not None and process is not None else number
+                working.setdefault(process, set()).update({device} if device is not None and 0 <= device < 1024 else {0})
+        return dict(sorted(working.items(), key=lambda item: (min(item[1]), -1 if item[0] is None else item[0])))
 
-    def _place(self, own: dict[int | None, set[int]], surveys: _Surveys) -> None:
+    def _place(self, devices: dict[int | None, set[int]], surveys: _Surveys) -> None:
         """Machine of the export; processes with device work first, in the order of their devices."""
         session = self.session
-        processes = list(own) or [self._only_process(surveys)]
+        processes = list(devices) or [self._only_process(surveys)]
         main = processes[0]
         label = self.path.name
         name = identify({}, self.path, None)
-        ranks = [self._ranks(process, len(own) == 1, name) for process in processes]
+        ranks = [self._ranks(process, len(devices) == 1, name) for process in processes]
         pid = session.pid(main) if main is not None else None
         if session.hostname is not None:
             node = self.registry.node(session.hostname)
@@ -231,14 +231,14 @@ class _File:
             ends = [end for _, _, end, _ in surveys.values() if end is not None]
             names = {gpu["id"]: gpu["name"] for gpu in session.gpus if gpu["name"]}
             facts = Facts(
-                names, frozenset().union(*own.values()), session.base_ns + min(starts, default=0), session.base_ns + max(ends, default=0)
+                names, frozenset().union(*devices.values()), session.base_ns + min(starts, default=0), session.base_ns + max(ends, default=0)
             )
             node, _ = self.placement.place(Identity(None, pid, ranks[0].rank, ranks[0].world_size), facts, self.source, label)
         self.store.connection.execute(
             "UPDATE node SET cores = coalesce(cores, ?), gpus = coalesce(gpus, ?) WHERE id = ?",
             [session.cores, len(session.gpus) or None, node],
         )
-        if own:
+        if devices:
             with self.store.transaction():
                 for process, rank in zip(processes, ranks, strict=True):
                     self._process(node, process, rank)
@@ -291,9 +291,9 @@ class _File:
         spans = rows.group_by("process").agg(pl.col("start_ns").min().alias("first"), end.max().alias("last")).sort("process")
         with self.store.transaction():
             for process, first, last in spans.rows():
-                place = self._process(self.node, process)
-                place.first_ns = first if place.first_ns is None else min(place.first_ns, first)
-                place.last_ns = last if place.last_ns is None else max(place.last_ns, last)
+                owner = self._process(self.node, process)
+                owner.first_ns = first if owner.first_ns is None else min(owner.first_ns, first)
+                owner.last_ns = last if owner.last_ns is None else max(owner.last_ns, last)
         if table == DEVICE:
             for process, device in rows.select("process", "device").unique().rows():
                 self.used.setdefault(process, set()).add(device)
@@ -306,9 +306,9 @@ class _File:
 
     def _finish_ranges(self) -> None:
         """Close what is open; the depth of ranges where all of them are at hand."""
-        whole = not self.ranges_flushed
+        all_waiting = not self.ranges_flushed
         self._close_ranges()
-        if self.waiting[RANGES] and whole:
+        if self.waiting[RANGES] and all_waiting:
             rows = pl.concat(self.waiting[RANGES])
             self.waiting[RANGES] = [rows.with_columns(depth=depths(rows, ["process", "tid"]))]
         self._flush(RANGES)
@@ -346,24 +346,24 @@ class _File:
 
     def _samples(self) -> None:
         """GPU metrics as samples of the machine."""
-        found = samples(self.export)
-        if found.height:
-            self.events += found.height
-            self.store.append("sample", found.with_columns(pl.col("time_ns") + self.session.base_ns, node=pl.lit(self.node, pl.Int32)))
+        rows = samples(self.export)
+        if rows.height:
+            self.events += rows.height
+            self.store.append("sample", rows.with_columns(pl.col("time_ns") + self.session.base_ns, node=pl.lit(self.node, pl.Int32)))
 
     # -- what is left to say -------------------------------------------------------------------------------------------
 
     def _note(self, severity: Severity, code: str, message: str, count: int = 1) -> None:
         self.store.note(severity, code, message, count=count, source=self.source, file=self.path.name)
 
-    def _finish(self, own: dict[int | None, set[int]]) -> TraceResult:
+    def _finish(self, devices: dict[int | None, set[int]]) -> TraceResult:
         session = self.session
         base = session.base_ns
         with self.store.transaction():
-            for place in self.places.values():
-                if place.first_ns is not None and place.last_ns is not None and not self.registry.is_further(place.id):
-                    window = {"first_ns": place.first_ns + base, "last_ns": place.last_ns + base}
-                    self.store.insert("profile_window", {"process": place.id, "source": self.source, **window})
+            for owner in self.places.values():
+                if owner.first_ns is not None and owner.last_ns is not None and not self.registry.is_further(owner.id):
+                    window = {"first_ns": owner.first_ns + base, "last_ns": owner.last_ns + base}
+                    self.store.insert("profile_window", {"process": owner.id, "source": self.source, **window})
         used = sorted(set().union(*self.used.values()))
         members = {"deviceProperties": session.gpus}
         if add_devices(self.store, self.node, members, used):
@@ -376,7 +376,7 @@ class _File:
         self._notes()
         firsts = [place.first_ns for place in self.places.values() if place.first_ns is not None]
         lasts = [place.last_ns for place in self.places.values() if place.last_ns is not None]
-        ranked = tuple(self.places[process].id for process in own if process in self.places and self.places[process].first_ns is not None)
+        ranked = tuple(self.places[process].id for process in devices if process in self.places and self.places[process].first_ns is not None)
         ranked = tuple(process for process in ranked if not self.registry.is_further(process))
         return ExportResult(
             events=self.events,
@@ -427,9 +427,9 @@ class _File:
             text = "The export has no table of kernels: none ran, or CUDA was not recorded. Record with `nsys profile --trace=cuda,nvtx`."
             self._note("info", "no_kernels", text)
         others = {name: self.export.last_row(self.export.tables[name]) for name in schema.OTHER_EVENTS if name in self.export.tables}
-        if told := {name: count for name, count in others.items() if count}:
-            text = f"What else the export holds is not read: {', '.join(f'{name} ({count:,} rows)' for name, count in told.items())}."
-            self._note("info", "not_shown", text, sum(told.values()))
+        if unread := {name: count for name, count in others.items() if count}:
+            text = f"What else the export holds is not read: {', '.join(f'{name} ({count:,} rows)' for name, count in unread.items())}."
+            self._note("info", "not_shown", text, sum(unread.values()))
         if not self.events:
             self._note("warning", "no_events", "The export holds no event that is read.", 0)
 

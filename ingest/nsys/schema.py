@@ -68,8 +68,8 @@ KNOWN_MAJOR: Final = 3
 @contextmanager
 def open_database(path: Path) -> Iterator[sqlite3.Connection]:
     """The file, for reading alone: nothing beside it is read or written, nothing that its schema defines is carried out."""
-    place = f"file:{quote(str(path.absolute()), errors='surrogateescape')}?mode=ro&immutable=1"
-    connection = sqlite3.connect(place, uri=True, isolation_level=None)
+    uri = f"file:{quote(str(path.absolute()), errors='surrogateescape')}?mode=ro&immutable=1"
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None)
     try:
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_ROW)
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
@@ -108,11 +108,11 @@ def _allowed(action: int, first: str | None, second: str | None, database: str |
 
 def tables_of(connection: sqlite3.Connection) -> dict[str, str]:
     """The plain tables by their names in capitals: views and virtual tables are none. Raises sqlite3.Error."""
-    found = connection.execute(
+    rows = connection.execute(
         "SELECT substr(name, 1, 200), substr(sql, 1, 20) FROM sqlite_master WHERE type = 'table' AND rootpage > 0 LIMIT 10000"
     )
     return {
-        str(name).upper(): str(name) for name, sql in found if "VIRTUAL" not in str(sql).upper() and not str(name).startswith("sqlite_")
+        str(name).upper(): str(name) for name, sql in rows if "VIRTUAL" not in str(sql).upper() and not str(name).startswith("sqlite_")
     }
 
 
@@ -188,8 +188,8 @@ class Export:
         """
         known = self.columns(table)
         wanted = []
-        for one in columns:
-            names = (one,) if isinstance(one, str) else one
+        for column in columns:
+            names = (column,) if isinstance(column, str) else column
             real = next((known[name.lower()] for name in names if name.lower() in known), None)
             wanted.append("NULL" if real is None else self._cut(real))
         sql = f"SELECT {', '.join(wanted)} FROM {_quoted(table)}"
@@ -246,15 +246,15 @@ class Export:
         table = self.table(STRINGS)
         if table is None or not (self.has(table, "id") and self.has(table, "value")):
             return {}
-        found: dict[int, str] = {}
+        texts: dict[int, str] = {}
         try:
             for start in range(0, len(ids), 500):
                 some = ", ".join(str(int(one)) for one in ids[start : start + 500])
                 sql = f"SELECT id, {_short('value')} FROM {_quoted(table)} WHERE id IN ({some})"
-                found.update((key, value) for key, value in self.connection.execute(sql) if type(key) is int and isinstance(value, str))
+                texts.update((key, value) for key, value in self.connection.execute(sql) if type(key) is int and isinstance(value, str))
         except sqlite3.Error as error:
             self.damaged[table] = _reason(error)
-        return found
+        return texts
 
 
 # Columns whose values are texts of any length; the others are numbers, which need no cutting.

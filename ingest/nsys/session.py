@@ -86,11 +86,11 @@ class Session:
 
 
 def read_session(export: Export) -> Session:
-    said = {str(name): value for name, value in export.rows(schema.EXPORT, ("name", "value")) if isinstance(value, str)}
+    properties = {str(name): value for name, value in export.rows(schema.EXPORT, ("name", "value")) if isinstance(value, str)}
     capture = [(str(name), value) for name, value in export.rows(schema.CAPTURE, ("name", "value")) if isinstance(value, str)]
     system = {str(name): value for name, value in export.rows(schema.SYSTEM, ("name", "value")) if isinstance(value, str)}
     settings = dict(reversed(capture))
-    base, relative = _start(export, said)
+    base, relative = _start(export, properties)
     hostname = system.get("Hostname") or (settings.get("DEVICE_DISPLAY_NAME") if settings.get("DEVICE_TYPE") else None)
     pids, names = {}, {}
     for process, pid, name in export.rows(schema.PROCESSES, ("globalPid", "pid", "name")):
@@ -102,7 +102,7 @@ def read_session(export: Export) -> Session:
     words = [settings.get("PROCESS_0:COMMAND")] + [settings.get(f"PROCESS_0:ARGUMENT_{i}") for i in range(1000)]
     command = " ".join(word for word in words if word)[:2000] or None
     versions = {
-        "nsight_systems": said.get("EXPORT_PRODUCT_VERSION"), "nsight_systems_schema": said.get("EXPORT_SCHEMA_VERSION"),
+        "nsight_systems": properties.get("EXPORT_PRODUCT_VERSION"), "nsight_systems_schema": properties.get("EXPORT_SCHEMA_VERSION"),
         "command": command, "driver_version": system.get("NvDriverVersion"), "operating_system": system.get("OsDescription"),
     }  # fmt: skip
     return Session(
@@ -123,14 +123,14 @@ def read_session(export: Export) -> Session:
         launched=_launched(capture),
         command=command,
         metadata={key: value[:_LONGEST] for key, value in versions.items() if value},
-        schema_version=said.get("EXPORT_SCHEMA_VERSION"),
+        schema_version=properties.get("EXPORT_SCHEMA_VERSION"),
         losses=_losses(export),
     )
 
 
-def _start(export: Export, said: Mapping[str, str]) -> tuple[int, bool]:
+def _start(export: Export, properties: Mapping[str, str]) -> tuple[int, bool]:
     """What is to be added to the times of events: the start of the session, or nothing where they are of the epoch already."""
-    if said.get("EXPORT_PARAM_TIME_NORMALIZE") == "true":
+    if properties.get("EXPORT_PARAM_TIME_NORMALIZE") == "true":
         return 0, False
     for names in (schema.KERNEL, schema.RUNTIME, schema.NVTX, schema.MEMCPY):
         if (table := export.table(names)) is not None:
@@ -161,9 +161,9 @@ def _gpus(export: Export) -> Iterator[dict[str, Any]]:
 def _devices(export: Export, by_pid: Mapping[int, int]) -> Iterator[tuple[tuple[int | None, int | None], int]]:
     """A process that sees one GPU of several calls it 0; this is which one that is."""
     listed = {gpu["id"] for gpu in _gpus(export)} if export.table(schema.GPUS) == "TARGET_INFO_GPU" else set()
-    for gpu, own, pid in export.rows(schema.CUDA_DEVICES, ("gpuId", "cudaId", "pid")):
-        if type(gpu) is int and type(own) is int and type(pid) is int and gpu in listed:
-            yield (by_pid.get(pid, pid << 24), own), gpu
+    for gpu, number, pid in export.rows(schema.CUDA_DEVICES, ("gpuId", "cudaId", "pid")):
+        if type(gpu) is int and type(number) is int and type(pid) is int and gpu in listed:
+            yield (by_pid.get(pid, pid << 24), number), gpu
 
 
 def _contexts(export: Export, by_pid: Mapping[int, int]) -> Iterator[tuple[tuple[int | None, int | None], int]]:
@@ -173,11 +173,11 @@ def _contexts(export: Export, by_pid: Mapping[int, int]) -> Iterator[tuple[tuple
 
 
 def _launched(capture: list[tuple[str, str]]) -> Ranks:
-    found: dict[str, int] = {}
+    ranks: dict[str, int] = {}
     for name, value in capture:
         if name == "PROCESS_0:ENVIRONMENT_VARIABLE" and (match := _ENVIRONMENT.fullmatch(value)):
-            found[match[1]] = int(match[2])
-    rank, local, world = (next((found[name] for name in names if name in found), None) for names in (_RANK, _LOCAL_RANK, _WORLD_SIZE))
+            ranks[match[1]] = int(match[2])
+    rank, local, world = (next((ranks[name] for name in names if name in ranks), None) for names in (_RANK, _LOCAL_RANK, _WORLD_SIZE))
     return Ranks(rank, local, world or None) if rank is not None else Ranks()
 
 
@@ -189,15 +189,15 @@ _NOTHING_LOST: Final = re.compile(r"\b(no|0|zero) (events?|records?|samples?)\b.
 
 def _losses(export: Export) -> list[tuple[int, str, int]]:
     """Warnings and errors of the profiler itself, and whatever says that something was lost."""
-    found: dict[tuple[int, str], int] = {}
+    counts: dict[tuple[int, str], int] = {}
     for severity, text in export.rows(schema.DIAGNOSTICS, ("severity", "text")):
         if not isinstance(text, str):
             continue
         level = severity if severity in (2, 3) else 2 if _LOST.search(text) and not _NOTHING_LOST.search(text) else 0
         if level:
             line = " ".join(text.split())[:400]
-            found[level, line] = found.get((level, line), 0) + 1
-    return [(level, text, count) for (level, text), count in found.items()]
+            counts[level, line] = counts.get((level, line), 0) + 1
+    return [(level, text, count) for (level, text), count in counts.items()]
 
 
 def copy_kinds(export: Export) -> dict[int, str | None]:
@@ -206,8 +206,8 @@ def copy_kinds(export: Export) -> dict[int, str | None]:
 
 
 def _copy_kind(name: str) -> str | None:
-    found = re.search(r"(UVM_)?([HDAP])TO([HDAP])$", name, re.IGNORECASE)
-    return None if found is None else ("unified " if found[1] else "") + f"{found[2].upper()}to{found[3].upper()}"
+    match = re.search(r"(UVM_)?([HDAP])TO([HDAP])$", name, re.IGNORECASE)
+    return None if match is None else ("unified " if match[1] else "") + f"{match[2].upper()}to{match[3].upper()}"
 
 
 def memory_kinds(export: Export) -> dict[int, str]:

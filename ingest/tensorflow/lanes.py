@@ -1,4 +1,4 @@
-"""What is a row of a TensorFlow (XLA, JAX) trace: a thread of the host, a stream of a GPU, or something derived from these?
+"""Classifies the lanes of a TensorFlow (XLA, JAX) trace: threads of the host, streams of a GPU, and lines derived from streams.
 
 Processes are named ``/host:CPU`` and ``/device:GPU:k``; threads of a device are its streams (``Stream #13(Compute,MemcpyD2D)``, in older
 traces ``stream:13`` or ``Compute``) and lines that the profiler derives from them (``Steps``, ``TensorFlow Ops``, ``XLA Modules``, ...),
@@ -19,13 +19,12 @@ Kind = Literal["host", "stream", "steps", "derived"]
 _GPU: Final = re.compile(r"/device:GPU:(\d{1,6})\b(?P<rest>.*)", re.IGNORECASE | re.DOTALL)
 _STREAM: Final = re.compile(r"/?stream ?[#:]? ?(\d{1,18})\b", re.IGNORECASE)
 _QUEUE: Final = re.compile(r"(compute|kernels?|mem(cpy|set)[ _-]?\w*)", re.IGNORECASE)
-# Numbers of threads from here on are lines that the profiler derives.
-_FIRST_DERIVED: Final = 0xDEADBEEF
+_FIRST_DERIVED: Final = 0xDEADBEEF  # threads with this number or a higher one are lines that the profiler derives
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """``device`` and ``stream``: of streams and of lines derived from them. ``line``: its name."""
+    """``device`` is None on the host; ``stream`` is None outside streams. ``line``: the name of the lane."""
 
     kind: Kind
     device: int | None
@@ -35,7 +34,7 @@ class Lane:
 
 @dataclass(slots=True)
 class Lanes:
-    """The names of the processes and threads of one file, as far as it has told them."""
+    """The names of the processes and threads of one file that have been read so far."""
 
     processes: dict[str, str] = field(default_factory=dict)
     threads: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -52,23 +51,23 @@ class Lanes:
                 self.threads[str(event.get("pid")), str(event.get("tid"))] = name[:300]
 
     def devices(self) -> set[int]:
-        """Indices of the GPUs that the file names."""
-        found = (_GPU.search(name) for name in self.processes.values())
-        return {index for match in found if match and (index := int(match[1])) < HIGHEST_DEVICE}
+        """Return the indices of the GPUs that the file names."""
+        matches = (_GPU.search(name) for name in self.processes.values())
+        return {index for match in matches if match and (index := int(match[1])) < HIGHEST_DEVICE}
 
-    def told(self, pid: str, tid: str) -> bool:
-        """Whether all is known that :meth:`of` needs."""
+    def is_named(self, pid: str, tid: str) -> bool:
+        """Return whether the names that :meth:`of` needs are known."""
         name = self.processes.get(pid)
         return name is not None and ("/device:" not in name or (pid, tid) in self.threads)
 
     def of(self, pid: str, tid: str) -> Lane:
-        """The lane of a thread. What has no name is of the host."""
+        """Return the lane of a thread. A thread without a name belongs to the host."""
         process = self.processes.get(pid, "")
         thread = self.threads.get((pid, tid), "")
         gpu = _GPU.search(process)
         number = int(tid) if re.fullmatch(r"\d{1,18}", tid, re.ASCII) else None
         if gpu is None or int(gpu[1]) >= HIGHEST_DEVICE:
-            # Of other accelerators nothing is known: which of their lines are work, and which say it again.
+            # For other accelerators it is not known which lines are work and which repeat it.
             return Lane("derived" if "/device:" in process and "/device:CPU" not in process else "host", None, None, thread or process)
         device, parts = int(gpu[1]), [part for part in (gpu["rest"].strip(), thread.strip()) if part]
         line = " ".join(parts)

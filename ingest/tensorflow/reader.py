@@ -1,8 +1,8 @@
-"""What does a trace of TensorFlow's profiler (XLA and JAX write the same form) say, and which rows does it become?
+"""Reads a trace of TensorFlow's profiler (XLA and JAX use the same format) -> rows of the run store.
 
-Kernels, copies and memsets of the GPUs' streams become device events; what the host did becomes calls, operators (``name:Type``), Python
-functions and ranges. Lines that are derived from the streams are left out and counted: their time is device time a second time. Times
-count from the start of the profile, which a file beside the trace may tell (:mod:`.tensorflow_session`).
+Kernels, copies and memsets of the GPUs' streams become device events; host activity becomes calls, operators (``name:Type``), Python
+functions and ranges. Lines that are derived from the streams are left out and counted: they repeat device time. Times count from the start
+of the profile, which a file next to the trace may state (:mod:`.session`).
 
 Every complete event is accounted for: stored, or counted by an ``ingest_note`` (codes in ``NOT_STORED``).
 """
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
-from ..chrome_trace.batches import FLUSH_ROWS, Progress, batches
+from ..chrome_trace.batches import DEPTH_ROWS, FLUSH_ROWS, Progress, batches
 from ..chrome_trace.cycle_ids import of_cycle
 from ..chrome_trace.inflate import Inflate
 from ..chrome_trace.names import Names
@@ -37,22 +37,15 @@ if TYPE_CHECKING:
     from ..store.identity import Placement
 
 NOT_STORED: Final = (
-    "derived_lines",
-    "no_device_work",
-    "absurd_time",
-    "absurd_duration",
-    "negative_duration",
-    "begin_and_end",
-    "no_timestamp",
-)
+    "derived_lines", "no_device_work", "absurd_time", "absurd_duration", "negative_duration", "begin_and_end", "no_timestamp",
+)  # fmt: skip
 """Codes of notes whose counts are X, B and E events of a file that gave no row."""
 STEP_PHASE: Final = "step"
-"""``annotation.phase`` of the ranges that are training steps by what the profiler says of them, whatever their name is."""
+"""``annotation.phase`` of the ranges that the profiler marks as training steps, whatever their name is."""
 DATA_PHASE: Final = "DataIterator"
 """``annotation.phase`` of the ranges in which the input pipeline makes a batch, as the hosted profiler names it."""
-HELD_ROWS: Final = 1_000_000  # So many events may stand before the names of their process and thread
-DEPTH_ROWS: Final = 2_000_000
-PAUSE_NS: Final = 10**9  # Between two profiles of a machine of which only the order is known
+HELD_ROWS: Final = 1_000_000  # this many events may precede the names of their processes and threads
+PAUSE_NS: Final = 10**9  # between two profiles of a machine if only their order is known
 
 _ARGS: Final[Mapping[str, Arg]] = {
     "correlation_id": Arg("correlation", "int"),
@@ -76,17 +69,18 @@ _MEMSET: Final = r"(?i)^memset"
 _NO_WORK: Final = r"(?i)^memory ?(alloc|free|residency)"
 _CALL: Final = r"^(cuda|cu|hip)[A-Z]\w*$"
 _OPERATOR: Final = r"^[^:\s$][^:\s]*:_?[A-Z]\w*$"
-# What a step waits in for its batch, on whatever thread; and what makes batches, ahead of the steps or not.
+# Events in which a step waits for its batch, on any thread, and events that make batches.
 _WAIT: Final = r"^(MultiDevice)?IteratorGetNext\w*Op::DoCompute$"
 _BATCH: Final = r"^(dataset::GetNext|Iterator::[^:]+)$"
 _OF_TENSORFLOW: Final = r"^(Eager(Local|Kernel)?Execute|TFE_Py_|ExecutorState::|FunctionRun$|TensorHandle::)"
+_ANNOTATION: Final = ("tid", "side", "device", "name", "value", "start_ns", "duration_ns", "complete", "phase")
 _HOST_KINDS: Final = pl.Enum(ENUM_VALUES["HOST_KIND"])
 _DEVICE_KINDS: Final = pl.Enum(ENUM_VALUES["DEVICE_KIND"])
 _LATEST_NS: Final = 2**62
 
 
 def read_tensorflow(store: Store, placement: Placement, path: Path, source: int, progress: Progress | None = None) -> TraceResult:
-    """Store the events of the trace ``path``, and note what was left out or guessed. Damaged text never raises."""
+    """Store the events of a trace with notes; damaged text never raises."""
     if is_copy(path):
         text = "The same events as in the .trace.json.gz beside it; give that one. JAX writes this copy for another viewer."
         store.note("info", "duplicate", text, source=source, file=path.name)
@@ -109,11 +103,11 @@ class _Trace:
         self.names = Names(store)
         self.lanes = Lanes()
         self.session = session_of(path)
-        self.node, self.process = _place(store, placement, self.session, path, source)
+        self.node, self.process = _node_and_process(store, placement, self.session, path, source)
         self.cycle = placement.cycle(self.process, source)
         self.waiting: dict[str, list[pl.DataFrame]] = {"device_event": [], "host_event": [], "annotation": []}
         self.flushed = dict.fromkeys(self.waiting, 0)
-        self.held: list[pl.DataFrame] = []
+        self.held: list[pl.DataFrame] = []  # events whose threads have no name yet
         self.counts = Counter[str]()
         self.left_out = Counter[str]()
         self.steps = 0
@@ -123,20 +117,16 @@ class _Trace:
         self.base_ns: int | None = None  # known with the first events
         self.behind = False
 
-    # -- taking in -----------------------------------------------------------------------------------------------------
-
     def add(self, batch: Batch) -> None:
         self.names.add(batch.strings)
         self.lanes.add(batch.metadata)
         events = pl.DataFrame(batch.events)
-        paired = events.filter(pl.col("phase") != ord("X")).height
-        self.counts["begin_and_end"] += paired
-        if paired:
-            events = events.filter(pl.col("phase") == ord("X"))
-        self._rows(events)
+        complete = events.filter(pl.col("phase") == ord("X"))
+        self.counts["begin_and_end"] += events.height - complete.height
+        self._rows(complete)
 
     def _rows(self, events: pl.DataFrame, *, last: bool = False) -> None:
-        """Sort events into the tables; what may yet be named waits, unless this is the ``last`` time."""
+        """Sort events into the tables; hold those of unnamed threads unless ``last``."""
         events = self._sane(events)
         if events.is_empty():
             return
@@ -144,18 +134,18 @@ class _Trace:
         words = [(self._word(pid), self._word(tid)) for pid, tid in pairs.rows()]
         lanes = [self.lanes.of(*pair) for pair in words]
         room = HELD_ROWS - sum(frame.height for frame in self.held)
-        told = [last or room <= 0 or self.lanes.told(*pair) for pair in words]
-        place = pairs.with_columns(
-            told=pl.Series(told, dtype=pl.Boolean),
+        ready = [last or room <= 0 or self.lanes.is_named(*pair) for pair in words]
+        thread_lanes = pairs.with_columns(
+            ready=pl.Series(ready, dtype=pl.Boolean),
             lane=pl.Series([lane.kind for lane in lanes], dtype=pl.String),
             line=pl.Series([lane.line for lane in lanes], dtype=pl.String),
             device=pl.Series([lane.device for lane in lanes], dtype=pl.Int32),
             stream=pl.Series([lane.stream for lane in lanes], dtype=pl.Int64),
         )
-        placed = events.join(place, on=["pid", "tid"], how="left", nulls_equal=True, maintain_order="left")
-        if not all(told):
-            self.held.append(placed.filter(~pl.col("told")).select(events.columns))
-            placed = placed.filter("told")
+        placed = events.join(thread_lanes, on=["pid", "tid"], how="left", nulls_equal=True, maintain_order="left")
+        if not all(ready):
+            self.held.append(placed.filter(~pl.col("ready")).select(events.columns))
+            placed = placed.filter("ready")
         for line, count in placed.filter(pl.col("lane") == "derived").group_by("line").len().rows():
             self.left_out[line] += count
         placed = placed.filter(pl.col("lane") != "derived")
@@ -177,7 +167,7 @@ class _Trace:
         return str(number) if string is None else self.names.text(string)
 
     def _sane(self, events: pl.DataFrame) -> pl.DataFrame:
-        """Without the events that cannot be, each kind counted; small repairs of durations, counted too."""
+        """Drop impossible events and repair durations; count both."""
         if events.is_empty():
             return events
         start, duration = pl.col("start_ns"), pl.col("duration_ns")
@@ -200,59 +190,43 @@ class _Trace:
         if events.is_empty():
             return
         self._span(events)
-        events = events.with_columns(
-            told=self.names.of(events["details"], ["text"])["text"], launch=self.names.of(events["kernel"], ["text"])["text"]
-        )
-        name, told, launch = pl.col("text"), pl.col("told"), pl.col("launch")
+        events = events.with_columns(details=self.names.texts(events["details"]), launch=self.names.texts(events["kernel"]))
+        name, details, launch = pl.col("text"), pl.col("details"), pl.col("launch")
         is_copied, is_set = name.str.contains(_COPY), name.str.contains(_MEMSET)
         kind = pl.when(is_copied).then(pl.lit("memcpy")).when(is_set).then(pl.lit("memset")).otherwise(pl.lit("kernel"))
         copy = name.str.extract(_COPY, 1).str.to_lowercase().replace_strict(_COPY_KINDS, default=None, return_dtype=pl.String)
-        pageable = pl.when(told.str.contains("pageable")).then(pl.lit(True)).when(told.str.contains("pinned")).then(pl.lit(False))
+        pageable = pl.when(details.str.contains("pageable")).then(pl.lit(True)).when(details.str.contains("pinned")).then(pl.lit(False))
         shared = [_number(launch, rf"\b{word}:(\d{{1,12}})\b") for word in ("shared", "static_shared", "dynamic_shared")]
         size = r"\d{1,10}"
         axes = {"x": rf"({size}),{size},{size}", "y": rf"{size},({size}),{size}", "z": rf"{size},{size},({size})"}
-        sizes = {f"{what}_{axis}": _number(launch, rf"\b{what}:{three}\b") for what in ("grid", "block") for axis, three in axes.items()}
-        self.waiting["device_event"].append(
-            events.select(
-                device="device",
-                stream="stream",
-                kind=kind.cast(_DEVICE_KINDS),
-                name="name_id",
-                start_ns="start_ns",
-                duration_ns="duration_ns",
-                correlation=pl.when(pl.col("correlation") != 0).then("correlation"),
-                bytes=pl.when(is_copied | is_set).then(pl.coalesce("bytes", _number(told, r"\bsize:(\d{1,18})\b"))),
-                copy_kind=pl.when(is_copied).then(copy),
-                pageable=pl.when(is_copied).then(pageable),
-                **sizes,
-                registers=_number(launch, r"\bregs:(\d{1,6})\b"),
-                shared_memory=pl.when(pl.any_horizontal(one.is_not_null() for one in shared)).then(pl.sum_horizontal(shared)),
-            )
-        )
+        sizes = {f"{size}_{axis}": _number(launch, rf"\b{size}:{three}\b") for size in ("grid", "block") for axis, three in axes.items()}
+        self.waiting["device_event"].append(events.select(
+            "device", "stream", "start_ns", "duration_ns",
+            kind=kind.cast(_DEVICE_KINDS),
+            name="name_id",
+            correlation=pl.when(pl.col("correlation") != 0).then("correlation"),
+            bytes=pl.when(is_copied | is_set).then(pl.coalesce("bytes", _number(details, r"\bsize:(\d{1,18})\b"))),
+            copy_kind=pl.when(is_copied).then(copy),
+            pageable=pl.when(is_copied).then(pageable),
+            **sizes,
+            registers=_number(launch, r"\bregs:(\d{1,6})\b"),
+            shared_memory=pl.when(pl.any_horizontal(size.is_not_null() for size in shared)).then(pl.sum_horizontal(shared)),
+        ))  # fmt: skip
 
     def _step_lines(self, events: pl.DataFrame) -> None:
-        """Steps as the device saw them, one row per step and device."""
+        """Add the steps of the devices, one row per step and device."""
         if events.is_empty():
             return
         self._span(events)
-        events = events.with_columns(step_text=self.names.of(events["step_name"], ["text"])["text"])
-        rows = events.with_columns(value=pl.coalesce(*self._number(), _number(pl.col("text"), r"(\d{1,18})$"), "group"))
+        events = events.with_columns(step_text=self.names.texts(events["step_name"]))
+        rows = events.with_columns(value=pl.coalesce(*self._step_numbers(), _number(pl.col("text"), r"(\d{1,18})$"), "group"))
         numbers = rows["value"].unique(maintain_order=True)
         ids = self.store.name_ids([f"step {value}" if value is not None else "step" for value in numbers])
         named = pl.DataFrame({"value": numbers, "named": pl.Series(ids, dtype=pl.Int32)})
-        self.waiting["annotation"].append(
-            rows.join(named, on="value", how="left", nulls_equal=True, maintain_order="left").select(
-                tid=pl.lit(None, pl.Int64),
-                side=pl.lit("device"),
-                device="device",
-                name="named",
-                value="value",
-                start_ns="start_ns",
-                duration_ns="duration_ns",
-                complete=pl.lit(True),
-                phase=pl.lit(None, pl.String),
-            )
+        rows = rows.join(named, on="value", how="left", nulls_equal=True, maintain_order="left").with_columns(
+            tid=pl.lit(None, pl.Int64), side=pl.lit("device"), name="named", complete=pl.lit(True), phase=pl.lit(None, pl.String)
         )
+        self.waiting["annotation"].append(rows.select(_ANNOTATION))
 
     def _host_rows(self, events: pl.DataFrame) -> None:
         if events.is_empty():
@@ -262,7 +236,6 @@ class _Trace:
         self.tensorflow = self.tensorflow or bool(events.select(text.str.contains(_OF_TENSORFLOW).any()).item())
         called = pl.col("correlation").fill_null(0) != 0
         call = text.str.contains(_CALL)
-        step_name = self.names.of(events["step_name"], ["text"])["text"]
         events = events.with_columns(
             kind=pl.when(called & text.str.contains(f"{_COPY}|{_MEMSET}"))
             .then(pl.lit("launch"))
@@ -274,41 +247,34 @@ class _Trace:
             .then(pl.lit("python"))
             .when(text.str.contains(_OPERATOR) | pl.col("hlo_op").is_not_null())
             .then(pl.lit("operator")),
-            step_text=step_name,
+            step_text=self.names.texts(events["step_name"]),
         )
-        # A step is what a step's number or name stands at: the group that it makes is of all that happens in it.
+        # A step is an event with a step number or a step name. The group is shared by all events of the step.
         is_step = pl.col("step_num").is_not_null() | pl.col("step_text").is_not_null()
         ranges = events.filter(is_step | pl.col("kind").is_null())
         rows = events.filter(~is_step, pl.col("kind").is_not_null())
         self.steps += events.filter(is_step).height
         if rows.height:
+            kind, correlation = pl.col("kind").cast(_HOST_KINDS), pl.when(called).then("correlation")
             self.waiting["host_event"].append(
-                rows.select(
-                    tid="tid",
-                    kind=pl.col("kind").cast(_HOST_KINDS),
-                    name="name_id",
-                    start_ns="start_ns",
-                    duration_ns="duration_ns",
-                    correlation=pl.when(called).then("correlation"),
-                )
+                rows.select("tid", "start_ns", "duration_ns", kind=kind, name="name_id", correlation=correlation)
             )
         if ranges.height:
-            self.waiting["annotation"].append(
-                ranges.select(
-                    tid="tid",
-                    side=pl.lit("host"),
-                    device=pl.lit(None, pl.Int32),
-                    name="name_id",
-                    value=pl.when(is_step).then(pl.coalesce(*self._number(), "group")),
-                    start_ns="start_ns",
-                    duration_ns="duration_ns",
-                    complete=pl.lit(True),
-                    phase=pl.when(is_step).then(pl.lit(STEP_PHASE)).when(text.str.contains(_BATCH)).then(pl.lit(DATA_PHASE)),
-                )
+            ranges = ranges.with_columns(
+                side=pl.lit("host"),
+                device=pl.lit(None, pl.Int32),
+                name="name_id",
+                value=pl.when(is_step).then(pl.coalesce(*self._step_numbers(), "group")),
+                complete=pl.lit(True),
+                phase=pl.when(is_step).then(pl.lit(STEP_PHASE)).when(text.str.contains(_BATCH)).then(pl.lit(DATA_PHASE)),
             )
+            self.waiting["annotation"].append(ranges.select(_ANNOTATION))
 
-    def _number(self) -> tuple[pl.Expr, ...]:
-        """The number of a step, by the first of these that is known. Profilers that know none name it by its group, from 0 on."""
+    def _step_numbers(self) -> tuple[pl.Expr, ...]:
+        """Return expressions for the number of a step; the first non-null one counts.
+
+        Profilers that know no number name a step by its group, which counts from 0.
+        """
         name = pl.col("step_text")
         counted = _number(name, r"^(\d{1,9})$") + (self.session.step or 0)
         return pl.col("step_num"), counted, _number(name, r"(\d{1,18})$")
@@ -322,12 +288,10 @@ class _Trace:
         if self.base_ns is None:
             self.base_ns = self._base(first)
 
-    # -- giving out ----------------------------------------------------------------------------------------------------
-
     def _base(self, first_ns: int) -> int:
-        """What is added to all times: the start of the profile, unless they are of the epoch already.
+        """Return the offset to all times: the start of the profile, or 0 for epoch times.
 
-        Where the start is not known the profile comes behind the earlier ones of the machine whose start is not known either.
+        A profile without a known start follows the earlier ones of the machine without a known start.
         """
         if first_ns >= YEAR_2001_NS:
             return 0
@@ -364,7 +328,7 @@ class _Trace:
             self._flush(table)
         stored = sum(self.flushed.values())
         base = self.base_ns or 0
-        first, last = (None if one is None else one + base for one in (self.first_ns, self.last_ns))
+        first, last = (None if time is None else time + base for time in (self.first_ns, self.last_ns))
         if stored:
             self.store.insert("profile_window", {"process": self.process, "source": self.source, "first_ns": first, "last_ns": last})
         add_devices(self.store, self.node, {}, self.lanes.devices())
@@ -372,9 +336,10 @@ class _Trace:
         defects = [*inflate.defects, *scan.defects]
         self._notes(scan, stored, relative=relative)
         # The profiler ends its list of events with an empty one.
-        note_defects(self.store, self.source, self.path.name, [one for one in defects if (one.code, one.count) != ("no_phase", 1)])
+        kept = [defect for defect in defects if (defect.code, defect.count) != ("no_phase", 1)]
+        note_defects(self.store, self.source, self.path.name, kept)
         return TraceResult(
-            stored, first, last, relative=relative, partial=any(one.code in TRUNCATING for one in defects),
+            stored, first, last, relative=relative, partial=any(defect.code in TRUNCATING for defect in defects),
             process=self.process if stored else None, framework="TensorFlow" if self.tensorflow else None,
         )  # fmt: skip
 
@@ -387,9 +352,9 @@ class _Trace:
             order = " They come behind those of the earlier profiles of the machine; how long after is not known." if self.behind else ""
             note("info", "relative_times", f"The times count from the start of the profile: {why}.{order}")
         if derived := sum(self.left_out.values()):
-            lines = [f"{line[:60]} ({count:,})" for line, count in sorted(self.left_out.items(), key=lambda one: (-one[1], one[0]))]
-            shown = ", ".join(lines[:6]) + (f" and {len(lines) - 6} more" if len(lines) > 6 else "")
-            note("info", "derived_lines", f"Lines of devices that are no streams of a GPU are not read: {shown}.", derived)
+            lines = [f"{line[:60]} ({count:,})" for line, count in sorted(self.left_out.items(), key=lambda item: (-item[1], item[0]))]
+            listed = ", ".join(lines[:6]) + (f" and {len(lines) - 6} more" if len(lines) > 6 else "")
+            note("info", "derived_lines", f"Lines of devices that are no streams of a GPU are not read: {listed}.", derived)
         for code, (severity, text) in _MESSAGES.items():
             if self.counts[code]:
                 note(severity, code, text, self.counts[code])
@@ -413,8 +378,11 @@ def _number(text: pl.Expr, pattern: str) -> pl.Expr:
     return text.str.extract(pattern, 1).cast(pl.Int64, strict=False)
 
 
-def _place(store: Store, placement: Placement, session: Session, path: Path, source: int) -> tuple[int, int]:
-    """Node and process of a trace. The number in the node's name is a process id, or the rank where timelines of this node say so."""
+def _node_and_process(store: Store, placement: Placement, session: Session, path: Path, source: int) -> tuple[int, int]:
+    """Return the node and the process of a trace.
+
+    The number in the node's name is a process id, or the rank if timelines of this node have it as the rank.
+    """
     registry = placement.registry
     node = registry.node(session.hostname or UNKNOWN_HOST)
     if session.node is None:

@@ -1,4 +1,4 @@
-"""When did a TensorFlow profile begin, in which step, and on which machine? The paths beside it say so, the trace itself does not.
+"""The start, step and machine of a TensorFlow profile, from the names of the files around it: the trace itself has none of them.
 
 The hosted profiler writes ``<step>/<node>_<start>_<end>.metadata`` (microseconds of the Unix epoch; the name is the data) above the
 ``plugins/profile/<date>/<host>.trace.json.gz`` of that step, whose times count from the start. TensorBoard's folders have no such file.
@@ -24,9 +24,9 @@ _LATEST_US: Final = 2**61 // 1000
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What the paths say of one trace; None where they do not. ``number``: before the machine in the node's name, a process id or a rank.
+    """Facts about one trace from paths; None if unknown. ``number``: before the machine in the node's name, a process id or a rank.
 
-    ``doubt``: why the metadata files that there are were not used.
+    ``doubt``: why the metadata files that exist were not used.
     """
 
     hostname: str | None
@@ -38,42 +38,37 @@ class Session:
 
 
 def session_of(path: Path) -> Session:
-    """The session that wrote the trace at ``path``, from its own name and the metadata files above it."""
+    """Return the session of a trace, from its name and the metadata files above it."""
     named = _TRACE_NAME.fullmatch(path.name)
     host = named["host"][:255] if named else None
     if [part.lower() for part in path.parts[-4:-2]] != ["plugins", "profile"]:
         return Session(host, None, None, None, None)
     folder = path.parents[3]
     step = int(folder.name) if folder.parent.parent.name == "detailed_profiling" and _STEP.fullmatch(folder.name) else None
-    found = [match for name in _names(folder) if (match := _METADATA_NAME.fullmatch(name)) and int(match["start"]) <= _LATEST_US]
-    if len(found) > 1:
-        found = [match for match in found if host is not None and _is_of(match["node"], host)] or found
+    matches = [match for name in _names(folder) if (match := _METADATA_NAME.fullmatch(name)) and int(match["start"]) <= _LATEST_US]
+    if len(matches) > 1:
+        of_host = [match for match in matches if host is not None and one_name(re.sub(r"^\d+-", "", match["node"]), host)]
+        matches = of_host or matches
     doubt = None
-    if len(found) > 1:
-        doubt = f"{len(found)} metadata files stand above the trace, and which of them is its own is not known"
-    elif found and _sessions(path) > 1:
+    if len(matches) > 1:
+        doubt = f"{len(matches)} metadata files stand above the trace, and which of them is its own is not known"
+    elif matches and _sessions(path) > 1:
         doubt = "several profiles of this machine stand below one metadata file"
-    if doubt or not found:
+    if doubt or not matches:
         return Session(host, None, None, None, step, doubt)
-    node = found[0]["node"]
+    node = matches[0]["node"]
     split = re.fullmatch(r"(\d{1,18})-(.+)", node, re.ASCII)
     hostname = (split[2] if split else node)[:255] or host
-    return Session(hostname, int(split[1]) if split else None, node or None, int(found[0]["start"]), step)
+    return Session(hostname, int(split[1]) if split else None, node or None, int(matches[0]["start"]), step)
 
 
 def is_copy(path: Path) -> bool:
-    """Whether this is JAX's second file of a profile, with the events of the one beside it."""
-    if not path.name.lower().startswith("perfetto_trace.json"):
-        return False
-    return any(_TRACE_NAME.fullmatch(name) for name in _names(path.parent))
-
-
-def _is_of(node: str, host: str) -> bool:
-    return one_name(re.sub(r"^\d+-", "", node), host)
+    """Return whether this is JAX's second file of a profile, a copy of the first."""
+    return path.name.lower().startswith("perfetto_trace.json") and any(map(_TRACE_NAME.fullmatch, _names(path.parent)))
 
 
 def _sessions(path: Path) -> int:
-    """How many dates have a profile of this machine."""
+    """Return how many dates have a profile of this machine."""
     return sum((path.parents[1] / date / path.name).exists() for date in _names(path.parents[1]))
 
 
