@@ -84,7 +84,7 @@ def loop(runs: list[Path], out: Path, formats: tuple[str, ...]) -> tuple[float, 
 def night(tasks: list[Any], workers: int) -> tuple[float, float, list[tuple[int, int]]]:
     """Wall and processor seconds per run, and (runs done, most bytes a worker holds) over time."""
     from postrun.nightly import engines
-    from postrun.nightly.pool import memory_of
+    from postrun.nightly.watch import memory_of
     from postrun.nightly.work import report_run
 
     begin, before, task_formats = time.perf_counter(), spent(), tasks[0].options.formats

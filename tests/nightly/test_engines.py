@@ -14,7 +14,7 @@ import pool_tasks as tasks
 import pytest
 from postrun.errors import InputError, UsageError
 from postrun.nightly import engines
-from postrun.nightly.pool import WorkerDied
+from postrun.nightly.worker_process import WorkerDied
 
 MB = 1_000_000
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import pool_tasks as tasks
 import pytest
 from postrun.nightly import hard_limit, work
-from postrun.nightly.pool import SupervisedPool, WorkerDied
+from postrun.nightly.pool import SupervisedPool
+from postrun.nightly.worker_process import WorkerDied
 
 MB = 1_000_000
 GB = 1_000_000_000

@@ -31,7 +31,7 @@ from postrun.ingest.store import Store
 from postrun.ingest.store.tables import SCHEMA
 from postrun.nightly import engines, partials, work
 from postrun.nightly.model import FoundRun, Row, Task
-from postrun.nightly.pool import WorkerDied
+from postrun.nightly.worker_process import WorkerDied
 from postrun.simulate import write_demo
 from slow_params import slow_except
 

@@ -16,7 +16,10 @@ import pytest
 from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from postrun.nightly.pool import SupervisedPool, TaskError, WorkerDied, memory_of
+from postrun.nightly.pool import SupervisedPool
+from postrun.nightly.watch import memory_of
+from postrun.nightly.worker import TaskError
+from postrun.nightly.worker_process import WorkerDied
 
 MB = 1_000_000
 

@@ -27,7 +27,7 @@ from postrun.ingest.object_store.objects import ChangedError
 from postrun.ingest.object_store.open import open_objects
 from postrun.nightly import engines, places, work
 from postrun.nightly.model import FoundRun, Row, row_of
-from postrun.nightly.pool import WorkerDied
+from postrun.nightly.worker_process import WorkerDied
 from postrun.simulate import Problems, write_demo
 
 
