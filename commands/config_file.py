@@ -213,7 +213,7 @@ def rules(path: Path, table: Mapping[str, Any]) -> tuple[list[str] | None, dict[
                 continue
             try:
                 found, parameter = selection.setting(f"{rule.name}_{key}")
-                settings[f"{rule.name}_{parameter.name}"] = selection.checked(found, parameter, value, whole=True)
+                settings[f"{rule.name}_{parameter.name}"] = selection.checked(found, parameter, value, integral=True)
                 tables[rule.name] = place
             except UsageError as error:
                 raise UsageError(f"{place}: {error}") from error

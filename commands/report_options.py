@@ -243,7 +243,7 @@ def chosen_rules(options: dict[str, Any], quiet: bool) -> tuple[Selection, tuple
         options.pop("preset"),
         settings=settings,
         of_file=ctx.meta.get(FILE_SETTINGS, {}),
-        own=own,
+        custom_rules=own,
         fail_on=options.pop("fail_on"),
     )
 

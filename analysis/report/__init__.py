@@ -1,4 +1,4 @@
-"""The data model of a report: what analyses return and templates show."""
+"""The data model of a report: what the analysis returns and the templates show."""
 
 from __future__ import annotations
 

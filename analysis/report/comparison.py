@@ -1,7 +1,7 @@
-"""What is in a comparison of two runs? Plain data: everything comparison.html, .pdf and .json may show, and nothing else.
+"""The data model of a comparison of two runs: plain data with everything that comparison.html, .pdf and .json may show, and nothing else.
 
-Units are in the names, as in :mod:`postrun.analysis.report`. ``base`` is the run that was before, ``new`` the one that is judged; an effect
-is new minus base. Times of a run are divided by its steps, or by its seconds: ``basis`` says by which. ``None`` means "not known".
+Units are in the names, as in :mod:`postrun.analysis.report`. ``base`` is the earlier run, ``new`` the evaluated one; an effect is new
+minus base. Times of a run are divided by its steps, or by its seconds, as ``basis`` states. ``None`` means "not known".
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Something in which the runs are not alike, beside what they measured. ``limits``: what it forbids to conclude; None where the
-    comparison allows for it."""
+    """A difference between the runs apart from their measurements. ``limits``: the conclusion that it rules out; None if the comparison
+    accounts for it."""
 
     name: str
     base: str
@@ -42,8 +42,8 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """By what the times of each run are divided: ``unit`` "step" (of one process; on the host where a run has no GPU activity) or
-    "second" (of the span of a device); how many of them each run has. ``why``: why not by steps."""
+    """The divisor of each run's times: ``unit`` "step" (of one process; on the host if a run has no GPU activity) or "second" (of the
+    span of a device), and their number in each run. ``why``: why not by steps."""
 
     unit: str
     base: float
@@ -53,7 +53,7 @@ class Basis:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Durations of one run: how many values, and their quantiles."""
+    """Durations of one run: their number and quantiles."""
 
     count: int
     p5: float
@@ -66,11 +66,13 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class StepComparison:
-    """``measure``: "from step to step" (end of the GPU work of one step to that of the next), "device" (first start to last end of the GPU
-    work of a step) or "host". One value per step: the median over the processes. ``verdict``: slower, faster, same (within the spread, or
-    below the threshold), or undecided (too few steps). ``p_value``: two-sided rank-sum test. ``likelier``: the probability that a step of
-    new takes longer than one of base. ``shift_*_percent``: Hodges-Lehmann estimate of the change and its 99 % interval.
-    ``edges``, ``*_counts``: both distributions over the same bins; ``*_beyond`` values lie above the last edge."""
+    """The durations of steps in both runs, one value per step: the median over the processes.
+
+    ``measure``: "from step to step" (end of the GPU work of one step to that of the next), "device" (first start to last end of the GPU
+    work of a step) or "host". ``verdict``: slower, faster, same (within the spread, or below the threshold), or undecided (too few
+    steps). ``p_value``: two-sided rank-sum test. ``likelier``: the probability that a step of new takes longer than one of base.
+    ``shift_*_percent``: Hodges-Lehmann estimate of the change and its 99 % interval. ``edges``, ``*_counts``: both distributions over the
+    same bins; ``*_beyond`` values are above the last edge."""
 
     measure: str
     verdict: str
@@ -94,8 +96,8 @@ class StepComparison:
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """A time per unit of the basis. ``state``: grown, shrunk, added, vanished, same, or undecided (too few steps to tell). Counts are per
-    unit, too. ``change_percent``: of base; None where base is nothing."""
+    """A time per unit of the basis. ``state``: grown, shrunk, added, vanished, same, or undecided (too few steps). Counts are also per
+    unit. ``change_percent``: of base; None if base is 0."""
 
     name: str
     base_ns: float
@@ -119,9 +121,9 @@ class DevicePair:
 
 @dataclass(frozen=True, slots=True)
 class KernelChange:
-    """A kernel in both runs, or in one. ``matched``: "name" (the full name), "short name" (short name and category: what differs are
-    template arguments), None (in one run only). Precision: of each run, None where it does not occur. Times are per unit of the basis,
-    means per run of the kernel."""
+    """A kernel in both runs, or in one. ``matched``: "name" (the full name), "short name" (short name and category: only template
+    arguments differ), None (in one run only). Precision: of each run, None if the kernel is not in it. Times are per unit of the
+    basis, means per execution of the kernel."""
 
     short_name: str
     category: str
@@ -143,7 +145,7 @@ class KernelChange:
 
 @dataclass(frozen=True, slots=True)
 class ShareChange:
-    """Percent of the time, and of the runs, of matrix kernels in one precision."""
+    """Percent of the time, and of the executions, of matrix kernels in one precision."""
 
     name: str
     base_percent: float
@@ -174,7 +176,7 @@ class MemoryChange:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A single figure. ``unit``: ns, count, percent or bytes. It is None in a run that does not have it."""
+    """A single figure. ``unit``: ns, count, percent or bytes. None in a run without it."""
 
     name: str
     unit: str
@@ -186,8 +188,8 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class SampledMean:
-    """The mean over time of a sampled percentage, over the machines that have samples; ``difference_points``: new minus base, in
-    percentage points. None in a run that has no samples of it in that time; ``absent`` says which, and why."""
+    """The mean over time of a sampled percentage, over the nodes with samples. ``difference_points``: new minus base, in percentage
+    points. None in a run without samples of it in that time; ``absent`` names the run and the reason."""
 
     name: str
     base_percent: float | None
@@ -198,8 +200,8 @@ class SampledMean:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """What samplers saw of both runs. ``over``: of which time the means are, "steps" (from the first to the last), "profile" (the GPUs'
-    spans), or "run" (all samples). No verdict follows from them."""
+    """Samples of both runs. ``over``: the time of the means, "steps" (from the first to the last), "profile" (the GPUs' spans), or "run"
+    (all samples). No verdict follows from them."""
 
     over: str
     means: tuple[SampledMean, ...]
@@ -207,7 +209,7 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class VerdictChange:
-    """One rule in both runs. ``outcome``: mended (an issue that is no more), broken (a new issue), same, or other (one of the verdicts is
+    """One rule in both runs. ``outcome``: mended (the issue is gone), broken (a new issue), same, or other (one of the verdicts is
     missing, NotEvaluated or Error). ``parameters_differ``: the rule ran with other values, so that verdicts do not compare."""
 
     rule: str
@@ -221,9 +223,9 @@ class VerdictChange:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing that changed by more than spread and threshold. ``area``: step, part, data loading, host part (of runs without GPU
-    activity), kernel, precision, memory operation, gpu memory, verdict. ``state``: grown, shrunk, added, vanished, mended, broken,
-    slower, faster. ``effect_ns`` per unit of the basis."""
+    """A change beyond spread and threshold. ``area``: step, part, data loading, host part (of runs without GPU activity), kernel,
+    precision, memory operation, gpu memory, verdict. ``state``: grown, shrunk, added, vanished, "mended", broken, slower, faster.
+    ``effect_ns`` per unit of the basis."""
 
     rank: int
     area: str
@@ -235,12 +237,11 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The whole comparison. ``differences`` come first: those with ``limits`` say what may not be concluded.
+    """The complete comparison. ``differences`` come first: those with ``limits`` rule out conclusions.
 
     ``parts``: computation, exposed communication, exposed memory operations and idle; they add up to ``whole``. ``within``: communication
-    and memory operations with what ran beside them; not a part of the sum. ``host_parts``: what the average step was spent on, in the
-    order of the report. ``kernels``: largest effect first.
-    """
+    and memory operations including their hidden part; not a part of the sum. ``host_parts``: parts of the average step, in the order of
+    the report. ``kernels``: largest effect first."""
 
     generator: Generator
     base: Side
@@ -252,7 +253,7 @@ class Comparison:
     changes: tuple[Change, ...]
     basis: Basis
     steps: StepComparison | None
-    device_steps: StepComparison | None  # the GPU work of a step, where steps are compared from step to step
+    device_steps: StepComparison | None  # the GPU work of a step, if steps are compared from step to step
     steps_absent: str | None
     whole: Amount | None
     parts: tuple[Amount, ...]
@@ -271,10 +272,10 @@ class Comparison:
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def to_dict(self) -> dict[str, Any]:
-        """The comparison as plain dicts, lists, strings and numbers."""
+        """Return the comparison as plain dicts, lists, strings and numbers."""
         plain = dataclasses.asdict(self)
         return {"schema_version": plain.pop("schema_version"), **plain}
 
     def to_json(self) -> str:
-        """comparison.json, in the form of report.json (see :meth:`postrun.analysis.report.Report.to_json`)."""
+        """Return comparison.json, in the form of ``Report.to_json``."""
         return json.dumps(rounded(self.to_dict()), ensure_ascii=False, allow_nan=False, indent=1) + "\n"

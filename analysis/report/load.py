@@ -1,4 +1,4 @@
-"""How does the content of a report.json become a Report again?"""
+"""Conversion of the content of a report.json back to a Report."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .rule_details import DETAILS
 
 
 def is_report(data: object) -> bool:
-    """Whether ``data`` is what a report.json of postrun holds, of any version."""
+    """Return whether ``data`` is the content of a postrun report.json of any version."""
     return (
         isinstance(data, Mapping)
         and isinstance(data.get("generator"), Mapping)
@@ -25,20 +25,24 @@ def is_report(data: object) -> bool:
 
 
 def report_of(data: Mapping[str, Any]) -> Report:
-    """The report that ``Report.to_dict`` made. Fields of later versions are left out. Raises ValueError naming the place of what is
-    missing or of another kind, and for another version of the schema."""
+    """Return the report that ``Report.to_dict`` wrote.
+
+    Fields of later versions are left out. Raises ValueError with the location of a field that is missing or has another type, and for
+    another version of the schema."""
     version = data.get("schema_version")
     if version != SCHEMA_VERSION:
         raise ValueError(
             f"its schema_version is {version!r}, this version of postrun reads {SCHEMA_VERSION}: make the report again from the traces"
         )
-    made = _value(data, Report, "report")
-    assert isinstance(made, Report)
-    return made
+    report = _value(data, Report, "report")
+    assert isinstance(report, Report)
+    return report
 
 
 def rule_details(rule: str, category: str, data: dict[str, Any]) -> RuleDetails | dict[str, Any]:
-    """The details of a built-in rule; ``data`` itself for other rules, and if it does not fit this version of the rule."""
+    """Return the details of a built-in rule, or ``data`` itself.
+
+    ``data`` is returned for other rules, and if it does not fit this version of the rule."""
     kind = DETAILS.get(rule) if category != "custom" else None
     try:
         return _object(data, kind, "details") if kind else data
@@ -48,7 +52,7 @@ def rule_details(rule: str, category: str, data: dict[str, Any]) -> RuleDetails 
 
 @cache
 def _fields(kind: type) -> tuple[tuple[str, Any, bool], ...]:
-    """Name, type and whether it must be there."""
+    """Return name and type of each field, and whether it is required."""
     hints = typing.get_type_hints(kind)
     return tuple(
         (f.name, hints[f.name], f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING)
@@ -56,55 +60,55 @@ def _fields(kind: type) -> tuple[tuple[str, Any, bool], ...]:
     )
 
 
-def _value(value: Any, kind: Any, place: str) -> Any:
+def _value(value: Any, kind: Any, location: str) -> Any:
     if kind is Any:
         return value
     if dataclasses.is_dataclass(kind):
-        return _object(value, typing.cast(type, kind), place)
+        return _object(value, typing.cast(type, kind), location)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         if value is None and type(None) in arguments:
             return None
         others = [one for one in arguments if one is not type(None)]
         if len(others) == 1:
-            return _value(value, others[0], place)
+            return _value(value, others[0], location)
         if isinstance(value, bool) or not any(isinstance(value, one) for one in others):
-            raise _wrong(value, place)
+            raise _wrong(value, location)
         return value
     if origin is tuple:
         if not isinstance(value, list | tuple):
-            raise _wrong(value, place)
+            raise _wrong(value, location)
         if len(arguments) == 2 and arguments[1] is Ellipsis:
-            return tuple(_value(one, arguments[0], f"{place}[{i}]") for i, one in enumerate(value))
+            return tuple(_value(one, arguments[0], f"{location}[{i}]") for i, one in enumerate(value))
         if len(value) != len(arguments):
-            raise _wrong(value, place)
-        return tuple(_value(one, of, f"{place}[{i}]") for i, (one, of) in enumerate(zip(value, arguments, strict=True)))
+            raise _wrong(value, location)
+        return tuple(_value(one, of, f"{location}[{i}]") for i, (one, of) in enumerate(zip(value, arguments, strict=True)))
     if origin is dict:
         if not isinstance(value, Mapping):
-            raise _wrong(value, place)
-        return {str(key): _value(one, arguments[1], f"{place}.{key}") for key, one in value.items()}
+            raise _wrong(value, location)
+        return {str(key): _value(one, arguments[1], f"{location}.{key}") for key, one in value.items()}
     if kind is float and isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         return float(value)
     if kind in (int, str, bool) and isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
         return value
-    raise _wrong(value, place)
+    raise _wrong(value, location)
 
 
-def _object(value: Any, kind: type, place: str) -> Any:
+def _object(value: Any, kind: type, location: str) -> Any:
     if not isinstance(value, Mapping):
-        raise _wrong(value, place)
-    given: dict[str, Any] = {}
+        raise _wrong(value, location)
+    values: dict[str, Any] = {}
     for name, of, needed in _fields(kind):
         if name in value and kind is RuleResult and name == "details":
-            mapping = _value(value[name], dict[str, Any], f"{place}.{name}")
-            given[name] = rule_details(given["rule"], given["category"], mapping)
+            mapping = _value(value[name], dict[str, Any], f"{location}.{name}")
+            values[name] = rule_details(values["rule"], values["category"], mapping)
         elif name in value:
-            given[name] = _value(value[name], of, f"{place}.{name}")
+            values[name] = _value(value[name], of, f"{location}.{name}")
         elif needed:
-            raise ValueError(f"{place}.{name} is missing")
-    return kind(**given)
+            raise ValueError(f"{location}.{name} is missing")
+    return kind(**values)
 
 
-def _wrong(value: Any, place: str) -> ValueError:
+def _wrong(value: Any, location: str) -> ValueError:
     text = repr(value)
-    return ValueError(f"{place} is {text if len(text) <= 40 else text[:37] + '...'}, which it cannot be")
+    return ValueError(f"{location} is {text if len(text) <= 40 else text[:37] + '...'}, which it cannot be")

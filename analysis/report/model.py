@@ -1,8 +1,8 @@
-"""What is in a report? Plain data: everything HTML, PDF and report.json may show, and nothing else.
+"""The data model of a report: plain data with everything that HTML, PDF and report.json may show, and nothing else.
 
 Units are in the names: ``*_ns`` nanoseconds (``*_at_ns``, ``start_ns``, ``first_ns``: since the Unix epoch, UTC, unless
-``run.relative_times``), ``*_percent`` 0..100, ``*_bytes`` bytes, ``*_gb_per_s`` 10^9 bytes per second. ``None`` means "not known",
-never zero; an empty tuple means "nothing of this kind in the run", and ``absent`` says which capture would supply it.
+``run.relative_times``), ``*_percent`` 0..100, ``*_bytes`` bytes, ``*_gb_per_s`` 10^9 bytes per second. ``None`` means "not known", never
+zero; an empty tuple means "nothing of this kind in the run", and ``absent`` names the capture that would supply it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SCHEMA_VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Generator:
-    """Which program wrote the report, when, with what."""
+    """The program that wrote the report, and when."""
 
     name: str
     version: str
@@ -27,8 +27,8 @@ class Generator:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One input file. ``format`` is "unknown" for files that no reader knows; they are listed and otherwise ignored. ``clock_offset_ns``:
-    what was added to its times to bring them to the clock of the other files, ``clock_evidence``: by what that was found."""
+    """One input file. ``format`` is "unknown" for files without a reader; they are listed and otherwise ignored. ``clock_offset_ns``:
+    added to its times to align them with the clock of the other files; ``clock_evidence``: the source of this offset."""
 
     path: str
     format: str
@@ -43,7 +43,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The run under report. ``status``: completed, failed, stopped, partial or unknown."""
+    """The run of the report. ``status``: completed, failed, stopped, partial or unknown."""
 
     name: str
     status: str
@@ -70,7 +70,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A GPU. ``used``: it has events or samples in this run (traces list every device of the machine)."""
+    """A GPU. ``used``: it has events or samples in this run (traces list every device of the node)."""
 
     node: str
     index: int
@@ -95,11 +95,11 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One of the figures at the head of the first page: a label, its value, and a second line. Text is ready to show; ``number`` is
-    the value for programs (``unit``: percent or ns), None where it is not known."""
+    """One of the figures at the top of the first page: a label, its value, and a second line. Text is ready to show; ``number`` is the
+    value for programs (``unit``: percent or ns), None if it is not known."""
 
-    # gpu_busy, step_time, exposed_communication, data_loading, lower_precision; in a run without a GPU cpu_utilisation, longest_step and
-    # main_memory stand where the first, third and fifth would
+    # gpu_busy, step_time, exposed_communication, data_loading, lower_precision; in a run without a GPU `cpu_utilisation`, longest_step and
+    # main_memory replace the first, third and fifth
     key: str
     label: str
     value: str
@@ -121,9 +121,9 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class JobStatistics:
-    """Times of the job; initialisation, training loop and finalisation as documented for the hosted report, with the loop's end at the
-    last step's END. Step-derived fields are None with fewer than two steps. ``absent``: why, in a sentence. ``captured_only``: there are
-    only profiler traces, so that the times are those of the captured window and not of the job."""
+    """Times of the job; initialization, training loop and finalization as documented for the hosted report, with the loop's end at the
+    last step's END. Step-derived fields are None with fewer than two steps. ``absent``: why, in a sentence. ``captured_only``: there
+    are only profiler traces, so that the times are those of the captured window and not of the job."""
 
     started_at_ns: int | None
     ended_at_ns: int | None
@@ -159,20 +159,19 @@ class MetricUsage:
 
 @dataclass(frozen=True, slots=True)
 class ActiveTime:
-    """Share of utilisation samples above 0 %, pooled over every unit (GPU or core) of every node."""
+    """Share of utilization samples above 0 %, pooled over every unit (GPU or core) of every node."""
 
     points: int
     active: int
     active_percent: float
-    derived: bool  # from kernel activity, because no utilisation was sampled
+    derived: bool  # from kernel activity, because no utilization was sampled
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One metric over time, averaged over the units of a node and, where there are more than ~400 points, over equal buckets.
+    """One metric over time, averaged over the units of a node and, for more than about 400 points, over equal buckets.
 
-    ``time_ns``, ``mean``, ``low``, ``high`` have equal length; low and high are the lowest and highest unit value in the bucket.
-    """
+    ``time_ns``, ``mean``, ``low``, ``high`` have equal length; low and high are the lowest and highest unit value in the bucket."""
 
     node: str
     metric: str  # gpu, cpu, gpu_memory, io_wait, cpu_memory, network
@@ -186,7 +185,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class UnitHeat:
-    """Utilisation of every single core or GPU of a node over time: ``values[unit][bucket]`` in percent (None: no sample)."""
+    """Utilization of every single core or GPU of a node over time: ``values[unit][bucket]`` in percent (None: no sample)."""
 
     node: str
     metric: str  # cpu, gpu
@@ -198,8 +197,8 @@ class UnitHeat:
 
 @dataclass(frozen=True, slots=True)
 class GpuClocks:
-    """Power and clock of one GPU over its samples, and for how long its clock was held down: for heat, for power, or by the hardware for
-    one of the two. Times are parts of ``sampled_ns``; None where nothing of the kind was sampled."""
+    """Power and clock of one GPU over its samples, and how long its clock was reduced: because of heat, of power, or by the hardware for
+    one of the two. Times are parts of ``sampled_ns``; None if nothing of the kind was sampled."""
 
     node: str
     device: int
@@ -229,10 +228,9 @@ class SystemUsage:
 
 @dataclass(frozen=True, slots=True)
 class DeviceTime:
-    """Where the time of one device went, as one process saw it (definitions: interval unions over all streams).
+    """Time of one device by activity, as one process saw it (definitions: interval unions over all streams).
 
-    span = computation + exposed communication + exposed memory operations + idle.
-    """
+    span = computation + exposed communication + exposed memory operations + idle."""
 
     node: str
     rank: int | None
@@ -258,7 +256,7 @@ class DeviceTime:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """All runs of the kernels of one name, over every device. Shares: of the summed kernel time; of (profile span x devices)."""
+    """All executions of the kernels of one name, over every device. Shares: of the summed kernel time; of (profile span x devices)."""
 
     name: str
     short_name: str
@@ -275,7 +273,7 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One part of a whole: summed time, how many events, percent of the whole."""
+    """One part of a total: summed time, number of events, percent of the total."""
 
     name: str
     total_ns: int
@@ -285,7 +283,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """Kernel time by arithmetic (from kernel names; unknown is shown). ``matrix``: the same over GEMM, attention and convolution only."""
+    """Kernel time by arithmetic (from kernel names; includes unknown). ``matrix``: the same over GEMM, attention and convolution only."""
 
     shares: tuple[Share, ...]
     matrix: tuple[Share, ...]
@@ -293,8 +291,8 @@ class Precision:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """Summed durations of kernels, memcpy, memset and synchronisation. ``sync_source``: whose records the last is taken from,
-    "device" or "host"; None where there are none."""
+    """Summed durations of kernels, memcpy, memset and synchronization. ``sync_source``: the origin of the last records, "device" or
+    "host"; None without any."""
 
     shares: tuple[Share, ...]
     sync_source: str | None
@@ -302,7 +300,7 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class MemoryOperation:
-    """Copies of one kind (HtoD, DtoH, DtoD, PtoP, HtoH; "pageable"/"pinned" where the trace says so) or memsets."""
+    """Copies of one kind (HtoD, DtoH, DtoD, PtoP, HtoH; "pageable"/"pinned" if the trace records it) or memsets."""
 
     kind: str
     memory: str | None  # pageable, pinned or None
@@ -316,7 +314,7 @@ class MemoryOperation:
 @dataclass(frozen=True, slots=True)
 class Histogram:
     """Counts per bin; ``edges`` has one more entry than ``counts``. ``unit``: ns. ``logarithmic``: edges grow by a constant factor.
-    ``beyond``: how many values lie above the last edge and are in no bin."""
+    ``beyond``: number of values above the last edge, which are in no bin."""
 
     edges: tuple[float, ...]
     counts: tuple[int, ...]
@@ -327,7 +325,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class Quantiles:
-    """Of durations, in nanoseconds, linear interpolation between order statistics."""
+    """Quantiles of durations, in nanoseconds, linear interpolation between order statistics."""
 
     count: int
     min: float
@@ -344,7 +342,7 @@ class Quantiles:
 
 @dataclass(frozen=True, slots=True)
 class LaunchPair:
-    """A launch call and the device work it started. latency = start of the run - end of the call."""
+    """A launch call and the device work it started. latency = start of the execution - end of the call."""
 
     node: str
     rank: int | None
@@ -360,8 +358,9 @@ class LaunchPair:
 
 @dataclass(frozen=True, slots=True)
 class Launches:
-    """Launch latency over all launch-run pairs. ``negative``: pairs whose run starts before its call ends (concurrent start or clock
-    skew); they are counted, and not part of ``latency``. ``graph_runs``: runs beyond the first of one correlation (CUDA/HIP graphs)."""
+    """Launch latency over all pairs of launch and execution. ``negative``: pairs whose execution starts before the call ends (concurrent
+    start or clock skew); they are counted, and not part of ``latency``. ``graph_runs``: executions beyond the first of one correlation
+    (CUDA/HIP graphs)."""
 
     calls: int
     pairs: int
@@ -372,14 +371,14 @@ class Launches:
     latency: Quantiles | None
     histogram: Histogram | None
     slowest: tuple[LaunchPair, ...]
-    call_time: tuple[Share, ...]  # host time by launch and synchronisation call
+    call_time: tuple[Share, ...]  # host time by launch and synchronization call
     absent: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Gaps before the kernels, copies and memsets of one stream by cause: host wait (the launch ended after the previous run on the stream
-    did), kernel wait (launch was ready, gap below 30 us), other."""
+    """Gaps before the kernels, copies and memsets of one stream by cause: host wait (the launch ended after the previous execution on the
+    stream did), kernel wait (launch was ready, gap below 30 us), other."""
 
     node: str
     rank: int | None
@@ -393,9 +392,9 @@ class Idle:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One training step on one process. ``duration_ns`` is the device duration, or the host's where no device work was launched in it.
-    ``profiled``: the profilers of a configuration that were on in it and made it longer ("cProfile"); None where none was. ``again``: so
-    many steps of the same number came before it, as where numbers begin anew in each epoch."""
+    """One training step on one process. ``duration_ns`` is the device duration, or the host's if the step launched no device work.
+    ``profiled``: the profilers of a configuration that were active in the step and made it longer ("cProfile"), or None. ``again``:
+    number of earlier steps with the same number, if numbers restart in each epoch."""
 
     node: str
     rank: int | None
@@ -412,7 +411,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class StepGroup:
-    """Durations of the steps of one (node, process, phase); ``slowest`` holds at most ten, longest first."""
+    """Durations of the steps of one (node, process, phase); ``slowest``: at most ten steps, longest first."""
 
     node: str
     rank: int | None
@@ -426,13 +425,14 @@ class StepGroup:
 
 @dataclass(frozen=True, slots=True)
 class StepParts:
-    """What the average step of a process was spent on. Wall time is claimed in this order, each class getting what the ones before it
+    """Parts of the average step of a process. Wall time is assigned in this order, each class getting the time that the ones before it
     left: kernel, memcpy, memset, communication, runtime, data_loader, cpu_op, other (the order of the PyTorch TensorBoard plugin).
+
     ``annotated``: no event of the process was recorded, or events in some steps only while ranges are annotated in all; the parts are the
-    outermost annotated ranges in its steps, by name in the order in which they first began (those of data loading are called data_loader),
-    and other. ``loading_names``: which names these had, without the number at their end. ``numbers``: of the steps, where events were
-    recorded in some of ``of`` steps only; empty where in all; ``partly``: further ones that were recorded in
-    a part. ``typical``: whether they may stand for all steps."""
+    outermost annotated ranges in its steps, by name in the order in which they first began (those of data loading are called
+    data_loader), and other. ``loading_names``: the names of these, without the number at their end. ``numbers``: numbers of the steps
+    with recorded events if only some of ``of`` steps have them, else empty; ``partly``: further steps that were recorded in part.
+    ``typical``: whether these steps represent all steps."""
 
     node: str
     rank: int | None
@@ -451,7 +451,7 @@ class StepParts:
 @dataclass(frozen=True, slots=True)
 class StepTrend:
     """Steps of one (node, process, phase) that became longer or shorter over the run: the medians of the first and the last quarter of
-    ``steps`` steps, and the part of the average step that changed most (None where no part is known to)."""
+    ``steps`` steps, and the part of the average step with the largest change (None if not known)."""
 
     node: str
     rank: int | None
@@ -466,8 +466,8 @@ class StepTrend:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """``steps``: by process, phase and time; ``left_out``: so many more are in ``groups`` alone. Where a profiler marked steps, only some
-    of those of the whole job, timed on the host, are listed."""
+    """``steps``: by process, phase and time; ``left_out``: number of steps that are only in ``groups``. If a profiler marked steps, only
+    some of the steps of the job, timed on the host, are listed."""
 
     steps: tuple[Step, ...]
     groups: tuple[StepGroup, ...]
@@ -477,15 +477,15 @@ class Steps:
     trend: str | None = None  # a sentence on the one of the main steps that changed most
     left_out: int = 0
     profiled: str | None = None  # a sentence on the steps that a profiler of a configuration made longer
-    parts_absent: str | None = None  # why no parts are known, where events were recorded
-    traced: str | None = None  # where the operators were recorded in some steps only: "in 2 of 20 steps (steps 5 and 6)"
+    parts_absent: str | None = None  # why no parts are known, although events were recorded
+    traced: str | None = None  # if the operators were recorded in some steps only: "in 2 of 20 steps (steps 5 and 6)"
 
 
 @dataclass(frozen=True, slots=True)
 class StepBar:
-    """Where the time of neighbouring steps went, ``first`` to ``last`` by their number, summed over ``steps`` steps of one or all ranks:
-    step = computation + exposed communication + exposed memory operations + idle. A step lasts from the end of the device work of the one
-    before it to the end of its own. Hidden communication ran while the device computed."""
+    """Parts of the time of adjacent steps, ``first`` to ``last`` by their number, summed over ``steps`` steps of one or all ranks: step =
+    computation + exposed communication + exposed memory operations + idle. A step lasts from the end of the device work of the one
+    before it to the end of its own. Computation covers the hidden communication."""
 
     first: int
     last: int
@@ -511,9 +511,9 @@ class RankSteps:
 
 @dataclass(frozen=True, slots=True)
 class StepBreakdown:
-    """Where the time went over the steps. ``pooled``: so many neighbouring steps are one bar. ``mean``: over all processes; ``ranks``: of
-    several the two that compute longest, the one in the middle and the one that computes least. ``devices``: of how many of a process at
-    most it is the one that computes most."""
+    """Parts of the time over the steps. ``pooled``: number of adjacent steps per bar. ``mean``: over all processes; ``ranks``: of several
+    ranks the two that compute longest, the one in the middle and the one that computes least. ``devices``: largest number of devices
+    of a process; the bars show the one that computes most."""
 
     steps: int = 0
     pooled: int = 1
@@ -526,9 +526,9 @@ class StepBreakdown:
 
 @dataclass(frozen=True, slots=True)
 class RankRow:
-    """One rank over the steps that several ranks have; times are means per step. ``waiting_ns``: communication beyond that of the rank with
-    least of it in the same step, in each process group of its own. ``excess_percent``, ``steps_over``, ``others_wait_ns``, ``straggler``:
-    as StragglerRank finds them. ``waiting_group``: of several process groups the one in which it waits longest."""
+    """One rank over the steps that several ranks have; times are means per step. ``waiting_ns``: communication beyond that of the rank
+    with least of it in the same step, in each process group of its own. ``excess_percent``, ``steps_over``, ``others_wait_ns``,
+    ``straggler``: from StragglerRank. ``waiting_group``: of several process groups the one in which the rank waits longest."""
 
     node: str
     rank: int | None
@@ -567,8 +567,8 @@ class RankSpread:
 
 @dataclass(frozen=True, slots=True)
 class RankComparison:
-    """The ranks beside each other, by rank. ``threshold_percent``: by how much computation above the median a rank is over. ``groups``: the
-    process groups in which waits are told apart; 0 where the run names none and all ranks are taken as one."""
+    """Comparison of the ranks, by rank. ``threshold_percent``: the excess of computation above the median at which a rank is over.
+    ``groups``: the process groups whose waits are separated; 0 if the run names none and all ranks are taken as one."""
 
     threshold_percent: float = 0.0
     steps: int = 0
@@ -581,9 +581,9 @@ class RankComparison:
 
 @dataclass(frozen=True, slots=True)
 class StepDifference:
-    """Mean time of a part or of what ran (``kind``, ``name``) in the slow steps and in the typical ones, with the least and most of these.
-    ``beyond``: in how many of the slow steps it took longer than in any typical one. ``claimed``: the mean of the slow steps lies outside
-    of what the typical ones took."""
+    """Mean time of a part or of an activity (``kind``, ``name``) in the slow steps and in the typical ones, with the minimum and maximum
+    of the typical ones. ``beyond``: number of slow steps in which it took longer than in any typical one. ``claimed``: the mean of the
+    slow steps is outside the range of the typical ones."""
 
     kind: str
     name: str
@@ -598,8 +598,8 @@ class StepDifference:
 
 @dataclass(frozen=True, slots=True)
 class SlowSteps:
-    """What the slowest steps did differently, on the process whose own work became longest in them. ``parts``: the step and its parts;
-    ``beside``: data loading, host operators, waiting of the other ranks; ``ran``: only what is claimed, most extra time first."""
+    """Differences of the slowest steps, on the process whose own work became longest in them. ``parts``: the step and its parts;
+    ``beside``: data loading, host operators, waiting of the other ranks; ``ran``: only claimed differences, most extra time first."""
 
     node: str | None = None
     rank: int | None = None
@@ -630,14 +630,14 @@ class AnnotationGroup:
 @dataclass(frozen=True, slots=True)
 class Annotations:
     groups: tuple[AnnotationGroup, ...]
-    histograms: tuple[str, ...]  # names whose histogram is drawn (chosen with --histogram, or the ones with most time)
+    histograms: tuple[str, ...]  # names whose histogram is drawn (chosen with --histogram, or the ones that take longest)
     absent: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class CounterSeries:
-    """A number that the program recorded over time, such as the loss. ``values``: how many; those that are not finite are only counted.
-    Up to 400 points: each value, or of more the mean, lowest and highest of stretches of equal time."""
+    """A number that the program recorded over time, such as the loss. ``values``: how many; values that are not finite are only counted.
+    Up to 400 points: each value, or the mean, lowest and highest of stretches of equal time."""
 
     name: str
     node: str
@@ -658,7 +658,7 @@ class CounterSeries:
 
 @dataclass(frozen=True, slots=True)
 class OperatorRow:
-    """Time of one operator: of CPU operators inclusive of what they call, of GPU operators of the device work they launched themselves."""
+    """Time of one operator: for CPU operators inclusive of their calls, for GPU operators the device work that they launched themselves."""
 
     name: str
     count: int
@@ -668,9 +668,10 @@ class OperatorRow:
 
 @dataclass(frozen=True, slots=True)
 class PhaseMetrics:
-    """What the framework did in one phase. ``by``: phase (TRAIN, EVAL, ...), or part of the step (forward, backward, ...).
-    ``total_ns``: union of its ranges per process, summed. ``step_parts``: of a phase, the parts within its steps. ``cpu_operators``: those
-    that begin within it on the same thread (of a phase: in the same process), inclusive times; percent of all operators of the phase."""
+    """Activity of the framework in one phase. ``by``: phase (TRAIN, EVAL, ...), or part of the step (forward, backward, ...).
+    ``total_ns``: union of its ranges per process, summed. ``step_parts``: of a phase, the parts within its steps. ``cpu_operators``:
+    those that begin within it on the same thread (of a phase: in the same process), inclusive times; percent of all operators of the
+    phase."""
 
     by: str
     name: str
@@ -698,8 +699,8 @@ class Framework:
 
 @dataclass(frozen=True, slots=True)
 class LaunchConfiguration:
-    """All runs of one kernel with one launch configuration. ``shared_memory``: bytes per block; ``blocks_per_sm``: blocks of the grid /
-    multiprocessors of the GPU. None where the trace does not say it."""
+    """All executions of one kernel with one launch configuration. ``shared_memory``: bytes per block; ``blocks_per_sm``: blocks of the
+    grid / multiprocessors of the GPU. None if the trace does not record it."""
 
     name: str
     short_name: str
@@ -716,12 +717,12 @@ class LaunchConfiguration:
 
 @dataclass(frozen=True, slots=True)
 class LaunchConfigurations:
-    """``rows``: by category, the one with most time first, and within it by time; of all ``total`` the 500 with most time. ``kernels``: how
-    many different kernels all ``total`` are of; None in reports that do not say it."""
+    """``rows``: by category, the one that takes longest first, and within it by time; the 500 longest of all ``total``. ``kernels``:
+    number of different kernels of all ``total``; None in reports without it."""
 
     rows: tuple[LaunchConfiguration, ...]
     total: int
-    known_percent: float | None  # of the kernel time, where grid and block are known
+    known_percent: float | None  # of the kernel time, if grid and block are known
     # of the kernel time, in grids with fewer blocks than the GPU has multiprocessors; without communication, which has few on purpose
     small_percent: float | None
     absent: str | None
@@ -730,9 +731,8 @@ class LaunchConfigurations:
 
 @dataclass(frozen=True, slots=True)
 class GpuMemory:
-    """Sampled memory in use of one GPU, by all that ran on it. ``unit``: B, or % of its memory where bytes were not sampled. ``total``: its
-    memory in that unit, None where not known. Up to 400 points: each sample, or of more the mean, lowest and highest of stretches of
-    equal time."""
+    """Sampled memory in use on one GPU, by all processes. ``unit``: B, or % of its memory if bytes were not sampled. ``total``: its
+    memory in that unit, None if not known. Up to 400 points: each sample, or the mean, lowest and highest of stretches of equal time."""
 
     node: str
     device: int
@@ -752,10 +752,10 @@ class GpuMemory:
 
 @dataclass(frozen=True, slots=True)
 class AllocatorMemory:
-    """What the framework's allocator of one process held on one GPU: ``allocated`` to tensors, ``reserved`` from the GPU; bytes.
-    ``events``: allocations and releases. ``total``: the memory of the GPU, None where not known. ``growth``: the largest rise of
-    ``allocated`` from one moment to a later one. Up to 400 points (of more than 32 allocators fewer, at least 20): each event, or of more
-    the lowest and highest of stretches of equal time."""
+    """Memory of the framework's allocator of one process on one GPU: ``allocated`` to tensors, ``reserved`` from the GPU; bytes.
+    ``events``: allocations and releases. ``total``: the memory of the GPU, None if not known. ``growth``: the largest rise of
+    ``allocated`` from one moment to a later one. Up to 400 points (for more than 32 allocators fewer, at least 20): each event, or the
+    lowest and highest of stretches of equal time."""
 
     node: str
     rank: int | None
@@ -780,10 +780,10 @@ class AllocatorMemory:
 
 @dataclass(frozen=True, slots=True)
 class StreamQueue:
-    """What was launched on one stream and had not begun. ``runs``: kernels, copies and memsets; ``linked``: those whose launch is in the
-    trace, which alone count for all that follows. ``mean_depth``: over ``span_ns``, from the first launch to the end of the last run;
-    ``empty_ns``: the part of ``busy_ns``, in which the stream ran something, with nothing behind it. ``time_ns``, ``depth``: mean
-    depth of stretches of equal time from these times on, for the streams with most runs."""
+    """Work that was launched on one stream and had not begun. ``runs``: kernels, copies and memsets; ``linked``: those whose launch is in
+    the trace, which alone count for the following fields. ``mean_depth``: over ``span_ns``, from the first launch to the end of the
+    last execution; ``empty_ns``: the part of ``busy_ns``, in which the stream was busy, with an empty queue. ``time_ns``, ``depth``:
+    starts of stretches of equal time and their mean depths, for the streams with the largest number of executions."""
 
     node: str
     rank: int | None
@@ -803,7 +803,7 @@ class StreamQueue:
 
 @dataclass(frozen=True, slots=True)
 class LaunchQueue:
-    """``streams``: those with most runs first, at most 100 of ``total``."""
+    """``streams``: at most 100 of ``total``, those with the largest number of executions first."""
 
     streams: tuple[StreamQueue, ...]
     total: int
@@ -823,7 +823,8 @@ class OperatorKernel:
 
 @dataclass(frozen=True, slots=True)
 class DeviceOperator:
-    """Device time of what an operator launched itself, not by an operator that it calls. ``calls``: of the operator, that launched."""
+    """Device time of the work that an operator launched itself, not through an operator that it calls. ``calls``: of the operator, that
+    launched."""
 
     name: str
     calls: int
@@ -835,8 +836,8 @@ class DeviceOperator:
 
 @dataclass(frozen=True, slots=True)
 class OperatorAttribution:
-    """``rows``: by device time, at most 200; ``kernels``: of these operators, by time, at most 400. ``linked_percent``: of the device time,
-    that could be given to an operator."""
+    """``rows``: by device time, at most 200; ``kernels``: their kernels, by time, at most 400. ``linked_percent``: share of the device
+    time that could be assigned to an operator."""
 
     rows: tuple[DeviceOperator, ...]
     further: int
@@ -847,11 +848,11 @@ class OperatorAttribution:
 
 @dataclass(frozen=True, slots=True)
 class Collective:
-    """All collectives of one operation, size, element type and group size. ``ranks``: from how many ranks each of them was put together;
-    ``kernels``: their kernels on all of these. ``total_ns``: summed over the ranks; ``shortest_ns``: of each collective the duration on the
-    rank where it was shortest, added up; ``wait_ns``: the rest, None where one rank alone is known. Bandwidths: bytes / shortest; bus: by
-    the factor of the operation; ``best``: of the fastest one. ``bytes``: None where the trace does not say it. ``group_size_assumed``: the
-    trace says the shapes of the tensors and not the group, so that all ranks of the job are taken to be it."""
+    """All collectives of one operation, size, element type and group size. ``ranks``: number of ranks whose records were combined;
+    ``kernels``: their kernels on all of these ranks. ``total_ns``: summed over the ranks; ``shortest_ns``: of each collective the
+    shortest duration on a rank, added up; ``wait_ns``: the rest, None if only one rank is known. Bandwidths: bytes / shortest; bus: by
+    the factor of the operation; ``best``: of the fastest one. ``bytes``: None if the trace does not record it. ``group_size_assumed``:
+    the trace records the shapes of the tensors and not the group, so that all ranks of the job are assumed."""
 
     operation: str
     bytes: int | None
@@ -871,7 +872,7 @@ class Collective:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveWait:
-    """What one rank spent in the collectives that are matched across ranks, and how much of it went beyond the shortest of each."""
+    """Time of one rank in the collectives that are matched across ranks, and its part beyond the shortest duration of each."""
 
     node: str
     rank: int | None
@@ -883,9 +884,9 @@ class CollectiveWait:
 
 @dataclass(frozen=True, slots=True)
 class Collectives:
-    """``rows``: by time, at most 200; ``further``, ``further_ns``: how many more there are, and their time. ``sized_percent``: of the time
-    in collectives, where the size is known. ``matched``: collectives found on several ranks; ``unmatched``: those of groups that were
-    recorded on several ranks with different sequences of collectives."""
+    """``rows``: by time, at most 200; ``further``, ``further_ns``: number and time of the others. ``sized_percent``: share of the time in
+    collectives of known size. ``matched``: collectives found on several ranks; ``unmatched``: those of groups that were recorded on
+    several ranks with different sequences of collectives."""
 
     rows: tuple[Collective, ...]
     further: int
@@ -902,11 +903,9 @@ class Collectives:
 class ProfileRow:
     """One function of a Python profile, over the windows of one group; seconds.
 
-    ``function``: as pstats prints it; ``short``: with a path that is as short as tells it from the others. ``kind``: own code, library,
-    standard library, built-in, profiler (what profilers spent). ``calls``: None where the profiler samples. ``total_s``: own time.
-    ``cumulative_s``: with what it called. ``timer``: total_time, cpu_time, off_cpu_time; None where nothing says it. ``label``: the
-    ``label`` of its group.
-    """
+    ``function``: as pstats prints it; ``short``: with the shortest unique path. ``kind``: own code, library, standard library, built-in,
+    profiler (time of profilers). ``calls``: None if the profiler samples. ``total_s``: own time. ``cumulative_s``: including its calls.
+    ``timer``: total_time, cpu_time, off_cpu_time; None if unknown. ``label``: the ``label`` of its group."""
 
     function: str
     timer: str | None
@@ -926,10 +925,9 @@ class ProfileRow:
 class ProfileGroup:
     """Windows of Python profiles that belong together by one question; seconds.
 
-    ``by``: steps, training phase, modes, job phase. ``label``: the steps or the phase, in words. ``wall_ns``: length of the windows
-    together, None where one does not say it. ``total_s``: own time of all functions. ``rows``: the functions with most own time, of
-    ``functions``; of groups by steps they stand in :attr:`PythonProfile.rows`.
-    """
+    ``by``: steps, training phase, modes, job phase. ``label``: the steps or the phase, in words. ``wall_ns``: total length of the
+    windows, None if one is unknown. ``total_s``: own time of all functions. ``rows``: the functions that take longest by own time, out of
+    ``functions``; those of groups by steps are in :attr:`PythonProfile.rows`."""
 
     by: str
     label: str
@@ -946,8 +944,9 @@ class ProfileGroup:
 
 @dataclass(frozen=True, slots=True)
 class FlameFrame:
-    """A function as it was called on one way from the root; seconds. ``start_s``: where it stands on the axis. ``own_s``: not in what it
-    called. ``kind``: as of functions; "other" of what is too small to be shown, "recursion" of calls back into a function above."""
+    """A function as it was called on one path from the root; seconds. ``start_s``: its position on the axis. ``own_s``: time outside of
+    its calls. ``kind``: as of functions; "other" for functions too small to be shown, "recursion" for calls back into a function
+    above."""
 
     short: str
     function: str
@@ -960,8 +959,8 @@ class FlameFrame:
 
 @dataclass(frozen=True, slots=True)
 class FlameGraph:
-    """The call tree of one profiler, timer and part of the job. ``exact``: the profiler kept the tree; else it is estimated from which
-    function called which. ``folded``: frames that are not shown by themselves. ``deepest``: depth of the deepest frame shown, from 0."""
+    """The call tree of one profiler, timer and part of the job. ``exact``: the profiler recorded the tree; else it is estimated from
+    callers and callees. ``folded``: frames that are not shown by themselves. ``deepest``: depth of the deepest frame shown, from 0."""
 
     label: str
     profiler: str
@@ -977,8 +976,8 @@ class FlameGraph:
 
 @dataclass(frozen=True, slots=True)
 class PythonProfile:
-    """``rows``: by profiler, timer and steps the functions with most own time. ``groups``: of these, and of phases. ``notes``: what must be
-    known to read them."""
+    """``rows``: by profiler, timer and steps the functions that take longest by own time. ``groups``: of the same steps, and of phases.
+    ``notes``: facts that a reader needs to interpret them."""
 
     rows: tuple[ProfileRow, ...]
     absent: str | None
@@ -989,8 +988,8 @@ class PythonProfile:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something the readers repaired, dropped or guessed, of one kind (code). ``files``: in how many files; then ``file`` and ``message``
-    are those of the first of them, and ``count`` is of all."""
+    """A repair, loss or assumption of the readers, of one kind (code). ``files``: number of files; if above 1, then ``file`` and
+    ``message`` are those of the first file, and ``count`` is of all."""
 
     file: str | None
     severity: str  # info, warning, error
@@ -1004,8 +1003,8 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class RuleParameter:
-    """Effective value of one parameter of a rule. ``changed``: it is not the default of the preset. ``seconds``: the same as time, where
-    it counts samples and the sampling interval is known."""
+    """Effective value of one parameter of a rule. ``changed``: it is not the default of the preset. ``seconds``: the same as time, if it
+    counts samples and the sampling interval is known."""
 
     name: str
     value: int | float | str | None
@@ -1028,17 +1027,16 @@ class RuleDetails(DetailsRow):
     """Base of the details of the built-in rules, which are in :mod:`postrun.analysis.report.rule_details`.
 
     A field whose default is None has no key in report.json while it is None. Details of other rules, empty ones, and those of another
-    version of postrun are dicts.
-    """
+    version of postrun are dicts."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleResult:
-    """What one rule says. ``verdict``: IssuesFound, NoIssuesFound, NotEvaluated or Error; ``reason``: why it is one of the last two, and
-    ``capture`` which capture would supply what is missing. ``triggered``: times triggered; ``violations``, ``datapoints``: what violated
-    the rule of all that was looked at; ``windows``: evaluation windows. ``parameters``: name to effective value, ``changed_parameters``
-    those of them that are not the default. ``details``: per node and device, keys depend on the rule. ``finding``: one sentence;
-    ``recommendation``: what to do. ``informs``: the rule tells figures and never finds an issue."""
+    """The result of one rule. ``verdict``: IssuesFound, NoIssuesFound, NotEvaluated or Error; ``reason``: why it is one of the last two,
+    and ``capture`` which capture would supply the missing data. ``triggered``: times triggered; ``violations``, ``datapoints``:
+    violations of the rule among all data evaluated; ``windows``: evaluation windows. ``parameters``: name to effective value,
+    ``changed_parameters`` those that are not the default. ``details``: per node and device, keys depend on the rule. ``finding``: one
+    sentence; ``recommendation``: what to do. ``informs``: the rule reports figures and never finds an issue."""
 
     rule: str
     category: str  # report, system, framework, trace, custom
@@ -1066,9 +1064,9 @@ class RuleResult:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """An issue, ranked by the time it costs. ``severity``: high from 20 percent of the time on, medium from 5, else low. Times: see
-    ``base``; the times of several findings overlap and do not add up. ``saving_*``: what a change could save at most. Numbers are None
-    where the issue has no time to its name (then it stands behind those that have)."""
+    """An issue, ranked by the time it costs. ``severity``: high for at least 20 percent of the time, medium for at least 5, else low.
+    Times: see ``base``; the times of several findings overlap and do not add up. ``saving_*``: upper bound of the saving. Numbers are
+    None if the issue has no time (such issues come last)."""
 
     rank: int
     rule: str
@@ -1087,7 +1085,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The whole report. ``rules``: in the order in which they ran, ProfilerReport first; ``findings``: what costs most first."""
+    """The complete report. ``rules``: in the order in which they ran, ProfilerReport first; ``findings``: highest cost first."""
 
     generator: Generator
     run: Run
@@ -1126,20 +1124,20 @@ class Report:
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain dicts, lists, strings and numbers."""
+        """Return the report as plain dicts, lists, strings and numbers."""
         fields = plain(self)
         return {"schema_version": fields.pop("schema_version"), **fields}
 
     def to_json(self) -> str:
-        """report.json: UTF-8 text, keys in field order, floats rounded to 9 significant digits, ending with a line feed.
+        """Return report.json, with floats rounded to 9 significant digits.
 
-        Equal reports give equal text. Non-finite numbers do not occur; they would raise ValueError.
-        """
+        UTF-8 text, keys in field order, ending with a line feed. Equal reports give equal text. Non-finite numbers do not occur; they
+        would raise ValueError."""
         return json.dumps(rounded(self.to_dict()), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
 
 
 def plain(value: Any) -> Any:
-    """``value`` with every dataclass in it as a dict of its fields, and tuples as lists."""
+    """Convert every dataclass in ``value`` to a dict of its fields, tuples to lists."""
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     if isinstance(value, dict):
@@ -1152,7 +1150,7 @@ def plain(value: Any) -> Any:
 
 
 def rounded(value: Any) -> Any:
-    """``value`` with every float in it rounded to 9 significant digits, and tuples as lists."""
+    """Round every float in ``value`` to 9 significant digits; tuples become lists."""
     if isinstance(value, float):
         return float(f"{value:.9g}")
     if isinstance(value, dict):

@@ -23,8 +23,7 @@ _SCALARS: Final = {str: "string", int: "integer", float: "number", bool: "boolea
 def schema(of: str = "report") -> dict[str, Any]:
     """Return the schema of "report" or "comparison" (JSON Schema, draft 2020-12).
 
-    Raises TypeError for a field whose type JSON has no word for.
-    """
+    Raises TypeError for a field whose type JSON has no word for."""
     definitions: dict[str, Any] = {}
     root = _type(_ROOTS[of], definitions)
     return {
@@ -77,8 +76,8 @@ def _object(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
     for field in dataclasses.fields(kind):
         if field.name == "schema_version":
             properties[field.name] = {"const": field.default}
-    own = inspect.getdoc(kind) or ""
-    described = {} if own.startswith(f"{kind.__name__}(") else {"description": " ".join(own.split())}
+    description = inspect.getdoc(kind) or ""
+    described = {} if description.startswith(f"{kind.__name__}(") else {"description": " ".join(description.split())}
     return {"type": "object", **described, "properties": properties, "required": fields, "additionalProperties": False}
 
 

@@ -1,1 +1,1 @@
-"""Which rules judge a run, and what does each say about it? One file per rule; ``catalogue.py`` lists them, ``engine.py`` runs them."""
+"""The rules of a report: ``catalogue.py`` lists them, ``engine.py`` runs them, and ``checks`` has a file per rule."""

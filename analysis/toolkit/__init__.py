@@ -1,1 +1,1 @@
-"""Intervals, quantiles, names, and words that all analyses use."""
+"""Intervals, quantiles, names, and words for all parts of the analysis."""

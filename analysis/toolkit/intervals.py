@@ -1,6 +1,6 @@
-"""How long is a union of intervals, and where does one set of intervals cover another?
+"""Interval algebra over Polars frames: unions, differences, coverage and their lengths, one vectorized pass each.
 
-Interval algebra over Polars frames, one vectorised pass each. A frame of intervals has integer columns ``start`` and ``end`` (half open,
+A frame of intervals has integer columns ``start`` and ``end`` (half open,
 nanoseconds, any origin; absolute values up to 4.6e18, so that differences fit int64) and any columns that name the group it belongs to
 (``by``). Intervals that are empty (``end <= start``) cover nothing. Results are sorted by group and start.
 """
@@ -13,7 +13,9 @@ import polars as pl
 
 
 def union(intervals: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
-    """The union as disjoint segments per group: columns ``by``, ``start``, ``end``. Intervals that touch become one segment."""
+    """Return the union as disjoint segments per group; touching intervals join.
+
+    Columns: ``by``, ``start``, ``end``."""
     kept = intervals.filter(pl.col("end") > pl.col("start"))
     if kept.height < 2:
         return kept.select(*by, "start", "end")
@@ -32,20 +34,21 @@ def union(intervals: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
 
 
 def outermost(intervals: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
-    """The intervals that lie in no other one of their group, with all their columns, by group and start; of equal ones the first."""
+    """Return the intervals that no other of their group contains, sorted.
+
+    All their columns are kept, by group and start; the first of equal intervals remains."""
     ordered = intervals.sort(*by, "start", "end", descending=[*(False for _ in by), False, True], maintain_order=True)
     before = pl.col("end").cum_max().shift(1)
     return ordered.filter((pl.col("end") > (before.over(*by) if by else before)).fill_null(True))
 
 
 def sweep(intervals: pl.DataFrame, by: Sequence[str], flags: Sequence[str]) -> pl.DataFrame:
-    """Elementary segments of every group and which classes are active in each.
+    """Return elementary segments of every group with the classes active in each.
 
-    ``flags`` are boolean columns of ``intervals``: the classes an interval belongs to (null counts as false). Returns ``by``, ``start``,
-    ``end`` and the flags; a flag is true where an interval of that class covers the segment. Segments are disjoint, not empty, and no
-    flag changes inside of one; stretches where no class is active are left out. Lengths of any set expression follow by summing, e.g. A
-    minus B is the sum where A and not B.
-    """
+    ``flags`` are boolean columns of ``intervals``: the classes of an interval (null counts as false). Returns ``by``, ``start``, ``end``
+    and the flags; a flag is true if an interval of that class covers the segment. Segments are disjoint, not empty, and no flag changes
+    inside a segment; stretches without an active class are left out. Lengths of any set expression follow by summing, e.g. A minus B is
+    the sum of the segments with A and not B."""
     kept = intervals.filter(pl.col("end") > pl.col("start")).with_columns(pl.col(f).fill_null(False).cast(pl.Int32) for f in flags)
     opening = kept.select(*by, pl.col("start").alias("time"), *flags)
     closing = kept.select(*by, pl.col("end").alias("time"), *(-pl.col(f) for f in flags))
@@ -60,36 +63,36 @@ def sweep(intervals: pl.DataFrame, by: Sequence[str], flags: Sequence[str]) -> p
 
 
 def union_length(intervals: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
-    """Length of the union per group: columns ``by`` and ``length`` (int64). Groups of empty intervals only have length 0."""
+    """Return the length of the union per group: ``by``, ``length`` (int64, may be 0)."""
     return _lengths(intervals, union(intervals, by), by)
 
 
 def difference(a: pl.DataFrame, b: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
-    """Segments covered by ``a`` and not by ``b`` (union of the one minus union of the other), per group: ``by``, ``start``, ``end``."""
+    """Return the segments that ``a`` covers and ``b`` does not: ``by``, start, end."""
     return union(_two_sets(a, b, by).filter(pl.col("a") & ~pl.col("b")), by)
 
 
 def intersection(a: pl.DataFrame, b: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
-    """Segments covered by both ``a`` and ``b``, per group: ``by``, ``start``, ``end``."""
+    """Return the segments that ``a`` and ``b`` cover, per group: ``by``, start, end."""
     return union(_two_sets(a, b, by).filter(pl.col("a") & pl.col("b")), by)
 
 
 def difference_length(a: pl.DataFrame, b: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
-    """Length of ``a`` minus ``b`` per group of ``a``: columns ``by`` and ``length`` (int64)."""
+    """Return the length of ``a`` minus ``b`` per group of ``a``: ``by``, ``length``."""
     return _lengths(a, difference(a, b, by), by)
 
 
 def intersection_length(a: pl.DataFrame, b: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
-    """Length covered by both ``a`` and ``b`` per group of ``a``: columns ``by`` and ``length`` (int64)."""
+    """Return the length of ``a`` and ``b``'s intersection per group of ``a``."""
     return _lengths(a, intersection(a, b, by), by)
 
 
 def covered_per_bucket(intervals: pl.DataFrame, by: Sequence[str], *, origin: int, width: int, buckets: int) -> pl.DataFrame:
-    """Length of the union inside each of ``buckets`` equal buckets of ``width`` from ``origin`` on, per group.
+    """Return the length of the union inside each equal bucket, per group.
 
-    Returns ``by``, ``bucket`` (0 based) and ``length`` (int64), without the buckets that nothing covers. What lies outside of all buckets
-    is cut off. Raises ValueError unless width and buckets are positive.
-    """
+    The first of ``buckets`` buckets of ``width`` starts at ``origin``. Returns ``by``, ``bucket`` (0 based) and ``length`` (int64),
+    without the buckets that nothing covers. Intervals outside of all buckets are cut off. Raises ValueError unless width and buckets are
+    positive."""
     if width <= 0 or buckets <= 0:
         raise ValueError("width and buckets must be positive")
     start, end, bucket = pl.col("start"), pl.col("end"), pl.col("bucket")
@@ -108,8 +111,8 @@ def covered_per_bucket(intervals: pl.DataFrame, by: Sequence[str], *, origin: in
 
 
 def _two_sets(a: pl.DataFrame, b: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    both = [frame.select(*by, "start", "end", a=pl.lit(i == 0), b=pl.lit(i == 1)) for i, frame in enumerate((a, b))]
-    return sweep(pl.concat(both), by, ("a", "b"))
+    sets = [frame.select(*by, "start", "end", a=pl.lit(i == 0), b=pl.lit(i == 1)) for i, frame in enumerate((a, b))]
+    return sweep(pl.concat(sets), by, ("a", "b"))
 
 
 def _lengths(intervals: pl.DataFrame, segments: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
@@ -124,7 +127,9 @@ def _lengths(intervals: pl.DataFrame, segments: pl.DataFrame, by: Sequence[str])
 
 
 def length_inside(intervals: pl.DataFrame, segments: pl.DataFrame, by: str) -> pl.Series:
-    """How much of each of ``intervals`` the ``segments`` of its group cover (int64); segments must be disjoint within their group."""
+    """Return the part of each interval that the segments of its group cover (int64).
+
+    Segments must be disjoint within their group."""
     known = _cumulated(segments, by)
 
     def until(column: str) -> pl.Series:
@@ -135,13 +140,13 @@ def length_inside(intervals: pl.DataFrame, segments: pl.DataFrame, by: str) -> p
 
 
 def _cumulated(segments: pl.DataFrame, by: str) -> pl.DataFrame:
-    """Disjoint segments by start, each with the length of those before it in its group."""
+    """Sort disjoint segments by start, each with the earlier length in its group."""
     length = pl.col("end") - pl.col("start")
     return segments.sort("start").select(by, "start", "end", before=length.cum_sum().over(by) - length)
 
 
 def _covered(points: pl.DataFrame, known: pl.DataFrame, by: str) -> pl.DataFrame:
-    """``points`` (columns ``by`` and time, by time) with ``covered``: how much the segments of the group cover before that time."""
+    """Add ``covered``, the group's length before each point (``by``, time; sorted)."""
     segments = known.with_columns(time="start")
-    found = points.join_asof(segments, on="time", by=by, strategy="backward", check_sortedness=False)
-    return found.with_columns(covered=(pl.col("before") + pl.min_horizontal("time", "end") - pl.col("start")).fill_null(0))
+    matched = points.join_asof(segments, on="time", by=by, strategy="backward", check_sortedness=False)
+    return matched.with_columns(covered=(pl.col("before") + pl.min_horizontal("time", "end") - pl.col("start")).fill_null(0))

@@ -1,4 +1,4 @@
-"""What is a device or a process called in the sentences of the rules? The same everywhere: "rank 5, node-1 GPU 3"."""
+"""Names of devices and processes in sentences: "rank 5, node-1 GPU 3"."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Final
 
 from ..report.model import DeviceTime
 
-UNKNOWN_HOST: Final = "unknown host"  # What the readers call a machine that no file names; further ones are "unknown host 2" and so on
+UNKNOWN_HOST: Final = "unknown host"  # the readers' name of a node that no file names; further ones are "unknown host 2" and so on
 
 
 def place(node: str, rank: int | None, device: int | None) -> str:
-    """A device in words: "rank 5, node-1 GPU 3". A host that no file names is left out where nothing depends on its number."""
+    """Name a device: "rank 5, node-1 GPU 3".
+
+    A host that no file names is left out if nothing depends on its number."""
     unknown = node == UNKNOWN_HOST or (rank is not None and node.startswith(UNKNOWN_HOST))
     gpu = f"GPU {device}" if unknown else f"{node} GPU {device}"
     return gpu if rank is None else f"rank {rank}, {gpu}"
@@ -23,7 +25,7 @@ def place_of(device: DeviceTime) -> str:
 
 
 def process_place(node: str, rank: int | None, pid: int | None) -> str:
-    """A process in words: "rank 5, node-1"; without the host that no file names."""
+    """Name a process: "rank 5, node-1"; without a host that no file names."""
     process = f"rank {rank}" if rank is not None else f"pid {pid}" if pid is not None else ""
     if process and (node == UNKNOWN_HOST or (rank is not None and node.startswith(UNKNOWN_HOST))):
         return process
@@ -31,7 +33,7 @@ def process_place(node: str, rank: int | None, pid: int | None) -> str:
 
 
 def ranks(breakdown: Iterable[DeviceTime]) -> dict[tuple[str, int], int]:
-    """The rank that used each device (node, device), where it is one and known."""
+    """Return the rank that used each (node, device), if it is known and unique."""
     users: dict[tuple[str, int], set[int | None]] = {}
     for device in breakdown:
         users.setdefault((device.node, device.device), set()).add(device.rank)
@@ -42,7 +44,9 @@ _VENDORS: Final = re.compile(r"^(nvidia|amd|intel|tesla|geforce|instinct|radeon|
 
 
 def short_model(name: str | None) -> str | None:
-    """The model in a device's name: "NVIDIA H100 80GB HBM3" is H100, "Tesla V100-SXM2-32GB" is V100, "AMD Instinct MI300X" is MI300X."""
+    """Return the model in a device's name: "H100" of "NVIDIA H100 80GB HBM3".
+
+    "Tesla V100-SXM2-32GB" is V100, "AMD Instinct MI300X" is MI300X."""
     text = (name or "").strip()
     while (vendor := _VENDORS.match(text)) and vendor.end():
         text = text[vendor.end() :]

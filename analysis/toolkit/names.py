@@ -6,6 +6,8 @@ import polars as pl
 
 
 def base_name(text: pl.Expr) -> pl.Expr:
-    """A name without the number at its end and what joins them: ProfilerStep#12 -> ProfilerStep, step_3 -> step. Only a number: itself."""
+    """Remove the number at the end: ProfilerStep#12 -> ProfilerStep, step_3 -> step.
+
+    A name that is only a number is kept."""
     cut = text.str.replace(r"[\s#_:.\-]*\d+$", "")
     return pl.when(cut == "").then(text).otherwise(cut)

@@ -1,4 +1,4 @@
-"""Choices that change what the analyses compute."""
+"""Options that change the results of the analysis."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class AnalysisOptions:
-    """top: rows in "top k" tables and figures. histograms: annotation base names to draw (none: the ones with most time).
-    histograms_if_present: a name among them that no range has is left out. generated_at_ns: time shown as the report's making (None: now).
-    name: shown instead of the run's own name."""
+    """top: rows in "top k" tables and figures. histograms: annotation base names to draw (none: the ones that take longest).
+    histograms_if_present: a name among them without any range is left out. generated_at_ns: time shown as the report's creation (None:
+    now). name: shown instead of the run's own name."""
 
     top: int = 15
     histograms: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Which host, rank and pid does a row of the run store belong to, and which processes are read together?"""
+"""Host, rank and pid of the rows of the run store, and groups of processes that are read together."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final
 
 from ...ingest.store.store import Store
 
-# Device events that are held in memory at once; a run of more is read in groups of processes (one process is never divided).
+# Device events in memory at once; larger runs are read in groups of processes (one process is never divided).
 ROWS_AT_ONCE: Final = 2_000_000
 
 
 def in_order(name: str) -> str:
-    """Sort key of a host name: numbers in it count as numbers, so that algo-10 comes after algo-2."""
+    """Return a sort key with numbers by value, so that algo-10 comes after algo-2."""
     return re.sub("[0-9]+", lambda digits: digits[0].zfill(20), name) + "\0" + name
 
 
@@ -28,12 +28,12 @@ class Place:
 
     @property
     def order(self) -> tuple[str, bool, int, bool, int]:
-        """Sort key: by host name, then rank, then pid; unknown ones last."""
+        """Sort key: host name, rank, pid; unknown values last."""
         return (in_order(self.node), self.rank is None, self.rank or 0, self.pid is None, self.pid or 0)
 
 
 class Places:
-    """Names of the nodes and processes of a store, read when first asked for."""
+    """Names of the nodes and processes of a store, read at first use."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -44,15 +44,15 @@ class Places:
 
     @cached_property
     def _processes(self) -> dict[int, tuple[int | None, int | None, int | None]]:
-        found = self._store.frame("SELECT id, node, rank, pid FROM process").rows()
-        return {process: (node, rank, pid) for process, node, rank, pid in found}
+        rows = self._store.frame("SELECT id, node, rank, pid FROM process").rows()
+        return {process: (node, rank, pid) for process, node, rank, pid in rows}
 
     def node(self, node: int | None) -> str:
-        """Host name of a node id; "node-3" where the source gives none."""
+        """Return the host name of a node id; "node-3" if the source has none."""
         return self._nodes.get(node, f"node-{node}") if node is not None else "unknown"
 
     def process(self, process: int | None, node: int | None = None) -> Place:
-        """Host, rank and pid of a process id; ``node`` names the host where the process is not known."""
+        """Return the place of a process id; ``node`` is for an unknown process."""
         if process is None or process not in self._processes:
             return Place(self.node(node), None, None)
         home, rank, pid = self._processes[process]
@@ -60,7 +60,9 @@ class Places:
 
 
 def process_conditions(store: Store, *, rows: int = ROWS_AT_ONCE) -> list[str]:
-    """SQL conditions on ``e.process`` that divide the device events into groups of whole processes with about ``rows`` events each."""
+    """Return SQL conditions on ``e.process`` that divide the device events.
+
+    Each group has about ``rows`` events. A process is never divided."""
     counts = store.frame("SELECT process, count(*) AS n FROM device_event WHERE kind <> 'sync' GROUP BY process ORDER BY process").rows()
     groups: list[list[int | None]] = []
     held = rows

@@ -1,4 +1,4 @@
-"""What are the quantiles and the histogram of a column of durations?"""
+"""Quantiles and histograms of a column of durations."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ BINS_PER_DECADE: Final = 10
 FEWEST_BINS: Final = 5
 MOST_BINS: Final = 40
 
-# p95 / p5 from which on equal bins would hide one end of the distribution.
+# p95 / p5 at which equal bins start to hide one end of the distribution.
 _WIDE: Final = 10.0
 
 
 def quantile(ordered: pl.Series, fraction: float) -> float:
-    """Quantile of a series in ascending order by linear interpolation between order statistics (NumPy's default, type 7).
+    """Return a quantile of an ascending series by linear interpolation (type 7).
 
-    ``fraction`` is 0..1. Raises ValueError for an empty series.
-    """
+    This is NumPy's default, between order statistics. ``fraction`` is 0..1. Raises ValueError for an empty series."""
     if not len(ordered):
         raise ValueError("no quantile of nothing")
     position = fraction * (len(ordered) - 1)
@@ -35,7 +34,9 @@ def quantile(ordered: pl.Series, fraction: float) -> float:
 
 
 def quantiles(values: pl.Series) -> Quantiles | None:
-    """Quantiles, mean and population standard deviation of ``values`` (nulls left out); None where there are none."""
+    """Return quantiles, mean and population standard deviation, or None if empty.
+
+    Nulls are left out."""
     ordered = values.drop_nulls().sort().rechunk()
     if not len(ordered):
         return None
@@ -58,10 +59,9 @@ def quantiles(values: pl.Series) -> Quantiles | None:
 
 
 def histogram(values: pl.Series, *, bins: int = LINEAR_BINS, unit: str = "ns") -> Histogram | None:
-    """Counts of ``values`` in ``bins`` equal bins from the lowest to the highest (which belongs to the last bin); None without values.
+    """Count ``values`` in ``bins`` equal bins from the lowest to the highest, or None.
 
-    Values that are all equal make one bin, of width 1.
-    """
+    The highest value belongs to the last bin. Equal values make one bin, of width 1. None without values."""
     ordered = values.drop_nulls().cast(pl.Float64).sort()
     if not len(ordered):
         return None
@@ -73,11 +73,10 @@ def histogram(values: pl.Series, *, bins: int = LINEAR_BINS, unit: str = "ns") -
 
 
 def duration_histogram(values: pl.Series) -> Histogram | None:
-    """Bins that show the shape of positive durations of one kind; None without values.
+    """Choose bins that show the shape of positive durations; None without values.
 
-    Logarithmic bins where p95 is more than ten times p5. Else equal bins of width 2 x interquartile range / cube root of the count
-    (Freedman and Diaconis), 5 to 40 of them; a tail that would double the axis beyond p99 is cut off there and counted in ``beyond``.
-    """
+    Logarithmic bins if p95 is more than ten times p5. Otherwise equal bins of width 2 x interquartile range / cube root of the count
+    (Freedman and Diaconis), 5 to 40 of them; a tail that would double the axis beyond p99 is cut off there and counted in ``beyond``."""
     ordered = values.drop_nulls().cast(pl.Float64).sort().rechunk()
     if not len(ordered):
         return None
@@ -94,9 +93,10 @@ def duration_histogram(values: pl.Series) -> Histogram | None:
 
 
 def log_histogram(values: pl.Series, *, unit: str = "ns") -> Histogram | None:
-    """Counts of ``values`` in bins whose edges are powers of ten divided in ten equal factors, so that histograms of different runs have
-    the same bins; None without values. Values below 1 (also 0) are shorter than the clock of the source tells: they are counted in the
-    bin before that of the smallest other value, in that of 1 where it is the first."""
+    """Count ``values`` in ten bins per power of ten; None without values.
+
+    Histograms of different runs have the same bins. Values below 1 (also 0) are below the resolution of the source's clock: they are
+    counted in the bin before that of the smallest other value, or in that of 1 if it is the first."""
     every = values.drop_nulls().cast(pl.Float64).sort()
     if not len(every):
         return None
@@ -125,7 +125,7 @@ def _edge(index: int) -> float:
 
 
 def _counts(ordered: pl.Series, edges: list[float]) -> tuple[int, ...]:
-    """Values in [edge, next edge), the last bin closed; every value lies between the outer edges."""
+    """Count values in [edge, next edge), the last bin closed; no value is outside."""
     inner = pl.Series(edges[1:-1], dtype=pl.Float64)
     below = [0, *ordered.search_sorted(inner, side="left").to_list(), len(ordered)]
     return tuple(after - before for before, after in itertools.pairwise(below))

@@ -1,8 +1,8 @@
-"""Do the values of one sample tend to be larger than those of another, beyond their spread?
+"""A test whether the values of one sample tend to be larger than those of another, beyond their spread.
 
-The rank-sum test of Mann and Whitney ("On a test of whether one of two random variables is stochastically larger than the other", Annals of
-Mathematical Statistics 18, 1947): it asks for no shape of the distribution, and a few outliers do not move it. The shift that goes with it
-is that of Hodges and Lehmann ("Estimates of location based on rank tests", same, 34, 1963).
+The rank-sum test of Mann and Whitney ("On a test of whether one of two random variables is stochastically larger than the other", Annals
+of Mathematical Statistics 18, 1947): it assumes no shape of the distribution, and a few outliers do not move it. The related shift is
+that of Hodges and Lehmann ("Estimates of location based on rank tests", same, 34, 1963).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Final
 
 import polars as pl
 
-_EXACT: Final = 20  # Up to so many values on each side the distribution of U is counted out, where no two values are equal
-_PAIRS: Final = 1500  # Of more values on a side, so many quantiles stand for them in the pairwise ratios
+_EXACT: Final = 20  # up to this many values on each side the distribution of U is exact, if no two values are equal
+_PAIRS: Final = 1500  # more values on a side are replaced by this many quantiles in the pairwise ratios
 _Z_995: Final = 2.5758293035489004
 
 
@@ -34,8 +34,9 @@ class RankTest:
 
 
 def rank_test(first: Sequence[float], second: Sequence[float]) -> RankTest:
-    """Both samples hold at least one value, all positive. Exact up to 20 values on each side without ties; else the normal approximation
-    with correction for ties and continuity."""
+    """Compare two samples of at least one positive value each.
+
+    Exact up to 20 values on each side without ties; otherwise the normal approximation with correction for ties and continuity."""
     n, m = len(first), len(second)
     u = _u(first, second)
     ties = [size for size in Counter([*first, *second]).values() if size > 1]
@@ -50,14 +51,14 @@ def rank_test(first: Sequence[float], second: Sequence[float]) -> RankTest:
 
 
 def _u(first: Sequence[float], second: Sequence[float]) -> float:
-    """Pairs in which the value of ``second`` is larger; equal ones count half."""
+    """Count the pairs in which the value of ``second`` is larger; ties count half."""
     ranks = pl.Series([*first, *second], dtype=pl.Float64).rank("average")
     m = len(second)
     return float(ranks[len(first) :].sum()) - m * (m + 1) / 2
 
 
 def _exact(u: float, n: int, m: int) -> float:
-    """Count of the arrangements with each U, as coefficients of the Gaussian binomial."""
+    """Return the p-value from the arrangements of U (Gaussian binomial coefficients)."""
     counts = [1]
     for i in range(1, m + 1):  # times (1 - q^(n+i)) / (1 - q^i)
         counts += [0] * n

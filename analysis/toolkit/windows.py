@@ -1,4 +1,4 @@
-"""When was the profiler on? A schedule with several cycles writes a trace file for each and records nothing between them."""
+"""The times at which the profiler recorded: a schedule with several cycles writes a trace file for each, with nothing between them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .intervals import union
 
 
 def windows(store: Store, by: Literal["process", "node"]) -> pl.DataFrame:
-    """When each process, or any process of each node, was profiled: columns ``by``, ``start``, ``end`` and ``window``, its number from 0.
+    """Return when each process, or any process of each node, was profiled.
 
-    Windows that overlap or touch are one. Sources that record all the time have none.
-    """
+    Columns ``by``, ``start``, ``end`` and ``window``, its number from 0. Windows that overlap or touch are one. Sources that record all
+    the time have none."""
     rows = store.frame(f"""
         SELECT {"w.process" if by == "process" else "p.node"} AS {by}, w.first_ns AS start, w.last_ns + 1 AS "end"
         FROM profile_window AS w JOIN process AS p ON p.id = w.process
@@ -22,19 +22,21 @@ def windows(store: Store, by: Literal["process", "node"]) -> pl.DataFrame:
     return union(rows, [by]).with_columns(window=pl.int_range(pl.len()).over(by))
 
 
-def with_window(rows: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
-    """``rows`` (columns ``start`` and the key of ``found``) with the number of the window in which each starts; 0 where none is known."""
-    if found["window"].max() in (None, 0):
+def with_window(rows: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
+    """Add the number of the window in which each row starts; 0 if none is known.
+
+    ``windows``: the key column of ``rows``, start, window."""
+    if windows["window"].max() in (None, 0):
         return rows.with_columns(window=pl.lit(0, pl.Int64))
-    key = found.columns[0]
-    numbered = found.select(key, "start", "window").sort("start")
+    key = windows.columns[0]
+    numbered = windows.select(key, "start", "window").sort("start")
     numbers = rows.sort("start").join_asof(numbered, on="start", by=key, strategy="backward", check_sortedness=False)
     return numbers.with_columns(pl.col("window").fill_null(0))
 
 
-def pauses_ns(found: pl.DataFrame) -> int:
-    """How long, in nanoseconds, none of the windows lasted between the first and the last."""
-    spans = union(found)
+def pauses_ns(windows: pl.DataFrame) -> int:
+    """Return how long (ns) no window covered the time between the first and the last."""
+    spans = union(windows)
     if spans.is_empty():
         return 0
     first, last, covered = spans.select(pl.col("start").min(), pl.col("end").max(), covered=(pl.col("end") - pl.col("start")).sum()).row(0)
@@ -42,13 +44,15 @@ def pauses_ns(found: pl.DataFrame) -> int:
 
 
 def recorded(store: Store) -> pl.DataFrame:
-    """As :func:`windows`, by process: when each was recorded by the capture library, which a program may stop and start again."""
+    """Return when the recorder was active in each process, in the form of ``windows``.
+
+    A program can stop and start it again."""
     rows = store.frame('SELECT process, first_ns AS start, last_ns + 1 AS "end" FROM recorded_window')
     return union(rows, ["process"]).with_columns(window=pl.int_range(pl.len()).over("process"))
 
 
 def gaps_ns(store: Store) -> int:
-    """How long, in nanoseconds, no process with steps was recorded between the first recording of one and the last."""
+    """Return how long (ns) no process with steps was recorded between recordings."""
     return pauses_ns(
         recorded(store).join(store.frame("SELECT DISTINCT process FROM step"), on="process", how="semi").select("start", "end")
     )

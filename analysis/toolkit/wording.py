@@ -1,7 +1,7 @@
-"""How is a number of the report written as text?
+"""Texts of the numbers in a report.
 
-Times by magnitude and three significant digits (12.4 ms, 1.02 s, 18 min 42 s), bytes in binary units, shares with one decimal, counts with
-thin spaces, moments in UTC as ISO 8601.
+Times by magnitude and three significant digits (12.4 ms, 1.02 s, 18 min 42 s), bytes in binary units, shares with one decimal, counts
+with thin spaces, moments in UTC as ISO 8601.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def significant(value: float) -> str:
-    """Three significant digits; all digits of the integer part from 1000 on, in groups: 0.0123, 1.02, 12.4, 178, 12 345."""
+    """Format three significant digits: 0.0123, 1.02, 12.4, 178, 12 345.
+
+    Numbers of at least 1000 keep all digits of the integer part, in groups."""
     if value == 0:
         return "0"
     magnitude = abs(value)
@@ -32,7 +34,7 @@ def significant(value: float) -> str:
 
 
 def duration(ns: float) -> str:
-    """A duration of nanoseconds: 850 ns, 12.4 µs, 178 ms, 1.02 s, 18 min 42 s, 2 h 05 min, 3 d 4 h. Zero is "0 ns"."""
+    """Format nanoseconds: 850 ns, 12.4 µs, 178 ms, 1.02 s, 18 min 42 s, 3 d 4 h."""
     if ns < 0:
         return f"-{duration(-ns)}"
     for unit, size in (("ns", 1), ("µs", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)):
@@ -50,7 +52,9 @@ def duration(ns: float) -> str:
 
 
 def percent(value: float) -> str:
-    """A percentage (0..100) with one decimal: 18.9 %. What is not 0 never reads as 0: "< 0.1 %"; what is not all never as 100.0 %."""
+    """Format a percentage (0..100) with one decimal: 18.9 %.
+
+    "< 0.1 %" and "> 99.9 %" separate small and large shares from 0 and 100."""
     if 0 < value < 0.05:
         return "< 0.1 %"
     if 99.95 <= value < 100:
@@ -59,25 +63,25 @@ def percent(value: float) -> str:
 
 
 def signed_percent(value: float) -> str:
-    """A change in percent with its sign: +14.2 %, -3.0 %, 0.0 %."""
+    """Format a change in percent with its sign: +14.2 %, -3.0 %, 0.0 %."""
     text = percent(abs(value))
     return text if value == 0 else f"{'+' if value > 0 else '-'}{text.removeprefix('< ').removeprefix('> ')}"
 
 
 def change(base: float, new: float) -> str:
-    """From ``base`` to ``new``: +14.2 %, -3.0 %; from three times on 12.5 times as much."""
+    """Format a change: +14.2 %, -3.0 %; for a factor of at least 3 as a multiple."""
     if base and new >= 3 * base:
         return f"{significant(new / base)} times as much"
     return signed_percent(100 * (new - base) / base) if base else "none before"
 
 
 def signed_duration(ns: float) -> str:
-    """A change of a duration with its sign: +18.2 ms, -850 ns."""
+    """Format a change of a duration with its sign: +18.2 ms, -850 ns."""
     return f"+{duration(ns)}" if ns > 0 else duration(ns)
 
 
 def whole_percent(value: float) -> str:
-    """A percentage (0..100) without decimals, for sentences: 61 %. "below 1 %" and "over 99 %" at the ends."""
+    """Format a percentage without decimals: 61 %, "below 1 %", "over 99 %"."""
     if 0 < value < 0.5:
         return "below 1 %"
     if 99.5 <= value < 100:
@@ -86,29 +90,29 @@ def whole_percent(value: float) -> str:
 
 
 def count(value: int) -> str:
-    """A count, digits in groups of three divided by thin spaces: 1 234 567."""
+    """Format a count in groups of three digits with thin spaces: 1 234 567."""
     return f"{value:,}".replace(",", THIN_SPACE)
 
 
-def plural(number: int, one: str, many: str | None = None) -> str:
-    """A count and its noun: 1 step, 2 steps."""
-    return f"{count(number)} {one if number == 1 else many or one + 's'}"
+def plural(number: int, noun: str, nouns: str | None = None) -> str:
+    """Format a count and its noun: 1 step, 2 steps."""
+    return f"{count(number)} {noun if number == 1 else nouns or noun + 's'}"
 
 
 def ordinal(number: int) -> str:
-    """1st, 2nd, 11th, 23rd."""
+    """Format an ordinal: 1st, 2nd, 11th, 23rd."""
     return f"{number}{'th' if number % 100 in (11, 12, 13) else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
 
 
 def step(number: int, again: int = 0) -> str:
-    """A step in words, "step 3"; where so many steps of its number came before, "step 3 (2nd time)"."""
+    """Name a step: "step 3", or "step 3 (2nd time)" if its number was used before."""
     return f"step {number} ({ordinal(again + 1)} time)" if again else f"step {number}"
 
 
-def numbered(given: Iterable[int]) -> str:
-    """Numbers in words: "5, 7 and 9 to 11"."""
+def numbered(values: Iterable[int]) -> str:
+    """List numbers: "5, 7 and 9 to 11"."""
     runs: list[list[int]] = []
-    for number in sorted(set(given)):
+    for number in sorted(set(values)):
         if runs and number == runs[-1][-1] + 1:
             runs[-1].append(number)
         else:
@@ -120,12 +124,12 @@ def numbered(given: Iterable[int]) -> str:
 
 
 def process(node: str, rank: int | None, pid: int | None) -> str:
-    """A process within a sentence: rank 3, process 4711 on node-1, node-1."""
+    """Name a process within a sentence: rank 3, process 4711 on node-1, node-1."""
     return f"rank {rank}" if rank is not None else f"process {pid} on {node}" if pid is not None else node
 
 
 def size(value: float) -> str:
-    """Bytes in binary units: 850 B, 1.25 GiB."""
+    """Format bytes in binary units: 850 B, 1.25 GiB."""
     magnitude = abs(float(value))
     units = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
     index = 0
@@ -138,6 +142,6 @@ def size(value: float) -> str:
 
 
 def moment(ns: int) -> str:
-    """A time since the Unix epoch as UTC to the second: 2026-11-21 06:40:05 UTC."""
+    """Format a time since the Unix epoch: 2026-11-21 06:40:05 UTC."""
     at = _EPOCH + timedelta(microseconds=ns // 1000)
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"

@@ -1,4 +1,4 @@
-"""Is the batch too small: are processor, GPU and GPU memory all far from full?"""
+"""BatchSize: CPU, GPU and GPU memory are all far from full, so that a larger batch would fit."""
 
 from __future__ import annotations
 
@@ -47,12 +47,11 @@ _GPU: Final = ["node", "unit"]
 
 
 class BatchSize(SampleRule):
-    """Every GPU with the processor of its machine, at the end of every evaluation window in which both and the GPU's memory have a sample
-    and more than ``patience`` and more than ``window`` samples. A violation where p95 of all three over the last ``window`` samples are
-    below their thresholds. The processor's utilisation is the mean over the machine's cores.
+    """Evaluates every GPU with the CPU of its node, at the end of every evaluation window in which both and the GPU's memory have a
+    sample and more than ``patience`` and more than ``window`` samples. The threshold is exceeded if p95 of all three over the last
+    ``window`` samples are below their thresholds. CPU utilization is the mean over the node's cores.
 
-    Cost: the unused share, 100 % - mean, of the time of the GPUs with violations, times the share of their windows with a violation.
-    """
+    Cost: the unused share, 100 % - mean, of the time of the GPUs with violations, times the share of their windows with a violation."""
 
     name = "BatchSize"
     category = "system"
@@ -71,7 +70,7 @@ class BatchSize(SampleRule):
     advice = "Raise the batch size, or use smaller GPUs."
 
     def observe(self, block: SampleBlock, parameters: Parameters) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-        """A row per GPU, a row per machine with its box of the processor, and a row per evaluated window."""
+        """Return a row per GPU, a CPU box per node, and a row per evaluated window."""
         scan, window = parameters["scan_interval_us"], samples_of(parameters["window"])
         needed = max(parameters["patience"], window)
 
@@ -111,12 +110,12 @@ class BatchSize(SampleRule):
         if not run.samples.has("gpu_memory"):
             return not_evaluated(*no_memory(run))
         cpu = {row["node"]: row for _, part, _ in observed for row in part.iter_rows(named=True)}
-        found = [row for part, _, _ in observed for row in part.iter_rows(named=True)]
-        devices = with_ranks((_device(row, cpu.get(row["node"]), run) for row in found), run)
+        rows = [row for part, _, _ in observed for row in part.iter_rows(named=True)]
+        devices = with_ranks((_device(row, cpu.get(row["node"]), run) for row in rows), run)
         small = [row for row in devices if row.violations]
         judged = [row for row in devices if row.windows]
-        shown, left_out = capped(devices, lambda row: row.violations)
-        details = BatchSizeDetails(devices=shown, left_out=left_out, caveats=(*CAVEATS, *_memory_notes(devices)))
+        listed, left_out = capped(devices, lambda row: row.violations)
+        details = BatchSizeDetails(devices=listed, left_out=left_out, caveats=(*CAVEATS, *_memory_notes(devices)))
         if not judged:
             return not_evaluated(*self._too_few(devices, run, parameters), details=details)
         windows = pl.concat([part for _, _, part in observed]).group_by("window").agg(pl.col("violation").any())
@@ -137,7 +136,9 @@ class BatchSize(SampleRule):
         )
 
     def _too_few(self, devices: Sequence[BatchSizeGpu], run: RunData, parameters: Parameters) -> tuple[str, str]:
-        """Why no GPU was judged, and which capture would help: of the best GPU, the figure that has the fewest samples."""
+        """Return why no GPU was evaluated, and which capture would help.
+
+        The reason is the figure with the fewest samples on the GPU with most of them."""
         name = max(("patience", "window"), key=lambda one: float(parameters[one]))
         counts = [(min(box.samples if box else 0 for box in (row.boxes.cpu, row.boxes.gpu, row.boxes.gpu_memory)), row) for row in devices]
         most, row = max(counts, key=lambda item: item[0], default=(0, None))
@@ -189,10 +190,10 @@ def _memory(row: BatchSizeGpu) -> str:
 
 
 def _limits(parameters: Parameters) -> str:
-    given = [parameters[name] for name in ("cpu_threshold_p95", "gpu_threshold_p95", "gpu_memory_threshold_p95")]
-    if len(set(given)) == 1:
-        return f"threshold {threshold(given[0])}"
-    return f"thresholds {threshold(given[0])}, {threshold(given[1])} and {threshold(given[2])}"
+    limits = [parameters[name] for name in ("cpu_threshold_p95", "gpu_threshold_p95", "gpu_memory_threshold_p95")]
+    if len(set(limits)) == 1:
+        return f"threshold {threshold(limits[0])}"
+    return f"thresholds {threshold(limits[0])}, {threshold(limits[1])} and {threshold(limits[2])}"
 
 
 def _figures(row: BatchSizeGpu, at: BatchSizeGpu | P95) -> str:
@@ -201,7 +202,7 @@ def _figures(row: BatchSizeGpu, at: BatchSizeGpu | P95) -> str:
 
 
 def _finding(small: Sequence[BatchSizeGpu], judged: Sequence[BatchSizeGpu], parameters: Parameters) -> str:
-    """How often, and the figures of the GPU with most violations in the last of them."""
+    """Write how often, and the last figures of the GPU with most of the violations."""
     worst = max(small, key=lambda row: (row.violations, -required(row.gpu_p95)))
     windows = in_windows(sum(row.violations for row in small), sum(row.windows for row in small))
     of_all = f", {count(len(small))} of {plural(len(judged), 'GPU')}" if len(judged) > 1 else ""

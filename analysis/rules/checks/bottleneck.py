@@ -1,6 +1,6 @@
 """Shares of snapshots in which a GPU was low while a core of its machine was at its limit, or waited for I/O.
 
-In a run that proves to have no GPU the processors compute, and the mean of a machine's cores takes the place of its lowest GPU.
+In a run that proves to have no GPU the processors compute: the mean of a node's cores replaces its lowest GPU.
 """
 
 from __future__ import annotations
@@ -31,21 +31,22 @@ _SUMMED: Final = ("snapshots", "low", "bottlenecks", "windows", "windows_exceede
 
 
 class Bottleneck(SampleRule):
-    """Snapshots of a machine that have a value of a used GPU and one of a core. *Low*: the lowest used GPU is below ``gpu_threshold``;
-    *bottleneck*: low, and the highest core is above the limit. A GPU that is 0 % for the whole run is not used.
+    """Snapshots of a node that have a value of a used GPU and one of a core.
 
-    Every machine with more than ``patience`` such snapshots is judged: an issue where bottlenecks / snapshots x 100 > ``threshold`` over
-    the whole run. Triggered: windows in which this share is over the threshold, summed over the machines, from the first window on:
-    ``patience`` says which machines are judged, not from when on. Violations: bottleneck snapshots; data points: snapshots. ``active``:
-    what ran on the machine between each bottleneck snapshot and the next one.
+    *Low*: the lowest used GPU is below ``gpu_threshold``; *bottleneck*: low, and the highest core is above the limit. A GPU that is 0 %
+    for the whole run is not used.
 
-    Cost: bottleneck snapshots x sampling interval x used GPUs of the machine x what is missing of the lowest of them to 100 %: in data
-    parallel training, all of them wait for the lowest. Of the machines with an issue.
+    Every node with more than ``patience`` such snapshots is evaluated: an issue if bottlenecks / snapshots x 100 > ``threshold`` over the
+    whole run. Triggered: windows in which this share is over the threshold, summed over these nodes, including the windows before
+    ``patience`` is reached. Violations: bottleneck snapshots; data points: snapshots. ``active``: activity on the node between each
+    bottleneck snapshot and the next one.
 
-    In a run without GPUs (:attr:`.samples.Samples.without_gpu`) the mean of a machine's cores is its one device, and *low* is below 50 %.
+    Cost: bottleneck snapshots x sampling interval x used GPUs of the node x the unused share of the lowest of them, because in data
+    parallel training all of them wait for the lowest. Nodes with an issue only.
 
-    Subclasses say which column of the snapshots is the core's, the parameter of its limit, and the words.
-    """
+    In a run without GPUs (:attr:`.samples.Samples.without_gpu`) the mean of a node's cores is its one device, and *low* is below 50 %.
+
+    Subclasses set the core's column of the snapshots, the parameter of its limit, and the words."""
 
     category = "system"
     core: ClassVar[str]
@@ -57,7 +58,7 @@ class Bottleneck(SampleRule):
     core_condition: ClassVar[str]
 
     def observe(self, block: SampleBlock, parameters: Parameters) -> dict[str, pl.DataFrame]:
-        """A row per machine, per window in which one is judged, and per stretch of bottleneck snapshots."""
+        """Return rows per node, per evaluated window, and per stretch of bottlenecks."""
         limit, share = parameters[self.limit], parameters["threshold"]
         low = pl.col("gpu_min") < (parameters["gpu_threshold"] if block.device == "gpu" else _LOW_CORES)
         window = (pl.col("snapshot_ns") - block.origin_ns) // window_ns(parameters["scan_interval_us"])
@@ -101,16 +102,16 @@ class Bottleneck(SampleRule):
         if alone and self.figure == "core" and all((node.cores or 2) == 1 for node in run.nodes):
             return not_evaluated("one core, whose utilization is the mean of the cores")
         interval = run.samples.interval_ns or 0
-        found = [row for part in observed for row in part["nodes"].iter_rows(named=True)]
-        measured = sorted((_measured(row, run, parameters) for row in found), key=lambda part: in_order(part.row.node))
+        rows = [row for part in observed for row in part["nodes"].iter_rows(named=True)]
+        measured = sorted((_measured(row, run, parameters) for row in rows), key=lambda part: in_order(part.row.node))
         nodes = [part.row for part in measured]
         judged = [row for row in nodes if row.issue is not None]
         total = Snapshots(**_slices({key: sum(getattr(row, key) for row in judged) for key in _SUMMED}))
         issues = [row for row in judged if row.issue]
-        shown, left_out = capped(nodes, lambda row: row.issue)
+        listed, left_out = capped(nodes, lambda row: row.issue)
         details = BottleneckDetails(
             total=total,
-            nodes=shown,
+            nodes=listed,
             left_out=left_out,
             bottleneck_ns=total.bottlenecks * interval,
             without_gpu=alone or None,
@@ -122,7 +123,7 @@ class Bottleneck(SampleRule):
             active = active_during(run.store, stretches.select("node", "start", end=pl.col("last") + interval), run.top)
             details = dataclasses.replace(details, active=active)
         windows = pl.concat([part["windows"] for part in observed]).group_by("window").agg(pl.col("exceeded").any())
-        few = len(nodes) - len(judged)
+        skipped = len(nodes) - len(judged)
         return Outcome(
             ISSUES if issues else FINE,
             triggered=total.windows_exceeded,
@@ -134,7 +135,7 @@ class Bottleneck(SampleRule):
             last_ns=max((row.last_ns for row in judged if row.last_ns is not None), default=None),
             details=details,
             finding=(self._finding(issues, judged, parameters, alone) if issues else self._fine(judged, parameters, alone))
-            + (f"; {plural(few, 'machine')} could not be judged" if few else "")
+            + (f"; {plural(skipped, 'machine')} could not be judged" if skipped else "")
             + ".",
             recommendation=self.recommendation(max(issues, key=_share), run, details.active) if issues else None,
             cost=self._cost(measured, interval, run) if issues else None,
@@ -144,21 +145,21 @@ class Bottleneck(SampleRule):
 
     @abstractmethod
     def recommendation(self, worst: BottleneckNode, run: RunData, active: Active) -> str:
-        """What to do on the machine with the highest share of bottleneck snapshots."""
+        """Advise on the node with the highest share of bottleneck snapshots."""
 
     @abstractmethod
     def state(self, parameters: Parameters) -> str:
-        """What a core does in a bottleneck snapshot, in words, with its threshold: "a core was above 90 %"."""
+        """Describe a core in a bottleneck snapshot: "a core was above 90 %"."""
 
     def _state(self, parameters: Parameters, alone: bool) -> str:
-        """What a bottleneck snapshot is, in words, with its thresholds."""
+        """Describe a bottleneck snapshot, with its thresholds."""
         if alone:
             state = self.state(parameters)
             return f"{state[0].upper()}{state[1:]} while the mean of the cores was below {threshold(_LOW_CORES)}"
         return f"A GPU was below {threshold(parameters['gpu_threshold'])} while {self.state(parameters)}"
 
     def _nothing(self, nodes: Sequence[BottleneckNode], run: RunData, parameters: Parameters) -> tuple[str, str | None]:
-        """Why no machine was judged, and which capture would help."""
+        """Return why no node was evaluated, and which capture would help."""
         if not nodes:
             return NO_GPU, record(run, NO_GPU)
         most = max(nodes, key=lambda row: int(row.snapshots))
@@ -202,12 +203,12 @@ class Bottleneck(SampleRule):
 
 
 def _exceeded(bottlenecks: Any, snapshots: Any, share: float) -> Any:
-    """Whether bottlenecks / snapshots x 100 > share, without a division that rounds."""
+    """Return whether bottlenecks / snapshots x 100 > share, without rounding."""
     return bottlenecks * 100 > snapshots * share
 
 
 def _in_windows(judged: Sequence[BottleneckNode]) -> str:
-    """That single windows were over the threshold, where the whole run, which is judged, is not."""
+    """Mention single windows over the threshold although the whole run is not."""
     over = sum(row.windows_exceeded for row in judged)
     if not over:
         return ""
@@ -215,7 +216,7 @@ def _in_windows(judged: Sequence[BottleneckNode]) -> str:
 
 
 def _stretches(rows: pl.DataFrame) -> pl.DataFrame:
-    """Bottleneck snapshots that follow each other at most 1.5 sampling intervals apart, as one: node, start, last (of their snapshots)."""
+    """Join bottleneck snapshots up to 1.5 intervals apart: node, start, last."""
     apart = pl.col("snapshot_ns").diff().over("node")
     usual = rows.select(apart.median()).item() or 0
     new = apart.is_null() | (apart > 1.5 * usual) | ~pl.col("bottleneck").shift(1, fill_value=False)
@@ -254,7 +255,7 @@ def _measured(row: Mapping[str, Any], run: RunData, parameters: Parameters) -> _
 
 
 def _slices(counts: Mapping[str, int]) -> dict[str, Any]:
-    """The counts and the three slices that sum to 100 %: GPU above its threshold, low for another reason, low with a bottleneck."""
+    """Add the slices that sum to 100 %: GPU above, low otherwise, low with bottleneck."""
     snapshots, low, bottlenecks = counts["snapshots"], counts["low"], counts["bottlenecks"]
     return {
         **counts,
@@ -265,8 +266,8 @@ def _slices(counts: Mapping[str, int]) -> dict[str, Any]:
     }
 
 
-def _part(count: int, whole: int) -> float | None:
-    return 100 * count / whole if whole else None
+def _part(count: int, total: int) -> float | None:
+    return 100 * count / total if total else None
 
 
 def _share(row: BottleneckNode) -> float:
@@ -278,13 +279,13 @@ def _derived(rows: Iterable[BottleneckNode]) -> str:
 
 
 def _workers(node: str, run: RunData) -> str:
-    """The knob for loader processes on a machine: as many as it has cores per GPU, where that is known."""
+    """Name the setting for loader processes: one per core of a GPU, if known."""
     number = per_gpu(run, node)
     return f"`num_workers={number}`" if number else "a higher `num_workers`"
 
 
 def _longest(active: Active) -> str:
-    """The end of a recommendation: what was active longest during the bottleneck."""
+    """End a recommendation with the longest activity during the bottleneck."""
     for rows, word in ((active.operators, "operator"), (active.annotations, "annotated range")):
         if rows:
             return f"; during the bottleneck the longest active {word} was {rows[0].name} ({duration(rows[0].time_ns)})"
@@ -292,7 +293,7 @@ def _longest(active: Active) -> str:
 
 
 def _parameters(gpu_threshold: tuple[int, int], limit: Parameter, patience: int) -> tuple[Parameter, ...]:
-    """``gpu_threshold``: its documented default and that of the service. ``patience``: its documented default."""
+    """Return the parameters; documented default of ``patience``, both of the GPU's."""
     return (
         Parameter("threshold", "%", 50, 50, "percentile", "share of a machine's snapshots that may be bottlenecks"),
         Parameter("gpu_threshold", "%", *gpu_threshold, "percentile", "a snapshot is low when a used GPU is below this"),

@@ -1,4 +1,4 @@
-"""Do as many processes load data as the machine has cores for?"""
+"""Dataloader: data loading processes of each node, compared with its cores."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LOADER: Final = (
 _WORKERS: Final = "Record the data loader's settings with the hosted profiler's data loader profiling."
 
 # Every interval in which a data loader was at work or was waited for. source: "worker" (a loader process at work), "wait" (the training
-# process waits for worker processes: says nothing of how many there are), "alone" (the training process loads itself: num_workers=0),
+# process waits for worker processes: does not show their number), "alone" (the training process loads itself: num_workers=0),
 # "loader" (any other).
 _INTERVALS: Final = f"""
     SELECT node, process, tid, start_ns AS start, start_ns + greatest(duration_ns, 1) AS "end", duration_ns AS duration,
@@ -52,20 +52,18 @@ SETTINGS: Final = """
 
 
 class Dataloader(Rule):
-    """Data loading processes of each machine against its cores.
+    """Compares data loading processes of each node with its cores.
 
-    How many load: the sum of ``num_workers`` over the processes of the machine that say it (the largest of each; 0 workers are 1 process,
-    the training process itself); training processes with steps but without a record of their loaders count like those with one, and the
-    finding says so. Else the overlap: in every second in which anything was loaded, the largest number of loader intervals
-    open at the same moment, and of these numbers the median over the seconds. An interval inside of another one of the same thread is a
-    call of the same loader and not counted. Time without loading lowers nothing: a loader that is seldom active counts as one. Waits of
-    PyTorch's training process for its worker processes do not tell how many workers there are; without num_workers the machine is then
-    not evaluated.
+    Number of processes: the sum of ``num_workers`` over the processes of the node that record it (the largest of each; 0 workers are 1
+    process, the training process itself); training processes with steps but without a record of their loaders count like those with one,
+    and the finding reports this. Otherwise the overlap: the median, over the seconds in which anything was loaded, of the largest number
+    of loader intervals open at the same moment. An interval inside another interval of the same thread is a call of the same loader and
+    not counted. Time without loading lowers nothing: a loader that is seldom active counts as one. Waits of PyTorch's training process
+    for its worker processes do not show the number of workers; without num_workers the node is then not evaluated.
 
-    Seconds are the whole seconds of the clock in which a loader interval was open. Data points: seconds, of all machines. Violations:
-    those of machines with an issue. Triggered: evaluation windows in which loading began on a machine with an issue, as are first and
-    last time. Cost: what the average step waited for data, of its length, on the machines with an issue.
-    """
+    Seconds are the whole seconds of the clock in which a loader interval was open. Data points: seconds, of all nodes. Violations: those
+    of nodes with an issue. Triggered: evaluation windows in which loading began on a node with an issue; first and last time are of the
+    same loads. Cost: the wait for data of the average step, of its length, on the nodes with an issue."""
 
     name: ClassVar[str] = "Dataloader"
     category: ClassVar[Category] = "framework"
@@ -110,11 +108,13 @@ class Dataloader(Rule):
                 windows=number,
             )
         issues = [machine for machine in evaluated if machine.row.issue]
-        own = windows.filter(pl.col("node").is_in([machine.node for machine in issues]))
-        first, last, triggered = own.select(pl.col("start").min(), last=pl.col("start").max(), windows=pl.col("window").n_unique()).row(0)
+        of_issues = windows.filter(pl.col("node").is_in([machine.node for machine in issues]))
+        first, last, triggered = of_issues.select(
+            pl.col("start").min(), last=pl.col("start").max(), windows=pl.col("window").n_unique()
+        ).row(0)
         return Outcome(
             ISSUES if issues else FINE,
-            triggered=own.select("node", "window").n_unique(),
+            triggered=of_issues.select("node", "window").n_unique(),
             violations=sum(machine.row.seconds for machine in issues),
             datapoints=seconds,
             windows=number,
@@ -130,8 +130,8 @@ class Dataloader(Rule):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Machine:
-    """A machine with data loaders. ``row``: as in the details. ``processes``: how many training processes load data. ``why``: why it is
-    not evaluated: "cores", "workers", "seconds" or None."""
+    """A node with data loaders. ``row``: as in the details. ``processes``: training processes that load data. ``why``: the reason for not
+    evaluating it: "cores", "workers", "seconds" or None."""
 
     node: int
     row: LoadingNode
@@ -139,13 +139,13 @@ class _Machine:
     why: str | None
 
     def wanted(self, *, fewer: bool) -> int:
-        """Workers per training process that make about one loading process per core."""
+        """Return the workers per training process for one loading process per core."""
         cores, processes = required(self.row.cores), max(1, self.processes)
         return cores // processes if fewer else math.ceil(cores / processes)
 
 
 def _no_events(run: RunData) -> str:
-    """Why nothing is known of how many processes load; annotated ranges tell how long a step loads, but not that."""
+    """Return the reason without loader events; annotated ranges show times at most."""
     known = [part for part in run.steps.parts if part.typical]
     waited = sum(part.mean_ns.get("data_loader", 0.0) * part.steps for part in known)
     if not waited:
@@ -158,7 +158,7 @@ def _no_events(run: RunData) -> str:
 
 
 def _intervals(store: Store) -> pl.DataFrame:
-    """Of loads in training processes each once; workers have threads of their own."""
+    """Return each load of the training processes once; workers have their own threads."""
     every = store.frame(_INTERVALS)
     worker = pl.col("source") == "worker"
     return pl.concat([every.filter(worker), recorded_once(every.filter(~worker))]).drop("recorder")
@@ -169,12 +169,12 @@ def _nodes(intervals: pl.DataFrame, settings: pl.DataFrame) -> list[int]:
 
 
 def _machine(run: RunData, node: int, intervals: pl.DataFrame, settings: pl.DataFrame, parameters: Parameters) -> _Machine:
-    own = intervals.filter(pl.col("node") == node)
-    configured = _configured(settings.filter(pl.col("node") == node), own)
-    shown = own.filter(pl.col("source") == "worker")
-    shown = shown if len(shown) else own.filter(pl.col("source") != "wait")
-    peaks = seconds_of(shown)
-    seconds = len(peaks if len(shown) == len(own) else seconds_of(own))
+    node_intervals = intervals.filter(pl.col("node") == node)
+    configured = _configured(settings.filter(pl.col("node") == node), node_intervals)
+    relevant = node_intervals.filter(pl.col("source") == "worker")
+    relevant = relevant if len(relevant) else node_intervals.filter(pl.col("source") != "wait")
+    peaks = seconds_of(relevant)
+    seconds = len(peaks if len(relevant) == len(node_intervals) else seconds_of(node_intervals))
     cores = cores_of(run.store, node)
     training = set(run.store.frame("SELECT DISTINCT process FROM step WHERE node = ? AND process IS NOT NULL", [node])["process"])
     if configured:
@@ -185,7 +185,15 @@ def _machine(run: RunData, node: int, intervals: pl.DataFrame, settings: pl.Data
         loaders = float(statistics.median(peaks["loaders"])) if len(peaks) else None
         processes = len(training)
     percent = 100 * loaders / cores if loaders is not None and cores else None
-    why = "cores" if not cores else "workers" if loaders is None and len(own) else "seconds" if seconds <= parameters["patience"] else None
+    why = (
+        "cores"
+        if not cores
+        else "workers"
+        if loaders is None and len(node_intervals)
+        else "seconds"
+        if seconds <= parameters["patience"]
+        else None
+    )
     issue = None if why or percent is None else not parameters["min_threshold"] <= percent <= parameters["max_threshold"]
     row = LoadingNode(
         node=run.places.node(node),
@@ -202,24 +210,23 @@ def _machine(run: RunData, node: int, intervals: pl.DataFrame, settings: pl.Data
 
 
 def _configured(settings: pl.DataFrame, intervals: pl.DataFrame) -> dict[int | None, int]:
-    """``num_workers`` by process, where the trace says it; worker processes repeat it and count only where nobody else says it."""
-    said = settings.filter(pl.col("num_workers").is_not_null())
+    """Return ``num_workers`` by process; that of workers only if no other records it."""
+    configured = settings.filter(pl.col("num_workers").is_not_null())
     worker = (pl.col("phase") == "DataLoaderWorker").fill_null(False) | pl.col("worker_id").is_not_null()
-    main = said.filter((pl.col("phase") == "DataLoaderIterInitialize").fill_null(False) | ~worker)
+    main = configured.filter((pl.col("phase") == "DataLoaderIterInitialize").fill_null(False) | ~worker)
     if len(main):
         return dict(main.group_by("process").agg(pl.col("num_workers").max()).rows())
-    if len(said):
-        return {None: int(said.select(pl.col("num_workers").max()).item())}
+    if len(configured):
+        return {None: int(configured.select(pl.col("num_workers").max()).item())}
     alone = intervals.filter(pl.col("source") == "alone")["process"].unique().sort()
     others = intervals.filter(pl.col("source") != "alone")
     return dict.fromkeys(alone.to_list(), 0) if len(alone) and others.is_empty() else {}
 
 
 def seconds_of(intervals: pl.DataFrame) -> pl.DataFrame:
-    """Per second in which an interval (process, tid, start, end) was open: the largest number open at the same moment.
+    """Return the most intervals (process, tid, start, end) open at once, per second.
 
-    Columns ``second`` (of the clock) and ``loaders``. Intervals inside of another one of the same thread are not counted.
-    """
+    Columns ``second`` (of the clock) and ``loaders``. Intervals inside another interval of the same thread are not counted."""
     start, end = pl.col("start"), pl.col("end")
     outer = outermost(intervals, ["process", "tid"])
     points = pl.concat([outer.select(time=start, change=pl.lit(1)), outer.select(time=end, change=pl.lit(-1))])
@@ -240,7 +247,7 @@ def seconds_of(intervals: pl.DataFrame) -> pl.DataFrame:
 
 
 def cores_of(store: Store, node: int) -> int | None:
-    """Cores of a machine, as its source says, else those that have samples."""
+    """Return the cores of a node from its source, else those with samples."""
     cores = store.frame(
         """
         SELECT coalesce(max(n.cores), nullif(count(DISTINCT s.unit), 0)) FROM node AS n
@@ -258,9 +265,9 @@ def _configurations(run: RunData, settings: pl.DataFrame) -> tuple[LoaderConfigu
 
 
 def _loading(intervals: pl.DataFrame) -> tuple[LoadingTimes, Histogram | None]:
-    """Loading times: what the training processes waited or loaded, else what the workers did."""
-    own = intervals.filter(pl.col("source") != "worker")
-    ordered = (own if len(own) else intervals)["duration"].drop_nulls().sort().rechunk()
+    """Return loading times of the training processes, else those of the workers."""
+    training = intervals.filter(pl.col("source") != "worker")
+    ordered = (training if len(training) else intervals)["duration"].drop_nulls().sort().rechunk()
     empty = ordered.is_empty()
     times = LoadingTimes(
         count=len(ordered),
@@ -274,7 +281,7 @@ def _loading(intervals: pl.DataFrame) -> tuple[LoadingTimes, Histogram | None]:
 
 
 def _missing(machines: Sequence[_Machine], parameters: Parameters) -> tuple[str, str]:
-    """Why no machine was evaluated, and which capture would help; what is missing last on any machine."""
+    """Return why no node was evaluated, and which capture would help."""
     reasons = {machine.why for machine in machines}
     if "seconds" in reasons:
         most = max(machine.row.seconds for machine in machines if machine.why == "seconds")
@@ -299,7 +306,7 @@ def _loaders(machine: _Machine) -> str:
 
 
 def _worst(machines: Sequence[_Machine], parameters: Parameters) -> _Machine:
-    """The one with the fewest loading processes per core; where all have too many, the one with the most."""
+    """Return the node with the fewest loaders per core, or most if all have too many."""
     ordered = sorted(machines, key=lambda machine: required(machine.row.percent_of_cores))
     return ordered[-1] if _too_many(ordered[0], parameters) else ordered[0]
 
@@ -345,7 +352,7 @@ def _recommendation(run: RunData, issues: Sequence[_Machine], settings: pl.DataF
 
 
 def _pin(run: RunData, settings: pl.DataFrame, text: str | None) -> str | None:
-    """``text``, and what to say of pin_memory=False where there are GPUs to copy to."""
+    """Append advice on pin_memory=False to ``text`` if there are GPUs to copy to."""
     if not run.devices or settings.is_empty() or not settings.select((~pl.col("pin_memory")).any()).item():
         return text
     number = settings.filter(~pl.col("pin_memory")).height
@@ -357,7 +364,7 @@ def _pin(run: RunData, settings: pl.DataFrame, text: str | None) -> str | None:
 
 
 def _waited(run: RunData, machines: Sequence[_Machine]) -> tuple[float, float, float] | None:
-    """Time that the steps of the machines waited for data, their time, and the wait of the average step; None where it is not known."""
+    """Return the steps' waits for data, their time, and the mean wait, or None."""
     nodes = {machine.row.node for machine in machines}
     parts = [part for part in run.steps.parts if part.node in nodes and part.typical]
     steps = sum(part.steps for part in parts)

@@ -1,10 +1,10 @@
-"""ExposedCommunication: how much of each device's time goes into collectives that no computation hides?
+"""ExposedCommunication: the share of each device's time in collectives that no computation covers.
 
-Of the kernels of one name: ``time_ns`` is their summed duration; ``exposed_ns`` the length of the union of their runs on each device
-minus what computation kernels of that device cover, added up over the devices. Where kernels of two names run at the same time, each
-gets the whole of its own union, so that these parts can add up to more than the exposed communication of the devices.
+Per kernel name: ``time_ns`` is the summed duration; ``exposed_ns`` is the length of the union of the executions on each device minus the
+time that computation kernels of that device cover, added up over the devices. If kernels of two names execute at the same time, each gets
+all of its own union, so these parts can exceed the exposed communication of the devices.
 
-Could save at most: all of the exposed communication, as far as there is computation that hides no other communication yet.
+Could save at most: all of the exposed communication, limited to computation that hides no other communication yet.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ..evidence.run_data import RunData
 
 _THRESHOLD: Final = Parameter("threshold", "%", 10, 10, "percentile", "share of a device's span that exposed communication may take")
 
-# What a collective does, from the name of its kernel; the first that fits.
+# Kinds of collectives by the name of the kernel; the first match counts.
 _KINDS: Final = (
     ("reduce-scatter", re.compile(r"reduce_?scatter", re.IGNORECASE)),
     ("all-gather", re.compile(r"all_?gather", re.IGNORECASE)),
@@ -57,7 +57,7 @@ _BACKWARD_SHARE: Final = 2 / 3
 # Share of the all-reduces that threads with backward operators launch, from which on they are taken to reduce gradients.
 _GRADIENTS_SHARE: Final = 0.9
 
-# A rank that computes so much longer than the median (percent) is looked at as the reason why the others wait.
+# A rank that computes longer than the median by more than this percentage can be the reason for the waits of the others.
 _SLOW_PERCENT: Final = 5.0
 
 
@@ -113,7 +113,9 @@ def _could_hide(device: DeviceTime) -> int:
 
 
 def _collectives(store: Store, exposed_ns: int) -> tuple[CollectiveKernel, ...]:
-    """Every collective by its short name, over all devices; the longest exposed first. Where there is one, all that is exposed is its."""
+    """Return the collectives by short name, over all devices, longest exposed first.
+
+    ``exposed_ns``: that of all collectives, which is used if there is only one name."""
     totals = store.frame("""
         SELECT coalesce(n.short, n.text) AS name, count(*) AS count, sum(e.duration_ns)::BIGINT AS time_ns
         FROM device_event AS e JOIN name AS n ON n.id = e.name
@@ -130,7 +132,7 @@ def _collectives(store: Store, exposed_ns: int) -> tuple[CollectiveKernel, ...]:
 
 
 def _exposed(store: Store, group: str) -> pl.DataFrame:
-    """Of a group of processes: name (of the collective) and exposed_ns."""
+    """Return name and exposed_ns of the collectives of a group of processes."""
     events = store.frame(f"""
         SELECT e.node, e.process, e.device, e.start_ns AS start, e.start_ns + e.duration_ns AS "end", coalesce(n.short, n.text) AS name
         FROM device_event AS e JOIN name AS n ON n.id = e.name
@@ -144,7 +146,7 @@ def _exposed(store: Store, group: str) -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class _Advice:
-    """What to change. ``title``: the imperative that heads the finding."""
+    """Advice on a change. ``title``: the imperative that heads the finding."""
 
     title: str
     text: str
@@ -159,9 +161,9 @@ class _Advice:
         kind, (part, time, count) = max(exposed.items(), key=lambda item: item[1][0])
         too_much = sum(d.communication_ns for d in devices) > _BACKWARD_SHARE * sum(d.computation_ns for d in devices)
         title, change = _change(run.store, kind, time / count, too_much=too_much)
-        whole = sum(sums[0] for sums in exposed.values())
+        total = sum(sums[0] for sums in exposed.values())
         why = (
-            f"{_what(kind, count)} of {duration(time / count)} on average make up {whole_percent(100 * part / whole if whole else 0.0)} of"
+            f"{_what(kind, count)} of {duration(time / count)} on average make up {whole_percent(100 * part / total if total else 0.0)} of"
             f" what is exposed, and computation hides {percent(_overlap(devices))} of the communication"
         )
         slow = _slow_rank(run.breakdown)
@@ -169,8 +171,8 @@ class _Advice:
 
 
 def _overlap(devices: Sequence[DeviceTime]) -> float:
-    whole = sum(device.communication_ns for device in devices)
-    return 100 * (whole - sum(device.exposed_communication_ns for device in devices)) / whole if whole else 0.0
+    total = sum(device.communication_ns for device in devices)
+    return 100 * (total - sum(device.exposed_communication_ns for device in devices)) / total if total else 0.0
 
 
 def _kind(name: str) -> str:
@@ -184,7 +186,7 @@ def _what(kind: str, count: int) -> str:
 
 
 def _change(store: Store, kind: str, mean_ns: float, *, too_much: bool) -> tuple[str, str]:
-    """Title and imperative, from the collective that is exposed most and from who launches it."""
+    """Return title and imperative for the most exposed collective and its launcher."""
     if kind == "send and receive" and _named(store, "%all_to_all%", "%alltoall%"):
         kind = "all-to-all"
     if words := OVERLAPPED.get(framework_of(store) or ""):
@@ -246,12 +248,12 @@ def _data_parallel(mean_ns: float, *, too_much: bool) -> tuple[str, str]:
 
 def _named(store: Store, *patterns: str) -> bool:
     condition = " OR ".join("text ILIKE ?" for _ in patterns)
-    found: bool = store.frame(f"SELECT EXISTS (FROM name WHERE {condition}) AS found", patterns).item()
-    return found
+    exists: bool = store.frame(f"SELECT EXISTS (FROM name WHERE {condition}) AS found", patterns).item()
+    return exists
 
 
 def _in_backward(store: Store) -> bool:
-    """Whether the collectives are launched by the threads that run backward operators, as data parallelism does."""
+    """Return whether threads with backward operators launch most collectives."""
     share = store.frame("""
         WITH backward AS (
             SELECT DISTINCT h.process, h.tid FROM host_event AS h JOIN name AS n ON n.id = h.name
@@ -269,8 +271,10 @@ def _in_backward(store: Store) -> bool:
 
 
 def _slow_rank(breakdown: Sequence[DeviceTime]) -> str | None:
-    """A sentence on the rank that the others wait for: of at least three, one computes more than 5 % longer than the median, and is in
-    collectives for at least half of that time less than the median of the others."""
+    """Write a sentence on the rank that the others wait for, or return None.
+
+    Of at least three ranks, one computes more than 5 % longer than the median, and is in collectives less than the median of the others,
+    by at least half of that time."""
     ranks = [device for device in breakdown if device.rank is not None and device.communication_ns]
     if len(ranks) < 3:
         return None

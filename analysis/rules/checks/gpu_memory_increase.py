@@ -1,4 +1,4 @@
-"""Does the memory of a GPU grow: from one window of samples to the next, or slowly over the whole run?"""
+"""GPUMemoryIncrease: GPU memory grows from one window of samples to the next, or slowly over the whole run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..evidence.frameworks import ALLOCATIONS, NUMBERS_ONLY, framework_of
 from ..evidence.gpus import RECORD_LONGER, no_memory, with_ranks
 from ..evidence.run_data import RunData
 
-SLOPE_POINTS: Final = 64  # A longer series is put in so many groups of successive samples, and the slope is that of their means
+SLOPE_POINTS: Final = 64  # a longer series is divided into this many groups of successive samples, whose means are the points
 
 SLOPE: Final = (
     "Theil-Sen slope: the median of the slopes between all pairs of points. It shows a rise that lasts; one that happens at once leaves it"
@@ -31,7 +31,7 @@ _DIGITS: Final = 9
 _MOST: Final = 4e18
 _FIGURE: Final = {True: "footprint", False: "memory controller"}
 _TITLE: Final = {"footprint": "Find what keeps GPU memory allocated", "memory controller": "Find what raises the memory traffic"}
-_SAID: Final = {"footprint": "GPU memory in use", "memory controller": "The memory-controller utilisation, recorded as GPU memory,"}
+_SUBJECTS: Final = {"footprint": "GPU memory in use", "memory controller": "The memory-controller utilisation, recorded as GPU memory,"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class GPUMemoryIncrease(SampleRule):
         needed = max(2 * window, math.floor(parameters["patience"]) + 1)
         per_point = scale * window
         looked_at = series.select("series", growth=growth, looked_at=pl.col("position") >= needed - 1)
-        found = (
+        increases = (
             looked_at.with_columns(pl.col("series").set_sorted())
             .group_by("series", maintain_order=True)
             .agg(pl.col("growth").filter("looked_at").max() / per_point)
@@ -95,7 +95,7 @@ class GPUMemoryIncrease(SampleRule):
         )
         devices = (
             block.boxes("gpu_memory")
-            .join(found, on=["node", "unit"], how="left", maintain_order="left")
+            .join(increases, on=["node", "unit"], how="left", maintain_order="left")
             .join(violations, on=["node", "unit"], how="left", maintain_order="left")
             .join(slopes(series), on=["node", "unit"], how="left", maintain_order="left")
             .with_columns(pl.col("violations").fill_null(0))
@@ -136,10 +136,10 @@ class GPUMemoryIncrease(SampleRule):
 
 
 def slopes(series: pl.DataFrame) -> pl.DataFrame:
-    """Theil-Sen slope of every series: node, unit, slope (per hour; median of the slopes of all pairs of points).
+    """Return the Theil-Sen slope of every series per hour: node, unit, slope.
 
-    A series of more than 64 samples is first put in 64 groups of successive samples, whose mean times and values are the points.
-    """
+    The slope is the median of the slopes of all pairs of points. A series of more than 64 samples is first divided into 64 groups of
+    successive samples, whose mean times and values are the points."""
     sizes = series.group_by("series", maintain_order=True).agg(pl.col("node", "unit", "time_ns").first(), size=pl.len())
     size, begin = (sizes[column].gather(series["series"]) for column in ("size", "time_ns"))
     position = series["position"].cast(pl.UInt64)
@@ -168,20 +168,22 @@ def slopes(series: pl.DataFrame) -> pl.DataFrame:
 
 
 def _scale(series: pl.DataFrame) -> float:
-    """Power of ten that makes integers of the values: 1e9, less where sums of them would not fit 64 bits."""
+    """Return a power of ten that makes integers of the values and keeps sums exact.
+
+    1e9, or less if sums would not fit 64 bits."""
     greatest = series["value"].abs().max()
     sums = max(float(greatest) if isinstance(greatest, float) else 0.0, 1.0) * max(len(series), 1) * 4
     return float(10.0 ** min(_DIGITS, math.floor(math.log10(_MOST / sums))))
 
 
 def _rows(devices: pl.DataFrame, episodes: pl.DataFrame, run: RunData) -> list[GrowingMemory]:
-    own: dict[tuple[int, int], list[Episode]] = {}
+    by_device: dict[tuple[int, int], list[Episode]] = {}
     for row in episodes.iter_rows(named=True):
-        own.setdefault((row["node"], row["unit"]), []).append(Episode(row["start_ns"], row["end_ns"], row["largest"], row["samples"]))
+        by_device.setdefault((row["node"], row["unit"]), []).append(Episode(row["start_ns"], row["end_ns"], row["largest"], row["samples"]))
     rows = []
     for row in devices.iter_rows(named=True):
-        found = own.get((row["node"], row["unit"]), [])
-        kept = sorted(found, key=lambda episode: -episode.largest)[:_EPISODES]
+        growths = by_device.get((row["node"], row["unit"]), [])
+        kept = sorted(growths, key=lambda episode: -episode.largest)[:_EPISODES]
         rows.append(
             GrowingMemory(
                 node=run.places.node(row["node"]),
@@ -192,7 +194,7 @@ def _rows(devices: pl.DataFrame, episodes: pl.DataFrame, run: RunData) -> list[G
                 violations=row["violations"],
                 largest_increase=row["largest_increase"],
                 episodes=tuple(sorted(kept, key=lambda episode: episode.start_ns)),
-                episodes_left_out=len(found) - len(kept),
+                episodes_left_out=len(growths) - len(kept),
                 slope_percent_per_hour=row["slope"],
                 box=box(row),
             )
@@ -209,61 +211,61 @@ def _too_few(devices: pl.DataFrame, parameters: Parameters) -> str:
 
 def _finding(evaluated: pl.DataFrame, episodes: pl.DataFrame, worst: dict[str, Any], run: RunData, parameters: Parameters) -> str:
     increase, window = parameters["increase"], samples_of(parameters["window"])
-    said = _SAID[_FIGURE[worst["source"] == FOOTPRINT]]
-    place = _place(worst, run)
+    subject = _SUBJECTS[_FIGURE[worst["source"] == FOOTPRINT]]
+    label = _label(worst, run)
     largest = worst["largest_increase"]
     if worst["violations"]:
         growing = evaluated.filter(pl.col("violations") > 0).height
         whose = f"{count(growing)} of {plural(evaluated.height, 'GPU')} grew so, in" if evaluated.height > 1 else "it grew so in"
         return (
-            f"{said} grew on {place} by up to {_points(largest, increase)} percentage points from one window of"
+            f"{subject} grew on {label} by up to {_points(largest, increase)} percentage points from one window of"
             f" {plural(window, 'sample')} to the next, more than the threshold of {increase:g}; {whose}"
             f" {plural(episodes.height, 'episode')}{_trend(worst)}."
         )
     grew = f"grew by at most {_points(largest, increase)} percentage points" if largest > 0 else "did not grow"
-    text = f"{said} {grew} from one window of {plural(window, 'sample')} to the next; the threshold is {increase:g}"
+    text = f"{subject} {grew} from one window of {plural(window, 'sample')} to the next; the threshold is {increase:g}"
     leak = evaluated.filter(pl.col("slope").is_not_null()).sort("slope", descending=True).head(1).rows(named=True)
     if leak and leak[0]["slope"] * (leak[0]["last_ns"] - leak[0]["first_ns"]) / _HOUR_NS >= 1:
-        text += f"; on {_place(leak[0], run)} it rises by {leak[0]['slope']:.1f} percentage points per hour (Theil-Sen slope)"
+        text += f"; on {_label(leak[0], run)} it rises by {leak[0]['slope']:.1f} percentage points per hour (Theil-Sen slope)"
     if worst["source"] != FOOTPRINT:
         text += "; how much memory is used was not recorded, so that it could rise unseen"
     return f"{text}."
 
 
 def _recommendation(episodes: pl.DataFrame, worst: dict[str, Any], run: RunData) -> str:
-    own = episodes.filter((pl.col("node") == worst["node"]) & (pl.col("unit") == worst["unit"])).sort("largest", descending=True)
-    begins = moment(own["start_ns"][0])
-    place = _place(worst, run)
+    growths = episodes.filter((pl.col("node") == worst["node"]) & (pl.col("unit") == worst["unit"])).sort("largest", descending=True)
+    begins = moment(growths["start_ns"][0])
+    label = _label(worst, run)
     if worst["source"] != FOOTPRINT:
         return (
-            f"Compare what {place} does before and after {begins}: the recorded figure is how busy its memory controller is, so a rise is"
+            f"Compare what {label} does before and after {begins}: the recorded figure is how busy its memory controller is, so a rise is"
             " more memory traffic and no proof of a leak; sample used memory to tell them apart."
         )
-    if own.height == 1:
+    if growths.height == 1:
         return (
-            f"{ALLOCATIONS.of(framework_of(run.store))} and look at what {place} allocates from {begins} on: its memory rises"
+            f"{ALLOCATIONS.of(framework_of(run.store))} and look at what {label} allocates from {begins} on: its memory rises"
             f" once, to {worst['max']:.0f} %, as a larger batch, longer inputs or an evaluation that keeps its outputs make it."
         )
     return (
         f"{NUMBERS_ONLY.of(framework_of(run.store))}: memory of"
-        f" {place} rose {count(own.height)} times, first at {moment(int(own['start_ns'].min()))}, up to {worst['max']:.0f} %."  # type: ignore[arg-type]
+        f" {label} rose {count(growths.height)} times, first at {moment(int(growths['start_ns'].min()))}, up to {worst['max']:.0f} %."  # type: ignore[arg-type]
     )
 
 
 def _trend(worst: dict[str, Any]) -> str:
-    """That the slope does not show what the windows do: less than a percentage point over the run."""
+    """Explain a slope of less than a percentage point over the run; else empty."""
     if worst["slope"] is None or abs(worst["slope"]) * (worst["last_ns"] - worst["first_ns"]) / _HOUR_NS >= 1:
         return ""
     return "; the slope over the run (Theil-Sen) stays near 0, because a median does not follow a single rise"
 
 
-def _place(row: dict[str, Any], run: RunData) -> str:
+def _label(row: dict[str, Any], run: RunData) -> str:
     node = run.places.node(row["node"])
     return place(node, ranks(run.breakdown).get((node, row["unit"])), row["unit"])
 
 
 def _points(value: float, threshold: float) -> str:
-    """``value`` with as many decimals as tell it from the threshold."""
+    """Format ``value`` with enough decimals to differ from the threshold."""
     for decimals in range(1, 7):
         text = f"{value:.{decimals}f}"
         if float(text) != threshold or value == threshold:

@@ -1,4 +1,4 @@
-"""HostBound: does the device stand idle because the host does not launch work in time?"""
+"""HostBound: idle time of the device because the host does not launch work in time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..evidence.sync_calls import begun_inside, sync_calls
 _IDLE: Final = Parameter("idle_threshold", "%", 20, 20, "percentile", "share of a device's span that it may stand idle")
 _SHARE: Final = Parameter("host_share", "%", 50, 50, "percentile", "share of the idle time that may be host wait")
 
-# What the host did for a smaller share of the waits is not named in the advice.
+# The advice omits host activities with a smaller share of the waits.
 _NAMED_PERCENT: Final = 1.0
 _LONGEST: Final = 10
 _RANGES_NAMED: Final = 4
@@ -70,26 +70,26 @@ class HostBound(Rule):
 def _rows(group: GapGroup, parameters: Parameters) -> _Judged:
     gap, cause = pl.col("end") - pl.col("start"), pl.col("cause")
     causes = {"host": HOST_WAIT, "kernel": KERNEL_WAIT, "other": OTHER_CAUSE}
-    found = group.gaps.group_by("row").agg(
+    sums = group.gaps.group_by("row").agg(
         *(gap.filter(cause == number).sum().alias(name) for name, number in causes.items()), waits=(cause == HOST_WAIT).sum()
     )
-    by_row = {row["row"]: row for row in found.iter_rows(named=True)}
+    by_row = {row["row"]: row for row in sums.iter_rows(named=True)}
     none = {"host": 0, "kernel": 0, "other": 0, "waits": 0}
     return [(device, _row(device, by_row.get(device.row, none), parameters)) for device in group.devices]
 
 
-def _row(device: IdleDevice, found: dict[str, int], parameters: Parameters) -> HostBoundDevice:
+def _row(device: IdleDevice, sums: dict[str, int], parameters: Parameters) -> HostBoundDevice:
     idle_percent = 100 * device.idle_ns / device.span_ns if device.span_ns else 0.0
-    host_percent = 100 * found["host"] / device.idle_ns if device.idle_ns else 0.0
+    host_percent = 100 * sums["host"] / device.idle_ns if device.idle_ns else 0.0
     idle = idle_percent > parameters["idle_threshold"]
     return HostBoundDevice(
         **device.details(),
         idle_ns=device.idle_ns,
         idle_percent=idle_percent,
-        host_wait_ns=found["host"],
-        host_waits=found["waits"],
-        kernel_wait_ns=found["kernel"],
-        other_ns=found["other"],
+        host_wait_ns=sums["host"],
+        host_waits=sums["waits"],
+        kernel_wait_ns=sums["kernel"],
+        other_ns=sums["other"],
         host_percent=host_percent,
         issue=None if idle and not device.linked else idle and host_percent > parameters["host_share"],
     )
@@ -117,12 +117,12 @@ class _Waits:
                 self.in_ranges[name] = self.in_ranges.get(name, 0) + time
 
     def shares(self) -> tuple[HostActivity, ...]:
-        """What the host did, most first."""
+        """Return the activities of the host, longest first."""
         ranked = sorted(self.meanwhile.items(), key=lambda item: -item[1])
         return tuple(HostActivity(name, time, 100 * time / self.total) for name, time in ranked if time)
 
     def ranges(self) -> list[tuple[str, int]]:
-        """The annotated ranges outside of whose operators the host was, most time first."""
+        """Return the annotated ranges with host time outside of operators, longest first."""
         return sorted(((name, time) for name, time in self.in_ranges.items() if time), key=lambda item: (-item[1], item[0]))
 
 
@@ -165,10 +165,9 @@ def _part(run: RunData, group: GapGroup, bad: list[IdleDevice]) -> _Part:
 
 
 def _details(run: RunData, devices: tuple[HostBoundDevice, ...], waits: _Waits) -> HostBoundDetails:
-    """What followed the waits, the longest ones, and what the host did meanwhile; lists are empty without an issue.
+    """Return the kernels after the waits, the longest waits, and the host's activity.
 
-    ``calls`` lists the runtime calls where they make up most of the waits.
-    """
+    Lists are empty without an issue. ``calls`` lists the runtime calls if they make up more than half of the waits."""
     kernels = waits.kernels.sort("time", "count", "name", descending=[True, True, False]).head(run.top)
     calls = waits.calls.sort("time", "name", descending=[True, False]).head(run.top)
     text = names(run.store, [*kernels["name"], *calls["name"], *(wait["name"] for wait in waits.longest)])
@@ -217,16 +216,16 @@ def _gpus(bad: _Judged, judged: _Judged) -> str:
 
 
 def _fine(judged: _Judged, idle_limit: str, share_limit: str, parameters: Parameters) -> str:
-    one = len(judged) == 1
+    single = len(judged) == 1
     known = [found for found in judged if found[1].issue is not None]
     idle = [found for found in known if found[1].idle_percent > parameters["idle_threshold"]]
     if not idle:
         most = percent(max(row.idle_percent for _, row in known))
-        subject, at_most = ("The GPU", "") if one else ("The GPUs", " at most")
+        subject, at_most = ("The GPU", "") if single else ("The GPUs", " at most")
         return f"{subject} stood idle for {most} of the profile{at_most} (threshold {idle_limit})"
     device, row = max(idle, key=lambda found: found[1].host_percent)
     share = percent(row.host_percent)
-    if one:
+    if single:
         return (
             f"The GPU stood idle for {percent(row.idle_percent)} of the profile (threshold {idle_limit}), but only {share} of that was"
             f" host wait (threshold {share_limit})"
@@ -238,7 +237,7 @@ def _fine(judged: _Judged, idle_limit: str, share_limit: str, parameters: Parame
 
 
 def _main(waits: _Waits) -> str:
-    """What the advice is about: what most of the host waits were spent on, or the synchronisations that they follow."""
+    """Return the topic of the advice: the main activity in the waits, or their syncs."""
     share = {found.activity: found.percent for found in waits.shares()}
     if share.get("profiler overhead", 0) > 50:
         return "profiler overhead"
@@ -271,7 +270,7 @@ def _title(waits: _Waits) -> str:
 
 
 def _look_closer(run: RunData, framework: str | None) -> str:
-    """How to see what the host does: without operators (a recording has none) a profiler was not on it at all."""
+    """Advise on how to record the host's work in more detail."""
     if not run.store.frame("SELECT EXISTS (FROM host_event WHERE kind = 'operator') AS found").item():
         return f"{TRACE_SOME.of(framework)}, or annotate more of the loop,"
     return TRACE_AGAIN.of(framework)
@@ -303,30 +302,30 @@ def _recommendation(run: RunData, waits: _Waits) -> str | None:
         " run it",
     }[main]
     waited = f"{plural(waits.count, 'host wait')} took {total}, {duration(waits.total / waits.count)} each on average"
-    few = sum(wait["time_ns"] for wait in waits.longest)
-    if waits.count > 2 * _LONGEST and 2 * few > waits.total:
-        waited += f" ({duration(few)} in the {_LONGEST} longest)"
+    longest_ns = sum(wait["time_ns"] for wait in waits.longest)
+    if waits.count > 2 * _LONGEST and 2 * longest_ns > waits.total:
+        waited += f" ({duration(longest_ns)} in the {_LONGEST} longest)"
     return f"{advice}: {waited}, and what the host did meanwhile was {shares}."
 
 
 def _ranges_told(waits: _Waits) -> str:
-    """How much of the waiting only annotated ranges tell about, and the ranges with most of it."""
+    """Describe the time in annotated ranges alone, with the longest ranges."""
     ranges = waits.ranges()
-    told = ", ".join(f"`{name}` {duration(time)}" for name, time in ranges[:_RANGES_NAMED])
+    listed = ", ".join(f"`{name}` {duration(time)}" for name, time in ranges[:_RANGES_NAMED])
     rest = len(ranges) - _RANGES_NAMED
     more = f" and {plural(rest, 'other')}" if rest > 0 else ""
-    return f"annotated ranges outside of operators {duration(sum(time for _, time in ranges))} ({told}{more})"
+    return f"annotated ranges outside of operators {duration(sum(time for _, time in ranges))} ({listed}{more})"
 
 
 def _named(waits: _Waits) -> str:
-    """The ranges that make up most of it: one where it has more than half, else two."""
+    """Name the largest ranges: one with more than half of the time, else two."""
     ranges = waits.ranges()
-    few = 1 if len(ranges) < 2 or 2 * ranges[0][1] > sum(time for _, time in ranges) else 2
-    return " and ".join(f"`{name}`" for name, _ in ranges[:few])
+    named = 1 if len(ranges) < 2 or 2 * ranges[0][1] > sum(time for _, time in ranges) else 2
+    return " and ".join(f"`{name}`" for name, _ in ranges[:named])
 
 
 def _first_use(run: RunData, waits: _Waits) -> TimeOf | None:
-    """The longest runtime call where the profile is of a first use; None else."""
+    """Return the longest runtime call if the profile is of a first use, else None."""
     if not waits.total or _main(waits) != FIRST_USE:
         return None
     name, longest = waits.calls.sort("longest", "name", descending=[True, False]).select("name", "longest").row(0)

@@ -25,7 +25,7 @@ _PATIENCE: Final = Parameter("patience", "steps", 10, 10, "positive", "a process
 
 _BUSY_PERCENT: Final = 80.0  # mean of the cores from which on more workers would take time from each other
 _RECORD: Final = "Record the training with `postrun record`, which finds steps and the waits of PyTorch's data loaders, or annotate both."
-_SHOWN: Final = ("num_workers", "prefetch_factor")
+_LOADER_KEYS: Final = ("num_workers", "prefetch_factor")
 _USED_GPU: Final = "SELECT EXISTS (FROM sample WHERE metric = 'gpu_utilization' AND value > 0) AS used"
 
 
@@ -97,13 +97,15 @@ def _row(part: StepParts, parameters: Parameters) -> InputBoundProcess:
 
 
 def _loader(run: RunData, part: StepParts) -> LoaderSettings:
-    """The settings of the process's loader with most workers, the cores of its machine, and how busy they were; None: not known."""
+    """Return the settings of the process's largest loader and its node's cores.
+
+    ``core_percent`` is the mean of the cores during the steps. None: not known."""
     node, process = next(
         (ids for ids in run.store.frame("SELECT DISTINCT node, process FROM step ORDER BY ALL").rows() if _is(run, part, *ids)),
         (None, None),
     )
     settings = run.store.frame(SETTINGS).filter(pl.col("num_workers").is_not_null(), pl.col("worker_id").is_null())
-    own = settings.filter(pl.col("process").eq_missing(process)).sort("num_workers", descending=True)
+    of_process = settings.filter(pl.col("process").eq_missing(process)).sort("num_workers", descending=True)
     busy = run.store.frame(
         """
         WITH loop AS (SELECT min(host_start_ns) AS first, max(host_start_ns + host_duration_ns) AS last FROM step WHERE process = $2)
@@ -113,7 +115,7 @@ def _loader(run: RunData, part: StepParts) -> LoaderSettings:
         [node, process],
     ).item()
     return LoaderSettings(
-        **{key: own[key][0] if len(own) else None for key in (*_SHOWN, "pin_memory")},
+        **{key: of_process[key][0] if len(of_process) else None for key in (*_LOADER_KEYS, "pin_memory")},
         cores=cores_of(run.store, node) if node is not None else None,
         core_percent=busy,
         processes=sum(part.node == other.node for other in run.steps.parts),
@@ -121,14 +123,14 @@ def _loader(run: RunData, part: StepParts) -> LoaderSettings:
 
 
 def _is(run: RunData, part: StepParts, node: int | None, process: int | None) -> bool:
-    place = run.places.process(process, node)
-    return (place.node, place.rank, place.pid) == (part.node, part.rank, part.pid)
+    location = run.places.process(process, node)
+    return (location.node, location.rank, location.pid) == (part.node, part.rank, part.pid)
 
 
 def _finding(bad: list[StepParts], judged: list[StepParts], worst: StepParts, loader: LoaderSettings, parameters: Parameters) -> str:
     limit = f"{parameters['threshold']:g} %"
-    shown = ", ".join(f"{key}={setting}" for key in _SHOWN if (setting := getattr(loader, key)) is not None)
-    settings = f"; its data loader has {shown}" if shown else ""
+    listed = ", ".join(f"{key}={setting}" for key in _LOADER_KEYS if (setting := getattr(loader, key)) is not None)
+    settings = f"; its data loader has {listed}" if listed else ""
     if len(judged) == 1:
         return f"Waiting for data costs {_share(judged)} of step time ({percent(_percent(worst))}, threshold {limit}){settings}."
     most = f"most in {process_place(worst.node, worst.rank, worst.pid)}: {percent(_percent(worst))}{settings}"
@@ -146,7 +148,9 @@ def _share(parts: list[StepParts]) -> str:
 
 
 def _recommendation(run: RunData, worst: StepParts, loader: LoaderSettings) -> str:
-    """What the recording supports: more workers only on cores that are free, then loading ahead, then cheaper preprocessing."""
+    """Advise what the recording supports.
+
+    The order: more workers if cores are free, then loading ahead, then cheaper preprocessing."""
     framework = framework_of(run.store)
     cores, workers, busy = loader.cores, loader.num_workers, loader.core_percent
     cheaper = "make preprocessing cheaper: decode and resize once and store the result, or do it for whole batches"

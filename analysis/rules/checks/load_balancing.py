@@ -1,4 +1,4 @@
-"""Do the GPUs of a run carry the same load? Compared are the histograms of their utilisation."""
+"""LoadBalancing: histograms of GPU utilization, compared by their Jensen-Shannon distance."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _AT_ONCE: Final = "Record all machines for the same time; whether files of sever
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """Two GPUs, or one and the mean of all (``b`` is None)."""
+    """Two GPUs, or one GPU and the mean of all (``b`` is None)."""
 
     a: ComparedGpu
     b: ComparedGpu | None
@@ -46,8 +46,9 @@ class _Pair:
 
 
 class LoadBalancing(SampleRule):
-    """Jensen-Shannon distance between the utilisation histograms of GPUs. One that was sampled is not compared with one that is derived:
-    their histograms differ with the same load, as each is of windows of its own."""
+    """Jensen-Shannon distance between the utilization histograms of GPUs.
+
+    A sampled GPU is not compared with a derived one: their histograms differ under the same load, because their windows differ."""
 
     name = "LoadBalancing"
     category = "system"
@@ -64,9 +65,11 @@ class LoadBalancing(SampleRule):
     advice = "Divide the work evenly over the GPUs."
 
     def observe(self, block: SampleBlock, parameters: Parameters) -> pl.DataFrame:
-        """Per GPU: node, unit, source, samples, mean, first_ns, last_ns, counts (samples per bin)."""
+        """Return a row per GPU with its number of samples per bin.
+
+        Columns: node, unit, source, samples, mean, first_ns, last_ns, counts."""
         series = _together(block)
-        # A cast to an integer rounds towards 0: what is below 0 is cut to 0 before.
+        # A cast to an integer rounds toward 0, so values below 0 are set to 0 first.
         bin_ = (pl.col("value").clip(0, 100) / _WIDTH).cast(pl.UInt32).clip(upper_bound=BINS - 1)
         filled = series.select(slot=pl.col("series") * BINS + bin_).to_series().value_counts(name="n").cast({"slot": pl.Int64})
         boxes = (
@@ -121,8 +124,10 @@ class LoadBalancing(SampleRule):
 
 
 def _together(block: SampleBlock) -> pl.DataFrame:
-    """Utilisation of the GPUs while all machines were recorded, with the numbers of the series that are left: who began to record earlier
-    saw the start of the job, which is no imbalance. Without machines that were recorded for too little of it."""
+    """Return the GPU samples of the time in which all nodes were recorded.
+
+    Series are renumbered. A node that was recorded earlier saw the start of the job, which is not an imbalance. Nodes that were recorded
+    for too little of the time are left out."""
     series = block.series("gpu")
     if (together := block.gpus_together) is None:
         return series
@@ -131,7 +136,7 @@ def _together(block: SampleBlock) -> pl.DataFrame:
 
 
 def _when(together: CommonTime | None, run: RunData) -> str:
-    """In which time GPUs were compared, where not all of it is."""
+    """Describe the time of the comparison if it is not the complete time."""
     if together is None:
         return ""
     names = sorted((run.places.node(node) for node in together.left_out), key=in_order)
@@ -140,7 +145,7 @@ def _when(together: CommonTime | None, run: RunData) -> str:
 
 
 def distance(p: Sequence[float], q: Sequence[float]) -> float:
-    """Jensen-Shannon distance, logarithm base 2, of two distributions over the same bins: 0 for equal ones, 1 for disjoint ones."""
+    """Return the Jensen-Shannon distance (base 2) of two distributions: 0 to 1."""
     terms = []
     for a, b in zip(p, q, strict=True):
         middle = (a + b) / 2
@@ -166,16 +171,16 @@ def _device(row: dict[str, Any], run: RunData, known: Mapping[tuple[str, int], i
 
 
 def _pairs(evaluated: Sequence[ComparedGpu], threshold: float) -> list[_Pair]:
-    found = []
+    pairs = []
     for a, b in itertools.combinations(evaluated, 2):
         if a.derived == b.derived:
             apart = distance(a.histogram, b.histogram)
-            found.append(_Pair(a, b, apart, a.mean - b.mean, apart > threshold))
-    return found
+            pairs.append(_Pair(a, b, apart, a.mean - b.mean, apart > threshold))
+    return pairs
 
 
 def _with_mean(evaluated: Sequence[ComparedGpu], threshold: float) -> list[_Pair]:
-    found = []
+    compared = []
     for derived in (False, True):
         alike = [device for device in evaluated if device.derived == derived]
         if len(alike) < 2:
@@ -184,25 +189,25 @@ def _with_mean(evaluated: Sequence[ComparedGpu], threshold: float) -> list[_Pair
         mean = math.fsum(device.mean for device in alike) / len(alike)
         for device in alike:
             apart = distance(device.histogram, shares)
-            found.append(_Pair(device, None, apart, device.mean - mean, apart > threshold))
-    return found
+            compared.append(_Pair(device, None, apart, device.mean - mean, apart > threshold))
+    return compared
 
 
 def _details(devices: Sequence[ComparedGpu], pairs: Sequence[_Pair], in_pairs: bool) -> LoadBalancingDetails:
-    """At most 64 devices and 64 pairs (the furthest); ``left_out``: how many devices, ``pairs_left_out``: how many pairs more there are."""
-    shown = list(devices)
+    """Return at most 64 devices and the 64 furthest pairs, and how many are left out."""
+    listed = list(devices)
     if not in_pairs:
         furthest = [pair.a for pair in pairs[:MOST_COMPARED]]
         rest = [device for device in devices if not device.evaluated]
-        shown = sorted((furthest + rest)[:MOST_COMPARED], key=lambda device: (in_order(device.node), device.device))
+        listed = sorted((furthest + rest)[:MOST_COMPARED], key=lambda device: (in_order(device.node), device.device))
     return LoadBalancingDetails(
         compared="pairs" if in_pairs else "mean",
-        devices=tuple(shown),
+        devices=tuple(listed),
         pairs=tuple(
             GpuPair(_key(pair.a), _key(pair.b) if pair.b else None, pair.distance, pair.mean_difference, pair.violation)
             for pair in pairs[:MOST_COMPARED]
         ),
-        left_out=len(devices) - len(shown),
+        left_out=len(devices) - len(listed),
         pairs_left_out=max(len(pairs) - MOST_COMPARED, 0),
         matrix=_matrix(devices, pairs) if in_pairs else None,
     )
@@ -213,7 +218,7 @@ def _key(device: ComparedGpu) -> Gpu:
 
 
 def _matrix(devices: Sequence[ComparedGpu], pairs: Sequence[_Pair]) -> tuple[tuple[float | None, ...], ...]:
-    """Distances of all devices; None for those that were not compared."""
+    """Return the distances of all devices; None for those that were not compared."""
     distances = {(id(device), id(device)): 0.0 for device in devices if device.evaluated}
     for pair in pairs:
         distances[id(pair.a), id(pair.b)] = distances[id(pair.b), id(pair.a)] = pair.distance
@@ -273,26 +278,28 @@ def _recommendation(evaluated: Sequence[ComparedGpu], violating: Sequence[_Pair]
 
 
 def _cost(evaluated: Sequence[ComparedGpu], concerned: Sequence[ComparedGpu], in_pairs: bool, run: RunData) -> Cost | None:
-    """GPU time that the GPUs concerned were less busy than the busiest of them (of all, where all are compared with their mean)."""
+    """Sum the GPU time by which the GPUs concerned were less busy than the busiest.
+
+    The busiest is that of the compared GPUs: all of them if each was compared with the mean."""
     members = {id(device): device for device in concerned}.values()
     compared = list(members) if in_pairs else evaluated
     busiest = {made: max((device.mean for device in compared if device.derived == made), default=0.0) for made in (False, True)}
     lost = math.fsum((busiest[device.derived] - device.mean) / 100 * gpu_time_ns([device], run) for device in members)
-    whole = round(gpu_time_ns(evaluated, run))
-    if not whole:
+    total = round(gpu_time_ns(evaluated, run))
+    if not total:
         return None
     least = min(members, key=lambda device: device.mean)
     return Cost(
         title="Divide the work evenly over the GPUs",
-        ns=min(round(max(lost, 0.0)), whole),
-        of_ns=whole,
+        ns=min(round(max(lost, 0.0)), total),
+        of_ns=total,
         where=gpu(least),
         base=gpu_time(evaluated) if run.samples.gpus_together is None else "GPU time while all were recorded",
     )
 
 
 def _text(value: float, threshold: float) -> str:
-    """``value`` with as many decimals as tell it from the threshold."""
+    """Format ``value`` with enough decimals to differ from the threshold."""
     for decimals in range(2, 7):
         text = f"{value:.{decimals}f}"
         if float(text) != threshold or value == threshold:

@@ -1,4 +1,4 @@
-"""Are GPUs used too little, or not steadily, and is that so during the whole run or only while they idle at its start or end?"""
+"""LowGPUUtilization: GPUs with low or unsteady utilization, during the whole run or at its start or end only."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ UNDER: Final = "under-utilised"
 FLUCTUATING: Final = "fluctuating"
 GOOD: Final = "fine"
 UNUSED: Final = "unused"
-FEW: Final = "too few samples"
+FEW_SAMPLES: Final = "too few samples"
 WHOLE_RUN: Final = "whole run"
 IDLE_TAIL: Final = "idle tail"
 IDLE_HEAD: Final = "idle head"
@@ -45,7 +45,7 @@ PARTS: Final = "parts of the run"
 
 
 def guess(framework: str | None) -> str:
-    """What is said of the cause where no other rule found one."""
+    """Return the advice on the cause if no other rule found it."""
     return f": find what the host does while they wait, most often loading ({FURTHER_AHEAD.of(framework)}), evaluation or checkpoints,"
 
 
@@ -59,23 +59,23 @@ _GPU: Final = ["node", "unit"]
 
 
 class LowGPUUtilization(SampleRule):
-    """Every GPU at the end of every evaluation window, over its last ``window`` samples: *under-utilised* if p95 < threshold_p95,
+    """Every GPU at the end of every evaluation window, over its last ``window`` samples: *under-utilized* if p95 < threshold_p95,
     *fluctuating* if p95 >= threshold_p95 and p5 < threshold_p5.
 
-    ``state`` of a GPU: which of the two it was in more of its windows (as often: under-utilised), "unused" where it is 0 % for the whole
-    run (its windows count as under-utilised).
+    ``state`` of a GPU: the state of more of its windows (a tie is under-utilized), "unused" if it is 0 % for the whole run (its windows
+    count as under-utilized).
 
-    Idle head and idle tail of a GPU: the longest stretch at the start, or end, of its series with all values below threshold_p5, where that
-    is at least 5 % of the samples and not all of them. ``pattern`` of a GPU with such windows:
+    Idle head and idle tail of a GPU: the longest stretch at the start, or end, of its series with all values below threshold_p5, if it has
+    at least 5 % of the samples and not all of them. ``pattern`` of a GPU with such windows:
 
-    * "idle tail": each of them ends in the tail, and the last ``window`` samples before the tail (none of the head) are neither
-      under-utilised nor fluctuating. "idle head": each of them reaches into the head, and the first ``window`` samples behind it (none of
+    * "idle tail": each of them ends in the tail, and the last ``window`` samples before the tail (without the head) are neither
+      under-utilized nor fluctuating. "idle head": each of them reaches into the head, and the first ``window`` samples after it (without
       the tail) are neither. "idle head and tail": each does one of the two.
-    * "whole run": else, where all windows are one or the other, also those before ``patience`` was reached. "parts of the run": else.
+    * "whole run": otherwise, if all windows are one or the other, including those before ``patience`` was reached. "parts of the run":
+      otherwise.
 
-    Cost, of the GPUs with such windows: the unused share (100 % - mean) of head or tail where they are low only there; else of the time
-    between the two.
-    """
+    Cost, of the GPUs with such windows: the unused share (100 % - mean) of head or tail if they are low only there; otherwise of the time
+    between the two."""
 
     name = "LowGPUUtilization"
     category = "system"
@@ -91,7 +91,7 @@ class LowGPUUtilization(SampleRule):
     advice = "Give the GPUs more work per step, feed them without pauses, or use fewer or smaller ones."
 
     def observe(self, block: SampleBlock, parameters: Parameters) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """A row per GPU, and a row per evaluated window."""
+        """Return a row per GPU, and a row per evaluated window."""
         p95, p5 = parameters["threshold_p95"], parameters["threshold_p5"]
         window = samples_of(parameters["window"])
         ends = block.quantiles("gpu", parameters["scan_interval_us"], window, 0)
@@ -124,8 +124,8 @@ class LowGPUUtilization(SampleRule):
     def conclude(self, observed: Sequence[Any], run: RunData, parameters: Parameters) -> Outcome:
         if not run.samples.has("gpu"):
             return not_evaluated(NO_GPU, record(run, NO_GPU))
-        found = [row for gpus, _ in observed for row in gpus.iter_rows(named=True)]
-        devices = with_ranks((_device(row, run) for row in found), run)
+        rows = [row for gpus, _ in observed for row in gpus.iter_rows(named=True)]
+        devices = with_ranks((_device(row, run) for row in rows), run)
         windows = pl.concat([part for _, part in observed]).group_by("window").agg(pl.col("triggered").any())
         low = [row for row in devices if row.triggered]
         details = LowGPUUtilizationDetails(*capped(devices, lambda row: row.triggered))
@@ -136,7 +136,7 @@ class LowGPUUtilization(SampleRule):
             most = max(devices, key=lambda row: int(row.samples))
             reason = too_few(self.name, most.samples, parameters["patience"], run, parameter="patience", derived=most.derived)
             return not_evaluated(reason, RECORD_LONGER, details=details)
-        few = len(devices) - len(judged)
+        skipped = len(devices) - len(judged)
         triggered = sum(row.triggered for row in low)
         return Outcome(
             ISSUES if low else FINE,
@@ -148,19 +148,20 @@ class LowGPUUtilization(SampleRule):
             first_ns=min((required(row.first_ns) for row in low), default=None),
             last_ns=max((required(row.last_ns) for row in low), default=None),
             details=details,
-            finding=(_finding(low, judged, run, parameters) if low else _fine(judged, run, parameters)) + also_too_few(few) + ".",
+            finding=(_finding(low, judged, run, parameters) if low else _fine(judged, run, parameters)) + also_too_few(skipped) + ".",
             recommendation=_recommendation(low, run) if low else None,
             cost=_cost(low, devices, run) if low else None,
         )
 
 
 def _idle_ends(series: pl.DataFrame, gpus: pl.DataFrame, triggered: pl.DataFrame, window: int, p95: float, p5: float) -> pl.DataFrame:
-    """Per GPU: node, unit; ``head``, ``between``, ``tail`` (samples) and ``head_unused`` and so on (samples x unused share);
-    head_end_ns, tail_start_ns (None without one); in_head, in_tail (triggered windows that it explains), inside (that neither does).
+    """Return the idle head and tail of each GPU, a row per GPU.
 
-    ``gpus``: sorted, a row per series. ``triggered``: rows of the windows that are low."""
+    Columns: node, unit; ``head``, ``between``, ``tail`` (samples) and ``head_unused`` and so on (samples x unused share); head_end_ns,
+    tail_start_ns (None without one); in_head, in_tail (triggered windows in it), inside (triggered windows in neither). ``gpus``: sorted,
+    a row per series. ``triggered``: rows of the windows that are low."""
     ends = pl.col("samples").cum_sum().cast(pl.Int64)
-    rows = gpus.select(*_GPU, "samples", begin=ends - pl.col("samples").cast(pl.Int64), end=ends)  # the series lie one behind the other
+    rows = gpus.select(*_GPU, "samples", begin=ends - pl.col("samples").cast(pl.Int64), end=ends)  # one series follows the other
     busy = series["value"].ge(p5).arg_true().cast(pl.Int64)
     first, after = busy.search_sorted(rows["begin"], side="left"), busy.search_sorted(rows["end"], side="left")
     rows = rows.with_columns(
@@ -194,7 +195,7 @@ def _idle_ends(series: pl.DataFrame, gpus: pl.DataFrame, triggered: pl.DataFrame
         return {name: pl.col(end) - pl.col(begin), f"{name}_unused": (pl.col(end) - pl.col(begin) - used / 100).clip(lower_bound=0)}
 
     times = pl.concat([series["time_ns"], pl.Series([None], dtype=pl.Int64)])
-    found = rows.select(
+    ends_of_gpus = rows.select(
         *_GPU,
         **part("head", "begin", "head"),
         **part("between", "head", "tail"),
@@ -203,11 +204,13 @@ def _idle_ends(series: pl.DataFrame, gpus: pl.DataFrame, triggered: pl.DataFrame
         tail_start_ns=pl.when(tail < pl.col("end")).then(times.gather(rows["tail"])),
     )
     counts = pl.col("in_tail", "in_head", "inside").fill_null(0)
-    return found.join(explained, on=_GPU, how="left", maintain_order="left").with_columns(counts)
+    return ends_of_gpus.join(explained, on=_GPU, how="left", maintain_order="left").with_columns(counts)
 
 
 def _good(series: pl.DataFrame, parts: pl.DataFrame, p95: float, p5: float) -> pl.DataFrame:
-    """Whether a part of each series (rows ``begin`` to ``end``) is neither under-utilised nor fluctuating: node, unit, good."""
+    """Return whether rows ``begin`` to ``end`` of each series are neither low state.
+
+    Columns: node, unit, good. The states are under-utilized and fluctuating."""
     index = parts.select(*_GPU, index=pl.int_ranges("begin", "end")).explode("index").drop_nulls("index")
     value = pl.col("value")
     return (
@@ -258,7 +261,7 @@ def _pattern(row: Mapping[str, Any]) -> str | None:
 
 
 def _unused(row: Mapping[str, Any]) -> float:
-    """How many samples of a GPU its pattern is about, times the share that was unused."""
+    """Return the samples of a GPU's pattern times their unused share."""
     parts = {IDLE_TAIL: ("tail",), IDLE_HEAD: ("head",), IDLE_ENDS: ("head", "tail")}.get(_pattern(row) or "", ("between",))
     return float(sum(row[f"{part}_unused"] for part in parts))
 
@@ -267,7 +270,7 @@ def _state(row: Mapping[str, Any]) -> str:
     if row["max"] <= 0:
         return UNUSED
     if not row["windows"]:
-        return FEW
+        return FEW_SAMPLES
     if not row["triggered"]:
         return GOOD
     return UNDER if row["under_utilised"] >= row["fluctuating"] else FLUCTUATING
@@ -289,9 +292,9 @@ def _finding(low: Sequence[LowGpu], judged: Sequence[LowGpu], run: RunData, para
         worst = min(fluctuating, key=lambda row: required(row.lowest_p5))
         limit, lowest = threshold(parameters["threshold_p5"]), required(worst.lowest_p5)
         parts.append(f"{count(len(fluctuating))} fluctuating (p5 below {limit}, lowest {percent(lowest)} on {gpu(worst)})")
-    shown = f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
+    listed = f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
     derived = ", derived from kernel activity" if any(row.derived for row in low) else ""
-    return f"{_used_too_little(low, judged)}{derived}: {shown}; {_when(low, run)}{_left_out(low)}"
+    return f"{_used_too_little(low, judged)}{derived}: {listed}; {_when(low, run)}{_left_out(low)}"
 
 
 def _used_too_little(low: Sequence[LowGpu], judged: Sequence[LowGpu]) -> str:
@@ -309,7 +312,7 @@ def _all(gpus: int) -> str:
 
 
 def _when(low: Sequence[LowGpu], run: RunData) -> str:
-    """For how many of the GPUs it is so in the whole run, only while they idle at its start or end, or in parts."""
+    """Count the GPUs that are low in the whole run, at its start or end, or in parts."""
     kinds: dict[str, list[LowGpu]] = {}
     for row in low:
         steady = row.pattern != WHOLE_RUN or row.state != FLUCTUATING
@@ -328,32 +331,34 @@ def _pattern_words(kind: str, rows: Sequence[LowGpu], run: RunData) -> str:
         return f"low only in an idle start of {_head(rows, run)}"
     if kind == IDLE_ENDS:
         return f"low only in an idle start of {_head(rows, run)} and an idle tail of {_tail(rows, run)}"
-    whole = covers(rows)
-    return {WHOLE_RUN: f"low for the whole {whole}", FLUCTUATING: "fluctuating throughout"}.get(kind, f"low in parts of the {whole}")
+    scope = covers(rows)
+    return {WHOLE_RUN: f"low for the whole {scope}", FLUCTUATING: "fluctuating throughout"}.get(kind, f"low in parts of the {scope}")
 
 
 def _tail(rows: Sequence[LowGpu], run: RunData) -> str:
-    """The longest idle tail, and that it begins after the last step, where that is so."""
+    """Describe the longest idle tail, and whether it begins after the last step."""
     longest = max(rows, key=lambda row: required(row.idle_tail_ns))
     after = ", after the last step" if _near(required(longest.idle_tail_starts_ns), run.job.loop_ended_at_ns, run) else ""
     return f"{duration(required(longest.idle_tail_ns))}{after}"
 
 
 def _head(rows: Sequence[LowGpu], run: RunData) -> str:
-    """The longest idle head, and that it ends with the first step, where that is so."""
+    """Describe the longest idle head, and whether it ends with the first step."""
     longest = max(rows, key=lambda row: required(row.idle_head_ns))
     before = ", before the first step" if _near(required(longest.idle_head_ends_ns), run.job.loop_started_at_ns, run) else ""
     return f"{duration(required(longest.idle_head_ns))}{before}"
 
 
 def _near(time_ns: int, step_ns: int | None, run: RunData) -> bool:
-    """Whether an idle stretch begins or ends with the steps: steps of a short profile in the middle of a job say nothing of it."""
+    """Return whether an idle stretch begins or ends with the steps.
+
+    Steps of a short profile in the middle of a job prove nothing about it."""
     duration_ns = run.job.duration_ns
     return step_ns is not None and duration_ns is not None and abs(time_ns - step_ns) <= _NEAR * duration_ns
 
 
 def _left_out(low: Sequence[LowGpu]) -> str:
-    """That the cost leaves out what the GPUs idled before and after, where it is about what lies between."""
+    """Mention the idle head and tail if the cost is only about the time between."""
     rows = [row for row in low if row.pattern not in _IDLE]
     parts = []
     for key, which in (("idle_head_ns", "first"), ("idle_tail_ns", "last")):
@@ -378,14 +383,15 @@ def _fine(judged: Sequence[LowGpu], run: RunData, parameters: Parameters) -> str
 
 
 def _copied(judged: Sequence[LowGpu], run: RunData) -> float:
-    """Percent of their profile in which GPUs whose utilisation is derived ran no kernel and only copied or set memory, which counts as
-    use."""
+    """Return the percentage of the profile with copies and memsets but no kernel.
+
+    Of GPUs with derived utilization, which counts these as use."""
     derived = {(row.node, row.device) for row in judged if row.derived}
     return only_copied([device for device in run.whole_devices if (device.node, device.device) in derived]) if derived else 0.0
 
 
 def _recommendation(low: Sequence[LowGpu], run: RunData) -> str:
-    """One sentence for each kind of low GPU, the kind that costs most first; two at most."""
+    """Write one sentence for each of the two kinds of low GPUs that cost most."""
     kinds = sorted(_kinds(low).items(), key=lambda item: -_unused_ns(item[1], run))
     return " ".join(_advice(kind, rows, run) for kind, rows in kinds[:2])
 
@@ -435,14 +441,16 @@ def _longest(rows: Sequence[LowGpu], key: str) -> int:
 
 
 def _beside(part: str, time_ns: int | None, idle_ns: int) -> str:
-    """How long a part of the job takes, where that is another time than the GPUs idled: samples tell one, steps the other."""
+    """Describe how long a part of the job takes if that differs from the idle time.
+
+    Samples show the idle time, steps the part."""
     if not time_ns:
         return ""
     return f" ({part})" if abs(time_ns - idle_ns) <= _SAME * idle_ns else f" ({part} takes {duration(time_ns)})"
 
 
 def _mean(row: LowGpu) -> float:
-    """Of the time between idle head and idle tail."""
+    """Return the mean of the time between idle head and idle tail."""
     return float(row.box.mean if row.mean_between is None else row.mean_between)
 
 

@@ -1,11 +1,11 @@
-"""LowPrecision: how much matrix work runs in FP32 on devices whose matrix units are faster in a lower precision?
+"""LowPrecision: matrix work in FP32 on devices whose matrix units are faster in a lower precision.
 
-Times are summed kernel durations of GEMM, attention and convolution kernels; TF32 counts as a lower precision, and kernels whose name does
-not tell the precision count in the whole. A device counts only where it is known to have matrix units for a lower precision
-(:mod:`.matrix_units`), and where the name of any of its matrix kernels tells the precision.
+Times are summed kernel durations of GEMM, attention and convolution kernels; TF32 counts as a lower precision, and kernels whose name
+does not show the precision count in the total. A device counts only if it is known to have matrix units for a lower precision
+(:mod:`.matrix_units`), and if the name of any of its matrix kernels shows the precision.
 
 The cost is the length of the union of the FP32 kernels. Could save at most: that x (1 - peak in FP32 / highest peak among TF32, BF16 and
-FP16), where the data sheet of every device with the issue is known. FP8 and FP4 are named, but not counted: they need another library and
+FP16), if the data sheet of every device with the issue is known. FP8 and FP4 are named, but not counted: they require another library and
 a change of the model.
 """
 
@@ -35,10 +35,10 @@ _THRESHOLD: Final = Parameter("threshold", "%", 30, 30, "percentile", "share of 
 
 _MATRIX: Final = f"n.category IN ({', '.join(repr(category) for category in sorted(MATRIX_CATEGORIES))})"
 
-# What a switch in PyTorch turns on.
+# Precisions that a switch in PyTorch turns on.
 _SWITCHES: Final = ("TF32", "BF16", "FP16")
 
-# Unknown precision from here on is said in the finding.
+# The finding reports a share of unknown precision of at least this percentage.
 _UNKNOWN_PERCENT: Final = 5.0
 
 
@@ -69,7 +69,7 @@ class LowPrecision(Rule):
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A device with matrix kernels. ``units``: None if they are not known."""
+    """A device with matrix kernels. ``units``: None if they are unknown."""
 
     device: Device
     units: tuple[str, ...] | None
@@ -85,15 +85,17 @@ class _Row:
 
 
 def _matrix_kernels(run: RunData) -> pl.DataFrame:
-    """Matrix kernels by device and name: node (host name), device, name, category, precision, count, time."""
-    found = run.store.frame(f"""
+    """Return the matrix kernels by device and name.
+
+    Columns: node (host name), device, name, category, precision, count, time."""
+    matrix = run.store.frame(f"""
         SELECT e.node, e.device, coalesce(n.short, n.text) AS name, n.category, coalesce(n.precision, 'unknown') AS precision,
                count(*) AS count, sum(e.duration_ns)::BIGINT AS time
         FROM device_event AS e JOIN name AS n ON n.id = e.name
         WHERE e.kind = 'kernel' AND {_MATRIX} GROUP BY ALL HAVING time > 0
     """)
-    hosts = {node: run.places.node(node) for node in found["node"].unique()}
-    return found.with_columns(pl.col("node").replace_strict(hosts, return_dtype=pl.String))
+    hosts = {node: run.places.node(node) for node in matrix["node"].unique()}
+    return matrix.with_columns(pl.col("node").replace_strict(hosts, return_dtype=pl.String))
 
 
 def _rows(run: RunData, kernels: pl.DataFrame, threshold: float) -> list[_Row]:
@@ -103,7 +105,7 @@ def _rows(run: RunData, kernels: pl.DataFrame, threshold: float) -> list[_Row]:
         time.sum(), fp32=time.filter(precision == "FP32").sum(), unknown=time.filter(precision == "unknown").sum()
     )
     rows = []
-    for node, index, whole, fp32, unknown in sums.sort("node", "device").rows():
+    for node, index, total, fp32, unknown in sums.sort("node", "device").rows():
         device = listed.get((node, index)) or Device(node, index, None, None, None, None, None, None, used=True)
         units = matrix_units(device)
         details = MatrixDevice(
@@ -113,11 +115,11 @@ def _rows(run: RunData, kernels: pl.DataFrame, threshold: float) -> list[_Row]:
             compute_capability=device.compute_capability,
             matrix_units=units or (),
             eligible=bool(units),
-            matrix_ns=whole,
+            matrix_ns=total,
             fp32_ns=fp32,
             unknown_ns=unknown,
-            fp32_percent=percent_of(fp32, whole),
-            issue=above(fp32, whole, threshold) if units and unknown < whole else None,
+            fp32_percent=percent_of(fp32, total),
+            issue=above(fp32, total, threshold) if units and unknown < total else None,
         )
         rows.append(_Row(device, units, details))
     return rows
@@ -174,7 +176,7 @@ def _of(run: RunData, rows: list[_Row]) -> list[DeviceTime]:
 
 
 def _kernels(counted: pl.DataFrame, top: int) -> tuple[MatrixKernel, ...]:
-    """The FP32 ones first, then the others, each longest first."""
+    """Return the FP32 kernels and then the others, each longest first."""
     names = ["name", "category", "precision"]
     ranked = counted.group_by(names).agg(pl.col("count", "time").sum()).sort(
         pl.col("precision") != "FP32", "time", *names, descending=[False, True, False, False, False]
@@ -187,7 +189,7 @@ def _finding(run: RunData, judged: list[_Row], bad: list[_Row], left_out: int, t
     counted = bad or [top]
     matrix, fp32 = sum(row.details.matrix_ns for row in counted), sum(row.details.fp32_ns for row in counted)
     unknown = percent_of(sum(row.details.unknown_ns for row in counted), matrix)
-    where = gpus(len(bad), len(judged)) if len(bad) > 1 else _place(run, top)
+    where = gpus(len(bad), len(judged)) if len(bad) > 1 else _label(run, top)
     most = "at most " if not bad and len(judged) > 1 else ""
     text = (
         f"FP32 takes {most}{duration(fp32)} of the {duration(matrix)} of GEMM, attention and convolution kernels on {where},"
@@ -200,7 +202,7 @@ def _finding(run: RunData, judged: list[_Row], bad: list[_Row], left_out: int, t
     return f"{text}."
 
 
-def _place(run: RunData, row: _Row) -> str:
+def _label(run: RunData, row: _Row) -> str:
     users = _of(run, [row])
     return place(row.device.node, users[0].rank if len(users) == 1 else None, row.device.index)
 
@@ -241,14 +243,16 @@ def _cost(run: RunData, rows: list[_Row], bad: list[_Row]) -> Cost:
         of_ns=of_ns,
         saving_ns=None if saving is None else min(saving, total),
         per_step_ns=sum(ns[key] for key in {key for n, key in users if n}) / number if number else None,
-        where=_place(run, bad[0]) if len(bad) == 1 else None if len(bad) == len(rows) else gpus(len(bad), len(rows)),
+        where=_label(run, bad[0]) if len(bad) == 1 else None if len(bad) == len(rows) else gpus(len(bad), len(rows)),
     )
 
 
 def _union_of_fp32(store: Store) -> dict[tuple[str, int], int]:
-    """Length of the union of each device's FP32 matrix kernels; of several processes that share a device, added up."""
+    """Return the length of the union of each device's FP32 matrix kernels.
+
+    Lengths of several processes that share a device are added up."""
     places = Places(store)
-    found: dict[tuple[str, int], int] = {}
+    lengths: dict[tuple[str, int], int] = {}
     for condition in process_conditions(store):
         events = store.frame(f"""
             SELECT e.node, e.process, e.device, e.start_ns AS start, e.start_ns + e.duration_ns AS "end"
@@ -257,5 +261,5 @@ def _union_of_fp32(store: Store) -> dict[tuple[str, int], int]:
         """)
         for (node, _, device), length in union_lengths(events).items():
             key = (places.node(node), device)
-            found[key] = found.get(key, 0) + length
-    return found
+            lengths[key] = lengths.get(key, 0) + length
+    return lengths

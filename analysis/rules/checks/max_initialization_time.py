@@ -1,4 +1,4 @@
-"""How long did the job run before its first training step?"""
+"""MaxInitializationTime: the time that the job ran before its first training step."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _MINUTE_NS: Final = 60_000_000_000
 # Times before 2001-09-09 count from an anchor, not from the epoch; they cannot be set against ones that do.
 _FIRST_EPOCH_NS: Final = 10**18
 
-_LATE_NS: Final = 10**9  # A program that records from its start takes up to this long to come to it: its interpreter, its imports
+_LATE_NS: Final = 10**9  # a program that records from its start begins up to this late, after its interpreter and imports
 
-# Of the ranges that a source gives these tell nothing of steps: data loading and collectives, as frameworks record them.
+# Ranges of a source without information on steps: data loading and collectives, as frameworks record them.
 _LOADING_PHASE: Final = "^(DataLoader|DataIterator)"
 _BESIDE_STEPS: Final = (
     r"^enumerate\(DataLoader\)|(?i)^(nccl|gloo|mpi|c10d|record_param_comms)"
@@ -60,18 +60,19 @@ _ONE_RUN: Final = "Give the files of one run; see Data quality."
 
 
 class MaxInitializationTime(Rule):
-    """Initialisation lasts from the start of the job, as its recorders say it; else from the first sample of the hosted profiler, or the
-    start of the capture; to the start of the first step of any process.
+    """Initialization is the time from the start of the job to the start of the first step of any process.
 
-    One judgement of the whole run: data points and windows are 1. Without any step, the time counts in which steps would have been seen:
-    a process with annotations that was profiled or recorded for longer than the threshold at a stretch began no step in that time, an
-    issue. Ranges of collectives and of data loading are no annotations here: what records them alone never has steps.
-    Without samples the time to a first step counts from the start of the capture.
-    It then says nothing where the capture begins with the first step, or where the number of that step shows that others came before it:
-    not evaluated, unless it is over the threshold all the same. So it is where a program began to record later than it began itself.
-    First and last time: when the threshold was passed, and when the first step began. Cost: initialisation, of the job's duration, on
-    every GPU of the run.
-    """
+    The start of the job is that of its recorders, else the first sample of the hosted profiler, or the start of the capture.
+
+    The rule evaluates the run once: data points and windows are 1. Without any step, the time in which steps would have been recorded
+    counts: a process with annotations that was profiled or recorded without a break for longer than the threshold and began no step in
+    that time is an issue. Ranges of collectives and of data loading are not annotations here: a source that records them alone never has
+    steps. Without samples the time to a first step counts from the start of the capture. The rule is then not evaluated if the capture
+    begins with the first step, or if the number of that step shows that others came before it, unless the time exceeds the threshold
+    anyway. The same applies if a program began to record later than it began itself.
+
+    First and last time: when the threshold was passed, and when the first step began. Cost: initialization, of the job's duration, on
+    every GPU of the run."""
 
     name: ClassVar[str] = "MaxInitializationTime"
     category: ClassVar[Category] = "framework"
@@ -142,18 +143,18 @@ class MaxInitializationTime(Rule):
 
 
 def _watched(run: RunData) -> tuple[int, int] | None:
-    """The longest stretch in which steps of a process would have been seen; None where no process has ranges that tell.
+    """Return the longest stretch in which steps would have been recorded, or None.
 
-    A process was watched while it was profiled or recorded; where nothing says when, from its first range to its last.
-    """
+    A process was watched while it was profiled or recorded; if that is not known, from its first range to its last. None: no process has
+    ranges that show steps."""
     patterns = (COLLECTIVE_PHASE, _LOADING_PHASE, _BESIDE_STEPS, COLLECTIVE_NAME)
     ranges = run.store.frame(_OTHERS, patterns)
     if ranges.is_empty():
         return None
-    told = pl.concat([run.store.frame(_WATCHED.format(table)) for table in ("recorded_window", "profile_window")])
-    told = told.join(ranges, on="process", how="semi", nulls_equal=True)
-    rest = ranges.join(told, on="process", how="anti", nulls_equal=True)
-    stretches = union(pl.concat([told, rest.select(told.columns)]), ["process"])
+    watched = pl.concat([run.store.frame(_WATCHED.format(table)) for table in ("recorded_window", "profile_window")])
+    watched = watched.join(ranges, on="process", how="semi", nulls_equal=True)
+    rest = ranges.join(watched, on="process", how="anti", nulls_equal=True)
+    stretches = union(pl.concat([watched, rest.select(watched.columns)]), ["process"])
     if stretches.is_empty():
         return 0, 0
     first, last = stretches.sort(pl.col("end") - pl.col("start"), descending=True, maintain_order=True).select("start", "end").row(0)
@@ -161,18 +162,18 @@ def _watched(run: RunData) -> tuple[int, int] | None:
 
 
 def _several(run: RunData) -> bool:
-    """Whether a note doubts that the files are of one run."""
-    found: bool = run.store.frame("SELECT EXISTS (FROM ingest_note WHERE code = 'several_runs') AS found").item()
-    return found
+    """Return whether a note doubts that the files are of one run."""
+    exists: bool = run.store.frame("SELECT EXISTS (FROM ingest_note WHERE code = 'several_runs') AS found").item()
+    return exists
 
 
 def _captured(run: RunData) -> bool:
-    """Whether nothing tells when the job itself began."""
+    """Return whether the start of the job itself is unknown."""
     return job_times(run.store)[0] is None and (run.job.captured_only or not run.samples.metrics)
 
 
 def _late(run: RunData) -> int:
-    """How long, in nanoseconds, the processes with steps had run when the first of them began to record; 0 where that is not known."""
+    """Return how late (ns) the processes with steps began to record; 0 if unknown."""
     late = run.store.frame("""
         SELECT min(first_ns) - min(process_started_ns) FROM recorded_window
         WHERE process_started_ns IS NOT NULL AND process IN (SELECT process FROM step)
@@ -234,7 +235,9 @@ def _issue(run: RunData, details: MaxInitializationTimeDetails, finding: str, lo
 
 
 def _most(run: RunData, active: Active | None, first_step: int | None, lost: int) -> str | None:
-    """The range that covers more than half of the time before the first step, by its name without a number."""
+    """Return the range that covers more than half of the time before the first step.
+
+    Ranges are grouped by their name without a number."""
     if not active or not active.annotations or first_step is None:
         return None
     rows = run.store.frame(
@@ -251,5 +254,5 @@ def _most(run: RunData, active: Active | None, first_step: int | None, lost: int
 
 
 def _compiled(run: RunData) -> str:
-    """How compiled code is kept."""
+    """Return how to keep compiled code."""
     return f" ({COMPILED.of(framework_of(run.store))})"

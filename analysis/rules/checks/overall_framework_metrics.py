@@ -1,4 +1,4 @@
-"""What did the framework spend its time on: phases, parts of the step, operators, collectives?"""
+"""OverallFrameworkMetrics: time of the framework by phase, part of the step, operator and collective."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...toolkit.windows import gaps_ns
 from ..evidence.base import Category, Outcome, Parameters, Rule, not_evaluated
 from ..evidence.run_data import RunData
 
-OTHER: Final = "other"
+OTHER_PHASE: Final = "other"
 _MUCH_OTHER: Final = 25.0
 _LISTED: Final = 3
 
@@ -21,8 +21,7 @@ _LISTED: Final = 3
 class OverallFrameworkMetrics(Rule):
     """Information, never an issue: the tables of the report's framework analysis.
 
-    Data points: steps, else the ranges of the parts of the step, else operators, else collectives.
-    """
+    Data points: steps, else the ranges of the parts of the step, else operators, else collectives."""
 
     name: ClassVar[str] = "OverallFrameworkMetrics"
     category: ClassVar[Category] = "framework"
@@ -33,51 +32,55 @@ class OverallFrameworkMetrics(Rule):
     advice: ClassVar[str] = "Begin with the phase or operator that takes most time."
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
-        found = run.framework
-        if not (found.phases or found.step_parts or found.operator_time or found.collectives):
+        framework = run.framework
+        if not (framework.phases or framework.step_parts or framework.operator_time or framework.collectives):
             return not_evaluated(
                 "no steps, phases, operators or collectives in this run",
                 "Profile with torch.profiler on CPU and CUDA activity, or with the hosted profiler's framework profiling.",
             )
         return Outcome(
             FINE,
-            datapoints=_datapoints(found),
+            datapoints=_datapoints(framework),
             details=OverallFrameworkMetricsDetails(
-                phases=found.phases,
-                step_parts=found.step_parts,
-                operator_time=found.operator_time,
-                cpu_operators=found.cpu_operators,
-                gpu_operators=found.gpu_operators,
-                collectives=found.collectives,
-                notes=found.notes,
+                phases=framework.phases,
+                step_parts=framework.step_parts,
+                operator_time=framework.operator_time,
+                cpu_operators=framework.cpu_operators,
+                gpu_operators=framework.gpu_operators,
+                collectives=framework.collectives,
+                notes=framework.notes,
             ),
-            finding=_finding(found, gaps_ns(run.store)),
-            recommendation=_recommendation(found.phases),
+            finding=_finding(framework, gaps_ns(run.store)),
+            recommendation=_recommendation(framework.phases),
         )
 
 
-def _datapoints(found: Framework) -> int:
-    for table in (found.phases, found.step_parts, found.operator_time, found.collectives):
+def _datapoints(framework: Framework) -> int:
+    for table in (framework.phases, framework.step_parts, framework.operator_time, framework.collectives):
         if table:
             return sum(row.count for row in table)
     return 0
 
 
-def _finding(found: Framework, gaps: int) -> str:
-    """What takes most time in the first of the tables that the run has. ``gaps``: how long nothing was recorded between the steps."""
-    if found.phases:
-        named = [dataclasses.replace(phase, name=_phase(phase.name)) for phase in found.phases if phase.name != OTHER]
-        rest = next((phase.percent for phase in found.phases if phase.name == OTHER), 0.0)
+def _finding(framework: Framework, gaps: int) -> str:
+    """Write the longest rows of the first table that the run has.
+
+    ``gaps``: how long (ns) nothing was recorded between the steps."""
+    if framework.phases:
+        named = [dataclasses.replace(phase, name=_phase(phase.name)) for phase in framework.phases if phase.name != OTHER_PHASE]
+        rest = next((phase.percent for phase in framework.phases if phase.name == OTHER_PHASE), 0.0)
         outside = f"{wording.whole_percent(rest)} lies outside of the steps"
         left_out = f", without the {wording.duration(gaps)} in which nothing was recorded" if gaps else ""
         return f"From the first step's start to the last one's end{left_out}, {_parts(named)}; {outside}."
-    if found.step_parts:
-        return f"Of the time in forward, backward, optimizer and data loading, {_parts(found.step_parts)}."
-    if found.operator_time:
-        both = len(found.operator_time) > 1
-        what = " (of the CPU's inclusive, nested calls counted again; of the GPU's, device work that each launched itself)" if both else ""
-        return f"Of the summed times of operators{what}, {_parts(found.operator_time)}."
-    return f"Of the time of collectives, {_parts(found.collectives)}."
+    if framework.step_parts:
+        return f"Of the time in forward, backward, optimizer and data loading, {_parts(framework.step_parts)}."
+    if framework.operator_time:
+        several = len(framework.operator_time) > 1
+        what = (
+            " (of the CPU's inclusive, nested calls counted again; of the GPU's, device work that each launched itself)" if several else ""
+        )
+        return f"Of the summed times of operators{what}, {_parts(framework.operator_time)}."
+    return f"Of the time of collectives, {_parts(framework.collectives)}."
 
 
 def _phase(name: str) -> str:
@@ -89,7 +92,7 @@ def _parts(rows: Sequence[Share]) -> str:
 
 
 def _recommendation(phases: Sequence[Share]) -> str | None:
-    rest = next((phase for phase in phases if phase.name == OTHER), None)
+    rest = next((phase for phase in phases if phase.name == OTHER_PHASE), None)
     if rest is None or rest.percent <= _MUCH_OTHER:
         return None
     return (

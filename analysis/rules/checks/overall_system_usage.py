@@ -1,4 +1,4 @@
-"""How much of every machine was used? Information, never an issue."""
+"""OverallSystemUsage: how much of every node was used. Information, never an issue."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FIGURES: Final = ("network", "gpu", "cpu", "cpu_memory", "gpu_memory", "io_wait
 
 
 class OverallSystemUsage(Rule):
-    """The quantiles of the section on system usage, per machine, with its sentence about each."""
+    """The quantiles of the section on system usage, per node, with its sentence about each."""
 
     name = "OverallSystemUsage"
     category = "system"
@@ -56,7 +56,7 @@ def _metric(row: MetricUsage) -> MetricQuantiles:
 
 
 def _finding(usage: Iterable[MetricUsage], sentences: Mapping[str, str]) -> str:
-    """Of one machine its sentence; of several, how many there are of each kind."""
+    """Return the sentence of one node, or the number of nodes of each kind."""
     nodes = {row.node for row in usage}
     if len(nodes) == 1 and sentences:
         node, sentence = next(iter(sentences.items()))

@@ -1,10 +1,10 @@
-"""PageableCopies: how much of each device's time goes into copies from or to pageable host memory?
+"""PageableCopies: the share of each device's time in copies from or to pageable host memory.
 
-The time of a device is the length of the union of its pageable copies. Devices without a copy of which the trace says whether its host
-memory was pageable are not judged.
+The time of a device is the length of the union of its pageable copies. A device is not evaluated if the trace does not record, for any of
+its copies, whether the host memory was pageable.
 
-Could save at most: what computation and communication kernels do not cover of it. Copies from pinned memory run at the full speed of the
-bus and beside the kernels, so that in the best case nothing of them is left to wait for.
+Could save at most: the part that computation and communication kernels do not cover. Copies from pinned memory use the full speed of the
+bus and overlap with kernels, so in the best case nothing waits for them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..evidence.run_data import RunData
 
 _THRESHOLD: Final = Parameter("threshold", "%", 1, 1, "percentile", "share of a device's span that pageable copies may take")
 
-# Smaller copies than this on average tell nothing of the bandwidth.
+# If copies are smaller than this on average, their bandwidth means nothing.
 _LARGE_BYTES: Final = 64 * 1024
 
 _CAPTURE_KIND: Final = "On NVIDIA GPUs torch.profiler records it with CUDA activity."
@@ -46,8 +46,8 @@ class PageableCopies(Rule):
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
         if not run.breakdown:
             return no_device_activity()
-        told, untold = _told(run.store)
-        if not told:
+        known, untold = _devices_with_kind(run.store)
+        if not known:
             if untold:
                 reason = f"the trace does not say of {_host_copies(untold)} whether its host memory was pageable"
                 return not_evaluated(reason, _CAPTURE_KIND)
@@ -60,7 +60,7 @@ class PageableCopies(Rule):
         for device in run.breakdown:
             at = (device.node, device.rank, device.pid, device.device)
             ns = pageable.get(at, (0, 0))[0]
-            shares.append(DeviceShare(device, ns, above(ns, device.span_ns, threshold) if at in told else None))
+            shares.append(DeviceShare(device, ns, above(ns, device.span_ns, threshold) if at in known else None))
         return outcome(
             run,
             shares,
@@ -79,7 +79,7 @@ class PageableCopies(Rule):
                 host_calls=calls,
                 host_blocked_ns=blocked,
             ),
-            # Of an issue the finding is one sentence; the recommendation tells more.
+            # The finding of an issue is one sentence; the recommendation has the rest.
             finding=finding(shares, "Copies from or to pageable host memory take", threshold) + ("" if issues(shares) else blocking),
             title="Copy from pinned memory",
             recommendation=_recommendation(run) + blocking,
@@ -88,15 +88,16 @@ class PageableCopies(Rule):
 
 
 def _host_calls(store: Store) -> tuple[int, int]:
-    """How many calls of the host made pageable copies, and for how long they held its threads: a thread that several calls hold at once
-    counts once."""
+    """Return how many host calls made pageable copies, and how long they took.
+
+    A thread inside several calls at once counts once."""
     calls = store.frame("""
         SELECT h.process, h.tid, h.start_ns AS start, h.start_ns + h.duration_ns AS "end" FROM host_event AS h
         WHERE h.kind IN ('launch', 'call', 'sync') AND EXISTS (FROM device_event AS e WHERE e.kind = 'memcpy' AND e.pageable
             AND e.process = h.process AND e.correlation = h.correlation)
     """)
-    whole = union(calls, ["process", "tid"])
-    return calls.height, int((whole["end"] - whole["start"]).sum())
+    merged = union(calls, ["process", "tid"])
+    return calls.height, int((merged["end"] - merged["start"]).sum())
 
 
 def _blocking(calls: int, blocked: int) -> str:
@@ -117,26 +118,26 @@ def _exposed(pageable: _Lengths, share: DeviceShare) -> int:
     return pageable.get((device.node, device.rank, device.pid, device.device), (0, 0))[1]
 
 
-def _told(store: Store) -> tuple[set[tuple[str, int | None, int | None, int]], int]:
-    """Devices with a copy of which the trace says what host memory it used; and how many host copies say nothing."""
+def _devices_with_kind(store: Store) -> tuple[set[tuple[str, int | None, int | None, int]], int]:
+    """Return the devices with a known kind of host memory, and count unknown copies."""
     places = Places(store)
-    told, untold = set(), 0
+    devices, untold = set(), 0
     for node, process, device, known, copies in store.frame("""
         SELECT node, process, device, count(pageable), count(*) FILTER (pageable IS NULL AND copy_kind IN ('HtoD', 'DtoH'))
         FROM device_event WHERE kind = 'memcpy' GROUP BY ALL
     """).rows():
-        place = places.process(process, node)
+        location = places.process(process, node)
         untold += copies
         if known:
-            told.add((place.node, place.rank, place.pid, device))
-    return told, untold
+            devices.add((location.node, location.rank, location.pid, device))
+    return devices, untold
 
 
 def _lengths(store: Store) -> _Lengths:
-    """Of every device, the length of the union of its pageable copies, and how much of it no kernel covers."""
+    """Return the union length of each device's pageable copies, total and exposed."""
     places = Places(store)
     length = pl.col("end") - pl.col("start")
-    found: _Lengths = {}
+    lengths: _Lengths = {}
     for group in process_conditions(store):
         copies = store.frame(f"""
             SELECT e.node, e.process, e.device, e.start_ns AS start, e.start_ns + e.duration_ns AS "end"
@@ -144,14 +145,14 @@ def _lengths(store: Store) -> _Lengths:
         """)
         pageable = with_covered(store, union(copies, DEVICE), "any", group=group, times="e.kind = 'memcpy' AND e.pageable")
         rows = pageable.group_by(DEVICE).agg(length.sum().alias("whole"), (length - pl.col("covered")).sum().alias("exposed"))
-        for node, process, device, whole, exposed in rows.rows():
-            place = places.process(process, node)
-            found[place.node, place.rank, place.pid, device] = (whole, exposed)
-    return found
+        for node, process, device, total, exposed in rows.rows():
+            location = places.process(process, node)
+            lengths[location.node, location.rank, location.pid, device] = (total, exposed)
+    return lengths
 
 
 def _copies(run: RunData) -> tuple[PageableCopy, ...]:
-    """Pageable copies by kind, longest first, beside the bandwidth of this run's pinned ones."""
+    """Return pageable copies by kind, longest first, with the pinned bandwidth."""
     pinned = _pinned(run)
     return tuple(
         PageableCopy(

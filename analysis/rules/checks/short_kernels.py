@@ -1,4 +1,4 @@
-"""ShortKernels: are most kernels so short that the gaps before them cost a large part of the time?"""
+"""ShortKernels: short kernels whose preceding gaps take a large part of the time."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ class ShortKernels(Rule):
 
 
 def _look(run: RunData, group: GapGroup, parameters: Parameters) -> tuple[_Judged, pl.DataFrame]:
-    """The devices of a group, and their short kernels by name (of those with an issue, where there is one)."""
+    """Return the devices of a group, and their short kernels by name.
+
+    The kernels are those of devices with an issue, if there is one."""
     limit = parameters["short_us"] * 1000
     runs = run.store.frame(
         f"""
@@ -77,8 +79,8 @@ def _look(run: RunData, group: GapGroup, parameters: Parameters) -> tuple[_Judge
     gaps = short_gaps.group_by("row", "name").agg(gap=(pl.col("end") - pl.col("start")).sum())
     kernels = runs.join(gaps, on=["row", "name"], how="left", nulls_equal=True).with_columns(pl.col("gap").fill_null(0))
     sums = kernels.group_by("row").agg(pl.col("launches", "short", "gap").sum())
-    found = {row: (launches, short, gap) for row, launches, short, gap in sums.iter_rows()}
-    judged = [(device, _row(device, *found.get(device.row, (0, 0, 0)), parameters)) for device in group.devices]
+    by_row = {row: (launches, short, gap) for row, launches, short, gap in sums.iter_rows()}
+    judged = [(device, _row(device, *by_row.get(device.row, (0, 0, 0)), parameters)) for device in group.devices]
     chosen = [device.row for device, row in judged if row.issue] or [device.row for device in group.devices]
     by_name = kernels.filter(pl.col("row").is_in(chosen), pl.col("short") > 0).group_by("name").agg(pl.col("short", "time", "gap").sum())
     return judged, by_name.with_columns(issue=pl.lit(any(row.issue for _, row in judged)))

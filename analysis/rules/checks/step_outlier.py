@@ -1,4 +1,4 @@
-"""Do some steps take much longer than the others of their kind, and what ran in them?"""
+"""StepOutlier: steps that take much longer than the others of their kind, with what ran in them."""
 
 from __future__ import annotations
 
@@ -24,30 +24,29 @@ from ..evidence.frameworks import FURTHER_AHEAD, PINNED, SAVE, WAITS, WITH_STACK
 from ..evidence.run_data import RunData
 
 MODES: Final = ("TRAIN", "EVAL", "PREDICT", "GLOBAL")
-UNNAMED: Final = "GLOBAL"  # The mode that steps without a phase belong to
+UNNAMED: Final = "GLOBAL"  # mode of steps without a phase
 NORMAL_BINS: Final = 100
-MAD_TO_STD: Final = 1.4826  # The standard deviation of normally distributed values is this many times their median absolute deviation
+MAD_TO_STD: Final = 1.4826  # ratio of standard deviation to median absolute deviation of a normal distribution
 
-_REGULAR: Final = 0.8  # Outliers are regular where this share of the distances between them is the same
+_REGULAR: Final = 0.8  # outliers are regular if this share of the distances between them is the same
 _EXPLAINS: Final = 0.5
-"""What makes up this share of the extra time is named as its cause: device work, loading or waiting rather than the ranges around it."""
+"""A cause makes up at least this share of the extra time: device work, loading or waiting rather than the ranges around it."""
 _BASE: Final = "time of the training loop"
 
 
 class StepOutlier(Rule):
-    """Steps of one (process, phase) are a group, and a group is judged over the whole run.
+    """Steps of one (process, phase) are a group, and a group is evaluated over the whole run.
 
     An outlier is longer than mean + ``stddev`` x population standard deviation of its group; an issue is a group with more than
-    ``n_outliers`` of them. Among n steps none can be that long unless n > stddev^2 + 1: smaller groups are not evaluated. Where no group
-    has so many steps that more than ``n_outliers`` of them could be outliers, the rule is not evaluated. Durations are those of the
-    report's steps; steps without device work in a group that has some are a group of their own. Steps that a profiler of a configuration
-    made longer are left out where enough others remain.
+    ``n_outliers`` of them. A group of n steps can have an outlier only if n > stddev^2 + 1: smaller groups are not evaluated. If no group
+    has enough steps for more than ``n_outliers`` outliers, the rule is not evaluated. Durations are those of the report's steps; steps
+    without device work in a group that has some are a group of their own. Steps that a profiler of a configuration made longer are left
+    out if enough others remain.
 
-    Triggered: evaluation windows in which an outlier of a group with an issue began, as are first and last time. Violations: outliers of
-    all groups. Data points: steps. Cost: what the outliers of groups with an issue took beyond their group's median, of the time from each
-    process's first step to its last one. Where a process has steps with and without phases, they are the same ones found twice: each kind
-    is judged, but slowest steps and cost are taken from one.
-    """
+    Triggered: evaluation windows in which an outlier of a group with an issue began; first and last time are of the same outliers.
+    Violations: outliers of all groups. Data points: steps. Cost: the time of the outliers of groups with an issue beyond their group's
+    median, of the time from each process's first step to its last one. If a process has steps with and without phases, they are the same
+    steps twice: each kind is evaluated, but slowest steps and cost are taken from one."""
 
     name: ClassVar[str] = "StepOutlier"
     category: ClassVar[Category] = "framework"
@@ -91,8 +90,10 @@ class StepOutlier(Rule):
         if all(group.most <= allowed for group in evaluable):
             return _never(evaluable, groups, factor, allowed, details, windows)
         issues = [group for group in groups if group.issue]
-        found = pl.concat([group.outliers for group in issues]) if issues else chosen.clear()
-        first, last, triggered = found.select(pl.col("start").min(), last=pl.col("start").max(), windows=pl.col("window").n_unique()).row(0)
+        outliers = pl.concat([group.outliers for group in issues]) if issues else chosen.clear()
+        first, last, triggered = outliers.select(
+            pl.col("start").min(), last=pl.col("start").max(), windows=pl.col("window").n_unique()
+        ).row(0)
         return Outcome(
             ISSUES if issues else FINE,
             triggered=triggered,
@@ -111,10 +112,10 @@ class StepOutlier(Rule):
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """The steps of one process and phase. ``outliers``: none where the group is not evaluable. ``most``: how many outliers so many steps
-    can have at all. ``every``: distance of the outliers in steps, where it is regular."""
+    """The steps of one process and phase. ``outliers``: empty if the group is not evaluable. ``most``: the largest possible number of
+    outliers among this number of steps. ``every``: distance of the outliers in steps, if it is regular."""
 
-    place: Place
+    location: Place
     process: int | None
     phase: str | None
     on_device: bool
@@ -133,22 +134,24 @@ class _Group:
 
     @property
     def extra_ns(self) -> int:
-        """What the outliers took beyond the median."""
+        """Sum of the outliers' times beyond the median."""
         return round(float((self.outliers["duration"] - self.spread.p50).sum()))
 
     @property
     def steps(self) -> str:
-        """Its steps in words: TRAIN steps."""
+        """The steps in words: "TRAIN steps"."""
         return f"{self.phase} steps" if self.phase else "steps"
 
 
 def fewest_steps(factor: float) -> int:
-    """The number of steps that a group must have more than, for one to be longer than mean + factor x standard deviation."""
+    """Return the number of steps that a group must exceed to have an outlier.
+
+    A step among fewer cannot be longer than mean + factor x standard deviation."""
     return math.floor(factor * factor + 1)
 
 
 def _mode(mode: str | None) -> str | None:
-    """ModeKeys.TRAIN and train are TRAIN; none and "None" are no mode."""
+    """Normalize a mode: ModeKeys.TRAIN and train are TRAIN; "None" is None."""
     return None if mode is None or mode.lower() in ("", "none") else mode.rsplit(".", 1)[-1].upper()
 
 
@@ -161,18 +164,18 @@ def _of_mode(rows: pl.DataFrame, mode: str | None) -> pl.DataFrame:
 
 
 def _groups(run: RunData, rows: pl.DataFrame, factor: float, allowed: float) -> list[_Group]:
-    found = [
+    groups = [
         _group(run.places.process(process, members["node"][0]), members.sort("start", "duration"), factor, allowed)
         for (process, _, _), members in rows.group_by("process", "phase", "on_device")
     ]
-    return sorted(found, key=lambda group: (group.place.order, group.phase or "", not group.on_device, group.process or 0))
+    return sorted(groups, key=lambda group: (group.location.order, group.phase or "", not group.on_device, group.process or 0))
 
 
-def _group(place: Place, members: pl.DataFrame, factor: float, allowed: float) -> _Group:
+def _group(location: Place, members: pl.DataFrame, factor: float, allowed: float) -> _Group:
     duration = members["duration"]
     spread = quantiles(duration)
     assert spread is not None
-    # In whole thousandths of a nanosecond: a step that is exactly as long as the threshold is no outlier, whatever the sums round to.
+    # In multiples of 0.001 ns: a step that is exactly as long as the threshold is not an outlier, however the sums are rounded.
     threshold = round(spread.mean + factor * spread.std, 3)
     evaluable = spread.count > fewest_steps(factor)
     outliers = members.filter(pl.col("duration") > threshold) if evaluable else members.clear()
@@ -180,7 +183,7 @@ def _group(place: Place, members: pl.DataFrame, factor: float, allowed: float) -
     robust = round(spread.p50 + factor * MAD_TO_STD * quantile(deviation, 0.5), 3)
     normal = members.filter(pl.col("duration") <= threshold)["duration"] if evaluable else duration
     return _Group(
-        place=place,
+        location=location,
         process=members["process"][0],
         phase=members["phase"][0],
         on_device=bool(members["on_device"][0]),
@@ -200,7 +203,9 @@ def _group(place: Place, members: pl.DataFrame, factor: float, allowed: float) -
 
 
 def _every(numbers: pl.Series) -> int | None:
-    """Distance of numbers that follow each other at the same distance; None where there are fewer than three or it is not the same."""
+    """Return the regular distance of numbers, or None if there is not one.
+
+    There must be at least three numbers, and most of their distances must be the same."""
     distances = numbers.diff().drop_nulls()
     if len(distances) < 2:
         return None
@@ -223,9 +228,9 @@ def _details(run: RunData, groups: Sequence[_Group], factor: float) -> StepOutli
 def _group_row(group: _Group) -> StepGroup:
     spread, known = group.spread, group.evaluable
     return StepGroup(
-        node=group.place.node,
-        rank=group.place.rank,
-        pid=group.place.pid,
+        node=group.location.node,
+        rank=group.location.rank,
+        pid=group.location.pid,
         phase=group.phase,
         on_device=group.on_device,
         steps=spread.count,
@@ -251,14 +256,16 @@ def _group_row(group: _Group) -> StepGroup:
 
 
 def _once(groups: Iterable[_Group]) -> list[_Group]:
-    """Without the groups that have no phase, of the processes that also have groups with one."""
+    """Drop groups without a phase of processes that also have groups with one."""
     listed = list(groups)
     named = {group.process for group in listed if group.phase is not None}
     return [group for group in listed if group.phase is not None or group.process not in named]
 
 
 def _slowest(run: RunData, groups: Sequence[_Group]) -> tuple[SlowStep, ...]:
-    """The ten steps that took most beyond the median of their group, with what ran in them and in their group's step of median duration."""
+    """Return the ten steps furthest beyond their group's median.
+
+    The times of their activities are compared with those of the group's step of median duration."""
     counted = _once(groups)
     slow = [
         (row["duration"] - group.spread.p50, position, row)
@@ -272,9 +279,9 @@ def _slowest(run: RunData, groups: Sequence[_Group]) -> tuple[SlowStep, ...]:
     ran = ran_in_steps(run.store, [row for _, _, row in slow] + [typical[position] for position in places])
     return tuple(
         SlowStep(
-            node=group.place.node,
-            rank=group.place.rank,
-            pid=group.place.pid,
+            node=group.location.node,
+            rank=group.location.rank,
+            pid=group.location.pid,
             phase=group.phase,
             index=row["number"],
             start_ns=row["start"],
@@ -289,12 +296,12 @@ def _slowest(run: RunData, groups: Sequence[_Group]) -> tuple[SlowStep, ...]:
 
 
 def _typical(group: _Group) -> dict[str, Any]:
-    """The step of median duration; of an even number the shorter of the two in the middle."""
+    """Return the step of median duration (the shorter of two)."""
     return group.members.sort("duration", "start").row((len(group.members) - 1) // 2, named=True)
 
 
 def _compared(here: Mapping[tuple[str, str], int], there: Mapping[tuple[str, str], int], top: int) -> tuple[RanInStep, ...]:
-    """Times by kind and name in a step and in a typical one, most extra first."""
+    """Return times by kind and name in a step and a typical one, largest extra first."""
     times = [(kind, name, here.get((kind, name), 0), there.get((kind, name), 0)) for kind, name in {**here, **there}]
     times.sort(key=lambda item: (item[3] - item[2], -item[2], item[0], item[1]))
     return tuple(RanInStep(kind, name, time, typical, time - typical) for kind, name, time, typical in times[:top])
@@ -315,14 +322,16 @@ def _too_few(groups: Sequence[_Group], factor: float, details: StepOutlierDetail
 
 
 def steps_for_an_issue(factor: float, allowed: float) -> int:
-    """The number of steps that a group must have more than, for more than ``allowed`` of them to be outliers."""
+    """Return the number of steps that a group must exceed for an issue.
+
+    More than ``allowed`` of them can then be outliers."""
     return max(fewest_steps(factor), math.floor((math.floor(allowed) + 1) * (1 + factor * factor)))
 
 
 def _never(
     evaluable: Sequence[_Group], groups: Sequence[_Group], factor: float, allowed: float, details: StepOutlierDetails, windows: int
 ) -> Outcome:
-    """No group can have more outliers than are allowed: that none has says nothing."""
+    """Return the result if no group can have more outliers than are allowed."""
     most = max(group.most for group in evaluable)
     needed = steps_for_an_issue(factor, allowed)
     of_all = "" if len(groups) == 1 else f" in the largest of {wording.plural(len(groups), 'group')}"
@@ -334,7 +343,7 @@ def _never(
         violations=sum(len(group.outliers) for group in evaluable),
         datapoints=sum(group.spread.count for group in groups),
         windows=windows,
-        finding=_longest(details.slowest, several=len({group.place for group in groups}) > 1).strip() or None,
+        finding=_longest(details.slowest, several=len({group.location for group in groups}) > 1).strip() or None,
     )
 
 
@@ -344,12 +353,12 @@ def _finding(groups: Sequence[_Group], factor: float, allowed: float, slowest: S
     limit = f"the threshold of {wording.plural(int(allowed), 'outlier') if allowed == int(allowed) else f'{_number(allowed)} outliers'}"
     if issues:
         worst = max(issues, key=lambda group: (group.extra_ns, len(group.outliers)))
-        of_place = f" of {_where(worst.place)}" if len({group.place for group in groups}) > 1 else ""
+        of_place = f" of {_where(worst.location)}" if len({group.location for group in groups}) > 1 else ""
         others = f"; {len(issues)} of {wording.plural(len(evaluable), 'group')} of steps have more" if len(issues) > 1 else ""
         return f"{_counted(worst, of_place, factor)}, more than {limit}{others}."
-    # The one nearest to an issue speaks for all.
+    # The group nearest to an issue represents all.
     nearest = max(evaluable, key=lambda group: (len(group.outliers), group.spread.count))
-    of_place = f" of {_where(nearest.place)}" if len({group.place for group in groups}) > 1 else ""
+    of_place = f" of {_where(nearest.location)}" if len({group.location for group in groups}) > 1 else ""
     others = f", and no other of {wording.plural(len(evaluable), 'group')} of steps has more" if len(evaluable) > 1 else ""
     text = f"{_counted(nearest, of_place, factor)}, within {limit}{others}"
     short = [group for group in groups if not group.evaluable]
@@ -357,11 +366,13 @@ def _finding(groups: Sequence[_Group], factor: float, allowed: float, slowest: S
         text += f"; {wording.count(short[0].spread.count)} {short[0].steps} are too few to be judged"
     elif short:
         text += f"; {wording.count(len(short))} groups have too few steps to be judged"
-    return f"{text}.{_longest(slowest, several=len({group.place for group in groups}) > 1)}"
+    return f"{text}.{_longest(slowest, several=len({group.location for group in groups}) > 1)}"
 
 
 def _longest(slowest: Sequence[SlowStep], *, several: bool) -> str:
-    """A sentence on the outlier that took most beyond a typical step, and on what took longer in it; empty without outliers."""
+    """Write a sentence on the outlier furthest beyond a typical step.
+
+    The sentence names what took longer in it; it is empty without outliers."""
     row = next((row for row in slowest if row.outlier), None)
     if row is None:
         return ""
@@ -386,13 +397,13 @@ def _counted(group: _Group, of_place: str, factor: float) -> str:
 
 def _recommendation(issues: Sequence[_Group], slowest: Sequence[SlowStep], framework: str | None) -> str:
     worst = max(issues, key=lambda group: (group.extra_ns, len(group.outliers)))
-    place = worst.place
-    own = [
+    location = worst.location
+    of_worst = [
         row
         for row in slowest
-        if row.outlier and (row.node, row.rank, row.pid, row.phase) == (place.node, place.rank, place.pid, worst.phase)
+        if row.outlier and (row.node, row.rank, row.pid, row.phase) == (location.node, location.rank, location.pid, worst.phase)
     ]
-    cause = _cause(own, framework)
+    cause = _cause(of_worst, framework)
     cost = (
         f"the {wording.plural(len(worst.outliers), 'outlier')} took {wording.duration(worst.extra_ns)} beyond the median"
         f" of {wording.duration(worst.spread.p50)}"
@@ -405,13 +416,15 @@ def _recommendation(issues: Sequence[_Group], slowest: Sequence[SlowStep], frame
             f"Take what runs every {worst.every} steps, such as a checkpoint, logging or validation, out of the step (checkpoints:"
             f" {SAVE.of(framework)}): the outliers are {worst.every} steps apart, and {cost}."
         )
-    unknown = "nothing recorded tells why " if own else ""
+    unknown = "nothing recorded tells why " if of_worst else ""
     return f"Record steps that include an outlier with call stacks {WITH_STACKS.of(framework)}: {unknown}{cost}."
 
 
 def _cause(rows: Sequence[SlowStep], framework: str | None) -> tuple[str, str] | None:
-    """An imperative and a clause about what makes up most of what most of the slowest outliers took beyond a typical step; None if
-    nothing does. A first step, which is slow for another reason, does not hide it."""
+    """Return an imperative and a clause on the main cause of the outliers, or None.
+
+    The cause explains most of the extra time in more than half of the slowest outliers. A first step, which is slow for another reason,
+    does not hide it."""
     ranked = _causes(rows)
     if not ranked:
         return None
@@ -421,8 +434,9 @@ def _cause(rows: Sequence[SlowStep], framework: str | None) -> tuple[str, str] |
 
 
 def _causes(rows: Sequence[SlowStep]) -> list[tuple[tuple[str, str], int, int]]:
-    """Kind and name of what makes up most of what most of the rows took beyond a typical step, its extra time, in how many of them: what
-    tells most first."""
+    """Rank the causes by kind and name: key, extra time, number of rows.
+
+    A cause makes up most of the extra time over a typical step, in more than half of the rows. Device work comes first."""
     extra: dict[tuple[str, str], list[int]] = {}
     for row in rows:
         beyond = row.duration_ns - row.typical_ns
@@ -460,7 +474,7 @@ def _cost(groups: Sequence[_Group]) -> Cost:
         spans[group.process] = min(low, first), max(high, last)
     cost = sum(group.extra_ns for group in issues)
     number = sum(len(group.outliers) for group in issues)
-    concerned = {group.place for group in issues}
+    concerned = {group.location for group in issues}
     return Cost(
         title=f"Shorten the {wording.plural(number, 'slow step')}",
         ns=cost,
@@ -472,9 +486,9 @@ def _cost(groups: Sequence[_Group]) -> Cost:
     )
 
 
-def _where(place: Place) -> str:
-    """A process in words: rank 5, node-1."""
-    return process_place(place.node, place.rank, place.pid)
+def _where(location: Place) -> str:
+    """Name a process: "rank 5, node-1"."""
+    return process_place(location.node, location.rank, location.pid)
 
 
 def _number(value: float) -> str:

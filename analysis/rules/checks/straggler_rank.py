@@ -1,20 +1,20 @@
-"""StragglerRank: is there a rank that computes longer than the others in most steps, so that they wait for it?
+"""StragglerRank: a rank that computes longer than the others in most steps, so that they wait for it.
 
 Steps are matched by phase and number; those that fewer than two ranks recorded are left out. The computation of a rank in a step is the
-length of the union of its device's computation kernels between the start and the end of the step's device work, its time in collectives
-that of the union of its communication kernels there. A rank is *over* in a step where its computation exceeds the median of the ranks in
+length of the union of its device's computation kernels between the start and the end of the step's device work. Its time in collectives
+is that of the union of its communication kernels there. A rank is *over* in a step if its computation exceeds the median of the ranks in
 this step by more than the threshold.
 
-A rank that is over in more than half of its steps is a straggler where the collectives confirm it: what computes longer arrives later, and
-the others stand in the collective until then. So the others (the ranks that are not over in most steps) must be in collectives for longer
-by at least half of what the rank computes longer than they do; both are differences from the median of the others, of which the median over
-the steps counts. Without any collective kernels nothing can be confirmed.
+A rank that is over in more than half of its steps is a straggler if the collectives confirm it: a rank that computes longer arrives later,
+and the others wait in the collective until then. So the others (the ranks that are not over in most steps) must be in collectives for
+longer, by at least half of the rank's extra computation. Both differences are from the median of the others, and their medians over the
+steps count. Without any collective kernels nothing can be confirmed.
 
-The cost is what the other ranks wait: in every step the excess of the slowest straggler, for each of the ranks that are none, but at most
-the exposed communication of that rank.
+The cost is the waiting time of the other ranks: in every step the excess of the slowest straggler, for each rank that is not a straggler,
+but at most the exposed communication of that rank.
 
-Why a straggler is slow: the computation kernels that it ran as often as the others do are compared by name. Where the kernels that make up
-most of the time take longer by at least half of the rank's excess, the device is slow; else some kernels have more to do.
+Why a straggler is slow: the computation kernels that it ran as often as the others do are compared by name. If the kernels that make up
+most of the time take longer by at least half of the rank's excess, the device is slow; otherwise some kernels have more to do.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _outcome(run: RunData, compared: pl.DataFrame, ranks: list[RankOverSteps], t
 def _finding(ranks: list[RankOverSteps], bad: list[RankOverSteps], threshold: float) -> str:
     worst = bad[0] if bad else max(ranks, key=lambda rank: (rank.over, rank.excess_percent))
     limit = f"threshold {percent(threshold)}"
-    if len(ranks) == 2:  # the median lies in the middle of the two
+    if len(ranks) == 2:  # the median is halfway between the two
         limit = f"{duration(2 * worst.excess_ns)} longer than the other; {limit}"
     text = f"{worst.place} computes {_more(worst)} than the median of {len(ranks)} ranks ({limit})"
     often = f"and is over it in {worst.steps_over} of {plural(worst.steps, 'step')}"
@@ -126,7 +126,7 @@ def _capital(text: str) -> str:
 
 
 def _recommendation(run: RunData, ranks: list[RankOverSteps], worst: RankOverSteps) -> str:
-    """The device where the same kernels take longer, the work where there is more of it."""
+    """Advise on the device if the same kernels take longer, else on the work."""
     waiting = sum(not rank.straggler for rank in ranks)
     why = f"{plural(waiting, 'rank waits', 'ranks wait')} up to {duration(worst.excess_ns)} per step for it"
     slower, longest = _slower(run.store, [rank.process for rank in ranks if not rank.over], worst.process)
@@ -144,19 +144,23 @@ def _recommendation(run: RunData, ranks: list[RankOverSteps], worst: RankOverSte
 
 
 def _slower(store: Store, others: list[int], process: int) -> tuple[float | None, str | None]:
-    """By how much percent the kernels that make up half of the time are slower on ``process`` than in the median of the others (None where
-    there are none that all run equally often); and the kernel with the most time above the others'."""
+    """Return by how many percent the same kernels are slower on ``process``.
+
+    They are the kernels that make up half of the time, compared with the median of the others (None if no kernel runs equally often on
+    all). Also return the name of the kernel with the largest extra time."""
     kernels = store.frame(f"""
         SELECT e.process, coalesce(n.short, n.text, '') AS name, count(*) AS count, sum(e.duration_ns)::BIGINT AS time
         FROM device_event AS e LEFT JOIN name AS n ON n.id = e.name
         WHERE e.kind = 'kernel' AND n.category IS DISTINCT FROM 'communication' AND e.process IN ({", ".join(map(str, [*others, process]))})
         GROUP BY ALL
     """)
-    own, typical = pl.col("time"), pl.col("typical")
-    theirs = kernels.filter(pl.col("process") != process).group_by("name").agg(typical=own.median(), often=pl.col("count").median())
-    both = kernels.filter(pl.col("process") == process).join(theirs, on="name", how="left").with_columns(more=own - typical.fill_null(0))
-    longest = both.filter(pl.col("more") > 0).sort("more", "name", descending=[True, False]).head(1)["name"].to_list()
-    same = both.filter(pl.col("count") == pl.col("often"), typical > 0).with_columns(ratio=own / typical).sort("ratio", "name")
+    time, typical = pl.col("time"), pl.col("typical")
+    theirs = kernels.filter(pl.col("process") != process).group_by("name").agg(typical=time.median(), often=pl.col("count").median())
+    compared = (
+        kernels.filter(pl.col("process") == process).join(theirs, on="name", how="left").with_columns(more=time - typical.fill_null(0))
+    )
+    longest = compared.filter(pl.col("more") > 0).sort("more", "name", descending=[True, False]).head(1)["name"].to_list()
+    same = compared.filter(pl.col("count") == pl.col("often"), typical > 0).with_columns(ratio=time / typical).sort("ratio", "name")
     if same.is_empty():
         return None, longest[0] if longest else None
     middle = same.filter(2 * typical.cum_sum() >= typical.sum())["ratio"][0]

@@ -1,4 +1,4 @@
-"""SyncBound: does the host wait in blocking synchronisation calls while the device has nothing to do?"""
+"""SyncBound: host waits in blocking synchronization calls while the device has nothing to do."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _THRESHOLD: Final = Parameter(
     "threshold", "%", 10, 10, "percentile", "share of a device's span that the host may block in synchronisation with the device idle"
 )
 
-# Operators that synchronise, and what to write instead.
+# Operators that synchronize, with the code that calls them and the alternatives.
 _INSTEAD: Final = {
     "aten::_local_scalar_dense": "`.item()`, `float(tensor)` and `if tensor:`",
     "aten::item": "`.item()`, `float(tensor)` and `if tensor:`",
@@ -52,9 +52,9 @@ class SyncBound(Rule):
         calls: list[pl.DataFrame] = []
         called = set(run.store.frame("SELECT DISTINCT process FROM host_event WHERE kind IN ('launch', 'sync', 'call')")["process"])
         for group in run.gaps.groups():
-            rows, found = _look(run, group, called, parameters)
+            rows, by_name = _look(run, group, called, parameters)
             judged += rows
-            calls.append(found)
+            calls.append(by_name)
         if not judged:
             return no_device_activity()
         if not called:
@@ -80,16 +80,16 @@ class SyncBound(Rule):
 
 
 def _look(run: RunData, group: GapGroup, called: set[int], parameters: Parameters) -> tuple[_Judged, pl.DataFrame]:
-    """The devices of a group, and the calls of their processes (of those with an issue, where there is one) by name and operator.
+    """Return the devices of a group, and their processes' calls by name and operator.
 
-    ``drained_ns`` of a device: its idle gaps that begin during such a call, to their ends; part of them is usually behind the call.
-    """
+    The calls are those of devices with an issue, if there is one. ``drained_ns`` of a device: its idle gaps that begin during such a
+    call, to their ends; part of them is usually after the call."""
     calls = sync_calls(run.store, {process for device in group.devices for process in device.processes})
     on_device = calls.with_row_index("number").join(group.rows(), on="process")
-    whole = union(on_device, ["row"])
-    blocked = whole.with_columns(blocked=length_inside(whole, group.gaps, "row"), length=pl.col("end") - pl.col("start"))
+    merged = union(on_device, ["row"])
+    blocked = merged.with_columns(blocked=length_inside(merged, group.gaps, "row"), length=pl.col("end") - pl.col("start"))
     sums = {row: (time, idle) for row, time, idle in blocked.group_by("row").agg(pl.col("length", "blocked").sum()).iter_rows()}
-    drained = begun_inside(group.gaps, whole, "row").group_by("row").agg((pl.col("end") - pl.col("start")).sum().alias("time"))
+    drained = begun_inside(group.gaps, merged, "row").group_by("row").agg((pl.col("end") - pl.col("start")).sum().alias("time"))
     after = dict(drained.iter_rows())
     judged: _Judged = []
     for device in group.devices:
@@ -106,8 +106,8 @@ def _look(run: RunData, group: GapGroup, called: set[int], parameters: Parameter
         )
         judged.append((device, row))
     chosen = {device.row for device, row in judged if row.issue} or {device.row for device in group.devices}
-    own = on_device.filter(pl.col("row").is_in(list(chosen)))
-    idle_of = own.with_columns(blocked=length_inside(own, group.gaps, "row")).group_by("number").agg(pl.col("blocked").sum())
+    of_chosen = on_device.filter(pl.col("row").is_in(list(chosen)))
+    idle_of = of_chosen.with_columns(blocked=length_inside(of_chosen, group.gaps, "row")).group_by("number").agg(pl.col("blocked").sum())
     of_call = with_operator(run.store, calls).with_row_index("number").join(idle_of, on="number")
     grouped = of_call.group_by("name", "operator").agg(
         count=pl.len(), time=(pl.col("end") - pl.col("start")).sum(), blocked=pl.col("blocked").sum()

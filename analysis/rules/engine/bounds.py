@@ -1,7 +1,7 @@
-"""How long may a rule file run, and how much may a rule that is not postrun's own print?
+"""Bounds for rules from outside postrun: their run time, and how much they may print.
 
 A rule runs in this process and is trusted code; the bounds are for its mistakes. In the main thread of a POSIX system an alarm ends an
-endless loop; elsewhere the time is looked at between evaluation windows.
+endless loop; elsewhere the time is checked between evaluation windows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from ...toolkit.wording import plural
 
-LIMIT_S: Final = 300.0  # Seconds that a rule file may take to load, and then to judge, where nothing else is said
+LIMIT_S: Final = 300.0  # default seconds for a rule file to load, and again for its evaluation
 LINES: Final = 100
 CHARACTERS: Final = 10_000
 _LONGEST_S: Final = 1e8
@@ -25,18 +25,18 @@ _AGAIN_S: Final = 1.0  # A rule that catches everything is interrupted again aft
 
 
 class RuleTimeout(BaseException):
-    """A rule file ran longer than it may. No Exception, so that a rule does not catch it with the others."""
+    """A rule file exceeded its time. It is not an Exception, so that a rule does not catch it with the others."""
 
 
 class TimeLimit:
-    """``seconds`` for what runs inside :meth:`running`."""
+    """A limit of ``seconds`` for the code inside :meth:`running`."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self._end: float | None = None
 
     def check(self) -> None:
-        """Raises RuleTimeout where the time is over."""
+        """Raise RuleTimeout if the time is over."""
         if self._end is not None and time.monotonic() >= self._end:
             raise RuleTimeout(f"stopped after {self.seconds:g} s; --rule-timeout (rule_timeout in Python) gives it more")
 
@@ -52,7 +52,7 @@ class TimeLimit:
 
 
 def _alarm_is_ours(seconds: float) -> bool:
-    """Whether the alarm can be set here; one of the caller's that rings earlier is left alone."""
+    """Return whether the alarm can be set; an earlier alarm of the caller is kept."""
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         return False
     set_already = signal.getitimer(signal.ITIMER_REAL)[0]
@@ -61,7 +61,7 @@ def _alarm_is_ours(seconds: float) -> bool:
 
 @contextlib.contextmanager
 def _alarm(seconds: float, check: Callable[[], None]) -> Iterator[None]:
-    """Calls ``check`` when the time is over, and again; afterwards the alarm is as it was."""
+    """Call ``check`` at the end of the time and repeatedly; then restore the alarm."""
     armed = True
 
     def ring(_number: int, _frame: FrameType | None) -> None:
@@ -85,7 +85,7 @@ def _alarm(seconds: float, check: Callable[[], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def printing_aside(who: str) -> Iterator[None]:
-    """What is printed goes to standard error: the first lines of it, then one line that says how much was left out."""
+    """Redirect prints to standard error: the first lines, then the omitted number."""
     target = sys.stderr
     capped: Any = _Capped(target)
     try:
@@ -93,12 +93,12 @@ def printing_aside(who: str) -> Iterator[None]:
             yield
     finally:
         if capped.left:
-            told = f"{plural(max(capped.left_lines, 1), 'line')} ({plural(capped.left, 'character')})"
-            target.write(f"{capped.line_end}note: {who} printed more: {told} are left out here\n")
+            omitted = f"{plural(max(capped.left_lines, 1), 'line')} ({plural(capped.left, 'character')})"
+            target.write(f"{capped.line_end}note: {who} printed more: {omitted} are left out here\n")
 
 
 class _Capped:
-    """A text stream that lets the first LINES lines and CHARACTERS characters through."""
+    """A text stream that passes on the first LINES lines and CHARACTERS characters."""
 
     def __init__(self, target: Any) -> None:
         self._target = target
@@ -108,17 +108,17 @@ class _Capped:
     def write(self, text: str) -> int:
         if not isinstance(text, str):
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
-        shown = ""
+        passed = ""
         if not self.left:
             head = text[: CHARACTERS - self._characters]
-            shown = "".join(head.splitlines(keepends=True)[: LINES - self._lines])
-        if shown:
-            self._target.write(shown)
-            self._lines += shown.count("\n")
-            self._characters += len(shown)
-            self.line_end = "" if shown.endswith("\n") else "\n"
-        self.left_lines += text.count("\n", len(shown))
-        self.left += len(text) - len(shown)
+            passed = "".join(head.splitlines(keepends=True)[: LINES - self._lines])
+        if passed:
+            self._target.write(passed)
+            self._lines += passed.count("\n")
+            self._characters += len(passed)
+            self.line_end = "" if passed.endswith("\n") else "\n"
+        self.left_lines += text.count("\n", len(passed))
+        self.left += len(text) - len(passed)
         return len(text)
 
     def writelines(self, lines: Any) -> None:

@@ -1,4 +1,4 @@
-"""Which rules does postrun have, in which order?"""
+"""The rules of postrun, in order."""
 
 from __future__ import annotations
 
@@ -51,6 +51,6 @@ TRACE: Final[tuple[type[Rule], ...]] = (
     ShortKernels,
     StragglerRank,
 )
-"""The rules over kernels, and over what a training without them waits for."""
+"""The rules over kernels, and over the waits of a training without them."""
 
 RULES: Final[dict[str, type[Rule]]] = {rule.name: rule for rule in (*DOCUMENTED, *TRACE)}

@@ -1,7 +1,7 @@
-"""Which rules do the options of the command line choose, with which values, and which verdicts fail a run?
+"""The rules that the options of the command line choose, their values, and the verdicts that fail a run.
 
-``--rules``, ``--set``, ``--custom-rule`` and ``--fail-on`` as texts become a Selection. Everything wrong in them is a UsageError that names
-what is accepted; nothing of the run is read for it.
+``--rules``, ``--set``, ``--custom-rule`` and ``--fail-on`` as texts become a Selection. Any mistake in them is a UsageError that names
+the accepted values; the run is not read for it.
 """
 
 from __future__ import annotations
@@ -27,52 +27,55 @@ _FAILED = "error"
 
 
 def names(value: Any) -> tuple[str, ...] | None:
-    """The words of --rules (None: all rules); every one is the name of a rule, after a minus or not."""
+    """Return the words of --rules (None: all rules), checked as rule names.
+
+    A name can follow a minus."""
     if value is None:
         return None
-    found = words(value)
-    if not found:
+    rule_names = words(value)
+    if not rule_names:
         raise UsageError("nothing is named; write it like --rules CPUBottleneck,StepOutlier or --rules -StepOutlier")
-    for word in found:
+    for word in rule_names:
         if word == "-":
             raise UsageError("'-' names no rule; the rule to turn off stands behind the minus: --rules -StepOutlier")
         select([word.removeprefix("-")])
-    return tuple(found)
+    return tuple(rule_names)
 
 
 def pairs(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """ "LowGPUUtilization_patience=100" of --set as name and value, as they are written."""
-    found = []
+    """Split "LowGPUUtilization_patience=100" of --set into name and value texts."""
+    named_values = []
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
             raise UsageError(f"{text!r} sets nothing; write it like LowGPUUtilization_patience=100")
-        found.append((name.strip(), value.strip()))
-    return tuple(found)
+        named_values.append((name.strip(), value.strip()))
+    return tuple(named_values)
 
 
-def settings(given: Iterable[tuple[str, str]], own: Iterable[Guarded] = ()) -> dict[str, Any]:
-    """The pairs of --set as name ("LowGPUUtilization_patience") and value, checked. ``own``: rules of --custom-rule, which can be meant
-    by their name in the report and by that of their class."""
-    brought = _by_name(own)
+def settings(texts: Iterable[tuple[str, str]], custom_rules: Iterable[Guarded] = ()) -> dict[str, Any]:
+    """Check the pairs of --set, such as ("LowGPUUtilization_patience", "100").
+
+    ``custom_rules``: rules of --custom-rule, by their name in the report or that of their class."""
+    brought = _by_name(custom_rules)
     rules = {**known(), **{name: type(rule) for name, rule in brought.items()}}
-    found = {}
-    for key, value in given:
+    values = {}
+    for key, value in texts:
         name, rule, parameter = named_setting(key, rules)
-        shown = brought[name].name if name in brought else rule.name
-        found[f"{shown}_{parameter.name}"] = checked(rule, parameter, value, whole=True)
-    return found
+        label = brought[name].name if name in brought else rule.name
+        values[f"{label}_{parameter.name}"] = checked(rule, parameter, value, integral=True)
+    return values
 
 
-def _by_name(own: Iterable[Guarded]) -> dict[str, Guarded]:
-    """Rules of one's own by the names they can be meant by; the names in the report count first."""
-    rules = list(own)
+def _by_name(custom_rules: Iterable[Guarded]) -> dict[str, Guarded]:
+    """Return custom rules by their accepted names; those in the report come first."""
+    rules = list(custom_rules)
     taken = {one.lower() for one in (PROFILER_REPORT, _ANY, _FAILED, *known(), *(rule.name for rule in rules))}
-    found: dict[str, Guarded] = {}
+    by_alias: dict[str, Guarded] = {}
     for rule in rules:
         if rule.invoked and rule.invoked.lower() not in taken:
-            found.setdefault(rule.invoked, rule)
-    return {**found, **{rule.name: rule for rule in rules}}
+            by_alias.setdefault(rule.invoked, rule)
+    return {**by_alias, **{rule.name: rule for rule in rules}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,20 +84,20 @@ class RuleText:
 
     source: str
     kind: str
-    given: dict[str, str]
+    values: dict[str, str]
 
 
 def rule_texts(texts: Iterable[str]) -> tuple[RuleText, ...]:
-    """What --custom-rule names. The files are there; nothing of them has run."""
-    found = []
+    """Parse --custom-rule; the files are opened but not run."""
+    parsed = []
     for text in texts:
-        place, _, query = text.partition("?")
-        source, colon, name = place.rpartition(":")
+        location, _, query = text.partition("?")
+        source, colon, name = location.rpartition(":")
         if not colon or not source or not name or name.startswith("//"):
             raise UsageError(f"{text!r} names no class; write it like checks.py:SlowSteps or checks.py:SlowSteps?limit=3")
-        given: dict[str, str] = {}
+        values: dict[str, str] = {}
         for pair in filter(None, query.split("&")):
-            key, equals, given[key] = pair.partition("=")
+            key, equals, values[key] = pair.partition("=")
             if not equals or not key:
                 raise UsageError(f"{pair!r} in {text!r} sets nothing; write it like checks.py:SlowSteps?limit=3")
         if "://" in source:
@@ -106,39 +109,40 @@ def rule_texts(texts: Iterable[str]) -> tuple[RuleText, ...]:
             raise UsageError(
                 f"{source}: cannot be read ({getattr(error, 'strerror', None) or error}); give the path of a Python file"
             ) from error
-        found.append(RuleText(source, name, given))
-    return tuple(found)
+        parsed.append(RuleText(source, name, values))
+    return tuple(parsed)
 
 
 def custom_rules(texts: Iterable[RuleText], limit_s: float = LIMIT_S) -> tuple[Guarded, ...]:
-    """The rules of --custom-rule, loaded; their names differ from each other and from all others. A file that fails gives a rule with a
-    ``problem``, whose verdict is Error; values that its class does not take are a UsageError."""
-    found: list[Guarded] = []
+    """Load the rules of --custom-rule under unique names.
+
+    A file that fails returns a rule with a ``problem``, whose verdict is Error; values that its class does not accept are a UsageError."""
+    loaded: list[Guarded] = []
     for text in texts:
-        others = [rule.name for rule in found]
-        rule = custom.load(text.source, text.kind, text.given, name=partial(_free_name, others=others), limit_s=limit_s)
+        others = [rule.name for rule in loaded]
+        rule = custom.load(text.source, text.kind, text.values, name=partial(_free_name, others=others), limit_s=limit_s)
         if rule.problem is not None and rule.misused:
             raise UsageError(f"{text.source}: {rule.problem}")
-        found.append(rule)
-    return tuple(found)
+        loaded.append(rule)
+    return tuple(loaded)
 
 
 def _free_name(name: str, others: Iterable[str]) -> str:
-    """``name``, or "name-2" and so on where it is taken."""
+    """Return ``name``, or "name-2" and so on if it is taken."""
     taken = {one.lower() for one in (PROFILER_REPORT, _ANY, _FAILED, *known(), *others)}
-    shown, number = name, 1
-    while shown.lower() in taken:
+    free, number = name, 1
+    while free.lower() in taken:
         number += 1
-        shown = f"{name}-{number}"
-    return shown
+        free = f"{name}-{number}"
+    return free
 
 
 def fail_words(value: Any) -> tuple[str, ...]:
-    """The words of --fail-on; :func:`chosen` tells which of them are names of rules that run."""
-    found = () if value is None else tuple(words(value))
-    if value is not None and not found:
+    """Return the words of --fail-on; :func:`chosen` checks them against the rules."""
+    fail_on = () if value is None else tuple(words(value))
+    if value is not None and not fail_on:
         raise UsageError("nothing is named; write it like --fail-on issues or --fail-on CPUBottleneck,StepOutlier")
-    return found
+    return fail_on
 
 
 def chosen(
@@ -147,22 +151,26 @@ def chosen(
     *,
     settings: Mapping[str, Any],
     of_file: Mapping[str, Any],
-    own: Iterable[Guarded] = (),
+    custom_rules: Iterable[Guarded] = (),
     fail_on: Iterable[str] = (),
 ) -> tuple[Selection, tuple[str, ...]]:
-    """The rules that run, and the words of --fail-on as the report names the rules. ``settings``: of the command line and the environment;
-    ``of_file``: of the configuration file, below them; its values for rules that the command line or the environment turns off are
-    kept for another time. ``own``: loaded rules of --custom-rule, which run beside them."""
-    own = list(own)
-    given = rules or ()
-    on = [word for word in given if not word.startswith("-")]
-    off = [word.removeprefix("-") for word in given if word.startswith("-")]
+    """Return the rules that run, and the words of --fail-on by report name.
+
+    ``settings``: of the command line and the environment. ``of_file``: of the configuration file, with lower precedence; its values for
+    rules that the command line or the environment turns off are ignored. ``custom_rules``: loaded rules of --custom-rule, which run in
+    addition."""
+    custom_rules = list(custom_rules)
+    listed = rules or ()
+    on = [word for word in listed if not word.startswith("-")]
+    off = [word.removeprefix("-") for word in listed if word.startswith("-")]
     wanted = select(on or None, preset=preset)
     dropped = select(off) if off else Selection((), False)
     without = {one.rule.name for one in dropped.rules}
     kept = [one for one in wanted.rules if one.rule.name not in without]
-    running = [one.rule.name for one in kept] + [one.name for one in own]
-    of_own = {f"{one.name}_{parameter.name}": (one.name, parameter.name) for one in own for parameter in type(one).all_parameters()}
+    running = [one.rule.name for one in kept] + [one.name for one in custom_rules]
+    of_own = {
+        f"{one.name}_{parameter.name}": (one.name, parameter.name) for one in custom_rules for parameter in type(one).all_parameters()
+    }
     values: dict[str, dict[str, Any]] = {name: {} for name in running}
     for key, value in {**of_file, **settings}.items():
         rule, parameter = of_own.get(key) or _named(key)
@@ -170,9 +178,9 @@ def chosen(
             values[rule][parameter] = value
         elif key in settings:
             raise UsageError(f"--set {turned_off(key, rule, running)}")
-    made = [Chosen(one.rule, effective(type(one.rule), preset, values[one.rule.name])) for one in kept]
-    brought = [Chosen(one, effective(type(one), preset, {**one.given, **values[one.name]})) for one in own]
-    selection = Selection((*made, *brought), wanted.summarised and not dropped.summarised, preset)
+    built_in = [Chosen(one.rule, effective(type(one.rule), preset, values[one.rule.name])) for one in kept]
+    brought = [Chosen(one, effective(type(one), preset, {**one.loaded_values, **values[one.name]})) for one in custom_rules]
+    selection = Selection((*built_in, *brought), wanted.summarised and not dropped.summarised, preset)
     return selection, _running(fail_on, selection)
 
 
@@ -183,11 +191,11 @@ def _named(key: str) -> tuple[str, str]:
 
 def _running(fail_on: Iterable[str], selection: Selection) -> tuple[str, ...]:
     running = [one.label or one.rule.name for one in selection.rules] + [PROFILER_REPORT] * selection.summarised
-    own = _by_name(one.rule for one in selection.rules if isinstance(one.rule, Guarded))
-    names = {name: rule.name for name, rule in own.items()} | {word: word for word in (_ANY, _FAILED, *running)}
+    custom_rules = _by_name(one.rule for one in selection.rules if isinstance(one.rule, Guarded))
+    names = {name: rule.name for name, rule in custom_rules.items()} | {word: word for word in (_ANY, _FAILED, *running)}
     accepted = {word.lower(): meant for word, meant in names.items()}
-    listed = [_ANY, _FAILED, *running, *(name for name, rule in own.items() if name != rule.name)]
-    found = []
+    listed = [_ANY, _FAILED, *running, *(name for name, rule in custom_rules.items() if name != rule.name)]
+    labels = []
     for word in fail_on:
         if word.lower() not in accepted:
             try:
@@ -196,12 +204,12 @@ def _running(fail_on: Iterable[str], selection: Selection) -> tuple[str, ...]:
                 more = [name for name in listed if name not in known() and name != PROFILER_REPORT]
                 raise UsageError(f"--fail-on: {error}, {', '.join(more)}") from error
             raise UsageError(f"--fail-on {word}: this rule is turned off; accepted: {', '.join(listed)}")
-        found.append(accepted[word.lower()])
-    return tuple(found)
+        labels.append(accepted[word.lower()])
+    return tuple(labels)
 
 
 def unmatched(report: Report, fail_on: Sequence[str]) -> Iterator[str]:
-    """What --fail-on asks for and no verdict answers: rules named there that could not be evaluated, and rules that failed."""
+    """Explain words of --fail-on without a verdict: rules not evaluated or failed."""
     by_name = {result.rule: result for result in report.rules}
     for name in dict.fromkeys(fail_on):
         result = by_name.get(name)
@@ -213,7 +221,9 @@ def unmatched(report: Report, fail_on: Sequence[str]) -> Iterator[str]:
 
 
 def matched(report: Report, fail_on: Sequence[str]) -> str | None:
-    """Which verdicts match --fail-on, in words; None where none does. What is not evaluated does not match."""
+    """Describe the verdicts that match --fail-on, or return None.
+
+    A rule that was not evaluated does not match."""
     any_rule = _ANY in fail_on
     issues = [
         result.rule
@@ -221,5 +231,5 @@ def matched(report: Report, fail_on: Sequence[str]) -> str | None:
         if result.verdict == ISSUES and (result.rule in fail_on or (any_rule and result.category != "report"))
     ]
     failed = [result.rule for result in report.rules if result.verdict == ERROR and _FAILED in fail_on]
-    told = [f"{', '.join(issues)} found issues"] * bool(issues) + [f"{', '.join(failed)} failed"] * bool(failed)
-    return "; ".join(told) or None
+    matches = [f"{', '.join(issues)} found issues"] * bool(issues) + [f"{', '.join(failed)} failed"] * bool(failed)
+    return "; ".join(matches) or None

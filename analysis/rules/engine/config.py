@@ -1,8 +1,8 @@
-"""Which rules does a program attach to a run, with which values? ``rule_configs.*`` and ``ProfilerRule`` of the documented Python API.
+"""Rules and values that a program attaches to a run: ``rule_configs.*`` and ``ProfilerRule`` of the documented Python API.
 
-``postrun.rule_configs`` is this module: it holds a configuration class per rule (``help(rule_configs.LowGPUUtilization)`` lists its
-parameters) and ``ProfilerReport``. The classes are made from the parameters of the rules themselves, so names, units, meanings and
-defaults stand in one place.
+``postrun.rule_configs`` is this module: it contains a configuration class per rule (``help(rule_configs.LowGPUUtilization)`` lists its
+parameters) and ``ProfilerReport``. The classes are created from the parameters of the rules, so names, units, meanings and defaults are
+defined once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SOURCE: Final = "source_s3_uri"
 
 class RuleConfig:
     """A rule with values of its parameters. ``rule_name``: the rule; ``rule_parameters``: every parameter and ``rule_to_invoke``;
-    ``preset``: whose defaults hold where nothing is given, "documented" or "service"."""
+    ``preset``: the source of the other defaults, "documented" or "service"."""
 
     rule: ClassVar[type[Rule]]
     rule_name: str
@@ -46,10 +46,10 @@ class RuleConfig:
         for key in parameters:
             if key not in table:
                 raise TypeError(f"{name}() got an unexpected keyword argument {key!r}; accepted: {', '.join(table)}")
-        given = {key: _valid(table[key], value) for key, value in parameters.items()}
+        values = {key: _valid(table[key], value) for key, value in parameters.items()}
         self.preset = preset
         self.rule_name = name
-        self.rule_parameters = {**{key: given.get(key, one.default(preset)) for key, one in table.items()}, _INVOKE: name}
+        self.rule_parameters = {**{key: values.get(key, one.default(preset)) for key, one in table.items()}, _INVOKE: name}
 
     def __repr__(self) -> str:
         values = ", ".join(f"{key}={value!r}" for key, value in self.rule_parameters.items() if key != _INVOKE)
@@ -57,9 +57,9 @@ class RuleConfig:
 
 
 class ProfilerReport(RuleConfig):
-    """All documented rules in one. Parameters: ``<Rule>_<parameter>=value`` overrides one parameter of one of them; the rule's name may
-    be written in any case. ``preset``: whose defaults hold for the others (None: those of the analysis). ``opt_out_telemetry`` is
-    accepted and ignored: nothing is ever sent."""
+    """All documented rules in one. Parameters: ``<Rule>_<parameter>=value`` overrides one parameter of one of them; the rule's name is
+    case insensitive. ``preset``: the source of the other defaults (None: that of the analysis). ``opt_out_telemetry`` is accepted and
+    ignored: nothing is ever sent."""
 
     def __init__(self, *, preset: Preset | None = None, opt_out_telemetry: Any = None, **parameters: Any) -> None:
         if preset is not None and preset not in PRESETS:
@@ -71,9 +71,11 @@ class ProfilerReport(RuleConfig):
 
 
 def overrides(parameters: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Values by rule and parameter from keys ``<Rule>_<parameter>``. Raises AssertionError and TypeError in the documented words."""
+    """Return values by rule and parameter from keys ``<Rule>_<parameter>``.
+
+    Raises AssertionError and TypeError with the documented messages."""
     reported = {rule.name.lower(): rule for rule in DOCUMENTED}
-    found: dict[str, dict[str, Any]] = {}
+    values: dict[str, dict[str, Any]] = {}
     for key, value in parameters.items():
         if "_" not in key:
             raise AssertionError(f"Key ({key}) does not follow naming scheme: <rule_name>_<parameter_name>")
@@ -88,11 +90,11 @@ def overrides(parameters: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
             raise TypeError(
                 f"{parameter.lower()} is an invalid parameter name! Accepted parameter names for {rule.name} are: {_signature(rule)}"
             )
-        one = table[parameter.lower()]
-        if one.name in found.setdefault(rule.name, {}):
-            raise TypeError(f"{rule.name}_{one.name} is given twice, in different spelling")
-        found[rule.name][one.name] = _valid(one, value)
-    return found
+        declared = table[parameter.lower()]
+        if declared.name in values.setdefault(rule.name, {}):
+            raise TypeError(f"{rule.name}_{declared.name} is given twice, in different spelling")
+        values[rule.name][declared.name] = _valid(declared, value)
+    return values
 
 
 def _signature(rule: type[Rule]) -> str:
@@ -100,7 +102,9 @@ def _signature(rule: type[Rule]) -> str:
 
 
 def _valid(parameter: Parameter, value: Any) -> Value:
-    """``value`` as a plain number or text. Raises AssertionError in the documented words, TypeError for what cannot be compared."""
+    """Return ``value`` as a plain number or text.
+
+    Raises AssertionError with the documented messages, TypeError for values that cannot be compared."""
     if parameter.kind != "text":
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
             raise TypeError(f"{parameter.name} must be a number, not {type(value).__name__} {value!r}")
@@ -110,25 +114,25 @@ def _valid(parameter: Parameter, value: Any) -> Value:
     problem = parameter.problem(value)
     if problem:
         raise AssertionError(problem)
-    found: Value = value
-    return found
+    result: Value = value
+    return result
 
 
 def _described(rule: type[Rule]) -> str:
     lines = [rule.checks, "", f"Issue when {rule.condition.replace('`', '')}.", "", "Parameters:"]
-    for one in rule.all_parameters():
-        same = one.documented == one.service
-        default = f"{one.documented}" if same else f"{one.documented}; service: {one.service}"
-        lines.append(f"    {one.name}: {one.meaning} [{one.unit}; default {default}]")
+    for parameter in rule.all_parameters():
+        same = parameter.documented == parameter.service
+        default = f"{parameter.documented}" if same else f"{parameter.documented}; service: {parameter.service}"
+        lines.append(f"    {parameter.name}: {parameter.meaning} [{parameter.unit}; default {default}]")
     return "\n".join(lines)
 
 
 def _configuration(rule: type[Rule]) -> type[RuleConfig]:
     keyword = inspect.Parameter.KEYWORD_ONLY
     accepted = [inspect.Parameter(one.name, keyword, default=one.documented) for one in rule.all_parameters()]
-    made = type(rule.name, (RuleConfig,), {"rule": rule, "__doc__": _described(rule), "__module__": __name__})
-    made.__signature__ = inspect.Signature([*accepted, inspect.Parameter("preset", keyword, default="documented")])  # type: ignore[attr-defined]
-    return made
+    configuration = type(rule.name, (RuleConfig,), {"rule": rule, "__doc__": _described(rule), "__module__": __name__})
+    configuration.__signature__ = inspect.Signature([*accepted, inspect.Parameter("preset", keyword, default="documented")])  # type: ignore[attr-defined]
+    return configuration
 
 
 CONFIGURATIONS: Final[dict[str, type[RuleConfig]]] = {
@@ -153,8 +157,7 @@ class ProfilerRule:
     """A rule attached to a run: one of ``rule_configs`` (:meth:`sagemaker`) or one of your own (:meth:`custom`).
 
     ``image_uri``, ``instance_type``, ``volume_size_in_gb``, ``container_local_output_path`` and ``s3_output_path`` are kept for
-    :meth:`to_profiler_rule_config_dict`; rules run in this process, and write nothing there.
-    """
+    :meth:`to_profiler_rule_config_dict`; rules run in this process, and write nothing there."""
 
     def __init__(
         self,
@@ -186,23 +189,23 @@ class ProfilerRule:
         volume_size_in_gb: int | None = None,
         rule_parameters: Mapping[str, Any] | None = None,
     ) -> ProfilerRule:
-        """``base_config`` (an object of a class of ``rule_configs``), under another ``name`` where one is given.
+        """Attach ``base_config``, an object of a class of ``rule_configs``.
 
-        ``rule_parameters`` stand over those of ``base_config`` and are validated like them; texts are read as numbers.
-        """
+        ``name`` replaces its name. ``rule_parameters`` override those of ``base_config`` and are validated like them; texts are read as
+        numbers."""
         if not isinstance(base_config, RuleConfig):
             meant = f"{base_config.__name__}()" if isinstance(base_config, type) else "such as rule_configs.LowGPUUtilization()"
             raise TypeError(f"base_config must be an object of a class of rule_configs ({meant}), not {base_config!r}")
-        given = {key: value for key, value in (rule_parameters or {}).items() if key != _INVOKE}
-        own = {key: value for key, value in base_config.rule_parameters.items() if key != _INVOKE}
+        overriding = {key: value for key, value in (rule_parameters or {}).items() if key != _INVOKE}
+        base = {key: value for key, value in base_config.rule_parameters.items() if key != _INVOKE}
         if isinstance(base_config, ProfilerReport):
-            merged = {**own, **{key: _read(value) for key, value in given.items()}}
+            merged = {**base, **{key: _read(value) for key, value in overriding.items()}}
             overrides(merged)
         else:
             texts = {one.name for one in base_config.rule.all_parameters() if one.kind == "text"}
-            given = {key: _text(value) if key in texts else _read(value) for key, value in given.items()}
-            made = type(base_config)(preset=base_config.preset or "documented", **{**own, **given})
-            merged = {key: value for key, value in made.rule_parameters.items() if key != _INVOKE}
+            overriding = {key: _text(value) if key in texts else _read(value) for key, value in overriding.items()}
+            config = type(base_config)(preset=base_config.preset or "documented", **{**base, **overriding})
+            merged = {key: value for key, value in config.rule_parameters.items() if key != _INVOKE}
         rule = cls(
             name=name or base_config.rule_name,
             image_uri=DEFAULT_IMAGE,
@@ -228,10 +231,10 @@ class ProfilerRule:
         s3_output_path: str | None = None,
         rule_parameters: Mapping[str, Any] | None = None,
     ) -> ProfilerRule:
-        """The class ``rule_to_invoke`` of the Python file ``source``, made with ``rule_parameters``; see docs/custom-rules.md.
+        """Attach the class ``rule_to_invoke`` of the Python file ``source``.
 
-        ``name``: in the report; where it is not given, the ``name`` that the class declares, else that of the class.
-        """
+        It is created with ``rule_parameters``; see docs/custom-rules.md. ``name``: in the report; by default the ``name`` that the class
+        declares, else that of the class."""
         if bool(source) != bool(rule_to_invoke):
             raise ValueError("If you provide a source, you must also provide a rule to invoke (and vice versa).")
         if not name and not rule_to_invoke:
@@ -248,7 +251,7 @@ class ProfilerRule:
         )
 
     def to_profiler_rule_config_dict(self) -> dict[str, Any]:
-        """The request of the hosted service for this rule; values of parameters are texts."""
+        """Return the hosted service's request for this rule; parameters are texts."""
         request = {
             "InstanceType": self.instance_type,
             "VolumeSizeInGB": self.volume_size_in_gb,
@@ -256,15 +259,15 @@ class ProfilerRule:
             "S3OutputPath": self.s3_output_path,
             "RuleParameters": {key: str(value) for key, value in self.rule_parameters.items()},
         }
-        own = {"RuleConfigurationName": self.name, "RuleEvaluatorImage": self.image_uri}
-        return {**own, **{key: value for key, value in request.items() if value}}
+        required_keys = {"RuleConfigurationName": self.name, "RuleEvaluatorImage": self.image_uri}
+        return {**required_keys, **{key: value for key, value in request.items() if value}}
 
     def __repr__(self) -> str:
         return f"ProfilerRule({self.name!r}, {self.rule_parameters!r})"
 
 
 def _read(value: Any) -> Any:
-    """A text that is a number as this number."""
+    """Convert a text that is a number to this number."""
     if isinstance(value, str):
         for kind in (int, float):
             try:
@@ -290,13 +293,12 @@ def selection(
     settings: Mapping[str, Any] | None = None,
     rule_timeout: float = LIMIT_S,
 ) -> Selection:
-    """What runs when ``rules`` are attached (None: every rule, and those of installed packages).
+    """Return the rules to run with ``rules`` attached (None: all, also of packages).
 
-    Configurations carry all of their values; ``preset`` counts for rules given by name or class and for ProfilerReport, ``settings``
-    ("LowGPUUtilization_patience" -> value) stand over everything. ``rule_timeout``: seconds that a rule file may take to load, and then
-    to judge. Raises UsageError for more than 20 rules, two of one name, unknown names, values out of range and values of rules that do
-    not run, TypeError for what is no rule.
-    """
+    Configurations contain all of their values; ``preset`` applies to rules by name or class and to ProfilerReport, and ``settings``
+    ("LowGPUUtilization_patience" -> value) override everything. ``rule_timeout``: seconds that a rule file may take to load, and again
+    for its evaluation. Raises UsageError for more than 20 rules, two rules of one name, unknown names, values out of range and values of
+    rules that do not run, TypeError for an object that is not a rule."""
     if preset not in PRESETS:
         raise UsageError(f"preset={preset!r}; accepted: {', '.join(PRESETS)}")
     if not isinstance(rule_timeout, int | float) or not rule_timeout > 0:
@@ -309,7 +311,7 @@ def selection(
 
 
 class _Attaching:
-    """Rules on their way into a Selection."""
+    """Collects the attached rules and turns them into a Selection."""
 
     def __init__(self, preset: Preset, limit_s: float) -> None:
         self.preset = preset
@@ -323,7 +325,7 @@ class _Attaching:
         for rule in rules:
             if isinstance(rule, str):
                 if rule.lower() in named:
-                    continue  # said twice means the same
+                    continue  # a repeated name has no effect
                 named.add(rule.lower())
             self._add(rule)
         counted = sum(kind.category != "trace" for kind, _, _ in self.chosen.values()) + (self.report is not None)
@@ -336,7 +338,7 @@ class _Attaching:
         values = self._settings(settings)
         order = {name: number for number, name in enumerate(RULES)}
         names = sorted(self.chosen, key=lambda name: (order.get(own := self.chosen[name][0].name, len(order)), name != own))
-        return Selection(tuple(self._made(name, values.get(name, {})) for name in names), self.report is not None, self.preset)
+        return Selection(tuple(self._choice(name, values.get(name, {})) for name in names), self.report is not None, self.preset)
 
     def _add(self, rule: Attached) -> None:
         if isinstance(rule, str):
@@ -362,21 +364,21 @@ class _Attaching:
             raise TypeError(f"{rule!r} is no rule; give names, objects of rule_configs, ProfilerRule objects or classes derived from Rule")
 
     def _add_configured(self, name: str, parameters: Mapping[str, Any], preset: Preset | None) -> None:
-        given = {key: value for key, value in parameters.items() if key not in (_INVOKE, _SOURCE)}
+        values = {key: value for key, value in parameters.items() if key not in (_INVOKE, _SOURCE)}
         invoked = parameters.get(_INVOKE)
         if _SOURCE in parameters:
-            own = None if name == invoked else name  # a name that is not given is that of the class
-            kind: type[Rule] = type(load(str(parameters[_SOURCE]), str(invoked), given, name=own, limit_s=self.limit_s))
+            chosen_name = None if name == invoked else name  # a name that is not given is that of the class
+            kind: type[Rule] = type(load(str(parameters[_SOURCE]), str(invoked), values, name=chosen_name, limit_s=self.limit_s))
             self._put(kind.name, kind, {}, self.preset)
         elif invoked == PROFILER_REPORT:
-            self._add_report(given, preset)
+            self._add_report(values, preset)
         elif invoked in self.known:
             kind = self.known[invoked]
             table = {one.name: one for one in kind.all_parameters()}
-            if unknown := [key for key in given if key not in table]:
+            if unknown := [key for key in values if key not in table]:
                 raise UsageError(f"{', '.join(unknown)}: no parameter of {invoked}; accepted: {', '.join(table)}")
             self._put(
-                name, kind, {key: checked(kind, table[key], value, documented=True) for key, value in given.items()}, preset or self.preset
+                name, kind, {key: checked(kind, table[key], value, documented=True) for key, value in values.items()}, preset or self.preset
             )
         else:
             reason = "its code is in a container image, which does not run here; give a source file and rule_to_invoke"
@@ -387,25 +389,26 @@ class _Attaching:
             kind = guarded(kind, (lambda: instance) if instance is not None else None)
         self._put(kind.name, kind, {}, self.preset)
 
-    def _add_report(self, given: Mapping[str, Any], preset: Preset | None) -> None:
+    def _add_report(self, values: Mapping[str, Any], preset: Preset | None) -> None:
         if self.report is not None:
             raise UsageError(f"{PROFILER_REPORT} is attached twice; once is enough: it takes the parameters of all its rules")
-        self.report = (overrides(given), preset or self.preset)
+        self.report = (overrides(values), preset or self.preset)
 
     def _add_reported(self) -> None:
-        """The rules of ProfilerReport that are not attached themselves."""
+        """Add the rules of ProfilerReport that are not attached themselves."""
         if self.report is None:
             return
-        given, preset = self.report
+        values, preset = self.report
         for rule in DOCUMENTED:
             if rule.name not in self.chosen:
-                self._put(rule.name, rule, given.get(rule.name, {}), preset)
-            elif rule.name in given:
+                self._put(rule.name, rule, values.get(rule.name, {}), preset)
+            elif rule.name in values:
                 raise UsageError(
-                    f"{rule.name} is attached itself, and {PROFILER_REPORT} sets {', '.join(given[rule.name])} of it; set them in one place"
+                    f"{rule.name} is attached itself, and {PROFILER_REPORT} sets {', '.join(values[rule.name])} of it;"
+                    " set them in one place"
                 )
 
-    def _put(self, name: str, kind: type[Rule], given: dict[str, Any], preset: Preset) -> None:
+    def _put(self, name: str, kind: type[Rule], values: dict[str, Any], preset: Preset) -> None:
         lowered = name.lower()
         if any(lowered == one.lower() for one in self.chosen):
             raise UsageError(
@@ -414,22 +417,22 @@ class _Attaching:
         taken = {**{one.lower(): rule for one, rule in self.known.items()}, PROFILER_REPORT.lower(): None}
         if lowered in taken and taken[lowered] is not kind:
             raise UsageError(f"{name} is the name of another rule; give yours a name of its own")
-        self.chosen[name] = (kind, given, preset)
+        self.chosen[name] = (kind, values, preset)
 
     def _settings(self, settings: Mapping[str, Any]) -> dict[str, dict[str, Value]]:
-        """Values by name of a chosen rule."""
+        """Return values by name of a chosen rule."""
         chosen = {name: kind for name, (kind, _, _) in self.chosen.items()}
         aliases = {kind.invoked: name for name, kind in chosen.items() if issubclass(kind, Guarded) and kind.invoked}
         by_name = {**self.known, **{alias: chosen[name] for alias, name in aliases.items()}, **chosen}
-        found: dict[str, dict[str, Value]] = {}
+        values: dict[str, dict[str, Value]] = {}
         for key, value in settings.items():
-            given, kind, parameter = named_setting(key, by_name)
-            name = given if given in chosen else aliases.get(given, given)
+            setting_name, kind, parameter = named_setting(key, by_name)
+            name = setting_name if setting_name in chosen else aliases.get(setting_name, setting_name)
             if name not in chosen:
                 raise UsageError(turned_off(key, name, chosen))
-            found.setdefault(name, {})[parameter.name] = checked(kind, parameter, value)
-        return found
+            values.setdefault(name, {})[parameter.name] = checked(kind, parameter, value)
+        return values
 
-    def _made(self, name: str, settings: Mapping[str, Value]) -> Chosen:
-        kind, given, preset = self.chosen[name]
-        return Chosen(kind(), effective(kind, preset, {**given, **settings}), name if name != kind.name else None)
+    def _choice(self, name: str, settings: Mapping[str, Value]) -> Chosen:
+        kind, values, preset = self.chosen[name]
+        return Chosen(kind(), effective(kind, preset, {**values, **settings}), name if name != kind.name else None)

@@ -1,8 +1,8 @@
-"""Which finding comes first where several rules explain the same thing? A sentence on that ends the recommendation of the later ones.
+"""Sentences that connect findings of several rules with one explanation: the recommendation of the later rule refers to the first.
 
-Rules do not see each other's outcomes; this step does, after all of them. A row of a table says whose recommendations wait for which rule,
-and gives the sentence, or none where the two findings have nothing to do with each other. At most one sentence of each table is added:
-that of the first row that has one. What a recommendation only guesses, and such a sentence knows, is left out of it.
+Rules do not see each other's results; this step does, after all of them. A row of a table names the rules whose recommendations refer to
+another rule, and returns the sentence, or None if the two findings are unrelated. At most one sentence of each table is added: that of
+the first row that has one. Guesses of a recommendation that such a sentence replaces are left out.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from ..evidence.gpus import OnGpu, where
 
 Outcomes = Mapping[type[Rule], Outcome]
 Sentence = Callable[[Outcome, Outcome, Outcomes], str | None]
-"""From the outcome whose recommendation waits, the one that comes first, and all."""
+"""Arguments: the outcome whose recommendation is extended, the one that comes first, and all."""
 
 D = TypeVar("D", bound=RuleDetails)
 P = TypeVar("P", HostBoundDevice, CommunicationDevice)
@@ -57,7 +57,7 @@ P = TypeVar("P", HostBoundDevice, CommunicationDevice)
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The recommendations of ``later`` rules that found an issue refer to ``first`` where its verdict is ``verdict``."""
+    """The recommendations of ``later`` rules with an issue refer to ``first`` if its verdict is ``verdict``."""
 
     later: tuple[type[Rule], ...]
     first: type[Rule]
@@ -66,7 +66,7 @@ class Reference:
 
 
 def refer(rules: Sequence[Rule], outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """``outcomes`` with the sentences. Of a rule that runs several times, the first one is referred to."""
+    """Add the sentences to ``outcomes``; of a rule that runs twice, the first counts."""
     known: dict[type[Rule], Outcome] = {}
     for rule, outcome in zip(rules, outcomes, strict=True):
         known.setdefault(type(rule), outcome)
@@ -90,25 +90,25 @@ def _extended(rule: Rule, outcome: Outcome, known: Outcomes) -> Outcome:
 
 
 def _sentence(table: Sequence[Reference], rule: Rule, outcome: Outcome, known: Outcomes) -> str | None:
-    found = (
+    sentences = (
         reference.sentence(outcome, known[reference.first], known)
         for reference in table
         if type(rule) in reference.later and reference.first in known and known[reference.first].verdict == reference.verdict
     )
-    return next((sentence for sentence in found if sentence), None)
+    return next((sentence for sentence in sentences if sentence), None)
 
 
 # -- which places two findings share ---------------------------------------------------------------------------------------
 
 
 def _details(outcome: Outcome, kind: type[D]) -> D:
-    """The details of an outcome of a built-in rule that was evaluated."""
+    """Return the details of an outcome of a built-in rule that was evaluated."""
     assert isinstance(outcome.details, kind)
     return outcome.details
 
 
 def _low(outcome: Outcome) -> Sequence[BatchSizeGpu | LowGpu]:
-    """GPUs of LowGPUUtilization or BatchSize whose work is too little while they work."""
+    """Return the GPUs of LowGPUUtilization or BatchSize with too little work."""
     details = outcome.details
     if isinstance(details, BatchSizeDetails):
         return [row for row in details.devices if row.violations]
@@ -156,7 +156,7 @@ def _well_used(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
 
 
 def _cores_first(advice: str, state: str) -> Sentence:
-    """What CPUBottleneck or IOBottleneck says of the node with a low GPU that has the largest share of bottlenecks."""
+    """Refer to the bottleneck rule's worst node among the nodes with a low GPU."""
 
     def sentence(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
         low = {row.node for row in _low(later)}
@@ -171,7 +171,9 @@ def _cores_first(advice: str, state: str) -> Sentence:
 
 
 def _warm_first(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
-    """Of findings on a profile (sampled utilisation is of the whole run) that lies in the first use of the devices."""
+    """Refer to a profile of the first use of the devices.
+
+    Only findings on a profile are concerned: sampled utilization covers the entire run."""
     bound = _details(first, HostBoundDetails)
     call = bound.first_use
     rows: list[OnGpu] = [row for row in _low(later) if row.derived]
@@ -212,7 +214,7 @@ def _communication_first(later: Outcome, first: Outcome, _: Outcomes) -> str | N
 
 
 def _shared(rows: Sequence[OnGpu], devices: Sequence[P]) -> list[P]:
-    """The ``devices`` with an issue that are among ``rows``."""
+    """Return the ``devices`` with an issue that are among ``rows``."""
     places = {(row.node, row.device) for row in rows}
     return [row for row in devices if row.issue and (row.node, row.device) in places]
 
@@ -262,10 +264,10 @@ def _names_loaders(outcome: Outcome) -> bool:
 
 
 WARM: Final = (Reference((LowGPUUtilization, BatchSize, ShortKernels), HostBound, _warm_first),)
-"""What is to be judged again, and begins the recommendation."""
+"""Findings to check again with another profile; the sentence begins the recommendation."""
 
 DEFINITIONS: Final = (Reference((LowGPUUtilization,), OverallSystemUsage, _well_used, FINE),)
-"""Where two definitions of the same word disagree."""
+"""Two definitions of the same word that disagree."""
 
 CAUSES: Final = (
     Reference((LowGPUUtilization, BatchSize), LoadBalancing, _divide_first),
@@ -278,7 +280,7 @@ CAUSES: Final = (
     Reference((LoadBalancing,), StragglerRank, _straggler_first),
     Reference((HostBound,), SyncBound, _blocking_first),
 )
-"""What explains a finding."""
+"""Causes of a finding."""
 
 LOADERS: Final = (
     Reference((StepOutlier, LowGPUUtilization), Dataloader, _loaders_first),

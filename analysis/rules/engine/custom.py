@@ -1,6 +1,7 @@
-"""How do rules that postrun does not bring judge a run? Rule files, rule classes and installed rule packages, none of which can stop it.
+"""Rules from outside postrun: rule files, rule classes and installed rule packages, guarded so that they cannot stop a run.
 
-Whatever such a rule raises becomes the verdict Error of that rule; what it prints goes to standard error; what it answers is made plain.
+Any exception of such a rule becomes the verdict Error of that rule; its prints go to standard error; its result is converted to plain
+data.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ _WINDOWS: Final = 1_000_000
 _LISTED: Final = 1000
 _DEPTH: Final = 20
 _TEXT: Final = 500
-_OF_THE_BASE: Final = ("action_str", "other_trials")  # Parameters of the contract's base class, which are no setting of a rule
+_OF_THE_BASE: Final = ("action_str", "other_trials")  # parameters of the contract's base class, not settings of a rule
 
 
 class MisuseError(Exception):
-    """A rule file is loaded with values that its class does not take: a mistake of who names it, not of the file."""
+    """A rule file is loaded with values that its class does not accept: a mistake of the caller, not of the file."""
 
     def __init__(self, message: str, kind: str = "TypeError") -> None:
         super().__init__(message)
@@ -48,7 +49,7 @@ class MisuseError(Exception):
 
 
 class FreeParameter(Parameter):
-    """A parameter of a rule file: any value will do, the file itself decides."""
+    """A parameter of a rule file: any value is accepted, the file itself decides."""
 
     def problem(self, value: Any) -> str | None:
         return None
@@ -58,20 +59,20 @@ class FreeParameter(Parameter):
 
 
 class Guarded(Rule):
-    """A rule that is not postrun's own. Subclasses are made by :func:`guarded`."""
+    """A rule from outside postrun. Subclasses are created by :func:`guarded`."""
 
     category: ClassVar[Category] = "custom"
     file: ClassVar[RuleFile | None] = None
-    place: ClassVar[str | None] = None
+    path: ClassVar[str | None] = None
     make: ClassVar[Callable[[], Rule]]
-    given: ClassVar[Mapping[str, Any]] = {}
+    loaded_values: ClassVar[Mapping[str, Any]] = {}
     """Values of parameters that the rule was loaded with."""
     problem: ClassVar[str | None] = None
-    """Why the rule could not be loaded, which is then its answer."""
+    """Why the rule could not be loaded: the reason of its verdict Error."""
     misused: ClassVar[bool] = False
-    """Whether that is because of the values it was loaded with."""
+    """Whether the values it was loaded with are the problem."""
     invoked: ClassVar[str | None] = None
-    """Name of the class in its file, by which the rule can be meant, too."""
+    """Name of the class in its file, which also selects the rule."""
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
         if self.problem is not None:
@@ -82,7 +83,7 @@ class Guarded(Rule):
         except (KeyboardInterrupt, Terminated):
             raise
         except BaseException as error:
-            return Outcome(ERROR, reason=described(error, self.place))
+            return Outcome(ERROR, reason=described(error, self.path))
 
     def _judge(self, run: RunData, parameters: Parameters) -> Outcome:
         return _sound(type(self).make().evaluate(run, parameters))
@@ -94,13 +95,13 @@ def guarded(
     *,
     name: str | None = None,
     file: RuleFile | None = None,
-    given: Mapping[str, Any] | None = None,
+    values: Mapping[str, Any] | None = None,
 ) -> type[Guarded]:
-    """``kind`` as a rule that cannot stop the others. ``make`` gives the instance (default: ``kind()``); ``name``: in the report, instead
-    of its own; ``file``, ``given``: where the class was loaded from, with which values.
+    """Return ``kind`` as a rule that cannot stop the others.
 
-    What ``kind`` does not say of itself (checks, condition, advice) is filled in. A class whose parameters are wrong is a broken rule.
-    """
+    ``make`` returns the instance (default: ``kind()``); ``name``: in the report, instead of its own; ``file``, ``values``: the file and
+    the parameter values that the class was loaded with. Missing descriptions (checks, condition, advice) are filled in. A class whose
+    parameters are wrong is a broken rule."""
     known = name or getattr(kind, "name", None) or kind.__name__
     problem = _problem(kind, known)
     if problem:
@@ -113,8 +114,8 @@ def guarded(
         "condition": getattr(kind, "condition", None) or "its own condition is met",
         "advice": getattr(kind, "advice", None) or f"Look at what {known} found.",
         "file": file,
-        "place": str(file.path) if file else _file_of(kind),
-        "given": _fitting(kind, given or {}),
+        "path": str(file.path) if file else _file_of(kind),
+        "loaded_values": _fitting(kind, values or {}),
         "make": staticmethod(make or kind),
         "__doc__": kind.__doc__,
         "__module__": kind.__module__,
@@ -122,7 +123,7 @@ def guarded(
 
 
 def broken(name: str, reason: str, *, misused: bool = False) -> type[Guarded]:
-    """A rule of that name that could not be loaded: its verdict is always Error, with the reason."""
+    """Return a rule that could not be loaded: its verdict is Error, with the reason."""
     return type("Broken", (Guarded,), {
         "name": name,
         "checks": f"Nothing: the rule {name} could not be loaded.",
@@ -134,25 +135,25 @@ def broken(name: str, reason: str, *, misused: bool = False) -> type[Guarded]:
 
 
 def _problem(kind: type[Rule], name: Any) -> str | None:
-    """What is wrong with a rule class; None where nothing is."""
+    """Return the mistake in a rule class, or None."""
     where = f"{kind.__name__}: "
     if not isinstance(name, str) or not name.strip() or "\n" in name:
         return f"{where}name must be a text of one line"
-    given = kind.parameters
-    if not isinstance(given, tuple | list) or not all(isinstance(parameter, Parameter) for parameter in given):
+    parameters = kind.parameters
+    if not isinstance(parameters, tuple | list) or not all(isinstance(parameter, Parameter) for parameter in parameters):
         return f"{where}parameters must be a tuple of postrun.Parameter"
-    names = [parameter.name for parameter in given]
+    names = [parameter.name for parameter in parameters]
     if len({*names, SCAN_INTERVAL.name}) <= len(names):
         return f"{where}parameter names must differ, and {SCAN_INTERVAL.name} is there already"
     return None
 
 
-def _fitting(kind: type[Rule], given: Mapping[str, Any]) -> dict[str, Any]:
-    """``given`` as values of the parameters of ``kind``; texts are read as numbers. Raises MisuseError."""
+def _fitting(kind: type[Rule], texts: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert ``texts`` to values of the parameters of ``kind``. Raises MisuseError."""
     parameters = {parameter.name: parameter for parameter in (*kind.parameters, SCAN_INTERVAL)}
-    if unknown := [key for key in given if key not in parameters]:
+    if unknown := [key for key in texts if key not in parameters]:
         raise MisuseError(f"{kind.__name__} has no parameter {', '.join(unknown)}; it has: {', '.join(parameters)}")
-    values = {key: value if parameters[key].kind == "text" else _number(value) for key, value in given.items()}
+    values = {key: value if parameters[key].kind == "text" else _number(value) for key, value in texts.items()}
     for key, value in values.items():
         if problem := parameters[key].problem(value):
             raise MisuseError(f"{problem} (given: {value!r})", "ValueError")
@@ -160,7 +161,7 @@ def _fitting(kind: type[Rule], given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _number(value: Any) -> Any:
-    """A text that is a number as this number, everything else as it is."""
+    """Convert a text that is a number to this number; keep everything else."""
     if isinstance(value, str):
         for kind in (int, float):
             with contextlib.suppress(ValueError):
@@ -169,7 +170,7 @@ def _number(value: Any) -> Any:
 
 
 def _sound(outcome: object) -> Outcome:
-    """``outcome`` with nothing in it that a report cannot show. Raises TypeError where it is no outcome."""
+    """Return an outcome that a report can show. Raises TypeError for other objects."""
     if not isinstance(outcome, Outcome):
         raise TypeError(f"evaluate() must return a postrun.Outcome, not {type(outcome).__name__}")
     if outcome.verdict not in VERDICTS:
@@ -177,8 +178,8 @@ def _sound(outcome: object) -> Outcome:
     if outcome.cost is not None and not isinstance(outcome.cost, Cost):
         raise TypeError(f"cost must be a postrun.Cost, not {type(outcome.cost).__name__}")
     counts = ("triggered", "violations", "datapoints", "windows", "windows_triggered")
-    numbers: dict[str, Any] = {key: _whole(key, getattr(outcome, key)) for key in counts}
-    times: dict[str, Any] = {key: _whole(key, value) for key in ("first_ns", "last_ns") if (value := getattr(outcome, key)) is not None}
+    numbers: dict[str, Any] = {key: _integer(key, getattr(outcome, key)) for key in counts}
+    times: dict[str, Any] = {key: _integer(key, value) for key in ("first_ns", "last_ns") if (value := getattr(outcome, key)) is not None}
     texts: dict[str, Any] = {
         key: storable(str(value)) for key in ("reason", "finding", "recommendation", "capture") if (value := getattr(outcome, key))
     }
@@ -187,16 +188,16 @@ def _sound(outcome: object) -> Outcome:
     cost = outcome.cost
     if cost is not None:
         where = None if cost.where is None else storable(str(cost.where))
-        saving = None if cost.saving_ns is None else _whole("saving_ns", cost.saving_ns)
+        saving = None if cost.saving_ns is None else _integer("saving_ns", cost.saving_ns)
         step = None if cost.per_step_ns is None or not math.isfinite(cost.per_step_ns) else float(cost.per_step_ns)
         cost = replace(
-            cost, title=storable(str(cost.title)), ns=_whole("ns", cost.ns), of_ns=_whole("of_ns", cost.of_ns), saving_ns=saving,
+            cost, title=storable(str(cost.title)), ns=_integer("ns", cost.ns), of_ns=_integer("of_ns", cost.of_ns), saving_ns=saving,
             per_step_ns=step, where=where, base=storable(str(cost.base)),
         )  # fmt: skip
     return replace(outcome, **numbers, **times, **texts, details=plain(outcome.details), cost=cost)
 
 
-def _whole(key: str, value: Any) -> int:
+def _integer(key: str, value: Any) -> int:
     try:
         return int(value)
     except (TypeError, ValueError, OverflowError):
@@ -214,60 +215,61 @@ def load(
     name: str | Callable[[str], str] | None = None,
     limit_s: float = LIMIT_S,
 ) -> Guarded:
-    """The class ``rule_to_invoke`` of the Python file ``source`` as a rule named ``name`` (default: the ``name`` that the class declares,
-    else that of the class; a function makes it of this one).
+    """Load the class ``rule_to_invoke`` of the Python file ``source`` as a rule.
 
-    It is a subclass of :class:`postrun.Rule`, or a class of the public rule contract, which is made with ``base_trial`` and ``parameters``
-    and called for every evaluation window (docs/custom-rules.md). Texts are read as numbers, except where the default is a text. A file
-    that cannot be loaded gives a rule with a ``problem``, whose verdict is Error. The file runs with the rights of this program; it may
-    take ``limit_s`` to load, and as long to judge.
-    """
+    ``name``: of the rule (default: the ``name`` that the class declares, else that of the class; a function derives it from this
+    default). The class is a subclass of :class:`postrun.Rule`, or a class of the public rule contract, which is created with
+    ``base_trial`` and ``parameters`` and called for every evaluation window (docs/custom-rules.md). Texts are read as numbers, unless the
+    default is a text. A file that cannot be loaded returns a rule with a ``problem``, whose verdict is Error. The file runs with the
+    rights of this program; it may take ``limit_s`` to load, and again for its evaluation."""
     file = RuleFile(source, limit_s)
-    shown = _shown(name, rule_to_invoke)
+    report_name = _report_name(name, rule_to_invoke)
     try:
         with file.active():
             kind = file.find(rule_to_invoke)
-            shown = _shown(name, _declared(kind) or rule_to_invoke)
+            report_name = _report_name(name, _declared(kind) or rule_to_invoke)
             if issubclass(kind, Rule):
-                made = guarded(kind, name=shown, file=file, given=parameters)
+                rule = guarded(kind, name=report_name, file=file, values=parameters)
             else:
-                made = _contract(file, kind, dict(parameters or {}), shown)
-            made.invoked = rule_to_invoke
-            return made()
+                rule = _contract(file, kind, dict(parameters or {}), report_name)
+            rule.invoked = rule_to_invoke
+            return rule()
     except (KeyboardInterrupt, Terminated):
         raise
     except BaseException as error:
-        failed = broken(shown, described(error, str(file.path)), misused=isinstance(error, MisuseError))
+        failed = broken(report_name, described(error, str(file.path)), misused=isinstance(error, MisuseError))
         failed.invoked = rule_to_invoke
         return failed()
 
 
-def _shown(name: str | Callable[[str], str] | None, own: str) -> str:
-    return name(own) if callable(name) else name or own
+def _report_name(name: str | Callable[[str], str] | None, default: str) -> str:
+    return name(default) if callable(name) else name or default
 
 
 def _declared(kind: type) -> str | None:
-    """The name in the report that a class declares, where it is one."""
+    """Return the name in the report that a class declares, or None."""
     name = getattr(kind, "name", None)
     return name if isinstance(name, str) and name.strip() and "\n" not in name else None
 
 
 class RuleFile:
-    """A Python file with rules. What it brings into ``sys.modules`` and ``sys.path`` is there only while it runs."""
+    """A Python file with rules. Its additions to ``sys.modules`` and ``sys.path`` exist only while it runs."""
 
     def __init__(self, source: str | Path, limit_s: float = LIMIT_S) -> None:
         self.path = Path(source)
         self.limit = TimeLimit(limit_s)
-        self._given = str(source)
+        self._source = str(source)
         self._name = f"postrun_rule_file_{self.path.stem}"
         self._module: ModuleType | None = None
-        self._own: dict[str, ModuleType] = {}
+        self._modules: dict[str, ModuleType] = {}
 
     def find(self, name: str) -> type:
-        """The class of that name. Raises what the file raises, or ValueError naming what is wrong and what there is."""
-        found = getattr(self._load(), name, None)
-        if isinstance(found, type):
-            return found
+        """Return the class of that name; ValueError lists the classes of the file.
+
+        Exceptions of the file itself are passed on."""
+        kind = getattr(self._load(), name, None)
+        if isinstance(kind, type):
+            return kind
         classes = [
             key for key, value in vars(self._load()).items() if isinstance(value, type) and value.__module__ == self._load().__name__
         ]
@@ -275,8 +277,8 @@ class RuleFile:
 
     def _load(self) -> ModuleType:
         if self._module is None:
-            if "://" in self._given:
-                raise ValueError(f"{self._given} is no file of this machine; copy it here and give its path")
+            if "://" in self._source:
+                raise ValueError(f"{self._source} is no file of this machine; copy it here and give its path")
             try:
                 text = self.path.read_bytes()
             except OSError as error:
@@ -290,12 +292,13 @@ class RuleFile:
 
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
-        """While the file is loaded or called: its own modules and its folder can be imported, what it prints goes to standard error, and
-        its time is limited."""
+        """Prepare the process for loading or calling the file.
+
+        Its own modules and its folder can be imported, its prints go to standard error, and its time is limited."""
         folder = self.path.resolve().parent
         added = str(folder) not in sys.path
         lent = {} if _installed("smdebug") else stand_ins()
-        mine = {**lent, **self._own}
+        mine = {**lent, **self._modules}
         hidden = {key: sys.modules[key] for key in mine if key in sys.modules}
         before = set(sys.modules)
         sys.modules.update(mine)
@@ -310,9 +313,9 @@ class RuleFile:
                     sys.path.remove(str(folder))
             fresh = [key for key in sys.modules if key not in before]
             brought = [key for key in fresh if key == self._name or (added and _lies_in(key, folder))]
-            for key in {*brought, *self._own} & set(sys.modules):
-                self._own[key] = sys.modules[key]
-            for key in {*lent, *self._own}:
+            for key in {*brought, *self._modules} & set(sys.modules):
+                self._modules[key] = sys.modules[key]
+            for key in {*lent, *self._modules}:
                 sys.modules.pop(key, None)
             sys.modules.update(hidden)
 
@@ -325,7 +328,7 @@ def _installed(name: str) -> bool:
 
 
 def _lies_in(name: str, folder: Path) -> bool:
-    """Whether the module of that name is a file, or in a package, in the folder of the rule file."""
+    """Return whether a module or its package is in the folder of the rule file."""
     file = getattr(sys.modules.get(name.partition(".")[0]), "__file__", None)
     if not isinstance(file, str):
         return False
@@ -335,14 +338,14 @@ def _lies_in(name: str, folder: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """How a class of the contract is asked: by window, or (older rules) by number."""
+    """The function of a contract class to call: by window, or (older rules) by number."""
 
     name: str
     by_window: bool
 
 
 def _call(kind: type) -> _Call:
-    """The most specific of the contract's functions that the file itself defines."""
+    """Return the most specific contract function that the file itself defines."""
     for name in ("invoke_for_timerange", "invoke", "invoke_at_step"):
         owner = next((one for one in kind.__mro__ if name in vars(one)), None)
         if owner is not None and owner is not ContractRule and not owner.__module__.startswith("smdebug."):
@@ -351,7 +354,7 @@ def _call(kind: type) -> _Call:
 
 
 class _Contract(Guarded):
-    """A class of the public rule contract. Subclasses are made by :func:`_contract`."""
+    """A class of the public rule contract. Subclasses are created by :func:`_contract`."""
 
     kind: ClassVar[type]
     passed: ClassVar[dict[str, Any]]
@@ -400,22 +403,22 @@ class _Contract(Guarded):
         return self._outcome(trial, getattr(rule, "report", None), hits, windows)
 
     def _arguments(self, parameters: Parameters) -> dict[str, Any]:
-        """What the constructor is given: the given values, and those set since then."""
+        """Return the constructor's arguments: the loaded values, and later settings."""
         defaults = {parameter.name: parameter.documented for parameter in self.table}
-        found = {}
+        arguments = {}
         for name, value in parameters.items():
             if name == SCAN_INTERVAL.name and not self.takes_interval:
                 continue
-            if name in self.passed and self.given[name] == value:
-                found[name] = self.passed[name]
+            if name in self.passed and self.loaded_values[name] == value:
+                arguments[name] = self.passed[name]
             elif name in self.passed or value != defaults.get(name):
-                found[name] = value if isinstance(defaults.get(name), str) else _number(value)
-        return found
+                arguments[name] = value if isinstance(defaults.get(name), str) else _number(value)
+        return arguments
 
     def _outcome(self, trial: Trial, report: object, hits: list[int], windows: int) -> Outcome:
-        if not hits and trial.asked and not trial.given:
+        if not hits and trial.asked and not trial.delivered:
             return not_evaluated("the run has nothing of what the rule asked for", windows=windows)
-        said = report if isinstance(report, Mapping) else {}
+        contents = report if isinstance(report, Mapping) else {}
         starts = [trial.first_ns + number * trial.interval_ns for number in hits]
         listed = [
             {"index": number, "start_ns": start, "end_ns": start + trial.interval_ns}
@@ -424,9 +427,9 @@ class _Contract(Guarded):
         length = duration(trial.interval_ns)
         return Outcome(
             ISSUES if hits else FINE,
-            triggered=(_counted(said, "RuleTriggered") or len(hits)) if hits else 0,
-            violations=_counted(said, "Violations"),
-            datapoints=_counted(said, "Datapoints"),
+            triggered=(_counted(contents, "RuleTriggered") or len(hits)) if hits else 0,
+            violations=_counted(contents, "Violations"),
+            datapoints=_counted(contents, "Datapoints"),
             windows=windows,
             windows_triggered=len(hits),
             first_ns=starts[0] if hits else None,
@@ -436,8 +439,8 @@ class _Contract(Guarded):
         )
 
 
-def _contract(file: RuleFile, kind: type, given: dict[str, Any], name: str) -> type[_Contract]:
-    """A rule that asks ``kind``; its parameters are those of the constructor, with the constructor's defaults."""
+def _contract(file: RuleFile, kind: type, values: dict[str, Any], name: str) -> type[_Contract]:
+    """Return a rule that calls ``kind``; its parameters are the constructor's."""
     _call(kind)
     signature = inspect.signature(kind)
     accepted = [
@@ -447,15 +450,15 @@ def _contract(file: RuleFile, kind: type, given: dict[str, Any], name: str) -> t
     ]
     free = any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values())
     defaults = {one.name: None if one.default is one.empty else plain(one.default) for one in accepted}
-    if not free and (unknown := [key for key in given if key not in {*defaults, SCAN_INTERVAL.name}]):
+    if not free and (unknown := [key for key in values if key not in {*defaults, SCAN_INTERVAL.name}]):
         raise MisuseError(f"{kind.__name__} has no parameter {', '.join(unknown)}; it has: {', '.join(defaults) or 'none'}")
-    missing = [one.name for one in accepted if one.default is one.empty and one.name not in given]
+    missing = [one.name for one in accepted if one.default is one.empty and one.name not in values]
     if missing:
         raise MisuseError(
             f"{kind.__name__} needs a value for {', '.join(missing)}; give it in rule_parameters, or as CLASS?{missing[0]}=VALUE"
         )
-    given = {key: value if isinstance(defaults.get(key), str) else _number(value) for key, value in given.items()}
-    names = [key for key in {**defaults, **given} if key != SCAN_INTERVAL.name]
+    values = {key: value if isinstance(defaults.get(key), str) else _number(value) for key, value in values.items()}
+    names = [key for key in {**defaults, **values} if key != SCAN_INTERVAL.name]
     meaning = "parameter of the rule file"
     table: list[Parameter] = [FreeParameter(key, "", defaults.get(key), defaults.get(key), "text", meaning) for key in names]
     interval = defaults.get(SCAN_INTERVAL.name) or SCAN_INTERVAL.documented
@@ -466,10 +469,10 @@ def _contract(file: RuleFile, kind: type, given: dict[str, Any], name: str) -> t
         "condition": "its call for an evaluation window returns true or raises RuleEvaluationConditionMet",
         "advice": f"Look at what {name} found.",
         "file": file,
-        "place": str(file.path),
+        "path": str(file.path),
         "kind": kind,
-        "given": {key: plain(value) for key, value in given.items()},
-        "passed": given,
+        "loaded_values": {key: plain(value) for key, value in values.items()},
+        "passed": values,
         "parameters": tuple(table[:-1]),
         "table": tuple(table),
         "takes_interval": free or SCAN_INTERVAL.name in defaults,
@@ -492,11 +495,10 @@ def _us(ns: int) -> float:
 
 
 def installed() -> dict[str, type[Guarded]]:
-    """The rules of installed packages, by name (entry points of the group ``postrun.rules``).
+    """Return the rules of installed packages (entry points of ``postrun.rules``).
 
-    One that cannot be loaded, or has the name of another rule, is there as a rule whose verdict is Error.
-    """
-    found: dict[str, type[Guarded]] = {}
+    A rule that cannot be loaded, or has the name of another rule, is included with the verdict Error."""
+    rules: dict[str, type[Guarded]] = {}
     taken = {name.lower(): "postrun" for name in (*RULES, PROFILER_REPORT)}
     try:
         points = sorted(metadata.entry_points(group=GROUP), key=lambda point: (point.name.lower(), _package(point), point.value))
@@ -507,11 +509,11 @@ def installed() -> dict[str, type[Guarded]]:
         owner = taken.get(point.name.lower())
         if owner is None:
             taken[point.name.lower()] = package
-            found[point.name] = _of_package(point)
-        elif owner != package:  # an installation that is listed twice is no clash
-            shown = f"{point.name} ({package})"
-            found[shown] = broken(shown, f"a rule of {owner} has the name {point.name}; the one of {package} is not run")
-    return found
+            rules[point.name] = _of_package(point)
+        elif owner != package:  # an installation that is listed twice is not a clash
+            label = f"{point.name} ({package})"
+            rules[label] = broken(label, f"a rule of {owner} has the name {point.name}; the one of {package} is not run")
+    return rules
 
 
 def _package(point: metadata.EntryPoint) -> str:
@@ -524,9 +526,9 @@ def _of_package(point: metadata.EntryPoint) -> type[Guarded]:
             kind = point.load()
         if not isinstance(kind, type) or not issubclass(kind, Rule):
             raise TypeError(f"{point.value} is no subclass of postrun.Rule")
-        own = getattr(kind, "name", point.name)
-        if own != point.name:
-            raise ValueError(f"the entry point is named {point.name}, its rule {own}; name them alike")
+        declared = getattr(kind, "name", point.name)
+        if declared != point.name:
+            raise ValueError(f"the entry point is named {point.name}, its rule {declared}; name them alike")
         return guarded(kind, name=point.name)
     except (KeyboardInterrupt, Terminated):
         raise
@@ -538,7 +540,9 @@ def _of_package(point: metadata.EntryPoint) -> type[Guarded]:
 
 
 def described(error: BaseException, file: str | None = None) -> str:
-    """Class, message and, where it passed through ``file``, the line there: "ValueError: no data (my_rule.py, line 12)"."""
+    """Describe an exception: "ValueError: no data (my_rule.py, line 12)".
+
+    The line is the last one in ``file``, if the exception passed through it."""
     try:
         text = str(error).strip().splitlines()
     except Exception:
@@ -552,13 +556,14 @@ def described(error: BaseException, file: str | None = None) -> str:
         line = lines[-1] if lines else None
     kind = error.kind if isinstance(error, MisuseError) else type(error).__name__
     message = f"{kind}: {text[0][:_TEXT]}" if text else kind
-    place = f" ({Path(file).name}, line {line})" if file and line else ""
-    return storable(message + place)
+    location = f" ({Path(file).name}, line {line})" if file and line else ""
+    return storable(message + location)
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """``value`` as dicts, lists, texts, numbers and None, so that it can stand in report.json. Long lists are cut, and say so; numbers
-    that are not finite become None; what is nothing of this becomes its text."""
+    """Convert ``value`` to dicts, lists, texts, numbers and None for report.json.
+
+    Long lists are cut, with a note; numbers that are not finite become None; other objects become their text."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, Enum):
@@ -575,8 +580,8 @@ def plain(value: Any, depth: int = 0) -> Any:
         return plain(asdict(value), depth + 1)
     if isinstance(value, Mapping):
         items = list(value.items())
-        found = {storable(str(plain(key, depth + 1))): plain(item, depth + 1) for key, item in items[:_LISTED]}
-        return {**found, "...": f"and {len(items) - _LISTED} more"} if len(items) > _LISTED else found
+        converted = {storable(str(plain(key, depth + 1))): plain(item, depth + 1) for key, item in items[:_LISTED]}
+        return {**converted, "...": f"and {len(items) - _LISTED} more"} if len(items) > _LISTED else converted
     if isinstance(value, set | frozenset):
         value = sorted(value, key=str)
     if isinstance(value, list | tuple | deque):

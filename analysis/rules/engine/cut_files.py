@@ -1,4 +1,4 @@
-"""Which rules lack what was in a file that broke off, so that the whole file is what they need and not another capture?"""
+"""Rules that lack the missing part of a file that broke off: their advice is to copy the file again, not another capture."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...report.model import NOT_EVALUATED
 from ...toolkit.wording import count
 from ..evidence.base import Outcome, Rule
 
-CODES: Final = ("truncated", "cut_stream", "corrupt_stream", "lost_event")  # Of the readers' notes: a part of the file is missing
+CODES: Final = ("truncated", "cut_stream", "corrupt_stream", "lost_event")  # codes of readers' notes: a part of the file is missing
 
 _STEPS: Final = "steps"
 _LOADER: Final = "loader"
@@ -20,7 +20,7 @@ _DEVICES: Final = "devices"
 _FRAMEWORK: Final = "framework"
 
 _NEEDS: Final = {"StepOutlier": _STEPS, "MaxInitializationTime": _STEPS, "Dataloader": _LOADER, "OverallFrameworkMetrics": _FRAMEWORK}
-"""Of the rules over traces; the others need device activity."""
+"""Data needed by rules over traces; the others need device activity."""
 _TRACED: Final = ("trace", "framework")
 
 _EVERY: Final = frozenset({_STEPS, _LOADER, _DEVICES, _FRAMEWORK})
@@ -32,8 +32,8 @@ _HOLDS: Final = {
     "Nsight Systems export": _EVERY,
     _TIMELINE: _EVERY - {_DEVICES},
 }
-"""What files of a format can hold of what rules over traces need; others hold nothing of it."""
-_COLLECTIVES: Final = frozenset({_FRAMEWORK})  # What timelines of Horovod and smdataparallel hold, whose ranges are all of collectives
+"""Data of rules over traces that files of a format can contain; others contain none."""
+_COLLECTIVES: Final = frozenset({_FRAMEWORK})  # timelines of Horovod and smdataparallel, whose ranges are all of collectives
 
 # Ranges that nothing but Horovod's own timelines have, and the names of such files of the hosted profiler.
 _HOROVOD: Final = "^(CYCLE_START$|NEGOTIATE_)"
@@ -41,8 +41,10 @@ _NAMED: Final = r"(horovod|smdataparallel)_timeline\.json$"
 
 
 def copy_again(rules: Sequence[Rule], outcomes: Sequence[Outcome], store: Store) -> list[Outcome]:
-    """``outcomes`` whose ``capture`` says to copy the files again that broke off and can hold what the rule needs: of the rules over traces
-    that found nothing to look at, in place of another capture, and of those that found too little, in front of it."""
+    """Advise in ``capture`` to copy broken files that can contain the needed data.
+
+    Only rules over traces are concerned. The advice replaces another capture if the rule found no data, and precedes it if the rule found
+    too little."""
     broken = _broken(store)
     if not broken:
         return list(outcomes)
@@ -64,7 +66,7 @@ def _with(outcome: Outcome, sentence: str) -> Outcome:
 
 
 def _broken(store: Store) -> list[tuple[str, frozenset[str]]]:
-    """The files of a partial run that broke off, and what each can hold; of files whose format is not known, everything."""
+    """Return the files that broke off and their possible data (unknown format: all)."""
     codes = ", ".join(f"'{code}'" for code in CODES)
     files = store.frame(
         f"""
@@ -91,7 +93,7 @@ def _holds(format: str | None, collectives: bool) -> frozenset[str]:
 
 
 def _sentence(files: Sequence[str]) -> str:
-    """Empty where there is none."""
+    """Write the advice; empty without files."""
     if not files:
         return ""
     named = f"`{posixpath.basename(files[0])}`"

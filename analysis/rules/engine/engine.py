@@ -1,4 +1,4 @@
-"""What do the chosen rules say of a run, and which of their findings cost most?"""
+"""Evaluation of the chosen rules over a run, and the ranking of their findings by cost."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ MEDIUM_PERCENT: Final = 5.0
 
 
 def evaluate(run: RunData, selection: Selection) -> tuple[tuple[RuleResult, ...], tuple[Finding, ...]]:
-    """Results in the order of the selection (ProfilerReport's own first), and the ranked findings. A rule that fails has the verdict Error
-    and stops no other."""
+    """Return the results in the order of the selection, and the ranked findings.
+
+    ProfilerReport's own result is first. A rule that fails has the verdict Error and does not stop the others."""
     rules = [chosen.rule for chosen in selection.rules]
     outcomes = refer(rules, copy_again(rules, _outcomes(run, selection.rules), run.store))
     interval = run.samples.interval_ns
@@ -30,7 +31,7 @@ def evaluate(run: RunData, selection: Selection) -> tuple[tuple[RuleResult, ...]
 
 
 def _outcomes(run: RunData, rules: Sequence[Chosen]) -> list[Outcome]:
-    """Sample rules observe each block in turn, so that only one is in memory; the others then look at the run."""
+    """Evaluate sample rules block by block, one block in memory, then all others."""
     observed: list[list[Any]] = [[] for _ in rules]
     failed: dict[int, Outcome] = {}
     sampled = [number for number, chosen in enumerate(rules) if isinstance(chosen.rule, SampleRule)]
@@ -43,19 +44,19 @@ def _outcomes(run: RunData, rules: Sequence[Chosen]) -> list[Outcome]:
                     observed[number].append(rule.observe(block, rules[number].parameters))
                 except Exception as error:
                     failed[number] = _failure(error)
-    found = []
+    outcomes = []
     for number, chosen in enumerate(rules):
         if number in failed:
-            found.append(failed[number])
+            outcomes.append(failed[number])
             continue
         try:
             if isinstance(chosen.rule, SampleRule):
-                found.append(chosen.rule.conclude(observed[number], run, chosen.parameters))
+                outcomes.append(chosen.rule.conclude(observed[number], run, chosen.parameters))
             else:
-                found.append(chosen.rule.evaluate(run, chosen.parameters))
+                outcomes.append(chosen.rule.evaluate(run, chosen.parameters))
         except Exception as error:
-            found.append(_failure(error))
-    return found
+            outcomes.append(_failure(error))
+    return outcomes
 
 
 def _failure(error: Exception) -> Outcome:
@@ -109,13 +110,13 @@ def _seconds(samples: Any, interval_ns: int | None) -> float | None:
 
 
 def _findings(rules: Sequence[Chosen], outcomes: Sequence[Outcome]) -> tuple[Finding, ...]:
-    """Issues by their share of the time, most first; those without a time in the order of the rules behind them."""
+    """Rank the issues by their share of the time; those without a time are last."""
     issues = [(chosen, outcome) for chosen, outcome in zip(rules, outcomes, strict=True) if outcome.verdict == ISSUES]
     issues.sort(key=lambda issue: -(_percent(issue[1]) or 0.0))
-    found = []
+    findings = []
     for rank, (chosen, outcome) in enumerate(issues, 1):
         cost, percent = outcome.cost, _percent(outcome)
-        found.append(
+        findings.append(
             Finding(
                 rank=rank,
                 rule=chosen.label or chosen.rule.name,
@@ -132,7 +133,7 @@ def _findings(rules: Sequence[Chosen], outcomes: Sequence[Outcome]) -> tuple[Fin
                 base=cost.base if cost else None,
             )
         )
-    return tuple(found)
+    return tuple(findings)
 
 
 def _percent(outcome: Outcome) -> float | None:
@@ -141,7 +142,7 @@ def _percent(outcome: Outcome) -> float | None:
 
 
 def _share(part_ns: int, of_ns: int) -> float | None:
-    """In percent; a part is never more than its whole, whatever a rule says."""
+    """Return the share in percent, at most 100 even if a rule is wrong."""
     return min(100 * part_ns / of_ns, 100.0) if of_ns else None
 
 

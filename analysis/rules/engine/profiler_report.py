@@ -1,4 +1,4 @@
-"""What does ProfilerReport say: did any of the documented rules that it runs find an issue?"""
+"""ProfilerReport: whether any of the documented rules that it runs found an issue."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ ADVICE = "Begin with the finding that costs most time."
 
 
 def summarise(results: Sequence[RuleResult], selection: Selection) -> RuleResult:
-    """ProfilerReport's own row: an issue when any documented rule among ``results`` has one; not evaluated when none could be.
+    """Return ProfilerReport's own row over the documented rules among ``results``.
 
-    A rule that only informs is no evidence that nothing is wrong, and an Error is none either.
-    """
+    An issue if any rule has one; not evaluated if none could be evaluated. A rule that only informs is not evidence that nothing is
+    wrong, nor is an Error."""
     documented = {rule.name for rule in DOCUMENTED}
     informing = {rule.name for rule in DOCUMENTED if rule.informs}
-    own = [result for result in results if result.rule in documented]  # one attached again under another name is not among them
-    issues = [result for result in own if result.verdict == ISSUES]
-    judged = [result for result in own if result.verdict in (ISSUES, FINE) and result.rule not in informing]
+    reported = [result for result in results if result.rule in documented]  # one attached again under another name is not among them
+    issues = [result for result in reported if result.verdict == ISSUES]
+    judged = [result for result in reported if result.verdict in (ISSUES, FINE) and result.rule not in informing]
     verdict = ISSUES if issues else FINE if judged else NOT_EVALUATED
-    changed = {f"{result.rule}_{name}": value for result in own for name, value in result.changed_parameters.items()}
+    changed = {f"{result.rule}_{name}": value for result in reported for name, value in result.changed_parameters.items()}
     first = [result.first_ns for result in issues if result.first_ns is not None]
     last = [result.last_ns for result in issues if result.last_ns is not None]
-    able = [result for result in own if result.rule not in informing]
+    able = [result for result in reported if result.rule not in informing]
     rules = f"the {wording.plural(len(able), 'documented rule')} that {'judges' if len(able) == 1 else 'judge'}"
-    beyond = len(own) - len(able)
+    beyond = len(reported) - len(able)
     more = f" ({beyond} more {'informs' if beyond == 1 else 'inform'})" if beyond else ""
     counted = f"{len(issues)} of {rules}{more} found an issue, {len(able) - len(judged)} could not be evaluated"
     others = [result for result in results if result.rule not in documented and result.verdict == ISSUES]
@@ -43,17 +43,17 @@ def summarise(results: Sequence[RuleResult], selection: Selection) -> RuleResult
         verdict=verdict,
         reason=f"none of its {len(able)} rules that judge could be evaluated{beside}" if verdict == NOT_EVALUATED else None,
         capture=None,
-        triggered=sum(result.triggered for result in own),
-        violations=sum(result.violations for result in own),
-        datapoints=max((result.datapoints for result in own), default=0),
-        windows=max((result.windows for result in own), default=0),
-        windows_triggered=max((result.windows_triggered for result in own), default=0),
+        triggered=sum(result.triggered for result in reported),
+        violations=sum(result.violations for result in reported),
+        datapoints=max((result.datapoints for result in reported), default=0),
+        windows=max((result.windows for result in reported), default=0),
+        windows_triggered=max((result.windows_triggered for result in reported), default=0),
         first_ns=min(first, default=None),
         last_ns=max(last, default=None),
         parameters={SCAN_INTERVAL.name: SCAN_INTERVAL.default(selection.preset), **changed},
         changed_parameters=changed,
         parameter_table=(),
-        details=ProfilerReportDetails(tuple(RuleVerdict(result.rule, result.verdict) for result in own)),
+        details=ProfilerReportDetails(tuple(RuleVerdict(result.rule, result.verdict) for result in reported)),
         finding=f"{counted}{beside}." if judged else None,
         recommendation=None,
         checks=CHECKS,

@@ -1,4 +1,4 @@
-"""Which rules run, with which values of their parameters?"""
+"""The rules that run, with the values of their parameters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .custom import Guarded, installed, plain
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A rule to run. ``label``: its name in the report, where the configuration gives it another than the rule's."""
+    """A rule to run. ``label``: its name in the report, if the configuration gives it another name than the rule's."""
 
     rule: Rule
     parameters: Parameters
@@ -24,7 +24,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The rules of a report, in order. ``summarised``: ProfilerReport's own verdict is given, over the documented rules among them."""
+    """The rules of a report, in order. ``summarised``: ProfilerReport's own verdict over the documented rules among them is included."""
 
     rules: tuple[Chosen, ...]
     summarised: bool = True
@@ -32,48 +32,49 @@ class Selection:
 
 
 def select(names: Sequence[str] | None = None, *, preset: Preset = "documented", settings: Mapping[str, Any] | None = None) -> Selection:
-    """The rules ``names`` (any case; none: all), in the catalogue's order, with the defaults of ``preset`` and ``settings``
-    ("LowGPUUtilization_patience" -> value; strings are read as numbers). Rules of installed packages come last.
+    """Choose the rules ``names`` (any case; None: all), in the order of RULES.
 
-    ProfilerReport among the names stands for all documented rules. Raises UsageError for a rule or parameter that does not exist, naming
-    the accepted ones, for a value out of range, and for a value of a rule that does not run.
-    """
+    Defaults are those of ``preset``, overridden by ``settings`` ("LowGPUUtilization_patience" -> value; strings are read as numbers).
+    Rules of installed packages come last. The name ProfilerReport selects all documented rules. Raises UsageError, naming the accepted
+    ones, for an unknown rule or parameter, for a value out of range, and for a value of a rule that does not run."""
     rules = known()
     wanted = _wanted(names, rules)
-    given: dict[str, dict[str, Value]] = {}
+    values: dict[str, dict[str, Value]] = {}
     for key, value in (settings or {}).items():
         name, rule, parameter = named_setting(key, rules)
         if rule.name not in wanted:
             raise UsageError(turned_off(key, name, [rule.name for rule in rules.values() if rule.name in wanted]))
-        given.setdefault(rule.name, {})[parameter.name] = checked(rule, parameter, value)
-    chosen = [Chosen(rule(), effective(rule, preset, given.get(rule.name, {}))) for rule in rules.values() if rule.name in wanted]
+        values.setdefault(rule.name, {})[parameter.name] = checked(rule, parameter, value)
+    chosen = [Chosen(rule(), effective(rule, preset, values.get(rule.name, {}))) for rule in rules.values() if rule.name in wanted]
     summarised = names is None or any(name.lower() == PROFILER_REPORT.lower() for name in names)
     return Selection(tuple(chosen), summarised, preset)
 
 
 def turned_off(key: str, rule: str, running: Iterable[str]) -> str:
-    """What to say of a value for a rule that does not run."""
+    """Write the error for a value of a rule that does not run."""
     return f"{key}: {rule} is turned off; leave it out, or turn the rule on (on: {', '.join(running) or 'none'})"
 
 
 def known() -> dict[str, type[Rule]]:
-    """Every rule that can be chosen by name: postrun's own, then those of installed packages."""
+    """Return all rules by name: postrun's own, then those of installed packages."""
     return {**RULES, **installed()}
 
 
-def effective(rule: type[Rule], preset: Preset, given: Mapping[str, Value]) -> Parameters:
-    """Defaults of ``preset`` with ``given`` values over them, and between the two what a rule file was loaded with."""
+def effective(rule: type[Rule], preset: Preset, values: Mapping[str, Value]) -> Parameters:
+    """Return the defaults of ``preset``, overridden by loaded and then ``values``."""
     defaults = {parameter.name: parameter.default(preset) for parameter in rule.all_parameters()}
     if issubclass(rule, Guarded):
-        given = plain({**rule.given, **given})
-    return Parameters({**defaults, **given}, [name for name, value in given.items() if value != defaults[name]])
+        values = plain({**rule.loaded_values, **values})
+    return Parameters({**defaults, **values}, [name for name, value in values.items() if value != defaults[name]])
 
 
 def find(name: str, rules: Mapping[str, type[Rule]] | None = None) -> type[Rule]:
-    """The rule of that name in any case, out of ``rules`` (default: :func:`known`). Raises UsageError naming the accepted ones."""
+    """Return the rule of that name in any case (None: out of :func:`known`).
+
+    Raises UsageError naming the accepted ones."""
     rules = known() if rules is None else rules
-    for one, rule in rules.items():
-        if one.lower() == name.lower():
+    for known_name, rule in rules.items():
+        if known_name.lower() == name.lower():
             return rule
     if name.lower() == PROFILER_REPORT.lower():
         raise UsageError(f"{PROFILER_REPORT} has no parameters of its own; set those of its rules, such as LowGPUUtilization_patience")
@@ -81,13 +82,16 @@ def find(name: str, rules: Mapping[str, type[Rule]] | None = None) -> type[Rule]
 
 
 def setting(key: str, rules: Mapping[str, type[Rule]] | None = None) -> tuple[type[Rule], Parameter]:
-    """The rule and parameter of a key like "LowGPUUtilization_patience", out of ``rules`` (default: :func:`known`). Raises UsageError
-    naming the accepted ones."""
+    """Return the rule and parameter of a key like "LowGPUUtilization_patience".
+
+    ``rules``: default :func:`known`. Raises UsageError naming the accepted ones."""
     return named_setting(key, rules)[1:]
 
 
 def named_setting(key: str, rules: Mapping[str, type[Rule]] | None = None) -> tuple[str, type[Rule], Parameter]:
-    """:func:`setting`, and before it the rule's name as ``rules`` has it. "ProfilerReport_LowGPUUtilization_patience" is the same."""
+    """Return the key's rule name in ``rules``, and the result of :func:`setting`.
+
+    "ProfilerReport_LowGPUUtilization_patience" has the same meaning."""
     rules = known() if rules is None else rules
     reported = f"{PROFILER_REPORT}_".lower()
     if key.lower().startswith(reported) and "_" in key[len(reported) :]:
@@ -107,12 +111,11 @@ def named_setting(key: str, rules: Mapping[str, type[Rule]] | None = None) -> tu
     raise UsageError(f"{name!r} is no parameter of {longest}{_meant(name, names)}; accepted: {', '.join(names)}")
 
 
-def checked(rule: type[Rule], parameter: Parameter, value: Any, *, whole: bool = False, documented: bool = False) -> Value:
-    """``value`` of the right type. Raises UsageError for one that is out of range.
+def checked(rule: type[Rule], parameter: Parameter, value: Any, *, integral: bool = False, documented: bool = False) -> Value:
+    """Return ``value`` with the right type. Raises UsageError if it is out of range.
 
-    ``whole``: patience and window must be whole numbers, though the documented interface takes fractions. ``documented``: a value that
-    could never trigger the rule passes where the documented interface lets it.
-    """
+    ``integral``: patience and window must be integers, although the documented interface takes fractions. ``documented``: a value that
+    could never trigger the rule passes if the documented interface accepts it."""
     if parameter.kind == "text":
         value = None if value in ("", "None", "none") else value
     elif isinstance(value, str):
@@ -120,7 +123,7 @@ def checked(rule: type[Rule], parameter: Parameter, value: Any, *, whole: bool =
     problem = parameter.problem(value)
     if not problem and not documented and parameter.unit == DISTANCE and value > 1:
         problem = f"{parameter.name} is a distance, which is never above 1"
-    if not problem and whole and parameter.name in ("patience", "window") and RULES.get(rule.name) is rule:
+    if not problem and integral and parameter.name in ("patience", "window") and RULES.get(rule.name) is rule:
         if value != int(value):
             problem = f"{parameter.name} must be a whole number"
         else:

@@ -1,7 +1,7 @@
-"""What does a rule file written for the public rule and trial contract get to see of a run?
+"""The view of a run for a rule file written for the public rule and trial contract.
 
-Such a file holds a class that is made with ``base_trial`` and its parameters, and that is called window by window. ``base_trial`` is a
-:class:`Trial`. Times of the contract are microseconds; the frames beside it hold nanoseconds, like everything else in postrun.
+Such a file contains a class that is created with ``base_trial`` and its parameters, and called window by window. ``base_trial`` is a
+:class:`Trial`. Times of the contract are microseconds; the additional frames contain nanoseconds, like everything else in postrun.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ _SAMPLES: Final = """
     SELECT coalesce(n.hostname, 'node-' || s.node) AS node, s.metric, s.unit, s.time_ns, s.value
     FROM sample s LEFT JOIN node n ON n.id = s.node WHERE isfinite(s.value)
 """
-_PLACE: Final = "coalesce(m.hostname, 'node-' || e.node) AS node, p.rank, p.pid"
+_LOCATION: Final = "coalesce(m.hostname, 'node-' || e.node) AS node, p.rank, p.pid"
 _JOINED: Final = "LEFT JOIN name n ON n.id = e.name LEFT JOIN node m ON m.id = e.node LEFT JOIN process p ON p.id = e.process"
 _ANNOTATIONS: Final = f"""
-    SELECT {_PLACE}, e.tid, e.side, e.device, n.text AS name, e.phase, e.value, e.start_ns, e.duration_ns, e.arguments
+    SELECT {_LOCATION}, e.tid, e.side, e.device, n.text AS name, e.phase, e.value, e.start_ns, e.duration_ns, e.arguments
     FROM annotation e {_JOINED}
 """
 _KERNELS: Final = f"""
-    SELECT {_PLACE}, e.device, e.stream, n.text AS name, n.short AS short_name, n.category, n.precision, e.start_ns, e.duration_ns
+    SELECT {_LOCATION}, e.device, e.stream, n.text AS name, n.short AS short_name, n.category, n.precision, e.start_ns, e.duration_ns
     FROM device_event e {_JOINED} WHERE e.kind = 'kernel'
 """
 _STEPS: Final = f"""
-    SELECT {_PLACE}, e.phase, e."index", e.host_start_ns, e.host_duration_ns, e.device_start_ns, e.device_duration_ns
+    SELECT {_LOCATION}, e.phase, e."index", e.host_start_ns, e.host_duration_ns, e.device_start_ns, e.device_duration_ns
     FROM step e LEFT JOIN node m ON m.id = e.node LEFT JOIN process p ON p.id = e.process
     ORDER BY e.host_start_ns, e.node, e.process, e."index"
 """
@@ -85,8 +85,8 @@ _EXTENT: Final = """
 
 @dataclass(slots=True)
 class SystemEvent:
-    """One value of a system metric. ``type``: cpu, gpu, memory, i/o, network. ``name``: "cpu3", "gpu0", "MemoryUsedPercent".
-    ``dimension``: "GPUUtilization" and so on. ``node_id``: host name. ``timestamp``: seconds since the epoch."""
+    """A value of a system metric. ``type``: cpu, gpu, memory, i/o, network. ``name``: "cpu3", "gpu0", "MemoryUsedPercent". ``dimension``:
+    "GPUUtilization" and so on. ``node_id``: host name. ``timestamp``: seconds since the epoch."""
 
     type: str
     name: str
@@ -100,7 +100,7 @@ class SystemEvent:
 class FrameworkEvent:
     """A step, annotation, operator or device activity. ``start_time``, ``end_time``, ``duration``: microseconds. ``event_phase``: the
     phase of the source ("Step:ModeKeys.TRAIN"), else "cpu_functions" or "gpu_functions-dev:0". ``node_id``: the source's name of the
-    process ("algo-1-27"), else the host name. ``event_args``: "step_num" (text) and what else the source says; may be empty."""
+    process ("algo-1-27"), else the host name. ``event_args``: "step_num" (text) and other arguments of the source; may be empty."""
 
     event_name: str | None
     event_phase: str
@@ -117,9 +117,8 @@ class Trial:
     """A finished run, as the ``base_trial`` of a rule.
 
     ``first_timestamp``: start of the first evaluation window, a full minute, in microseconds. ``last_timestamp``: the first microsecond
-    after the last sample and event. ``window``: (start, end) of the window that is being evaluated. Ranges are half open: what starts
-    at ``start`` belongs to it, what starts at ``end`` does not.
-    """
+    after the last sample and event. ``window``: (start, end) of the window that is being evaluated. Ranges are half open: an event at
+    ``start`` belongs to it, an event at ``end`` does not."""
 
     def __init__(self, run: RunData, scan_interval_us: float) -> None:
         store = run.store
@@ -133,8 +132,8 @@ class Trial:
         self.first_timestamp = self.first_ns // 1000
         self.last_timestamp = -(-self.last_ns // 1000)
         self.window: tuple[float, float] = (self.first_timestamp, self.last_timestamp)
-        self.asked = self.given = 0
-        """How often the rule asked for data, and how many rows it was given."""
+        self.asked = self.delivered = 0
+        """Number of the rule's requests for data, and of the rows in the answers."""
         self._store = store
         controller = "gpu_memory_controller" in run.samples.metrics
         self._system = _system_frame(controller)
@@ -145,13 +144,13 @@ class Trial:
 
     @property
     def windows(self) -> int:
-        """How many evaluation windows there are; the last one may be partial."""
+        """Number of evaluation windows; the last one may be partial."""
         return -(-(self.last_ns - self.first_ns) // self.interval_ns)
 
     # -- the contract ------------------------------------------------------------------------------------------------------
 
     def get_system_metrics(self, start_us: float, end_us: float) -> list[SystemEvent]:
-        """Samples with ``start_us <= time < end_us``, in the order of time."""
+        """Return samples with ``start_us <= time < end_us``, in the order of time."""
         rows = self.samples(_nanoseconds(start_us), _nanoseconds(end_us)).join(
             self._system, on="metric", how="inner", maintain_order="left"
         )
@@ -162,7 +161,9 @@ class Trial:
         return [SystemEvent(*row) for row in events.iter_rows()]
 
     def get_framework_metrics(self, start_us: float, end_us: float) -> list[FrameworkEvent]:
-        """Steps, annotations, operators and device activity with ``start_us <= start < end_us``, in the order of their start."""
+        """Return events with ``start_us <= start < end_us``, in the order of their start.
+
+        Events are steps, annotations, operators and device activity."""
         rows = self._counted(self._framework.between(_nanoseconds(start_us), _nanoseconds(end_us)))
         return [
             FrameworkEvent(name, phase, _us(start), _us(start + duration), _us(duration), pid, tid, node, _arguments(value, text))
@@ -170,46 +171,54 @@ class Trial:
         ]
 
     def wait_for_data(self, end_us: float = 0, start_us: float = 0) -> None:
-        """Nothing: the run is over, all of its data is here."""
+        """Return at once: the run is over, all of its data is here."""
 
     def wait_for_steps(self, steps: Sequence[int] = (), mode: object = None) -> None:
-        """Nothing: the run is over, all of its steps are here."""
+        """Return at once: the run is over, all of its steps are here."""
 
     def job_finished(self) -> bool:
-        """True: the run is over."""
+        """Return True: the run is over."""
         return True
 
     def get_latest_timestamp(self) -> int:
-        """``last_timestamp``."""
+        """Return ``last_timestamp``."""
         return self.last_timestamp
 
     # -- the same as frames ------------------------------------------------------------------------------------------------
 
     def samples(self, start_ns: int | None = None, end_ns: int | None = None) -> pl.DataFrame:
-        """node (host name), metric, unit (core or GPU), time_ns, value; in the order of time_ns. Metrics: docs/run-store.md."""
+        """Return samples in the order of time_ns.
+
+        Columns: node (host name), metric (docs/run-store.md), unit (core or GPU), time_ns, value."""
         return self._counted(self._samples.between(start_ns, end_ns))
 
     def annotations(self, start_ns: int | None = None, end_ns: int | None = None) -> pl.DataFrame:
-        """node, rank, pid, tid, side, device, name, phase, value, start_ns, duration_ns, arguments (JSON); in the order of start_ns."""
+        """Return annotated ranges in the order of start_ns.
+
+        Columns: node, rank, pid, tid, side, device, name, phase, value, start_ns, duration_ns, arguments (JSON)."""
         return self._counted(self._annotations.between(start_ns, end_ns))
 
     def kernels(self, start_ns: int | None = None, end_ns: int | None = None) -> pl.DataFrame:
-        """node, rank, pid, device, stream, name, short_name, category, precision, start_ns, duration_ns; in the order of start_ns."""
+        """Return kernels in the order of start_ns.
+
+        Columns: node, rank, pid, device, stream, name, short_name, category, precision, start_ns, duration_ns."""
         return self._counted(self._kernels.between(start_ns, end_ns))
 
     def steps(self) -> pl.DataFrame:
-        """Training steps of the whole run: node, rank, pid, phase, index, host_start_ns, host_duration_ns, device_start_ns,
-        device_duration_ns (null where no device work was launched in the step); in the order of host_start_ns."""
+        """Return the training steps of the run in the order of host_start_ns.
+
+        Columns: node, rank, pid, phase, index, host_start_ns, host_duration_ns, device_start_ns, device_duration_ns (null if the step
+        launched no device work)."""
         return self._counted(self._store.frame(_STEPS))
 
     def _counted(self, rows: pl.DataFrame) -> pl.DataFrame:
         self.asked += 1
-        self.given += rows.height
+        self.delivered += rows.height
         return rows
 
 
 class _Timeline:
-    """The rows of one query by time. Windows mostly follow each other, so a stretch of the rows is held, and windows are cut out of it."""
+    """The rows of a query by time. Windows mostly follow each other, so a stretch of the rows is kept in memory for the next windows."""
 
     def __init__(self, store: Store, sql: str, time: str, order: str) -> None:
         self._store = store
@@ -221,7 +230,7 @@ class _Timeline:
         self._bounds: tuple[int, int, int] | None = None
 
     def between(self, start_ns: int | None, end_ns: int | None) -> pl.DataFrame:
-        """Rows of ``start_ns <= time < end_ns``; None: from the beginning, to the end."""
+        """Return rows of ``start_ns <= time < end_ns``; None: from the start, to the end."""
         first, last, stretch = self._extent()
         start = first if start_ns is None else min(max(start_ns, first), last)
         end = last if end_ns is None else max(min(end_ns, last), start)
@@ -235,28 +244,32 @@ class _Timeline:
         return self._rows.slice(low, high - low)
 
     def _extent(self) -> tuple[int, int, int]:
-        """First time, the time after the last, and how long a stretch holds about ROWS_AT_ONCE rows."""
+        """Return the first time, the end, and the length of ROWS_AT_ONCE rows."""
         if self._bounds is None:
             count, first, last = self._store.frame(f"SELECT count(*), min({self._time}), max({self._time}) FROM ({self._sql})").row(0)
-            whole = 0 if first is None else last + 1 - first
-            stretch = whole if count <= ROWS_AT_ONCE else max(whole * ROWS_AT_ONCE // count, 1)
-            self._bounds = (first or 0, (first or 0) + whole, stretch)
+            length = 0 if first is None else last + 1 - first
+            stretch = length if count <= ROWS_AT_ONCE else max(length * ROWS_AT_ONCE // count, 1)
+            self._bounds = (first or 0, (first or 0) + length, stretch)
         return self._bounds
 
 
 def _origin_ns(run: RunData, first: int, interval_ns: int) -> int:
-    """Start of the first window: windows count from the first sample's full minute; what is earlier is in windows before that."""
+    """Return the start of the first window, which is at or before ``first``.
+
+    Windows count from the full minute of the first sample; earlier events are in windows before that."""
     sampled = bool(run.samples.metrics) or len(run.samples.derived) > 0
     origin = run.samples.origin_ns if sampled else first // _MINUTE_NS * _MINUTE_NS
     return origin + min((first - origin) // interval_ns, 0) * interval_ns
 
 
 def _system_frame(controller: bool) -> pl.DataFrame:
-    """_SYSTEM as a frame. Runs without the memory controller's utilisation give the memory in use under its name."""
+    """Return _SYSTEM as a frame.
+
+    In runs without the memory controller's utilization, the memory in use has its name."""
     rows = []
     for metric, (kind, name, dimension) in _SYSTEM.items():
-        shown = "GPUMemoryUtilization" if metric == "gpu_memory_used_percent" and not controller else dimension
-        rows.append((metric, kind, name, shown))
+        event_dimension = "GPUMemoryUtilization" if metric == "gpu_memory_used_percent" and not controller else dimension
+        rows.append((metric, kind, name, event_dimension))
     return pl.DataFrame(rows, schema={"metric": pl.String, "type": pl.String, "name": pl.String, "dimension": pl.String}, orient="row")
 
 
@@ -273,8 +286,8 @@ def _us(ns: int) -> float:
 
 
 def _arguments(value: int | None, text: str | None) -> dict[str, Any]:
-    found: dict[str, Any] = {} if text is None else {key: item for key, item in json.loads(text).items() if item is not None}
-    return found if value is None else {"step_num": str(value), **found}
+    arguments: dict[str, Any] = {} if text is None else {key: item for key, item in json.loads(text).items() if item is not None}
+    return arguments if value is None else {"step_num": str(value), **arguments}
 
 
 # -- the names that rule files import --------------------------------------------------------------------------------------
@@ -302,17 +315,17 @@ class ContractRule:
         self.report: dict[str, Any] = {"RuleTriggered": 0, "Violations": 0, "Details": {}, "Datapoints": 0, "RuleParameters": ""}
 
     def invoke_at_step(self, step: int) -> Any:
-        """To be replaced: whether the condition is met."""
+        """Return whether the condition is met; to be overridden."""
         return False
 
     def invoke(self, step: int) -> None:
-        """Raises RuleEvaluationConditionMet where :meth:`invoke_at_step` says so."""
+        """Raise RuleEvaluationConditionMet if :meth:`invoke_at_step` returns true."""
         if self.invoke_at_step(step):
             raise RuleEvaluationConditionMet(self.rule_name, step)
 
 
 def stand_ins() -> dict[str, ModuleType]:
-    """Modules under the names from which rule files import the base class and the exception, holding the ones above."""
+    """Return modules with the contract's base class and exception under their names."""
     root = _StandIn("smdebug", {})
     rule = _StandIn("smdebug.rules.rule", {"Rule": ContractRule})
     rules = _StandIn("smdebug.rules", {"Rule": ContractRule, "rule": rule})

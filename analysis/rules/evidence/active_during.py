@@ -40,8 +40,7 @@ def active_during(store: Store, intervals: pl.DataFrame, top: int) -> Active:
     longest first. ``time_ns``: the time of the events of that name inside the intervals. Every event counts once even if intervals
     overlap; events at the same time or inside each other add up (operators are inclusive). ``percent``: of the times of all names of that
     kind, including those that are left out. Annotations are named without a number at their end; phases are those of the steps, and
-    "outside of steps" is the rest of the time of each process that has steps.
-    """
+    "outside of steps" is the rest of the time of each process that has steps."""
     keys = [column for column in ("node", "process") if column in intervals.columns]
     wanted = union(intervals.with_columns(pl.col(keys).cast(pl.Int32).fill_null(-1)), keys)
     if wanted.is_empty():

@@ -100,8 +100,7 @@ class Cost:
     ``of_ns``: the total that contains ``ns`` (span of all devices, all utilization samples x interval, duration of the run), so that ``ns
     / of_ns`` compares issues of different sources. ``saving_ns``: upper bound of the saving (None: not reported). ``per_step_ns``: per
     step and device, if steps are known. ``title``: the imperative that heads the finding ("Overlap all-reduce with backward"). ``where``:
-    location in words ("rank 5, node-1 GPU 3"; None: everywhere). ``base``: description of ``of_ns``.
-    """
+    location in words ("rank 5, node-1 GPU 3"; None: everywhere). ``base``: description of ``of_ns``."""
 
     title: str
     ns: int
@@ -120,8 +119,7 @@ class Outcome:
     why it helps here. ``reason``: why not evaluated, or the error. ``capture``: which capture would supply the missing data. ``details``:
     the measurements; for a custom rule plain data (dicts, lists, strings, numbers, None) with times in ns under keys that end in ``_ns``.
     ``title``: the imperative that heads the finding if there is no cost (None: the rule's advice). ``checks``, ``condition``: what the
-    rule checks in this run, and its condition for an issue (None: those of the rule).
-    """
+    rule checks in this run, and its condition for an issue (None: those of the rule)."""
 
     verdict: str
     reason: str | None = None
@@ -145,8 +143,7 @@ class Outcome:
 def not_evaluated(reason: str, capture: str | None = None, **more: Any) -> Outcome:
     """Return the result of a rule without data.
 
-    ``reason`` is a clause without a full stop: "no CPU samples in this run".
-    """
+    ``reason`` is a clause without a full stop: "no CPU samples in this run"."""
     return Outcome(NOT_EVALUATED, reason=reason, capture=capture, **more)
 
 
@@ -159,8 +156,7 @@ def required(value: T | None) -> T:
 def of_the_run(bad: Sequence[object], datapoints: int, times: Iterable[tuple[int, int]] = (), **more: Any) -> Outcome:
     """Return the result of a rule that evaluates the run in one window.
 
-    ``bad``: everything with the issue; ``times``: the first and last time of each.
-    """
+    ``bad``: everything with the issue; ``times``: the first and last time of each."""
     spans = list(times)
     return Outcome(
         ISSUES if bad else FINE,
@@ -180,8 +176,7 @@ class Rule(ABC):
 
     ``needs``: the data that a run must have for the rule to be evaluated, one sentence. ``informs``: it reports figures and never finds an
     issue. ``checks``: one sentence, what the rule checks. ``condition``: when it finds an issue, with parameter names. ``advice``: general
-    advice, one sentence (``Outcome.recommendation`` is the advice for one run).
-    """
+    advice, one sentence (``Outcome.recommendation`` is the advice for one run)."""
 
     name: ClassVar[str]
     category: ClassVar[Category]
@@ -205,8 +200,7 @@ class SampleRule(Rule):
     """A rule over samples.
 
     Runs of any size are read in blocks of whole nodes, once for all rules: :meth:`observe` reduces each block to the small data that
-    :meth:`conclude` requires.
-    """
+    :meth:`conclude` requires."""
 
     @abstractmethod
     def observe(self, block: SampleBlock, parameters: Parameters) -> Any:

@@ -90,8 +90,7 @@ class Samples:
     def windows_of(self, starts: pl.Series, scan_interval_us: float) -> pl.Series:
         """Return the evaluation window in which each event starts, from its start in ns.
 
-        Windows are half open and count from the full minute of the first sample, or of the first event in a run without samples.
-        """
+        Windows are half open and count from the full minute of the first sample, or of the first event in a run without samples."""
         first = starts.min()
         origin = self.origin_ns or (first // _MINUTE_NS * _MINUTE_NS if isinstance(first, int) else 0)
         windows: pl.Series = (starts - origin) // max(1, round(scan_interval_us * 1000))
@@ -189,16 +188,14 @@ class _Packing:
     def moment(self, node: str = "node", time: str = "time_ns") -> pl.Expr:
         """Return the key of a node and a time.
 
-        It fits whenever a block has several nodes; for one node it is the time since the first sample.
-        """
+        It fits whenever a block has several nodes; for one node it is the time since the first sample."""
         return (pl.col(node).cast(pl.Int64) - self.first_node) * self.span + (pl.col(time) - self.first_ns)
 
 
 class SampleBlock:
     """All finite samples of some nodes; samples of one series with the same time are averaged.
 
-    Frames are computed once and shared by the rules: do not change them in place.
-    """
+    Frames are computed once and shared by the rules: do not change them in place."""
 
     def __init__(
         self, store: Store, nodes: tuple[int, ...], packing: _Packing, counts: pl.DataFrame, derived: pl.DataFrame, origin_ns: int,
@@ -225,8 +222,7 @@ class SampleBlock:
         """Return the samples of ``figure`` in the order of node, unit and time.
 
         Columns: node (i32), unit (i32), series (number in the block from 0, u32), position (0-based number in the series, u32), time_ns
-        (i64), value (f64), source (enum: "sampled", "derived"; for gpu_memory the metric: FOOTPRINT or CONTROLLER).
-        """
+        (i64), value (f64), source (enum: "sampled", "derived"; for gpu_memory the metric: FOOTPRINT or CONTROLLER)."""
         if figure not in self._series:
             if figure not in FIGURES:
                 raise ValueError(f"{figure!r} is no figure of the samples; accepted: {', '.join(FIGURES)}")
@@ -237,8 +233,7 @@ class SampleBlock:
         """Return the last sample of each series in each evaluation window with samples.
 
         Columns: node, unit, window (i64, 0-based from the run's origin), row (of ``series(figure)``, u32), count (samples of the series
-        up to and including this one, u32), time_ns.
-        """
+        up to and including this one, u32), time_ns."""
         key = ("ends", figure, scan_interval_us)
         if key not in self._ends:
             series = self.series(figure)
@@ -257,8 +252,7 @@ class SampleBlock:
     def quantiles(self, figure: str, scan_interval_us: float, window: float, more_than: float) -> pl.DataFrame:
         """Return ``ends`` with more than ``more_than`` samples, with p5 and p95.
 
-        Quantiles (linear interpolation) are over the last ``window`` samples, or fewer at the start of a series.
-        """
+        Quantiles (linear interpolation) are over the last ``window`` samples, or fewer at the start of a series."""
         length = samples_of(window)
         asked = ("quantiles", figure, scan_interval_us, length)
         if (*asked, more_than) not in self._ends:
@@ -278,8 +272,7 @@ class SampleBlock:
         """Return a row per series with its statistics over the whole run.
 
         Columns: node, unit, source, samples, first_ns, last_ns, min, p5, p25, p50, p75, p95, max, mean. ``lower``, ``upper``: quartile -/+
-        1.5 IQR, limited to min and max. ``whisker_lower``, ``whisker_upper``: the most extreme values within 1.5 IQR of the quartiles.
-        """
+        1.5 IQR, limited to min and max. ``whisker_lower``, ``whisker_upper``: the most extreme values within 1.5 IQR of the quartiles."""
         key = ("boxes", figure)
         if key not in self._ends:
             value, series = pl.col("value"), self.series(figure).with_columns(pl.col("series").set_sorted())
@@ -328,8 +321,7 @@ class SampleBlock:
         GPU that is 0 % for the whole run is not used. In a run without GPUs gpu_min is the mean of the cores.
 
         Derived utilization is joined to the other samples by time: a bucket belongs to every snapshot inside it; a bucket without one is a
-        snapshot of its own, at its start.
-        """
+        snapshot of its own, at its start."""
         if self._snapshots is None:
             self._snapshots = self._make_snapshots()
         return self._snapshots
@@ -407,8 +399,7 @@ class SampleBlock:
     def _find_moments(self) -> pl.DataFrame:
         """Map each packed (node, time) with a sample to the start of its snapshot.
 
-        Columns: moment, snapshot. Empty if every moment of the block is a snapshot of its own.
-        """
+        Columns: moment, snapshot. Empty if every moment of the block is a snapshot of its own."""
         frames = [self._read(metric) for metric in self._counts["metric"].unique(maintain_order=True)]
         none = pl.DataFrame(schema={"moment": pl.Int64, "snapshot": pl.Int64})
         parts = [per_moment(frame, None).select(moment=self._packing.moment()) for frame in frames]
@@ -500,8 +491,7 @@ def per_moment(rows: pl.DataFrame, which: Literal["min", "max", "mean"] | None) 
 
     ``rows``: complete series in order, as :meth:`SampleBlock.series` returns them. ``which``: None for times alone. If all series of every
     node were sampled at the same times, as samplers do, values are compared series by series; otherwise rows are grouped by time, which is
-    ten times slower.
-    """
+    ten times slower."""
     first = rows.select((pl.col("position") == 0).arg_true()).to_series().cast(pl.Int64)
     ends = pl.concat([first.slice(1), pl.Series([len(rows)], dtype=pl.Int64)]) if len(first) else first
     machines = (
@@ -579,8 +569,7 @@ def _short_windows(values: pl.Series, ends: pl.DataFrame) -> pl.DataFrame:
 def _bucket_ns(derived: pl.DataFrame, interval_ns: int | None) -> int | None:
     """Return the shortest distance of two derived buckets, which is their length.
 
-    All devices have aligned buckets of one length. For a single bucket: the sampling interval that it was computed from.
-    """
+    All devices have aligned buckets of one length. For a single bucket: the sampling interval that it was computed from."""
     if derived.is_empty():
         return None
     shortest = derived["time_ns"].unique().sort().diff().min()

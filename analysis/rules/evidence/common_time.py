@@ -15,8 +15,7 @@ _LEAST_MACHINES: Final = 2
 class CommonTime:
     """First and last time (ns, both included) at which all nodes were recorded; if there is none, first is after last.
 
-    ``left_out``: numbers of nodes that were recorded for so little of it that the others are compared without them.
-    """
+    ``left_out``: numbers of nodes that were recorded for so little of it that the others are compared without them."""
 
     first_ns: int
     last_ns: int
@@ -32,8 +31,7 @@ def common_time(spans: Mapping[int, tuple[int, int]]) -> CommonTime | None:
     """Return the time common to all nodes, or None if all were recorded alike.
 
     ``spans``: first and last time of each node's record; None also without nodes. While the common time is less than half of the longest
-    record, the node without which it is longest is left out, if two others remain: a node whose monitor died does not hide the others.
-    """
+    record, the node without which it is longest is left out, if two others remain: a node whose monitor died does not hide the others."""
     if not spans:
         return None
     longest = max(last - first for first, last in spans.values())

@@ -38,8 +38,7 @@ ROWS_AT_ONCE: Final = 1_000_000
 class IdleDevice:
     """A device of a profile. ``row``: its number in its group. ``processes``: ids of those that used it; rank and pid are None if there
     are several. ``span_ns``: first start to last end, added up over the profiles; ``linked``: events whose launch call is in the
-    trace.
-    """
+    trace."""
 
     row: int
     node: str
@@ -215,8 +214,7 @@ def _events(store: Store, users: pl.DataFrame, condition: str) -> pl.DataFrame:
 def _in_profiles(store: Store, events: pl.DataFrame) -> pl.DataFrame:
     """Add the ``window`` in which each event starts.
 
-    It is a window of the event's process, or of any process of the node if several share the device.
-    """
+    It is a window of the event's process, or of any process of the node if several share the device."""
     shared = events.filter("shared")
     if shared.is_empty():
         return with_window(events, windows(store, "process"))

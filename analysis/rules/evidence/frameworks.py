@@ -28,8 +28,7 @@ _TENSORFLOW_TRACE: Final = "TensorFlow trace"
 def framework_of(store: Store) -> str | None:
     """Return PYTORCH, TENSORFLOW or JAX; None if unknown or ambiguous.
 
-    Sources in this order: the run itself, its kind of trace, the names in it.
-    """
+    Sources in this order: the run itself, its kind of trace, the names in it."""
     recorded = store.frame("SELECT lower(framework) FROM run WHERE framework IS NOT NULL LIMIT 1").to_series()
     frameworks = {framework for word, framework in _CALLED.items() if len(recorded) and word in recorded[0]}
     if len(frameworks) == 1:
@@ -56,8 +55,7 @@ def _of_torch_loaders(store: Store) -> bool:
 @dataclass(frozen=True, slots=True)
 class Words:
     """The same advice in the words of each framework. ``neutral``: for a run of an unknown one, unless it is PyTorch's words and
-    TensorFlow's.
-    """
+    TensorFlow's."""
 
     pytorch: str
     tensorflow: str

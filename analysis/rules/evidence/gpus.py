@@ -84,8 +84,7 @@ def machines(nodes: Sequence[str]) -> str:
 def too_few(rule: str, samples: int, more_than: float, run: RunData, *, parameter: str, derived: bool, what: str = "samples") -> str:
     """Return why a rule was not evaluated: "612 of more than 1 000 samples needed".
 
-    If the figures are derived and not too few, the reason also names the option that lowers the required number.
-    """
+    If the figures are derived and not too few, the reason also names the option that lowers the required number."""
     reason = f"{count(samples)} of more than {number(more_than)} {what} needed"
     if derived:
         buckets = f" in {duration(run.samples.bucket_ns)} buckets" if run.samples.bucket_ns else ""
@@ -145,8 +144,7 @@ def number(value: float) -> str:
 def capped(rows: Sequence[T], important: Callable[[T], Any]) -> tuple[tuple[T, ...], int | None]:
     """Return at most 2,000 rows in order, and how many were left out (or None).
 
-    ``important`` rows are kept first.
-    """
+    ``important`` rows are kept first."""
     if len(rows) <= MOST_ROWS:
         return tuple(rows), None
     first = sorted(range(len(rows)), key=lambda at: (not important(rows[at]), at))[:MOST_ROWS]

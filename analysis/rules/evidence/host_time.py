@@ -50,8 +50,7 @@ def activities(store: Store, gaps: pl.DataFrame) -> tuple[dict[str, int], dict[s
     their end. Every moment counts once, for the first of ACTIVITIES that was active, else for the innermost range of the process, on any
     thread. Ranges named as data loading (:func:`.loading_ranges.loading_ranges`) belong to the data loader except during a call:
     operators in them load. Ranges of entire steps are ignored. The rest is "nothing recorded": Python between the operators, or work that
-    the profiler does not see.
-    """
+    the profiler does not see."""
     times: dict[str, int] = {}
     before = 0
     ends, starts = (gaps.select("process", time=column).sort("time") for column in ("end", "start"))
@@ -87,8 +86,7 @@ def _loading_in(store: Store, stretches: pl.DataFrame) -> Iterator[pl.DataFrame]
 def _innermost(store: Store, rest: pl.DataFrame) -> pl.DataFrame:
     """Return the innermost annotated range at every moment of ``rest``.
 
-    Columns: process, name, start, end; disjoint per process, as ``rest`` is. Innermost: started last; among those the first to end.
-    """
+    Columns: process, name, start, end; disjoint per process, as ``rest`` is. Innermost: started last; among those the first to end."""
     schema = {"process": pl.Int32, "name": pl.Int32, "start": pl.Int64, "end": pl.Int64}
     rows: list[tuple[int, int, int, int]] = []
     for (process,), stretch in rest.group_by("process"):
@@ -161,8 +159,7 @@ def _merged(intervals: pl.DataFrame) -> pl.DataFrame:
 def calls_in(store: Store, gaps: pl.DataFrame, kinds: Iterable[str]) -> pl.DataFrame:
     """Sum host events inside gaps (process, start, end) by name, longest sum first.
 
-    Columns: name, count, time (inside the gaps), longest (such time of one event).
-    """
+    Columns: name, count, time (inside the gaps), longest (such time of one event)."""
     stretches = _merged(gaps)
     parts = []
     for part in _events_in(store, stretches, kinds):
@@ -189,8 +186,7 @@ def _events_in(store: Store, stretches: pl.DataFrame, kinds: Iterable[str]) -> I
 def host_events(store: Store, kinds: Iterable[str], processes: Iterable[int | None]) -> Iterator[pl.DataFrame]:
     """Yield host events in parts of bounded size: process, tid, name, start, end.
 
-    A part can be empty. Overhead of the driver counts as calls, not as overhead.
-    """
+    A part can be empty. Overhead of the driver counts as calls, not as overhead."""
     listed = ", ".join(str(process) for process in processes if process is not None)
     if not listed:
         return

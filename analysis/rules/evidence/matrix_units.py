@@ -85,8 +85,7 @@ _MODELS: Final = (
 def matrix_units(device: Device) -> tuple[str, ...] | None:
     """Return the precisions below FP32 of the matrix units, or None if unknown.
 
-    In the order of ``ORDER``; empty if the device has no matrix units.
-    """
+    In the order of ``ORDER``; empty if the device has no matrix units."""
     model = _find(device.name)
     if model is not None:
         return model.units
@@ -97,8 +96,7 @@ def matrix_units(device: Device) -> tuple[str, ...] | None:
 def speed_up(device: Device, precisions: tuple[str, ...]) -> tuple[str, float] | None:
     """Return the fastest of ``precisions`` and its ratio to FP32; None if unknown.
 
-    The first of equal peaks counts.
-    """
+    The first of equal peaks counts."""
     model = _find(device.name)
     known = {precision: model.peaks[precision] for precision in precisions if precision in model.peaks} if model else {}
     if not model or not known or "FP32" not in model.peaks:

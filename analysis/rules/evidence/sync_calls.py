@@ -30,8 +30,7 @@ def reach(calls: pl.DataFrame, by: str) -> pl.DataFrame:
 def begun_inside(gaps: pl.DataFrame, calls: pl.DataFrame, by: str) -> pl.DataFrame:
     """Return the gaps that begin during a call of their group.
 
-    The work launched before had run, and the host launched nothing.
-    """
+    The work launched before had run, and the host launched nothing."""
     last_calls = gaps.sort("start").join_asof(reach(calls, by), on="start", by=by, strategy="backward", check_sortedness=False)
     return last_calls.filter(pl.col("reach") >= pl.col("start")).drop("reach")
 
