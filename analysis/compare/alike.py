@@ -1,87 +1,69 @@
-"""How alike are two runs, beside what they measured, and what may therefore not be concluded from a comparison?"""
+"""Circumstances in which two runs differ, apart from their measurements: two Reports -> Differences, with what each rules out."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from ..report.comparison import Difference
-from ..report.model import Report, Step
+from ..report.model import Report
 from ..steps.steps import main_steps
 from ..toolkit import wording
 from ..toolkit.labels import UNKNOWN_HOST, short_model
 
 _AMOUNT_OF_WORK: Final = re.compile(r"batch|sequence|seq_len|seqlen|accumulat|micro|layers|hidden|parameters|image_?size|resolution", re.I)
-_LONGER: Final = 1.1
+_LONGER: Final = 1.1  # captured time of one run / of the other from which the comparison names it
 GPU: Final = "GPU model"
 WORLD: Final = "world size"
 ACTIVITY: Final = "GPU activity"
 
 
 def differences(base: Report, new: Report) -> tuple[Difference, ...]:
-    """In which circumstances the runs differ; those that limit the conclusions first."""
-    found = [
-        _same_files(base, new),
-        _told(GPU, [_models(r) for r in (base, new)], limits="times and kernel names follow the GPU: a change need not come from the code"),
-        _told(
-            WORLD,
-            [str(r.run.world_size) if r.run.world_size is not None else None for r in (base, new)],
-            limits="work and communication are divided among another number of ranks",
-        ),
-        _told("nodes", [_nodes(r) for r in (base, new)], limits="communication takes other ways between another number of nodes"),
-        _told("GPUs used", [str(sum(d.used for d in r.devices)) for r in (base, new)], limits="totals are of another number of GPUs"),
-        _told(
-            ACTIVITY,
-            ["recorded" if r.time_breakdown else "none recorded" for r in (base, new)],
-            limits="what ran on GPUs is known of one run only: it is not compared",
-        ),
-        _told(
-            "captured ranks", [_ranks(r) for r in (base, new)], limits="ranks may do different work: what is seen is not of the same ones"
-        ),
+    """List the runs' differences, those that limit the conclusions first."""
+
+    def differing(name: str, value: Callable[[Report], str | None], limits: str | None = None) -> Iterator[Difference]:
+        before, after = value(base), value(new)
+        if before and after and before != after:  # an unknown value is not a difference
+            yield Difference(name, before, after, limits)
+
+    rows = [
+        *_same_files(base, new),
+        *differing(GPU, _models, "times and kernel names follow the GPU: a change need not come from the code"),
+        *differing(WORLD, _world, "work and communication are divided among another number of ranks"),
+        *differing("nodes", _nodes, "communication takes other ways between another number of nodes"),
+        *differing("GPUs used", lambda r: str(sum(d.used for d in r.devices)), "totals are of another number of GPUs"),
+        *differing(ACTIVITY, _activity, "what ran on GPUs is known of one run only: it is not compared"),
+        *differing("captured ranks", _ranks, "ranks may do different work: what is seen is not of the same ones"),
         *_partial(base, new),
-        _told(
-            "kind of steps",
-            [_kind(main_steps(r.steps.steps)) for r in (base, new)],
-            limits="a step of one run is not what a step of the other is",
-        ),
-        _told("processor cores per node", [_cores(r) for r in (base, new)], limits="time on the host follows the processor"),
-        _told(
-            "instance type", [r.run.instance_type for r in (base, new)], limits="machines of another type differ in more than their GPUs"
-        ),
+        *differing("kind of steps", _kind, "a step of one run is not what a step of the other is"),
+        *differing("processor cores per node", _cores, "time on the host follows the processor"),
+        *differing("instance type", lambda r: r.run.instance_type, "machines of another type differ in more than their GPUs"),
         *_hyperparameters(base, new),
-        _told("framework", [r.run.framework for r in (base, new)], limits=None),
-        _told(
-            "precision of most matrix work", [r.precision.matrix[0].name if r.precision.matrix else None for r in (base, new)], limits=None
-        ),
-        _told("steps captured", [wording.count(len(main_steps(r.steps.steps))) for r in (base, new)], limits=None),
+        *differing("framework", lambda r: r.run.framework),
+        *differing("precision of most matrix work", lambda r: r.precision.matrix[0].name if r.precision.matrix else None),
+        *differing("steps captured", lambda r: wording.count(len(main_steps(r.steps.steps)))),
         *_spans(base, new),
-        _told("rules' preset", [str(r.options.get("preset")) for r in (base, new)], limits=None),
-        _told(
-            "version of postrun",
-            [r.generator.version for r in (base, new)],
-            limits="figures of different versions may be defined differently",
-        ),
+        *differing("rules' preset", lambda r: str(r.options.get("preset"))),
+        *differing("version of postrun", lambda r: r.generator.version, "figures of different versions may be defined differently"),
     ]
-    kept = [one for one in found if one is not None]
-    return tuple(sorted(kept, key=lambda one: one.limits is None))
+    return tuple(sorted(rows, key=lambda row: row.limits is None))
 
 
-def _same_files(base: Report, new: Report) -> Difference | None:
-    """Where both sides were read from the same bytes."""
+def _same_files(base: Report, new: Report) -> Iterator[Difference]:
+    """Yield a difference if both reports were made from the same bytes."""
     hashes = [sorted(source.sha256 or "" for source in report.run.sources if source.events) for report in (base, new)]
-    if not hashes[0] or "" in hashes[0] or hashes[0] != hashes[1]:
-        return None
-    files = wording.plural(len(hashes[0]), "file")
-    return Difference("recording", files, "the same", "both sides are one recording: there is no change to find")
+    if hashes[0] and "" not in hashes[0] and hashes[0] == hashes[1]:
+        files = wording.plural(len(hashes[0]), "file")
+        yield Difference("recording", files, "the same", "both sides are one recording: there is no change to find")
 
 
-def _told(name: str, values: Sequence[str | None], *, limits: str | None) -> Difference | None:
-    """A difference of what is known of both; what one run does not tell is no difference."""
-    base, new = values
-    if base == new or not base or not new:
-        return None
-    return Difference(name, base, new, limits)
+def _world(report: Report) -> str | None:
+    return str(report.run.world_size) if report.run.world_size is not None else None
+
+
+def _activity(report: Report) -> str:
+    return "recorded" if report.time_breakdown else "none recorded"
 
 
 def _models(report: Report) -> str | None:
@@ -90,7 +72,7 @@ def _models(report: Report) -> str | None:
 
 
 def short_models(report: Report) -> str | None:
-    """The same for a sentence: A100, V100 and H100; in full where nothing in a name is that of a model."""
+    """Word the GPU models, in short if they are known: "A100, V100 and H100"."""
     names = sorted({short_model(d.name) or d.name for d in report.devices if d.used and d.name})
     return " and ".join(names) or None
 
@@ -113,7 +95,7 @@ def _ranks(report: Report) -> str | None:
 
 
 def _listed(numbers: Sequence[int]) -> str:
-    """0, 1, 2, 5 as "0 to 2, 5"."""
+    """Word 0, 1, 2, 5 as "0 to 2, 5"."""
     parts: list[list[int]] = []
     for number in numbers:
         if parts and number == parts[-1][1] + 1:
@@ -123,7 +105,7 @@ def _listed(numbers: Sequence[int]) -> str:
     return ", ".join(str(low) if low == high else f"{low} to {high}" if high > low + 1 else f"{low}, {high}" for low, high in parts)
 
 
-def _partial(base: Report, new: Report) -> Iterable[Difference]:
+def _partial(base: Report, new: Report) -> Iterator[Difference]:
     states = [report.run.status for report in (base, new)]
     if "partial" in states:
         yield Difference("capture", states[0], states[1], "a trace was cut off or damaged: its totals end where it ends")
@@ -131,7 +113,8 @@ def _partial(base: Report, new: Report) -> Iterable[Difference]:
         yield Difference("how the job ended", states[0], states[1], None)
 
 
-def _kind(steps: Sequence[Step]) -> str | None:
+def _kind(report: Report) -> str | None:
+    steps = main_steps(report.steps.steps)
     if not steps:
         return None
     return f"{steps[0].phase or 'without a phase'}, timed on the {'GPU' if steps[0].on_device else 'host'}"
@@ -142,7 +125,7 @@ def _cores(report: Report) -> str | None:
     return ", ".join(map(str, sorted(counts))) or None
 
 
-def _hyperparameters(base: Report, new: Report) -> Iterable[Difference]:
+def _hyperparameters(base: Report, new: Report) -> Iterator[Difference]:
     first, second = base.run.hyperparameters, new.run.hyperparameters
     if not first or not second:
         return
@@ -153,7 +136,7 @@ def _hyperparameters(base: Report, new: Report) -> Iterable[Difference]:
             yield Difference(f"hyperparameter {name}", values[0], values[1], "a step does another amount of work" if work else None)
 
 
-def _spans(base: Report, new: Report) -> Iterable[Difference]:
+def _spans(base: Report, new: Report) -> Iterator[Difference]:
     spans = [max((d.span_ns for d in report.time_breakdown), default=0) for report in (base, new)]
     if all(spans) and max(spans) > _LONGER * min(spans):
         yield Difference("time captured on a GPU", wording.duration(spans[0]), wording.duration(spans[1]), None)

@@ -1,4 +1,4 @@
-"""By what are the times of two runs divided, so that runs of unlike length compare: by their steps, or by their seconds?"""
+"""Unit by which a comparison divides times, so that runs of different length compare: a step, or a second of GPU time."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from ..report.comparison import Amount, Basis
 from ..report.model import Report, Step
 from ..steps.steps import main_steps
 
-_COVERED: Final = 0.5
-"""Steps that took less of their processes' span than this, from the begin of the first to the end of the last, say little of it."""
+_COVERED: Final = 0.5  # share of a process's profile window that its steps must cover, from first start to last end, to represent it
 _Process = tuple[str, int | None, int | None]
 SECOND_NS: Final = 1e9
 SAME: Final = "same"
@@ -21,28 +20,31 @@ GROWN: Final = "grown"
 SHRUNK: Final = "shrunk"
 ADDED: Final = "added"
 VANISHED: Final = "vanished"
-UNDECIDED: Final = "undecided"  # A wait whose effect is at least the threshold, where too few steps tell how far it spreads
-SMALLEST_PERCENT: Final = 0.2  # Of the whole time: a kernel or a kind of copies that changed by less is not named
-SURE: Final = 2.58  # Standard errors that an effect must have: 99 of 100 cases
+UNDECIDED: Final = "undecided"  # a wait changed by at least the threshold, but there are too few steps to compute its spread
+SMALLEST_PERCENT: Final = 0.2  # smallest named change of a kernel or a kind of copies, in percent of the whole time
+SURE: Final = 2.58  # standard errors that an effect must exceed: 99 of 100 cases
 
 
 def basis(base: Report, new: Report) -> Basis:
-    """Steps of a process, where both runs have steps with device work on every device's process, or a run has no device work and both have
-    steps; else seconds of the devices' span."""
+    """Return the unit of a comparison: a step if possible, else a second.
+
+    Steps need, in both runs, steps with GPU activity in each process that uses a GPU. If one run has no GPU activity at all, both runs
+    need steps.
+    """
     if not base.time_breakdown or not new.time_breakdown:
-        own = [len(main_steps(report.steps.steps)) for report in (base, new)]
-        if all(own):
-            return Basis("step", own[0], own[1], None)
-    found = [_steps(report) for report in (base, new)]
-    counts = [one for one in found if isinstance(one, int)]
+        step_counts = [len(main_steps(report.steps.steps)) for report in (base, new)]
+        if all(step_counts):
+            return Basis("step", step_counts[0], step_counts[1], None)
+    results = [_steps(report) for report in (base, new)]
+    counts = [one for one in results if isinstance(one, int)]
     if len(counts) == 2:
         return Basis("step", counts[0], counts[1], None)
-    why = "; ".join(f"{side}: {one}" for side, one in zip(("base", "new"), found, strict=True) if isinstance(one, str))
+    why = "; ".join(f"{side}: {one}" for side, one in zip(("base", "new"), results, strict=True) if isinstance(one, str))
     return Basis("second", _seconds(base), _seconds(new), why)
 
 
 def device_steps(report: Report) -> list[Step]:
-    """The main steps, where they are timed on the device."""
+    """Return the main steps that are timed on the device."""
     return [step for step in main_steps(report.steps.steps) if step.on_device]
 
 
@@ -68,13 +70,16 @@ def _steps(report: Report) -> int | str:
 
 
 def _covered(report: Report, steps: Sequence[Step]) -> int:
-    """From the begin of the first step to the end of the last, summed over the processes: what lies between two steps, such as the wait for
-    data, is a part of them where their numbers follow each other and no step of another phase began between them."""
-    own, others = (
+    """Sum the time from the start of the first to the end of the last step.
+
+    The time between two steps, such as the wait for data, counts if their numbers are consecutive and no step of another phase began
+    between them.
+    """
+    steps_of, others = (
         by_process(one) for one in (steps, [step for step in report.steps.steps if step.on_device and step.phase != steps[0].phase])
     )
     total = 0
-    for process, listed in own.items():
+    for process, listed in steps_of.items():
         starts = sorted(step.start_ns for step in others.get(process, ()))
         ordered = sorted(listed, key=lambda step: (step.index, step.start_ns))
         total += sum(step.duration_ns for step in ordered)
@@ -86,15 +91,15 @@ def _covered(report: Report, steps: Sequence[Step]) -> int:
 
 
 def by_process(steps: Sequence[Step]) -> dict[_Process, list[Step]]:
-    """The steps of each process, in their order."""
-    found: dict[_Process, list[Step]] = {}
+    """Group steps by process, in their order."""
+    groups: dict[_Process, list[Step]] = {}
     for step in steps:
-        found.setdefault((step.node, step.rank, step.pid), []).append(step)
-    return found
+        groups.setdefault((step.node, step.rank, step.pid), []).append(step)
+    return groups
 
 
 def changed(base: float, new: float) -> float | None:
-    """The change in percent of ``base``; None where that is nothing."""
+    """Return the change in percent of ``base``; None if ``base`` is 0."""
     return 100 * (new - base) / base if base else None
 
 
@@ -107,9 +112,11 @@ def amount(
     error_ns: float | None = 0.0,
     counts: Sequence[float] | None = None,
 ) -> Amount:
-    """``totals`` of both runs per unit. Its state is another than "same" where the effect is at least ``least_ns`` per unit. What waits for
-    something else, such as idle time, spreads as the steps do: it must exceed the standard error ``error_ns`` of their mean, too, and is
-    undecided where that is not known."""
+    """Compare the ``totals`` of both runs per unit.
+
+    The state differs from "same" if the effect is at least ``least_ns`` per unit. Waiting, such as idle time, varies as the steps do: its
+    effect must also exceed the standard error ``error_ns`` of their mean, and is undecided if that is None.
+    """
     before, after = per_unit(totals, on)
     change = changed(before, after)
     return Amount(
@@ -125,7 +132,7 @@ def amount(
 
 
 def per_unit(totals: Sequence[float], on: Basis) -> tuple[float, float]:
-    """Totals of base and new by their units; the same where they differ by no more than the division rounds."""
+    """Divide both totals by their units; equal except for rounding is equal."""
     base, new = totals
     before, after = base / on.base if on.base else 0.0, new / on.new if on.new else 0.0
     return before, before if math.isclose(before, after, rel_tol=1e-12) else after
@@ -141,7 +148,7 @@ def _state(before: float, after: float, least_ns: float, error_ns: float | None)
 
 
 def state(before: float, after: float) -> str:
-    """grown, shrunk, added, vanished or same, of amounts that are not the same beyond doubt."""
+    """Return the state of a change that is known to be real."""
     if before == after:
         return SAME
     if not before:

@@ -1,8 +1,9 @@
-"""What changed from one run to another? Two Reports -> Comparison; the definitions stand in docs/compare.md."""
+"""Comparison of two runs: two Reports -> Comparison. docs/compare.md has the definitions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import dataclasses
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ..report.comparison import Amount, Basis, Change, Comparison, Difference, KernelChange, MemoryChange, Side, StepComparison
@@ -14,15 +15,15 @@ from .basis import ADDED, GROWN, SAME, SHRUNK, UNDECIDED, VANISHED, basis
 from .kernels import categories, kernels, precision
 from .launches import idle, launches
 from .memory import gpu_memory, memory_operations
-from .parts import devices, host_name, host_parts, parts, whole
+from .parts import devices, host_name, host_parts, parts, total_span
 from .steps import FASTER, FROM_STEP_TO_STEP, SLOWER, UNKNOWN, compare_steps, mean_error
 from .utilisation import sampling
 from .verdicts import BROKEN, MENDED, verdicts
 
-THRESHOLD_PERCENT: Final = 3.0
-"""Less is no change unless asked for: the same job on the same machine varies by about so much from run to run."""
+THRESHOLD_PERCENT: Final = 3.0  # default: the same job on the same node varies by about this much from run to run
 
 _CHANGED: Final = {GROWN: "grew", SHRUNK: "shrank", ADDED: "came up", VANISHED: "vanished"}
+_VERDICTS: Final = {BROKEN: "an issue that was not there", MENDED: "no issue any more"}
 
 
 def compare(
@@ -34,57 +35,46 @@ def compare(
     given: tuple[str | None, str | None] = (None, None),
     read_from: tuple[str, str] = ("traces", "traces"),
 ) -> Comparison:
-    """What changed from ``base`` to ``new``. ``generator``: who compares, and when. ``given``, ``read_from``: see :class:`Side`.
+    """Compare two reports; equal reports and arguments give equal comparisons.
 
-    Equal reports and arguments give equal comparisons. A change is told where it is beyond the spread of what the reports hold and at least
-    ``threshold_percent``: of a step for steps, parts and data loading, of itself for kernels and copies.
+    A change is listed if it exceeds the spread of the values in the reports and ``threshold_percent``: of a step for steps, parts and data
+    loading, of the value itself for kernels and copies. ``generator``: author and time of the comparison. ``given``, ``read_from``: see
+    :class:`Side`.
     """
     on = basis(base, new)
     steps, device_steps, absent = compare_steps(base, new, threshold_percent)
     of_steps = mean_error(base, new)
-    error = of_steps if on.unit == "step" else 0.0  # of seconds no spread is known
-    span = whole(base, new, on, threshold_percent, error)
+    error = of_steps if on.unit == "step" else 0.0  # the spread of seconds is unknown
+    span = total_span(base, new, on, threshold_percent, error)
     whole_ns = span.base_ns if span else 0.0
     least = whole_ns * threshold_percent / 100
     shift = _shift(steps, on)
     summed, within = parts(base, new, on, least, error, shift)
-    # What is known of one run only has neither come nor gone.
+    # GPU activity of only one run is not an addition.
     found_kernels = kernels(base, new, on, whole_ns, threshold_percent) if span else ()
     alike, matrix, memory = differences(base, new), precision(base, new), gpu_memory(base, new)
     copies = memory_operations(base, new, on, whole_ns, threshold_percent) if span else ()
     host, rules = host_parts(base, new, threshold_percent, of_steps, summed), verdicts(base, new)
-    made = [
+    listed = [
         *_step_changes(steps),
         *_part_changes(summed, host, on),
         *_kernel_changes(found_kernels, on),
         *_copy_changes(copies, on),
     ]
-    made.sort(key=lambda one: (one.area != "step", -abs(one.effect_ns or 0.0)))
+    listed.sort(key=lambda change: (change.area != "step", -abs(change.effect_ns or 0.0)))
     for share in matrix:
         if share.state != SAME:
             shares = f"{wording.percent(share.new_percent)} of the time in matrix kernels, {wording.percent(share.base_percent)} before"
-            made.append(Change(0, "precision", share.name, share.state, None, f"{share.name} takes {shares}."))
+            listed.append(Change(0, "precision", share.name, share.state, None, f"{share.name} takes {shares}."))
     if memory is not None and memory.state != SAME and memory.base is not None and memory.new is not None:
         peaks = f"from {wording.percent(memory.base)} to {wording.percent(memory.new)}"
         text = f"The highest sample of GPU memory {_CHANGED[memory.state]} {peaks}."
-        made.append(Change(0, "gpu memory", memory.name, memory.state, None, text))
+        listed.append(Change(0, "gpu memory", memory.name, memory.state, None, text))
     for rule in rules:
-        if rule.outcome == BROKEN:
-            made.append(
-                Change(
-                    0,
-                    "verdict",
-                    rule.rule,
-                    BROKEN,
-                    None,
-                    f"{rule.rule} finds an issue that was not there. {rule.new_finding or ''}".strip(),
-                )
-            )
-        elif rule.outcome == MENDED:
-            made.append(
-                Change(0, "verdict", rule.rule, MENDED, None, f"{rule.rule} finds no issue any more. {rule.new_finding or ''}".strip())
-            )
-    changes = tuple(_ranked(made))
+        if rule.outcome in _VERDICTS:
+            text = f"{rule.rule} finds {_VERDICTS[rule.outcome]}. {rule.new_finding or ''}".strip()
+            listed.append(Change(0, "verdict", rule.rule, rule.outcome, None, text))
+    changes = tuple(dataclasses.replace(change, rank=rank) for rank, change in enumerate(listed, 1))
     return Comparison(
         generator=generator,
         base=_side(base, given[0], read_from[0]),
@@ -116,7 +106,7 @@ def compare(
 
 
 def _shift(steps: StepComparison | None, on: Basis) -> tuple[float, float] | None:
-    """The interval of the steps' shift in nanoseconds, where it is that of the time from step to step and is known."""
+    """Return the interval of the shift of the step times in ns, if known."""
     if on.unit != "step" or steps is None or steps.measure != FROM_STEP_TO_STEP or steps.verdict == UNDECIDED:
         return None
     if steps.shift_low_percent is None or steps.shift_high_percent is None:
@@ -124,19 +114,14 @@ def _shift(steps: StepComparison | None, on: Basis) -> tuple[float, float] | Non
     return steps.base.p50 * steps.shift_low_percent / 100, steps.base.p50 * steps.shift_high_percent / 100
 
 
-def _side(report: Report, given: str | None, read_from: str) -> Side:
-    told = report.summary
-    return Side(report.run.name, given, read_from, report.run.status, told.headline, told.subtitle, told.warnings)
+def _side(report: Report, source: str | None, read_from: str) -> Side:
+    summary = report.summary
+    return Side(report.run.name, source, read_from, report.run.status, summary.headline, summary.subtitle, summary.warnings)
 
 
 def per(on: Basis) -> str:
-    """ "a step" or "a second": behind a duration."""
+    """Word the unit behind a duration: "a step", "a second of GPU time"."""
     return "a step" if on.unit == "step" else "a second of GPU time"
-
-
-def _ranked(changes: Iterable[Change]) -> Iterator[Change]:
-    for number, one in enumerate(changes, 1):
-        yield Change(number, one.area, one.name, one.state, one.effect_ns, one.text)
 
 
 def _step_changes(steps: StepComparison | None) -> Iterator[Change]:
@@ -149,19 +134,15 @@ def _part_changes(summed: Sequence[Amount], host: Sequence[Amount], on: Basis) -
         if _decided(part):
             yield Change(0, "part", part.name, part.state, part.effect_ns, _of_amount(part.name.capitalize(), part, per(on)))
     for part in host:
-        # Beside the parts of the GPUs' time those of the host say the same twice.
+        # Next to the parts of the GPU time, those of the host would repeat the same change.
         if _decided(part) and (part.name == LOADING or not summed):
             name = host_name(part.name)
             area = "data loading" if part.name == LOADING else "host part"
-            yield Change(0, area, name, part.state, part.effect_ns, _of_amount(_capital(name), part, "a step"))
+            yield Change(0, area, name, part.state, part.effect_ns, _of_amount(wording.capitalized(name), part, "a step"))
 
 
 def _decided(part: Amount) -> bool:
     return part.state not in (SAME, UNDECIDED)
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _of_amount(name: str, part: Amount, unit: str) -> str:
@@ -172,8 +153,8 @@ def _of_amount(name: str, part: Amount, unit: str) -> str:
     return f"{name} {_CHANGED[part.state]} by {effect} {unit}, from {before} to {after} ({wording.change(part.base_ns, part.new_ns)})."
 
 
-def _kernel_changes(found: Sequence[KernelChange], on: Basis) -> Iterator[Change]:
-    for kernel in found:
+def _kernel_changes(kernel_changes: Sequence[KernelChange], on: Basis) -> Iterator[Change]:
+    for kernel in kernel_changes:
         if kernel.state != SAME:
             yield Change(0, "kernel", kernel.short_name, kernel.state, kernel.effect_ns, _of_kernel(kernel, on))
 
@@ -199,20 +180,13 @@ def _runs(count: float) -> str:
     return wording.plural(rounded, "run") if abs(count - rounded) < 0.005 * max(count, 1e-9) else f"{wording.significant(count)} runs"
 
 
-def _copy_changes(found: Sequence[MemoryChange], on: Basis) -> Iterator[Change]:
-    for copy in found:
+def _copy_changes(memory_changes: Sequence[MemoryChange], on: Basis) -> Iterator[Change]:
+    for copy in memory_changes:
         if copy.state != SAME:
             name = f"{copy.kind} {copy.memory}" if copy.memory else copy.kind
-            told = f"{name} {'copies' if copy.kind != 'Memset' else 'operations'}"
+            label = f"{name} {'copies' if copy.kind != 'Memset' else 'operations'}"
             amount = Amount(name, copy.base_ns, copy.new_ns, copy.effect_ns, copy.change_percent, copy.state)
-            yield Change(
-                0,
-                "memory operation",
-                told,
-                copy.state,
-                copy.effect_ns,
-                _of_amount(told, amount, per(on)),
-            )
+            yield Change(0, "memory operation", label, copy.state, copy.effect_ns, _of_amount(label, amount, per(on)))
 
 
 # -- the sentence ----------------------------------------------------------------------------------------------------------
@@ -220,7 +194,7 @@ def _copy_changes(found: Sequence[MemoryChange], on: Basis) -> Iterator[Change]:
 
 def _headline(
     base: Report, new: Report, alike: Sequence[Difference], steps: StepComparison | None, absent: str | None, summed: Sequence[Amount],
-    host: Sequence[Amount], found: Sequence[KernelChange], changes: Sequence[Change], on: Basis, threshold_percent: float,
+    host: Sequence[Amount], kernel_changes: Sequence[KernelChange], changes: Sequence[Change], on: Basis, threshold_percent: float,
 ) -> str:  # fmt: skip
     text = steps.text if steps else f"Steps cannot be compared: {absent}."
     if limit := _limit(base, new, alike):
@@ -230,54 +204,62 @@ def _headline(
     others = any(one.name == GPU for one in alike)
     undecided = _undecided(summed, host, too=steps is not None and steps.verdict == UNDECIDED)
     largest = _largest(
-        summed, host, found, changes, on, threshold_percent, told=steps is not None, undecided=bool(undecided), others=others
+        summed,
+        host,
+        kernel_changes,
+        changes,
+        on,
+        threshold_percent,
+        steps_stated=steps is not None,
+        undecided=bool(undecided),
+        others=others,
     )
     return " ".join(one for one in (text, undecided, largest) if one)
 
 
 def _open(summed: Sequence[Amount], host: Sequence[Amount]) -> list[Amount]:
-    """What too few steps leave undecided, largest first. These are times of a step: of seconds no spread is asked for."""
-    found = [*summed, *(part for part in host if part.name == LOADING or not summed)]
-    return sorted((part for part in found if part.state == UNDECIDED), key=lambda part: -abs(part.effect_ns))
+    """Return the parts that too few steps leave undecided, largest first."""
+    amounts = [*summed, *(part for part in host if part.name == LOADING or not summed)]
+    return sorted((part for part in amounts if part.state == UNDECIDED), key=lambda part: -abs(part.effect_ns))
 
 
 def _undecided(summed: Sequence[Amount], host: Sequence[Amount], *, too: bool) -> str:
-    """ "Undecided, too: idle is 64.0 ms a step longer, data loading 59.3 ms longer." """
-    told: list[str] = []
+    """Word the undecided parts: "Too few steps to tell: idle is 64 ms a step longer."."""
+    clauses: list[str] = []
     for part in _open(summed, host)[:2]:
         length, way = wording.duration(abs(part.effect_ns)), "longer" if part.effect_ns > 0 else "shorter"
-        told.append(f"{host_name(part.name)} {length} {way}" if told else f"{host_name(part.name)} is {length} a step {way}")
-    return f"{'Undecided, too:' if too else 'Too few steps to tell:'} {', '.join(told)}." if told else ""
+        clauses.append(f"{host_name(part.name)} {length} {way}" if clauses else f"{host_name(part.name)} is {length} a step {way}")
+    return f"{'Undecided, too:' if too else 'Too few steps to tell:'} {', '.join(clauses)}." if clauses else ""
 
 
 def _limit(base: Report, new: Report, alike: Sequence[Difference]) -> str:
-    """What makes the runs unlike each other in the first place: "On different GPUs (V100 and A100) and ranks (2 and 8)"."""
+    """Word the main difference: "On different GPUs (V100 and A100)"; else empty."""
     names = {one.name: one for one in alike}
-    told = []
+    clauses = []
     if GPU in names:
         models = [short_models(report) for report in (base, new)]
         if models[0] == models[1]:
             models = [names[GPU].base, names[GPU].new]
-        told.append(f"different GPUs ({models[0]} and {models[1]})")
+        clauses.append(f"different GPUs ({models[0]} and {models[1]})")
     if WORLD in names:
-        told.append(f"{'' if told else 'different numbers of '}ranks ({names[WORLD].base} and {names[WORLD].new})")
-    return f"On {' and '.join(told)}" if told else ""
+        clauses.append(f"{'' if clauses else 'different numbers of '}ranks ({names[WORLD].base} and {names[WORLD].new})")
+    return f"On {' and '.join(clauses)}" if clauses else ""
 
 
 def _largest(
     summed: Sequence[Amount],
     host: Sequence[Amount],
-    found: Sequence[KernelChange],
+    kernel_changes: Sequence[KernelChange],
     changes: Sequence[Change],
     on: Basis,
     threshold_percent: float,
     *,
-    told: bool,
+    steps_stated: bool,
     undecided: bool,
     others: bool,
 ) -> str:
     if not any(one.area != "step" for one in changes):
-        more = "else " if told or undecided else ""
+        more = "else " if steps_stated or undecided else ""
         return f"Nothing {more}changed by more than its spread and {threshold_percent:g} %."
     sentences = []
     parts = [part for part in summed or host if _decided(part)]
@@ -285,14 +267,14 @@ def _largest(
         most = max(parts, key=lambda part: abs(part.effect_ns))
         by, unit = wording.duration(abs(most.effect_ns)), per(on) if summed else "a step"
         larger = unit == "a step" and any(abs(part.effect_ns) > abs(most.effect_ns) for part in _open(summed, host))
-        sentences.append(f"{_capital(host_name(most.name))} {_CHANGED[most.state]} {'' if larger else 'most, '}by {by} {unit}.")
+        sentences.append(f"{wording.capitalized(host_name(most.name))} {_CHANGED[most.state]} {'' if larger else 'most, '}by {by} {unit}.")
     sentences += [one.text for one in changes if one.area == "data loading" and summed]
-    # Another GPU has kernels of other names: those that both runs have say more.
-    kernel = next((one for one in found if one.state != SAME and (one.matched or not others)), None)
+    # Another GPU has kernels of other names: those in both runs are more informative.
+    kernel = next((one for one in kernel_changes if one.state != SAME and (one.matched or not others)), None)
     if kernel is not None:
         why = {ADDED: "added", VANISHED: "vanished"}.get(kernel.state) or wording.change(kernel.base_ns, kernel.new_ns)
         effect = f"{wording.signed_duration(kernel.effect_ns)} {per(on)}"
         sentences.append(f"Of the kernels most: {kernel.short_name}, {effect} ({why}).")
     if not sentences and undecided:
-        return ""  # a verdict is less than what the steps leave open
+        return ""  # a changed verdict matters less than an undecided time
     return " ".join(sentences) or next(one.text for one in changes if one.area != "step")

@@ -1,9 +1,9 @@
-"""Which kernels were added, vanished, grew or shrank from one run to another, and in which precision did the matrix work run?
+"""Kernels of two runs, matched and compared, and the precision of their matrix work.
 
-Kernels meet by their full name; what is left meets by short name and category, because template arguments and tile sizes follow the
-hardware and the shapes. A report holds count, sum, shortest and longest of each kernel, and not its variance; but no values between ``low``
-and ``high`` with mean m have a variance above (high - m)(m - low) (R. Bhatia, C. Davis, "A better bound on the variance", American
-Mathematical Monthly 107, 2000). So a mean that moved by more than that allows has moved.
+Kernels are matched by their full name, the rest by short name and category, because template arguments and tile sizes follow the hardware
+and the shapes. A report contains count, sum, shortest and longest of each kernel, but not its variance. Values between ``low`` and ``high``
+with mean m have at most the variance (high - m)(m - low) (R. Bhatia, C. Davis, "A better bound on the variance", American Mathematical
+Monthly 107, 2000). So a mean that moved by more than this bound allows has really changed.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ..report.comparison import Amount, Basis, KernelChange, ShareChange
 from ..report.model import Kernel, Report
 from .basis import SAME, SMALLEST_PERCENT, SURE, amount, changed, per_unit, state
 
-_NUMBERED: Final = re.compile(r" #\d+$")  # kernels that would be called alike have a number in a report
+_NUMBERED: Final = re.compile(r" #\d+$")  # a report numbers kernels that would have the same name
 _POINTS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Kernels of one run that meet those of the other as one."""
+    """Kernels of one run that are compared with those of the other run as a single kernel."""
 
     names: tuple[str, ...]
     precision: str
@@ -40,44 +40,47 @@ class _Group:
 
     @property
     def squared_error(self) -> float:
-        """At most the squared standard error of the mean."""
+        """Upper bound of the squared standard error of the mean."""
         return max(0.0, (self.max_ns - self.mean_ns) * (self.mean_ns - self.min_ns)) / self.count
 
 
 def kernels(base: Report, new: Report, on: Basis, whole_ns: float, threshold_percent: float) -> tuple[KernelChange, ...]:
-    """Every kernel of both runs, largest effect first."""
+    """Compare every kernel of both runs, largest effect first."""
     sides = [{kernel.name: kernel for kernel in report.kernels} for report in (base, new)]
-    found = []
+    changes = []
     for name in sides[0].keys() & sides[1].keys():
-        found.append(_change(([sides[0][name]], [sides[1][name]]), "name", on, whole_ns, threshold_percent))
+        changes.append(_change(([sides[0][name]], [sides[1][name]]), "name", on, whole_ns, threshold_percent))
     left: list[dict[tuple[str, str], list[Kernel]]] = [{}, {}]
-    for own, mine, other in zip(left, sides, reversed(sides), strict=True):
-        for name, kernel in mine.items():
-            if name not in other:
-                own.setdefault((_NUMBERED.sub("", kernel.short_name), kernel.category), []).append(kernel)
+    for unmatched, kernels_of_side, counterpart in zip(left, sides, reversed(sides), strict=True):
+        for name, kernel in kernels_of_side.items():
+            if name not in counterpart:
+                unmatched.setdefault((_NUMBERED.sub("", kernel.short_name), kernel.category), []).append(kernel)
     for key in left[0].keys() & left[1].keys():
-        found.append(_change((left[0][key], left[1][key]), "short name", on, whole_ns, threshold_percent))
+        changes.append(_change((left[0][key], left[1][key]), "short name", on, whole_ns, threshold_percent))
     for key in left[0].keys() - left[1].keys():
-        found += [_change(([kernel], []), None, on, whole_ns, threshold_percent) for kernel in left[0][key]]
+        changes += [_change(([kernel], []), None, on, whole_ns, threshold_percent) for kernel in left[0][key]]
     for key in left[1].keys() - left[0].keys():
-        found += [_change(([], [kernel]), None, on, whole_ns, threshold_percent) for kernel in left[1][key]]
-    return _told_apart(sorted(found, key=lambda one: (-abs(one.effect_ns), one.short_name, one.base_names, one.new_names)))
+        changes += [_change(([], [kernel]), None, on, whole_ns, threshold_percent) for kernel in left[1][key]]
+    return _numbered(sorted(changes, key=lambda one: (-abs(one.effect_ns), one.short_name, one.base_names, one.new_names)))
 
 
-def _told_apart(found: Sequence[KernelChange]) -> tuple[KernelChange, ...]:
-    """Each of several kernels of one short name has a number: that of the reports where these tell all of them apart, else by effect."""
+def _numbered(changes: Sequence[KernelChange]) -> tuple[KernelChange, ...]:
+    """Number the kernels that share a short name.
+
+    The numbers are those of the reports if these are unique, else they follow the effect.
+    """
     alike: dict[str, list[KernelChange]] = {}
-    for one in found:
-        alike.setdefault(_NUMBERED.sub("", one.short_name), []).append(one)
+    for change in changes:
+        alike.setdefault(_NUMBERED.sub("", change.short_name), []).append(change)
     numbered: dict[int, str] = {}
     for plain, several in alike.items():
         if len(several) == 1:
             continue
-        told = [one.short_name if _NUMBERED.search(one.short_name) else f"{plain} #1" for one in several]
-        if len(set(told)) < len(told):
-            told = [f"{plain} #{number}" for number in range(1, len(told) + 1)]
-        numbered.update((id(one), name) for one, name in zip(several, told, strict=True))
-    return tuple(dataclasses.replace(one, short_name=numbered.get(id(one), one.short_name)) for one in found)
+        numbered_names = [one.short_name if _NUMBERED.search(one.short_name) else f"{plain} #1" for one in several]
+        if len(set(numbered_names)) < len(numbered_names):
+            numbered_names = [f"{plain} #{number}" for number in range(1, len(numbered_names) + 1)]
+        numbered.update((id(one), name) for one, name in zip(several, numbered_names, strict=True))
+    return tuple(dataclasses.replace(one, short_name=numbered.get(id(one), one.short_name)) for one in changes)
 
 
 def _change(
@@ -127,51 +130,50 @@ def _group(kernels: Sequence[Kernel]) -> _Group | None:
 
 
 def _beyond(base: _Group, new: _Group, on: Basis, threshold_percent: float) -> bool:
-    """Whether the mean moved by more than its spread allows, or the kernel ran more or less often than the edges of a profile allow."""
+    """Return whether mean or count changed beyond spread and edges of a profile."""
     if abs(new.mean_ns - base.mean_ns) > SURE * (base.squared_error + new.squared_error) ** 0.5 and (
         abs(new.mean_ns - base.mean_ns) >= base.mean_ns * threshold_percent / 100
     ):
         return True
     counts = per_unit([base.count, new.count], on)
-    # A profile that cuts a step holds a part of its runs: up to those of one step on either side.
-    whole = on.unit == "step" and not base.count % int(on.base) and not new.count % int(on.new)
-    edge = 0.0 if whole else _share_of_one(on) * max(counts)
+    # A profile that cuts a step contains only some of its runs: up to one step's runs are missing at either end.
+    complete_steps = on.unit == "step" and not base.count % int(on.base) and not new.count % int(on.new)
+    edge = 0.0 if complete_steps or on.unit != "step" else (1 / on.base + 1 / on.new) * max(counts)
     return abs(counts[1] - counts[0]) > max(edge, counts[0] * threshold_percent / 100)
 
 
-def _share_of_one(on: Basis) -> float:
-    return 1 / on.base + 1 / on.new if on.unit == "step" else 0.0
-
-
 def categories(base: Report, new: Report, on: Basis, least_ns: float) -> tuple[Amount, ...]:
-    """Summed kernel time by category, largest effect first."""
+    """Compare the summed kernel time by category, largest effect first."""
     sides = [{share.name: share for share in report.categories} for report in (base, new)]
-    found = []
+    amounts = []
     for name in dict.fromkeys([*sides[0], *sides[1]]):
         pair = [side.get(name) for side in sides]
         times = [float(one.total_ns) if one else 0.0 for one in pair]
         counts = [float(one.count) if one else 0.0 for one in pair]
-        found.append(amount(name, times, on, least_ns=least_ns, counts=counts))
-    return tuple(sorted(found, key=lambda one: (-abs(one.effect_ns), one.name)))
+        amounts.append(amount(name, times, on, least_ns=least_ns, counts=counts))
+    return tuple(sorted(amounts, key=lambda one: (-abs(one.effect_ns), one.name)))
 
 
 def precision(base: Report, new: Report) -> tuple[ShareChange, ...]:
-    """Matrix kernels by precision. A share has changed where time and runs moved by five percentage points alike: a kernel that only
-    became slower moves the time alone. Nothing without matrix kernels in both."""
+    """Compare the precisions of the matrix kernels; empty without such in both.
+
+    A share has changed if its time and its runs both moved by five percentage points in the same direction. A kernel that only became
+    slower moves only the time.
+    """
     sides = [_matrix(report.kernels) for report in (base, new)]
     if not all(sides):
         return ()
-    found = []
+    changes = []
     for name in dict.fromkeys([*sides[0], *sides[1]]):
         (base_time, base_runs), (new_time, new_runs) = (side.get(name, (0.0, 0.0)) for side in sides)
         time, runs = new_time - base_time, new_runs - base_runs
         real = min(abs(time), abs(runs)) >= _POINTS and time * runs > 0
-        found.append(ShareChange(name, base_time, new_time, base_runs, new_runs, state(base_time, new_time) if real else SAME))
-    return tuple(sorted(found, key=lambda one: (-max(one.base_percent, one.new_percent), one.name)))
+        changes.append(ShareChange(name, base_time, new_time, base_runs, new_runs, state(base_time, new_time) if real else SAME))
+    return tuple(sorted(changes, key=lambda one: (-max(one.base_percent, one.new_percent), one.name)))
 
 
 def _matrix(kernels: Iterable[Kernel]) -> dict[str, tuple[float, float]]:
-    """Percent of the time and of the runs of matrix kernels, by precision."""
+    """Return the percentages of time and runs of matrix kernels, by precision."""
     listed = [kernel for kernel in kernels if kernel.category in MATRIX_CATEGORIES]
     time, runs = sum(kernel.total_ns for kernel in listed), sum(kernel.count for kernel in listed)
     if not time:

@@ -1,4 +1,4 @@
-"""Did launching change from one run to another: calls, host time, latency, and the causes of gaps?"""
+"""Kernel launches of two runs, compared: calls, host time, latency, and the causes of gaps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .basis import SAME, amount, changed, per_unit, state
 
 
 def idle(base: Report, new: Report, on: Basis, least_ns: float, error_ns: float | None) -> tuple[Amount, ...]:
-    """The gaps before the work of the streams by cause; streams beside each other count each."""
+    """Compare the gaps before GPU activity by cause, summed over the streams."""
     if not base.idle or not new.idle:
         return ()
     causes = (("host wait", "host_wait_ns"), ("kernel wait", "kernel_wait_ns"), ("other", "other_ns"))
@@ -27,7 +27,7 @@ def idle(base: Report, new: Report, on: Basis, least_ns: float, error_ns: float 
 
 
 def launches(base: Report, new: Report, on: Basis, threshold_percent: float) -> tuple[Measure, ...]:
-    """Launch calls and host time in calls per unit, launch latency."""
+    """Compare launch calls and their host time per unit, and launch latency."""
     pair = (base.launches, new.launches)
     if not all(one.calls for one in pair):
         return ()

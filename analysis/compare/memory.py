@@ -1,4 +1,4 @@
-"""Which copies and memsets changed from one run to another, and how full was the GPU memory?"""
+"""Copies, memsets and GPU memory of two runs, compared."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from ..report.comparison import Basis, Measure, MemoryChange
 from ..report.model import MemoryOperation, MetricUsage, Report
 from .basis import GROWN, SAME, SHRUNK, SMALLEST_PERCENT, changed, per_unit, state
 
-_COPIES_PERCENT: Final = 10.0  # A report knows no spread of copies: those of the same size must differ by this much
+_COPIES_PERCENT: Final = 10.0  # a report has no spread of copies: those of the same size must differ by this much
 _POINTS: Final = 5.0
-_IN_USE: Final = METRICS["gpu_memory_used_percent"]  # and not how busy the memory controller was
+_IN_USE: Final = METRICS["gpu_memory_used_percent"]  # not the utilization of the memory controller
 _PEAK: Final = "highest sample of GPU memory"
 
 
 def memory_operations(base: Report, new: Report, on: Basis, whole_ns: float, threshold_percent: float) -> tuple[MemoryChange, ...]:
-    """Copies by kind and memory, largest effect first."""
+    """Compare the copies by kind and memory, largest effect first."""
     sides = [{(one.kind, one.memory): one for one in report.memory_operations} for report in (base, new)]
-    found = []
+    changes = []
     for kind, memory in dict.fromkeys([*sides[0], *sides[1]]):
         pair = [side.get((kind, memory)) for side in sides]
         time = _each(pair, on, lambda one: one.total_ns)
@@ -29,7 +29,7 @@ def memory_operations(base: Report, new: Report, on: Basis, whole_ns: float, thr
         resized = changed(*sizes) or 0.0
         needed = threshold_percent if abs(resized) >= threshold_percent or change is None else _COPIES_PERCENT
         real = abs(effect) >= whole_ns * SMALLEST_PERCENT / 100 and (change is None or abs(change) >= needed)
-        found.append(
+        changes.append(
             MemoryChange(
                 kind=kind,
                 memory=memory,
@@ -46,7 +46,7 @@ def memory_operations(base: Report, new: Report, on: Basis, whole_ns: float, thr
                 new_gb_per_s=pair[1].bandwidth_gb_per_s if pair[1] else None,
             )
         )
-    return tuple(sorted(found, key=lambda one: (-abs(one.effect_ns), one.kind, one.memory or "")))
+    return tuple(sorted(changes, key=lambda one: (-abs(one.effect_ns), one.kind, one.memory or "")))
 
 
 def _each(pair: Sequence[MemoryOperation | None], on: Basis, figure: Callable[[MemoryOperation], int]) -> tuple[float, float]:
@@ -54,8 +54,10 @@ def _each(pair: Sequence[MemoryOperation | None], on: Basis, figure: Callable[[M
 
 
 def gpu_memory(base: Report, new: Report) -> Measure | None:
-    """The highest sample of GPU memory over all nodes, in percent; a change from five percentage points on. None where it was not sampled
-    in either."""
+    """Compare the highest samples of GPU memory in percent; None without any.
+
+    A change is at least five percentage points.
+    """
     before, after = (_peak(report.system_usage.nodes) for report in (base, new))
     if before is None or after is None:
         return None if before is None and after is None else Measure(_PEAK, "percent", before, after, None, SAME)

@@ -1,4 +1,4 @@
-"""Are the steps of one run slower or faster than those of another, or is the difference within their spread?"""
+"""Step times of two runs, compared by a rank test: slower, faster, or within their spread."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ SLOWER: Final = "slower"
 FASTER: Final = "faster"
 UNKNOWN: Final = "unknown"
 
-LEVEL: Final = 0.01  # A difference that the spread alone would bring about more often than this is none
-FEWEST: Final = 5  # Of fewer steps on a side no arrangement is rarer than LEVEL
+LEVEL: Final = 0.01  # largest probability of a difference by chance that counts as a real difference
+FEWEST: Final = 5  # steps per run; with fewer, no order of the values is rarer than LEVEL
 
 FROM_STEP_TO_STEP: Final = "from step to step"
 DEVICE: Final = "device"
@@ -31,7 +31,10 @@ HOST: Final = "host"
 
 
 def compare_steps(base: Report, new: Report, threshold_percent: float) -> tuple[StepComparison | None, StepComparison | None, str | None]:
-    """The comparison of the steps; that of their GPU work, where the first is from step to step; why there is none."""
+    """Compare the steps and their GPU work, or give the reason for not doing so.
+
+    The second is None unless the first is from step to step.
+    """
     sides = [main_steps(report.steps.steps) for report in (base, new)]
     lacking = [side for side, steps in zip(("base", "new"), sides, strict=True) if not steps]
     if lacking:
@@ -50,21 +53,25 @@ def compare_steps(base: Report, new: Report, threshold_percent: float) -> tuple[
 
 
 def from_step_to_step(steps: Sequence[Step]) -> list[float]:
-    """Time from the end of the GPU work of one step to that of the next of the same process, where their numbers follow each other; one
-    value per step, the median over the processes. Unlike the duration of the GPU work it has the wait for data in it, and no time
-    twice where the work of two steps overlaps."""
-    found: dict[int, list[int]] = {}
+    """Return the time from each step to the next, between the ends of their GPU work.
+
+    The result has one value per step number whose predecessor was also recorded: the median over the processes. Unlike the GPU time per
+    step it includes the wait for data, and counts no time twice if the work of two steps overlaps.
+    """
+    lengths: dict[int, list[int]] = {}
     for listed in by_process(steps).values():
         for before, after in pairwise(sorted(listed, key=lambda step: (step.index, step.start_ns))):
             length = after.start_ns + after.duration_ns - before.start_ns - before.duration_ns
             if after.index == before.index + 1 and length > 0:
-                found.setdefault(after.index, []).append(length)
-    return [float(statistics.median(found[index])) for index in sorted(found)]
+                lengths.setdefault(after.index, []).append(length)
+    return _medians(lengths)
 
 
 def step_times(report: Report) -> list[float]:
-    """One value per step of a run, in nanoseconds, to compare it with other runs: from step to step where its steps are timed on the device
-    (:func:`from_step_to_step`), else their durations on the host. Empty without steps."""
+    """Return one value per step in ns, for comparison with other runs.
+
+    Values are from step to step if the steps are timed on the device (:func:`from_step_to_step`), else durations on the host.
+    """
     steps = main_steps(report.steps.steps)
     if steps and steps[0].on_device:
         return from_step_to_step(steps) or _per_step(steps)
@@ -72,13 +79,17 @@ def step_times(report: Report) -> list[float]:
 
 
 def _per_step(steps: Sequence[Step], *, host: bool = False) -> list[float]:
-    """One duration per step number: the median over the processes, which a collective ties together."""
-    found: dict[int, list[int]] = {}
+    """Return one duration per step number: the median over the processes."""
+    lengths: dict[int, list[int]] = {}
     for step in steps:
         length = step.host_duration_ns if host else step.duration_ns
         if length > 0:
-            found.setdefault(step.index, []).append(length)
-    return [float(statistics.median(found[index])) for index in sorted(found)]
+            lengths.setdefault(step.index, []).append(length)
+    return _medians(lengths)
+
+
+def _medians(lengths: dict[int, list[int]]) -> list[float]:
+    return [float(statistics.median(lengths[index])) for index in sorted(lengths)]
 
 
 def _compared(measure: str, values: Sequence[Sequence[float]], threshold_percent: float) -> StepComparison | None:
@@ -88,9 +99,9 @@ def _compared(measure: str, values: Sequence[Sequence[float]], threshold_percent
     base, new = _spread(first), _spread(second)
     test = rank_test(first, second)
     change = 100 * (new.p50 - base.p50) / base.p50
-    few = min(len(first), len(second)) < FEWEST
+    too_few = min(len(first), len(second)) < FEWEST
     beyond = test.p_value < LEVEL and (test.ratio - 1) * (new.p50 - base.p50) > 0
-    if few:
+    if too_few:
         verdict = UNDECIDED
     elif beyond and abs(change) >= threshold_percent:
         verdict = SLOWER if change > 0 else FASTER
@@ -105,11 +116,11 @@ def _compared(measure: str, values: Sequence[Sequence[float]], threshold_percent
         change_ns=new.p50 - base.p50,
         change_percent=change,
         p95_change_percent=100 * (new.p95 - base.p95) / base.p95,
-        p_value=None if few else test.p_value,
+        p_value=None if too_few else test.p_value,
         likelier=test.likelier,
-        shift_percent=None if few else 100 * (test.ratio - 1),
-        shift_low_percent=None if few else 100 * (test.low - 1),
-        shift_high_percent=None if few else 100 * (test.high - 1),
+        shift_percent=None if too_few else 100 * (test.ratio - 1),
+        shift_low_percent=None if too_few else 100 * (test.low - 1),
+        shift_high_percent=None if too_few else 100 * (test.high - 1),
         edges=edges,
         base_counts=base_counts,
         new_counts=new_counts,
@@ -143,7 +154,7 @@ def _spread(values: Sequence[float]) -> Spread:
 def _bins(
     first: Sequence[float], second: Sequence[float]
 ) -> tuple[tuple[float, ...], tuple[tuple[int, ...], int], tuple[tuple[int, ...], int]]:
-    """The bins of both together, and how many values of each are in them and above them."""
+    """Return common bins, and the counts of each side in and above them."""
     together = duration_histogram(pl.Series([*first, *second], dtype=pl.Float64))
     assert together is not None
     edges = together.edges
@@ -161,8 +172,11 @@ def _bins(
 
 
 def mean_error(base: Report, new: Report) -> float | None:
-    """Standard error of the difference of the mean times from step to step (of steps on the host: of their durations); None where a run
-    has too few steps to know it. What waits, such as idle time, spreads as the steps do."""
+    """Return the standard error of the difference of the mean step times.
+
+    None if a run has too few steps. Times are from step to step, or durations of steps on the host. Waiting, such as idle time, varies as
+    the steps do.
+    """
     squares = 0.0
     for report in (base, new):
         steps = main_steps(report.steps.steps)

@@ -1,4 +1,4 @@
-"""What do the rules say of both runs, side by side?"""
+"""Verdicts of the rules on two runs, side by side."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _REPORT: Final = "report"
 
 
 def verdicts(base: Report, new: Report) -> tuple[VerdictChange, ...]:
-    """Every rule that ran for one of them, in the order of the reports; the sum of the others (ProfilerReport) is left out."""
+    """Compare every rule that ran for either run, without the summary rule."""
     sides = [{rule.rule: rule for rule in report.rules if rule.category != _REPORT} for report in (base, new)]
     return tuple(_verdict(name, sides[0].get(name), sides[1].get(name)) for name in dict.fromkeys([*sides[0], *sides[1]]))
 
@@ -29,13 +29,13 @@ def _verdict(name: str, base: RuleResult | None, new: RuleResult | None) -> Verd
         outcome = BROKEN
     else:
         outcome = "other"
-    return VerdictChange(name, before, after, outcome, _said(base), _said(new), differ)
+    return VerdictChange(name, before, after, outcome, _finding(base), _finding(new), differ)
 
 
 def _values(rule: RuleResult) -> dict[str, object]:
-    """Its parameters; a report read from JSON has lists where another has tuples."""
+    """Return the parameters; lists of a report read from JSON equal tuples."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in rule.parameters.items()}
 
 
-def _said(rule: RuleResult | None) -> str | None:
+def _finding(rule: RuleResult | None) -> str | None:
     return (rule.finding or rule.reason) if rule else None

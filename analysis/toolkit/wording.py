@@ -99,6 +99,11 @@ def plural(number: int, noun: str, nouns: str | None = None) -> str:
     return f"{count(number)} {noun if number == 1 else nouns or noun + 's'}"
 
 
+def capitalized(text: str) -> str:
+    """Return ``text`` with a capital first letter, and the rest as it is."""
+    return text[:1].upper() + text[1:]
+
+
 def ordinal(number: int) -> str:
     """Format an ordinal: 1st, 2nd, 11th, 23rd."""
     return f"{number}{'th' if number % 100 in (11, 12, 13) else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
