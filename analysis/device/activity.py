@@ -1,4 +1,4 @@
-"""How does device time divide into kernels, copies, memsets and synchronisation?"""
+"""Summed device time by kind: kernels, copies, memsets and synchronization."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ _ORDER: Final = ("kernel", "memcpy", "memset", "sync")
 
 
 def activity(store: Store) -> Activity:
-    """Summed durations (not unions) of kernels, memcpy, memset and synchronisation, in this order; kinds that do not occur are left out.
+    """Sum durations (not unions) by kind: kernels, memcpy, memset and sync.
 
-    ``sync_source`` is "device" where the trace has synchronisation records of the device side, "host" where only the host's blocking
-    calls tell it, and None without either. A run without kernels, copies and memsets has no shares.
+    Kinds that do not occur have no share. ``sync_source`` is "device" if the trace has synchronization records of the device, "host" if
+    only the host's blocking calls show it, None without either. A run without kernels, copies and memsets has no shares.
     """
     sql = "SELECT kind::VARCHAR, sum(duration_ns)::BIGINT, count(*) FROM {} GROUP BY kind"
-    found = {kind: (total, count) for kind, total, count in store.frame(sql.format("device_event")).rows()}
-    if not found.keys() - {"sync"}:
+    totals = {kind: (total, count) for kind, total, count in store.frame(sql.format("device_event")).rows()}
+    if not totals.keys() - {"sync"}:
         return Activity(shares=(), sync_source=None)
-    source = "device" if "sync" in found else None
+    source = "device" if "sync" in totals else None
     if source is None:
         calls = store.frame(sql.format("host_event WHERE kind = 'sync'")).rows()
         if calls:
-            found["sync"] = calls[0][1:]
+            totals["sync"] = calls[0][1:]
             source = "host"
-    whole = sum(total for total, _ in found.values())
-    ordered = [(kind, *found[kind]) for kind in _ORDER if kind in found]
-    return Activity(shares=tuple(Share(kind, total, count, percent_of(total, whole)) for kind, total, count in ordered), sync_source=source)
+    everything = sum(total for total, _ in totals.values())
+    ordered = [(kind, *totals[kind]) for kind in _ORDER if kind in totals]
+    return Activity(tuple(Share(kind, total, count, percent_of(total, everything)) for kind, total, count in ordered), source)

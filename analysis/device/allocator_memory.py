@@ -1,4 +1,4 @@
-"""How much memory did the framework's allocator hold on each GPU, over time, and when did it grow most?"""
+"""Memory of the framework's allocator on each GPU over time, with its peak and its largest growth."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ...ingest.store.store import Store
 from ..report.model import AllocatorMemory
 from ..toolkit.places import Place, Places
 
-POINTS: Final = 400  # How many events of one allocator are kept; of more, as many stretches of equal time with their lowest and highest
-ALL_POINTS: Final = 12_800  # Of all allocators together, but at least :data:`LEAST` of each
+POINTS: Final = 400  # points per curve; an allocator with more events gets lowest and highest per interval of equal length
+ALL_POINTS: Final = 12_800  # points of all curves together, but at least LEAST per curve
 LEAST: Final = 20
 
 _EVENTS: Final = """
@@ -22,44 +22,44 @@ _MEMORY: Final = "SELECT node, index AS device, max(memory_bytes) AS total FROM 
 
 
 def allocator_memory(store: Store) -> tuple[AllocatorMemory, ...]:
-    """A row per process and GPU of which the profiler recorded allocations, by host name, rank and number."""
+    """Return a row per process and GPU with recorded allocations, in order."""
     events = store.frame(_EVENTS)
     if events.is_empty():
         return ()
     places = Places(store)
     totals = {(node, device): total for node, device, total in store.frame(_MEMORY).rows()}
-    found = []
+    rows = []
     allocators = events.partition_by("node", "process", "device", as_dict=True, maintain_order=True)
     most = max(LEAST, min(POINTS, ALL_POINTS // len(allocators)))
-    for (node, process, device), own in allocators.items():
-        place = places.process(process, node)
-        found.append(((place.order, device), _row(place, device, totals.get((node, device)), own, most)))
-    return tuple(row for _, row in sorted(found, key=lambda one: one[0]))
+    for (node, process, device), allocations in allocators.items():
+        location = places.process(process, node)
+        rows.append(((location.order, device), _row(location, device, totals.get((node, device)), allocations, most)))
+    return tuple(row for _, row in sorted(rows, key=lambda one: one[0]))
 
 
-def _row(place: Place, device: int, total: int | None, own: pl.DataFrame, most: int) -> AllocatorMemory:
-    own = own.with_columns(rise=pl.col("allocated") - pl.col("allocated").cum_min())
-    peak = own.row(_first(own, "allocated"), named=True)
-    top = _first(own, "rise")
-    before = own.head(top + 1)
+def _row(location: Place, device: int, total: int | None, allocations: pl.DataFrame, most: int) -> AllocatorMemory:
+    allocations = allocations.with_columns(rise=pl.col("allocated") - pl.col("allocated").cum_min())
+    peak = allocations.row(_first(allocations, "allocated"), named=True)
+    top = _first(allocations, "rise")
+    before = allocations.head(top + 1)
     bottom = int(before.filter(pl.col("allocated") == before["allocated"].min())["time"].tail(1).item())
-    points = _drawn(own, most)
+    points = _drawn(allocations, most)
     return AllocatorMemory(
-        node=place.node,
-        rank=place.rank,
-        pid=place.pid,
+        node=location.node,
+        rank=location.rank,
+        pid=location.pid,
         device=device,
-        events=own.height,
+        events=allocations.height,
         total=total,
-        first=own["allocated"][0],
-        last=own["allocated"][-1],
+        first=allocations["allocated"][0],
+        last=allocations["allocated"][-1],
         peak=peak["allocated"],
         peak_at_ns=peak["time"],
         reserved_at_peak=peak["reserved"],
-        reserved_peak=own.select(pl.col("reserved").max()).item(),
-        growth=own["rise"][top],
+        reserved_peak=allocations.select(pl.col("reserved").max()).item(),
+        growth=allocations["rise"][top],
         growth_from_ns=bottom,
-        growth_to_ns=own["time"][top],
+        growth_to_ns=allocations["time"][top],
         time_ns=tuple(points["time"]),
         low=tuple(points["low"]),
         high=tuple(points["high"]),
@@ -68,19 +68,22 @@ def _row(place: Place, device: int, total: int | None, own: pl.DataFrame, most: 
 
 
 def _first(rows: pl.DataFrame, column: str) -> int:
-    """The number of the first row in which the column is largest."""
-    found: Any = rows[column].arg_max()
-    return int(found)
+    """Return the number of the first row in which the column is largest."""
+    index: Any = rows[column].arg_max()
+    return int(index)
 
 
-def _drawn(own: pl.DataFrame, most: int) -> pl.DataFrame:
-    """Each event, or the lowest and highest of stretches of equal time: what was held when one began counts for it, too."""
-    first, last = own["time"][0], own["time"][-1]
-    if own.height <= most:
-        return own.select("time", "reserved", low="allocated", high="allocated")
+def _drawn(allocations: pl.DataFrame, most: int) -> pl.DataFrame:
+    """Return every event, or lowest and highest per interval of equal length.
+
+    The memory at the start of an interval counts for it.
+    """
+    first, last = allocations["time"][0], allocations["time"][-1]
+    if allocations.height <= most:
+        return allocations.select("time", "reserved", low="allocated", high="allocated")
     held = pl.col("allocated").shift(1)
     width = (last - first) // most + 1
-    pieces = own.with_columns(number=(pl.col("time") - first) // width, held=held).group_by("number", maintain_order=True)
+    pieces = allocations.with_columns(number=(pl.col("time") - first) // width, held=held).group_by("number", maintain_order=True)
     return pieces.agg(
         time=pl.col("time").min(),
         low=pl.min_horizontal(pl.col("allocated").min(), pl.col("held").first()),

@@ -1,4 +1,4 @@
-"""Which collectives took the time, how fast were they, and how much of it was waiting for other ranks?"""
+"""Collectives by operation and size, their speed, and the part of their time that is waiting for other ranks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _OPERATIONS: Final = (
 )
 _ONE_TO_ONE: Final = ("send", "receive", "send/receive")
 
-# Of the bytes of an operation the part that crosses the links of a rank, as nccl-tests counts it.
+# Operations in which only the part of the bytes that belongs to other ranks crosses the links of a rank, as in nccl-tests.
 _ALL_BUT_OWN: Final = ("reduce-scatter", "all-gather", "all-to-all", "scatter", "gather")
 
 _ELEMENT_BYTES: Final = {
@@ -48,24 +48,23 @@ _ELEMENT_BYTES: Final = {
     "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1,
 }  # fmt: skip
 
-# What a kernel says of itself, else the framework's call that was running on the launching thread when it was launched.
-_KERNELS: Final = """
+_CALL: Final = ("operation", "element_type", "in_elements", "out_elements", "group_name", "group_ranks", "group_size")
+_ANY: Final = ", ".join(f"any_value({column}) AS {column}" for column in _CALL)
+_CHOSEN: Final = ", ".join(f"CASE WHEN o.operation IS NULL THEN w.{column} ELSE o.{column} END AS {column}" for column in _CALL)
+
+# The collective that the kernel's own record describes, else the framework's call that was running on the launching thread at its launch.
+_KERNELS: Final = f"""
     WITH kernel AS (
         SELECT e.node, e.process, e.device, e.correlation, e.start_ns, e.duration_ns, coalesce(n.short, n.text) AS kernel
         FROM device_event AS e JOIN name AS n ON n.id = e.name WHERE e.kind = 'kernel' AND n.category = 'communication'
     ), own AS (
-        SELECT process, correlation, start_ns, any_value(operation) AS operation, any_value(element_type) AS element_type,
-            any_value(in_elements) AS in_elements, any_value(out_elements) AS out_elements, any_value(group_name) AS group_name,
-            any_value(group_ranks) AS group_ranks, any_value(group_size) AS group_size
+        SELECT process, correlation, start_ns, {_ANY}
         FROM collective WHERE on_device AND correlation IS NOT NULL GROUP BY process, correlation, start_ns
     ), launch AS (
         SELECT process, correlation, arg_min(tid, start_ns) AS tid, min(start_ns) AS launched_ns
         FROM host_event WHERE kind IN ('launch', 'call') AND correlation IN (SELECT correlation FROM kernel) GROUP BY process, correlation
     ), call AS (
-        SELECT process, tid, start_ns AS call_ns, out_elements IS NULL AS shaped, max(start_ns + duration_ns) AS call_end_ns,
-            any_value(operation) AS operation, any_value(element_type) AS element_type, any_value(in_elements) AS in_elements,
-            any_value(out_elements) AS out_elements, any_value(group_name) AS group_name, any_value(group_ranks) AS group_ranks,
-            any_value(group_size) AS group_size
+        SELECT process, tid, start_ns AS call_ns, out_elements IS NULL AS shaped, max(start_ns + duration_ns) AS call_end_ns, {_ANY}
         FROM collective WHERE NOT on_device GROUP BY process, tid, start_ns, out_elements IS NULL
     ), within AS (
         SELECT l.process, l.correlation, c.* EXCLUDE (process)
@@ -80,14 +79,7 @@ _KERNELS: Final = """
     ), said AS (
         FROM within QUALIFY row_number() OVER (PARTITION BY process, correlation ORDER BY shaped) = 1
     )
-    SELECT k.node, k.process, k.device, k.start_ns AS start, k.duration_ns AS duration, k.kernel, w.tid, w.call_ns,
-        CASE WHEN o.operation IS NULL THEN w.operation ELSE o.operation END AS operation,
-        CASE WHEN o.operation IS NULL THEN w.element_type ELSE o.element_type END AS element_type,
-        CASE WHEN o.operation IS NULL THEN w.in_elements ELSE o.in_elements END AS in_elements,
-        CASE WHEN o.operation IS NULL THEN w.out_elements ELSE o.out_elements END AS out_elements,
-        CASE WHEN o.operation IS NULL THEN w.group_name ELSE o.group_name END AS group_name,
-        CASE WHEN o.operation IS NULL THEN w.group_ranks ELSE o.group_ranks END AS group_ranks,
-        CASE WHEN o.operation IS NULL THEN w.group_size ELSE o.group_size END AS group_size,
+    SELECT k.node, k.process, k.device, k.start_ns AS start, k.duration_ns AS duration, k.kernel, w.tid, w.call_ns, {_CHOSEN},
         o.operation IS NULL AND coalesce(w.shaped, false) AS shaped, p.world_size
     FROM kernel AS k
     LEFT JOIN own AS o ON o.process = k.process AND o.correlation = k.correlation AND o.start_ns = k.start_ns
@@ -100,16 +92,19 @@ _GROUP: Final = ("group_name", "group_ranks", "group_size")
 
 
 def communication_kernels(store: Store) -> pl.DataFrame:
-    """Every communication kernel with what the trace says of its collective, by process and time."""
+    """Return every communication kernel with the collective that it belongs to.
+
+    Rows are ordered by process and time.
+    """
     return store.frame(_KERNELS)
 
 
 def collectives(store: Store, kernels: pl.DataFrame | None = None) -> Collectives:
-    """Every communication kernel, put together to collectives: of one rank those of one call, and across ranks the same of one group.
+    """Combine communication kernels into collectives, summed by operation and size.
 
-    Across ranks they are matched by their order in the group, where all ranks that were recorded have the same sequence of operations and
-    sizes; of others each rank's counts alone. No clock of one rank is compared with that of another. ``kernels``:
-    :func:`communication_kernels` of the store.
+    A collective consists of the kernels of one call in each rank of a group. Ranks are matched by their order in the group, provided that
+    all recorded ranks have the same sequence of operations and sizes; otherwise each rank counts alone. The clocks of ranks are never
+    compared. ``kernels``: :func:`communication_kernels` of the store.
     """
     kernels = communication_kernels(store) if kernels is None else kernels
     if kernels.is_empty():
@@ -132,19 +127,19 @@ def collectives(store: Store, kernels: pl.DataFrame | None = None) -> Collective
         .agg(
             count=pl.len(),
             kernels=pl.col("kernels").sum(),
-            total=pl.col("total").sum(),
-            shortest=pl.col("shortest").sum(),
-            wait=(pl.col("total") - pl.col("parts") * pl.col("shortest")).sum(),
+            total_ns=pl.col("total").sum(),
+            shortest_ns=pl.col("shortest").sum(),
+            wait_ns=(pl.col("total") - pl.col("parts") * pl.col("shortest")).sum(),
             best=pl.col("speed").max(),
         )
-        .sort("total", *_SIZE, "ranks", descending=[True, *(False for _ in _SIZE), False], nulls_last=True)
+        .sort("total_ns", *_SIZE, "ranks", descending=[True, *(False for _ in _SIZE), False], nulls_last=True)
     )
-    total = int(rows["total"].sum())
-    sized = int(rows.filter(pl.col("bytes").is_not_null())["total"].sum())
+    total = int(rows["total_ns"].sum())
+    sized = int(rows.filter(pl.col("bytes").is_not_null())["total_ns"].sum())
     return Collectives(
         rows=tuple(_row(row) for row in rows.head(MOST).to_dicts()),
         further=max(0, len(rows) - MOST),
-        further_ns=int(rows.slice(MOST)["total"].sum()),
+        further_ns=int(rows.slice(MOST)["total_ns"].sum()),
         total_ns=total,
         sized_percent=percent_of(sized, total),
         matched=every.filter(pl.col("ranks") > 1).height,
@@ -155,7 +150,7 @@ def collectives(store: Store, kernels: pl.DataFrame | None = None) -> Collective
 
 
 def bus_factor(operation: str, ranks: int | None) -> float | None:
-    """What the bytes per time of an operation are multiplied with for the bandwidth of the links; None where nothing crosses one."""
+    """Return bandwidth of the links / (bytes / time); None if nothing crosses a link."""
     if ranks is None or ranks < 2 or operation == "barrier":
         return None
     if operation == "all-reduce":
@@ -164,7 +159,7 @@ def bus_factor(operation: str, ranks: int | None) -> float | None:
 
 
 def operation_of(text: str) -> str | None:
-    """The operation that a name of a collective or of its kernel tells, or None."""
+    """Return the operation in a name of a collective or kernel, or None."""
     letters = "".join(letter for letter in text.lower() if letter.isalpha())
     return next((name for part, name in _OPERATIONS if part in letters), None)
 
@@ -174,8 +169,8 @@ def element_bytes(element_type: str | None) -> int | None:
 
 
 def _of_one_rank(kernels: pl.DataFrame) -> pl.DataFrame:
-    """Collectives as one rank saw them: kernels that one call launched, or a kernel alone. Adds ``operation`` and ``bytes``."""
-    told = pl.struct("operation", "kernel")
+    """Combine the kernels of each call of a rank; add ``operation`` and ``bytes``."""
+    texts_of_kernel = pl.struct("operation", "kernel")
     texts = {
         (row["operation"], row["kernel"]): (operation_of(row["operation"]) or row["operation"])
         if row["operation"] is not None
@@ -183,27 +178,27 @@ def _of_one_rank(kernels: pl.DataFrame) -> pl.DataFrame:
         for row in kernels.select("operation", "kernel").unique().to_dicts()
     }
     types = {text: element_bytes(text) for text in kernels["element_type"].unique().drop_nulls()}
-    given, taken = pl.col("in_elements"), pl.col("out_elements")
-    largest = pl.max_horizontal(given, taken)
+    sent, received = pl.col("in_elements"), pl.col("out_elements")
+    largest = pl.max_horizontal(sent, received)
     gathers = pl.col("operation").is_in(["all-gather", "gather"])
     elements = (
         pl.when(pl.col("operation").is_in(["barrier", "send/receive"]))
         .then(None)
-        # Shapes are of what a rank gives: what it gets is that of every rank. Of a scatter only one rank gives.
+        # Shapes describe what a rank sends; it receives as much from every rank. In a scatter only one rank sends.
         .when("shaped")
-        .then(pl.when(gathers).then(given * pl.col("group_size")).when(~pl.col("operation").is_in(["scatter", "receive"])).then(given))
+        .then(pl.when(gathers).then(sent * pl.col("group_size")).when(~pl.col("operation").is_in(["scatter", "receive"])).then(sent))
         .when(pl.col("operation").is_in(["all-gather", "gather", "receive"]))
-        .then(pl.when(pl.col("operation") == "gather").then(largest).otherwise(taken))
+        .then(pl.when(pl.col("operation") == "gather").then(largest).otherwise(received))
         .when(pl.col("operation") == "scatter")
         .then(largest)
-        .otherwise(given)
+        .otherwise(sent)
     )
     return (
         kernels.with_columns(
-            operation=told.map_elements(lambda one: texts[(one["operation"], one["kernel"])], return_dtype=pl.String),
+            operation=texts_of_kernel.map_elements(lambda one: texts[(one["operation"], one["kernel"])], return_dtype=pl.String),
             width=pl.col("element_type").replace_strict(types, default=None, return_dtype=pl.Int64) if types else pl.lit(None, pl.Int64),
             alone=pl.when(pl.col("call_ns").is_null()).then(pl.int_range(pl.len())),
-            # Where a process is seen in a group of some ranks, the others need not be of all.
+            # If a process belongs to a group of some ranks, its other groups need not contain all ranks.
             world_size=pl.when(~(pl.col("group_size") < pl.col("world_size")).any().over("process").fill_null(False)).then("world_size"),
         )
         .with_columns(
@@ -218,7 +213,7 @@ def _of_one_rank(kernels: pl.DataFrame) -> pl.DataFrame:
 
 
 def _matched(alone: pl.DataFrame) -> tuple[pl.DataFrame, int]:
-    """``alone`` with ``match``: a number that the parts of one collective share; and how many could not be matched."""
+    """Number the collectives in ``match``; also count the unmatched parts."""
     same: dict[Any, dict[Any, tuple[list[Any], list[int]]]] = {}  # group -> process -> its sequence of collectives, and their rows
     candidates = (
         alone.with_row_index("row")
@@ -254,32 +249,23 @@ def _waits(store: Store, numbered: pl.DataFrame) -> tuple[CollectiveWait, ...]:
         .group_by("node", "process")
         .agg(pl.len(), pl.col("duration").sum(), pl.col("wait").sum())
     )
-    found = []
+    rows = []
     for node, process, collectives, total, wait in waits.iter_rows():
-        place = places.process(process, node)
-        found.append((place.order, CollectiveWait(place.node, place.rank, place.pid, collectives, total, wait)))
-    return tuple(wait for _, wait in sorted(found, key=lambda one: one[0]))
+        location = places.process(process, node)
+        rows.append((location.order, CollectiveWait(location.node, location.rank, location.pid, collectives, total, wait)))
+    return tuple(wait for _, wait in sorted(rows, key=lambda one: one[0]))
 
 
-def _row(row: dict[str, object]) -> Collective:
-    number = {key: value for key, value in row.items() if isinstance(value, int)}
-    operation, size, ranks, best = str(row["operation"]), number.get("bytes"), number.get("group_size"), row["best"]
-    factor = bus_factor(operation, ranks)
-    shortest = number["shortest"]
-    speed = size * number["count"] / shortest if size is not None and shortest else None  # bytes / ns = GB / s
+def _row(row: dict[str, Any]) -> Collective:
+    factor, best = bus_factor(row["operation"], row["group_size"]), row.pop("best")
+    size, shortest = row["bytes"], row["shortest_ns"]
+    speed = size * row["count"] / shortest if size is not None and shortest else None  # bytes / ns = GB / s
+    wait = row.pop("wait_ns")
     return Collective(
-        operation=operation,
-        bytes=size,
-        element_type=None if row["element_type"] is None else str(row["element_type"]),
-        group_size=ranks,
-        ranks=number["ranks"],
-        count=number["count"],
-        kernels=number["kernels"],
-        total_ns=number["total"],
-        shortest_ns=shortest,
-        wait_ns=number["wait"] if number["ranks"] > 1 else None,
+        wait_ns=wait if row["ranks"] > 1 else None,
         algorithm_gb_per_s=speed,
         bus_gb_per_s=None if speed is None or factor is None else speed * factor,
-        best_bus_gb_per_s=best * factor if isinstance(best, float) and factor is not None else None,
-        group_size_assumed=bool(row["assumed"]),
+        best_bus_gb_per_s=best * factor if best is not None and factor is not None else None,
+        group_size_assumed=row.pop("assumed"),
+        **row,
     )

@@ -1,4 +1,4 @@
-"""How much of some stretches of time did the kernels of a device cover?"""
+"""Coverage of time intervals by the kernels of a device, in nanoseconds."""
 
 from __future__ import annotations
 
@@ -12,33 +12,37 @@ from ..toolkit.places import process_conditions
 
 DEVICE: Final = ["node", "process", "device"]
 
-Device = tuple[int | None, int | None, int]  # Ids of node and process, and the index of the device
+Device = tuple[int | None, int | None, int]  # ids of node and process, and the index of the device
 Kernels = Literal["computation", "communication", "any"]
 
 
 def with_covered(
     store: Store, stretches: pl.DataFrame, kernels: Kernels, *, group: str | None = None, times: str | None = None
 ) -> pl.DataFrame:
-    """``stretches`` (columns node, process, device, ``start``, ``end``) with ``covered``: how many nanoseconds of each the union of the
-    device's kernels covers, over all streams. Rows are in another order.
+    """Add ``covered`` to ``stretches``: the time of each, in ns, with kernels.
 
-    ``group``: one of :func:`process_conditions`, where all stretches are of its processes. ``times``: a condition on device events ``e``
-    that all stretches come from; only kernels near such events are read then.
+    Kernels of all streams count, each moment once. ``stretches`` has the columns node, process, device, ``start``, ``end``; the order of
+    the rows changes. ``group``: the condition of :func:`process_conditions` that all stretches satisfy. ``times``: a condition on device
+    events ``e`` that all stretches come from; only kernels near such events are read.
     """
     waiting = dict(_parts(stretches)) if len(stretches) else {}
     done = []
     groups = [group] if group else process_conditions(store)
     for condition in groups if waiting else ():
         near = _near(stretches, times, condition)
-        for device, own in _parts(_kernels(store, f"{condition} AND {_which(store, kernels)} {near}")):
+        for device, events in _parts(_kernels(store, f"{condition} AND {_which(store, kernels)} {near}")):
             if device in waiting:
-                done.append(_covered(waiting.pop(device), own))
+                rows = waiting.pop(device)
+                done.append(rows.with_columns(covered=covered_between(events, rows["start"], rows["end"])))
     done += [rest.with_columns(covered=pl.lit(0, pl.Int64)) for rest in waiting.values()]
     return pl.concat(done) if done else stretches.with_columns(covered=pl.lit(0, pl.Int64))
 
 
 def union_lengths(events: pl.DataFrame) -> dict[Device, int]:
-    """Length of the union of ``events`` (node, process, device, ``start``, ``end``) per device."""
+    """Return the length of the union of ``events`` per device.
+
+    Columns: node, process, device, ``start``, ``end``.
+    """
     return {device: int(_reached(own)["total"][-1]) for device, own in _parts(events)}
 
 
@@ -55,7 +59,7 @@ def _kernels(store: Store, condition: str) -> pl.DataFrame:
 
 
 def _which(store: Store, kernels: Kernels) -> str:
-    """Compared by id: a join with the table of names costs as much as reading the events."""
+    """Select the kernels by id; a join with the names costs as much as reading."""
     if kernels == "any":
         return "true"
     ids = store.frame("SELECT id FROM name WHERE category = 'communication' ORDER BY id")["id"]
@@ -63,11 +67,11 @@ def _which(store: Store, kernels: Kernels) -> str:
     return f"e.name IN ({listed})" if kernels == "communication" else f"(e.name IS NULL OR e.name NOT IN ({listed}))"
 
 
-_BUCKETS: Final = 65_536
+_BUCKETS: Final = 65_536  # intervals of equal length into which the stretches' time is divided
 
 
 def _near(stretches: pl.DataFrame, times: str | None, condition: str) -> str:
-    """Kernels that start or end in a bucket of time that one of the events has a part in, and those longer than a bucket."""
+    """Select kernels in a bucket of time of one of the events, and long kernels."""
     if times is None:
         return ""
     first, last = stretches.select(pl.col("start").min(), pl.col("end").max()).row(0)
@@ -78,24 +82,28 @@ def _near(stretches: pl.DataFrame, times: str | None, condition: str) -> str:
 
 
 def _reached(events: pl.DataFrame) -> pl.DataFrame:
-    """Events of one device by start, with the latest end so far (``reach``) and the length of the union so far (``total``)."""
+    """Sort the events of a device by start and accumulate their union.
+
+    ``reach`` is the latest end so far, ``total`` the length of the union so far.
+    """
     ordered = events.select("start", "end").sort("start").with_columns(reach=pl.col("end").cum_max())
     fresh = pl.col("reach") - pl.max_horizontal("start", pl.col("reach").shift(1).fill_null(pl.col("start")))
     return ordered.with_columns(total=fresh.cum_sum())
 
 
-def _covered(stretches: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+def covered_between(events: pl.DataFrame, starts: pl.Series, ends: pl.Series) -> pl.Series:
+    """Return the time of each interval that the union of ``events`` covers, in ns."""
     known = _reached(events)
-    return stretches.with_columns(covered=_until(known, stretches["end"]) - _until(known, stretches["start"]))
+    return _until(known, ends) - _until(known, starts)
 
 
 def _until(known: pl.DataFrame, moments: pl.Series) -> pl.Series:
-    """How much of the time before each of the moments is covered.
+    """Return the covered time before each of the moments.
 
-    What the events that start up to a moment cover after it is one piece from there to their latest end: all of them have begun.
+    All events that start up to a moment together cover one piece after it, up to their latest end, because all of them have begun.
     """
     before = known["start"].search_sorted(moments, side="right").cast(pl.Int64) - 1
-    found = known[["reach", "total"]][before.clip(lower_bound=0)]
+    known_before = known[["reach", "total"]][before.clip(lower_bound=0)]
     return pl.select(
-        pl.when(before >= 0).then(found["total"] - (found["reach"] - moments).clip(lower_bound=0)).otherwise(0).cast(pl.Int64)
+        pl.when(before >= 0).then(known_before["total"] - (known_before["reach"] - moments).clip(lower_bound=0)).otherwise(0).cast(pl.Int64)
     ).to_series()

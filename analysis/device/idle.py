@@ -1,4 +1,4 @@
-"""Why did the streams of a device stand still?"""
+"""Idle time of the streams of a device by cause."""
 
 from __future__ import annotations
 
@@ -11,46 +11,38 @@ from ..report.model import Idle
 from ..toolkit.places import Places, process_conditions
 from ..toolkit.windows import windows, with_window
 
-# A gap that a typical launch explains: 30 microseconds (other tools document 30 ns and compare with microseconds).
+# A gap that a typical launch explains: 30 microseconds.
 KERNEL_WAIT_NS: Final = 30_000
 
 _STREAM: Final = ["node", "process", "device", "stream"]
 
 
 def idle(store: Store) -> tuple[Idle, ...]:
-    """Gaps between the runs of every stream by cause, by host name, rank, pid, device and stream; streams without gaps are left out.
+    """Sum the gaps in every stream by cause; streams without gaps have no row.
 
-    A gap lies between a kernel, copy or memset and the latest end of those before it on the same stream. Host wait: its launch call ended
-    after that end. Kernel wait: its launch had ended and the gap is shorter than 30 microseconds. Other: the rest, also the runs whose
-    launch is not in the trace. The time between two profiles of a process is no gap.
+    A gap is between a kernel, copy or memset and the latest end of those before it on the same stream. Host wait: the launch call ended
+    after that end. Kernel wait: the launch had ended and the gap is shorter than 30 microseconds. Other: the rest, including work whose
+    launch is not in the trace. The time between two profiles of a process does not count.
     """
     places = Places(store)
     profiled = windows(store, "process")
     rows = []
     for condition in process_conditions(store):
-        for row in _gaps(with_window(_runs(store, condition), profiled)).iter_rows(named=True):
-            place = places.process(row["process"], row["node"])
-            found = Idle(
-                node=place.node,
-                rank=place.rank,
-                device=row["device"],
-                stream=row["stream"],
-                gaps=row["gaps"],
-                host_wait_ns=row["host_wait"],
-                kernel_wait_ns=row["kernel_wait"],
-                other_ns=row["other"],
-            )
-            rows.append((place.order, found))
-    return tuple(found for _, found in sorted(rows, key=lambda item: (item[0], item[1].device, item[1].stream)))
+        runs = stream_runs(store, condition).with_columns(pl.col("stream").fill_null(0))
+        for row in _gaps(with_window(runs, profiled)).iter_rows(named=True):
+            location = places.process(row.pop("process"), row.pop("node"))
+            rows.append((location.order, Idle(node=location.node, rank=location.rank, **row)))
+    return tuple(row for _, row in sorted(rows, key=lambda item: (item[0], item[1].device, item[1].stream)))
 
 
-def _runs(store: Store, condition: str) -> pl.DataFrame:
+def stream_runs(store: Store, condition: str) -> pl.DataFrame:
+    """Return kernels, copies and memsets, with ``launched``: end of the launch call."""
     return store.frame(f"""
         WITH launch AS (
             SELECT e.process, e.correlation, min({{'start': e.start_ns, 'end': e.start_ns + e.duration_ns}}) AS first
             FROM host_event AS e WHERE e.kind = 'launch' AND e.correlation IS NOT NULL AND {condition} GROUP BY e.process, e.correlation
         )
-        SELECT e.node, e.process, e.device, coalesce(e.stream, 0) AS stream, e.start_ns AS start, e.start_ns + e.duration_ns AS "end",
+        SELECT e.node, e.process, e.device, e.stream, e.start_ns AS start, e.start_ns + e.duration_ns AS "end",
                launch.first."end" AS launched
         FROM device_event AS e
         LEFT JOIN launch ON launch.process = e.process AND launch.correlation = e.correlation
@@ -70,9 +62,9 @@ def _gaps(runs: pl.DataFrame) -> pl.DataFrame:
         .group_by(_STREAM)
         .agg(
             gaps=pl.len(),
-            host_wait=gap.filter(host_wait).sum(),
-            kernel_wait=gap.filter(kernel_wait).sum(),
-            other=gap.filter(~host_wait & ~kernel_wait).sum(),
+            host_wait_ns=gap.filter(host_wait).sum(),
+            kernel_wait_ns=gap.filter(kernel_wait).sum(),
+            other_ns=gap.filter(~host_wait & ~kernel_wait).sum(),
         )
         .sort(_STREAM)
     )

@@ -1,4 +1,4 @@
-"""With which grids, blocks, registers and shared memory were the kernels launched, and what time does each take?"""
+"""Launch configurations of the kernels: grid, block, registers and shared memory, and the time of each."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ROWS: Final = """
 
 
 def launch_configurations(store: Store) -> LaunchConfigurations:
-    """Runs of kernels by name and launch configuration; of GPUs with different numbers of multiprocessors each its own."""
+    """Sum kernels by name and configuration, separately per number of SMs."""
     rows = store.frame(_ROWS).to_dicts()
     total = sum(row["total"] for row in rows)
     known = [row for row in rows if _three(row, "grid") is not None and _three(row, "block") is not None]

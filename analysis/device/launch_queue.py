@@ -1,4 +1,4 @@
-"""How much launched work waits on each stream, over time, and how long did a stream run with nothing behind it?"""
+"""Launch queue of each stream over time, and the time in which a stream ran with an empty queue."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ..report.model import LaunchQueue, StreamQueue
 from ..toolkit.intervals import difference_length, union_length
 from ..toolkit.places import Places, process_conditions
 from ..toolkit.windows import windows, with_window
+from .idle import stream_runs
 
 MOST: Final = 100
 DRAWN: Final = 4
@@ -21,38 +22,30 @@ POINTS: Final = 200
 _ABSENT: Final = "No device work of this run has its launch call in the trace: profile with CPU and CUDA activities to record both."
 _STREAM: Final = ("node", "process", "device", "stream")
 
-_RUNS: Final = """
-    WITH call AS (
-        SELECT process, correlation, min_by(start_ns + duration_ns, start_ns) AS launched
-        FROM host_event WHERE kind = 'launch' AND correlation IS NOT NULL GROUP BY process, correlation
-    )
-    SELECT e.node, e.process, e.device, e.stream, e.start_ns AS start, e.start_ns + e.duration_ns AS "end", c.launched
-    FROM device_event AS e LEFT JOIN call AS c ON c.process = e.process AND c.correlation = e.correlation
-    WHERE e.kind <> 'sync' AND {}
-"""
-
 
 def launch_queue(store: Store) -> LaunchQueue:
-    """Depth of the queue of every stream: runs whose launch call has ended and that have not begun.
+    """Return the depth of the launch queue of every stream.
 
-    Runs whose launch is not in the trace, such as those launched before the profiler began, count for nothing: not for the depth, and
-    not for the time over which it is a mean, as what waited then is not known either.
+    The queue is the work whose launch call has ended and that has not begun. Work whose launch is not in the trace, such as launches before
+    the profiler began, counts neither in the depth nor in the time over which the depth is averaged, because the queue of that time is
+    unknown.
     """
     places = Places(store)
     profiled = windows(store, "process")
-    found: list[tuple[Any, StreamQueue]] = []
+    queues: list[tuple[Any, StreamQueue]] = []
     for condition in process_conditions(store):
-        runs = store.frame(_RUNS.format(condition))
+        runs = stream_runs(store, condition)
         linked = runs.filter(pl.col("launched").is_not_null())
         if linked.is_empty():
             continue
         queued = linked.select(*_STREAM, start="launched", end="start").filter(pl.col("end") > pl.col("start"))
-        found += _streams(places, profiled, runs, linked, queued)
-    if not found:
+        queues += _streams(places, profiled, runs, linked, queued)
+    if not queues:
         return LaunchQueue((), 0, _ABSENT)
-    ordered = sorted(found, key=lambda one: (-one[1].runs, one[0]))
-    streams = [stream if number < DRAWN else _without_series(stream) for number, (_, stream) in enumerate(ordered[:MOST])]
-    return LaunchQueue(tuple(streams), len(found), None)
+    ordered = sorted(queues, key=lambda one: (-one[1].runs, one[0]))
+    listed = [stream for _, stream in ordered[:MOST]]
+    listed[DRAWN:] = [dataclasses.replace(stream, time_ns=(), depth=()) for stream in listed[DRAWN:]]
+    return LaunchQueue(tuple(listed), len(queues), None)
 
 
 def _streams(
@@ -61,41 +54,30 @@ def _streams(
     by = list(_STREAM)
     reach = with_window(linked.with_columns(start=pl.min_horizontal("start", "launched")), profiled)
     spans = reach.group_by(*by, "window").agg(first=pl.col("start").min(), last=pl.col("end").max())
-    span = spans.group_by(by).agg(span=(pl.col("last") - pl.col("first")).sum(), first=pl.col("first").min(), last=pl.col("last").max())
+    span = spans.group_by(by).agg(span_ns=(pl.col("last") - pl.col("first")).sum(), first=pl.col("first").min(), last=pl.col("last").max())
     counts = runs.group_by(by).agg(runs=pl.len(), linked=pl.col("launched").count())
-    busy = union_length(linked, by).rename({"length": "busy"})
-    empty = difference_length(linked, queued, by).rename({"length": "empty"})
+    busy = union_length(linked, by).rename({"length": "busy_ns"})
+    empty = difference_length(linked, queued, by).rename({"length": "empty_ns"})
     table = counts.filter(pl.col("linked") > 0)
     for more in (span, busy, empty):
         table = table.join(more, on=by, how="left", nulls_equal=True)
     steps = _depths(queued)
-    found = []
+    streams = []
     for row in table.sort(by, nulls_last=True).to_dicts():
-        own = steps.get(tuple(row[column] for column in by))
-        highest, area, series = (0, 0, ((), ())) if own is None else _series(own, row["first"], row["last"])
-        place = places.process(row["process"], row["node"])
+        changes = steps.get(tuple(row[column] for column in by))
+        first, last = row.pop("first"), row.pop("last")
+        highest, area, (times, depth) = (0, 0, ((), ())) if changes is None else _series(changes, first, last)
+        location = places.process(row.pop("process"), row.pop("node"))
+        mean = area / row["span_ns"] if row["span_ns"] else None
         stream = StreamQueue(
-            node=place.node,
-            rank=place.rank,
-            pid=place.pid,
-            device=row["device"],
-            stream=row["stream"],
-            runs=row["runs"],
-            linked=row["linked"],
-            max_depth=highest,
-            mean_depth=area / row["span"] if row["span"] else None,
-            span_ns=row["span"],
-            busy_ns=row["busy"],
-            empty_ns=row["empty"],
-            time_ns=series[0],
-            depth=series[1],
+            location.node, location.rank, location.pid, max_depth=highest, mean_depth=mean, time_ns=times, depth=depth, **row
         )
-        found.append(((place.order, row["device"], row["stream"] is None, row["stream"] or 0), stream))
-    return found
+        streams.append(((location.order, row["device"], row["stream"] is None, row["stream"] or 0), stream))
+    return streams
 
 
 def _depths(queued: pl.DataFrame) -> dict[tuple[Any, ...], pl.DataFrame]:
-    """Per stream the times at which the depth changes and the depth from then on."""
+    """Return, per stream, the times at which the depth changes and the new depth."""
     changes = pl.concat(
         [
             queued.select(*_STREAM, time="start", change=pl.lit(1, pl.Int64)),
@@ -110,8 +92,11 @@ def _depths(queued: pl.DataFrame) -> dict[tuple[Any, ...], pl.DataFrame]:
 
 
 def _series(steps: pl.DataFrame, first: int, last: int) -> tuple[int, int, tuple[tuple[int, ...], tuple[float, ...]]]:
-    """Highest depth, its integral over time, and its mean in stretches of equal time from ``first`` to ``last``."""
-    time = steps["time"].to_numpy() - first  # exact: from here on numbers are small
+    """Return the highest depth, its integral, and its means over equal intervals.
+
+    The intervals cover ``first`` to ``last``.
+    """
+    time = steps["time"].to_numpy() - first  # exact, because the differences are small
     depth = steps["depth"].to_numpy()
     area = np.concatenate([[0], np.cumsum(depth[:-1] * np.diff(time))])
     width = max(1, -(-(last - first) // POINTS))
@@ -120,7 +105,3 @@ def _series(steps: pl.DataFrame, first: int, last: int) -> tuple[int, int, tuple
     at = np.where(before < 0, 0, area[before] + depth[before] * (edges - time[before]))
     means = np.diff(at) / width
     return int(depth.max()), int(area[-1]), (tuple(int(edge) + first for edge in edges[:-1]), tuple(float(mean) for mean in means))
-
-
-def _without_series(stream: StreamQueue) -> StreamQueue:
-    return dataclasses.replace(stream, time_ns=(), depth=())

@@ -1,4 +1,4 @@
-"""How long does a launched kernel wait before it runs, and what did the host calls cost?"""
+"""Launch latency of kernels, and host time in CUDA calls."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ..toolkit.shares import percent_of, shares
 
 SLOWEST: Final = 10
 
-# A launch and the first run (by start) of its correlation. `min` of a struct compares its fields in order: ties are decided the same way
-# every time. Correlations are unique per process; should two launches share one, the first by start counts.
+# A launch and the first work (by start) of its correlation. `min` of a struct compares its fields in order, so ties have a fixed result.
+# Correlations are unique per process; if two launches share one, the first by start counts.
 _PAIRS: Final = """
     WITH run AS (
         SELECT process, correlation, count(*) AS runs,
@@ -27,24 +27,25 @@ _PAIRS: Final = """
         FROM host_event WHERE kind = 'launch' AND correlation IS NOT NULL GROUP BY process, correlation
     )
     SELECT process, run.runs, call.calls, run.first.node AS node, run.first.device AS device, run.first.stream AS stream,
-           run.first.name AS kernel, call.first.name AS call, call.first.start AS launch_start, call.first."end" AS launch_end,
-           run.first.start AS run_start, run.first.start - call.first."end" AS latency
+           run.first.name AS kernel, call.first.name AS call, call.first.start AS launch_start_ns, call.first."end" AS launch_end_ns,
+           run.first.start AS run_start_ns, run.first.start - call.first."end" AS latency_ns
     FROM run JOIN call USING (process, correlation)
 """
 
 
 def launches(store: Store, *, top: int = 15) -> Launches:
-    """Launch latency over all pairs of a launch call and the first device run of its correlation, and host time by call.
+    """Compute the launch latencies, and the host time by call.
 
-    Latency is the start of the run minus the end of the call, in nanoseconds; negative ones are counted and left out of the quantiles,
-    the histogram and the ten slowest. ``runs_without_launch`` counts kernels, copies and memsets whose launch call is not in the trace.
-    ``call_time``: launch, synchronisation and other runtime calls, the ``top`` by time and then "others"; percent of all these calls.
+    Latency is the start of the first device work of a launch call minus the end of the call, in nanoseconds. Negative latencies are
+    counted, but left out of the quantiles, the histogram and the ten slowest. ``runs_without_launch`` counts kernels, copies and memsets
+    whose launch call is not in the trace. ``call_time``: launch, synchronization and other runtime calls, the ``top`` by time and then
+    "others"; percent of all calls.
     """
     calls = store.frame("SELECT count(*) FROM host_event WHERE kind = 'launch'").item()
     runs = store.frame("SELECT count(*) FROM device_event WHERE kind <> 'sync'").item()
     pairs = store.frame(_PAIRS)
-    waited = pairs.filter(pl.col("latency") >= 0)
-    latency = waited.get_column("latency")
+    waited = pairs.filter(pl.col("latency_ns") >= 0)
+    latency = waited.get_column("latency_ns")
     paired_runs = int(pairs.get_column("runs").sum())
     return Launches(
         calls=calls,
@@ -74,35 +75,17 @@ def _absent(calls: int, runs: int, pairs: int) -> str | None:
 
 
 def _slowest(store: Store, pairs: pl.DataFrame) -> tuple[LaunchPair, ...]:
-    order = ["latency", "launch_start", "process", "device"]
-    slowest = pairs.sort(order, descending=[True, False, False, False]).head(SLOWEST)
-    names = _texts(store, {*slowest.get_column("kernel").drop_nulls(), *slowest.get_column("call").drop_nulls()})
+    order = ["latency_ns", "launch_start_ns", "process", "device"]
+    slowest = pairs.drop("runs", "calls").sort(order, descending=[True, False, False, False]).head(SLOWEST)
+    ids = ", ".join(str(i) for column in ("kernel", "call") for i in slowest[column].drop_nulls()) or "NULL"
+    names = dict(store.frame(f"SELECT id, coalesce(short, text) FROM name WHERE id IN ({ids})").rows())
     places = Places(store)
-    found = []
+    rows = []
     for row in slowest.iter_rows(named=True):
-        place = places.process(row["process"], row["node"])
-        found.append(
-            LaunchPair(
-                node=place.node,
-                rank=place.rank,
-                device=row["device"],
-                stream=row["stream"],
-                call=names.get(row["call"], ""),
-                kernel=names.get(row["kernel"], ""),
-                launch_start_ns=row["launch_start"],
-                launch_end_ns=row["launch_end"],
-                run_start_ns=row["run_start"],
-                latency_ns=row["latency"],
-            )
-        )
-    return tuple(found)
-
-
-def _texts(store: Store, ids: set[int]) -> dict[int, str]:
-    if not ids:
-        return {}
-    wanted = ", ".join(str(i) for i in sorted(ids))
-    return dict(store.frame(f"SELECT id, coalesce(short, text) FROM name WHERE id IN ({wanted})").rows())
+        location = places.process(row.pop("process"), row.pop("node"))
+        texts = {column: names.get(row.pop(column), "") for column in ("call", "kernel")}
+        rows.append(LaunchPair(node=location.node, rank=location.rank, **texts, **row))
+    return tuple(rows)
 
 
 def _call_time(store: Store, top: int) -> tuple[Share, ...]:
@@ -116,6 +99,6 @@ def _call_time(store: Store, top: int) -> tuple[Share, ...]:
     rest = listed[top:]
     if not rest:
         return listed
-    whole = sum(share.total_ns for share in listed)
+    all_calls = sum(share.total_ns for share in listed)
     total = sum(share.total_ns for share in rest)
-    return (*listed[:top], Share("others", total, sum(share.count for share in rest), percent_of(total, whole)))
+    return (*listed[:top], Share("others", total, sum(share.count for share in rest), percent_of(total, all_calls)))

@@ -1,4 +1,4 @@
-"""Which operators of the framework does the device time belong to, and which kernels did each of them launch?"""
+"""Device time by the framework's operator that launched it, with the kernels of each operator."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OPERATORS: Final = """
     SELECT process, tid, name, start_ns AS start, start_ns + duration_ns AS "end", external_id AS number
     FROM host_event AS e WHERE kind = 'operator' AND duration_ns > 0 AND {}
 """
-# Of work whose launch is not in the trace. Some versions of the profiler write the correlation as external id, which says nothing.
+# Work whose launch is not in the trace. Some versions of the profiler write the correlation as external id; it identifies no operator.
 _NAMED: Final = """
     WITH operator AS (
         SELECT process, external_id, arg_min(name, (duration_ns, name)) AS name, arg_min(tid, (duration_ns, name)) AS tid,
@@ -51,14 +51,17 @@ _NAMED: Final = """
 """
 
 
-def operators(store: Store, given: pl.DataFrame | None = None) -> OperatorAttribution:
-    """Device time by the operator that launched it. ``given``: what :func:`attribution` returns, where it is known already."""
+def operators(store: Store, attributed_work: pl.DataFrame | None = None) -> OperatorAttribution:
+    """Sum device time by the operator that launched it.
+
+    ``attributed_work``: the result of :func:`attribution` if it is known.
+    """
     total = store.frame("SELECT coalesce(sum(duration_ns), 0)::BIGINT AS t, count(*) AS n FROM device_event WHERE kind <> 'sync'").row(0)
     if not store.frame("SELECT EXISTS (FROM host_event WHERE kind = 'operator') AS found").item():
         return OperatorAttribution((), 0, (), None, _NO_OPERATORS)
     if not total[1]:
         return OperatorAttribution((), 0, (), None, _NO_WORK)
-    pairs = attribution(store) if given is None else given
+    pairs = attribution(store) if attributed_work is None else attributed_work
     if pairs.is_empty():
         return OperatorAttribution((), 0, (), percent_of(0, total[0]), _NO_LINK)
     by_operator = (
@@ -94,28 +97,32 @@ def operators(store: Store, given: pl.DataFrame | None = None) -> OperatorAttrib
 
 
 def attribution(store: Store) -> pl.DataFrame:
-    """Device work by the innermost operator that was running on the thread of the launch call when the call began; where the trace does not
-    have the launch, by the operator of its external id. Columns: operator, kernel (as reports show it), kind, calls (of the operator, those
-    that launched it), count, total."""
-    found = []
+    """Attribute device work to the innermost operator around its launch.
+
+    That operator was running on the launching thread when the launch call began. Work whose launch is not in the trace is attributed by its
+    external id. Columns: operator, kernel (as reports show it), kind, calls (calls of the operator that launched the work), count, total.
+    """
+    frames = []
     for condition in process_conditions(store) or ["FALSE"]:
         work = store.frame(_WORK.format(condition))
         launched = attributed(work, store.frame(_OPERATORS.format(condition)))
         columns = ["process", "tid", "start", "operator", "kernel", "kind", "count", "total"]
-        both = pl.concat([launched.select(columns), store.frame(_NAMED.format(condition)).select(columns)], how="vertical_relaxed")
-        found.append(
-            both.group_by("operator", "kernel", "kind").agg(
+        linked = pl.concat([launched.select(columns), store.frame(_NAMED.format(condition)).select(columns)], how="vertical_relaxed")
+        frames.append(
+            linked.group_by("operator", "kernel", "kind").agg(
                 calls=pl.struct("process", "tid", "start").unique().implode(), count=pl.col("count").sum(), total=pl.col("total").sum()
             )
         )
     texts = dict(store.frame("SELECT id, coalesce(short, text) FROM name").rows())
-    return pl.concat(found).with_columns(pl.col("operator", "kernel").replace_strict(texts, default="", return_dtype=pl.String))
+    return pl.concat(frames).with_columns(pl.col("operator", "kernel").replace_strict(texts, default="", return_dtype=pl.String))
 
 
 def attributed(work: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
-    """``work`` (process, tid, time, ...) that lies in a range of its thread, with the name of the innermost one as ``operator`` and its
-    ``start``. ``ranges``: process, tid, name, start, end, number; those of one thread lie in one another or apart. Of those with
-    the same times the one with the highest number, which began last, is the innermost."""
+    """Return ``work`` in a range of its thread, with the innermost range.
+
+    ``work``: process, tid, time, ...; the result adds ``operator``, the range's name, and ``start``. ``ranges``: process, tid, name,
+    start, end, number; the ranges of a thread are nested or disjoint. If several have the same times, the highest number is innermost.
+    """
     thread = ["process", "tid"]
     ranges = ranges.join(work.select(thread).unique(), on=thread, how="semi")
     points = pl.concat(
@@ -134,10 +141,10 @@ def attributed(work: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
             ),
         ]
     )
-    # What ends, ends before another begins; of those that begin together the longest is outside.
+    # At equal times, ends come before starts; of ranges that start together the longest is the outermost.
     points = points.sort(*thread, "time", "delta", "order", "number", "name")
     depth = pl.col("delta").cum_sum().over(thread)
-    # What runs after a range has ended is the one that was last begun at the depth that is left.
+    # After a range has ended, the innermost range is the last one that started at the remaining depth.
     points = (
         points.with_columns(depth=depth)
         .with_columns(pl.col("name", "start").forward_fill().over(*thread, "depth"))

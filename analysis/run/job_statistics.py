@@ -1,4 +1,4 @@
-"""When did the job start and end, and how long did it initialise, train and finish?"""
+"""Start, end and phases of a job: run store -> `JobStatistics`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from ...ingest.store.tables import MEASURED
 from ..report.model import JobStatistics
 from ..toolkit import wording
 from ..toolkit.windows import gaps_ns
-
-# Times before 2001-09-09 count from an anchor, not from the epoch; they cannot be set against ones that do.
-_FIRST_EPOCH_NS: Final = 10**18
+from .run_info import FIRST_EPOCH_NS
 
 _NO_STEPS: Final = (
     "No step information: the training loop cannot be told from initialisation and finalisation. Steps come from"
@@ -27,12 +25,14 @@ _RELATIVE: Final = "The steps' times count from an anchor and cannot be set agai
 
 
 def job_statistics(store: Store) -> JobStatistics:
-    """Start and end of the job: those that its recorders say; else the first and the last time of any source, of the files that count
-    from an anchor only where no other has times. Never after the first or before the end of the last step.
+    """Return start and end of the job, and its phases.
 
-    The training loop lasts from the start of the first step of any process to the end of the last one (its device work included),
-    initialisation before it, finalisation after it; percentages are of the job's duration. Exact nanoseconds: the documented table
-    cuts them to whole seconds. Where a process with steps stopped to record before the job ended, the end of the loop is not known.
+    Start and end are those that the recorders state; else the first and last time of any source. Sources that count from an anchor count
+    only if no other source has times. The job contains all steps.
+
+    The training loop lasts from the start of the first step of any process to the end of the last one, including its GPU activity.
+    Initialization comes before it, finalization after it. Percentages are of the job's duration. If a process with steps stopped
+    recording before the job ended, the end of the loop is unknown.
     """
     started, ended = _limits(store)
     unrecorded = _unrecorded(store)
@@ -42,10 +42,10 @@ def job_statistics(store: Store) -> JobStatistics:
         FROM step WHERE host_start_ns IS NOT NULL
     """)
     absent = None
-    if started is not None and started >= _FIRST_EPOCH_NS and steps.filter(pl.col("first") >= _FIRST_EPOCH_NS).is_empty() and len(steps):
-        steps, absent = steps.clear(), _RELATIVE
-    elif started is not None and started >= _FIRST_EPOCH_NS:
-        steps = steps.filter(pl.col("first") >= _FIRST_EPOCH_NS)
+    if started is not None and started >= FIRST_EPOCH_NS:
+        absolute = steps.filter(pl.col("first") >= FIRST_EPOCH_NS)
+        absent = _RELATIVE if len(steps) and absolute.is_empty() else None
+        steps = absolute
     if len(steps) < 2:
         absent = absent or (_ONE_STEP if len(steps) else _NO_STEPS)
         duration = ended - started if started is not None and ended is not None else None
@@ -78,34 +78,38 @@ def job_statistics(store: Store) -> JobStatistics:
 
 
 def job_times(store: Store) -> tuple[int | None, int | None]:
-    """When the job began and ended, as its recorders (`postrun record`) say; None where they do not."""
+    """Return the start and end of the job that its recorders state, or None."""
     started, ended = store.frame("SELECT min(job_started_ns), max(job_ended_ns) FROM run").row(0)
     return started, ended
 
 
 def _captured_only(store: Store) -> bool:
-    """Whether nothing tells when the whole job began and ended: its recorders, system samples, timelines of the whole job.
+    """Return whether only the profiled part of the job has known limits.
 
-    What a program records of itself, its samples and the timelines of its profiling too, is of the time in which it recorded.
+    The recorder, system samples and timelines of the whole job give the limits of the job. The samples and timelines that a program
+    records of itself cover only the time in which it recorded.
     """
     if None not in job_times(store):
         return False
-    whole = store.frame(f"""
+    job_evidence = store.frame(f"""
         SELECT EXISTS (FROM source WHERE format = 'hosted system metrics')
             OR (NOT EXISTS (FROM recorded_window)
                 AND (EXISTS (FROM source WHERE format = 'hosted framework timeline') OR EXISTS (FROM sample WHERE {MEASURED})))
     """)
-    return not whole.item()
+    return not job_evidence.item()
 
 
 def _unrecorded(store: Store) -> int:
-    """How long the job went on after the last of its processes with steps had stopped to record; 0 where they recorded to their end."""
+    """Return the unrecorded time at the end of the job, in ns.
+
+    It is the time after the last of the processes with steps had stopped recording; 0 if they recorded to their end.
+    """
     sql = """
         SELECT min(r.job_ended_ns) - max(w.last_ns) FROM recorded_window AS w, run AS r
         WHERE w.process IN (SELECT process FROM step) HAVING bool_or(w.stopped)
     """
-    found = store.frame(sql)
-    return max(0, found.item() or 0) if found.height else 0
+    row = store.frame(sql)
+    return max(0, row.item() or 0) if row.height else 0
 
 
 def _limits(store: Store) -> tuple[int | None, int | None]:
@@ -121,13 +125,9 @@ def _limits(store: Store) -> tuple[int | None, int | None]:
     ):
         started, ended = store.frame(sql).row(0)
         if started is not None and ended is not None:
-            first, last = _read(store) if sql is sampled and started >= _FIRST_EPOCH_NS else (None, None)
-            started, ended = min(started, first or started), max(ended, last or ended)
+            if sql is sampled and started >= FIRST_EPOCH_NS:  # a log of samples may be shorter than the traces next to it
+                traced = f"SELECT min(first_ns), max(last_ns) FROM source WHERE first_ns >= {FIRST_EPOCH_NS}"
+                first, last = store.frame(traced).row(0)
+                started, ended = min(started, first or started), max(ended, last or ended)
             return began or started, ended
     return began, None
-
-
-def _read(store: Store) -> tuple[int | None, int | None]:
-    """First and last time of any file that does not count from an anchor: a log of samples may be shorter than the traces beside it."""
-    first, last = store.frame(f"SELECT min(first_ns), max(last_ns) FROM source WHERE first_ns >= {_FIRST_EPOCH_NS}").row(0)
-    return first, last

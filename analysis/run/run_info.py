@@ -1,4 +1,4 @@
-"""What is known of the run, its nodes, devices and processes, and what did the readers have to repair?"""
+"""Identity of a run, its nodes, devices and processes, and the notes of the readers: run store -> rows of the report."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ from ...ingest.store.store import Store
 from ..report.model import Device, Node, Note, Process, Run, Source
 from ..toolkit.places import Places, in_order
 
-# Times of sources without an epoch count from an anchor of 0, or from the start of the machine: no job has run in the first year of the
-# epoch, no machine for 30 years.
-_FIRST_EPOCH_NS: Final = 10**18
+# Times before 2001-09-09 count from an anchor or from the boot of the node, not from the Unix epoch. They cannot be compared with ones
+# that count from the epoch.
+FIRST_EPOCH_NS: Final = 10**18
 
 _SEVERITIES: Final = ("error", "warning", "info")
+# Limits that the documentation of the hosted profiler advises for a profile of GPU activity; larger profiles only get a note.
 _ADVISED_STEPS: Final = 300
-_ADVISED_MACHINES: Final = 7  # What the documentation of the hosted profiler advises for a profile of what runs on GPUs; no limit here
+_ADVISED_MACHINES: Final = 7
 
 
 def run(store: Store, *, name: str | None = None) -> Run:
-    """The run. Start and end are the run's own, else the first and last time of its sources (of those with an epoch, where there are
-    any); ``name`` replaces the run's name.
+    """Return the run's identity, times, hyperparameters and sources.
 
-    ``relative_times``: every source with times has them before 2001-09-09 (10^18 ns), so none can be of the Unix epoch.
+    Start and end are the run's own, else the first and last time of its sources, preferably of those with epoch times. ``name`` replaces
+    the run's name. ``relative_times``: no source has times after :data:`FIRST_EPOCH_NS`.
     """
     rows = store.frame("SELECT * FROM run LIMIT 1").rows(named=True)
     known: dict[str, Any] = rows[0] if rows else {}
     sources = _sources(store)
     timed = [source for source in sources if source.first_ns is not None]
-    absolute = [source for source in timed if (source.first_ns or 0) >= _FIRST_EPOCH_NS]
+    absolute = [source for source in timed if (source.first_ns or 0) >= FIRST_EPOCH_NS]
     first = [source.first_ns for source in absolute or timed if source.first_ns is not None]
     last = [source.last_ns for source in absolute or timed if source.last_ns is not None]
     world_size = store.frame("SELECT max(world_size) FROM process").item()
@@ -51,15 +52,15 @@ def run(store: Store, *, name: str | None = None) -> Run:
 
 
 def nodes(store: Store) -> tuple[Node, ...]:
-    """Every machine, by host name."""
+    """Return every node, by host name."""
     places = Places(store)
     rows = store.frame("SELECT id, cores, memory_bytes, gpus FROM node ORDER BY id").rows()
-    found = (Node(places.node(i), cores, memory, gpus) for i, cores, memory, gpus in rows)
-    return tuple(sorted(found, key=lambda node: in_order(node.hostname)))
+    rows_of_nodes = (Node(places.node(i), cores, memory, gpus) for i, cores, memory, gpus in rows)
+    return tuple(sorted(rows_of_nodes, key=lambda node: in_order(node.hostname)))
 
 
 def devices(store: Store) -> tuple[Device, ...]:
-    """Every GPU that a source lists or that has device events, by host name and index."""
+    """Return every GPU that a source lists or that was used, by host and index."""
     places = Places(store)
     rows = store.frame("""
         WITH used AS (
@@ -70,26 +71,26 @@ def devices(store: Store) -> tuple[Device, ...]:
                d.compute_capability, d.vendor, u.node IS NOT NULL AS used
         FROM device AS d FULL JOIN used AS u ON u.node = d.node AND u."index" = d."index"
     """).rows(named=True)
-    found = [Device(**{**row, "node": places.node(row["node"])}) for row in rows]
-    return tuple(sorted(found, key=lambda device: (in_order(device.node), device.index, device.uuid or "")))
+    used = [Device(**{**row, "node": places.node(row["node"])}) for row in rows]
+    return tuple(sorted(used, key=lambda device: (in_order(device.node), device.index, device.uuid or "")))
 
 
 def processes(store: Store) -> tuple[Process, ...]:
-    """Every process, by host name, rank and pid."""
+    """Return every process, by host name, rank and pid."""
     places = Places(store)
     rows = store.frame("SELECT id, local_rank, world_size, label FROM process ORDER BY id").rows()
-    found = []
+    processes_ = []
     for i, local_rank, world_size, label in rows:
-        place = places.process(i)
-        found.append((place.order, Process(place.node, place.pid, place.rank, local_rank, world_size, label)))
-    return tuple(process for _, process in sorted(found, key=lambda item: item[0]))
+        location = places.process(i)
+        processes_.append((location.order, Process(location.node, location.pid, location.rank, local_rank, world_size, label)))
+    return tuple(process for _, process in sorted(processes_, key=lambda item: item[0]))
 
 
 def data_quality(store: Store) -> tuple[Note, ...]:
-    """What the readers repaired, dropped or guessed, errors, then warnings, then the rest by code.
+    """Return the notes of the readers: errors, warnings, then the rest by code.
 
-    Errors and warnings have an entry per file; what needs no attention has one per code. A profile of more steps or machines than the
-    documentation of the hosted profiler advises is told, too.
+    Errors and warnings have an entry per file; other notes have one per code. A profile with more steps or nodes than the documentation
+    of the hosted profiler advises also gets a note.
     """
     rows = store.frame("""
         SELECT arg_min(file, (coalesce(file, ''), message)), severity, code, arg_min(message, (coalesce(file, ''), message)),

@@ -1,4 +1,4 @@
-"""The first page of a report: a run's analyses -> headline, subtitle, five figures, warnings."""
+"""The first page of a report: sections of a report -> headline, subtitle, five figures, warnings."""
 
 from __future__ import annotations
 

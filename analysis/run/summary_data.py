@@ -1,4 +1,4 @@
-"""The analyses of one run that its first page is written from, and the totals that headline and tiles share."""
+"""Input of a report's first page: the sections of one run that it summarizes, and the totals that headline and tiles share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..toolkit import wording
 
 @dataclass(frozen=True, slots=True)
 class SummaryData:
-    """What a first page needs of a run. Shares over several GPUs are sums over all of them: busy time of all / span of all.
+    """Everything that the first page summarizes. Shares over several GPUs are sums over all: busy time of all / span of all.
 
     ``breakdown`` has one row per device. ``traced``: processes with at least one event; None: all of ``processes``. ``loader_recorded``:
     the trace has data-loader events; without them a share of 0 would mean nothing. ``named_loading_ns``: total duration of the ranges
@@ -50,31 +50,31 @@ class SummaryData:
 
     @property
     def span_ns(self) -> int:
-        """Spans of all devices, added up; 0 without GPU activity."""
+        """Sum of the devices' profile windows; 0 without GPU activity."""
         return sum(device.span_ns for device in self.breakdown)
 
     @property
     def busy_percent(self) -> float:
-        """Busy time of the devices, in percent of :attr:`span_ns`, which must not be 0."""
+        """Busy time of all devices, in percent of :attr:`span_ns` (not 0)."""
         return 100 * sum(device.busy_ns for device in self.breakdown) / self.span_ns
 
     @property
     def exposed_communication_percent(self) -> float:
-        """Exposed communication of the devices, in percent of :attr:`span_ns`, which must not be 0."""
+        """Exposed communication of all devices, in percent of span_ns (not 0)."""
         return 100 * sum(device.exposed_communication_ns for device in self.breakdown) / self.span_ns
 
     @property
     def gpu_samples(self) -> list[MetricUsage]:
-        """Sampled GPU utilization, a row per node."""
+        """Sampled GPU utilization, one row per node."""
         return [usage for usage in self.samples("gpu") if not usage.derived]
 
     def samples(self, metric: str) -> list[MetricUsage]:
-        """Quantiles of ``metric``, a row per node."""
+        """Return the quantiles of ``metric``, one row per node."""
         return [usage for usage in self.usage.nodes if usage.metric == metric]
 
 
 def median_range(usages: Sequence[MetricUsage]) -> str:
-    """The medians of the nodes in words: "40 %", "20 to 60 %, depending on the node"."""
+    """Word the medians of the nodes: "40 %", "20 to 60 %, depending on the node"."""
     low, high = min(usage.p50 for usage in usages), max(usage.p50 for usage in usages)
     if wording.whole_percent(low) == wording.whole_percent(high):
         return wording.whole_percent(low)
@@ -82,5 +82,5 @@ def median_range(usages: Sequence[MetricUsage]) -> str:
 
 
 def p95_text(usages: Sequence[MetricUsage]) -> str:
-    """The highest p95 of the nodes in words: "97 %", "up to 97 %"."""
+    """Word the highest p95 of the nodes: "97 %", "up to 97 %"."""
     return f"{'up to ' if len(usages) > 1 else ''}{wording.whole_percent(max(usage.p95 for usage in usages))}"

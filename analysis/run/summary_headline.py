@@ -1,4 +1,4 @@
-"""The headline of a report: what the GPUs did and what cost most, or what is known of a run without GPU activity."""
+"""Headline of a report: GPU activity and its largest loss, or what is known of a run without GPU activity."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .summary_data import SummaryData, median_range
 from .summary_steps import data_loading, loading_basis, longest_step, profiled_left_out, spread, uneven_processes
 from .summary_warnings import CUT, UNREAD, missing_part
 
-_UNEVEN_POINTS: Final = 3.0  # percentage points between ranks from which on the headline names them
-_FAR: Final = 3.0  # longest step / median step from which on the headline of a run without GPU activity names it
+_UNEVEN_POINTS: Final = 3.0  # percentage points between ranks from which the headline names them
+_FAR: Final = 3.0  # longest step / median step from which the headline of a run without GPU activity names the step
 _WINDOW: Final = 1.5  # job / profiled time above which the profile is a window of the job
 _MISSING: Final = {CUT: "A file was cut off: what followed is missing.", UNREAD: "What could not be read was left out."}
 
 
 def headline(data: SummaryData) -> str:
-    """The sentences of the headline, by what was recorded of the run."""
+    """Write the sentences of the headline, depending on the recorded data."""
     missing = missing_part(data.run, data.notes)
     traced = len(data.processes) if data.traced is None else data.traced
     records = host_records(data.profile, data.collectives)
@@ -82,7 +82,7 @@ def _of_host_steps(data: SummaryData) -> list[str]:
 
 
 def _largest_loss(data: SummaryData) -> str:
-    """The largest of exposed communication, exposed memory operations and data loading; empty if all are small."""
+    """Name the largest of exposed communication, copies and data loading, if large."""
     they = "they" if len(data.breakdown) > 1 else "it"
     exposed, copied = data.exposed_communication_percent, only_copied(data.breakdown)
     waits = f"{they} only waited for communication{_by_rank(data.breakdown)}"
@@ -97,7 +97,7 @@ def _largest_loss(data: SummaryData) -> str:
 
 
 def _loading_loss(data: SummaryData) -> tuple[float, str] | None:
-    """The share of data loading in the steps, and its sentence; None if it is not known."""
+    """Return data loading's share of the steps and its sentence, or None."""
     loading = data_loading(data.steps)
     if not data.loader_recorded or loading is None or not loading.total_ns:
         return None
@@ -105,7 +105,7 @@ def _loading_loss(data: SummaryData) -> tuple[float, str] | None:
 
 
 def _by_rank(breakdown: Sequence[DeviceTime]) -> str:
-    """How exposed communication differs between ranks: ", from 10 % on rank 5 to 19 % on rank 2"; empty if it differs little."""
+    """Word the spread: ", from 10 % on rank 5 to 19 % on rank 2"; empty if small."""
     ranked = sorted((100 * d.exposed_communication_ns / d.span_ns, d.rank) for d in breakdown if d.span_ns and d.rank is not None)
     if len(ranked) < 2 or ranked[-1][0] - ranked[0][0] < _UNEVEN_POINTS:
         return ""
@@ -126,7 +126,7 @@ def _step_sentence(steps: Steps) -> str:
 
 
 def _slow_sentence(steps: Steps) -> str:
-    """The longest step if it took several times as long as the median; else empty."""
+    """Name the longest step if it took several times the median."""
     longest = longest_step(steps)
     if longest is None or longest.ratio < _FAR:
         return ""

@@ -1,4 +1,4 @@
-"""Step times as the first page states them: the median, the longest step, uneven processes, and the share of data loading."""
+"""Step times on the first page: median, longest step, uneven processes, and the share of data loading."""
 
 from __future__ import annotations
 
@@ -15,16 +15,12 @@ from ..toolkit import wording
 from ..toolkit.quantiles import quantiles
 
 SEVERAL: Final = 10  # steps; with fewer, outer percentiles and the longest step mean little
-_UNEVEN: Final = 1.1  # median step of the slowest process / of the fastest, above which the two are named
+_UNEVEN: Final = 1.1  # median step of the slowest process / of the fastest, above which the text names both processes
 
 
 def spread(steps: Steps) -> Quantiles | None:
-    """Quantiles of the main steps; None without steps."""
-    return _quantiles(main_steps(steps.steps))
-
-
-def _quantiles(steps: list[Step]) -> Quantiles | None:
-    return quantiles(pl.Series([step.duration_ns for step in steps], dtype=pl.Int64))
+    """Return the quantiles of the main steps; None without steps."""
+    return quantiles(pl.Series([step.duration_ns for step in main_steps(steps.steps)], dtype=pl.Int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +33,9 @@ class LongestStep:
 
 
 def longest_step(steps: Steps) -> LongestStep | None:
-    """The longest main step, without profiled steps if enough others remain; None with too few steps."""
-    every = main_steps(steps.steps)
-    candidates = others_of(every)
-    times = _quantiles(every)
+    """Return the longest main step, if possible an unprofiled one; None if few."""
+    candidates = others_of(main_steps(steps.steps))
+    times = spread(steps)
     if times is None or len(candidates) < SEVERAL or times.p50 <= 0:
         return None
     longest = max(candidates, key=lambda step: step.duration_ns)
@@ -50,13 +45,16 @@ def longest_step(steps: Steps) -> LongestStep | None:
 
 
 def profiled_left_out(steps: Steps) -> bool:
-    """Whether profiled steps are no candidates for the longest step."""
+    """Return whether the search for the longest step leaves out profiled steps."""
     every = main_steps(steps.steps)
     return len(others_of(every)) < len(every)
 
 
 def uneven_processes(steps: Steps) -> tuple[tuple[float, str], tuple[float, str]] | None:
-    """Median step (ns) and name of the fastest and of the slowest process; None if they differ little, or for steps timed on the GPU."""
+    """Return median step (ns) and name of the fastest and the slowest process.
+
+    None if they differ little, or for steps timed on the GPU.
+    """
     timed = main_steps(steps.steps)
     durations: dict[tuple[str, int | None, int | None], list[int]] = {}
     for step in timed:
@@ -72,7 +70,7 @@ def uneven_processes(steps: Steps) -> tuple[tuple[float, str], tuple[float, str]
 
 @dataclass(frozen=True, slots=True)
 class Loading:
-    """Data loading and step time over the steps of all processes, in nanoseconds, and the number of these steps."""
+    """Data loading and total time of the typical steps of all processes, in nanoseconds, and the number of these steps."""
 
     waited_ns: float
     total_ns: float
@@ -85,7 +83,7 @@ class Loading:
 
 
 def data_loading(steps: Steps) -> Loading | None:
-    """Data loading of the steps whose parts are typical of all steps; None without such."""
+    """Sum data loading over the processes with typical parts; None without any."""
     parts = [part for part in steps.parts if part.typical]
     if not parts:
         return None
@@ -94,6 +92,6 @@ def data_loading(steps: Steps) -> Loading | None:
 
 
 def loading_basis(steps: Steps) -> str:
-    """Which steps the share of data loading is of: " in the 5 steps that were traced"; empty for all steps."""
+    """Word the base of data loading: " in the 5 steps that were traced", or ""."""
     traced = [part for part in steps.parts if part.typical and part.numbers]
     return f" in the {wording.plural(sum(part.steps for part in traced), 'step')} that were traced" if traced else ""

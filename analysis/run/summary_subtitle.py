@@ -15,7 +15,7 @@ _UNKNOWN_HOST: Final = "unknown host"  # the readers' name of machines that no f
 
 
 def subtitle(data: SummaryData) -> str:
-    """The known parts, separated by a dot: "2 nodes x 4 H100 · PyTorch 2.13 · 18 min 42 s"."""
+    """Join the known parts: "2 nodes x 4 H100 · PyTorch 2.13 · 18 min 42 s"."""
     run, duration = data.run, data.job.duration_ns
     if duration is None and run.started_at_ns is not None and run.ended_at_ns is not None:
         duration = run.ended_at_ns - run.started_at_ns
@@ -30,7 +30,7 @@ def subtitle(data: SummaryData) -> str:
 
 
 def _machines(nodes: Sequence[Node], used: Sequence[Device]) -> str:
-    """Nodes and the GPUs that were used: "2 nodes x 4 H100", "3 GPUs on 2 nodes", "1 node"."""
+    """Word nodes and used GPUs: "2 nodes x 4 H100", "3 GPUs on 2 nodes"."""
     if not nodes:
         return ""
     machines = wording.plural(len(nodes), "node")

@@ -1,4 +1,4 @@
-"""The five figures of the first page. A figure that the run does not give has the value "–" and its second line says why."""
+"""The five tiles of the first page. An unknown value is "–", with the reason on the second line."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .summary_data import SummaryData, median_range, p95_text
 from .summary_steps import SEVERAL, data_loading, loading_basis, longest_step, profiled_left_out, spread, uneven_processes
 
 NOT_KNOWN: Final = "–"
-_LONGER: Final = 1.03  # mean time from step to step / median device time of a step, above which the tile has the two
+_LONGER: Final = 1.03  # mean step time / median GPU time per step, above which the tile shows both
 _RECORDED: Final = "postrun capture"  # format of the sources that the capture library wrote
-_UNKNOWN_PERCENT: Final = 5.0  # unknown precision from which on the tile states it
+_UNKNOWN_PERCENT: Final = 5.0  # unknown precision from which the tile states it
 
 
 def tiles(data: SummaryData) -> tuple[Tile, ...]:
-    """The figures of the GPUs; without GPU activity and samples, those of the host where they are known."""
+    """Return the GPU's tiles; without GPU data, the host's where known."""
     figures = (_gpu_busy(data), _step_time(data), _exposed_communication(data), _data_loading(data), _lower_precision(data))
     if data.breakdown or data.gpu_samples:
         return figures
@@ -27,16 +27,17 @@ def tiles(data: SummaryData) -> tuple[Tile, ...]:
 
 
 def _of_host(data: SummaryData) -> list[Tile | None]:
-    """Processors, the longest step and memory, each in the place of a figure of the GPUs; None: not known.
+    """Return CPU utilization, longest step and memory, or None, by position.
 
-    A recording of postrun has no figures of a GPU, so there an unknown figure of the host replaces it also.
+    Each replaces the GPU tile at its position. A recording by postrun contains no GPU data, so there even an unknown value of the host
+    replaces the tile.
     """
     cpu, memory = data.samples("cpu"), data.samples("cpu_memory")
     figures: list[Tile | None] = [None] * 5
     if any(source.format == _RECORDED for source in data.run.sources):
-        few = f"fewer than {SEVERAL} steps{' without a profiler' if profiled_left_out(data.steps) else ''}"
+        too_short = f"fewer than {SEVERAL} steps{' without a profiler' if profiled_left_out(data.steps) else ''}"
         figures[0] = _unknown("cpu_utilisation", "CPU utilisation (median)", "processors were not sampled", "system-usage")
-        figures[2] = _unknown("longest_step", "longest step", few if data.steps.steps else "no steps recorded", "steps")
+        figures[2] = _unknown("longest_step", "longest step", too_short if data.steps.steps else "no steps recorded", "steps")
         figures[4] = _unknown("main_memory", "main memory", "memory was not sampled", "system-usage")
     if cpu:
         lowest = min(usage.p50 for usage in cpu)
@@ -82,7 +83,7 @@ def _step_time(data: SummaryData) -> Tile:
     if not main_steps(data.steps.steps)[0].on_device:
         details[0] += " on the host"
     elif times.count > 1 and loading and loading.total_ns / loading.steps > _LONGER * times.p50:
-        # The device work of a step leaves out what comes before its first launch, such as data loading.
+        # GPU time per step excludes what precedes the first launch, such as data loading.
         details += ["on the GPU", f"{wording.duration(loading.total_ns / loading.steps)} from step to step on average"]
     return Tile("step_time", "step time", wording.duration(times.p50), ", ".join(details), "steps", times.p50, "ns")
 

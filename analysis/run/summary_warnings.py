@@ -1,4 +1,4 @@
-"""The warnings of the first page: a partial or failed run, relative times, errors and urgent notes of the readers."""
+"""Warnings of the first page: a partial or failed run, relative times, errors and urgent notes of the readers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from ..report.model import Note, Run
 from ..toolkit import wording
 
-# What is missing of a partial run, as the headline says it.
+# How the headline describes the missing part of a partial run.
 CUT: Final = "the trace was cut off"
 UNREAD: Final = "a part of it could not"
 
@@ -26,7 +26,7 @@ _ERRORS: Final = 3  # errors of the readers on the first page; data quality list
 
 
 def missing_part(run: Run, notes: Sequence[Note]) -> str:
-    """What is missing of a partial run, CUT or UNREAD; empty for other runs."""
+    """Return the missing part of a partial run, CUT or UNREAD; else ""."""
     if run.status != "partial":
         return ""
     codes = {note.code for note in notes}
@@ -34,7 +34,7 @@ def missing_part(run: Run, notes: Sequence[Note]) -> str:
 
 
 def warnings(run: Run, notes: Sequence[Note]) -> tuple[str, ...]:
-    """The warnings in the order of the first page."""
+    """Return the warnings in the order of the first page."""
     lines = []
     if run.status == "partial":
         lines.append(_PARTIAL[missing_part(run, notes)])

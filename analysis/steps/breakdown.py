@@ -1,4 +1,4 @@
-"""Where did the time go over the steps, on average and on the ranks that differ most?"""
+"""Mean time of the steps by activity, over all ranks and on the ranks that differ most."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ import polars as pl
 from ...ingest.store.store import Store
 from ..report.model import RankSteps, StepBar, StepBreakdown
 from ..toolkit.places import Places
-from .times import TIMES, no_device_steps, step_times
+from .times import PARTS, TIMES, no_device_steps, step_times
 
-BARS: Final = 60  # Steps beyond this many are pooled with their neighbours
+BARS: Final = 60  # bars per chart; more steps are pooled with their neighbors
 RANKS: Final = 4
 
 
 def step_breakdown(store: Store, times: pl.DataFrame | None = None) -> StepBreakdown:
-    """Bars over the steps: the mean of all ranks, and single ranks (see :func:`_shown`). ``times``: :func:`step_times` of the store."""
+    """Return bars over the steps: the mean of all ranks, and some single ranks.
+
+    ``times``: :func:`step_times` of the store.
+    """
     times = step_times(store) if times is None else times
     if times.is_empty():
         return StepBreakdown(absent=no_device_steps(store))
@@ -26,10 +29,10 @@ def step_breakdown(store: Store, times: pl.DataFrame | None = None) -> StepBreak
     placed = times.join(bar, on="number")
     places = Places(store)
     ranks = []
-    for process in _shown(times):
-        own = placed.filter(pl.col("process").eq_missing(process))
-        place = places.process(process, own["node"][0])
-        ranks.append((place.order, RankSteps(place.node, place.rank, place.pid, own["device"][0], _bars(own))))
+    for process in _selected(times):
+        rows = placed.filter(pl.col("process").eq_missing(process))
+        location = places.process(process, rows["node"][0])
+        ranks.append((location.order, RankSteps(location.node, location.rank, location.pid, rows["device"][0], _bars(rows))))
     return StepBreakdown(
         steps=len(numbers),
         pooled=pooled,
@@ -40,9 +43,11 @@ def step_breakdown(store: Store, times: pl.DataFrame | None = None) -> StepBreak
     )
 
 
-def _shown(times: pl.DataFrame) -> list[int | None]:
-    """The two processes that compute longest per step, the one in the middle and the one that computes least; of one process none, for the
-    mean is of it."""
+def _selected(times: pl.DataFrame) -> list[int | None]:
+    """Return the processes that compute most, second most, the median and the least.
+
+    The result is empty if there is only one process.
+    """
     mean = times.group_by("process").agg(pl.col("computation").mean()).sort("computation", "process", nulls_last=True)["process"].to_list()
     if len(mean) < 2:
         return []
@@ -53,17 +58,8 @@ def _bars(rows: pl.DataFrame) -> tuple[StepBar, ...]:
     summed = rows.group_by("bar").agg(
         pl.col("number").min().alias("first"), pl.col("number").max().alias("last"), pl.len().alias("steps"), pl.col(TIMES).sum()
     )
+    fields = ("step", *PARTS, "hidden_communication")
     return tuple(
-        StepBar(
-            first=row["first"],
-            last=row["last"],
-            steps=row["steps"],
-            step_ns=row["step"],
-            computation_ns=row["computation"],
-            exposed_communication_ns=row["exposed_communication"],
-            exposed_memory_ns=row["exposed_memory"],
-            idle_ns=row["idle"],
-            hidden_communication_ns=row["hidden_communication"],
-        )
+        StepBar(row["first"], row["last"], row["steps"], **{f"{name}_ns": row[name] for name in fields})
         for row in summed.sort("bar").iter_rows(named=True)
     )

@@ -1,10 +1,10 @@
-"""Which names of annotated ranges mean that a step waits for its data?"""
+"""Names of annotated ranges that mean that a step waits for its data."""
 
 from __future__ import annotations
 
 from typing import Final
 
-# Between words: `_`, `-`, blanks, or nothing (LoadBatch, loadbatch). Upper and lower case are alike.
+# Between words: `_`, `-`, blanks, or nothing (LoadBatch, loadbatch). Case does not matter.
 _GAP: Final = "[ _-]*"
 _LOADED: Final = f"((mini{_GAP})?batch(es)?|data|inputs?|samples?)"
 _NAMES: Final = (

@@ -1,4 +1,4 @@
-"""Which annotated ranges of a process are its waits for data?"""
+"""Annotated ranges of a process in which it waits for data."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from .loading_names import DATA_LOADING
 
 
 def loading_ranges(store: Store, process: int | None) -> pl.DataFrame:
-    """``start``, ``end`` (ns) and ``name`` (without the number at its end) of the ranges of a process that are named as data loading.
+    """Return the ranges of a process that are named as data loading.
 
-    Where steps are annotated, ranges on their threads: a thread that loads ahead of the step keeps none waiting. Ranges that never ended,
-    and those of phases, which the hosted profiler recorded in its own way, are not among them.
+    Columns: ``start``, ``end`` (ns) and ``name``, without the number at its end. If steps are annotated, only ranges on their threads
+    count: a thread that loads ahead of the step keeps no step waiting. Ranges that never ended are left out, as are those of phases, which
+    the hosted profiler recorded in its own way.
     """
     named = store.frame(
         "SELECT id, text FROM name WHERE id IN (SELECT DISTINCT name FROM annotation WHERE process IS NOT DISTINCT FROM ?)"
@@ -39,7 +40,7 @@ def loading_ranges(store: Store, process: int | None) -> pl.DataFrame:
 
 
 def loading_recorded(store: Store) -> bool:
-    """Whether anything tells when a process waited for data: events of a data loader, or ranges named so."""
+    """Return whether the run has data-loader events or ranges named as loading."""
     if store.frame("SELECT EXISTS (FROM host_event WHERE kind = 'loader') AS found").item():
         return True
     processes = store.frame("SELECT DISTINCT process FROM annotation WHERE side = 'host' AND phase IS NULL")["process"]

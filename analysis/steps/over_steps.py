@@ -19,13 +19,19 @@ STEP_KEY: Final = ["phase", "number"]
 
 
 def ranked_steps(store: Store) -> pl.DataFrame:
-    """:func:`main_device_steps` of processes that have a rank: node, process, phase, number, start, end."""
+    """Return :func:`main_device_steps` of processes that have a rank.
+
+    Columns: node, process, phase, number, start, end.
+    """
     ranks = store.frame("SELECT id AS process FROM process WHERE rank IS NOT NULL")
     return main_device_steps(store).join(ranks, on="process", how="semi").select("node", "process", "phase", "number", "start", "end")
 
 
 def measured_steps(store: Store, steps: pl.DataFrame) -> pl.DataFrame:
-    """``steps`` with device, computation and waited (time in collectives). Of several devices of a process, the one that computes most."""
+    """Add device, computation and waited (time in collectives) to ``steps``.
+
+    If a process has several devices, the one that computes most counts.
+    """
     used = store.frame("SELECT DISTINCT node, process, device FROM device_event WHERE kind = 'kernel'").select(DEVICE)
     stretches = steps.drop("node").join(used, on="process")
     computed = with_covered(store, stretches, "computation").rename({"covered": "computation"})
@@ -36,7 +42,10 @@ def measured_steps(store: Store, steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def compared_steps(measured: pl.DataFrame, threshold: float) -> pl.DataFrame:
-    """Steps that at least two ranks have, with ``median`` (computation), ``excess`` over it and whether the rank is ``over``."""
+    """Return the steps that at least two ranks have, with the comparison.
+
+    Columns: ``median`` (of the computation), ``excess`` over it, and ``over``: beyond the threshold.
+    """
     computation, median = pl.col("computation"), pl.col("median")
     return (
         measured.with_columns(median=computation.median().over(STEP_KEY), among=pl.len().over(STEP_KEY))
@@ -48,9 +57,9 @@ def compared_steps(measured: pl.DataFrame, threshold: float) -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class RankOverSteps:
-    """A rank over the compared steps: medians per step, and whether it is over in most of them and what the collectives say to that.
+    """A rank over the compared steps: medians per step, whether it is over in most of them, and whether waiting ranks confirm it.
 
-    ``longer_ns``: its computation - that of the others; ``waits_ns``: how much longer the others are in collectives.
+    ``longer_ns``: its computation - that of the others; ``waits_ns``: the additional time of the others in collectives.
     """
 
     process: int
@@ -109,24 +118,21 @@ def ranks_over_steps(places: Places, compared: pl.DataFrame) -> list[RankOverSte
         .agg(
             steps=pl.len(),
             steps_over=pl.col("over").sum(),
-            computation=pl.col("computation").median(),
-            excess=pl.col("excess").median(),
+            computation_ns=pl.col("computation").median(),
+            excess_ns=pl.col("excess").median(),
             excess_percent=(100 * pl.col("excess") / pl.col("median")).median(),
-            waited=pl.col("waited").median(),
-            longer=pl.col("longer").median(),
-            waits=pl.col("waits").median(),
+            waited_ns=pl.col("waited").median(),
+            longer_ns=pl.col("longer").median(),
+            waits_ns=pl.col("waits").median(),
         )
     )
     collectives = bool(compared["waited"].sum())
-    found = []
+    ranked = []
     for row in rows.iter_rows(named=True):
         at = places.process(row["process"])
         over = 2 * row["steps_over"] > row["steps"]
-        told = over and collectives and row["waits"] is not None
-        confirmed = 2 * row["waits"] >= row["longer"] if told else None
-        rank = RankOverSteps(
-            row["process"], at.node, at.rank, at.pid, row["device"], row["steps"], row["steps_over"], row["computation"], row["excess"],
-            row["excess_percent"], row["waited"], row["longer"], row["waits"], confirmed,
-        )  # fmt: skip
-        found.append((at.rank or 0, at.order, rank))
-    return [rank for _, _, rank in sorted(found, key=lambda item: item[:2])]
+        decidable = over and collectives and row["waits_ns"] is not None
+        confirmed = 2 * row["waits_ns"] >= row["longer_ns"] if decidable else None
+        rank = RankOverSteps(node=at.node, rank=at.rank, pid=at.pid, confirmed=confirmed, **row)
+        ranked.append((at.rank or 0, at.order, rank))
+    return [rank for _, _, rank in sorted(ranked, key=lambda item: item[:2])]

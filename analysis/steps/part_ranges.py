@@ -1,4 +1,4 @@
-"""Which part of which step does a moment of the host belong to: forward, backward, optimizer, data loading, or none?"""
+"""Parts of training steps on the host: ranges of forward, backward, optimizer and data loading."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ..toolkit.intervals import length_inside, outermost, union
 from .loading_names import DATA_LOADING
 
 Parts = Mapping[str, tuple[str, pl.DataFrame]]
-"""By part of a step: what the names of its ranges match, and the ranges with process, tid, start and end."""
+"""By part of a step: the pattern of the names of its ranges, and the ranges with process, tid, start and end."""
 
-LOADER_PHASE: Final = "DataLoaderIter"  # Phase of the ranges in which a profile of the data loader recorded a load
+LOADER_PHASE: Final = "DataLoaderIter"  # phase of the ranges in which a profile of the data loader recorded a load
 OF_TRACE: Final = "trace"
 OF_LOADER: Final = "loader"
 
@@ -44,12 +44,14 @@ _PARTS: Final = {
 
 
 def part_ranges(store: Store) -> Parts:
-    """The ranges on the host that name a part of a step, of the parts that there are. Each ends with the step in which it began, and
-    every load counts once."""
+    """Return the host ranges of the parts of a step that occur.
+
+    Each ends at the latest with the step in which it began, and every load counts once.
+    """
     steps = store.frame("""
         SELECT process, phase, host_start_ns AS step, host_start_ns + host_duration_ns AS step_end FROM step WHERE host_duration_ns > 0
     """).sort("step")
-    found = {}
+    parts = {}
     for part, (phase, name) in _PARTS.items():
         ranges = store.frame(
             f"""
@@ -68,27 +70,30 @@ def part_ranges(store: Store) -> Parts:
         )
         if len(ranges):
             each = recorded_once(ranges) if part == _LOADING else ranges
-            found[part] = (name, _within_steps(each.drop("recorder"), steps))
-    return found
+            parts[part] = (name, _within_steps(each.drop("recorder"), steps))
+    return parts
 
 
 def recorded_once(loads: pl.DataFrame) -> pl.DataFrame:
-    """``loads`` (columns process, tid, start, end and ``recorder``) without those inside of another one of their thread, and without those
-    of a profile of the data loader (OF_LOADER) of which a trace (OF_TRACE) of the process has most: on whatever thread, as timelines may
-    number threads of their own."""
+    """Remove nested and repeated loads.
+
+    ``loads`` has the columns process, tid, start, end and ``recorder``. A load inside another one of its thread is nested. A load of a
+    profile of the data loader (OF_LOADER) is repeated if a trace (OF_TRACE) of the process covers most of it on any thread, because
+    timelines may number threads differently.
+    """
     of_trace = union(loads.filter(pl.col("recorder") == OF_TRACE), ["process"])
     of_loader = pl.col("recorder").eq_missing(OF_LOADER)
-    own, others = loads.filter(of_loader), loads.filter(~of_loader)
-    twice = 2 * length_inside(own, of_trace, "process") > own["end"] - own["start"]
-    return outermost(pl.concat([others, own.filter(~twice)]), ["process", "tid"])
+    loader_loads, others = loads.filter(of_loader), loads.filter(~of_loader)
+    twice = 2 * length_inside(loader_loads, of_trace, "process") > loader_loads["end"] - loader_loads["start"]
+    return outermost(pl.concat([others, loader_loads.filter(~twice)]), ["process", "tid"])
 
 
 def _within_steps(ranges: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """``ranges`` that end at latest with the step in which they began; of steps of several sources with the one that ends last."""
+    """End ``ranges`` with the step in which they began, of several the last."""
     numbered = ranges.with_row_index("range")
     begun = numbered.select("range", "process", "start").sort("start")
     around = [
-        # Steps of one process and phase do not overlap: the last one that began is the one, if any is.
+        # Steps of one process and phase do not overlap, so only the last one that began can contain the range.
         begun.join_asof(own.drop("phase"), left_on="start", right_on="step", by="process", check_sortedness=False)
         for _, own in steps.group_by("phase")
     ]

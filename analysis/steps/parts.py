@@ -1,4 +1,4 @@
-"""How is the time of the host in named ranges shared out among the parts of a step?"""
+"""Host time of the parts of a step: ranges by part -> shares."""
 
 from __future__ import annotations
 
@@ -23,35 +23,37 @@ _CONFIGURED: Final = """
 
 
 def step_parts(store: Store, ranges: Parts) -> tuple[tuple[Share, ...], str | None]:
-    """Host time of each part of a step, largest share first, and what has to be known of the shares.
+    """Return the host time of each part of a step, and a remark on the shares.
 
-    Where one part was recorded in twice as many steps as another or more (a configuration of profiling gives each its own), ``percent`` is
-    of the mean step, from the first to the last in which the part was recorded, and the sentence says so. A part that was recorded in all
-    steps and is in few is no such.
+    If a part was recorded in at least twice as many steps as another, ``percent`` is of the mean step, from the first to the last step in
+    which the part was recorded, and the remark states this. A configuration of profiling can cause this by a window per part. A part that
+    was recorded in all steps and occurs in few does not count as such.
     """
-    found = shares((part, int(union_length(rows, ["process"])["length"].sum()), len(rows)) for part, (_, rows) in ranges.items())
+    shares_of_parts = shares((part, int(union_length(rows, ["process"])["length"].sum()), len(rows)) for part, (_, rows) in ranges.items())
     recorded = _steps(store, ranges)
-    if len(recorded) < len(found) or not recorded:
-        return found, None
+    if len(recorded) < len(shares_of_parts) or not recorded:
+        return shares_of_parts, None
     length = {part: last - first + 1 for part, (first, last) in recorded.items()}
     if max(length.values()) < _UNLIKE * min(length.values()):
-        return found, None
-    mean = {share.name: share.total_ns / length[share.name] for share in found}
-    whole = sum(mean.values())
-    by_mean = [replace(share, percent=100 * mean[share.name] / whole if whole else 0.0) for share in found]
+        return shares_of_parts, None
+    mean = {share.name: share.total_ns / length[share.name] for share in shares_of_parts}
+    mean_total = sum(mean.values())
+    by_mean = [replace(share, percent=100 * mean[share.name] / mean_total if mean_total else 0.0) for share in shares_of_parts]
     return tuple(sorted(by_mean, key=lambda share: -share.percent)), _sentence(recorded)
 
 
 def _steps(store: Store, ranges: Parts) -> Mapping[str, tuple[int, int]]:
-    """Of each part the first and the last number of a step in which it was recorded: at whose time one of its ranges began, or something
-    that recorded one of them was on. What lies between two steps, as loading where the program annotates the rest of a step, is of the
-    next one."""
+    """Return the first and last number of the steps in which each part was recorded.
+
+    These are the steps at whose time a range of the part began, or during which a recorder of such a range was on. Time between two steps
+    belongs to the next one: the program may annotate a step without its loading.
+    """
     steps = store.frame("""
         SELECT process, "index" AS number, host_start_ns AS begin, host_start_ns + host_duration_ns AS stop FROM step
         WHERE "index" IS NOT NULL AND host_duration_ns > 0
     """).sort("stop")
     on = _on(store, steps)
-    found = {}
+    windows = {}
     for part, (_, rows) in ranges.items():
         begun = rows.select("process", "start").sort("start")
         inside = begun.join_asof(
@@ -61,13 +63,16 @@ def _steps(store: Store, ranges: Parts) -> Mapping[str, tuple[int, int]]:
             continue
         held = [window for (process,), own in begun.group_by("process") for window in _holding(on, process, own["start"])]
         first, last = inside.select(pl.col("number").min(), last=pl.col("number").max()).row(0)
-        found[part] = min([first, *(low for low, _ in held)]), max([last, *(high for _, high in held)])
-    return found
+        windows[part] = min([first, *(low for low, _ in held)]), max([last, *(high for _, high in held)])
+    return windows
 
 
 def _on(store: Store, steps: pl.DataFrame) -> pl.DataFrame:
-    """When profilers were on: ``process``, ``first`` and ``last`` (ns), and the numbers of the steps then, ``low`` and ``high``. A
-    recording was on all the time, unless a configuration of profiling gave its parts windows, of which not all are known."""
+    """Return the windows in which profilers were on, with the range of their steps.
+
+    Columns: ``process``, ``first`` and ``last`` (ns), and step numbers ``low`` and ``high``. A recording was on all the time, unless a
+    configuration of profiling gave its parts windows; not all of those are known.
+    """
     configured = store.frame(_CONFIGURED).item()
     return (
         store.frame(_ON + ("" if configured else _RECORDING))
@@ -79,18 +84,21 @@ def _on(store: Store, steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _holding(on: pl.DataFrame, process: object, starts: pl.Series) -> list[tuple[int, int]]:
-    """Low and high of the windows of a process in which something started; ``starts`` ascends."""
-    own = on.filter(pl.col("process") == process)
-    some = starts.search_sorted(own["last"], side="right") > starts.search_sorted(own["first"], side="left")
-    return own.filter(some).select("low", "high").rows()
+    """Return low and high of a process's windows in which something started.
+
+    ``starts`` is in ascending order.
+    """
+    windows = on.filter(pl.col("process") == process)
+    some = starts.search_sorted(windows["last"], side="right") > starts.search_sorted(windows["first"], side="left")
+    return windows.filter(some).select("low", "high").rows()
 
 
 def _sentence(recorded: Mapping[str, tuple[int, int]]) -> str:
     windows: dict[tuple[int, int], list[str]] = {}
     for part, window in recorded.items():
         windows.setdefault(window, []).append(part)
-    said = [
+    clauses = [
         f"{' and '.join(parts)} in {f'step {first}' if first == last else f'steps {first} to {last}'}"
         for (first, last), parts in sorted(windows.items(), key=lambda item: item[0][0] - item[0][1])
     ]
-    return f"The parts of a step were not recorded in the same steps ({', '.join(said)}): their shares are of the mean step."
+    return f"The parts of a step were not recorded in the same steps ({', '.join(clauses)}): their shares are of the mean step."

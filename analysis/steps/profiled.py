@@ -1,4 +1,4 @@
-"""Which steps did a profiler that was configured for some of them make longer?"""
+"""Steps that a profiler, configured for some of them, made longer."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ...ingest.store.store import Store
 from ..report.model import Step
 from ..toolkit.wording import numbered, ordinal
 
-ENOUGH: Final = 5  # Other steps of a process and phase from which on its profiled ones are left out of what is said about long steps
-_TOUCHES: Final = 0.05  # A window that covers no more of a step than this share only touches it
+ENOUGH: Final = 5  # other steps of a process and phase needed to exclude profiled ones from statements on long steps
+_TOUCHES: Final = 0.05  # smallest share of a step that a window must cover to count
 
 _TORCH: Final = "torch.profiler"
 _NAMES: Final = {"cprofile": "cProfile", "pyinstrument": "Pyinstrument"}
 
-# Of processes that the capture library recorded: windows of Python profiles, and the traces of a configured detailed profile. What a
-# program profiles itself is not known to be of few steps.
+# Processes that the capture library recorded: windows of Python profiles, and the traces of a configured detailed profile. A profiler that
+# the program starts itself may be on in all steps.
 _WINDOWS: Final = f"""
     WITH told AS (
         SELECT coalesce(metadata ->> '$."profiling.detailed.recorded"', metadata ->> '$."profiling.detailed"') AS detailed FROM run LIMIT 1
@@ -33,12 +33,15 @@ _WINDOWS: Final = f"""
 
 
 def with_profiled(store: Store, rows: pl.DataFrame) -> pl.DataFrame:
-    """``rows`` of the table of steps with ``profiled``: which profilers were on in the step, "cProfile and torch.profiler"; else null."""
-    found = store.frame(_WINDOWS)
-    if found.is_empty() or rows.is_empty():
+    """Add ``profiled`` to rows of steps: "cProfile and torch.profiler", or null.
+
+    It lists the profilers that were on in the step.
+    """
+    windows = store.frame(_WINDOWS)
+    if windows.is_empty() or rows.is_empty():
         return rows.with_columns(profiled=pl.lit(None, pl.String))
     steps = rows.with_row_index("row").select("row", "process", start="host_start_ns", length="host_duration_ns")
-    pairs = steps.join(found.with_columns(pl.col("process").cast(steps.schema["process"])), on="process").filter(
+    pairs = steps.join(windows.with_columns(pl.col("process").cast(steps.schema["process"])), on="process").filter(
         pl.min_horizontal(pl.col("start") + pl.col("length"), "last") - pl.max_horizontal("start", "first") > _TOUCHES * pl.col("length")
     )
     named = (
@@ -52,26 +55,26 @@ def with_profiled(store: Store, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def without_profiled(rows: pl.DataFrame) -> pl.DataFrame:
-    """``rows`` without profiled steps, of each process and phase of which enough other steps remain."""
+    """Remove profiled steps from each process and phase with enough other steps."""
     others = pl.col("profiled").is_null()
     return rows.filter(others | (others.sum().over("process", "phase") < ENOUGH))
 
 
 def others_of(steps: list[Step]) -> list[Step]:
-    """``steps`` without profiled ones, where enough of them remain."""
+    """Return ``steps`` without profiled ones if enough others remain."""
     others = [step for step in steps if step.profiled is None]
     return others if len(others) >= ENOUGH else steps
 
 
 def sentence(rows: pl.DataFrame) -> str | None:
-    """Which steps were profiled, and what follows; None where none were."""
+    """State which steps were profiled, and the consequence; None without any."""
     profiled = rows.filter(pl.col("profiled").is_not_null()).sort("host_start_ns")
     if profiled.is_empty():
         return None
     parts = []
-    for (name,), own in profiled.group_by("profiled", maintain_order=True):
-        numbers = own["number"].unique().to_list()
-        parts.append(f"{'step' if len(numbers) == 1 else 'steps'} {numbered(numbers)} ({_time(own, rows)}{name})")
+    for (name,), members in profiled.group_by("profiled", maintain_order=True):
+        numbers = members["number"].unique().to_list()
+        parts.append(f"{'step' if len(numbers) == 1 else 'steps'} {numbered(numbers)} ({_time(members, rows)}{name})")
     several = profiled["number"].n_unique() > 1
     text = f"With a profiler on: {', '.join(parts)}. That makes {'them' if several else 'it'} longer"
     left = rows.height - without_profiled(rows).height
@@ -82,8 +85,8 @@ def sentence(rows: pl.DataFrame) -> str | None:
     return f"{text}, and too few other steps remain to leave {'them' if several else 'it'} out of the longest step and of outliers."
 
 
-def _time(own: pl.DataFrame, rows: pl.DataFrame) -> str:
-    """Where the numbers of steps repeat: which time it was, "2nd time, "; empty where it was several."""
-    if not rows["again"].max() or own["again"].n_unique() > 1:
+def _time(members: pl.DataFrame, rows: pl.DataFrame) -> str:
+    """Word which of several steps of one number it was: "2nd time, "; or empty."""
+    if not rows["again"].max() or members["again"].n_unique() > 1:
         return ""
-    return f"{ordinal(own['again'][0] + 1)} time, "
+    return f"{ordinal(members['again'][0] + 1)} time, "

@@ -10,8 +10,8 @@ import polars as pl
 from ...ingest.store.store import Store
 from ..toolkit.names import base_name
 
-# What ran in each step: device work in its device time, calls and ranges of its process in its host time. Times are cut to the step. Ranges
-# around the whole step tell nothing, the hosted profiler's functions of a device are projections of those on the host.
+# Activity in each step: device work during its device time, calls and ranges of its process during its host time, cut to the step. Ranges
+# around the whole step carry no information. The hosted profiler's functions of a device are projections of those on the host.
 _RAN: Final = """
     WITH part(id, process, host_start, host_end, device_start, device_end) AS (VALUES {parts}),
     found AS (
@@ -41,7 +41,7 @@ _RAN: Final = """
 
 
 def ran_in_steps(store: Store, rows: Sequence[Mapping[str, Any]]) -> list[dict[tuple[str, str], int]]:
-    """By kind and name, how long it ran in each of a few steps (inclusive: ranges inside of each other add up)."""
+    """Sum the time in each step by kind and name, including nested ranges."""
     parts = []
     for at, row in enumerate(rows):
         start = row["host_start_ns"]
@@ -51,11 +51,11 @@ def ran_in_steps(store: Store, rows: Sequence[Mapping[str, Any]]) -> list[dict[t
         last = first + row["device_duration_ns"] if on_device else end
         process = "NULL::INTEGER" if row["process"] is None else int(row["process"])
         parts.append(f"({at}, {process}, {start}::BIGINT, {end}::BIGINT, {first}::BIGINT, {last}::BIGINT)")
-    found: list[dict[tuple[str, str], int]] = [{} for _ in rows]
+    times_of_row: list[dict[tuple[str, str], int]] = [{} for _ in rows]
     if parts:
         times = store.frame(_RAN.format(parts=", ".join(parts)))
         name = pl.when(pl.col("kind") == "annotation").then(base_name(pl.col("name"))).otherwise("name")
         summed = times.group_by("id", "kind", name.alias("name")).agg(pl.col("time").sum()).sort("id", "kind", "name")
         for at, kind, text, time in summed.iter_rows():
-            found[at][kind, text] = time
-    return found
+            times_of_row[at][kind, text] = time
+    return times_of_row

@@ -1,4 +1,4 @@
-"""What was the average step spent on, by the ranges that the program itself annotated in it?"""
+"""Ranges that a program annotated in its steps, as parts of the average step."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from ..toolkit.intervals import outermost
 from ..toolkit.names import base_name
 from .loading_names import DATA_LOADING
 
-NAMED: Final = 6  # Names beyond this many, those with least time but data loading, count as other
+NAMED: Final = 6  # listed names; the rest with the least time, except data loading, count as other
 LOADING: Final = "data_loader"
-OTHER: Final = "other"
+REMAINDER: Final = "other"
 
 
 def outermost_ranges(store: Store, process: int | None, steps: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """By name, in order of their first start: ``start``, ``end`` and ``name`` of the ranges that are parts of the steps.
+    """Return the ranges that are parts of the steps, by name, in order of first start.
 
-    These are the outermost ranges on the threads of the steps that hold no step: what is nested in them is theirs, what encloses a step
-    (an epoch) is no part of it. Names lose the number at their end; all that mean data loading are one,
-    under which ``name`` tells them apart. ``steps``: those of the process.
+    These are the outermost ranges on the threads of the steps that contain no step. A range that contains a step, such as an epoch, is not
+    a part of it. Names lose the number at their end. All names of data loading share a key; the column ``name`` keeps the original name.
+    ``steps``: those of the process. Columns: ``start``, ``end``, ``name``.
     """
     ranges = store.frame(
         """
@@ -36,7 +36,7 @@ def outermost_ranges(store: Store, process: int | None, steps: pl.DataFrame) -> 
         [process, process],
     )
     starts = steps.select(step="host_start_ns", step_end=pl.col("host_start_ns") + pl.col("host_duration_ns")).sort("step", "step_end")
-    # The step that begins next is inside of a range if any is: steps of one process do not overlap.
+    # Steps of one process do not overlap, so a range can only contain a step if it contains the one that begins next.
     inner = ranges.sort("start").join_asof(starts, left_on="start", right_on="step", strategy="forward", check_sortedness=False)
     parts = inner.filter(pl.col("step_end").is_null() | (pl.col("step_end") > pl.col("end")))
     named = outermost(parts, ["tid"]).with_columns(
@@ -48,8 +48,11 @@ def outermost_ranges(store: Store, process: int | None, steps: pl.DataFrame) -> 
 
 
 def loading_names(ranges: pl.DataFrame, windows: pl.DataFrame) -> tuple[str, ...]:
-    """The names among the ranges of data loading that lie in a step, those that began first first. ``windows``: disjoint, in order."""
-    # The last step that begins before a range ends is one that it touches if any is.
+    """Return the names of data-loading ranges in a window, in order of start.
+
+    ``windows``: disjoint, in order.
+    """
+    # Only the last step that begins before a range ends can overlap it.
     ended = ranges.sort("end").join_asof(
         windows.select(step="start", step_end="end"), left_on="end", right_on="step", strategy="backward", allow_exact_matches=False
     )

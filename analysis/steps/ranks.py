@@ -1,4 +1,4 @@
-"""What does every rank spend its steps on, and for which rank do the others wait?"""
+"""Time of every rank per step by activity, and the rank that the others wait for."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ..toolkit.intervals import union
 from ..toolkit.labels import place
 from ..toolkit.places import Places
 from ..toolkit.quantiles import quantiles
-from ..toolkit.wording import duration, percent, plural
+from ..toolkit.wording import capitalized, duration, percent, plural
 from .over_steps import THRESHOLD, RankOverSteps, compared_steps, ranks_over_steps
 from .times import TIMES, covered_within, host_time, no_device_steps, step_times
 
-SPREAD_FROM: Final = 16  # More ranks than this are told by quantiles, too
+SPREAD_FROM: Final = 16  # with more ranks than this, the comparison also has quantiles
 
-LISTED_RANKS: Final = 8  # A process group of more ranks is called by its first and last one
+LISTED_RANKS: Final = 8  # ranks of a process group that its label lists; a label of more has the first and the last one
 
-_ONE: Final = "One rank or none is known: give the traces of all ranks."
+_TOO_FEW: Final = "One rank or none is known: give the traces of all ranks."
 _NO_STEPS: Final = (
     "No step with device work was recorded on two ranks: profile the same steps on every rank, with CUDA activity, and call step() once per"
     " training step."
@@ -47,13 +47,15 @@ _STEP: Final = ("phase", "number")
 def rank_comparison(
     store: Store, threshold: float | None = None, times: pl.DataFrame | None = None, kernels: pl.DataFrame | None = None
 ) -> RankComparison:
-    """The ranks over the steps that at least two of them have. Which rank is over, and whether the others wait for it: as StragglerRank
-    finds it at ``threshold`` (percent; None: its default). ``times``: :func:`step_times` of the store, ``kernels``:
-    :func:`communication_kernels` of it."""
+    """Compare the ranks over the steps that at least two of them have.
+
+    A rank is over, and the others wait for it, as StragglerRank evaluates it at ``threshold`` (percent; None: its default). ``times``:
+    :func:`step_times` of the store. ``kernels``: :func:`communication_kernels` of the store.
+    """
     limit = float(THRESHOLD if threshold is None else threshold)
     ranks = store.frame("SELECT id AS process FROM process WHERE rank IS NOT NULL")
     if len(ranks) < 2:
-        return RankComparison(threshold_percent=limit, absent=_ONE)
+        return RankComparison(threshold_percent=limit, absent=_TOO_FEW)
     times = step_times(store) if times is None else times
     measured = _with_loading(store, times.join(ranks, on="process", how="semi"))
     # The rule looks at the device work of a step alone, without the wait before it.
@@ -77,43 +79,49 @@ def rank_comparison(
 
 
 def _with_loading(store: Store, times: pl.DataFrame) -> pl.DataFrame:
-    """``loading``: how long the data loader of the process took in each step; null where none was recorded."""
+    """Add ``loading``, the data loader's time in each step; null if not recorded."""
     parts = []
-    for own in times.partition_by("process"):
-        loading = host_time(store, "loader", own)
-        parts.append(own.with_columns(loading=pl.lit(None, pl.Int64) if loading is None else loading))
+    for steps in times.partition_by("process"):
+        loading = host_time(store, "loader", steps)
+        parts.append(steps.with_columns(loading=pl.lit(None, pl.Int64) if loading is None else loading))
     return pl.concat(parts) if parts else times.with_columns(loading=pl.lit(None, pl.Int64))
 
 
 def _in_groups(compared: pl.DataFrame, kernels: pl.DataFrame) -> tuple[pl.DataFrame, dict[int, str]]:
-    """``communication`` of each rank and step by the process group of its collectives, and how the groups are called. Kernels that name
-    none, where others do, are of all ranks. Empty where the run names no group, so that all ranks are one."""
+    """Divide ``communication`` by process group, and label the groups.
+
+    Kernels without a group belong to all ranks if others have one. The result is empty if the run names no group, so that all ranks are
+    one group.
+    """
     keys = kernels.select(_GROUP).unique().filter(pl.any_horizontal(pl.col(_GROUP).is_not_null())).sort(_GROUP)
     labels = dict(enumerate((_label(*key) for key in keys.rows()), start=1)) if len(keys) else {}
     numbers = keys.with_row_index("group", offset=1)
     numbered = kernels.join(numbers, on=_GROUP, how="left", nulls_equal=True).with_columns(pl.col("group").cast(pl.Int64).fill_null(0))
     steps = compared.partition_by("process", "device", as_dict=True)
-    found = []
-    for (process, device, group), own in numbered.partition_by("process", "device", "group", as_dict=True).items() if labels else ():
+    frames = []
+    parts = numbered.partition_by("process", "device", "group", as_dict=True) if labels else {}
+    for (process, device, group), communicated in parts.items():
         if (rows := steps.get((process, device))) is not None:
-            segments = union(own.select("start", end=pl.col("start") + pl.col("duration")))
+            segments = union(communicated.select("start", end=pl.col("start") + pl.col("duration")))
             taken = covered_within(segments, pl.lit(True), rows["begin"], rows["until"])
-            found.append(rows.select("process", *_STEP, group=pl.lit(group, pl.Int64), communication=taken))
-    return pl.concat(found) if found else compared.clear(), labels | {0: _EVERY}
+            frames.append(rows.select("process", *_STEP, group=pl.lit(group, pl.Int64), communication=taken))
+    return pl.concat(frames) if frames else compared.clear(), labels | {0: _EVERY}
 
 
 def _label(name: str | None, ranks: str | None) -> str:
-    """How the report calls a process group: by its name and its ranks, or by how many they are."""
+    """Name a process group by its name and its ranks: "group 0 (ranks 0 to 15)"."""
     members = [] if ranks is None else ranks.strip("[] ").replace(" ", "").split(",")
-    told = f"ranks {', '.join(members) if len(members) <= LISTED_RANKS else f'{members[0]} to {members[-1]}'}" if members else ""
+    members_text = f"ranks {', '.join(members) if len(members) <= LISTED_RANKS else f'{members[0]} to {members[-1]}'}" if members else ""
     if not name:
-        return f"the group of {told}"
-    return f"group {name} ({told})" if told else f"group {name}"
+        return f"the group of {members_text}"
+    return f"group {name} ({members_text})" if members_text else f"group {name}"
 
 
 def _waits(communicated: pl.DataFrame) -> pl.DataFrame:
-    """Of each rank, step and ``group``: communication beyond that of the rank with least of it; null in steps where a rank has none, and in
-    groups of which one rank alone is known."""
+    """Return communication beyond that of the rank with the least.
+
+    It is null in steps in which a rank has none, and in groups with only one known rank.
+    """
     where = (*_STEP, "group")
     least = pl.col("communication").min().over(where)
     waiting = pl.when(least > 0, pl.len().over(where) > 1).then(pl.col("communication") - least)
@@ -121,7 +129,7 @@ def _waits(communicated: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_waiting(compared: pl.DataFrame, waits: pl.DataFrame) -> pl.DataFrame:
-    """``waiting`` of each step, over the groups of the rank; null where it is known of none."""
+    """Add ``waiting`` of each step, over the groups of the rank; null if unknown."""
     summed = waits.drop_nulls("waiting").group_by("process", *_STEP).agg(pl.col("waiting").sum())
     return compared.join(summed, on=["process", *_STEP], how="left", nulls_equal=True, maintain_order="left")
 
@@ -130,9 +138,9 @@ def _rows(compared: pl.DataFrame, judged: Sequence[RankOverSteps], waits: pl.Dat
     mean = compared.group_by("process").agg(pl.col(*TIMES, "waiting", "loading").mean())
     by_process = {row["process"]: row for row in mean.iter_rows(named=True)}
     longest = waits.group_by("process", "group").agg(pl.col("waiting").sum()).filter(pl.col("waiting") > 0)
-    several = waits["group"].n_unique() > 1  # of one alone nobody needs the name
+    several = waits["group"].n_unique() > 1  # a single group needs no name
     named = longest.sort("waiting", "group", descending=[False, True]).select("process", "group").rows() if several else []
-    groups = {process: labels[group] for process, group in named}  # of each process the last one counts
+    groups = {process: labels[group] for process, group in named}  # the last group of a process has the longest waits
     return tuple(
         RankRow(
             node=rank.node,
@@ -160,14 +168,14 @@ def _rows(compared: pl.DataFrame, judged: Sequence[RankOverSteps], waits: pl.Dat
 
 
 def _spread(rows: Sequence[RankRow]) -> tuple[RankSpread, ...]:
-    found = []
+    spreads = []
     for name, attribute in _FIGURES.items():
         known = [(getattr(row, attribute), row.rank) for row in rows if getattr(row, attribute) is not None]
         q = quantiles(pl.Series([value for value, _ in known], dtype=pl.Float64)) if known else None
         if q is not None:
             least, most = min(known, key=lambda item: item[0]), max(known, key=lambda item: item[0])
-            found.append(RankSpread(name, len(known), q.min, q.p5, q.p50, q.p95, q.max, least_rank=least[1], most_rank=most[1]))
-    return tuple(found)
+            spreads.append(RankSpread(name, len(known), q.min, q.p5, q.p50, q.p95, q.max, least_rank=least[1], most_rank=most[1]))
+    return tuple(spreads)
 
 
 def _sentences(judged: Sequence[RankOverSteps], rows: Sequence[RankRow], limit: float) -> tuple[str, ...]:
@@ -175,7 +183,7 @@ def _sentences(judged: Sequence[RankOverSteps], rows: Sequence[RankRow], limit: 
     worst = stragglers[0] if stragglers else max(judged, key=lambda rank: (rank.over, rank.excess_percent))
     where = place(worst.node, worst.rank, worst.device)
     how = f"{percent(worst.excess_percent)} longer per step than the median of {plural(len(judged), 'rank')}"
-    if len(judged) == 2:  # the median lies in the middle of the two
+    if len(judged) == 2:  # the median is halfway between the two
         how += f" ({duration(2 * worst.excess_ns)} longer than the other)"
     often = f"is over it by more than {percent(limit)} in {worst.steps_over} of {plural(worst.steps, 'step')}"
     if stragglers:
@@ -185,10 +193,13 @@ def _sentences(judged: Sequence[RankOverSteps], rows: Sequence[RankRow], limit: 
             f" in collectives.{also}"
         )
     elif worst.over and worst.confirmed is None:
-        first = f"{_capital(where)} computes {how} and {often}; without collective kernels it is not known whether the others wait for it."
+        unknown = "without collective kernels it is not known whether the others wait for it"
+        first = f"{capitalized(where)} computes {how} and {often}; {unknown}."
     elif worst.over:
         longer = f"only {duration(worst.waits_ns)} per step" if worst.waits_ns and worst.waits_ns > 0 else "not"
-        first = f"{_capital(where)} computes {how} and {often}, but the others do not wait for it: they are {longer} longer in collectives."
+        first = (
+            f"{capitalized(where)} computes {how} and {often}, but the others do not wait for it: they are {longer} longer in collectives."
+        )
     elif worst.excess_percent > 0:
         first = f"The others wait for no rank: {where}, which computes longest, computes {how}, and {often}."
     else:
@@ -202,10 +213,6 @@ def _sentences(judged: Sequence[RankOverSteps], rows: Sequence[RankRow], limit: 
     group = f", most of it in {row.waiting_group}" if row.waiting_group else ""
     return (
         first,
-        f"{_capital(place(row.node, row.rank, row.device))} waits longest in collectives: {duration(waiting)} of its"
+        f"{capitalized(place(row.node, row.rank, row.device))} waits longest in collectives: {duration(waiting)} of its"
         f" {duration(row.communication_ns)} of communication per step{group}.",
     )
-
-
-def _capital(text: str) -> str:
-    return text[0].upper() + text[1:]

@@ -1,4 +1,4 @@
-"""Where did the time of every single step go: computation, exposed communication, exposed memory operations, idle?"""
+"""Time of every single step, divided into computation, exposed communication, exposed memory operations and idle time."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Final
 import polars as pl
 
 from ...ingest.store.store import Store
+from ..device.coverage import covered_between
+from ..device.time_breakdown import COMMUNICATION, COMPUTATION
 from ..toolkit.intervals import sweep, union
 from ..toolkit.places import process_conditions
 from .loading_ranges import loading_ranges
 from .steps import timed_steps
 
-PARTS: Final = ("computation", "exposed_communication", "exposed_memory", "idle")  # Parts of a step, which sum to it
+PARTS: Final = ("computation", "exposed_communication", "exposed_memory", "idle")  # they add up to the step
 TIMES: Final = ("step", *PARTS, "hidden_communication", "communication")
 
 _CLASSES: Final = ("computation", "communication", "memory")
@@ -28,17 +30,19 @@ _NO_LINK: Final = (
 
 
 def no_device_steps(store: Store) -> str:
-    """Why no step has device work, and what to do."""
+    """Explain why no step has device work, and how to record it."""
     there = "EXISTS (FROM step) AND EXISTS (FROM device_event WHERE kind <> 'sync')"
-    # Device work that is linked lies outside of the steps.
+    # If device work is linked, it was launched outside of the steps.
     linked = """EXISTS (FROM device_event AS d JOIN host_event AS h ON h.process = d.process AND h.correlation = d.correlation
         WHERE h.kind IN ('launch', 'call') AND d.kind <> 'sync')"""
     return _NO_LINK if store.frame(f"SELECT {there} AND NOT {linked} AS unlinked").item() else _NO_STEP
 
 
 def main_device_steps(store: Store) -> pl.DataFrame:
-    """:func:`timed_steps` with device work and an ``end``, one kind of each process: those without a phase, else those of the phase with
-    most device time; each number once."""
+    """Return the main :func:`timed_steps` with device work, with their ``end``.
+
+    These are the steps of each process without a phase, else those of the phase with the longest device time, each number once.
+    """
     rows = timed_steps(store).filter("on_device")
     weights = rows.group_by("process", "phase").agg(pl.col("duration").sum())
     main = (
@@ -55,25 +59,25 @@ def main_device_steps(store: Store) -> pl.DataFrame:
 
 
 def step_times(store: Store) -> pl.DataFrame:
-    """:func:`main_device_steps` with ``device`` and the nanoseconds of each of ``TIMES``, by process and number.
+    """Return :func:`main_device_steps` with each of ``TIMES`` in ns.
 
-    Here a step lasts from the ``end`` of the one before it, if their numbers follow each other, else from its own ``start``, to its own
-    ``end``: the wait for its first work is a part of it, and the steps of a process do not overlap. All work of the device in that time
-    counts, whatever launched it. Definitions are those of the time breakdown, so that ``PARTS`` sum to the step exactly. ``computing`` and
-    ``waited`` are computation and communication from ``start`` to ``end`` alone, as StragglerRank takes them. Of several ``devices`` of a
-    process it is the one that computes most.
+    Rows are in order of process and number, with ``device``. Here a step lasts from the ``end`` of the step before it, if their numbers are
+    consecutive, else from its own ``start``, to its own ``end``. So it includes the wait for its first work, and the steps of a process do
+    not overlap. All work of the device in that time counts, whatever launched it. The definitions are those of the time breakdown, so
+    ``PARTS`` add up to the step exactly. ``computing`` and ``waited`` are computation and communication from ``start`` to ``end`` alone, as
+    StragglerRank takes them. If a process has several ``devices``, the times are those of the device that computes most.
     """
     steps = whole_steps(store)
-    own: dict[object, pl.DataFrame] = {key[0]: part for key, part in steps.partition_by("process", as_dict=True).items()}
-    found = []
-    for condition in process_conditions(store) if own else ():
+    by_process: dict[object, pl.DataFrame] = {key[0]: part for key, part in steps.partition_by("process", as_dict=True).items()}
+    frames = []
+    for condition in process_conditions(store) if by_process else ():
         segments = sweep(_events(store, condition), ["process", "device"], _CLASSES)
         for (process, device), part in segments.partition_by("process", "device", as_dict=True).items():
-            if process in own:
-                found.append(_measured(own[process], part).with_columns(device=pl.lit(device, pl.Int64)))
-    if not found:
+            if process in by_process:
+                frames.append(_measured(by_process[process], part).with_columns(device=pl.lit(device, pl.Int64)))
+    if not frames:
         return steps.with_columns(pl.lit(0, pl.Int64).alias(name) for name in ("device", *TIMES, "computing", "waited", "devices")).clear()
-    every = pl.concat(found)
+    every = pl.concat(frames)
     used = every.group_by("process", "device").agg(pl.col("computing", "idle").sum())
     most = used.sort("process", "computing", "idle", "device", descending=[False, False, True, False])
     chosen = most.group_by("process", maintain_order=True).agg(pl.col("device").last(), devices=pl.len().cast(pl.Int64))
@@ -81,8 +85,10 @@ def step_times(store: Store) -> pl.DataFrame:
 
 
 def whole_steps(store: Store) -> pl.DataFrame:
-    """:func:`main_device_steps` with ``begin`` and ``until``, between which a step lasts: disjoint for each process. ``follows``: its
-    number is the one after that of the step before, at whose ``until`` it begins."""
+    """Add disjoint ``begin`` and ``until`` to :func:`main_device_steps`.
+
+    ``follows``: the number is the successor of the number of the step before, at whose ``until`` this one begins.
+    """
     ordered = main_device_steps(store).sort("process", "start", "end").with_columns(until=pl.col("end").cum_max().over("process"))
     before = pl.col("until").shift(1).over("process")
     follows = (pl.col("number") == pl.col("number").shift(1).over("process") + 1).fill_null(False)
@@ -91,18 +97,21 @@ def whole_steps(store: Store) -> pl.DataFrame:
 
 
 def covered_within(segments: pl.DataFrame, where: pl.Expr, starts: pl.Series, ends: pl.Series) -> pl.Series:
-    """How many nanoseconds of each stretch from ``starts`` to ``ends`` the segments cover for which ``where`` holds. Segments (``start``,
-    ``end``) are disjoint and in order; stretches may overlap."""
-    length = pl.col("end") - pl.col("start")
-    known = segments.filter(where).select("start", length=length, total=length.cum_sum())
+    """Return the time of each interval that segments satisfying ``where`` cover.
+
+    Times are in ns. Segments (``start``, ``end``) are disjoint and in order; intervals may overlap.
+    """
+    known = segments.filter(where)
     if known.is_empty() or starts.is_empty():
         return pl.zeros(len(starts), dtype=pl.Int64, eager=True)
-    return _until(known, ends) - _until(known, starts)
+    return covered_between(known, starts, ends)
 
 
 def host_time(store: Store, kind: str, rows: pl.DataFrame) -> pl.Series | None:
-    """For each of ``rows`` of one process: how much of the step's host range its host events of ``kind`` cover, on any thread ("loader":
-    together with the ranges named as data loading); None where the process has none of them."""
+    """Return the time that host events of ``kind`` cover in each step of a process.
+
+    Events on all threads count. None if the process has none. "loader" includes the ranges named as data loading.
+    """
     process = rows["process"][0]
     covering = store.frame(
         'SELECT start_ns AS start, start_ns + duration_ns AS "end" FROM host_event WHERE kind = ? AND process IS NOT DISTINCT FROM ?',
@@ -114,13 +123,6 @@ def host_time(store: Store, kind: str, rows: pl.DataFrame) -> pl.Series | None:
     if segments.is_empty():
         return None
     return covered_within(segments, pl.lit(True), rows["host_start_ns"], rows["host_start_ns"] + rows["host_duration_ns"])
-
-
-def _until(known: pl.DataFrame, moments: pl.Series) -> pl.Series:
-    before = known["start"].search_sorted(moments, side="right").cast(pl.Int64) - 1
-    last = known[before.clip(lower_bound=0)]
-    inside = pl.min_horizontal(moments - last["start"], last["length"])
-    return pl.select(pl.when(before >= 0).then(last["total"] - last["length"] + inside).otherwise(0).cast(pl.Int64)).to_series()
 
 
 def _measured(steps: pl.DataFrame, segments: pl.DataFrame) -> pl.DataFrame:
@@ -149,8 +151,7 @@ def _measured(steps: pl.DataFrame, segments: pl.DataFrame) -> pl.DataFrame:
 def _events(store: Store, condition: str) -> pl.DataFrame:
     return store.frame(f"""
         SELECT e.process, e.device, e.start_ns AS start, e.start_ns + e.duration_ns AS "end",
-               e.kind = 'kernel' AND n.category IS DISTINCT FROM 'communication' AS computation,
-               e.kind = 'kernel' AND n.category IS NOT DISTINCT FROM 'communication' AS communication,
+               {COMPUTATION} AS computation, {COMMUNICATION} AS communication,
                e.kind IN ('memcpy', 'memset') AS memory
         FROM device_event AS e LEFT JOIN name AS n ON n.id = e.name
         WHERE e.kind <> 'sync' AND {condition}

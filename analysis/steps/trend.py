@@ -1,4 +1,4 @@
-"""Did the steps of a process become longer or shorter over the run, and by which part?"""
+"""Trend of the step times of a process over the run, and the part of the step that caused it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import polars as pl
 from ..report.model import Step, StepTrend
 from ..toolkit import wording
 
-FEWEST: Final = 30  # Steps from which on a group can have a trend
-RATIO: Final = 1.25  # The longer of the medians of the first and the last quarter / the shorter, from which on steps have a trend
+FEWEST: Final = 30  # steps that a group needs for a trend
+RATIO: Final = 1.25  # smallest ratio of the longer to the shorter of the medians of first and last quarter that is a trend
 LEAST_CORRELATION: Final = 0.5
-DEVIATIONS: Final = 4.0  # Rank correlation in standard deviations of that of steps in random order, from which on a trend is no chance
+DEVIATIONS: Final = 4.0  # smallest rank correlation of a trend, in standard deviations of the correlation of randomly ordered steps
 
-# Parts of a step as sentences call them; ranges that the program annotated have their own names.
+# Names of the parts of a step in sentences; ranges that the program annotated keep their own names.
 _PARTS: Final = {
     "kernel": "time in kernels",
     "memcpy": "time in copies",
@@ -29,7 +29,7 @@ _PARTS: Final = {
 
 
 def trend_of(durations: Sequence[int] | pl.Series) -> tuple[float, float] | None:
-    """Median of the first and of the last quarter of durations in the order of their steps, where they have a trend; else None.
+    """Return the median durations of the first and last quarter if there is a trend.
 
     A trend is a ratio of at least RATIO between the two, and a rank correlation (Spearman) of duration and order of at least
     LEAST_CORRELATION and at least DEVIATIONS / sqrt(n - 1). Medians and ranks leave a slow first step and single peaks without weight.
@@ -52,29 +52,32 @@ def trend_of(durations: Sequence[int] | pl.Series) -> tuple[float, float] | None
 
 
 def middle_half(windows: pl.DataFrame) -> pl.DataFrame:
-    """The half of ``windows`` (start, end) whose lengths are nearest to the median of them: without warm-up and single peaks."""
+    """Return the half of ``windows`` (start, end) with lengths nearest to the median."""
     length = pl.col("end") - pl.col("start")
     return windows.filter(length.is_between(length.quantile(0.25, "lower"), length.quantile(0.75, "higher")))
 
 
-def part_that_changed_most(first: dict[str, float], last: dict[str, float], other: str) -> str | None:
-    """The part with the largest change in the direction of the whole step; None where that is ``other`` or less than a quarter of the
-    whole change. ``first``, ``last``: the mean time of each part in the first and the last quarter."""
+def part_that_changed_most(first: dict[str, float], last: dict[str, float], remainder: str) -> str | None:
+    """Return the part with the largest change in the direction of the whole step.
+
+    None if that is ``remainder`` or less than a quarter of the whole change. ``first``, ``last``: the mean time of each part in the first
+    and the last quarter.
+    """
     change = {name: last.get(name, 0.0) - first.get(name, 0.0) for name in {**first, **last}}
-    whole = sum(change.values())
-    if not whole:
+    total = sum(change.values())
+    if not total:
         return None
-    most = max(change, key=lambda name: (change[name] / whole, name))
-    return most if most != other and change[most] / whole >= 0.25 else None
+    most = max(change, key=lambda name: (change[name] / total, name))
+    return most if most != remainder and change[most] / total >= 0.25 else None
 
 
 def sentence(timed: Sequence[Step], trends: Sequence[StepTrend]) -> str | None:
-    """What the report says of the trends among the steps ``timed``: of the one that changed most, by name if processes are several."""
-    shown = [trend for trend in trends if timed and (trend.phase, trend.on_device) == (timed[0].phase, timed[0].on_device)]
-    if not shown:
+    """Word the largest trend of the ``timed`` steps, with its process if several."""
+    candidates = [trend for trend in trends if timed and (trend.phase, trend.on_device) == (timed[0].phase, timed[0].on_device)]
+    if not candidates:
         return None
     several = len({(step.node, step.rank, step.pid) for step in timed}) > 1
-    most = max(shown, key=lambda trend: abs(math.log(trend.last_ns / trend.first_ns)))
+    most = max(candidates, key=lambda trend: abs(math.log(trend.last_ns / trend.first_ns)))
     verb = "grew" if most.last_ns > most.first_ns else "shrank"
     who = f" of {wording.process(most.node, most.rank, most.pid)}" if several else ""
     how = f"medians of the first and the last quarter of {wording.count(most.steps)}"

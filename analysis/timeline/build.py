@@ -1,4 +1,4 @@
-"""When did what happen, on which machine, process, device, stream and thread? What the interactive timeline shows."""
+"""Timeline of a run: store and report -> tracks, events, lines and views that the interactive timeline shows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..report.model import Report
 from ..steps.times import whole_steps
 from ..toolkit.places import Places
 from ..toolkit.wording import count, duration, percent, plural
-from .events import DEVICE, HOST, KEYS, MEANINGS, NONE, PLACES, correlations, details, events, pairs, places, steps_of
+from .events import DEVICE, HOST, KEYS, MEANINGS, NONE, PLACES, correlations, details, events, pairs, places, registered, steps_of
 from .gaps import gaps, recordings, stretch, unrecorded_ns
 from .lanes import with_lanes
 from .lines import Drawn, lines
@@ -26,33 +26,34 @@ from .steps import steps_around
 from .tracks import Tree
 from .views import Stretch, views
 
-_YEAR: Final = 365 * 86_400 * 10**9  # Times before this are no times since the epoch
+_YEAR: Final = 365 * 86_400 * 10**9  # ns; smaller times do not count from the epoch
 _STEP: Final = MEANINGS.index("step")
 _UNNAMED: Final = "(no name)"
 
 
 def timeline(store: Store, report: Report, *, cap: int = CAP) -> Timeline | None:
-    """The timeline of a run with at most ``cap`` events, neighbours merged where there are more; None where there is nothing to show.
+    """Return the timeline of a run with at most ``cap`` events; None if it is empty.
 
-    ``report``: of the same run; its steps and slow steps say where the timeline opens.
+    If there are more events, neighbors are merged. ``report``: the report of the run; its steps and slow steps determine where the timeline
+    opens.
     """
     timed = steps_of(store)
     keys = places(store, timed)
     drawn = lines(store, derived_utilisation(store))
-    said: list[str] = []
+    remarks: list[str] = []
     clock = _Clock(keys)
-    drawn = clock.lines(drawn, said)
+    drawn = clock.lines(drawn, remarks)
     if keys.is_empty() and not drawn:
         return None
-    keys = clock.moved(keys, said)
+    keys = clock.moved(keys, remarks)
     origin, end = _extent(keys, drawn)
     keys = keys.with_columns(pl.col("moved") - origin)
     span = end - origin
     tree = Tree(store, keys.select(KEYS).rows(), drawn)
     process_of = {track: process for (_, _, process, _, _), track in tree.of.items()}
-    found = events(store, timed, keys.select(*KEYS, "moved").with_columns(track=_tracks(tree, keys)))
-    placed = with_lanes(found)
-    del found
+    all_events = events(store, timed, keys.select(*KEYS, "moved").with_columns(track=_tracks(tree, keys)))
+    placed = with_lanes(all_events)
+    del all_events
     heights: dict[int, int] = dict(placed.group_by("track").agg(pl.col("lane").max().cast(pl.Int32) + 1).rows())
     tracks = tuple(replace(track, lanes=heights.get(number, 0)) for number, track in enumerate(tree.tracks))
     moved = clock.steps(timed, origin)
@@ -81,14 +82,14 @@ def timeline(store: Store, report: Report, *, cap: int = CAP) -> Timeline | None
     part = stretch(recorded, process_of, ordered["track"].to_numpy(), ordered["start"].to_numpy())
     merged = _merge(ordered, part, stretches, cap)
     kept = _kept(ordered, merged)
-    said = [*_merged_words(ordered, merged, stretches), *_crowded_words(crowded), *said]
+    remarks = [*_merged_words(ordered, merged, stretches), *_crowded_words(crowded), *remarks]
     names, number = _names(store, kept, timed)
     alone = kept.filter(pl.col("count") == 1)
     known, texts = details(store, alone.select("source", "row"))
     numbered = correlations(store, alone.select("source", "row"))
-    both = kept.select("source", "row", "count")
-    detail = _of_single(both.join(known, on=["source", "row"], how="left", maintain_order="left"), "detail")
-    correlation = _of_single(both.join(numbered, on=["source", "row"], how="left", maintain_order="left"), "correlation")
+    rows = kept.select("source", "row", "count")
+    detail = _of_single(rows.join(known, on=["source", "row"], how="left", maintain_order="left"), "detail")
+    correlation = _of_single(rows.join(numbered, on=["source", "row"], how="left", maintain_order="left"), "correlation")
     partner = _partners(store, kept, alone)
     return Timeline(
         origin_ns=origin,
@@ -110,7 +111,7 @@ def timeline(store: Store, report: Report, *, cap: int = CAP) -> Timeline | None
         lines=tuple(_line(line, tree.line[id(line)], origin) for line in sorted(drawn, key=lambda line: tree.line[id(line)])),
         views=tuple(stretch.view for stretch in stretches),
         events_total=total,
-        shown=" ".join(said) or None,
+        shown=" ".join(remarks) or None,
         gaps=gaps(recorded, tree.process, span),
     )
 
@@ -120,13 +121,13 @@ def _tracks(tree: Tree, keys: pl.DataFrame) -> pl.Series:
 
 
 def _of_single(joined: pl.DataFrame, column: str) -> npt.NDArray[np.int64]:
-    """``column``, -1 where nothing is known or several events are merged."""
+    """Return ``column``, with -1 if it is null or several events are merged."""
     single = pl.when(pl.col("count") == 1).then(pl.col(column).cast(pl.Int64)).otherwise(None).fill_null(-1)
     return joined.select(single.alias("found"))["found"].to_numpy()
 
 
 class _Clock:
-    """Times since the epoch and times from any other origin in one run have no common zero: the others are moved to where it begins."""
+    """Moves times to a common zero: times since the epoch and times from any other origin in one run have none of their own."""
 
     def __init__(self, keys: pl.DataFrame) -> None:
         starts = keys.group_by("process").agg(pl.col("first").min(), pl.col("last").max()).sort("process")
@@ -144,18 +145,21 @@ class _Clock:
             .otherwise(pl.lit(0, pl.Int64))
         )
 
-    def moved(self, keys: pl.DataFrame, said: list[str]) -> pl.DataFrame:
-        """With ``moved``: what is to be added to the times of the events; ``first`` and ``end`` are moved."""
+    def moved(self, keys: pl.DataFrame, remarks: list[str]) -> pl.DataFrame:
+        """Add ``moved``, the offset of the times; apply it to ``first`` and ``end``."""
         if self._relative:
-            said.append(
+            remarks.append(
                 f"The times of {plural(len(self._relative), 'process', 'processes')} are not those of the others' clock; they are shown"
                 " as if they had begun with the first of the others."
             )
         return keys.with_columns(moved=self._far()).with_columns(pl.col("first") + pl.col("moved"), pl.col("end") + pl.col("moved"))
 
     def steps(self, timed: pl.DataFrame, origin: int) -> pl.DataFrame:
-        """``shown_ns``, ``begin`` and ``end``, and of the host's range ``host_begin`` and ``host_end``, from the origin; ``start`` as it
-        is. Unknown nodes and processes as in the events."""
+        """Add times from the origin to the steps; ``start`` stays as it is.
+
+        Columns: ``shown_ns``, ``begin``, ``end``, and ``host_begin``, ``host_end`` of the host's range. Unknown nodes and processes are as
+        in the events.
+        """
         keys = [pl.col(key).cast(pl.Int64).fill_null(NONE) for key in ("node", "process")]
         times = ("shown_ns", "begin", "end", "host_begin", "host_end")
         named = timed.with_columns(
@@ -163,12 +167,12 @@ class _Clock:
         )
         return named.with_columns(*(pl.col(time) + self._far() - origin for time in times)).with_columns(*keys)
 
-    def lines(self, drawn: list[Drawn], said: list[str]) -> list[Drawn]:
+    def lines(self, drawn: list[Drawn], remarks: list[str]) -> list[Drawn]:
         lasts = [_integer(line.points["time_ns"].max()) for line in drawn]
         absolute = any(last >= _YEAR for last in lasts) if self._absolute is None else self._absolute
         kept = [line for line, last in zip(drawn, lasts, strict=True) if (last >= _YEAR) == absolute]
         if len(kept) < len(drawn):
-            said.append(f"Left out: {plural(len(drawn) - len(kept), 'line')} of samples whose times are not those of the events' clock.")
+            remarks.append(f"Left out: {plural(len(drawn) - len(kept), 'line')} of samples whose times are not those of the events' clock.")
         return kept
 
 
@@ -184,17 +188,17 @@ def _integer(value: object) -> int:
 
 
 def _merge(ordered: pl.DataFrame, part: npt.NDArray[np.int64], stretches: Sequence[Stretch], cap: int) -> Merged:
-    # What was recorded with a pause between is never merged.
+    # Events on both sides of a pause of the recording are never merged.
     lane = _lane(ordered) * (int(part.max(initial=0)) + 1) + part
     start, length = ordered["start"].to_numpy(), ordered["duration"].to_numpy()
-    whole: list[npt.NDArray[np.bool_]] = []
+    unmerged: list[npt.NDArray[np.bool_]] = []
     if len(ordered) > cap:
         steps = [stretch for stretch in stretches if stretch.view.track is not None]
         for chosen in (steps, steps[:1]):
             if chosen:
                 inside = pl.any_horizontal(_inside(stretch) for stretch in chosen)
-                whole.append(ordered.select(inside.alias("inside"))["inside"].to_numpy())
-    return merge(lane, start, length, whole, cap)
+                unmerged.append(ordered.select(inside.alias("inside"))["inside"].to_numpy())
+    return merge(lane, start, length, unmerged, cap)
 
 
 def _lane(events: pl.DataFrame) -> npt.NDArray[np.int64]:
@@ -203,7 +207,7 @@ def _lane(events: pl.DataFrame) -> npt.NDArray[np.int64]:
 
 
 def _by_lane(placed: pl.DataFrame) -> pl.DataFrame:
-    """``placed``, which is sorted by track and start, by track, lane and start."""
+    """Sort by track, lane and start what is sorted by track and start."""
     if (np.diff(_lane(placed)) >= 0).all():
         return placed
     lane, track = placed["lane"].to_numpy(), placed["track"].to_numpy()
@@ -217,7 +221,10 @@ def _inside(stretch: Stretch) -> pl.Expr:
 
 
 def _kept(ordered: pl.DataFrame, merged: Merged) -> pl.DataFrame:
-    """The events that remain, by track and start, with ``count``: of how many each is made."""
+    """Return the remaining events, with ``count``, the number of merged events.
+
+    They are in order of track and start.
+    """
     return (
         ordered[merged.first]
         .with_columns(count=pl.Series(merged.count), duration=pl.Series(merged.duration_ns))
@@ -230,26 +237,26 @@ def _merged_words(ordered: pl.DataFrame, merged: Merged, stretches: Sequence[Str
     if merged.width_ns is None:
         return []
     total, whole_time = ordered.height, int(ordered["duration"].sum())
-    many = merged.count > 1
-    members, time = int(merged.count[many].sum()), int(merged.duration_ns[many].sum())
-    single = int((~many).sum())
+    several = merged.count > 1
+    members, time = int(merged.count[several].sum()), int(merged.duration_ns[several].sum())
+    single = int((~several).sum())
     share = percent(100 * time / whole_time) if whole_time else "none"
-    said = [
+    remarks = [
         f"Of {plural(total, 'event')} {count(single)} are shown one by one; {count(members)} that are shorter than"
         f" {duration(merged.width_ns)} ({share} of the time of all events) are merged with neighbours of their lane"
-        f" into {count(int(many.sum()))}."
+        f" into {count(int(several.sum()))}."
     ]
     steps = [stretch for stretch in stretches if stretch.view.track is not None]
     if steps and merged.level is not None:
         which = ["slowest"] if merged.level == 1 or len(steps) == 1 else ["slowest", "typical"]
-        said.append(f"In the {' and the '.join(which)} step nothing is merged.")
+        remarks.append(f"In the {' and the '.join(which)} step nothing is merged.")
     elif steps:
-        said.append("In the slowest step, too: it has more events than a timeline holds.")
+        remarks.append("In the slowest step, too: it has more events than a timeline holds.")
     if merged.dropped:
         time = whole_time - int(merged.duration_ns.sum())
         share = percent(100 * time / whole_time) if whole_time else "none"
-        said.append(f"Left out: {plural(merged.dropped, 'event')}, the shortest ({share} of the time).")
-    return said
+        remarks.append(f"Left out: {plural(merged.dropped, 'event')}, the shortest ({share} of the time).")
+    return remarks
 
 
 def _crowded_words(crowded: int) -> list[str]:
@@ -259,15 +266,15 @@ def _crowded_words(crowded: int) -> list[str]:
 
 
 def _names(store: Store, kept: pl.DataFrame, timed: pl.DataFrame) -> tuple[tuple[Name, ...], pl.Series]:
-    """The distinct names by text and meaning, then those of merged events, and the number of each event's."""
+    """Return the distinct names, and the number of each event's name.
+
+    Names are in order of text and meaning, followed by those of merged events.
+    """
     single = pl.col("count") == 1
     used = kept.filter(single).select("name", "meaning").unique()
-    cursor = store.connection.cursor()
-    cursor.register("used", used.filter(pl.col("meaning") != _STEP).select("name").unique().to_arrow())
-    try:
+    wanted = used.filter(pl.col("meaning") != _STEP).select("name").unique()
+    with registered(store, "used", wanted) as cursor:
         texts = cursor.sql("SELECT id::BIGINT AS name, text, short FROM name SEMI JOIN used ON used.name = name.id").pl()
-    finally:
-        cursor.unregister("used")
     numbered = "step " + pl.col("number").cast(pl.String)
     steps = timed.select(name=pl.col("row").cast(pl.Int64), text=pl.coalesce(pl.col("phase") + " " + numbered, numbered))
     is_step = pl.col("meaning") == _STEP

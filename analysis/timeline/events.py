@@ -1,29 +1,31 @@
-"""Which events of a run can a timeline show, which run belongs to which launch, and what is known of each?"""
+"""Events that a timeline can show, the launches of device work, and the known details of each event."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
+import duckdb
 import polars as pl
 
 from ...ingest.store.store import Store
 from ..steps.steps import timed_steps
 from ..toolkit.wording import size
 
-NONE: Final = -(2**62)  # Stands for a process, device, stream or thread that the source does not name
-DEVICE, HOST, ANNOTATION, STEP = range(4)  # Where an event comes from; ``row`` is its number there
+NONE: Final = -(2**62)  # a process, device, stream or thread that the source does not name
+DEVICE, HOST, ANNOTATION, STEP = range(4)  # source of an event; ``row`` is its number there
 
-PLACES: Final = ("stream", "thread", "annotations", "ranges", "steps")  # Kinds of places of events; ranges are annotations on a device
+PLACES: Final = ("stream", "thread", "annotations", "ranges", "steps")  # kinds of tracks of events; ranges are annotations on a device
 MEANINGS: Final = ("computation", "communication", "memory", "sync", "launch", "host", "annotation", "step")
 
 COLUMNS: Final = {
     "source": pl.Int8, "row": pl.Int64, "track": pl.Int32, "start": pl.Int64, "duration": pl.Int64, "name": pl.Int64, "meaning": pl.Int8,
 }  # fmt: skip
-"""``name``: id of the run store, of a step its row; ``meaning``: in ``MEANINGS``."""
+"""``name``: id of the run store, or row of a step; ``meaning``: index in ``MEANINGS``."""
 
-KEYS: Final = ("place", "node", "process", "device", "number")  # What makes events of one track
-# Of every source: table, place, what names a track there, what an event means, which events.
+KEYS: Final = ("place", "node", "process", "device", "number")  # events with the same keys share a track
+# For every source: table, kind of track, columns of the key, expression of the meaning.
 _SOURCES: Final = (
     (DEVICE, "device_event", "0", ("node", "process", "device", "stream"),
      f"CASE WHEN e.kind = 'sync' THEN {MEANINGS.index('sync')} WHEN e.kind <> 'kernel' THEN {MEANINGS.index('memory')}"
@@ -36,7 +38,7 @@ _SOURCES: Final = (
      str(MEANINGS.index("annotation"))),
 )  # fmt: skip
 _LENGTH: Final = "greatest(coalesce(e.duration_ns, 0), 0)"
-# As in launches.py: of a correlation the first launch, and all runs, in the order of their first.
+# As in launches.py: the first launch of a correlation, and all its runs in the order of their starts.
 _PAIRS: Final = """
     WITH wanted_key AS (
         SELECT DISTINCT process, correlation FROM host_event AS e SEMI JOIN wanted AS w ON w.row = e.rowid
@@ -60,9 +62,9 @@ _CUT_OFF: Final = (("ended", "not within the recording"),)
 
 
 def places(store: Store, timed: pl.DataFrame) -> pl.DataFrame:
-    """What makes tracks, with ``events``, ``first`` (start), ``last`` (start) and ``end`` of the events of each: see ``PLACES``.
+    """Return the keys of all tracks, with count and times of their events.
 
-    ``timed``: the steps, as :func:`steps_of` orders them.
+    Columns: ``KEYS``, ``events``, ``first`` and ``last`` (starts) and ``end``. ``timed``: the steps in the order of :func:`steps_of`.
     """
     queries = [
         f"SELECT {', '.join(f'{value} AS {key}' for key, value in zip(KEYS, _keys(place, keys), strict=True))}, count(*) AS events,"
@@ -71,7 +73,7 @@ def places(store: Store, timed: pl.DataFrame) -> pl.DataFrame:
         for _, table, place, keys, _ in _SOURCES
     ]
     kinds = dict.fromkeys((*KEYS, "events", "first", "last", "end"), pl.Int64)
-    found: pl.DataFrame = store.frame(" UNION ALL ".join(queries)).cast(kinds)  # type: ignore[arg-type]
+    counted: pl.DataFrame = store.frame(" UNION ALL ".join(queries)).cast(kinds)  # type: ignore[arg-type]
     start, length = pl.col("start"), pl.col("duration").fill_null(0).clip(lower_bound=0)
     ranges = (
         _step_keys(timed)
@@ -79,28 +81,24 @@ def places(store: Store, timed: pl.DataFrame) -> pl.DataFrame:
         .group_by(KEYS)
         .agg(events=pl.len(), first=start.min(), last=start.max(), end=(start + length).max())
     )
-    every: pl.DataFrame = pl.concat([found, ranges.select(*kinds).cast(kinds)]).sort(KEYS)  # type: ignore[arg-type]
+    every: pl.DataFrame = pl.concat([counted, ranges.select(*kinds).cast(kinds)]).sort(KEYS)  # type: ignore[arg-type]
     return every
 
 
 def events(store: Store, timed: pl.DataFrame, tracks: pl.DataFrame) -> pl.DataFrame:
-    """Every event with the columns of ``COLUMNS``; durations below 0 count as 0.
+    """Return every event with the columns of ``COLUMNS``; negative durations are 0.
 
-    ``tracks``: the keys of :func:`places`, ``track``, and ``moved``, which is added to the start of its events.
+    ``tracks``: the keys of :func:`places`, ``track``, and ``moved``, the offset of its events' times.
     """
-    cursor = store.connection.cursor()
-    cursor.register("placed", tracks.to_arrow())
     parts: list[pl.DataFrame] = []
-    try:
-        for source, table, place, keys, meaning in _SOURCES:
-            same = " AND ".join(f"p.{key} = {value}" for key, value in zip(KEYS, _keys(place, keys), strict=True))
+    with registered(store, "placed", tracks) as cursor:
+        for source, table, kind, keys, meaning in _SOURCES:
+            same = " AND ".join(f"p.{key} = {value}" for key, value in zip(KEYS, _keys(kind, keys), strict=True))
             parts.append(cursor.sql(
                 f"SELECT {source} AS source, e.rowid AS row, p.track, e.start_ns + p.moved AS start, {_LENGTH} AS duration,"
                 f" coalesce(e.name, {NONE}) AS name, {meaning} AS meaning FROM {table} AS e JOIN placed AS p ON {same}"
                 " WHERE e.start_ns IS NOT NULL"
             ).pl())  # fmt: skip
-    finally:
-        cursor.unregister("placed")
     ranges = (
         _step_keys(timed)
         .join(tracks, on=KEYS)
@@ -110,12 +108,12 @@ def events(store: Store, timed: pl.DataFrame, tracks: pl.DataFrame) -> pl.DataFr
         )
         .filter(pl.col("start").is_not_null())
     )  # fmt: skip
-    return pl.concat([part.select(pl.col(column).cast(kind) for column, kind in COLUMNS.items()) for part in (*parts, ranges)])
+    return pl.concat([part.select(pl.col(column).cast(dtype) for column, dtype in COLUMNS.items()) for part in (*parts, ranges)])
 
 
-def _keys(place: str, keys: tuple[str | None, ...]) -> list[str]:
-    own = [None if key is None else key if " " in key else f"e.{key}" for key in keys]
-    return [place, *(str(NONE) if key is None else f"coalesce({key}, {NONE})" for key in own)]
+def _keys(kind: str, keys: tuple[str | None, ...]) -> list[str]:
+    columns = [None if key is None else key if " " in key else f"e.{key}" for key in keys]
+    return [kind, *(str(NONE) if key is None else f"coalesce({key}, {NONE})" for key in columns)]
 
 
 def _step_keys(timed: pl.DataFrame) -> pl.DataFrame:
@@ -125,7 +123,10 @@ def _step_keys(timed: pl.DataFrame) -> pl.DataFrame:
 
 
 def steps_of(store: Store) -> pl.DataFrame:
-    """The steps as they are timed, with ``row``, and ``begin`` and ``end``: of the host range and the device work together."""
+    """Return the steps as they are timed, with ``row``, ``begin`` and ``end``.
+
+    ``begin`` and ``end`` enclose the host range and the device work.
+    """
     begin = pl.min_horizontal("start", "host_start_ns")
     ends = (pl.col("start") + pl.col("duration"), pl.col("host_start_ns") + pl.col("host_duration_ns"))
     return (
@@ -137,30 +138,34 @@ def steps_of(store: Store) -> pl.DataFrame:
 
 
 def pairs(store: Store, kept: pl.DataFrame) -> pl.DataFrame:
-    """``run`` and ``launch``: rows of device and host events of one process and correlation; ``first``: the first run of its launch.
+    """Match the launches among the kept events with device work.
 
-    Of the launches among the kept events (``source`` and ``row``).
+    ``run`` and ``launch``: rows of device and host events of one process and correlation; ``first``: the first run of its launch.
+    ``kept``: ``source`` and ``row``.
     """
     return _of(store, _PAIRS, kept, HOST)
 
 
 def correlations(store: Store, kept: pl.DataFrame) -> pl.DataFrame:
-    """``source``, ``row`` and ``correlation`` of the kept events that have one."""
+    """Return the correlations of the kept events that have one."""
     query = """SELECT {}::TINYINT AS source, e.rowid AS row, correlation FROM {} AS e SEMI JOIN wanted AS w ON w.row = e.rowid
         WHERE correlation > 0"""
     return pl.concat([_of(store, query.format(source, table), kept, source) for source, table, *_ in _SOURCES[:2]])
 
 
 def details(store: Store, kept: pl.DataFrame) -> tuple[pl.DataFrame, tuple[tuple[tuple[str, str], ...], ...]]:
-    """``source``, ``row`` and ``detail`` of the kept events of which something is known, and the distinct details: words and values."""
-    found = _of(store, _DETAILS, kept, DEVICE)
+    """Return the details of the kept events, and the distinct details in words.
+
+    Columns: ``source``, ``row`` and ``detail``, an index of the distinct details, which are words and values.
+    """
+    rows = _of(store, _DETAILS, kept, DEVICE)
     open_ended = _of(store, "SELECT a.rowid AS row FROM annotation AS a SEMI JOIN wanted AS w ON w.row = a.rowid WHERE a.complete IS FALSE",
                      kept, ANNOTATION)  # fmt: skip
-    columns = [column for column in found.columns if column != "row"]
-    distinct = found.select(columns).unique().sort(columns).with_row_index("detail")
+    columns = [column for column in rows.columns if column != "row"]
+    distinct = rows.select(columns).unique().sort(columns).with_row_index("detail")
     texts = [_words(row) for row in distinct.iter_rows(named=True)]
     parts = [
-        found.join(distinct, on=columns, nulls_equal=True).select(
+        rows.join(distinct, on=columns, nulls_equal=True).select(
             pl.lit(DEVICE, pl.Int8).alias("source"), "row", pl.col("detail").cast(pl.Int32)
         )
     ]
@@ -170,18 +175,24 @@ def details(store: Store, kept: pl.DataFrame) -> tuple[pl.DataFrame, tuple[tuple
     return pl.concat(parts), tuple(texts)
 
 
-def _of(store: Store, query: str, kept: pl.DataFrame, source: int) -> pl.DataFrame:
+@contextmanager
+def registered(store: Store, name: str, rows: pl.DataFrame) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Give a cursor of the store in which ``rows`` are the table ``name``."""
     cursor = store.connection.cursor()
-    cursor.register("wanted", kept.filter(pl.col("source") == source).select("row").to_arrow())
+    cursor.register(name, rows.to_arrow())
     try:
-        found: pl.DataFrame = cursor.sql(query).pl()
+        yield cursor
     finally:
-        cursor.unregister("wanted")
-    return found
+        cursor.unregister(name)
+
+
+def _of(store: Store, query: str, kept: pl.DataFrame, source: int) -> pl.DataFrame:
+    with registered(store, "wanted", kept.filter(pl.col("source") == source).select("row")) as cursor:
+        return cursor.sql(query).pl()
 
 
 def _words(row: dict[str, int | str | bool | None]) -> tuple[tuple[str, str], ...]:
-    """What is known of a kernel run or a copy, as words and values."""
+    """Describe kernel work or a copy in words and values."""
 
     def extent(what: str) -> str | None:
         lengths = [row[f"{what}_{axis}"] for axis in "xyz"]
@@ -191,7 +202,7 @@ def _words(row: dict[str, int | str | bool | None]) -> tuple[tuple[str, str], ..
         value = row[column]
         return None if value is None else say(int(value))
 
-    said = {
+    words = {
         "grid": extent("grid"),
         "block": extent("block"),
         "registers": of("registers", str),
@@ -201,4 +212,4 @@ def _words(row: dict[str, int | str | bool | None]) -> tuple[tuple[str, str], ..
         "copy": row["copy_kind"],
         "host memory": of("pageable", lambda pageable: "pageable" if pageable else "pinned"),
     }
-    return tuple((word, str(value)) for word, value in said.items() if value is not None)
+    return tuple((word, str(value)) for word, value in words.items() if value is not None)

@@ -1,4 +1,4 @@
-"""When was a process not recorded although its run went on? A timeline must not show that as idle."""
+"""Gaps in the recording of a process while its run went on, which a timeline must not show as idle time."""
 
 from __future__ import annotations
 
@@ -14,31 +14,37 @@ from ..toolkit.intervals import union
 from ..toolkit.windows import windows
 from .model import Gap
 
-_EDGE: Final = 0.01  # Of the time shown: what is missing before the first recording or after the last is told from this share on
+_EDGE: Final = 0.01  # smallest share of the shown time before the first or after the last recording that counts as a gap
 
 Numbers = npt.NDArray[np.int64]
 
 
 def recordings(store: Store, moved: dict[int, int]) -> dict[int, list[tuple[int, int]]]:
-    """Start and end of each recording of every process that has any. ``moved``: what is added to the times of a process."""
-    found: dict[int, list[tuple[int, int]]] = {}
+    """Return start and end of each recording, by process; ``moved``: time offsets."""
+    spans: dict[int, list[tuple[int, int]]] = {}
     for process, start, end in windows(store, "process").select("process", "start", "end").iter_rows():
         if process in moved:
-            found.setdefault(process, []).append((start + moved[process], end + moved[process]))
-    return found
+            spans.setdefault(process, []).append((start + moved[process], end + moved[process]))
+    return spans
 
 
 def gaps(recorded: dict[int, list[tuple[int, int]]], tracks: dict[int, list[int]], span_ns: int) -> tuple[Gap, ...]:
-    """Of the time from 0 to ``span_ns`` what lies in no recording of a process. ``tracks``: those of the processes."""
-    found = []
+    """Return the times from 0 to ``span_ns`` without a recording, per track.
+
+    ``tracks``: those of the processes.
+    """
+    missing = []
     for process, spans in recorded.items():
         for start, end in _between(spans, span_ns):
-            found += [Gap(track, start, end) for track in tracks.get(process, ())]
-    return tuple(sorted(found, key=lambda gap: (gap.track, gap.start_ns)))
+            missing += [Gap(track, start, end) for track in tracks.get(process, ())]
+    return tuple(sorted(missing, key=lambda gap: (gap.track, gap.start_ns)))
 
 
 def unrecorded_ns(recorded: dict[int, list[tuple[int, int]]], everyone: bool, span_ns: int) -> int:
-    """How long no process at all was recorded between the first recording and the last. ``everyone``: of each it is known."""
+    """Return the time between recordings in which no process was recorded.
+
+    ``everyone``: the recordings of all processes are known; else the result is 0.
+    """
     if not everyone or not recorded:
         return 0
     rows = [(start, end) for spans in recorded.values() for start, end in spans]
@@ -47,19 +53,22 @@ def unrecorded_ns(recorded: dict[int, list[tuple[int, int]]], everyone: bool, sp
 
 
 def stretch(recorded: dict[int, list[tuple[int, int]]], process_of: dict[int, int], track: Numbers, start_ns: Numbers) -> Numbers:
-    """The number of the recording of its process in which (or after which) each event starts; events by track."""
-    found = np.zeros(len(track), np.int64)
+    """Number the recording of its process in or after which each event starts.
+
+    Events are in order of track.
+    """
+    numbers = np.zeros(len(track), np.int64)
     for number, process in process_of.items():
         if len(recorded.get(process, ())) > 1:
             low, high = np.searchsorted(track, [number, number + 1])
             starts = np.array([start for start, _ in recorded[process]], np.int64)
-            found[low:high] = np.searchsorted(starts, start_ns[low:high], "right")
-    return found
+            numbers[low:high] = np.searchsorted(starts, start_ns[low:high], "right")
+    return numbers
 
 
 def _between(spans: list[tuple[int, int]], span_ns: int) -> list[tuple[int, int]]:
     edge = int(_EDGE * span_ns)
     first, last = spans[0][0], spans[-1][1]
-    found = [(0, first)] if first > edge else []
-    found += [(end, start) for (_, end), (start, _) in pairwise(spans)]
-    return [*found, *([(last, span_ns)] if span_ns - last > edge else [])]
+    missing = [(0, first)] if first > edge else []
+    missing += [(end, start) for (_, end), (start, _) in pairwise(spans)]
+    return [*missing, *([(last, span_ns)] if span_ns - last > edge else [])]

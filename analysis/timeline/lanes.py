@@ -1,6 +1,6 @@
-"""In which lane of its track does an event lie, so that no two events of a lane overlap?
+"""Lane of each event in its track, so that no two events of a lane overlap.
 
-The first free lane from the top: what is nested lies below what it is nested in.
+An event gets the first free lane from the top, so nested events are below the event that contains them.
 """
 
 from __future__ import annotations
@@ -12,14 +12,17 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-MOST: Final = 1000  # Lanes of one track; an event for which none of these is free gets lane -1
+MOST: Final = 1000  # lanes of a track; an event without a free lane gets lane -1
 
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 
 def with_lanes(events: pl.DataFrame) -> pl.DataFrame:
-    """``events`` (columns track, start, duration; no duration below 0) sorted by track and start, longest first, with ``lane``."""
+    """Sort ``events`` by track and start, longest first, and add ``lane``.
+
+    Columns: track, start, duration (at least 0).
+    """
     order = _order(events)
     ordered = events if order is None else events[order]
     track, start = ordered["track"].to_numpy(), ordered["start"].to_numpy()
@@ -27,13 +30,13 @@ def with_lanes(events: pl.DataFrame) -> pl.DataFrame:
     lane = np.zeros(len(track), np.int16)
     bounds = [0, *(np.flatnonzero(np.diff(track)) + 1).tolist(), len(track)]
     for first, last in pairwise(bounds):
-        found = _lanes(start[first:last], end[first:last])
-        lane[first:last] = np.where(found < MOST, found, -1)
+        lanes = _lanes(start[first:last], end[first:last])
+        lane[first:last] = np.where(lanes < MOST, lanes, -1)
     return ordered.with_columns(lane=pl.Series(lane))
 
 
 def _order(events: pl.DataFrame) -> Numbers | None:
-    """Where each event of the sorted table stands now; None where it is sorted. Traces mostly are, track by track."""
+    """Return the order that sorts the table; None if it is sorted, as most are."""
     track = events["track"].to_numpy()
     order = None if (np.diff(track) >= 0).all() else np.argsort(track, kind="stable")
     held = track if order is None else track[order]
@@ -51,7 +54,7 @@ def _order(events: pl.DataFrame) -> Numbers | None:
 
 
 def _sorted(keys: list[Numbers]) -> bool:
-    """Whether the rows are in order of the first key, those with equal ones in order of the second, and so on."""
+    """Return whether the rows are in lexicographic order of the keys."""
     equal: Flags | None = None
     for key in keys:
         wrong = key[1:] < key[:-1]
@@ -65,17 +68,17 @@ def _sorted(keys: list[Numbers]) -> bool:
 
 
 def _lanes(start: Numbers, end: Numbers) -> Numbers:
-    """Of the events of one track, by start and the longest first."""
+    """Return the lanes of a track's events, which are by start, longest first."""
     overlaps = np.zeros(len(start), np.bool_)
     overlaps[1:] = start[1:] < np.maximum.accumulate(end)[:-1]
     if not overlaps.any():
         return np.zeros(len(start), np.int64)
-    # How many others are going on when an event starts; those without duration never are.
+    # The number of other events at the start of each event; events without duration never count.
     long = end > start
     depth = np.cumsum(long) - long - np.searchsorted(np.sort(end[long]), start, "right")
     crossing = _crossing(start, end, depth)
     if crossing.any():
-        # From one event that overlaps none before it to the next.
+        # A stretch is from one event that overlaps no earlier one to the next.
         stretch = np.cumsum(~overlaps, dtype=np.int64)
         mixed = np.zeros(int(stretch[-1]) + 1, np.bool_)
         mixed[stretch[crossing]] = True
@@ -85,20 +88,20 @@ def _lanes(start: Numbers, end: Numbers) -> Numbers:
 
 
 def _crossing(start: Numbers, end: Numbers, depth: Numbers) -> Flags:
-    """Which events overlap another one of the same depth, as those do that overlap without nesting."""
-    found = np.zeros(len(start), np.bool_)
-    # Of short integers the stable sort is a radix sort.
+    """Mark events that overlap another one of the same depth, as they are not nested."""
+    crossing = np.zeros(len(start), np.bool_)
+    # The stable sort of short integers is a radix sort.
     small = int(depth.max(initial=0)) < 2**15
     by_depth = np.argsort(depth.astype(np.int16) if small else depth, kind="stable")
     bounds = [0, *(np.flatnonzero(np.diff(depth[by_depth])) + 1), len(depth)]
     for first, last in pairwise(bounds):
         members = by_depth[first:last]
-        found[members[1:]] = start[members[1:]] < np.maximum.accumulate(end[members])[:-1]
-    return found
+        crossing[members[1:]] = start[members[1:]] < np.maximum.accumulate(end[members])[:-1]
+    return crossing
 
 
 def _first_free(start: Numbers, end: Numbers, stretch: Numbers) -> list[int]:
-    """Lane by lane from the top, stretch by stretch. Only for events that overlap without nesting, which are few."""
+    """Assign the first free lane, for the few events that overlap without nesting."""
     lanes: list[int] = []
     ends: list[int] = []
     last = -1

@@ -1,6 +1,6 @@
-"""Which samples does a timeline draw as lines: utilisation, memory, power, counters?
+"""Samples that a timeline draws as lines: utilization, memory, power, counters.
 
-The lanes of utilisation have the names of the hosted service's timeline: GPU-i utilization, SUM Utilization (the average of a node's GPUs).
+The lanes of utilization have the names of the hosted service's timeline: GPU-i utilization, SUM Utilization (the average of a node's GPUs).
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ import polars as pl
 
 from ...ingest.store.store import Store
 from ...ingest.store.tables import COUNTER, METRICS
+from .events import registered
 
-POINTS: Final = 150_000  # Of all lines together
-MOST: Final = 1000  # Of one line; of more samples as many stretches of equal time
+POINTS: Final = 150_000  # points of all lines together
+MOST: Final = 1000  # points of a line; more samples are averaged over intervals of equal length
 LEAST: Final = 32
 MOST_LINES: Final = 4000
 
 _MIB: Final = 1024 * 1024
-# Metric -> label, unit of the line, factor. GPUs: a line per GPU; processors and the machine: one line.
+# Metric -> label, unit of the line, factor. GPUs have a line each; processors and the node have one line.
 _GPU: Final = {
     "gpu_utilization": ("utilization", "percent", 1.0),
     "gpu_memory_used_bytes": ("memory", "MiB", 1 / _MIB),
@@ -48,10 +49,10 @@ _DERIVED: Final = " (derived from kernel activity)"
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """``place``: machine, gpus (mean of a node's), gpu or process; ``number``: of the GPU or process. ``detail``: the whole label where
-    it is longer. ``points``: time_ns, mean, low, high."""
+    """A line of samples. ``scope``: machine, gpus (mean of a node's), gpu or process; ``number``: of the GPU or process. ``detail``: the
+    full label if it is longer. ``points``: time_ns, mean, low, high."""
 
-    place: str
+    scope: str
     node: int
     number: int
     metric: str
@@ -62,23 +63,24 @@ class Drawn:
 
 
 def lines(store: Store, derived: pl.DataFrame) -> list[Drawn]:
-    """Every line, thinned to the mean and the range of equal stretches. ``derived``: utilisation where none was sampled."""
+    """Return every line, thinned to mean and range over intervals of equal length.
+
+    ``derived``: utilization derived from kernels, if none was sampled.
+    """
     counted = f"starts_with(metric, '{COUNTER}')"
     known = ", ".join(f"'{metric}'" for metric in (*_GPU, *_MACHINE))
     wanted = f"SELECT node, metric, unit, time_ns, value FROM sample WHERE isfinite(value) AND (metric IN ({known}) OR {counted})"
-    own = f"CASE WHEN {counted} OR starts_with(metric, 'gpu_') THEN coalesce(unit, -1) ELSE -1 END"
-    made = derived.select("node", pl.lit("gpu_utilization").alias("metric"), "unit", "time_ns", "value")
-    cursor = store.connection.cursor()
-    cursor.register("derived_utilisation", made.to_arrow())
+    unit = f"CASE WHEN {counted} OR starts_with(metric, 'gpu_') THEN coalesce(unit, -1) ELSE -1 END"
+    estimates = derived.select("node", pl.lit("gpu_utilization").alias("metric"), "unit", "time_ns", "value")
     every = f"({wanted} UNION ALL SELECT * FROM derived_utilisation)"
-    # The GPUs of a node together, where there are several or not: under GPUs stands their mean.
-    lined = f"""(SELECT node, metric, {own} AS number, time_ns, value FROM {every}
+    # The track "GPUs" shows the mean of a node's GPUs, even of a single one.
+    lined = f"""(SELECT node, metric, {unit} AS number, time_ns, value FROM {every}
         UNION ALL SELECT node, 'mean', -1, time_ns, value FROM {every} WHERE metric = 'gpu_utilization')"""
     spans = f"SELECT node, metric, number, count(*) AS values, min(time_ns) AS first, max(time_ns) AS last FROM {lined} GROUP BY ALL"
-    try:
+    with registered(store, "derived_utilisation", estimates) as cursor:
         counts = cursor.sql(f"SELECT count(*) FROM ({spans})").fetchall()[0][0]
         points = max(LEAST, min(MOST, POINTS // max(counts, 1)))
-        found = cursor.sql(f"""
+        thinned = cursor.sql(f"""
             WITH series AS (FROM ({spans}) ORDER BY number >= 0, node, metric, number LIMIT {MOST_LINES})
             SELECT node, metric, number, min(time_ns) AS time_ns, favg(value) AS mean, min(value) AS low, max(value) AS high
             FROM {lined} AS l JOIN series AS s USING (node, metric, number)
@@ -86,19 +88,11 @@ def lines(store: Store, derived: pl.DataFrame) -> list[Drawn]:
                 ELSE s.first + (time_ns - s.first) // ((s.last - s.first) // {points} + 1) * ((s.last - s.first) // {points} + 1) END
             ORDER BY node, metric, number, time_ns
         """).pl()
-    finally:
-        cursor.unregister("derived_utilisation")
     estimated = set(derived.select("node", "unit").unique().rows()) if derived.height else set()
-    parts = found.partition_by("node", "metric", "number", as_dict=True, include_key=False, maintain_order=True)
+    parts = thinned.partition_by("node", "metric", "number", as_dict=True, include_key=False, maintain_order=True)
     has_bytes = {(node, number) for node, metric, number in parts if metric == "gpu_memory_used_bytes"}
     return [
-        _drawn(
-            int(node),
-            str(metric),
-            int(number),
-            part,
-            (node, number) in estimated or (metric == "mean" and any(n == node for n, _ in estimated)),
-        )
+        _drawn(node, metric, number, part, (node, number) in estimated or (metric == "mean" and any(n == node for n, _ in estimated)))
         for (node, metric, number), part in parts.items()
         if not (metric == "gpu_memory_used_percent" and (node, number) in has_bytes)
     ]
@@ -106,18 +100,18 @@ def lines(store: Store, derived: pl.DataFrame) -> list[Drawn]:
 
 def _drawn(node: int, metric: str, number: int, points: pl.DataFrame, estimated: bool) -> Drawn:
     if metric.startswith(COUNTER):
-        place, (label, unit, factor) = "process", (metric.removeprefix(COUNTER), "", 1.0)
+        scope, (label, unit, factor) = "process", (metric.removeprefix(COUNTER), "", 1.0)
     elif metric == "mean":
-        place, (label, unit, factor) = "gpus", ("SUM Utilization", "percent", 1.0)
+        scope, (label, unit, factor) = "gpus", ("SUM Utilization", "percent", 1.0)
     elif metric in _MACHINE:
-        place, (label, unit, factor) = "machine", _MACHINE[metric]
+        scope, (label, unit, factor) = "machine", _MACHINE[metric]
     else:
-        place, (label, unit, factor) = "gpu", _GPU[metric]
+        scope, (label, unit, factor) = "gpu", _GPU[metric]
         label = f"GPU-{number} {label}" if number >= 0 else f"GPUs, {label}"
     detail = f"{label}: average of the node's GPUs" if metric == "mean" else ""
     if estimated and metric in ("mean", "gpu_utilization"):
         detail = (detail or label) + _DERIVED
     scaled = points.select("time_ns", *(pl.col(column) * factor for column in ("mean", "low", "high")))
-    # A mean lies between its ends whatever rounding does.
+    # Rounding may move a mean beyond its ends.
     within = scaled.with_columns(mean=pl.max_horizontal("low", pl.min_horizontal("mean", "high")))
-    return Drawn(place, node, number, metric, label, detail, unit, within)
+    return Drawn(scope, node, number, metric, label, detail, unit, within)

@@ -1,7 +1,7 @@
-"""How do more events than a report can hold become fewer?
+"""Reduction of the events to the number that a report can contain.
 
-Outside of what must stay whole, neighbours of a lane that are shorter than a width and start in the same stretch of that width become one
-event. It begins with the first of them and lasts as long as all of them together: a lane is shown busy for as long as it was.
+Except for events that must stay single, neighbors in a lane that are shorter than a width and start in the same interval of that width are
+merged. The merged event begins with the first of them and lasts as long as their sum, so the busy time of a lane stays the same.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _WIDTHS: Final = tuple(factor * 10**power for power in range(3, 18) for factor i
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """``first``: of every event that remains the (first) one it is made of; ``count``: of how many; ``duration_ns``: together.
-    ``width_ns``: shorter ones than this were merged, None where none were; ``level``: of ``whole``, what stayed whole; None: nothing did.
-    ``dropped``: events for which there was no place, the shortest."""
+    """Events after merging. ``first``: the first member of every remaining event; ``count``: its members; ``duration_ns``: their sum.
+    ``width_ns``: shorter events were merged; None if none were. ``level``: index of the flags in ``unmerged`` that were respected; None if
+    none were. ``dropped``: number of events, the shortest ones, that exceeded the cap."""
 
     first: Numbers
     count: Numbers
@@ -33,20 +33,21 @@ class Merged:
     dropped: int
 
 
-def merge(lane: Numbers, start_ns: Numbers, duration_ns: Numbers, whole: Sequence[Flags], cap: int) -> Merged:
-    """At most ``cap`` events, with the smallest width that does. ``lane``: a number per lane of the run; events by lane and start.
+def merge(lane: Numbers, start_ns: Numbers, duration_ns: Numbers, unmerged: Sequence[Flags], cap: int) -> Merged:
+    """Merge to at most ``cap`` events, with the smallest sufficient width.
 
-    ``whole``: which events are not to be merged, the most wanted first; the next one is tried where that does not fit, then none.
+    ``lane``: a number per lane of the run; events are by lane and start. ``unmerged``: flags of events to keep single, most important
+    first. If the first flags leave too many events, the next ones are tried, then none.
     """
     every = np.ones(len(lane), np.bool_)
     if len(lane) <= cap:
-        return _made(every, duration_ns, None, None, cap)
+        return _merged(every, duration_ns, None, None, cap)
     same = np.zeros(len(lane), np.bool_)
     same[1:] = lane[1:] == lane[:-1]
     span = int(start_ns.max() - start_ns.min()) + int(duration_ns.max()) + 1
     widths = [width for width in _WIDTHS if width < 10 * span] or [_WIDTHS[0]]
-    for level, fixed in enumerate((*whole, np.zeros(len(lane), np.bool_))):
-        if _begins(same, start_ns, duration_ns, fixed, widths[-1]).sum() > cap and level < len(whole):
+    for level, fixed in enumerate((*unmerged, np.zeros(len(lane), np.bool_))):
+        if _begins(same, start_ns, duration_ns, fixed, widths[-1]).sum() > cap and level < len(unmerged):
             continue
         low, high = 0, len(widths) - 1
         while low < high:
@@ -56,12 +57,12 @@ def merge(lane: Numbers, start_ns: Numbers, duration_ns: Numbers, whole: Sequenc
             else:
                 low = middle + 1
         begins = _begins(same, start_ns, duration_ns, fixed, widths[high])
-        return _made(begins, duration_ns, widths[high], level if level < len(whole) else None, cap)
+        return _merged(begins, duration_ns, widths[high], level if level < len(unmerged) else None, cap)
     raise AssertionError("the last level is always taken")
 
 
 def _begins(same: Flags, start_ns: Numbers, duration_ns: Numbers, fixed: Flags, width: int) -> Flags:
-    """Where an event of the result begins: at every one that is not merged with the one before it."""
+    """Mark the events that are not merged with the one before."""
     short = (duration_ns < width) & ~fixed
     stretch = start_ns // width
     joined = same & short
@@ -69,7 +70,7 @@ def _begins(same: Flags, start_ns: Numbers, duration_ns: Numbers, fixed: Flags, 
     return ~joined
 
 
-def _made(begins: Flags, duration_ns: Numbers, width: int | None, level: int | None, cap: int) -> Merged:
+def _merged(begins: Flags, duration_ns: Numbers, width: int | None, level: int | None, cap: int) -> Merged:
     first = np.flatnonzero(begins).astype(np.int64)
     count = np.diff(first, append=len(begins))
     duration = np.add.reduceat(duration_ns, first) if len(first) else duration_ns[:0]

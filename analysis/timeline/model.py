@@ -1,4 +1,4 @@
-"""What does a timeline hold? Plain columns, made by timeline.py, drawn by report_templates/timeline."""
+"""Data of a timeline in plain columns: made by build.py, drawn by report_templates/timeline."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-CAP: Final = 300_000  # Events that a report embeds unless asked otherwise
+CAP: Final = 300_000  # default number of events that a report embeds
 
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """A row of the tree; its number is its place in ``Timeline.tracks``, parents before children. ``kind``: node, cpu, gpus, process,
-    utilisation, counter, device, stream, host, thread, steps or annotations. ``lanes``: nested levels of its events; 0 where it has
-    none of its own. ``detail``: the full name where ``label`` does not tell all, else empty. ``narrow``: a shorter label for a narrow
-    column, else empty."""
+    """A row of the tree; its number is its index in ``Timeline.tracks``, parents before children. ``kind``: node, cpu, gpus, process,
+    utilisation, counter, device, stream, host, thread, steps or annotations. ``lanes``: nested levels of its events; 0 without events.
+    ``detail``: the full name if ``label`` is abbreviated, else empty. ``narrow``: a shorter label for a narrow column, else empty."""
 
     parent: int | None
     kind: str
@@ -37,9 +36,9 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """One entry per event, by track and start. ``start_ns`` counts from the timeline's origin. ``partner``: of a run on a device the
-    index of its launch, of a launch that of its (first) run; -1 where there is none. ``detail``: into ``Timeline.details``; -1 none.
-    ``correlation``: the number that links a launch to its runs; -1 none. ``step``: the index of the step that launched it; -1 none."""
+    """One entry per event, by track and start. ``start_ns`` counts from the timeline's origin. ``partner``: index of the launch of a run on
+    a device, or of the first run of a launch. ``detail``: index in ``Timeline.details``. ``correlation``: the number that links a launch to
+    its runs. ``step``: the index of the step that launched it. -1 means none in all four."""
 
     track: npt.NDArray[np.int32]
     start_ns: npt.NDArray[np.int64]
@@ -66,8 +65,8 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A stretch worth looking at. ``key``: slowest, typical, devices (when devices ran, where that is little of the run) or
-    whole. ``label``: "step 7 of rank 1, 243 ms: the slowest"."""
+    """A time range worth a look. ``key``: slowest, typical, devices (time of device activity if that is a small part of the run) or whole.
+    ``label``: "step 7 of rank 1, 243 ms: the slowest"."""
 
     key: str
     label: str
@@ -78,7 +77,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """When nothing was recorded of a process (``track``: its own) although its run went on."""
+    """Time without a recording of a process while its run went on, on a track of the process."""
 
     track: int
     start_ns: int
@@ -87,9 +86,9 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """``origin_ns``: when its time 0 was, since the epoch. ``details``: launch configurations and sizes, as (word, value) pairs.
-    ``events_total``: of the run, whatever is shown. ``shown``: a sentence on what was merged or left out; None where all is here.
-    ``views``: the first one is where it opens. ``gaps``: by track and start."""
+    """A timeline. ``origin_ns``: time 0 in ns since the epoch. ``details``: launch configurations and sizes, as (word, value) pairs.
+    ``events_total``: events of the run before merging. ``shown``: a sentence on merged and omitted events; None if there are none.
+    ``views``: it opens with the first. ``gaps``: by track and start."""
 
     origin_ns: int
     span_ns: int
@@ -109,4 +108,4 @@ NOTHING: Final = Timeline(
     Events(*(np.zeros(0, kind) for kind in (np.int32, np.int64, np.int64, np.int32, np.int16, np.int32, np.int32, np.int64, np.int32))),  # type: ignore[arg-type]
     (), (), (), 0, None,
 )  # fmt: skip
-"""Of a run in which nothing has a time: the section says so."""
+"""A run in which nothing has a time; the section states this."""

@@ -1,4 +1,4 @@
-"""In which step was an event launched? By the time of its launch call within the host's range of a step, else by its own time."""
+"""Step that launched each event, by the time of its launch call within the host's range of a step, else by its own time."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ import polars as pl
 from .events import DEVICE, STEP
 
 Numbers = npt.NDArray[np.int64]
-_LONGER = 2**61  # Than any step
+_LONGER = 2**61  # ns, longer than any step
 
 
 def steps_around(
     kept: pl.DataFrame, partner: npt.NDArray[np.int32], moved: pl.DataFrame, process_of: dict[int, int]
 ) -> npt.NDArray[np.int32]:
-    """Of every kept event the index of the step's own event, -1 for none. Where several hold it: of those timed on the device, if there
-    are any, the shortest.
+    """Return, for every kept event, the index of the event of its step, or -1.
 
-    ``moved``: the steps, with ``host_begin``, ``host_end``, ``shown_ns`` and ``duration`` from the timeline's origin.
+    Of several steps, those timed on the device come first, then the shortest. ``moved``: the steps, with ``host_begin``, ``host_end``,
+    ``shown_ns`` and ``duration`` from the timeline's origin.
     """
-    found = np.full(kept.height, -1, np.int32)
+    steps_of_events = np.full(kept.height, -1, np.int32)
     best = np.full(kept.height, np.iinfo(np.int64).max, np.int64)
     source, start, track = (kept[column].to_numpy() for column in ("source", "start", "track"))
-    own = kept.filter((pl.col("source") == STEP) & (pl.col("count") == 1)).select("row", "index")
-    listed = moved.join(own.with_columns(pl.col("row").cast(moved.schema["row"])), on="row")
+    single = kept.filter((pl.col("source") == STEP) & (pl.col("count") == 1)).select("row", "index")
+    listed = moved.join(single.with_columns(pl.col("row").cast(moved.schema["row"])), on="row")
     by_track = {number: slice(*np.searchsorted(track, [number, number + 1]).tolist()) for number in process_of}
     for (process, _, on_device), steps in listed.group_by("process", "phase", "on_device", maintain_order=True):
         later = 0 if on_device else _LONGER
         on_host = _ranges(steps, "host_begin", pl.col("host_end"))
-        shown = _ranges(steps, "shown_ns", pl.col("shown_ns") + pl.col("duration"))
+        on_device_alone = _ranges(steps, "shown_ns", pl.col("shown_ns") + pl.col("duration"))
         for number, owner in process_of.items():
             if owner != process:
                 continue
             part = by_track[number]
-            other, from_device = partner[part], source[part] == DEVICE
-            launched = from_device & (other >= 0)
-            time = np.where(launched, start[other], start[part])
-            for ranges, wanted in ((on_host, ~from_device | launched), (shown, from_device & ~launched)):
+            partners, from_device = partner[part], source[part] == DEVICE
+            launched = from_device & (partners >= 0)
+            time = np.where(launched, start[partners], start[part])
+            for ranges, wanted in ((on_host, ~from_device | launched), (on_device_alone, from_device & ~launched)):
                 index, length = _holding(ranges, time)
                 length = length + later
                 better = wanted & (index >= 0) & (length < best[part]) & (source[part] != STEP)
-                found[part] = np.where(better, index, found[part])
+                steps_of_events[part] = np.where(better, index, steps_of_events[part])
                 best[part] = np.where(better, length, best[part])
-    return found
+    return steps_of_events
 
 
 def _ranges(steps: pl.DataFrame, begin: str, end: pl.Expr) -> tuple[Numbers, Numbers, Numbers]:
@@ -52,10 +52,10 @@ def _ranges(steps: pl.DataFrame, begin: str, end: pl.Expr) -> tuple[Numbers, Num
 
 
 def _holding(ranges: tuple[Numbers, Numbers, Numbers], time: Numbers) -> tuple[Numbers, Numbers]:
-    """The last range that begins before each time, where it has not ended; else -1."""
+    """Return, per time, the last range that began before if it is open; else -1."""
     begin, end, index = ranges
     if not len(begin):
         return np.full(len(time), -1, np.int64), np.zeros(len(time), np.int64)
-    place = np.searchsorted(begin, time, "right") - 1
-    inside = (place >= 0) & (time < end[place])
-    return np.where(inside, index[place], -1), np.where(inside, end[place] - begin[place], 0)
+    index_before = np.searchsorted(begin, time, "right") - 1
+    inside = (index_before >= 0) & (time < end[index_before])
+    return np.where(inside, index[index_before], -1), np.where(inside, end[index_before] - begin[index_before], 0)

@@ -1,4 +1,4 @@
-"""Which timeline do the files of a report draw?"""
+"""Timeline of a report, made only if a requested format draws it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def timeline_for(store: Any, report: Report, formats: Sequence[str], most: int) -> Timeline | None:
-    """Of at most ``most`` events of the run; None for 0, or where no format draws it. ``report``: of the same run."""
+    """Return the timeline with at most ``most`` events; None if no format draws it."""
     if not most or not {"html", "pdf"} & set(formats):
         return None
     from .build import timeline

@@ -1,8 +1,8 @@
-"""Which rows does a timeline have, and which one stands below which?
+"""Tree of the rows of a timeline.
 
-Node: CPU (average utilisation, counters); GPUs (SUM Utilization): process (HOST-0 PID-7): its steps, GPU-i utilization, GPU-i device
+Node: CPU (average utilization, counters); GPUs (SUM Utilization): process (HOST-0 PID-7): its steps, GPU-i utilization, GPU-i device
 with its streams, GPU-i host with its threads, counters. Names and order are those of the hosted service's timeline. Without GPUs a
-process stands directly below its node.
+process is directly below its node.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from .model import Track
 
 Key = tuple[str, int, int, int, int]
 _LONGEST: Final = 40
-_LAST_ID: Final = 4_194_304
-"""Threads of Linux have numbers from 1 up to this; others are addresses (cut to 32 bits some are negative), which nobody can read."""
+_LAST_ID: Final = 4_194_304  # largest thread id of Linux; other numbers are addresses (some negative, cut to 32 bits) and get an index
 # Autograd works in threads of its own.
 _BACKWARD: Final = """
     SELECT DISTINCT process, tid FROM host_event AS e
@@ -28,7 +27,7 @@ _BACKWARD: Final = """
 
 
 class Tree:
-    """``tracks``; ``of``: the track of a key; ``line``: the tracks of the lines; ``process``: the tracks of the processes."""
+    """Tracks of a timeline. ``of``: the track of a key; ``line``: the tracks of the lines; ``process``: the tracks of the processes."""
 
     def __init__(self, store: Store, keys: Iterable[tuple[int, ...]], lines: Sequence[Drawn]) -> None:
         self.tracks: list[Track] = []
@@ -40,8 +39,8 @@ class Tree:
         self._places = Places(store)
         self._backward = set(store.frame(_BACKWARD).rows()) if any(key[0] == "thread" for key in self._keys) else set()
         nodes = {key[1] for key in self._keys} | {line.node for line in lines}
-        for place, node in enumerate(sorted(nodes, key=lambda node: (in_order(self._host(node)), node))):
-            self._node(node, place)
+        for position, node in enumerate(sorted(nodes, key=lambda node: (in_order(self._host(node)), node))):
+            self._node(node, position)
 
     def _host(self, node: int) -> str:
         return self._places.node(None if node == NONE else node)
@@ -52,47 +51,47 @@ class Tree:
         return len(self.tracks) - 1
 
     def _put(self, parent: int, lines: Iterable[Drawn]) -> None:
-        # Utilisation first, then by name.
+        # Lines of utilization come first, then lines by name.
         for line in sorted(lines, key=lambda line: (line.number, line.metric not in (*UTILISATION, "mean"), line.label, line.metric)):
             kind = "utilisation" if line.metric in (*UTILISATION, "mean") else "counter"
             narrow = line.label.replace("tilization", "til.") if kind == "utilisation" else ""
             self.line[id(line)] = self._add(parent, kind, line.label, line.detail, narrow if narrow != line.label else "")
 
-    def _node(self, node: int, place: int) -> None:
+    def _node(self, node: int, position: int) -> None:
         top = self._add(None, "node", self._host(node))
-        own = [line for line in self._lines if line.node == node]
-        machine = [line for line in own if line.place == "machine"]
+        lines = [line for line in self._lines if line.node == node]
+        machine = [line for line in lines if line.scope == "machine"]
         if machine:
             self._put(self._add(top, "cpu", "CPU"), machine)
         keys = [key for key in self._keys if key[1] == node]
-        counted = {line.number for line in own if line.place == "process"}
+        counted = {line.number for line in lines if line.scope == "process"}
         processes = {key[2] for key in keys} | counted
         users: dict[int, set[int]] = {}
         for _, _, process, device, _ in keys:
             if device != NONE:
                 users.setdefault(device, set()).add(process)
-        mean, gpus = [line for line in own if line.place == "gpus"], [line for line in own if line.place == "gpu"]
+        mean, gpus = [line for line in lines if line.scope == "gpus"], [line for line in lines if line.scope == "gpu"]
         below = self._add(top, "gpus", "GPUs") if users or gpus else top
         self._put(below, mean)
-        # A GPU that one process used is shown below that process, another one once for all.
+        # A GPU that only one process used is below that process; other GPUs are listed once.
         self._put(below, (line for line in gpus if len(users.get(line.number, ())) != 1))
-        for process in sorted(processes, key=lambda process: (self._place(process, node).order, process)):
+        for process in sorted(processes, key=lambda process: (self._location(process, node).order, process)):
             single = [line for line in gpus if users.get(line.number) == {process}]
-            self._process(below, process, node, place, [key for key in keys if key[2] == process], single,
-                          [line for line in own if line.place == "process" and line.number == process])  # fmt: skip
+            self._process(below, process, node, position, [key for key in keys if key[2] == process], single,
+                          [line for line in lines if line.scope == "process" and line.number == process])  # fmt: skip
 
-    def _place(self, process: int, node: int) -> Place:
+    def _location(self, process: int, node: int) -> Place:
         return self._places.process(None if process < 0 else process, None if node == NONE else node)
 
     def _process(
-        self, parent: int, process: int, node: int, place: int, keys: list[Key], gpus: list[Drawn], counters: list[Drawn]
+        self, parent: int, process: int, node: int, position: int, keys: list[Key], gpus: list[Drawn], counters: list[Drawn]
     ) -> None:  # fmt: skip
-        known = self._place(process, node)
+        known = self._location(process, node)
         rank = "" if known.rank is None else f"rank {known.rank}"
         pid = f"PID-{'?' if known.pid is None else known.pid}"
-        told = f"pid {known.pid}" if known.pid is not None else "" if rank else "unknown process"
-        full = " ".join(word for word in (known.node, rank, told) if word)
-        top = self._add(parent, "process", f"HOST-{place} {pid} {rank}".rstrip(), full, rank or pid)
+        pid_text = f"pid {known.pid}" if known.pid is not None else "" if rank else "unknown process"
+        full = " ".join(word for word in (known.node, rank, pid_text) if word)
+        top = self._add(parent, "process", f"HOST-{position} {pid} {rank}".rstrip(), full, rank or pid)
         self.process.setdefault(process, []).append(top)
         for key in sorted(key for key in keys if key[0] == "steps"):
             self.of[key] = self._add(top, "steps", "Steps")
@@ -104,12 +103,12 @@ class Tree:
 
     def _device(self, parent: int, device: int, keys: list[Key], lines: list[Drawn]) -> None:
         self._put(parent, lines)
-        own = [key for key in keys if key[0] in ("stream", "ranges") and key[3] == device]
-        if not own:
+        device_keys = [key for key in keys if key[0] in ("stream", "ranges") and key[3] == device]
+        if not device_keys:
             return
         top = self._add(parent, "device", "GPU device" if device == NONE else f"GPU-{device} device")
-        # The streams stand together; what was annotated on them comes after.
-        for key in sorted(own, key=lambda key: (key[0] == "ranges", key[4] == NONE, key[4])):
+        # The streams come first, then the annotations on them.
+        for key in sorted(device_keys, key=lambda key: (key[0] == "ranges", key[4] == NONE, key[4])):
             stream = "no stream" if key[4] == NONE else f"stream {key[4]}"
             if key[0] == "ranges":
                 self.of[key] = self._add(
