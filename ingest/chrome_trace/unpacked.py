@@ -1,6 +1,6 @@
-"""How is a compressed database read, which is looked up in all places and must therefore be a plain file?
+"""Unpacks a compressed SQLite database to a temporary file, since queries need random access to it.
 
-It is unpacked to a temporary file, bounded by what its header says of its size and by the space that the disk has.
+Its size is bounded by the size in its header, by the free space of the disk, and by --max-unpacked.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from ..store.limits import unpacked_limit
 from .inflate import Inflate
 from .scan import Defect
 
-_SHARE_OF_DISK: Final = 0.9  # Of the free space of the temporary folder, which is shared with the run store
+_SHARE_OF_DISK: Final = 0.9  # of the free space of the temporary folder, which is shared with the run store
 _PAGE_1: Final = 65_536
 
 
 @contextmanager
 def unpacked(path: Path, max_unpacked: str | None = None) -> Iterator[tuple[Path, list[Defect]]]:
-    """The database ``path`` as a plain file, itself where it is not compressed, and what is wrong with its compression.
+    """Provide a database as a plain file, and the defects of its compression.
 
-    Of a file that is cut, what comes before the damage. Raises InputError where it does not fit on the disk or unpacks to more than
-    ``max_unpacked`` (the value of --max-unpacked) allows, OSError where it cannot be read.
+    A cut file is unpacked up to the damage. Raises InputError if it does not fit on the disk or exceeds ``max_unpacked`` (the value of
+    --max-unpacked), OSError if it cannot be read.
     """
     inflate = Inflate(path, max_unpacked=max_unpacked)
     if inflate.compression == "none":
@@ -36,38 +36,33 @@ def unpacked(path: Path, max_unpacked: str | None = None) -> Iterator[tuple[Path
     with temporary.Folder() as folder:
         plain = Path(folder) / "database.sqlite"
         room = int(shutil.disk_usage(folder).free * _SHARE_OF_DISK)
-        most: int | None = None
+        over_limit = f"{path}: unpacked it needs more than {limit:,} bytes, the limit; raise --max-unpacked to read it"
+        no_room = (
+            f"{path}: unpacked it needs more than the {room >> 20:,} MiB that {Path(folder).parent} has for it; unpack it with gunzip or"
+            " unzstd, or set TMPDIR to a folder with more space"
+        )
+        size: int | None = None  # in bytes, according to the header
         with plain.open("wb") as file:
             for piece in inflate:
-                if most is None:
-                    most = _bytes_of(piece[:100])
-                    if (most or 0) > limit:
-                        raise InputError(_over_limit(path, limit))
-                    if (most or 0) > room:
-                        raise InputError(_no_room(path, folder, room))
-                if file.tell() + len(piece) > room:
-                    raise InputError(_no_room(path, folder, room))
-                file.write(piece if most is None else piece[: most - file.tell()])
-                if most is not None and inflate.raw_bytes > most:
-                    break  # what stands behind a database is none of it
+                if size is None:
+                    pages, page_bytes = database_pages(piece[:100])
+                    size = pages * page_bytes or None
+                    if (size or 0) > limit:
+                        raise InputError(over_limit)
+                if max(size or 0, file.tell() + len(piece)) > room:
+                    raise InputError(no_room)
+                file.write(piece if size is None else piece[: size - file.tell()])
+                if size is not None and inflate.raw_bytes > size:
+                    break  # bytes after the end of the database
         if any(defect.code == "unpacked_limit" for defect in inflate.defects):
-            raise InputError(_over_limit(path, limit))
+            raise InputError(over_limit)
         yield plain, inflate.defects
 
 
-def _bytes_of(head: bytes) -> int | None:
-    """The size of a database in bytes, by the first 100 of them; None where they do not say it."""
+def database_pages(head: bytes) -> tuple[int, int]:
+    """Return the number of pages and their size from 100 bytes; (0, 1) if unknown."""
     pages, counter, valid = (int.from_bytes(head[at : at + 4]) for at in (28, 24, 92))
-    each = int.from_bytes(head[16:18])
-    return pages * (_PAGE_1 if each == 1 else each) if len(head) == 100 and pages and each and counter == valid else None
-
-
-def _over_limit(path: Path, limit: int) -> str:
-    return f"{path}: unpacked it needs more than {limit:,} bytes, the limit; raise --max-unpacked to read it"
-
-
-def _no_room(path: Path, folder: str, room: int) -> str:
-    return (
-        f"{path}: unpacked it needs more than the {room >> 20:,} MiB that {Path(folder).parent} has for it; unpack it with gunzip or"
-        " unzstd, or set TMPDIR to a folder with more space"
-    )
+    page_bytes = int.from_bytes(head[16:18])
+    if len(head) < 100 or not page_bytes or counter != valid:
+        return 0, 1
+    return pages, _PAGE_1 if page_bytes == 1 else page_bytes

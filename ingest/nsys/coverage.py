@@ -1,8 +1,7 @@
-"""Until when is the device activity of an Nsight Systems export known, of which a table can be read only in part?
+"""Finds the time up to which the device activity of an Nsight Systems export with damaged tables is complete.
 
-A damaged table ends early while others go on: kernels that end at 0.7 s beside copies until 4 s would read as a GPU that stood idle. So all
-device activity ends where that of the damaged table does. Which table is damaged is known before rows are stored: what is left out never
-comes into the store.
+A damaged table ends early while others go on: kernels that end at 0.7 s next to copies until 4 s would look like an idle GPU. So all device
+activity is cut off at the end of the damaged table. Damaged tables are known before rows are stored, so no such row reaches the store.
 """
 
 from __future__ import annotations
@@ -15,30 +14,32 @@ import polars as pl
 
 from ..store.durations import duration
 
-Place = tuple[int | None, int]  # The global process id and the GPU
+ProcessDevice = tuple[int | None, int]  # global process id and GPU
 
-_NOTHING: Final = -(2**62)  # An end before all times of a session: nothing is known
-_PLACE: Final = ("process", "device")
+_NOTHING: Final = -(2**62)  # an end before all times of a session: nothing is known
+_KEYS: Final = ("process", "device")
 
 
 @dataclass(slots=True)
 class _Table:
-    """``last_ns``: until when the rows go that can be read, in the order of the file; None where there are none. ``in_order``: each row
-    begins no earlier than the one before it, so up to there all is known of every GPU; else of each GPU up to the last row of its own."""
+    """``last_ns``: end of the last readable row in the order of the file; None without rows.
+
+    ``in_order``: rows are sorted by start, so every GPU is known up to ``last_ns``; otherwise each GPU up to its last row (``ends``).
+    """
 
     last_ns: int | None = None
     in_order: bool = True
-    of_places: dict[Place, int] = field(default_factory=dict)
+    ends: dict[ProcessDevice, int] = field(default_factory=dict)
 
-    def until(self, key: Place) -> int:
+    def until(self, key: ProcessDevice) -> int:
         if self.in_order and self.last_ns is not None:
             return self.last_ns
-        return self.of_places.get(key, _NOTHING)
+        return self.ends.get(key, _NOTHING)
 
 
 @dataclass(slots=True)
 class Known:
-    """What of the device activity is known, by the tables that are cut; all of it where none is. ``left_out``: rows left out so far."""
+    """The device activity that is known, given the tables that are cut. ``left_out``: rows left out so far."""
 
     left_out: int = 0
     _tables: dict[str, _Table] = field(default_factory=dict)
@@ -46,8 +47,9 @@ class Known:
     _ends: set[int] = field(default_factory=set)
 
     def cut(self, name: str, batches: Iterator[pl.DataFrame], *, busy: bool) -> None:
-        """Take in a table that can be read only in part: its rows (process, device, start_ns, end_ns) as far as they can be read.
-        ``busy``: the GPU is busy in its rows. Without a row of such a table nothing is known, without one of another as without the table.
+        """Add a damaged table by its readable rows: process, device, start_ns, end_ns.
+
+        ``busy``: its rows are work of the GPU. If such a table has no readable row, nothing is known; other empty tables are ignored.
         """
         table = _Table()
         before: int | None = None
@@ -57,20 +59,20 @@ class Known:
             starts = rows["start_ns"]
             table.in_order = table.in_order and starts.is_sorted() and (before is None or starts[0] >= before)
             before, table.last_ns = starts[-1], rows["end_ns"][-1]
-            for process, device, end in rows.group_by(_PLACE, maintain_order=True).agg(pl.col("end_ns").last()).rows():
-                table.of_places[process, device] = end
-        if busy or table.of_places:
+            for process, device, end in rows.group_by(_KEYS, maintain_order=True).agg(pl.col("end_ns").last()).rows():
+                table.ends[process, device] = end
+        if busy or table.ends:
             self._tables[name] = table
 
     def kept(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Rows of device events without those that end after what is known of their GPU."""
+        """Drop the device events that end after the known time of their GPU."""
         if not self._tables or rows.is_empty():
             return rows
-        places = rows.select(_PLACE).unique()
-        until = [min(table.until(place) for table in self._tables.values()) for place in places.rows()]
-        limits = places.with_columns(until=pl.Series(until, dtype=pl.Int64))
-        placed = rows.join(limits, on=_PLACE, how="left", nulls_equal=True, maintain_order="left")
-        kept = placed.filter(pl.col("start_ns") + pl.col("duration_ns") <= pl.col("until"))
+        keys = rows.select(_KEYS).unique()
+        until = [min(table.until(key) for table in self._tables.values()) for key in keys.rows()]
+        limits = keys.with_columns(until=pl.Series(until, dtype=pl.Int64))
+        limited = rows.join(limits, on=_KEYS, how="left", nulls_equal=True, maintain_order="left")
+        kept = limited.filter(pl.col("start_ns") + pl.col("duration_ns") <= pl.col("until"))
         self.left_out += rows.height - kept.height
         if kept.height:
             first = int(kept.select(pl.col("start_ns").min()).item())
@@ -78,8 +80,8 @@ class Known:
             self._ends.update(kept["until"].unique())
         return kept.drop("until")
 
-    def told(self) -> str | None:
-        """Until when device activity is known, as a note says it; None where no table is cut."""
+    def note(self) -> str | None:
+        """Return the text of the note on cut tables; None if no table is cut."""
         if not self._tables:
             return None
         names = sorted(self._tables)

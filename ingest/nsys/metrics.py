@@ -1,7 +1,7 @@
-"""Which samples do the GPU metrics of an Nsight Systems export become?
+"""Converts the GPU metrics of an Nsight Systems export to samples.
 
-They are taken up to 200,000 times a second; a sample of the store is the mean of a stretch of time. Stored are those that mean the same as
-a metric of the store (DCGM measures the same counters); none of them is the utilisation that nvidia-smi tells.
+They are taken up to 200,000 times a second; a sample of the store is the mean of a stretch of time. Only counters that equal a metric of
+the store are stored (DCGM measures the same ones); none of them is the utilization that nvidia-smi reports.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Final
 import polars as pl
 
 from . import schema as schema
-from .events import LATEST_NS, whole
+from .events import LATEST_NS, integers
 from .schema import Export
 
-STRETCH_NS: Final = 10_000_000  # Length of time that is one sample
+STRETCH_NS: Final = 10_000_000  # length of the time that one sample covers
 _NAMES: Final = (
     ("gr active", "gpu_engine_active"),
     ("sms active", "gpu_sm_active"),
@@ -23,11 +23,11 @@ _NAMES: Final = (
     ("dram read", "gpu_dram_active"),
     ("dram write", "gpu_dram_active"),
 )
-"""Beginnings of names in small letters. Reading and writing are parts of one: the store has their sum."""
+"""Start of a name in lower case -> metric. The store has the sum of reading and writing."""
 
 
-def metrics_of(export: Export) -> dict[tuple[int, int], str]:
-    """The metric of the store by type and metric number, for those in percent."""
+def _metrics_of(export: Export) -> dict[tuple[int, int], str]:
+    """Return the store's metric by type and metric number, for metrics in percent."""
     metrics = {}
     for kind, number, name in export.rows(schema.METRIC_NAMES, ("typeId", "metricId", "metricName")):
         if type(kind) is int and type(number) is int and isinstance(name, str) and "%" in name:
@@ -38,9 +38,12 @@ def metrics_of(export: Export) -> dict[tuple[int, int], str]:
 
 
 def samples(export: Export) -> pl.DataFrame:
-    """Rows of `sample` without their machine: metric, unit (the GPU), time_ns of the session (the middle of a stretch), value."""
+    """Return rows of `sample` without node: metric, unit, time_ns, value.
+
+    ``time_ns`` is the middle of a stretch, in the time of the session.
+    """
     empty = pl.DataFrame(schema={"metric": pl.String, "unit": pl.Int32, "time_ns": pl.Int64, "value": pl.Float64})
-    metrics, table = metrics_of(export), export.table(schema.GPU_METRICS)
+    metrics, table = _metrics_of(export), export.table(schema.GPU_METRICS)
     if table is None or not metrics:
         return empty
     known = pl.DataFrame(
@@ -51,7 +54,7 @@ def samples(export: Export) -> pl.DataFrame:
     sums: list[pl.DataFrame] = []
     columns = ("timestamp", "typeId", "metricId", "value")
     for batch in export.batches(table, columns):
-        rows = pl.DataFrame([whole(values).alias(name) for name, values in zip(columns, batch, strict=True)])
+        rows = pl.DataFrame([integers(values).alias(name) for name, values in zip(columns, batch, strict=True)])
         rows = rows.filter(pl.col("timestamp").is_between(-LATEST_NS, LATEST_NS), pl.col("value").is_between(0, 100))
         rows = rows.join(known, on=["typeId", "metricId"], how="inner").with_columns(stretch=pl.col("timestamp").floordiv(STRETCH_NS))
         sums.append(rows.group_by(keys).agg(pl.col("value").sum().alias("sum"), pl.len().alias("count")))

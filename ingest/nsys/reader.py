@@ -1,15 +1,16 @@
-"""What does an Nsight Systems export (SQLite) say, and which rows does it become?
+"""Reads an Nsight Systems export (SQLite) -> rows of the run store.
 
-Which tables and columns there are: nsys_schema.py; what the session was: nsys_session.py; which rows its events become: nsys_events.py.
-Here they get their machine, process and time. Of what is damaged, absent or of another kind a note tells; rows in the tables of events
-= rows stored + rows that notes count (codes in ``NOT_STORED``).
+:mod:`.schema` has the tables and columns, :mod:`.session` the facts about the session, :mod:`.events` the conversion to rows. Here rows get
+their machine, process and time. Notes report damaged, absent and skipped data; rows in the tables of events = rows stored + rows that notes
+count (codes in ``NOT_STORED``).
 """
 
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -30,7 +31,7 @@ from ..store.store import Store
 from ..store.tables import Severity, storable
 from . import schema as schema
 from .coverage import Known
-from .events import DEVICE, HOST, RANGES, Dropped, Names, Reader
+from .events import DEVICE, HOST, RANGES, Names, Reader
 from .metrics import samples
 from .schema import Export, open_database
 from .session import Ranks, Session, read_session
@@ -43,10 +44,10 @@ _DEVICE_TABLES: Final = (schema.KERNEL, schema.GRAPH, schema.MEMCPY, schema.MEMS
 _EVENT_TABLES: Final = (
     *_DEVICE_TABLES, schema.SYNC, schema.RUNTIME, schema.DRIVER, schema.OVERHEAD, schema.PROFILER_OVERHEAD, schema.NVTX,
 )  # fmt: skip
-_SHOWN: Final = 12
+_LISTED: Final = 12
 
-_Place = tuple[int | None, int | None, int | None]
-_Surveys = dict[str, tuple[int, int | None, int | None, list[_Place]]]
+_Context = tuple[int | None, int | None, int | None]  # process, context, device
+_Surveys = dict[str, tuple[int, int | None, int | None, list[_Context]]]  # table -> rows, first start, last end, contexts
 
 _MESSAGES: Final[Mapping[str, tuple[Severity, str]]] = {
     "no_timestamp": ("warning", "Events without a start were left out."),
@@ -83,43 +84,34 @@ class ExportResult(TraceResult):
 def read_export(
     store: Store, registry: Registry, placement: Placement, path: Path, source: int, progress: Callable[[float], None] | None = None
 ) -> TraceResult:
-    """Store the events of the export ``path`` and note everything that was left out, repaired or guessed.
+    """Store the events of an export, with notes on repairs, losses and guesses.
 
-    Raises InputError where the file is no export or nothing of it can be read, OSError where it cannot be opened.
+    Raises InputError if the file is not an export or nothing can be read, OSError if it cannot be opened.
     """
     with unpacked(path, store.max_unpacked) as (plain, defects):
         note_defects(store, source, storable(path.name), defects)
-        return _read(store, registry, placement, path, source, progress, plain)
-
-
-def _read(
-    store: Store, registry: Registry, placement: Placement, path: Path, source: int, progress: Callable[[float], None] | None, plain: Path
-) -> TraceResult:
-    """As :func:`read_export`, of the database that ``path`` holds at ``plain``."""
-    with plain.open("rb") as file:
-        head = file.read(100)
-        size = file.seek(0, 2)
-    try:
-        with open_database(plain) as connection:
-            tables = schema.tables_of(connection)
-            if not schema.is_export(tables):
-                listed = ", ".join(storable(name) for name in list(tables.values())[:_SHOWN]) or "none"
-                more = f" and {len(tables) - _SHOWN} more" if len(tables) > _SHOWN else ""
-                raise InputError(
-                    f"an SQLite database, but no Nsight Systems export: its tables are {listed}{more};"
-                    " make one with `nsys export --type sqlite REPORT.nsys-rep`"
-                )
-            report_progress, missing = progress or (lambda part: None), schema.pages_missing(head, size)
-            return _File(store, registry, placement, path, source, Export(connection, tables, truncated=missing > 0), missing).read(report_progress)
-    except sqlite3.Error as error:
-        raise InputError(
-            f"the database is damaged ({error}); export the report again with `nsys export --type sqlite --force-overwrite true`"
-        ) from error
+        try:
+            with open_database(plain) as connection:
+                tables = schema.tables_of(connection)
+                if not schema.is_export(tables):
+                    listed = ", ".join(storable(name) for name in list(tables.values())[:_LISTED]) or "none"
+                    more = f" and {len(tables) - _LISTED} more" if len(tables) > _LISTED else ""
+                    raise InputError(
+                        f"an SQLite database, but no Nsight Systems export: its tables are {listed}{more};"
+                        " make one with `nsys export --type sqlite REPORT.nsys-rep`"
+                    )
+                missing = schema.pages_missing(plain)
+                export = Export(connection, tables, truncated=missing > 0)
+                return _File(store, registry, placement, path, source, export, missing).read(progress or (lambda part: None))
+        except sqlite3.Error as error:
+            raise InputError(
+                f"the database is damaged ({error}); export the report again with `nsys export --type sqlite --force-overwrite true`"
+            ) from error
 
 
 @dataclass(slots=True)
 class _Process:
-    """A process of the store, and the first start and last end of what it has in this file."""
+    """A process of the store, with the first start and last end of its events in this file."""
 
     node: int
     id: int
@@ -140,9 +132,9 @@ class _File:
     pages_missing: int
     session: Session = field(init=False)
     node: int = field(init=False)
-    dropped: Dropped = field(default_factory=Dropped)
+    dropped: Counter[str] = field(default_factory=Counter)
     known: Known = field(default_factory=Known)
-    places: dict[int | None, _Process] = field(default_factory=dict)
+    processes: dict[int | None, _Process] = field(default_factory=dict)
     used: dict[int | None, set[int]] = field(default_factory=dict)
     waiting: dict[str, list[pl.DataFrame]] = field(default_factory=lambda: {DEVICE: [], HOST: [], RANGES: []})
     events: int = 0
@@ -158,69 +150,68 @@ class _File:
         if first[0] != self.source:
             self._note("info", "duplicate", f"Another export of the session that {storable(first[1])} holds; read once.")
             return TraceResult(0, None, None)
-        devices = self._own_devices(surveys)
-        self._place(devices, surveys)
+        devices = self._devices_by_process(surveys)
+        self._register(devices, surveys)
         rows = {name: self.export.last_row(name) for names in _EVENT_TABLES if (name := self.export.table(names))}
         total, done = sum(rows.values()) or 1, 0
         names = Names(self.export, self.store.name_ids)
         reader = Reader(self.export, session, names, self.dropped, self._only_process(surveys), self._contexts(surveys))
         self._look_ahead(reader)
-        for _, table, frame, count in reader.read():
+        for table, frame, count in reader.read():
             done += count
             self._take(table, self.known.kept(frame) if table == DEVICE else frame)
-            self.of_torch = self.of_torch or reader.of_torch
             progress(min(done / total, 1.0))
+        self.of_torch = reader.of_torch
         self._finish_ranges()
         for table in (DEVICE, HOST):
             self._flush(table)
-        self.dropped.add("names_unknown", len(names.unknown))
+        self.dropped["names_unknown"] += len(names.unknown)
         self._samples()
         return self._finish(devices)
 
-    # -- who -----------------------------------------------------------------------------------------------------------
+    # -- processes and devices -----------------------------------------------------------------------------------------
 
     def _surveys(self) -> _Surveys:
-        """Of each table of the device: rows, first start, last end, and which process, context and device occur."""
         surveys: _Surveys = {}
         for names in _DEVICE_TABLES:
             if (table := self.export.table(names)) is not None:
-                count, first, last, places = self.export.survey(table, ("globalPid", "contextId", "deviceId"))
-                clean = {(_number(process), _number(context), _number(device)) for process, context, device in places}
-                surveys[table] = (count, first, last, sorted(clean, key=lambda place: [-1 if one is None else one for one in place]))
+                count, first, last, contexts = self.export.survey(table, ("globalPid", "contextId", "deviceId"))
+                clean = {(_number(process), _number(context), _number(device)) for process, context, device in contexts}
+                ordered = sorted(clean, key=lambda numbers: [-1 if number is None else number for number in numbers])
+                surveys[table] = (count, first, last, ordered)
         return surveys
 
     def _only_process(self, surveys: _Surveys) -> int | None:
-        processes = {place[0] for *_, places in surveys.values() for place in places if place[0] is not None}
+        processes = {process for *_, contexts in surveys.values() for process, _, _ in contexts if process is not None}
         if not processes:
             processes = set(self.session.pids) if len(self.session.pids) == 1 else set()
         return processes.pop() if len(processes) == 1 else None
 
     def _contexts(self, surveys: _Surveys) -> dict[tuple[int | None, int | None], int]:
-        """The device of each context, where its work says one."""
+        """Return the device of each context that worked on only one."""
         working: dict[tuple[int | None, int | None], set[int]] = {}
-        for *_, places in surveys.values():
-            for process, context, device in places:
+        for *_, contexts in surveys.values():
+            for process, context, device in contexts:
                 if process is not None and context is not None and device is not None:
                     working.setdefault((process, context), set()).add(device)
         return {key: devices.pop() for key, devices in working.items() if len(devices) == 1}
 
-    def _own_devices(self, surveys: _Surveys) -> dict[int | None, set[int]]:
-        """By process the GPUs that it works on."""
+    def _devices_by_process(self, surveys: _Surveys) -> dict[int | None, set[int]]:
+        """Return the GPUs that each process works on."""
         only = self._only_process(surveys)
         working: dict[int | None, set[int]] = {}
-        for *_, places in surveys.values():
-            for process, _, number in places:
+        for *_, contexts in surveys.values():
+            for process, _, number in contexts:
                 process = only if process is None else process
                 device = self.session.devices.get((process, number), number) if number is not None and process is not None else number
                 working.setdefault(process, set()).update({device} if device is not None and 0 <= device < 1024 else {0})
         return dict(sorted(working.items(), key=lambda item: (min(item[1]), -1 if item[0] is None else item[0])))
 
-    def _place(self, devices: dict[int | None, set[int]], surveys: _Surveys) -> None:
-        """Machine of the export; processes with device work first, in the order of their devices."""
+    def _register(self, devices: dict[int | None, set[int]], surveys: _Surveys) -> None:
+        """Register the machine and the processes with device work, by device."""
         session = self.session
         processes = list(devices) or [self._only_process(surveys)]
         main = processes[0]
-        label = self.path.name
         name = identify({}, self.path, None)
         ranks = [self._ranks(process, len(devices) == 1, name) for process in processes]
         pid = session.pid(main) if main is not None else None
@@ -230,10 +221,9 @@ class _File:
             starts = [start for _, start, _, _ in surveys.values() if start is not None]
             ends = [end for _, _, end, _ in surveys.values() if end is not None]
             names = {gpu["id"]: gpu["name"] for gpu in session.gpus if gpu["name"]}
-            facts = Facts(
-                names, frozenset().union(*devices.values()), session.base_ns + min(starts, default=0), session.base_ns + max(ends, default=0)
-            )
-            node, _ = self.placement.place(Identity(None, pid, ranks[0].rank, ranks[0].world_size), facts, self.source, label)
+            first, last = session.base_ns + min(starts, default=0), session.base_ns + max(ends, default=0)
+            facts = Facts(names, frozenset().union(*devices.values()), first, last)
+            node, _ = self.placement.place(Identity(None, pid, ranks[0].rank, ranks[0].world_size), facts, self.source, self.path.name)
         self.store.connection.execute(
             "UPDATE node SET cores = coalesce(cores, ?), gpus = coalesce(gpus, ?) WHERE id = ?",
             [session.cores, len(session.gpus) or None, node],
@@ -245,7 +235,7 @@ class _File:
         self.node = node
 
     def _ranks(self, process: int | None, alone: bool, name: Identity) -> Ranks:
-        """What says the rank: the trace of MPI; where one process works on GPUs, its environment or the name of the file."""
+        """Return the ranks from MPI; for a single process also from its environment."""
         if process is not None and process in self.session.ranks:
             return self.session.ranks[process]
         if not alone:
@@ -253,33 +243,25 @@ class _File:
         return self.session.launched if self.session.launched.rank is not None else Ranks(name.rank, None, name.world_size)
 
     def _process(self, node: int, process: int | None, ranks: Ranks = Ranks()) -> _Process:  # noqa: B008
-        if process not in self.places:
+        if process not in self.processes:
             pid = self.session.pid(process) if process is not None else None
-            number = self.registry.process(
-                node,
-                pid,
-                rank=ranks.rank,
-                local_rank=ranks.local_rank,
-                world_size=ranks.world_size,
-                label=self.path.name,
-                source=self.source,
-            )
+            number = self.registry.process(node, pid, **asdict(ranks), label=self.path.name, source=self.source)
             if process is not None and (command := self.session.names.get(process)) and not self.registry.is_further(number):
                 command = cut_text(storable(command))
                 self.store.connection.execute("UPDATE process SET command = coalesce(command, ?) WHERE id = ?", [command, number])
-            self.places[process] = _Process(node, number)
+            self.processes[process] = _Process(node, number)
             self.placement.cycle(number, self.source)
-        return self.places[process]
+        return self.processes[process]
 
     # -- rows ----------------------------------------------------------------------------------------------------------
 
     def _look_ahead(self, reader: Reader) -> None:
-        """Until when device activity is known: the tables of it that are cut are read once before all are."""
+        """Read damaged device tables in advance, to learn where they end."""
         if (syncs := self.export.table(schema.SYNC)) is not None:
             self.export.survey(syncs, ("globalPid",))
         for names in (*_DEVICE_TABLES, schema.SYNC):
             if (table := self.export.table(names)) is not None and table in self.export.cut:
-                trial = replace(reader, dropped=Dropped())
+                trial = replace(reader, dropped=Counter())
                 self.export.damaged.pop(table, None)
                 self.known.cut(table, trial.up_to_damage(table), busy=names != schema.SYNC)
                 self.export.damaged.pop(table, None)  # it is read once more
@@ -298,14 +280,13 @@ class _File:
             for process, device in rows.select("process", "device").unique().rows():
                 self.used.setdefault(process, set()).add(device)
         self.waiting[table].append(rows)
-        if table != RANGES and sum(frame.height for frame in self.waiting[table]) >= FLUSH_ROWS:
-            self._flush(table)
-        if table == RANGES and sum(frame.height for frame in self.waiting[table]) >= DEPTH_ROWS:
-            self._close_ranges()
+        if sum(frame.height for frame in self.waiting[table]) >= (DEPTH_ROWS if table == RANGES else FLUSH_ROWS):
+            if table == RANGES:
+                self._close_ranges()
             self._flush(table)
 
     def _finish_ranges(self) -> None:
-        """Close what is open; the depth of ranges where all of them are at hand."""
+        """Close open ranges; compute the depths if all ranges are still in memory."""
         all_waiting = not self.ranges_flushed
         self._close_ranges()
         if self.waiting[RANGES] and all_waiting:
@@ -314,10 +295,10 @@ class _File:
         self._flush(RANGES)
 
     def _close_ranges(self) -> None:
-        last = max((place.last_ns for place in self.places.values() if place.last_ns is not None), default=0)
+        last = max((process.last_ns for process in self.processes.values() if process.last_ns is not None), default=0)
         for i, rows in enumerate(self.waiting[RANGES]):
             if unclosed := int((~rows["complete"]).sum()):
-                self.dropped.add("unclosed_begin", unclosed)
+                self.dropped["unclosed_begin"] += unclosed
                 to_end = pl.max_horizontal(last - pl.col("start_ns"), 0)
                 self.waiting[RANGES][i] = rows.with_columns(duration_ns=pl.coalesce("duration_ns", to_end))
 
@@ -329,14 +310,14 @@ class _File:
         if table == RANGES:
             self.ranges_flushed = True
         rows = pl.concat(frames, how="diagonal")
-        places = pl.DataFrame(
-            [(process, place.node, place.id, self.placement.cycle(place.id, self.source)) for process, place in self.places.items()],
+        processes = pl.DataFrame(
+            [(number, row.node, row.id, self.placement.cycle(row.id, self.source)) for number, row in self.processes.items()],
             schema={"process": pl.Int64, "node": pl.Int32, "of": pl.Int32, "cycle": pl.Int64}, orient="row",
         )  # fmt: skip
-        rows = rows.join(places, on="process", how="left", nulls_equal=True, maintain_order="left").with_columns(
+        rows = rows.join(processes, on="process", how="left", nulls_equal=True, maintain_order="left").with_columns(
             pl.col("start_ns") + self.session.base_ns, process="of"
         )
-        if "correlation" in rows.columns and any(places["cycle"]):
+        if "correlation" in rows.columns and any(processes["cycle"]):
             rows = pl.concat(
                 part.with_columns(of_cycle("correlation", int(cycle))) if cycle else part
                 for (cycle,), part in rows.partition_by("cycle", as_dict=True, maintain_order=True).items()
@@ -345,13 +326,13 @@ class _File:
         self.store.append(table, rows.drop("of", "cycle"))
 
     def _samples(self) -> None:
-        """GPU metrics as samples of the machine."""
+        """Store the GPU metrics as samples of the machine."""
         rows = samples(self.export)
         if rows.height:
             self.events += rows.height
             self.store.append("sample", rows.with_columns(pl.col("time_ns") + self.session.base_ns, node=pl.lit(self.node, pl.Int32)))
 
-    # -- what is left to say -------------------------------------------------------------------------------------------
+    # -- result and notes ----------------------------------------------------------------------------------------------
 
     def _note(self, severity: Severity, code: str, message: str, count: int = 1) -> None:
         self.store.note(severity, code, message, count=count, source=self.source, file=self.path.name)
@@ -359,33 +340,33 @@ class _File:
     def _finish(self, devices: dict[int | None, set[int]]) -> TraceResult:
         session = self.session
         base = session.base_ns
+        spans = [
+            (row.id, row.first_ns + base, row.last_ns + base)
+            for row in self.processes.values()
+            if row.first_ns is not None and row.last_ns is not None
+        ]
         with self.store.transaction():
-            for owner in self.places.values():
-                if owner.first_ns is not None and owner.last_ns is not None and not self.registry.is_further(owner.id):
-                    window = {"first_ns": owner.first_ns + base, "last_ns": owner.last_ns + base}
-                    self.store.insert("profile_window", {"process": owner.id, "source": self.source, **window})
+            for process, first, last in spans:
+                if not self.registry.is_further(process):
+                    window = {"process": process, "source": self.source, "first_ns": first, "last_ns": last}
+                    self.store.insert("profile_window", window)
         used = sorted(set().union(*self.used.values()))
-        members = {"deviceProperties": session.gpus}
-        if add_devices(self.store, self.node, members, used):
-            self._note(
-                "info", "device_renumbered",
-                f"The export lists one device and uses one of another number; both are shown as device {used[0]}.",
-            )  # fmt: skip
+        if add_devices(self.store, self.node, {"deviceProperties": session.gpus}, used):
+            text = f"The export lists one device and uses one of another number; both are shown as device {used[0]}."
+            self._note("info", "device_renumbered", text)
         if used:
             self.store.connection.execute("UPDATE device SET vendor = 'NVIDIA' WHERE node = ? AND vendor IS NULL", [self.node])
         self._notes()
-        firsts = [place.first_ns for place in self.places.values() if place.first_ns is not None]
-        lasts = [place.last_ns for place in self.places.values() if place.last_ns is not None]
-        ranked = tuple(self.places[process].id for process in devices if process in self.places and self.places[process].first_ns is not None)
-        ranked = tuple(process for process in ranked if not self.registry.is_further(process))
+        rows = [self.processes[process] for process in devices if process in self.processes]
+        ranked = tuple(row.id for row in rows if row.first_ns is not None and not self.registry.is_further(row.id))
         return ExportResult(
             events=self.events,
-            first_ns=min(firsts) + base if firsts else None,
-            last_ns=max(lasts) + base if lasts else None,
-            relative=session.relative and bool(firsts),
+            first_ns=min((first for _, first, _ in spans), default=None),
+            last_ns=max((last for _, _, last in spans), default=None),
+            relative=session.relative and bool(spans),
             partial=bool(self.export.damaged or self.pages_missing),
             metadata=session.metadata,
-            process=ranked[0] if ranked else next((place.id for place in self.places.values() if place.first_ns is not None), None),
+            process=ranked[0] if ranked else next((process for process, _, _ in spans), None),
             framework="PyTorch" if self.of_torch else None,
             ranked=ranked,
         )
@@ -394,7 +375,7 @@ class _File:
         session = self.session
         if self.pages_missing:
             self._note("error", "truncated", "The file is cut off: pages at its end are missing. Copy it again.", self.pages_missing)
-        if (text := self.known.told()) is not None:
+        if (text := self.known.note()) is not None:
             self._note("error", "after_damage", text, self.known.left_out)
         for table, reason in sorted(self.export.damaged.items()):
             text = f"Table {storable(table)} is damaged and was read up to the damage ({reason}). Export the report again."
@@ -405,13 +386,14 @@ class _File:
                 " writes the database, and report again."
             )
             self._note("warning", "log_not_read", text)
-        for code, count in sorted(self.dropped.counts.items()):
-            severity, text = _MESSAGES[code]
-            self._note(severity, code, text, count)
-        for level, text, count in session.losses[:_SHOWN]:
+        for code, count in sorted(self.dropped.items()):
+            if count:
+                severity, text = _MESSAGES[code]
+                self._note(severity, code, text, count)
+        for level, text, count in session.losses[:_LISTED]:
             self._note("error" if level == 3 else "warning", "nsys_diagnostic", f"Nsight Systems says: {storable(text)}", count)
-        if len(session.losses) > _SHOWN:
-            self._note("warning", "nsys_diagnostic", "Nsight Systems says more than that.", len(session.losses) - _SHOWN)
+        if len(session.losses) > _LISTED:
+            self._note("warning", "nsys_diagnostic", "Nsight Systems says more than that.", len(session.losses) - _LISTED)
         if session.relative and self.events:
             self._note("info", "relative_times", "The export does not say when its session began; its times count from an anchor of 0.")
         major = (session.schema_version or "").partition(".")[0]

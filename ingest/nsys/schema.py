@@ -1,7 +1,7 @@
-"""Which tables and columns does an Nsight Systems export have, and how are they read without trusting the file?
+"""The tables and columns of an Nsight Systems export, and access to them that does not trust the file.
 
-The exporter creates a table only where it has rows for it, and its schema changed over the years. So tables and columns are looked up
-under every name they had, and whatever is absent is null.
+The exporter creates a table only if it has rows for it, and its schema changed over the years. So tables and columns are looked up under
+every name they had, and absent columns are null.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
+from ..chrome_trace.unpacked import database_pages
 from ..store.limits import cut_text
 
 HEAD: Final = b"SQLite format 3\0"
-BATCH_ROWS: Final = 32_768  # How many rows of a table are held at a time
-LONGEST_TEXT: Final = 16_384  # Names are cut to this many bytes; real ones reach 4,000
-LONGEST_ROW: Final = 64 << 20  # A row beyond this is taken for damage
-MOST_ROWS: Final = 100_000  # Of tables that describe the machine and the session, and of strings that are looked up, no more rows are read
+BATCH_ROWS: Final = 32_768  # rows of a table in memory at a time
+LONGEST_TEXT: Final = 16_384  # bytes to which names are cut; real ones reach 4,000
+LONGEST_ROW: Final = 64 << 20  # bytes; a longer row is damage
+MOST_ROWS: Final = 100_000  # read from a table that describes the machine or the session, or of strings that are looked up
 
 # Names of each table, newest first.
 KERNEL: Final = ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL")
@@ -51,8 +52,8 @@ COPY_KINDS: Final = ("ENUM_CUDA_MEMCPY_OPER",)
 MEMORY_KINDS: Final = ("ENUM_CUDA_MEM_KIND",)
 SYNC_KINDS: Final = ("ENUM_CUPTI_SYNC_TYPE",)
 
-_OWN: Final = (*KERNEL, *MEMCPY, *MEMSET, *SYNC, *GRAPH, *RUNTIME, *NVTX, *SESSION, *EXPORT, *CAPTURE, *SYSTEM, "ANALYSIS_DETAILS")
-# What else has events, and is not read: the report tells how many.
+_OF_EXPORT: Final = (*KERNEL, *MEMCPY, *MEMSET, *SYNC, *GRAPH, *RUNTIME, *NVTX, *SESSION, *EXPORT, *CAPTURE, *SYSTEM, "ANALYSIS_DETAILS")
+# Other tables of events, which are not read; the report shows their numbers of rows.
 OTHER_EVENTS: Final = (
     "OSRT_API", "SCHED_EVENTS", "COMPOSITE_EVENTS", "CUDNN_EVENTS", "CUBLAS_EVENTS", "MPI_P2P_EVENTS", "MPI_COLLECTIVES_EVENTS",
     "MPI_OTHER_EVENTS", "MPI_START_WAIT_EVENTS", "NCCL_EVENTS", "UCP_EVENTS", "OPENMP_EVENT_KIND_PARALLEL", "OPENACC_LAUNCH_EVENTS",
@@ -61,13 +62,12 @@ OTHER_EVENTS: Final = (
 )  # fmt: skip
 _CUT: Final = "postrun_cut"
 _FUNCTIONS: Final = frozenset({"substr", "min", "max", "count", "typeof", "length", _CUT})
-# Newest major number of the schema that this reader was written for.
-KNOWN_MAJOR: Final = 3
+KNOWN_MAJOR: Final = 3  # newest major number of the schema that this reader was written for
 
 
 @contextmanager
 def open_database(path: Path) -> Iterator[sqlite3.Connection]:
-    """The file, for reading alone: nothing beside it is read or written, nothing that its schema defines is carried out."""
+    """Open the file read-only; nothing that its schema defines is executed."""
     uri = f"file:{quote(str(path.absolute()), errors='surrogateescape')}?mode=ro&immutable=1"
     connection = sqlite3.connect(uri, uri=True, isolation_level=None)
     try:
@@ -96,40 +96,36 @@ def _text(raw: bytes) -> str:
 
 
 def _allowed(action: int, first: str | None, second: str | None, database: str | None, source: str | None) -> int:
-    """Reading tables, looking at their columns, and a few functions; a view, trigger or computed column can do no more."""
-    if action in (sqlite3.SQLITE_READ, sqlite3.SQLITE_SELECT):
-        return sqlite3.SQLITE_OK
-    if action == sqlite3.SQLITE_FUNCTION and second in _FUNCTIONS:
-        return sqlite3.SQLITE_OK
-    if action == sqlite3.SQLITE_PRAGMA and first == "table_info":
-        return sqlite3.SQLITE_OK
-    return sqlite3.SQLITE_DENY
+    """Allow reading and a few functions, also in views and computed columns."""
+    allowed = (
+        action in (sqlite3.SQLITE_READ, sqlite3.SQLITE_SELECT)
+        or (action == sqlite3.SQLITE_FUNCTION and second in _FUNCTIONS)
+        or (action == sqlite3.SQLITE_PRAGMA and first == "table_info")
+    )
+    return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
 
 
 def tables_of(connection: sqlite3.Connection) -> dict[str, str]:
-    """The plain tables by their names in capitals: views and virtual tables are none. Raises sqlite3.Error."""
+    """Return the tables, without views and virtual tables, by their names in capitals."""
     rows = connection.execute(
         "SELECT substr(name, 1, 200), substr(sql, 1, 20) FROM sqlite_master WHERE type = 'table' AND rootpage > 0 LIMIT 10000"
     )
-    return {
-        str(name).upper(): str(name) for name, sql in rows if "VIRTUAL" not in str(sql).upper() and not str(name).startswith("sqlite_")
-    }
+    return {str(name).upper(): str(name) for name, sql in rows if "VIRTUAL" not in str(sql).upper() and not str(name).startswith("sqlite_")}
 
 
-def pages_missing(head: bytes, size: int) -> int:
-    """How many pages a database lacks at its end, by the first 100 bytes of the file and its size; 0 where it does not say."""
-    pages, counter, valid = (int.from_bytes(head[at : at + 4]) for at in (28, 24, 92))
-    each = int.from_bytes(head[16:18])
-    return max(pages - size // (65_536 if each == 1 else each or 1), 0) if len(head) == 100 and counter == valid else 0
+def pages_missing(path: Path) -> int:
+    """Return how many pages a database lacks at its end according to its header."""
+    with path.open("rb") as file:
+        pages, page_bytes = database_pages(file.read(100))
+    return max(pages - path.stat().st_size // page_bytes, 0)
 
 
 def is_export(tables: dict[str, str]) -> bool:
-    """Whether these are tables of an export."""
-    return any(name.upper() in tables for name in _OWN)
+    return any(name in tables for name in _OF_EXPORT)
 
 
 def other_database(head: bytes, path: str) -> bool:
-    """Whether a file is an SQLite database that can be read and is no export; not where it is cut off or damaged."""
+    """Return whether a file is a readable SQLite database but not an export."""
     if not head.startswith(HEAD):
         return False
     try:
@@ -142,8 +138,10 @@ def other_database(head: bytes, path: str) -> bool:
 
 @dataclass(slots=True)
 class Export:
-    """An open export. ``damaged``: tables of which not all could be read, with the reason. ``cut``: those of which a survey found
-    that an end is missing. ``truncated``: pages at the end of the file are missing."""
+    """An open export. ``truncated``: pages at the end of the file are missing.
+
+    ``damaged``: tables that could not be read completely, with the reason. ``cut``: tables that a survey found to be incomplete.
+    """
 
     connection: sqlite3.Connection
     tables: dict[str, str]
@@ -153,11 +151,11 @@ class Export:
     _columns: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def table(self, names: Sequence[str]) -> str | None:
-        """The first of these tables that there is."""
+        """Return the first of these tables that exists."""
         return next((self.tables[name.upper()] for name in names if name.upper() in self.tables), None)
 
     def columns(self, table: str) -> dict[str, str]:
-        """Names of a table's columns, by their names in lower case."""
+        """Return the names of a table's columns by their names in lower case."""
         if table not in self._columns:
             try:
                 rows = self.connection.execute(f"PRAGMA table_info({_quoted(table)})").fetchall()
@@ -171,7 +169,7 @@ class Export:
         return column.lower() in self.columns(table)
 
     def last_row(self, table: str) -> int:
-        """About how many rows a table has, without counting them; 0 where that cannot be told."""
+        """Return the highest row id as an estimate of the number of rows; 0 if unknown."""
         try:
             row = self.connection.execute(f"SELECT max(rowid) FROM {_quoted(table)}").fetchone()
         except sqlite3.Error:
@@ -181,17 +179,17 @@ class Export:
     def batches(
         self, table: str, columns: Sequence[str | tuple[str, ...]], limit: int | None = None, only: tuple[str, int] | None = None
     ) -> Iterator[list[tuple[Any, ...]]]:
-        """The rows of a table as columns, one tuple each, a batch at a time; of several names for a column the first that there is.
+        """Yield the rows of a table in batches, as one tuple per column.
 
-        ``only``: a column and the number that it must have. A column that is absent is a tuple of None, texts are cut. What
-        cannot be read ends the table and is kept in ``damaged``.
+        A column can have several names; the first that exists is read. Absent columns are tuples of None, and texts are cut. ``only``: a
+        column and the number that it must have. An error ends the table; its reason is kept in ``damaged``.
         """
         known = self.columns(table)
         wanted = []
         for column in columns:
             names = (column,) if isinstance(column, str) else column
             real = next((known[name.lower()] for name in names if name.lower() in known), None)
-            wanted.append("NULL" if real is None else self._cut(real))
+            wanted.append("NULL" if real is None else _short(_quoted(real)) if real in _TEXTS else _quoted(real))
         sql = f"SELECT {', '.join(wanted)} FROM {_quoted(table)}"
         if only is not None:
             sql += f" WHERE {_quoted(known[only[0].lower()])} = {only[1]}"
@@ -213,43 +211,39 @@ class Export:
             yield list(zip(*rows, strict=True))
 
     def survey(self, table: str, columns: Sequence[str]) -> tuple[int, int | None, int | None, list[tuple[Any, ...]]]:
-        """Rows of a table, its first start, its last end, and the distinct values of ``columns`` (None for absent ones)."""
+        """Return number of rows, first start, last end and distinct values of ``columns``."""
         known = self.columns(table)
-        wanted = ", ".join(_quoted(known[one.lower()]) if one.lower() in known else "NULL" for one in columns)
+        wanted = ", ".join(_quoted(known[column.lower()]) if column.lower() in known else "NULL" for column in columns)
         name = _quoted(table)
+        first = f"min({_quoted(known['start'])})" if "start" in known else "NULL"
+        last = f"max({_quoted(known['end'])})" if "end" in known else "NULL"
+        begun = f"count({_quoted(known['start'])})" if "start" in known else "count(*)"
         try:
-            first, last = (f"{of}({_quoted(known[one])})" if one in known else "NULL" for of, one in (("min", "start"), ("max", "end")))
-            begun = f"count({_quoted(known['start'])})" if "start" in known else "count(*)"
             count, filled, start, end = self.connection.execute(f"SELECT count(*), {begun}, {first}, {last} FROM {name}").fetchone()
             distinct = self.connection.execute(f"SELECT DISTINCT {wanted} FROM {name} LIMIT {MOST_ROWS}").fetchall()
         except sqlite3.Error:
             self.cut.add(table)
-            return self.last_row(table), None, None, []  # reading it row by row will tell what is wrong
-        if self.truncated and filled < count:  # of a page that is cut within, what is missing reads as nothing
+            return self.last_row(table), None, None, []  # reading it row by row will show the reason
+        if self.truncated and filled < count:  # the missing part of a cut page reads as nulls
             self.cut.add(table)
         return count, start if type(start) is int else None, end if type(end) is int else None, distinct
 
-    @staticmethod
-    def _cut(column: str) -> str:
-        name = _quoted(column)
-        return _short(name) if column in _TEXTS else name
-
     def rows(self, names: Sequence[str], columns: Sequence[str | tuple[str, ...]]) -> list[tuple[Any, ...]]:
-        """The rows of a small table, none where it is absent."""
+        """Return the rows of a small table; [] if it is absent."""
         table = self.table(names)
         if table is None:
             return []
         return [row for batch in self.batches(table, columns, MOST_ROWS) for row in zip(*batch, strict=True)]
 
     def strings(self, ids: Sequence[int]) -> dict[int, str]:
-        """What the table of strings has under these numbers."""
+        """Return the strings with these numbers."""
         table = self.table(STRINGS)
         if table is None or not (self.has(table, "id") and self.has(table, "value")):
             return {}
         texts: dict[int, str] = {}
         try:
             for start in range(0, len(ids), 500):
-                some = ", ".join(str(int(one)) for one in ids[start : start + 500])
+                some = ", ".join(str(int(number)) for number in ids[start : start + 500])
                 sql = f"SELECT id, {_short('value')} FROM {_quoted(table)} WHERE id IN ({some})"
                 texts.update((key, value) for key, value in self.connection.execute(sql) if type(key) is int and isinstance(value, str))
         except sqlite3.Error as error:
@@ -257,12 +251,12 @@ class Export:
         return texts
 
 
-# Columns whose values are texts of any length; the others are numbers, which need no cutting.
+# Columns with texts of any length, which are cut.
 _TEXTS: Final = frozenset({"text", "value", "name", "demangledName", "shortName", "mangledName", "uuid", "metricName"})
 
 
 def _short(column: str) -> str:
-    """A column whose long texts are cut, so that two different ones stay two."""
+    """Return an expression that cuts long texts; different texts stay different."""
     long = f"typeof({column}) = 'text' AND length(CAST({column} AS BLOB)) > {LONGEST_TEXT}"
     return f"CASE WHEN {long} THEN {_CUT}(CAST({column} AS BLOB)) ELSE {column} END"
 

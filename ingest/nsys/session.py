@@ -1,6 +1,6 @@
-"""What does an Nsight Systems export say about its session: when it began, on which machine, with which processes, GPUs and losses?
+"""Facts about the session of an Nsight Systems export: its start, machine, processes, GPUs and losses.
 
-Of the environment that the export holds only the variables that name a rank are looked at: it is full of secrets.
+The export contains the environment of the process, which is full of secrets: only the variables that name a rank are read.
 """
 
 from __future__ import annotations
@@ -20,30 +20,11 @@ _WORLD_SIZE: Final = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_N
 _ENVIRONMENT: Final = re.compile(r'([A-Z0-9_]+)="?(\d{1,9})"?')
 _LONGEST: Final = 200
 
-# What the numbers mean where the export has no table that says so.
-_COPY_KINDS: Final = dict(
-    enumerate(
-        (
-            None,
-            "HtoD",
-            "DtoH",
-            "HtoA",
-            "AtoH",
-            "AtoA",
-            "AtoD",
-            "DtoA",
-            "DtoD",
-            "HtoH",
-            "PtoP",
-            "unified HtoD",
-            "unified DtoH",
-            "unified DtoD",
-        )
-    )
-)
-_MEMORY_KINDS: Final = dict(
-    enumerate(("Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static"))
-)  # fmt: skip
+# Meanings of the numbers if the export has no table of them.
+_COPY_KINDS: Final = dict(enumerate((
+    None, "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP", "unified HtoD", "unified DtoH", "unified DtoD",
+)))  # fmt: skip
+_MEMORY_KINDS: Final = dict(enumerate(("Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static")))
 _SYNC_KINDS: Final = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
 _SYNC_WORDS: Final = (
     ("EVENT_SYNCHRONIZE", "Event Sync"), ("STREAM_WAIT_EVENT", "Stream Wait Event"), ("STREAM_SYNCHRONIZE", "Stream Sync"),
@@ -60,9 +41,11 @@ class Ranks:
 
 @dataclass(slots=True)
 class Session:
-    """``base_ns``: what is to be added to the times of the events; ``relative``: they have no epoch. ``pids``, ``names``: by global
-    process id. ``devices``: number of the GPU by global process id and the process's own number of it. ``ranks``: by global process id;
-    ``launched``: of the process that was started, by its environment. ``losses``: severity, text and count of what went wrong."""
+    """``base_ns``: offset to the times of events. ``relative``: they have no epoch. ``pids``, ``names``, ``ranks``: by global process id.
+
+    ``devices``: number of the GPU by global process id and the process's number for it. ``launched``: ranks in the environment of the
+    process that was started. ``losses``: severity, text and count of the profiler's complaints.
+    """
 
     base_ns: int
     relative: bool
@@ -75,13 +58,15 @@ class Session:
     contexts: dict[tuple[int | None, int | None], int]
     ranks: dict[int, Ranks]
     launched: Ranks
-    command: str | None
     metadata: dict[str, Any]
     schema_version: str | None
     losses: list[tuple[int, str, int]] = field(default_factory=list)
 
     def pid(self, process: int) -> int:
-        """The process id behind a global one: hardware, machine, process and thread in 8, 8, 24 and 24 bits."""
+        """Return the process id of a global one (8, 8, 24 and 24 bits).
+
+        The bits identify hardware, machine, process and thread.
+        """
         return self.pids.get(process, (process >> 24) & 0xFFFFFF)
 
 
@@ -121,7 +106,6 @@ def read_session(export: Export) -> Session:
             if type(process) is int and type(rank) is int and 0 <= rank < 2**31
         },
         launched=_launched(capture),
-        command=command,
         metadata={key: value[:_LONGEST] for key, value in versions.items() if value},
         schema_version=properties.get("EXPORT_SCHEMA_VERSION"),
         losses=_losses(export),
@@ -129,7 +113,7 @@ def read_session(export: Export) -> Session:
 
 
 def _start(export: Export, properties: Mapping[str, str]) -> tuple[int, bool]:
-    """What is to be added to the times of events: the start of the session, or nothing where they are of the epoch already."""
+    """Return the offset to the times of events, and whether they have no epoch."""
     if properties.get("EXPORT_PARAM_TIME_NORMALIZE") == "true":
         return 0, False
     for names in (schema.KERNEL, schema.RUNTIME, schema.NVTX, schema.MEMCPY):
@@ -142,7 +126,7 @@ def _start(export: Export, properties: Mapping[str, str]) -> tuple[int, bool]:
 
 
 def _gpus(export: Export) -> Iterator[dict[str, Any]]:
-    """The GPUs of the machine, with the members that traces of PyTorch give them (devices.py)."""
+    """Yield the GPUs of the machine with the members of PyTorch's traces (devices.py)."""
     columns = (
         ("deviceId", "id"), "name", "uuid", ("totalMemory", "totalGlobalMem", "globalMemorySize"),
         ("smCount", "numMultiprocessors", "multiprocessorCount"), ("computeMajor", "computeCapabilityMajor"),
@@ -159,7 +143,7 @@ def _gpus(export: Export) -> Iterator[dict[str, Any]]:
 
 
 def _devices(export: Export, by_pid: Mapping[int, int]) -> Iterator[tuple[tuple[int | None, int | None], int]]:
-    """A process that sees one GPU of several calls it 0; this is which one that is."""
+    """Yield the GPU for a process and its own number: it may see only some GPUs."""
     listed = {gpu["id"] for gpu in _gpus(export)} if export.table(schema.GPUS) == "TARGET_INFO_GPU" else set()
     for gpu, number, pid in export.rows(schema.CUDA_DEVICES, ("gpuId", "cudaId", "pid")):
         if type(gpu) is int and type(number) is int and type(pid) is int and gpu in listed:
@@ -188,7 +172,7 @@ _NOTHING_LOST: Final = re.compile(r"\b(no|0|zero) (events?|records?|samples?)\b.
 
 
 def _losses(export: Export) -> list[tuple[int, str, int]]:
-    """Warnings and errors of the profiler itself, and whatever says that something was lost."""
+    """Return the profiler's warnings and errors, and messages about lost data."""
     counts: dict[tuple[int, str], int] = {}
     for severity, text in export.rows(schema.DIAGNOSTICS, ("severity", "text")):
         if not isinstance(text, str):
@@ -201,7 +185,7 @@ def _losses(export: Export) -> list[tuple[int, str, int]]:
 
 
 def copy_kinds(export: Export) -> dict[int, str | None]:
-    """The direction of a copy by its number."""
+    """Return the direction of a copy by its number."""
     return {**_COPY_KINDS, **{number: _copy_kind(name) for number, name in _enum(export, schema.COPY_KINDS)}}
 
 
@@ -211,7 +195,7 @@ def _copy_kind(name: str) -> str | None:
 
 
 def memory_kinds(export: Export) -> dict[int, str]:
-    """Where the memory of a copy is, by its number."""
+    """Return the kind of memory of a copy by its number."""
     named = {
         number: name.upper().rpartition("MEMORY_KIND_")[2].replace("_", " ").title() for number, name in _enum(export, schema.MEMORY_KINDS)
     }
