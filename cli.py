@@ -73,7 +73,7 @@ class _Group(LazyGroup):
 
 
 def _advice(error: OSError) -> str:
-    """What to do where a file cannot be read or written."""
+    """Return advice for a file that cannot be read or written."""
     if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP, errno.EROFS):
         return "choose another place with -o"
     if error.errno in (errno.EACCES, errno.EPERM):
@@ -98,7 +98,7 @@ def main(ctx: click.Context) -> None:
     from .commands import environment
 
     environment.leave_recording()
-    if not environment.given():
+    if not environment.may_set_option():
         return
     commands = commands_of(ctx).values()
     envvars = [str(option.envvar) for command in commands for option in command.params if option.envvar]
@@ -107,7 +107,7 @@ def main(ctx: click.Context) -> None:
 
 
 def run(arguments: Sequence[str] | None = None) -> None:
-    """Be the program: call :data:`main`, and end on SIGTERM as on any other exit, so that temporary files are removed.
+    """Run :data:`main`; a SIGTERM still removes temporary files.
 
     A job scheduler ends a job with SIGTERM. Programs that call :data:`main` themselves keep their own handler.
     """

@@ -10,7 +10,7 @@ import click
 
 from ..errors import PostrunError, UsageError
 from ..messages import echo, echo_line
-from .parts import CONFIG, VERBOSITY, bad_parameter, option, print_json, with_options
+from .parts import CONFIG, VERBOSITY, option, parsed, print_json, with_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,36 +21,36 @@ if TYPE_CHECKING:
     from ..tickets.target import Target
 
 
-def _targets(_ctx: click.Context, _param: click.Parameter, value: Any) -> tuple[Target, ...]:
+@parsed
+def _targets(texts: Sequence[str]) -> tuple[Target, ...]:
     from ..tickets.target import parse
 
-    with bad_parameter():
-        return tuple(dict.fromkeys(parse(one) for one in value))
+    return tuple(dict.fromkeys(map(parse, texts)))
 
 
-def _formats(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str, ...]:
+@parsed
+def _formats(value: str) -> tuple[str, ...]:
     from ..tickets.report_files import FORMATS
 
     words = [word.strip().lower() for word in value.split(",") if word.strip()]
     if words == ["none"]:
         return ()
     if not words or any(word not in FORMATS for word in words):
-        raise click.BadParameter(f"{value!r} is not a list of formats; write one or more of {', '.join(FORMATS)}, or none")
+        raise UsageError(f"{value!r} is not a list of formats; write one or more of {', '.join(FORMATS)}, or none")
     return tuple(dict.fromkeys(words))
 
 
-def link(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+@parsed
+def _link(value: str) -> str:
     from urllib.parse import urlsplit
 
-    if value is None:
-        return None
     try:
         parts = urlsplit(value)
-        good = parts.scheme in ("https", "http") and parts.hostname
+        valid = parts.scheme in ("https", "http") and parts.hostname
     except ValueError:
-        good = None
-    if not good or any(ord(one) < 33 for one in value):
-        raise click.BadParameter(f"{value!r} is not an address; write for example https://reports.example.org/run/report.html")
+        valid = None
+    if not valid or any(ord(char) < 33 for char in value):
+        raise UsageError(f"{value!r} is not an address; write for example https://reports.example.org/run/report.html")
     return value
 
 
@@ -69,7 +69,7 @@ def link(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str
 @with_options([
     option("--attach", "formats", default="pdf", show_default=True, callback=_formats, metavar="LIST",
            help="Which files go along, of pdf, html, json; none for the comment alone."),
-    option("--link", callback=link, metavar="URL", help="Where the whole report can be read; named in the comment."),
+    option("--link", callback=_link, metavar="URL", help="Where the whole report can be read; named in the comment."),
     option("--key", metavar="TEXT", help="What makes it the same comment when it is sent again (default: the name of the run)."),
     option("--github-release", metavar="TAG", help="Put the files into this release of the GitHub repository, whose comments take none."),
     option("--dry-run", is_flag=True, help="Print what would be sent, and contact nobody."),
@@ -82,7 +82,8 @@ def attach(
     report: Path, targets: tuple[Target, ...], formats: tuple[str, ...], link: str | None, key: str | None, github_release: str | None,
     dry_run: bool, timeout: float, insecure_http: bool, as_json: bool, quiet: bool, verbose: bool,
 ) -> None:  # fmt: skip
-    """Put a report on a ticket: the file, and a comment with headline, verdicts and top findings. Attached again, the comment is updated.
+    """Put a report on a ticket: the file, and a comment with headline, verdicts
+    and top findings. Attached again, the comment is updated.
 
     REPORT is report.pdf, report.html or report.json, or the folder that holds them. Servers and tokens come from the environment
     (POSTRUN_JIRA_URL, POSTRUN_JIRA_TOKEN, ...) or ~/.config/postrun/tickets.toml: see docs/tickets.md.
@@ -114,7 +115,10 @@ def attach(
 def _send(
     targets: Sequence[Target], known: Settings, options: Options, message: Message, files: Sequence[Upload], *, as_json: bool, quiet: bool
 ) -> None:
-    """Send to each target; one that fails does not stop the others. A missing setting of any is an error before anything is sent."""
+    """Send to each target; a failed target does not stop the others.
+
+    A missing setting of any target is an error before anything is sent.
+    """
     from ..tickets.systems import delivery
 
     deliveries = [(target, delivery(target, known, options)) for target in targets]

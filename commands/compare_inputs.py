@@ -1,4 +1,4 @@
-"""What are the two runs of `postrun compare`: traces to analyse, or reports that are there already?"""
+"""The two runs of `postrun compare`: traces are analyzed; an existing report.json is read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TRACES: Final = "traces"
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A report, and the report.json that it was read from; None: it was made from traces."""
+    """A report. ``path``: the report.json that it was read from; None: it was made from traces."""
 
     report: Report
     path: str | None
@@ -33,7 +33,7 @@ class Loaded:
 
 
 def load(
-    given: str,
+    source: str,
     selection: Selection,
     *,
     memory_limit: str,
@@ -44,37 +44,39 @@ def load(
     clock_offsets: Mapping[str, int] | None = None,
     progress: Callable[[str, float | None], None],
 ) -> Loaded:
-    """The report of ``given``: a report.json that postrun wrote, or a folder with one; else what `postrun report` reads. Raises
-    InputError and UsageError."""
-    found = report_file(Path(given)) if "://" not in given else None
+    """Return the report of ``source``. Raise InputError and UsageError.
+
+    ``source`` is a report.json, a folder that contains one, or any input of `postrun report`.
+    """
+    path = report_file(Path(source)) if "://" not in source else None
     for option, value in (("--redact", redact), ("--same", same), ("--clock-offset", clock_offsets)):
-        if found is not None and value:
-            raise UsageError(f"{found}: {option} cannot change a report that is there already; give the traces of both runs")
-    if found is not None:
-        return Loaded(_read(found), str(found))
+        if path is not None and value:
+            raise UsageError(f"{path}: {option} cannot change a report that is there already; give the traces of both runs")
+    if path is not None:
+        return Loaded(_read(path), str(path))
     from ..analysis import analyze
     from ..analysis.options import Options
     from ..ingest import ingest
 
     of_store: dict[str, Any] = {"memory_limit": memory_limit, "threads": threads, "max_unpacked": max_unpacked, "redact": redact}
-    with ingest([given], progress=progress, same=same, clock_offsets=clock_offsets, **of_store) as store:
+    with ingest([source], progress=progress, same=same, clock_offsets=clock_offsets, **of_store) as store:
         progress("analysing", None)
         return Loaded(analyze(store, Options(generated_at_ns=0, selection=selection)), None)
 
 
-def shown(given: str, redact: tuple[str, ...]) -> str:
-    """What a comparison calls the place of a run."""
-    return Path(given.rstrip("/")).name if redact else mask_text(given)[0]
+def display_name(source: str, redact: tuple[str, ...]) -> str:
+    """Return the name of a run's input as a comparison shows it."""
+    return Path(source.rstrip("/")).name if redact else mask_text(source)[0]
 
 
-def report_file(given: Path) -> Path | None:
-    """The report.json that is meant: ``given`` itself, or the one in the folder ``given``. None where there is none."""
-    path = given / _REPORT if given.is_dir() else given
+def report_file(source: Path) -> Path | None:
+    """Return the report.json at or in ``source``, or None."""
+    path = source / _REPORT if source.is_dir() else source
     if not path.name.endswith(".json") or not path.is_file():
         return None
     with path.open("rb") as file:
         head = file.read(_HEAD).lstrip()
-    # A trace may be gigabytes long: its beginning tells it from a report.
+    # A trace can be gigabytes long: its beginning is enough to distinguish it from a report.
     return path if head.startswith(b"{") and b'"schema_version"' in head and b'"generator"' in head else None
 
 

@@ -1,8 +1,8 @@
 """Configuration file -> defaults of the options of each command.
 
 Precedence: command line > environment (``POSTRUN_*``) > file > default. The file is the one named with ``--config``; else
-``postrun.toml`` in the current folder; else the table ``[tool.postrun]`` of ``pyproject.toml`` there. Nobody vouches for a file that was
-found, not named: only the options of FOUND_MAY_SET are taken from it. Keys are the long option names, with ``-`` or ``_``::
+``postrun.toml`` in the current folder; else the table ``[tool.postrun]`` of ``pyproject.toml`` there. A file that was found rather than
+named is not trusted: it can set only the options of FOUND_MAY_SET. Keys are the long option names, with ``-`` or ``_``::
 
     top = 20
     format = "html,pdf"
@@ -50,9 +50,10 @@ _FINDINGS: Final = frozenset({"rules", "data-quality"})  # Sections that a found
 
 
 def find(explicit: Path | None, folder: Path, sources: Sequence[str] = (), notes: list[str] | None = None) -> Path | None:
-    """The configuration file that counts, or None. ``sources``: what the command reads; a file inside of it is part of the input.
+    """Return the configuration file to use, or None.
 
-    A file of ``folder`` that is ignored adds a line to ``notes``. Raises UsageError where ``explicit`` does not exist.
+    ``sources``: inputs of the command; a file inside one of them is part of the input. A file of ``folder`` that is ignored adds a line to
+    ``notes``. Raise UsageError if ``explicit`` does not exist.
     """
     if explicit is not None:
         if not explicit.is_file():
@@ -94,19 +95,19 @@ def _distrust(path: Path, sources: Sequence[str]) -> str | None:
 
 
 def _local(source: str) -> Path | None:
-    """The file or folder of this machine that SOURCE is, without symbolic links; None for an object store."""
-    scheme, found, rest = source.partition("://")
-    if found and scheme.lower() == "file":
+    """Resolve the local path of SOURCE, or return None for an object store."""
+    scheme, separator, rest = source.partition("://")
+    if separator and scheme.lower() == "file":
         from urllib.parse import unquote
 
         return Path(os.path.realpath(unquote(rest)))
-    return None if found else Path(os.path.realpath(source))
+    return None if separator else Path(os.path.realpath(source))
 
 
 def restrict(path: Path, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The ``values`` (of :func:`read`, for one command) that a found file may set, and a note if it sets others.
+    """Split off the ``values`` that a found file must not set; a note lists them.
 
-    Raises UsageError for keys that decide which code runs or which verdict fails: a gate must not turn green silently.
+    Raise UsageError for keys that decide which code runs or which verdict fails: a gate must not turn green silently.
     """
     gates = [key.replace("_", "-") for key in _GATES if key in values]
     table = values.get("rules")
@@ -123,13 +124,13 @@ def restrict(path: Path, values: Mapping[str, Any]) -> tuple[dict[str, Any], lis
             f"use --config ./{path.name} if you trust the file, or remove the {keys}"
         )
     refused = [key for key in values if key not in FOUND_MAY_SET or (key == "sections" and _hides(values[key]))]
-    shown = ", ".join(key.replace("_", "-") for key in refused)
-    note = f"./{path.name}: ignored: {shown} (only a file named with --config can set {'it' if len(refused) == 1 else 'them'})"
+    ignored = ", ".join(key.replace("_", "-") for key in refused)
+    note = f"./{path.name}: ignored: {ignored} (only a file named with --config can set {'it' if len(refused) == 1 else 'them'})"
     return {key: value for key, value in values.items() if key not in refused}, [note] * bool(refused)
 
 
 def _hides(sections: Any) -> bool:
-    """Whether this choice of sections leaves out the findings. A wrong value is refused when the option is read."""
+    """Whether this choice of sections leaves out findings; False if it is wrong."""
     from ..option_values import words
     from ..report_templates.text.section_names import left_out
 
@@ -140,9 +141,10 @@ def _hides(sections: Any) -> bool:
 
 
 def read(path: Path, commands: Mapping[str, frozenset[str]]) -> dict[str, dict[str, Any]]:
-    """Defaults per command from ``path``. ``commands`` maps each command to the names of its options (with ``_``).
+    """Read the defaults of each command from ``path``.
 
-    Raises UsageError for a file that is no TOML, or a key that no command has, naming the file, the key and the possible keys.
+    ``commands`` maps each command to the names of its options (with ``_``). Raise UsageError for a file that is not TOML and for a key
+    that no command has; the message names the file, the key and the possible keys.
     """
     content = _load(path)
     if path.name == "pyproject.toml":
@@ -174,10 +176,10 @@ def read(path: Path, commands: Mapping[str, frozenset[str]]) -> dict[str, dict[s
 
 
 def rules(path: Path, table: Mapping[str, Any]) -> tuple[list[str] | None, dict[str, Any]]:
-    """The table ``[rules]`` as words of ``--rules`` (None: all rules) and parameters ("LowGPUUtilization_patience" -> value).
+    """Convert the table ``[rules]`` to words of ``--rules`` and to parameters.
 
-    Raises UsageError naming the file, the key and the accepted names, also for a value out of range, and for values of a rule that the
-    file itself turns off.
+    None for the words means all rules; a parameter is "LowGPUUtilization_patience" -> value. Raise UsageError for an unknown key, a value
+    out of range, and values of a rule that the file itself turns off.
     """
     from ..analysis.rules.engine import selection
     from ..analysis.rules.engine.catalogue import PROFILER_REPORT
@@ -186,7 +188,7 @@ def rules(path: Path, table: Mapping[str, Any]) -> tuple[list[str] | None, dict[
     settings: dict[str, Any] = {}
     tables: dict[str, str] = {}
     for name, content in table.items():
-        place = f"{path}: [rules.{name}]"
+        label = f"{path}: [rules.{name}]"
         if name == "only":
             if not isinstance(content, list) or not content or not all(isinstance(one, str) for one in content):
                 raise UsageError(
@@ -196,45 +198,45 @@ def rules(path: Path, table: Mapping[str, Any]) -> tuple[list[str] | None, dict[
             continue
         if name.lower() == PROFILER_REPORT.lower():
             raise UsageError(
-                f"{place}: its parameters are those of the rules it runs; write them into their tables, such as [rules.LowGPUUtilization]."
+                f"{label}: its parameters are those of the rules it runs; write them into their tables, such as [rules.LowGPUUtilization]."
                 f' Its sum is turned off with rules = ["-{PROFILER_REPORT}"]'
             )
         try:
             rule = selection.find(name)
         except UsageError as error:
-            raise UsageError(f"{place}: {error}") from error
+            raise UsageError(f"{label}: {error}") from error
         if not isinstance(content, dict):
             raise UsageError(f"{path}: rules.{name} = {content!r} is no table; write [rules.{rule.name}] and below it enabled = false")
         for key, value in content.items():
             if key == "enabled":
                 if not isinstance(value, bool):
-                    raise UsageError(f"{place} enabled = {value!r}: accepted: true, false")
+                    raise UsageError(f"{label} enabled = {value!r}: accepted: true, false")
                 words += [] if value else [f"-{rule.name}"]
                 continue
             try:
-                found, parameter = selection.setting(f"{rule.name}_{key}")
-                settings[f"{rule.name}_{parameter.name}"] = selection.checked(found, parameter, value, integral=True)
-                tables[rule.name] = place
+                owner, parameter = selection.setting(f"{rule.name}_{key}")
+                settings[f"{rule.name}_{parameter.name}"] = selection.checked(owner, parameter, value, integral=True)
+                tables[rule.name] = label
             except UsageError as error:
-                raise UsageError(f"{place}: {error}") from error
+                raise UsageError(f"{label}: {error}") from error
     _all_run(tables, words)
     return words or None, settings
 
 
 def _all_run(tables: Mapping[str, str], words: Sequence[str]) -> None:
-    """Raises UsageError where a table gives values to a rule that ``words`` turn off. A mistake in ``words`` is told elsewhere."""
+    """Raise UsageError for values of a rule that ``words`` turn off."""
     from ..analysis.rules.engine import selection
 
-    for rule, place in tables.items():
+    for rule, label in tables.items():
         if f"-{rule}" in words:
-            raise UsageError(f"{place}: {rule} is turned off by enabled = false; leave its values out, or that line")
+            raise UsageError(f"{label}: {rule} is turned off by enabled = false; leave its values out, or that line")
         only = [word for word in words if not word.startswith("-")]
         try:
             running = {one.rule.name for one in selection.select(only or None).rules}
         except UsageError:
             return
         if rule not in running:
-            raise UsageError(f"{place}: {rule} is turned off, because only does not list it; add it there, or leave its values out")
+            raise UsageError(f"{label}: {rule} is turned off, because only does not list it; add it there, or leave its values out")
 
 
 def _unknown(path: Path, key: str, possible: frozenset[str]) -> UsageError:
@@ -259,7 +261,7 @@ def _load(path: Path) -> dict[str, Any]:
 
 
 def _twice(path: Path) -> str:
-    """What to do about a list of rules beside tables of rules, which TOML does not allow."""
+    """Return advice for a list of rules next to tables of rules, which TOML excludes."""
     text = path.read_bytes().decode("utf-8", "replace")
     if re.search(r"^\s*rules\s*=", text, re.MULTILINE) and re.search(r"^\s*\[([\w.]+\.)?rules(\.[\w.]+)?\]", text, re.MULTILINE):
         return '; rules = [...] and tables [rules.NAME] exclude each other: beside tables write [rules] and below it only = ["StepOutlier"]'

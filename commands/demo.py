@@ -1,6 +1,6 @@
 """``postrun demo``: a simulated training run and its report; a small training recorded on this machine and its report.
 
-The recording is made as a user would: ``postrun record`` runs :mod:`postrun.commands.example_training` in a process of its own.
+``postrun record`` runs :mod:`postrun.commands.example_training` in a process of its own, as it does for a user.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NAME: Final = "small training, recorded on this machine"
 INTERVAL_MS: Final = 100
 _LIMIT_S: Final = 180.0
 _PATIENCE_S: Final = 5.0
-_MARK: Final = ".postrun-demo"  # A file in the folder that says that it may be replaced
+_MARK: Final = ".postrun-demo"  # marks a folder that a later demo may replace
 
 
 @click.command(short_help="Report a simulated training run, and a real small one that is recorded now.")
@@ -43,8 +43,9 @@ _MARK: Final = ".postrun-demo"  # A file in the folder that says that it may be 
          help="Also record a small training on this machine, to recorded/ in the folder.")  # fmt: skip
 @with_options(REPORT_OPTIONS[1:], [CONFIG, MEMORY_LIMIT, THREADS], VERBOSITY)
 def demo(seed: int, change: str | None, recorded: bool, quiet: bool, verbose: bool, as_json: bool, **options: Any) -> None:
-    """Simulate a training run on two nodes with four GPUs each, with planted problems, and report it. Then record a small training on this
-    machine, with a planted slow step, and report that to recorded/.
+    """Simulate a training run on two nodes with four GPUs each,
+    with planted problems, and report it. Then record a small training on this machine, with a planted slow step, and report that to
+    recorded/.
 
     Options hold for both; --name, --histogram, --json and --fail-on for the simulated run only.
     """
@@ -63,7 +64,7 @@ def demo(seed: int, change: str | None, recorded: bool, quiet: bool, verbose: bo
 
 
 def _report_recorded(plan: ReportPlan, seed: int, quiet: bool, verbose: bool) -> None:
-    """Record a small training to recorded/ and report it. A recording that fails is a note, never an error."""
+    """Record and report a small training; a failed recording is only a note."""
     folder = Path(plan.output.folder) / "recorded"
     plan = replace(plan, output=replace(plan.output, folder=folder), options=replace(plan.options, name=None, histograms=()))
     with progress_line(quiet, verbose) as progress:
@@ -82,11 +83,11 @@ def _report_recorded(plan: ReportPlan, seed: int, quiet: bool, verbose: bool) ->
 
 
 class NotRecordedError(PostrunError):
-    """Why nothing was recorded; the demo goes on without."""
+    """The reason why nothing was recorded; the demo goes on without a recording."""
 
 
 def record_example(folder: Path, *, seed: int) -> None:
-    """Records the example to ``folder``; an earlier recording of it there is replaced. Raises NotRecordedError."""
+    """Record the example to ``folder``. Raise NotRecordedError."""
     if not native.available():
         raise NotRecordedError("recording needs the C library, and this installation has none (docs/capture.md)")
     from . import example_training as example
@@ -108,7 +109,7 @@ def record_example(folder: Path, *, seed: int) -> None:
         command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace"
     )
     try:
-        _, told = process.communicate(timeout=_LIMIT_S)
+        _, messages = process.communicate(timeout=_LIMIT_S)
     except subprocess.TimeoutExpired:
         _end(process)
         raise NotRecordedError(f"the small training had not ended after {_LIMIT_S:.0f} s and was stopped") from None
@@ -116,7 +117,7 @@ def record_example(folder: Path, *, seed: int) -> None:
         _end(process)
         raise
     if process.returncode != 0:
-        lines = [line for line in told.splitlines() if line.strip()]
+        lines = [line for line in messages.splitlines() if line.strip()]
         raise NotRecordedError(f"the small training failed ({lines[-1] if lines else f'exit code {process.returncode}'})")
 
 
@@ -134,7 +135,7 @@ def _make_room(folder: Path) -> None:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Ends the recorder so that it ends the training, too: it passes SIGTERM on."""
+    """End the recorder and thereby the training: the recorder passes SIGTERM on."""
     process.terminate()
     try:
         process.communicate(timeout=_PATIENCE_S)

@@ -1,4 +1,4 @@
-"""``postrun doctor``: this machine -> checks of what reports need, each with the command that fixes it."""
+"""``postrun doctor``: checks of everything that reports need on this machine, each with the command that fixes it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .parts import print_json
 
 APT_LINE: Final = "apt-get install -y --no-install-recommends libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0"
 
-# Free space below which a large trace may not fit.
-_LOW_DISK: Final = 2 << 30
+_LOW_DISK: Final = 2 << 30  # bytes; a large trace may not fit into less
 
 
 @click.command(short_help="Check that this machine can make reports.")
 @click.option("--json", "as_json", is_flag=True, help="Print the checks as JSON on standard output.")
 def doctor(as_json: bool) -> None:
-    """Check that this machine can make reports: Pango, fonts, versions, disk. Exit code 1 where something is missing."""
+    """Check that this machine can make reports: Pango, fonts, versions, disk.
+    Exit code 1 where something is missing."""
     results = checks()
     if as_json:
         print_json([asdict(check) for check in results])
@@ -41,7 +41,7 @@ def doctor(as_json: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line of the doctor: state is "ok", "warning" (works, with a loss that ``detail`` names) or "missing"."""
+    """A check. ``state``: "ok", "warning" (works, with a loss that ``detail`` names) or "missing"."""
 
     name: str
     state: str
@@ -50,7 +50,7 @@ class Check:
 
 
 def checks() -> list[Check]:
-    """Every check, in the order to show. Takes about two seconds: WeasyPrint is loaded in a child process, which may die of it."""
+    """Run every check; takes about two seconds."""
     return [_python(), *_packages(), _native(), *_gpus(), *_pdf(), _fonts(), *_disk()]
 
 
@@ -59,13 +59,13 @@ def _python() -> Check:
 
 
 def _packages() -> list[Check]:
-    found = []
+    checks = []
     for name in ("click", "duckdb", "polars", "pyarrow", "jinja2", "matplotlib", "weasyprint", "isal", "zstandard"):
         try:
-            found.append(Check(name, "ok", importlib.metadata.version(name)))
+            checks.append(Check(name, "ok", importlib.metadata.version(name)))
         except importlib.metadata.PackageNotFoundError:
-            found.append(Check(name, "missing", "not installed", "pip install postrun"))
-    return found
+            checks.append(Check(name, "missing", "not installed", "pip install postrun"))
+    return checks
 
 
 def _native() -> Check:
@@ -80,7 +80,7 @@ def _native() -> Check:
     return Check("C library", "ok", version)
 
 
-# Tries what `postrun record --gpu` does: initialises CUDA and attaches CUPTI, in a process of its own, which may die of it.
+# Tries what `postrun record --gpu` does: initializes CUDA and attaches CUPTI, in a child process, which this may crash.
 _TRY_GPUS: Final = """
 import sys, tempfile, warnings
 from postrun import capture
@@ -93,15 +93,15 @@ print(*(str(one.message).removeprefix("GPU activity is not recorded: ") for one 
 
 
 def _gpus() -> list[Check]:
-    """Whether what runs on GPUs can be recorded here; nothing where there is no C library."""
+    """Check whether GPU activity can be recorded here; no check without the C library."""
     from .. import native
     from ..native.record import gpu as record_gpu
 
     if native.version() is None:
         return []
-    other = record_gpu.other_gpus()
-    if not native.gpu_driver() and other is not None:
-        return [Check("GPU recording", "warning", f"GPU activity is not captured on {other} GPUs; use PyTorch's profiler")]
+    vendor = record_gpu.other_gpus()
+    if not native.gpu_driver() and vendor is not None:
+        return [Check("GPU recording", "warning", f"GPU activity is not captured on {vendor} GPUs; use PyTorch's profiler")]
     if not native.gpu_driver():
         return [Check("GPU recording", "ok", "no NVIDIA driver on this machine (libcuda.so.1): there is nothing to record")]
     try:
@@ -116,7 +116,7 @@ def _gpus() -> list[Check]:
 
 
 def _pdf() -> list[Check]:
-    # WeasyPrint prints a banner on standard output where Pango is missing, and without any font it can die of a signal.
+    # WeasyPrint prints a banner on standard output if Pango is missing, and a signal can kill it if the system has no font.
     script = "import warnings; warnings.simplefilter('ignore'); import weasyprint; weasyprint.HTML(string='<p>a</p>').write_pdf()"
     try:
         done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, timeout=60, check=False)
@@ -152,19 +152,19 @@ def _fonts() -> Check:
 
 
 def _disk() -> list[Check]:
-    found = []
+    checks = []
     for name, folder in (("Disk, here", Path.cwd()), ("Disk, temporary files", Path(tempfile.gettempdir()))):
         try:
             free = shutil.disk_usage(folder).free
             writable = os.access(folder, os.W_OK)
         except OSError as error:
-            found.append(Check(name, "missing", f"{folder}: {error.strerror}", None))
+            checks.append(Check(name, "missing", f"{folder}: {error.strerror}", None))
             continue
         detail = f"{free / (1 << 30):.1f} GiB free in {folder}"
         if not writable:
-            found.append(Check(name, "warning", f"{folder} cannot be written", "choose another folder with -o, or set TMPDIR"))
+            checks.append(Check(name, "warning", f"{folder} cannot be written", "choose another folder with -o, or set TMPDIR"))
         elif free < _LOW_DISK:
-            found.append(Check(name, "warning", f"{detail}: a large trace may not fit", "free some space, or set TMPDIR"))
+            checks.append(Check(name, "warning", f"{detail}: a large trace may not fit", "free some space, or set TMPDIR"))
         else:
-            found.append(Check(name, "ok", detail))
-    return found
+            checks.append(Check(name, "ok", detail))
+    return checks

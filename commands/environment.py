@@ -1,4 +1,4 @@
-"""Which environment variables look like postrun's, and are not?"""
+"""Checks for environment variables that look like postrun's and are unknown."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ _OTHERS: Final = (
 
 
 def leave_recording() -> None:
-    """A command of postrun that a job starts is no part of what is recorded of the job. To be called before the C library is loaded."""
+    """Keep this process out of the job's recording; call before the C library loads."""
     os.environ.pop("POSTRUN_CAPTURE", None)
 
 
-def given() -> bool:
+def may_set_option() -> bool:
     """Whether a variable POSTRUN_* is set that may belong to an option."""
     return any(name.upper().startswith(_PREFIX) and name not in _OTHERS for name in os.environ)
 
 
 def unknown(of_options: Iterable[str]) -> Iterator[str]:
-    """A line for every variable POSTRUN_* that nothing reads, with the nearest one that is read. ``of_options``: those of the options."""
+    """Yield a line for each unknown variable POSTRUN_*, with the nearest known one."""
     known = sorted({*of_options, *_OTHERS})
     if any(name.upper().startswith(_PREFIX) and name not in known for name in os.environ):
         from ..tickets.settings import variables

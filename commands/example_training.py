@@ -1,12 +1,12 @@
-"""What does a training script look like that records what it does?
+"""A training script that records itself, as an example.
 
-A network of two layers learns made-up data with NumPy. The marked lines are all that recording takes. Try it::
+A network of two layers learns made-up data with NumPy. The marked lines are all that recording requires. Try it::
 
     postrun record --report --out traces -- python -m postrun.commands.example_training
     python -m postrun.commands.example_training --out traces && postrun report traces
 
-One problem is planted: the data loading of step 120 waits 0.6 s, as on a file system that hangs. A seed makes the numbers that are learnt
-the same each time, not the times.
+One problem is planted: the data loading of step 120 waits 0.6 s, as on a hanging file system. A seed fixes the numbers that are learned,
+not the times.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ Labels = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def prepare(file: Path, random: np.random.Generator) -> None:
-    """Writes the made-up examples: noise, whose class is where a fixed random projection of it is largest."""
+    """Write noise as examples; a fixed random projection determines their classes."""
     features = random.standard_normal((EXAMPLES, FEATURES), dtype=np.float32)
     labels = (features @ random.standard_normal((FEATURES, CLASSES), dtype=np.float32)).argmax(axis=1)
     np.concatenate([features, labels[:, None].astype(np.float32)], axis=1).tofile(file)
 
 
 class Data:
-    """The file of examples: each call reads a batch of it and blurs it a little, so that no two are alike."""
+    """The file of examples: each call reads a batch and blurs it a little, so that no two batches are equal."""
 
     def __init__(self, file: Path, random: np.random.Generator) -> None:
         self.file, self.random = file, random
@@ -90,7 +90,7 @@ class Network:
 
 
 def loss_of(scores: Array, labels: Labels) -> tuple[float, float, Array]:
-    """Cross entropy, share of right answers, and what to change of the scores."""
+    """Return the cross entropy, the accuracy, and the gradient of the scores."""
     chances = np.exp(scores - scores.max(axis=1, keepdims=True))
     chances /= chances.sum(axis=1, keepdims=True)
     at = np.arange(len(labels)), labels
@@ -100,7 +100,7 @@ def loss_of(scores: Array, labels: Labels) -> tuple[float, float, Array]:
 
 
 def train(file: Path, *, seed: int = 1, steps: int = STEPS, stalled_step: int = STALLED_STEP, stall_s: float = STALL_S) -> float:
-    """Trains and records it; returns the last loss."""
+    """Train and record; return the last loss."""
     random = np.random.default_rng(abs(seed))
     with capture.annotate("prepare data"):
         prepare(file, random)
@@ -124,18 +124,18 @@ def train(file: Path, *, seed: int = 1, steps: int = STEPS, stalled_step: int = 
 
 
 def main() -> None:
-    """Trains; records to ``--out``, or to wherever `postrun record` says."""
+    """Train; record to ``--out``, or to the folder that `postrun record` sets."""
     parser = argparse.ArgumentParser(
         prog="python -m postrun.commands.example_training", description="A small training that records itself."
     )
     parser.add_argument("--out", help="folder for the trace file; without it, only `postrun record` and POSTRUN_CAPTURE=1 record")
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
-    recording: AbstractContextManager[Any] = capture.session(given.out, sample_ms=100) if given.out else nullcontext()  # (5) where to
+    args = parser.parse_args()
+    recording: AbstractContextManager[Any] = capture.session(args.out, sample_ms=100) if args.out else nullcontext()  # (5) where to
     with tempfile.TemporaryDirectory(prefix="postrun-example-", ignore_cleanup_errors=True) as folder, recording:
-        loss = train(Path(folder) / "examples.bin", seed=given.seed, steps=given.steps)
-    print(f"loss after {given.steps} steps: {loss:.3f}")  # noqa: T201
+        loss = train(Path(folder) / "examples.bin", seed=args.seed, steps=args.steps)
+    print(f"loss after {args.steps} steps: {loss:.3f}")  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The words of `postrun export`: parses them, has the run written, prints."""
+"""The command `postrun export`: parses options, writes the run, prints a summary."""
 
 from __future__ import annotations
 
@@ -54,32 +54,32 @@ def export(
         progress("writing", None)
         counts = write(store, kind, output, progress, csv_raw=csv_raw)
         progress("", None)
-        # The other tool cannot say what was missing in the files.
+        # The other tool cannot report gaps in the files.
         notes = [note for note in summary(store)["notes"] if note["severity"] != "info"]
         warnings = [f"{note['file']}: {note['message']}" if note["file"] else note["message"] for note in notes]
     if as_json:
         print_json({"output": str(output), "format": kind, **asdict(counts), "warnings": warnings})
     elif not quiet:
-        echo_line(f"{output}: {_told(counts)}")
+        echo_line(f"{output}: {_counts_text(counts)}")
         if counts.shifted_ns:
             echo_line(f"note: times of this run begin below 0; {counts.shifted_ns} ns were added to each", err=True)
         if counts.cut:
-            echo_line(f"note: {_many(counts.cut, 'event')} would end before the start or too late for a trace, and were cut", err=True)
+            echo_line(f"note: {_plural(counts.cut, 'event')} would end before the start or too late for a trace, and were cut", err=True)
         if not counts.rows and not counts.slices and not counts.values:
             echo("note: nothing in this run has a time that could be drawn", err=True)
         for message in warnings:
             echo_line(f"note: {message}", err=True)
 
 
-def _told(counts: Counts) -> str:
+def _counts_text(counts: Counts) -> str:
     if counts.rows:
-        return f"{len(counts.rows)} tables, " + _many(sum(counts.rows.values()), "row")
+        return f"{len(counts.rows)} tables, " + _plural(sum(counts.rows.values()), "row")
     parts = [
-        _many(counts.slices, "event"), _many(counts.arrows, "arrow"), _many(counts.values, "counter value"),
-        _many(counts.tracks + counts.lanes, "track"),
+        _plural(counts.slices, "event"), _plural(counts.arrows, "arrow"), _plural(counts.values, "counter value"),
+        _plural(counts.tracks + counts.lanes, "track"),
     ]  # fmt: skip
     return ", ".join(parts)
 
 
-def _many(count: int, word: str) -> str:
+def _plural(count: int, word: str) -> str:
     return f"{count} {word}" + ("" if count == 1 else "s")

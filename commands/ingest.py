@@ -22,7 +22,8 @@ from .report_options import MODE, REDACT, STORE_OPTIONS
 def ingest(
     sources: tuple[str, ...], output: Path, name: str | None, as_json: bool, quiet: bool, verbose: bool, **of_store: Any
 ) -> None:  # fmt: skip
-    """Load SOURCE... into a run store (a DuckDB file); `postrun report run.duckdb` continues from there."""
+    """Load SOURCE... into a run store (a DuckDB file);
+    `postrun report run.duckdb` continues from there."""
     from ..ingest import ingest as load
     from ..ingest import summary
 

@@ -20,15 +20,15 @@ _TIMES: Final = {
     "kernel": ("start_ns", "duration_ns"), "memcpy": ("start_ns", "duration_ns"), "memset": ("start_ns", "duration_ns"),
     "sync": ("start_ns", "duration_ns"), "metric": ("time_ns", None),
 }  # fmt: skip
-_SHOWN: Final = 20  # How many threads, names and places of damage the text lists; JSON has all
+_MAX_LISTED: Final = 20  # How many threads, names and places of damage the text lists; JSON has all
 
 
 @click.command(short_help="Show what trace files of the capture library hold.")
 @click.argument("places", type=click.Path(path_type=Path), metavar="FILE_OR_FOLDER...", nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON on standard output: an object for one file, else a list.")
 def inspect(places: tuple[Path, ...], as_json: bool) -> None:
-    """Show what trace files of the capture library hold, or all of a folder, one after the other: tables, processes, threads, names and
-    times, and what is lost."""
+    """Show what trace files of the capture library hold,
+    or all of a folder, one after the other: tables, processes, threads, names and times, and what is lost."""
     paths = files(places)
     results: list[dict[str, Any]] = []
     refused: PostrunError | None = None
@@ -50,20 +50,20 @@ def inspect(places: tuple[Path, ...], as_json: bool) -> None:
 
 
 def files(places: Sequence[Path]) -> list[Path]:
-    """The trace files that are meant: files as they are given, of folders all below. Raises InputError for a folder without any."""
-    found: list[Path] = []
-    for place in places:
-        if not place.is_dir():
-            found.append(place)
-        elif inside := sorted(path for path in place.rglob("*.prt") if path.is_file() and not path.name.startswith(".")):
-            found += inside
+    """List the trace files, also those below folders. Raise InputError if none."""
+    paths: list[Path] = []
+    for folder in places:
+        if not folder.is_dir():
+            paths.append(folder)
+        elif inside := sorted(path for path in folder.rglob("*.prt") if path.is_file() and not path.name.startswith(".")):
+            paths += inside
         else:
-            raise InputError(f"{place}: no .prt file in this folder; give a trace file, or the folder of a recording")
-    return list(dict.fromkeys(found))
+            raise InputError(f"{folder}: no .prt file in this folder; give a trace file, or the folder of a recording")
+    return list(dict.fromkeys(paths))
 
 
 def contents(path: Path) -> dict[str, Any]:
-    """Everything about the file, ready for JSON. Raises InputError where it is no trace file, or cannot be read."""
+    """Return the contents of a trace file, ready for JSON. Raise InputError."""
     import pyarrow as pa
 
     from ..ingest.prt.format import TraceFile
@@ -79,7 +79,7 @@ def contents(path: Path) -> dict[str, Any]:
             first = min((t for t in (first, span[0]) if t is not None), default=None)
             last = max((t for t in (last, span[1]) if t is not None), default=None)
         losses = file.table("loss").arrow().to_pylist()
-        found = {name: file.table(name).arrow().to_pylist() for name in ("process", "thread", "end")}
+        tables = {name: file.table(name).arrow().to_pylist() for name in ("process", "thread", "end")}
         metadata = file.metadata()
     except pa.ArrowException as error:
         raise InputError(f"{path}: cannot be decoded: {error}") from error
@@ -91,18 +91,18 @@ def contents(path: Path) -> dict[str, Any]:
         "first_ns": first,
         "last_ns": last,
         "tables": {name: asdict(one) for name, one in file.contents.items() if one.blocks},
-        "processes": found["process"],
-        "threads": found["thread"],
+        "processes": tables["process"],
+        "threads": tables["thread"],
         "metadata": metadata,
         "names": [{"name": texts[index], "rows": rows} for index, rows in sorted(names.items(), key=lambda one: (-one[1], texts[one[0]]))],
         "losses": [loss | {"reason": loss_reason(loss["reason"]).name} for loss in losses],
         "problems": problems,
-        "end": found["end"][-1] if found["end"] else None,
+        "end": tables["end"][-1] if tables["end"] else None,
     }
 
 
 def _span(file: Any, table: str, start: str, length: str | None, names: dict[int, int]) -> tuple[int | None, int | None]:
-    """First and last time of a table, block by block; counts the uses of each name into ``names``."""
+    """Return the time span of a table; add the uses of each name to ``names``."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -115,61 +115,61 @@ def _span(file: Any, table: str, start: str, length: str | None, names: dict[int
             ends = starts if length is None else pc.add(starts, batch.column(length))
             first = min((t for t in (first, pc.min(starts).as_py()) if t is not None), default=None)
             last = max((t for t in (last, pc.max(ends).as_py()) if t is not None), default=None)
-            for one in pc.value_counts(batch.column("metric" if table == "metric" else "name")).to_pylist():
-                if one["values"] is not None:
-                    names[one["values"]] = names.get(one["values"], 0) + one["counts"]
+            for value in pc.value_counts(batch.column("metric" if table == "metric" else "name")).to_pylist():
+                if value["values"] is not None:
+                    names[value["values"]] = names.get(value["values"], 0) + value["counts"]
     return first, last
 
 
-def listed(found: dict[str, Any]) -> list[str]:
-    """The same as lines to read."""
+def listed(content: dict[str, Any]) -> list[str]:
+    """Convert the contents to lines of text."""
     from ..analysis.toolkit.wording import duration, plural, size
 
-    header = found["header"]
+    header = content["header"]
     lines = [
-        f"{found['path']}: format {header['major']}.{header['minor']}, {size(header['bytes'])}, file {header['number']} of session"
+        f"{content['path']}: format {header['major']}.{header['minor']}, {size(header['bytes'])}, file {header['number']} of session"
         f" {header['session']}, process {header['pid']} (parent {header['parent_pid']}), made {_moment(header['created_ns'])}"
     ]
-    for one in found["processes"]:
-        rank = "" if one["rank"] is None or one["rank"] < 0 else f", rank {one['rank']}"
-        world = f" of {one['world_size']}" if rank and (one["world_size"] or -1) > 0 else ""
-        lines.append(f"Process {one['pid']} on {one['host']}{rank}{world}: {one['command']}")
-    if found["first_ns"] is not None and found["last_ns"] is not None:
-        span = duration(found["last_ns"] - found["first_ns"])
-        lines.append(f"Events from {_moment(found['first_ns'])} to {_moment(found['last_ns'])} ({span})")
+    for row in content["processes"]:
+        rank = "" if row["rank"] is None or row["rank"] < 0 else f", rank {row['rank']}"
+        world = f" of {row['world_size']}" if rank and (row["world_size"] or -1) > 0 else ""
+        lines.append(f"Process {row['pid']} on {row['host']}{rank}{world}: {row['command']}")
+    if content["first_ns"] is not None and content["last_ns"] is not None:
+        span = duration(content["last_ns"] - content["first_ns"])
+        lines.append(f"Events from {_moment(content['first_ns'])} to {_moment(content['last_ns'])} ({span})")
     lines.append(f"{'table':12}{'blocks':>8}{'rows':>12}{'bytes':>14}{'decompressed':>14}")
-    for name, one in found["tables"].items():
-        lines.append(f"{name:12}{one['blocks']:>8,}{one['rows']:>12,}{one['stored_bytes']:>14,}{one['raw_bytes']:>14,}")
-    if threads := found["threads"]:
-        shown = [f"{one['tid']}" + (f" {one['name']}" if one["name"] else "") for one in threads[:_SHOWN]]
-        lines.append(f"Threads: {', '.join(shown)}{_more(threads)}")
-    if names := found["names"]:
+    for name, row in content["tables"].items():
+        lines.append(f"{name:12}{row['blocks']:>8,}{row['rows']:>12,}{row['stored_bytes']:>14,}{row['raw_bytes']:>14,}")
+    if threads := content["threads"]:
+        labels = [f"{one['tid']}" + (f" {one['name']}" if one["name"] else "") for one in threads[:_MAX_LISTED]]
+        lines.append(f"Threads: {', '.join(labels)}{_more(threads)}")
+    if names := content["names"]:
         lines.append(f"Names ({len(names):,} used):")
-        lines += [f"  {one['rows']:>12,}  {_one_line(one['name'])}" for one in names[:_SHOWN]]
-        lines += [f"  {_more(names).strip()}"] if len(names) > _SHOWN else []
-    if found["metadata"]:
+        lines += [f"  {one['rows']:>12,}  {_one_line(one['name'])}" for one in names[:_MAX_LISTED]]
+        lines += [f"  {_more(names).strip()}"] if len(names) > _MAX_LISTED else []
+    if content["metadata"]:
         lines.append("Metadata:")
-        lines += [f"  {_one_line(key)}: {_one_line(value)}" for key, value in sorted(found["metadata"].items())]
-    for loss in found["losses"]:
+        lines += [f"  {_one_line(key)}: {_one_line(value)}" for key, value in sorted(content["metadata"].items())]
+    for loss in content["losses"]:
         lines.append(
             f"Lost: {plural(loss['count'], 'record')} ({loss['reason']}) from {_moment(loss['first_ns'])} to {_moment(loss['last_ns'])}"
         )
-    for problem in found["problems"][:_SHOWN]:
+    for problem in content["problems"][:_MAX_LISTED]:
         parts = [plural(problem[key], word) for key, word in (("bytes", "byte"), ("blocks", "block"), ("rows", "row")) if problem[key]]
         lines.append(f"Damage: {problem['message']} (at byte {', '.join([format(problem['offset'], ','), *parts])})")
-    if len(found["problems"]) > _SHOWN:
-        lines.append(f"Damage:{_more(found['problems'])}")
-    if found["complete"]:
+    if len(content["problems"]) > _MAX_LISTED:
+        lines.append(f"Damage:{_more(content['problems'])}")
+    if content["complete"]:
         lines.append("Complete: stopped properly, nothing lost.")
     return [escaped_line(line) for line in lines]
 
 
 def _more(rows: list[Any]) -> str:
-    return f" and {len(rows) - _SHOWN:,} more" if len(rows) > _SHOWN else ""
+    return f" and {len(rows) - _MAX_LISTED:,} more" if len(rows) > _MAX_LISTED else ""
 
 
 def _one_line(text: str) -> str:
-    """A text of a file, so that it cannot break a line or command the terminal."""
+    """Shorten and escape a text, which could break lines or control the terminal."""
     line = escaped_line(text)
     return line if len(line) <= 160 else line[:159] + "…"
 

@@ -1,4 +1,4 @@
-"""The words of `postrun nightly`: parses them, has the night done, prints, sets the exit code."""
+"""The command `postrun nightly`: parses options, runs the night, prints, sets the exit code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .. import modes, option_values
 from ..errors import InputError, UsageError
 from ..messages import echo, echo_line
 from ..nightly import options as words
-from .parts import CONFIG, FILE_SETTINGS, VERBOSITY, Listed, Number, bad_parameter, option, print_json, progress_line, with_options
+from .parts import CONFIG, FILE_SETTINGS, VERBOSITY, Listed, Number, bad_parameter, option, parsed, print_json, progress_line, with_options
 from .report_options import (
     CHOICE_OF_RULES,
     FORMAT,
@@ -29,6 +29,7 @@ from .report_options import (
     REDACT,
     TIMELINE_EVENTS,
     TOP,
+    checked_settings,
     chosen_look,
     fail_on_words,
 )
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 _LONGEST_S: Final = 86_400 * 30
 _LEAST_MEMORY: Final = 16_000_000
-_FAR: Final = 256  # Runs that are handed to a cluster at a time
+_FAR: Final = 256  # runs that a cluster has at a time
 _NAMED: Final = 5  # Files that a message names
 _REPORT_OPTIONS: Final = (
     "formats", "top", "paper", "timeline_events", "rules", "preset", "memory_limit", "max_unpacked", "redact"
@@ -56,14 +57,7 @@ KNOWN: Final = (
 )
 
 
-def _shard(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[int, int] | None:
-    with bad_parameter():
-        return None if value is None else words.shard(value)
-
-
-def _moment(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
-    with bad_parameter():
-        return None if value is None else words.moment(value, time.time_ns())
+_moment = parsed(lambda text: words.moment(text, time.time_ns()))
 
 
 def _size(_ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
@@ -76,18 +70,17 @@ def _size(_ctx: click.Context, param: click.Parameter, value: str | None) -> int
     return size
 
 
-def _families(_ctx: click.Context, _param: click.Parameter, value: Sequence[Sequence[str]]) -> tuple[re.Pattern[str], ...]:
+def _families(value: Sequence[str | Sequence[str]]) -> tuple[re.Pattern[str], ...]:
     from ..nightly.history import patterns_of
 
-    with bad_parameter():
-        return patterns_of([text for texts in value for text in ((texts,) if isinstance(texts, str) else texts)])
+    return patterns_of([text for texts in value for text in ((texts,) if isinstance(texts, str) else texts)])
 
 
-def _engine(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
+@parsed
+def _engine(value: str) -> str:
     from ..nightly.engines import checked
 
-    with bad_parameter():
-        checked(value)
+    checked(value)
     return value
 
 
@@ -97,7 +90,7 @@ NIGHT_OPTIONS = [
     option("--engine", default="processes", show_default=True, callback=_engine, metavar="NAME",
             help="Who does the work: processes of this machine, none (this process), dask, or dask:ADDRESS of a scheduler."),
     option("--workers", type=Number(1, 10_000), help="How many reports are made at a time (default: one per processor)."),
-    option("--shard", callback=_shard, metavar="I/N",
+    option("--shard", callback=parsed(words.shard), metavar="I/N",
             help="Do only part I of N, counted from 0, such as 0/4; for arrays of jobs. Each writes the index when it ends."),
     option("--since", callback=_moment, metavar="TIME",
             help="Only runs with an object that was written since then: 2026-11-20, 2026-11-20T06:00 (UTC), or 36h (ago)."),
@@ -112,7 +105,7 @@ NIGHT_OPTIONS = [
             help="A run whose process needs more memory failed (default: its share of this machine's)."),
     option("--split-above", callback=_size, default="4GB", show_default=True, metavar="SIZE",
             help="The files of a run with more are read by several tasks, whose results one task puts together."),
-    option("--family", "families", multiple=True, type=Listed(r"[\n;]+"), callback=_families, metavar="REGEX",
+    option("--family", "families", multiple=True, type=Listed(r"[\n;]+"), callback=parsed(_families, absent=()), metavar="REGEX",
             help="Runs whose name or place this finds belong together in the trends, by what its groups find; may be repeated."),
     option("--regression-threshold", type=click.FloatRange(0, 10_000), default=10.0, show_default=True, metavar="PERCENT",
             help="A time from step to step greater than the median of the comparable runs before by more than this is a regression,"),
@@ -147,7 +140,8 @@ NIGHT_OPTIONS = [
     VERBOSITY,
 )
 def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: Any) -> None:
-    """Report every run below SOURCE that is new or has changed since its last report, and write an index of all.
+    """Report every run below SOURCE that is new or has changed since its last report,
+    and write an index of all.
 
     SOURCE and --out are folders, or s3://bucket/prefix, gs://bucket/prefix, az://container/prefix. Below --out: index.html, index.json and
     index.parquet, and the reports in runs/. What is unchanged is not done again; a night that was ended is resumed by the next one, and
@@ -155,7 +149,7 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
     """
     from ..ingest.object_store.open import open_objects
     from ..nightly import run_night as course
-    from ..nightly import summary as told
+    from ..nightly import summary as texts
 
     if options["dry_run"] and options["index_only"]:
         raise click.UsageError("--dry-run and --index-only exclude each other; --index-only reports nothing anyway")
@@ -165,8 +159,8 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
     if options["dry_run"]:
         night, _ = course.look(wanted, parts)
         _planned(source, False)(night)
-        _print(told.plan_lines(night, wanted.limit), told.plan_data(night), as_json, quiet)
-        for line in () if quiet else told.left_out(night.not_read):
+        _print(texts.plan_lines(night, wanted.limit), texts.plan_data(night), as_json, quiet)
+        for line in () if quiet else texts.left_out(night.not_read):
             echo_line(f"note: {line}", err=True)
         return
     rules = None
@@ -184,14 +178,14 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
             progress("", None)
         rows = result.night.rows
     regressed = course.regressions(result, rows)
-    _print(told.lines(result, out), told.summary(result, out, regressed), as_json, quiet)
+    _print(texts.lines(result, out), texts.summary(result, out, regressed), as_json, quiet)
     for line in (
-        () if quiet else (*map(told.regression_line, regressed), *told.notes(result), *told.closed(wanted.out, wanted.options.mode))
+        () if quiet else (*map(texts.regression_line, regressed), *texts.notes(result), *texts.closed(wanted.out, wanted.options.mode))
     ):
         echo_line(f"note: {line}", err=True)
     sent = rules is None or _attach(rules, out, rows, regressed, quiet)
-    if said := told.matched(rows, [told.regression_line(one) for one in regressed], fail_on):
-        echo(f"postrun: --fail-on: {said}", err=True)
+    if matched := texts.matched(rows, [texts.regression_line(one) for one in regressed], fail_on):
+        echo(f"postrun: --fail-on: {matched}", err=True)
         sys.exit(3)
     if not sent:
         echo("postrun: what could not be sent is sent, once, by another call with --index-only", err=True)
@@ -200,7 +194,7 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
 
 
 def _attach(rules: Sequence[Rule], out: Objects, rows: Sequence[Row], regressed: Sequence[Regression], quiet: bool) -> bool:
-    """Whether all tickets could be opened or updated; one that cannot does not hold up the others."""
+    """Open or update every ticket; return whether all of that succeeded."""
     from ..errors import PostrunError
     from ..nightly import notify
 
@@ -217,30 +211,23 @@ def _attach(rules: Sequence[Rule], out: Objects, rows: Sequence[Row], regressed:
 
 
 def _wanted(source: str, options: dict[str, Any]) -> tuple[Wanted, tuple[str, ...]]:
-    """What the options ask for, checked; the words of --fail-on as the rows have them."""
+    """Check the options; return them, and the words of --fail-on as in the rows."""
     from ..nightly import run_night as course
     from ..nightly.night import Wanted
 
-    now_ns = time.time_ns()
     report, fail_on = _report_options(options)
-    place, out = course.places_of(source, options["out"])
-    generated_at_ns = option_values.generated_at(options["generated_at"])
+    source_place, out = course.places_of(source, options["out"])
     wanted = Wanted(
-        source=place,
+        source=source_place,
         out=out,
         options=report,
-        now_ns=now_ns,
+        now_ns=time.time_ns(),
         settle_ns=options["settle"] * 60 * 10**9,
         since_ns=options["since"],
         until_ns=options["until"],
-        shard=options["shard"],
-        limit=options["limit"],
-        max_failures=options["max_failures"],
         in_flight=_in_flight(options["engine"], options["workers"]),
-        force=options["force"],
-        retry_failed=options["retry_failed"],
-        run_stores=options["run_stores"],
-        generated_at_ns=generated_at_ns,
+        generated_at_ns=option_values.generated_at(options["generated_at"]),
+        **{name: options[name] for name in ("shard", "limit", "max_failures", "force", "retry_failed", "run_stores")},
     )
     return wanted, fail_on
 
@@ -251,19 +238,15 @@ def _report_options(options: dict[str, Any]) -> tuple[ReportOptions, tuple[str, 
     from ..nightly.model import ReportOptions
     from ..nightly.summary import REGRESSION
 
-    below, above = options["settings"]
-    with bad_parameter(" (from the environment variable POSTRUN_SET)", "--set"):
-        given = rule_options.settings(below)
-    with bad_parameter(option="--set"):
-        given |= rule_options.settings(above)
+    values = checked_settings(options["settings"])
     of_file = click.get_current_context().meta.get(FILE_SETTINGS, {})
     of_rules = [word for word in options["fail_on"] if word.lower() != REGRESSION]
     try:
-        selection, fail_on = rule_options.chosen(options["rules"], options["preset"], settings=given, of_file=of_file, fail_on=of_rules)
+        selection, fail_on = rule_options.chosen(options["rules"], options["preset"], settings=values, of_file=of_file, fail_on=of_rules)
     except UsageError as error:
         raise UsageError(f"{error}, {REGRESSION}" if str(error).startswith("--fail-on") else str(error)) from error
     running = {one.rule.name for one in selection.rules}
-    settings = {key: str(value) for key, value in {**of_file, **given}.items() if rules.setting(key)[0].name in running}
+    settings = {key: str(value) for key, value in {**of_file, **values}.items() if rules.setting(key)[0].name in running}
     look = chosen_look(options)
     report = ReportOptions(
         settings=tuple(sorted(settings.items())),
@@ -278,7 +261,7 @@ def _report_options(options: dict[str, Any]) -> tuple[ReportOptions, tuple[str, 
 
 
 def _in_flight(engine: str, workers: int | None) -> int:
-    """As many that no worker waits for its next run."""
+    """Return enough runs in flight that no worker waits for its next run."""
     from ..nightly.pool import processors
 
     if engine == "none":
@@ -312,16 +295,10 @@ def _parts(options: dict[str, Any]) -> Parts:
         memory = course.share_of_memory(workers)
 
     def executor() -> AbstractContextManager[Executor]:
-        made = engines.executor(options["engine"], workers=workers, timeout_s=options["timeout"], memory_bytes=memory)
-        return partials.splitting(made, options["split_above"])
+        pool = engines.executor(options["engine"], workers=workers, timeout_s=options["timeout"], memory_bytes=memory)
+        return partials.splitting(pool, options["split_above"])
 
-    return course.Parts(
-        known=book.known,
-        index=book.write,
-        executor=executor,
-        work=report_run,
-        refused=book.refused,
-    )
+    return course.Parts(known=book.known, index=book.write, executor=executor, work=report_run, refused=book.refused)
 
 
 def _planned(source: str, verbose: bool) -> Callable[[Night], None]:

@@ -1,4 +1,4 @@
-"""What do all commands share? Kinds of options, where a wrong value came from, defaults from a file, progress, JSON.
+"""Parts that all commands share: kinds of options, the origin of a wrong value, defaults from a file, progress, JSON.
 
 Imports click only: `postrun --help` is quick.
 """
@@ -29,15 +29,25 @@ FILE_SETTINGS = "postrun.file_settings"
 
 @contextmanager
 def bad_parameter(origin: str = "", option: str | None = None) -> Iterator[None]:
-    """A UsageError inside becomes one that names the option (in a callback of one: this option)."""
+    """Convert a UsageError to one that names the option (in a callback: its option)."""
     try:
         yield
     except UsageError as error:
         raise click.BadParameter(f"{error}{origin}", param_hint=f"'{option}'" if option else None) from error
 
 
+def parsed(parse: Callable[[Any], Any], absent: Any = None) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """Make ``parse`` a callback that returns ``absent`` for no value; a UsageError names the option."""
+
+    def callback(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
+        with bad_parameter():
+            return absent if value is None or value == () else parse(value)
+
+    return callback
+
+
 def commands_of(ctx: click.Context) -> dict[str, click.Command]:
-    """The commands beside the one that is being parsed."""
+    """Return all commands by name."""
     root = ctx.find_root().command
     if isinstance(root, LazyGroup):
         return root.all_commands(ctx)
@@ -45,7 +55,7 @@ def commands_of(ctx: click.Context) -> dict[str, click.Command]:
 
 
 def configure(ctx: click.Context, _param: click.Parameter, value: Path | None) -> None:
-    """Make the configuration file the source of defaults of the command that is being parsed."""
+    """Make the configuration file the default source of the command being parsed."""
     from .config_file import THRESHOLDS, find, read, restrict
     from .config_file import rules as rules_of
 
@@ -58,18 +68,18 @@ def configure(ctx: click.Context, _param: click.Parameter, value: Path | None) -
     }
     ctx.meta[CONFIG_FILE] = path
     command = ctx.info_name or ""
-    given = read(path, {name: frozenset(options) for name, options in commands.items()}).get(command, {})
+    defaults = read(path, {name: frozenset(options) for name, options in commands.items()}).get(command, {})
     if value is None:
         notes.append(f"using ./{path.name}")
-        given, refused = restrict(path, given)
+        defaults, refused = restrict(path, defaults)
         notes += refused
-        if ctx.meta.get(_GATED) and not THRESHOLDS.isdisjoint(given):
+        if ctx.meta.get(_GATED) and not THRESHOLDS.isdisjoint(defaults):
             ctx.meta[_KEPT_NOTE] = f"using ./{path.name}"
-    if isinstance(given.get("rules"), dict):
-        given["rules"], ctx.meta[FILE_SETTINGS] = rules_of(path, given["rules"])
+    if isinstance(defaults.get("rules"), dict):
+        defaults["rules"], ctx.meta[FILE_SETTINGS] = rules_of(path, defaults["rules"])
     ctx.default_map = {
         str(option.name): [value] if option.multiple and isinstance(value, str) else value
-        for key, value in given.items()
+        for key, value in defaults.items()
         if value is not None
         for option in [commands[command][key]]
     }
@@ -82,7 +92,7 @@ def _by_long_name(command: click.Command) -> dict[str, click.Option]:
 
 
 class _ConfigOption(click.Option):
-    """--config: an eager option, which needs the arguments of the command before they are read."""
+    """--config: an eager option that needs the command's arguments before they are read."""
 
     def handle_parse_result(self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]) -> tuple[Any, list[str]]:
         values = [opts.get(str(p.name)) for p in ctx.command.params if isinstance(p, click.Argument)]
@@ -94,9 +104,9 @@ class _ConfigOption(click.Option):
 
 
 def _quiet(ctx: click.Context, _param: click.Parameter, value: bool) -> bool:
-    """Print the notes about the configuration file, which was read before it was known whether to print.
+    """Print the notes about the configuration file, which is read before ``--quiet``.
 
-    ``--quiet`` keeps the note on a found file that can change what ``--fail-on`` says: a gate must not turn green silently.
+    ``--quiet`` keeps the note on a found file that can change the result of ``--fail-on``: a gate must not turn green silently.
     """
     kept = ctx.meta.pop(_KEPT_NOTE, None)
     for line in ctx.meta.pop(_CONFIG_NOTES, ()):
@@ -106,7 +116,7 @@ def _quiet(ctx: click.Context, _param: click.Parameter, value: bool) -> bool:
 
 
 class _Option(click.Option):
-    """An option whose wrong value is traced back to the environment or the configuration file it came from."""
+    """An option that names the source of a wrong value: the environment or the configuration file."""
 
     def process_value(self, ctx: click.Context, value: Any) -> Any:
         try:
@@ -123,14 +133,14 @@ class _Option(click.Option):
 
 
 def option(*names: str, **settings: Any) -> Callable[[Any], Any]:
-    """An option that the environment can set as POSTRUN_<LONG_NAME>, or as ``envvar`` says."""
+    """Define an option that the environment sets as POSTRUN_<LONG_NAME> or ``envvar``."""
     long = next(name for name in names if name.startswith("--")).split("/")[0]
     settings = {"envvar": "POSTRUN_" + long[2:].replace("-", "_").upper(), **settings}
     return click.option(*names, cls=_Option, show_envvar=False, **settings)
 
 
 class Listed(click.ParamType):  # type: ignore[type-arg]  # generic only in newer versions
-    """Text of an option that may be repeated; ``split`` divides it where it comes from the environment."""
+    """Text of an option that may be repeated; ``split`` separates the values in an environment variable."""
 
     name = "text"
 
@@ -147,7 +157,7 @@ class Listed(click.ParamType):  # type: ignore[type-arg]  # generic only in newe
 
 
 class Number(click.IntRange):
-    """A whole number in a range, which every message about it names."""
+    """An integer in a range that error messages name."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
@@ -191,8 +201,11 @@ class _Echo(logging.Handler):
 
 @contextmanager
 def progress_line(quiet: bool, verbose: bool) -> Iterator[Callable[[str, float | None], None]]:
-    """A function that shows what is being done: one line rewritten on a terminal, plain lines with --verbose, else nothing. With --verbose
-    standard error also gets the traceback of each failure that leaves only a note."""
+    """Yield a function that shows progress.
+
+    It rewrites one line on a terminal, prints lines with --verbose, and is silent otherwise. With --verbose standard error also gets the
+    traceback of each failure that leaves only a note.
+    """
     log, handler = logging.getLogger("postrun.ingest"), _Echo()
     level = log.level
     terminal = sys.stderr.isatty() and not quiet

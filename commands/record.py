@@ -15,7 +15,8 @@ from .record_options import RECORD_OPTIONS, RecordCommand
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="[--] COMMAND [ARG]...")
 @with_options(RECORD_OPTIONS)
 def record(command: tuple[str, ...], **options: Any) -> None:
-    """Run COMMAND and record it: system metrics of the machine, what is known of the job, and what it annotates with postrun.capture.
+    """Run COMMAND and record it: system metrics of the machine,
+    what is known of the job, and what it annotates with postrun.capture.
 
     Its exit code, signals, input and output pass through. 125: it was not started; 126: it cannot be executed; 127: it was not found.
     """

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from .parts import Listed, bad_parameter, option
-from .report_options import MODE, REDACT, formats
+from .. import option_values
+from .parts import Listed, bad_parameter, option, parsed
+from .report_options import MODE, REDACT
 
 
-def _formats_if_given(ctx: click.Context, param: click.Parameter, value: Any) -> tuple[str, ...]:
-    return () if value is None else formats(ctx, param, value)
-
-
-def _parameters(_ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    if not value:
-        return ()
+def _parameters(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
     from ..native.record import params as record_params
 
-    with bad_parameter():
-        return tuple(record_params.pair(text) for text in value)
+    return tuple(map(record_params.pair, texts))
+
+
+def _parameter_files(paths: Sequence[str]) -> tuple[dict[str, str], ...]:
+    from ..native.record import params as record_params
+
+    return tuple(record_params.of_file(Path(path)) for path in paths)
 
 
 def _gpu_window(_ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -32,15 +33,6 @@ def _gpu_window(_ctx: click.Context, param: click.Parameter, value: str | None) 
     read = {"steps": record_gpu.steps, "seconds": record_gpu.seconds, "window_signal": record_gpu.signal_name}[str(param.name)]
     with bad_parameter():
         return read(value)
-
-
-def _parameter_files(_ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> tuple[dict[str, str], ...]:
-    if not value:
-        return ()
-    from ..native.record import params as record_params
-
-    with bad_parameter():
-        return tuple(record_params.of_file(Path(text)) for text in value)
 
 
 class _Gpu(click.ParamType):  # type: ignore[type-arg]  # generic only in newer versions
@@ -106,12 +98,12 @@ RECORD_OPTIONS = [
             help="The same from A to B seconds after the program began to record."),
     option("--window-signal", envvar="POSTRUN_GPU_SIGNAL", callback=_gpu_window, metavar="USR1|USR2",
             help="The same from one signal to the next."),
-    option("--param", "params", multiple=True, type=Listed(r"[\n;]+"), callback=_parameters, metavar="KEY=VALUE",
+    option("--param", "params", multiple=True, type=Listed(r"[\n;]+"), callback=parsed(_parameters, absent=()), metavar="KEY=VALUE",
             help="A hyperparameter of the job; may be repeated."),
-    option("--params", "files", multiple=True, type=Listed(r"[\n;]+"), callback=_parameter_files, metavar="FILE",
+    option("--params", "files", multiple=True, type=Listed(r"[\n;]+"), callback=parsed(_parameter_files, absent=()), metavar="FILE",
             help="A JSON or TOML file of hyperparameters; may be repeated. --param counts before it."),
     option("--report", is_flag=True, help="Write a report to the folder report/ of the recording when the job has ended."),
-    option("--format", "formats", type=click.UNPROCESSED, callback=_formats_if_given, metavar="LIST",
+    option("--format", "formats", type=click.UNPROCESSED, callback=parsed(option_values.formats, absent=()), metavar="LIST",
             help="Formats of --report, as of postrun report."),
     REDACT,
     MODE,

@@ -1,6 +1,6 @@
-"""What a recording contains, in a few lines: trace files of a folder -> text for the end of `postrun record`.
+"""A summary of a recording: trace files of a folder -> lines for the end of `postrun record`.
 
-Files are read as the report reads them. Of a large recording only what can be read quickly is counted.
+Files are read as the report reads them. A large recording is only measured, so that the summary stays quick.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Contents:
 
 
 def lines(folder: Path) -> Iterator[str]:
-    """The summary; nothing of files that cannot be read, which the report names."""
+    """Yield the summary; it leaves out unreadable files, which the report names."""
     files = sorted(path for path in folder.rglob("*.prt") if not path.name.startswith("."))
     sizes = [_size(path) for path in files]
     if len(files) > _MOST_FILES or sum(sizes) > _MOST_BYTES:
@@ -52,58 +52,58 @@ def lines(folder: Path) -> Iterator[str]:
         return
     from pyarrow import ArrowException
 
-    found = _Contents()
+    contents = _Contents()
     for path in files:
         try:
-            _add(found, path)
+            _add(contents, path)
         except (InputError, OSError, ArrowException):
             continue
-    yield from _told(found)
+    yield from _summary(contents)
     if _is_full(folder):
         yield f"the disk of {folder} is full: what came after that is not recorded. Free some space, or choose another place with --out"
 
 
-def _told(found: _Contents) -> Iterator[str]:
+def _summary(contents: _Contents) -> Iterator[str]:
     from ..analysis.toolkit.wording import plural
 
-    parts = [f"{plural(count, 'step')} ({source})" for source, count in sorted(found.steps.items())]
-    if found.loading:
-        parts.append(plural(found.loading, "wait") + " for data")
-    if found.windows or found.kernels:
-        parts.append(f"{plural(found.windows, 'window')} of GPU activity with {plural(found.kernels, 'kernel')}")
-    if found.processes:
-        parts.append(plural(len(found.processes), "process", "processes"))
-    parts.append(plural(found.samples, "value") + " of machine metrics")
+    parts = [f"{plural(count, 'step')} ({source})" for source, count in sorted(contents.steps.items())]
+    if contents.loading:
+        parts.append(plural(contents.loading, "wait") + " for data")
+    if contents.windows or contents.kernels:
+        parts.append(f"{plural(contents.windows, 'window')} of GPU activity with {plural(contents.kernels, 'kernel')}")
+    if contents.processes:
+        parts.append(plural(len(contents.processes), "process", "processes"))
+    parts.append(plural(contents.samples, "value") + " of machine metrics")
     yield f"recorded {', '.join(parts)}"
-    if found.processes and not found.steps:
+    if contents.processes and not contents.steps:
         yield f"no training steps were found. {ANNOTATE}"
-    if not found.kernels:
-        for why in sorted(found.why):
+    if not contents.kernels:
+        for why in sorted(contents.why):
             yield f"GPU activity was not recorded: {why}"
-    for reason, count in sorted(found.lost.items()):
+    for reason, count in sorted(contents.lost.items()):
         yield f"{plural(count, 'record')} lost ({loss_reason(reason).name}). {loss_reason(reason).text}"
 
 
-def _add(found: _Contents, path: Path) -> None:
+def _add(summary: _Contents, path: Path) -> None:
     from ..analysis.steps.loading_names import DATA_LOADING
     from ..ingest.prt.format import TraceFile
 
     file = TraceFile(path, name_ids=True)
     metadata = file.metadata()
-    contents = file.contents
+    tables = file.contents
     for row in file.table("loss").arrow().to_pylist():
-        found.lost[row["reason"]] += row["count"]
-    found.samples += contents["metric"].rows if "metric" in contents else 0
-    found.kernels += contents["kernel"].rows if "kernel" in contents else 0
-    found.windows += sum(_WINDOW.fullmatch(key) is not None for key in metadata)
+        summary.lost[row["reason"]] += row["count"]
+    summary.samples += tables["metric"].rows if "metric" in tables else 0
+    summary.kernels += tables["kernel"].rows if "kernel" in tables else 0
+    summary.windows += sum(_WINDOW.fullmatch(key) is not None for key in metadata)
     why = metadata.get("capability.gpu")
     if why and "job.recorder" not in metadata and not why.startswith(_NO_ACTIVITY):
-        found.why.add(why)
+        summary.why.add(why)
     if "job.recorder" in metadata:
         return
     process = file.table("process").arrow().to_pylist()
-    found.processes.update((row["host"], row["pid"]) for row in process[:1])
-    if not contents["annotation"].rows:
+    summary.processes.update((row["host"], row["pid"]) for row in process[:1])
+    if not tables["annotation"].rows:
         return
     texts = file.names()
     loading = re.compile(DATA_LOADING)
@@ -112,9 +112,9 @@ def _add(found: _Contents, path: Path) -> None:
     source = metadata.get("steps.source", "annotations")
     for name, count in _ranges(file):
         if name in steps:
-            found.steps[source] += count
+            summary.steps[source] += count
         elif name in waits:
-            found.loading += count
+            summary.loading += count
 
 
 def _ranges(file: Any) -> Iterator[tuple[int, int]]:
@@ -125,9 +125,9 @@ def _ranges(file: Any) -> Iterator[tuple[int, int]]:
     with pa.RecordBatchReader.from_stream(file.table("annotation")) as batches:
         for batch in batches:
             ended = batch.filter(pc.equal(pc.bit_wise_and(batch.column("flags"), _INCOMPLETE), 0))
-            for one in pc.value_counts(ended.column("name")).to_pylist():
-                if one["values"] is not None:
-                    yield one["values"], one["counts"]
+            for name in pc.value_counts(ended.column("name")).to_pylist():
+                if name["values"] is not None:
+                    yield name["values"], name["counts"]
 
 
 def _size(path: Path) -> int:

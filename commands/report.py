@@ -58,7 +58,7 @@ class ReportPlan:
 
 
 def plan_report(options: dict[str, Any], quiet: bool) -> tuple[ReportPlan, tuple[str, ...]]:
-    """Check the values of REPORT_OPTIONS before anything is read. Return the plan and the rules of --fail-on. Raise UsageError."""
+    """Check REPORT_OPTIONS; return the plan and the rules of --fail-on."""
     selection, fail_on = chosen_rules(options, quiet)
     look = chosen_look(options)
     from ..analysis import Options
@@ -82,25 +82,25 @@ def plan_report(options: dict[str, Any], quiet: bool) -> tuple[ReportPlan, tuple
 
 
 def print_result(result: ReportResult, histograms: Sequence[str] = (), *, quiet: bool, as_json: bool = False) -> None:
-    """Print headline, verdicts and files, or with ``as_json`` a summary as JSON; notes go to standard error."""
+    """Print headline, verdicts and files, or a JSON summary; print notes."""
     from . import report_words
 
-    made = result.report
+    report = result.report
     notes = [
         f"histogram = {name!r} of the configuration: no annotated range of this run has this name"
         for name in histograms
-        if name not in made.annotations.histograms
+        if name not in report.annotations.histograms
     ]
     if as_json:
-        print_json(report_words.summary(made, result.written))
-        notes += report_words.failures(made)
+        print_json(report_words.summary(report, result.written))
+        notes += report_words.failures(report)
     elif not quiet:
-        echo_line(made.summary.headline)
-        for line in report_words.verdict_lines(made):
+        echo_line(report.summary.headline)
+        for line in report_words.verdict_lines(report):
             echo_line(line)
         for path in result.written.values():
             echo(str(path))
-        notes += made.summary.warnings
+        notes += report.summary.warnings
         notes += [f"{path} is of an earlier report; it was left as it is" for path in result.stale]
     for note in () if quiet else notes:
         echo_line(f"note: {note}", err=True)

@@ -1,4 +1,4 @@
-"""Which options does a command that makes reports have, and which rules do they choose?"""
+"""The options of the commands that make reports, and the rules and the look that they select."""
 
 from __future__ import annotations
 
@@ -12,28 +12,21 @@ from click.core import ParameterSource
 from .. import option_values
 from ..errors import UsageError
 from ..messages import echo
-from .parts import CONFIG_FILE, FILE_SETTINGS, Listed, Number, bad_parameter, option
+from .parts import CONFIG_FILE, FILE_SETTINGS, Listed, Number, bad_parameter, option, parsed
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..analysis.report.model import Report
     from ..analysis.rules.engine.choose import RuleText
+    from ..analysis.rules.engine.custom import Guarded
     from ..analysis.rules.engine.selection import Selection
     from ..report_templates.text.logo import Logo
     from ..report_templates.text.look import Look
 
 
-def formats(_ctx: click.Context, _param: click.Parameter, value: Any) -> tuple[str, ...]:
-    with bad_parameter():
-        return option_values.formats(value)
-
-
-def _redactions(_ctx: click.Context, _param: click.Parameter, value: Any) -> tuple[str, ...]:
-    with bad_parameter():
-        return () if value is None else option_values.redactions(value)
-
-
 def _mode(ctx: click.Context, _param: click.Parameter, value: Any) -> None:
-    """Everything that the command makes has the mode, in its worker processes also."""
+    """Apply the mode to all files of the command and of its worker processes."""
     from .. import modes
 
     with bad_parameter():
@@ -43,36 +36,33 @@ def _mode(ctx: click.Context, _param: click.Parameter, value: Any) -> None:
     ctx.call_on_close(lambda: modes.reset(before))
 
 
-def _memory_size(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
-    with bad_parameter():
-        return None if value is None else option_values.memory_size(value)
+_same = parsed(lambda texts: tuple(map(option_values.same, texts)), absent=())
 
 
-def _same(_ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-    with bad_parameter():
-        return tuple(map(option_values.same, value))
+def _offsets(texts: Sequence[str]) -> dict[str, int]:
+    offsets: dict[str, int] = {}
+    for name, offset_ns in map(option_values.clock_offset, texts):
+        if name in offsets:
+            raise UsageError(f"{name} has two offsets; state one")
+        offsets[name] = offset_ns
+    return offsets
 
 
-def _clock_offsets(_ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> dict[str, int]:
-    with bad_parameter():
-        pairs = [option_values.clock_offset(text) for text in value]
-        if twice := [name for place, (name, _) in enumerate(pairs) if name in dict(pairs[:place])]:
-            raise UsageError(f"{twice[0]} has two offsets; state one")
-        return dict(pairs)
+_clock_offsets = parsed(_offsets, absent={})
 
 
-def _rules(_ctx: click.Context, _param: click.Parameter, value: Any) -> tuple[str, ...] | None:
-    if value is None:
-        return None
+@parsed
+def _rules(value: Any) -> tuple[str, ...] | None:
     from ..analysis.rules.engine import choose as rule_options
 
-    with bad_parameter():
-        return rule_options.names(value)
+    return rule_options.names(value)
 
 
 def _settings(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[tuple[tuple[str, str], ...], ...]:
-    """POSTRUN_SET, and --set of the command line, which stands over it parameter by parameter. The configuration file's tables stand
-    below both. What they name is looked at in :func:`selection`, when the rules of --custom-rule are known."""
+    """Return the settings of POSTRUN_SET, and those of --set, which override them.
+
+    Both override the tables of the configuration file. :func:`checked_settings` checks the names later, with the rules of --custom-rule.
+    """
     of_environment = param.value_from_envvar(ctx) if ctx.get_parameter_source("settings") is ParameterSource.COMMANDLINE else None
     if not value and not of_environment:
         return (), ()
@@ -85,35 +75,28 @@ def _settings(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]
     return (below, above) if ctx.get_parameter_source("settings") is ParameterSource.COMMANDLINE else (above, ())
 
 
-def _custom_rules(_ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> tuple[RuleText, ...]:
-    if not value:
-        return ()
+def _custom_rules(texts: Sequence[str]) -> tuple[RuleText, ...]:
     from ..analysis.rules.engine import choose as rule_options
 
-    with bad_parameter():
-        return rule_options.rule_texts(value)
+    return rule_options.rule_texts(texts)
 
 
-def _sections(_ctx: click.Context, _param: click.Parameter, value: Any) -> tuple[str, ...] | None:
-    if value is None:
-        return None
+@parsed
+def _sections(value: Any) -> tuple[str, ...] | None:
     from ..report_templates.text.section_names import checked
 
-    with bad_parameter():
-        return checked(option_values.words(value))
+    return checked(option_values.words(value))
 
 
-def _title(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
-    if value is None:
-        return None
+@parsed
+def _title(value: Any) -> str:
     from ..report_templates.text.look import checked_title
 
-    with bad_parameter():
-        return checked_title(str(value))
+    return checked_title(str(value))
 
 
 def _logo(ctx: click.Context, param: click.Parameter, value: str | None) -> Logo | None:
-    """The picture itself: it is looked at before anything is read. What a configuration file names stands beside that file."""
+    """Read the image; a configuration file names it relative to itself."""
     if value is None:
         return None
     from ..report_templates.text.logo import read_logo
@@ -126,7 +109,7 @@ def _logo(ctx: click.Context, param: click.Parameter, value: str | None) -> Logo
 
 
 def chosen_look(options: dict[str, Any]) -> Look:
-    """How the report looks, taken out of ``options``. Raises UsageError."""
+    """Return the look of the report and remove its options. Raise UsageError."""
     from ..report_templates.text.logo import with_alt
     from ..report_templates.text.look import Look
 
@@ -138,21 +121,21 @@ def chosen_look(options: dict[str, Any]) -> Look:
     return Look(sections, theme, title, logo)
 
 
-def fail_on_words(_ctx: click.Context, _param: click.Parameter, value: Any) -> tuple[str, ...]:
-    if value is None:
-        return ()
+def _fail_on_words(value: Any) -> tuple[str, ...]:
     from ..analysis.rules.engine import choose as rule_options
 
-    with bad_parameter():
-        return rule_options.fail_words(value)
+    return rule_options.fail_words(value)
 
 
-REDACT = option("--redact", type=click.UNPROCESSED, callback=_redactions, metavar="LIST",
+fail_on_words = parsed(_fail_on_words, absent=())
+
+
+REDACT = option("--redact", type=click.UNPROCESSED, callback=parsed(option_values.redactions, absent=()), metavar="LIST",
                 help="Which of hosts,users,paths,command to leave out or replace. Secrets are always masked.")  # fmt: skip
 MODE = option("--mode", default="0600", show_default=True, expose_value=False, callback=_mode, metavar="MODE",
               help="Permissions of the files, in octal, such as 0640; new folders get the matching search permissions.")  # fmt: skip
-FORMAT = option("--format", "formats", type=click.UNPROCESSED, callback=formats, metavar="LIST", default="html,pdf,json",
-                show_default=True, help=f"Which of {','.join(option_values.FORMATS)} to write.")  # fmt: skip
+FORMAT = option("--format", "formats", type=click.UNPROCESSED, callback=parsed(option_values.formats), metavar="LIST",
+                default="html,pdf,json", show_default=True, help=f"Which of {','.join(option_values.FORMATS)} to write.")  # fmt: skip
 CHOICE_OF_RULES = [
     option("--rules", "rules", type=click.UNPROCESSED, callback=_rules, metavar="LIST",
             help="Rules that run, such as CPUBottleneck,StepOutlier (default: all); -StepOutlier turns one off."),
@@ -182,7 +165,7 @@ REPORT_OPTIONS = [
             help="Folder to write report.html, report.pdf and report.json to."),
     FORMAT,
     *CHOICE_OF_RULES,
-    option("--custom-rule", "custom_rules", multiple=True, type=Listed(r"[\n;]+"), callback=_custom_rules,
+    option("--custom-rule", "custom_rules", multiple=True, type=Listed(r"[\n;]+"), callback=parsed(_custom_rules, absent=()),
             metavar="FILE.py:CLASS[?NAME=VALUE&...]", help="Run a rule of your own, too; may be repeated."),
     option("--rule-timeout", type=Number(1, 86_400 * 30), default=300, show_default=True, metavar="SECONDS",
             help="How long the file of a rule of your own may take to load, and then to judge; after that it failed."),
@@ -202,7 +185,7 @@ REPORT_OPTIONS = [
 MEMORY_LIMIT = option(
     "--memory-limit",
     metavar="SIZE",
-    callback=_memory_size,
+    callback=parsed(option_values.memory_size),
     default="600MB",
     show_default=True,
     help="Bound of the database's memory, such as 2GB.",
@@ -211,7 +194,7 @@ THREADS = option("--threads", type=Number(1, 1024), help="Threads of the databas
 MAX_UNPACKED = option(
     "--max-unpacked",
     metavar="SIZE",
-    callback=_memory_size,
+    callback=parsed(option_values.memory_size),
     help="Bound of what a compressed file unpacks to, such as 50GB (default: 20 GB or 200 times its size, whichever is larger).",
 )
 JOINING = [
@@ -223,33 +206,42 @@ JOINING = [
 STORE_OPTIONS = [MEMORY_LIMIT, THREADS, MAX_UNPACKED, *JOINING]
 
 
+def checked_settings(settings: Sequence[Sequence[tuple[str, str]]], custom: Sequence[Guarded] = ()) -> dict[str, Any]:
+    """Check the result of :func:`_settings` against the rules, including those of --custom-rule. Raise UsageError."""
+    from ..analysis.rules.engine import choose as rule_options
+
+    below, above = settings
+    with bad_parameter(" (from the environment variable POSTRUN_SET)", "--set"):
+        values = rule_options.settings(below, custom)
+    with bad_parameter(option="--set"):
+        return values | rule_options.settings(above, custom)
+
+
 def chosen_rules(options: dict[str, Any], quiet: bool) -> tuple[Selection, tuple[str, ...]]:
-    """The rules that run and the words of --fail-on, taken out of ``options`` before anything is read. Raises UsageError."""
+    """Return the rules that run and the words of --fail-on. Raise UsageError.
+
+    Removes their options from ``options``, before any input is read.
+    """
     from ..analysis.rules.engine import choose as rule_options
 
     ctx = click.get_current_context()
     with bad_parameter(_origin(ctx, "custom_rules"), "--custom-rule"):
-        own = rule_options.custom_rules(options.pop("custom_rules"), options.pop("rule_timeout"))
-    for rule in own:
+        custom = rule_options.custom_rules(options.pop("custom_rules"), options.pop("rule_timeout"))
+    for rule in custom:
         if rule.problem is not None and not quiet:
             echo(f"note: --custom-rule: {rule.name} cannot be run, its verdict is Error: {rule.problem}", err=True)
-    below, above = options.pop("settings")
-    with bad_parameter(" (from the environment variable POSTRUN_SET)", "--set"):
-        settings = rule_options.settings(below, own)
-    with bad_parameter(option="--set"):
-        settings |= rule_options.settings(above, own)
     return rule_options.chosen(
         options.pop("rules"),
         options.pop("preset"),
-        settings=settings,
+        settings=checked_settings(options.pop("settings"), custom),
         of_file=ctx.meta.get(FILE_SETTINGS, {}),
-        custom_rules=own,
+        custom_rules=custom,
         fail_on=options.pop("fail_on"),
     )
 
 
 def _origin(ctx: click.Context, name: str) -> str:
-    """Where the value of an option comes from, behind a message; nothing where that is the command line."""
+    """Describe the source of an option's value for a message; "" for the command line."""
     source = ctx.get_parameter_source(name)
     option = next(one for one in ctx.command.params if one.name == name)
     if source is ParameterSource.ENVIRONMENT:
@@ -258,11 +250,11 @@ def _origin(ctx: click.Context, name: str) -> str:
 
 
 def fail_if(report: Report, fail_on: tuple[str, ...]) -> None:
-    """Leave with exit code 3 where a verdict matches; say what could not be answered."""
+    """Exit with code 3 if a verdict matches; print which words cannot match."""
     from ..analysis.rules.engine import choose as rule_options
 
     for line in rule_options.unmatched(report, fail_on):
         echo(f"postrun: --fail-on: {line}", err=True)
-    if told := rule_options.matched(report, fail_on):
-        echo(f"postrun: --fail-on: {told}", err=True)
+    if matched := rule_options.matched(report, fail_on):
+        echo(f"postrun: --fail-on: {matched}", err=True)
         sys.exit(3)

@@ -1,4 +1,4 @@
-"""What does the command line print of a finished report?"""
+"""The text and the JSON that the command line prints of a finished report."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _FINDINGS_SHOWN: Final = 3
 
 
 def verdict_lines(report: Report) -> Iterator[str]:
-    """How many rules said what, the findings that cost most, and why rules failed."""
+    """Yield the counts of verdicts, the costliest findings, and why rules failed."""
     rules = [result for result in report.rules if result.category != "report"]
     if not rules:
         return
     counts = _counts(report)
-    told = [plural(counts["issues"], "issue")]
-    told += [f"{counts['failed']} failed"] * bool(counts["failed"]) + [f"{counts['fine']} fine"]
-    told += [f"{counts['informing']} for information"] * bool(counts["informing"]) + [f"{counts['not_evaluated']} not evaluated"]
-    yield f"Rules: {', '.join(told)}"
+    parts = [plural(counts["issues"], "issue")]
+    parts += [f"{counts['failed']} failed"] * bool(counts["failed"]) + [f"{counts['fine']} fine"]
+    parts += [f"{counts['informing']} for information"] * bool(counts["informing"]) + [f"{counts['not_evaluated']} not evaluated"]
+    yield f"Rules: {', '.join(parts)}"
     for finding in report.findings[:_FINDINGS_SHOWN]:
         cost = [duration(finding.cost_ns)] if finding.cost_ns is not None else []
         if finding.cost_percent is not None:
@@ -40,15 +40,15 @@ def failures(report: Report) -> Iterator[str]:
 
 
 def _counts(report: Report) -> dict[str, int]:
-    """How many rules said what. A rule that only informs is not fine: it finds no issue in any run."""
+    """Count the rules per verdict; an informational rule never counts as passed."""
     rules = [result for result in report.rules if result.category != "report"]
     words = {ISSUES: "issues", ERROR: "failed", FINE: "fine", NOT_EVALUATED: "not_evaluated"}
-    said = ["informing" if result.informs and result.verdict == FINE else words[result.verdict] for result in rules]
-    return {word: said.count(word) for word in ("issues", "failed", "fine", "informing", "not_evaluated")}
+    states = ["informing" if result.informs and result.verdict == FINE else words[result.verdict] for result in rules]
+    return {word: states.count(word) for word in ("issues", "failed", "fine", "informing", "not_evaluated")}
 
 
 def summary(report: Report, written: Mapping[str, Path]) -> dict[str, Any]:
-    """What --json prints."""
+    """Return the data that --json prints."""
     return {
         "run": report.run.name,
         "status": report.run.status,

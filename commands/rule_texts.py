@@ -1,4 +1,4 @@
-"""What do ``postrun rules`` and ``postrun rules explain`` tell of the rules?"""
+"""The text and the JSON that ``postrun rules`` and ``postrun rules explain`` print."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ALSO_WORDS: Final = ("window", "increase", "mode")
 
 
 def listed(preset: Preset | None = None) -> Iterator[str]:
-    """Every rule with its parameters and the defaults of ``preset`` (None: of both), line by line."""
+    """List every rule with its parameters and defaults (None: of both presets)."""
     for rule in known().values():
         yield f"{rule.name} ({rule.category})"
         yield _wrapped(rule.checks, "  ")
@@ -31,7 +31,7 @@ def listed(preset: Preset | None = None) -> Iterator[str]:
 
 
 def as_data() -> list[dict[str, Any]]:
-    """What ``postrun rules --json`` prints."""
+    """Return the data that ``postrun rules --json`` prints."""
     return [
         {
             "rule": rule.name,
@@ -57,7 +57,7 @@ def as_data() -> list[dict[str, Any]]:
 
 
 def explained(name: str, preset: Preset = "documented") -> Iterator[str]:
-    """All of the rule ``name`` (in any case), line by line. Raises UsageError naming the rules there are."""
+    """Yield the full text of a rule; ``name`` is in any case. Raise UsageError."""
     if name.lower() == PROFILER_REPORT.lower():
         return _explained_report()
     return _explained(find(name), preset)
@@ -97,7 +97,7 @@ def _paragraph(title: str, text: str) -> Iterator[str]:
 
 
 def _table(parameters: Sequence[Parameter], presets: Sequence[Preset]) -> list[str]:
-    """An aligned table: a heading, and a line for each parameter with its unit and the default of each preset."""
+    """Align a heading and a line per parameter: unit and the default of each preset."""
     if not parameters:
         return []
     rows = [["parameter", "unit", *presets]]
@@ -109,20 +109,23 @@ def _table(parameters: Sequence[Parameter], presets: Sequence[Preset]) -> list[s
 
 
 def _with_numbers(condition: str, parameters: Mapping[str, Parameter], preset: Preset) -> str:
-    """The condition with the default behind the first mention of each parameter (of names that are also words: where they are marked)."""
+    """Add the default behind the first mention of each parameter in the condition.
+
+    A parameter whose name is also a word counts only if it is marked.
+    """
     for name, parameter in parameters.items():
         marked = f"`{name}`" in condition
         if name in _ALSO_WORDS and not marked:
             continue
         value = parameter.default(preset)
 
-        def told(found: re.Match[str], name: str = name, value: Value = value, unit: str = parameter.unit) -> str:
-            said = found.string[found.end() :].lstrip().startswith(unit)  # "threshold minutes"
-            shown = f"{value} {unit}" if unit in _UNITS_IN_SENTENCES and not said else f"{value}"
-            return f"{name} (none)" if value is None else f"{name} ({shown})"
+        def with_number(match: re.Match[str], name: str = name, value: Value = value, unit: str = parameter.unit) -> str:
+            unit_follows = match.string[match.end() :].lstrip().startswith(unit)  # "threshold minutes"
+            text = f"{value} {unit}" if unit in _UNITS_IN_SENTENCES and not unit_follows else f"{value}"
+            return f"{name} (none)" if value is None else f"{name} ({text})"
 
         pattern = f"`{re.escape(name)}`" if marked else rf"(?<!\w){re.escape(name)}(?!\w)"
-        condition = re.sub(pattern, told, condition, count=1)
+        condition = re.sub(pattern, with_number, condition, count=1)
     return condition
 
 

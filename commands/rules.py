@@ -36,7 +36,8 @@ class _RulesGroup(click.Group):
 @click.option("--json", "as_json", is_flag=True, help="Print the rules as JSON on standard output.")
 @click.pass_context
 def rules(ctx: click.Context, preset: Preset | None, as_json: bool) -> None:
-    """List every rule: what it checks, its parameters and their defaults. `postrun rules explain NAME` tells all of one."""
+    """List every rule: what it checks, its parameters and their defaults.
+    `postrun rules explain NAME` tells all of one."""
     if ctx.invoked_subcommand is not None:
         return
     from . import rule_texts
@@ -53,7 +54,8 @@ def rules(ctx: click.Context, preset: Preset | None, as_json: bool) -> None:
 @_PRESET
 @click.pass_context
 def explain(ctx: click.Context, name: str, preset: Preset | None) -> None:
-    """Tell all of the rule NAME: what it checks, when it finds an issue, what it needs, what to do."""
+    """Tell all of the rule NAME:
+    what it checks, when it finds an issue, what it needs, what to do."""
     from . import rule_texts
 
     outer = ctx.parent.params.get("preset") if ctx.parent else None
