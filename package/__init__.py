@@ -1,13 +1,13 @@
 """postrun: a training job ends, one command turns what was captured into a report.
 
-The one way through: ``postrun.ingest`` loads trace files into a run store (DuckDB),
-``postrun.analysis`` asks it (Polars) and returns a :class:`postrun.analysis.report.Report`,
-``postrun.report_templates`` renders that as HTML, PDF and JSON. ``postrun.cli`` is the command line.
+``postrun.ingest`` loads trace files into a run store (DuckDB), ``postrun.analysis`` queries it (Polars) and returns a
+:class:`postrun.analysis.report.Report`, and ``postrun.report_templates`` renders that as HTML, PDF and JSON. ``postrun.cli`` is the
+command line.
 
-From Python: :func:`make_report` writes the files of a report, :func:`analyze` returns the Report alone; ``rule_configs`` and
-``ProfilerRule`` choose the rules and their values; a rule of your own derives from :class:`Rule`. See docs/rules-api.md.
-``ProfilerConfig``, ``FrameworkProfile`` and their like say what a recording profiles; ``profiler_requests`` has the launcher's side of
-them. See docs/profiling-configuration.md.
+From Python: :func:`make_report` writes the files of a report, :func:`analyze` returns only the Report; ``rule_configs`` and
+``ProfilerRule`` select the rules and their values; a custom rule derives from :class:`Rule`. See docs/rules-api.md.
+``ProfilerConfig``, ``FrameworkProfile`` and related classes define what a recording profiles; ``profiler_requests`` has the launcher's
+functions. See docs/profiling-configuration.md.
 """
 
 from __future__ import annotations
@@ -47,78 +47,33 @@ if TYPE_CHECKING:
     from .native.profiling.profiler_config import ProfilerConfig as ProfilerConfig
     from .report_templates.output.render import render as render
 
-# Name -> module and attribute; loaded at first use, so that the command line's --help stays fast.
-_PUBLIC = {
-    "Cost": (".analysis.rules.evidence.base", "Cost"),
-    "DataloaderProfilingConfig": (".native.profiling.classes", "DataloaderProfilingConfig"),
-    "DetailedProfilingConfig": (".native.profiling.classes", "DetailedProfilingConfig"),
-    "FrameworkProfile": (".native.profiling.classes", "FrameworkProfile"),
-    "HorovodProfilingConfig": (".native.profiling.classes", "HorovodProfilingConfig"),
-    "IngestOptions": (".api", "IngestOptions"),
-    "Outcome": (".analysis.rules.evidence.base", "Outcome"),
-    "OutputOptions": (".api", "OutputOptions"),
-    "Parameter": (".analysis.rules.evidence.base", "Parameter"),
-    "Profiler": (".native.profiling.profiler_config", "Profiler"),
-    "ProfilerConfig": (".native.profiling.profiler_config", "ProfilerConfig"),
-    "ProfilerRule": (".analysis.rules.engine.config", "ProfilerRule"),
-    "PythonProfiler": (".native.profiling.classes", "PythonProfiler"),
-    "PythonProfilingConfig": (".native.profiling.classes", "PythonProfilingConfig"),
-    "Report": (".analysis.report", "Report"),
-    "ReportResult": (".api", "ReportResult"),
-    "Rule": (".analysis.rules.evidence.base", "Rule"),
-    "SMDataParallelProfilingConfig": (".native.profiling.classes", "SMDataParallelProfilingConfig"),
-    "SampleRule": (".analysis.rules.evidence.base", "SampleRule"),
-    "StepRange": (".native.profiling.classes", "StepRange"),
-    "TimeRange": (".native.profiling.classes", "TimeRange"),
-    "analyze": (".api", "analyze"),
-    "cProfileTimer": (".native.profiling.classes", "cProfileTimer"),
-    "make_report": (".api", "make_report"),
-    "not_evaluated": (".analysis.rules.evidence.base", "not_evaluated"),
-    "profiler_requests": (".profiler_requests", None),
-    "render": (".report_templates.output.render", "render"),
-    "rule_configs": (".rule_configs", None),
+# Module -> its public names; loaded at first use, so that the command line's --help stays fast.
+_MODULES = {
+    ".analysis.report": "Report",
+    ".analysis.rules.engine.config": "ProfilerRule",
+    ".analysis.rules.evidence.base": "Cost Outcome Parameter Rule SampleRule not_evaluated",
+    ".api": "IngestOptions OutputOptions ReportResult analyze make_report",
+    ".native.profiling.classes": "DataloaderProfilingConfig DetailedProfilingConfig FrameworkProfile HorovodProfilingConfig PythonProfiler"
+    " PythonProfilingConfig SMDataParallelProfilingConfig StepRange TimeRange cProfileTimer",
+    ".native.profiling.profiler_config": "Profiler ProfilerConfig",
+    ".report_templates.output.render": "render",
 }
-__all__ = [
-    "Cost",
-    "DataloaderProfilingConfig",
-    "DetailedProfilingConfig",
-    "FrameworkProfile",
-    "HorovodProfilingConfig",
-    "IngestOptions",
-    "Outcome",
-    "OutputOptions",
-    "Parameter",
-    "Profiler",
-    "ProfilerConfig",
-    "ProfilerRule",
-    "PythonProfiler",
-    "PythonProfilingConfig",
-    "Report",
-    "ReportResult",
-    "Rule",
-    "SMDataParallelProfilingConfig",
-    "SampleRule",
-    "StepRange",
-    "TimeRange",
-    "analyze",
-    "cProfileTimer",
-    "make_report",
-    "not_evaluated",
-    "profiler_requests",
-    "render",
-    "rule_configs",
-]
+_PUBLIC = {name: module for module, names in _MODULES.items() for name in names.split()}
+_SUBMODULES = ("profiler_requests", "rule_configs")
+__all__ = ["rule_configs"]  # a literal for type checkers, which see the other names as aliases above
+__all__ += [*_PUBLIC, "profiler_requests"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
+    if name in _SUBMODULES:
+        value = import_module(f".{name}", __name__)
+    elif name in _PUBLIC:
+        value = getattr(import_module(_PUBLIC[name], __name__), name)
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, attribute = _PUBLIC[name]
-    loaded = import_module(module, __name__)
-    value = loaded if attribute is None else getattr(loaded, attribute)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PUBLIC})
+    return sorted({*globals(), *__all__})

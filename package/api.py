@@ -172,12 +172,13 @@ def analyze(
 def _store(
     source: Source, options: IngestOptions, progress: Callable[[str, float | None], None] | None = None
 ) -> AbstractContextManager[Store]:
-    """The run store of ``source``; leaving the context closes it unless the caller opened it."""
-    if isinstance(source, Store | AbstractContextManager) and not isinstance(source, Path) and (options.same or options.clock_offsets):
+    """Open the run store of ``source``; a store that the caller opened stays open."""
+    opened = isinstance(source, Store | AbstractContextManager) and not isinstance(source, Path)  # Path is one before Python 3.13
+    if opened and (options.same or options.clock_offsets):
         raise UsageError("same and clock_offsets hold for files that are read; give them to ingest() when you make the store")
     if isinstance(source, Store):
         return nullcontext(source)
-    if isinstance(source, AbstractContextManager) and not isinstance(source, Path):  # Path is one before Python 3.13
+    if isinstance(source, AbstractContextManager) and not isinstance(source, Path):
         return source
     paths = [source] if isinstance(source, str | Path) else list(source)
     return ingest.ingest(

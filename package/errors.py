@@ -1,4 +1,4 @@
-"""Which mistakes a user can make, and what the command line's exit code is for each."""
+"""The errors that a user can cause, with the exit code of the command line for each."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 class PostrunError(Exception):
     """Base of every error that is shown to the user as one clear message, without a traceback.
 
-    ``exit_code`` is what the command line ends with. The message names the file, the place and the next step.
+    ``exit_code`` is the command line's exit code. The message names the file, the location and the next step.
     """
 
     exit_code = 1
 
 
 class InputError(PostrunError):
-    """The input cannot be used: not there, not readable, or nothing in it that postrun knows (exit code 4)."""
+    """Unusable input: missing, unreadable, or without anything that postrun recognizes (exit code 4)."""
 
     exit_code = 4
 
@@ -29,7 +29,7 @@ class UsageError(PostrunError):
 
 
 class RenderError(PostrunError):
-    """A report format could not be written; the other formats are kept (exit code 1). ``written``: format -> file of those.
+    """A report format could not be written; the other formats are kept (exit code 1). ``written``: format -> file of the others.
 
     ``report``: the Report, if :func:`postrun.api.make_report` raised the error.
     """
@@ -43,11 +43,11 @@ class RenderError(PostrunError):
 
 
 class Terminated(SystemExit):
-    """The job scheduler ends the program (SIGTERM). A rule that is running must not take it for its own exit."""
+    """The job scheduler ends the program (SIGTERM). A running rule must not mistake it for its own exit."""
 
 
 def database_problem(error: BaseException) -> str | None:
-    """Describe an error of the database that the machine caused: a full disk, too little memory. None: any other error."""
+    """Describe a database error that the system caused, such as a full disk."""
     kind, reason = type(error).__name__, (str(error).splitlines() or [""])[0][:500]
     if kind == "OutOfMemoryException":
         return f"the database needs more memory ({reason}); give it more with --memory-limit, such as 2GB, or free space for TMPDIR"

@@ -1,4 +1,4 @@
-"""Text for people on standard output and standard error: text -> one write, without characters that command a terminal.
+"""Text for people on standard output and standard error: text -> one write, without characters that control a terminal.
 
 File names and names in traces are hostile. Every message of the command line goes through :func:`echo`; ruff bans the alternatives.
 Imports the standard library only: `postrun --help` is quick, and the recorder uses it.
@@ -18,17 +18,17 @@ _UNSAFE: Final = re.compile(
 
 
 def escaped(text: str) -> str:
-    """``text`` with unsafe characters as visible escapes (``\\x1b``, ``\\u202e``); tabs and newlines stay."""
+    """Make unsafe characters visible (``\\x1b``); keep tabs and newlines."""
     return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def escaped_line(text: str) -> str:
-    """As :func:`escaped`, on one line: newlines and tabs become escapes."""
+    """Like :func:`escaped`, on one line: newlines and tabs become escapes."""
     return escaped(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def escaped_json(text: str) -> str:
-    """JSON with unsafe characters as ``\\u00XX``: the same data."""
+    """Escape unsafe characters in JSON as ``\\u00XX``: the data stays the same."""
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -38,20 +38,20 @@ def echo(text: object = "", *, nl: bool = True, err: bool = False) -> None:
 
 
 def echo_line(text: object, *, err: bool = False) -> None:
-    """As :func:`echo`, for text that is one line: a newline in a name cannot forge another message."""
+    """Print one line, escaped: a newline in a name cannot forge a message."""
     echo(escaped_line(str(text)), err=err)
 
 
 def overwrite(text: str, width: int) -> int:
-    """Replace the last line of the terminal (standard error), which has ``width`` characters; no ``text`` clears it. The new width."""
-    shown = escaped_line(text)[:120]
-    end = "" if shown else "\r"
-    _write("\r" + shown.ljust(min(width, 120)) + end, err=True)
-    return len(shown)
+    """Replace the terminal's last line of ``width`` characters; return the new width."""
+    line = escaped_line(text)[:120]
+    end = "" if line else "\r"
+    _write("\r" + line.ljust(min(width, 120)) + end, err=True)
+    return len(line)
 
 
 def _write(text: str, *, err: bool) -> None:
-    """Write to the terminal or file; characters that its encoding lacks become escapes."""
+    """Write; characters that the stream's encoding lacks become escapes."""
     stream = sys.stderr if err else sys.stdout
     if stream is None:  # closed when the process started
         return

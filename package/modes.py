@@ -1,7 +1,7 @@
-"""Permissions of what postrun writes: files that only their user can read, unless a mode widens them.
+"""Permissions of the files that postrun writes: only their user can read them, unless a mode widens them.
 
-A command sets the umask of its process, so that every file and folder it makes, in its worker processes also, has the mode. A program that
-is recorded keeps its own umask; there each file and folder of postrun is made with its mode.
+A command sets the umask of its process, so that each file and folder that it or its worker processes create has the mode. A recorded
+program keeps its own umask; there postrun sets the mode of each file and folder.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def reset(umask: int) -> None:
 
 
 def is_file_mode(mode: int) -> bool:
-    """Read and write for the user, and no execute permission."""
+    """Whether a mode lets the user read and write, and nobody execute."""
     return 0 <= mode <= 0o666 and mode & 0o600 == 0o600 and not mode & 0o111
 
 
 def folder_mode(mode: int) -> int:
-    """The mode of folders for a mode of files: whoever can read a file can search its folder."""
+    """Return the folder mode for a file mode: readers can search the folder."""
     return mode | (mode & 0o444) >> 2
 
 
@@ -51,7 +51,7 @@ _of_user: int | None = None
 
 
 def set_umask(mode: int = PRIVATE) -> int:
-    """Give everything that this process and its children make this mode; the umask before."""
+    """Set the umask of this process and its children by ``mode``; return the old one."""
     global _of_user
     before = os.umask(0o777 & ~folder_mode(mode))
     if _of_user is None:
@@ -61,7 +61,7 @@ def set_umask(mode: int = PRIVATE) -> int:
 
 @contextmanager
 def umask_of_user() -> Iterator[None]:
-    """The umask that this process was started with, for the duration of a block: for programs of the user."""
+    """Run a block, which starts a user's program, with the initial umask."""
     if _of_user is None:
         yield
         return
@@ -74,7 +74,7 @@ def umask_of_user() -> Iterator[None]:
 
 @contextmanager
 def umask_for(mode: int = PRIVATE) -> Iterator[None]:
-    """As :func:`set_umask`, for the duration of a block."""
+    """Like :func:`set_umask`, for the duration of a block."""
     before = set_umask(mode)
     try:
         yield
@@ -88,13 +88,13 @@ _of_session: int | None = None
 
 
 def of_session(mode: int | None) -> None:
-    """The mode that the program chose for its session; None: that of the environment."""
+    """Set the mode of the program's session; None: that of the environment."""
     global _of_session
     _of_session = mode
 
 
 def current() -> int:
-    """The mode of the files of this recording: the session's, else $POSTRUN_MODE, else 0600."""
+    """Return the mode of files: the session's, else $POSTRUN_MODE, else 0600."""
     if _of_session is not None:
         return _of_session
     try:
@@ -104,7 +104,7 @@ def current() -> int:
 
 
 def make_folder(path: str | os.PathLike[str]) -> None:
-    """Make a folder and those above it that are missing; one that exists keeps its mode. Raises OSError."""
+    """Create a folder and its missing parents with the mode. Raise OSError."""
     path = wanted = Path(path)
     mode = folder_mode(current())
     missing: list[Path] = []
@@ -125,7 +125,7 @@ def make_folder(path: str | os.PathLike[str]) -> None:
 
 
 def opener(path: str, flags: int) -> int:
-    """For ``open(..., opener=...)``: a new file has the mode of this recording."""
+    """Open a file, as an ``opener`` of ``open()``; set the mode of a new file."""
     mode = current()
     descriptor = os.open(path, flags | os.O_CLOEXEC, mode)
     if flags & os.O_CREAT:
@@ -135,6 +135,6 @@ def opener(path: str, flags: int) -> int:
 
 
 def close_to_others(path: str | os.PathLike[str]) -> None:
-    """Give a file that another library wrote the mode of this recording."""
+    """Set the recording's mode on a file that another library wrote."""
     with suppress(OSError):
         Path(path).chmod(current())

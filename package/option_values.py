@@ -1,4 +1,4 @@
-"""What do the texts of the command line's options mean, but for those about rules?"""
+"""The values of command-line options as texts -> checked values, except for options about rules."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ FORMATS: Final = ("html", "pdf", "json", "junit", "rule-json")
 
 
 def words(value: Any) -> list[str]:
-    """The words of a list: a text with commas, or the list of a configuration file. Raises UsageError."""
+    """Split a text at commas, or take a configuration's list. Raise UsageError."""
     if not isinstance(value, str | list | tuple):
         raise UsageError(f"{value!r} is no list of names")
-    return [word for one in (value.split(",") if isinstance(value, str) else value) if (word := str(one).strip())]
+    texts = value.split(",") if isinstance(value, str) else value
+    return [word for text in texts if (word := str(text).strip())]
 
 
 def choices(value: Any, accepted: Sequence[str], refusal: str) -> tuple[str, ...]:
-    """The words of a list in lower case, each once. Raises UsageError for none and for others than ``accepted``, as "docx is <refusal>"."""
+    """Return a list's lower-case words, each once; else raise "docx is <refusal>"."""
     chosen = tuple(dict.fromkeys(word.lower() for word in words(value)))
     wrong = [word for word in chosen if word not in accepted]
     if wrong or not chosen:
@@ -31,34 +32,34 @@ def choices(value: Any, accepted: Sequence[str], refusal: str) -> tuple[str, ...
 
 
 def formats(value: Any) -> tuple[str, ...]:
-    """The words of --format, each once. Raises UsageError."""
+    """Return the words of --format, each once. Raise UsageError."""
     return choices(value, FORMATS, "no report format")
 
 
 def redactions(value: Any) -> tuple[str, ...]:
-    """The words of --redact, each once. Raises UsageError."""
+    """Return the words of --redact, each once. Raise UsageError."""
     from .native.recording.host_name import KINDS
 
-    given = [word.lower() for word in words(value)]
-    wrong = [word for word in given if word not in KINDS]
+    chosen = [word.lower() for word in words(value)]
+    wrong = [word for word in chosen if word not in KINDS]
     if wrong:
         import difflib
 
         near = difflib.get_close_matches(wrong[0], KINDS, n=1)
         meant = f" (did you mean {near[0]}?)" if near else ""
         raise UsageError(f"{', '.join(wrong)} cannot be redacted{meant}; choose from {','.join(KINDS)}")
-    return tuple(dict.fromkeys(given))
+    return tuple(dict.fromkeys(chosen))
 
 
 def memory_size(value: str) -> str:
-    """The value of --memory-limit or --max-unpacked, as the database understands it. Raises UsageError."""
+    """Check a --memory-limit or --max-unpacked for the database."""
     if not re.fullmatch(r"\d+(\.\d+)?\s*([KMGT]i?B)", value, re.IGNORECASE):
         raise UsageError(f"{value!r} is not a size; write it like 600MB or 2GB")
     return value
 
 
 def same(value: str) -> tuple[str, ...]:
-    """The file names of one --same. Raises UsageError for fewer than two."""
+    """Return the file names of one --same. Raise UsageError for fewer than two."""
     names = tuple(words(value))
     if len(names) < 2:
         raise UsageError(f"{value!r} names fewer than two files; write it like smi.csv,trace.json")
@@ -69,7 +70,7 @@ _UNITS: Final = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**
 
 
 def clock_offset(value: str) -> tuple[str, int]:
-    """The file name and the nanoseconds of one --clock-offset. Raises UsageError."""
+    """Return the file name and the nanoseconds of one --clock-offset."""
     match = re.fullmatch(rf"(.+)=\s*([+-]?\d{{1,20}}(?:\.\d{{1,20}})?)\s*({'|'.join(_UNITS)})\s*", value)
     nanoseconds = Decimal(match[2]) * _UNITS[match[3]] if match else Decimal("NaN")
     if match is None or nanoseconds != nanoseconds.to_integral_value() or abs(nanoseconds) >= 2**62:
@@ -78,7 +79,7 @@ def clock_offset(value: str) -> tuple[str, int]:
 
 
 def generated_at(text: str | None) -> int | None:
-    """--generated-at or SOURCE_DATE_EPOCH in nanoseconds; None where neither is given. Raises UsageError."""
+    """Return --generated-at or SOURCE_DATE_EPOCH in nanoseconds, or None."""
     if text is None:
         epoch = os.environ.get("SOURCE_DATE_EPOCH")
         if not epoch:

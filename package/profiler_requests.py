@@ -1,7 +1,7 @@
-"""What does a launcher of the hosted service ask for a job, and where are the job's outputs? The estimator's part, without its service.
+"""The profiling request of the hosted service's estimator for a job, and the locations of the job's outputs, without the service.
 
-:func:`profiler_requests`, :func:`update_profiler`, :func:`enable_default_profiling` and :func:`disable_profiling` check as the estimator
-checks, in the same words, and give the two parts of its request; nothing is sent. Errors about regions have no meaning here.
+:func:`profiler_requests`, :func:`update_profiler`, :func:`enable_default_profiling` and :func:`disable_profiling` check like the
+estimator, with the same messages, and return the two parts of its request; nothing is sent. Errors about regions do not apply.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final
 from .native.profiling.classes import FrameworkProfile
 from .native.profiling.profiler_config import ProfilerConfig
 
-LONGEST_VALUE: Final = 256  # Characters of a profiling parameter that the service takes
+LONGEST_VALUE: Final = 256  # characters of a profiling parameter that the service accepts
 _PROCESSING: Final = "DetailedProfilerProcessing"
 _PROCESSING_NAME: Final = "DetailedProfilerProcessingJobConfig"
 _PROCESSING_IMAGE: Final = "detailed-profiler-processing:latest"
@@ -28,11 +28,11 @@ def profiler_requests(
     disable_profiler: bool = False,
     output_path: str | None = None,
 ) -> dict[str, Any]:
-    """The parts ``profiler_config`` and ``profiler_rule_configs`` of the request that starts a job.
+    """Return the profiler and rule configurations of the request that starts a job.
 
-    ``rules``: ProfilerRule objects; others are no rules of the profiler and left out. ``output_path``: the job's, which holds where the
-    configuration has no ``s3_output_path``. Raises RuntimeError where something is given with ``disable_profiler``, ValueError for more
-    than 20 rules and for values that are too long for the service.
+    ``rules``: ProfilerRule objects; others are left out. ``output_path``: of the job; it applies if the configuration has no
+    ``s3_output_path``. Raise RuntimeError for a configuration or rules with ``disable_profiler``, ValueError for more than 20 rules and
+    for values that are too long for the service.
     """
     attached = _profiler_rules(rules or ())
     if disable_profiler:
@@ -56,7 +56,7 @@ def update_profiler(
     framework_profile_params: FrameworkProfile | None = None,
     disable_framework_metrics: bool = False,
 ) -> dict[str, Any]:
-    """The request that changes the profiling of a running job; without rules it has no ``profiler_rule_configs``. Raises ValueError."""
+    """Return the request that changes a running job's profiling."""
     if not (rules or system_monitor_interval_millis or s3_output_path or framework_profile_params or disable_framework_metrics):
         raise ValueError("Please provide profiler config or profiler rule to be updated.")
     if disable_framework_metrics and framework_profile_params:
@@ -67,13 +67,15 @@ def update_profiler(
     config = ProfilerConfig(s3_output_path, system_monitor_interval_millis, framework_profile_params)._to_request_dict()
     if disable_framework_metrics:
         config["ProfilingParameters"] = {}
-    found: dict[str, Any] = {"profiler_config": _checked(config)}
-    return {**found, "profiler_rule_configs": _rule_requests(attached)} if attached else found
+    request: dict[str, Any] = {"profiler_config": _checked(config)}
+    return {**request, "profiler_rule_configs": _rule_requests(attached)} if attached else request
 
 
 def enable_default_profiling(profiling_status: str | None = None, s3_output_path: str | None = None) -> dict[str, Any]:
-    """The request that turns profiling on for a running job: the system, and ProfilerReport. ``profiling_status``: the job's, "Enabled" or
-    "Disabled". Raises ValueError."""
+    """Return the request that turns profiling on for a running job. Raise ValueError.
+
+    It profiles the system and runs ProfilerReport. ``profiling_status``: of the job, "Enabled" or "Disabled".
+    """
     if profiling_status == "Enabled":
         raise ValueError(
             "Debugger monitoring is already enabled. To update the profiler_config parameter and the Debugger profiling rules, please use"
@@ -84,14 +86,14 @@ def enable_default_profiling(profiling_status: str | None = None, s3_output_path
 
 
 def disable_profiling(profiling_status: str | None = None) -> dict[str, Any]:
-    """The request that turns it off. Raises ValueError."""
+    """Return the request that turns profiling off. Raise ValueError."""
     if profiling_status == "Disabled":
         raise ValueError("Profiler is already disabled.")
     return {"profiler_config": ProfilerConfig._to_profiler_disabled_request_dict()}
 
 
 def get_default_profiler_rule() -> Any:
-    """A ProfilerRule of ProfilerReport, named after the time in seconds."""
+    """Return a ProfilerRule of ProfilerReport, named after the time in seconds."""
     from .analysis.rules.engine.config import ProfilerReport, ProfilerRule
 
     return ProfilerRule.sagemaker(ProfilerReport(), name=f"ProfilerReport-{int(time.time())}")
@@ -102,10 +104,10 @@ def _profiler_rules(rules: Iterable[Any]) -> list[Any]:
         return []
     from .analysis.rules.engine.config import ATTACHED, ProfilerRule
 
-    found = [rule for rule in rules if isinstance(rule, ProfilerRule)]
-    if len(found) > ATTACHED:
-        raise ValueError(f"{len(found)} rules are attached; at most {ATTACHED} can be. Leave some out")
-    return found
+    attached = [rule for rule in rules if isinstance(rule, ProfilerRule)]
+    if len(attached) > ATTACHED:
+        raise ValueError(f"{len(attached)} rules are attached; at most {ATTACHED} can be. Leave some out")
+    return attached
 
 
 def _rule_requests(rules: Iterable[Any]) -> list[dict[str, Any]]:
@@ -113,7 +115,7 @@ def _rule_requests(rules: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 def _processing(instance_type: str, volume_size_in_gb: int) -> dict[str, Any]:
-    """The rule that stands for the processing of a deep profile. The registry of its image is the region's."""
+    """Return the rule that requests the processing of a deep profile."""
     now_ms = time.time_ns() // 1_000_000
     moment = datetime.fromtimestamp(now_ms / 1000, UTC)
     return {
@@ -132,22 +134,28 @@ def _checked(config: dict[str, Any]) -> dict[str, Any]:
     return config
 
 
-# -- places -------------------------------------------------------------------------------------------------------------------
+# -- locations ----------------------------------------------------------------------------------------------------------------
 
 
 def profiler_output_uri(output_path: str, job_name: str) -> str:
-    """The folder of a job's profile, which ``postrun report`` reads. ``output_path``: of the job, or its ``s3_output_path``."""
+    """Return the folder of a job's profile, which ``postrun report`` reads.
+
+    ``output_path``: of the job, or its ``s3_output_path``.
+    """
     return f"{output_path.rstrip('/')}/{job_name}/profiler-output"
 
 
 def rule_output_uri(output_path: str, job_name: str, rule_name: str | None = None) -> str:
-    """The folder of what the rules of a job write, or of one of its rules."""
+    """Return the output folder of a job's rules, or of one rule."""
     folder = f"{output_path.rstrip('/')}/{job_name}/rule-output"
     return folder if rule_name is None else f"{folder}/{rule_name}"
 
 
 def get_detailed_profiler_output_uri(output_path: str, job_name: str, profiler_rule_configs: Iterable[Mapping[str, Any]]) -> str:
-    """The folder of a job's deep profile, below its rule output. ``profiler_rule_configs``: of the job's request. Raises ValueError."""
+    """Return the folder of a job's deep profile, below its rule output.
+
+    ``profiler_rule_configs``: of the job's request.
+    """
     for rule in profiler_rule_configs:
         if rule.get("RuleParameters", {}).get("rule_to_invoke") == _PROCESSING:
             return rule_output_uri(output_path, job_name, rule["RuleConfigurationName"])
@@ -155,22 +163,26 @@ def get_detailed_profiler_output_uri(output_path: str, job_name: str, profiler_r
 
 
 class DetailProfilerApp:
-    """Stands for the launcher of the hosted application: where is the report? ``region`` is accepted and ignored; ``runs``: the folder of
-    recordings."""
+    """The launcher of the hosted application: finds the report of a job.
+
+    ``region`` is accepted and ignored; ``runs``: the folder of recordings.
+    """
 
     def __init__(self, region: str | None = None, runs: str | Path = "postrun-runs") -> None:
         self.region = region
         self.runs = Path(runs)
 
     def get_app_url(self, training_job_name: str | None = None) -> str:
-        """The path of the report that ``postrun record --report`` makes of a job: the folder of this name, or the newest that begins with
-        it; without a name, the folder of recordings."""
+        """Return the path of the report that ``postrun record --report`` makes of a job.
+
+        It is in the folder of this name, or in the newest whose name begins with it; without a name, the folder of recordings.
+        """
         if training_job_name is None:
             return str(self.runs)
         if Path(training_job_name).name != training_job_name or training_job_name in ("", ".", ".."):
             raise ValueError(f"{training_job_name!r} is no name of a job")
         folder = self.runs / training_job_name
         if not folder.is_dir() and self.runs.is_dir():
-            later = [one for one in self.runs.iterdir() if one.name.startswith(f"{training_job_name}-") and one.is_dir()]
-            folder = max(later, key=lambda one: (one.stat().st_mtime_ns, one.name), default=folder)
+            later = [path for path in self.runs.iterdir() if path.name.startswith(f"{training_job_name}-") and path.is_dir()]
+            folder = max(later, key=lambda path: (path.stat().st_mtime_ns, path.name), default=folder)
         return str(folder / "report" / "report.html")

@@ -2,7 +2,7 @@
 
 A value is a secret if the name of its option, variable or key is one (``--password``, ``API_KEY``), or if its own form is (a password in a
 URL, a bearer token, a well-known token). Names are compared word by word, so ``--max-tokens`` and ``num_key_value_heads`` are not secrets.
-native/src/core/redact.c has the same rules for processes that record themselves; tests/native/test_redact.py compares both.
+native/src/core/redact.c has the same rules for processes that record themselves; tests/native/test_redact.py compares them.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ PASSWORD: Final = "password of a program"
 
 # -- names -----------------------------------------------------------------------------------------------------------------
 
-_ALWAYS: Final = frozenset(
-    {
+_ALWAYS: Final = frozenset({
     "password", "passwords", "passwd", "passphrase", "passcode", "pwd", "secret", "secrets", "credential", "credentials", "creds",
     "apikey", "apikeys", "bearer", "authorization", "cookie", "cookies", "auth", "oauth", "jwt", "webhook", "connectionstring",
     "connstring", "connstr", "passwort",
@@ -38,17 +37,15 @@ _FILLERS: Final = frozenset({
     "team", "org", "personal", "main", "default", "primary", "secondary", "backup", "old", "new", "read", "write", "ro", "rw", "readonly",
     "ci", "hf", "huggingface", "github", "gitlab", "wandb", "openai", "aws", "gcp", "azure",
 })  # fmt: skip
-"""Words after the one that counts."""
-_KEYS: Final = frozenset(
-    {
+"""Qualifiers that can follow the significant word of a name."""
+_KEYS: Final = frozenset({
     "api", "secret", "access", "private", "signing", "sign", "encryption", "encrypt", "decryption", "wandb", "ssh", "rsa", "gpg",
     "pgp", "license", "licence", "auth", "account", "shared", "master", "service", "subscription", "storage", "hmac", "deploy",
     "consumer", "app", "application", "client", "openai", "anthropic", "huggingface", "hf", "comet", "neptune", "mlflow", "clearml",
     "ngc", "nvidia", "gcp", "google", "azure", "aws", "minio", "host", "admin", "root", "user", "server", "project", "sas", "kaggle",
 })  # fmt: skip
-"""A key is a secret with one of these in its name."""
-_NO_SECRET_TOKENS: Final = frozenset(
-    {
+"""A key is a secret if its name contains one of these."""
+_NO_SECRET_TOKENS: Final = frozenset({
     "pad", "padding", "eos", "bos", "sos", "eot", "bot", "eod", "unk", "unknown", "cls", "sep", "mask", "special", "image", "img",
     "video", "audio", "speech", "text", "num", "number", "n", "count", "max", "min", "per", "stop", "start", "begin", "end",
     "first", "last", "next", "prev", "previous", "prefix", "suffix", "class", "dist", "patch", "null", "blank", "by", "time",
@@ -56,27 +53,26 @@ _NO_SECRET_TOKENS: Final = frozenset(
     "average", "decoder", "query", "visual", "input", "output", "target", "label", "separator", "placeholder",
     "boundary", "control", "fill", "rare", "oov", "think", "tool", "sampled", "draft", "rank", "position", "cached",
 })  # fmt: skip
-"""Words in front of "token" with which it is a token of a text."""
-_PASSES: Final = frozenset(
-    {
+"""Before "token", these words mean a token of a text."""
+_PASSES: Final = frozenset({
     "db", "database", "user", "mysql", "postgres", "pg", "redis", "smtp", "mail", "email", "ftp", "sftp", "http", "https", "proxy",
     "sudo", "root", "admin", "ssh", "login", "registry", "docker", "rabbitmq", "mongo", "ldap", "vault", "keystore", "cert",
     "elastic", "rsync",
 })  # fmt: skip
 _OF_TOKENS: Final = frozenset({"access", "auth", "api", "refresh", "session", "bearer", "secret", "hf", "github", "gitlab", "wandb"})
 _OF_KEYS: Final = frozenset({"api", "secret", "access", "private", "signing", "encryption", "ssh", "wandb", "openai"})
-"""Plurals are secrets with one of these words before them."""
+"""After one of these words, a plural is a secret."""
 _OF_PATS: Final = frozenset({"gh", "github", "gitlab", "azure", "ado"})
 _SERVICES: Final = frozenset({"wandb", "openai", "anthropic", "comet", "neptune", "huggingface", "clearml", "kaggle"})
-"""In the settings of these, "key" is a secret."""
+"""In the settings of these services, "key" is a secret."""
 _SWITCHES: Final = frozenset(["use", "no", "enable", "disable", "require", "skip", "with", "without"])
-_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # Without digits: base64 is the word base
-_LITERALS: Final = frozenset({"", "true", "false", "none", "null", "yes", "no"})  # Values that are switches, not secrets
+_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # without digits: base64 is the word base
+_LITERALS: Final = frozenset({"", "true", "false", "none", "null", "yes", "no"})  # values that are switches, not secrets
 _SPACE: Final = " \t\r\n\f\v"
 
 
 def words_of(name: str) -> list[str]:
-    """The words of a name in lower case, without those that qualify the last one that counts."""
+    """Split a name into lower-case words, without qualifiers at its end."""
     words = [word.lower() for word in _WORD.findall(name)]
     while len(words) > 1 and words[-1] in _FILLERS:
         words.pop()
@@ -85,7 +81,7 @@ def words_of(name: str) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
-    """Whether the value of an option, variable or key of this name is a secret, judged by whole words."""
+    """Whether the value of this option, variable or key is secret, by its words."""
     words = words_of(name)
     if not words:
         return False
@@ -113,15 +109,14 @@ _NUMBER: Final = re.compile(r"[0-9]{1,7}", re.ASCII)
 _COUNT: Final = re.compile(r"[0-9][0-9_.,]*(?:[eE]\+?[0-9]+)?[kKmMbBtTgG]?", re.ASCII)
 _TEXT_TOKEN: Final = re.compile(r"[a-z]{1,2}|</?[A-Za-z0-9_|]{1,30}>|\[[A-Z0-9_]{1,20}\]", re.ASCII)
 _KEY_FILE: Final = re.compile(r"/[^\s]*\.(?:pem|key|pub|crt|cert|json|txt)", re.ASCII)
-_METHODS: Final = frozenset(
-    {
+_METHODS: Final = frozenset({
     "kerberos", "krb5", "gssapi", "ntlm", "ldap", "saml", "oidc", "sso", "iam", "google", "github", "azure", "aws", "munge", "sasl", "tls",
     "ssl", "mtls", "basic", "digest", "negotiate", "oauth", "oauth2", "anonymous",
 })  # fmt: skip
 
 
 def is_plain_value(name: str, value: str) -> bool:
-    """Whether the value of a name that can be a secret's is none: a switch, a token of a text, the number of a pass, or a file."""
+    """Whether a secret's name has a harmless value: a switch, number or file."""
     if value.lower() in _LITERALS:
         return True
     words = words_of(name)
@@ -150,7 +145,7 @@ _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,30})://([^ \t\r\n\f\v\"'<>`
 _WITH_USER_ONLY: Final = frozenset({
     "ssh", "sftp", "ftp", "rsync", "scp", "svn", "mosh", "abfs", "abfss", "wasb", "wasbs", "hdfs", "webhdfs", "s3", "s3a", "gs",
 })  # fmt: skip
-"""Schemes (also after a +) whose user without a password is a name, not a token."""
+"""Schemes (also after a +) whose user without a password is a user name, not a token."""
 _BEARER: Final = re.compile(
     r"(?<![A-Za-z0-9_-])([Bb]earer|BEARER)([ \t]+|%20)"
     r"((?=[A-Za-z._~+/*=-]*[0-9])[A-Za-z0-9._~+/*=-]{8,}|[A-Za-z0-9._~+/*=-]{20,}|\*\*\*(?![A-Za-z0-9._~+/*=-]))",
@@ -177,52 +172,55 @@ _BORDER: Final = 1_024
 
 
 def mask_text(text: str) -> tuple[str, list[str]]:
-    """A text, such as a shell command or a configuration, without its secrets; the names of what was masked, one per value."""
+    """Mask the secrets in a text; return a name per masked value."""
     if len(text) <= _WINDOW:
         return _mask_window(text)
-    # Windows bound the time. What a border of the first ones divides is whole in the second ones, which begin half a window earlier.
-    text, found = _mask_windows(text, _WINDOW)
+    # Windows bound the time. A value that a border of the first pass divides is inside a window of the second, half a window earlier.
+    text, names = _mask_windows(text, _WINDOW)
     text, more = _mask_windows(text, _WINDOW // 2)
-    return text, list((Counter(found) | Counter(more)).elements())
+    return text, list((Counter(names) | Counter(more)).elements())
 
 
 def _mask_windows(text: str, first: int) -> tuple[str, list[str]]:
-    """``text`` masked in windows, the first with ``first`` characters; a window ends at a blank if there is one near its end."""
+    """Mask ``text`` in windows, the first with ``first`` characters.
+
+    A window ends at a blank if there is one near its end.
+    """
     pieces: list[str] = []
-    found: list[str] = []
+    names: list[str] = []
     begin = 0
     for border in [*range(first, len(text), _WINDOW), len(text)]:
         blank = max(text.rfind(letter, border - _BORDER, border) for letter in " \n\t") if border < len(text) else -1
         end = border if blank < 0 else blank + 1
         piece, more = _mask_window(text[begin:end])
         pieces.append(piece)
-        found += more
+        names += more
         begin = end
-    return "".join(pieces), found
+    return "".join(pieces), names
 
 
 def _mask_window(text: str) -> tuple[str, list[str]]:
-    found: list[str] = []
+    names: list[str] = []
     if len(text) < 4:
-        return text, found
+        return text, names
     if "PRIVATE KEY-----" in text:
-        text = _PEM.sub(lambda _: _noted(found, PRIVATE_KEY), text)
+        text = _PEM.sub(lambda _: _noted(names, PRIVATE_KEY), text)
     if any(name in text for name in _PROGRAMS):
-        text = _mask_programs(text, found)
+        text = _mask_programs(text, names)
     if "://" in text:
-        text = _mask_urls(text, found)
+        text = _mask_urls(text, names)
     if "=" in text or ":" in text or "-" in text or "env" in text or "setdefault" in text:
-        text = _mask_named(text, found)
+        text = _mask_named(text, names)
     if "earer" in text or "EARER" in text:
-        text = _BEARER.sub(lambda match: _bearer(match, found), text)
+        text = _BEARER.sub(lambda match: _bearer(match, names), text)
     if "@" in text:
-        text = _LOGIN.sub(lambda match: _noted(found, URL_USER) if is_mixed(match[0]) else match[0], text)
-    text = _TOKEN.sub(lambda _: _noted(found, TOKEN), text)
-    return text, found
+        text = _LOGIN.sub(lambda match: _noted(names, URL_USER) if is_mixed(match[0]) else match[0], text)
+    text = _TOKEN.sub(lambda _: _noted(names, TOKEN), text)
+    return text, names
 
 
 def is_mixed(word: str) -> bool:
-    """Whether a word looks like a random one: upper case, lower case and digits, at least 8 characters."""
+    """Whether a word looks random: both cases and digits, at least 8 characters."""
     return len(word) >= 8 and all(re.search(letters, word) for letters in ("[A-Z]", "[a-z]", "[0-9]"))
 
 
@@ -232,14 +230,14 @@ _COMMAND_WORD: Final = re.compile(r"[^ \t\r\n\f\v\"'`;|&()]+")
 
 
 class _Program:
-    """Passwords that well-known programs take without a name; fed with the words of a command."""
+    """Passwords that well-known programs accept without an option name; reads a command word by word."""
 
     def __init__(self) -> None:
         self.name = self.expected = ""
         self.login = False
 
     def secret_in(self, word: str) -> int:
-        """Where in the next word a password begins; -1 if it has none."""
+        """Return the index of a password in the next word, or -1."""
         expected, self.expected = self.expected, ""
         colon = word.find(":")
         behind_colon = colon + 1 if 0 <= colon < len(word) - 1 else -1
@@ -269,34 +267,34 @@ class _Program:
         return -1
 
 
-def _mask_programs(text: str, found: list[str]) -> str:
-    """``curl -u user:***``, ``sshpass -p ***``, ``mysql -p***``, ``docker login -p ***`` and ``wandb login ***``."""
+def _mask_programs(text: str, names: list[str]) -> str:
+    """Mask the passwords of :class:`_Program`, as in ``curl -u user:***``."""
     program, pieces, kept, at = _Program(), [], 0, 0
     for match in _COMMAND_WORD.finditer(text):
         if any(letter in ";|&\n`(" for letter in text[at : match.start()]):
             program = _Program()
-        place = program.secret_in(match[0])
+        index = program.secret_in(match[0])
         at = match.end()
-        if place >= 0:
-            pieces.append(text[kept : match.start() + place] + _noted(found, PASSWORD))
+        if index >= 0:
+            pieces.append(text[kept : match.start() + index] + _noted(names, PASSWORD))
             kept = at
     return "".join([*pieces, text[kept:]])
 
 
-def _noted(found: list[str], what: str) -> str:
-    found.append(what)
+def _noted(names: list[str], what: str) -> str:
+    names.append(what)
     return MASK
 
 
-def _bearer(match: re.Match[str], found: list[str]) -> str:
+def _bearer(match: re.Match[str], names: list[str]) -> str:
     if match[3] == MASK:
-        found.append(BEARER)
+        names.append(BEARER)
         return match[0]
-    return match[1] + match[2] + _noted(found, BEARER)
+    return match[1] + match[2] + _noted(names, BEARER)
 
 
-def _mask_urls(text: str, found: list[str]) -> str:
-    """``user:***@host`` for ``user:password@host``; ``***@host`` where there is only a token."""
+def _mask_urls(text: str, names: list[str]) -> str:
+    """Mask the password in ``user:password@host``, or the token in ``token@host``."""
     pieces, at = [], 0
     while match := _URL.search(text, at):
         rest = match[2]
@@ -308,37 +306,31 @@ def _mask_urls(text: str, found: list[str]) -> str:
             colon = colon if sign > colon else -1
         start = match.start(2)
         end = start + max(sign, 0)
-        if sign > 0:
-            user, divided, password = rest[:sign].partition(":")
-            scheme = match[1].lower().rpartition("+")[2]
-            if divided and password:
-                found.append(URL_USER)
-                pieces.append(text[at:start] + f"{user}:{MASK}")
-            elif not divided and scheme not in _WITH_USER_ONLY:
-                found.append(URL_USER)
-                pieces.append(text[at:start] + MASK)
-            else:
-                pieces.append(text[at:end])
+        user, divided, password = rest[: max(sign, 0)].partition(":")
+        if divided and password:
+            pieces.append(text[at:start] + f"{user}:" + _noted(names, URL_USER))
+        elif user and not divided and match[1].lower().rpartition("+")[2] not in _WITH_USER_ONLY:
+            pieces.append(text[at:start] + _noted(names, URL_USER))
         else:
             pieces.append(text[at:end])
         at = end
     return "".join([*pieces, text[at:]])
 
 
-def _mask_named(text: str, found: list[str]) -> str:
-    """Values behind ``NAME=``, ``"NAME": `` and ``--NAME ``."""
+def _mask_named(text: str, names: list[str]) -> str:
+    """Mask the values behind ``NAME=``, ``"NAME": `` and ``--NAME ``."""
     pieces, kept, at = [], 0, 0
     while match := _NAME.search(text, at):
         name = match[0].rstrip(".-")
         at = match.start() + len(name) if name else match.end()
-        place = _value_of(text, match.start(), name) if name else None
-        if place is None:
+        span = _value_of(text, match.start(), name) if name else None
+        if span is None:
             continue
-        start, end = place
+        start, end = span
         value = text[start:end]
         if is_plain_value(name, value.strip("\\\"'")):
             continue
-        found.append(name)
+        names.append(name)
         opening = _quote(text, start)
         closed = bool(opening) and len(value) >= 2 * len(opening) and value.endswith(opening)
         pieces.append(text[kept:start] + opening + MASK + (opening if closed else ""))
@@ -347,37 +339,27 @@ def _mask_named(text: str, found: list[str]) -> str:
 
 
 def _value_of(text: str, begin: int, name: str) -> tuple[int, int] | None:
-    """Where the value of a name begins and ends; None if the name is not that of a secret, or has no value."""
+    """Return the span of the value behind a secret's name; None if there is no secret."""
     size, at = len(text), begin + len(name)
     before = text[begin - 1] if begin else ""
-    behind = at
-    while behind < size and text[behind] in "\\\"'":
-        behind += 1
+    behind = _skip(text, at, "\\\"'")
     if behind > at and behind < size and text[behind] == "]" and before and before in "\"'":  # os.environ["NAME"] = ...
         behind += 1
-    start = behind
-    while start < size and text[start] in _SPACE:
-        start += 1
+    start = _skip(text, behind, _SPACE)
     spaced = start > behind
     separator = text[start] if start < size and text[start] in "=:" else ""
     if separator:
-        start += 1
-        blank = start
-        while start < size and text[start] in " \t":
-            start += 1
+        blank = start + 1
+        start = _skip(text, blank, " \t")
         if spaced and start == blank:
             separator = ""
     if not separator:
-        start = behind
-        while start < size and text[start] in _SPACE:
-            start += 1
+        start = _skip(text, behind, _SPACE)
         option = name.startswith("-") and (not before or before in _SPACE + "\"'`=(;&|")
         if not option and _is_set(text, begin):  # setenv NAME value, os.putenv("NAME", "value")
             option = True
             if start < size and text[start] == ",":
-                start += 1
-                while start < size and text[start] in _SPACE:
-                    start += 1
+                start = _skip(text, start + 1, _SPACE)
         if not option or start == behind or start >= size or text[start] in "|;&<>" or not is_secret_name(name):
             return None
         end = _value_end(text, start, _STOPS)
@@ -396,15 +378,19 @@ def _value_of(text: str, begin: int, name: str) -> tuple[int, int] | None:
         return start, end
     end = _value_end(text, start, _STOPS_OF_PAIRS if separator == ":" else _STOPS)
     if text[start:end].lower() in _SCHEMES and end < size and text[end] in " \t":
-        while end < size and text[end] in " \t":
-            end += 1
-        end = _value_end(text, end, _STOPS)
+        end = _value_end(text, _skip(text, end, " \t"), _STOPS)
     return start, end
 
 
 def _is_no_option(word: str) -> bool:
-    """Whether a word with a dash in front is a value rather than an option."""
+    """Whether a word with a leading dash is a value rather than an option."""
     return "=" not in word and is_mixed(word.lstrip("-"))
+
+
+def _skip(text: str, at: int, letters: str) -> int:
+    while at < len(text) and text[at] in letters:
+        at += 1
+    return at
 
 
 def _back(text: str, at: int, letters: str) -> int:
@@ -414,7 +400,7 @@ def _back(text: str, at: int, letters: str) -> int:
 
 
 def _name_before(text: str, at: int) -> str:
-    """The name that ends at a place; at most 64 characters of it."""
+    """Return the name that ends at ``at``, at most 64 characters of it."""
     begin = at
     while begin > 0 and at - begin < 64 and (text[begin - 1] in "_.-" or (text[begin - 1].isascii() and text[begin - 1].isalnum())):
         begin -= 1
@@ -425,14 +411,17 @@ _SETTERS: Final = ("setenv", "putenv", "setdefault", "-genv")
 
 
 def _is_set(text: str, begin: int) -> bool:
-    """Whether a command or function that sets a variable stands before the name at ``begin``."""
+    """Whether a setter of variables precedes the name at ``begin``."""
     text = text[max(begin - 80, 0) : begin]
     at = _back(text, len(text), "\\\"'( \t")
     return at < len(text) and _name_before(text, at).endswith(_SETTERS)
 
 
 def _is_of_owner(text: str, begin: int, name: str) -> bool:
-    """Whether a value is a secret by what stands before its name: ``"name": "API_KEY", "value": ...`` and ``"wandb": {"key": ...``."""
+    """Whether the text before a name makes its value a secret.
+
+    Examples: ``"name": "API_KEY", "value": ...`` and ``"wandb": {"key": ...``.
+    """
     if name.lower() not in ("key", "value"):
         return False
     text = text[max(begin - 160, 0) : begin]
@@ -453,15 +442,13 @@ def _is_of_owner(text: str, begin: int, name: str) -> bool:
 
 
 def _quote(text: str, at: int) -> str:
-    """The quotation mark at a place, with the backslashes before it; empty where there is none."""
-    end = at
-    while end < len(text) and text[end] == "\\":
-        end += 1
+    """Return the quotation mark at ``at`` with the backslashes before it, or ""."""
+    end = _skip(text, at, "\\")
     return text[at : end + 1] if end < len(text) and text[end] in "\"'" else ""
 
 
 def _value_end(text: str, at: int, stops: frozenset[str]) -> int:
-    """The end of a value: of what is in quotes, in brackets, or up to a character of ``stops``."""
+    """Return the end of a value: quoted, in brackets, or up to a stop."""
     size = len(text)
     if at < size and text[at] in "[{":
         depth = 0
@@ -470,7 +457,6 @@ def _value_end(text: str, at: int, stops: frozenset[str]) -> int:
             at += 1
             if depth == 0:
                 break
-        quote = ""
         stops = stops | frozenset(",}]:")
     elif text.startswith("`", at):
         at = _closed(text, at + 1, "`")
@@ -484,14 +470,10 @@ def _value_end(text: str, at: int, stops: frozenset[str]) -> int:
         if letter == "\\" and at + 1 < size:
             at += 2
         elif letter in "\"'":
-            # The end of quotes around all, unless more of the same word follows.
-            if at + 1 >= size or text[at + 1] in stops or text[at + 1] in "\"'":
-                quoted = at + 1 < size and text[at + 1] in "\"'"
-                if not quoted:
-                    return at
-                at = _closed(text, at + 2, text[at + 1])
-            else:
-                at = _closed(text, at + 1, letter)
+            following = text[at + 1 : at + 2]
+            if not following or (following in stops and following not in "\"'"):
+                return at  # the end of quotes around the value: no more of the same word follows
+            at = _closed(text, at + 2, following) if following in "\"'" else _closed(text, at + 1, letter)
         elif letter in stops:
             return at
         else:
@@ -500,7 +482,7 @@ def _value_end(text: str, at: int, stops: frozenset[str]) -> int:
 
 
 def _closed(text: str, at: int, quote: str) -> int:
-    """Behind the closing quotation mark; the end of the text where there is none."""
+    """Return the index behind the closing quotation mark, or the end of the text."""
     while at < len(text):
         if text.startswith(quote, at):
             return at + len(quote)
@@ -515,40 +497,43 @@ _ASSIGNED: Final = re.compile(r"[A-Za-z0-9_.+~/:@-]*", re.ASCII)
 
 
 def mask_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The arguments of a command without secrets; the names of what was masked."""
+    """Mask the secrets in a command's arguments; return a name per masked value."""
     masked: list[str] = []
-    found: list[str] = []
+    names: list[str] = []
     option = previous = ""
     program = _Program()
     for argument in arguments:
-        place = program.secret_in(argument)
+        password_at = program.secret_in(argument)
         if option and (not argument.startswith("-") or _is_no_option(argument)) and not is_plain_value(option, argument):
-            found.append(option)
+            names.append(option)
             masked.append(MASK)
             option = previous = ""
             continue
-        if place >= 0:
-            found.append(PASSWORD)
-            masked.append(argument[:place] + MASK)
+        if password_at >= 0:
+            names.append(PASSWORD)
+            masked.append(argument[:password_at] + MASK)
             option = previous = ""
             continue
         named = _is_option(argument) or previous in ("-genv", "setenv")
         option = argument if named and is_secret_name(argument) else ""
-        text = None if _SHELL_TEXT.fullmatch(previous) else _mask_assigned(argument, found)
+        text = None if _SHELL_TEXT.fullmatch(previous) else _mask_assigned(argument, names)
         if text is None:
             text, more = mask_text(argument)
-            found += more
+            names += more
         masked.append(text)
         previous = argument
-    return masked, found
+    return masked, names
 
 
 def _is_option(argument: str) -> bool:
     return argument.startswith("-") and _NAME.fullmatch(argument) is not None and argument[-1] not in ".-"
 
 
-def _mask_assigned(argument: str, found: list[str]) -> str | None:
-    """``NAME=***`` or ``NAME: ***``: in an argument, all that follows belongs to the value. None if it is not that of a secret."""
+def _mask_assigned(argument: str, names: list[str]) -> str | None:
+    """Mask ``NAME=VALUE`` or ``NAME: VALUE``; None for a harmless value.
+
+    In an argument, all the text behind the name belongs to the value.
+    """
     at = 0
     while match := _ASSIGNED.match(argument, at):
         end = match.end()
@@ -564,7 +549,7 @@ def _mask_assigned(argument: str, found: list[str]) -> str | None:
         value = argument[end + 1 :].lstrip(" \t") if sign == ":" else argument[end + 1 :]
         folder = name in ("PWD", "OLDPWD") and value.startswith("/")
         if is_secret_name(name) and not is_plain_value(name, value) and not folder:
-            found.append(name)
+            names.append(name)
             return argument[: len(argument) - len(value)] + MASK
         if sign == ":":
             return None
@@ -573,32 +558,32 @@ def _mask_assigned(argument: str, found: list[str]) -> str | None:
 
 
 def mask_command(text: str) -> tuple[str, list[str]]:
-    """A command line as one text without secrets; the names of what was masked. Unchanged where there is none."""
+    """Mask the secrets in a command line; return a name per masked value."""
     if len(text) > _WINDOW:
         return mask_text(text)
     try:
         arguments = shlex.split(text)
     except ValueError:  # cut, or joined without quotes
         return mask_text(text)
-    masked, found = mask_arguments(arguments)
+    masked, names = mask_arguments(arguments)
     joined = text if masked == arguments else " ".join(map(_quoted, masked))
-    whole, more = mask_text(joined)  # a text that no shell would parse
-    return whole, found if whole == joined else [*found, *(Counter(more) - Counter(found)).elements()]
+    masked_text, more = mask_text(joined)  # a text that no shell would parse
+    return masked_text, names if masked_text == joined else [*names, *(Counter(more) - Counter(names)).elements()]
 
 
 def _quoted(argument: str) -> str:
-    """For a shell; without quotes around a mask."""
+    """Quote an argument for a shell, without quotes around a mask."""
     plain = argument.replace(MASK, "x")
     return argument if shlex.quote(plain) == plain else shlex.quote(argument)
 
 
 _COMMANDS: Final = ("command", "cmdline", "command_line", "argv", "commandline")
 _DEPTH: Final = 64
-TOO_DEEP: Final = "… (nested too deeply)"  # Replaces a value that is nested more than ``_DEPTH`` levels deep
+TOO_DEEP: Final = "… (nested too deeply)"  # replaces a value that is nested more than ``_DEPTH`` levels deep
 
 
 def without_depth(value: Any, levels: int = _DEPTH) -> Any:
-    """A JSON value in which objects and lists deeper than ``levels`` are replaced by a text, so that recursive code can take it."""
+    """Replace deep nesting in a JSON value by a text, for recursive code."""
     if isinstance(value, Mapping):
         return {key: without_depth(one, levels - 1) for key, one in value.items()} if levels > 0 else TOO_DEEP
     if isinstance(value, list | tuple):
@@ -607,7 +592,7 @@ def without_depth(value: Any, levels: int = _DEPTH) -> Any:
 
 
 def mask_value(name: str, value: Any, *, of_service: bool = False, levels: int = _DEPTH) -> tuple[Any, list[str]]:
-    """A parameter, label or fact without secrets, of any type that JSON has; the names of what was masked.
+    """Mask the secrets in a JSON value; return a name per masked value.
 
     ``of_service``: the value belongs to a service such as wandb, in which "key" is a secret. Values deeper than ``levels`` become a text.
     """
@@ -634,9 +619,9 @@ def mask_value(name: str, value: Any, *, of_service: bool = False, levels: int =
 
 
 def _mask_list(values: Sequence[Any], levels: int) -> tuple[list[Any], list[str]]:
-    """The texts of a list are masked as the arguments of a command, also among values of other types."""
+    """Mask the texts of a list like a command's arguments, and its other values."""
     texts = ["{}" if isinstance(one, Mapping | list | tuple) else str(one) for one in values]
-    masked, found = mask_arguments(texts)
+    masked, names = mask_arguments(texts)
     result: list[Any] = []
     for value, text, new in zip(values, texts, masked, strict=True):
         if isinstance(value, str) or new != text:
@@ -644,31 +629,30 @@ def _mask_list(values: Sequence[Any], levels: int) -> tuple[list[Any], list[str]
             continue
         inner, more = mask_value("", value, levels=levels - 1)
         result.append(inner)
-        found += more
-    return result, found
+        names += more
+    return result, names
 
 
 def mask_mapping(values: Mapping[str, Any], *, of_service: bool = False, levels: int = _DEPTH) -> tuple[dict[str, Any], list[str]]:
-    """Parameters, labels or an environment without secrets; the names of what was masked."""
+    """Mask the secrets in parameters or an environment; return their names."""
     masked: dict[str, Any] = {}
-    found: list[str] = []
+    names: list[str] = []
     named = {str(key).lower(): value for key, value in values.items()}
     owner = named.get("name")  # {"name": "API_KEY", "value": "..."}
     for key, value in values.items():
         name = owner if str(key).lower() == "value" and isinstance(owner, str) and is_secret_name(owner) else str(key)
         new, more = mask_value(name, value, of_service=of_service, levels=levels)
-        shown, of_key = mask_text(str(key)) if isinstance(key, str) else (key, [])
-        while shown != key and (shown in masked or shown in values):
-            shown += "*"
-        masked[shown] = new
-        found += more + of_key
-    return masked, found
+        new_key, of_key = mask_text(str(key)) if isinstance(key, str) else (key, [])
+        while new_key != key and (new_key in masked or new_key in values):
+            new_key += "*"
+        masked[new_key] = new
+        names += more + of_key
+    return masked, names
 
 
-def masked_sentence(found: Iterable[str]) -> str:
-    """What was masked, for the notes of a report."""
-    counts = Counter(name[:60] for name in found)
-    total = sum(counts.values())
+def masked_sentence(masked: Iterable[str]) -> str:
+    """Describe the masked values for the notes of a report."""
+    counts = Counter(name[:60] for name in masked)
     names = sorted(counts)
-    shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-    return f"{total} {'value' if total == 1 else 'values'} masked: {shown}."
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    return f"{counts.total()} {'value' if counts.total() == 1 else 'values'} masked: {', '.join(names[:8])}{more}."

@@ -1,8 +1,8 @@
 """Temporary folders that a later process of the same user removes if their owner was killed.
 
 :class:`Folder` is a ``tempfile.TemporaryDirectory`` with a lock file, which its process keeps locked while it lives. The first folder that
-a process makes in a place removes folders there whose lock is free. flock(2) is released however a process ends, and is valid across
-containers that share a file system; process ids are not.
+a process creates in a parent folder removes the folders there whose lock is free. flock(2) is released however a process ends, and works
+across containers that share a file system; process ids do not.
 """
 
 from __future__ import annotations
@@ -23,39 +23,39 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-PREFIX: Final = "postrun-"  # Of folders in the temporary folder; those in an output folder begin with a dot
-LOCK: Final = ".postrun-owner"  # File in each folder. Its content marks the folder as one of ours.
+PREFIX: Final = "postrun-"  # of folders in the temporary folder; those in an output folder begin with a dot
+LOCK: Final = ".postrun-owner"  # file in each folder; its content marks the folder as one of postrun's
 _MARK: Final = b"postrun: temporary files; the next run removes them when their process has ended\n"
-_MOST_ENTRIES: Final = 100_000  # Entries of a place that are looked at; a larger one is not worth the time
+_MOST_ENTRIES: Final = 100_000  # entries of a folder that are searched; more are not worth the time
 _swept: Final[set[str]] = set()
 _held: Final[set[int]] = set()
 _guard: Final = threading.Lock()
 
 
 class Folder(tempfile.TemporaryDirectory[str]):
-    """A new folder below ``place`` (default: TMPDIR) that only this user can enter; removed at the end, or by a later process."""
+    """A new folder in ``parent`` (default: TMPDIR) for this user only; removed at the end, or by a later process."""
 
-    def __init__(self, place: Path | None = None, *, prefix: str = PREFIX) -> None:
-        super().__init__(prefix=prefix, dir=place, ignore_cleanup_errors=True)
+    def __init__(self, parent: Path | None = None, *, prefix: str = PREFIX) -> None:
+        super().__init__(prefix=prefix, dir=parent, ignore_cleanup_errors=True)
         self._unlock = weakref.finalize(self, _release, _locked(self.name))
         with _guard:
-            parent = str(Path(self.name).parent)
-            known = parent in _swept
-            _swept.add(parent)
+            parent_path = str(Path(self.name).parent)
+            known = parent_path in _swept
+            _swept.add(parent_path)
         if not known:
-            sweep(parent)
+            sweep(parent_path)
 
     def cleanup(self) -> None:
-        """Remove the folder, then give up its lock."""
+        """Remove the folder, then release its lock."""
         super().cleanup()
         self._unlock()
 
 
-def sweep(place: str) -> None:
-    """Remove the folders of ended processes of this user in ``place``. Errors are ignored, links never followed."""
+def sweep(parent: str) -> None:
+    """Remove folders of this user's ended processes; never follow links."""
     if fcntl is None:
         return
-    with contextlib.suppress(OSError), os.scandir(place) as entries:
+    with contextlib.suppress(OSError), os.scandir(parent) as entries:
         for entry in itertools.islice(entries, _MOST_ENTRIES):
             if entry.name.removeprefix(".").startswith(PREFIX):
                 with contextlib.suppress(OSError):
@@ -83,9 +83,9 @@ def _remove(entry: os.DirEntry[str]) -> None:
 
 
 def _locked(folder: str) -> int | None:
-    """The descriptor of the lock file of a new folder. None if the file system has no locks: then nobody removes the folder later.
+    """Create the lock file of a new folder, locked before it gets its name.
 
-    The file gets its name when it is locked, so no other process sees it unlocked.
+    None if the file system has no locks: then no later process removes the folder.
     """
     if fcntl is None:
         return None
@@ -114,7 +114,7 @@ def _release(descriptor: int | None) -> None:
 
 
 def _forget() -> None:
-    """In a child after fork(2): the locks are the parent's, and must not outlive it."""
+    """Close the locks in a child after fork(2): they belong to the parent."""
     for descriptor in tuple(_held):
         _release(descriptor)
     _swept.clear()
