@@ -51,6 +51,7 @@ def write_runs(out: Path, first: int, last: int, families: int) -> None:
 def measured(what: str, out: Path) -> None:
     from postrun.ingest.object_store.open import open_objects
     from postrun.nightly.index import Book
+    from postrun.nightly.places import INDEX_FILES
 
     place, book = open_objects(out), Book()
     began = time.perf_counter()
@@ -58,7 +59,7 @@ def measured(what: str, out: Path) -> None:
     known = time.perf_counter()
     index = book.write(place, rows)
     written = time.perf_counter()
-    sizes = ", ".join(f"{name} {(out / name).stat().st_size / 1e6:.1f} MB" for name in index.files)
+    sizes = ", ".join(f"{name} {(out / name).stat().st_size / 1e6:.1f} MB" for name in INDEX_FILES)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
     print(
         f"{what}: {index.total} runs; markers {known - began:.1f} s, index {written - known:.1f} s; {sizes}; peak {peak:.0f} MB", flush=True

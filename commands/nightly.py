@@ -39,9 +39,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from ..ingest.object_store.objects import Objects
+    from ..nightly.history import Finding
     from ..nightly.model import ReportOptions, Row
     from ..nightly.night import Night, Wanted
-    from ..nightly.notify import Regression, Rule
+    from ..nightly.notify import Rule
     from ..nightly.run_night import Parts
 
 _LONGEST_S: Final = 86_400 * 30
@@ -174,7 +175,7 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
     else:
         with progress_line(quiet, verbose) as progress:
             progress("looking for runs", None)
-            result = course.whole(wanted, parts, _tell(progress, quiet or as_json), _planned(source, verbose))
+            result = course.full_night(wanted, parts, _tell(progress, quiet or as_json), _planned(source, verbose))
             progress("", None)
         rows = result.night.rows
     regressed = course.regressions(result, rows)
@@ -193,7 +194,7 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
         sys.exit(1)
 
 
-def _attach(rules: Sequence[Rule], out: Objects, rows: Sequence[Row], regressed: Sequence[Regression], quiet: bool) -> bool:
+def _attach(rules: Sequence[Rule], out: Objects, rows: Sequence[Row], regressed: Sequence[Finding], quiet: bool) -> bool:
     """Open or update every ticket; return whether all of that succeeded."""
     from ..errors import PostrunError
     from ..nightly import notify
@@ -303,14 +304,14 @@ def _parts(options: dict[str, Any]) -> Parts:
 
 def _planned(source: str, verbose: bool) -> Callable[[Night], None]:
     def planned(night: Night) -> None:
-        if not night.found and not night.gone:
+        if not night.runs_found and not night.gone:
             if night.not_read:
                 more = len(night.not_read) - _NAMED
                 rest = [f"and {more} more"] if more > 0 else []
                 raise InputError("\n".join([f"{source}: no run found. Left out:", *night.not_read[:_NAMED], *rest]))
             raise InputError(f"{source}: no run found; what is looked for: {KNOWN}")
         if verbose:
-            echo(f"{night.found} runs found, {sum(one.due for one in night.decisions)} to report", err=True)
+            echo(f"{night.runs_found} runs found, {sum(one.due for one in night.decisions)} to report", err=True)
 
     return planned
 

@@ -1,8 +1,8 @@
-"""Which of several nights works on something? Claims that expire, made and taken over by conditional writes.
+"""Claims on runs and on the index, so that nights at the same time share the work: conditional writes below the output.
 
-A claim says whose it is and until when. A night renews its own while it lives; the claim of a night that was killed runs out, and at once
-where it is seen from the same machine. Nobody relies on a claim for what is right: a run that two nights report gives the same files, and
-its done-marker is written last by either. It only saves doing work twice.
+A claim names its owner and its end. A night renews its claims while it lives. The claim of a killed night expires, on the same machine at
+once. Correctness never depends on a claim: a run that two nights report results in the same files, and either writes its done-marker last.
+Claims only save duplicate work.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from typing import Any, Final
 from ..errors import InputError
 from ..ingest.object_store.objects import Objects, OccupiedError
 
-LEASE_S: Final = 300.0  # How long a claim holds that is not renewed. The clocks of machines that share a night must not differ by as much.
-_MOST_BYTES: Final = 4096  # Of a claim; a longer one is not ours
+LEASE_S: Final = 300.0  # validity of a claim without renewal; the clocks of the machines that share a night must agree better
+_MOST_BYTES: Final = 4096  # of a claim; a longer one was not written by a night
 _HOST: Final = re.compile(r"[\w.:-]{1,255}")
 _POLL_S: Final = 0.5
 
 
 class Claims:
-    """The claims of one night below ``out``; those it still holds are given back at the end. ``clock``: Unix time in ns."""
+    """The claims of one night below ``out``; those that remain are given back at the end. ``clock``: Unix time in ns."""
 
     def __init__(self, out: Objects, *, lease_s: float = LEASE_S, clock: Callable[[], int] = time.time_ns) -> None:
         self.night = uuid.uuid4().hex
@@ -53,14 +53,17 @@ class Claims:
                 self.give_back(path)
 
     def take(self, path: str) -> bool:
-        """Whether this night has the claim ``path`` now: nobody had it, or whoever did has let it run out."""
+        """Take the claim ``path`` if nobody has it or it has expired.
+
+        Return whether this night has it now.
+        """
         known = path in self._held
         try:
             had = self._taken(path)
         except OccupiedError:
             return True  # claims only save work: without one, two nights may do it
         except BaseException:
-            self._holds(path)  # it may be, and is then given back at the end
+            self._holds(path)  # it may have been taken, and is then given back at the end
             raise
         if had and not known:
             self._holds(path)
@@ -73,37 +76,40 @@ class Claims:
             now = self._out.head(path)
             if now is None:
                 continue  # given back in between
-            said = self._read(path)
-            if said is None:
+            claim = self._read(path)
+            if claim is None:
                 continue
-            if said.get("night") != self.night and not self._free(said):
+            if claim.get("night") != self.night and not self._free(claim):
                 return False
             if self._out.replace(path, self._text(), now.etag):
                 return True
         return False
 
     def give_back(self, path: str) -> None:
-        """No more this night's, where it was."""
+        """Delete the claim if it is this night's."""
         with self._lock:
             self._held.discard(path)
         with suppress(OccupiedError):
-            said = self._read(path)
-            if said is not None and said.get("night") == self.night:
+            claim = self._read(path)
+            if claim is not None and claim.get("night") == self.night:
                 self._out.delete(path)
 
     def holder(self, path: str) -> str | None:
-        """Who has it, in words; None where nobody."""
-        said = self._read(path)
-        if said is None or self._free(said):
+        """Describe the process that has the claim; None if nobody has it."""
+        claim = self._read(path)
+        if claim is None or self._free(claim):
             return None
-        pid, host = said.get("pid"), said.get("host")
+        pid, host = claim.get("pid"), claim.get("host")
         if not isinstance(pid, int) or not isinstance(host, str) or not _HOST.fullmatch(host):
             return "an unknown process"
         return f"process {pid} on {host}"
 
     @contextmanager
     def alone(self, path: str) -> Iterator[None]:
-        """Waits for the claim, and has it inside. After two leases it goes on without: whoever has it is no longer heard of."""
+        """Wait for the claim and keep it inside the block.
+
+        After two leases the block runs without it: the owner has stopped renewing it.
+        """
         until = time.monotonic() + 2 * self._lease_ns / 1e9
         while not (had := self.take(path)) and time.monotonic() < until:
             time.sleep(_POLL_S)
@@ -125,9 +131,9 @@ class Claims:
             with self._lock:
                 held = sorted(self._held)
             for path in held:
-                with suppress(InputError, OSError):  # tried again in a moment; at worst somebody else does the work, too
-                    now, said = self._out.head(path), self._read(path)
-                    if now is not None and said is not None and said.get("night") == self.night and path in self._held:
+                with suppress(InputError, OSError):  # tried again soon; at worst another night also does the work
+                    now, claim = self._out.head(path), self._read(path)
+                    if now is not None and claim is not None and claim.get("night") == self.night and path in self._held:
                         self._out.replace(path, self._text(), now.etag)
 
     def _text(self) -> bytes:
@@ -135,7 +141,7 @@ class Claims:
         return json.dumps(text).encode()
 
     def _read(self, path: str) -> dict[str, Any] | None:
-        """What a claim says; nothing in it where it is damaged; None where there is none."""
+        """Return a claim's content: empty if it is damaged, None if it is missing."""
         try:
             data = self._out.read(path, count=_MOST_BYTES + 1)
         except InputError:
@@ -143,26 +149,25 @@ class Claims:
                 return None
             raise
         try:
-            said = json.loads(data) if len(data) <= _MOST_BYTES else {}
+            claim = json.loads(data) if len(data) <= _MOST_BYTES else {}
         except (ValueError, RecursionError):
             return {}
-        return said if isinstance(said, dict) else {}
+        return claim if isinstance(claim, dict) else {}
 
-    def _free(self, said: dict[str, Any]) -> bool:
-        expires = said.get("expires_ns")
+    def _free(self, claim: dict[str, Any]) -> bool:
+        expires = claim.get("expires_ns")
         if type(expires) is not int or expires <= self._clock() or expires > self._clock() + 4 * self._lease_ns:
             return True
-        return said.get("host") == socket.gethostname() and _dead(said.get("pid"))
+        return claim.get("host") == socket.gethostname() and _dead(claim.get("pid"))
 
 
 def _dead(pid: Any) -> bool:
-    """Whether no process of this machine has that number."""
+    """Decide whether no process of this machine has this id."""
     if not isinstance(pid, int) or pid <= 0:
         return True
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    except (OSError, OverflowError):
-        return False
+    with suppress(OSError, OverflowError):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
     return False

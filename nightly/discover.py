@@ -1,26 +1,26 @@
-"""Which runs are below a prefix? From an ordered listing of objects alone; nothing is opened.
+"""Runs below a prefix: an ordered listing of objects -> runs. No object is opened.
 
-To which run an object belongs follows from its path, so that a listing of any length goes through in one pass and only the runs that the
-current path lies in are held. The run's folder, whose path is its id, is
+An object's path decides which run it belongs to. A listing of any length therefore takes one pass, and only the runs whose folders contain
+the current path are in memory. A run's folder, whose path is its id, is
 
-* for the hosted profiler's layout: the folder above ``system/`` or ``framework/``, and above ``profiler-output/`` where that comes before;
-* for traces, exports of Nsight Systems (``.sqlite``), recordings (``.prt``) and ``job.json``: the folder they stand in; traces side by
-  side are one run. Logs of nvidia-smi and DCGM, told by their names, are of the run in whose folder, or folder ``logs``, they stand;
-* for Python profiles (``python_stats``, ``.pstats``, ``.prof``, ``.pyisession``): the folder they stand in, or above the folders that say
-  when and of which process they were taken;
+* for the hosted profiler's layout: the folder above ``system/`` or ``framework/``, or above a ``profiler-output/`` in front of them;
+* for traces, exports of Nsight Systems (``.sqlite``), recordings (``.prt``) and ``job.json``: their folder; traces next to each other are
+  one run. Logs of nvidia-smi and DCGM, which are recognized by name, belong to the run in whose folder, or ``logs`` folder, they are;
+* for Python profiles (``python_stats``, ``.pstats``, ``.prof``, ``.pyisession``): their folder, or the one above the folders that are named
+  after the time and the process of a profile;
 * for TensorFlow's profiles outside of that layout: the folder above ``plugins/profile/``; the profiles of all dates are one run.
 
-Folders that only divide a run are left out at the end of it: those of a rank or machine (``rank0``, ``worker-3``, ``node_1``, ``algo-2``,
-``ip-10-0-0-7``, or named like the machine in the name of the file), and those of a kind of files (``kineto``, ``traces``, ``profiler``,
-``nsys``). A folder with a run may have others below: each is a run of its own. A run store is a run by itself, named by its file, unless it
-stands among the traces, exports or recordings of a run, which it was made from; logs of GPUs and Python profiles alone are not those.
+Folders that only divide a run are not part of its path: those of a rank or machine (``rank0``, ``worker-3``, ``node_1``, ``algo-2``,
+``ip-10-0-0-7``, or the machine in the name of the file), and those of a kind of files (``kineto``, ``traces``, ``profiler``, ``nsys``). A
+run below the folder of another one is a run of its own. A run store is a run by itself, named by its file, unless it is next to traces,
+exports or recordings, from which it was made; logs of GPUs and Python profiles alone do not count as such.
 
-Of a file whose name leaves open what it is, its beginning decides (:func:`to_look_at`, ``FoundRun.perhaps``); others look for that.
+If a name leaves the format open, the beginning of the file decides; callers read it (:func:`to_look_at`, ``FoundRun.perhaps``).
 
-Left out: what postrun writes itself, checkpoints, hidden files, and everything else.
+Files that postrun writes, checkpoints, hidden files, and all other files are left out.
 
-A run is complete when its end marker is there (hosted layout), when every recorder that began has left its mark (``.postrun-run/``), or
-when nothing was written to it for a while.
+A run is complete when its end marker exists (hosted layout), when every recorder that began has left its mark (``.postrun-run/``), or when
+no file of it has been written for a while.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from ..ingest.object_store.objects import ObjectInfo
 from .model import FoundRun, Kind
 
 Role = Literal["hosted", "beside", "end", "trace", "perhaps", "extra", "perhaps extra", "recording", "store", "job", "mark"]
-"""What an object is to its run. hosted: metrics or timelines of that layout; beside: its other files; perhaps: what may be a trace; extra,
-perhaps extra: what is, and may be, a log of GPUs, a Python profile or a timeline of Horovod."""
+"""The part of an object in its run. hosted: metrics or timelines of that layout; ``beside``: its other files; perhaps: a possible trace;
+extra and perhaps extra: a certain and a possible log of GPUs, Python profile or timeline of Horovod."""
 
 _HOSTED: Final = re.compile(
     r"(?:^|/)(?:system/(?:incremental/|training_job_end\.ts$)|framework/(?:pevents/|training_job_end\.ts$)"
@@ -50,8 +50,8 @@ _TIMELINE: Final = re.compile(r"(?:^|/)framework/pevents/.*\.json(?:\.gz|\.zst)?
 _TENSORFLOW: Final = re.compile(r"(?:^|/)plugins/profile/[^/]+/[^/]*trace\.json(?:\.gz|\.zst)?$", re.IGNORECASE)
 _PYTHON: Final = re.compile(r"(?:^|/)(?:python_stats(?:\.json)?|[^/]*\.(?:pstats?|pyisession))$", re.IGNORECASE)
 _PYTHON_DUMP: Final = re.compile(r"(?:^|/)cprofile/(?:.*/)?[^/]*\.prof$", re.IGNORECASE)
-_TIMER: Final = "postrun.json"  # Beside a Python profile: its timer, and the rank of its process
-# What stands around a Python profile: the process and its window, or both in one name.
+_TIMER: Final = "postrun.json"  # next to a Python profile: its timer, and the rank of its process
+# The folders around a Python profile: the process and its window, or both in one name.
 _POINT: Final = r"[a-z]+-(?:\d+|\*)-[a-z]+-\d+(?:\.\d+)?"
 _WINDOW: Final = re.compile(rf"(?:^|/)(?:[^/]+/{_POINT}_{_POINT}|\d+(?:\.\d+)?_\d+(?:\.\d+)?_[^/]+_-?\d+)$", re.IGNORECASE)
 _PART: Final = re.compile(
@@ -65,7 +65,7 @@ _TRACE: Final = re.compile(r"trace[^/]*\.json|(?:^|[^a-z])(?:rank|worker)[-_ =.]
 _TRACE_FOLDER: Final = re.compile(r"(?:^|/)(?:kineto|traces?|[^/]*profiler?[^/]*)(?:/[^/]+)?$", re.IGNORECASE)
 _NSIGHT: Final = re.compile(r"nsys|nsight|(?:^|[^a-z])(?:report|rank|worker)[-_ =.]?\d+", re.IGNORECASE)
 _HOST: Final = re.compile(r"(?P<host>.+)(?:_\d+\.\d{10,}\.pt\.trace\.json(?:\.gz|\.zst)?|\.\d+\.\d+(?:-\d+)?\.prt)$", re.IGNORECASE)
-# Logs of GPU monitors; ``tool``: of nvidia-smi and DCGM, which nothing else is called like.
+# Logs of GPU monitors; ``tool``: nvidia-smi or DCGM, whose names are unambiguous.
 _GPU_LOG: Final = re.compile(
     r"(?:^|[^a-z])(?:(?P<tool>nvidia[-_]?smi|smi|dcgmi?)|gpus?|dmon)(?:[^a-z].*)?\.(?P<kind>csv|tsv|log|txt|out)(?:\.\d{1,3})?(?:\.gz|\.zst)?$",
     re.IGNORECASE,
@@ -91,7 +91,7 @@ _ANY_TIME_NS: Final = 2**64
 
 @dataclass(slots=True)
 class _Open:
-    """A run whose objects may still come."""
+    """A run whose objects may still follow in the listing."""
 
     root: str
     objects: list[ObjectInfo] = field(default_factory=list)
@@ -101,20 +101,22 @@ class _Open:
     roles: set[Role] = field(default_factory=set)
     marks: set[str] = field(default_factory=set)
 
-    def add(self, one: ObjectInfo, role: Role) -> None:
+    def add(self, file: ObjectInfo, role: Role) -> None:
         if role == "mark":
-            self.marks.add(one.path.rpartition("/")[2])
+            self.marks.add(file.path.rpartition("/")[2])
             return
         self.roles.add(role)
-        {"store": self.stores, "perhaps": self.perhaps, "perhaps extra": self.extras}.get(role, self.objects).append(one)
+        {"store": self.stores, "perhaps": self.perhaps, "perhaps extra": self.extras}.get(role, self.objects).append(file)
 
 
 def found_runs(listing: Iterable[ObjectInfo], *, now_ns: int, settle_ns: int, exclude: Sequence[str] = ()) -> Iterator[FoundRun]:
-    """The runs in a listing that is ordered by path, inner ones before those they lie in. ``settle_ns``: how long nothing must have been
-    written to a run without an end marker; 0 lets all in, whatever the clock of the store says. ``exclude``: folders that are not looked
-    into, such as that of the reports."""
+    """Yield the runs in a listing that is ordered by path, inner ones first.
+
+    ``settle_ns``: how long a run without an end marker must be unchanged; 0 accepts all, whatever the store's clock. ``exclude``: folders
+    that are not searched, such as that of the reports.
+    """
     folders: set[str] = set()
-    for run in _found(listing, now_ns, settle_ns, exclude):
+    for run in _nested(listing, now_ns, settle_ns, exclude):
         folder = _folder_of_logs(run)
         if folder is not None and folder not in folders:
             yield dataclasses.replace(run, id=folder)
@@ -125,8 +127,10 @@ def found_runs(listing: Iterable[ObjectInfo], *, now_ns: int, settle_ns: int, ex
 
 
 def _folder_of_logs(run: FoundRun) -> str | None:
-    """The one folder of the prefix in which all files of the prefix's own run stand, where they are logs of GPUs: nothing else says that
-    the prefix is a run. None of any other run."""
+    """Return the only folder that contains files of the prefix's own run.
+
+    Applies only if all these files are logs of GPUs: nothing else indicates that the prefix is a run. None for other runs.
+    """
     paths = [one.path for one in (*run.objects, *run.perhaps)]
     if run.id != "." or not all("/" in path and _GPU_LOG.search(path.rpartition("/")[2]) for path in paths):
         return None
@@ -135,34 +139,37 @@ def _folder_of_logs(run: FoundRun) -> str | None:
 
 
 def run_folder_of(path: str) -> str | None:
-    """The folder of the run that a trace at ``path`` would be of; None where none is looked for."""
+    """Return the run's folder of a trace at ``path``; None if it is skipped."""
     folder, _, name = path.rpartition("/")
     return None if name.startswith(".") or _hidden(folder) or _without_traces(folder) else _run_folder(folder)
 
 
-def _found(listing: Iterable[ObjectInfo], now_ns: int, settle_ns: int, exclude: Sequence[str]) -> Iterator[FoundRun]:
+def _nested(listing: Iterable[ObjectInfo], now_ns: int, settle_ns: int, exclude: Sequence[str]) -> Iterator[FoundRun]:
     before = now_ns - settle_ns if settle_ns else _ANY_TIME_NS
     left_out = tuple(folder.rstrip("/") + "/" for folder in exclude)
     stack: list[_Open] = []
-    for one in listing:
-        place = None if one.path.startswith(left_out) else place_of(one.path)
-        if place is None:
+    for file in listing:
+        location = None if file.path.startswith(left_out) else place_of(file.path)
+        if location is None:
             continue
-        while stack and not _inside(one.path, stack[-1].root):
+        while stack and not _inside(file.path, stack[-1].root):
             yield from _runs(stack.pop(), before)
-        root, role = place
+        root, role = location
         known = stack[-1] if stack and stack[-1].root == root else next((run for run in stack if run.root == root), None)
         if known is None:
             known = _Open(root)
             stack.append(known)
             stack.sort(key=_depth)
-        known.add(one, role)
+        known.add(file, role)
     while stack:
         yield from _runs(stack.pop(), before)
 
 
 def place_of(path: str) -> tuple[str, Role] | None:
-    """The folder of the run that an object belongs to ("." for the prefix itself), and what it is there; None where to none."""
+    """Return the folder of an object's run and its role; None without a run.
+
+    The folder is "." for the prefix itself.
+    """
     folder, _, name = path.rpartition("/")
     if ".postrun-run/" in path and (mark := _MARK.match(path)):
         folder = mark["folder"] or ""
@@ -174,8 +181,8 @@ def place_of(path: str) -> tuple[str, Role] | None:
     if above := _above_hosted(folder, lower == "training_job_end.ts"):
         if lower == "training_job_end.ts":
             return above, "end"
-        told = metrics or any(pattern.search(path) for pattern in (_TIMELINE, _TENSORFLOW, _PYTHON, _PYTHON_DUMP))
-        return above, "hosted" if told else "beside"
+        recognized = metrics or any(pattern.search(path) for pattern in (_TIMELINE, _TENSORFLOW, _PYTHON, _PYTHON_DUMP))
+        return above, "hosted" if recognized else "beside"
     if lower.endswith(".duckdb"):
         return _run_folder(folder), "store"
     if lower.endswith(".prt"):
@@ -208,33 +215,39 @@ def place_of(path: str) -> tuple[str, Role] | None:
 
 
 def to_look_at(run: FoundRun) -> tuple[ObjectInfo, ...]:
-    """Where no name in a run says that it is one: the largest files of each ending, of which one must begin as those of a run do. Else
-    nothing. Where run stores stand beside, only of those that a store is made from."""
+    """Return the files whose beginnings decide whether this is a run.
+
+    If no name is that of a trace, these are the largest files of each ending, one of which must begin like a run's file. Next to run
+    stores, only files from which a store is made count.
+    """
     sure, perhaps = (("trace",), ("perhaps",)) if run.stores else (("trace", "extra"), ("perhaps", "perhaps extra"))
     roles = [(one, place[1]) for one in run.objects if (place := place_of(one.path))]
     if run.kind != "traces" or any(role in sure for _, role in roles):
         return ()
     files = [one for one, role in roles if role in perhaps]
     by_ending: dict[str, list[ObjectInfo]] = {}
-    for one in sorted(files, key=lambda one: -one.size):
-        ending = _COMPRESSED.sub("", one.path.lower()).rpartition("/")[2].rpartition(".")[2]
-        by_ending.setdefault(ending, []).append(one)
+    for file in sorted(files, key=lambda one: -one.size):
+        ending = _COMPRESSED.sub("", file.path.lower()).rpartition("/")[2].rpartition(".")[2]
+        by_ending.setdefault(ending, []).append(file)
     return tuple(one for listed in by_ending.values() for one in listed[:_LOOKED_AT])
 
 
 def with_these(run: FoundRun, files: Sequence[ObjectInfo]) -> FoundRun:
-    """The run with those of ``run.perhaps`` that belong to it, and without doubt."""
+    """Return the run with those files of ``run.perhaps`` that belong to it."""
     objects = tuple(sorted([*run.objects, *files], key=lambda one: one.path.encode("utf-8", "surrogateescape")))
     complete = run.complete and all(one.modified_ns <= run.settled_ns for one in files)
     return FoundRun(run.id, run.kind, objects, complete, fingerprint(objects))
 
 
 def fingerprint(objects: Iterable[ObjectInfo]) -> str:
-    """Hex digest over path, size and ETag (the time of writing where the store gives none) of each object, in their order."""
+    """Return a hex digest over path, size and ETag of the objects, in order.
+
+    The time of writing replaces an ETag that the store does not provide.
+    """
     digest = hashlib.sha256()
-    for one in objects:
-        version = one.modified_ns if one.etag is None else one.etag
-        digest.update(f"{one.path}\0{one.size}\0{version}\n".encode("utf-8", "surrogateescape"))
+    for file in objects:
+        version = file.modified_ns if file.etag is None else file.etag
+        digest.update(f"{file.path}\0{file.size}\0{version}\n".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
 
@@ -246,12 +259,12 @@ def _inside(path: str, root: str) -> bool:
     return root == "." or path.startswith(f"{root}/")
 
 
-# Objects of a folder come one after the other, so that what is asked of their folder is remembered.
+# The objects of a folder follow each other, so the results for their folder are cached.
 
 
 @lru_cache(64)
 def _hidden(folder: str) -> bool:
-    """Whether a part of it begins with a dot, or has no name."""
+    """Decide whether a part of the path begins with a dot or is empty."""
     return folder.startswith((".", "/")) or "/." in folder or "//" in folder or folder.endswith("/")
 
 
@@ -262,27 +275,30 @@ def _without_traces(folder: str) -> bool:
 
 @lru_cache(64)
 def _above_hosted(folder: str, end: bool) -> str | None:
-    """The folder of the run that has the hosted profiler's layout here; None where it is not. ``end``: where an end marker stands."""
-    found = _HOSTED.search(f"{folder}/training_job_end.ts" if end else f"{folder}/")
-    if found is None:
+    """Return the run's folder of the hosted profiler's layout, else None.
+
+    ``end``: the folder contains an end marker.
+    """
+    match = _HOSTED.search(f"{folder}/training_job_end.ts" if end else f"{folder}/")
+    if match is None:
         return None
-    above = folder[: found.start()]
+    above = folder[: match.start()]
     return _run_folder(above.removesuffix("/profiler-output") if above != "profiler-output" else "")
 
 
 def hosts_of(run: FoundRun) -> list[str]:
-    """The machines that names of the run's files contain."""
+    """List the machines that the names of the run's files contain."""
     names = (one.path.rpartition("/")[2] for one in (*run.objects, *run.perhaps))
     return list(dict.fromkeys(host for name in names if (host := _host_of(name)) is not None))
 
 
 def _host_of(name: str) -> str | None:
-    return found["host"] if (found := _HOST.match(name)) else None
+    return match["host"] if (match := _HOST.match(name)) else None
 
 
 @lru_cache(64)
 def _log_folder(folder: str) -> str:
-    """The folder of the run of a log of GPUs: also above the folders that only logs stand in."""
+    """Return the run's folder of a log of GPUs, above folders of logs alone."""
     while folder:
         above, _, last = folder.rpartition("/")
         if not _LOG_FOLDER.fullmatch(last) and not _PART.fullmatch(last):
@@ -293,7 +309,10 @@ def _log_folder(folder: str) -> str:
 
 @lru_cache(256)
 def _run_folder(folder: str, host: str | None = None) -> str:
-    """``folder`` without what only divides a run at its end; ``host``: a machine's name that may be such a part."""
+    """Remove the folders at the end that only divide a run.
+
+    ``host``: a machine's name that may be such a folder.
+    """
     while folder:
         above, _, last = folder.rpartition("/")
         if last != host and not _PART.fullmatch(last):
@@ -322,12 +341,15 @@ def _runs(run: _Open, before_ns: int) -> Iterator[FoundRun]:
     elif kind == "traces":
         objects, perhaps = [*objects, *run.perhaps], run.extras
     settled_ns = _ANY_TIME_NS if "end" in run.roles or _recorded(run.marks) else before_ns
-    found = FoundRun(run.root, kind, tuple(objects), max(one.modified_ns for one in objects) <= settled_ns, "", (), settled_ns)
-    yield dataclasses.replace(with_these(found, ()), perhaps=tuple(perhaps), stores=stores, settled_ns=settled_ns)
+    result = FoundRun(run.root, kind, tuple(objects), max(one.modified_ns for one in objects) <= settled_ns, "", (), settled_ns)
+    yield dataclasses.replace(with_these(result, ()), perhaps=tuple(perhaps), stores=stores, settled_ns=settled_ns)
 
 
 def _recorded(marks: set[str]) -> bool:
-    """Whether every recorder that began has ended; of one that was started again, the last."""
+    """Decide whether every recorder that began has ended.
+
+    Of a recorder that was restarted, the last attempt counts.
+    """
     last: dict[str, tuple[int, str]] = {}
     for name in marks:
         if not name.endswith(".ended"):

@@ -1,4 +1,4 @@
-"""Who runs the tasks: this process, processes of this machine, or a Dask cluster? All of them as a ``concurrent.futures`` executor."""
+"""Executors of a night's tasks: this process, processes of this machine, or a Dask cluster, each a ``concurrent.futures`` executor."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CONNECT_S: Final = 30
 _TLS: Final = "DASK_DISTRIBUTED__COMM__TLS__"
 _TLS_SETTINGS: Final = f"Dask's certificates: {_TLS}CA_FILE, {_TLS}CLIENT__CERT and {_TLS}CLIENT__KEY"
 _NO_PAGES: Final[dict[str, list[str]]] = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
-"""Dask serves pages over HTTP, without a key, also when it has no dashboard."""
+"""Dask serves pages over HTTP without a key, even if it has no dashboard."""
 _THREADS: Final = ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -33,26 +33,25 @@ _THREADS: Final = ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREAD
 def executor(
     engine: str, *, workers: int | None = None, timeout_s: float | None = None, memory_bytes: int | None = None
 ) -> Iterator[Executor]:
-    """An executor that is shut down at the end; where an error leaves the block, what waits is cancelled and what runs is ended.
+    """Provide an executor; an error in the block cancels and ends its tasks.
 
     ``engine``: "none" runs each task in this process when it is submitted, without limits. "processes": ``workers`` supervised processes
-    (pool.py). "dask": a Dask cluster of so many processes on this machine, which listens on loopback and lets in only this process (TLS
-    with a key that exists in memory alone). "dask:ADDRESS": the cluster of that scheduler, whose workers need this version of postrun.
-    In Dask, too, each task runs in a supervised process beside the worker, under the same limits; tasks of a
-    Dask worker that is lost are given to another. Raises UsageError for another engine or a missing extra, InputError for a scheduler that
-    cannot be reached or used.
+    (pool.py). "dask": a Dask cluster of ``workers`` processes on this machine, which listens on loopback and accepts only this process (TLS
+    with a key that exists in memory alone). "dask:ADDRESS": the cluster of that scheduler, whose workers need this version of postrun. In
+    Dask also, each task runs in a supervised process next to the worker, under the same limits; the tasks of a lost Dask worker go to
+    another one. Raise UsageError for an unknown engine or a missing extra, InputError for a scheduler that cannot be reached or used.
     """
-    made = _executor(engine, workers, timeout_s, memory_bytes)
+    pool = _executor(engine, workers, timeout_s, memory_bytes)
     try:
-        yield made
+        yield pool
     except BaseException:
-        made.kill()
+        pool.kill()
         raise
-    made.shutdown()
+    pool.shutdown()
 
 
 def checked(engine: str) -> tuple[str, str | None]:
-    """The kind of an engine and its address. Raises UsageError."""
+    """Return the kind of an engine and its address. Raise UsageError."""
     kind, colon, address = engine.partition(":")
     if kind not in ("none", "processes", "dask") or (colon and (kind != "dask" or not address)):
         raise UsageError(f"{engine!r} is no engine; accepted: {ENGINES}, such as dask:tcp://host:8786")
@@ -78,7 +77,7 @@ def _pool(workers: int, timeout_s: float | None, memory_bytes: int | None) -> Su
 
 
 class _Here(Executor):
-    """Runs a task when it is submitted."""
+    """Runs each task when it is submitted."""
 
     def __init__(self) -> None:
         self._closed = False
@@ -118,7 +117,7 @@ class _OnDask(Executor):
         self._folder: temporary.Folder | None = None
         self._variables: dict[str, str | None] = {}
         if address is None:
-            # Whoever connects to a scheduler runs code as its workers: loopback alone would let in all users of this machine.
+            # A process that connects to a scheduler runs code as its workers: loopback alone would admit all users of this machine.
             try:
                 security = distributed.Security.temporary()
             except ImportError as error:
@@ -146,11 +145,11 @@ class _OnDask(Executor):
             raise
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        # No retries of Dask's: they would repeat a task that fails. One whose Dask worker is lost goes to another all the same.
+        # No retries by Dask: they would repeat a task that fails. A task whose Dask worker is lost goes to another one anyway.
         if self._closed:
             raise RuntimeError("cannot schedule new futures after shutdown")
         future: Future[T] = self._executor.submit(_in_a_process, self._limits, fn, args, kwargs)
-        self._open.add(future)  # Dask forgets a task that nobody holds
+        self._open.add(future)  # Dask forgets a task to which nobody refers
         future.add_done_callback(self._open.discard)
         return future
 
@@ -188,15 +187,17 @@ class _OnDask(Executor):
 
 
 def _check_workers(client: Any, address: str | None) -> None:
-    """Raises InputError where a worker has no postrun, or another version."""
+    """Raise InputError if a worker has no postrun, or another version."""
     ours = version("postrun")
     try:
         client.wait_for_workers(1, timeout=_CONNECT_S)
-        found: dict[str, str] = client.run(_version)
+        versions: dict[str, str] = client.run(_version)
     except Exception as error:
-        said = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-        raise InputError(f"the workers of the Dask scheduler at {address} cannot run postrun {ours} ({said}); install it there") from error
-    for worker, theirs in sorted(found.items()):
+        reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+        raise InputError(
+            f"the workers of the Dask scheduler at {address} cannot run postrun {ours} ({reason}); install it there"
+        ) from error
+    for worker, theirs in sorted(versions.items()):
         if theirs != ours:
             raise InputError(f"the Dask worker {worker} has postrun {theirs}, this is {ours}; install one version on both")
 
@@ -209,17 +210,17 @@ _POOLS: Final = threading.Lock()
 
 
 def _in_a_process(
-    limits: tuple[float | None, int | None], function: Callable[..., Any], given: tuple[Any, ...], named: dict[str, Any]
+    limits: tuple[float | None, int | None], function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Runs in a Dask worker: the task goes to a process beside it, so that a file that kills its reader does not kill the worker."""
+    """Run a task in a process next to a Dask worker, which outlives a crash."""
     with _POOLS:
         pool = _pool_here(*limits)
-    return pool.submit(function, *given, **named).result()
+    return pool.submit(function, *args, **kwargs).result()
 
 
 @lru_cache(8)
 def _pool_here(timeout_s: float | None, memory_bytes: int | None) -> SupervisedPool:
-    """The pool of this Dask worker, with as many processes as the worker runs tasks at a time."""
+    """Return the pool of this Dask worker, with a process per worker thread."""
     from distributed import get_worker
 
     return _pool(int(get_worker().state.nthreads), timeout_s, memory_bytes)

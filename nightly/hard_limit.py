@@ -63,7 +63,7 @@ def doubt(allowed: int) -> str:
 
 
 def speaks_of_memory(output: str) -> bool:
-    """Whether the output of a crashed process, or the text of an error, reports a failed allocation."""
+    """Decide whether a text or a crashed process's output reports no memory."""
     return _NO_MEMORY.search(output) is not None
 
 
@@ -85,7 +85,7 @@ def limit_files() -> None:
 
 
 def limited_to(memory_bytes: int | None) -> None:
-    """Note the memory limit that the pool enforces on this process, for :func:`explained`."""
+    """Note the memory limit that the pool enforces, for :func:`explained`."""
     global _allowed
     _allowed = memory_bytes
 
@@ -116,13 +116,16 @@ def explained(error: BaseException) -> str | None:
 
 
 class DataLimit:
-    """RLIMIT_DATA of the processes of one worker. It leaves them as much as is missing to ``FACTOR`` times ``memory_bytes``."""
+    """RLIMIT_DATA of the processes of one worker, which leaves them the rest of ``FACTOR`` times ``memory_bytes``."""
 
     def __init__(self, memory_bytes: int) -> None:
         self._most = FACTOR * memory_bytes
 
     def set(self, data: dict[int, int], held: int) -> None:
-        """Set the limit for processes, whose private writable memory is ``data`` bytes. ``held``: bytes that all of them use now."""
+        """Set the limit of processes.
+
+        ``data``: process id -> bytes of its private writable memory. ``held``: bytes that all of them use now.
+        """
         room = max(0, self._most - held)
         for pid, mapped in data.items():
             with contextlib.suppress(OSError, ValueError, AttributeError):
@@ -139,29 +142,25 @@ class MemoryGroup:
 
     @classmethod
     def around(cls, pid: int, memory_bytes: int, root: Path = Path("/")) -> MemoryGroup | None:
-        """Move a process into a new group. None if no group is delegated to this process, or the kernel refuses."""
+        """Move a process into a new group.
+
+        Return None if no group is delegated to this process, or the kernel refuses.
+        """
         for base in _delegated(root):
             group = cls(base / f"{_PREFIX}{secrets.token_hex(8)}")
             try:
                 _enable(base)
                 group._path.mkdir()
-                group._write("memory.max", FACTOR * memory_bytes)
+                _write(group._path / "memory.max", FACTOR * memory_bytes)
                 for file, value in (("memory.swap.max", 0), ("memory.oom.group", 1)):  # missing without swap, and before Linux 4.19
                     with contextlib.suppress(OSError):
-                        group._write(file, value)
-                group._write("cgroup.procs", pid)
+                        _write(group._path / file, value)
+                _write(group._path / "cgroup.procs", pid)
             except OSError:
                 group.remove()
                 continue
             return group
         return None
-
-    def _write(self, file: str, value: int) -> None:
-        descriptor = os.open(self._path / file, os.O_WRONLY | os.O_CLOEXEC)  # never creates a file: this may be another file system
-        try:
-            os.write(descriptor, str(value).encode())
-        finally:
-            os.close(descriptor)
 
     def exceeded(self) -> bool:
         """Whether the kernel killed a process of the group for its memory."""
@@ -171,26 +170,28 @@ class MemoryGroup:
         return False
 
     def remove(self) -> None:
-        """Remove the group, whose processes have ended; the kernel may need a moment to notice."""
+        """Remove the group after its processes have ended.
+
+        The kernel may need a moment to notice.
+        """
         until = time.monotonic() + _REMOVAL_S
         while True:
             try:
-                self._path.rmdir()
+                return self._path.rmdir()
             except FileNotFoundError:
-                return
+                return None
             except OSError:
                 if time.monotonic() > until:
-                    return
+                    return None
                 time.sleep(0.01)
-            else:
-                return
 
 
 def _delegated(root: Path) -> Iterator[Path]:
-    """Groups in which this process may make groups with memory limits: its own, or the one above.
+    """Yield the groups below which this process may create groups with limits.
 
-    A group with processes cannot have such children (except the root), so the usual case is a systemd service with ``Delegate=memory``
-    and ``DelegateSubgroup=``. For root every group is writable: root uses only groups that systemd marks as delegated.
+    These are its own group and the parent. A group with processes cannot have such children (except the root), so the usual case is a
+    systemd service with ``Delegate=memory`` and ``DelegateSubgroup=``. For root every group is writable: root uses only groups that systemd
+    marks as delegated.
     """
     with contextlib.suppress(OSError, ValueError):
         line = next((line for line in (root / "proc/self/cgroup").read_text().splitlines() if line.startswith("0::/")), None)
@@ -199,8 +200,8 @@ def _delegated(root: Path) -> Iterator[Path]:
         )
         if line is None or mount is None or ".." in line:
             return
-        own = mount / line.removeprefix("0::/")
-        for group in (own, own.parent):
+        current = mount / line.removeprefix("0::/")
+        for group in (current, current.parent):
             if group != mount and mount not in group.parents:
                 return
             if "memory" in (group / "cgroup.controllers").read_text().split() and _is_ours(group):
@@ -220,11 +221,18 @@ def _is_ours(group: Path) -> bool:
 
 
 def _enable(group: Path) -> None:
-    """Let children of ``group`` have memory limits. OSError if processes in it forbid that."""
+    """Allow memory limits in children of ``group``.
+
+    Raise OSError if processes in it forbid that.
+    """
     file = group / "cgroup.subtree_control"
     if "memory" not in file.read_text().split():
-        descriptor = os.open(file, os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            os.write(descriptor, b"+memory")
-        finally:
-            os.close(descriptor)
+        _write(file, "+memory")
+
+
+def _write(file: Path, value: int | str) -> None:
+    descriptor = os.open(file, os.O_WRONLY | os.O_CLOEXEC)  # never creates a file: this may be another file system
+    try:
+        os.write(descriptor, str(value).encode())
+    finally:
+        os.close(descriptor)

@@ -1,6 +1,6 @@
-"""What became of a job from run to run? Families of runs, their trends, regressions, improvements and new issues.
+"""The history of jobs: rows of the index -> families of runs, their trends, regressions, improvements and new issues.
 
-Everything here is computed from the rows of the index alone; docs/nightly.md has the formulas in words.
+docs/nightly.md has the formulas in words.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ..analysis.toolkit import wording
 from ..errors import UsageError
 
 Kind = Literal["regression", "improvement", "new_issue"]
-LABEL: Final = "family"  # Of a run; counts before any pattern
+LABEL: Final = "family"  # a run's label; it takes precedence over all patterns
 METRICS: Final = (
     "step_median_ns", "gpu_busy_percent", "gpu_active_percent", "gpu_utilization_percent", "exposed_communication_percent",
     "gpu_memory_percent",
 )  # fmt: skip
-MOST_RUNS: Final = 50  # That a run can be compared with
-POINTS: Final = 60  # Runs of a family whose trend is kept, the newest
-_NORMAL: Final = 1.4826  # from the median absolute deviation to the standard deviation, where the values are normally distributed
+MOST_RUNS: Final = 50  # with which a run can be compared
+POINTS: Final = 60  # the newest runs of a family whose trend is kept
+_NORMAL: Final = 1.4826  # standard deviation / median absolute deviation of normally distributed values
 _SMALL: Final[dict[int, float]] = {3: 3.7, 4: 2.2, 5: 2.0, 6: 1.5, 7: 1.45}
 _FLOOR: Final = 0.01
 _NIGHT_NS: Final = 36 * 3600 * 10**9
@@ -38,8 +38,9 @@ _SERIES: Final = ("family", "gpu_name", "gpus", "ranks")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """``patterns``: of families, the first that matches counts. ``threshold_percent``, ``deviations``: both must be exceeded.
-    ``history``: how many earlier runs at most, ``least``: at least. ``fine_runs``: so many were fine before an issue is new."""
+    """``patterns``: of families; the first that matches counts. ``threshold_percent``, ``deviations``: a regression exceeds both.
+    ``history``, ``least``: the largest and smallest number of earlier runs. ``fine_runs``: the number of runs without an issue before it
+    counts as new."""
 
     patterns: tuple[re.Pattern[str], ...] = ()
     threshold_percent: float = 10.0
@@ -67,8 +68,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One run of a family. ``issues``: rules that found one. ``comparable``: with the newest run of the family. ``mark``: against the runs
-    before it."""
+    """One run of a family. ``issues``: how many rules found one. ``comparable``: with the newest run of the family. ``mark``: the
+    comparison with the runs before it."""
 
     id: str
     at_ns: int | None
@@ -85,7 +86,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """A figure of the newest run, and its median over ``runs`` comparable ones before."""
+    """A metric of the newest run, and its median over ``runs`` comparable runs before."""
 
     newest: float | None
     base: float | None
@@ -94,7 +95,7 @@ class Trend:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A rule whose verdict is another one in the newest run than in the comparable run before."""
+    """A rule whose verdict differs between the newest run and the comparable run before."""
 
     rule: str
     before: str
@@ -103,7 +104,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """``runs``: reports there are. ``points``: the newest ones, oldest first. ``trends``: by the names in METRICS."""
+    """``runs``: the number of reports. ``points``: the newest ones, oldest first. ``trends``: by the names in METRICS."""
 
     name: str
     runs: int
@@ -115,8 +116,8 @@ class Family:
 @dataclass(frozen=True, slots=True)
 class History:
     """``findings``: regressions, then new issues, then improvements. ``families``: of ``families_total``, those with findings first.
-    ``steps``: id, step_base_ns, step_change_percent, step_runs, step_mark of every run that has earlier ones. ``alone``: the ids of runs
-    that are the only one of their family, the newest first."""
+    ``steps``: id, step_base_ns, step_change_percent, step_runs, step_mark of every run with earlier ones. ``alone``: ids of the runs whose
+    family has no other run, the newest first."""
 
     findings: tuple[Finding, ...]
     families: tuple[Family, ...]
@@ -148,27 +149,31 @@ _COUNTED: Final = re.compile(rf"({_WORDS})[-_.\s]?\#?\d+", re.IGNORECASE)
 
 
 def patterns_of(texts: Sequence[str]) -> tuple[re.Pattern[str], ...]:
-    """UsageError for what is no regular expression."""
-    made = []
+    """Compile regular expressions. Raise UsageError for an invalid one."""
+    patterns = []
     for text in texts:
         try:
-            made.append(re.compile(text))
+            patterns.append(re.compile(text))
         except re.error as error:
             raise UsageError(f"{text!r} is no regular expression: {error}; write it like '^(gpt-[0-9]+b)'") from None
-    return tuple(made)
+    return tuple(patterns)
 
 
 def family_of(name: str | None, run_id: str, labels: Mapping[str, str], patterns: Sequence[re.Pattern[str]] = ()) -> str:
-    """The label ``family``; else what the first pattern finds in the name or the id; else the name without dates, counters and hashes at
-    its end, or, where nothing else is in it or only a word like run, the nearest folder above that says more. Where none does: the nearest
-    word that jobs are named by (train, run), else the nearest that divides a job (attempt, seed); the whole name where there is no word."""
+    """Return the family of a run.
+
+    It is the label ``family``, else the match of the first pattern in the name or the id, else the name without dates, counters and hashes
+    at its end. If the name contains nothing else, or only a word such as run, the nearest folder above that is more specific counts.
+    Without one, it is the nearest word for jobs (train, run), then the nearest word for a part of a job (attempt, seed), then the entire
+    name.
+    """
     label = labels.get(LABEL)
     if isinstance(label, str) and label.strip():
         return label.strip()
     for pattern in patterns:
         for text in (name, run_id):
-            if text and (found := pattern.search(text)):
-                groups = [found["family"]] if "family" in pattern.groupindex else found.groups()
+            if text and (match := pattern.search(text)):
+                groups = [match["family"]] if "family" in pattern.groupindex else match.groups()
                 return " ".join(group for group in groups if group) or pattern.pattern
     stems = [stem for text in (name, *reversed(run_id.split("/"))) if text and (stem := stem_of(text))]
     names = (stem for stem in stems if not _GENERIC.fullmatch(stem))
@@ -178,7 +183,7 @@ def family_of(name: str | None, run_id: str, labels: Mapping[str, str], patterns
 
 @lru_cache(65_536)
 def stem_of(text: str) -> str:
-    """``text`` without what counts runs at its end; empty where nothing is left."""
+    """Remove dates, counters and hashes at the end; the result may be empty."""
     text = text[-256:].strip(_SEPARATORS)
     while text and (shorter := _END.sub("", text).rstrip(_SEPARATORS)) != text:
         if not shorter and (counted := _COUNTED.fullmatch(text)):
@@ -191,7 +196,7 @@ def stem_of(text: str) -> str:
 
 
 def history(runs: pl.DataFrame, settings: Settings, *, most_families: int = 500) -> History:
-    """``runs``: the columns of the index that a Row has, and ``family``."""
+    """Return the history of ``runs``: the index columns of a Row, and ``family``."""
     ordered = _ordered(runs)
     steps = _steps(ordered, settings)
     current = ordered.join(_current(ordered, steps), on="id", how="left").with_columns(pl.col("night", "newest").fill_null(False))
@@ -207,7 +212,7 @@ def history(runs: pl.DataFrame, settings: Settings, *, most_families: int = 500)
 
 
 def _ordered(runs: pl.DataFrame) -> pl.DataFrame:
-    """Runs that have a report, by family and time."""
+    """Return the runs that have a report, by family and time."""
     rules = runs.schema["verdicts"]
     assert isinstance(rules, pl.Struct)
     names = [field.name for field in rules.fields]
@@ -235,7 +240,7 @@ def _ordered(runs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _steps(ordered: pl.DataFrame, settings: Settings) -> pl.DataFrame:
-    """Every run's time from step to step against those before it: base, change, and what that is."""
+    """Compare each run's time from step to step with the runs before it."""
     step, base, count = pl.col("step_median_ns"), pl.col("step_base_ns"), pl.col("step_runs")
     before = [step.shift(k).over(_SERIES) for k in range(1, settings.history + 1)]
     small = pl.lit(1.0) + 2.0 / count
@@ -270,15 +275,18 @@ def _steps(ordered: pl.DataFrame, settings: Settings) -> pl.DataFrame:
 
 
 def _current(ordered: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """Which comparable runs findings are told of: ``night``: those that ended in the 36 hours before the last end that is known;
-    ``newest``: the last of each series, unless it is older than 30 days then; ``newest_step``: the last of it that has steps."""
-    found = ordered.filter("comparable").select("id", "place", "ended_ns", *_SERIES)
-    last = found["ended_ns"].max()
+    """Return the comparable runs to which findings may refer.
+
+    ``night``: the run ended in the 36 hours before the last known end. ``newest``: it is the last of its series, and not older than 30 days
+    at that time. ``newest_step``: the same among the runs that have steps.
+    """
+    runs = ordered.filter("comparable").select("id", "place", "ended_ns", *_SERIES)
+    last = runs["ended_ns"].max()
     fresh = pl.col("ended_ns").is_null() if last is None else pl.col("ended_ns") >= pl.lit(last) - _PAST_NS
     night = pl.lit(False) if last is None else pl.col("ended_ns") >= pl.lit(last) - _NIGHT_NS
     with_steps = steps.filter(pl.col("place") == pl.col("place").max().over(_SERIES)).select("id", newest_step=pl.lit(True))
     return (
-        found.with_columns(newest=(pl.col("place") == pl.col("place").max().over(_SERIES)) & fresh.fill_null(True), fresh=fresh)
+        runs.with_columns(newest=(pl.col("place") == pl.col("place").max().over(_SERIES)) & fresh.fill_null(True), fresh=fresh)
         .with_columns(night=night.fill_null(False))
         .join(with_steps, on="id", how="left")
         .select("id", "night", "newest", newest_step=pl.col("newest_step").fill_null(False) & pl.col("fresh").fill_null(True))
@@ -286,26 +294,28 @@ def _current(ordered: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _step_findings(steps: pl.DataFrame, current: pl.DataFrame) -> list[Finding]:
-    told = current.filter(pl.col("night") | pl.col("newest_step")).select("id")
-    found = []
-    for row in steps.filter(pl.col("step_mark").is_not_null()).join(told, on="id", how="semi").iter_rows(named=True):
+    reported = current.filter(pl.col("night") | pl.col("newest_step")).select("id")
+    findings = []
+    for row in steps.filter(pl.col("step_mark").is_not_null()).join(reported, on="id", how="semi").iter_rows(named=True):
         kind: Kind = "regression" if row["step_mark"] == "regression" else "improvement"
         change, count = row["step_change_percent"], row["step_runs"]
         text = (
             f"{wording.duration(row['step_median_ns'])} from step to step, {abs(change):.1f} % {'more' if change > 0 else 'less'} than the"
             f" median of the {count} comparable runs before ({wording.duration(row['step_base_ns'])})"
         )
-        found.append(Finding(kind, row["id"], row["family"], text, count, None, round(row["step_median_ns"]), row["step_base_ns"], change))
-    return found
+        findings.append(
+            Finding(kind, row["id"], row["family"], text, count, None, round(row["step_median_ns"]), row["step_base_ns"], change)
+        )
+    return findings
 
 
 def _new_issues(current: pl.DataFrame, settings: Settings) -> list[Finding]:
-    """Rules that were fine in as many comparable runs before as had a verdict of them, and find something now."""
+    """Find issues that the rule did not find in the ``fine_runs`` runs before."""
     rules = current.schema["verdicts"]
     assert isinstance(rules, pl.Struct)
     comparable = current.filter("comparable")
-    told = pl.col("night") | pl.col("newest")
-    found = []
+    reported = pl.col("night") | pl.col("newest")
+    findings = []
     for rule in (field.name for field in rules.fields if field.name != PROFILER_REPORT):
         new = (
             comparable.lazy()
@@ -316,16 +326,19 @@ def _new_issues(current: pl.DataFrame, settings: Settings) -> list[Finding]:
                     pl.col("verdict").shift(k).over(_SERIES).eq_missing(pl.lit(FINE)) for k in range(1, settings.fine_runs + 1)
                 )
             )
-            .filter((pl.col("verdict") == ISSUES) & pl.col("fine") & told)
+            .filter((pl.col("verdict") == ISSUES) & pl.col("fine") & reported)
             .collect()
         )
         text = f"{rule} finds an issue; the {settings.fine_runs} comparable runs before were fine"
-        found += [Finding("new_issue", row["id"], row["family"], text, settings.fine_runs, rule) for row in new.iter_rows(named=True)]
-    return found
+        findings += [Finding("new_issue", row["id"], row["family"], text, settings.fine_runs, rule) for row in new.iter_rows(named=True)]
+    return findings
 
 
 def _chosen(ordered: pl.DataFrame, findings: Sequence[Finding], most: int) -> tuple[list[str], int]:
-    """The families that are told of, those with findings first, then the ones that ran last; how many there are."""
+    """Return the families to list, and how many there are.
+
+    Families with findings come first, then those that ran last.
+    """
     newest = (
         ordered.group_by("family").agg(pl.col("ended_ns").max()).sort(["ended_ns", "family"], descending=[True, False], nulls_last=True)
     )

@@ -1,8 +1,8 @@
-"""What is in the index of all runs, and how is it written? index.parquet, index.json and index.html, from done-markers alone.
+"""The index of all runs: done-markers -> index.parquet, index.json and index.html.
 
-The last index.parquet is the cache of the markers: only those whose version is another one are read again. Nights that write the index at
-once do not take rows from each other: index.parquet is replaced only where it is still the one that was read before the markers were
-listed, and who finds another one than its own in the end begins again.
+The last index.parquet is the cache of the markers: only markers with another version are read again. Nights that write the index at the
+same time do not remove each other's rows: index.parquet is replaced only if it is still the one that was read before the markers were
+listed, and a writer that afterwards finds another one starts again.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from .history import Family, History, Settings, family_of, history
 from .index_model import Index
 from .model import Row
 
-PAGE_RUNS: Final = 1_000  # Rows on the page, the newest; also the page must be opened by a telephone
+PAGE_RUNS: Final = 1_000  # the newest rows; the page must also open on a phone
 JSON_RUNS: Final = 10_000
 PAGE_FAMILIES: Final = 60
 _READ_AT_ONCE: Final = 32
-_MOST_REFUSED: Final = 100  # Lines about damaged markers
+_MOST_REFUSED: Final = 100  # lines about damaged markers
 _TRIES: Final = 12
 _OPEN_NS: Final = 7 * 86_400 * 10**9
 STEPS: Final = ("step_base_ns", "step_change_percent", "step_runs", "step_mark")
-ADDED: Final = ("family", table.TOLD, *STEPS)  # Columns of the index beside those of a row; the table has its marker, too
+ADDED: Final = ("family", table.WRITTEN_AT, *STEPS)  # columns of the index besides those of a row; the table also has its marker
 HTML, JSON, PARQUET = places.INDEX_FILES
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What done-markers say. ``versions``: of each marker, by the id of its run. ``kept``: the index that stood there before they were
-    listed. ``refused``: places of markers that are not as a night writes them; their runs are reported again."""
+    """The content of the done-markers. ``versions``: of each marker, by the id of its run. ``kept``: the index before the markers were
+    listed. ``refused``: names of markers that a night could not have written; their runs are reported again."""
 
     rows: Mapping[str, Row]
     versions: Mapping[str, str]
@@ -51,8 +51,9 @@ class Known:
 
 @dataclass(slots=True)
 class Book:
-    """The index of one output. ``every_run``: this night looks at all runs, so that one that it did not see and that has no report is no
-    longer there. ``generated_at_ns``: what the files say; None for now. ``redact``: as in ReportOptions; the title has no folders then."""
+    """The index of one output. ``every_run``: this night searches all runs, so that a run that it did not find and that has no report no
+    longer exists. ``generated_at_ns``: the time in the files; None for now. ``redact``: as in ReportOptions; it also removes folders from
+    the title."""
 
     settings: Settings = field(default_factory=Settings)
     every_run: bool = False
@@ -62,49 +63,52 @@ class Book:
     _known: Known | None = None
 
     def known(self, out: Objects) -> Mapping[str, Row]:
-        """The rows of all done-markers."""
+        """Return the rows of all done-markers."""
         self._known = read_known(out, self._known)
-        for place in self._known.refused:
-            line = f"{place}: not as postrun nightly writes it, so the run counts as not reported"
+        for marker in self._known.refused:
+            line = f"{marker}: not as postrun nightly writes it, so the run counts as not reported"
             if line not in self.refused and len(self.refused) < _MOST_REFUSED:
                 self.refused.append(line)
         return self._known.rows
 
     def write(self, out: Objects, rows: Mapping[str, Row]) -> Index:
-        """Writes the index of ``rows``: those of :meth:`known`, the same objects, and others in the place of some."""
+        """Write the index of ``rows``, based on the rows of :meth:`known`.
+
+        Rows that are not the same objects replace or extend those.
+        """
         known = self._known or read_known(out, None)
         over = {run_id: row for run_id, row in rows.items() if known.rows.get(run_id) is not row}
         for attempt in range(_TRIES):
             if attempt:
                 time.sleep(random.uniform(0, 0.2 * attempt))  # else two nights stay in step
                 before, known = known, read_known(out, known)
-                # What another night has finished meanwhile is newer than what this one knows of it.
+                # The result of another night is newer than this night's row of the same run.
                 over = {run_id: row for run_id, row in over.items() if known.rows.get(run_id) == before.rows.get(run_id)}
             self._known = known
-            if (made := self._written(out, known, over)) is not None:
-                return made
+            if (index := self._written(out, known, over)) is not None:
+                return index
         raise ObjectStoreError(
             f"{out.place(PARQUET)}: other nights have replaced the index {_TRIES} times while it was written; call postrun nightly again"
             " with --index-only when they have ended"
         )
 
     def _written(self, out: Objects, known: Known, over: Mapping[str, Row]) -> Index | None:
-        """None where another night has written an index meanwhile."""
+        """Write the index once; None if another night has written one meanwhile."""
         now = time.time_ns()
-        shown = dict(known.rows) | dict(over)
-        told = {run_id: now for run_id in over if run_id not in known.rows}
+        indexed = dict(known.rows) | dict(over)
+        noted_ns = {run_id: now for run_id in over if run_id not in known.rows}
         for run_id, (when, row) in known.kept.open.items():
-            if run_id not in shown and not self.every_run and when > now - _OPEN_NS:
-                shown[run_id], told[run_id] = row, when
-        rows = [shown[run_id] for run_id in sorted(shown)]
-        # A row that says more than its marker can be told from it, and the cache does not lose it.
+            if run_id not in indexed and not self.every_run and when > now - _OPEN_NS:
+                indexed[run_id], noted_ns[run_id] = row, when
+        rows = [indexed[run_id] for run_id in sorted(indexed)]
+        # A row gets the version of its marker only if it equals the marker; the markers of others are read again.
         versions = [known.versions.get(row.id) if same_as_marker(row, known.rows.get(row.id)) else None for row in rows]
-        full, made = table_of(rows, versions, [told.get(row.id) for row in rows], self.settings)
+        full, past = table_of(rows, versions, [noted_ns.get(row.id) for row in rows], self.settings)
         data = table.encoded(full)
         if not out.replace(PARQUET, data, known.kept.etag):
             return None
         generated = self.generated_at_ns if self.generated_at_ns is not None else now
-        index = index_of(rows, full, made, self.settings, reasons.last_part(out.url) if self.redact else out.url, generated)
+        index = index_of(rows, full, past, self.settings, reasons.last_part(out.url) if self.redact else out.url, generated)
         del full
         out.write(JSON, to_json(index), content_type="application/json")
         from .page import index_page
@@ -115,7 +119,7 @@ class Book:
 
 
 def plain_row(row: Row) -> Row:
-    """``row`` without what the index adds to its marker."""
+    """Return ``row`` without the warning that the index adds to its marker."""
     if not row.warnings or not (row.warnings[-1] == nights.GONE or row.warnings[-1].startswith(nights.OUTDATED)):
         return row
     return replaced(row, warnings=row.warnings[:-1])
@@ -126,16 +130,19 @@ def same_as_marker(row: Row, marker: Row | None) -> bool:
 
 
 def read_known(out: Objects, last: Known | None) -> Known:
-    """The rows of all done-markers; those that ``last`` or index.parquet knows in their version are not read again."""
+    """Return the rows of all done-markers.
+
+    Markers whose version ``last`` or index.parquet contains are not read again.
+    """
     kept = table.read(out, PARQUET) if last is None or _etag(out) != last.kept.etag else last.kept
     listed = {one.path: one for one in out.list(f"{places.RUNS}/") if one.path.endswith(f"/{places.DONE}")}
     rows, versions, unread, refused = dict[str, Row](), dict[str, str](), list[str](), list[str]()
     cached = {places.done(run_id): (version, plain_row(row)) for run_id, (version, row) in kept.markers.items()}
     if last is not None:
         cached |= {places.done(run_id): (last.versions[run_id], row) for run_id, row in last.rows.items() if run_id in last.versions}
-    for path, one in listed.items():
+    for path, file in listed.items():
         had = cached.get(path)
-        if had is not None and had[0] == version_of(one):
+        if had is not None and had[0] == version_of(file):
             rows[had[1].id], versions[had[1].id] = had[1], had[0]
         else:
             unread.append(path)
@@ -149,8 +156,8 @@ def read_known(out: Objects, last: Known | None) -> Known:
     return Known(rows, versions, kept, tuple(refused))
 
 
-def version_of(one: ObjectInfo) -> str:
-    return one.etag if one.etag is not None else f"{one.size}-{one.modified_ns}"
+def version_of(file: ObjectInfo) -> str:
+    return file.etag if file.etag is not None else f"{file.size}-{file.modified_ns}"
 
 
 def _etag(out: Objects) -> str | None:
@@ -159,7 +166,7 @@ def _etag(out: Objects) -> str | None:
 
 
 def _marker(out: Objects, path: str) -> Row | None:
-    """None also for one that goes while it is read."""
+    """Return the row of a marker; None also if it disappears meanwhile."""
     try:
         return nights.read_marker(out, path)
     except ObjectStoreError:
@@ -169,60 +176,63 @@ def _marker(out: Objects, path: str) -> Row | None:
 
 
 def _shared(row: Row) -> Row:
-    """Names that every row has are kept once."""
+    """Keep the names that every row contains only once in memory."""
     return replaced(row, verdicts={sys.intern(rule): sys.intern(verdict) for rule, verdict in row.verdicts.items()})
 
 
 def table_of(
-    rows: Sequence[Row], versions: Sequence[str | None], told: Sequence[int | None], settings: Settings
+    rows: Sequence[Row], versions: Sequence[str | None], noted_ns: Sequence[int | None], settings: Settings
 ) -> tuple[pl.DataFrame, History]:
-    """The table of index.parquet, and what its history tells."""
+    """Return the table of index.parquet, and the history of its runs."""
     families = [table.valid(family_of(row.name, row.id, row.labels, settings.patterns)) for row in rows]
     plain = table.frame(
         rows,
         family=pl.Series(families, dtype=pl.String),
         marker=pl.Series(versions, dtype=pl.String),
-        told_at_ns=pl.Series(told, dtype=pl.Int64),
+        told_at_ns=pl.Series(noted_ns, dtype=pl.Int64),
     )
-    made = history(plain, settings)
-    steps = made.steps.select("id", *STEPS)
+    past = history(plain, settings)
+    steps = past.steps.select("id", *STEPS)
     full = plain.join(steps, on="id", how="left", maintain_order="left")
-    return full, made
+    return full, past
 
 
-def index_of(rows: Sequence[Row], full: pl.DataFrame, made: History, settings: Settings, place: str, generated_at_ns: int) -> Index:
+def index_of(rows: Sequence[Row], full: pl.DataFrame, past: History, settings: Settings, title: str, generated_at_ns: int) -> Index:
     from importlib.metadata import version
 
     newest = sorted(rows, key=lambda row: (-when(row), row.id))
     failed = tuple(row for row in newest if row.state == "failed")
-    shown = tuple(newest[:JSON_RUNS])
-    ids = {row.id for row in (*shown, *failed)} | {one.id for one in made.findings}
+    listed = tuple(newest[:JSON_RUNS])
+    ids = {row.id for row in (*listed, *failed)} | {one.id for one in past.findings}
     some = full.select("id", *ADDED).filter(pl.col("id").is_in(sorted(ids)))
     counts = full.group_by("state").len().sort("state")
     return Index(
         generated_at_ns=generated_at_ns,
         version=version("postrun"),
-        place=place,
+        place=title,
         total=len(rows),
         states=dict(counts.iter_rows()),
-        rows=shown,
+        rows=listed,
         added={one.pop("id"): one for one in some.iter_rows(named=True)},
-        findings=made.findings,
+        findings=past.findings,
         failed=failed,
-        families=made.families,
-        families_total=made.families_total,
-        alone=made.alone,
+        families=past.families,
+        families_total=past.families_total,
+        alone=past.alone,
         settings=settings,
     )
 
 
 def when(row: Row) -> int:
-    """What rows are ordered by: when the run began, else when it was reported; what has not come to that is newest."""
+    """Return the sort key of a row: the time of the run, else of its report.
+
+    Runs without either are newest.
+    """
     return row.started_ns if row.started_ns is not None else row.reported_at_ns if row.reported_at_ns is not None else 2**63
 
 
 def to_json(index: Index) -> bytes:
-    """index.json: a run per line; keys without a value are left out."""
+    """Encode index.json: a run per line; keys without a value are left out."""
     head = {
         "layout": f"postrun.index/{table.VERSION}",
         "generator": {"name": "postrun", "version": index.version, "generated_at_ns": index.generated_at_ns},
@@ -267,8 +277,8 @@ def _family(family: Family) -> dict[str, Any]:
     }
 
 
-def _plain(one: Any) -> dict[str, Any]:
-    return {name: getattr(one, name) for name in one.__slots__}
+def _plain(value: Any) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in value.__slots__}
 
 
 def _short(data: dict[str, Any]) -> dict[str, Any]:

@@ -6,17 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from . import places
 from .history import Family, Finding, Settings
 from .model import Row
 
-FEW_ALONE: Final = 3  # From so many runs on that are each alone in their family it is told: nothing is compared with them
+FEW_ALONE: Final = 3  # that are alone in their family, at which a note says that nothing is compared with them
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """What index.json and the page are made of. ``rows``: the newest, newest first; ``failed``: of all runs. ``added``: the columns ADDED,
-    by id. ``alone``: of all runs, those that are the only one of their family."""
+    """The data of index.json and the page. ``rows``: the newest, newest first; ``failed``: of all runs. ``added``: the columns ADDED, by
+    id. ``alone``: of all runs, those whose family has no other run."""
 
     generated_at_ns: int
     version: str
@@ -33,13 +32,8 @@ class Index:
     settings: Settings
 
     @property
-    def files(self) -> tuple[str, ...]:
-        """Names of the index's files, the page for people first."""
-        return places.INDEX_FILES
-
-    @property
     def alone_told(self) -> tuple[str, str] | None:
-        """Runs that no other is compared with, and what to do; None where they are few."""
+        """Describe the runs that are compared with no other, and advise; None for few."""
         if len(self.alone) < FEW_ALONE:
             return None
         named = ", ".join(self.alone[:FEW_ALONE]) + (f" and {len(self.alone) - FEW_ALONE:,} more" if len(self.alone) > FEW_ALONE else "")

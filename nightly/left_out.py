@@ -39,14 +39,14 @@ class LeftOut:
     def paths(self) -> set[str]:
         return {file.path for _, file in self._files}
 
-    def runs(self, found: Collection[str]) -> list[FoundRun]:
-        """Return the files that no run contains, each as a run. ``found``: the ids of all runs."""
-        return [FoundRun(file.path, "traces", (file,), True, "") for folder, file in self._files if folder not in found]
+    def runs(self, run_ids: Collection[str]) -> list[FoundRun]:
+        """Return the files outside all runs, each as a run. ``run_ids``: of all runs."""
+        return [FoundRun(file.path, "traces", (file,), True, "") for folder, file in self._files if folder not in run_ids]
 
 
 def store_folder(path: str) -> str | None:
-    place = place_of(path) if path.lower().endswith(".duckdb") else None
-    return place[0] if place is not None and place[1] == "store" else None
+    location = place_of(path) if path.lower().endswith(".duckdb") else None
+    return location[0] if location is not None and location[1] == "store" else None
 
 
 def nsight_folder(path: str) -> str | None:

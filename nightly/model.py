@@ -1,4 +1,4 @@
-"""What do the parts of a night hand to each other? Plain data; what is stored is JSON."""
+"""Data that the parts of a night exchange; stored data is JSON."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ Kind = Literal["hosted", "traces", "recording", "store"]
 """The hosted profiler's layout; traces, exports, Python profiles and logs of GPUs; `.prt` files; a run store."""
 State = Literal["reported", "failed", "running", "waiting"]
 """reported: there is a report. failed: there is a reason. running: the job has not ended. waiting: another night has it, or a limit ended
-this one."""
+this night."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundRun:
-    """One run below the prefix that is searched. ``id``: its place there, with slashes, unique, never empty ("." for the prefix itself).
+    """One run below the prefix that is searched. ``id``: its path there, with slashes, unique, never empty ("." for the prefix itself).
 
-    ``complete``: whether the job that made it has ended, as far as the layout tells (an end marker; else by age, see discover.py).
-    ``fingerprint``: hex digest over path, size and ETag of each object: another one means that the run has changed.
+    ``complete``: whether the job of the run has ended, according to an end marker or else its age (discover.py). ``fingerprint``: hex
+    digest over path, size and ETag of each object; it differs after every change of the run.
     """
 
     id: str
@@ -28,11 +28,11 @@ class FoundRun:
     complete: bool
     fingerprint: str
     perhaps: tuple[ObjectInfo, ...] = ()
-    """Not among ``objects``: files of which each belongs to the run where it begins like one of a run."""
+    """Possible files of the run, not among ``objects``: each belongs to it if it begins like a run's file."""
     settled_ns: int = 2**64
-    """When a file of ``perhaps`` was written after this (Unix time), the run with it is not complete."""
+    """The run is not complete if a file of ``perhaps`` belongs to it and was written after this (Unix time)."""
     stores: tuple[FoundRun, ...] = ()
-    """The run stores that stand beside, which are the runs where none of ``objects`` begins like one of a run."""
+    """Run stores next to the run, which are the runs if none of ``objects`` begins like a run's file."""
 
     @property
     def bytes(self) -> int:
@@ -40,13 +40,13 @@ class FoundRun:
 
     @property
     def modified_ns(self) -> int:
-        """When its newest object was written (Unix time)."""
+        """Return when its newest object was written (Unix time)."""
         return max(one.modified_ns for one in self.objects)
 
 
 @dataclass(frozen=True, slots=True)
 class ReportOptions:
-    """How each run is reported: what `postrun report` has as options. Can be pickled, and is part of what makes a report new."""
+    """Options of `postrun report` for each run. They can be pickled, and a report is outdated if they change."""
 
     formats: tuple[str, ...] = ("html", "pdf", "json")
     top: int = 15
@@ -59,7 +59,7 @@ class ReportOptions:
     theme: str = "auto"
     title: str | None = None
     logo: tuple[str, str] | None = None
-    """The picture as a data address, for workers on other machines, and its text."""
+    """The image as a data URL, for workers on other machines, and its alternative text."""
     memory_limit: str = "600MB"
     threads: int | None = 1
     max_unpacked: str | None = None
@@ -69,20 +69,20 @@ class ReportOptions:
 
     @property
     def of_reading(self) -> dict[str, Any]:
-        """The options with which files are read."""
+        """Return the options with which files are read."""
         return {"memory_limit": self.memory_limit, "threads": self.threads, "max_unpacked": self.max_unpacked}
 
     @property
     def of_store(self) -> dict[str, Any]:
-        """The options with which the store of a run is made."""
+        """Return the options with which a run's store is created."""
         return {**self.of_reading, "redact": self.redact}
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One run to report: a unit of work, idempotent, that any worker on any machine can do. ``source`` and ``out`` are URLs or folders;
-    reports go to ``runs/<id>/<first 16 digits of fingerprint>-<of options>/`` below ``out``. ``attempt``: from 2 on, what may have ended
-    the worker of the first is done in a process of its own."""
+    """One run to report: an idempotent unit of work for any worker on any machine. ``source`` and ``out`` are URLs or folders; reports are
+    written to ``runs/<id>/<first 16 digits of fingerprint>-<of options>/`` below ``out``. ``attempt``: from the second one, the step that
+    may have ended the first worker runs in a process of its own."""
 
     run: FoundRun
     source: str
@@ -94,9 +94,9 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One run in the index: what was read from its report, or why there is none. Percentages 0 to 100, times in ns (Unix where absolute).
+    """One run in the index: figures of its report, or the reason for its absence. Percentages are 0 to 100, times in ns (Unix if absolute).
 
-    A done-marker (``runs/<id>/done.json``) holds exactly this. Figures are None where the run does not give them.
+    A done-marker (``runs/<id>/done.json``) contains exactly this. Figures are None if the run does not provide them.
     """
 
     id: str
@@ -106,8 +106,8 @@ class Row:
     options: str  # digest of the options and the version of postrun
     bytes: int
     files: int
-    reason: str | None = None  # of failed and waiting
-    of_machine: bool = False  # failed for want of disk or memory there: the next night tries again
+    reason: str | None = None  # if it failed or waits
+    of_machine: bool = False  # failed for lack of disk or memory there: the next night tries again
     folder: str | None = None  # of the report's files, below the output
     written: tuple[str, ...] = ()  # files in it
     attempts: int = 1
@@ -124,9 +124,9 @@ class Row:
     gpu_name: str | None = None
     headline: str | None = None
     gpu_busy_percent: float | None = None  # busy time of all devices / their spans
-    gpu_active_percent: float | None = None  # of the samples of utilisation that are above 0
-    gpu_active_derived: bool | None = None  # no utilisation was sampled: of stretches of the trace with a kernel
-    gpu_utilization_percent: float | None = None  # mean over time of the sampled utilisation
+    gpu_active_percent: float | None = None  # of the utilization samples above 0
+    gpu_active_derived: bool | None = None  # no utilization was sampled: share of the trace's intervals with a kernel
+    gpu_utilization_percent: float | None = None  # mean over time of the sampled utilization
     steps: int | None = None
     step_median_ns: int | None = None  # time from step to step (docs/definitions.md), which is not the report's step time
     exposed_communication_percent: float | None = None  # of the devices' span
@@ -135,13 +135,15 @@ class Row:
     warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values; :func:`row_of` is its inverse."""
+        """Return JSON values; :func:`row_of` is the inverse."""
         return {name: list(value) if isinstance(value := getattr(self, name), tuple) else value for name in self.__slots__}
 
 
 def row_of(data: dict[str, Any]) -> Row:
-    """The row that ``to_json`` made; fields of later versions are left out. Raises ValueError where a needed one is missing or of another
-    type."""
+    """Return the row that ``to_json`` encoded, without fields of later versions.
+
+    Raise ValueError if a required one is missing or has another type.
+    """
     known = {name: value for name, value in data.items() if name in Row.__slots__}
     for name in ("written", "warnings"):
         if name in known:

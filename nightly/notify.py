@@ -18,10 +18,11 @@ from __future__ import annotations
 
 import fnmatch
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import InputError, UsageError
 from ..tickets import settings as ticket_settings
@@ -34,6 +35,7 @@ from ..tickets.target import Target, parse
 from ..tickets.tracker import NewTicket, Tracker
 
 if TYPE_CHECKING:
+    from .history import Finding
     from .model import Row
 
 _TYPES: Final = {str: "a text", list: "a list of texts", dict: "a table of texts", bool: "true or false", int: "a whole number"}
@@ -46,19 +48,6 @@ _LIMIT: Final = 10
 _LINKING_TITLES: Final = {"gitlab", "github", "gitea"}  # Systems that look for mentions and issues in titles
 _TITLE: Final = "postrun: {family}: {reason}"
 _SUMMARY_ROWS: Final = 200
-
-
-class Regression(Protocol):
-    """A regression of the history. ``id``: of the row."""
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def family(self) -> str: ...
-
-    @property
-    def text(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +84,10 @@ class Action:
 
 
 def load(path: Path, *, settings: ticket_settings.Settings | None = None) -> tuple[Rule, ...]:
-    """Return the rules of a TOML file. Raise UsageError for a mistake, or a setting that a target needs: before the night, not after it."""
+    """Return the rules of a TOML file.
+
+    Raise UsageError for a mistake or a setting that a target needs: before the night, not after it.
+    """
     checked = rules(ticket_settings.read_toml(path, "--attach"), str(path))
     known = settings or ticket_settings.load()
     for rule in checked:
@@ -114,8 +106,7 @@ def rules(content: Mapping[str, Any], source: str) -> tuple[Rule, ...]:
         raise UsageError(f"{source}: there is no [[rule]]")
     limit = _limit(content.get("limit", _LIMIT), f"{source}: limit")
     checked = tuple(_rule(table, f"{source}, rule {number}", limit) for number, table in enumerate(tables, 1))
-    names = [rule.name for rule in checked]
-    if repeated := next((name for name in names if names.count(name) > 1), None):
+    if repeated := next((name for name, number in Counter(rule.name for rule in checked).items() if number > 1), None):
         raise UsageError(f"{source}: two rules have the name {repeated!r}; the name tells their tickets apart")
     return checked
 
@@ -164,10 +155,12 @@ def _rule(table: Any, where: str, limit: int) -> Rule:
     return Rule(target=target, labels=labels, **values)
 
 
-def actions(rules: Sequence[Rule], rows: Sequence[Row], regressions: Iterable[Regression]) -> list[Action]:
-    """Return what to send, rule by rule, in the order of the rows, with at most one action per rule and run. Beyond the limit there is one
-    summary. ``rows``: those that are new this night."""
-    worse: dict[str, list[Regression]] = {}
+def actions(rules: Sequence[Rule], rows: Sequence[Row], regressions: Iterable[Finding]) -> list[Action]:
+    """Return the actions rule by rule, at most one per rule and run.
+
+    They are in the order of the rows; one summary replaces those beyond the limit. ``rows``: those that are new this night.
+    """
+    worse: dict[str, list[Finding]] = {}
     for regression in regressions:
         worse.setdefault(regression.id, []).append(regression)
     planned = []
@@ -180,11 +173,11 @@ def actions(rules: Sequence[Rule], rows: Sequence[Row], regressions: Iterable[Re
     return planned
 
 
-def _family(row: Row, worse: Sequence[Regression]) -> str:
+def _family(row: Row, worse: Sequence[Finding]) -> str:
     return worse[0].family if worse else row.name or row.id
 
 
-def _reasons(rule: Rule, row: Row, worse: Sequence[Regression]) -> tuple[str, ...]:
+def _reasons(rule: Rule, row: Row, worse: Sequence[Finding]) -> tuple[str, ...]:
     if row.state not in ("reported", "failed"):
         return ()
     names = [row.id, row.name or "", _family(row, worse)]
@@ -247,10 +240,10 @@ def _message(row: Row) -> Message:
 
 def _summary(rule: Rule, rest: Sequence[tuple[Row, tuple[str, ...]]]) -> Action:
     """One message for all runs beyond the limit."""
-    shown = rest[:_SUMMARY_ROWS]
-    lines = tuple(f"{row.name or row.id}: {reasons[0]}" for row, reasons in shown)
-    if len(rest) > len(shown):
-        lines = (*lines, f"and {len(rest) - len(shown)} more; the index has them all")
+    listed = rest[:_SUMMARY_ROWS]
+    lines = tuple(f"{row.name or row.id}: {reasons[0]}" for row, reasons in listed)
+    if len(rest) > len(listed):
+        lines = (*lines, f"and {len(rest) - len(listed)} more; the index has them all")
     digest = slug("\n".join(sorted(f"{row.id} {row.fingerprint}" for row, _ in rest)))
     headline = f"{len(rest)} more runs matched the rule {rule.name} than tickets are opened for in one night ({rule.limit})."
     message = Message(f"{rule.name}/summary/{digest}", f"{len(rest)} runs", "summary", headline, lines=lines)
@@ -265,7 +258,10 @@ def send(
     options: Options | None = None,
     link: str | None = None,
 ) -> str:
-    """Send one action and return what was done, in words. ``read_file``: a file below the night's output. Raise TicketError, UsageError."""
+    """Send one action and return the outcome in words.
+
+    ``read_file``: reads a file below the night's output. Raise TicketError, UsageError.
+    """
     known = settings or ticket_settings.load()
     options = options or Options(ca_bundle=known.environment.get(ticket_settings.CA_BUNDLE) or None)
     message = replace(_full(action, read_file), link=link)

@@ -12,11 +12,11 @@ _SECONDS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def shard(text: str) -> tuple[int, int]:
-    """ "0/4" as (0, 4)."""
-    found = re.fullmatch(r"\s*(\d{1,9})\s*/\s*(\d{1,9})\s*", text)
-    if not found:
+    """Parse a shard: "0/4" -> (0, 4)."""
+    match = re.fullmatch(r"\s*(\d{1,9})\s*/\s*(\d{1,9})\s*", text)
+    if not match:
         raise UsageError(f"{text!r} is no shard; write it like 0/4, which is the first of four")
-    i, n = int(found[1]), int(found[2])
+    i, n = int(match[1]), int(match[2])
     if n < 1 or i >= n:
         accepted = "0/1" if n < 2 else f"0/{n} to {n - 1}/{n}"
         raise UsageError(f"{text!r} is no shard; they count from 0: {accepted}")
@@ -24,12 +24,15 @@ def shard(text: str) -> tuple[int, int]:
 
 
 def moment(text: str, now_ns: int) -> int:
-    """ "2026-11-20", "2026-11-20T06:00" (UTC unless it says otherwise), or "36h" before now (m, h, d, w), as Unix time in ns."""
+    """Parse a time and return it as Unix time in ns.
+
+    Accepts "2026-11-20", "2026-11-20T06:00" (UTC by default), or "36h" before now (m, h, d, w).
+    """
     if ago := re.fullmatch(r"\s*(\d{1,6})\s*([mhdw])\s*", text):
         return now_ns - int(ago[1]) * _SECONDS[ago[2]] * 10**9
     try:
-        found = datetime.fromisoformat(text.strip())
+        time = datetime.fromisoformat(text.strip())
     except ValueError as error:
         raise UsageError(f"{text!r} is no time; write it like 2026-11-20, 2026-11-20T06:00, or 36h (ago; also m, d, w)") from error
-    found = found if found.tzinfo else found.replace(tzinfo=UTC)
-    return round(found.timestamp() * 1000) * 10**6
+    time = time if time.tzinfo else time.replace(tzinfo=UTC)
+    return round(time.timestamp() * 1000) * 10**6

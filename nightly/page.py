@@ -1,8 +1,9 @@
-"""What does the page of all runs say, and in which words? Findings first, then families and their trends, then a table of the runs."""
+"""The HTML page of all runs: an index -> findings first, then families and their trends, then a table of the runs."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -20,7 +21,12 @@ if TYPE_CHECKING:
     from .index_model import Index
     from .model import Row
 
-_SHOWN: Final = 25  # Of each kind of finding
+_MOST_LINES: Final = 25  # of each kind of finding
+_SIGNS: Final = {
+    "regression": ("▲ slower", "v-issue"),
+    "new_issue": ("✕ new issue", "v-issue"),
+    "improvement": ("▼ faster", "v-fine"),
+}
 _STATES: Final = {
     "reported": ("✓", "v-fine"),
     "failed": ("✕", "v-issue"),
@@ -53,7 +59,7 @@ _METRICS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One finding. ``family``: the id of its place on the page, where it has one."""
+    """One finding. ``anchor``: the id of its family's card on the page, if it has one."""
 
     name: str
     href: str | None
@@ -91,7 +97,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One row of the table. ``whole``: what ``said`` is the beginning of; empty where it is all."""
+    """One row of the table. ``full_note``: the text that ``note`` shortens; empty if it is not shortened."""
 
     name: str
     id: str
@@ -101,8 +107,8 @@ class Entry:
     state: str
     sign: str
     mark: str
-    said: str
-    whole: str
+    note: str
+    full_note: str
     started: str
     started_sort: int | str
     devices: str
@@ -111,19 +117,12 @@ class Entry:
     change: str
     change_sort: str
     regressed: str | None
-    busy: str
-    busy_sort: str
-    active: str
-    active_sort: str
-    exposed: str
-    exposed_sort: str
-    memory: str
-    memory_sort: str
+    figures: tuple[tuple[str, str], ...]
     verdicts: Markup
 
 
 def index_page(index: Index, *, most_runs: int = 1_000, most_families: int = 60) -> str:
-    """The page as text. Links are relative to where it stands; nothing is loaded from anywhere."""
+    """Render the page. Its links are relative, and it loads nothing."""
     rows = index.rows[:most_runs]
     rules = _rules(rows)
     families = [family for family in index.families if family.runs > 1][:most_families]
@@ -142,7 +141,7 @@ def index_page(index: Index, *, most_runs: int = 1_000, most_families: int = 60)
         alone=_alone(index),
         rules=rules,
         entries=entries,
-        left_out=_left_out(index),
+        left_out=f"all {count(index.total)} are in index.parquet",
         hints={"Step to step": STEP_TO_STEP, "GPU busy": BUSY, "GPU active": ACTIVE},
         place=clip(index.place, 200),
         threshold=f"{index.settings.threshold_percent:g}\u00a0%",
@@ -151,7 +150,7 @@ def index_page(index: Index, *, most_runs: int = 1_000, most_families: int = 60)
 
 
 def link(row: Row, file: str) -> str:
-    """To a file of its report, relative to the page: every character that could mean something else is encoded."""
+    """Return the relative URL of a report's file, with all characters quoted."""
     return quote(f"{row.folder}/{file}", safe="/", errors="surrogatepass")
 
 
@@ -163,39 +162,36 @@ def _href(row: Row | None) -> str | None:
 
 
 def _rules(rows: Iterable[Row]) -> list[str]:
-    """Those that have a verdict of any run shown; what was never evaluated needs no column."""
-    found: dict[str, bool] = {}
+    """List the rules that were evaluated in any listed run."""
+    evaluated: dict[str, bool] = {}
     for row in rows:
         for rule, verdict in row.verdicts.items():
-            found[rule] = found.get(rule, False) or verdict != NOT_EVALUATED
-    return [rule for rule, told in found.items() if told and rule != "ProfilerReport"]
+            evaluated[rule] = evaluated.get(rule, False) or verdict != NOT_EVALUATED
+    return [rule for rule, told in evaluated.items() if told and rule != "ProfilerReport"]
 
 
 # -- findings --------------------------------------------------------------------------------------------------------------
 
 
 def _headline(index: Index) -> str:
-    told = []
-    kinds = {"regression": ("regression", None), "new_issue": ("new issue", None)}
-    for kind, (one, many) in kinds.items():
-        if number := sum(finding.kind == kind for finding in index.findings):
-            told.append(plural(number, one, many))
+    numbers = Counter(finding.kind for finding in index.findings)
+    counts = [plural(numbers[kind], kind.replace("_", " ")) for kind in ("regression", "new_issue") if numbers[kind]]
     if index.failed:
-        told.append(f"{plural(len(index.failed), 'run')} without a report")
-    if not told:
+        counts.append(f"{plural(len(index.failed), 'run')} without a report")
+    if not counts:
         return f"No regression, no new issue, nothing failed: {plural(index.total, 'run')}."
-    return f"{', '.join(told)}, in {plural(index.total, 'run')}."
+    return f"{', '.join(counts)}, in {plural(index.total, 'run')}."
 
 
 def _tiles(index: Index) -> list[tuple[str, str, str]]:
-    kinds = [finding.kind for finding in index.findings]
+    numbers = Counter(finding.kind for finding in index.findings)
     tiles = [
         ("Runs", count(index.total), plural(index.families_total, "family", "families")),
         ("Reported", count(index.states.get("reported", 0)), ""),
         ("Failed", count(index.states.get("failed", 0)), "no report"),
-        ("Regressions", count(kinds.count("regression")), "from step to step"),
-        ("New issues", count(kinds.count("new_issue")), "fine before"),
-        ("Improvements", count(kinds.count("improvement")), "from step to step"),
+        ("Regressions", count(numbers["regression"]), "from step to step"),
+        ("New issues", count(numbers["new_issue"]), "fine before"),
+        ("Improvements", count(numbers["improvement"]), "from step to step"),
     ]
     unfinished = index.states.get("running", 0) + index.states.get("waiting", 0)
     if unfinished:
@@ -207,31 +203,33 @@ def _groups(index: Index, anchors: dict[str, str]) -> list[Group]:
     rows = {row.id: row for row in (*index.failed, *index.rows)}
 
     def lines(kind: str) -> list[Line]:
-        """A line per run: what is told of it of this kind."""
-        told: dict[str, list[Finding]] = {}
-        for one in index.findings:
-            if one.kind == kind:
-                told.setdefault(one.id, []).append(one)
-        return [_line(found, rows.get(run_id), anchors) for run_id, found in told.items()]
+        """Return a line per run for its findings of a kind."""
+        by_run: dict[str, list[Finding]] = {}
+        for finding in index.findings:
+            if finding.kind == kind:
+                by_run.setdefault(finding.id, []).append(finding)
+        return [_line(found, rows.get(run_id), anchors) for run_id, found in by_run.items()]
 
     failed = [
         Line(_name(row), None, _family(index, row), anchors.get(_family(index, row)), clip(row.reason or "", 600)) for row in index.failed
     ]
-    made = [
-        ("regressions", "Regressions", "▲ slower", "v-issue", lines("regression")),
+    groups = [
+        ("regressions", "Regressions", *_SIGNS["regression"], lines("regression")),
         ("failed", "Runs without a report", SIGNS[ISSUE].text[0] + " failed", "v-issue", failed),
-        ("new-issues", "New issues", "✕ new issue", "v-issue", lines("new_issue")),
-        ("improvements", "Improvements", "▼ faster", "v-fine", lines("improvement")),
+        ("new-issues", "New issues", *_SIGNS["new_issue"], lines("new_issue")),
+        ("improvements", "Improvements", *_SIGNS["improvement"], lines("improvement")),
     ]
     return [
-        Group(id, title, sign, mark, tuple(found[:_SHOWN]), max(0, len(found) - _SHOWN)) for id, title, sign, mark, found in made if found
+        Group(id, title, sign, mark, tuple(found[:_MOST_LINES]), max(0, len(found) - _MOST_LINES))
+        for id, title, sign, mark, found in groups
+        if found
     ]
 
 
-def _line(found: Sequence[Finding], row: Row | None, anchors: dict[str, str]) -> Line:
-    first = found[0]
+def _line(findings: Sequence[Finding], row: Row | None, anchors: dict[str, str]) -> Line:
+    first = findings[0]
     if first.kind == "new_issue":
-        rules = ", ".join(one.rule or "" for one in found)
+        rules = ", ".join(one.rule or "" for one in findings)
         text = f"{rules}: fine in the {first.runs} comparable runs before"
     else:
         text = first.text
@@ -244,7 +242,7 @@ def _family(index: Index, row: Row) -> str:
 
 
 def _name(row: Row) -> str:
-    """The run's id, which tells it from all others."""
+    """Return the run's id, which is unique."""
     return clip(row.id, 160)
 
 
@@ -254,20 +252,13 @@ def _name(row: Row) -> str:
 def _alone(index: Index) -> str:
     if index.alone_told is None:
         return ""
-    told, advice = index.alone_told
-    return f"{clip(told, 400)}. {advice[0].upper()}{advice[1:]}."
+    note, advice = index.alone_told
+    return f"{clip(note, 400)}. {advice[0].upper()}{advice[1:]}."
 
 
 def _card(family: Family, anchor: str, findings: Sequence[Finding]) -> Card:
     kinds = {one.kind for one in findings if one.family == family.name}
-    if "regression" in kinds:
-        sign, mark = "▲ slower", "v-issue"
-    elif "new_issue" in kinds:
-        sign, mark = "✕ new issue", "v-issue"
-    elif "improvement" in kinds:
-        sign, mark = "▼ faster", "v-fine"
-    else:
-        sign, mark = "", ""
+    sign, mark = next((signs for kind, signs in _SIGNS.items() if kind in kinds), ("", ""))
     newest = next((point.at_ns for point in reversed(family.points) if point.at_ns is not None), None)
     return Card(
         id=anchor,
@@ -287,12 +278,14 @@ def _card(family: Family, anchor: str, findings: Sequence[Finding]) -> Card:
     )
 
 
-def _figure(name: str, one: Trend, is_time: bool) -> tuple[str, str, str, str]:
+def _figure(name: str, values: Trend, is_time: bool) -> tuple[str, str, str, str]:
     form = duration if is_time else percent
     change = UNKNOWN
-    if one.newest is not None and one.base is not None:
-        change = _signed(100 * (one.newest - one.base) / one.base) if is_time and one.base else points(one.newest - one.base)
-    return name, form(one.newest), form(one.base), change
+    if values.newest is not None and values.base is not None:
+        change = (
+            _signed(100 * (values.newest - values.base) / values.base) if is_time and values.base else points(values.newest - values.base)
+        )
+    return name, form(values.newest), form(values.base), change
 
 
 def _signed(change: float) -> str:
@@ -306,11 +299,11 @@ def _drawing(family: Family) -> Markup | None:
     dots = [Dot(float(point.step_median_ns or 0), "other" if not point.comparable else point.mark or "plain") for point in points]
     steps = [point.step_median_ns for point in points if point.step_median_ns is not None]
     marks = [point.mark for point in points if point.comparable]
-    told = [plural(marks.count("regression"), "regression")] * ("regression" in marks)
-    told += [plural(marks.count("improvement"), "improvement")] * ("improvement" in marks)
+    marked = [plural(marks.count("regression"), "regression")] * ("regression" in marks)
+    marked += [plural(marks.count("improvement"), "improvement")] * ("improvement" in marks)
     alt = (
         f"Time from step to step of the last {plural(len(points), 'run')}, from {duration(min(steps))} to {duration(max(steps))};"
-        f" the newest {duration(steps[-1])}" + (f"; {' and '.join(told)} marked" if told else "")
+        f" the newest {duration(steps[-1])}" + (f"; {' and '.join(marked)} marked" if marked else "")
     )
     return Markup('<svg role="img" aria-label="{}"{}').format(alt, Markup(trend(dots, duration).removeprefix("<svg")))
 
@@ -325,12 +318,12 @@ def _entry(index: Index, row: Row, rules: Sequence[str]) -> Entry:
     devices = UNKNOWN
     if row.gpus:
         devices = f"{count(row.gpus)} × {clip(row.gpu_name, 40)}" if row.gpu_name else plural(row.gpus, "GPU")
-    whole = said = row.reason or ""
+    full_note = note = row.reason or ""
     if row.state == "reported":
         parts = [f"job {row.status}"] * (row.status not in (None, "completed", "unknown")) + list(row.warnings[-2:])
-        whole, said = "; ".join(parts), "; ".join(clip(part, 60) for part in parts)
+        full_note, note = "; ".join(parts), "; ".join(clip(part, 60) for part in parts)
     elif row.state == "failed":
-        said = clip(_first_sentence(whole, row.id), 120)
+        note = clip(_first_sentence(full_note, row.id), 120)
     return Entry(
         name=clip(row.name or row.id.rpartition("/")[2], 80),
         id=_name(row),
@@ -340,8 +333,8 @@ def _entry(index: Index, row: Row, rules: Sequence[str]) -> Entry:
         state=row.state,
         sign=sign,
         mark=mark,
-        said=clip(said, 240),
-        whole=clip(whole, 2_000) if whole != said else "",
+        note=clip(note, 240),
+        full_note=clip(full_note, 2_000) if full_note != note else "",
         started=moment(row.started_ns),
         started_sort="" if row.started_ns is None else row.started_ns // 10**6,
         devices=devices,
@@ -349,33 +342,28 @@ def _entry(index: Index, row: Row, rules: Sequence[str]) -> Entry:
         step_sort="" if row.step_median_ns is None else row.step_median_ns,
         change=UNKNOWN if change is None else _signed(change),
         change_sort=_sort(change),
-        regressed={"regression": "▲ slower", "improvement": "▼ faster"}.get(regressed or ""),
-        busy=percent(row.gpu_busy_percent),
-        busy_sort=_sort(row.gpu_busy_percent),
-        active="~" * bool(row.gpu_active_derived and row.gpu_active_percent is not None) + percent(row.gpu_active_percent),
-        active_sort=_sort(row.gpu_active_percent),
-        exposed=percent(row.exposed_communication_percent),
-        exposed_sort=_sort(row.exposed_communication_percent),
-        memory=percent(row.gpu_memory_percent),
-        memory_sort=_sort(row.gpu_memory_percent),
-        verdicts=Markup("").join(_verdict(row.verdicts.get(rule)) for rule in rules),
+        regressed=_SIGNS[regressed][0] if regressed else None,
+        figures=(
+            (percent(row.gpu_busy_percent), _sort(row.gpu_busy_percent)),
+            (
+                "~" * bool(row.gpu_active_derived and row.gpu_active_percent is not None) + percent(row.gpu_active_percent),
+                _sort(row.gpu_active_percent),
+            ),
+            (percent(row.exposed_communication_percent), _sort(row.exposed_communication_percent)),
+            (percent(row.gpu_memory_percent), _sort(row.gpu_memory_percent)),
+        ),
+        verdicts=Markup("").join(
+            _NO_VERDICT if (verdict := row.verdicts.get(rule)) is None else _VERDICTS.get(verdict, _VERDICTS[ERROR]) for rule in rules
+        ),
     )
 
 
 def _first_sentence(text: str, run_id: str) -> str:
-    """Of a reason, without the place of the run, which its row names."""
+    """Shorten a reason, without the path of the run, which its row contains."""
     first = re.split(r"(?<=\.)\s+(?=[A-Z])|\n", text, maxsplit=1)[0]
-    place, colon, rest = first.partition(f"{run_id}: ")
-    return rest if colon and rest and not re.search(r"\s", place) else first
+    prefix, colon, rest = first.partition(f"{run_id}: ")
+    return rest if colon and rest and not re.search(r"\s", prefix) else first
 
 
 def _sort(value: float | None) -> str:
     return "" if value is None else f"{value:.4g}"
-
-
-def _verdict(verdict: str | None) -> Markup:
-    return _NO_VERDICT if verdict is None else _VERDICTS.get(verdict, _VERDICTS[ERROR])
-
-
-def _left_out(index: Index) -> str:
-    return f"all {count(index.total)} are in index.parquet"

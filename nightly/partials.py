@@ -1,14 +1,14 @@
-"""How is a run reported that is too large for one machine? Its files are read by many tasks, and one task puts together what they read.
+"""Reports of runs that are too large for one machine: many tasks read the files of a run, and one task combines their tables.
 
-Map: :func:`read_part` reads some files of the run by themselves, writes what they say as Parquet below the output, and a marker last.
-Reduce: :func:`report_parts` loads all parts into one run store, by what loads files, and reports that with the same analysis.
-What stands below ``runs/<id>/partial/`` is removed when the run is reported:
+Map: :func:`read_part` reads some files of the run by themselves, writes their content as Parquet below the output, and a marker last.
+Reduce: :func:`report_parts` loads all parts into one run store, with the code that loads files, and reports it with the same analysis. The
+files below ``runs/<id>/partial/`` are removed when the run is reported:
 
-runs/<id>/partial/<16 digits>-<12 digits>/00003.json                what the files of part 3 say, and which tables are its own; written last
+runs/<id>/partial/<16 digits>-<12 digits>/00003.json                the content of part 3's files, and its tables; written last
 runs/<id>/partial/<16 digits>-<12 digits>/00003-<random>-*.parquet  its tables
 
-A part that is read twice, by a task that was repeated or by two nights, counts once: whoever writes the marker first has written it, and
-only the tables that it names are read.
+A part that is read twice, by a repeated task or by two nights, counts once: the first marker counts, and only the tables that it names are
+read.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 from .. import modes
 from ..errors import InputError
 from ..ingest.object_store.objects import ObjectInfo, Objects, ObjectStoreError
-from ..ingest.object_store.open import open_objects
 from ..ingest.object_store.urls import is_url
 from . import places
 from .model import FoundRun, Row, Task
-from .work import Workplace, check_unchanged, fetch, linked, report_run, source_of
+from .night import kill
+from .work import check_unchanged, fetch, linked, opened, report_run, source_of, workplace
 
 if TYPE_CHECKING:
     from ..ingest.discover import Found
@@ -47,20 +47,20 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 PART_BYTES: Final = 64_000_000
-"""Smaller files are read together up to this; or up to the size above which a run is divided at all, where that is less."""
+"""Smaller files are read together up to this size, or up to the size above which runs are split if that is smaller."""
 PART_FILES: Final = 500
 _AT_ONCE: Final = 8
 _FOLDER: Final = "partial"
-_OWN: Final = re.compile(r"[0-9a-f]{16}-[0-9a-f]{12}/\d{5}(?:\.json|-[0-9a-f]{12}-.*\.parquet)")
-_TABLE_NAME: Final = re.compile(r"(?:\d{4,6}|metrics)\.[a-z_]+\.parquet")  # Behind the prefix of its part
-_MOST_MARKER: Final = 64 << 20  # Bytes of a marker, which describes at most PART_FILES files
+_PART_FILE: Final = re.compile(r"[0-9a-f]{16}-[0-9a-f]{12}/\d{5}(?:\.json|-[0-9a-f]{12}-.*\.parquet)")
+_TABLE_NAME: Final = re.compile(r"(?:\d{4,6}|metrics)\.[a-z_]+\.parquet")  # after the prefix of its part
+_MOST_MARKER: Final = 64 << 20  # bytes of a marker, which describes at most PART_FILES files
 _SHARE_OF_DISK: Final = 0.9
 _TABLE: Final = "application/vnd.apache.parquet"
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some files of a run that one task reads. ``task``: of the whole run, but with the objects of this part only. ``most``: bytes of files
+    """Files of a run that one task reads. ``task``: of the entire run, but with the objects of this part only. ``most``: bytes of files
     that are read together."""
 
     task: Task
@@ -82,119 +82,120 @@ class Part:
 
 
 def parts(task: Task, most: int = PART_BYTES) -> list[Part]:
-    """What of a run is read by tasks of their own: all but recordings, which are read as quickly as the tables that would be made of them,
-    and the description of the job. The same on every machine. ``most``: bytes of files that are read together."""
+    """Split the files of a run into parts, in the same way on every machine.
+
+    Recordings are left out, because reading them is as quick as reading their tables, and so is the description of the job. ``most``: bytes
+    of files that are read together.
+    """
     groups: list[list[ObjectInfo]] = []
     size = 0
-    for one in task.run.objects:
-        if _read_at_the_end(one):
+    for file in task.run.objects:
+        if _read_at_the_end(file):
             continue
-        if not groups or size + one.size > most or len(groups[-1]) >= PART_FILES:
+        if not groups or size + file.size > most or len(groups[-1]) >= PART_FILES:
             groups.append([])
             size = 0
-        groups[-1].append(one)
-        size += one.size
+        groups[-1].append(file)
+        size += file.size
     return [Part(replace(task, run=replace(task.run, objects=tuple(group))), i, len(groups), most) for i, group in enumerate(groups)]
 
 
-def _read_at_the_end(one: ObjectInfo) -> bool:
-    name = one.path.rpartition("/")[2]
+def _read_at_the_end(file: ObjectInfo) -> bool:
+    name = file.path.rpartition("/")[2]
     return name == "job.json" or name.lower().endswith((".prt", ".sqlite"))
 
 
 @lru_cache(8)
 def _digest(most: int) -> str:
-    """Another one where parts are cut or read in another way."""
+    """Return a digest of the way in which parts are split and read."""
     from ..ingest.partial import FORMAT
 
     return hashlib.sha256(json.dumps([version("postrun"), FORMAT, most, PART_FILES]).encode()).hexdigest()[:12]
-
-
-@lru_cache(4)
-def _opened(url: str) -> Objects:
-    """Connections are kept from task to task."""
-    return open_objects(url)
 
 
 # -- map -------------------------------------------------------------------------------------------------------------------
 
 
 def read_part(part: Part) -> str:
-    """Reads the files of a part, writes what they say, and the marker last. -> the marker's path. Nothing is done where it is there.
+    """Read the files of a part, write their tables and the marker; return its path.
 
-    Raises ObjectStoreError where it is the store's fault, or where a file is being written: another time it may go well.
+    Does nothing if the marker exists. Raise ObjectStoreError if the store fails or a file is being written: another attempt may succeed.
     """
     from ..ingest.discover import find_files
     from ..ingest.partial import write
 
     task = part.task
     modes.set_umask(task.options.mode)
-    out, source = _opened(task.out), source_of(task)
+    out, source = opened(task.out), source_of(task)
     if out.head(part.marker) is not None:
         return part.marker
-    with Workplace() as work:
+    with workplace() as work:
         root = fetch(task, source, work)
-        found = {one.path: one for one in find_files([root], linked=linked(task))}
-        files = [(one, found[path]) for one in part.objects if (path := _path(root, task.run, one)) in found]
+        found_files = {one.path: one for one in find_files([root], linked=linked(task))}
+        files = [(one, found_files[path]) for one in part.objects if (path := _path(root, task.run, one)) in found_files]
         tables = work / "tables"
         tables.mkdir()
         prefix = f"{part.number:05}-{uuid.uuid4().hex[:12]}-"
         options = task.options
         entries = write([file for _, file in files], tables, prefix, **options.of_reading)
         check_unchanged(task, source)
-        made = sorted(tables.iterdir())
-        for path in made:
+        table_files = sorted(tables.iterdir())
+        for path in table_files:
             out.write(f"{part.folder}/{path.name}", path, content_type=_TABLE)
-        said = {
+        marker = {
             "files": [{"path": one.path, **entry} for (one, _), entry in zip(files, entries, strict=True)],
-            "tables": {path.name: path.stat().st_size for path in made},
+            "tables": {path.name: path.stat().st_size for path in table_files},
             "prefix": prefix,
         }
-        if not out.create(part.marker, json.dumps(said).encode()):
-            for path in made:  # somebody else was quicker
+        if not out.create(part.marker, json.dumps(marker).encode()):
+            for path in table_files:  # another worker was quicker
                 with contextlib.suppress(InputError):
                     out.delete(f"{part.folder}/{path.name}")
     return part.marker
 
 
-def _path(root: Path, run: FoundRun, one: ObjectInfo) -> Path:
-    """Where :func:`.work.fetch` puts an object."""
-    return root / one.path.removeprefix(f"{run.id}/")
+def _path(root: Path, run: FoundRun, file: ObjectInfo) -> Path:
+    """Return where :func:`.work.fetch` stores an object."""
+    return root / file.path.removeprefix(f"{run.id}/")
 
 
 # -- reduce ----------------------------------------------------------------------------------------------------------------
 
 
 def report_parts(task: Task, most: int = PART_BYTES) -> Row:
-    """As :func:`.work.report_run`, from the parts of the run, all of which must have been read; they are removed then."""
+    """Report a run from its parts, all of which must exist, and remove them."""
     row = report_run(task, partial(_prepare, most))
     if row.state == "reported":
-        remove(_opened(task.out), task.run)
+        remove(opened(task.out), task.run)
     return row
 
 
 def remove(out: Objects, run: FoundRun) -> None:
-    """Removes all parts of a run, of earlier versions of it, too. Where the store does not let us, its next report does."""
+    """Remove all parts of a run and of its earlier versions.
+
+    If the store refuses, the next report removes them.
+    """
     above = f"{places.run_folder(run.id)}/{_FOLDER}/"
     with contextlib.suppress(InputError):
-        for one in list(out.list(above)):
-            if _OWN.fullmatch(one.path[len(above) :]):
-                out.delete(one.path)
+        for file in list(out.list(above)):
+            if _PART_FILE.fullmatch(file.path[len(above) :]):
+                out.delete(file.path)
 
 
 def _prepare(most: int, task: Task, source: Objects, work: Path) -> tuple[Path, Callable[[], Store]]:
-    """The tables of all parts, and those files of the run that no part holds, as files."""
+    """Prepare the tables of all parts, and the files that no part contains."""
     from ..ingest.load import load
-    from ..ingest.partial import Partials
+    from ..ingest.partial import MAPPED, Partials, write
 
-    run, out = task.run, _opened(task.out)
+    run, out = task.run, opened(task.out)
     divided = parts(task, most)
-    said, tables = _said(out, divided), work / "tables"
-    whole = {file["path"] for marker in said for file in marker["files"] if _is_read_whole(file)}
-    held = {file["path"] for marker in said for file in marker["files"]} - whole
-    root, rest = _fetch_rest(task, source, work, whole, held)
+    markers, tables = _read_markers(out, divided), work / "tables"
+    files = [file for marker in markers for file in marker["files"]]
+    read_whole = {file["path"] for file in files if _is_read_whole(file)}
+    held = {file["path"] for file in files} - read_whole
+    root, rest = _fetch_rest(task, source, work, read_whole, held)
     tables.mkdir()
-    names = [(f"{divided[0].folder}/{name}", tables / name, size) for marker in said for name, size in marker["tables"].items()]
+    names = [(f"{divided[0].folder}/{name}", tables / name, size) for marker in markers for name, size in marker["tables"].items()]
     needed, free = sum(size for *_, size in names), shutil.disk_usage(work).free
     if needed > free * _SHARE_OF_DISK:
         raise InputError(
@@ -206,68 +207,61 @@ def _prepare(most: int, task: Task, source: Objects, work: Path) -> tuple[Path, 
             pass
     entries: dict[Path, tuple[Entry, Path]] = {}
     infos = {one.path: one for one in run.objects}
-    for marker in said:
-        for file in marker["files"]:
-            if file["path"] in whole:
-                continue
+    for file in files:
+        if file["path"] not in read_whole:
             entries[_path(root, run, infos[file["path"]])] = (file, tables)
-    # What no part holds under its name, but is of a format that parts are made of.
-    strays = [one for one in rest if one.readable and one.format is not None and one.format.name in _mapped()]
-    for place, one in enumerate(strays):
-        entry = _write_one(one, tables, f"stray-{place}-", task)
-        entries[one.path] = (entry, tables)
+    # Files that no part contains under their names, in formats that are read in parts.
+    strays = [one for one in rest if one.readable and one.format is not None and one.format.name in MAPPED]
+    for number, stray in enumerate(strays):
+        [entry] = write([stray], tables, f"stray-{number}-", **task.options.of_store)
+        entries[stray.path] = (entry, tables)
     partials = Partials(entries)
     stray_paths = {one.path for one in strays}
-    found = [*partials.found(), *(one for one in rest if one.path not in stray_paths)]
-    found = _once(sorted(found, key=lambda one: _order(one.path.relative_to(root))), root, task)
+    inputs = [*partials.found(), *(one for one in rest if one.path not in stray_paths)]
+    inputs = _once(sorted(inputs, key=lambda one: _order(one.path.relative_to(root))), root, task)
     options = task.options
-    return root, partial(load, found, [root], partials=partials, **options.of_store)
+    return root, partial(load, inputs, [root], partials=partials, **options.of_store)
 
 
 def _is_read_whole(file: Mapping[str, Any]) -> bool:
-    """Whether a file that a part looked at has to be read as it is: its format is read, but not in parts."""
+    """Decide whether a file of a part is of a format that is not read in parts."""
     from ..ingest.discover import FORMATS
+    from ..ingest.partial import MAPPED
     from ..ingest.store.format_names import RUN_STORE
 
-    formats = {known.name for known in FORMATS if known.not_read is None} - _mapped() - {RUN_STORE}
+    formats = {known.name for known in FORMATS if known.not_read is None} - MAPPED - {RUN_STORE}
     return file["problem"] is None and file["format"] in formats
 
 
-def _mapped() -> frozenset[str]:
-    from ..ingest.partial import MAPPED
+def _read_markers(out: Objects, divided: Sequence[Part]) -> list[dict[str, Any]]:
+    """Return the markers of all parts.
 
-    return MAPPED
-
-
-def _write_one(one: Found, tables: Path, prefix: str, task: Task) -> Entry:
-    from ..ingest.partial import write
-
-    return write([one], tables, prefix, **task.options.of_store)[0]
-
-
-def _said(out: Objects, divided: Sequence[Part]) -> list[dict[str, Any]]:
-    """The markers of all parts. ObjectStoreError where one is missing, or not ours."""
+    Raise ObjectStoreError if one is missing, or was not written by :func:`read_part`.
+    """
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         read = list(threads.map(lambda part: out.read(part.marker, count=_MOST_MARKER + 1), divided))
-    said = []
+    markers = []
     for part, data in zip(divided, read, strict=True):
         try:
-            one = json.loads(data)
-            sound = len(data) <= _MOST_MARKER and _is_ours(one, part)
+            marker = json.loads(data)
+            sound = len(data) <= _MOST_MARKER and _is_ours(marker, part)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             sound = False
         if not sound:
             out.delete(part.marker)
             raise ObjectStoreError(f"{out.place(part.marker)}: is damaged, and was removed; the next night reads this part again")
-        said.append(one)
-    return said
+        markers.append(marker)
+    return markers
 
 
-def _is_ours(said: Any, part: Part) -> bool:
-    """Whether a marker, which others may have written, names only files of its part and tables that :func:`read_part` could have made."""
+def _is_ours(marker: Any, part: Part) -> bool:
+    """Decide whether :func:`read_part` could have written a marker.
+
+    Others may write below the output. The marker must name only files and tables of its part.
+    """
     from ..ingest.partial_check import sound
 
-    prefix, tables, files = said["prefix"], said["tables"], said["files"]
+    prefix, tables, files = marker["prefix"], marker["tables"], marker["files"]
     return (
         re.fullmatch(rf"{part.number:05}-[0-9a-f]{{12}}-", prefix) is not None
         and all(name.startswith(prefix) and _TABLE_NAME.fullmatch(name, len(prefix)) for name in tables)
@@ -278,11 +272,14 @@ def _is_ours(said: Any, part: Part) -> bool:
     )
 
 
-def _fetch_rest(task: Task, source: Objects, work: Path, whole: set[str], held: set[str]) -> tuple[Path, list[Found]]:
-    """The folder of the run, and the files in it that no part holds. ``whole``: those that parts left to be read as they are."""
+def _fetch_rest(task: Task, source: Objects, work: Path, read_whole: set[str], held: set[str]) -> tuple[Path, list[Found]]:
+    """Return the run's folder, and the files in it that no part contains.
+
+    ``read_whole``: files that parts did not read.
+    """
     from ..ingest.discover import find_files
 
-    rest = tuple(one for one in task.run.objects if one.path in whole or (one.path not in held and _read_at_the_end(one)))
+    rest = tuple(one for one in task.run.objects if one.path in read_whole or (one.path not in held and _read_at_the_end(one)))
     task = replace(task, run=replace(task.run, objects=rest))
     root = fetch(task, source, work)
     root.mkdir(parents=True, exist_ok=True)
@@ -290,30 +287,30 @@ def _fetch_rest(task: Task, source: Objects, work: Path, whole: set[str], held: 
 
 
 def _download(out: Objects, path: str, target: Path, size: int) -> None:
-    one = out.head(path)
-    if one is None or one.size != size:
+    file = out.head(path)
+    if file is None or file.size != size:
         out.delete(f"{path.rpartition('/')[0]}/{target.name[:5]}.json")  # the marker of its part
-        lost = "is no longer there" if one is None else "has been replaced"
+        lost = "is no longer there" if file is None else "has been replaced"
         raise ObjectStoreError(f"{out.place(path)}: {lost}; the next night reads this part again")
-    out.download(one, target)
+    out.download(file, target)
 
 
 def _order(path: PurePath) -> tuple[tuple[bool, str], ...]:
-    """Files come in the order in which a folder is searched: those of a folder before those of the folders in it."""
+    """Return a sort key: the files of a folder before those of its subfolders."""
     return (*((True, folder) for folder in path.parts[:-1]), (False, path.name))
 
 
-def _once(found: list[Found], root: Path, task: Task) -> list[Found]:
-    """Without files of a local run that are reached twice, as where the folder is searched."""
+def _once(files: list[Found], root: Path, task: Task) -> list[Found]:
+    """Drop files of a local run that are reached twice, as a search does."""
     if is_url(task.source):
-        return found
+        return files
     seen: set[tuple[int, int]] = set()
     kept = []
-    for one in found:
-        inside = one.path.relative_to(root)
+    for file in files:
+        inside = file.path.relative_to(root)
         status = (Path(task.source) / ("" if task.run.id == "." else task.run.id) / inside).stat()
         if (status.st_dev, status.st_ino) not in seen:
-            kept.append(one)
+            kept.append(file)
         seen.add((status.st_dev, status.st_ino))
     return kept
 
@@ -322,14 +319,14 @@ def _once(found: list[Found], root: Path, task: Task) -> list[Found]:
 
 
 @contextlib.contextmanager
-def splitting(made: contextlib.AbstractContextManager[Executor], above: int) -> Iterator[Executor]:
-    """The executor, which reports runs of more than ``above`` bytes, of which there are several parts, part by part."""
-    with made as executor:
+def splitting(engine: contextlib.AbstractContextManager[Executor], above: int) -> Iterator[Executor]:
+    """Wrap an executor so that it reports runs of more than ``above`` bytes in parts."""
+    with engine as executor:
         yield Splitting(executor, above)
 
 
 class Splitting(Executor):
-    """Passes tasks on to ``executor``; a report of a large run as several, which are one for who asked for it."""
+    """Passes tasks on to ``executor``, the report of a large run as several tasks with one result."""
 
     def __init__(self, executor: Executor, above: int) -> None:
         self._executor = executor
@@ -337,14 +334,14 @@ class Splitting(Executor):
         self._most = max(1, min(PART_BYTES, above))
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        task = args[0] if args else None
-        if fn is report_run and isinstance(task, Task) and task.run.kind != "store" and task.run.bytes > self._above:
-            divided = parts(task, self._most)
-            if len(divided) > 1:
-                future: Future[Any] = Future()
-                future.set_running_or_notify_cancel()
-                threading.Thread(target=self._fulfil, args=(future, task, divided), name="postrun-parts", daemon=True).start()
-                return future
+        task = args[0] if fn is report_run else None
+        if not isinstance(task, Task) or task.run.kind == "store" or task.run.bytes <= self._above:
+            return self._executor.submit(fn, *args, **kwargs)
+        if len(divided := parts(task, self._most)) > 1:
+            future: Future[Any] = Future()
+            future.set_running_or_notify_cancel()
+            threading.Thread(target=self._fulfil, args=(future, task, divided), name="postrun-parts", daemon=True).start()
+            return future
         return self._executor.submit(fn, *args, **kwargs)
 
     def _fulfil(self, future: Future[Row], task: Task, divided: Sequence[Part]) -> None:
@@ -359,33 +356,33 @@ class Splitting(Executor):
             for part in divided:
                 pending[self._executor.submit(read_part, part)] = part
             done = wait(pending, return_when=FIRST_EXCEPTION).done
-            for one in done:
-                _checked(one, pending[one])
+            for future in done:
+                _checked(future, pending[future])
         except BaseException:
-            for one in pending:
-                one.cancel()
-            wait(pending)  # the others are of use to the next attempt
+            for future in pending:
+                future.cancel()
+            wait(pending)  # the next attempt uses the other parts
             raise
         try:
             row = self._executor.submit(report_parts, task, self._most).result()
         except ObjectStoreError:
             raise
         except Exception:
-            remove(_opened(task.out), task.run)
+            remove(opened(task.out), task.run)
             raise
         if row.state != "reported":
-            remove(_opened(task.out), task.run)  # others may have written there: the next attempt reads the files themselves again
+            remove(opened(task.out), task.run)  # others may have written there, so the next attempt reads the files themselves again
         return row
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         self._executor.shutdown(wait=wait, cancel_futures=cancel_futures)
 
     def kill(self) -> None:
-        getattr(self._executor, "kill", lambda: self._executor.shutdown(wait=False, cancel_futures=True))()
+        kill(self._executor)
 
 
 def _checked(future: Future[str], part: Part) -> None:
-    """Raises what a part failed with, under the names of its files."""
+    """Raise the error of a part with the names of its files."""
     try:
         future.result()
     except ObjectStoreError:

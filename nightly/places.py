@@ -1,8 +1,8 @@
-"""Where below the output folder of a night does what of a run stand?
+"""The files of a night below its output folder.
 
 index.html index.json index.parquet      of all runs
-runs/<id>/done.json                      a Row, written last: what is known of the run (model.Row.to_json)
-runs/<id>/claim.json                     who works on it (claims.py)
+runs/<id>/done.json                      a Row, written last: all that is known of the run (model.Row.to_json)
+runs/<id>/claim.json                     the night that works on it (claims.py)
 runs/<id>/<16 digits>-<digits>/          the report's files: a folder per version of the run and of the options
 """
 
@@ -21,18 +21,18 @@ from .model import FoundRun, Kind, ReportOptions, Row
 RUNS: Final = "runs"
 DONE: Final = "done.json"
 CLAIM: Final = "claim.json"
-VERSION_FOLDER: Final = re.compile(r"[0-9a-f]{16}-[0-9a-f]{12}/")  # A report's folder below that of its run
+VERSION_FOLDER: Final = re.compile(r"[0-9a-f]{16}-[0-9a-f]{12}/")  # a report's folder below that of its run
 INDEX_FILES: Final = ("index.html", "index.json", "index.parquet")
-MOST_MARKER: Final = 4 << 20  # Bytes of a done-marker; its longest texts are warnings and labels
-_MOST_NAMES: Final = 1000  # Files, labels, verdicts and warnings of one run
-_NAME: Final = 200  # Characters of the name of a rule
+MOST_MARKER: Final = 4 << 20  # bytes of a done-marker; its longest texts are warnings and labels
+_MOST_NAMES: Final = 1000  # files, labels, verdicts and warnings of one run
+_NAME: Final = 200  # characters of the name of a rule
 _REPORT_FOLDER: Final = re.compile(r"[0-9a-z]+-[0-9a-z]+")
 _KINDS: Final = frozenset(get_args(Kind))
-_WHOLE: Final = "_whole"  # Stands for the run ".", which no path can be named after
+_ROOT_RUN: Final = "_whole"  # folder of the run ".", a name that no path can have
 
 
 def run_folder(run_id: str) -> str:
-    return f"{RUNS}/{_WHOLE if run_id == '.' else run_id}"
+    return f"{RUNS}/{_ROOT_RUN if run_id == '.' else run_id}"
 
 
 def done(run_id: str) -> str:
@@ -44,7 +44,7 @@ def claim(run_id: str) -> str:
 
 
 def report_folder(run: FoundRun, options: ReportOptions) -> str:
-    """Of the report of this version of the run with these options; without a slash at the end."""
+    """Return the folder of a run's report with these options, without a slash."""
     return f"{run_folder(run.id)}/{run.fingerprint[:16]}-{options_digest(options)}"
 
 
@@ -52,9 +52,9 @@ _problem = lru_cache(1024)(problem)
 
 
 def is_own(row: Row) -> bool:
-    """Whether the names in a row that was read back could be our own: those of a run, and of report files in the run's folder.
+    """Decide whether the names in a row that was read back could be our own.
 
-    Others may write below an output. Such a row must not lead a link, a deletion or an attachment elsewhere.
+    Others may write below an output. Such a row must not lead a link, a deletion or an attachment out of the run's folder.
     """
     if (row.id != "." and problem(row.id)) or row.kind not in _KINDS:
         return False
@@ -68,8 +68,10 @@ def is_own(row: Row) -> bool:
 
 
 def options_digest(options: ReportOptions) -> str:
-    """12 hex digits: another one means that a report made with other options, or by another version of postrun, is to be made again.
-    Memory, threads and permissions change no report; neither do the defaults of --max-unpacked and --redact."""
+    """Return 12 hex digits that change if the options outdate a report.
+
+    So does the version of postrun. Memory, threads and permissions do not, and neither do the defaults of --max-unpacked and --redact.
+    """
     without = {"memory_limit", "threads", "mode"}
     without |= {name for name in ("max_unpacked", "redact") if not getattr(options, name)}
     chosen = {name: getattr(options, name) for name in options.__slots__ if name not in without}

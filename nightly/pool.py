@@ -27,24 +27,22 @@ T = TypeVar("T")
 _STARTS: Final = 3  # attempts to hand one task to a worker
 
 
-class _RemoteTraceback(Exception):  # noqa: N818
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self._text = text
+class _RemoteTraceback(Exception):  # noqa: N818  (not an error itself)
+    """The traceback of an exception that a worker raised."""
 
     def __str__(self) -> str:
-        return f"\nin the worker:\n{self._text}"
+        return f"\nin the worker:\n{self.args[0]}"
 
 
 class SupervisedPool(Executor):
-    """``workers`` processes; by default as many as processors that this process may use.
+    """``workers`` processes; the default is the number of processors that this process may use.
 
-    ``timeout_s``: how long a task may take. ``memory_bytes``: how much memory the worker and its children may hold together, looked at ten
-    times a second (their own pages and shared memory, not those of files). The kernel enforces twice that between two looks
-    (hard_limit.py). A worker beyond a limit is killed with its process group, and the task's future gets a :class:`WorkerDied` that says
-    why; so it does when the worker dies. ``max_tasks_per_worker``: then the worker
-    is replaced. ``environment``: variables of the workers, over those of this process. Each worker has a temporary folder of its own
-    (TMPDIR), which goes with it. Tasks, results and exceptions are pickled; functions must be importable in another process.
+    ``timeout_s``: of one task. ``memory_bytes``: of a worker with its children (their own pages and shared memory, not pages of files); it
+    is measured ten times a second, and the kernel enforces twice that in between (hard_limit.py). A worker that exceeds a limit is killed
+    with its process group. The task's future then gets a :class:`WorkerDied` with the reason, as it does if the worker dies by itself.
+    ``max_tasks_per_worker``: a worker is replaced after this many tasks. ``environment``: overrides variables of this process in the
+    workers. Each worker has a temporary folder of its own (TMPDIR), which is removed with it. Tasks, results and exceptions are pickled;
+    functions must be importable in another process.
     """
 
     def __init__(
@@ -75,17 +73,17 @@ class SupervisedPool(Executor):
             self._state.join()
 
     def kill(self) -> None:
-        """Shut down at once: tasks that wait are cancelled, those that run get a WorkerDied."""
+        """Cancel the tasks that wait; those that run get a WorkerDied."""
         self._state.killed.set()
         self.shutdown(cancel_futures=True)
 
     def worker_pids(self) -> tuple[int, ...]:
-        """Process ids of the workers that live now."""
+        """Return the process ids of the living workers."""
         return tuple(sorted(self._state.pids))
 
 
 def processors() -> int:
-    """How many processors this process may use."""
+    """Return how many processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -93,12 +91,12 @@ def processors() -> int:
 class _Item:
     future: Future[Any]
     function: Callable[..., Any]
-    given: tuple[Any, ...]
-    named: dict[str, Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
 
 
 class _State:
-    """What the threads of a pool share; they do not hold the pool itself, so that it can be collected."""
+    """Data that the threads of a pool share. They do not refer to the pool, so that it can be garbage-collected."""
 
     def __init__(self, workers: int, limits: Limits) -> None:
         self.limits = limits
@@ -142,7 +140,7 @@ class _State:
                 thread.join()
 
     def _serve(self) -> None:
-        """The thread of one worker."""
+        """Run tasks in one worker after the other: the target of a thread."""
         worker: Worker | None = None
         try:
             while (item := self._queue.get()) is not None:
@@ -156,14 +154,14 @@ class _State:
                 self._end(worker)
 
     def _run(self, item: _Item, worker: Worker | None) -> Worker | None:
-        """Fulfils the item's future. -> the worker for the next one, None where it is gone."""
+        """Set the result of a task and return the worker for the next, if it lives."""
         try:
-            task = pickle.dumps((item.function, item.given, item.named), pickle.HIGHEST_PROTOCOL)
+            task = pickle.dumps((item.function, item.args, item.kwargs), pickle.HIGHEST_PROTOCOL)
             paths = [path for path in sys.path if path]
             frame = pickle.dumps((paths, self.limits.timeout_s, self.limits.memory_bytes, task), pickle.HIGHEST_PROTOCOL)
             answer: bytes | None = None
             for _ in range(_STARTS):
-                if worker is not None and worker.dead():  # while it was idle: that is no task's fault
+                if worker is not None and worker.dead():  # while it was idle, so no task is to blame
                     self._end(worker)
                     worker = None
                 if worker is None:
@@ -176,9 +174,11 @@ class _State:
                 if answer is not None:
                     break
             if answer is None:
-                raise WorkerDied(f"no worker could be started: {_last_line(worker.output()) if worker else 'no reason'}", "start")
+                lines = worker.output().split("\n") if worker else ["no reason"]
+                last = next((line.strip() for line in reversed(lines) if line.strip()), "no message")[:300]
+                raise WorkerDied(f"no worker could be started: {last}", "start")
             del frame, task
-            kind, *said = pickle.loads(answer)
+            kind, result, *traceback = pickle.loads(answer)
         except BaseException as error:
             if worker is not None and not (isinstance(error, Exception) and worker.fit):
                 self._end(worker)
@@ -186,10 +186,10 @@ class _State:
             item.future.set_exception(error)
             return worker
         if kind == "ok":
-            item.future.set_result(said[0])
+            item.future.set_result(result)
         else:
-            said[0].__cause__ = _RemoteTraceback(said[1])
-            item.future.set_exception(said[0])
+            result.__cause__ = _RemoteTraceback(*traceback)
+            item.future.set_exception(result)
         if worker is not None and worker.worn(self.limits):
             self._end(worker)
             return None
@@ -204,7 +204,7 @@ _STATES: Final[weakref.WeakSet[_State]] = weakref.WeakSet()
 
 
 def _wait_for_all() -> None:
-    """At the end of the program, as other executors do: what was submitted is done first."""
+    """Finish all submitted tasks when the program ends, as other executors do."""
     for state in list(_STATES):
         state.close(cancel=False)
         state.join()
@@ -213,7 +213,3 @@ def _wait_for_all() -> None:
 atexit.register(_wait_for_all)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_STATES.clear)
-
-
-def _last_line(text: str) -> str:
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no message")[:300]

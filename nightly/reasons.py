@@ -1,4 +1,4 @@
-"""Reasons and other texts about runs as a night writes them: paths relative to SOURCE, redacted as --redact says."""
+"""Texts about runs, such as reasons, as a night writes them: paths relative to SOURCE, redacted according to --redact."""
 
 from __future__ import annotations
 
@@ -15,31 +15,37 @@ from .model import FoundRun
 
 
 def relative(text: str, source: str) -> str:
-    """``text`` with paths below a local ``source`` relative to it."""
+    """Make paths below a local ``source`` relative to it."""
     return text if is_url(source) else _without(text, source, "")
 
 
 def written(text: str, run: FoundRun, source: str, out: str, redact: Sequence[str]) -> str:
-    """``text`` about ``run`` as reports may show it. With ``redact``, no folder above SOURCE, the output or the temporary files remains."""
+    """Return ``text`` about ``run`` as reports may show it.
+
+    With ``redact``, no folder above SOURCE, the output or the temporary files remains.
+    """
     if not redact:
         return relative(text, source)
     places = (source, os.path.realpath(source), out, os.path.realpath(out), tempfile.gettempdir())
     users_of = (*places, text)
-    for place in places:
-        text = _without(text, place, last_part(place))
+    for folder in places:
+        text = _without(text, folder, last_part(folder))
     return redacted_text(text, redact, [platform.node(), *hosts_of(run)], users_of)
 
 
-def last_part(place: str) -> str:
-    """The name of a folder, or the last part of a URL."""
-    return re.split(r"[/\\]", place.rstrip("/\\"))[-1] or place
+def last_part(folder: str) -> str:
+    """Return the name of a folder, or the last part of a URL."""
+    return re.split(r"[/\\]", folder.rstrip("/\\"))[-1] or folder
 
 
-def _without(text: str, place: str, alone: str) -> str:
-    """``text`` without ``place`` in front of what is below it; ``alone``: what replaces the place itself, unless empty."""
-    place = place.rstrip("/")
-    if not place:
+def _without(text: str, folder: str, alone: str) -> str:
+    """Remove ``folder`` in front of paths below it.
+
+    ``alone``: replaces the folder itself, unless empty.
+    """
+    folder = folder.rstrip("/")
+    if not folder:
         return text
-    start = rf"(?<![\w.~/\-]){re.escape(place)}"
+    start = rf"(?<![\w.~/\-]){re.escape(folder)}"
     text = re.sub(rf"{start}/(?=[^\s/])", "", text)
     return re.sub(rf"{start}(?![\w.\-])", lambda _: alone, text) if alone else text

@@ -1,11 +1,11 @@
-"""What does a night do from first to last? Look, report, write the index, remove what it refers to no more."""
+"""A night from start to end: search, report, write the index, and remove the reports that it no longer lists."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -30,19 +30,19 @@ INDEX_CLAIM: Final = "index.claim.json"
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a night is put together from. ``known``: the rows of all done-markers below an output. ``index``: writes the index of rows."""
+    """The functions of a night. ``known``: the rows of all done-markers below an output. ``index``: writes the index of rows."""
 
     known: Callable[[Objects], Mapping[str, Row]]
     index: Callable[[Objects, Mapping[str, Row]], Index]
     executor: Callable[[], AbstractContextManager[Executor]]
     work: Callable[[Task], Row]
     refused: Sequence[str] = ()
-    """Lines about what was found below the output and is not ours; grows while ``known`` reads."""
+    """Lines about files below the output that postrun did not write; grows while ``known`` reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """``rows``: of every run in the index, by id. ``index``: what was written."""
+    """``rows``: of every run in the index, by id. ``index``: the data that was written."""
 
     night: Night
     rows: Mapping[str, Row]
@@ -52,7 +52,10 @@ class Result:
 
 
 def share_of_memory(workers: int | None) -> int | None:
-    """What one of so many workers may need of this machine's memory, or of its control group's. None where that is not known."""
+    """Return a worker's share of the memory of the machine or control group.
+
+    None if it is unknown.
+    """
     from .pool import processors
 
     try:
@@ -63,7 +66,10 @@ def share_of_memory(workers: int | None) -> int | None:
 
 
 def _group_limits(root: Path) -> Iterator[int]:
-    """Bytes that the control groups of this process may use, from its own to the outermost: of a container, a SLURM job, a service."""
+    """Yield the memory limits of this process's control groups, in bytes.
+
+    From the innermost to the outermost: of a container, a SLURM job or a service.
+    """
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -71,15 +77,18 @@ def _group_limits(root: Path) -> Iterator[int]:
     of_version = {"": ("sys/fs/cgroup", "memory.max"), "memory": ("sys/fs/cgroup/memory", "memory.limit_in_bytes")}
     for line in [*lines, "0::/", "0:memory:/"]:
         _, controllers, group = line.split(":", 2)
-        place, file = next((of_version[one] for one in controllers.split(",") if one in of_version), ("", ""))
+        mount, file = next((of_version[one] for one in controllers.split(",") if one in of_version), ("", ""))
         parts = [part for part in group.split("/") if part]
         for depth in range(len(parts), -1, -1):
-            with suppress(OSError, ValueError):  # "max"; or a group that is not to be seen from within a container
-                yield int(root.joinpath(place, *parts[:depth], file).read_text())
+            with suppress(OSError, ValueError):  # "max"; or a group that is not visible inside a container
+                yield int(root.joinpath(mount, *parts[:depth], file).read_text())
 
 
 def places_of(source: str, out: str) -> tuple[str, str]:
-    """Both as any process finds them. InputError for a source that is not there."""
+    """Return absolute paths of source and output; URLs are unchanged.
+
+    Raise InputError if the source does not exist.
+    """
     if not is_url(source):
         path = Path(source)
         if not path.exists():
@@ -90,34 +99,31 @@ def places_of(source: str, out: str) -> tuple[str, str]:
 
 
 def look(wanted: Wanted, parts: Parts) -> tuple[Night, Objects]:
-    """The plan of a night; nothing is written."""
+    """Return the plan of a night without writing."""
     source, out = open_objects(wanted.source, links=False), open_objects(wanted.out)
     return nights.plan(source, out, wanted, parts.known(out)), out
 
 
-def whole(wanted: Wanted, parts: Parts, tell: nights.Tell | None = None, planned: Callable[[Night], None] | None = None) -> Result:
-    """A night with its index. ``planned`` is called when it is known what is due."""
+def full_night(wanted: Wanted, parts: Parts, tell: nights.Tell | None = None, planned: Callable[[Night], None] | None = None) -> Result:
+    """Run a night with its index. ``planned`` is called with the plan."""
     night, out = look(wanted, parts)
     if planned is not None:
         planned(night)
     with Claims(out) as claims:
-        if any(one.due for one in night.decisions):
-            with parts.executor() as executor:
-                nights.report(night, out, wanted, executor, parts.work, claims, tell)
-        else:
-            nights.report(night, out, wanted, Executor(), parts.work, claims, tell)
+        with parts.executor() if any(one.due for one in night.decisions) else nullcontext(Executor()) as executor:
+            nights.report(night, out, wanted, executor, parts.work, claims, tell)
         with claims.alone(INDEX_CLAIM):
             rows = everything(parts.known(out), night)
             written = parts.index(out, rows)
         removed = 0
         for row in night.rows:
-            with suppress(InputError):  # what is left over is removed with the run's next report
+            with suppress(InputError):  # the run's next report removes the rest
                 removed += nights.remove_superseded(out, row)
     return Result(night, rows, written, (*night.not_read, *parts.refused), removed)
 
 
 def index_only(wanted: Wanted, parts: Parts) -> Result:
-    """The index of what is known by now; runs are looked for, so that those which are still running are in it, and none is reported."""
+    """Write the index without reports; it includes the runs that are still running."""
     night, out = look(wanted, parts)
     night.open += nights.running(night, places.options_digest(wanted.options))
     with Claims(out) as claims, claims.alone(INDEX_CLAIM):
@@ -126,8 +132,11 @@ def index_only(wanted: Wanted, parts: Parts) -> Result:
 
 
 def everything(known: Mapping[str, Row], night: Night) -> dict[str, Row]:
-    """What the index shows: all done-markers; over them the runs that are not up to date, unless another night has finished them by now;
-    runs whose files are gone are told as such."""
+    """Return the rows of the index.
+
+    These are all done-markers, and the runs that are not up to date, unless another night has finished them. Runs whose files are gone get
+    a warning.
+    """
     rows = dict(known)
     for row in night.open:
         done = known.get(row.id)
@@ -140,6 +149,6 @@ def everything(known: Mapping[str, Row], night: Night) -> dict[str, Row]:
 
 
 def regressions(result: Result, rows: Iterable[Row]) -> list[Finding]:
-    """Those of ``rows``."""
+    """Return the regressions of ``rows``."""
     ids = {row.id for row in rows}
     return [one for one in result.index.regressions if one.id in ids]

@@ -1,4 +1,4 @@
-"""What is said of a night: lines for people, a summary for machines, and which words of --fail-on match?"""
+"""Messages about a night: lines for people, a summary for machines, and the words of --fail-on that match."""
 
 from __future__ import annotations
 
@@ -29,23 +29,26 @@ REGRESSION: Final = "regression"
 _ANY: Final = "issues"
 _FAILED: Final = "error"
 _LENGTH: Final = 200
-_SHOWN: Final = 20
+_MOST_FAILED: Final = 20
 _NAMED: Final = 5
 
 
 def _short(reason: str | None) -> str:
-    """A reason in one line; the index has all of it."""
+    """Shorten a reason to one line; the index contains all of it."""
     text = " ".join((reason or "").split())
     return text if len(text) <= _LENGTH else text[: text.rfind(" ", 0, _LENGTH)] + " ..."
 
 
 def plan_lines(night: Night, limit: int | None) -> Iterator[str]:
-    """What would be done with each run, and why (--dry-run). ``limit``: of the runs of one night."""
-    for one in sorted(night.decisions, key=lambda one: one.run.id):
-        run = one.run
-        if one.due:
-            yield f"{run.id}: {one.why} ({run.kind}, {_count(one.files, 'file')}, {one.bytes / 1e6:.1f} MB)"
-        elif one.why == "running":
+    """Yield the decision about each run and its reason (--dry-run).
+
+    ``limit``: of the runs of one night.
+    """
+    for decision in sorted(night.decisions, key=lambda one: one.run.id):
+        run = decision.run
+        if decision.due:
+            yield f"{run.id}: {decision.why} ({run.kind}, {_count(decision.files, 'file')}, {decision.bytes / 1e6:.1f} MB)"
+        elif decision.why == "running":
             yield f"{run.id}: not yet: it has no end marker, and was written to a moment ago (--settle)"
     counts = Counter(one.why for one in night.decisions)
     due = sum(one.due for one in night.decisions)
@@ -69,14 +72,14 @@ def plan_data(night: Night) -> dict[str, Any]:
 
 
 def row_line(row: Row, done: int, due: int) -> str:
-    """One run that came back."""
+    """Describe one finished run."""
     took = "" if row.seconds is None else f" ({row.seconds:.1f} s)"
-    said = f"failed: {_short(row.reason)}" if row.state == "failed" else row.headline or "reported"
-    return f"[{done}/{due}] {row.id}{took}: {said}"
+    text = f"failed: {_short(row.reason)}" if row.state == "failed" else row.headline or "reported"
+    return f"[{done}/{due}] {row.id}{took}: {text}"
 
 
 def lines(result: Result, out: Objects) -> Iterator[str]:
-    """The end of a night."""
+    """Yield the lines at the end of a night."""
     night = result.night
     states = Counter(row.state for row in night.rows)
     unchanged = sum(one.why == "unchanged" for one in night.decisions)
@@ -87,21 +90,20 @@ def lines(result: Result, out: Objects) -> Iterator[str]:
         if count := sum(row.state == state for row in result.rows.values()):
             parts.append(f"{count} {what}")
     yield f"{', '.join(parts)}; {_count(len(result.rows), 'run')} in the index"
-    for name in result.index.files[:1]:
-        yield out.place(name)
+    yield out.place(places.INDEX_FILES[0])
 
 
 def notes(result: Result) -> Iterator[str]:
-    """What went wrong, or was left out, and should be seen."""
+    """Yield notes on failures and on files that were left out."""
     night = result.night
     failed = [row for row in result.rows.values() if row.state == "failed"]
     stores = [row.id for row in failed if row.kind == "store"]
     skipped = {one for one in stores if any(line.startswith(f"{one}: ") for line in result.left_out)}  # without --run-stores
     reasons = {row.id: row.reason for row in (*failed, *night.failed) if row.id not in skipped}
-    for run_id, reason in sorted(reasons.items())[:_SHOWN]:
+    for run_id, reason in sorted(reasons.items())[:_MOST_FAILED]:
         yield f"{run_id} failed: {_short(reason)}"
-    if len(reasons) > _SHOWN:
-        yield f"{len(reasons) - _SHOWN} more failed; the index lists all"
+    if len(reasons) > _MOST_FAILED:
+        yield f"{len(reasons) - _MOST_FAILED} more failed; the index lists all"
     if night.stopped is not None:
         yield f"the night ended early: {night.stopped}"
     waiting = Counter(row.reason for row in night.open if row.state == "waiting")
@@ -118,7 +120,7 @@ def notes(result: Result) -> Iterator[str]:
 
 
 def left_out(objects: Sequence[str]) -> Iterator[str]:
-    """All links, and the first of the others."""
+    """Yield all links, and the first of the other lines."""
     named = 0
     for line in objects:
         named += not line.endswith(LINK)
@@ -129,20 +131,23 @@ def left_out(objects: Sequence[str]) -> Iterator[str]:
 
 
 def closed(out: str, mode: int) -> Iterator[str]:
-    """Existing local folders that keep others from reports that ``mode`` opens to them: of the output, and of yours above it."""
+    """Yield a note for folders that keep others from reports that ``mode`` opens.
+
+    These are existing local folders: of the output, and above it those that the user owns.
+    """
     if is_url(out):
         return
     opened = modes.folder_mode(mode) & 0o055
     words = ",".join(f"{who}=r{'w' * bool(mode >> shift & 2)}X" for who, shift in (("u", 6), ("g", 3), ("o", 0)) if mode >> shift & 4)
-    for one in (Path(out), Path(out) / places.RUNS):
-        if line := _closed(one, opened, f"chmod -R {words} {shlex.quote(out)}"):
+    for path in (Path(out), Path(out) / places.RUNS):
+        if line := _closed(path, opened, f"chmod -R {words} {shlex.quote(out)}"):
             yield line
             break
     search = opened & 0o011
     added = "g" * bool(search & 0o010) + "o" * bool(search & 0o001)
-    for one in Path(os.path.realpath(out)).parents:
+    for path in Path(os.path.realpath(out)).parents:
         with suppress(OSError):
-            if one.stat().st_uid == os.geteuid() and (line := _closed(one, search, f"chmod {added}+x {shlex.quote(str(one))}")):
+            if path.stat().st_uid == os.geteuid() and (line := _closed(path, search, f"chmod {added}+x {shlex.quote(str(path))}")):
                 yield line
 
 
@@ -157,14 +162,14 @@ def _closed(folder: Path, wanted: int, command: str) -> str | None:
     return f"{folder} has mode {has:04o}, so {who} cannot read the reports; run `{command}`"
 
 
-def regression_line(one: Finding) -> str:
-    return f"regression of {one.family} in {one.id}: {one.text}"
+def regression_line(finding: Finding) -> str:
+    return f"regression of {finding.family} in {finding.id}: {finding.text}"
 
 
 def summary(result: Result, out: Objects, regressions: Sequence[Finding]) -> dict[str, Any]:
     night = result.night
     return {
-        "index": {name.rpartition(".")[2]: out.place(name) for name in result.index.files},
+        "index": {name.rpartition(".")[2]: out.place(name) for name in places.INDEX_FILES},
         "found": len(night.decisions),
         "unchanged": sum(one.why == "unchanged" for one in night.decisions),
         "reported": [row.id for row in night.rows if row.state == "reported"],
@@ -181,9 +186,12 @@ def summary(result: Result, out: Objects, regressions: Sequence[Finding]) -> dic
 
 
 def matched(rows: Iterable[Row], regressed: Sequence[str], fail_on: Sequence[str]) -> str | None:
-    """Which words of --fail-on match these runs, in words; None where none does. ``regressed``: a line for each regression of them."""
+    """Describe which words of --fail-on match these runs; None if none does.
+
+    ``regressed``: a line for each of their regressions.
+    """
     rows = list(rows)
-    told = []
+    matches = []
     names = [word for word in fail_on if word not in (_ANY, _FAILED, REGRESSION)]
     issues = {
         row.id: rules
@@ -197,16 +205,16 @@ def matched(rows: Iterable[Row], regressed: Sequence[str], fail_on: Sequence[str
         )
     }
     if issues:
-        found = Counter(rule for rules in issues.values() for rule in rules)
-        told.append(f"issues in {_named(issues)} ({', '.join(rule for rule, _ in found.most_common(_NAMED))})")
+        counts = Counter(rule for rules in issues.values() for rule in rules)
+        matches.append(f"issues in {_named(issues)} ({', '.join(rule for rule, _ in counts.most_common(_NAMED))})")
     if _FAILED in fail_on:
         if failed := [row.id for row in rows if row.state == "failed"]:
-            told.append(f"no report of {_named(failed)}")
+            matches.append(f"no report of {_named(failed)}")
         if broken := [row.id for row in rows if ERROR in row.verdicts.values()]:
-            told.append(f"rules that failed in {_named(broken)}")
+            matches.append(f"rules that failed in {_named(broken)}")
     if REGRESSION in fail_on and regressed:
-        told.append("; ".join(regressed[:_NAMED]) + (f" and {len(regressed) - _NAMED} more" if len(regressed) > _NAMED else ""))
-    return "; ".join(told) or None
+        matches.append("; ".join(regressed[:_NAMED]) + (f" and {len(regressed) - _NAMED} more" if len(regressed) > _NAMED else ""))
+    return "; ".join(matches) or None
 
 
 def _named(ids: Iterable[str]) -> str:

@@ -1,7 +1,8 @@
-"""How do rows of the index become a table of Polars and Parquet, and back?"""
+"""The table of the index: rows -> Polars and Parquet, and back."""
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import sys
 import uuid
@@ -17,32 +18,29 @@ from ..ingest.object_store.objects import Objects
 from . import places
 from .model import Row, State
 
-VERSION: Final = "1"  # Of the table: one of another version is no cache
+VERSION: Final = "1"  # of the table; a table of another version is not used as a cache
 _WRITTEN: Final = "postrun.written"
 _LAYOUT: Final = "postrun.index"
 _STATES: Final = get_args(State)
 _TAIL: Final = 1 << 16
-_MOST_BYTES: Final = 1 << 30  # Of the file, and of its texts: 10 KB for each of 100,000 runs
+_MOST_BYTES: Final = 1 << 30  # of the file, and of its texts: 10 KB for each of 100,000 runs
 _MOST_ROWS: Final = 5_000_000
 _MOST_COLUMNS: Final = 2000
+_DTYPES: Final = {"str": pl.String, "State": pl.String, "Kind": pl.String, "int": pl.Int64, "float": pl.Float64, "bool": pl.Boolean}
 PLAIN: Final[dict[str, Any]] = {
-    "id": pl.String, "state": pl.String, "kind": pl.String, "fingerprint": pl.String, "options": pl.String, "bytes": pl.Int64,
-    "files": pl.Int64, "reason": pl.String, "of_machine": pl.Boolean, "folder": pl.String, "attempts": pl.Int64, "seconds": pl.Float64,
-    "reported_at_ns": pl.Int64, "name": pl.String, "status": pl.String, "started_ns": pl.Int64, "duration_ns": pl.Int64,
-    "nodes": pl.Int64, "ranks": pl.Int64, "gpus": pl.Int64, "gpu_name": pl.String, "headline": pl.String, "gpu_busy_percent": pl.Float64,
-    "gpu_active_percent": pl.Float64, "gpu_active_derived": pl.Boolean, "gpu_utilization_percent": pl.Float64,
-    "steps": pl.Int64, "step_median_ns": pl.Int64, "exposed_communication_percent": pl.Float64, "gpu_memory_percent": pl.Float64,
-}  # fmt: skip
+    field.name: _DTYPES[kind] for field in dataclasses.fields(Row) if (kind := str(field.type).removesuffix(" | None")) in _DTYPES
+}
+_NEEDED: Final = [field.name for field in dataclasses.fields(Row) if field.type in _DTYPES]  # never null
 LISTS: Final = ("written", "warnings")
 _LABEL: Final = pl.Struct({"key": pl.String, "value": pl.String})
-MARKER: Final = "marker"  # Which version of the done-marker a row is; null where there is none, or where the row says more than it
-TOLD: Final = "told_at_ns"  # When a row without a done-marker was written to the index
+MARKER: Final = "marker"  # version of the done-marker that equals the row; null if there is none, or if the row has more than it
+WRITTEN_AT: Final = "told_at_ns"  # when a row without a done-marker was written to the index
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What an index.parquet holds. ``markers``: version -> row of a run, by its id. ``open``: rows without a marker, and when they were
-    told. ``etag``: of the file; None where there is none."""
+    """The content of an index.parquet. ``markers``: version -> row of a run, by its id. ``open``: rows without a marker, and when they were
+    written. ``etag``: of the file; None if it does not exist."""
 
     etag: str | None
     markers: Mapping[str, tuple[str, Row]]
@@ -50,14 +48,14 @@ class Kept:
 
 
 def rules_of(rows: Iterable[Row]) -> tuple[str, ...]:
-    """The known rules in their order, then others that a row has a verdict of."""
+    """Return the known rules in their order, then others with a verdict."""
     known = (*RULES, PROFILER_REPORT)
     others = {rule for row in rows for rule in row.verdicts} - set(known)
     return (*known, *sorted(others))
 
 
 def frame(rows: Sequence[Row], **more: pl.Series) -> pl.DataFrame:
-    """A row of the table per row; ``more``: other columns."""
+    """Return the table of ``rows``. ``more``: additional columns."""
     rules = rules_of(rows)
     try:
         return _frame(rows, rules, more, str)
@@ -76,8 +74,8 @@ def _frame(rows: Sequence[Row], rules: Sequence[str], more: Mapping[str, pl.Seri
         columns.append(pl.Series(name, [[text(one) for one in getattr(row, name)] for row in rows], dtype=pl.List(pl.String)))
     labels = [[{"key": text(key), "value": text(value)} for key, value in row.labels.items()] for row in rows]
     columns.append(pl.Series("labels", labels, dtype=pl.List(_LABEL)))
-    given = [row.verdicts if text is str else {text(key): value for key, value in row.verdicts.items()} for row in rows]
-    verdicts = pl.DataFrame({rule: pl.Series(rule, [one.get(rule) for one in given], dtype=pl.String) for rule in rules})
+    verdict_maps = [row.verdicts if text is str else {text(key): value for key, value in row.verdicts.items()} for row in rows]
+    verdicts = pl.DataFrame({rule: pl.Series(rule, [one.get(rule) for one in verdict_maps], dtype=pl.String) for rule in rules})
     columns.append(verdicts.to_struct("verdicts"))
     return pl.DataFrame([*columns, *(series.alias(name) for name, series in more.items())])
 
@@ -87,33 +85,33 @@ def valid(text: str) -> str:
 
 
 def rows_of(table: pl.DataFrame) -> list[Row]:
-    """The rows that ``table`` was made of."""
+    """Return the rows of a table."""
     names = list(PLAIN)
     plain = [table[name].to_list() for name in names]
     lists = [[tuple(one or ()) for one in table[name].to_list()] for name in LISTS]
     labels = [{one["key"]: one["value"] for one in found or ()} for found in table["labels"].to_list()]
     struct = table["verdicts"].struct.unnest()
     rules, seen = struct.columns, dict[tuple[str | None, ...], dict[str, str]]()
-    made = []
+    rows = []
     for values, written, warnings, label, verdicts in zip(
         zip(*plain, strict=True), *lists, labels, struct.iter_rows(), strict=True
     ):  # fmt: skip
         if verdicts not in seen:
             seen[verdicts] = {rule: verdict for rule, verdict in zip(rules, verdicts, strict=True) if verdict is not None}
         more = {"written": written, "warnings": warnings, "labels": label, "verdicts": seen[verdicts]}
-        made.append(Row(**dict(zip(names, values, strict=True)), **more))
-    return made
+        rows.append(Row(**dict(zip(names, values, strict=True)), **more))
+    return rows
 
 
 def encoded(table: pl.DataFrame) -> bytes:
-    """As Parquet, whose bytes tell their writer from every other one."""
+    """Encode a table as Parquet, with bytes that are unique to this writer."""
     buffer = io.BytesIO()
     table.write_parquet(buffer, compression="zstd", metadata={_LAYOUT: VERSION, _WRITTEN: uuid.uuid4().hex})
     return buffer.getvalue()
 
 
 def is_still(out: Objects, path: str, data: bytes) -> bool:
-    """Whether these bytes, which :func:`encoded` made, stand there, and not those of another writer."""
+    """Decide whether the file still has the bytes that :func:`encoded` returned."""
     now = out.head(path)
     if now is None or now.size != len(data):
         return False
@@ -122,7 +120,10 @@ def is_still(out: Objects, path: str, data: bytes) -> bool:
 
 
 def read(out: Objects, path: str) -> Kept:
-    """What stands there; nothing but the ETag where it is not there, damaged, or of another version: it is only a cache."""
+    """Return the content of an index.parquet.
+
+    It is only a cache: a missing, damaged or older file returns the ETag alone.
+    """
     now = out.head(path)
     if now is None:
         return Kept(None, {}, {})
@@ -138,21 +139,21 @@ def read(out: Objects, path: str) -> Kept:
         if not _is_ours(table):
             return empty
         rows = rows_of(table)
-        marker, told = table[MARKER].to_list(), table[TOLD].to_list()
-    except Exception:  # whatever Polars makes of damaged bytes
+        marker, written_ns = table[MARKER].to_list(), table[WRITTEN_AT].to_list()
+    except Exception:  # any error of Polars for damaged bytes
         return empty
-    # The table may be of somebody else who writes below the output, as may the markers.
-    own = [
+    # Others may write below the output, and so may have written the table and the markers.
+    own_rows = [
         one[1:]
-        for one in zip(_plausible(table), rows, marker, told, strict=True)
+        for one in zip(_plausible(table), rows, marker, written_ns, strict=True)
         if one[0] and _has_texts(one[1]) and places.is_own(one[1])
     ]
-    markers = {row.id: (version, row) for row, version, _ in own if version is not None}
-    return Kept(now.etag, markers, {row.id: (when, row) for row, _, when in own if when is not None})
+    markers = {row.id: (version, row) for row, version, _ in own_rows if version is not None}
+    return Kept(now.etag, markers, {row.id: (when, row) for row, _, when in own_rows if when is not None})
 
 
 def _is_bounded(data: bytes) -> bool:
-    """Whether the table says that it has not more rows, columns and bytes than an index of ours has."""
+    """Decide whether the table's metadata is within the limits of an index."""
     import pyarrow.parquet as pq
 
     known = pq.read_metadata(io.BytesIO(data))
@@ -166,8 +167,11 @@ def _is_bounded(data: bytes) -> bool:
 
 
 def _is_ours(table: pl.DataFrame) -> bool:
-    """Whether the columns have our types, and few enough texts: a short file may repeat a long one."""
-    kinds = {**PLAIN, **dict.fromkeys(LISTS, pl.List(pl.String)), "labels": pl.List(_LABEL), MARKER: pl.String, TOLD: pl.Int64}
+    """Decide whether the columns have our types and their texts are bounded.
+
+    A short file may repeat a long text.
+    """
+    kinds = {**PLAIN, **dict.fromkeys(LISTS, pl.List(pl.String)), "labels": pl.List(_LABEL), MARKER: pl.String, WRITTEN_AT: pl.Int64}
     if any(table.schema.get(name) != kind for name, kind in kinds.items()):
         return False
     verdicts = table.schema.get("verdicts")
@@ -182,7 +186,7 @@ def _is_ours(table: pl.DataFrame) -> bool:
 
 
 def _plausible(table: pl.DataFrame) -> list[bool]:
-    """Of each row, whether :func:`sound` would accept its plain values; quicker than row by row."""
+    """Decide for each row whether its plain values are sound, all at once."""
     needed = [pl.col(name).is_not_null() for name in _NEEDED]
     finite = [pl.col(name).is_null() | pl.col(name).is_finite() for name, kind in PLAIN.items() if kind == pl.Float64]
     return table.select(pl.all_horizontal(*needed, *finite, pl.col("state").is_in(_STATES))).to_series().to_list()
@@ -193,7 +197,7 @@ def _has_texts(row: Row) -> bool:
 
 
 def sound(row: Row) -> bool:
-    """Whether every value is of its type: what a damaged marker holds must not spoil the table."""
+    """Decide whether every value has its type, as a damaged marker's may not."""
     for name, kind in PLAIN.items():
         value = getattr(row, name)
         if (value is None and name in _NEEDED) or (value is not None and not _fits(value, kind)):
@@ -214,6 +218,3 @@ def _fits(value: Any, kind: Any) -> bool:
     if kind == pl.Int64:
         return isinstance(value, int) and -(2**63) <= value < 2**63
     return isinstance(value, int | float) and abs(value) <= sys.float_info.max
-
-
-_NEEDED: Final = ("id", "state", "kind", "fingerprint", "options", "bytes", "files", "of_machine", "attempts")

@@ -1,4 +1,4 @@
-"""Watch over the limits of one task: its time, and the memory of its worker -> the limit that is exceeded, and how to say it.
+"""Watch over the limits of one task: its time, and the memory of its worker -> the limit that is exceeded and the reason in words.
 
 The pool measures memory ten times a second and moves the kernel's limit along, which is the faster guard (hard_limit.py).
 """
@@ -31,7 +31,7 @@ class Limits:
 
 
 class Watch:
-    """The limits of one task: which of them is broken now?"""
+    """The limits of one task. ``group``: the worker's cgroup, if there is one."""
 
     def __init__(self, pid: int, limits: Limits, group: hard_limit.MemoryGroup | None) -> None:
         self._pid = pid
@@ -44,18 +44,18 @@ class Watch:
         self._group = group
         self._data = None if limits.memory_bytes is None or group is not None else hard_limit.DataLimit(limits.memory_bytes)
         if self._data is not None:
-            self._measured(self._data)
+            self._measured()
 
-    def _measured(self, limit: hard_limit.DataLimit | None) -> int:
-        """Bytes that the worker and its children hold; the limit of the kernel moves along."""
+    def _measured(self) -> int:
+        """Return the bytes that the worker and its children use, and move the limit."""
         sizes = {pid: _sizes(pid) for pid in (self._pid, *self._children)}
         held = sum(held for held, _ in sizes.values())
-        if limit is not None:
-            limit.set({pid: mapped for pid, (_, mapped) in sizes.items()}, held)
+        if self._data is not None:
+            self._data.set({pid: mapped for pid, (_, mapped) in sizes.items()}, held)
         return held
 
     def exceeded(self, cause: Cause, output: str) -> tuple[str, Cause] | None:
-        """The reason of a worker that died of the kernel's memory limit; None if it died of something else."""
+        """Return the reason if the kernel's memory limit ended the worker, else None."""
         allowed = self._limits.memory_bytes
         if allowed is None or cause not in ("signal", "exit"):
             return None
@@ -63,7 +63,10 @@ class Watch:
         return (hard_limit.reason(allowed), "memory") if killed else None
 
     def doubt(self, reason: str) -> str:
-        """Without memory, libraries also crash and Python may end with status 1; nothing else separates the limit from a defect."""
+        """Return words for a failure that may have been a lack of memory.
+
+        Without memory, libraries also crash, and Python may end with status 1; nothing else separates the limit from a defect.
+        """
         allowed = self._limits.memory_bytes
         if self._data is None or allowed is None or not (CRASH in reason or reason == f"{EXITED} 1"):
             return ""
@@ -76,21 +79,24 @@ class Watch:
                 return f"the worker did not take the task within {_START_S:g} s", "start"
             return None
         self._since = self._since or now
-        if said := self.late(TICK_S):  # the worker has told where it was by then
-            return said
+        if late := self.late(TICK_S):  # by then the worker has printed its tracebacks
+            return late
         allowed = self._limits.memory_bytes
         if allowed is not None and now - self._looked >= TICK_S:
             self._looked = now
             if self._looks % _CHILDREN_TICKS == 0:
                 self._children = _descendants(self._pid)
             self._looks += 1
-            held = self._measured(self._data)
-            if held > allowed:
+            if (held := self._measured()) > allowed:
                 return hard_limit.reason(allowed, held), "memory"
         return None
 
     def late(self, by_s: float = -2 * TICK_S) -> tuple[str, Cause] | None:
-        """Whether the time is over, and by how much. A worker that tells where it hangs may crash on that: it then dies in time, almost."""
+        """Return the reason if the task has exceeded its time by ``by_s``.
+
+        Shortly before the limit, the worker prints its tracebacks; it may crash while it does, so a death within the last ticks counts as
+        late.
+        """
         limit = self._limits.timeout_s
         if limit is None or self._since is None or time.monotonic() - self._since <= limit + by_s:
             return None
@@ -98,22 +104,25 @@ class Watch:
 
 
 def memory_of(pid: int) -> int:
-    """Bytes that a process and all its children hold: their own pages and shared memory. 0 where that cannot be told."""
+    """Return the bytes that a process and its children use, 0 if unknown.
+
+    Counts their own pages and shared memory, not pages of files.
+    """
     return sum(_sizes(one)[0] for one in (pid, *_descendants(pid)))
 
 
 def _descendants(pid: int) -> tuple[int, ...]:
-    found: list[int] = []
+    pids: list[int] = []
     with contextlib.suppress(OSError, ValueError):
         for thread in Path(f"/proc/{pid}/task").iterdir():
             with contextlib.suppress(OSError, ValueError):
                 for child in (thread / "children").read_text().split():
-                    found += [int(child), *_descendants(int(child))]
-    return tuple(found)
+                    pids += [int(child), *_descendants(int(child))]
+    return tuple(pids)
 
 
 def _sizes(pid: int) -> tuple[int, int]:
-    """Bytes that a process holds, and bytes of its private writable mappings, which RLIMIT_DATA counts."""
+    """Return the bytes in use and the private writable bytes (RLIMIT_DATA)."""
     try:
         lines = Path(f"/proc/{pid}/status").read_bytes().splitlines()
     except OSError:

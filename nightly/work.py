@@ -1,6 +1,6 @@
-"""How is one run of a night reported? Fetched, loaded, analysed, rendered, uploaded; its done-marker last.
+"""The report of one run of a night: fetch, load, analyze, render, upload, and write the done-marker last.
 
-:func:`report_run` is the unit of work that every engine runs: it needs nothing but its task, and doing it twice gives the same.
+:func:`report_run` is the unit of work that every engine runs: it needs only its task, and repeating it has the same result.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..analysis.compare.utilisation import sampled_mean
 from ..analysis.report.model import Report
 from ..analysis.steps.steps import main_steps
 from ..errors import InputError, PostrunError, RenderError, database_problem
-from ..ingest.object_store.objects import ChangedError, ObjectInfo, Objects, ObjectStoreError
+from ..ingest.object_store.objects import ChangedError, Objects, ObjectStoreError
 from ..ingest.object_store.open import open_objects
 from ..ingest.object_store.urls import is_url
 from ..ingest.store.files import check_finished
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from ..report_templates.output.pdf import Printer, PrinterHere
     from ..report_templates.text.look import Look
 
-LOG: Final = "postrun.log"  # Beside the report, where something failed: the whole of it, with tracebacks
+LOG: Final = "postrun.log"  # next to the report after an error: the error with all tracebacks
 _FETCHED_AT_ONCE: Final = 8
-_TIMES: Final = 2  # How often a run that changes is read before it is left to the next night
+_TIMES: Final = 2  # how often a changing run is read before it is left to the next night
 _COLLECTED: Final = (100_000, 50, 100)
 _SHARE_OF_DISK: Final = 0.9
 _PDF_TIMEOUT_S: Final = 300.0
@@ -55,24 +55,25 @@ _TYPES: Final = {
 
 
 Prepare = Callable[[Task, Objects, Path], tuple[Path, Callable[[], "Store"]]]
-"""Brings what is needed of a run into a folder. -> the run's path there, and what opens its store; what that raises names this path."""
+"""Provides the input of a run in a folder: the run's path there, and a function that opens its store. Errors of that function name this
+path."""
 
 
 def report_run(task: Task, prepare: Prepare | None = None) -> Row:
-    """The row of the run after its report, all of which stands in the store then, the done-marker too.
+    """Report a run and return its row; the report and the done-marker exist then.
 
-    A run that cannot be reported has the state "failed", a reason, and no done-marker; the traceback stands in LOG beside where the report
-    would be. Raises ObjectStoreError where that is the store's fault, or where the run is being written (ChangedError): another time it may
-    go well. From the second attempt on the PDF is printed by a process of its own, which its libraries may end. ``prepare``: how the run's
-    store is made, instead of from its files.
+    A run that cannot be reported has the state "failed", a reason, and no done-marker; LOG with the traceback is where the report would be.
+    Raise ObjectStoreError if the store fails or the run is being written (ChangedError): another attempt may succeed. From the second
+    attempt on the PDF is printed by a process of its own, which its libraries may end. ``prepare``: creates the run's store, instead of
+    from its files.
 
-    Where objects change or go while they are read, the run is read again as it is then, and its row has the fingerprint of that.
+    If objects change or disappear while they are read, the run is read again in its new state, and its row has the new fingerprint.
     """
-    modes.set_umask(task.options.mode)  # not undone: this is a process of the nightly, or of one of its workers
+    modes.set_umask(task.options.mode)  # not undone: this is a process of the nightly, or one of its workers
     modes.of_session(task.options.mode)
     for left in reversed(range(_TIMES)):
         try:
-            return _reported(task, prepare or _whole)
+            return _reported(task, prepare or _prepare_all)
         except ChangedError:
             if not left or prepare is not None:
                 raise
@@ -82,15 +83,15 @@ def report_run(task: Task, prepare: Prepare | None = None) -> Row:
 
 def _reported(task: Task, prepare: Prepare) -> Row:
     began = time.monotonic()
-    out = _opened(task.out)
+    out = opened(task.out)
     folder = places.report_folder(task.run, task.options)
     row = Row(
         id=task.run.id, state="failed", kind=task.run.kind, fingerprint=task.run.fingerprint,
         options=places.options_digest(task.options), bytes=task.run.bytes, files=len(task.run.objects), attempts=task.attempt,
     )  # fmt: skip
     try:
-        with _collecting_rarely(), Workplace() as work:
-            report, problem = _made(task, work, prepare)
+        with _collecting_rarely(), workplace() as work:
+            report, problem = _make_report(task, work, prepare)
             written = _upload(out, folder, work / "out")
     except ObjectStoreError:
         raise
@@ -100,20 +101,23 @@ def _reported(task: Task, prepare: Prepare) -> Row:
         reason, ours = _reason(error, f"{folder}/{LOG}"), _is_of_machine(error)
         return dataclasses.replace(row, reason=reason, of_machine=ours, seconds=time.monotonic() - began, reported_at_ns=time.time_ns())
     finally:
-        gc.collect()  # what a run leaves in cycles is not left to the next
-    made = dataclasses.replace(
+        gc.collect()  # the cyclic garbage of this run must not burden the next
+    reported = dataclasses.replace(
         row, state="reported", folder=folder, written=written, seconds=time.monotonic() - began, reported_at_ns=time.time_ns(),
         **figures(report),
     )  # fmt: skip
     if problem is not None:
-        made = dataclasses.replace(made, warnings=(*made.warnings, problem))
-    out.write(places.done(task.run.id), marker(made), content_type=_TYPES[".json"])
-    return made
+        reported = dataclasses.replace(reported, warnings=(*reported.warnings, problem))
+    out.write(places.done(task.run.id), marker(reported), content_type=_TYPES[".json"])
+    return reported
 
 
 @contextlib.contextmanager
 def _collecting_rarely() -> Iterator[None]:
-    """A report makes many objects and few cycles: looking for those as often as usual takes a twentieth of the time."""
+    """Collect garbage rarely: a report creates many objects and few cycles.
+
+    This saves a twentieth of the time.
+    """
     usual = gc.get_threshold()
     gc.set_threshold(*_COLLECTED)
     try:
@@ -122,46 +126,41 @@ def _collecting_rarely() -> Iterator[None]:
         gc.set_threshold(*usual)
 
 
-class Workplace(contextlib.AbstractContextManager[Path]):
-    """A temporary folder, gone at the end."""
-
-    def __enter__(self) -> Path:
-        try:
-            self._folder = temporary.Folder()
-        except OSError as error:
-            raise InputError(f"no temporary folder can be made ({error.strerror or error}); set TMPDIR to a folder with space") from error
-        return Path(self._folder.name)
-
-    def __exit__(self, *_: object) -> None:
-        self._folder.cleanup()
+@contextlib.contextmanager
+def workplace() -> Iterator[Path]:
+    """Provide a temporary folder."""
+    try:
+        folder = temporary.Folder()
+    except OSError as error:
+        raise InputError(f"no temporary folder can be made ({error.strerror or error}); set TMPDIR to a folder with space") from error
+    with folder as path:
+        yield Path(path)
 
 
-@lru_cache(4)
-def _opened(url: str) -> Objects:
-    """Connections are kept from run to run."""
-    return open_objects(url)
+@lru_cache(8)
+def opened(url: str, *, links: bool = True) -> Objects:
+    """Open a store or a folder, whose connections are kept from run to run."""
+    return open_objects(url, links=links)
 
 
 def source_of(task: Task) -> Objects:
-    """Where the files of the run are. Links below a local source are not followed. Connections are kept from run to run."""
-    return _source(task.source)
+    """Return the run's source. Links below a local source are not followed."""
+    return opened(task.source, links=False)
 
 
-@lru_cache(4)
-def _source(url: str) -> Objects:
-    return open_objects(url, links=False)
-
-
-def _whole(task: Task, source: Objects, work: Path) -> tuple[Path, Callable[[], Store]]:
-    """All files of the run."""
+def _prepare_all(task: Task, source: Objects, work: Path) -> tuple[Path, Callable[[], Store]]:
+    """Prepare all files of the run."""
     from ..ingest import ingest
 
-    given = fetch(task, source, work)
-    return given, partial(ingest, [given], linked=linked(task), **task.options.of_store)
+    path = fetch(task, source, work)
+    return path, partial(ingest, [path], linked=linked(task), **task.options.of_store)
 
 
-def _made(task: Task, work: Path, prepare: Prepare) -> tuple[Report, str | None]:
-    """The report, whose files are below ``work``/out then, and why there is no PDF where one was asked for."""
+def _make_report(task: Task, work: Path, prepare: Prepare) -> tuple[Report, str | None]:
+    """Write the report below ``work``/out.
+
+    Return it with the reason for a missing PDF.
+    """
     from .. import api
     from ..analysis import Options
 
@@ -183,17 +182,20 @@ def _made(task: Task, work: Path, prepare: Prepare) -> tuple[Report, str | None]
 
 @contextlib.contextmanager
 def _opened_run(task: Task, work: Path, prepare: Prepare) -> Iterator[Store]:
-    """Open the run's store, under the names of its source. Raise ChangedError if the source changed before the analysis ended."""
+    """Open the run's store, with the names of its source.
+
+    Raise ChangedError if the source changed before the analysis ended.
+    """
     source = source_of(task)
-    given, load = prepare(task, source, work)
-    place = _place(task, source)
+    path, load = prepare(task, source, work)
+    name = _source_name(task, source)
     try:
         with load() as store:
-            store.connection.execute("UPDATE source SET path = replace(path, ?, ?)", [str(given), place])
+            store.connection.execute("UPDATE source SET path = replace(path, ?, ?)", [str(path), name])
             yield store
     except PostrunError as error:
         check_unchanged(task, source)
-        raise InputError(str(error).replace(str(given), place)) from error
+        raise InputError(str(error).replace(str(path), name)) from error
     check_unchanged(task, source)
 
 
@@ -229,9 +231,9 @@ def _selection(task: Task) -> Selection:
 
 
 def fetch(task: Task, source: Objects, work: Path) -> Path:
-    """The run's objects as files below a folder that is named like the run, or the one file of a run store.
+    """Provide the run's objects below a folder named like the run, or its store.
 
-    A local run is linked to, a local run store is copied: whoever can write the source cannot replace it while it is read.
+    A local run is linked, a local run store is copied: a user who can write to the source cannot replace it while it is read.
     """
     run = task.run
     name = PurePosixPath(task.source.rstrip("/") if run.id == "." else run.id).name or "run"
@@ -241,8 +243,9 @@ def fetch(task: Task, source: Objects, work: Path) -> Path:
     if is_url(task.source) or single:
         free = shutil.disk_usage(work).free
         if run.bytes > free * _SHARE_OF_DISK:
+            verb = "downloaded" if is_url(task.source) else "copied"
             raise InputError(
-                f"{_place(task, source)}: {run.bytes / 1e6:.0f} MB are to be {'downloaded' if is_url(task.source) else 'copied'}, but only"
+                f"{_source_name(task, source)}: {run.bytes / 1e6:.0f} MB are to be {verb}, but only"
                 f" {free / 1e6:.0f} MB are free in {tempfile.gettempdir()}; set TMPDIR to a folder with more space"
             )
     try:
@@ -250,30 +253,34 @@ def fetch(task: Task, source: Objects, work: Path) -> Path:
             folder.mkdir(parents=True, exist_ok=True)
         if single and not is_url(task.source):
             [real] = linked(task)
-            check_finished(Path(real), _place(task, source))
+            check_finished(Path(real), _source_name(task, source))
         if not is_url(task.source) and not single:
-            for (one, target), real in zip(targets.items(), linked(task), strict=True):
+            for (file, target), real in zip(targets.items(), linked(task), strict=True):
                 if os.path.realpath(real) != real:
-                    raise ChangedError(f"{source.place(one.path)}: became a link after it was listed; the next night reports the run")
+                    raise ChangedError(f"{source.place(file.path)}: became a link after it was listed; the next night reports the run")
                 target.symlink_to(real)
         elif len(targets) == 1:
             source.download(*targets.copy().popitem())
         else:
             with ThreadPoolExecutor(_FETCHED_AT_ONCE) as threads:
-                # Of several that fail, the first is told.
+                # The first of several errors is raised.
                 for _ in threads.map(source.download, targets.keys(), targets.values()):
                     pass
     except ObjectStoreError:
         raise
     except OSError as error:
         raise InputError(
-            f"{_place(task, source)}: cannot be stored in {tempfile.gettempdir()} ({error.strerror or error}); set TMPDIR to another folder"
+            f"{_source_name(task, source)}: cannot be stored in {tempfile.gettempdir()} ({error.strerror or error});"
+            " set TMPDIR to another folder"
         ) from error
     return root
 
 
 def linked(task: Task) -> tuple[str, ...]:
-    """The real paths of a local run's files, in their order, to which :func:`fetch` links; empty for a URL."""
+    """Return the real paths of a local run's files, in order; empty for a URL.
+
+    :func:`fetch` links to them.
+    """
     if is_url(task.source):
         return ()
     root = os.path.realpath(task.source)
@@ -281,15 +288,21 @@ def linked(task: Task) -> tuple[str, ...]:
 
 
 def check_unchanged(task: Task, source: Objects) -> None:
-    """Raises ChangedError where a file that was linked to is no longer the one that was found. What was downloaded cannot change."""
-    for one in () if is_url(task.source) else task.run.objects:
-        now = source.head(one.path)
-        if now is None or not _same(now, one):
-            raise ChangedError(f"{source.place(one.path)}: changed while it was read; the next night reports the run")
+    """Raise ChangedError if a linked file is no longer the one that was listed.
+
+    A downloaded file cannot change.
+    """
+    for file in () if is_url(task.source) else task.run.objects:
+        now = source.head(file.path)
+        if now is None or (now.size, now.etag) != (file.size, file.etag):
+            raise ChangedError(f"{source.place(file.path)}: changed while it was read; the next night reports the run")
 
 
 def _as_it_is(run: FoundRun, source: Objects) -> FoundRun:
-    """The run with its objects as they are now, without those that are gone. ChangedError where all are."""
+    """Return the run with its remaining objects in their present state.
+
+    Raise ChangedError if none remains.
+    """
     with ThreadPoolExecutor(_FETCHED_AT_ONCE) as threads:
         objects = tuple(one for one in threads.map(source.head, [one.path for one in run.objects]) if one is not None)
     if not objects:
@@ -297,27 +310,26 @@ def _as_it_is(run: FoundRun, source: Objects) -> FoundRun:
     return dataclasses.replace(run, objects=objects, fingerprint=fingerprint(objects))
 
 
-def _same(one: ObjectInfo, other: ObjectInfo) -> bool:
-    return (one.size, one.etag) == (other.size, other.etag)
-
-
-def _place(task: Task, source: Objects) -> str:
+def _source_name(task: Task, source: Objects) -> str:
     return source.url if task.run.id == "." else source.place(task.run.id)
 
 
-def _upload(out: Objects, folder: str, made: Path) -> tuple[str, ...]:
-    """All files below ``made``; their paths below ``folder``."""
-    files = sorted(path for path in made.rglob("*") if path.is_file())
+def _upload(out: Objects, folder: str, made_files: Path) -> tuple[str, ...]:
+    """Upload all files below a folder; return their paths relative to it."""
+    files = sorted(path for path in made_files.rglob("*") if path.is_file())
     for path in files:
-        out.write(f"{folder}/{path.relative_to(made).as_posix()}", path, content_type=_TYPES.get(path.suffix))
-    return tuple(path.relative_to(made).as_posix() for path in files)
+        out.write(f"{folder}/{path.relative_to(made_files).as_posix()}", path, content_type=_TYPES.get(path.suffix))
+    return tuple(path.relative_to(made_files).as_posix() for path in files)
 
 
-# -- what is told ----------------------------------------------------------------------------------------------------------
+# -- results ----------------------------------------------------------------------------------------------------------
 
 
 def _is_of_machine(error: Exception) -> bool:
-    """Whether it is for want of disk or memory, or of a place that can be written: another time the same run may go well."""
+    """Decide whether the machine lacked disk, memory or a writable folder.
+
+    The same run may then succeed another time.
+    """
     if hard_limit.explained(error) is not None:
         return False
     return isinstance(error, MemoryError | OSError) or (type(error).__name__ == "IOException" and database_problem(error) is not None)
@@ -331,16 +343,16 @@ def _reason(error: Exception, log: str) -> str:
     if (problem := database_problem(error)) is not None:
         return problem
     kind = type(error).__name__
-    said = (str(error).splitlines() or [""])[0][:500]
+    first_line = (str(error).splitlines() or [""])[0][:500]
     if isinstance(error, MemoryError):
-        return f"there is not enough memory for it ({said or kind}); give it more, or fewer at a time"
+        return f"there is not enough memory for it ({first_line or kind}); give it more, or fewer at a time"
     if isinstance(error, OSError):
-        return f"{error.filename or tempfile.gettempdir()}: {error.strerror or said}; set TMPDIR to a folder with more space"
-    return f"internal error: {kind}: {said}; all of it stands in {log}"
+        return f"{error.filename or tempfile.gettempdir()}: {error.strerror or first_line}; set TMPDIR to a folder with more space"
+    return f"internal error: {kind}: {first_line}; all of it stands in {log}"
 
 
 def _log(task: Task, out: Objects, folder: str) -> bool:
-    """Writes the exception that is being handled. Where it cannot be written, the worker's output has it."""
+    """Upload the log of the current exception; print it if that fails."""
     text = _written(traceback.format_exc(), task)
     try:
         out.write(f"{folder}/{LOG}", text.encode("utf-8", "replace"), content_type=_TYPES[".log"])
@@ -351,13 +363,16 @@ def _log(task: Task, out: Objects, folder: str) -> bool:
 
 
 def _written(text: str, task: Task) -> str:
-    """A text beside the report; unchanged without --redact."""
+    """Return a text of the report's folder; unchanged without --redact."""
     redact = task.options.redact
     return reasons.written(text, task.run, task.source, task.out, redact) if redact else text
 
 
 def figures(report: Report) -> dict[str, Any]:
-    """The fields of a Row that are read from its report. Each means what docs/definitions.md says; None where the run does not give it."""
+    """Return the fields of a Row that are read from its report.
+
+    Their definitions are in docs/definitions.md; None if the run does not provide a figure.
+    """
     tiles = {tile.key: tile.number for tile in report.summary.tiles}
     used = [device for device in report.devices if device.used]
     ranks = {process.rank for process in report.processes if process.rank is not None}

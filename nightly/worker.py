@@ -1,9 +1,8 @@
-"""What does a worker process of the pool do? It takes one task after the other from a socket, runs it, and answers.
+"""The process of a pool's worker: one task after the other from a socket -> its result or its exception.
 
-``python -P -m postrun.nightly.worker DESCRIPTOR FOLDER``. A frame is 8 bytes of length and so many of pickle. On a frame with a task the
-worker answers TAKEN, before it looks into it, and then a frame: ("ok", result) or ("error", exception, traceback). When the other side of
-the socket is closed, as it is when the process that started the worker is no more, the worker ends with its children and removes FOLDER,
-that of its temporary files.
+``python -P -m postrun.nightly.worker DESCRIPTOR FOLDER``. A frame is 8 bytes with a length, and a pickle of that length. The worker answers
+a task with TAKEN before it unpickles it, then with a frame: ("ok", result) or ("error", exception, traceback). When the other side of the
+socket is closed, as it is when the parent process has ended, the worker ends with its children and removes FOLDER, its temporary folder.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ _CHUNK: Final = 1 << 20
 
 
 class TaskError(Exception):
-    """A task failed with an exception, or ended with a result, that cannot be handed to another process; told in words."""
+    """A task's exception or result that cannot be pickled, in words."""
 
 
 def main() -> None:
     folder = sys.argv[2]
     connection = socket.socket(fileno=int(sys.argv[1]))
     connection.set_inheritable(False)
-    # The machine is to end a worker before the process that keeps the list of what is done.
+    # The kernel should kill a worker rather than the parent, which keeps the list of finished runs.
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:  # noqa: PTH123
         file.write("500")
     faulthandler.enable()
@@ -60,14 +59,17 @@ def main() -> None:
 
 
 def _watch(connection: socket.socket, busy: threading.Event, folder: str) -> None:
-    """End the process group when the other side is closed: at once in the middle of a task, else after the time to end by itself."""
+    """End the process group when the other side closes the socket.
+
+    In the middle of a task it ends at once, otherwise after the time to end by itself.
+    """
     poll = select.poll()
     poll.register(connection, getattr(select, "POLLRDHUP", 0))
     while not any(event for _, event in poll.poll()):
         pass
     if not busy.is_set():
         threading.Event().wait(_GRACE_S)
-    # The folder goes after the processes: a task that saw its files go would make something else of what is left.
+    # The folder is removed after the processes have ended: a task whose files disappear could publish a wrong result.
     words = ["/bin/sh", "-c", 'kill -s KILL -- "-$1"; rm -rf -- "$2"', "sh", str(os.getpgrp()), folder]
     with contextlib.suppress(OSError):
         subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
@@ -76,35 +78,35 @@ def _watch(connection: socket.socket, busy: threading.Event, folder: str) -> Non
 
 
 def _received(connection: socket.socket) -> bytes | None:
-    """The next frame; None where there is none any more."""
+    """Return the next frame, or None after the last."""
     head = _bytes(connection, LENGTH.size)
     return None if head is None else _bytes(connection, LENGTH.unpack(head)[0])
 
 
 def _bytes(connection: socket.socket, count: int) -> bytes | None:
-    parts = bytearray()
-    while len(parts) < count:
-        part = connection.recv(min(_CHUNK, count - len(parts)))
+    data = bytearray()
+    while len(data) < count:
+        part = connection.recv(min(_CHUNK, count - len(data)))
         if not part:
             return None
-        parts += part
-    return bytes(parts)
+        data += part
+    return bytes(data)
 
 
 def _answer(frame: bytes) -> bytes:
-    """The answer to a frame, whatever the task does short of ending the process."""
+    """Return the answer to a frame, unless the task ends the process."""
     try:
         paths, timeout_s, memory_bytes, task = pickle.loads(frame)
         hard_limit.limited_to(memory_bytes)
         hard_limit.limit_files()
         if timeout_s is not None:
-            faulthandler.dump_traceback_later(timeout_s)  # where it hangs, for who reads the output
+            faulthandler.dump_traceback_later(timeout_s)  # shows readers of the output where the task hangs
         sys.path.extend(path for path in paths if path not in sys.path)
-        function, given, named = pickle.loads(task)
-        result = function(*given, **named)
+        function, args, kwargs = pickle.loads(task)
+        result = function(*args, **kwargs)
     except BaseException as error:  # an exit inside a task is a failure of this task
         if isinstance(error, MemoryError) and not error.args and (reason := hard_limit.explained(error)):
-            error.args = (reason,)  # the interpreter says nothing
+            error.args = (reason,)  # the interpreter gives no message
         return _failure(error)
     try:
         return pickle.dumps(("ok", result), pickle.HIGHEST_PROTOCOL)
@@ -121,14 +123,14 @@ def _failure(error: BaseException) -> bytes:
         if type(again) is type(error):
             return answer
     try:
-        said = str(error)
+        message = str(error)
     except Exception:
-        said = "its message cannot be shown"
-    return pickle.dumps(("error", TaskError(f"{type(error).__name__}: {said}"), text), pickle.HIGHEST_PROTOCOL)
+        message = "its message cannot be shown"
+    return pickle.dumps(("error", TaskError(f"{type(error).__name__}: {message}"), text), pickle.HIGHEST_PROTOCOL)
 
 
 if __name__ == "__main__":
-    # Under its own name, so that an exception of this module is the same one on both sides.
+    # Imported by its name, so that an exception class of this module is the same on both sides.
     from .worker import main as run
 
     run()

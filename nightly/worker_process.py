@@ -49,7 +49,7 @@ class WorkerDied(Exception):  # noqa: N818  (other executors name theirs the sam
 
 
 class Worker:
-    """One process, seen from the thread that watches it."""
+    """One process, its output, its temporary folder and its cgroup."""
 
     def __init__(self, limits: Limits) -> None:
         self.fit = True
@@ -81,7 +81,10 @@ class Worker:
         os.set_blocking(self._written.fileno(), False)
 
     def run(self, frame: bytes, limits: Limits, killed: threading.Event) -> bytes | None:
-        """The answer to a frame. None where the worker died before it took the task. Raises WorkerDied; the worker is dead then."""
+        """Return the answer to a frame; None if the worker died before it took it.
+
+        Raise WorkerDied for any other death, and for a limit or the end of the pool; the worker is dead then.
+        """
         self._tail.clear()
         self._tasks += 1
         self.fit = False
@@ -90,7 +93,7 @@ class Worker:
         poll = select.poll()
         poll.register(self._written, select.POLLIN)
         while not exchange.done:
-            poll.register(self._connection, select.POLLIN | (select.POLLOUT if exchange.to_send else 0))
+            poll.register(self._connection, select.POLLIN | (select.POLLOUT if exchange.unsent else 0))
             ready = dict(poll.poll(TICK_S * 1000))
             if self._written.fileno() in ready and not self._drain():
                 poll.unregister(self._written)
@@ -106,7 +109,7 @@ class Worker:
         return bytes(exchange.answer)
 
     def _died(self, exchange: _Exchange, watch: Watch) -> None:
-        """Raises what is to be said of a death; returns where the task was not taken yet."""
+        """Raise WorkerDied with the reason of a death; return if no task was taken."""
         until = time.monotonic() + _GRACE_S
         while not self.dead() and time.monotonic() < until:
             time.sleep(0.01)
@@ -121,22 +124,25 @@ class Worker:
         return WorkerDied(reason, cause, self.output())
 
     def worn(self, limits: Limits) -> bool:
-        """Whether the next task should have a new worker."""
+        """Decide whether the next task needs a new worker."""
         if limits.max_tasks is not None and self._tasks >= limits.max_tasks:
             return True
         return limits.memory_bytes is not None and memory_of(self.pid) > _RETIRED_ABOVE * limits.memory_bytes
 
     def dead(self) -> bool:
-        """Whether the process has ended; it is not reaped, so that its id still names its process group."""
+        """Decide whether the process has ended.
+
+        It is not reaped, so that its id still names its process group.
+        """
         return self._process.returncode is not None or self._status() is not None
 
     def _status(self) -> tuple[int, int] | None:
-        """How the process ended: code and status as of waitid(2). None while it runs."""
+        """Return code and status of the ended process, as of waitid(2), else None."""
         try:
-            found = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+            result = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
         except ChildProcessError:  # reaped by somebody else
             return (0, 0)
-        return None if found is None else (found.si_code, found.si_status)
+        return None if result is None else (result.si_code, result.si_status)
 
     def _how(self) -> tuple[str, Cause]:
         code, status = self._status() or (0, 0)
@@ -151,12 +157,12 @@ class Worker:
         return "the worker has ended, it is not known how", "exit"
 
     def output(self) -> str:
-        """The last the worker wrote, since the task began."""
+        """Return the last output of the worker since the task began."""
         self._drain()
         return bytes(self._tail).decode("utf-8", "replace")
 
     def _drain(self) -> bool:
-        """Read what there is, keep the end of it. Whether more may come."""
+        """Read the available output and keep its end; return False after the last."""
         with contextlib.suppress(ValueError, OSError):
             for _ in range(16):
                 part = self._written.read(_CHUNK)
@@ -170,7 +176,7 @@ class Worker:
         return False
 
     def end(self) -> None:
-        """Let an idle worker end by itself, and kill it where it does not."""
+        """Let an idle worker end by itself; kill it if it does not."""
         self._connection.close()
         if self.fit:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -182,7 +188,7 @@ class Worker:
         self._folder.cleanup()
 
     def _kill(self) -> None:
-        """The process with its group; then it is reaped."""
+        """Kill the process with its group, and reap it."""
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
@@ -190,31 +196,27 @@ class Worker:
 
 
 class _Exchange:
-    """A task on its way to a worker, and the answer on its way back."""
+    """A task that is sent to a worker, and the answer that is received."""
 
     def __init__(self, frame: bytes) -> None:
-        self._parts = [memoryview(LENGTH.pack(len(frame))), memoryview(frame)]
+        self.unsent = [memoryview(LENGTH.pack(len(frame))), memoryview(frame)]
         self._length: int | None = None
         self.taken = False
         self.answer = bytearray()
         self.done = False
 
-    @property
-    def to_send(self) -> bool:
-        return bool(self._parts)
-
     def step(self, connection: socket.socket) -> bool:
-        """Send and receive what goes without waiting. False where the other side has closed."""
+        """Send and receive without waiting; return False if the worker has closed."""
         try:
-            while self._parts:
-                sent = connection.send(self._parts[0][:_CHUNK])
-                self._parts[0] = self._parts[0][sent:]
-                if not self._parts[0]:
-                    del self._parts[0]
+            while self.unsent:
+                sent = connection.send(self.unsent[0][:_CHUNK])
+                self.unsent[0] = self.unsent[0][sent:]
+                if not self.unsent[0]:
+                    del self.unsent[0]
         except BlockingIOError:
             pass
         except OSError:
-            self._parts.clear()
+            self.unsent.clear()
         try:
             part = connection.recv(_CHUNK)
         except BlockingIOError:

@@ -26,7 +26,10 @@ _SIZES: Final[tuple[tuple[int | None, int | None, bool], ...]] = (
 def comment(
     message: Message, dialect: Dialect, files: Sequence[FileLink] = (), left_out: Sequence[str] = (), limit: int | None = None
 ) -> str:
-    """Write the comment in at most ``limit`` UTF-16 units; a shortened one says so. ``left_out``: files that are not attached, and why."""
+    """Write the comment in at most ``limit`` UTF-16 units; a cut one states that.
+
+    ``left_out``: files that are not attached, and why.
+    """
     shortened = ""
     for longest, rules, details in _SIZES:
         blocks = _blocks(message, dialect, longest, rules, details)
@@ -50,9 +53,9 @@ def _blocks(message: Message, dialect: Dialect, longest: int | None, rules: int 
 
     def finding(number: int, finding: Finding) -> str:
         where = f"({finding.where})" if finding.where and finding.where not in finding.title else ""
-        place = ": ".join(filter(None, (where, finding.cost)))
+        origin = ": ".join(filter(None, (where, finding.cost)))
         advice = f"What to do: {finding.advice}" if finding.advice else ""
-        item = " ".join(filter(None, (strong(finding.title), text(place and f"{place}."), text(finding.text), text(advice))))
+        item = " ".join(filter(None, (strong(finding.title), text(origin and f"{origin}."), text(finding.text), text(advice))))
         return dialect.item.format(number=number, item=item)
 
     verdicts = message.verdicts[:rules]

@@ -20,10 +20,6 @@ class Gitea(GitHub):
     page_size = 50  # the servers' default limit
     user_path = "/api/v1/user"
 
-    def __init__(self, target: Target, client: Client) -> None:
-        super().__init__(target, client)
-        self.no_files = ""
-
     @property
     def _repository(self) -> str:
         return f"/api/v1/repos/{self.target.project}"
@@ -46,15 +42,15 @@ class Gitea(GitHub):
 
     def upload(self, file: Upload) -> tuple[FileLink, str | None]:
         body = multipart([], [("attachment", file)])
-        made = self.client.json("POST", f"{self._issue}/assets", body=body, query={"name": file.name})
-        return FileLink(file.name, str(made["browser_download_url"])), str(made["id"])
+        asset = self.client.json("POST", f"{self.ticket_path}/assets", body=body, query={"name": file.name})
+        return FileLink(file.name, str(asset["browser_download_url"])), str(asset["id"])
 
     def attached(self, name: str, before: Sequence[Comment]) -> list[Attached]:
-        files = self.client.json("GET", f"{self._issue}/assets") or []
+        files = self.client.json("GET", f"{self.ticket_path}/assets") or []
         return [Attached(str(file["id"]), name) for file in files if file.get("name") == name]
 
     def discard(self, file: Attached) -> None:
-        self.client.json("DELETE", f"{self._issue}/assets/{file.id}")
+        self.client.json("DELETE", f"{self.ticket_path}/assets/{file.id}")
 
     def open(self, ticket: NewTicket) -> str:
         """Open a ticket without labels, which are numbers there."""

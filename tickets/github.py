@@ -19,27 +19,15 @@ class GitHub(Tracker):
     comment_limit = 65_536
     title_limit = 256
     user_path = "/user"
-
-    def __init__(self, target: Target, client: Client) -> None:
-        super().__init__(target, client)
-        if client.options.release is None:
-            self.no_files = "GitHub accepts no files with a comment; --github-release TAG puts them there, --link URL names where they are"
+    user_key = "login"
 
     @property
     def _repository(self) -> str:
         return f"/repos/{self.target.project}"
 
     @property
-    def _issue(self) -> str:
+    def ticket_path(self) -> str:
         return f"{self._repository}/issues/{self.target.ticket}"
-
-    @property
-    def comment_path(self) -> str:
-        return f"{self._issue}/comments"
-
-    def check(self) -> None:
-        self.client.json("GET", self._issue)
-        self.me = self.user(self.user_path, "login")
 
     def comments(self) -> list[Comment]:
         return [
@@ -69,13 +57,13 @@ class GitHub(Tracker):
         for asset in release.get("assets") or []:
             if asset.get("name") == file.name:
                 self.discard_at(f"{self._repository}/releases/assets/{asset['id']}")
-        place = str(release["upload_url"]).partition("{")[0]
-        api, uploads = urlsplit(self.client.base), urlsplit(place)
+        url = str(release["upload_url"]).partition("{")[0]
+        api, uploads = urlsplit(self.client.base), urlsplit(url)
         known = uploads.hostname == api.hostname or (api.hostname == "api.github.com" and uploads.hostname == "uploads.github.com")
         if not known or uploads.scheme != api.scheme:
             raise TicketError(f"{self.client.base} names {uploads.hostname} for uploads, which is not GitHub's; nothing was sent there")
-        made = self.client.json("POST", place, body=Body(file.content_type, file.read()), query={"name": file.name})
-        return FileLink(file.name, str(made["browser_download_url"])), str(made["id"])
+        uploaded = self.client.json("POST", url, body=Body(file.content_type, file.read()), query={"name": file.name})
+        return FileLink(file.name, str(uploaded["browser_download_url"])), str(uploaded["id"])
 
     def attached(self, name: str, before: Sequence[Comment]) -> list[Attached]:
         return []
@@ -110,11 +98,17 @@ def tracker(target: Target, settings: Settings, options: Options) -> GitHub:
         404: "there is no such repository or issue, or the token may not see it (a private one is 404, too)",
         410: "issues are turned off in this repository, or this one was deleted",
     }
-    return GitHub(target, Client(base, headers, options, (token,), advice))
+    github = GitHub(target, Client(base, headers, options, (token,), advice))
+    if options.release is None:
+        github.no_files = "GitHub accepts no files with a comment; --github-release TAG puts them there, --link URL names where they are"
+    return github
 
 
 def _api(target: Target, settings: Settings) -> str:
-    """Return api.github.com, the API below a server of GitHub Enterprise, or in a workflow that of the workflow."""
+    """Return the address of the API for a target.
+
+    This is api.github.com, the API of a GitHub Enterprise server, or in a workflow that of the workflow.
+    """
     if target.url is None and not settings.get("github", "url"):
         return settings.environment.get("GITHUB_API_URL") or "https://api.github.com"
     base = settings.server(target, "https://github.com").rstrip("/")

@@ -19,22 +19,16 @@ _SMALL: Final = 10 << 20  # bytes, the lowest default limit of any version
 
 class GitLab(Tracker):
     comment_limit = 1_000_000
+    comment_name = "notes"
+    user_path = "/api/v4/user"
 
     @property
     def _project(self) -> str:
         return f"/api/v4/projects/{quote(self.target.project or '', safe='')}"
 
     @property
-    def _ticket(self) -> str:
+    def ticket_path(self) -> str:
         return f"{self._project}/{'merge_requests' if self.target.merge_request else 'issues'}/{self.target.ticket}"
-
-    @property
-    def comment_path(self) -> str:
-        return f"{self._ticket}/notes"
-
-    def check(self) -> None:
-        self.client.json("GET", self._ticket)
-        self.me = self.user("/api/v4/user", "id")
 
     def comments(self) -> list[Comment]:
         return [
@@ -65,7 +59,10 @@ class GitLab(Tracker):
         return FileLink(file.name, url), None
 
     def attached(self, name: str, before: Sequence[Comment]) -> list[Attached]:
-        """Return those that our comment linked: an upload belongs to the project, not to the ticket."""
+        """Return the files to which our comment linked.
+
+        An upload belongs to the project, not to the ticket.
+        """
         return [
             Attached(secret, name)
             for comment in before

@@ -78,7 +78,7 @@ class Upload:
     data: bytes = field(default=b"", repr=False)
 
     def read(self) -> bytes:
-        """Return the content. Raise TicketError for a file that is gone or shorter than it was."""
+        """Return the content. Raise TicketError if the file disappeared or shrank."""
         if self.path is None:
             return self.data
         try:
@@ -161,7 +161,10 @@ class Client:
                 raise UsageError(f"the value for the header {name!r} has characters that no header can have; check the token's file")
 
     def json(self, method: str, path: str, *, value: Any = None, **request: Any) -> Any:
-        """Send ``value`` as JSON, or what `send` accepts, and return the answer's JSON; None for an empty answer."""
+        """Send ``value`` as JSON, or what `send` accepts; return the answer's JSON.
+
+        None for an empty answer.
+        """
         if value is not None:
             request["body"] = json_body(value)
         answer = self.send(method, path, **request)
@@ -182,8 +185,11 @@ class Client:
         headers: Mapping[str, str] | None = None,
         retry: bool | None = None,
     ) -> Answer:
-        """Send one request, and repeat it while the trouble may pass. ``retry``: whether it may be repeated after it may have been carried
-        out; None: as the method allows. Raise HttpError, LostAnswerError, TicketError."""
+        """Send one request, and repeat it while the trouble may pass.
+
+        ``retry``: whether it may be repeated although it may have been carried out; None: depends on the method. Raise HttpError,
+        LostAnswerError, TicketError.
+        """
         address = path if path.startswith(("https://", "http://")) else self.base + path
         if query:
             address += ("&" if "?" in address else "?") + urlencode(query)
@@ -231,7 +237,7 @@ class Client:
         return LostAnswerError(f"{text} may have been carried out; look at the ticket, then run the command again")
 
     def _follow(self, method: str, address: str, body: Body | None, headers: Mapping[str, str]) -> Answer:
-        """Follow redirects of a GET within the same host, also to its encrypted connection."""
+        """Follow redirects of a GET within a host, also to its encrypted connection."""
         for _ in range(_REDIRECTS + 1):
             answer = self._once(method, address, body, headers)
             if answer.status not in (301, 302, 303, 307, 308):
@@ -257,7 +263,7 @@ class Client:
         begun = False
 
         def pieces(body: Body) -> Iterator[bytes]:
-            """Yield the body, which urllib3 requests only after it has connected and sent the headers."""
+            """Yield the body, which urllib3 requests after it has sent the headers."""
             nonlocal begun
             begun = True
             yield from (body.data[start : start + _CHUNK] for start in range(0, len(body.data), _CHUNK))
@@ -289,7 +295,7 @@ class Client:
             raise self._failure(error, begun, isinstance(pool, urllib3.ProxyManager)) from None
 
     def _pool(self, address: str) -> urllib3.PoolManager:
-        """Return the connections for one request, through the proxy of the environment if there is one."""
+        """Return the connections for one request, through the environment's proxy."""
         url = urlsplit(address)
         host = url.hostname or ""
         proxy = None if is_loopback(host) or urllib.request.proxy_bypass(host) else urllib.request.getproxies().get(url.scheme)
@@ -364,7 +370,10 @@ class Client:
 
 
 def tls_context(ca_bundle: str | None) -> ssl.SSLContext:
-    """Verify certificates with the system's authorities (SSL_CERT_FILE counts) or those of a file. Raise UsageError for that file."""
+    """Verify certificates with the system's authorities or those of a file.
+
+    SSL_CERT_FILE overrides the system's. Raise UsageError for an unusable file.
+    """
     try:
         return ssl.create_default_context(cafile=ca_bundle)
     except (OSError, ssl.SSLError):

@@ -10,34 +10,24 @@ from .http import Client, HttpError, Options, Upload, multipart
 from .markup import JIRA, FileLink
 from .settings import Settings
 from .target import Target
-from .tracker import PAGES, Attached, Comment, NewTicket, Tracker
+from .tracker import Attached, Comment, NewTicket, Tracker
 
 
 class Jira(Tracker):
     dialect = JIRA
     comment_limit = 32_767
+    comment_name = "comment"
 
     @property
-    def _issue(self) -> str:
+    def ticket_path(self) -> str:
         return f"/rest/api/2/issue/{self.target.ticket}"
 
-    @property
-    def comment_path(self) -> str:
-        return f"{self._issue}/comment"
-
     def check(self) -> None:
-        self.client.json("GET", self._issue, query={"fields": "summary"})
+        self.client.json("GET", self.ticket_path, query={"fields": "summary"})
         self.me = _person(self.client.json("GET", "/rest/api/2/myself"))
 
     def comments(self) -> list[Comment]:
-        items: list[Any] = []
-        for _ in range(PAGES):
-            query = {"startAt": len(items), "maxResults": self.page_size, "orderBy": "created"}
-            page = self.client.json("GET", self.comment_path, query=query)
-            new = page.get("comments", [])
-            items += new
-            if not new or len(items) >= page.get("total", 0):
-                break
+        items = self.items(self.comment_path, "comments", "startAt", "total", maxResults=self.page_size, orderBy="created")
         return [Comment(str(item["id"]), item.get("body") or "", self.mine(_person(item.get("author")))) for item in items]
 
     def upload_limit(self, largest: int) -> int | None:
@@ -46,11 +36,11 @@ class Jira(Tracker):
 
     def upload(self, file: Upload) -> tuple[FileLink, str | None]:
         headers = {"X-Atlassian-Token": "no-check"}
-        made = self.client.json("POST", f"{self._issue}/attachments", body=multipart([], [("file", file)]), headers=headers)
-        return FileLink(file.name), str(made[0]["id"])
+        uploaded = self.client.json("POST", f"{self.ticket_path}/attachments", body=multipart([], [("file", file)]), headers=headers)
+        return FileLink(file.name), str(uploaded[0]["id"])
 
     def attached(self, name: str, before: Sequence[Comment]) -> list[Attached]:
-        issue = self.client.json("GET", self._issue, query={"fields": "attachment"})
+        issue = self.client.json("GET", self.ticket_path, query={"fields": "attachment"})
         files = (issue.get("fields") or {}).get("attachment") or []
         return [
             Attached(str(file["id"]), name)

@@ -60,8 +60,11 @@ class Mailer:
         return TicketError(f"mail server {self.host}:{self.port}{text}")
 
     def composed(self, message: Message, files: Sequence[Upload]) -> EmailMessage:
-        """Return the mail. Its Message-ID follows from its content, so that programs show the same mail once; it refers to the run, so that
-        they group mails about one run."""
+        """Return the mail.
+
+        Its Message-ID follows from its content, so that programs show the same mail once. It refers to the run, so that they group mails
+        about one run.
+        """
         links = [FileLink(file.name) for file in files]
         name = slug(message.key)
         domain = self.sender.rpartition("@")[2].strip("> ")

@@ -60,7 +60,7 @@ def _markdown_inside(text: str) -> str:
 
 
 def _markdown_start(text: str) -> str:
-    """Escape what would begin a block or a quick action."""
+    """Escape the beginning of a block or a quick action."""
     return re.sub(r"^([0-9]+)\.", r"\1\\.", re.sub(r"^[+=/:.\-\"'%,;?]", r"\\\g<0>", text))
 
 
@@ -79,7 +79,7 @@ def escape_jira(text: str) -> str:
     text = parted(plain(text)).replace("\\", f"\\{JOINER}")
     text = re.sub(r"[{}\[\]|*_+^~?!()#@]|(?<![0-9A-Za-z])-|-(?![0-9A-Za-z])", r"\\\g<0>", text)
     text = text.replace("&", f"&{JOINER}")
-    # What would begin a heading, a quotation, a list or another block.
+    # The beginning of a heading, a quotation, a list or another block.
     return re.sub(r"^(h[1-6]|bq)(?=\.)|^[.;:>%\"'=]", lambda match: match[0] + JOINER, text)
 
 

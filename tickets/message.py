@@ -1,4 +1,4 @@
-"""What a comment about a run contains: report.json -> plain data, which comment.py writes in a markup."""
+"""Content of a comment about a run: report.json -> plain data, which comment.py writes in a markup."""
 
 from __future__ import annotations
 
@@ -59,7 +59,10 @@ class Message:
 
 
 def slug(key: str) -> str:
-    """Return a name for files and markers that means nothing in any markup: the key's a-z and 0-9, and a digest of all of it."""
+    """Return a name for files and markers that has no meaning in any markup.
+
+    It consists of the key's a-z and 0-9, and a digest of the key.
+    """
     words = "-".join(re.findall(r"[a-z0-9]+", key.lower()))[:40].strip("-")
     digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     return f"{words or 'run'}-x{digest}"
@@ -71,12 +74,15 @@ def marker(key: str) -> str:
 
 
 def fingerprint(message: Message, files: Sequence[Any]) -> str:
-    """Return a digest that is the same for the same message and files. ``files``: uploads."""
+    """Return a digest of a message and its files (uploads)."""
     return hashlib.sha256(repr((message, [(file.name, file.size) for file in files])).encode("utf-8", "replace")).hexdigest()[:24]
 
 
 def from_report(report: Mapping[str, Any], *, key: str | None = None, link: str | None = None, source: str = "report.json") -> Message:
-    """Return the message of a report. Raise InputError if it is not a report.json, or one of a later version."""
+    """Return the message of a report.
+
+    Raise InputError if it is not a report.json, or one of a later version.
+    """
     version = report.get("schema_version") if isinstance(report, Mapping) else None
     if not isinstance(version, int) or not isinstance(report.get("summary"), Mapping) or not isinstance(report.get("run"), Mapping):
         raise InputError(f"{source} is not a report.json of postrun; name a file that `postrun report` wrote, or its folder")
@@ -96,9 +102,9 @@ def _message(report: Mapping[str, Any], key: str | None, link: str | None) -> Me
     run, summary, generator = report["run"], report["summary"], report.get("generator", {})
     rules = [rule for rule in report.get("rules", ()) if rule.get("category") != "report"]
     findings = report.get("findings", ())
-    made = f"postrun {generator.get('version', '')}".strip()
+    writer = f"postrun {generator.get('version', '')}".strip()
     if isinstance(generator.get("generated_at_ns"), int):
-        made += f", {moment(generator['generated_at_ns'])}"
+        writer += f", {moment(generator['generated_at_ns'])}"
     return Message(
         key=key or str(run["name"]),
         run=str(run["name"]),
@@ -111,7 +117,7 @@ def _message(report: Mapping[str, Any], key: str | None, link: str | None) -> Me
         issues=len(findings),
         warnings=tuple(map(str, summary.get("warnings", ()))),
         link=link,
-        made=made,
+        made=writer,
     )
 
 

@@ -10,7 +10,7 @@ from .http import Body, Client, HttpError, LostAnswerError, Options, Upload
 from .markup import MARKDOWN, TEXTILE, FileLink
 from .settings import Settings
 from .target import Target
-from .tracker import PAGES, Attached, Comment, NewTicket, Tracker, has_marker
+from .tracker import Attached, Comment, NewTicket, Tracker, has_marker
 
 
 class Redmine(Tracker):
@@ -22,15 +22,19 @@ class Redmine(Tracker):
         self._waiting: list[dict[str, str]] = []  # files that are uploaded, and not yet on a ticket
 
     @property
-    def comment_path(self) -> str:
+    def ticket_path(self) -> str:
         return f"/issues/{self.target.ticket}.json"
 
+    @property
+    def comment_path(self) -> str:
+        return self.ticket_path  # a comment is an update of the issue
+
     def check(self) -> None:
-        self.client.json("GET", self.comment_path)
+        self.client.json("GET", self.ticket_path)
         self.me = str(self.client.json("GET", "/users/current.json")["user"]["id"])
 
     def _included(self, name: str) -> list[Any]:
-        return self.client.json("GET", self.comment_path, query={"include": name})["issue"].get(name) or []
+        return self.client.json("GET", self.ticket_path, query={"include": name})["issue"].get(name) or []
 
     def comments(self) -> list[Comment]:
         return [
@@ -41,7 +45,7 @@ class Redmine(Tracker):
 
     def _update(self, value: dict[str, Any]) -> None:
         """Send a PUT that adds: it is not repeated blindly."""
-        self.client.json("PUT", self.comment_path, value={"issue": value}, retry=False)
+        self.client.json("PUT", self.ticket_path, value={"issue": value}, retry=False)
 
     def add(self, body: str) -> str | None:
         before = {comment.id for comment in self.comments()}
@@ -75,14 +79,14 @@ class Redmine(Tracker):
     def upload(self, file: Upload) -> tuple[FileLink, str | None]:
         body = Body("application/octet-stream", file.read())
         try:
-            made = self.client.json("POST", "/uploads.json", body=body, query={"filename": file.name}, retry=True)["upload"]
+            uploaded = self.client.json("POST", "/uploads.json", body=body, query={"filename": file.name}, retry=True)["upload"]
         except HttpError as error:
             if error.status == 422 and ("size" in error.words.lower() or "large" in error.words.lower()):
                 raise HttpError(str(error), 413, error.words) from None
             raise
         content_type = file.content_type.partition(";")[0]
-        self._waiting.append({"token": made["token"], "filename": file.name, "content_type": content_type})
-        return FileLink(file.name), str(made["id"]) if made.get("id") else None
+        self._waiting.append({"token": uploaded["token"], "filename": file.name, "content_type": content_type})
+        return FileLink(file.name), str(uploaded["id"]) if uploaded.get("id") else None
 
     def attached(self, name: str, before: Sequence[Comment]) -> list[Attached]:
         return [
@@ -95,18 +99,9 @@ class Redmine(Tracker):
         self.discard_at(f"/attachments/{file.id}.json")
 
     def find(self, mark: str) -> str | None:
-        offset = 0
-        for _ in range(PAGES):
-            query = {"project_id": self.target.project, "status_id": "open", "sort": "id", "limit": self.page_size, "offset": offset}
-            page = self.client.json("GET", "/issues.json", query=query)
-            issues = page.get("issues") or []
-            for issue in issues:
-                if has_marker(issue.get("description") or "", mark):
-                    return str(issue["id"])
-            offset += len(issues)
-            if not issues or offset >= page.get("total_count", 0):
-                break
-        return None
+        query = {"project_id": self.target.project, "status_id": "open", "sort": "id", "limit": self.page_size}
+        issues = self.items("/issues.json", "issues", "offset", "total_count", **query)
+        return next((str(issue["id"]) for issue in issues if has_marker(issue.get("description") or "", mark)), None)
 
     def open(self, ticket: NewTicket) -> str:
         value: dict[str, Any] = {"project_id": self.target.project, "subject": ticket.title, "description": ticket.body}

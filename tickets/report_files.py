@@ -1,4 +1,4 @@
-"""Which files does REPORT name, and what does its report.json say?"""
+"""The files of a REPORT: a path -> its report.json, and the files to upload."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _LARGEST_JSON: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class ReportFiles:
-    """``report``: what report.json holds; ``source``: where it was found; ``paths``: of each format that is there; ``embedded``: its text,
-    where it stands in the PDF alone."""
+    """``report``: the content of report.json; ``source``: its file; ``paths``: of each format that exists; ``embedded``: the text of
+    report.json if only the PDF contains it."""
 
     report: Mapping[str, Any]
     source: str
@@ -30,19 +30,22 @@ class ReportFiles:
     embedded: bytes | None = None
 
 
-def read(place: Path) -> ReportFiles:
-    """REPORT is report.pdf, report.html or report.json, or the folder that holds them. Raises InputError."""
-    if place.is_dir():
-        paths = {kind: place / f"report.{kind}" for kind in FORMATS if (place / f"report.{kind}").is_file()}
+def read(report_path: Path) -> ReportFiles:
+    """Find the files of REPORT: a report file or the folder of one.
+
+    Raise InputError.
+    """
+    if report_path.is_dir():
+        paths = {kind: report_path / f"report.{kind}" for kind in FORMATS if (report_path / f"report.{kind}").is_file()}
         if not paths:
-            raise InputError(f"{place} holds no report.json; write one with: postrun report SOURCE -o {place}")
-    elif place.suffix[1:].lower() in FORMATS:
-        if not place.is_file():
-            raise InputError(f"{place}: there is no such file; write one with: postrun report SOURCE -o FOLDER")
-        paths = {place.suffix[1:].lower(): place}
-        paths |= {kind: other for kind in FORMATS if kind not in paths and (other := place.with_suffix(f".{kind}")).is_file()}
+            raise InputError(f"{report_path} holds no report.json; write one with: postrun report SOURCE -o {report_path}")
+    elif report_path.suffix[1:].lower() in FORMATS:
+        if not report_path.is_file():
+            raise InputError(f"{report_path}: there is no such file; write one with: postrun report SOURCE -o FOLDER")
+        paths = {report_path.suffix[1:].lower(): report_path}
+        paths |= {kind: other for kind in FORMATS if kind not in paths and (other := report_path.with_suffix(f".{kind}")).is_file()}
     else:
-        raise InputError(f"{place} is no report; name report.pdf, report.html, report.json or the folder that holds them")
+        raise InputError(f"{report_path} is no report; name report.pdf, report.html, report.json or the folder that holds them")
     if "json" in paths:
         try:
             if paths["json"].stat().st_size > _LARGEST_JSON:
@@ -54,11 +57,11 @@ def read(place: Path) -> ReportFiles:
     if "pdf" in paths:
         source = f"report.json in {paths['pdf']}"
         try:
-            found = embedded(paths["pdf"].read_bytes())
+            embedded_json = embedded(paths["pdf"].read_bytes())
         except OSError as error:
             raise InputError(f"{paths['pdf']}: {error.strerror}") from None
-        if found is not None:
-            return ReportFiles(_loaded(found, source), source, paths, found)
+        if embedded_json is not None:
+            return ReportFiles(_loaded(embedded_json, source), source, paths, embedded_json)
     what = " and ".join(str(path) for path in paths.values())
     raise InputError(
         f"the verdicts stand in report.json, which is not beside {what}; write it with: postrun report SOURCE --format html,pdf,json"
@@ -79,11 +82,14 @@ _FILE: Final = re.compile(rb"<<[^\r\n]{0,2000}?/Type\s*/EmbeddedFile\b[^\r\n]{0,
 
 
 def embedded(pdf: bytes) -> bytes | None:
-    """report.json out of a PDF that postrun wrote: its one embedded file, deflated, whose dictionary stands in the open. None in others."""
-    for found in _FILE.finditer(pdf):
-        start, length = found.end(), int(found[1])
+    """Return report.json from a PDF that postrun wrote; None for others.
+
+    The PDF has one embedded file, which is deflated; its dictionary is not compressed.
+    """
+    for match in _FILE.finditer(pdf):
+        start, length = match.end(), int(match[1])
         data = pdf[start : start + length]
-        if b"/FlateDecode" in found[0]:
+        if b"/FlateDecode" in match[0]:
             inflate = zlib.decompressobj()
             try:
                 data = inflate.decompress(data, _LARGEST_JSON)
@@ -97,18 +103,21 @@ def embedded(pdf: bytes) -> bytes | None:
 
 
 def uploads(files: ReportFiles, formats: Sequence[str], key: str) -> list[Upload]:
-    """What to send, under names that tell the run and are ours alone. InputError for a format that is not there."""
-    made = []
+    """Return the files to send, under unique names that contain the run.
+
+    Raise InputError for a missing format.
+    """
+    result = []
     for kind in formats:
         name = f"{slug(key)}.{kind}"
         if path := files.paths.get(kind):
-            made.append(Upload(name, CONTENT_TYPES[kind], path.stat().st_size, path))
+            result.append(Upload(name, CONTENT_TYPES[kind], path.stat().st_size, path))
         elif kind == "json" and files.embedded is not None:
-            made.append(Upload(name, CONTENT_TYPES[kind], len(files.embedded), data=files.embedded))
+            result.append(Upload(name, CONTENT_TYPES[kind], len(files.embedded), data=files.embedded))
         else:
             have = ", ".join(path.name for path in files.paths.values())
             raise InputError(
                 f"there is no report.{kind} beside {have}; write it with postrun report --format html,pdf,json, or choose "
                 "others with --attach"
             )
-    return made
+    return result

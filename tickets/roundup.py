@@ -27,7 +27,7 @@ class Roundup(Tracker):
         self.login = login
 
     @property
-    def _issue(self) -> str:
+    def ticket_path(self) -> str:
         return f"/rest/data/{self.target.project}/{self.target.ticket}"
 
     @property
@@ -42,13 +42,13 @@ class Roundup(Tracker):
         return attributes
 
     def check(self) -> None:
-        self._data(self._issue)
+        self._data(self.ticket_path)
         users = self._data("/rest/data/user", **{"username": self.login, "@fields": "username"})["collection"]
         self.me = next((str(user["id"]) for user in users if user.get("username") == self.login), None)
 
     def comments(self) -> list[Comment]:
         comments = []
-        for number in sorted(map(_id, self._attributes(self._issue).get("messages") or []), key=int):
+        for number in sorted(map(_id, self._attributes(self.ticket_path).get("messages") or []), key=int):
             author = self._attributes(f"/rest/data/msg/{number}").get("author")
             mine = self.mine(None if author is None else _id(author))
             if mine is not False:
@@ -60,7 +60,10 @@ class Roundup(Tracker):
         return value if isinstance(value, str) else str(value.get("content", ""))
 
     def _patch(self, path: str, operation: str, value: dict[str, Any]) -> None:
-        """Change an object with its ETag, as the server requires; again if another client changed it meanwhile (412)."""
+        """Change an object with its ETag, as the server requires.
+
+        Try again if another client changed it meanwhile (412).
+        """
         for attempt in range(_TRIES):
             tag = self.client.send("GET", path).headers.get("ETag")
             headers = {"If-Match": tag} if tag else {}
@@ -73,31 +76,31 @@ class Roundup(Tracker):
                     raise
 
     def add(self, body: str) -> str | None:
-        made = self.client.json("POST", self.comment_path, value={"content": body, "author": self.login})
-        number = str(made["data"]["id"])
-        self._patch(self._issue, "add", {"messages": number})
+        answer = self.client.json("POST", self.comment_path, value={"content": body, "author": self.login})
+        number = str(answer["data"]["id"])
+        self._patch(self.ticket_path, "add", {"messages": number})
         return number
 
     def change(self, comment: Comment, body: str) -> None:
         self._patch(f"/rest/data/msg/{comment.id}", "replace", {"content": body})
 
     def remove(self, comment: Comment) -> None:
-        self._patch(self._issue, "remove", {"messages": comment.id})
+        self._patch(self.ticket_path, "remove", {"messages": comment.id})
 
     def upload(self, file: Upload) -> tuple[FileLink, str | None]:
         fields = [("name", file.name), ("type", file.content_type.partition(";")[0])]
-        made = self.client.json("POST", "/rest/data/file", body=multipart(fields, [("content", file)]))
-        number = str(made["data"]["id"])
-        self._patch(self._issue, "add", {"files": number})
+        answer = self.client.json("POST", "/rest/data/file", body=multipart(fields, [("content", file)]))
+        number = str(answer["data"]["id"])
+        self._patch(self.ticket_path, "add", {"files": number})
         return FileLink(file.name), number
 
     def attached(self, name: str, before: Sequence[Comment]) -> list[Attached]:
-        numbers = map(_id, self._attributes(self._issue).get("files") or [])
+        numbers = map(_id, self._attributes(self.ticket_path).get("files") or [])
         return [Attached(number, name) for number in numbers if self._attributes(f"/rest/data/file/{number}").get("name") == name]
 
     def discard(self, file: Attached) -> None:
         """Take the file off the issue; it stays in the tracker's history."""
-        self._patch(self._issue, "remove", {"files": file.id})
+        self._patch(self.ticket_path, "remove", {"files": file.id})
 
     def find(self, mark: str) -> str | None:
         raise UsageError(f"{self.target.text}: tickets are not opened in Roundup; name one, such as roundup:issue12")

@@ -63,7 +63,10 @@ class Settings:
         return self.get(section, name) or self._missing(section, name, why, "")
 
     def server(self, target: Target, example: str) -> str:
-        """Return the server of the target, else of the settings. Both must name the same: the token is for that one."""
+        """Return the server of the target, else of the settings.
+
+        Both must name the same server, because the token is for that one.
+        """
         configured = self.get(target.kind, "url")
         if target.url is None:
             return configured or self._missing(target.kind, "url", f"{target.text} does not name the server (such as {example})", "")
@@ -76,7 +79,7 @@ class Settings:
         return configured
 
     def secret(self, section: str, name: str) -> str | None:
-        """From the environment, a file that the environment names, or the configuration file."""
+        """Read the environment, the file that it names, or the configuration file."""
         if value := self.environment.get(_variable(section, name), "").strip():
             return value
         if named := self.environment.get(_variable(section, name) + "_FILE", ""):
@@ -99,7 +102,10 @@ def default_path(environment: Mapping[str, str]) -> Path:
 
 
 def load(environment: Mapping[str, str] | None = None) -> Settings:
-    """Return the user's settings. Raise UsageError for a file with unknown settings, or with secrets that others can read."""
+    """Return the user's settings.
+
+    Raise UsageError for a file with unknown settings, or with secrets that others can read.
+    """
     environment = os.environ if environment is None else environment
     named = environment.get(CONFIG, "")
     path = Path(named) if named else default_path(environment)
@@ -127,7 +133,7 @@ def load(environment: Mapping[str, str] | None = None) -> Settings:
 
 
 def read_toml(path: Path, option: str) -> dict[str, Any]:
-    """Return the content of a file. Raise UsageError that names ``option``, which names the file."""
+    """Return the content of a file. Raise UsageError with the name of ``option``."""
     import tomllib
 
     try:
@@ -139,7 +145,10 @@ def read_toml(path: Path, option: str) -> dict[str, Any]:
 
 
 def _secret_file(path: Path, variable: str) -> str:
-    """Return the secret in a file. Its mode is not checked: an orchestrator that mounts it sets the mode."""
+    """Return the secret in a file.
+
+    Its mode is not checked: an orchestrator that mounts it sets the mode.
+    """
     try:
         text = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

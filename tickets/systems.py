@@ -30,5 +30,5 @@ _DELIVERIES: Final[dict[Kind, Callable[[Target, Settings, Options], Delivery]]] 
 
 
 def delivery(target: Target, settings: Settings, options: Options) -> Delivery:
-    """Return the delivery to a target. Raise UsageError if an address, a name or a token is missing."""
+    """Return the delivery to a target. Raise UsageError for a missing setting."""
     return _DELIVERIES[target.kind](target, settings, options)

@@ -1,10 +1,10 @@
-"""Which ticket does a word such as ``jira:PROJ-12`` or ``gitlab:group/project#7`` name?"""
+"""Ticket addresses: a word such as ``jira:PROJ-12`` or ``gitlab:group/project#7`` -> the ticket and its server."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, cast
 from urllib.parse import unquote, urlsplit
 
 from ..errors import UsageError
@@ -15,14 +15,17 @@ ACCEPTED: Final = (
     "roundup:issue12, mailto:team@example.org, https://..."
 )
 
-_JIRA: Final = re.compile(r"[A-Z][A-Z0-9_]*-[1-9][0-9]*\Z")
-_JIRA_PROJECT: Final = re.compile(r"[A-Z][A-Z0-9_]*\Z")
 _SEGMENT: Final = r"(?!\.{1,2}(?:[/#!]|\Z))[A-Za-z0-9_.][A-Za-z0-9_.-]*"
-_GITLAB: Final = re.compile(rf"(?P<project>{_SEGMENT}(?:/{_SEGMENT})+)(?:(?P<sign>[#!])(?P<number>[1-9][0-9]*))?\Z")
-_REPOSITORY: Final = re.compile(rf"(?P<project>{_SEGMENT}/{_SEGMENT})(?:#(?P<number>[1-9][0-9]*))?\Z")
-_NUMBER: Final = re.compile(r"#?(?P<number>[1-9][0-9]*)\Z")
-_REDMINE_PROJECT: Final = re.compile(r"[a-z][a-z0-9_-]*\Z")
-_ROUNDUP: Final = re.compile(r"(?P<cls>[a-z_]*[a-z_])(?P<number>[1-9][0-9]*)\Z")
+_NUMBER: Final = r"(?P<number>[1-9][0-9]*)"
+_REPOSITORY: Final = re.compile(rf"(?P<project>{_SEGMENT}/{_SEGMENT})(?:#{_NUMBER})?\Z")
+_TICKETS: Final[dict[Kind, re.Pattern[str]]] = {
+    "jira": re.compile(rf"(?P<project>[A-Z][A-Z0-9_]*)(?:-{_NUMBER})?\Z"),
+    "gitlab": re.compile(rf"(?P<project>{_SEGMENT}(?:/{_SEGMENT})+)(?:(?P<sign>[#!]){_NUMBER})?\Z"),
+    "github": _REPOSITORY,
+    "gitea": _REPOSITORY,
+    "redmine": re.compile(rf"(?:#?{_NUMBER}|(?P<project>[a-z][a-z0-9_-]*))\Z"),
+    "roundup": re.compile(rf"(?P<project>[a-z_]*[a-z_]){_NUMBER}\Z"),
+}
 _ADDRESS: Final = re.compile(r"[^\s@<>,;:\"()\[\]\\]+@[^\s@<>,;:\"()\[\]\\/]+\Z")
 # The page of a ticket in a browser, below the server's address.
 _PAGES: Final = {
@@ -37,8 +40,8 @@ _PAGES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """``ticket``: the key or number; None where ``project`` alone is named, which is where a new ticket can be opened. ``url``: of the
-    server, where the word names it. ``addresses``: of mail. ``text``: as the user wrote it."""
+    """``ticket``: the key or number; None if only ``project`` is named, in which a new ticket can be opened. ``url``: of the server, if the
+    word names it. ``addresses``: of mail. ``text``: as the user wrote it."""
 
     kind: Kind
     text: str
@@ -50,12 +53,15 @@ class Target:
 
 
 def parse(text: str, *, projects: bool = False) -> Target:
-    """``projects``: a project without a ticket is accepted, too. Raises UsageError with what is accepted."""
+    """Parse a word. Raise UsageError with the accepted forms.
+
+    ``projects``: also accept a project without a ticket.
+    """
     word = text.strip()
     scheme, colon, rest = word.partition(":")
     scheme = scheme.lower()
     if scheme in ("https", "http") and colon:
-        # A query may hold a secret: it is in no message.
+        # A query may contain a secret: it is in no message.
         return Target("web", word.partition("?")[0], url=_server(word, word).partition("#")[0])
     if scheme == "mailto":
         return _mail(word, rest)
@@ -64,33 +70,19 @@ def parse(text: str, *, projects: bool = False) -> Target:
     url = None
     if rest.lower().startswith(("https://", "http://")):
         url, rest = _page(scheme, word, rest)
-    target = _named(scheme, word, rest, url)
+    target = _named(cast("Kind", scheme), word, rest, url)
     if target.ticket is None and not projects:
         raise UsageError(f"{text!r} names a project, and no ticket in it; write for example {_example(scheme)}")
     return target
 
 
-def _named(scheme: str, word: str, rest: str, url: str | None) -> Target:
-    if scheme == "jira":
-        key = rest.upper()
-        if _JIRA.match(key):
-            return Target("jira", word, key, key.rpartition("-")[0], url=url)
-        if _JIRA_PROJECT.match(key):
-            return Target("jira", word, None, key, url=url)
-    elif scheme == "gitlab":
-        if found := _GITLAB.match(rest):
-            return Target("gitlab", word, found["number"], found["project"], found["sign"] == "!", url=url)
-    elif scheme in ("github", "gitea"):
-        if found := _REPOSITORY.match(rest):
-            return Target("github" if scheme == "github" else "gitea", word, found["number"], found["project"], url=url)
-    elif scheme == "redmine":
-        if found := _NUMBER.match(rest):
-            return Target("redmine", word, found["number"], url=url)
-        if _REDMINE_PROJECT.match(rest):
-            return Target("redmine", word, None, rest, url=url)
-    elif found := _ROUNDUP.match(rest):
-        return Target("roundup", word, found["number"], found["cls"], url=url)
-    raise UsageError(f"{word!r} is no ticket of {scheme}; write for example {_example(scheme)}")
+def _named(kind: Kind, word: str, rest: str, url: str | None) -> Target:
+    match = _TICKETS[kind].match(rest.upper() if kind == "jira" else rest)
+    if match is None:
+        raise UsageError(f"{word!r} is no ticket of {kind}; write for example {_example(kind)}")
+    number, project = match["number"], match["project"]
+    ticket = f"{project}-{number}" if kind == "jira" and number else number
+    return Target(kind, word, ticket, project, match.groupdict().get("sign") == "!", url=url)
 
 
 def _example(scheme: str) -> str:
@@ -98,13 +90,13 @@ def _example(scheme: str) -> str:
 
 
 def _page(scheme: str, word: str, address: str) -> tuple[str, str]:
-    """The address of a ticket's page -> the server, and the ticket."""
+    """Split the address of a ticket's page into the server and the ticket."""
     _server(word, address)
     parts = urlsplit(address)
-    found = _PAGES[scheme].match(unquote(parts.path))
-    if found is None:
+    match = _PAGES[scheme].match(unquote(parts.path))
+    if match is None:
         raise UsageError(f"{word!r}: this is not the address of a ticket's page in {scheme}; write for example {_example(scheme)}")
-    groups = found.groupdict()
+    groups = match.groupdict()
     server = f"{parts.scheme}://{parts.netloc}{groups['base']}"
     if "rest" in groups:
         return server, groups["rest"]

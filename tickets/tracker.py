@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -65,6 +65,9 @@ class Tracker(ABC):
     comment_limit: int | None = None
     title_limit: ClassVar[int] = 255
     page_size: ClassVar[int] = 100
+    comment_name: ClassVar[str] = "comments"
+    user_path: ClassVar[str] = ""
+    user_key: ClassVar[str] = "id"
     no_files: str = ""
     """Why files are not accepted, and the next step; empty if they are."""
     me: str | None = None
@@ -74,12 +77,18 @@ class Tracker(ABC):
 
     @property
     @abstractmethod
-    def comment_path(self) -> str:
-        """Where a comment is sent, below the server's address."""
+    def ticket_path(self) -> str:
+        """The ticket's address below the server's."""
 
-    @abstractmethod
+    @property
+    def comment_path(self) -> str:
+        """The address to which a comment is sent, below the server's."""
+        return f"{self.ticket_path}/{self.comment_name}"
+
     def check(self) -> None:
-        """Set ``me``. Raise TicketError if the ticket does not exist, or the token cannot see it."""
+        """Set ``me``. Raise TicketError if the ticket is missing or not visible."""
+        self.client.json("GET", self.ticket_path)
+        self.me = self.user(self.user_path, self.user_key)
 
     @abstractmethod
     def comments(self) -> list[Comment]:
@@ -91,7 +100,7 @@ class Tracker(ABC):
 
     @abstractmethod
     def attached(self, name: str, before: Sequence[Comment]) -> list[Attached]:
-        """Return our files of that name on the ticket. ``before``: our comments before this delivery."""
+        """Return our files of that name. ``before``: our comments before delivery."""
 
     @abstractmethod
     def discard(self, file: Attached) -> None:
@@ -99,7 +108,7 @@ class Tracker(ABC):
 
     @abstractmethod
     def find(self, mark: str) -> str | None:
-        """Return the key or number of an open ticket of the project whose description contains the marker."""
+        """Return an open ticket of the project whose description has the marker."""
 
     @abstractmethod
     def open(self, ticket: NewTicket) -> str:
@@ -116,7 +125,10 @@ class Tracker(ABC):
         self.client.json("DELETE", f"{self.comment_path}/{comment.id}")
 
     def upload_limit(self, largest: int) -> int | None:
-        """Return the size of a file in bytes that the server accepts; None if unknown. ``largest``: of the files to send."""
+        """Return the size in bytes that the server accepts; None if unknown.
+
+        ``largest``: size of the largest file to send.
+        """
         return None
 
     def mine(self, author: Any) -> bool | None:
@@ -124,7 +136,7 @@ class Tracker(ABC):
         return None if self.me is None or author is None else str(author) == self.me
 
     def user(self, path: str, key: str) -> str | None:
-        """Return the token's own user; None for a token that may not request it, such as of a project or job."""
+        """Return the token's user; None for a token of a project or job."""
         try:
             return str(self.client.json("GET", path)[key])
         except HttpError:
@@ -139,6 +151,17 @@ class Tracker(ABC):
             if len(new) < self.page_size:
                 break
         return items
+
+    def items(self, path: str, key: str, offset: str, total: str, **query: Any) -> Iterator[Any]:
+        """Yield the items of a list that is read by offset. ``key``, ``offset``, ``total``: their names."""
+        start = 0
+        for _ in range(PAGES):
+            page = self.client.json("GET", path, query={offset: start, **query})
+            items = page.get(key) or []
+            yield from items
+            start += len(items)
+            if not items or start >= page.get(total, 0):
+                break
 
     def page(self, number: int) -> dict[str, Any]:
         return {"per_page": self.page_size, "page": number}
@@ -158,7 +181,10 @@ class Tracker(ABC):
         return comment(message, self.dialect, files, left_out, self.comment_limit)
 
     def deliver(self, message: Message, files: Sequence[Upload]) -> Outcome:
-        """Write or update the comment of ``message.key``, with its files. Raise TicketError if that fails."""
+        """Write or update the comment of ``message.key``, and attach the files.
+
+        Raise TicketError if that fails.
+        """
         self.check()
         mark = marker(message.key)
         before = self.ours(mark)
@@ -190,7 +216,7 @@ class Tracker(ABC):
         return Outcome(did, (*notes, *left_out))
 
     def repeated(self, send: Callable[[], Any], find: Callable[[], Any]) -> Any:
-        """Call ``send`` again if its answer was lost, unless ``find`` then returns what it made."""
+        """Call ``send`` again if its answer was lost, unless ``find`` has its result."""
         for attempt in range(_TRIES):
             try:
                 return send()
@@ -221,7 +247,10 @@ class Tracker(ABC):
         return "wrote a comment (another attach wrote at the same time)"
 
     def _tidy(self, before: Sequence[Comment], ids: dict[str, str | None], older: dict[str, list[Attached]]) -> list[str]:
-        """Remove our older files of the same names, and no later one: another attach may have sent it meanwhile."""
+        """Remove our older files of the same names.
+
+        Later ones remain: another attach may have sent them meanwhile.
+        """
         notes = []
         for name, new in ids.items():
             old = {file.id: file for file in older[name]}
@@ -237,7 +266,10 @@ class Tracker(ABC):
 
 
 def has_marker(body: str, mark: str) -> bool:
-    """Decide whether the comment ends with our marker, which servers may escape or wrap. A quoted marker does not count."""
+    """Decide whether the comment ends with our marker.
+
+    Servers may escape or wrap it. A quoted marker does not count.
+    """
     lines = [line for line in re.sub(rf"[\\{JOINER}]", "", body).splitlines() if line.strip()]
     last = lines[-1].strip() if lines else ""
     return not last.startswith((">", "&gt;", "bq.")) and re.search(rf"(?<![\w:-]){re.escape(mark)}(?![\w-])", last) is not None

@@ -65,7 +65,7 @@ def environment(swift: SwiftServer, proxy: FaultyProxy, monkeypatch: pytest.Monk
     monkeypatch.setattr(object_connect, "_PATIENT", {"max_retries": 3})
     kept = dict(zip(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), KEPT, strict=True))
     clean_environment(monkeypatch, swift.environment(AWS_ENDPOINT_URL=proxy.endpoint, **kept))
-    work._opened.cache_clear()
+    work.opened.cache_clear()
     proxy.log.clear()
     proxy.seen.clear()
     yield

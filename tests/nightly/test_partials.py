@@ -314,7 +314,7 @@ def test_a_part_that_is_read_again_counts_once(run_of_two: str, tmp_path: Path, 
     assert files(out) == before
     marker = out / first.marker
     with monkeypatch.context() as at_once:  # two that begin at once: each finds no marker, one is first to write it
-        at_once.setattr(partials._opened(str(out)), "head", lambda _: None)
+        at_once.setattr(partials.opened(str(out)), "head", lambda _: None)
         partials.read_part(first)
     assert files(out) == before
     # Killed in the middle: some tables, no marker.

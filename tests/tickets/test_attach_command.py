@@ -27,11 +27,11 @@ def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "report"
-    made.mkdir()
-    (made / "report.json").write_text(json.dumps(report_json()), encoding="utf-8")
-    (made / "report.pdf").write_bytes(b"%PDF-1.7 x")
-    return made
+    report_data = tmp_path / "report"
+    report_data.mkdir()
+    (report_data / "report.json").write_text(json.dumps(report_json()), encoding="utf-8")
+    (report_data / "report.pdf").write_bytes(b"%PDF-1.7 x")
+    return report_data
 
 
 def run(*args: Any) -> Result:
@@ -81,17 +81,17 @@ def test_a_dry_run_contacts_nobody_and_shows_no_token(folder: Path, gitlab: Fake
     assert gitlab.requests == []
     assert "s3cret" not in result.output
     assert gitlab.token not in result.output
-    told = [line for line in result.stdout.splitlines() if line.startswith("No server is configured")]
-    assert [line.rsplit(" ", 1)[1] for line in told] == [f"POSTRUN_{word}_URL." for word in ("JIRA", "GITEA", "REDMINE", "ROUNDUP")]
+    lines = [line for line in result.stdout.splitlines() if line.startswith("No server is configured")]
+    assert [line.rsplit(" ", 1)[1] for line in lines] == [f"POSTRUN_{word}_URL." for word in ("JIRA", "GITEA", "REDMINE", "ROUNDUP")]
     assert "Mail through no server yet: set POSTRUN_MAIL_HOST" in result.stdout
     assert result.output.count("8 of 8 GPUs are used too little.") >= len(words) + 1
-    shown = run(folder, "--to", "gitlab:group/sub/project#7", "--dry-run", "--attach", "none").stdout
+    output = run(folder, "--to", "gitlab:group/sub/project#7", "--dry-run", "--attach", "none").stdout
     run(folder, "--to", "gitlab:group/sub/project#7", "--attach", "none")
-    assert next(iter(gitlab.written.values()))["body"] in shown
+    assert next(iter(gitlab.written.values()))["body"] in output
 
 
 @pytest.mark.parametrize(
-    ("args", "code", "told"),
+    ("args", "code", "message"),
     [
         (("--to", "jira:PROJ-12"), 2, "POSTRUN_JIRA_URL"),
         (("--to", "github:o/r#1"), 2, "POSTRUN_GITHUB_TOKEN_FILE"),
@@ -105,9 +105,9 @@ def test_a_dry_run_contacts_nobody_and_shows_no_token(folder: Path, gitlab: Fake
         ((), 2, "--to"),
     ],
 )
-def test_what_is_wrong_is_told(folder: Path, args: tuple[str, ...], code: int, told: str) -> None:
+def test_what_is_wrong_is_told(folder: Path, args: tuple[str, ...], code: int, message: str) -> None:
     result = run(folder, *args)
-    assert (result.exit_code, told in result.output) == (code, True), result.output
+    assert (result.exit_code, message in result.output) == (code, True), result.output
 
 
 def test_reports_that_are_none(tmp_path: Path, folder: Path) -> None:
@@ -117,7 +117,7 @@ def test_reports_that_are_none(tmp_path: Path, folder: Path) -> None:
     (tmp_path / "later.json").write_text(json.dumps(report_json(schema_version=99)))
     (tmp_path / "odd.json").write_text(json.dumps(report_json(rules=[{"rule": 1}])))
     (tmp_path / "x.pdf").write_bytes(b"%PDF-1.4\n%%EOF")
-    for name, told in [
+    for name, message in [
         ("empty", "holds no report.json"),
         ("none.pdf", "no such file"),
         ("other.json", "not a report.json of postrun"),
@@ -128,7 +128,7 @@ def test_reports_that_are_none(tmp_path: Path, folder: Path) -> None:
         ("x.txt", "is no report"),
     ]:
         result = run(tmp_path / name, "--to", "redmine:1", "--dry-run")
-        assert (result.exit_code, told in result.output) == (4, True), (name, result.output)
+        assert (result.exit_code, message in result.output) == (4, True), (name, result.output)
 
 
 def test_the_pdf_alone_is_enough(tmp_path: Path) -> None:
@@ -183,14 +183,14 @@ def test_settings_from_a_file_that_only_its_owner_reads(tmp_path: Path) -> None:
     secret.write_text("mounted\n")
     assert settings.load({**environment, "POSTRUN_JIRA_TOKEN_FILE": str(secret)}).secret("jira", "token") == "mounted"
     assert settings.load({**environment, "POSTRUN_JIRA_TOKEN": "direct"}).secret("jira", "token") == "direct"
-    for text, told in [
+    for text, message in [
         ("[jria]\n", "not a table"),
         ("[jira]\ntokn = 'x'\n", "tokn is unknown"),
         ("[jira\n", "not TOML"),
         ("[jira]\nurl = true\n", "must be text"),
     ]:
         file.write_text(text)
-        with pytest.raises(UsageError, match=told):
+        with pytest.raises(UsageError, match=message):
             settings.load(environment)
     with pytest.raises(UsageError, match="no such file"):
         settings.load({"POSTRUN_TICKETS_CONFIG": str(tmp_path / "gone")})

@@ -57,12 +57,12 @@ def client(server: Any, slept: list[float], **more: Any) -> Client:
 def test_retry_after_in_seconds_and_as_a_date(server: Any, slept: list[float]) -> None:
     at = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
     server.faults += [("GET", "/x", (429, {"Retry-After": "11"})), ("GET", "/x", (503, {"Retry-After": at}))]
-    told: list[str] = []
-    assert client(server, slept, tell=told.append).json("GET", "/x")["path"] == "/x"
+    message: list[str] = []
+    assert client(server, slept, tell=message.append).json("GET", "/x")["path"] == "/x"
     assert slept[0] == 11
     assert 25 < slept[1] <= 30
-    assert [line.partition("; ")[2] for line in told] == ["trying again in 11 s", f"trying again in {slept[1]:.0f} s"]
-    assert all(line.startswith(f"{server.url}: answers {code} ") for line, code in zip(told, (429, 503), strict=True))
+    assert [line.partition("; ")[2] for line in message] == ["trying again in 11 s", f"trying again in {slept[1]:.0f} s"]
+    assert all(line.startswith(f"{server.url}: answers {code} ") for line, code in zip(message, (429, 503), strict=True))
 
 
 def test_a_wait_that_is_too_long_is_told(server: Any, slept: list[float]) -> None:
@@ -104,9 +104,9 @@ def test_a_post_that_was_turned_away_is_repeated_with_its_whole_body(server: Any
 
 
 def test_nobody_listens(slept: list[float]) -> None:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
     with pytest.raises(TicketError, match=r"no connection: Connection refused; tried 3 times"):
         Client(f"http://127.0.0.1:{port}", {}, Options(attempts=3, sleep=slept.append)).json("POST", "/", value={})
 
@@ -131,7 +131,7 @@ def test_the_servers_words_are_told_on_one_line_without_the_token(server: Any, s
 
 
 @pytest.mark.parametrize(
-    ("location", "told"),
+    ("location", "message"),
     [
         ("http://localhost:1/x", "redirects to another server, http://localhost:1"),
         ("https://evil.example/x", "redirects to another server, https://evil.example"),
@@ -140,9 +140,9 @@ def test_the_servers_words_are_told_on_one_line_without_the_token(server: Any, s
         ("/x", "in a circle"),
     ],
 )
-def test_redirects_that_are_not_followed(server: Any, slept: list[float], location: str, told: str) -> None:
+def test_redirects_that_are_not_followed(server: Any, slept: list[float], location: str, message: str) -> None:
     server.faults += [("GET", "/x", (302, {"Location": location}))] * 9
-    with pytest.raises(HttpError, match=told):
+    with pytest.raises(HttpError, match=message):
         client(server, slept).json("GET", "/x")
 
 
@@ -158,8 +158,8 @@ def test_a_token_is_not_sent_in_the_open(base: str) -> None:
     with pytest.raises(UsageError, match="--insecure-http"):
         Client(base, {"Authorization": "Bearer x"})
     Client(base, {}, Options(insecure_http=True))
-    for own in ("http://127.0.0.1:1", "http://localhost:1", "http://[::1]:1", "https://tickets.example.org"):
-        Client(own, {})
+    for ours in ("http://127.0.0.1:1", "http://localhost:1", "http://[::1]:1", "https://tickets.example.org"):
+        Client(ours, {})
 
 
 @pytest.mark.parametrize("base", ["tickets.example.org", "ftp://x.y", "https://", "https://user:pw@x.y", "https://x.y:99999", "https://[x"])

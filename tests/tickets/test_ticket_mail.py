@@ -57,9 +57,9 @@ def check_login(server: Any, session: Any, envelope: Any, mechanism: str, data: 
 @contextmanager
 def serving(**more: Any) -> Iterator[tuple[Inbox, dict[str, str]]]:
     inbox = Inbox()
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
     controller = Controller(inbox, hostname="127.0.0.1", port=port, **more)
     controller.start()
     SLEPT.clear()
@@ -162,7 +162,7 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContext, P
         pytest.skip("no openssl to make a certificate with")
     folder = tmp_path_factory.mktemp("mail")
     cert, key = folder / "cert.pem", folder / "key.pem"
-    made = [
+    result = [
         "openssl",
         "req",
         "-x509",
@@ -177,7 +177,7 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContext, P
         "/CN=localhost",
     ]
     subprocess.run(
-        [*made, "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True
+        [*result, "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True
     )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
@@ -214,7 +214,7 @@ def test_nobody_listens() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"POSTRUN_MAIL_HOST": ""}, "POSTRUN_MAIL_HOST"),
         ({"POSTRUN_MAIL_PORT": "many"}, "from 1 to 65535"),
@@ -224,7 +224,7 @@ def test_nobody_listens() -> None:
         ({"POSTRUN_MAIL_FROM": "nobody"}, "POSTRUN_MAIL_FROM"),
     ],
 )
-def test_settings_that_are_wrong_are_told(change: dict[str, str], told: str) -> None:
+def test_settings_that_are_wrong_are_told(change: dict[str, str], message: str) -> None:
     base = {"POSTRUN_MAIL_HOST": "127.0.0.1", "POSTRUN_MAIL_SECURITY": "none", "POSTRUN_MAIL_FROM": "a@b.org"}
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=message):
         mailer({**base, **change})

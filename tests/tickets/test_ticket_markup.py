@@ -123,53 +123,53 @@ BEGINS = {
 }
 
 
-def check_references(shown: str) -> None:
+def check_references(output: str) -> None:
     for reference in REFERENCES:
-        assert re.search(reference, shown) is None, (reference, shown)
+        assert re.search(reference, output) is None, (reference, output)
 
 
-def same_words(shown: str, text: str) -> None:
+def same_words(output: str, text: str) -> None:
     """What is shown is what the text says, but for what is not seen."""
-    assert "".join(shown.replace(markup.JOINER, "").split()) == "".join(markup.plain(text).split())
+    assert "".join(output.replace(markup.JOINER, "").split()) == "".join(markup.plain(text).split())
 
 
 def read_markdown(source: str) -> str:
     """Undo backslashes and entities (CommonMark 6.1, 2.5). Anything that is neither must be no character with a meaning."""
-    made = []
-    place = 0
-    while place < len(source):
-        one = source[place]
-        if one == "\\":
-            assert re.match(r"[!-/:-@\[-`{-~]", source[place + 1 :]), source
-            made.append(source[place + 1])
-            place += 2
-        elif one == "&":
-            found = re.match(r"&(amp|lt|gt);", source[place:])
-            assert found, source
-            made.append(html.unescape(found[0]))
-            place += len(found[0])
+    result = []
+    position = 0
+    while position < len(source):
+        first = source[position]
+        if first == "\\":
+            assert re.match(r"[!-/:-@\[-`{-~]", source[position + 1 :]), source
+            result.append(source[position + 1])
+            position += 2
+        elif first == "&":
+            match = re.match(r"&(amp|lt|gt);", source[position:])
+            assert match, source
+            result.append(html.unescape(match[0]))
+            position += len(match[0])
         else:
-            assert one not in "*_`[]<>|~\n\r", source
-            made.append(one)
-            place += 1
-    return "".join(made)
+            assert first not in "*_`[]<>|~\n\r", source
+            result.append(first)
+            position += 1
+    return "".join(result)
 
 
 def read_jira(source: str) -> str:
     r"""Undo backslashes before a special character; ``\`` before others stands for itself."""
-    made = []
-    place = 0
-    while place < len(source):
-        one = source[place]
-        if one == "\\" and re.match(r"[^0-9A-Za-z\s\u2060]", source[place + 1 :]):
-            assert source[place + 1] != "\\", source  # a line break
-            made.append(source[place + 1])
-            place += 2
+    result = []
+    position = 0
+    while position < len(source):
+        first = source[position]
+        if first == "\\" and re.match(r"[^0-9A-Za-z\s\u2060]", source[position + 1 :]):
+            assert source[position + 1] != "\\", source  # a line break
+            result.append(source[position + 1])
+            position += 2
         else:
-            assert one not in "{}[]|*_+^~?!\n\r", source
-            made.append(one)
-            place += 1
-    return "".join(made)
+            assert first not in "{}[]|*_+^~?!\n\r", source
+            result.append(first)
+            position += 1
+    return "".join(result)
 
 
 def read_textile(source: str) -> str:
@@ -192,9 +192,9 @@ READERS: dict[str, tuple[Callable[[str], str], Callable[[str], str]]] = {
 def test_a_text_is_shown_as_it_is_and_refers_to_nothing(name: str, text: str) -> None:
     escape, read = READERS[name]
     source = escape(text)
-    shown = read(source)
-    same_words(shown, text)
-    check_references(shown)
+    output = read(source)
+    same_words(output, text)
+    check_references(output)
     assert not re.match(BEGINS[name], source), source
 
 
@@ -251,9 +251,9 @@ def test_html_for_mail_holds_our_tags_alone(text: str) -> None:
 
 @given(text=st.text(max_size=80))
 def test_a_key_makes_a_marker_that_means_nothing_anywhere(text: str) -> None:
-    made = marker(text)
-    assert re.fullmatch(r"postrun:[a-z0-9]+(-[a-z0-9]+)*-x[0-9a-f]{12}", made)
-    assert length(made) <= 70
+    result = marker(text)
+    assert re.fullmatch(r"postrun:[a-z0-9]+(-[a-z0-9]+)*-x[0-9a-f]{12}", result)
+    assert length(result) <= 70
 
 
 def test_markers_of_similar_names_differ() -> None:
@@ -266,21 +266,21 @@ def test_markers_of_similar_names_differ() -> None:
 def test_a_comment_never_exceeds_the_limit(limit: int, dialect: markup.Dialect) -> None:
     report = report_json(rules=[{"rule": "R" * 300, "category": "x", "verdict": "IssuesFound", "finding": "ü*😀" * 300}] * 60)
     message = replace(from_report(report, key="a"), headline="head " * 1000, lines=("line " * 1000,))
-    made = comment(message, dialect, limit=limit)
-    assert length(made) <= limit
-    assert marker("a") in made.splitlines()[-1]
-    assert "Cut" in made
+    result = comment(message, dialect, limit=limit)
+    assert length(result) <= limit
+    assert marker("a") in result.splitlines()[-1]
+    assert "Cut" in result
 
 
 def test_a_comment_that_fits_is_whole() -> None:
     message = from_report(report_json(), link="https://x.y/r")
-    made = comment(message, markup.MARKDOWN, [FileLink("a.pdf", "https://x.y/a.pdf")], limit=65_536)
-    assert made.startswith("### Training run gpt-350m\n\n**GPUs were busy 91 % of the time.**\n")
-    assert "| LowGPUUtilization | issue | 8 of 8 GPUs are used too little. |" in made
-    assert "1. **Feed GPU 1** \\(algo-1\\): 1 h 02 min, 41.3 % of GPU time of the run. It idles. What to do: Use `num_workers=4`." in made
-    assert "**What costs most \\(3 of 4\\)**" in made
-    assert "[The whole report](<https://x.y/r>)" in made
-    assert "Attached: [a.pdf](<https://x.y/a.pdf>)" in made
-    assert made.endswith(f"<!-- {marker('gpt-350m')} -->")
-    assert "Cut" not in made
-    assert "ProfilerReport" not in made
+    result = comment(message, markup.MARKDOWN, [FileLink("a.pdf", "https://x.y/a.pdf")], limit=65_536)
+    assert result.startswith("### Training run gpt-350m\n\n**GPUs were busy 91 % of the time.**\n")
+    assert "| LowGPUUtilization | issue | 8 of 8 GPUs are used too little. |" in result
+    assert "1. **Feed GPU 1** \\(algo-1\\): 1 h 02 min, 41.3 % of GPU time of the run. It idles. What to do: Use `num_workers=4`." in result
+    assert "**What costs most \\(3 of 4\\)**" in result
+    assert "[The whole report](<https://x.y/r>)" in result
+    assert "Attached: [a.pdf](<https://x.y/a.pdf>)" in result
+    assert result.endswith(f"<!-- {marker('gpt-350m')} -->")
+    assert "Cut" not in result
+    assert "ProfilerReport" not in result

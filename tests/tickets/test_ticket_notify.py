@@ -45,7 +45,7 @@ def row(name: str, **more: Any) -> Row:
     return Row(**{**base, **more})
 
 
-def made(**table: Any) -> tuple[notify.Rule, ...]:
+def rules_from(**table: Any) -> tuple[notify.Rule, ...]:
     return notify.rules({"rule": [{"name": "slow", "to": "jira:PROJ", **table}]}, "rules.toml")
 
 
@@ -72,12 +72,12 @@ ROWS = [row("gpt-1"), row("bert-1", labels={"team": "text"}), row("gpt-2", verdi
     ],
 )
 def test_rules_choose_runs(table: dict[str, Any], expected: list[str]) -> None:
-    assert names(made(**table), ROWS, [Worse("jobs/gpt-2", "family-x", "steps take 12 % longer")]) == expected
+    assert names(rules_from(**table), ROWS, [Worse("jobs/gpt-2", "family-x", "steps take 12 % longer")]) == expected
 
 
 def test_failed_runs_are_told_with_their_reason() -> None:
     bad = row("gpt-3", state="failed", reason="the file is cut", verdicts={}, folder=None, written=(), headline=None)
-    (action,) = notify.actions(made(failed=True), [*ROWS, bad], ())
+    (action,) = notify.actions(rules_from(failed=True), [*ROWS, bad], ())
     assert action.message.lines == ("there is no report: the file is cut",)
     assert action.files == ()
     assert action.title == "postrun: gpt-3: there is no report: the file is cut"
@@ -86,16 +86,16 @@ def test_failed_runs_are_told_with_their_reason() -> None:
 @pytest.mark.parametrize(("to", "parts"), [("gitlab:g/p", True), ("github:o/r", True), ("jira:PROJ", False), ("redmine:project", False)])
 def test_titles_mention_nobody(to: str, parts: bool) -> None:
     """What a run is called does not; what the rule itself says may."""
-    (action,) = notify.actions(made(to=to, verdicts="any", title="@team: {run}: {reason}"), [row("*b* @all #12")], ())
+    (action,) = notify.actions(rules_from(to=to, verdicts="any", title="@team: {run}: {reason}"), [row("*b* @all #12")], ())
     assert action.title.startswith("@team: *\u2060b* @\u2060all #\u206012: " if parts else "@team: *b* @all #12: ")
 
 
 def test_runs_of_another_night_or_still_running_are_no_matter() -> None:
-    assert names(made(verdicts="any", failed=True), [row("a", state="running"), row("b", state="waiting")]) == []
+    assert names(rules_from(verdicts="any", failed=True), [row("a", state="running"), row("b", state="waiting")]) == []
 
 
 def test_one_ticket_per_family_and_one_comment_per_version_of_a_run() -> None:
-    rules = made(regression=True)
+    rules = rules_from(regression=True)
     worse = [Worse("jobs/gpt-1", "gpt", "slower"), Worse("jobs/gpt-2", "gpt", "slower"), Worse("jobs/gpt-2", "gpt", "more memory")]
     first, second = notify.actions(rules, ROWS, worse)
     assert first.ticket_key == second.ticket_key == "slow/gpt"
@@ -103,22 +103,22 @@ def test_one_ticket_per_family_and_one_comment_per_version_of_a_run() -> None:
     assert second.message.lines == ("slower", "more memory")
     (newer,) = notify.actions(rules, [replace(ROWS[0], fingerprint="e" * 32)], worse)
     assert newer.message.key != first.message.key
-    apart = notify.actions(made(regression=True, per="run"), ROWS, worse)
+    apart = notify.actions(rules_from(regression=True, per="run"), ROWS, worse)
     assert len({action.ticket_key for action in apart}) == 2
 
 
 def test_more_than_the_limit_become_one_summary() -> None:
     rows = [row(f"gpt-{n}") for n in range(300)]
-    found = notify.actions(made(verdicts="any", limit=4), rows, ())
-    assert len(found) == 4
-    assert found[-1].title == "postrun: slow: 297 more runs"
-    assert found[-1].message.lines[0] == "gpt-3: issues found by LowGPUUtilization"
-    assert found[-1].message.lines[-1] == "and 97 more; the index has them all"
-    assert len(notify.actions(made(verdicts="any", limit=4), rows[:4], ())) == 4
+    actual = notify.actions(rules_from(verdicts="any", limit=4), rows, ())
+    assert len(actual) == 4
+    assert actual[-1].title == "postrun: slow: 297 more runs"
+    assert actual[-1].message.lines[0] == "gpt-3: issues found by LowGPUUtilization"
+    assert actual[-1].message.lines[-1] == "and 97 more; the index has them all"
+    assert len(notify.actions(rules_from(verdicts="any", limit=4), rows[:4], ())) == 4
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ({}, r"no \[\[rule\]\]"),
         ({"rules": []}, "rules is unknown"),
@@ -133,8 +133,8 @@ def test_more_than_the_limit_become_one_summary() -> None:
         ({"limit": 0, "rule": [{"name": "a", "to": "jira:PROJ", "failed": True}]}, "from 1 to 1000"),
     ],
 )
-def test_mistakes_in_the_file_are_told(content: dict[str, Any], told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_mistakes_in_the_file_are_told(content: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         notify.rules(content, "rules.toml")
 
 
@@ -168,11 +168,11 @@ def read_file(path: str) -> bytes:
 def test_a_ticket_is_opened_once_and_each_night_comments_on_it(server: tuple[Any, str, Settings]) -> None:
     fake, to, settings = server
     before = len(fake.issues)
-    rules = made(to=to, verdicts="any", run="gpt-1", title="{family}: {reason} " + "x" * 400)
+    rules = rules_from(to=to, verdicts="any", run="gpt-1", title="{family}: {reason} " + "x" * 400)
     for fingerprint in ("a" * 32, "a" * 32, "b" * 32):
         for action in notify.actions(rules, [replace(ROWS[0], fingerprint=fingerprint)], ()):
-            told = notify.send(action, read_file, settings=settings, options=OPTIONS, link="https://reports.example.org/r")
-            assert told.startswith(f"slow: {to}: ")
+            message = notify.send(action, read_file, settings=settings, options=OPTIONS, link="https://reports.example.org/r")
+            assert message.startswith(f"slow: {to}: ")
     assert len(fake.issues) == before + 1
     assert len(fake.written) == 2
     body = next(iter(fake.written.values()))["body"]
@@ -186,6 +186,6 @@ def test_a_lost_answer_opens_no_second_ticket(server: tuple[Any, str, Settings])
     fake, to, settings = server
     before = len(fake.issues)
     fake.faults.append(("POST", "/issue", "lose"))
-    (action,) = notify.actions(made(to=to, verdicts="any", run="gpt-1", attach=[]), ROWS, ())
+    (action,) = notify.actions(rules_from(to=to, verdicts="any", run="gpt-1", attach=[]), ROWS, ())
     notify.send(action, read_file, settings=settings, options=OPTIONS)
     assert len(fake.issues) == before + 1

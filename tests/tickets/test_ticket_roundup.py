@@ -31,15 +31,15 @@ make_server("127.0.0.1", int(sys.argv[2]), RequestDispatcher(sys.argv[1])).serve
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    place = os.environ.get("POSTRUN_ROUNDUP")
-    if not place or not (Path(place) / "bin" / "roundup-admin").is_file():
+    path = os.environ.get("POSTRUN_ROUNDUP")
+    if not path or not (Path(path) / "bin" / "roundup-admin").is_file():
         pytest.skip("no Roundup (python -m venv DIR; DIR/bin/pip install roundup==2.6.0; POSTRUN_ROUNDUP=DIR)")
     home = tmp_path_factory.mktemp("roundup") / "tracker"
-    admin = [f"{place}/bin/roundup-admin", "-i", str(home)]
+    admin = [f"{path}/bin/roundup-admin", "-i", str(home)]
     subprocess.run([*admin, "install", "classic", "sqlite"], check=True, capture_output=True)
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
     config = (home / "config.ini").read_text(encoding="utf-8")
     config = config.replace("#web = NO DEFAULT", f"web = http://127.0.0.1:{port}/").replace("#host = NO DEFAULT", "host = 127.0.0.1")
     config = re.sub(r"^backend = anydbm", "backend = sqlite", config, flags=re.MULTILINE).replace(
@@ -50,11 +50,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     (home / "config.ini").write_text(config, encoding="utf-8")
     subprocess.run([*admin, "initialise", "s3cret-password"], check=True, capture_output=True)
     subprocess.run([*admin, "create", "issue", "title=slow", "priority=1"], check=True, capture_output=True)
-    process = subprocess.Popen([f"{place}/bin/python", "-c", SERVE, str(home), str(port)])
+    process = subprocess.Popen([f"{path}/bin/python", "-c", SERVE, str(home), str(port)])
     try:
         for _ in range(200):
-            with socket.socket() as one:
-                if one.connect_ex(("127.0.0.1", port)) == 0:
+            with socket.socket() as listener:
+                if listener.connect_ex(("127.0.0.1", port)) == 0:
                     break
             time.sleep(0.05)
         yield f"http://127.0.0.1:{port}"
@@ -72,8 +72,8 @@ def test_a_real_roundup_holds_the_report_once(server: str) -> None:
     for number in (1, 2):
         data = b"%PDF " + b"x" * number
         files = [Upload("gpt-350m-x0.pdf", "application/pdf", len(data), data=data)]
-        told = replace(message, headline=f"Headline {number}")
-        systems.delivery(parse("roundup:issue1"), settings(server), Options()).deliver(told, files)
+        text = replace(message, headline=f"Headline {number}")
+        systems.delivery(parse("roundup:issue1"), settings(server), Options()).deliver(text, files)
     tracker = systems.delivery(parse("roundup:issue1"), settings(server), Options())
     assert isinstance(tracker, Roundup)
     issue = tracker.client.json("GET", "/rest/data/issue/1")["data"]["attributes"]

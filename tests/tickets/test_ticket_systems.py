@@ -45,7 +45,7 @@ class Bench:
 
     @property
     def comments(self) -> list[str]:
-        return [one["body"] for one in self.fake.written.values() if has_marker(one["body"], MARK)]
+        return [attach["body"] for attach in self.fake.written.values() if has_marker(attach["body"], MARK)]
 
 
 MESSAGE = from_report(report_json(), link="https://reports.example.org/gpt/report.html")
@@ -57,22 +57,22 @@ def pdf(data: bytes = b"%PDF-1.7 first") -> Upload:
 
 @pytest.fixture(params=list(SYSTEMS))
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
-    made, word, environment = SYSTEMS[request.param]
+    result, word, environment = SYSTEMS[request.param]
     SLEPT.clear()
-    with made().serving() as fake:
+    with result().serving() as fake:
         yield Bench(request.param, fake, word, environment)
 
 
 def test_a_report_comes_to_stand_once_and_is_renewed(bench: Bench) -> None:
     first = bench.attach(files=(pdf(),))
     assert (first.did, first.problem, first.notes) == ("wrote a comment", None, ())
-    assert [one["data"] for one in bench.fake.files.values()] == [b"%PDF-1.7 first"]
+    assert [attach["data"] for attach in bench.fake.files.values()] == [b"%PDF-1.7 first"]
     again = replace(MESSAGE, headline="A new headline stands here.")
     second = bench.attach(again, files=(pdf(b"%PDF-1.7 second, longer"),))
     assert (second.did, second.problem, second.notes) == ("updated its comment", None, ())
     assert len(bench.fake.written) == 1
     assert "A new headline stands here." in bench.comments[0]
-    assert [one["data"] for one in bench.fake.files.values()] == [b"%PDF-1.7 second, longer"]
+    assert [attach["data"] for attach in bench.fake.files.values()] == [b"%PDF-1.7 second, longer"]
     assert f"{slug(KEY)}.pdf" in bench.comments[0]
 
 
@@ -89,7 +89,7 @@ def test_only_our_own_comment_is_changed_even_where_it_is_quoted(bench: Bench) -
         "2": {"body": f"> Training run\n> {MARK}", "author": author},
         "3": {"body": f"see\n\n{MARK}", "author": author},
     }
-    bench.fake.written.update({n: dict(one) for n, one in others.items()})
+    bench.fake.written.update({n: dict(attach) for n, attach in others.items()})
     bench.attach()
     bench.attach()
     assert len(bench.fake.written) == 4
@@ -106,16 +106,16 @@ def test_comments_beyond_the_first_page_are_seen(bench: Bench) -> None:
 
 @pytest.mark.parametrize("what", ["drop", "lose"])
 def test_an_answer_that_is_lost_does_not_double_the_comment(bench: Bench, what: str) -> None:
-    method, place = ("PUT", "/issues/7.json") if bench.name == "redmine" else ("POST", "/notes" if "gitlab" in bench.name else "/comment")
-    bench.fake.faults.append((method, place, what))
+    method, path = ("PUT", "/issues/7.json") if bench.name == "redmine" else ("POST", "/notes" if "gitlab" in bench.name else "/comment")
+    bench.fake.faults.append((method, path, what))
     bench.attach(files=(pdf(),))
     assert len(bench.comments) == 1
-    assert [one["data"] for one in bench.fake.files.values()] == [b"%PDF-1.7 first"]
+    assert [attach["data"] for attach in bench.fake.files.values()] == [b"%PDF-1.7 first"]
 
 
 def test_an_answer_to_an_upload_that_is_lost_leaves_one_file(bench: Bench) -> None:
-    place = {"jira": "/attachments", "jira-server": "/attachments", "github": "/assets", "gitea": "/assets"}.get(bench.name, "/uploads")
-    bench.fake.faults.append(("POST", place, "lose"))
+    path = {"jira": "/attachments", "jira-server": "/attachments", "github": "/assets", "gitea": "/assets"}.get(bench.name, "/uploads")
+    bench.fake.faults.append(("POST", path, "lose"))
     assert bench.attach(files=(pdf(),)).problem is None
     assert len(bench.fake.files) == (2 if "gitlab" in bench.name else 1)  # GitLab does not tell which uploads belong to a ticket
 
@@ -132,14 +132,14 @@ def test_several_attaches_at_once_leave_one_comment(bench: Bench) -> None:
     barrier = threading.Barrier(4)
     problems: list[BaseException] = []
 
-    def one() -> None:
+    def attach() -> None:
         barrier.wait()
         try:
             bench.attach()
         except BaseException as error:
             problems.append(error)
 
-    threads = [threading.Thread(target=one) for _ in range(4)]
+    threads = [threading.Thread(target=attach) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -210,17 +210,17 @@ def test_hostile_names_notify_nobody(bench: Bench) -> None:
     evil = "@root #1 !2 ~x %3 GH-4 ABC-5 \n/close\n| x | {code} [~user] ![x](http://x.y) <img src=x> https://x.y/issues/1 0123456789abcdef"
     bench.attach(from_report(report_json(run={"name": KEY, "status": evil}, summary={"headline": evil, "subtitle": evil, "tiles": []})))
     (body,) = bench.comments
-    shown = re.sub(r"&#(\d+);", lambda found: chr(int(found[1])), body).replace("\\", "").rpartition(MARK)[0]
+    output = re.sub(r"&#(\d+);", lambda found: chr(int(found[1])), body).replace("\\", "").rpartition(MARK)[0]
     for reference in (r"@\w", r"(?<!&)#\d", r"!\d", r"\bGH-\d", r"\bABC-\d", r"^/", r"~user", r"https?://x", r"[0-9a-f]{7}", r"<img"):
-        assert re.search(reference, shown, re.MULTILINE) is None or reference == r"<img", reference
+        assert re.search(reference, output, re.MULTILINE) is None or reference == r"<img", reference
     if "jira" not in bench.name:
         assert "<img" not in body
 
 
 @pytest.mark.parametrize("name", ["gitlab", "github"])
 def test_a_token_without_a_user_works(name: str) -> None:
-    made, word, environment = SYSTEMS[name]
-    with made().serving() as fake:
+    result, word, environment = SYSTEMS[name]
+    with result().serving() as fake:
         fake.user_known = False
         bench = Bench(name, fake, word, environment)
         bench.attach()
@@ -238,11 +238,11 @@ def test_github_without_a_release_says_where_the_files_are_not() -> None:
 
 
 def test_github_uploads_go_to_no_other_host() -> None:
-    with FakeGitHub().serving() as fake, FakeGitHub().serving() as other:
-        fake.uploads_host = other.url.replace("127.0.0.1", "localhost")
+    with FakeGitHub().serving() as fake, FakeGitHub().serving() as second:
+        fake.uploads_host = second.url.replace("127.0.0.1", "localhost")
         with pytest.raises(TicketError, match="not GitHub's"):
             Bench("github", fake, "github:owner/repo#7", {}).attach(files=(pdf(),))
-        assert other.requests == []
+        assert second.requests == []
 
 
 def test_a_locked_issue_is_told() -> None:
@@ -254,8 +254,8 @@ def test_a_locked_issue_is_told() -> None:
 
 @pytest.mark.parametrize("name", [name for name in SYSTEMS if name != "gitlab-mr"])
 def test_a_ticket_is_opened_once_and_found_again(name: str) -> None:
-    made, word, environment = SYSTEMS[name]
-    with made().serving() as fake:
+    result, word, environment = SYSTEMS[name]
+    with result().serving() as fake:
         bench = Bench(name, fake, word, environment)
         project = {"jira:PROJ-12": "jira:PROJ", "redmine:7": "redmine:perf"}.get(word, word.partition("#")[0])
         opened = systems.delivery(parse(project, projects=True), Settings(bench.environment), OPTIONS)
@@ -283,8 +283,8 @@ def call(function: Callable[[], Any]) -> str:
 
 
 def test_a_gateway_that_loses_the_answer_to_a_comment_is_no_reason_to_repeat_it(bench: Bench) -> None:
-    method, place = ("PUT", "/issues/7.json") if bench.name == "redmine" else ("POST", "/notes" if "gitlab" in bench.name else "/comment")
-    bench.fake.faults += [(method, place, (502, {}))] * 3
+    method, path = ("PUT", "/issues/7.json") if bench.name == "redmine" else ("POST", "/notes" if "gitlab" in bench.name else "/comment")
+    bench.fake.faults += [(method, path, (502, {}))] * 3
     assert "may have been carried out" in call(bench.attach)
-    assert len(bench.fake.sent(method, place)) == 3
+    assert len(bench.fake.sent(method, path)) == 3
     assert len(bench.fake.sent("GET")) >= 4  # looked for before each
