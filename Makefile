@@ -1,4 +1,4 @@
-# What a checkout can do for you. `make` alone lists it.
+# Commands for a checkout. `make` alone lists them.
 #   make PYTHON=python3.12 ...        another interpreter than the newest one found
 #   make test PYTEST_ARGS="-k steps"  a part of the tests
 #   make test PYTEST_WORKERS=0        all tests in one process
@@ -6,13 +6,13 @@
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
-# Test files are shared out among so many processes, some of which wait; PYTEST_WORKERS=0 runs all in one, for a debugger.
+# Number of processes that run test files, some of them waiting; PYTEST_WORKERS=0 runs all in one process, for a debugger.
 PYTEST_WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 RUN_TESTS = $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 C_FOLDERS := native tests examples benchmarks
 NATIVE_SOURCES := $(shell find native -name '*.[ch]' -o -name 'CMakeLists.txt' -o -name '*.in' -o -name '*.cmake')
 
-# One stamp per interpreter asked for, so that PYTHON=... is heeded also where a .venv exists.
+# One stamp per requested interpreter, so that PYTHON=... is used even if a .venv exists.
 RUNTIME := $(VENV)/.installed$(if $(PYTHON),-$(subst /,_,$(PYTHON)))
 TEST := $(RUNTIME)-test
 

@@ -1,8 +1,8 @@
-"""What does an annotation cost a Python program, beside what else annotates?
+"""Measures the cost of an annotation in a Python program, compared with other libraries.
 
     python benchmarks/capture_beside_others.py [--rounds 100]
 
-Each kind is measured where it is installed (`pip install nvtx viztracer opentelemetry-sdk torch`), else left out with a word. They are
+Each kind is measured if it is installed (`pip install nvtx viztracer opentelemetry-sdk torch`), else left out with a message. They are
 timed in turn, in batches of 100, too short to be interrupted often; of many batches the tenth percentile, the empty loop subtracted:
 nanoseconds for one pair, and how many times `with annotate` that is. postrun records all of it; nvtx has no tool attached and records
 nothing; spans of opentelemetry are made and given to nobody; torch's profiler and viztracer are switched on for their own batches only, and
@@ -101,11 +101,11 @@ def main() -> None:
         "plain Python context manager": timed("with m('step'): pass", m=Plain),
         "contextlib.nullcontext (does nothing)": timed("with m('step'): pass", m=contextlib.nullcontext),
     }
-    for other in (nvtx, torch, viztracer, opentelemetry):
+    for library in (nvtx, torch, viztracer, opentelemetry):
         try:
-            kinds |= other()
+            kinds |= library()
         except ImportError as error:
-            print(f"{other.__name__}: left out ({error})", file=sys.stderr)
+            print(f"{library.__name__}: left out ({error})", file=sys.stderr)
     with tempfile.TemporaryDirectory() as folder, capture.session(Path(folder), sample_ms=0):
         costs = measured(kinds, rounds)
         lost = capture.statistics()["lost"]

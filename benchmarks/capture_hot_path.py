@@ -1,11 +1,11 @@
-"""What does recording cost, beside the clock it reads?
+"""Measures the cost of recording, in addition to the clock that it reads.
 
     python benchmarks/capture_hot_path.py [--seconds 3] [--repeat 3]
 
 Builds the library from native/ and capture_hot_path.c with cmake and the C compiler, runs it, and prints the median of the
-runs beside what is asked of the library. The floor, two readings of the processor's counter, is measured in turn with the
-calls in the same run: only differences and ratios of one run say something. With the headers of NVTX (`pip install nvidia-nvtx`)
-a pair of its calls is measured, too, with no tool attached. Give it an idle machine; on hyper-threads that
+runs next to the limit for the library. The floor, two readings of the processor's counter, is measured in turn with the
+calls in the same run: only differences and ratios of one run are meaningful. With the headers of NVTX (`pip install nvidia-nvtx`) a
+pair of its calls is also measured, with no tool attached. Give it an idle machine; on hyper-threads that
 others use, everything but the clock takes up to twice as long.
 """
 
@@ -24,9 +24,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def nvtx() -> list[str]:
-    """Options that find the headers of NVTX, where they are installed."""
-    found = importlib.util.find_spec("nvidia")
-    for folder in (found.submodule_search_locations or []) if found else []:
+    """Return compiler options for the headers of NVTX if they are installed."""
+    package = importlib.util.find_spec("nvidia")
+    for folder in (package.submodule_search_locations or []) if package else []:
         for header in Path(folder).rglob("nvtx3/nvToolsExt.h"):
             return ["-DWITH_NVTX", "-isystem", str(header.parent.parent)]
     print("NVTX: left out, its headers are not installed", file=sys.stderr)

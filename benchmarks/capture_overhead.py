@@ -1,8 +1,8 @@
-"""How much longer does a training loop take when 1,000 annotations a second and the system are recorded?
+"""Measures how much longer a training loop takes while 1,000 annotations a second and the system are recorded.
 
     python benchmarks/capture_overhead.py [--pairs 120] [--seconds 0.5] [--threads 1]
 
-A small network is trained with numpy, and with torch on the processor where it is installed: 10 annotations in a step of about 10 ms.
+A small network is trained with numpy, and with torch on the processor if it is installed: 10 annotations in a step of about 10 ms.
 The loop runs in pairs, once as it is (the same code without the annotations), once in a session with the sampler at 500 ms; which comes
 first is drawn. Of each pair the relative difference of the wall time of a step, and of the processor time of the whole process, in which
 the threads that drain and sample are. Printed is the mean over all pairs with its 95 % confidence interval (bootstrap, 10,000 draws), and
@@ -28,7 +28,7 @@ from postrun import capture
 
 ANNOTATIONS = 10
 STEP_S = 0.01
-SETTLE_S = 0.1  # Waited before each half: what a session does as it begins is no part of how it goes on
+SETTLE_S = 0.1  # Seconds before each half, which leave out the work of a session at its start
 DRAWS = 10_000
 NUMPY = """
 def steps(first, count):
@@ -76,7 +76,7 @@ def steps(first, count):
 Steps = Callable[[int, int], None]
 
 
-def both(source: str, names: dict[str, Any]) -> tuple[Steps, Steps]:
+def plain_and_marked(source: str, names: dict[str, Any]) -> tuple[Steps, Steps]:
     """The loop without annotations, and with."""
     assert len(re.findall(r"with mark", source)) == ANNOTATIONS
     plain, marked = dict(names), {**names, "mark": capture.annotate}
@@ -91,7 +91,7 @@ def numpy_loop(batch: int) -> tuple[Steps, Steps]:
     random_numbers = np.random.default_rng(0)
     data = [random_numbers.standard_normal((batch, 256)) for _ in range(16)]
     w1, w2 = random_numbers.standard_normal((256, 512)) / 16, random_numbers.standard_normal((512, 256)) / 16
-    return both(NUMPY, {"np": np, "data": data, "w1": w1, "w2": w2})
+    return plain_and_marked(NUMPY, {"np": np, "data": data, "w1": w1, "w2": w2})
 
 
 def torch_loop(batch: int) -> tuple[Steps, Steps]:
@@ -99,21 +99,21 @@ def torch_loop(batch: int) -> tuple[Steps, Steps]:
     torch.manual_seed(0)
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     data = [torch.randn(batch, 256) for _ in range(16)]
-    one, two = torch.nn.Linear(256, 512), torch.nn.Linear(512, 256)
-    optimizer = torch.optim.SGD([*one.parameters(), *two.parameters()], lr=1e-4)
-    return both(TORCH, {"torch": torch, "data": data, "one": one, "two": two, "optimizer": optimizer})
+    inner, two = torch.nn.Linear(256, 512), torch.nn.Linear(512, 256)
+    optimizer = torch.optim.SGD([*inner.parameters(), *two.parameters()], lr=1e-4)
+    return plain_and_marked(TORCH, {"torch": torch, "data": data, "one": inner, "two": two, "optimizer": optimizer})
 
 
 def timed(steps: Steps, first: int, count: int) -> tuple[float, float, float]:
     """Wall and processor time of a step, and that of it which other threads took."""
-    wall, processor, own = time.perf_counter(), time.process_time(), time.thread_time()
+    wall, processor, thread = time.perf_counter(), time.process_time(), time.thread_time()
     steps(first, count)
-    processor, own = time.process_time() - processor, time.thread_time() - own
-    return (time.perf_counter() - wall) / count, processor / count, (processor - own) / count
+    processor, thread = time.process_time() - processor, time.thread_time() - thread
+    return (time.perf_counter() - wall) / count, processor / count, (processor - thread) / count
 
 
 def sized(loop: Callable[[int], tuple[Steps, Steps]]) -> tuple[Steps, Steps, float]:
-    """The loop with a batch that takes about STEP_S of processor time, and how long that is."""
+    """Return the loops with a batch of about STEP_S of processor time, and that time."""
     batch = 32
     while True:
         plain, marked = loop(batch)
@@ -144,9 +144,9 @@ def measure(label: str, loop: Callable[[int], tuple[Steps, Steps]], pairs: int, 
                     with capture.session(Path(folder) / str(pair), sample_ms=500):
                         time.sleep(SETTLE_S)
                         times[True] = timed(marked, first, count)
-                    said = capture.statistics()
-                    lost += said["lost"]
-                    rates.append(said["recorded"] / (times[True][0] * count))
+                    counts = capture.statistics()
+                    lost += counts["lost"]
+                    rates.append(counts["recorded"] / (times[True][0] * count))
                     others.append(times[True][2] / times[True][0])
                 else:
                     time.sleep(SETTLE_S)

@@ -1,4 +1,4 @@
-"""What does an annotation cost a Python program, beside a C function that does nothing?
+"""Measures the cost of an annotation in a Python program, compared with a C function that does nothing.
 
     python benchmarks/capture_python.py [--rounds 300]
 

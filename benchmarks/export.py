@@ -1,9 +1,9 @@
-"""How long does `postrun export` take for a run of two million events, and how much memory, for each format?
+"""Measures time and memory of `postrun export` for a run of two million events, for each format.
 
 usage: python benchmarks/export.py [--trace TRACE.json.gz] [--repeat 30] [--runs 3] [--formats perfetto,chrome] [--keep FOLDER]
 
 TRACE (any PyTorch profiler trace; without it a rank of the simulated run) is repeated as large_trace.py does it and ingested first. Medians
-of user time, wall time and peak memory of whole processes, imports included. The last result stands in benchmarks/README.md.
+of user time, wall time and peak memory of whole processes, imports included. The last result is in benchmarks/README.md.
 """
 
 from __future__ import annotations

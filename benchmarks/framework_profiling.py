@@ -1,4 +1,4 @@
-"""What does a profiling configuration cost outside of its windows?
+"""Measures the cost of a profiling configuration outside its windows.
 
     python benchmarks/framework_profiling.py
 
@@ -59,11 +59,11 @@ def optimizer(name: str, plan: ProfilingPlan | None) -> None:
         import torch
     except ImportError:
         return
-    one = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
+    sgd = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
 
     def step(count: int) -> None:
         for _ in range(count):
-            one.step()
+            sgd.step()
 
     with tempfile.TemporaryDirectory() as folder, capture.session(folder, sample_ms=0, gpu=False, profiler_config=plan):
         step(10)

@@ -35,12 +35,12 @@ from pathlib import Path
 
 START_US = 1_700_000_000_000_000
 NAME_BYTES = 15_000_000
-MANY = 60_000
+COUNT = 60_000
 
 
-def _event(place: int, name: str = "k", category: str = "kernel", device: int = 0, stream: int = 7) -> str:
-    args = {"device": device, "stream": stream, "correlation": place + 1}
-    event = {"ph": "X", "cat": category, "name": name, "pid": device, "tid": stream, "ts": START_US + 10 * place, "dur": 3, "args": args}
+def _event(number: int, name: str = "k", category: str = "kernel", device: int = 0, stream: int = 7) -> str:
+    args = {"device": device, "stream": stream, "correlation": number + 1}
+    event = {"ph": "X", "cat": category, "name": name, "pid": device, "tid": stream, "ts": START_US + 10 * number, "dur": 3, "args": args}
     return json.dumps(event)
 
 
@@ -77,10 +77,10 @@ INPUTS: dict[str, Callable[[Path], Path]] = {
     "names_8": lambda folder: _trace(folder / "trace.json", _names(8)),
     "names_8_gzip": lambda folder: _trace(folder / "trace.json.gz", _names(8)),
     "names_100_gzip": lambda folder: _trace(folder / "trace.json.gz", _names(100)),
-    "devices": lambda folder: _trace(folder / "trace.json", (_event(i, device=i) for i in range(MANY))),
-    "streams": lambda folder: _trace(folder / "trace.json", (_event(i, stream=i) for i in range(MANY))),
-    "threads": lambda folder: _trace(folder / "trace.json", (_event(i, "aten::mm", "cpu_op", stream=i) for i in range(MANY))),
-    "categories": lambda folder: _trace(folder / "trace.json", (_event(i, category=f"odd{i}") for i in range(MANY))),
+    "devices": lambda folder: _trace(folder / "trace.json", (_event(i, device=i) for i in range(COUNT))),
+    "streams": lambda folder: _trace(folder / "trace.json", (_event(i, stream=i) for i in range(COUNT))),
+    "threads": lambda folder: _trace(folder / "trace.json", (_event(i, "aten::mm", "cpu_op", stream=i) for i in range(COUNT))),
+    "categories": lambda folder: _trace(folder / "trace.json", (_event(i, category=f"odd{i}") for i in range(COUNT))),
     "blanks_1_gb": lambda folder: _trace(folder / "trace.json.gz", iter([_event(1)]), blanks=1024),
     "database_60_gb": lambda folder: _database(folder / "a.sqlite.gz"),
 }

@@ -1,9 +1,9 @@
-"""How long does the index of very many runs take, how much memory, and how large are its files?
+"""Measures time, memory and file sizes of the index of very many runs.
 
 usage: python benchmarks/index_100000.py [--runs 100000] [--families 500] [--keep FOLDER]
 
-Simulated done-markers in a local folder, each beside three report files. Measured: a first index (every marker is read), a second one with
-a hundred new runs (only those are read), and the listing alone. The last result stands in benchmarks/README.md.
+Simulated done-markers in a local folder, each next to three report files. Measured: a first index (every marker is read), a second one with
+a hundred new runs (only those are read), and the listing alone. The last result is in benchmarks/README.md.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def write_runs(out: Path, first: int, last: int, families: int) -> None:
     for number in range(first, last):
         family, night = number % families, number // families
         run_id = f"team-{family % 9}/job-{family}x/{night:05}"
-        place = out / "runs" / run_id
-        report = place / f"{number:016x}-0123456789ab"
+        folder = out / "runs" / run_id
+        report = folder / f"{number:016x}-0123456789ab"
         if report.exists():
             continue
         report.mkdir(parents=True)
@@ -45,7 +45,7 @@ def write_runs(out: Path, first: int, last: int, families: int) -> None:
             step_median_ns=round(2e8 * chance.gauss(1, 0.01)), exposed_communication_percent=chance.uniform(5, 9), gpu_memory_percent=70.0,
             verdicts={rule: chance.choice(("NoIssuesFound",) * 9 + ("IssuesFound",)) for rule in RULES},
         )  # fmt: skip
-        (place / "done.json").write_bytes(marker(row))
+        (folder / "done.json").write_bytes(marker(row))
 
 
 def measured(what: str, out: Path) -> None:
@@ -53,11 +53,11 @@ def measured(what: str, out: Path) -> None:
     from postrun.nightly.index import Book
     from postrun.nightly.places import INDEX_FILES
 
-    place, book = open_objects(out), Book()
+    objects, book = open_objects(out), Book()
     began = time.perf_counter()
-    rows = book.known(place)
+    rows = book.known(objects)
     known = time.perf_counter()
-    index = book.write(place, rows)
+    index = book.write(objects, rows)
     written = time.perf_counter()
     sizes = ", ".join(f"{name} {(out / name).stat().st_size / 1e6:.1f} MB" for name in INDEX_FILES)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
@@ -71,17 +71,17 @@ def main() -> None:
     words.add_argument("--runs", type=int, default=100_000)
     words.add_argument("--families", type=int, default=500)
     words.add_argument("--keep", type=Path)
-    given = words.parse_args()
+    options = words.parse_args()
     from postrun.ingest.object_store.open import open_objects
 
     with tempfile.TemporaryDirectory() as folder:
-        out = given.keep or Path(folder)
-        write_runs(out, 0, given.runs, given.families)
+        out = options.keep or Path(folder)
+        write_runs(out, 0, options.runs, options.families)
         began = time.perf_counter()
         objects = sum(1 for _ in open_objects(out).list("runs/"))
-        print(f"{given.runs} runs, {objects} objects; listed in {time.perf_counter() - began:.1f} s", flush=True)
+        print(f"{options.runs} runs, {objects} objects; listed in {time.perf_counter() - began:.1f} s", flush=True)
         measured("first", out)
-        write_runs(out, given.runs, given.runs + 100, given.families)
+        write_runs(out, options.runs, options.runs + 100, options.families)
         measured("100 new", out)
 
 

@@ -1,10 +1,10 @@
-"""How long does a trace of five million events take, and how much memory; beside HolisticTraceAnalysis in the same run?
+"""Measures time and memory of a trace of five million events, compared with HolisticTraceAnalysis in the same run.
 
 usage: python benchmarks/large_trace.py --trace TRACE.json.gz [--repeat 73] [--runs 3] [--hta /path/to/python/with/hta] [--keep FOLDER]
 
 TRACE is any PyTorch profiler trace in the profiler's own layout; it is repeated with shifted times, correlations, external ids and step
 numbers. Without --trace a rank of the simulated run is taken. Whole-process wall time and peak memory (largest single process) of
-``postrun ingest`` and ``postrun report`` are printed as medians. The last result stands in benchmarks/README.md.
+``postrun ingest`` and ``postrun report`` are printed as medians. The last result is in benchmarks/README.md.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SLOT = re.compile(rb'("ts": |"correlation": |"External id": |ProfilerStep#)(\d+)')
-# The peak that wait4 tells begins with that of the process that started the command: so a small one starts it.
+# The peak of wait4 includes that of the process that started the command, so a small process starts it.
 PEAK = """
 import os, sys
 pid = os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ)
@@ -42,7 +42,7 @@ print(f"load and two analyses {time.time() - begin:.1f} s")
 
 
 def repeated(trace: bytes, repeat: int) -> Iterator[bytes]:
-    """``trace`` with its events ``repeat`` times, each copy after the one before; text only, so that every digit stays exact."""
+    """Repeat the events as text, each copy later, so that every digit stays exact."""
     begin = trace.index(b"[", trace.index(b'"traceEvents"')) + 1
     end = trace.rindex(b"]", 0, trace.index(b'"INFO"') if b'"INFO"' in trace else len(trace))
     body = trace[begin:end]
@@ -64,7 +64,7 @@ def repeated(trace: bytes, repeat: int) -> Iterator[bytes]:
 
 
 def measured(command: list[str]) -> tuple[float, float, str]:
-    """(wall seconds, peak MiB of the largest process, output) of ``command``; ends the benchmark if it fails."""
+    """Return wall seconds, peak MiB and output of ``command``; exit if it fails."""
     begin = time.perf_counter()
     small = [sys.executable, "-I", "-S", "-c", PEAK, *command]
     text = subprocess.run(small, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True).stdout

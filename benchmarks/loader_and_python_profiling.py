@@ -1,8 +1,8 @@
-"""What do data-loader and Python profiling cost: outside of their windows, and inside?
+"""Measures the cost of data-loader and Python profiling outside and inside their windows.
 
     python benchmarks/loader_and_python_profiling.py [--rounds 60]
 
-torch is not needed: what is put around its functions is put around one that does nothing. Each kind is timed in turn, in processor time of
+torch is not needed: the wrappers of its functions are put around one that does nothing. Each kind is timed in turn, in processor time of
 the thread, in batches; of many batches the median, without the call that is wrapped. Nanoseconds for one call.
 """
 

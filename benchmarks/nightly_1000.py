@@ -1,4 +1,4 @@
-"""How much faster is a night of many small runs than a loop of `postrun report`, and does the memory of its workers stay?
+"""Compares a night of many small runs with a loop of `postrun report`, and measures the memory of its workers.
 
 usage: python benchmarks/nightly_1000.py [--runs 1000] [--sample 20] [--workers 2] [--steps 2]
            [--format html,pdf,json] [--keep FOLDER] [--profile]
@@ -6,7 +6,7 @@ usage: python benchmarks/nightly_1000.py [--runs 1000] [--sample 20] [--workers 
 Simulated runs of one GPU: a trace of ``--steps`` steps and a job.json, each with another seed. HTML, PDF and JSON (or ``--format``) of
 every run, read from a folder and written to one. The loop reports ``--sample`` of the runs, one process after the other, half of them
 before the night and half after it, and is scaled to all; the files of these runs must be the same bytes as those of the night. The memory
-of the workers is looked at after every fiftieth run. ``--profile``: where the time of one warm report goes. The last result stands in
+of the workers is looked at after every fiftieth run. ``--profile``: where the time of one warm report goes. The last result is in
 benchmarks/README.md.
 """
 
@@ -42,16 +42,16 @@ def write_runs(folder: Path, count: int, steps: int) -> None:
 
     problems = Problems(straggler_rank=None)
     for number in range(count):
-        place = folder / f"{number:04}"
-        if place.exists():
+        run = folder / f"{number:04}"
+        if run.exists():
             continue
-        place.mkdir(parents=True)
+        run.mkdir(parents=True)
         ranks = simulate(
             start=job_module.WINDOW_START, first_step=job_module.FIRST_PROFILED_STEP, seed=number + 1, steps=steps, problems=problems,
             nodes=1, gpus_per_node=1,
         )  # fmt: skip
-        write_trace(place, ranks[0], world_size=1, gpus_per_node=1, job_name="small run")
-        (place / "job.json").write_text(json.dumps({"name": f"small run {number}", "status": "completed"}), encoding="ascii")
+        write_trace(run, ranks[0], world_size=1, gpus_per_node=1, job_name="small run")
+        (run / "job.json").write_text(json.dumps({"name": f"small run {number}", "status": "completed"}), encoding="ascii")
 
 
 def tasks_of(source: Path, out: Path, formats: tuple[str, ...] = FORMATS) -> list[Any]:
@@ -62,14 +62,14 @@ def tasks_of(source: Path, out: Path, formats: tuple[str, ...] = FORMATS) -> lis
 
     at = generated_at(AT)
     assert at is not None
-    found = found_runs(open_objects(str(source)).list(), now_ns=2**62, settle_ns=0)
-    return [Task(run, str(source), str(out), ReportOptions(formats=formats), at) for run in found]
+    runs = found_runs(open_objects(str(source)).list(), now_ns=2**62, settle_ns=0)
+    return [Task(run, str(source), str(out), ReportOptions(formats=formats), at) for run in runs]
 
 
 def spent() -> float:
     """Processor seconds of this process and of its children that have ended."""
-    both = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
-    return sum(one.ru_utime + one.ru_stime for one in both)
+    usages = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return sum(one.ru_utime + one.ru_stime for one in usages)
 
 
 def loop(runs: list[Path], out: Path, formats: tuple[str, ...]) -> tuple[float, float]:
@@ -82,7 +82,7 @@ def loop(runs: list[Path], out: Path, formats: tuple[str, ...]) -> tuple[float, 
 
 
 def night(tasks: list[Any], workers: int) -> tuple[float, float, list[tuple[int, int]]]:
-    """Wall and processor seconds per run, and (runs done, most bytes a worker holds) over time."""
+    """Return wall and processor seconds per run, and (runs, peak bytes) over time."""
     from postrun.nightly import engines
     from postrun.nightly.watch import memory_of
     from postrun.nightly.work import report_run
@@ -104,13 +104,13 @@ def night(tasks: list[Any], workers: int) -> tuple[float, float, list[tuple[int,
 
 def different(runs: list[Path], looped: Path, nightly: Path, formats: tuple[str, ...]) -> list[str]:
     """Files of the loop that are not the same bytes as those of the night."""
-    found = []
+    files = []
     for run in runs:
         folder = next(path for path in (nightly / "runs" / run.name).iterdir() if path.is_dir())
         for file in (f"report.{kind}" for kind in formats):
             if (looped / run.name / file).read_bytes() != (folder / file).read_bytes():
-                found.append(f"{run.name}/{file}")
-    return found
+                files.append(f"{run.name}/{file}")
+    return files
 
 
 def profile(tasks: list[Any]) -> None:
@@ -139,25 +139,25 @@ def main() -> None:
     parser.add_argument("--format", type=lambda text: tuple(text.split(",")), default=FORMATS)
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--profile", action="store_true")
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="postrun-nightly-") as scratch:
-        source = (given.keep or Path(scratch)).absolute() / f"in-{given.steps}"
-        write_runs(source, given.runs, given.steps)
+        source = (options.keep or Path(scratch)).absolute() / f"in-{options.steps}"
+        write_runs(source, options.runs, options.steps)
         out = Path(scratch) / "out"
-        tasks = [task for task in tasks_of(source, out, given.format) if int(task.run.id) < given.runs]
-        if given.profile:
+        tasks = [task for task in tasks_of(source, out, options.format) if int(task.run.id) < options.runs]
+        if options.profile:
             profile(tasks)
             return
-        runs = [source / f"{given.runs * n // given.sample:04}" for n in range(given.sample)]
+        runs = [source / f"{options.runs * n // options.sample:04}" for n in range(options.sample)]
         half = len(runs) // 2
         looped = Path(scratch) / "loop"
-        loop(runs[:1], looped, given.format)  # files into the cache of the system
-        first = loop(runs[:half], looped, given.format)
-        wall, processor, held = night(tasks, given.workers)
-        second = loop(runs[half:], looped, given.format)
+        loop(runs[:1], looped, options.format)  # files into the cache of the system
+        first = loop(runs[:half], looped, options.format)
+        wall, processor, held = night(tasks, options.workers)
+        second = loop(runs[half:], looped, options.format)
         per_run = [statistics.mean(pair) for pair in zip(first, second, strict=True)]
         processors = len(os.sched_getaffinity(0))
-        print(f"processors {processors}, workers {given.workers}, runs {len(tasks)}, load {os.getloadavg()[0]:.1f}")
+        print(f"processors {processors}, workers {options.workers}, runs {len(tasks)}, load {os.getloadavg()[0]:.1f}")
         print(f"loop of postrun report: {per_run[0]:.2f} s wall, {per_run[1]:.2f} s processor per run")
         print(
             f"  before {first[0]:.2f}, after {second[0]:.2f}; measured on {len(runs)} runs; {per_run[0] * len(tasks) / 60:.0f} min for all"
@@ -165,7 +165,7 @@ def main() -> None:
         print(f"night: {wall:.2f} s wall, {processor:.2f} s processor per run; {wall * len(tasks) / 60:.1f} min for all")
         print(f"ratio: {per_run[0] / wall:.2f} of wall time, {per_run[1] / processor:.2f} of processor time")
         print("MiB of the largest worker after runs: " + ", ".join(f"{done}: {count / 2**20:.0f}" for done, count in held))
-        wrong = different(runs, looped, out, given.format)
+        wrong = different(runs, looped, out, options.format)
         print(f"same bytes as the loop's files: {'yes' if not wrong else 'NO: ' + ', '.join(wrong)}")
         peak = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
         print(f"peak of this process: {int(peak[1]) / 1024 if peak else 0:.0f} MiB")

@@ -1,4 +1,4 @@
-"""What does it cost to read a run file by file and to put it together, beside reading it in one process? And how large are the parts?
+"""Compares reading a run file by file, and merging the parts, with reading it in one process.
 
     python benchmarks/partials.py [--ranks 8] [--repeat 9] [--keep FOLDER]
 
@@ -6,7 +6,7 @@ The traces of a simulated run, one per rank, each repeated with shifted times (a
 gzipped, and of the Parquet tables of its parts; wall and processor seconds and peak memory of the report in one process, of the map
 (every part in a process of its own, one after the other) and of the reduce; whether both reports are the same bytes. Then whether tables
 sorted by time would be smaller, and how quickly the same rows come into a run store from Parquet and from a recording's own file.
-The last result stands in benchmarks/README.md.
+The last result is in benchmarks/README.md.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ print(own.ru_utime + own.ru_stime, int(peak) / 1024)
 
 
 def measured(folder: Path, work: object, task: object) -> tuple[float, float, float]:
-    """Wall seconds, processor seconds and peak MiB of ``work(task)`` in a process of its own."""
+    """Return wall and processor seconds and peak MiB of ``work(task)`` in a process."""
     import pickle
 
     (folder / "task").write_bytes(pickle.dumps((work, task)))
@@ -94,8 +94,8 @@ def compare(source: Path, folder: Path, text: int) -> None:
     print(f"{text / 1e6:.0f} MB of text, {run.bytes / 1e6:.0f} MB gzipped, {size / 1e6:.0f} MB of tables")
     sizes(tables, folder)
     print("reduce: {:.1f} {:.1f} {:.0f}".format(*measured(folder, partials.report_parts, task)), flush=True)
-    one, two = (next((folder / name).rglob("report.json")).read_bytes() for name in ("one", "parts"))
-    print(f"the same bytes: {one == two}")
+    single, two = (next((folder / name).rglob("report.json")).read_bytes() for name in ("one", "parts"))
+    print(f"the same bytes: {single == two}")
 
 
 def sizes(tables: list[Path], folder: Path) -> None:

@@ -1,7 +1,7 @@
-"""Which stage of a report takes how much processor time, and how large do its files become?
+"""Measures the processor time of each stage of a report, and the sizes of its files.
 
 ``python -P benchmarks/report_stages.py [SOURCE...]``; without a source of the demo and of a run of about 100,000 events. The stages run one
-after the other in this process, without the overlap of `postrun report`, whose PDF is made beside the rest.
+after the other in this process, without the overlap of `postrun report`, whose PDF is made in parallel with the rest.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ def measure(title: str, sources: list[str], folder: Path) -> None:
         stages.done("analysis")
         timeline = timeline_for(store, report, ("html", "pdf"), 300_000)
         stages.done("timeline")
-    shown = context(report, silent, timeline)
+    values = context(report, silent, timeline)
     stages.done("drawing")
-    html = page(shown, "html").encode("utf-8", "replace")
+    html = page(values, "html").encode("utf-8", "replace")
     stages.done("HTML")
     data = report.to_json().encode("utf-8", "backslashreplace")
     stages.done("JSON")
-    (folder / "page.html").write_text(page(shown, "pdf"), encoding="utf-8", errors="replace")
+    (folder / "page.html").write_text(page(values, "pdf"), encoding="utf-8", errors="replace")
     (folder / "report.json").write_bytes(data)
     printer: Any = PrinterHere()
     output = folder / "report.pdf"
@@ -64,15 +64,15 @@ def measure(title: str, sources: list[str], folder: Path) -> None:
     if reason := printer.finish(600):
         sys.exit(reason)
     stages.done("PDF")
-    with pikepdf.open(output) as made:
-        pages = len(made.pages)
+    with pikepdf.open(output) as document:
+        pages = len(document.pages)
     sizes = f"HTML {len(html) / 1e6:.2f} MB, JSON {len(data) / 1e6:.2f} MB, PDF {output.stat().st_size / 1e6:.2f} MB"
     print(f"  {timeline.events_total if timeline else 0:,} events; {sizes}, {pages} pages")
 
 
 def main(sources: list[str]) -> None:
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
         if sources:
             measure(" ".join(sources), sources, folder)
             return

@@ -1,12 +1,12 @@
-"""How long do all rules take over the samples of 1,000 machines, and how much memory?
+"""Measures time and memory of all rules over the samples of 1,000 machines.
 
 usage: python benchmarks/rules_1000_nodes.py [--quick] [--runs 3] [--variant gpu] [--keep FOLDER] [--stages]
 
 8,000 series of 7,200 samples, one every 500 ms for an hour: 57.6 million rows. Variant ``gpu``: 8 GPUs of each machine; ``mixed``: 4 GPUs,
-the memory of 3 and a core of each machine. The rows of the stores stand in the order in which the hosted profiler's files are read: minute
+the memory of 3 and a core of each machine. The rows of the stores are in the order in which the hosted profiler's files are read: minute
 by minute, machine by machine, all series of a machine at one time side by side. Every run is a process of its own on an existing store;
 printed are medians of wall seconds and of the peak memory of the whole process, imports included. ``--stages`` also prints the time of
-each rule. ``--quick`` takes 20 machines. The last result stands in benchmarks/README.md.
+each rule. ``--quick`` takes 20 machines. The last result is in benchmarks/README.md.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ VARIANTS = {
 
 
 def make(path: Path, nodes: int, variant: str) -> None:
-    """A store of ``nodes`` machines. Values are pseudo-random with two decimals, other for every series."""
+    """Write a store of ``nodes`` machines with pseudo-random values of two decimals."""
     import polars as pl
     from postrun.ingest.store import Store
 
@@ -56,7 +56,7 @@ def make(path: Path, nodes: int, variant: str) -> None:
 
 
 def evaluate(path: Path, stages: bool) -> None:
-    """All rules over the store at ``path``; prints verdicts, seconds and peak memory of this process."""
+    """Run all rules over a store; print verdicts, seconds and peak memory."""
     begin = time.perf_counter()
     from postrun.analysis.report import SystemUsage
     from postrun.analysis.rules.engine import engine
@@ -71,10 +71,10 @@ def evaluate(path: Path, stages: bool) -> None:
     def timed(name: str, function: Any) -> Any:
         """Processor time in ``function`` without that of other timed ones in it."""
 
-        def call(*given: Any) -> Any:
+        def call(*arguments: Any) -> Any:
             start, before = time.process_time(), sum(spent.values())
             try:
-                return function(*given)
+                return function(*arguments)
             finally:
                 inner = sum(spent.values()) - before
                 spent[name] = spent.get(name, 0.0) + time.process_time() - start - inner
@@ -83,8 +83,8 @@ def evaluate(path: Path, stages: bool) -> None:
 
     selection = select()
     if stages:
-        for one in selection.rules:
-            rule: Any = one.rule
+        for selected in selection.rules:
+            rule: Any = selected.rule
             for method in ("observe", "conclude") if isinstance(rule, SampleRule) else ("evaluate",):
                 setattr(rule, method, timed(f"{rule.name}.{method}", getattr(rule, method)))
         of_block = ("_read", "series", "ends", "quantiles", "boxes", "snapshots")
@@ -114,7 +114,7 @@ def spent_and_held(wall: float) -> None:
 
 
 def usage(path: Path) -> None:
-    """Figures of all machines, as the report shows them; prints seconds and peak memory of this process."""
+    """Compute the figures of all machines; print seconds and peak memory."""
     begin = time.perf_counter()
     from postrun.analysis.machine.system_usage import system_usage
     from postrun.ingest.store import Store
@@ -133,39 +133,39 @@ def main() -> None:
     parser.add_argument("--stages", action="store_true", help="time of each rule")
     parser.add_argument("--evaluate", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--usage", type=Path, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.evaluate:
-        evaluate(given.evaluate, given.stages)
+    options = parser.parse_args()
+    if options.evaluate:
+        evaluate(options.evaluate, options.stages)
         return
-    if given.usage:
-        usage(given.usage)
+    if options.usage:
+        usage(options.usage)
         return
-    nodes = 20 if given.quick else 1000
+    nodes = 20 if options.quick else 1000
     with tempfile.TemporaryDirectory() as temporary:
-        folder = given.keep or Path(temporary)
+        folder = options.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        for variant in [given.variant] if given.variant else VARIANTS:
+        for variant in [options.variant] if options.variant else VARIANTS:
             path = folder / f"{variant}_{nodes}.duckdb"
             if not path.exists():
                 make(path, nodes, variant)
             for what in ("evaluate", "usage"):
-                print(f"{variant}, {measured(what, path, given)}: {nodes} machines, {nodes * len(VARIANTS[variant]) * SAMPLES:,} samples")
+                print(f"{variant}, {measured(what, path, options)}: {nodes} machines, {nodes * len(VARIANTS[variant]) * SAMPLES:,} samples")
 
 
-def measured(what: str, path: Path, given: argparse.Namespace) -> str:
+def measured(what: str, path: Path, options: argparse.Namespace) -> str:
     """Median seconds and peak memory of a process over the store at ``path``, as text."""
-    found = []
-    said: list[str] = []
-    for _ in range(given.runs):
-        command = [sys.executable, "-P", __file__, f"--{what}", str(path), *(["--stages"] if given.stages else [])]
+    results = []
+    lines: list[str] = []
+    for _ in range(options.runs):
+        command = [sys.executable, "-P", __file__, f"--{what}", str(path), *(["--stages"] if options.stages else [])]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-        *said, last = done.stdout.splitlines()
-        found.append(tuple(map(float, last.split())))
-    for line in said:
+        *lines, last = done.stdout.splitlines()
+        results.append(tuple(map(float, last.split())))
+    for line in lines:
         print(line)
-    wall, processor, memory = (statistics.median(column) for column in zip(*found, strict=True))
+    wall, processor, memory = (statistics.median(column) for column in zip(*results, strict=True))
     what = {"evaluate": "rules", "usage": "system usage"}[what]
-    return f"{what}: {wall:.1f} s, {processor:.1f} s of processor time, {memory:.0f} MiB (median of {given.runs})"
+    return f"{what}: {wall:.1f} s, {processor:.1f} s of processor time, {memory:.0f} MiB (median of {options.runs})"
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""What does one sample of the system's counters cost, and how does that compare with other ways to read them?
+"""Measures the cost of a sample of the system's counters, compared with other ways to read them.
 
     python benchmarks/sampler.py [--samples 2000] [--cores 256]
 
-Compiles the sampler with tests/native/sampler_driver.c and takes samples one after the other, and 100 ms apart as a training job would
-meet them; beside that the kernel's own part (the same files read, nothing parsed), a reading in plain Python and psutil where it is
-installed. Then a made-up /proc with many cores, disks and interfaces: what the sampler itself does there, as ordinary files cost the
-kernel next to nothing. All figures are processor time of the reading thread, medians, and ratios to the first row.
+Compiles the sampler with tests/native/sampler_driver.c and takes samples one after the other, and 100 ms apart as a training job would meet
+them; also the kernel's own part (the same files read, nothing parsed), a reading in plain Python and psutil if it is installed. Then a
+made-up /proc with many cores, disks and interfaces shows the cost of the sampler itself, as ordinary files cost the kernel next to nothing.
+All figures are processor time of the reading thread, medians, and ratios to the first row.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FILES = ["stat", "meminfo", "diskstats", "net/dev", "pressure/cpu", "pressure/me
 
 
 def build(folder: Path) -> Path:
-    """The driver, optimised as in a release."""
+    """Compile the driver, optimized as in a release."""
     native = ROOT / "native"
     sources = [ROOT / "tests/native/sampler_driver.c", *sorted((native / "src" / "sampler").glob("*.c"))]
     sources += [native / "src" / "gpu" / "gpu_visible.c"]
@@ -66,7 +66,7 @@ def repeat(work: Callable[[], object], samples: int, apart_s: float = 0) -> list
 
 
 def kernel() -> Callable[[], object]:
-    """Reads the files through descriptors that stay open, as the sampler does, and looks at nothing."""
+    """Read the files through open descriptors, as the sampler does, without parsing."""
     descriptors = [os.open(f"/proc/{name}", os.O_RDONLY) for name in FILES if Path("/proc", name).exists()]
     buffer = bytearray(1 << 18)
 
@@ -115,7 +115,7 @@ def main() -> None:
         folder = Path(name)
         driver = build(folder)
         made_up(folder / "machine", arguments.cores)
-        few = max(20, arguments.samples // 50)
+        samples = max(20, arguments.samples // 50)
         rows = {"sampler": sampler(driver, arguments.samples)}
         rows["the kernel's part: files read, not parsed"] = repeat(kernel(), arguments.samples)
         rows["plain Python, files opened each time"] = repeat(plain_python, arguments.samples)
@@ -128,11 +128,11 @@ def main() -> None:
                 psutil.cpu_times(percpu=True), psutil.virtual_memory(), psutil.disk_io_counters(), psutil.net_io_counters()
 
             rows["psutil: cpu_times, virtual_memory, disk_io_counters, net_io_counters"] = repeat(ask, arguments.samples)
-        rows["sampler, 100 ms apart"] = sampler(driver, few, apart_s=0.1)
-        rows["the kernel's part, 100 ms apart"] = repeat(kernel(), few, 0.1)
+        rows["sampler, 100 ms apart"] = sampler(driver, samples, apart_s=0.1)
+        rows["the kernel's part, 100 ms apart"] = repeat(kernel(), samples, 0.1)
         machine = folder / "machine"
-        made = sampler(driver, arguments.samples, proc=str(machine / "proc"), sys_root=str(machine / "sys"))
-        rows[f"sampler, made-up machine of {arguments.cores} cores, 16 disks, 40 interfaces"] = made
+        figures = sampler(driver, arguments.samples, proc=str(machine / "proc"), sys_root=str(machine / "sys"))
+        rows[f"sampler, made-up machine of {arguments.cores} cores, 16 disks, 40 interfaces"] = figures
     base = statistics.median(rows["sampler"])
     print("| reading | us of processor time (median) | 90th percentile | ratio |\n|---|---|---|---|")
     for label, costs in rows.items():

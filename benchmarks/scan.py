@@ -1,4 +1,4 @@
-"""How many events and bytes a second do the two trace scanners read?
+"""Measures how many events and bytes a second the two trace scanners read.
 
     python benchmarks/scan.py TRACE.json[.gz] [--repeat 73] [--python-repeat 1] [--save FILE]
 

@@ -1,15 +1,15 @@
-"""How many bytes does an event take in the trace format, beside others, and how many events a second are read?
+"""Measures the bytes of an event in the trace format and in others, and how many events a second are read.
 
     python benchmarks/trace_format.py [TRACE.json.gz ...] [--rows 8192] [--repeat 5] [--events 8000000]
 
-Without traces, those of the shared test data are taken ($POSTRUN_TEST_DATA, else ../shared/data; nothing where there are none).
-Kernels, copies, memsets, synchronisations, launches and annotations of each PyTorch profiler trace are loaded into a run store and
-written in our format. Bytes per event, headers and names included, beside the JSON of the same events, its gzip, and Parquet (delta
-encoding, zstd). "all" has launch geometry, too; "core" has kind, name, start, duration, device, context, stream or thread, correlation,
+Without traces, those of the shared test data are taken ($POSTRUN_TEST_DATA, else ../shared/data; nothing without traces).
+Kernels, copies, memsets, synchronizations, launches and annotations of each PyTorch profiler trace are loaded into a run store and
+written in our format. Bytes per event, headers and names included, next to the JSON of the same events, its gzip, and Parquet (delta
+encoding, zstd). "all" also has launch geometry; "core" has kind, name, start, duration, device, context, stream or thread, correlation,
 bytes, in both formats.
 
 Then the events of the largest trace are repeated up to --events and read: decoded and thrown away (processor seconds), and each of three
-tables, a quarter as long, loaded into a run store, beside DuckDB alone: its INSERT of the decoded columns. Best of --repeat.
+tables, a quarter as long, loaded into a run store, compared with DuckDB alone: its INSERT of the decoded columns. Best of --repeat.
 
 Last result (2-core 2.4 GHz virtual machine, busy with other work): docs/trace-format.md has the sizes. Decode, M/s: kernel 52, memcpy 55,
 memset 80, api 100, all tables together 73; core columns: kernel 88, together 84. Loading, M/s by processor time, DuckDB alone / run store
@@ -44,13 +44,13 @@ from postrun.native import _native
 
 INT, TIME, DURATION, TEXT = 0, 1, 2, 4
 GEOMETRY = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "registers", "shared_memory", "graph_node")
-PLACE = {1: "name", 2: "start_ns", 3: "duration_ns", 4: "device", 5: "context", 6: "stream", 7: "correlation"}
+CUDA_PLACE = {1: "name", 2: "start_ns", 3: "duration_ns", 4: "device", 5: "context", 6: "stream", 7: "correlation"}
 # table of the format -> (type, query, column ids)
 TABLES: dict[str, tuple[int, str, dict[int, str]]] = {
-    "kernel": (9, "FROM device_event WHERE kind = 'kernel'", PLACE | dict(enumerate(GEOMETRY, 8))),
-    "memcpy": (10, "FROM device_event WHERE kind = 'memcpy'", PLACE | {9: "bytes", 10: "pageable"}),
-    "memset": (11, "FROM device_event WHERE kind = 'memset'", PLACE | {9: "bytes"}),
-    "sync": (12, "FROM device_event WHERE kind = 'sync'", PLACE),
+    "kernel": (9, "FROM device_event WHERE kind = 'kernel'", CUDA_PLACE | dict(enumerate(GEOMETRY, 8))),
+    "memcpy": (10, "FROM device_event WHERE kind = 'memcpy'", CUDA_PLACE | {9: "bytes", 10: "pageable"}),
+    "memset": (11, "FROM device_event WHERE kind = 'memset'", CUDA_PLACE | {9: "bytes"}),
+    "sync": (12, "FROM device_event WHERE kind = 'sync'", CUDA_PLACE),
     "api": (
         8,
         "FROM host_event WHERE kind IN ('launch', 'sync', 'call')",
@@ -82,11 +82,11 @@ def events_of(trace: Path, folder: Path) -> tuple[Columns, list[str]]:
         names = [text for (text,) in connection.sql("SELECT text FROM name ORDER BY id").fetchall()]
         for table, (kind, query, ids) in TABLES.items():
             rows = connection.sql(f"SELECT {', '.join(ids.values())} {query} ORDER BY start_ns").to_arrow_table()
-            found = {
+            present = {
                 number: as_integers(rows.column(name), name) for number, name in ids.items() if rows.column(name).null_count < len(rows)
             }
             if rows.num_rows:
-                columns[table] = kind, found
+                columns[table] = kind, present
     used = np.unique(np.concatenate([values[1] for _, values in columns.values()]))
     for _, values in columns.values():
         values[1] = np.searchsorted(used, values[1]) + 1
@@ -101,7 +101,7 @@ def as_integers(column: pa.ChunkedArray, name: str) -> np.ndarray[Any, Any]:
 
 
 def scale(columns: Columns) -> int:
-    """Nanoseconds of a tick: a profiler that counts microseconds is recorded in microseconds."""
+    """Return the nanoseconds of a tick: 1000 if all times are whole microseconds."""
     times = [values[number] for _, values in columns.values() for number in (2, 3)]
     return 1000 if all((some % 1000 == 0).all() for some in times) else 1
 
@@ -135,7 +135,7 @@ def written(columns: Columns, names: list[str], rows: int, level: int, *, core: 
 
 
 def repeated(kind: int, values: dict[int, np.ndarray[Any, Any]], rows: int) -> tuple[int, dict[int, np.ndarray[Any, Any]]]:
-    """At least so many rows, one copy after the other in time: blocks are full even where the trace has few."""
+    """Repeat rows in time up to at least ``rows``, so that blocks are full."""
     count = len(values[2])
     copies = max(1, -(-rows // count))
     longer = {number: np.tile(column, copies) for number, column in values.items()}
@@ -151,15 +151,15 @@ def parquet(columns: Columns, names: list[str], *, core: bool) -> int:
         arrays = {ids[n]: pa.array(v) for n, v in values.items() if not (core and ids[n] in CORE_LEFT_OUT)}
         arrays["name"] = pa.DictionaryArray.from_arrays(pa.array(values[1] - 1, pa.int32()), pa.array(names)).cast(pa.string())
         delta = {name: "DELTA_BINARY_PACKED" for name in ("start_ns", "duration_ns", "correlation") if name in arrays}
-        other = [name for name in arrays if name not in delta]
+        dictionary = [name for name in arrays if name not in delta]
         out = io.BytesIO()
-        pq.write_table(pa.table(arrays), out, compression="zstd", compression_level=3, use_dictionary=other, column_encoding=delta)
+        pq.write_table(pa.table(arrays), out, compression="zstd", compression_level=3, use_dictionary=dictionary, column_encoding=delta)
         size += len(out.getvalue())
     return size
 
 
 def json_of(trace: Path) -> tuple[bytes, int]:
-    """The events that are converted as the profiler writes them, and how many there are."""
+    """Return the converted events as the profiler writes them, and their number."""
     text = gzip.decompress(trace.read_bytes()).decode("utf-8", "replace")
     events = [e for e in json.loads(text, strict=False)["traceEvents"] if e.get("ph") == "X" and e.get("cat") in JSON_CATEGORIES]
     return json.dumps(events, indent=1).encode(), len(events)
@@ -198,7 +198,7 @@ def measure_decoding(paths: dict[str, Path], repeat: int) -> None:
 
 
 def measure_loading(path: Path, table: str, repeat: int) -> None:
-    """One table: into a run store, and by the database alone, of which no column is made or looked at before."""
+    """Print rates of loading a table into a run store, and into DuckDB alone."""
     trace = TraceFile(path, name_ids=True)
     count, rows = trace.contents[table].rows, trace.table(table).arrow()
 
@@ -245,8 +245,8 @@ def main() -> None:
             print(f"  JSON {len(text) / text_events:.0f}, its gzip {len(gzip.compress(text)) / text_events:.1f}")
             for core in (True, False):
                 sizes = [len(written(columns, names, options.rows, level, core=core)) / events for level in (0, 3)]
-                other = parquet(columns, names, core=core) / events
-                print(f"  {'core' if core else 'all'}: plain {sizes[0]:.2f}, zstd {sizes[1]:.2f}; Parquet {other:.2f}")
+                parquet_bytes = parquet(columns, names, core=core) / events
+                print(f"  {'core' if core else 'all'}: plain {sizes[0]:.2f}, zstd {sizes[1]:.2f}; Parquet {parquet_bytes:.2f}")
         events = sum(len(values[2]) for _, values in largest[0].values())
         paths = {"all": folder / "all.prt", "core": folder / "core.prt"}
         for label, path in paths.items():

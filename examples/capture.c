@@ -3,7 +3,7 @@
  *     cc capture.c $(pkg-config --cflags --libs postrun) -lm -o capture
  *     ./capture traces
  *
- * pkg-config finds the library where it was installed by
+ * pkg-config finds the library if it was installed by
  *
  *     cmake -S native -B build/c && cmake --build build/c && cmake --install build/c --prefix ~/.local
  *
@@ -22,7 +22,7 @@ static uint32_t name_of(const char *text) { return postrun_name(text, strlen(tex
 int main(int argc, char **argv) {
     postrun_config config = POSTRUN_CONFIG_INIT;
     config.directory = argc > 1 ? argv[1] : NULL; /* else $POSTRUN_DIR, or postrun-traces */
-    config.sample_ms = 100;                       /* processors, memory, disks, network, too */
+    config.sample_ms = 100;                       /* also processors, memory, disks, network */
     int error = postrun_configure(&config);
     if (!error) {
         error = postrun_start();

@@ -1,9 +1,9 @@
-"""A rule of your own: does one core of a machine do all the work while the others wait?
+"""A rule of your own: finds machines on which one core does all the work while the others wait.
 
     python custom_rule.py RUN             # the folder, trace or run store of a run
     postrun report RUN --custom-rule custom_rule.py:OneBusyCore
 
-docs/custom-rules.md says what a rule gets to see and what it can answer.
+docs/custom-rules.md describes the data that a rule receives and the results that it can return.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class OneBusyCore(postrun.Rule):
         machines = []
         for block in run.samples.blocks():  # whole machines at a time, so that memory stays bounded
             cores = block.boxes("core")  # a row per core: node, unit, samples, min, p5, p25, p50, p75, p95, max, mean
-            for (node,), own in cores.group_by("node", maintain_order=True):
-                busiest = own.sort("p50", descending=True).row(0, named=True)
-                row = {"node": run.places.node(node), "core": busiest["unit"], "median": busiest["p50"], "mean": own["mean"].mean()}
+            for (node,), rows in cores.group_by("node", maintain_order=True):
+                busiest = rows.sort("p50", descending=True).row(0, named=True)
+                row = {"node": run.places.node(node), "core": busiest["unit"], "median": busiest["p50"], "mean": rows["mean"].mean()}
                 row["issue"] = row["median"] > parameters["core_threshold"] and row["mean"] < parameters["mean_threshold"]
                 machines.append(row)
         issues = [row for row in machines if row["issue"]]

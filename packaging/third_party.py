@@ -24,7 +24,7 @@ LOCK, NOTICE, SBOM = ROOT / "requirements.lock", ROOT / "NOTICE", ROOT / "packag
 BUILD_TOOLS = {"cmake", "ninja", "pathspec", "scikit-build-core"}
 # Packages that no CPython installs: license, homepage.
 ELSEWHERE = {"brotlicffi": ("MIT", "https://github.com/python-hyper/brotlicffi")}
-# What older metadata calls a license -> its SPDX identifier, where there is exactly one.
+# Name of a license in older metadata -> its SPDX identifier, if there is exactly one.
 SPDX = {
     "Apache 2.0": "Apache-2.0",
     "Apache Software License": "Apache-2.0",
@@ -61,10 +61,10 @@ def locked(text: str) -> list[Package]:
     """The packages of a lock file, in its order."""
     packages: list[Package] = []
     for line in text.splitlines():
-        if found := re.match(r"([A-Za-z0-9._-]+)==([^\s;]+)(?: ; (.*?))?\s*\\?$", line):
-            packages.append(Package(found[1], found[2], found[3] or ""))
-        elif found := re.match(r"\s+--hash=sha256:([0-9a-f]{64})", line):
-            packages[-1].hashes.append(found[1])
+        if match := re.match(r"([A-Za-z0-9._-]+)==([^\s;]+)(?: ; (.*?))?\s*\\?$", line):
+            packages.append(Package(match[1], match[2], match[3] or ""))
+        elif match := re.match(r"\s+--hash=sha256:([0-9a-f]{64})", line):
+            packages[-1].hashes.append(match[1])
     return packages
 
 

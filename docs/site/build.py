@@ -1,4 +1,4 @@
-"""How does the site come from the documents? Laid out in a folder, with figures and samples made now, they become pages by Sphinx.
+"""Builds the site: documents -> a folder with figures and samples -> HTML pages, by Sphinx.
 
 python -P docs/site/build.py [-o site] [--quick]      (needs: pip install "postrun[docs]")
 
@@ -25,7 +25,7 @@ HERE: Final = Path(__file__).resolve().parent
 DOCS: Final = HERE.parent
 ROOT: Final = DOCS.parent
 
-# The pages in the order of the navigation; a page of docs/ that is not listed stands under "More".
+# The pages in the order of the navigation; a page of docs/ that is not listed is under "More".
 NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
     "Start": ("quick-start", "samples", "recipes", "command-line", "configuration", "troubleshooting"),
     "Reports": ("definitions", "rules", "timeline", "inputs", "compare", "nightly", "tickets", "export"),
@@ -34,16 +34,16 @@ NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
     "Formats": ("run-store", "report-json", "trace-format"),
     "About": ("security", "other-tools", "checklist", "decisions", "development", "benchmarks", "changes"),
 }
-# Pages whose text stands outside docs/.
+# Pages whose text is outside docs/.
 OUTSIDE: Final = {"changes": "CHANGELOG.md", "benchmarks": "benchmarks/README.md"}
-MADE: Final = frozenset({"samples"})  # pages that are written here
+WRITTEN_HERE: Final = frozenset({"samples"})  # pages that are written here
 
 _FENCE: Final = re.compile(r"^(```|~~~).*?^\1\s*$", re.MULTILINE | re.DOTALL)
 _LINK: Final = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
 
 def build(out: Path, *, quick: bool = False) -> None:
-    """Writes the site to ``out``. ``quick``: a smaller run for the figures of the rules, and no samples."""
+    """Write the site to ``out``; ``quick``: with a smaller run and without samples."""
     sys.path.insert(0, str(HERE))
     from postrun.analysis.report import schema
     from rule_figures import examples
@@ -56,13 +56,13 @@ def build(out: Path, *, quick: bool = False) -> None:
     with tempfile.TemporaryDirectory(prefix="postrun-site-") as scratch:
         stage = Path(scratch) / "docs"
         lay_out(stage, examples(12, 1, 2) if quick else examples())
-        made: Sequence[Sample] = [] if quick else write_samples(Path(scratch) / "samples")
-        (stage / "samples.md").write_text(_samples_page(made), encoding="utf-8")
+        samples: Sequence[Sample] = [] if quick else write_samples(Path(scratch) / "samples")
+        (stage / "samples.md").write_text(_samples_page(samples), encoding="utf-8")
         command = [sys.executable, "-P", "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "-c", str(HERE)]
         done = subprocess.run([*command, "-d", str(Path(scratch) / "doctrees"), str(stage), str(out)], check=False)
         if done.returncode:
             raise SystemExit(done.returncode)
-        if made:
+        if samples:
             shutil.copytree(Path(scratch) / "samples", out / "samples")
     for name in ("report", "comparison"):
         (out / f"{name}.schema.json").write_text(schema.text(name), encoding="utf-8")
@@ -73,7 +73,7 @@ def build(out: Path, *, quick: bool = False) -> None:
 
 
 def _reachable(page: str) -> str:
-    """``page`` for those who do not use a mouse: what scrolls sideways can be focused, headings of the navigation have a level."""
+    """Make ``page`` usable without a mouse: focusable tables, headings with a level."""
     page = page.replace('<p class="caption" role="heading">', '<p class="caption" role="heading" aria-level="2">')
     page = page.replace("<pre>", '<pre tabindex="0">')
     return re.sub(r'<div class="table-wrapper[^"]*"', r'\g<0> tabindex="0"', page)
@@ -81,20 +81,20 @@ def _reachable(page: str) -> str:
 
 def navigation() -> dict[str, list[str]]:
     """Heading -> pages that there are, every one once."""
-    there = {file.stem for file in DOCS.glob("*.md")} - {"index"} | set(OUTSIDE) | MADE
-    shown = {heading: [page for page in pages if page in there] for heading, pages in NAVIGATION.items()}
-    more = sorted(there.difference(*shown.values()))
-    return {**shown, **({"More": more} if more else {})}
+    there = {file.stem for file in DOCS.glob("*.md")} - {"index"} | set(OUTSIDE) | WRITTEN_HERE
+    listed = {heading: [page for page in pages if page in there] for heading, pages in NAVIGATION.items()}
+    more = sorted(there.difference(*listed.values()))
+    return {**listed, **({"More": more} if more else {})}
 
 
 def lay_out(stage: Path, figures: Mapping[str, str]) -> None:
-    """The documents below ``stage`` as Sphinx wants them: one folder, links to other files led to copies of these."""
+    """Copy the documents to ``stage``, with links to copies of other files."""
     stage.mkdir(parents=True)
     shutil.copytree(DOCS / "images", stage / "images")
     for source in sorted(DOCS.glob("*.md")):
         _write_page(source, stage / source.name, stage, figures if source.stem == "rules" else {})
-    for name, place in OUTSIDE.items():
-        _write_page(ROOT / place, stage / f"{name}.md", stage, {})
+    for name, file in OUTSIDE.items():
+        _write_page(ROOT / file, stage / f"{name}.md", stage, {})
     with (stage / "index.md").open("a", encoding="utf-8") as index:
         for heading, pages in navigation().items():
             index.write("\n```{toctree}\n:hidden:\n:caption: " + heading + "\n\n" + "\n".join(pages) + "\n```\n")
@@ -108,7 +108,7 @@ def _write_page(source: Path, page: Path, stage: Path, figures: Mapping[str, str
         at = fence.end()
     text = "".join([*pieces, _linked(text[at:], source, stage)])
     for rule, figure in figures.items():
-        # What the rule is, its formula, then the figure.
+        # The description of the rule, its formula, then the figure.
         heading = re.search(rf"^## {rule}\n\n.+?\n\n```text\n.+?\n```\n\n", text, re.MULTILINE | re.DOTALL)
         if heading is None:
             raise SystemExit(f"{source.name} has no heading ## {rule} with a sentence and a formula below it")
@@ -117,20 +117,20 @@ def _write_page(source: Path, page: Path, stage: Path, figures: Mapping[str, str
 
 
 def _linked(text: str, source: Path, stage: Path) -> str:
-    """``text`` with the links to files that are no pages led to copies below ``files/``."""
+    """Point links to files that are not pages to copies below ``files/``."""
 
-    def lead(found: re.Match[str]) -> str:
-        target, anchor = found[1], found[2] or ""
+    def lead(match: re.Match[str]) -> str:
+        target, anchor = match[1], match[2] or ""
         if "://" in target or target.startswith("mailto:"):
-            return found[0]
+            return match[0]
         path = (source.parent / target).resolve()
-        for name, place in OUTSIDE.items():
-            if path == ROOT / place:
+        for name, file in OUTSIDE.items():
+            if path == ROOT / file:
                 return f"]({name}.md{anchor})"
         if path.is_relative_to(DOCS) and path.suffix == ".md":
             return f"]({path.relative_to(DOCS).as_posix()}{anchor})"
         if not path.is_file():
-            return found[0]
+            return match[0]
         if path.is_relative_to(DOCS / "images"):
             return f"]({path.relative_to(DOCS).as_posix()})"
         copy = stage / "files" / path.relative_to(ROOT)
@@ -143,13 +143,13 @@ def _linked(text: str, source: Path, stage: Path) -> str:
     return _LINK.sub(lead, text)
 
 
-def _samples_page(made: Sequence[Sample]) -> str:
+def _samples_page(samples: Sequence[Sample]) -> str:
     lines = ["# Sample reports", "", "Made while this site was built, from simulated runs, by the commands beside them.", ""]
-    if not made:
+    if not samples:
         return "\n".join([*lines, "This site was built without them (`--quick`): `make docs` makes all.", ""])
     rows = "".join(
-        f'<tr><td><a href="samples/{sample.place}">{escape(sample.what)}</a></td><td><code>{escape(sample.command)}</code></td></tr>'
-        for sample in made
+        f'<tr><td><a href="samples/{sample.file}">{escape(sample.what)}</a></td><td><code>{escape(sample.command)}</code></td></tr>'
+        for sample in samples
     )
     table = f'<table class="docutils"><thead><tr><th>Sample</th><th>Made by</th></tr></thead><tbody>{rows}</tbody></table>'
     more = "`postrun demo` writes the first of them to your own disk, and beside it the report of a small training that it records there."
@@ -160,9 +160,9 @@ def main() -> None:
     options = argparse.ArgumentParser(description="Builds the site of the documents.")
     options.add_argument("-o", "--output", type=Path, default=ROOT / "site", help="folder of the site (default: site/ in the checkout)")
     options.add_argument("--quick", action="store_true", help="without the sample reports, with figures of a smaller run")
-    given = options.parse_args()
-    build(given.output.resolve(), quick=given.quick)
-    print(given.output / "index.html")
+    arguments = options.parse_args()
+    build(arguments.output.resolve(), quick=arguments.quick)
+    print(arguments.output / "index.html")
 
 
 if __name__ == "__main__":

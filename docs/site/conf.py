@@ -1,4 +1,4 @@
-"""How does Sphinx make pages of the documents? build.py lays them out in a folder and calls Sphinx with this file."""
+"""Settings of Sphinx for the folder that build.py lays out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does each rule look like in a report? Figures of a simulated run, drawn by postrun itself, as HTML for the page of the rules."""
+"""Examples for the page of the rules: a simulated run -> rule -> HTML of its figure, drawn by postrun itself."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ GENERATED_AT_NS: Final = 1_772_000_000_000_000_000
 
 
 def examples(step_count: int = 40, nodes: int = 2, gpus: int = 3) -> dict[str, str]:
-    """Rule -> HTML of its figure in the report of a simulated run, with what the rule says of that run."""
+    """Return rule -> HTML of its figure and finding in a simulated run."""
     with tempfile.TemporaryDirectory(prefix="postrun-docs-") as scratch:
         run = Path(scratch) / "run"
         slow = Problems(straggler_rank=nodes * gpus - 1)
@@ -43,22 +43,22 @@ def examples(step_count: int = 40, nodes: int = 2, gpus: int = 3) -> dict[str, s
         report = postrun.analyze(run, generated_at_ns=GENERATED_AT_NS)
     with plots.settings():
         parts = {part.title: part for part in rules(report).parts}
-        shown = {name: _first(part.figures.values()) for name, part in parts.items()}
+        figures = {name: _first(part.figures.values()) for name, part in parts.items()}
         for name, section in ELSEWHERE.items():
-            shown[name] = _first(section(report).figures.values())
-    said = {rule.rule: rule.finding or rule.reason or "" for rule in report.rules}
-    return {name: _html(name, figure, said.get(name, "")) for name, figure in shown.items() if figure is not None}
+            figures[name] = _first(section(report).figures.values())
+    findings = {rule.rule: rule.finding or rule.reason or "" for rule in report.rules}
+    return {name: _html(name, figure, findings.get(name, "")) for name, figure in figures.items() if figure is not None}
 
 
 def _first(figures: Iterable[Figure]) -> Figure | None:
     return next(iter(figures), None)
 
 
-def _html(rule: str, figure: Figure, said: str) -> str:
+def _html(rule: str, figure: Figure, finding: str) -> str:
     name = f"example-{rule.lower()}"
     drawing = themed(figure.svg, name).removeprefix("<svg")
     legend = _legend(figure.legend) if figure.legend else ""
-    caption = f"<p><strong>Example, a simulated run.</strong> {escape(said.replace('`', ''))}</p><p>{figure.caption}</p>"
+    caption = f"<p><strong>Example, a simulated run.</strong> {escape(finding.replace('`', ''))}</p><p>{figure.caption}</p>"
     html = (
         f'<figure class="example"><div class="drawing" tabindex="0">'
         f'<svg role="img" aria-label="{escape(figure.alt, quote=True)}"{drawing}</div>{legend}'

@@ -1,4 +1,4 @@
-"""Which reports does the site show? Those of simulated runs, made while it is built by the commands that a user would give."""
+"""Sample reports of the site: simulated runs, reported by the commands that a user would give."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _AT: Final = "2026-11-20T06:00:00"
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A file of the site below ``samples/``: its place, what it is, the command that made it."""
+    """A file of the site below ``samples/``: its path, description and command."""
 
-    place: str
+    file: str
     what: str
     command: str
 
@@ -40,7 +40,7 @@ SAMPLES: Final = (
 
 
 def write_samples(folder: Path) -> list[Sample]:
-    """Makes the samples below ``folder``; returns those that could be made (no PDF where its libraries are missing)."""
+    """Write the samples below ``folder``; return those that exist."""
     with tempfile.TemporaryDirectory(prefix="postrun-samples-") as scratch:
         runs = Path(scratch)
         write_demo(runs / "run")
@@ -56,7 +56,7 @@ def write_samples(folder: Path) -> list[Sample]:
                 nodes=1,
                 gpus_per_node=1,
             )
-        # Said from where the runs are, so that no sample names a folder of the machine that built it.
+        # Run in the folder of the runs, so that no sample names a folder of the machine that built it.
         _postrun(runs, "report", "run", "-o", folder / "report", "--generated-at", _AT)
         _postrun(runs, "compare", "run", "new", "-o", folder / "comparison", "--generated-at", _AT)
         _postrun(runs, "nightly", "nights", "--out", folder / "nightly", "--settle", "0", "--workers", "2", "--format", "html,json")
@@ -66,13 +66,13 @@ def write_samples(folder: Path) -> list[Sample]:
             if file.suffix in (".html", ".json"):  # a night names whole paths
                 text = file.read_text(encoding="utf-8")
                 file.write_text(text.replace(f"{runs.resolve()}/", "").replace(str(reports.resolve()), "reports"), encoding="utf-8")
-    return [sample for sample in SAMPLES if (folder / sample.place).is_file()]
+    return [sample for sample in SAMPLES if (folder / sample.file).is_file()]
 
 
-def _postrun(place: Path, *words: str | Path) -> None:
+def _postrun(folder: Path, *words: str | Path) -> None:
     done = subprocess.run(
         [sys.executable, "-P", "-m", "postrun", *map(str, words), "--quiet"],
-        cwd=place,
+        cwd=folder,
         env={name: value for name, value in os.environ.items() if not name.startswith("POSTRUN_")},
         check=False,
     )

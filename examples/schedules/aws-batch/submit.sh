@@ -13,7 +13,7 @@ set -- --job-name postrun-nightly --job-queue "$queue" --job-definition "$defini
 night=$(aws batch submit-job "$@" --query jobId --output text)
 echo "night: $night"
 
-# Each part writes the index when it ends, too, so a part that failed, after which this job does not start, leaves no old one.
+# Each part also writes the index when it ends, so that a failed part, after which this job does not start, leaves no old index.
 index=$(aws batch submit-job --job-name postrun-index --job-queue "$queue" --job-definition "$definition" --depends-on "jobId=$night" \
     --container-overrides "command=postrun,nightly,$source,--out,$out,--index-only" --query jobId --output text)
 echo "index: $index"

@@ -2,7 +2,7 @@
 # A report when a job ends: Epilog=/etc/slurm/epilog.d/postrun.sh in slurm.conf. Jobs record with: postrun record --out RUN -- ...
 #
 # It runs as root on every node of the job, without a search path; the node is not free until it ends, is taken out when it fails, and
-# everything that it leaves in its process group is killed. So the report is made as the user, in a unit of its own where there is systemd,
+# everything that it leaves in its process group is killed. So the report is made as the user, in a unit of its own with systemd,
 # else here within a time limit. The first node of the job that makes the folder reports.
 runs=/shared/runs
 postrun=/opt/postrun/bin/postrun
