@@ -1,4 +1,4 @@
-"""What is at this path? One ordered list of formats, each with a cheap test on the first bytes (after decompression) and the name."""
+"""Formats of files: one ordered list, each with a cheap test on the first bytes (after decompression) and the name; path -> files."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ class Format:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """One file. ``format`` is None where no format fits; ``problem``: why it cannot be read at all. ``given``: by its own path. ``real``:
-    the path without links when the file was found; None if nothing reads the file itself."""
+class InputFile:
+    """One file. ``format``: None if it is unknown. ``problem``: why it cannot be read at all. ``by_path``: a source of its own, not one
+    in a folder. ``real``: the path without links when the file was listed; None if the file itself is not read."""
 
     path: Path
     bytes: int | None
     format: Format | None
     problem: str | None
-    given: bool
+    by_path: bool
     real: str | None = None
 
     @property
@@ -74,12 +74,13 @@ class Found:
 
     @property
     def moved(self) -> bool:
-        """Whether a part of the path has become a link since the file was found, or leads elsewhere."""
+        """Whether the path leads elsewhere since the file was listed."""
         return self.real is not None and os.path.realpath(self.path) != self.real
 
 
 _LEADS_OUT: Final = "a link that leads out of the given folder and is not followed; to include it, give it as a SOURCE of its own"
 _PIPE: Final = "a pipe or device, which can be read only once: write it to a file first, and give that"
+_STREAMS: Final = frozenset({stat.S_IFIFO, stat.S_IFCHR, stat.S_IFSOCK})
 _TRACE_KEYS: Final = re.compile(
     rb'"(traceEvents|schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds|displayTimeUnit|record_shapes)"\s*:'
 )
@@ -147,7 +148,7 @@ KNOWN: Final = (
 
 
 def format_of(path: Path) -> Format | None:
-    """The format of a file, None where none fits. Raises OSError where it cannot be read."""
+    """Return the format of a file, None if it is unknown; OSError if it is unreadable."""
     head = read_head(path)
     name = path.absolute().as_posix()
     for known in FORMATS:
@@ -158,36 +159,36 @@ def format_of(path: Path) -> Format | None:
     return None
 
 
-def find_files(paths: Sequence[str | Path], exclude: Path | None = None, linked: Iterable[str] = ()) -> list[Found]:
-    """Every file at ``paths`` with its format: files as given, folders searched through in sorted order.
+def find_files(paths: Sequence[str | Path], exclude: Path | None = None, linked: Iterable[str] = ()) -> list[InputFile]:
+    """List every file at ``paths`` with its format; folders in sorted order.
 
     A link inside a folder is followed only if its real path is below one of ``paths`` or in ``linked``, real paths of files; another link
     is a file with a problem. Hidden files and folders, sockets and pipes inside folders, and the file ``exclude`` are left out; a file or
     folder reached twice is listed once. Raises InputError for a path that does not exist, UsageError for a URL.
     """
-    found: list[Found] = []
+    files: list[InputFile] = []
     seen: set[tuple[int, int]] = set()
     left_out = _key(exclude) if exclude is not None else None
     within = frozenset([*linked, *(os.path.realpath(path) for path in paths if not is_url(path))])
-    for given in paths:
-        if is_url(given):
-            raise UsageError(f"{given}: this is a URL; ingest() copies its objects first")
-        path = Path(given)
-        if str(given) == "-" and not os.path.lexists(path):
+    for name in paths:
+        if is_url(name):
+            raise UsageError(f"{name}: this is a URL; ingest() copies its objects first")
+        path = Path(name)
+        if str(name) == "-" and not os.path.lexists(path):
             raise InputError("-: standard input is not read; write it to a file first, as with `zcat trace.json.gz > FILE`, and give that")
         if not os.path.lexists(path):
             raise InputError(f"{path}: no such file or folder; check the path")
-        for one in _walk(path, within) if path.is_dir() else [_look(path, os.path.realpath(path), given=True)]:
-            key = None if one.problem == _LEADS_OUT else _key(one.path)
-            if key is None or (key not in seen and (one.given or key != left_out)):
-                found.append(one)
+        for file in _walk(path, within) if path.is_dir() else [_look(path, os.path.realpath(path), by_path=True)]:
+            key = None if file.problem == _LEADS_OUT else _key(file.path)
+            if key is None or (key not in seen and (file.by_path or key != left_out)):
+                files.append(file)
             if key is not None:
                 seen.add(key)
-    return found
+    return files
 
 
 def _key(path: Path) -> tuple[int, int] | None:
-    """What tells that two paths lead to one file; None where that cannot be told."""
+    """Return device and inode, equal for paths to one file; None if unknown."""
     try:
         status = path.stat()
     except OSError:
@@ -195,29 +196,29 @@ def _key(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _walk(folder: Path, within: frozenset[str]) -> Iterator[Found]:
+def _walk(folder: Path, within: frozenset[str]) -> Iterator[InputFile]:
     visited: set[tuple[int, int]] = set()
     problems: list[OSError] = []
-    for place, folders, files in os.walk(folder, followlinks=True, onerror=problems.append):
-        key, real = _key(Path(place)), os.path.realpath(place)
+    for folder_path, folders, files in os.walk(folder, followlinks=True, onerror=problems.append):
+        key, real = _key(Path(folder_path)), os.path.realpath(folder_path)
         if key is None or key in visited or not _is_within(real, within):
             folders.clear()
             continue
         visited.add(key)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in [name for name in folders if not _is_within(_real(place, real, name), within)]:
+        for name in [name for name in folders if not _is_within(_real(folder_path, real, name), within)]:
             folders.remove(name)
-            yield Found(Path(place) / name, None, None, _LEADS_OUT, given=False)
+            yield InputFile(Path(folder_path) / name, None, None, _LEADS_OUT, by_path=False)
         for name in sorted(files):
             if name.startswith("."):
                 continue
-            target = _real(place, real, name)
+            target = _real(folder_path, real, name)
             if _is_within(target, within):
-                yield _look(Path(place) / name, target, given=False)
+                yield _look(Path(folder_path) / name, target, by_path=False)
             else:
-                yield Found(Path(place) / name, None, None, _LEADS_OUT, given=False)
+                yield InputFile(Path(folder_path) / name, None, None, _LEADS_OUT, by_path=False)
     for problem in problems:
-        yield Found(Path(str(problem.filename)), None, None, f"the folder cannot be searched ({problem.strerror})", given=False)
+        yield InputFile(Path(str(problem.filename)), None, None, f"the folder cannot be searched ({problem.strerror})", by_path=False)
 
 
 def _real(folder: str, real_folder: str, name: str) -> str:
@@ -236,17 +237,13 @@ def _is_within(real: str, within: frozenset[str]) -> bool:
     return True
 
 
-def _flows(mode: int) -> bool:
-    return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISSOCK(mode)
-
-
-def _look(path: Path, real: str, *, given: bool) -> Found:
+def _look(path: Path, real: str, *, by_path: bool) -> InputFile:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
-            return Found(path, None, None, _PIPE if _flows(status.st_mode) else "no ordinary file", given)
-        return Found(path, status.st_size, format_of(path), None, given, real)
+            return InputFile(path, None, None, _PIPE if stat.S_IFMT(status.st_mode) in _STREAMS else "no ordinary file", by_path)
+        return InputFile(path, status.st_size, format_of(path), None, by_path, real)
     except OSError as error:
-        return Found(path, None, None, f"cannot be read ({error.strerror or type(error).__name__})", given)
+        return InputFile(path, None, None, f"cannot be read ({error.strerror or type(error).__name__})", by_path)
     except Exception as error:  # a defect in the test of a format costs this file
-        return Found(path, None, None, f"cannot be recognized ({described(error)})", given)
+        return InputFile(path, None, None, f"cannot be recognized ({described(error)})", by_path)

@@ -1,6 +1,6 @@
-"""How do the objects of a run come to local files? The readable ones are downloaded; of the others only what tells their format.
+"""Local copies of the objects of a run: readable objects are downloaded, of the others only the bytes that show their format.
 
-What is unknown keeps its size as a file with a hole, so that it is listed like the rest: a checkpoint of 100 GB costs one megabyte.
+An object of unknown format keeps its size as a sparse file, so that it is listed like the rest: a checkpoint of 100 GB costs one megabyte.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -33,7 +34,7 @@ Progress = Callable[[str, float | None], None]
 
 @dataclass(slots=True)
 class Fetched:
-    """``paths``: where what was given stands now, in its order. ``left_out``: object and reason. Remove ``folder`` at the end."""
+    """``paths``: local paths of the sources, in their order. ``left_out``: object and reason. Remove ``folder`` at the end."""
 
     folder: temporary.Folder
     paths: list[Path] = field(default_factory=list)
@@ -45,14 +46,14 @@ class Fetched:
         return Path(self.folder.name, scheme, "run", bucket, key)
 
     def moves(self) -> list[tuple[str, str]]:
-        """What to replace in texts so that they name the URLs: beginning of a local path -> beginning of the URL."""
+        """Map beginnings of local paths to those of the URLs that they replace."""
         return [(f"{self.folder.name}/{scheme}/run/", f"{scheme}://") for scheme in sorted(self.schemes)]
 
     def local_name(self, name: str) -> str:
-        """The local path of what a URL names; any other text as it is."""
+        """Return the local path of a URL; any other text as it is."""
         return next((local + name.removeprefix(url) for local, url in self.moves() if name.startswith(url)), name)
 
-    def told(self, text: str) -> str:
+    def with_urls(self, text: str) -> str:
         for local, url in self.moves():
             text = text.replace(local, url)
         return text
@@ -61,13 +62,13 @@ class Fetched:
 @dataclass(frozen=True, slots=True)
 class _Wanted:
     store: Objects
-    one: ObjectInfo
+    info: ObjectInfo
     path: Path
     single: bool
 
 
-def fetch(places: Sequence[str | Path], progress: Progress) -> Fetched:
-    """Local copies of the URLs among ``places``, the other places as they are. Raises InputError where one is empty or too large."""
+def fetch(sources: Sequence[str | Path], progress: Progress) -> Fetched:
+    """Copy the URLs among ``sources``; InputError if one is empty or too large."""
     try:
         folder = temporary.Folder()
     except OSError as error:
@@ -75,12 +76,12 @@ def fetch(places: Sequence[str | Path], progress: Progress) -> Fetched:
     fetched = Fetched(folder)
     try:
         wanted: list[_Wanted] = []
-        for place in places:
-            if not is_url(place) or str(place).lower().startswith("file:"):
-                fetched.paths.append(Path("/" + parse(str(place)).prefix) if is_url(place) else Path(place))
+        for source in sources:
+            if not is_url(source) or str(source).lower().startswith("file:"):
+                fetched.paths.append(Path("/" + parse(str(source)).prefix) if is_url(source) else Path(source))
             else:
-                progress(f"listing {place}", None)
-                wanted += _found(str(place), fetched)
+                progress(f"listing {source}", None)
+                wanted += _objects_at(str(source), fetched)
         _Fetching(wanted, fetched, progress).all()
     except BaseException:
         folder.cleanup()
@@ -88,38 +89,35 @@ def fetch(places: Sequence[str | Path], progress: Progress) -> Fetched:
     return fetched
 
 
-def _found(url: str, fetched: Fetched) -> Iterator[_Wanted]:
-    """The objects at ``url``: the one of this name, or all below it that a local folder can hold."""
-    place = parse(url)
-    above, _, name = place.prefix.rpartition("/")
-    fetched.paths.append(fetched.local(place.scheme, place.bucket, place.prefix))
-    if name and not url.endswith("/"):
-        store = open_objects(f"{place.scheme}://{place.bucket}" + (f"/{above}" if above else ""))
-        if (one := store.head(name)) is not None:
-            yield _Wanted(store, one, fetched.paths[-1], single=True)
+def _objects_at(source: str, fetched: Fetched) -> Iterator[_Wanted]:
+    """Yield the object of this name, or all below it that a local folder can contain."""
+    url = parse(source)
+    above, _, name = url.prefix.rpartition("/")
+    fetched.paths.append(fetched.local(url.scheme, url.bucket, url.prefix))
+    if name and not source.endswith("/"):
+        store = open_objects(f"{url.scheme}://{url.bucket}" + (f"/{above}" if above else ""))
+        if (info := store.head(name)) is not None:
+            yield _Wanted(store, info, fetched.paths[-1], single=True)
             return
-    store = open_objects(url)
-    found: list[ObjectInfo] = []
-    for one in store.list():
-        if any(part.startswith(".") for part in one.path.split("/")):
-            continue
-        found.append(one)
-        if len(found) > MOST_OBJECTS:
-            raise InputError(f"{place.url}: more than {MOST_OBJECTS} objects, so not one run; give the place of one run")
+    store = open_objects(source)
+    visible = (info for info in store.list() if not any(part.startswith(".") for part in info.path.split("/")))
+    infos = list(islice(visible, MOST_OBJECTS + 1))
+    if len(infos) > MOST_OBJECTS:
+        raise InputError(f"{url.url}: more than {MOST_OBJECTS} objects, so not one run; give the place of one run")
     fetched.left_out += [(line.partition(": ")[0], line.partition(": ")[2]) for line in store.left_out]
-    folders = {above for one in found for above in _folders(one.path)}
-    some = False
-    for one in found:
-        if one.path in folders:
-            fetched.left_out.append((store.place(one.path), "other objects have this name as their folder"))
-        elif any(len(part.encode()) > _LONGEST_NAME for part in one.path.split("/")):
-            fetched.left_out.append((store.place(one.path), f"a part of the name is longer than {_LONGEST_NAME} bytes"))
+    folders = {above for info in infos for above in _folders(info.path)}
+    empty = True
+    for info in infos:
+        if info.path in folders:
+            fetched.left_out.append((store.place(info.path), "other objects have this name as their folder"))
+        elif any(len(part.encode()) > _LONGEST_NAME for part in info.path.split("/")):
+            fetched.left_out.append((store.place(info.path), f"a part of the name is longer than {_LONGEST_NAME} bytes"))
         else:
-            some = True
-            yield _Wanted(store, one, fetched.local(place.scheme, place.bucket, f"{place.prefix}/{one.path}".lstrip("/")), single=False)
-    if not some:
+            empty = False
+            yield _Wanted(store, info, fetched.local(url.scheme, url.bucket, f"{url.prefix}/{info.path}".lstrip("/")), single=False)
+    if empty:
         rest = f"; {len(fetched.left_out)} were left out, the first: {': '.join(fetched.left_out[0])}" if fetched.left_out else ""
-        raise InputError(f"{place.url}: there is no object of this name, and none below it that can be read{rest}; check the URL")
+        raise InputError(f"{url.url}: there is no object of this name, and none below it that can be read{rest}; check the URL")
 
 
 def _folders(path: str) -> Iterator[str]:
@@ -129,10 +127,10 @@ def _folders(path: str) -> Iterator[str]:
 
 
 class _Fetching:
-    """First a look at the large objects, then all that is to be read; by several threads, whose bytes are counted together."""
+    """Downloads by several threads with a common count of bytes: first the beginnings of large objects, then the readable objects."""
 
     def __init__(self, wanted: list[_Wanted], fetched: Fetched, progress: Progress) -> None:
-        self._wanted = list({one.path: one for one in wanted}.values())
+        self._wanted = list({item.path: item for item in wanted}.values())
         self._fetched = fetched
         self._progress = progress
         self._lock = threading.Lock()
@@ -142,15 +140,15 @@ class _Fetching:
     def all(self) -> None:
         if not self._wanted:
             return
-        for folder in {one.path.parent for one in self._wanted}:
+        for folder in {item.path.parent for item in self._wanted}:
             folder.mkdir(parents=True, exist_ok=True)
-        small = [one for one in self._wanted if one.one.size <= TRACE_HEAD_BYTES]
-        large = [one for one in self._wanted if one.one.size > TRACE_HEAD_BYTES]
-        self._check_space(len(small), sum(one.one.size for one in small) + len(large) * TRACE_HEAD_BYTES)
+        small = [item for item in self._wanted if item.info.size <= TRACE_HEAD_BYTES]
+        large = [item for item in self._wanted if item.info.size > TRACE_HEAD_BYTES]
+        self._check_space(len(small), sum(item.info.size for item in small) + len(large) * TRACE_HEAD_BYTES)
         self._each(self._look, large, "looking at", None)
         self._bytes = 0
-        wanted = small + [one for one in large if one.path.exists() and self._to_read(one)]
-        total = sum(one.one.size for one in wanted)
+        wanted = small + [item for item in large if item.path.exists() and self._is_readable(item)]
+        total = sum(item.info.size for item in wanted)
         self._check_space(len(wanted), total)
         self._each(self._download, wanted, "downloading", total)
 
@@ -169,8 +167,8 @@ class _Fetching:
             waiting: set[Future[None]] = {pool.submit(action, one) for one in wanted}
             while waiting:
                 finished, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
-                for one in finished:
-                    one.result()
+                for future in finished:
+                    future.result()
                 done += len(finished)
                 size = f" ({_size(self._bytes)} of {_size(total)})" if total is not None else ""
                 self._progress(f"{doing} {done} of {len(wanted)} objects{size}", self._bytes / total if total else None)
@@ -180,31 +178,31 @@ class _Fetching:
             self._stop = False
 
     def _look(self, wanted: _Wanted) -> None:
-        """The beginning of a large object, in a file of its size."""
+        """Store the beginning of a large object in a file of its size."""
         try:
-            head = wanted.store.read(wanted.one.path, count=TRACE_HEAD_BYTES)
+            head = wanted.store.read(wanted.info.path, count=TRACE_HEAD_BYTES)
         except ChangedError:
             raise
         except ObjectStoreError:
-            if wanted.single or wanted.store.head(wanted.one.path) is not None:
+            if wanted.single or wanted.store.head(wanted.info.path) is not None:
                 raise
             self._leave_out(wanted, "removed since it was listed")
             return
         try:
             with wanted.path.open("wb") as file:
                 file.write(head)
-                file.truncate(wanted.one.size)
+                file.truncate(wanted.info.size)
         except OSError as error:
             wanted.path.unlink(missing_ok=True)
             self._leave_out(wanted, f"too large for the temporary folder ({error.strerror})")
 
     @staticmethod
-    def _to_read(wanted: _Wanted) -> bool:
+    def _is_readable(wanted: _Wanted) -> bool:
         known = format_of(wanted.path)
         return known is not None and known.not_read is None
 
     def _download(self, wanted: _Wanted) -> None:
-        one = wanted.one
+        info = wanted.info
         for left in reversed(range(_TIMES)):
             counted = 0
 
@@ -217,9 +215,9 @@ class _Fetching:
                 counted = done
 
             try:
-                wanted.store.download(one, wanted.path, progress=count)
+                wanted.store.download(info, wanted.path, progress=count)
             except ChangedError:
-                now = wanted.store.head(one.path)
+                now = wanted.store.head(info.path)
                 with self._lock:
                     self._bytes -= counted
                 if now is None and not wanted.single:
@@ -228,18 +226,18 @@ class _Fetching:
                     return
                 if now is None or not left:
                     raise
-                one = now
+                info = now
                 continue
-            os.utime(wanted.path, ns=(one.modified_ns, one.modified_ns))
+            os.utime(wanted.path, ns=(info.modified_ns, info.modified_ns))
             return
 
     def _leave_out(self, wanted: _Wanted, why: str) -> None:
         with self._lock:
-            self._fetched.left_out.append((wanted.store.place(wanted.one.path), why))
+            self._fetched.left_out.append((wanted.store.place(wanted.info.path), why))
 
 
 class _StoppedError(Exception):
-    """Another object could not be fetched, or the user does not wait."""
+    """Another object could not be fetched, or the user canceled."""
 
 
 def _size(count: int) -> str:

@@ -1,6 +1,6 @@
-"""Which archives, compressions and encodings of a file are known but not read, and what is the step that makes it readable?
+"""Archives, compressions and encodings that are known but not read, each with the step that makes the file readable.
 
-Everything is told by the first bytes, after the compression that is read (gzip, zstd): an archive inside of it, or a second compression.
+The first bytes decide, after the compression that is read (gzip, zstd): they show an archive inside it, or a second compression.
 """
 
 from __future__ import annotations
@@ -64,5 +64,5 @@ _LIKE_AN_INPUT: Final = re.compile(r"\.(json|sqlite|prt|csv|tsv|pstats)\.[a-z0-9
 
 
 def may_be_anything(name: str, path: str) -> bool:
-    """Whether a file of the format ``name`` at ``path`` may as well hold something else than is read, such as data that is trained on."""
+    """Whether a file of the format ``name`` may be other data, such as training data."""
     return name not in _OF_INPUTS and any(name == packed for packed, _, _ in PACKED) and _LIKE_AN_INPUT.search(path) is None

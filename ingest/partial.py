@@ -1,16 +1,16 @@
-"""What does a file of a run say by itself, and how does that come into the run's store later, maybe on another machine?
+"""Contents of one file of a run, read by itself, and their way into the run's store later, maybe on another machine.
 
-:func:`write` reads files one by one, with the readers of ``ingest``, and writes what they say as Parquet files and an entry of JSON
-values each: no id in it means anything outside of its file. :class:`Partials` gives that to :func:`.load.load` in place of the files. What
-only all files tell (machines and processes, cycles, which files are the same, steps, notes over several files) is found there, by the same
-functions in the same order as when the files themselves are read.
+:func:`write` reads files one by one, with the readers of ``ingest``, and writes their rows as Parquet files and the rest as an entry of
+JSON values: no id in it has a meaning outside of its file. :class:`Partials` gives this to :func:`.load.load` instead of the files. Facts
+that depend on all files (nodes and processes, cycles, equal files, steps, notes about several files) are derived there, by the same
+functions in the same order as from the files themselves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +18,7 @@ from ..errors import InputError
 from .checksum import sha256
 from .chrome_trace.head import TRACE_HEAD_BYTES, read_head
 from .chrome_trace.inflate import over_limit
-from .discover import FORMATS, Found
+from .discover import FORMATS, InputFile
 from .store.devices import store_device
 from .store.format_names import SYSTEM_METRICS, TIMELINE, TRACE
 from .store.identity import Facts, Identity, Placement
@@ -34,18 +34,17 @@ if TYPE_CHECKING:
 
     from .hosted.system_metrics import Lines
 
-FORMAT: Final = 3  # Of the entries and tables; partials of another format are of no use
+FORMAT: Final = 3  # of the entries and tables; partials of another format cannot be used
 MAPPED: Final = frozenset({TRACE, TIMELINE, SYSTEM_METRICS})
-"""Formats of which :func:`write` makes tables. Recordings are compact tables already, and read as quickly as Parquet."""
-ROWS: Final = 300_000  # How many rows go to the store at a time, as the reader of traces does it
-
-ROW_GROUP: Final = 122_880  # How many rows are in a group of a Parquet file, as DuckDB writes it
+"""Formats that :func:`write` converts to tables. Recordings are compact tables already, and read as quickly as Parquet."""
+ROWS: Final = 300_000  # rows that go to the store at a time, as in the reader of traces
+ROW_GROUP: Final = 122_880  # rows in a group of a Parquet file, as DuckDB writes it
 
 _EVENTS: Final = ("device_event", "host_event", "annotation", "collective", "allocation")
-_OWN: Final = ("node", "process")
+_KEYS: Final = ("node", "process")
 _CYCLE_COLUMNS: Final = ("correlation", "external_id")
 _NOTE: Final = ("severity", "code", "message", "count", "first_ns", "last_ns")
-_FILE: Final = "\0file\0"  # Stands for the path of the file in what is told of an error
+_FILE: Final = "\0file\0"  # Placeholder for the path of the file in an error message
 
 Entry = dict[str, Any]
 _BY_NAME: Final = {known.name: known for known in FORMATS}
@@ -55,7 +54,7 @@ _BY_NAME: Final = {known.name: known for known in FORMATS}
 
 
 def write(
-    found: Sequence[Found],
+    files: Sequence[InputFile],
     folder: Path,
     prefix: str,
     *,
@@ -63,38 +62,39 @@ def write(
     threads: int | None = None,
     max_unpacked: str | None = None,
 ) -> list[Entry]:
-    """An entry per file, in order; their tables are written below ``folder``, with names that begin with ``prefix``.
+    """Return an entry per file, in order, and write the tables of the files.
 
-    A file whose format is not in ``MAPPED`` has an entry without ``read``. Damage of a file is told in its entry, never raised.
+    The names of tables below ``folder`` begin with ``prefix``. A file whose format is not in ``MAPPED`` has an entry without ``read``.
+    Damage of a file is recorded in its entry, never raised.
     """
     options: dict[str, Any] = {"memory_limit": memory_limit, "threads": threads}
     entries: list[Entry] = []
     metrics: dict[int, Path] = {}
-    for place, one in enumerate(found):
-        name = None if one.format is None else one.format.name
-        entry: Entry = {"format": name, "bytes": one.bytes, "problem": one.problem}
+    for number, file in enumerate(files):
+        name = None if file.format is None else file.format.name
+        entry: Entry = {"format": name, "bytes": file.bytes, "problem": file.problem}
         entries.append(entry)
-        if one.readable:
-            entry["sha256"] = sha256(one.path)
-        if not one.readable or name not in MAPPED:
+        if file.readable:
+            entry["sha256"] = sha256(file.path)
+        if not file.readable or name not in MAPPED:
             continue
         if name == SYSTEM_METRICS:
-            metrics[place] = one.path
+            metrics[number] = file.path
             continue
         # Of a timeline only notes go to the store.
         with Store.temporary(**options) if name == TRACE else Store.create(None, **options) as store:
             store.max_unpacked = max_unpacked
-            tables = _Tables(store, folder, f"{prefix}{place:04}")
-            entry["read"] = (_trace if name == TRACE else _timeline)(store, one.path, tables)
+            tables = _Tables(store, folder, f"{prefix}{number:04}")
+            entry["read"] = (_trace if name == TRACE else _timeline)(store, file.path, tables)
             entry["read"]["tables"] = tables.written
             entry["read"]["notes"] = store.frame(f"SELECT {_quoted(_NOTE)} FROM ingest_note ORDER BY rowid").rows()
     if metrics:
         with Store.temporary(**options) as store:
-            for place, path in list(metrics.items()):
-                with suppress(InputError, OSError):  # whoever loads it meets that too
+            for number, path in list(metrics.items()):
+                with suppress(InputError, OSError):  # loading meets the same error
                     if (why := over_limit(path, max_unpacked)) is not None:
-                        entries[place]["lines"] = {"error": why}
-                        del metrics[place]
+                        entries[number]["lines"] = {"error": why}
+                        del metrics[number]
             _lines(store, metrics, entries, _Tables(store, folder, f"{prefix}metrics"))
     return entries
 
@@ -106,17 +106,14 @@ class _Tables:
     store: Store
     folder: Path
     prefix: str
-    written: dict[str, str]
-
-    def __init__(self, store: Store, folder: Path, prefix: str) -> None:
-        self.store, self.folder, self.prefix, self.written = store, folder, prefix, {}
+    written: dict[str, str] = field(default_factory=dict)
 
     def path(self, table: str) -> Path:
         self.written[table] = f"{self.prefix}.{table}.parquet"
         return self.folder / self.written[table]
 
     def copy(self, table: str, query: str) -> None:
-        """The rows of ``query``, in its order."""
+        """Write the rows of ``query``, in its order."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -133,23 +130,23 @@ class _Tables:
 def _trace(store: Store, path: Path, tables: _Tables) -> Entry:
     from .kineto.reader import read_trace
 
-    placement = _Told(Registry(store))
+    placement = _RecordedPlacement(Registry(store))
     read: Entry = {"result": None}
     try:
         read["result"] = asdict(read_trace(store, placement, path, 0, read_head(path, TRACE_HEAD_BYTES)))
     except BaseException as error:
         read["error"] = _reason(error, path)
-        if not isinstance(error, InputError | OSError):  # nothing of a file whose reader failed
+        if not isinstance(error, InputError | OSError):  # a file whose reader failed has no rows
             for table in (*_EVENTS, "device", "profile_window"):
                 store.connection.execute(f"DELETE FROM {table}")
     if store.left_out:
         store.note(*IMPOSSIBLE, count=store.left_out)
-    read["told"] = [_told_as_json(*one) for one in placement.told]
+    read["told"] = placement.calls
     tables.copy("name", "SELECT text FROM name ORDER BY id")
     for table in _EVENTS:
         if store.frame(f"SELECT EXISTS (FROM {table})").item():
             columns = ", ".join(
-                f'"{c}"{"::VARCHAR" if k in ENUM_VALUES else ""} AS "{c}"' for c, k in SCHEMA[table].items() if c not in _OWN
+                f'"{c}"{"::VARCHAR" if k in ENUM_VALUES else ""} AS "{c}"' for c, k in SCHEMA[table].items() if c not in _KEYS
             )
             tables.copy(table, f"SELECT {columns} FROM {table} ORDER BY rowid")
     read["devices"] = _rows(store, "device")
@@ -158,7 +155,7 @@ def _trace(store: Store, path: Path, tables: _Tables) -> Entry:
 
 
 def _reason(error: BaseException, path: Path) -> str:
-    """Why a file could not be read; raises what is not of this file alone."""
+    """Return why a file could not be read; raise errors that affect other files too."""
     if not isinstance(error, InputError | OSError) and not costs_one_file(error):
         raise error
     text = str(error) if isinstance(error, InputError | OSError) else failure_text(error)
@@ -184,22 +181,22 @@ def _timeline(store: Store, path: Path, tables: _Tables) -> Entry:
 
 
 def _lines(store: Store, files: Mapping[int, Path], entries: list[Entry], tables: _Tables) -> None:
-    """The lines of files of system metrics, all of them in one table, in which a file is its place."""
-    places: dict[str, int] = {}
-    for place, path in files.items():
-        with suppress(InputError):  # one that the database cannot open; whoever loads it meets that, too
-            places[native_path(path)] = place
-    read = _parsed(store.connection, list(places), {file: entries[place] for file, place in places.items()})
+    """Store the lines of all files of system metrics in one table, with their number."""
+    numbers: dict[str, int] = {}
+    for number, path in files.items():
+        with suppress(InputError):  # DuckDB cannot open the file; loading meets the same error
+            numbers[native_path(path)] = number
+    read = _parsed(store.connection, list(numbers), {file: entries[number] for file, number in numbers.items()})
     if read:
-        store.connection.register("place", _places_table([(file, places[file]) for file in read]))
+        store.connection.register("place", _numbers_table([(file, numbers[file]) for file in read]))
         store.connection.execute("CREATE TABLE line AS SELECT p.place, l.* EXCLUDE (file) FROM all_line AS l JOIN place AS p USING (file)")
         tables.copy("line", "SELECT * FROM line ORDER BY rowid")
         for file in read:
-            entries[places[file]]["lines"] = {"table": tables.written["line"], "place": places[file]}
+            entries[numbers[file]]["lines"] = {"table": tables.written["line"], "place": numbers[file]}
 
 
 def _parsed(connection: duckdb.DuckDBPyConnection, files: list[str], entries: Mapping[str, Entry]) -> list[str]:
-    """Which of the files could be read; their lines are in ``all_line`` then. The entries of the others say why not."""
+    """Return the files whose lines are in ``all_line``; other entries get an error."""
     import duckdb
 
     from .hosted.system_metrics import parse_lines
@@ -219,30 +216,30 @@ def _parsed(connection: duckdb.DuckDBPyConnection, files: list[str], entries: Ma
     return files
 
 
-class _Told(Placement):
-    """A placement that keeps in mind what it was told of its one file."""
+class _RecordedPlacement(Placement):
+    """A placement that records its calls for one file, as JSON values."""
 
     def __init__(self, registry: Registry) -> None:
         super().__init__(registry)
-        self.told: list[tuple[str, Identity | None, Facts | None]] = []
+        self.calls: list[list[Any]] = []
 
-    def place(self, identity: Identity, facts: Facts, source: int, label: str) -> tuple[int, int]:
-        self.told.append(("place", identity, facts))
-        return super().place(identity, facts, source, label)
+    def assign(self, identity: Identity, facts: Facts, source: int, label: str) -> tuple[int, int]:
+        self.calls.append(["place", asdict(identity), _facts_as_json(facts)])
+        return super().assign(identity, facts, source, label)
 
     def replace(self, node: int, process: int, identity: Identity, facts: Facts, source: int, label: str) -> tuple[int, int]:
-        before = len(self.told)
-        now = super().replace(node, process, identity, facts, source, label)
-        self.told[before:] = [("replace", identity, facts)]
-        return now
+        before = len(self.calls)
+        result = super().replace(node, process, identity, facts, source, label)
+        self.calls[before:] = [["replace", asdict(identity), _facts_as_json(facts)]]
+        return result
 
     def cycle(self, process: int, source: int) -> int:
-        self.told.append(("cycle", None, None))
+        self.calls.append(["cycle"])
         return super().cycle(process, source)
 
 
 def _rows(store: Store, table: str) -> list[Entry]:
-    columns = [column for column in SCHEMA[table] if column not in (*_OWN, "source")]
+    columns = [column for column in SCHEMA[table] if column not in (*_KEYS, "source")]
     return store.frame(f"SELECT {_quoted(columns)} FROM {table} ORDER BY rowid").to_dicts()
 
 
@@ -250,18 +247,15 @@ def _quoted(columns: Any) -> str:
     return ", ".join(f'"{column}"' for column in columns)
 
 
-def _told_as_json(what: str, identity: Identity | None, facts: Facts | None) -> list[Any]:
-    if identity is None or facts is None:
-        return [what]
-    said = {"device_names": list(facts.device_names.items()), "used": sorted(facts.used_devices), "span": [facts.first_ns, facts.last_ns]}
-    return [what, asdict(identity), said]
+def _facts_as_json(facts: Facts) -> Entry:
+    return {"device_names": list(facts.device_names.items()), "used": sorted(facts.used_devices), "span": [facts.first_ns, facts.last_ns]}
 
 
 # -- loading what was read -------------------------------------------------------------------------------------------------
 
 
 class Partials:
-    """What was read of files before: entries of :func:`write` by the path that each file has in this run, and where its tables are."""
+    """Files that were read before: entries of :func:`write` by the path of a file in this run, with the folders of their tables."""
 
     def __init__(self, entries: Mapping[Path, tuple[Entry, Path]]) -> None:
         self._parts = {path: Part(path, entry, folder) for path, (entry, folder) in entries.items()}
@@ -273,15 +267,15 @@ class Partials:
     def get(self, path: Path) -> Part | None:
         return self._parts.get(path)
 
-    def found(self) -> list[Found]:
-        return [part.found for part in self._parts.values()]
+    def files(self) -> list[InputFile]:
+        return [part.file for part in self._parts.values()]
 
-    def checksums(self, found: Sequence[Found]) -> dict[int, str | None]:
-        """Of those of the files that were read before, by position."""
-        return {i: part.entry.get("sha256") for i, one in enumerate(found) if (part := self._parts.get(one.path)) is not None}
+    def checksums(self, files: Sequence[InputFile]) -> dict[int, str | None]:
+        """Return the checksums of the files that were read before, by position."""
+        return {i: part.entry.get("sha256") for i, file in enumerate(files) if (part := self._parts.get(file.path)) is not None}
 
     def lines(self) -> Lines:
-        """The lines of files of system metrics."""
+        """Return access to the lines of files of system metrics."""
         from .hosted.system_metrics import Lines
 
         return Lines(self._parse, lambda file: self._native[file].entry["bytes"] or 0)
@@ -294,18 +288,18 @@ class Partials:
         tables: dict[Path, list[tuple[str, int]]] = {}
         for file in files:
             part = self._native[file]
-            said = part.entry["lines"]
-            if "error" in said:
-                raise duckdb.IOException(said["error"].replace(_FILE, file))
-            tables.setdefault(part.folder / said["table"], []).append((file, said["place"]))
+            lines = part.entry["lines"]
+            if "error" in lines:
+                raise duckdb.IOException(lines["error"].replace(_FILE, file))
+            tables.setdefault(part.folder / lines["table"], []).append((file, lines["place"]))
         connection.execute("DROP TABLE IF EXISTS system_line")
-        for number, (table, places) in enumerate(tables.items()):
+        for index, (table, numbers) in enumerate(tables.items()):
             query = "SELECT p.file, l.* EXCLUDE (place) FROM part_line AS l JOIN place AS p USING (place)"
-            target = "INSERT INTO system_line" if number else "CREATE TEMP TABLE system_line AS"
+            target = "INSERT INTO system_line" if index else "CREATE TEMP TABLE system_line AS"
             try:
                 with pq.ParquetFile(table) as opened:
                     rows = pa.RecordBatchReader.from_batches(opened.schema_arrow, opened.iter_batches(ROW_GROUP))
-                    connection.register("place", _places_table(places))
+                    connection.register("place", _numbers_table(numbers))
                     connection.register("part_line", rows)
                     connection.execute(f"{target} {query}")
             except (pa.ArrowException, OSError) as error:
@@ -317,20 +311,19 @@ class Partials:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What was read of one file before."""
+    """One file that was read before."""
 
     path: Path
     entry: Entry
     folder: Path
 
     @property
-    def found(self) -> Found:
-        entry = self.entry
-        known = None if entry["format"] is None else _BY_NAME[entry["format"]]
-        return Found(self.path, entry["bytes"], known, entry["problem"], given=False)
+    def file(self) -> InputFile:
+        name = self.entry["format"]
+        return InputFile(self.path, self.entry["bytes"], None if name is None else _BY_NAME[name], self.entry["problem"], by_path=False)
 
     def read(self, store: Store, placement: Placement, source: int) -> ReadResult:
-        """As the reader of the file, to the same rows. Raises InputError where it did."""
+        """Store the rows that the reader of the file would store; InputError if it failed."""
         read = self.entry["read"]
         result = self._trace(store, placement, source) if self.entry["format"] == TRACE else self._timeline(store, placement, source)
         if "error" in read:
@@ -362,12 +355,12 @@ class Part:
         from .store.result import TraceResult
 
         read = self.entry["read"]
-        where, cycle = self._placed(placement, source)
+        ids, cycle = self._placed(placement, source)
         names = store.name_ids([text for batch in self._batches("name") for text in batch.column("text").to_pylist()])
         for table in _EVENTS:
-            self._events(store, table, names, where, cycle)
-        if where is not None:
-            node, process = where
+            self._events(store, table, names, ids, cycle)
+        if ids is not None:
+            node, process = ids
             for window in read["windows"]:
                 store.insert("profile_window", {"process": process, "source": source, **window})
             for device in read["devices"]:
@@ -375,23 +368,25 @@ class Part:
         self._notes(store, source)
         if read["result"] is None:
             return ReadResult(0, None, None)
-        return TraceResult(**{**read["result"], "process": None if where is None else where[1]})
+        return TraceResult(**{**read["result"], "process": None if ids is None else ids[1]})
 
     def _placed(self, placement: Placement, source: int) -> tuple[tuple[int, int] | None, int]:
-        """Node and process of a trace, told step by step what its reader told; how many files of the process came before."""
-        where: tuple[int, int] | None = None
+        """Repeat the calls of the reader; return node and process, and the cycle."""
+        ids: tuple[int, int] | None = None
         cycle = 0
-        told = self.entry["read"]["told"]
-        for what, *said in told:
-            if what == "cycle":
-                cycle = placement.cycle(where[1], source) if where is not None else 0
-            elif where is None:
-                where = placement.place(Identity(**said[0]), _facts(said[1]), source, self.path.name)
+        calls = self.entry["read"]["told"]
+        for method, *arguments in calls:
+            if method == "cycle":
+                cycle = placement.cycle(ids[1], source) if ids is not None else 0
+                continue
+            identity, facts = Identity(**arguments[0]), _facts(arguments[1])
+            if ids is None:
+                ids = placement.assign(identity, facts, source, self.path.name)
             else:
-                where = placement.replace(*where, Identity(**said[0]), _facts(said[1]), source, self.path.name)
-        if where is not None and ["cycle"] in told:
-            cycle = placement.cycle(where[1], source)  # of the process that it is now
-        return where, cycle
+                ids = placement.replace(*ids, identity, facts, source, self.path.name)
+        if ids is not None and ["cycle"] in calls:
+            cycle = placement.cycle(ids[1], source)  # of the process that it is now
+        return ids, cycle
 
     def _events(self, store: Store, table: str, names: list[int], where: tuple[int, int] | None, cycle: int) -> None:
         import polars as pl
@@ -411,7 +406,7 @@ class Part:
             store.append(table, rows)
 
     def _batches(self, table: str) -> Any:
-        """The rows of a table, some hundred thousand at a time."""
+        """Yield the rows of a table, some hundred thousand at a time."""
         import pyarrow.parquet as pq
 
         file = self.entry["read"]["tables"].get(table)
@@ -421,13 +416,13 @@ class Part:
             yield from opened.iter_batches(ROWS)
 
 
-def _facts(said: Entry) -> Facts:
-    first, last = said["span"]
-    return Facts(dict(said["device_names"]), frozenset(said["used"]), first, last)
+def _facts(entry: Entry) -> Facts:
+    first, last = entry["span"]
+    return Facts(dict(entry["device_names"]), frozenset(entry["used"]), first, last)
 
 
-def _places_table(places: Sequence[tuple[str, int]]) -> pa.Table:
+def _numbers_table(numbers: Sequence[tuple[str, int]]) -> pa.Table:
     import pyarrow as pa
 
-    files, numbers = zip(*places, strict=True)
-    return pa.table({"file": pa.array(files, pa.string()), "place": pa.array(numbers, pa.int32())})
+    files, places = zip(*numbers, strict=True)
+    return pa.table({"file": pa.array(files, pa.string()), "place": pa.array(places, pa.int32())})

@@ -1,7 +1,7 @@
-"""Validation of what :func:`.partial.write` stored of a file, before :class:`.partial.Partials` reads it back.
+"""Validation of an entry that :func:`.partial.write` stored, before :class:`.partial.Partials` reads it back.
 
-Entries are read from an output that others may write to. :func:`sound` accepts an entry only if every name, type and column in it could
-be our own; the names of tables must be among those of the same marker.
+Entries are read from an output that others may write to. :func:`sound` accepts an entry only if :func:`.partial.write` could have written
+every name, type and column in it; the names of tables must be among those of the same marker.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .store.result import TraceResult
 from .store.tables import SCHEMA
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
-_OWN: Final = ("node", "process", "source")
+_KEYS: Final = ("node", "process", "source")
 _NUMBERS: Final = ("INTEGER", "BIGINT")
 _KINDS: Final = frozenset({"name", "device_event", "host_event", "annotation", "collective", "allocation"})
 _TIMELINE_KINDS: Final = frozenset({"event", "text"})
@@ -29,7 +29,7 @@ _NOTE_TYPES: Final = (str, str, str, int, int | None, int | None)
 
 
 def sound(entry: Any, tables: Collection[str]) -> bool:
-    """Whether ``entry`` is one of ours. ``tables``: the names of the tables that were written with it."""
+    """Whether ``entry`` is valid; ``tables``: the tables that were written with it."""
     try:
         return _entry(entry, tables)
     except (KeyError, TypeError, ValueError, AttributeError):
@@ -58,7 +58,10 @@ def _read(read: Mapping[str, Any], tables: Collection[str], *, trace: bool) -> b
         and all(kind in kinds and table in tables for kind, table in read["tables"].items())
         and (read["result"] is None or _result(read["result"], TraceResult if trace else ReadResult))
         and all(len(note) == len(_NOTE_TYPES) and all(map(_is, note, _NOTE_TYPES)) for note in read["notes"])
-        and (not trace or (all(map(_told, read["told"])) and _rows(read["devices"], "device") and _rows(read["windows"], "profile_window")))
+        and (
+            not trace
+            or (all(map(_is_placement, read["told"])) and _rows(read["devices"], "device") and _rows(read["windows"], "profile_window"))
+        )
     )
 
 
@@ -77,11 +80,11 @@ def _result(result: Mapping[str, Any], kind: type[ReadResult]) -> bool:
     )
 
 
-def _told(one: list[Any]) -> bool:
-    what, *said = one
+def _is_placement(call: list[Any]) -> bool:
+    what, *arguments = call
     if what == "cycle":
-        return not said
-    identity, facts = said
+        return not arguments
+    identity, facts = arguments
     first, last = facts["span"]
     return (
         what in ("place", "replace")
@@ -95,8 +98,8 @@ def _told(one: list[Any]) -> bool:
 
 
 def _rows(rows: list[Mapping[str, Any]], table: str) -> bool:
-    """Whether they are rows of a table of the store: their columns become part of a statement."""
-    columns = {column: kind for column, kind in SCHEMA[table].items() if column not in _OWN}
+    """Whether these can be rows of a table: their columns become part of a query."""
+    columns = {column: kind for column, kind in SCHEMA[table].items() if column not in _KEYS}
     return all(
         set(row) == set(columns) and all(_is(value, int | None if columns[name] in _NUMBERS else str | None) for name, value in row.items())
         for row in rows
@@ -104,7 +107,7 @@ def _rows(rows: list[Mapping[str, Any]], table: str) -> bool:
 
 
 def _is(value: Any, kind: Any) -> bool:
-    """As isinstance; true and false are no numbers, and integers fit into 64 bits."""
+    """Like isinstance, but a bool is not a number, and integers fit into 64 bits."""
     if isinstance(value, bool):
         return kind is bool
     if isinstance(value, int) and not -(2**63) <= value < 2**63:

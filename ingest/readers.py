@@ -1,7 +1,7 @@
-"""Which function reads the files of which format, and in which order are they read?
+"""Readers: the function that reads the files of each format, in the order in which formats are read.
 
-A reader adds the events of one file to the run store and says what it added; None where a file has no events by its nature. What is
-damaged is noted in the store; InputError and OSError say that nothing of the file can be read. `progress` takes the part that is done.
+A reader adds the events of one file to the run store and returns a result, or None if files of its format have no events. It notes damage
+in the store; InputError and OSError mean that the file cannot be read at all. `progress` takes the fraction that is done.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where the events of the files of one run go, and what is known of them so far. ``job``: what job.json says, filled by its reader."""
+class Destination:
+    """Where readers put the events of a run, with what is known so far. ``job``: the contents of job.json, once it is read."""
 
     store: Store
     registry: Registry
@@ -35,79 +35,79 @@ class Place:
 
 
 Progress = Callable[[float], None]
-Reader = Callable[[Place, Path, int, Progress], "ReadResult | None"]
+Reader = Callable[[Destination, Path, int, Progress], "ReadResult | None"]
 
 
-def _capture(place: Place, path: Path, source: int, progress: Progress) -> ReadResult | None:
-    return place.captures.read(path, source, progress)
+def _capture(run: Destination, path: Path, source: int, progress: Progress) -> ReadResult | None:
+    return run.captures.read(path, source, progress)
 
 
-def _trace(place: Place, path: Path, source: int, progress: Progress) -> ReadResult | None:
+def _trace(run: Destination, path: Path, source: int, progress: Progress) -> ReadResult | None:
     from .kineto.reader import read_trace
 
-    return read_trace(place.store, place.placement, path, source, read_head(path, TRACE_HEAD_BYTES), progress)
+    return read_trace(run.store, run.placement, path, source, read_head(path, TRACE_HEAD_BYTES), progress)
 
 
-def _nsight(place: Place, path: Path, source: int, progress: Progress) -> ReadResult | None:
+def _nsight(run: Destination, path: Path, source: int, progress: Progress) -> ReadResult | None:
     from .nsys.reader import read_export
 
-    return read_export(place.store, place.registry, place.placement, path, source, progress)
+    return read_export(run.store, run.registry, run.placement, path, source, progress)
 
 
-def _timeline(place: Place, path: Path, source: int, progress: Progress) -> ReadResult | None:
+def _timeline(run: Destination, path: Path, source: int, progress: Progress) -> ReadResult | None:
     from .hosted.timelines import read_pevents
 
-    return read_pevents(place.store, path, source, place.registry)
+    return read_pevents(run.store, path, source, run.registry)
 
 
-def _tensorflow(place: Place, path: Path, source: int, progress: Progress) -> ReadResult | None:
+def _tensorflow(run: Destination, path: Path, source: int, progress: Progress) -> ReadResult | None:
     from .tensorflow.reader import read_tensorflow
 
-    return read_tensorflow(place.store, place.placement, path, source, progress)
+    return read_tensorflow(run.store, run.placement, path, source, progress)
 
 
-def _python_stats(place: Place, path: Path, source: int, progress: Progress) -> ReadResult | None:
+def _python_stats(run: Destination, path: Path, source: int, progress: Progress) -> ReadResult | None:
     from .python_profiles.reader import read_dump
 
-    return read_dump(place.store, place.registry, path, source)
+    return read_dump(run.store, run.registry, path, source)
 
 
-def _python_tree(place: Place, path: Path, source: int, progress: Progress) -> ReadResult | None:
+def _python_tree(run: Destination, path: Path, source: int, progress: Progress) -> ReadResult | None:
     from .python_profiles.reader import read_pyinstrument
 
-    return read_pyinstrument(place.store, place.registry, path, source)
+    return read_pyinstrument(run.store, run.registry, path, source)
 
 
-def _smi(place: Place, path: Path, source: int, progress: Progress) -> ReadResult | None:
+def _smi(run: Destination, path: Path, source: int, progress: Progress) -> ReadResult | None:
     from .gpu_logs.nvidia_smi import read_smi
 
-    return read_smi(place.store, place.logs, path, source, progress)
+    return read_smi(run.store, run.logs, path, source, progress)
 
 
-def _dcgm(place: Place, path: Path, source: int, progress: Progress) -> ReadResult | None:
+def _dcgm(run: Destination, path: Path, source: int, progress: Progress) -> ReadResult | None:
     from .gpu_logs.dcgm import read_dcgm
 
-    return read_dcgm(place.store, place.logs, path, source, progress)
+    return read_dcgm(run.store, run.logs, path, source, progress)
 
 
-def _job(place: Place, path: Path, source: int, progress: Progress) -> ReadResult | None:
+def _job(run: Destination, path: Path, source: int, progress: Progress) -> ReadResult | None:
     from .store.run_row import read_job
 
-    place.job.update(read_job(place.store, path, source))
+    run.job.update(read_job(run.store, path, source))
     return None
 
 
-# In the order in which files are read: recordings name their machine and process; traces often do not, and are then found among them.
-# Files of system metrics are read many at a time (load.py).
+# In the order in which files are read: recordings name their node and process; traces often do not, and are then matched with them.
+# Files of system metrics are read many at a time (reading.py).
 READERS: Final[Mapping[str, Reader]] = {
     CAPTURE: _capture,
     NSIGHT: _nsight,
     TRACE: _trace,
     TIMELINE: _timeline,
-    TENSORFLOW: _tensorflow,  # timelines tell whether the number in a node's name is a process id or a rank
+    TENSORFLOW: _tensorflow,  # timelines show whether the number in a node's name is a process id or a rank
     PYTHON_STATS: _python_stats,
     PYTHON_TREE: _python_tree,
-    NVIDIA_SMI: _smi,  # their machines and times are told by the others, when all are read (joined_sources.py)
+    NVIDIA_SMI: _smi,  # the other files determine the node and times of logs, once all are read (joining/)
     DCGM: _dcgm,
     JOB: _job,
 }

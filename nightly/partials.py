@@ -39,7 +39,7 @@ from .night import kill
 from .work import check_unchanged, fetch, linked, opened, report_run, source_of, workplace
 
 if TYPE_CHECKING:
-    from ..ingest.discover import Found
+    from ..ingest.discover import InputFile
     from ..ingest.partial import Entry
     from ..ingest.store.store import Store
 
@@ -217,7 +217,7 @@ def _prepare(most: int, task: Task, source: Objects, work: Path) -> tuple[Path, 
         entries[stray.path] = (entry, tables)
     partials = Partials(entries)
     stray_paths = {one.path for one in strays}
-    inputs = [*partials.found(), *(one for one in rest if one.path not in stray_paths)]
+    inputs = [*partials.files(), *(one for one in rest if one.path not in stray_paths)]
     inputs = _once(sorted(inputs, key=lambda one: _order(one.path.relative_to(root))), root, task)
     options = task.options
     return root, partial(load, inputs, [root], partials=partials, **options.of_store)
@@ -272,7 +272,7 @@ def _is_ours(marker: Any, part: Part) -> bool:
     )
 
 
-def _fetch_rest(task: Task, source: Objects, work: Path, read_whole: set[str], held: set[str]) -> tuple[Path, list[Found]]:
+def _fetch_rest(task: Task, source: Objects, work: Path, read_whole: set[str], held: set[str]) -> tuple[Path, list[InputFile]]:
     """Return the run's folder, and the files in it that no part contains.
 
     ``read_whole``: files that parts did not read.
@@ -300,7 +300,7 @@ def _order(path: PurePath) -> tuple[tuple[bool, str], ...]:
     return (*((True, folder) for folder in path.parts[:-1]), (False, path.name))
 
 
-def _once(files: list[Found], root: Path, task: Task) -> list[Found]:
+def _once(files: list[InputFile], root: Path, task: Task) -> list[InputFile]:
     """Drop files of a local run that are reached twice, as a search does."""
     if is_url(task.source):
         return files

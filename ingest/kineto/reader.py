@@ -106,7 +106,7 @@ class _Trace:
         self.rows.waiting[table] = []
         if self.owner is None:
             self.identity = self._identify(self.header)
-            self.owner = self.placement.place(self.identity, self._facts(self.header), self.source, self.path.name)
+            self.owner = self.placement.assign(self.identity, self._facts(self.header), self.source, self.path.name)
         if table not in self.first_row:
             self.first_row[table] = self.store.next_row(table)
         node, process = self.owner
@@ -135,7 +135,7 @@ class _Trace:
         facts = self._facts(members)
         if self.owner is None:
             if any(self.rows.waiting.values()):  # a file without rows adds no machine and no process
-                self.owner = self.placement.place(identity, facts, self.source, self.path.name)
+                self.owner = self.placement.assign(identity, facts, self.source, self.path.name)
         elif identity != self.identity or any(self.flushed.values()):
             self._settle_place(identity, facts, members)
         self.identity = identity

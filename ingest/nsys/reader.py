@@ -223,7 +223,7 @@ class _File:
             names = {gpu["id"]: gpu["name"] for gpu in session.gpus if gpu["name"]}
             first, last = session.base_ns + min(starts, default=0), session.base_ns + max(ends, default=0)
             facts = Facts(names, frozenset().union(*devices.values()), first, last)
-            node, _ = self.placement.place(Identity(None, pid, ranks[0].rank, ranks[0].world_size), facts, self.source, self.path.name)
+            node, _ = self.placement.assign(Identity(None, pid, ranks[0].rank, ranks[0].world_size), facts, self.source, self.path.name)
         self.store.connection.execute(
             "UPDATE node SET cores = coalesce(cores, ?), gpus = coalesce(gpus, ?) WHERE id = ?",
             [session.cores, len(session.gpus) or None, node],

@@ -1,7 +1,7 @@
-"""To which machine, process and rank does a trace file belong?
+"""Identity of a trace file: its node, process and rank.
 
-The file says it in its metadata, or its name does, or nothing does: then files are kept apart where they cannot be one process or
-one machine. Such machines are called "unknown host", "unknown host 2", ...
+The metadata of the file state it, or its name does. Without either, files are kept apart if they cannot be of one process or one node.
+Such nodes are called "unknown host", "unknown host 2", ...
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from .registry import UNKNOWN_HOST, Registry
 _RANK: Final = re.compile(
     r"(?<![a-z])(?<!local[-_])(?:rank|worker)[-_ =.]?(\d{1,6})(?!\d)(?:[-_ ]?of[-_ ]?(\d{1,6})(?!\d))?", re.IGNORECASE
 )
-# What torch.profiler.tensorboard_trace_handler writes: <host>_<pid>.<time>.pt.trace.json
+# The names of files from torch.profiler.tensorboard_trace_handler: <host>_<pid>.<time>.pt.trace.json
 _HOST_AND_PID: Final = re.compile(r"(.+)_(\d+)\.\d{6,}\.pt\.trace\.json", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What one trace file says about where it comes from; None where it does not say."""
+    """Origin of a trace file, as the file states it; None if it does not."""
 
     hostname: str | None
     pid: int | None
@@ -33,7 +33,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What else tells files of unknown machines apart: names of the devices by index, devices with events, first start, last end."""
+    """Facts that distinguish files of unknown nodes: names of devices by index, devices with events, first start and last end."""
 
     device_names: Mapping[int, str]
     used_devices: frozenset[int]
@@ -42,9 +42,9 @@ class Facts:
 
 
 def identify(members: Mapping[str, Any], path: Path, pid: int | None) -> Identity:
-    """The identity told by the members of a trace (``distributedInfo``, ``host_name``), else by the names of the file and its folder.
+    """Return the identity that a trace or the names of its file and folder state.
 
-    ``pid``: the process id that the host events carry.
+    The members ``distributedInfo`` and ``host_name`` come first. ``pid``: the process id of the host events.
     """
     info = members.get("distributedInfo")
     rank = _count(info.get("rank")) if isinstance(info, dict) else None
@@ -79,10 +79,10 @@ class _Placed:
         return same and not self._overlaps(facts) and not self._other_hardware(facts)
 
     def excludes(self, identity: Identity, facts: Facts) -> bool:
-        """The other file's process cannot have run on this machine beside this one.
+        """Whether the process of another file cannot have run on this node with this one.
 
-        One machine has no two processes of one rank, no two processes of one pid at a time, and no two kinds of hardware under one
-        index. Two ranks on one device index are two machines: sharing a GPU is the rarer case.
+        A node does not have two processes of one rank, two processes with one pid at a time, or two kinds of hardware under one
+        index. Two ranks on one device index are on two nodes: sharing a GPU is the rarer case.
         """
         ours = self.identity
         if self.is_process(identity, facts):
@@ -102,8 +102,10 @@ class _Placed:
 
 @dataclass(slots=True)
 class Placement:
-    """Gives every trace file its node and process in the run store. ``exports``: what tells exports of one session apart from others,
-    with the source that was read and its name."""
+    """Gives every trace file its node and process in the run store.
+
+    ``exports``: key of an export's session -> source that was read, and its name.
+    """
 
     registry: Registry
     exports: dict[tuple[Any, ...], tuple[int, str]] = field(default_factory=dict)
@@ -112,11 +114,11 @@ class Placement:
     _recorded: list[tuple[int, int, Identity, int, int]] = field(default_factory=list)
 
     def recorded(self, node: int, process: int, pid: int, rank: int | None, first_ns: int, last_ns: int) -> None:
-        """The capture library recorded this process in this time: traces that do not name their machine can be of it."""
+        """Add a recorded process: traces that do not name their node can be of it."""
         self._recorded.append((node, process, Identity(None, pid, rank, None), first_ns, last_ns))
 
-    def place(self, identity: Identity, facts: Facts, source: int, label: str) -> tuple[int, int]:
-        """Ids of the node and the process of a file, new ones where it belongs to none of the files placed before."""
+    def assign(self, identity: Identity, facts: Facts, source: int, label: str) -> tuple[int, int]:
+        """Return node and process of a file; new ones if no earlier file is of them."""
         if identity.hostname is not None:
             node = self.registry.node(identity.hostname)
             return node, self._process(node, identity, source, label)
@@ -133,9 +135,9 @@ class Placement:
         return node, process
 
     def replace(self, node: int, process: int, identity: Identity, facts: Facts, source: int, label: str) -> tuple[int, int]:
-        """Like :meth:`place`, for a file that was placed on less knowledge before; rows that nothing uses any more are removed."""
+        """Assign a file again, now that more is known; remove unused rows."""
         self._placed = [placed for placed in self._placed if placed.source != source]
-        now = self.place(identity, facts, source, label)
+        now = self.assign(identity, facts, source, label)
         if now[1] != process:
             self.registry.discard(node, process, source)
         return now
@@ -149,21 +151,24 @@ class Placement:
                 files.remove(source)
 
     def cycle(self, process: int, source: int) -> int:
-        """How many files of the process were read before this one: profilers write one file per cycle of their schedule."""
+        """Return how many files of the process were read before this one.
+
+        Profilers write one file per cycle of their schedule.
+        """
         files = self._files.setdefault(process, [])
         if source not in files:
             files.append(source)
         return files.index(source)
 
     def _recording(self, identity: Identity, facts: Facts) -> int | None:
-        """The machine of the only recorded process that has this pid, and not another rank, at this time."""
-        found = {
+        """Return the node of the only recorded process of this pid, rank and time."""
+        matches = {
             (node, process)
             for node, process, known, first_ns, last_ns in self._recorded
             if identity.pid is not None and identity.pid == known.pid and (identity.rank is None or known.rank in (None, identity.rank))
             and facts.first_ns <= last_ns and first_ns <= facts.last_ns
         }  # fmt: skip
-        return found.pop()[0] if len(found) == 1 else None
+        return matches.pop()[0] if len(matches) == 1 else None
 
     def _process(self, node: int, identity: Identity, source: int, label: str, *, fresh: bool = False) -> int:
         return self.registry.process(

@@ -1,4 +1,4 @@
-"""What is known about the run as a whole: its name, status, times and description? -> ``run``."""
+"""Name, status, times and description of a run: job information, metadata and results of readers -> ``run``."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _LARGEST_JOB: Final = 16 << 20
 
 
 def read_job(store: Store, path: Path, source: int) -> dict[str, Any]:
-    """The job information beside traces (name, framework, instance_type, status, hyperparameters, labels, resources).
+    """Read the job information next to traces: the members of ``_JOB``.
 
-    What is no JSON object, of the wrong kind or of an unknown name is noted and left out.
+    A file that is not a JSON object, unknown members, and values of the wrong type are noted and left out.
     """
     try:
         with path.open("rb") as file:
@@ -38,8 +38,8 @@ def read_job(store: Store, path: Path, source: int) -> dict[str, Any]:
         store.note("warning", "job_not_read", text, source=source, file=path.name)
         return {}
     if unknown := sorted(key for key in job if key not in _JOB):
-        shown = ", ".join(key[:60] for key in unknown[:8]) + (f" and {len(unknown) - 8} more" if len(unknown) > 8 else "")
-        text = f"Members of the job information that are not known were left out: {shown}. Known are {', '.join(_JOB)}."
+        listed = ", ".join(key[:60] for key in unknown[:8]) + (f" and {len(unknown) - 8} more" if len(unknown) > 8 else "")
+        text = f"Members of the job information that are not known were left out: {listed}. Known are {', '.join(_JOB)}."
         store.note("info", "job_field_unknown", text, count=len(unknown), source=source, file=path.name)
     known: dict[str, Any] = {}
     for key, kind in _JOB.items():
@@ -71,13 +71,15 @@ def write_run(
     ended: bool,
     times: tuple[int | None, int | None] = (None, None),
 ) -> None:
-    """The one row of ``run``. ``ended``: the source has end markers. Without ``status`` in ``job`` the run is partial where a file broke
-    off, completed where it has end markers, else unknown. Start and end: ``times``, those of the job's recorders; where they do not say,
-    of the events with absolute times, if there are any."""
+    """Insert the row of ``run``.
+
+    Without ``status`` in ``job``, the run is partial if a file broke off, completed if it ``ended`` (has end markers), else unknown.
+    Start and end are those of the job's recorders (``times``), else of the events with absolute times, if there are any.
+    """
     timed = [result for result in results if result.first_ns is not None]
     absolute = [result for result in timed if not result.relative] or timed
     partial = any(result.partial for result in results)
-    resources = {str(place): value for place, value in enumerate(job.get("resources", []))}
+    resources = {str(index): value for index, value in enumerate(job.get("resources", []))}
     described: dict[str, dict[str, Any]] = {"resources": resources, "metadata": dict(metadata)}
     described |= {key: dict(job.get(key, {})) for key in ("hyperparameters", "labels")}
     for key, values in described.items():
@@ -105,33 +107,36 @@ def write_run(
 
 
 def common_metadata(all_metadata: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """What every trace says in the same way: the metadata of the run, not of one rank."""
+    """Return the entries that all metadata share: those of the run, not of a rank."""
     entries = list(all_metadata)
     if not entries:
         return {}
-    return {key: value for key, value in entries[0].items() if all(other.get(key) == value for other in entries[1:])}
+    return {key: value for key, value in entries[0].items() if all(entry.get(key) == value for entry in entries[1:])}
 
 
 def agreed_metadata(all_metadata: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """What any recording says and no other one says otherwise: processes of a run tell different things of it."""
-    found: dict[str, Any] = {}
+    """Return the entries that no recording contradicts; each may have different ones."""
+    agreed: dict[str, Any] = {}
     contradicted = set()
     for metadata in all_metadata:
-        contradicted |= {key for key, value in metadata.items() if found.setdefault(key, value) != value}
-    return {key: value for key, value in found.items() if key not in contradicted}
+        contradicted |= {key for key, value in metadata.items() if agreed.setdefault(key, value) != value}
+    return {key: value for key, value in agreed.items() if key not in contradicted}
 
 
-def told_last(parts: Iterable[tuple[bytes | None, int, Mapping[str, Any]]]) -> list[Mapping[str, Any]]:
-    """What each recording says in the end. ``parts``: of files, the recording that each is a part of, which part, and what it says; a later
-    part says all again, and what has changed. Files of which that is not known (None) are recordings of their own."""
-    found: dict[object, dict[str, Any]] = {}
-    for place, (session, _, metadata) in enumerate(sorted(parts, key=lambda part: part[1])):
-        found.setdefault(place if session is None else session, {}).update(metadata)
-    return list(found.values())
+def latest_metadata(parts: Iterable[tuple[bytes | None, int, Mapping[str, Any]]]) -> list[Mapping[str, Any]]:
+    """Return the metadata of each recording after its last part.
+
+    ``parts``: recording, number and metadata of each file. A later part repeats all metadata with their changes. A file of an unknown
+    recording (None) is a recording of its own.
+    """
+    recordings: dict[object, dict[str, Any]] = {}
+    for index, (session, _, metadata) in enumerate(sorted(parts, key=lambda part: part[1])):
+        recordings.setdefault(index if session is None else session, {}).update(metadata)
+    return list(recordings.values())
 
 
 def name_of(paths: Sequence[Path]) -> str:
-    """A run's name from where it was found: the file's, the folder's, or that of the folder that all paths share."""
+    """Name a run after its file or folder, or the folder that all paths share."""
     absolute = [path.absolute() for path in paths]
     if len(absolute) == 1:
         only = absolute[0]
@@ -147,7 +152,7 @@ def _json(value: Any) -> str:
 
 
 def _status(store: Store, of_job: str | None, partial: bool, ended: bool) -> str:
-    """The status of the run. A completed job is reported as partial if --max-unpacked left out a part of its files."""
+    """Return the status; --max-unpacked makes a completed run with losses partial."""
     status = of_job or ("partial" if partial else "completed" if ended else "unknown")
     limited = "SELECT 1 FROM ingest_note WHERE code = 'unpacked_limit'"
     return "partial" if status == "completed" and store.connection.execute(limited).fetchall() else status

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from postrun.cli import main
 from postrun.errors import InputError, Terminated
 from postrun.ingest import discover as source
-from postrun.ingest import ingest, load
+from postrun.ingest import ingest, load, reading
 from postrun.ingest.derive import steps
 from postrun.ingest.discover import find_files
 from postrun.ingest.hosted import system_metrics as smdebug_metrics
@@ -262,7 +262,7 @@ def test_a_step_that_fails_leaves_a_note(tmp_path: Path, monkeypatch: pytest.Mon
 
     from postrun.ingest.derive import finish
 
-    places = {"derive_steps": steps, "classify_kernels": finish, "_join": load._Reading, "metrics": smdebug_metrics}
+    places = {"derive_steps": steps, "classify_kernels": finish, "_join": reading.Reading, "metrics": smdebug_metrics}
     monkeypatch.setattr(places[step], "read_system_metrics_many" if step == "metrics" else step, failing)
     with ingest([run]) as store:
         assert good_figures(store) == GOOD
@@ -330,7 +330,7 @@ def test_a_part_of_a_run_with_a_failing_reader_is_read_without_that_file(tmp_pat
     (tmp_path / "tables").mkdir()
     entries = write(found, tmp_path / "tables", "x-")
     partials = Partials({one.path: (entry, tmp_path / "tables") for one, entry in zip(found, entries, strict=True)})
-    with load.load(partials.found(), [run], partials=partials) as store:
+    with load.load(partials.files(), [run], partials=partials) as store:
         assert good_figures(store) == GOOD
         assert store.frame("SELECT count(*) FROM device_event").item() == 40
         file, message = notes(store)["not_readable"]

@@ -1,0 +1,275 @@
+"""Reading of all files of a run: each goes to the reader of its format, and a reader that fails costs its own file only."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import InputError, UsageError
+from .checksum import Checksums
+from .discover import InputFile
+from .joining.statements import Stated, Statements
+from .not_read import note_not_read
+from .store.format_names import (
+    CAPTURE,
+    END_MARKER,
+    JOB,
+    NSIGHT,
+    PYTHON_BESIDE,
+    RUN_STORE,
+    SYSTEM_METRICS,
+    TENSORFLOW_TIME,
+    TIMELINE,
+    TRACE,
+    UNKNOWN,
+)
+from .store.reader_failures import costs_one_file, note_failure, step
+from .store.registry import ReadResult
+from .store.store import Store
+from .store.tables import SCHEMA, storable
+from .store.time_limits import IMPOSSIBLE, clamped
+
+if TYPE_CHECKING:
+    from .joining.source_rows import Clock, SourceRows
+    from .partial import Partials
+
+Progress = Callable[[str, float | None], None]
+
+TRACERS: Final = frozenset({TRACE, NSIGHT})  # Formats with device activity; two such files can be of one process and time
+_PART: Final = re.compile(r"(.+?)(?:-(\d+))?\.prt")
+_EVENTS_OF_FILES: Final = (
+    "device_event", "host_event", "annotation", "collective", "allocation", "sample", "recorded_window", "python_window", "python_profile",
+    "python_call", "python_frame",
+)  # fmt: skip
+"""Tables to which the reader of a file only adds rows."""
+
+
+def gives_events(file: InputFile) -> bool:
+    """Whether a file is of a format that has events."""
+    not_events = {RUN_STORE, END_MARKER, JOB, PYTHON_BESIDE, TENSORFLOW_TIME}
+    return file.readable and file.format is not None and file.format.name not in not_events
+
+
+class Reading:
+    """The files of one run on their way into the store; a file's source id is its position."""
+
+    def __init__(self, store: Store, files: list[InputFile], report: Progress, partials: Partials | None, stated: Stated) -> None:
+        from .gpu_logs.rows import GpuLogs
+        from .prt.reader import Captures
+        from .store.identity import Placement
+        from .store.registry import Registry
+
+        self.store = store
+        self.files = files
+        self.report = report
+        self.partials = partials
+        self.stated = stated
+        self.statements = Statements()
+        self.ids = [store.next_id("source") for _ in files]
+        self.registry = Registry(store)
+        self.placement = Placement(self.registry)
+        self.captures = Captures(store, self.placement)
+        self.logs = GpuLogs(store, self.registry)
+        self.traced: list[SourceRows] = []
+        self.clocks: dict[int, Clock] = {}
+        self.results: dict[int, ReadResult] = {}
+        self.job: dict[str, Any] = {}
+        self._became_links: set[int] = set()
+        self._total = sum(file.bytes or 0 for file in files if file.readable) or 1
+        self._done = 0
+
+    def read(self, checksums: Checksums) -> None:
+        """Read every readable file once, system metrics together; note the other files."""
+        from .readers import READERS
+
+        duplicates = checksums.duplicates()
+        self.statements = self._statements(duplicates)
+        note_not_read(self.store, self.files, self.ids, duplicates)
+        reading = [i for i, file in enumerate(self.files) if file.readable and i not in duplicates]
+        metrics = [i for i in reading if self._format(i) == SYSTEM_METRICS and not self._moved(i)]
+        if metrics:
+            self._progress(f"reading {len(metrics)} files of system metrics")
+            # The files of a statement are read alone, so that their rows are known.
+            alone = [i for i in metrics if self.ids[i] in self.statements.sources]
+            with step(self.store, "system metrics of the hosted profiler"):
+                self._read_metrics([i for i in metrics if i not in alone])
+                for i in alone:
+                    self._keeping_rows(i, lambda i: self._read_metrics([i]))
+            self._done += sum(self.files[i].bytes or 0 for i in metrics)
+        order = {name: position for position, name in enumerate(READERS)}
+        for i in sorted(reading, key=lambda i: (order.get(self._format(i) or "", 0), *_part(self.files[i].path), i)):
+            if self._format(i) in READERS:
+                self._progress(f"reading {self.files[i].path.name}")
+                checksums.start(i)
+                self._read_one(i)
+                self._done += self.files[i].bytes or 0
+        with step(self.store, "which recordings belong together"):
+            self.captures.settle({self._format(i) for i in reading})
+        with step(self.store, "which sources are of one machine, process and clock"):
+            self._join()
+        for i, result in self.results.items():
+            if self.ids[i] in self.captures.cut:
+                self.results[i] = replace(result, partial=True)
+
+    def _statements(self, duplicates: Mapping[int, int]) -> Statements:
+        """Find the files that the user's statements name.
+
+        Raises UsageError for a file that is not read, and for an offset of a recording.
+        """
+        if not self.stated:
+            return Statements()
+        files = [(self.ids[duplicates.get(i, i)], file.path) for i, file in enumerate(self.files) if gives_events(file)]
+        statements = self.stated.resolved(files)
+        for i, file in enumerate(self.files):
+            if self.ids[i] in statements.offsets_ns and self._format(i) == CAPTURE:
+                raise UsageError(f"--clock-offset {file.path.name}: a recording has the clock of its machine; shift the other file to it")
+        return statements
+
+    def _read_metrics(self, indices: Sequence[int]) -> None:
+        from .hosted.system_metrics import read_system_metrics_many
+
+        lines = None if self.partials is None else self.partials.lines()
+        pairs = [(self.files[i].path, self.ids[i]) for i in indices]
+        self.results.update(zip(indices, read_system_metrics_many(self.store, pairs, self.registry, lines), strict=True))
+
+    def _join(self) -> None:
+        """Decide which sources have one node, process and clock, once all are read."""
+        from .joining.join import Joining
+        from .joining.source_rows import SourceRows
+
+        traced = {source.id for source in self.traced}
+        others = [
+            SourceRows(self.ids[i], self._format(i) or "", self.files[i].path, result)
+            for i, result in self.results.items()
+            if self.ids[i] not in traced
+        ]
+        joining = Joining(self.store, self.logs, [*self.traced, *others], TRACERS, self.statements)
+        joining.settle()
+        self.clocks = joining.clocks
+        indices = {source: i for i, source in enumerate(self.ids)}
+        self.results.update((indices[source], result) for source, result in joining.results.items())
+
+    def _read_one(self, i: int) -> None:
+        if self._format(i) in TRACERS or self.ids[i] in self.statements.sources:
+            self._keeping_rows(i, self._read_or_note)
+        else:
+            self._read_or_note(i)
+
+    def _keeping_rows(self, i: int, read: Callable[[int], None]) -> None:
+        """Read a file and keep which rows it added."""
+        from .joining.source_rows import SourceRows, row_counts
+
+        before = row_counts(self.store)
+        read(i)
+        if i in self.results:
+            after = row_counts(self.store)
+            rows = {table: (first, after[table]) for table, first in before.items()}
+            self.traced.append(SourceRows(self.ids[i], self._format(i) or "", self.files[i].path, self.results[i], rows))
+
+    def _read_or_note(self, i: int) -> None:
+        """Read one file; a failure of its reader leaves a note, and none of its rows."""
+        path, source = self.files[i].path, self.ids[i]
+        if self._moved(i):
+            return
+        self.registry.begin_file()
+        rows, nodes = self.store.mark(), self.store.peek_id("node")
+        try:
+            self._read_rows(i)
+        except (InputError, OSError) as error:
+            if self.store.mark() != rows:
+                self._undo(i, rows, nodes)
+            why = str(error).removeprefix(f"{path}: ")  # the note names the file
+            self.store.note("error", "not_readable", f"The file cannot be read: {why}", source=source, file=path.name)
+        except BaseException as error:
+            if not costs_one_file(error):
+                raise
+            self._undo(i, rows, nodes)
+            self.results[i] = ReadResult(0, None, None, partial=True)
+            note_failure(self.store, error, source, storable(path.name))
+        if self.store.left_out and i in self.results:
+            result, dropped = self.results[i], self.store.left_out
+            self.results[i] = replace(result, events=max(0, result.events - dropped))
+            self.store.note(*IMPOSSIBLE, count=dropped, source=source, file=path.name)
+        self.store.left_out = 0
+
+    def _moved(self, i: int) -> bool:
+        if not self.files[i].moved:
+            return False
+        self._became_links.add(i)
+        text = "The file was left out: it was replaced by a link while the run was read."
+        self.store.note("warning", "not_readable", text, source=self.ids[i], file=storable(self.files[i].path.name))
+        return True
+
+    def _undo(self, i: int, rows: Counter[str], nodes: int) -> None:
+        """Remove what a failed reader added: rows, and facts of nodes and processes.
+
+        ``rows``, ``nodes``: the store's mark and next node id before the file was read.
+        """
+        source, execute = self.ids[i], self.store.connection.execute
+        self.store.remove_since(rows, _EVENTS_OF_FILES)
+        for table in ("profile_window", "ingest_note"):
+            execute(f"DELETE FROM {table} WHERE source = ?", [source])
+        if self._format(i) == CAPTURE:
+            return  # another file of the recording can be of the same process
+        self.placement.forget(source)
+        for log in [log for log in self.logs.logs if log.source == source]:
+            self.logs.discard(log)
+        self.registry.forget(source, nodes)
+        execute("DELETE FROM device WHERE node NOT IN (SELECT id FROM node)")
+
+    def _read_rows(self, i: int) -> None:
+        from .readers import READERS, Destination
+
+        path, size, source = self.files[i].path, self.files[i].bytes or 0, self.ids[i]
+        part = self.partials.get(path) if self.partials is not None else None
+        if part is not None and self._format(i) in {TRACE, TIMELINE}:
+            self.results[i] = part.read(self.store, self.placement, source)
+        elif (reader := READERS.get(self._format(i) or "")) is not None:
+            destination = Destination(self.store, self.registry, self.placement, self.captures, self.logs, self.job)
+            result = reader(destination, path, source, lambda part: self._progress(f"reading {path.name}", part * size))
+            if result is not None:
+                self.results[i] = result
+
+    def write_sources(self, checksums: Checksums) -> None:
+        """Store a row per file. A file of unknown format has no checksum: it may be anything."""
+        import pyarrow as pa
+
+        rows = [
+            {
+                "id": self.ids[i],
+                "path": storable(str(file.path)),
+                "format": self._format(i) or UNKNOWN,
+                "bytes": file.bytes,
+                "sha256": checksums.of(i) if file.readable and i not in self._became_links else None,
+                "events": result.events if (result := self.results.get(i)) else 0,
+                "first_ns": clamped(result.first_ns) if result else None,
+                "last_ns": clamped(result.last_ns) if result else None,
+                "clock_offset_ns": clamped(clock.offset_ns) if (clock := self.clocks.get(self.ids[i])) else None,
+                "clock_evidence": clock.evidence if clock else None,
+            }
+            for i, file in enumerate(self.files)
+        ]
+        kinds = {"INTEGER": pa.int32(), "BIGINT": pa.int64(), "VARCHAR": pa.string()}
+        schema = pa.schema([(column, kinds[kind]) for column, kind in SCHEMA["source"].items()])
+        self.store.append("source", pa.Table.from_pylist(rows, schema=schema))
+
+    def _format(self, i: int) -> str | None:
+        known = self.files[i].format
+        return None if known is None else known.name
+
+    def _progress(self, text: str, more: float = 0.0) -> None:
+        self.report(text, 0.95 * (self._done + more) / self._total)
+
+
+def _part(path: Path) -> tuple[str, str, int]:
+    """Return a sorting key by which files of one recording follow each other.
+
+    Their numbers do not sort as texts (NAME.prt, NAME-2.prt, ..., NAME-10.prt), and a file needs facts of the process from those before.
+    """
+    match = _PART.fullmatch(path.name)
+    return (os.fspath(path.parent), match[1], int(match[2] or 1)) if match else ("", "", 0)
