@@ -12,7 +12,7 @@ from ..gpu_logs.host_name import HOW_TO_NAME, documented_host, has_host, named_h
 from ..gpu_logs.rows import MOST_GPUS, Gpu, Log, Placed
 from ..store.gpu_names import model, plain
 from ..store.limits import NODES_PER_FILE
-from ..store.registry import UNKNOWN_HOST, one_name
+from ..store.registry import UNKNOWN_HOST, is_same_host
 from .log_devices import number_gpus, store_devices
 from .merge import merge
 from .same_machine import a_file_of
@@ -90,7 +90,7 @@ def _named(run: Sources, host: str, known: Mapping[int, str], note: Callable[[st
     """The machine of a name; the only one whose name is the same without its domain."""
     if host in known.values():
         return run.logs.registry.node(host)
-    short = [node for node, hostname in known.items() if one_name(host, hostname)]
+    short = [node for node, hostname in known.items() if is_same_host(host, hostname)]
     if len(short) != 1:
         return run.logs.registry.node(host)
     note(f"{host} of the log is taken for {known[short[0]]}: one is the other without its domain.")
@@ -100,7 +100,7 @@ def _named(run: Sources, host: str, known: Mapping[int, str], note: Callable[[st
 def _in_name(log: Log, known: Mapping[int, str]) -> int | None:
     """The only machine whose name the file name contains, else the folder name; of nvidia-smi.HOST.csv HOST alone counts."""
     if (host := documented_host(log.path.name)) is not None:
-        matches = [[node for node, name in known.items() if not name.startswith(UNKNOWN_HOST) and one_name(host, name)]]
+        matches = [[node for node, name in known.items() if not name.startswith(UNKNOWN_HOST) and is_same_host(host, name)]]
     else:
         texts = (log.path.name, log.path.parent.name)
         matches = [[node for node, name in known.items() if has_host(text, name)] for text in texts]

@@ -17,16 +17,12 @@ from ..store.identity import Placement
 from ..store.limits import cut_text
 from ..store.store import Store
 from ..store.tables import COUNTER, ENUM_VALUES, METRICS
-from ..store.time_limits import possible_times
+from ..store.time_limits import LONGEST_NS, ROUNDING_NS, YEAR_2001_NS, possible_times
 from .correlations import HALF
 from .format import TraceFile
 from .names import HOST_KINDS, NO_NAME, CaptureNames
 from .processes import RecordedProcess
 from .windows import GpuWindows
-
-YEAR_2001_NS: Final = 978_307_200 * 10**9  # Device records with an earlier time have a time that the tracer does not know
-LONGEST_NS: Final = 7 * 86_400 * 10**9  # Kernels and calls are shorter; for a longer one the tracer lost the end
-ROUNDING_NS: Final = 1_000  # Durations down to minus this are negative because of the conversion between clocks
 
 _SIDE: Final = pl.Enum(["host"])  # DuckDB gets a number per row instead of a text
 _ENDED_BY_STOP: Final = 1  # Flag of a range that ended because the recording stopped
@@ -279,13 +275,8 @@ class CaptureFile:
 
     def _worked(self, frame: pl.DataFrame) -> None:
         spans = {"first": pl.col("start_ns").min(), "last": (pl.col("start_ns") + pl.col("duration_ns")).max()}
-        if self.starts:
-            work = frame.group_by(self._windows(frame).alias("window")).agg(**spans)
-        else:
-            work = frame.select(window=pl.lit(0), **spans)
-        for window, first, last in work.iter_rows():
-            if first is not None:
-                self.windows.worked(self.process.id, self.session, window, first, last)
+        for window, first, last in frame.group_by(self._windows(frame).alias("window")).agg(**spans).iter_rows():
+            self.windows.worked(self.process.id, self.session, window, first, last)
 
     def _correlation(self, frame: pl.DataFrame) -> pl.Expr:
         """Make the correlations of each count of the tracer unique in the process.
@@ -294,8 +285,7 @@ class CaptureFile:
         """
         known = pl.when(pl.col("correlation").is_between(1, CYCLE_IDS - 1)).then("correlation")
         self.process.many_calls |= bool((frame["correlation"] >= HALF).any())
-        if not self.starts:
-            return known + self._cycle(0) * CYCLE_IDS
+
         cycles = pl.Series([self._cycle(window) for window in range(len(self.starts) + 1)], dtype=pl.Int64)
         return known + cycles.gather(self._windows(frame)) * CYCLE_IDS
 

@@ -1,4 +1,4 @@
-"""Run stores: tables, identities, and limits. `Store` is what readers fill and analyses ask."""
+"""Run stores: tables, identities, and limits. Readers fill a `Store`, and the analysis queries it."""
 
 from __future__ import annotations
 

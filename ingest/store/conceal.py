@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
+from itertools import takewhile
 from pathlib import PurePosixPath
 from typing import Any, Final
 
@@ -19,7 +21,7 @@ from .store import Store
 HOSTS, USERS, PATHS, COMMAND = KINDS
 
 _RUN_JSON: Final = ("hyperparameters", "labels", "metadata", "resources")
-# Texts of every table that is not of events; ids, enumerations and hashes are no texts of the source.
+# Texts of every table without events; ids, enumerations and hashes are not texts of the source.
 _TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
     "run": ("name", "instance_type"),
     "source": ("path", "clock_evidence"),
@@ -43,7 +45,7 @@ _ADDRESS: Final = re.compile(r"^[\w.:-]*\w$")
 
 
 def conceal(store: Store, redact: Iterable[str] = ()) -> None:
-    """Mask the secrets of a store, and note what was masked; redact ``redact``, of :data:`KINDS`."""
+    """Mask and note the secrets of a store, and redact ``redact``, of :data:`KINDS`."""
     _mask(store)
     wanted = frozenset(redact)
     if wanted:
@@ -51,8 +53,10 @@ def conceal(store: Store, redact: Iterable[str] = ()) -> None:
 
 
 def redacted_text(text: str, redact: Iterable[str], hosts: Iterable[str] = (), places: Iterable[str] = ()) -> str:
-    """A text about a run that has no store, redacted like the texts of a store. ``hosts``: names of machines, with or without domain.
-    ``places``: paths, whose users are replaced also."""
+    """Redact a text about a run without a store like the texts of a store.
+
+    ``hosts``: names of nodes, with or without domain. ``places``: paths, whose users are replaced also.
+    """
     wanted = frozenset(redact)
     names: dict[str, str] = {}
     for host in hosts if HOSTS in wanted else ():
@@ -67,30 +71,29 @@ def redacted_text(text: str, redact: Iterable[str], hosts: Iterable[str] = (), p
 
 
 def _mask(store: Store) -> None:
-    changed, found = _masked(store)
+    changed, masked_names = _masked(store)
     for table, column, old, new in changed:
         store.connection.execute(f'UPDATE {table} SET "{column}" = ? WHERE "{column}" = ?', [new, old])
-    if found and not store.connection.execute("SELECT 1 FROM ingest_note WHERE code = 'values_masked'").fetchall():
-        store.note("info", "values_masked", masked_sentence(found), count=len(found))
+    if masked_names and not store.connection.execute("SELECT 1 FROM ingest_note WHERE code = 'values_masked'").fetchall():
+        store.note("info", "values_masked", masked_sentence(masked_names), count=len(masked_names))
 
 
 def _masked(store: Store) -> tuple[list[tuple[str, str, str, str]], list[str]]:
-    """Texts that hold secrets, as table, column, old and new text; and the names of everything that is masked, also before."""
+    """Return texts with secrets (table, column, old, new), and all masked names."""
     changed: list[tuple[str, str, str, str]] = []
-    found: list[str] = []
+    masked_names: list[str] = []
     commands: set[str] = set()
 
     def look(table: str, column: str, mask: Callable[[str], tuple[str, list[str]]], count: bool = True) -> None:
         for text in _distinct(store, table, column):
             new, more = mask(text)
             if count:
-                found.extend(more)
+                masked_names.extend(more)
             if new != text:
                 changed.append((table, column, text, new))
 
-    for column in ("hyperparameters", "labels", "metadata"):
+    for column in _RUN_JSON:
         look("run", column, lambda text: _mask_json(text, commands))
-    look("run", "resources", lambda text: _mask_json(text, commands))
     look("run", "name", mask_text)
     look("process", "command", lambda text: _mask_process(text, commands))
     look("process", "label", mask_text)
@@ -98,7 +101,7 @@ def _masked(store: Store) -> tuple[list[tuple[str, str, str, str]], list[str]]:
         look("ingest_note", column, _mask_url)
     look("source", "path", _mask_url)
     look("annotation", "arguments", lambda text: _mask_json(text, commands), count=False)
-    return changed, found
+    return changed, masked_names
 
 
 def _mask_json(text: str, commands: set[str]) -> tuple[str, list[str]]:
@@ -107,19 +110,19 @@ def _mask_json(text: str, commands: set[str]) -> tuple[str, list[str]]:
     except (ValueError, RecursionError):
         return mask_text(text)
     if isinstance(value, dict):
-        masked, found = mask_mapping(value)
+        masked, names = mask_mapping(value)
         commands.update(one for key, one in masked.items() if isinstance(one, str) and _COMMAND_KEYS.search(key))
     else:
-        masked, found = mask_value("", value)
-    return (text if masked == value else json.dumps(masked, ensure_ascii=False)), found
+        masked, names = mask_value("", value)
+    return (text if masked == value else json.dumps(masked, ensure_ascii=False)), names
 
 
 def _mask_process(text: str, commands: set[str]) -> tuple[str, list[str]]:
-    """What the ranks of a job have in common counts once."""
-    new, found = mask_command(text)
+    """Mask a command; what the ranks of a job have in common counts once."""
+    new, names = mask_command(text)
     seen = new in commands or any(new.endswith(" " + known) or known.endswith(new) for known in commands)
     commands.add(new)
-    return new, [] if seen else found
+    return new, [] if seen else names
 
 
 def _mask_url(text: str) -> tuple[str, list[str]]:
@@ -135,7 +138,7 @@ def _distinct(store: Store, table: str, column: str) -> list[str]:
 
 
 class _Redaction:
-    """What each text becomes."""
+    """Replacements of the texts of a run."""
 
     def __init__(self, wanted: frozenset[str], hosts: Mapping[str, str], users: Sequence[str]) -> None:
         self.wanted = wanted
@@ -228,45 +231,46 @@ def _update(store: Store, table: str, column: str, change: Callable[[str], str])
 
 
 def _sources(store: Store, redaction: _Redaction) -> None:
-    """Paths relative to the folder that all files share."""
+    """Make paths relative to the folder that all files share."""
     paths = _distinct(store, "source", "path")
-    if PATHS in redaction.wanted:
-        folders = [PurePosixPath(path.replace("\\", "/")).parent.parts for path in paths]
-        shared = 0
-        while folders and all(len(parts) > shared and parts[shared] == folders[0][shared] for parts in folders):
-            shared += 1
-        shorter = {path: "/".join(PurePosixPath(path.replace("\\", "/")).parts[shared:]) or path for path in paths}
-    else:
-        shorter = {path: path for path in paths}
-    words = _Redaction(redaction.wanted - {PATHS}, redaction.hosts, ())
-    words._words, words._pattern = redaction._words, redaction._pattern
-    _update(store, "source", "path", lambda path: words.text(shorter[path]))
+    folders = [PurePosixPath(path.replace("\\", "/")).parent.parts for path in paths]
+    shared = sum(1 for _ in takewhile(lambda parts: len(set(parts)) == 1, zip(*folders, strict=False)))
+    words = copy(redaction)
+    words.wanted = redaction.wanted - {PATHS}
+
+    def relative(path: str) -> str:
+        return "/".join(PurePosixPath(path.replace("\\", "/")).parts[shared:]) or path
+
+    _update(store, "source", "path", lambda path: words.text(relative(path) if PATHS in redaction.wanted else path))
 
 
 def _names(store: Store, redaction: _Redaction) -> None:
-    """Python frames with paths; hosts and users in any name."""
+    """Redact paths of Python frames, and hosts and users in any name."""
     if {PATHS, USERS} & redaction.wanted or redaction.hosts:
         for column in ("text", "short"):
             _update(store, "name", column, redaction.text)
-        counters = [metric for metric in _distinct(store, "sample", "metric") if metric.startswith("counter.")]
-        for metric in counters:
-            if (new := redaction.text(metric)) != metric:
-                store.connection.execute("UPDATE sample SET metric = ? WHERE metric = ?", [new, metric])
+        counters = "UPDATE sample SET metric = ? WHERE metric = ?"
+        for metric in _distinct(store, "sample", "metric"):
+            if metric.startswith("counter.") and (new := redaction.text(metric)) != metric:
+                store.connection.execute(counters, [new, metric])
 
 
 def _by_node(store: Store) -> list[str]:
-    """Names of the nodes, in the order of their ids."""
+    """Return the names of the nodes, in the order of their ids."""
     rows = store.connection.execute("SELECT hostname FROM node WHERE hostname IS NOT NULL GROUP BY hostname ORDER BY min(id)").fetchall()
     return [row[0] for row in rows]
 
 
 def _hosts(store: Store, facts: Mapping[str, Any]) -> dict[str, str]:
-    """Every name of a host -> the one that it gets; a name without its domain is the same host."""
+    """Map every name of a host to its replacement; its domain makes no difference."""
     names: dict[str, str] = {}
     short: dict[str, str] = {}
 
+    def is_host(name: str) -> bool:
+        return bool(_ADDRESS.match(name) and re.search(r"[A-Za-z:.]", name)) and len(name) > 1 and name != "localhost"
+
     def add(host: str) -> None:
-        if host in names or not _ADDRESS.match(host) or not re.search(r"[A-Za-z:.]", host) or len(host) < 2 or host == "localhost":
+        if host in names or not is_host(host):
             return
         first = host if re.fullmatch(r"[\d.:]+", host) else host.partition(".")[0]
         known = short.setdefault(first, f"node-{len(short) + 1}")
@@ -275,7 +279,7 @@ def _hosts(store: Store, facts: Mapping[str, Any]) -> dict[str, str]:
             names[first] = known
 
     for host in _by_node(store):
-        if _ADDRESS.match(host) and re.search(r"[A-Za-z:.]", host) and len(host) > 1 and host != "localhost":
+        if is_host(host):
             add(host)
         else:
             short[host] = f"node-{len(short) + 1}"
@@ -293,24 +297,24 @@ def _hosts(store: Store, facts: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _users(store: Store, facts: Mapping[str, Any]) -> list[str]:
-    """Names of users: of their home folders, and of facts that name one."""
-    found: dict[str, None] = {}
+    """Return the users of home folders, and those that facts name."""
+    names: dict[str, None] = {}
     for table, columns in _TEXTS.items():
         for column in columns:
             for text in _distinct(store, table, column):
-                found.update(dict.fromkeys(_HOMES.findall(text)))
+                names.update(dict.fromkeys(_HOMES.findall(text)))
     for key, value in _leaves(facts):
-        found.update(dict.fromkeys(_HOMES.findall(value)))
+        names.update(dict.fromkeys(_HOMES.findall(value)))
         if _USER_KEYS.search(key) and re.fullmatch(r"[\w.@-]{2,64}", value):
-            found[value] = None
+            names[value] = None
     rows = store.connection.execute("SELECT text FROM name WHERE contains(text, '/home/') OR contains(text, 'Users')").fetchall()
     for (text,) in rows:
-        found.update(dict.fromkeys(_HOMES.findall(text)))
-    return [user for user in found if len(user) > 1 and not is_secret_name(user)]
+        names.update(dict.fromkeys(_HOMES.findall(text)))
+    return [user for user in names if len(user) > 1 and not is_secret_name(user)]
 
 
 def _leaves(facts: Any, key: str = "") -> Iterable[tuple[str, str]]:
-    """Every text of nested facts, with its key."""
+    """Yield every text of nested facts, with its key."""
     if isinstance(facts, str):
         yield key, facts
     elif isinstance(facts, Mapping):
@@ -329,7 +333,7 @@ def _without_folders(text: str) -> str:
 
 
 def _last_part(path: str) -> str:
-    """The part of a path that names a file: relative to where libraries are installed, else its last part."""
+    """Return a path relative to the folder of installed libraries, else its last part."""
     if library := _LIBRARY.match(path):
         return path[library.end() :]
     return re.split(r"[/\\]", path.rstrip("/\\"))[-1] or path

@@ -1,4 +1,4 @@
-"""Which GPUs does a trace list, and which of them were used? -> ``device``."""
+"""GPUs that a trace lists or uses -> rows of ``device``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 from .gpu_names import model, plain
 from .store import Store
 
-MOST_DEVICES: Final = 1024  # Entries of deviceProperties beyond this many are taken for damage and not stored
+MOST_DEVICES: Final = 1024  # Entries of deviceProperties; a list with more is damaged, and the rest is not stored
 
 _VENDORS: Final = (
     ("NVIDIA", r"nvidia|tesla|geforce|quadro|\brtx\b|\bgtx\b|titan|\b[ABHV]\d{2,3}\b|\bGH200\b|\bGB[23]00\b"),
@@ -20,7 +20,7 @@ _VENDORS: Final = (
 
 
 def vendor_of(name: str | None) -> str | None:
-    """The maker of a GPU, guessed from its product name, or None."""
+    """Return the vendor of a GPU, guessed from its product name, or None."""
     for vendor, pattern in _VENDORS:
         if name and re.search(pattern, name, re.IGNORECASE):
             return vendor
@@ -28,15 +28,15 @@ def vendor_of(name: str | None) -> str | None:
 
 
 def device_names(members: Mapping[str, Any], used: Collection[int] = ()) -> dict[int, str]:
-    """Product names by device index, from the trace's ``deviceProperties``."""
+    """Return product names by device index, from the trace's ``deviceProperties``."""
     return {index: name for index, entry in _properties(members, used) if isinstance(name := entry.get("name"), str)}
 
 
 def add_devices(store: Store, node: int, members: Mapping[str, Any], used: Collection[int]) -> bool:
-    """Rows for the devices that a trace of ``node`` lists or uses; of those that the store has, what it does not know yet.
+    """Store the devices that a trace of ``node`` lists or uses; fill in missing facts.
 
-    Where the only device listed is not the only device used, the two are taken for one (a process that sees one device of several
-    lists it as 0, while its events carry the number of the machine); the answer is whether that was done.
+    If the only device listed is not the only device used, the two are taken for one: a process that sees one device of several lists it as
+    0, while its events have the number of the node. Returns whether that was done.
     """
     seen: set[int] = set()
     for index, entry in _properties(members, used):
@@ -59,22 +59,24 @@ def add_devices(store: Store, node: int, members: Mapping[str, Any], used: Colle
 
 
 def store_device(store: Store, node: int, index: int, facts: Mapping[str, Any]) -> None:
-    """The row of a device, with ``facts`` (columns of the table but node and index). One that the store has keeps what it says; what it
-    does not say is filled in, unless UUID or name tell that the facts are of another GPU."""
+    """Store a device with ``facts`` (columns except node and index), or complete it.
+
+    A stored device keeps its facts, and the missing ones are filled in, unless UUID or name show that the facts are of another GPU.
+    """
     rows = store.frame('SELECT uuid, name FROM device WHERE node = ? AND "index" = ?', [node, index]).rows()
     if not rows:
         store.insert("device", {"node": node, "index": index, **facts})
         return
     [(uuid, name)] = rows
-    known, said = (plain(uuid), model(name or "")), (plain(facts.get("uuid")), model(facts.get("name") or ""))
-    if not facts or any(one and other and one != other for one, other in zip(known, said, strict=True)):
+    known, stated = (plain(uuid), model(name or "")), (plain(facts.get("uuid")), model(facts.get("name") or ""))
+    if not facts or any(value and new and value != new for value, new in zip(known, stated, strict=True)):
         return
     changes = ", ".join(f"{column} = coalesce({column}, ?)" for column in facts)
     store.connection.execute(f'UPDATE device SET {changes} WHERE node = ? AND "index" = ?', [*facts.values(), node, index])
 
 
 def _store_used(store: Store, node: int, indices: list[int]) -> None:
-    """Rows for devices of which nothing is known, as far as the store has none."""
+    """Store the devices that the store does not have, without facts."""
     import pyarrow as pa
 
     known = {index for (index,) in store.connection.execute('SELECT "index" FROM device WHERE node = ?', [node]).fetchall()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def duration(ns: int) -> str:
-    """A duration in a note, written as the report writes them (``analysis.wording``): 5.19 ms, 2.00 s, 18 min 42 s."""
+    """Format a duration as the report does: 5.19 ms, 2.00 s, 18 min 42 s."""
     for unit, size in (("ns", 1), ("\N{MICRO SIGN}s", 10**3), ("ms", 10**6), ("s", 10**9)):
         rounded = float(f"{ns / size:.3g}")
         if rounded < (60 if unit == "s" else 1000):

@@ -1,7 +1,7 @@
 """Files of run stores without the database: path -> who writes it, a leftover log, a private copy of its bytes.
 
-The database opens a path and the log next to it by name. Whoever can write the folder can replace either between a check and the opening,
-by a link or a pipe. Here a file is opened once, and only this descriptor is checked and read.
+The database opens a path and the log next to it by name. Another user who can write the folder can replace either between a check and the
+opening, by a link or a pipe. Here a file is opened once, and only this descriptor is checked and read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ _FLOCK: Final = "hhqqi4x"  # ``struct flock`` of 64-bit Linux: type, whence, sta
 
 
 def writer(path: Path) -> str | None:
-    """Which program has the database file open for writing, as part of a message; None if none has, or if this system cannot show locks."""
+    """Return the program that has a database open for writing, for a message.
+
+    None without such a program, or if this system cannot show locks.
+    """
     with suppress(OSError):
         if _locked_here(path.stat()):
             return f"this program has it open already (PID {os.getpid()})"
@@ -39,7 +42,7 @@ def writer(path: Path) -> str | None:
 
 
 def check_finished(path: Path, name: str) -> None:
-    """Raise InputError if the run store is being written, or its writer did not close it. ``name``: of the store, for the message."""
+    """Raise InputError if the store ``name`` is being written or was not closed."""
     if user := writer(path):
         raise InputError(f"{name}: {user}; wait for it")
     log = path.with_name(path.name + ".wal")
@@ -53,7 +56,7 @@ def check_finished(path: Path, name: str) -> None:
 
 
 def copy(path: Path, target: Path, name: str) -> int:
-    """Copy the bytes of a regular file into a new file; how many. Holes stay holes. Raises InputError; ``name``: of the file, for it."""
+    """Copy a regular file with its holes to a new file; return its size; InputError."""
     try:
         descriptor = _opened(path)
     except OSError as error:
@@ -87,24 +90,27 @@ def _opened(path: Path) -> int:
 
 def _copy_data(descriptor: int, size: int, target: Path) -> None:
     with target.open("xb") as out:
-        place = 0
-        while place < size:
+        offset = 0
+        while offset < size:
             try:
-                place = os.lseek(descriptor, place, os.SEEK_DATA)
+                offset = os.lseek(descriptor, offset, os.SEEK_DATA)
             except OSError as error:
                 if error.errno == errno.ENXIO:  # only a hole is left
                     break
-            block = os.pread(descriptor, min(_CHUNK, max(size - place, 0)), place)
+            block = os.pread(descriptor, min(_CHUNK, max(size - offset, 0)), offset)
             if not block:
                 break
-            out.seek(place)
+            out.seek(offset)
             out.write(block)
-            place += len(block)
+            offset += len(block)
         out.truncate(size)
 
 
 def _locked_here(status: os.stat_result) -> bool:
-    """Whether this process holds a lock on the file: F_GETLK does not show its own locks, and closing the file would release them."""
+    """Whether this process has a lock on the file.
+
+    F_GETLK does not show the locks of this process, and closing the file would release them.
+    """
     folder = Path("/proc/self/fd")
     for entry in folder.iterdir() if folder.is_dir() else ():
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Copies a run store that somebody gave into a temporary store: path -> checked :class:`.store.Store`.
+"""Copies of run stores of unknown origin: path -> checked temporary :class:`.store.Store`.
 
 This process never opens the given file with DuckDB. It opens the file once and copies the bytes into a private folder, without the log
 next to it. A child process (``foreign_child.py``) with limits on memory, processor time and file size compares the catalog of this
@@ -59,24 +59,24 @@ def copied(
     limits: Limits | None = None,
     child: Path = CHILD,
 ) -> S:
-    """A temporary store of class ``kind`` with the rows of the run store at ``path``, in their order. ``max_unpacked``: how much data
-    it may have (:func:`.limits.unpacked_limit`).
+    """Copy the rows of a run store, in their order, to a temporary store.
 
+    ``max_unpacked``: how much data it may have (:func:`.limits.unpacked_limit`).
     Raises InputError for a file that is not a run store, has another format, contains anything but its tables, is damaged, or has values
     that no run store has.
     """
     from .values import check
 
     name = storable(str(path))
-    given = path.resolve()
-    store_files.check_finished(given, name)
+    source = path.resolve()
+    store_files.check_finished(source, name)
     store = kind.temporary(memory_limit=memory_limit, threads=threads)
     try:
         assert store.path is not None
         copy = store.path.with_name("given.duckdb")
-        size = store_files.copy(given, copy, name)
+        size = store_files.copy(source, copy, name)
         most = unpacked_limit(size, max_unpacked)
-        with _Child(copy, given, name, size, limits or Limits(), child) as process:
+        with _Child(copy, source, name, size, limits or Limits(), child) as process:
             left = most
             for table, batch in process.batches():
                 left -= batch.nbytes
@@ -98,8 +98,8 @@ def copied(
 class _Child:
     """The process that reads the file. Its end closes the context; an exception in it ends the process."""
 
-    def __init__(self, copy: Path, given: Path, name: str, size: int, limits: Limits, script: Path) -> None:
-        self._copy, self._given = native_path(copy), storable(str(given))
+    def __init__(self, copy: Path, source: Path, name: str, size: int, limits: Limits, script: Path) -> None:
+        self._copy, self._source = native_path(copy), storable(str(source))
         self._name = name
         self._limits = limits
         self._script = script
@@ -107,7 +107,7 @@ class _Child:
         self._order = {
             "path": self._copy,
             "parent": os.getpid(),
-            "module_paths": [place for place in sys.path if Path(place).is_absolute()],
+            "module_paths": [path for path in sys.path if Path(path).is_absolute()],
             "script": schema_script(),
             "tables": {table: list(columns) for table, columns in SCHEMA.items()},
             "version": str(FORMAT_VERSION),
@@ -130,7 +130,7 @@ class _Child:
             isolated_process.stop(self._process)
 
     def batches(self) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Table and rows, as the child sends them. Raises InputError."""
+        """Yield table and rows, as the child sends them; InputError."""
         self._start()
         tables = iter(SCHEMA)
         table = None
@@ -201,7 +201,7 @@ class _Child:
     def _error(self, payload: bytes) -> InputError:
         try:
             kind, *texts = json.loads(payload)
-            text = storable("".join(map(str, texts)).replace(self._copy, self._given))[:4000]
+            text = storable("".join(map(str, texts)).replace(self._copy, self._source))[:4000]
         except ValueError:
             return self._refused()
         if kind == "memory":
@@ -222,7 +222,7 @@ class _Child:
         return InputError(f"{self._name}: cannot be opened as a run store ({text}); {make}")
 
     def _batch(self, table: str, payload: memoryview) -> pa.RecordBatch:
-        """The rows of a frame, checked as data of any origin."""
+        """Return the rows of a frame, checked as data of unknown origin."""
         import pyarrow as pa
 
         try:

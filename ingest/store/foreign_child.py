@@ -91,7 +91,7 @@ def _copy(order: dict[str, Any]) -> None:
 
 
 def _check_version(connection: Any, version: str) -> None:
-    """Raise if the file has a table of its format version, as ours, and another version in it."""
+    """Raise if the file has our table of the format version with another version."""
     of_foreign = _rows(connection, "duckdb_tables", "table_name, sql", FOREIGN)
     of_views = {name for (name,) in _rows(connection, "duckdb_views", "view_name", FOREIGN)}
     if "store_info" not in {name for name, _ in of_foreign} | of_views:
@@ -100,13 +100,13 @@ def _check_version(connection: Any, version: str) -> None:
     if expected[0] not in of_foreign or "store_info" in of_views:
         return  # the check of the catalog names it
     rows = connection.execute(f'SELECT "key", "value" FROM {FOREIGN}.main.store_info').fetchmany(OTHERS)
-    found = [value for key, value in rows if key == "format_version"]
-    if found != [version]:
-        raise RefusedError("version", str(found[0] if found else None)[:OTHERS])
+    versions = [value for key, value in rows if key == "format_version"]
+    if versions != [version]:
+        raise RefusedError("version", str(versions[0] if versions else None)[:OTHERS])
 
 
 def _check_catalog(connection: Any) -> None:
-    """Raise if there is anything in the catalog of the file that is not in the catalog of the reference, or the other way round."""
+    """Raise if the catalog of the file differs from that of the reference."""
     for kind, function, name in CATALOG:
         ours = {row[0] for row in _rows(connection, function, name, REFERENCE)}
         names = {row[0] for row in _rows(connection, function, name, FOREIGN)}
@@ -121,15 +121,18 @@ def _check_catalog(connection: Any) -> None:
         ("definition of table", "duckdb_tables", "table_name, sql"),
     ):
         expected = {repr(row): row for row in _rows(connection, function, columns, REFERENCE)}
-        found = {repr(row): row for row in _rows(connection, function, columns, FOREIGN)}
-        if other := [found[row] for row in sorted(found.keys() - expected.keys())]:
-            raise RefusedError("catalog", f"{what} {_listed(_described(what, row) for row in other)}")
-        if lacking := [expected[row] for row in sorted(expected.keys() - found.keys())]:
+        actual = {repr(row): row for row in _rows(connection, function, columns, FOREIGN)}
+        if unexpected := [actual[row] for row in sorted(actual.keys() - expected.keys())]:
+            raise RefusedError("catalog", f"{what} {_listed(_described(what, row) for row in unexpected)}")
+        if lacking := [expected[row] for row in sorted(expected.keys() - actual.keys())]:
             raise RefusedError("lacking", f"{what} {_listed(_described(what, row) for row in lacking)}")
 
 
 def _rows(connection: Any, function: str, columns: str, database: str) -> list[tuple[Any, ...]]:
-    """What a catalog function lists of a database, without what DuckDB has itself. No name is looked up in the file."""
+    """Return the rows of a catalog function for a database, without DuckDB's own.
+
+    No name is looked up in the file.
+    """
     internal = "internal" if function not in ("duckdb_sequences", "duckdb_indexes", "duckdb_constraints", "duckdb_triggers") else "false"
     query = f"SELECT database_name, {internal}, {columns} FROM system.main.{function}()"
     rows = connection.execute(query).fetchmany(PROBED)
@@ -163,7 +166,7 @@ def _packed(pa: Any, batch: Any) -> bytes:
 
 
 def _copy_table(connection: Any, table: str, columns: list[str]) -> None:
-    """The rows of a table in their order, some at a time."""
+    """Send the rows of a table in their order, some at a time."""
     import pyarrow as pa
 
     names = ", ".join(f'"{column}"' for column in columns)

@@ -9,12 +9,15 @@ from .registry import UNKNOWN_HOST
 
 
 def node_label(name: str) -> str:
-    """Documented node name of a timeline file: the second field of its name, with rank and machine of ``27-algo-1`` swapped."""
+    """Return the documented node name of a timeline file.
+
+    It is the second field of the file's name, with rank and machine of ``27-algo-1`` swapped.
+    """
     return re.sub(r"^(.*)-(algo.*)$", r"\2-\1", _node_field(name))
 
 
 def machine_of(name: str) -> tuple[str, int | None]:
-    """Hostname and leading number (a pid, or the rank under Horovod) of the machine and process that wrote a timeline file.
+    """Return host and leading number (pid; rank under Horovod) of a timeline file.
 
     ``27-algo-1`` -> (algo-1, 27), ``905-b88ab1bb8259`` -> (b88ab1bb8259, 905), ``0001`` -> (0001, None).
     """

@@ -42,9 +42,9 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def end_of(process: subprocess.Popen[bytes]) -> str | None:
-    """How a process ended that has closed its output: the name of a signal or an exit code; None if it has not ended."""
+    """Return the signal or exit code that ended a process; None if it has not ended."""
     try:
         code = process.wait(_END_SECONDS)
     except subprocess.TimeoutExpired:
         return None
-    return signal.Signals(-code).name if -code in {int(one) for one in signal.Signals} else f"exit code {code}"
+    return signal.Signals(-code).name if -code in {int(number) for number in signal.Signals} else f"exit code {code}"

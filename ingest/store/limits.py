@@ -56,7 +56,10 @@ _SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT])(i?)B\s*", re.IGNORECAS
 
 
 def cut_text(text: str, limit: int = TEXT_BYTES) -> str:
-    """``text``, or its beginning if it has more than ``limit`` bytes of UTF-8, with its length and CRC-32: two texts stay two texts."""
+    """Return a text, cut if it has more than ``limit`` bytes of UTF-8.
+
+    The length and CRC-32 at the end of a cut text keep two texts different.
+    """
     if len(text) * 4 <= limit:
         return text
     raw = text.encode("utf-8", "replace")
@@ -64,7 +67,7 @@ def cut_text(text: str, limit: int = TEXT_BYTES) -> str:
 
 
 def cut_bytes(raw: bytes, limit: int) -> bytes:
-    """As :func:`cut_text`, of bytes of valid UTF-8 that are longer than ``limit``. The C scanner has the same function."""
+    """Cut valid UTF-8 longer than ``limit``; the C scanner has the same function."""
     end = max(limit - _MARK_BYTES, 0)
     while end and raw[end] & 0xC0 == 0x80:
         end -= 1
@@ -73,16 +76,16 @@ def cut_bytes(raw: bytes, limit: int) -> bytes:
 
 def size_in_bytes(size: str) -> int:
     """The bytes of a size such as 600MB or 2GiB. Raises UsageError."""
-    found = _SIZE.fullmatch(size)
-    if found is None:
+    match = _SIZE.fullmatch(size)
+    if match is None:
         raise UsageError(f"{size!r} is not a size; write it like 600MB or 2GB")
-    return int(float(found[1]) * (1024 if found[3] else 1000) ** ("KMGT".index(found[2].upper()) + 1))
+    return int(float(match[1]) * (1024 if match[3] else 1000) ** ("KMGT".index(match[2].upper()) + 1))
 
 
 def unpacked_limit(packed: int, limit: str | None) -> int:
-    """How many bytes a file of ``packed`` bytes may unpack to. ``limit``: the value of --max-unpacked, None for the default.
+    """Return how many bytes a file of ``packed`` bytes may unpack to.
 
-    Raises UsageError for a value that is not a size.
+    ``limit``: the value of --max-unpacked, None for the default. Raises UsageError for a value that is not a size.
     """
     if limit is None:
         return max(UNPACKED_BYTES, UNPACKED_RATIO * packed)
@@ -93,8 +96,10 @@ def unpacked_limit(packed: int, limit: str | None) -> int:
 
 
 def cut_values(values: dict[str, Any]) -> tuple[dict[str, Any], int]:
-    """The first ``PARAMETERS`` of the job's values, their texts and keys cut; and how many were left out. Nested values become JSON text
-    where they are long."""
+    """Return the first ``PARAMETERS`` values, cut, and the number of the others.
+
+    Long nested values become JSON text.
+    """
     kept = {cut_text(str(key)): _short(without_depth(value)) for key, value in list(values.items())[:PARAMETERS]}
     return kept, len(values) - len(kept)
 
@@ -107,23 +112,19 @@ def _short(value: Any) -> Any:
 
 
 def cut_columns(rows: pa.Table | pa.RecordBatch) -> tuple[pa.Table | pa.RecordBatch, int]:
-    """``rows`` with the texts of its columns cut, and how many were."""
+    """Cut the texts of the columns of ``rows``; return how many were cut."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     count = 0
-    for place, kind in enumerate(rows.schema.types):
+    for index, kind in enumerate(rows.schema.types):
         text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-        if not text or rows.column(place).nbytes <= TEXT_BYTES:
+        if not text or rows.column(index).nbytes <= TEXT_BYTES:
             continue
-        column = rows.column(place).cast(pa.large_string())
+        column = rows.column(index).cast(pa.large_string())
         long = pc.greater(pc.binary_length(column), TEXT_BYTES)
         if more := pc.sum(long).as_py():
             count += more
             texts = [None if text is None else cut_text(text) for text in column.to_pylist()]
-            rows = rows.set_column(place, rows.schema.names[place], pa.array(texts, pa.large_string()))
+            rows = rows.set_column(index, rows.schema.names[index], pa.array(texts, pa.large_string()))
     return rows, count
-
-
-# of what, table, the columns of the owner, column, how many values of it an owner has
-# table, whether its rows are found by their process (else by their node), whether they are events

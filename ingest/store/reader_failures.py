@@ -33,14 +33,14 @@ def costs_one_file(error: BaseException) -> bool:
 
 
 def described(error: BaseException) -> str:
-    """An exception in one line, for a note: its type and the first line of its text."""
+    """Describe an exception in one line, for a note: type and first line of its text."""
     text = " ".join(str(error).partition("\n")[0].split())
-    shown = text if len(text) <= _LONGEST else text[:_LONGEST] + " ..."
-    return storable(f"{type(error).__name__}: {shown}" if shown else type(error).__name__)
+    short = text if len(text) <= _LONGEST else text[:_LONGEST] + " ..."
+    return storable(f"{type(error).__name__}: {short}" if short else type(error).__name__)
 
 
 def failure_text(error: BaseException) -> str:
-    """What failed, and what to do, for a note."""
+    """Describe a failure and the next step, for a note."""
     return f"its reader failed ({described(error)}). {_REPORT}"
 
 
@@ -52,7 +52,7 @@ def note_failure(store: Store, error: BaseException, source: int, file: str) -> 
 
 @contextmanager
 def step(store: Store, name: str) -> Iterator[None]:
-    """Run a step over all files; a failure becomes a note that names the step, and the run goes on without it.
+    """Run a step over all files; a failure becomes a note, and the run continues.
 
     UsageError is raised: the user stated something that contradicts the files.
     """

@@ -1,6 +1,6 @@
-"""Which machine and which process does a source mean, and which id do they have in the run store?
+"""Nodes and processes of sources, with their ids in the run store.
 
-Every reader asks here, so that two files of one process share its row and two processes never do.
+Every reader gets ids here, so that two files of one process share its row and two processes never do.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from .store import Store
 from .tables import storable
 from .time_limits import clamped
 
-UNKNOWN_HOST: Final = "unknown host"  # Name of a machine that no file names; further ones are "unknown host 2" and so on
+UNKNOWN_HOST: Final = "unknown host"  # Name of a node that no file names; further ones are "unknown host 2" and so on
 
 
-def one_name(one: str, other: str) -> bool:
-    """Whether two names can be of one machine: equal, or one is the other's without its domain."""
-    one, other = one.lower(), other.lower()
-    return one == other or one.startswith(other + ".") or other.startswith(one + ".")
+def is_same_host(name: str, hostname: str) -> bool:
+    """Whether two names can be of one node: equal, or equal without a domain."""
+    name, hostname = name.lower(), hostname.lower()
+    return name == hostname or name.startswith(hostname + ".") or hostname.startswith(name + ".")
 
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """What a reader stored of one file.
+    """Result of reading one file.
 
     ``events``: rows added to device_event, host_event, annotation, sample and python_profile together. ``first_ns``, ``last_ns``:
     earliest start and latest end among them (None without events), nanoseconds since the Unix epoch or since the anchor 0.
@@ -48,12 +48,12 @@ class _Process:
 
 @dataclass(slots=True)
 class Registry:
-    """The nodes and processes of ``store``, one row each, whoever asks first."""
+    """The nodes and processes of ``store``, one row each."""
 
     store: Store
     _nodes: dict[str, int] = field(default_factory=dict)
     _processes: dict[tuple[int, int | None], list[_Process]] = field(default_factory=dict)
-    _made: int = 0
+    _process_count: int = 0
     _nodes_of_file: int = 0
     _processes_of_file: int = 0
 
@@ -67,7 +67,10 @@ class Registry:
         self._nodes_of_file = self._processes_of_file = 0
 
     def node(self, hostname: str) -> int:
-        """Id of the machine of this name; beyond ``NODES`` and ``NODES_PER_FILE`` that of ``FURTHER_NODES``."""
+        """Return the id of the node of this name.
+
+        Beyond ``NODES`` and ``NODES_PER_FILE`` it is that of ``FURTHER_NODES``.
+        """
         if hostname in self._nodes:
             return self._nodes[hostname]
         if len(self._nodes) >= NODES or self._nodes_of_file >= NODES_PER_FILE:
@@ -76,7 +79,10 @@ class Registry:
         return self._new_node(hostname)
 
     def further_node(self) -> int:
-        """Id of the machine that all beyond the bounds share; its events are removed (limits.py)."""
+        """Return the id of the node that all beyond the limits share.
+
+        Its events are removed later (derive/limit_rows.py).
+        """
         known = self._nodes.get(FURTHER_NODES)
         return self._new_node(FURTHER_NODES) if known is None else known
 
@@ -97,11 +103,10 @@ class Registry:
         source: int | None = None,
         fresh: bool = False,
     ) -> int:
-        """Id of the process ``pid`` of ``node``; a new one in any case with ``fresh``.
+        """Return the id of a process; always a new one with ``fresh``.
 
-        Two requests mean one process where node and pid are equal and neither rank nor (for a process without pid) label says
-        otherwise. What a later request knows and an earlier one did not (rank, world size, label) is filled in. A number that the
-        columns cannot hold counts as not known.
+        Two requests are for one process if node and pid are equal and ranks (without a pid: labels) do not contradict it. Facts that an
+        earlier request lacked (rank, world size, label) are filled in. A number that its column cannot contain counts as unknown.
         """
         pid, (rank, local_rank, world_size) = clamped(pid), (clamped(number, 2**31 - 1) for number in (rank, local_rank, world_size))
         for known in self._processes.setdefault((node, pid), []) if not fresh else ():
@@ -109,29 +114,21 @@ class Registry:
             if same_rank and (pid is not None or known.label == label):
                 self._fill(known, rank, local_rank, world_size, label)
                 return known.id
-        if self._made >= PROCESSES or self._processes_of_file >= PROCESSES_PER_FILE:
+        if self._process_count >= PROCESSES or self._processes_of_file >= PROCESSES_PER_FILE:
             return self._further_process()
-        self._made += 1
+        self._process_count += 1
         self._processes_of_file += 1
         new = _Process(self.store.next_id("process"), rank, label)
         self._processes.setdefault((node, pid), []).append(new)
-        self.store.insert(
-            "process",
-            {
-                "id": new.id,
-                "node": node,
-                "pid": pid,
-                "rank": rank,
-                "local_rank": local_rank,
-                "world_size": world_size,
-                "label": label,
-                "source": source,
-            },
-        )
+        row = {"id": new.id, "node": node, "pid": pid, "rank": rank, "local_rank": local_rank, "world_size": world_size}
+        self.store.insert("process", {**row, "label": label, "source": source})
         return new.id
 
     def _further_process(self) -> int:
-        """Id of the process that all beyond ``PROCESSES`` and ``PROCESSES_PER_FILE`` share; its events are removed."""
+        """Return the id of the process that all beyond the limits share.
+
+        Its events are removed later (derive/limit_rows.py).
+        """
         node = self.further_node()
         if (node, None) not in self._processes:
             self._processes[node, None] = [_Process(self.store.next_id("process"), None, None)]
@@ -139,33 +136,32 @@ class Registry:
         return self._processes[node, None][0].id
 
     def is_further(self, process: int) -> bool:
-        """Whether a process is the one that all beyond the bounds share."""
+        """Whether a process is the one that all beyond the limits share."""
         return any(shared.id == process for shared in self._processes.get((self._nodes.get(FURTHER_NODES, -1), None), ()))
 
     def discard(self, node: int, process: int, source: int) -> None:
-        """Forget a process that only ``source`` had asked for and that turned out to be another, and its
-        machine if that was an unknown one and has no process left."""
+        """Remove a process of ``source``, and its node if unknown and unused."""
         execute = self.store.connection.execute
         removed = execute("DELETE FROM process WHERE id = ? AND source = ? RETURNING id", [process, source]).fetchall()
         if removed:
             for known in self._processes.values():
-                known[:] = [one for one in known if one.id != process]
+                known[:] = [entry for entry in known if entry.id != process]
         orphan = "DELETE FROM node WHERE id = ? AND starts_with(hostname, ?) AND id NOT IN (SELECT node FROM process) RETURNING id"
         if execute(orphan, [node, UNKNOWN_HOST]).fetchall():
             self._nodes = {hostname: known_id for hostname, known_id in self._nodes.items() if known_id != node}
 
     def forget(self, source: int, nodes: int) -> None:
-        """Forget the processes that only ``source`` had asked for, and the machines with an id from ``nodes`` that have no process left."""
+        """Remove processes of ``source`` alone, and unused nodes from id ``nodes``."""
         execute = self.store.connection.execute
         gone = {row[0] for row in execute("DELETE FROM process WHERE source = ? RETURNING id", [source]).fetchall()}
         for known in self._processes.values():
-            known[:] = [one for one in known if one.id not in gone]
+            known[:] = [entry for entry in known if entry.id not in gone]
         orphans = "DELETE FROM node WHERE id >= ? AND id NOT IN (SELECT node FROM process WHERE node IS NOT NULL) RETURNING id"
         empty = {row[0] for row in execute(orphans, [nodes]).fetchall()}
         self._nodes = {hostname: node for hostname, node in self._nodes.items() if node not in empty}
 
     def joined(self, hostname: str, node: int) -> None:
-        """A machine turned out to be ``node``: its name means that from now on, but that of an unknown one is free again."""
+        """Make a host's name mean ``node``; the name of an unknown host becomes free."""
         if hostname.startswith(UNKNOWN_HOST):
             self._nodes.pop(hostname, None)
         else:

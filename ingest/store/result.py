@@ -1,4 +1,4 @@
-"""What is known of a trace of a profiler once its events are stored?"""
+"""Results of reading traces and recordings, once their events are stored."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .registry import ReadResult
 
 @dataclass(frozen=True, slots=True)
 class TraceResult(ReadResult):
-    """``metadata``: the small scalar members of the trace. ``process``: its row. ``framework``: PyTorch, or None where not said."""
+    """``metadata``: small scalar members of the trace. ``process``: its row. ``framework``: PyTorch, or None if the trace lacks it."""
 
     metadata: dict[str, Any] = field(default_factory=dict)
     process: int | None = None
@@ -18,14 +18,14 @@ class TraceResult(ReadResult):
 
     @property
     def processes(self) -> tuple[int, ...]:
-        """The rows of all processes whose rank can be asked for."""
+        """Rows of all processes whose rank can be determined."""
         return () if self.process is None else (self.process,)
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureResult(ReadResult):
-    """``process``: its row, None for a recorder. ``metadata``: what the recording says of itself and of the run. ``job``: it is that of a
-    recorder, which has something to say where it holds no event. ``session`` and ``number``: of which recording the file is which part."""
+    """``process``: its row, None for a recorder. ``metadata``: of the recording and the run. ``job``: a recorder wrote it, so it counts
+    even without events. ``session``, ``number``: the recording, and the number of the file in it."""
 
     process: int | None = None
     session: bytes | None = None

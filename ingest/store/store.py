@@ -17,7 +17,7 @@ class Store(Tables):
 
     @classmethod
     def open(cls, path: Path, *, memory_limit: str = "600MB", threads: int | None = None, max_unpacked: str | None = None) -> Self:
-        """A checked copy of the store at ``path``, in a temporary file that closing it removes: see :mod:`.foreign_store`.
+        """Copy and check a store (see :mod:`.foreign`). Closing removes the copy.
 
         Raises InputError if ``path`` is not a run store, has another format or other contents than a run store, or is being written.
         """

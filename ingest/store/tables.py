@@ -1,7 +1,7 @@
 """Tables of a run store: creating, filling, and reading them.
 
 A run store is one DuckDB file (or an in-memory database) with the tables of ``SCHEMA``. Times are integer nanoseconds since the
-Unix epoch (or since an anchor of 0 where a source has no epoch: see ``ingest_note``); durations are nanoseconds; bytes are bytes.
+Unix epoch (or since an anchor of 0 if a source has no epoch: see ``ingest_note``); durations are nanoseconds; bytes are bytes.
 Loading is bulk Arrow only; reading returns Polars frames.
 """
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from ...errors import InputError, PostrunError, UsageError
 from ...temporary import Folder
-from .limits import LEFT_OUT, NAME_TEXT_BYTES, NAMES, cut_columns, cut_text
+from .limits import LEFT_OUT, NAME_TEXT_BYTES, NAMES, cut_columns, cut_text, size_in_bytes
 
 if TYPE_CHECKING:
     import duckdb
@@ -30,15 +30,15 @@ Severity = Literal["info", "warning", "error"]
 
 # One entry per table: its columns with their DuckDB types, in order. Ids (`node`, `process`, `name`, ...) point to the table of that name.
 SCHEMA: Final[dict[str, dict[str, str]]] = {
-    # one row: the run. JSON columns hold JSON text. status: completed, failed, stopped, partial, unknown
+    # one row: the run. JSON columns contain JSON text. status: completed, failed, stopped, partial, unknown
     "run": {
         "name": "VARCHAR", "status": "VARCHAR", "started_ns": "BIGINT", "ended_ns": "BIGINT", "framework": "VARCHAR",
         "instance_type": "VARCHAR", "resources": "VARCHAR", "hyperparameters": "VARCHAR", "labels": "VARCHAR", "metadata": "VARCHAR",
-        # of its recorders (`postrun record`): when the command began and ended; null where that is not known
+        # of its recorders (`postrun record`): when the command began and ended; null if unknown
         "job_started_ns": "BIGINT", "job_ended_ns": "BIGINT",
     },
-    # one row per file that was given or found; format "unknown" where no reader knows it (events 0). clock_offset_ns: what was added to
-    # the times of the file to bring them to the clock of the others, clock_evidence: by what it was found; null where nothing was added
+    # one row per file of the run; format "unknown" if it has no reader (events 0). clock_offset_ns: added to the times of the file, which
+    # are then those of the clock of the others, clock_evidence: the reason for this offset; null without an offset
     "source": {
         "id": "INTEGER", "path": "VARCHAR", "format": "VARCHAR", "bytes": "BIGINT", "sha256": "VARCHAR", "events": "BIGINT",
         "first_ns": "BIGINT", "last_ns": "BIGINT", "clock_offset_ns": "BIGINT", "clock_evidence": "VARCHAR",
@@ -51,8 +51,8 @@ SCHEMA: Final[dict[str, dict[str, str]]] = {
         "command": "VARCHAR", "label": "VARCHAR", "source": "INTEGER",
     },
     # one row per trace file of a process: first start to last end of its events. A profiler with a schedule writes a file per cycle and
-    # records nothing between them. Of recordings of the capture library one per window of device activity. on_ns, off_ns: when the
-    # profiler was switched on and off, where it says so; without events nothing happened
+    # records nothing between them. Of recordings of the capture library one per GPU window. on_ns, off_ns: when the profiler was switched
+    # on and off, if the file states it; without events nothing happened
     "profile_window": {
         "process": "INTEGER", "source": "INTEGER", "first_ns": "BIGINT", "last_ns": "BIGINT", "on_ns": "BIGINT", "off_ns": "BIGINT",
     },
@@ -68,8 +68,8 @@ SCHEMA: Final[dict[str, dict[str, str]]] = {
     },
     # one row per distinct string; short, precision and category for kernels only (kernel_names.py)
     "name": {"id": "INTEGER", "text": "VARCHAR", "short": "VARCHAR", "precision": "VARCHAR", "category": "VARCHAR"},
-    # one row per kernel run, copy, memset or synchronisation record. correlation links to the launch of the same process and device
-    # context; null where the source gives none (0 counts as none). pageable: for copies, whether host memory was pageable (null: not said).
+    # one row per kernel execution, copy, memset or synchronization record. correlation links to the launch of the same process and device
+    # context; null if the source has none (0 counts as none). pageable: for copies, whether host memory was pageable (null: unknown).
     "device_event": {
         "node": "INTEGER", "process": "INTEGER", "device": "INTEGER", "context": "BIGINT", "stream": "BIGINT", "kind": "DEVICE_KIND",
         "name": "INTEGER", "start_ns": "BIGINT", "duration_ns": "BIGINT", "correlation": "BIGINT", "external_id": "BIGINT",
@@ -89,15 +89,15 @@ SCHEMA: Final[dict[str, dict[str, str]]] = {
         "node": "INTEGER", "process": "INTEGER", "device": "INTEGER", "start_ns": "BIGINT", "bytes": "BIGINT", "allocated": "BIGINT",
         "reserved": "BIGINT",
     },
-    # one row per host call or function. kind: launch (kernel, copy, memset, graph launch), sync (blocking synchronisation), call (any
+    # one row per host call or function. kind: launch (kernel, copy, memset, graph launch), sync (blocking synchronization), call (any
     # other runtime or driver call), operator, python, loader (data-loader wait), overhead (the profiler itself)
     "host_event": {
         "node": "INTEGER", "process": "INTEGER", "tid": "BIGINT", "kind": "HOST_KIND", "name": "INTEGER", "start_ns": "BIGINT",
         "duration_ns": "BIGINT", "correlation": "BIGINT", "external_id": "BIGINT",
     },
-    # one row per begin/end range. side: host, or device where the profiler projected it onto a stream (then device and stream are set).
+    # one row per begin/end range. side: host, or device if the profiler projected it onto a stream (then device and stream are set).
     # value: the number in the name or of the step (ProfilerStep#12 -> 12). phase: of sources that have one (Step:ModeKeys.TRAIN).
-    # arguments: JSON object of what else the source says that a rule needs (num_workers, pin_memory of a data loader), mostly null.
+    # arguments: JSON object with facts that a rule needs (num_workers, pin_memory of a data loader), mostly null.
     "annotation": {
         "node": "INTEGER", "process": "INTEGER", "tid": "BIGINT", "side": "VARCHAR", "device": "INTEGER", "stream": "BIGINT",
         "name": "INTEGER", "value": "BIGINT", "start_ns": "BIGINT", "duration_ns": "BIGINT", "depth": "INTEGER", "phase": "VARCHAR",
@@ -111,9 +111,9 @@ SCHEMA: Final[dict[str, dict[str, str]]] = {
     # one row per metric value. metric: see METRICS, or COUNTER and a name; unit: index of the core or GPU, null for the whole node; of a
     # counter the process that recorded it
     "sample": {"node": "INTEGER", "metric": "VARCHAR", "unit": "INTEGER", "time_ns": "BIGINT", "value": "DOUBLE"},
-    # one row per file of a Python profile: what its folder says of when it began and ended. profiler: cprofile, pyinstrument. timer:
-    # total_time, cpu_time, off_cpu_time; null where nothing says it. modes: train, eval, predict, global, prestepzero, posthookclose;
-    # phases: start, stepstart, forwardpassend, stepend, end. calls: null where the profiler samples. total_s: own time of all functions
+    # one row per file of a Python profile, with its begin and end by the name of its folder. profiler: cprofile, pyinstrument. timer:
+    # total_time, cpu_time, off_cpu_time; null if unknown. modes: train, eval, predict, global, prestepzero, posthookclose;
+    # phases: start, stepstart, forwardpassend, stepend, end. calls: null if the profiler samples. total_s: own time of all functions
     "python_window": {
         "id": "INTEGER", "source": "INTEGER", "node": "INTEGER", "process": "INTEGER", "profiler": "VARCHAR", "timer": "VARCHAR",
         "start_mode": "VARCHAR", "start_step": "BIGINT", "start_phase": "VARCHAR", "end_mode": "VARCHAR", "end_step": "BIGINT",
@@ -121,13 +121,13 @@ SCHEMA: Final[dict[str, dict[str, str]]] = {
         "total_s": "DOUBLE",
     },
     # one row per function of a Python profile. id: within its window. function: as pstats prints it; file, line: null for built-in ones.
-    # first_step, last_step: of the window; total_s: own time; cumulative_s: with what it called, of recursive calls the outermost only
+    # first_step, last_step: of the window; total_s: own time; cumulative_s: with calls, of recursive calls the outermost only
     "python_profile": {
         "node": "INTEGER", "process": "INTEGER", "window": "INTEGER", "id": "INTEGER", "first_step": "BIGINT", "last_step": "BIGINT",
         "timer": "VARCHAR", "function": "VARCHAR", "file": "VARCHAR", "line": "BIGINT", "calls": "BIGINT", "primitive_calls": "BIGINT",
         "total_s": "DOUBLE", "cumulative_s": "DOUBLE",
     },
-    # one row per pair of functions of a cProfile window, of which one called the other; ids as in python_profile. The figures are
+    # one row per pair of functions of a cProfile window if the first called the second; ids as in python_profile. The figures are
     # those of the callee in these calls
     "python_call": {
         "window": "INTEGER", "caller": "INTEGER", "callee": "INTEGER", "calls": "BIGINT", "primitive_calls": "BIGINT",
@@ -137,7 +137,7 @@ SCHEMA: Final[dict[str, dict[str, str]]] = {
     "python_frame": {
         "window": "INTEGER", "id": "INTEGER", "parent": "INTEGER", "function": "INTEGER", "total_s": "DOUBLE", "cumulative_s": "DOUBLE",
     },
-    # one row per kind of thing the reader repaired, dropped or guessed in one file
+    # one row per kind of repair, loss or guess of a reader in one file
     "ingest_note": {
         "source": "INTEGER", "file": "VARCHAR", "severity": "VARCHAR", "code": "VARCHAR", "message": "VARCHAR", "count": "BIGINT",
         "first_ns": "BIGINT", "last_ns": "BIGINT",
@@ -230,12 +230,11 @@ METRICS: Final[dict[str, str]] = {
     "sampler.cost_us": "us",
     "sampler.interval_ms": "ms",
 }
-_JSON_COLUMNS: Final = frozenset({"resources", "hyperparameters", "labels", "metadata"})
-"""Columns of `run` with JSON text; their values are cut before (run_row.py)."""
+_JSON_COLUMNS: Final = frozenset({"resources", "hyperparameters", "labels", "metadata"})  # of `run`; run_row.py cuts their values
 COUNTER: Final = "counter."
-"""Before the name of a counter that the program itself records; it has no unit, and values whenever the program gives one."""
+"""Prefix of a counter that the program itself records; it has no unit, and values whenever the program records one."""
 MEASURED: Final = f"NOT starts_with(metric, '{COUNTER}')"
-"""As a condition on `sample`: what a sampler measured at its intervals, not what the program counted."""
+"""Condition on `sample`: a sampler measured the value at its intervals; it is not a counter of the program."""
 
 
 class Tables:
@@ -261,17 +260,12 @@ class Tables:
 
     @classmethod
     def create(
-        cls,
-        path: Path | None,
-        *,
-        memory_limit: str = "600MB",
-        threads: int | None = None,
-        temp_directory: Path | None = None,
+        cls, path: Path | None, *, memory_limit: str = "600MB", threads: int | None = None, temp_directory: Path | None = None
     ) -> Self:
-        """A new, empty store at ``path`` (an existing file is replaced), or in memory where ``path`` is None.
+        """Create an empty store at ``path`` (replacing a file), or in memory for None.
 
         ``memory_limit`` bounds DuckDB's buffers; beyond it DuckDB spills to ``temp_directory`` (default: the
-        system's temporary folder). Raises InputError where the place cannot be written or another program has the file open,
+        system's temporary folder). Raises InputError if the path cannot be written or another program has the file open,
         UsageError for a size or number that the database does not take.
         """
         import duckdb
@@ -279,11 +273,11 @@ class Tables:
         settings = _settings(memory_limit, threads)
         folder = None if temp_directory is not None else _private_folder()
         spill = temp_directory or Path(folder.name if folder is not None else "")
-        place = ":memory:" if path is None else native_path(path)
+        database = ":memory:" if path is None else native_path(path)
         try:
             if path is not None:
                 _make_way(path)
-            connection = _connected(place, settings, spill)
+            connection = _connected(database, settings, spill)
         except BaseException as error:
             if folder is not None:
                 folder.cleanup()
@@ -313,9 +307,9 @@ class Tables:
 
     @classmethod
     def temporary(cls, *, memory_limit: str = "600MB", threads: int | None = None) -> Self:
-        """A new, empty store in a file in the system's temporary folder (TMPDIR), which is removed when the store is closed.
+        """Create an empty store in a temporary file (TMPDIR) that closing it removes.
 
-        Unlike :meth:`create` with None, its size is bound by the disk and not by memory.
+        Unlike :meth:`create` with None, its size is bounded by the disk and not by memory.
         """
         folder = _private_folder()
         try:
@@ -330,21 +324,21 @@ class Tables:
         return store
 
     def close(self) -> None:
-        """Close the database; the store cannot be used afterwards. A temporary one is removed."""
+        """Close the database for good, and remove a temporary store."""
         self.connection.close()
         if self._folder is not None:
             self._folder.cleanup()
 
     def checkpoint(self) -> None:
-        """Bring everything into the file of the store; nothing to do for one in memory or in a temporary file.
+        """Write everything to the file of the store, if it has one that stays.
 
-        Closing would do it, too, but a full disk stays unnoticed then. Raises duckdb.Error.
+        Closing would also do it, but would not report a full disk. Raises duckdb.Error.
         """
         if self.path is not None and not self._in_folder:
             self.connection.execute("CHECKPOINT")
 
     def remove(self) -> None:
-        """Delete the file of a closed store, where it has one."""
+        """Delete the file of a closed store, if it has one."""
         if self.path is not None:
             for file in _files(self.path):
                 file.unlink(missing_ok=True)
@@ -353,7 +347,7 @@ class Tables:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Close the store. An unexpected exception from the contents of a copied run store becomes an InputError that names the store."""
+        """Close the store; report an unexpected error from a copied store as InputError."""
         self.close()
         if error is not None and self.copied_from is not None and _unexpected(error):
             raise InputError(
@@ -364,7 +358,7 @@ class Tables:
     # -- filling -------------------------------------------------------------------------------------------------------
 
     def append(self, table: str, data: pa.Table | pa.RecordBatch | pl.DataFrame) -> None:
-        """Add rows in bulk. ``data`` has columns named as in ``SCHEMA[table]``; columns it lacks become null, others are an error.
+        """Add rows in bulk; missing columns become null, unknown columns are an error.
 
         Rows of impossible times or values are left out and counted in ``left_out``.
         """
@@ -382,7 +376,7 @@ class Tables:
         self.append_unchanged(table, rows)
 
     def append_unchanged(self, table: str, rows: pa.Table | pa.RecordBatch) -> None:
-        """As :meth:`append`, of rows that a store contained: nothing is cut or left out."""
+        """Like :meth:`append` for rows of another store: nothing is cut or left out."""
         names = ", ".join(f'"{column}"' for column in rows.schema.names)
         self.connection.register("incoming_rows", rows)
         try:
@@ -392,9 +386,9 @@ class Tables:
         self._added[table] += rows.num_rows
 
     def insert(self, table: str, row: dict[str, Any]) -> None:
-        """Add one row to a small table (run, source, node, process, device, ingest_note); never for events.
+        """Add one row to a small table (run, source, node, process, device, ingest_note).
 
-        Texts may hold what no database can: see :func:`storable`. A number that its column cannot hold becomes null.
+        Texts that no database can store are escaped: see :func:`storable`. A number that does not fit its column becomes null.
         """
         names = ", ".join(f'"{c}"' for c in row)
         values = [
@@ -406,11 +400,11 @@ class Tables:
         self._added[table] += 1
 
     def mark(self) -> Counter[str]:
-        """How many rows each table has got so far, for :meth:`remove_since`."""
+        """Return the number of rows of each table so far, for :meth:`remove_since`."""
         return self._added.copy()
 
     def remove_since(self, mark: Counter[str], tables: Iterable[str]) -> None:
-        """Remove the rows that :meth:`append` and :meth:`insert` added to these tables after ``mark``, if nothing else changed them."""
+        """Remove rows added to ``tables`` after ``mark``, if nothing else changed them."""
         for table in tables:
             if count := self._added[table] - mark[table]:
                 last = f"SELECT rowid FROM {table} ORDER BY rowid DESC LIMIT {count}"
@@ -419,7 +413,7 @@ class Tables:
                 self._removed[table] += count
 
     def next_row(self, table: str) -> int:
-        """The rowid of the next row of a table, while files are read."""
+        """Return the rowid of the next row of a table, while files are read."""
         return int(self.connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]) + self._removed[table]
 
     @contextmanager
@@ -437,16 +431,16 @@ class Tables:
         self.connection.execute("COMMIT")
 
     def next_id(self, table: str) -> int:
-        """The next free id of ``node``, ``process`` or ``source``, counted from 0."""
+        """Return the next free id of ``node``, ``process`` or ``source``, from 0."""
         self._next[table] += 1
         return self._next[table] - 1
 
     def peek_id(self, table: str) -> int:
-        """The id that :meth:`next_id` will give."""
+        """Return the id that :meth:`next_id` will return."""
         return self._next[table]
 
     def name_ids(self, texts: Sequence[str]) -> list[int]:
-        """Store-wide ids of strings, new ones added to ``name``; same order as ``texts``."""
+        """Return store-wide ids of strings, in their order; add new ones to ``name``."""
         fresh: dict[str, int] = {}
         ids = []
         for text in map(self._cut, map(storable, texts)):
@@ -476,7 +470,7 @@ class Tables:
         return short
 
     def _has_room(self, text: str) -> bool:
-        """Whether a new name is within the bounds of the run, and then counts."""
+        """Whether a new name is within the limits of the run; if so, count it."""
         size = len(text) if text.isascii() else len(text.encode())
         if len(self._names) >= NAMES or self._name_bytes + size > NAME_TEXT_BYTES:
             return False
@@ -487,37 +481,21 @@ class Tables:
         self, severity: Severity, code: str, message: str, *, count: int = 1, source: int | None = None, file: str | None = None,
         first_ns: int | None = None, last_ns: int | None = None,
     ) -> None:  # fmt: skip
-        """Record something the reader repaired, dropped or guessed. ``message`` is one sentence for the report's reader."""
-        self.insert(
-            "ingest_note",
-            {
-                "source": source,
-                "file": file,
-                "severity": severity,
-                "code": code,
-                "message": message,
-                "count": count,
-                "first_ns": first_ns,
-                "last_ns": last_ns,
-            },
-        )
+        """Record a repair, loss or guess; ``message`` is a sentence for the report."""
+        row = {"source": source, "file": file, "severity": severity, "code": code, "message": message, "count": count}
+        self.insert("ingest_note", {**row, "first_ns": first_ns, "last_ns": last_ns})
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def frame(self, sql: str, parameters: Sequence[Any] | None = None) -> pl.DataFrame:
-        """The result of ``sql`` as a Polars frame."""
+        """Return the result of ``sql`` as a Polars frame."""
         frame: pl.DataFrame = self.connection.cursor().sql(sql, params=list(parameters) if parameters else None).pl()
         return frame
 
-    def lazy(self, sql: str) -> pl.LazyFrame:
-        """``sql`` as a lazy Polars frame; projections and filters are pushed down into DuckDB."""
-        lazy: pl.LazyFrame = self.connection.cursor().sql(sql).pl(lazy=True)  # type: ignore[call-overload, unused-ignore]
-        return lazy
-
 
 def storable(text: str) -> str:
-    """``text`` as UTF-8 can hold it: bytes of a file name that are not UTF-8 (``\\xe9``) and lone surrogates (``\\ud800``) are escaped.
-
+    """Escape undecodable bytes and lone surrogates, so that a text is valid UTF-8.
+    Bytes of a file name that are not UTF-8 become ``\\xe9``, lone surrogates ``\\ud800``.
     A name that Python could not decode in the locale of the machine (LC_ALL=C), but that is UTF-8, is decoded.
     """
     try:
@@ -531,7 +509,7 @@ def storable(text: str) -> str:
 
 
 def _storable(value: Any, kind: str) -> Any:
-    """A value as a column of the type can hold it; None for a number beyond it."""
+    """Return a value that fits a column of the type; None for a number beyond it."""
     from .time_limits import clamped
 
     if isinstance(value, str):
@@ -542,7 +520,7 @@ def _storable(value: Any, kind: str) -> Any:
 
 
 def native_path(path: Path) -> str:
-    """``path`` as the database opens it, whatever the locale. Raises UsageError for a name that is not UTF-8: it cannot open these."""
+    """Return ``path`` as DuckDB opens it in any locale; UsageError if it is not UTF-8."""
     try:
         return os.fsencode(path).decode()
     except UnicodeDecodeError as error:
@@ -550,12 +528,12 @@ def native_path(path: Path) -> str:
 
 
 def _files(path: Path) -> tuple[Path, Path]:
-    """A run store's file and the log beside it, which exists while the store is written."""
+    """Return the file of a run store and its log, which exists during writing."""
     return path, path.with_name(path.name + ".wal")
 
 
 def _make_way(path: Path) -> None:
-    """Make the folder of a new store and remove an old one, unless somebody is writing it. The old file is not opened as a database."""
+    """Make the folder of a new store and remove an old one that no program is writing."""
     from .files import writer
 
     if path.is_file() and (user := writer(path)):
@@ -569,7 +547,7 @@ def _make_way(path: Path) -> None:
 
 
 def who_has_it_open(error: Exception | str) -> str | None:
-    """Who has the database file open, where that is why it could not be opened; None where it is not."""
+    """Return the program that has the database open, if ``error`` reports one."""
     text = str(error)
     if "Could not set lock" in text:
         pid = re.search(r"\(PID (\d+)\)", text)
@@ -581,19 +559,18 @@ def who_has_it_open(error: Exception | str) -> str | None:
     return None
 
 
-_SIZE: Final = re.compile(r"\s*\d+(\.\d+)?\s*[KMGT]i?B\s*", re.IGNORECASE)
-
-
 def _settings(memory_limit: str, threads: int | None) -> dict[str, str | bool | int | float | list[str]]:
-    if not _SIZE.fullmatch(memory_limit):
-        raise UsageError(f"--memory-limit {memory_limit!r} is not a size; write it like 600MB or 2GB")
+    try:
+        size_in_bytes(memory_limit)
+    except UsageError as error:
+        raise UsageError(f"--memory-limit {error}") from None
     if threads is not None and threads < 1:
         raise UsageError(f"--threads {threads}: at least 1 is needed")
     return {
         "memory_limit": memory_limit,
         "threads": threads or min(os.cpu_count() or 1, 8),
         "preserve_insertion_order": "false",
-        "checkpoint_threshold": "1GB",  # of the log, which rows in bulk hardly use; else loading stops for checkpoints, in memory, too
+        "checkpoint_threshold": "1GB",  # of the log; bulk rows hardly use it, and with less a store in memory also stops for checkpoints
         **NO_EXTENSIONS,
     }
 
@@ -607,11 +584,11 @@ _LOCKED: Final = {"enable_external_access": "false", "lock_configuration": "true
 """A database with these settings reads and writes its own file and its spill folder only, and no statement can change that."""
 
 
-def _connected(place: str, settings: dict[str, Any], spill: Path) -> duckdb.DuckDBPyConnection:
-    """A connection with the settings locked. DuckDB refuses a spill folder in the same call that turns external access off."""
+def _connected(database: str, settings: dict[str, Any], spill: Path) -> duckdb.DuckDBPyConnection:
+    """Connect, then lock the settings: DuckDB refuses both in one call."""
     import duckdb
 
-    connection = duckdb.connect(place, config={**settings, "temp_directory": native_path(spill / "spill")})
+    connection = duckdb.connect(database, config={**settings, "temp_directory": native_path(spill / "spill")})
     try:
         connection.execute("; ".join(f"SET {name} = {value}" for name, value in _LOCKED.items()))
     except BaseException:
@@ -621,7 +598,7 @@ def _connected(place: str, settings: dict[str, Any], spill: Path) -> duckdb.Duck
 
 
 def schema_script() -> list[str]:
-    """The SQL statements that create the types and tables of a run store."""
+    """Return the SQL statements that create the types and tables of a run store."""
     script = [f"CREATE TYPE {enum} AS ENUM ({', '.join(map(repr, values))})" for enum, values in ENUM_VALUES.items()]
     for table, columns in SCHEMA.items():
         definitions = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
@@ -630,7 +607,7 @@ def schema_script() -> list[str]:
 
 
 def _private_folder() -> Folder:
-    """A new folder with an unpredictable name that only this user can open. Raises InputError."""
+    """Create a private folder with an unpredictable name, or raise InputError."""
     try:
         return Folder()
     except OSError as error:
@@ -638,7 +615,7 @@ def _private_folder() -> Folder:
 
 
 def _unexpected(error: BaseException) -> bool:
-    """Whether an exception is one that no caller handles: not an error with a message, an exit, a machine problem, or an interruption."""
+    """Whether no caller handles an exception (messages, exits, the system)."""
     if type(error).__name__ == "PanicException":  # of Polars; derives from BaseException
         return True
     if not isinstance(error, Exception) or isinstance(error, PostrunError | OSError | MemoryError):

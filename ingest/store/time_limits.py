@@ -1,4 +1,4 @@
-"""Which times, durations and device numbers of a trace can be right?"""
+"""Limits of possible times, durations, sizes and samples, and filters that apply them to rows."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-YEAR_2001_NS: Final = 978_307_200 * 10**9  # Times before are taken to count from an unknown moment, not from the Unix epoch
+YEAR_2001_NS: Final = 978_307_200 * 10**9  # Earlier times count from an unknown moment, not from the Unix epoch
 EARLIEST_NS: Final = -(2**61)
 LATEST_NS: Final = 2**62
-"""Starts before and beyond are damage (2**62 is a day of 2116); what lies between can be subtracted, also after a base time was added."""
+"""Starts outside of these limits are damage (2**62 is a day of 2116); those inside can be subtracted, also after a base time was added."""
 LONGEST_NS: Final = 7 * 86_400 * 10**9  # Longer durations (236 years have been seen) are defects of the profiler
-ROUNDING_NS: Final = 1_000  # Negative durations down to this come from rounding to microseconds
+ROUNDING_NS: Final = 1_000  # Durations down to minus this are negative because of rounding to microseconds or converting between clocks
 HIGHEST_DEVICE: Final = 1024  # A pid below this may be the index of a device
 LONGEST_RANGE_NS: Final = 366 * 86_400 * 10**9
-"""Also a range of the program is not longer. Starts and durations within these limits can be added, and some hundred durations summed."""
-MOST_BYTES: Final = 2**56  # Sizes and numbers of elements beyond are damage (64 PiB); some hundred within can be summed
+"""Longest range of a program. Starts and durations within these limits can be added, and some hundred durations summed."""
+MOST_BYTES: Final = 2**56  # Larger sizes and numbers of elements are damage (64 PiB); some hundred within can be summed
 ABSURD_TIME: Final = ("warning", "absurd_time", "Events whose times are of no possible day were left out.")
 
-MOST_VALUE: Final = 1e100  # Samples beyond are damage; within, sums of them stay finite
+MOST_VALUE: Final = 1e100  # Larger samples are damage; sums of samples within stay finite
 IMPOSSIBLE: Final = ("warning", "impossible_value", "Events with impossible times and samples with impossible values were left out.")
 
 _SIZES: Final = ("bytes", "allocated", "reserved", "in_elements", "out_elements")
 
 
 def clamped(value: int | None, most: int = 2**63 - 1) -> int | None:
-    """``value``; None if it is not within ``-most`` to ``most``, so that a column can hold it."""
+    """Return ``value``, or None if it is not within ``-most`` to ``most``."""
     return value if value is not None and -most <= value <= most else None
 
 
 def possible_times(frame: pl.DataFrame) -> pl.DataFrame:
-    """The rows of ``frame`` (``start_ns`` and ``duration_ns``, or ``time_ns``) with possible times; a null is possible."""
+    """Return the rows with possible times and durations; null is possible."""
     import polars as pl
 
     tests = [pl.col(name).is_between(EARLIEST_NS, LATEST_NS) for name in ("start_ns", "time_ns") if name in frame.columns]
@@ -42,9 +42,9 @@ def possible_times(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def storable_rows(rows: Any) -> tuple[Any, int]:
-    """Arrow rows of events without those of impossible times or values, and how many these are; impossible sizes become null.
+    """Remove Arrow rows with impossible times and values; also return their number.
 
-    Everything that becomes rows comes through here: what a reader adds to the times of a file is checked with them.
+    Impossible sizes become null. All rows of a store pass through here, so the times include what a reader added to those of a file.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -82,8 +82,11 @@ def storable_rows(rows: Any) -> tuple[Any, int]:
 
 
 def _possible_samples(rows: Any) -> tuple[Any, int]:
-    """Rows of samples without the measured values that are not finite or beyond ``MOST_VALUE``, and how many these are. A counter of the
-    program may have such values; beyond the limit they become infinite, which reports count as odd."""
+    """Return samples without impossible measured values, and how many were removed.
+
+    A value is impossible if it is not finite or beyond ``MOST_VALUE``. Counters of the program keep such values; those beyond the limit
+    become infinite, which reports count as odd.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,6 +1,6 @@
 """Checks the values of a run store whose writer is unknown: store -> InputError that names the table and the column.
 
-Readers of trace files keep the same rules, and analyses rely on them: ids that exist, times that can be subtracted, JSON that parses.
+Readers of trace files keep the same rules, and the analysis relies on them: ids that exist, times that can be subtracted, JSON that parses.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ MOST_ROWS: Final = {
     "python_window": 100_000,
     "ingest_note": 500_000,
 }
-"""Rows of tables that a report goes through one by one. ``name``: with the two that stand for names beyond a limit. ``source``: 12 files of
+"""Rows of tables that a report goes through one by one. ``name``: with the two for names beyond a limit. ``source``: 12 files of
 each of 8,000 processes. ``step``: 125 of each of 8,000 processes, or weeks of one."""
 MOST_DISTINCT: Final[dict[tuple[str, tuple[str, ...]], int]] = {
     ("device_event", ("node", "device")): 16_384,
@@ -79,11 +79,11 @@ MOST_PER: Final[dict[tuple[str, tuple[str, ...], str], int]] = {
 MOST_DEPTH: Final = 64  # Objects and arrays inside each other in the JSON of a run; the configuration of a job has some 10
 HIGHEST_DEVICE: Final = 1 << 20  # Above the index of any GPU of a node
 
-Check = tuple[str, str, str]  # Column, condition in SQL that is true of a row that is not valid, and what such a row has
+Check = tuple[str, str, str]  # Column, SQL condition for an invalid row, and the property of such a row, for the message
 
 
 def check(store: Tables, name: str) -> None:
-    """Raise InputError if the store has a value that no reader writes. ``name``: of its file, for the message."""
+    """Raise InputError if the store at ``name`` has a value that no reader writes."""
     for table in SCHEMA:
         checks = [*_checks(table)]
         counted = ", ".join(f"count(*) FILTER ({condition})" for _, condition, _ in checks)

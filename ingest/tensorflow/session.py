@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from ..store.registry import one_name
+from ..store.registry import is_same_host
 
 _TRACE_NAME: Final = re.compile(r"(?P<host>.+)\.trace\.json(\.gz|\.zst)?$", re.IGNORECASE)
 _METADATA_NAME: Final = re.compile(r"(?P<node>.*)_(?P<start>\d{16,18})_(?P<end>\d{16,18})\.metadata", re.ASCII)
