@@ -1,4 +1,4 @@
-"""Do rules that postrun does not bring get what the contract says, and can none of them stop a report?"""
+"""Rules from outside postrun get what the contract promises, and cannot stop a report."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ BEGIN = "from smdebug.rules.rule import Rule\nfrom smdebug.exceptions import Rul
 
 
 def sampled(make_store: MakeStore, minutes: int = 4, **tables: Any) -> Store:
-    """Two GPUs of one node every 10 s, from 20 s after the full minute on: GPU 0 has its number of sample, GPU 1 always 50 %."""
+    """Sample two GPUs of a node every 10 s, from 20 s after the full minute.
+
+    GPU 0 has its number of sample, GPU 1 always 50 %."""
     rows = []
     for number in range(minutes * 6 - 2):
         at = ORIGIN + (20 + 10 * number) * SECOND
@@ -106,7 +108,7 @@ HIGH = (
 
 def test_a_rule_file_is_asked_window_by_window(make_store: MakeStore, tmp_path: Path) -> None:
     result = judged(sampled(make_store), attached(tmp_path, HIGH))
-    # 22 samples: 4 in the first minute (from 20 s on), then 6 each; values 0..21, above 10 from the 12th on, in the third window
+    # 22 samples: 4 in the first minute, which start at 20 s, then 6 each; values 0..21, above 10 starting with the 12th, in window 3
     minute = 60 * 1_000_000
     start = T0 * 1_000_000
     windows = [[start, start + minute, 8], [start + minute, start + 2 * minute, 12], [start + 2 * minute, start + 3 * minute, 12]]
@@ -153,8 +155,8 @@ def test_values_of_any_kind_reach_the_constructor_as_they_are(make_store: MakeSt
         "        self.report = {'what': [type(what).__name__, what.tolist()], 'word': word, 'rest': rest}\n"
         "    def invoke_for_timerange(self, start, end):\n        return True\n"
     )
-    given = {"what": np.array([1, 2]), "word": "8", "number": "8", "scan_interval_us": 10**9}
-    result = judged(sampled(make_store), attached(tmp_path, text, parameters=given))
+    values = {"what": np.array([1, 2]), "word": "8", "number": "8", "scan_interval_us": 10**9}
+    result = judged(sampled(make_store), attached(tmp_path, text, parameters=values))
     assert result.details["report"] == {
         "what": ["ndarray", [1, 2]], "word": "8", "rest": {"number": 8, "scan_interval_us": 10**9},
     }  # fmt: skip
@@ -170,7 +172,7 @@ def test_the_interval_is_not_passed_to_a_constructor_without_it(make_store: Make
 @pytest.mark.parametrize(
     "body",
     [
-        # the shape of most public rules: invoke() asks for the range itself and raises
+        # the shape of most public rules: invoke() requests the range itself and raises
         "    def __init__(self, base_trial):\n        super().__init__(base_trial)\n        self.last = base_trial.first_timestamp\n"
         "    def invoke(self, step):\n        end = self.last + 60_000_000\n        self.base_trial.wait_for_data(end, self.last)\n"
         "        values = [e.value for e in self.base_trial.get_system_metrics(self.last, end) if e.name == 'gpu0']\n"
@@ -367,12 +369,12 @@ def test_plain_values() -> None:
     class Colour(Enum):
         RED = 1
 
-    given = {
+    values = {
         "int": np.int64(3), "float": np.float32(0.5), "array": np.array([[1, 2]]), "series": pl.Series([1, 2]), "set": {2, 1},
         "frame": pl.DataFrame({"a": [1]}), "queue": deque([1]), "enum": Colour.RED, "bool": np.bool_(True), "inf": np.inf,
         "cost": Cost("t", 1, 2), "bytes": b"x",
     }  # fmt: skip
-    assert plain(given) == {
+    assert plain(values) == {
         "int": 3, "float": 0.5, "array": [[1, 2]], "series": [1, 2], "set": [1, 2], "frame": [{"a": 1}], "queue": [1], "enum": 1,
         "bool": True, "inf": None, "bytes": "b'x'",
         "cost": {
@@ -426,8 +428,8 @@ def test_system_events(make_store: MakeStore, tmp_path: Path) -> None:
         }
         for i, (metric, names) in enumerate(expected.items())
     ]
-    found = watched(make_store(sample=rows), tmp_path, f"[{SAMPLE} for e in t.get_system_metrics(t.first_timestamp, t.last_timestamp)]")
-    assert found == [[*names, 1.5 + i, "host-0", T0 + i / 2] for i, names in enumerate(expected.values())]
+    actual = watched(make_store(sample=rows), tmp_path, f"[{SAMPLE} for e in t.get_system_metrics(t.first_timestamp, t.last_timestamp)]")
+    assert actual == [[*names, 1.5 + i, "host-0", T0 + i / 2] for i, names in enumerate(expected.values())]
     alone = [row for row in rows if row["metric"] == "gpu_memory_used_percent"]
     (event,) = watched(make_store(sample=alone), tmp_path, f"[{SAMPLE} for e in t.get_system_metrics(0, float('inf'))]")
     assert event[:3] == ["gpu", "gpu3", "GPUMemoryUtilization"]
@@ -477,17 +479,17 @@ def test_frames(make_store: MakeStore, tmp_path: Path) -> None:
         ],
         step=[{"node": 0, "process": 0, "phase": "TRAIN", "index": 1, "host_start_ns": ORIGIN, "host_duration_ns": 5}],
     )
-    place = {"node": "host-0", "rank": 0, "pid": 100}
+    keys = {"node": "host-0", "rank": 0, "pid": 100}
     assert watched(store, tmp_path, "t.kernels()") == [
-        {**place, "device": 0, "stream": 7, "name": "gemm", "short_name": "gemm", "category": "gemm", "precision": "fp16",
+        {**keys, "device": 0, "stream": 7, "name": "gemm", "short_name": "gemm", "category": "gemm", "precision": "fp16",
          "start_ns": ORIGIN + 1, "duration_ns": 2}
     ]  # fmt: skip
     assert watched(store, tmp_path, "t.annotations()") == [
-        {**place, "tid": 1, "side": "host", "device": None, "name": "step_1", "phase": None, "value": 1, "start_ns": ORIGIN,
+        {**keys, "tid": 1, "side": "host", "device": None, "name": "step_1", "phase": None, "value": 1, "start_ns": ORIGIN,
          "duration_ns": 5, "arguments": None}
     ]  # fmt: skip
     assert watched(store, tmp_path, "t.steps()") == [
-        {**place, "phase": "TRAIN", "index": 1, "host_start_ns": ORIGIN, "host_duration_ns": 5, "device_start_ns": None,
+        {**keys, "phase": "TRAIN", "index": 1, "host_start_ns": ORIGIN, "host_duration_ns": 5, "device_start_ns": None,
          "device_duration_ns": None}
     ]  # fmt: skip
     window = f"t.samples({ORIGIN + 30 * SECOND}, {ORIGIN + 40 * SECOND})"
@@ -600,8 +602,8 @@ def test_a_class_cannot_spoil_the_report(answer: Any, reason: str, make_store: M
         def evaluate(self, run: Any, parameters: Any) -> Outcome:
             if isinstance(answer, BaseException):
                 raise answer
-            found: Outcome = answer
-            return found
+            outcome: Outcome = answer
+            return outcome
 
     result = judged(sampled(make_store), Odd)
     assert (result.rule, result.verdict) == ("Odd", "Error")
@@ -712,10 +714,10 @@ def test_a_broken_installed_rule_is_an_error_of_its_name(package: Any, make_stor
         "Gone": "acme_rules:Nothing", "Missing": "acme_nothing:Rule", "Number": "acme_rules:not_a_rule", "Another": "acme_rules:Other",
     })  # fmt: skip
     package("exiting", "import sys\nprint('bye')\nsys.exit(2)\n", {"Exiting": "exiting:Rule"})
-    found = results(sampled(make_store, 1), select())
-    own = {name: result for name, result in found.items() if name not in RULES and name != "ProfilerReport"}
-    assert {result.verdict for result in own.values()} == {"Error"}
-    assert {name: result.reason for name, result in own.items()} == {
+    actual = results(sampled(make_store, 1), select())
+    expected = {name: result for name, result in actual.items() if name not in RULES and name != "ProfilerReport"}
+    assert {result.verdict for result in expected.values()} == {"Error"}
+    assert {name: result.reason for name, result in expected.items()} == {
         "Another": "ValueError: the entry point is named Another, its rule Other; name them alike; loaded from the package acme_rules",
         "Exiting": "SystemExit: 2; loaded from the package exiting",
         "Gone": "AttributeError: module 'acme_rules' has no attribute 'Nothing'; loaded from the package acme_rules",
@@ -727,12 +729,12 @@ def test_a_broken_installed_rule_is_an_error_of_its_name(package: Any, make_stor
 def test_of_two_rules_of_one_name_the_first_runs_and_the_other_is_an_error(package: Any, make_store: MakeStore) -> None:
     package("acme_rules", PACKAGE, {"CPUBottleneck": "acme_rules:Bottleneck", "Counting": "acme_rules:Counting"})
     package("other_rules", PACKAGE.replace("4, 'pos", "5, 'pos"), {"counting": "other_rules:Counting"})
-    found = results(sampled(make_store, 1), select())
-    assert found["CPUBottleneck"].category == "system"
-    assert found["CPUBottleneck (acme_rules)"].verdict == "Error"
-    assert found["CPUBottleneck (acme_rules)"].reason == "a rule of postrun has the name CPUBottleneck; the one of acme_rules is not run"
-    assert found["Counting"].verdict == "IssuesFound"
-    assert found["counting (other_rules)"].reason == "a rule of acme_rules has the name counting; the one of other_rules is not run"
+    actual = results(sampled(make_store, 1), select())
+    assert actual["CPUBottleneck"].category == "system"
+    assert actual["CPUBottleneck (acme_rules)"].verdict == "Error"
+    assert actual["CPUBottleneck (acme_rules)"].reason == "a rule of postrun has the name CPUBottleneck; the one of acme_rules is not run"
+    assert actual["Counting"].verdict == "IssuesFound"
+    assert actual["counting (other_rules)"].reason == "a rule of acme_rules has the name counting; the one of other_rules is not run"
 
 
 # -- bounds ------------------------------------------------------------------------------------------------------------------
@@ -761,17 +763,17 @@ def test_each_window_of_the_documented_rule_is_judged_by_itself(make_store: Make
 
 def test_time_is_looked_at_between_windows_where_there_is_no_alarm(make_store: MakeStore, tmp_path: Path) -> None:
     text = BEGIN + "    def invoke(self, step):\n        import time\n        time.sleep(0.2)\n"
-    store, found = sampled(make_store), []
+    store, actual = sampled(make_store), []
     rule = attached(tmp_path, text)
 
     def judge() -> None:
-        found.append(judged(store, rule, rule_timeout=0.1))
+        actual.append(judged(store, rule, rule_timeout=0.1))
 
     thread = threading.Thread(target=judge)
     thread.start()
     thread.join()
-    assert (found[0].verdict, found[0].windows) == ("Error", 0)
-    assert found[0].reason.startswith("RuleTimeout: stopped after 0.1 s; --rule-timeout")
+    assert (actual[0].verdict, actual[0].windows) == ("Error", 0)
+    assert actual[0].reason.startswith("RuleTimeout: stopped after 0.1 s; --rule-timeout")
 
 
 def test_an_alarm_of_the_caller_is_kept(make_store: MakeStore, tmp_path: Path) -> None:

@@ -26,9 +26,9 @@ def points(spans: Spans, group: str) -> set[int]:
 
 def cells(segments: pl.DataFrame, group: str) -> set[int]:
     rows = segments.filter(pl.col("group") == group).select("start", "end").rows()
-    found = [t for start, end in rows for t in range(start, end)]
-    assert len(found) == len(set(found)), "segments are disjoint"
-    return set(found)
+    actual = [t for start, end in rows for t in range(start, end)]
+    assert len(actual) == len(set(actual)), "segments are disjoint"
+    return set(actual)
 
 
 def lengths(result: pl.DataFrame) -> dict[str, int]:
@@ -75,10 +75,10 @@ def test_outermost_lie_in_no_other_one(spans: Spans) -> None:
 @given(small, small)
 def test_difference_and_intersection(a: Spans, b: Spans) -> None:
     minus = intervals.difference(frame(a), frame(b), ["group"])
-    both = intervals.intersection(frame(a), frame(b), ["group"])
+    combined = intervals.intersection(frame(a), frame(b), ["group"])
     for group in "abc":
         assert cells(minus, group) == points(a, group) - points(b, group)
-        assert cells(both, group) == points(a, group) & points(b, group)
+        assert cells(combined, group) == points(a, group) & points(b, group)
     groups = {s[0] for s in a}
     assert lengths(intervals.difference_length(frame(a), frame(b), ["group"])) == {g: len(points(a, g) - points(b, g)) for g in groups}
     assert lengths(intervals.intersection_length(frame(a), frame(b), ["group"])) == {g: len(points(a, g) & points(b, g)) for g in groups}
@@ -99,12 +99,12 @@ def test_sweep_flags(x: Spans, y: Spans, z: Spans) -> None:
 @given(small, st.integers(-5, 20), st.integers(1, 9), st.integers(1, 6))
 def test_buckets(spans: Spans, origin: int, width: int, buckets: int) -> None:
     result = intervals.covered_per_bucket(frame(spans), ["group"], origin=origin, width=width, buckets=buckets)
-    found = {(group, bucket): length for group, bucket, length in result.rows()}
+    actual = {(group, bucket): length for group, bucket, length in result.rows()}
     for group in "abc":
         for bucket in range(buckets):
             inside = {t for t in points(spans, group) if origin + bucket * width <= t < origin + (bucket + 1) * width}
-            assert found.pop((group, bucket), 0) == len(inside)
-    assert not found
+            assert actual.pop((group, bucket), 0) == len(inside)
+    assert not actual
 
 
 @given(wide)

@@ -57,7 +57,7 @@ def test_log_histogram_counts_every_value_once(values: list[int]) -> None:
 
 
 def test_the_axis_of_whole_microseconds_begins_at_one() -> None:
-    # 0 us is less than one: it stands in the bin up to 1 us, not in one that begins at 1 ns.
+    # 0 us is less than one: it is in the bin up to 1 us, not in one that begins at 1 ns.
     result = quantiles.log_histogram(pl.Series([0, 0, 0, 1000, 1000, 2000]))
     assert result is not None
     assert result.edges[:3] == pytest.approx((794.328, 1000, 1258.925))

@@ -1,4 +1,4 @@
-"""Is the rank-sum test the one that counting out all arrangements gives, and is its interval as wide as it says?"""
+"""The rank-sum test equals a count of all arrangements, and its interval has the stated width."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from postrun.analysis.toolkit.rank_test import rank_test
 
 
 def by_counting(first: list[float], second: list[float]) -> float:
-    """Two-sided p: of all ways to choose which values are the second sample, the share with a U at least as far from its mean."""
+    """Return the two-sided p from all choices of the second sample.
+
+    It is the share of choices with a U at least as far from its mean."""
 
     def u(chosen: set[int], values: list[float]) -> float:
         return sum(
@@ -45,18 +47,18 @@ def test_ties_are_near_the_counted_value(seed: int) -> None:
 
 
 def test_equal_values_differ_in_nothing() -> None:
-    made = rank_test([5.0] * 9, [5.0] * 9)
-    assert (made.p_value, made.likelier, made.ratio, made.low, made.high) == (1.0, 0.5, 1.0, 1.0, 1.0)
+    result = rank_test([5.0] * 9, [5.0] * 9)
+    assert (result.p_value, result.likelier, result.ratio, result.low, result.high) == (1.0, 0.5, 1.0, 1.0, 1.0)
 
 
 def test_the_ratio_is_the_median_of_all_ratios() -> None:
     chance = random.Random(3)
     first, second = ([chance.uniform(1, 3) for _ in range(n)] for n in (7, 12))
     ratios = [b / a for a in first for b in second]
-    made = rank_test(first, second)
-    assert made.ratio == pytest.approx(statistics.median(ratios))
-    assert made.likelier == pytest.approx(sum(ratio > 1 for ratio in ratios) / len(ratios))
-    assert min(ratios) <= made.low < made.ratio < made.high <= max(ratios)
+    result = rank_test(first, second)
+    assert result.ratio == pytest.approx(statistics.median(ratios))
+    assert result.likelier == pytest.approx(sum(ratio > 1 for ratio in ratios) / len(ratios))
+    assert min(ratios) <= result.low < result.ratio < result.high <= max(ratios)
 
 
 def test_one_outlier_moves_nothing() -> None:
@@ -72,8 +74,8 @@ def test_noise_is_told_as_a_change_in_one_of_a_hundred_cases_and_the_interval_ho
     for _ in range(cases):
         first = [chance.lognormvariate(0, 0.1) for _ in range(25)]
         second = [1.05 * chance.lognormvariate(0, 0.1) for _ in range(30)]
-        made = rank_test(first, [value / 1.05 for value in second])
-        false += made.p_value < 0.01
+        result = rank_test(first, [value / 1.05 for value in second])
+        false += result.p_value < 0.01
         shifted = rank_test(first, second)
         missed += not shifted.low <= 1.05 <= shifted.high
     assert false / cases < 0.025
@@ -83,7 +85,7 @@ def test_noise_is_told_as_a_change_in_one_of_a_hundred_cases_and_the_interval_ho
 def test_thousands_of_steps() -> None:
     chance = random.Random(5)
     first, second = ([chance.gauss(mean, 5) for _ in range(5000)] for mean in (100, 100.8))
-    made = rank_test(first, second)
-    assert made.p_value < 1e-9
-    assert made.low < 1.008 < made.high
-    assert made.high - made.low < 0.01
+    result = rank_test(first, second)
+    assert result.p_value < 1e-9
+    assert result.low < 1.008 < result.high
+    assert result.high - result.low < 0.01

@@ -1,4 +1,4 @@
-"""Does BatchSize find the windows in which processor, GPU and GPU memory are all low, and only those?"""
+"""BatchSize finds the windows in which CPU, GPU and GPU memory are all low, and only those."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ def machine(node: int = 0, *, gpu: float = 30.0, memory: float = 40.0, cores: tu
 
 def test_all_low_is_a_violation_in_every_judged_window() -> None:
     # 600 samples at 0.5 s; more than 500 are there at the end of the fifth window only.
-    found = judge(machine())
-    assert (found.verdict, found.triggered, found.violations, found.windows, found.windows_triggered) == (ISSUES, 1, 1, 1, 1)
-    assert (found.datapoints, found.first_ns, found.last_ns) == (600, START + 599 * SECOND // 2, START + 599 * SECOND // 2)
-    (row,) = plain_details(found)["devices"]
+    outcome = judge(machine())
+    assert (outcome.verdict, outcome.triggered, outcome.violations, outcome.windows, outcome.windows_triggered) == (ISSUES, 1, 1, 1, 1)
+    assert (outcome.datapoints, outcome.first_ns, outcome.last_ns) == (600, START + 599 * SECOND // 2, START + 599 * SECOND // 2)
+    (row,) = plain_details(outcome)["devices"]
     assert (row["node"], row["device"], row["memory_figure"], row["samples"]) == ("m0", 0, "footprint", 600)
     assert (row["cpu_p95"], row["gpu_p95"], row["gpu_memory_p95"]) == (30.0, 30.0, 40.0)
     assert {figure: (box["samples"], box["mean"]) for figure, box in row["boxes"].items()} == {
         "cpu": (600, 30.0), "gpu": (600, 30.0), "gpu_memory": (600, 40.0)
     }  # fmt: skip
-    assert found.cost is not None
-    assert (found.cost.ns, found.cost.of_ns) == (210 * SECOND, 300 * SECOND)  # 70 % of 300 s unused, in all judged windows
-    assert found.finding == (
+    assert outcome.cost is not None
+    assert (outcome.cost.ns, outcome.cost.of_ns) == (210 * SECOND, 300 * SECOND)  # 70 % of 300 s unused, in all evaluated windows
+    assert outcome.finding == (
         "CPU, GPU and GPU memory were all low (threshold 70 % of p95) in the only window of m0 GPU 0:"
         " in the last of them p95 of the CPU is 30.0 %, of the GPU 30.0 % and of GPU memory 40.0 %."
     )
-    assert str(found.recommendation).startswith("Double `batch_size`")
-    assert "move the bottleneck to data loading" in str(found.recommendation)
-    assert "GPU memory is the used share of the device's memory." in plain_details(found)["caveats"]
+    assert str(outcome.recommendation).startswith("Double `batch_size`")
+    assert "move the bottleneck to data loading" in str(outcome.recommendation)
+    assert "GPU memory is the used share of the device's memory." in plain_details(outcome)["caveats"]
 
 
 @pytest.mark.parametrize(
@@ -82,9 +82,9 @@ def test_thresholds_are_strict(parts: dict[str, Any], verdict: str) -> None:
 
 def test_own_thresholds() -> None:
     assert judge(machine(gpu=80.0), gpu_threshold_p95=80.1).verdict == ISSUES
-    found = judge(machine(), cpu_threshold_p95=30)
-    assert found.verdict == FINE
-    assert "below their thresholds 30 %, 70 % and 70 % of p95" in str(found.finding)
+    outcome = judge(machine(), cpu_threshold_p95=30)
+    assert outcome.verdict == FINE
+    assert "below their thresholds 30 %, 70 % and 70 % of p95" in str(outcome.finding)
 
 
 @pytest.mark.parametrize(
@@ -98,9 +98,9 @@ def test_own_thresholds() -> None:
     ],
 )
 def test_more_than_patience_and_window(count: int, patience: int, window: int, windows: int, reason: str | None) -> None:
-    found = judge(machine(count=count), patience=patience, window=window)
-    assert (found.windows, found.triggered, found.reason) == (windows, windows, reason)
-    assert (found.verdict == NOT_EVALUATED) == (reason is not None)
+    outcome = judge(machine(count=count), patience=patience, window=window)
+    assert (outcome.windows, outcome.triggered, outcome.reason) == (windows, windows, reason)
+    assert (outcome.verdict == NOT_EVALUATED) == (reason is not None)
 
 
 def test_every_series_needs_enough_samples() -> None:
@@ -113,13 +113,13 @@ def test_every_series_needs_enough_samples() -> None:
 
 
 def test_what_is_missing_is_said() -> None:
-    whole = machine()
+    complete = machine()
     for metric, reason in ((GPU, "no GPU utilisation in this run"), (CORE, "no CPU samples in this run"),
                            (FOOTPRINT, "no GPU memory samples in this run")):  # fmt: skip
-        found = judge([row for row in whole if row[1] != metric])
-        assert (found.verdict, found.reason) == (NOT_EVALUATED, reason)
-        assert found.capture
-    in_bytes = judge([(node, "gpu_memory_used_bytes" if metric == FOOTPRINT else metric, *rest) for node, metric, *rest in whole])
+        outcome = judge([row for row in complete if row[1] != metric])
+        assert (outcome.verdict, outcome.reason) == (NOT_EVALUATED, reason)
+        assert outcome.capture
+    in_bytes = judge([(node, "gpu_memory_used_bytes" if metric == FOOTPRINT else metric, *rest) for node, metric, *rest in complete])
     assert in_bytes.reason == "GPU memory was sampled in bytes only, without the total of the GPU"
     assert "memory.total" in str(in_bytes.capture)
     # each machine lacks something else
@@ -128,35 +128,35 @@ def test_what_is_missing_is_said() -> None:
 
 
 def test_a_machine_that_lacks_something_does_not_stop_the_others() -> None:
-    found = judge(machine(0) + [row for row in machine(1) if row[1] != FOOTPRINT])
-    assert (found.verdict, found.triggered, found.datapoints) == (ISSUES, 1, 600)
-    lacking = plain_details(found)["devices"][1]
+    outcome = judge(machine(0) + [row for row in machine(1) if row[1] != FOOTPRINT])
+    assert (outcome.verdict, outcome.triggered, outcome.datapoints) == (ISSUES, 1, 600)
+    lacking = plain_details(outcome)["devices"][1]
     assert (lacking["memory_figure"], lacking["windows"], lacking["boxes"]["gpu_memory"]) == (None, 0, None)
-    assert "1 GPU has too few samples to be judged" in str(found.finding)
+    assert "1 GPU has too few samples to be judged" in str(outcome.finding)
 
 
 def test_the_memory_controller_is_named() -> None:
-    found = judge(machine(metric=CONTROLLER))
-    assert plain_details(found)["devices"][0]["memory_figure"] == "memory controller"
-    assert any("utilisation of the memory controller" in note for note in plain_details(found)["caveats"])
-    assert "of the GPU's memory controller 40.0 %" in str(found.finding)
-    both = judge(machine() + line(0, CONTROLLER, 0, [99.0] * 600, start=START))
-    assert (plain_details(both)["devices"][0]["memory_figure"], both.verdict) == ("footprint", ISSUES)
+    outcome = judge(machine(metric=CONTROLLER))
+    assert plain_details(outcome)["devices"][0]["memory_figure"] == "memory controller"
+    assert any("utilisation of the memory controller" in note for note in plain_details(outcome)["caveats"])
+    assert "of the GPU's memory controller 40.0 %" in str(outcome.finding)
+    combined = judge(machine() + line(0, CONTROLLER, 0, [99.0] * 600, start=START))
+    assert (plain_details(combined)["devices"][0]["memory_figure"], combined.verdict) == ("footprint", ISSUES)
 
 
 def test_violations_before_the_end() -> None:
-    # Five windows of 120 samples at 30 %, then five at 90 %: judged from 481 samples on with window 480; p95 of the last 480 is
+    # Five windows of 120 samples at 30 %, then five at 90 %: evaluated from sample 481 with window 480; p95 of the last 480 is
     # 90 as soon as 24 of them are.
     values = [30.0] * 600 + [90.0] * 600
     rows = line(0, GPU, 0, values, start=START) + line(0, FOOTPRINT, 0, [80.0, 20.0] + [20.0] * 1198, start=START)
-    found = judge(rows + line(0, CORE, 0, [10.0] * 1200, start=START), window=480)
-    (row,) = plain_details(found)["devices"]
+    outcome = judge(rows + line(0, CORE, 0, [10.0] * 1200, start=START), window=480)
+    (row,) = plain_details(outcome)["devices"]
     assert (row["windows"], row["violations"], row["gpu_p95"]) == (6, 1, 90.0)
     assert row["first_ns"] == row["last_ns"] == START + 599 * SECOND // 2
-    assert "in the last of them p95 of the CPU is 10.0 %, of the GPU 30.0 %" in str(found.finding)
-    assert found.cost is not None
-    assert found.cost.ns == round(600 * 0.4 / 6 * SECOND)  # 40 % of 600 s unused, one of six windows
-    assert str(found.recommendation).startswith("Raise `batch_size` in small steps")
+    assert "in the last of them p95 of the CPU is 10.0 %, of the GPU 30.0 %" in str(outcome.finding)
+    assert outcome.cost is not None
+    assert outcome.cost.ns == round(600 * 0.4 / 6 * SECOND)  # 40 % of 600 s unused, one of six windows
+    assert str(outcome.recommendation).startswith("Raise `batch_size` in small steps")
 
 
 @pytest.mark.slow
@@ -171,31 +171,29 @@ def test_many_random_runs_against_plain_python() -> None:
             expected = batch_size(samples, defaults(RULE, **changed))
         except AmbiguousError:
             continue
-        found = judge(samples, **changed)
-        json.dumps(plain_details(found), allow_nan=False)
+        outcome = judge(samples, **changed)
+        json.dumps(plain_details(outcome), allow_nan=False)
         compared += 1
-        issues += found.verdict == ISSUES
-        check(found, expected, seed)
+        issues += outcome.verdict == ISSUES
+        check(outcome, expected, seed)
     assert compared > 25
     assert issues > 5
 
 
-def check(found: Outcome, expected: dict[tuple[int, int], dict[str, Any]], place: object) -> None:
+def check(outcome: Outcome, expected: dict[tuple[int, int], dict[str, Any]], keys: object) -> None:
     """Every figure of the rule against the recomputed ones."""
     if not any(want["windows"] for want in expected.values()):
-        assert found.verdict == NOT_EVALUATED, place
+        assert outcome.verdict == NOT_EVALUATED, keys
         return
-    rows = {(int(row["node"][1:]), row["device"]): row for row in plain_details(found)["devices"]}
-    assert rows.keys() == expected.keys(), place
+    rows = {(int(row["node"][1:]), row["device"]): row for row in plain_details(outcome)["devices"]}
+    assert rows.keys() == expected.keys(), keys
     for key, want in expected.items():
         row = rows[key]
-        assert (row["samples"], row["windows"], row["violations"]) == (want["samples"], len(want["windows"]), len(want["violations"])), (
-            place
-        )
-        assert (row["first_ns"], row["last_ns"]) == ((want["times"][0], want["times"][-1]) if want["times"] else (None, None)), place
+        assert (row["samples"], row["windows"], row["violations"]) == (want["samples"], len(want["windows"]), len(want["violations"])), keys
+        assert (row["first_ns"], row["last_ns"]) == ((want["times"][0], want["times"][-1]) if want["times"] else (None, None)), keys
         figures = {figure: row[f"{figure}_p95"] for figure in ("cpu", "gpu", "gpu_memory")}
-        assert figures == (dict.fromkeys(figures) if want["p95"] is None else pytest.approx(want["p95"])), place
+        assert figures == (dict.fromkeys(figures) if want["p95"] is None else pytest.approx(want["p95"])), keys
     violations = sum(len(want["violations"]) for want in expected.values())
-    assert (found.verdict, found.triggered, found.violations) == (ISSUES if violations else FINE, violations, violations), place
-    assert found.windows == len({window for want in expected.values() for window in want["windows"]}), place
-    assert found.windows_triggered == len({window for want in expected.values() for window in want["violations"]}), place
+    assert (outcome.verdict, outcome.triggered, outcome.violations) == (ISSUES if violations else FINE, violations, violations), keys
+    assert outcome.windows == len({window for want in expected.values() for window in want["windows"]}), keys
+    assert outcome.windows_triggered == len({window for want in expected.values() for window in want["violations"]}), keys

@@ -1,4 +1,4 @@
-"""Is the time over which machines are compared the one that their records share?"""
+"""The time over which nodes are compared is the one that their records share."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ SPAN = st.tuples(st.integers(0, 50), st.integers(0, 50)).map(sorted).map(tuple)
 
 @given(st.lists(SPAN, min_size=1, max_size=6))
 def test_it_is_the_intersection_of_those_that_are_kept(spans: list[tuple[int, int]]) -> None:
-    found = common_time(dict(enumerate(spans)))
-    if found is None:
+    actual = common_time(dict(enumerate(spans)))
+    if actual is None:
         return
-    kept = [span for node, span in enumerate(spans) if node not in found.left_out]
+    kept = [span for node, span in enumerate(spans) if node not in actual.left_out]
     times = [{*range(first, last + 1)} for first, last in kept]
-    assert {*range(found.first_ns, found.last_ns + 1)} == set.intersection(*times)
-    assert found.none == (not set.intersection(*times))
+    assert {*range(actual.first_ns, actual.last_ns + 1)} == set.intersection(*times)
+    assert actual.none == (not set.intersection(*times))
     assert len(kept) >= min(2, len(spans))
     if len(kept) > 2:
-        assert 2 * (found.last_ns - found.first_ns) >= max(last - first for first, last in spans)
+        assert 2 * (actual.last_ns - actual.first_ns) >= max(last - first for first, last in spans)

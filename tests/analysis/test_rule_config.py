@@ -1,4 +1,4 @@
-"""Do rule_configs and ProfilerRule give the documented dictionaries and messages, and what do they select?
+"""rule_configs and ProfilerRule give the documented dictionaries and messages, and select the rules.
 
 The tables are the documented ones, written down here; nothing of them is read from the rules.
 """
@@ -69,8 +69,8 @@ POSITIVE = [
 
 
 def make(rule: str, **parameters: Any) -> rule_configs.RuleConfig:
-    made: rule_configs.RuleConfig = getattr(rule_configs, rule)(**parameters)
-    return made
+    config: rule_configs.RuleConfig = getattr(rule_configs, rule)(**parameters)
+    return config
 
 
 @pytest.mark.parametrize("preset", ["documented", "service"])
@@ -78,12 +78,12 @@ def make(rule: str, **parameters: Any) -> rule_configs.RuleConfig:
 def test_defaults(rule: str, preset: str) -> None:
     column = ["documented", "service"].index(preset)
     expected = {name: values[column] for name, values in DEFAULTS[rule].items()}
-    made = make(rule, preset=preset)
-    assert made.rule_name == rule
-    assert made.rule_parameters == {**expected, "scan_interval_us": MINUTE_US, "rule_to_invoke": rule}
-    assert list(made.rule_parameters)[-1] == "rule_to_invoke"
+    config = make(rule, preset=preset)
+    assert config.rule_name == rule
+    assert config.rule_parameters == {**expected, "scan_interval_us": MINUTE_US, "rule_to_invoke": rule}
+    assert list(config.rule_parameters)[-1] == "rule_to_invoke"
     if preset == "documented":
-        assert make(rule).rule_parameters == made.rule_parameters
+        assert make(rule).rule_parameters == config.rule_parameters
 
 
 @pytest.mark.parametrize("rule", DEFAULTS)
@@ -111,7 +111,7 @@ def test_every_rule_is_there_and_nothing_else() -> None:
         _ = rule_configs.LowGpuUtilisation
 
 
-# What the released API quotes, for the service preset: rule, given values, the request's parameters.
+# Quotes of the released API, for the service preset: rule, values, the request's parameters.
 QUOTED: list[tuple[str, dict[str, Any], dict[str, str]]] = [
     ("CPUBottleneck", {"gpu_threshold": 60}, {
         "rule_to_invoke": "CPUBottleneck", "threshold": "50", "gpu_threshold": "60", "cpu_threshold": "90", "patience": "1000",
@@ -126,9 +126,9 @@ QUOTED: list[tuple[str, dict[str, Any], dict[str, str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("rule", "given", "expected"), QUOTED)
-def test_the_quoted_requests(rule: str, given: dict[str, Any], expected: dict[str, str]) -> None:
-    attached = ProfilerRule.sagemaker(make(rule, preset="service", **given))
+@pytest.mark.parametrize(("rule", "values", "expected"), QUOTED)
+def test_the_quoted_requests(rule: str, values: dict[str, Any], expected: dict[str, str]) -> None:
+    attached = ProfilerRule.sagemaker(make(rule, preset="service", **values))
     assert attached.to_profiler_rule_config_dict() == {
         "RuleConfigurationName": rule,
         "RuleEvaluatorImage": "DEFAULT_RULE_EVALUATOR_IMAGE",
@@ -214,8 +214,8 @@ def test_what_is_no_number_is_a_type_error(value: Any) -> None:
 
 
 def test_numbers_of_numpy_become_plain() -> None:
-    found = make("LowGPUUtilization", patience=np.int64(5), threshold_p5=np.float32(2.5)).rule_parameters
-    assert (found["patience"], type(found["patience"]), found["threshold_p5"], type(found["threshold_p5"])) == (5, int, 2.5, float)
+    actual = make("LowGPUUtilization", patience=np.int64(5), threshold_p5=np.float32(2.5)).rule_parameters
+    assert (actual["patience"], type(actual["patience"]), actual["threshold_p5"], type(actual["threshold_p5"])) == (5, int, 2.5, float)
 
 
 def test_unknown_and_positional_parameters_and_presets_are_type_errors() -> None:
@@ -230,8 +230,8 @@ def test_unknown_and_positional_parameters_and_presets_are_type_errors() -> None
 
 
 def test_profiler_report_keeps_the_keys_as_typed() -> None:
-    given = {"cpubottleneck_threshold": 90, "StepOutlier_MODE": "TRAIN", "Dataloader_scan_interval_us": 5}
-    assert rule_configs.ProfilerReport(**given).rule_parameters == {**given, "rule_to_invoke": "ProfilerReport"}
+    values = {"cpubottleneck_threshold": 90, "StepOutlier_MODE": "TRAIN", "Dataloader_scan_interval_us": 5}
+    assert rule_configs.ProfilerReport(**values).rule_parameters == {**values, "rule_to_invoke": "ProfilerReport"}
     assert rule_configs.ProfilerReport().rule_parameters == {"rule_to_invoke": "ProfilerReport"}
     assert rule_configs.ProfilerReport(opt_out_telemetry=True).rule_parameters == {"rule_to_invoke": "ProfilerReport"}
 
@@ -299,10 +299,10 @@ def test_a_base_that_is_no_configuration(base: Any) -> None:
         ProfilerRule.sagemaker(base)
 
 
-@pytest.mark.parametrize("given", [{"source": "s.py"}, {"rule_to_invoke": "R"}])
-def test_source_and_rule_to_invoke_belong_together(given: dict[str, str]) -> None:
+@pytest.mark.parametrize("values", [{"source": "s.py"}, {"rule_to_invoke": "R"}])
+def test_source_and_rule_to_invoke_belong_together(values: dict[str, str]) -> None:
     with pytest.raises(ValueError) as failure:
-        ProfilerRule.custom(name="N", image_uri="I", **given)  # type: ignore[arg-type]
+        ProfilerRule.custom(name="N", image_uri="I", **values)  # type: ignore[arg-type]
     assert str(failure.value) == "If you provide a source, you must also provide a rule to invoke (and vice versa)."
 
 
@@ -314,18 +314,18 @@ def names(*rules: Any, **more: Any) -> list[str]:
 
 
 def test_nothing_said_means_everything() -> None:
-    found = selection()
-    assert {chosen.rule.name for chosen in found.rules} == set(DEFAULTS)
-    assert found.summarised
+    selected = selection()
+    assert {chosen.rule.name for chosen in selected.rules} == set(DEFAULTS)
+    assert selected.summarised
     assert not selection([]).rules
     assert not selection([]).summarised
 
 
 def test_profiler_report_runs_the_documented_rules_with_its_values() -> None:
-    found = selection([rule_configs.ProfilerReport(lowgpuutilization_PATIENCE=5)])
-    assert [chosen.rule.name for chosen in found.rules] == ORDER
-    assert found.summarised
-    chosen = {chosen.rule.name: chosen.parameters for chosen in found.rules}
+    selected = selection([rule_configs.ProfilerReport(lowgpuutilization_PATIENCE=5)])
+    assert [chosen.rule.name for chosen in selected.rules] == ORDER
+    assert selected.summarised
+    chosen = {chosen.rule.name: chosen.parameters for chosen in selected.rules}
     assert chosen["LowGPUUtilization"]["patience"] == 5
     assert chosen["LowGPUUtilization"].changed == ("patience",)
     assert (chosen["CPUBottleneck"]["patience"], chosen["CPUBottleneck"].changed) == (100, ())
@@ -338,21 +338,21 @@ def test_rules_run_in_the_order_of_the_catalogue_once_each() -> None:
 
 
 def test_configurations_carry_their_values_and_the_preset_counts_for_names() -> None:
-    found = selection([rule_configs.CPUBottleneck(), "GPUMemoryIncrease"], preset="service")
-    assert [dict(chosen.parameters)["patience"] for chosen in found.rules] == [100, 1000]
+    selected = selection([rule_configs.CPUBottleneck(), "GPUMemoryIncrease"], preset="service")
+    assert [dict(chosen.parameters)["patience"] for chosen in selected.rules] == [100, 1000]
     service = selection([rule_configs.GPUMemoryIncrease(preset="service", increase=7)]).rules[0].parameters
     assert (service["window"], service["increase"], service.changed) == (10, 7, ("increase",))
     report = selection([rule_configs.ProfilerReport()], preset="service")
     assert {chosen.rule.name: chosen.parameters for chosen in report.rules}["GPUMemoryIncrease"]["window"] == 10
-    own = selection([rule_configs.ProfilerReport(preset="service")])
-    assert {chosen.rule.name: chosen.parameters for chosen in own.rules}["GPUMemoryIncrease"]["window"] == 10
+    expected = selection([rule_configs.ProfilerReport(preset="service")])
+    assert {chosen.rule.name: chosen.parameters for chosen in expected.rules}["GPUMemoryIncrease"]["window"] == 10
 
 
 def test_settings_stand_over_everything() -> None:
     rules = [rule_configs.ProfilerReport(BatchSize_patience=5), ProfilerRule.sagemaker(rule_configs.BatchSize(patience=6), name="mine")]
-    found = selection(rules, settings={"profilerreport_batchsize_patience": "7", "mine_patience": 8})
+    selected = selection(rules, settings={"profilerreport_batchsize_patience": "7", "mine_patience": 8})
     assert {
-        chosen.label or chosen.rule.name: chosen.parameters["patience"] for chosen in found.rules if chosen.rule.name == "BatchSize"
+        chosen.label or chosen.rule.name: chosen.parameters["patience"] for chosen in selected.rules if chosen.rule.name == "BatchSize"
     } == {
         "BatchSize": 7,
         "mine": 8,
@@ -392,9 +392,9 @@ def test_names_must_differ_and_exist(rules: list[Any], message: str) -> None:
 
 
 def test_a_rule_of_profiler_report_may_be_attached_itself() -> None:
-    found = selection(["ProfilerReport", rule_configs.CPUBottleneck(threshold=7)])
-    assert [chosen.rule.name for chosen in found.rules] == ORDER
-    assert found.rules[0].parameters["threshold"] == 7
+    selected = selection(["ProfilerReport", rule_configs.CPUBottleneck(threshold=7)])
+    assert [chosen.rule.name for chosen in selected.rules] == ORDER
+    assert selected.rules[0].parameters["threshold"] == 7
 
 
 def test_values_changed_after_the_making_are_checked_again() -> None:
@@ -434,7 +434,7 @@ def test_a_wrong_preset() -> None:
 
 
 class Mine(Rule):
-    """Says what it was given."""
+    """Returns its parameters."""
 
     name = "Mine"
     parameters = (Parameter("limit", "steps", 3, 4, "positive", "how many"),)
@@ -445,10 +445,10 @@ class Mine(Rule):
 
 def test_classes_and_objects_of_own_rules_take_part() -> None:
     for rule in (Mine, Mine()):
-        found = selection(["hostbound", rule], preset="service", settings={"Mine_limit": "9"})
-        assert [chosen.rule.name for chosen in found.rules] == ["HostBound", "Mine"]
-        assert (found.rules[1].parameters["limit"], found.rules[1].parameters.changed) == (9, ("limit",))
-        assert found.rules[1].rule.category == "custom"
+        selected = selection(["hostbound", rule], preset="service", settings={"Mine_limit": "9"})
+        assert [chosen.rule.name for chosen in selected.rules] == ["HostBound", "Mine"]
+        assert (selected.rules[1].parameters["limit"], selected.rules[1].parameters.changed) == (9, ("limit",))
+        assert selected.rules[1].rule.category == "custom"
         assert selection([rule], preset="service").rules[0].parameters["limit"] == 4
 
 

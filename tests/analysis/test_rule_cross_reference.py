@@ -1,4 +1,4 @@
-"""Do recommendations say which finding comes first, only where both are about the same, and what a cut file needs?"""
+"""Recommendations refer to the finding that comes first if both share a device, and advise on broken files."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def referred(**outcomes: Outcome) -> dict[str, str | None]:
     """Recommendations by rule."""
     rules: list[Rule] = [RULES[name]() for name in outcomes]
     typed = [dataclasses.replace(one, details=details_from(name, plain_details(one))) for name, one in outcomes.items()]
-    found = cross_reference.refer(rules, typed)
-    assert [one.verdict for one in found] == [one.verdict for one in outcomes.values()]
-    return {name: one.recommendation for name, one in zip(outcomes, found, strict=True)}
+    computed = cross_reference.refer(rules, typed)
+    assert [one.verdict for one in computed] == [one.verdict for one in outcomes.values()]
+    return {name: one.recommendation for name, one in zip(outcomes, computed, strict=True)}
 
 
 def low(node: str, device: int, **more: Any) -> dict[str, Any]:
@@ -57,8 +57,8 @@ DIVIDE = "Do it. First divide the work evenly (LoadBalancing): the load of m0 GP
     ],
 )
 def test_uneven_work_comes_before_more_work(device: dict[str, Any], pairs: list[dict[str, Any]], expected: str) -> None:
-    found = referred(LowGPUUtilization=outcome(devices=[device]), LoadBalancing=outcome(pairs=pairs))
-    assert found == {"LowGPUUtilization": expected, "LoadBalancing": "Do it."}
+    outcomes = referred(LowGPUUtilization=outcome(devices=[device]), LoadBalancing=outcome(pairs=pairs))
+    assert outcomes == {"LowGPUUtilization": expected, "LoadBalancing": "Do it."}
 
 
 def test_batch_size_and_a_fine_balance() -> None:
@@ -70,8 +70,8 @@ def test_batch_size_and_a_fine_balance() -> None:
 
 def test_a_straggler_comes_before_an_uneven_load() -> None:
     rank = {"node": "m0", "rank": 5, "pid": 1, "device": 1, "straggler": True}
-    found = referred(LoadBalancing=outcome(pairs=[pair(0, 1)]), StragglerRank=outcome(ranks=[rank]))
-    assert found["LoadBalancing"] == "Do it. First look at rank 5, m0 GPU 1 (StragglerRank): the other ranks wait for it in collectives."
+    outcomes = referred(LoadBalancing=outcome(pairs=[pair(0, 1)]), StragglerRank=outcome(ranks=[rank]))
+    assert outcomes["LoadBalancing"] == "Do it. First look at rank 5, m0 GPU 1 (StragglerRank): the other ranks wait for it in collectives."
     elsewhere = outcome(ranks=[{**rank, "node": "m9"}])
     assert referred(LoadBalancing=outcome(pairs=[pair(0, 1)]), StragglerRank=elsewhere)["LoadBalancing"] == "Do it."
 
@@ -79,21 +79,21 @@ def test_a_straggler_comes_before_an_uneven_load() -> None:
 def test_bottlenecks_of_the_same_machine() -> None:
     node = {"node": "m0", "issue": True, "bottleneck_percent": 61.25}
     later = outcome(devices=[low("m0", 1)])
-    found = referred(LowGPUUtilization=later, CPUBottleneck=outcome(nodes=[node]), IOBottleneck=outcome(nodes=[node]))
-    assert found["LowGPUUtilization"] == (
+    outcomes = referred(LowGPUUtilization=later, CPUBottleneck=outcome(nodes=[node]), IOBottleneck=outcome(nodes=[node]))
+    assert outcomes["LowGPUUtilization"] == (
         "Do it. First take work off the processor (CPUBottleneck): a core of m0 is at its limit in 61.2 % of the snapshots while a GPU is"
         " low."
     )
-    found = referred(LowGPUUtilization=later, CPUBottleneck=outcome(FINE, nodes=[]), IOBottleneck=outcome(nodes=[node]))
-    assert "(IOBottleneck): a core of m0 waits for it in 61.2 %" in str(found["LowGPUUtilization"])
+    outcomes = referred(LowGPUUtilization=later, CPUBottleneck=outcome(FINE, nodes=[]), IOBottleneck=outcome(nodes=[node]))
+    assert "(IOBottleneck): a core of m0 waits for it in 61.2 %" in str(outcomes["LowGPUUtilization"])
     assert referred(LowGPUUtilization=later, CPUBottleneck=outcome(nodes=[{**node, "node": "m1"}]))["LowGPUUtilization"] == "Do it."
 
 
 def test_blocking_calls_come_before_the_host() -> None:
     device = {"node": "m0", "rank": 0, "device": 2, "issue": True, "percent": 31.0}
-    found = referred(HostBound=outcome(devices=[device]), SyncBound=outcome(devices=[device]))
+    outcomes = referred(HostBound=outcome(devices=[device]), SyncBound=outcome(devices=[device]))
     assert (
-        found["HostBound"]
+        outcomes["HostBound"]
         == "Do it. First remove the blocking calls (SyncBound): rank 0, m0 GPU 2 stands idle in them for 31.0 % of the profile."
     )
 
@@ -116,8 +116,8 @@ def loaders(issue: bool) -> Outcome:
 )
 def test_enough_loaders_are_said(share: float | None, end: str) -> None:
     waits = outcome(FINE, nodes=[{"node": "m0", "issue": False, "bottleneck_percent": share}])
-    found = referred(StepOutlier=outcome(recommendation=LOAD), Dataloader=loaders(False), IOBottleneck=waits)
-    assert found["StepOutlier"] == (
+    outcomes = referred(StepOutlier=outcome(recommendation=LOAD), Dataloader=loaders(False), IOBottleneck=waits)
+    assert outcomes["StepOutlier"] == (
         f"{LOAD} Leave `num_workers` as it is: Dataloader finds 16 loader processes, 100.0 % of the cores of m0, so loading itself"
         f" is slow: {end}"
     )
@@ -125,14 +125,15 @@ def test_enough_loaders_are_said(share: float | None, end: str) -> None:
 
 
 def test_a_wrong_number_of_loaders_comes_first() -> None:
-    found = referred(StepOutlier=outcome(recommendation=LOAD), Dataloader=loaders(True))
+    outcomes = referred(StepOutlier=outcome(recommendation=LOAD), Dataloader=loaders(True))
     assert (
-        found["StepOutlier"] == f"{LOAD} For `num_workers` follow Dataloader, which finds loader processes for 100.0 % of the cores of m0."
+        outcomes["StepOutlier"]
+        == f"{LOAD} For `num_workers` follow Dataloader, which finds loader processes for 100.0 % of the cores of m0."
     )
 
 
 def test_loaders_are_not_both_to_be_more_and_to_be_left() -> None:
-    """The advice of the rules as they word it: what Dataloader judged is left to it."""
+    """The rules' own advice on loaders gives way to that of Dataloader."""
     load = "Load further ahead (a larger `prefetch_factor`, more `num_workers` where cores are free): slow."
     for issue in (False, True):
         text = str(referred(StepOutlier=outcome(recommendation=load), Dataloader=loaders(issue))["StepOutlier"])
@@ -152,8 +153,8 @@ def test_two_definitions_of_well_used_are_told_apart() -> None:
         "LowGPUUtilization"
     ]
     assert str(text).startswith("Do it. OverallSystemUsage calls such machines well used")
-    for other in (usage("m1", "Well used: it is."), usage("m0", "Under-utilised: it is."), usage("m0", None)):
-        assert referred(LowGPUUtilization=gpu, OverallSystemUsage=other)["LowGPUUtilization"] == "Do it."
+    for fields in (usage("m1", "Well used: it is."), usage("m0", "Under-utilised: it is."), usage("m0", None)):
+        assert referred(LowGPUUtilization=gpu, OverallSystemUsage=fields)["LowGPUUtilization"] == "Do it."
 
 
 def waiting(node: str, device: int, **more: Any) -> dict[str, Any]:
@@ -173,8 +174,8 @@ def test_a_known_cause_stands_for_a_guess(framework: str | None) -> None:
         "Feed the GPUs without pauses, because it falls. First overlap the communication (ExposedCommunication): it is all that rank 2,"
         " m0 GPU 1 does in 12.5 % of the profile."
     )
-    for other in (outcome(devices=[waiting("m0", 0)]), outcome(FINE, devices=[waiting("m0", 1, issue=False)])):
-        assert referred(LowGPUUtilization=low_gpu, HostBound=other)["LowGPUUtilization"] == feed
+    for fields in (outcome(devices=[waiting("m0", 0)]), outcome(FINE, devices=[waiting("m0", 1, issue=False)])):
+        assert referred(LowGPUUtilization=low_gpu, HostBound=fields)["LowGPUUtilization"] == feed
 
 
 def test_a_cold_profile_is_to_be_judged_again() -> None:
@@ -185,12 +186,12 @@ def test_a_cold_profile_is_to_be_judged_again() -> None:
     )
     gpu = low("m0", 1, derived=True)
     short = outcome(devices=[{"node": "m0", "rank": 2, "device": 1, "issue": True}])
-    found = referred(LowGPUUtilization=outcome(devices=[gpu]), ShortKernels=short, HostBound=host)
-    assert found == {"LowGPUUtilization": again, "ShortKernels": again, "HostBound": "Do it."}
+    outcomes = referred(LowGPUUtilization=outcome(devices=[gpu]), ShortKernels=short, HostBound=host)
+    assert outcomes == {"LowGPUUtilization": again, "ShortKernels": again, "HostBound": "Do it."}
     # Samples are of the whole run, not of its first steps.
-    whole = referred(LowGPUUtilization=outcome(devices=[{**gpu, "derived": False}]), HostBound=host)["LowGPUUtilization"]
-    assert whole is not None
-    assert whole.startswith("Do it. First look at what the host does")
+    complete = referred(LowGPUUtilization=outcome(devices=[{**gpu, "derived": False}]), HostBound=host)["LowGPUUtilization"]
+    assert complete is not None
+    assert complete.startswith("Do it. First look at what the host does")
 
 
 def test_every_row_names_rules_that_there_are() -> None:
@@ -212,7 +213,7 @@ def test_every_row_names_rules_that_there_are() -> None:
     ],
 )
 def test_a_file_that_breaks_off_is_to_be_copied_again(status: str, code: str, expected: str) -> None:
-    given = {
+    values = {
         "HostBound": not_evaluated("no device activity in this run", "Profile."),
         "StepOutlier": not_evaluated("6 of more than 26 steps needed", "Record more."),
         "StragglerRank": not_evaluated("one rank in this run", "Give all."),
@@ -222,13 +223,13 @@ def test_a_file_that_breaks_off_is_to_be_copied_again(status: str, code: str, ex
     with empty_store() as store:
         store.insert("run", {"status": status})
         store.insert("ingest_note", {"file": "traces/r0.json.gz", "severity": "warning", "code": code, "message": "cut", "count": 1})
-        found = [one.capture for one in copy_again([RULES[name]() for name in given], list(given.values()), store)]
+        outcomes = [one.capture for one in copy_again([RULES[name]() for name in values], list(values.values()), store)]
     more = f"{expected} Record more." if expected != "Profile." else "Record more."
-    assert found == [expected, more, "Give all.", "Sample.", None]
+    assert outcomes == [expected, more, "Give all.", "Sample.", None]
 
 
 @pytest.mark.parametrize(
-    ("path", "format", "ranges", "told"),
+    ("path", "format", "ranges", "texts"),
     [
         ("r0.json", "PyTorch profiler trace", (), {"StepOutlier", "MaxInitializationTime", "Dataloader", "HostBound"}),
         ("1_algo-1_pythontimeline.json", "hosted framework timeline", (), {"StepOutlier", "MaxInitializationTime", "Dataloader"}),
@@ -244,9 +245,9 @@ def test_a_file_that_breaks_off_is_to_be_copied_again(status: str, code: str, ex
     ],
 )
 def test_only_files_that_can_hold_what_a_rule_needs_are_to_be_copied_again(
-    path: str, format: str, ranges: tuple[tuple[str, str], ...], told: set[str]
+    path: str, format: str, ranges: tuple[tuple[str, str], ...], texts: set[str]
 ) -> None:
-    given = {
+    values = {
         "StepOutlier": not_evaluated("no step annotations in this run", "Own."),
         "MaxInitializationTime": not_evaluated("no step annotations in this run", "Own."),
         "Dataloader": not_evaluated("no data loader events in this run", "Own."),
@@ -261,8 +262,8 @@ def test_only_files_that_can_hold_what_a_rule_needs_are_to_be_copied_again(
             store.insert("annotation", {"process": 0, "name": text, "phase": phase, "side": "host", "start_ns": 0, "duration_ns": 5})
         note = {"source": 0, "file": path, "severity": "warning", "code": "truncated", "message": "cut", "count": 1}
         store.insert("ingest_note", note)
-        found = copy_again([RULES[name]() for name in given], list(given.values()), store)
-    assert {name for name, one in zip(given, found, strict=True) if one.capture != "Own."} == told
+        outcomes = copy_again([RULES[name]() for name in values], list(values.values()), store)
+    assert {name for name, one in zip(values, outcomes, strict=True) if one.capture != "Own."} == texts
 
 
 def test_a_device_has_one_name() -> None:
@@ -270,7 +271,7 @@ def test_a_device_has_one_name() -> None:
     assert place("node-1", None, 3) == "node-1 GPU 3"
     assert place("unknown host", None, 0) == "GPU 0"
     assert place("unknown host 2", 0, 0) == place("unknown host", 0, 0) == "rank 0, GPU 0"
-    assert place("unknown host 2", None, 0) == "unknown host 2 GPU 0"  # nothing else tells it from GPU 0 of the first
+    assert place("unknown host 2", None, 0) == "unknown host 2 GPU 0"  # nothing else distinguishes it from GPU 0 of the first
     assert (process_place("n", 1, 7), process_place("n", None, 7), process_place("n", None, None)) == ("rank 1, n", "pid 7, n", "n")
     assert process_place("unknown host", None, 7) == "pid 7"
 

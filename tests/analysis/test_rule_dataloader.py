@@ -1,4 +1,4 @@
-"""Are data loading processes counted, compared with the cores and judged as on paper and by a plain loop?"""
+"""Data loading processes are counted, compared with the cores and evaluated as on paper and by a plain loop."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ SINGLE = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
 
 def judged(store: Store, **settings: Any) -> tuple[RuleResult, tuple[Finding, ...]]:
-    given = {f"Dataloader_{name}": value for name, value in settings.items()}
-    report = rules_of(store, Options(selection=select(["Dataloader"], settings=given), generated_at_ns=0))
+    values = {f"Dataloader_{name}": value for name, value in settings.items()}
+    report = rules_of(store, Options(selection=select(["Dataloader"], settings=values), generated_at_ns=0))
     [result] = report.rules
     assert result.verdict != "Error", result.reason
     return result, report.findings
@@ -38,7 +38,7 @@ def machine(cores: int | None) -> Rows:
 
 
 def loads(seconds: int, *, workers: int = 1, phase: str = "DataLoaderIter", length: int = SECOND // 2, **more: Any) -> Rows:
-    """In each of so many seconds, an interval of each worker; all workers at the same time."""
+    """Return an interval of each worker in each second, all at the same time."""
     return [
         {"name": "GetNext", "side": "host", "tid": worker, "start_ns": second * SECOND, "duration_ns": length, "phase": phase,
          "complete": True, **more}
@@ -115,8 +115,9 @@ def test_calls_inside_of_a_call_are_one_loader(make_store: MakeStore) -> None:
 
 
 def test_loads_that_a_trace_recorded_too_count_once(make_store: MakeStore) -> None:
-    """Twelve loads in a profile of the loader, whose timeline numbers threads of its own; the trace has those of the last four seconds and
-    one more."""
+    """Twelve loads of the loader's profile, nine of a trace, four of them the same.
+
+    The profile's timeline numbers threads of its own; the trace has the loads of the last four seconds and one more."""
     rows = loads(12, tid=900)
     traced = [{**row, "start_ns": row["start_ns"] + 10, "duration_ns": SECOND // 2 - 20} for row in waits(13, MULTI, tid=7)[8:]]
     result, _ = judged(make_store(nodes=machine(1), annotation=rows, host_event=traced))
@@ -161,8 +162,8 @@ def test_the_number_that_is_recommended_is_no_issue(make_store: MakeStore, proce
     rows = loads(11)
     for process in range(processes):
         rows += configured(workers, process=process)
-    made = [{"id": i, "node": 0, "pid": i, "rank": i} for i in range(processes)]
-    result, _ = judged(make_store(nodes=machine(cores), processes=made, annotation=rows))
+    process_rows = [{"id": i, "node": 0, "pid": i, "rank": i} for i in range(processes)]
+    result, _ = judged(make_store(nodes=machine(cores), processes=process_rows, annotation=rows))
     assert result.verdict == "IssuesFound"
     assert (result.recommendation or "").startswith(f"Set `num_workers={wanted}`")
     assert wanted != workers
@@ -206,14 +207,14 @@ def test_cost_is_what_the_steps_wait(make_store: MakeStore) -> None:
 
 
 @pytest.mark.parametrize(
-    ("workers", "pin", "gpus", "said"), [(4, False, 1, True), (2, False, 1, True), (4, True, 1, False), (4, False, 0, False)]
+    ("workers", "pin", "gpus", "expected"), [(4, False, 1, True), (2, False, 1, True), (4, True, 1, False), (4, False, 0, False)]
 )
 def test_pinned_memory_is_recommended_where_there_is_a_gpu(
-    make_store: MakeStore, workers: int, gpus: int, *, pin: bool, said: bool
+    make_store: MakeStore, workers: int, gpus: int, *, pin: bool, expected: bool
 ) -> None:
     device = [{"node": 0, "index": index} for index in range(gpus)]
     result, _ = judged(make_store(nodes=machine(4), device=device, annotation=loads(11) + configured(workers, pin=pin)))
-    assert ("`pin_memory=True`" in (result.recommendation or "")) is said
+    assert ("`pin_memory=True`" in (result.recommendation or "")) is expected
     assert plain_details(result)["configurations"][0]["pin_memory"] is pin
     assert result.verdict == ("IssuesFound" if workers == 2 else "NoIssuesFound")
 
@@ -268,17 +269,17 @@ def test_overlap_per_second_against_a_plain_loop(seed: int) -> None:
             moments = [second * SECOND, *(other[2] for other in outer if other[2] // SECOND == second)]
             expected[second] = max(sum(other[2] <= moment < other[3] for other in outer) for moment in moments)
     frame = pl.DataFrame(rows, schema={"process": pl.Int32, "tid": pl.Int64, "start": pl.Int64, "end": pl.Int64}, orient="row")
-    found = dict(seconds_of(frame).rows())
-    assert found == expected
-    assert statistics.median(found.values()) >= 1
+    actual = dict(seconds_of(frame).rows())
+    assert actual == expected
+    assert statistics.median(actual.values()) >= 1
 
 
 def test_processes_whose_loaders_were_not_recorded_count_like_those_whose_were(make_store: MakeStore) -> None:
-    # Two of four training processes say 3 and 2 workers: (3 + 2) / 2 x 4 = 10 on 16 cores, 62.5 %.
+    # Two of four training processes record 3 and 2 workers: (3 + 2) / 2 x 4 = 10 on 16 cores, 62.5 %.
     processes = [{"id": i, "node": 0, "pid": 100 + i, "rank": i} for i in range(4)]
     steps = [{"node": 0, "process": i, "index": 0, "host_start_ns": 0, "host_duration_ns": SECOND} for i in range(4)]
-    told = configured(3) + configured(2, process=1)
-    result, _ = judged(make_store(nodes=machine(16), processes=processes, step=steps, annotation=loads(11) + told))
+    texts = configured(3) + configured(2, process=1)
+    result, _ = judged(make_store(nodes=machine(16), processes=processes, step=steps, annotation=loads(11) + texts))
     [row] = plain_details(result)["nodes"]
     assert (row["loaders"], row["percent_of_cores"], row["recorded_processes"], row["training_processes"]) == (10, 62.5, 2, 4)
     assert "num_workers of 2 of 4 training processes, taken for all" in (result.finding or "")

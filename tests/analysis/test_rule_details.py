@@ -1,4 +1,4 @@
-"""Do the details of rules keep their types and keys on the way through report.json?"""
+"""The details of rules keep their types and keys on the way through report.json."""
 
 from __future__ import annotations
 

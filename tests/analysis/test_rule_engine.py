@@ -1,4 +1,4 @@
-"""Does a rule that fails stop no other, wherever it fails?"""
+"""A rule that fails stops no other rule, wherever it fails."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ def test_a_rule_that_raises_is_an_error_and_stops_no_other(
     assert (results[rule.name].verdict, results[rule.name].reason) == ("Error", "ZeroDivisionError: nothing to divide by")
     assert [name for name, result in results.items() if result.verdict == "Error"] == [rule.name]
     assert len(results) == 20
-    # 1,200 samples at 50 %: the rule beside it judges them all the same.
+    # 1,200 samples at 50 %: the other rule evaluates them anyway.
     if rule is not LowGPUUtilization:
         assert results["LowGPUUtilization"].verdict == "IssuesFound"

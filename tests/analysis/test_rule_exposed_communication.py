@@ -46,7 +46,7 @@ def judged(store: Store, **settings: float) -> tuple[RuleResult, Finding | None]
 def test_what_no_computation_covers_is_exposed(make_store: Callable[..., Store]) -> None:
     # computation 0..60 and 150..200; AllReduce 50..100 (exposed 60..100), AllGather 90..110 (exposed all 20); together 60..110: 50 of 200
     events = [run(0, 60), run(150, 200), run(50, 100, "AllReduce", stream=20), run(90, 110, "AllGather", stream=21)]
-    result, found = judged(make_store(names=NAMES, device_event=events))
+    result, finding = judged(make_store(names=NAMES, device_event=events))
     assert (result.verdict, result.triggered, result.violations, result.datapoints) == ("IssuesFound", 1, 1, 1)
     assert (result.windows, result.windows_triggered, result.first_ns, result.last_ns) == (1, 1, 0, 200)
     (device,) = plain_details(result)["devices"]
@@ -61,16 +61,16 @@ def test_what_no_computation_covers_is_exposed(make_store: Callable[..., Store])
     assert (
         result.finding == "Exposed communication costs 50 ns of 200 ns, 25.0 % of the profile of rank 0, host-0 GPU 0 (threshold 10.0 %)."
     )
-    assert found is not None
-    assert (found.cost_ns, found.cost_percent, found.saving_ns, found.where) == (50, 25.0, 50, "rank 0, host-0 GPU 0")
+    assert finding is not None
+    assert (finding.cost_ns, finding.cost_percent, finding.saving_ns, finding.where) == (50, 25.0, 50, "rank 0, host-0 GPU 0")
 
 
 @pytest.mark.parametrize(("exposed", "verdict"), [(100, "NoIssuesFound"), (101, "IssuesFound")])
 def test_the_threshold_itself_is_no_issue(make_store: Callable[..., Store], exposed: int, verdict: str) -> None:
     events = [run(0, 1000 - exposed), run(1000 - exposed, 1000, "AllReduce", stream=20)]
-    result, found = judged(make_store(names=NAMES, device_event=events))
+    result, finding = judged(make_store(names=NAMES, device_event=events))
     assert result.verdict == verdict
-    assert (found is None) == (verdict == "NoIssuesFound")
+    assert (finding is None) == (verdict == "NoIssuesFound")
     assert result.recommendation is None or verdict == "IssuesFound"
 
 
@@ -80,7 +80,7 @@ def test_another_threshold(make_store: Callable[..., Store]) -> None:
 
 
 def test_runs_of_one_name_at_the_same_time_count_once(make_store: Callable[..., Store]) -> None:
-    # AllReduce 0..50 and 20..80 on two streams: summed 110, union 80, of which 60..80 computed; Broadcast 90..100
+    # AllReduce 0..50 and 20..80 on two streams: summed 110, union 80, computed during 60..80; Broadcast 90..100
     events = [run(0, 50, "AllReduce", stream=1), run(20, 80, "AllReduce", stream=2), run(60, 80), run(90, 100, "Broadcast", stream=1)]
     result, _ = judged(make_store(names=NAMES, device_event=events))
     assert [(k["count"], k["time_ns"], k["exposed_ns"]) for k in plain_details(result)["kernels"]] == [(2, 110, 60), (1, 10, 10)]
@@ -90,11 +90,13 @@ def test_runs_of_one_name_at_the_same_time_count_once(make_store: Callable[..., 
 
 
 def ranks(*spans: tuple[int, int], step: bool = False) -> dict[str, list[dict[str, Any]]]:
-    """One rank per pair: it computes for so long, then is in an all-reduce for so long; GPU and node by rank, two ranks per node."""
+    """Return ranks that compute and then are in an all-reduce, one per pair of times.
+
+    GPU and node by rank, two ranks per node."""
     events, processes, nodes, steps = [], [], [], []
     for rank, (computes, waits) in enumerate(spans):
-        place: dict[str, Any] = {"node": rank // 2, "process": rank, "device": rank % 2}
-        events += [run(0, computes, **place), run(computes, computes + waits, "AllReduce", stream=20, **place)]
+        keys: dict[str, Any] = {"node": rank // 2, "process": rank, "device": rank % 2}
+        events += [run(0, computes, **keys), run(computes, computes + waits, "AllReduce", stream=20, **keys)]
         processes.append({"id": rank, "node": rank // 2, "pid": 100 + rank, "rank": rank})
         if rank % 2 == 0:
             nodes.append({"id": rank // 2, "hostname": f"host-{rank // 2}"})
@@ -110,13 +112,13 @@ def ranks(*spans: tuple[int, int], step: bool = False) -> dict[str, list[dict[st
 
 
 def test_devices_are_judged_one_by_one(make_store: Callable[..., Store]) -> None:
-    result, found = judged(make_store(names=NAMES, **ranks((90, 10), (60, 40), (95, 5), (80, 20), step=True)))
+    result, finding = judged(make_store(names=NAMES, **ranks((90, 10), (60, 40), (95, 5), (80, 20), step=True)))
     assert [device["issue"] for device in plain_details(result)["devices"]] == [False, True, False, True]
     assert (result.triggered, result.datapoints) == (2, 4)
-    assert found is not None
+    assert finding is not None
     # 60 ns of the two with the issue, of the span of all four; 5 steps on each of the two
-    assert (found.cost_ns, found.cost_percent, found.cost_per_step_ns, found.saving_ns) == (60, 15.0, 6.0, 60)
-    assert found.where == "2 of 4 GPUs, most on rank 1, host-0 GPU 1"
+    assert (finding.cost_ns, finding.cost_percent, finding.cost_per_step_ns, finding.saving_ns) == (60, 15.0, 6.0, 60)
+    assert finding.where == "2 of 4 GPUs, most on rank 1, host-0 GPU 1"
     assert result.finding == (
         "Exposed communication costs 60 ns of 200 ns, 30.0 % of the profile of 2 of 4 GPUs, most on rank 1, host-0 GPU 1 (40.0 %;"
         " threshold 10.0 %)."
@@ -127,19 +129,19 @@ def test_one_of_many_and_none_of_many(make_store: Callable[..., Store]) -> None:
     result, _ = judged(make_store(names=NAMES, **ranks((90, 10), (60, 40), (95, 5))))
     assert result.finding is not None
     assert result.finding.endswith("of the profile of rank 1, host-0 GPU 1, the only one of 3 GPUs above the threshold 10.0 %.")
-    result, found = judged(make_store(names=NAMES, **ranks((90, 10), (95, 5))))
-    assert (result.verdict, found) == ("NoIssuesFound", None)
+    result, finding = judged(make_store(names=NAMES, **ranks((90, 10), (95, 5))))
+    assert (result.verdict, finding) == ("NoIssuesFound", None)
     assert result.finding == (
         "Exposed communication costs at most 10 ns of 100 ns, 10.0 % of the profile of one GPU (rank 0, host-0 GPU 0; threshold 10.0 %)."
     )
 
 
 def test_no_more_can_be_saved_than_there_is_free_computation(make_store: Callable[..., Store]) -> None:
-    # 30 ns of computation, of which 20 hide communication already: 10 are left to hide some of the 70 that are exposed
+    # 30 ns of computation, 20 of them already hide communication: 10 are left to hide some of the 70 that are exposed
     events = [run(0, 30), run(10, 100, "AllReduce", stream=20)]
-    _, found = judged(make_store(names=NAMES, device_event=events))
-    assert found is not None
-    assert (found.cost_ns, found.saving_ns) == (70, 10)
+    _, finding = judged(make_store(names=NAMES, device_event=events))
+    assert finding is not None
+    assert (finding.cost_ns, finding.saving_ns) == (70, 10)
 
 
 def test_nothing_to_look_at(make_store: Callable[..., Store]) -> None:
@@ -163,17 +165,17 @@ def test_the_rank_that_the_others_wait_for_is_named(make_store: Callable[..., St
 
 def test_groups_of_processes_give_the_same(make_store: Callable[..., Store], monkeypatch: pytest.MonkeyPatch) -> None:
     tables = ranks((90, 10), (60, 40), (95, 5), (80, 20))
-    for rank in range(4):  # 10 ns of another collective, of which the last 5 are computed
-        place: dict[str, Any] = {"node": rank // 2, "process": rank, "device": rank % 2}
-        tables["device_event"] += [run(100, 110, "AllGather", stream=21, **place), run(105, 120, **place)]
+    for rank in range(4):  # 10 ns of another collective, with computation in the last 5
+        keys: dict[str, Any] = {"node": rank // 2, "process": rank, "device": rank % 2}
+        tables["device_event"] += [run(100, 110, "AllGather", stream=21, **keys), run(105, 120, **keys)]
     store = make_store(names=NAMES, **tables)
-    whole, _ = judged(store)
+    complete, _ = judged(store)
     for module in (exposed_communication, coverage):
         monkeypatch.setattr(module, "process_conditions", partial(process_conditions, rows=1))
     assert len(process_conditions(store, rows=1)) == 4
     divided, _ = judged(store)
-    assert plain_details(divided) == plain_details(whole)
-    assert [kernel["exposed_ns"] for kernel in plain_details(whole)["kernels"]] == [75, 20]
+    assert plain_details(divided) == plain_details(complete)
+    assert [kernel["exposed_ns"] for kernel in plain_details(complete)["kernels"]] == [75, 20]
 
 
 US = 1000
@@ -196,11 +198,11 @@ def test_advice_follows_the_trace(make_store: Callable[..., Store], name: str, l
     computes = max(10_000 * US - length, length)
     events = [run(0, computes), *([run(computes, computes + length, name, stream=20)])]
     noted = [{"name": annotation, "start_ns": 0, "duration_ns": 1}] if annotation else []
-    result, found = judged(make_store(names=NAMES, device_event=events, annotation=noted), threshold=0.1)
+    result, finding = judged(make_store(names=NAMES, device_event=events, annotation=noted), threshold=0.1)
     assert result.recommendation is not None
     assert advice in result.recommendation
-    assert found is not None
-    assert found.title
+    assert finding is not None
+    assert finding.title
 
 
 def test_all_reduces_launched_in_backward_reduce_gradients(make_store: Callable[..., Store]) -> None:
@@ -234,10 +236,10 @@ def test_coverage_is_what_counting_every_tick_gives(kernels: Any, stretches: Any
             orient="row",
         )  # fmt: skip
         near = with_covered(store, asked, "any", times="e.kind = 'memcpy'") if stretches else asked.with_columns(covered=0)
-        found = with_covered(store, asked, "computation").sort("number")["covered"].to_list()
+        actual = with_covered(store, asked, "computation").sort("number")["covered"].to_list()
     busy = [{t for start, length, on in kernels if on == device for t in range(start, start + length)} for device in (0, 1)]
     expected = [TICK * sum(t in busy[device] for t in range(start, start + length)) for start, length, device in stretches]
-    assert found == expected
+    assert actual == expected
     assert near.sort("number")["covered"].to_list() == expected
 
 
@@ -247,11 +249,11 @@ def test_a_pipeline_that_is_in_use_is_not_recommended(make_store: Callable[..., 
     plain, _ = judged(make_store(names=NAMES, device_event=events, host_event=exchange))
     assert "`TrainPipelineSparseDist`" in str(plain.recommendation)
     ranges = [{"side": "host", "name": "## wait_sparse_data_dist ##", "start_ns": 0, "duration_ns": 5}]
-    piped, found = judged(make_store(names=NAMES, device_event=events, host_event=exchange, annotation=ranges))
+    piped, finding = judged(make_store(names=NAMES, device_event=events, host_event=exchange, annotation=ranges))
     assert "TrainPipelineSparseDist" not in str(piped.recommendation)
     assert "the next batch is exchanged ahead already" in str(piped.recommendation)
-    assert found is not None
-    assert found.title == "Shorten the all-to-all exchange that stays exposed"
+    assert finding is not None
+    assert finding.title == "Shorten the all-to-all exchange that stays exposed"
 
 
 @pytest.mark.parametrize("name", ["diff_pair/a100_rank3_of_8.json.gz", "sampled_2_ranks"])

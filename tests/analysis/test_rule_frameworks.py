@@ -1,4 +1,4 @@
-"""Is the framework of a run told by what the run says, and is advice in its words alone?"""
+"""The framework of a run follows from its records, and advice is in its words alone."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ BATCH = [{"side": "host", "name": "dataset::GetNext", "phase": "DataIterator", "
         ({}, None),
         ({"run": [{"framework": "PyTorch 2.7"}]}, PYTORCH),
         ({"run": [{"framework": "pytorch-lightning"}]}, PYTORCH),
-        ({"run": [{"framework": "tensorflow"}], "host_event": named("aten::mm")}, TENSORFLOW),  # what the run says comes first
+        ({"run": [{"framework": "tensorflow"}], "host_event": named("aten::mm")}, TENSORFLOW),  # the run's own record comes first
         ({"run": [{"framework": "Keras 3"}]}, TENSORFLOW),
         ({"run": [{"framework": "MXNet"}]}, None),
         ({"run": [{"framework": "jax or tensorflow"}], "host_event": named("aten::mm")}, PYTORCH),
@@ -78,7 +78,7 @@ def host(kind: str, start: int, end: int, name: str = "f", **more: Any) -> dict[
 
 
 def waited(kind: str, name: str = "f", until: int = 1090) -> dict[str, Rows]:
-    """A device that stands idle from 100 to 1100, and what the host does meanwhile."""
+    """A device that is idle from 100 to 1100, and the host's activity meanwhile."""
     return {
         "device_event": [kernel(0, 100), kernel(1100, 1200, correlation=1)],
         "host_event": [host(kind, 100, until, name), host("launch", 1090, 1094, "cudaLaunchKernel", correlation=1)],
@@ -225,11 +225,11 @@ _ALIEN = {
 
 def check(text: str | None, framework: str | None, words: tuple[str, str, str]) -> None:
     assert text is not None
-    own = dict(zip((PYTORCH, TENSORFLOW, JAX), words, strict=True))
+    expected = dict(zip((PYTORCH, TENSORFLOW, JAX), words, strict=True))
     if framework is None:
         assert words[0] in text
         return
-    assert own[framework] in text
+    assert expected[framework] in text
     assert not [word for word in _ALIEN[framework] if word in text]
 
 
@@ -249,18 +249,18 @@ def test_advice_of_rules_over_traces(make_store: MakeStore, case: str, framework
 def test_advice_of_rules_over_samples(case: str, framework: str | None) -> None:
     rule, samples, words = SAMPLED[case]
     with sampled(samples, run=[{"framework": framework}]) as store:
-        found = judged_by_samples(store, rule)
-    assert found.verdict == "IssuesFound", found.reason
-    check(found.recommendation, framework, words)
+        outcome = judged_by_samples(store, rule)
+    assert outcome.verdict == "IssuesFound", outcome.reason
+    check(outcome.recommendation, framework, words)
 
 
 def test_neutral_words_have_those_of_both() -> None:
-    """Of a run of which nothing tells the framework: what PyTorch calls it, and TensorFlow."""
-    made = {name: value for name, value in vars(frameworks).items() if isinstance(value, Words)}
-    assert len(made) > 20
+    """In a run of unknown framework, advice has the words of PyTorch and TensorFlow."""
+    words_by_name = {name: value for name, value in vars(frameworks).items() if isinstance(value, Words)}
+    assert len(words_by_name) > 20
     assert Words("a", "b", "c").of(None) == "a (PyTorch) or b (TensorFlow)"
     assert Words("a", "b", "c", "d").of("MXNet") == "d"
-    for name, words in made.items():
+    for name, words in words_by_name.items():
         if words.tensorflow and name != "BATCH_SIZE":
             neutral = words.of(None)
             assert "TensorFlow" in neutral or "framework's" in neutral, name

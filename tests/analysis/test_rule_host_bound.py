@@ -21,16 +21,16 @@ MakeStore = Callable[..., Store]
 US = 1000
 
 
-def run(start: int, end: int, correlation: int | None = None, **other: Any) -> dict[str, Any]:
-    return {"kind": "kernel", "name": "k", "start_ns": start, "duration_ns": end - start, "correlation": correlation, **other}
+def run(start: int, end: int, correlation: int | None = None, **fields: Any) -> dict[str, Any]:
+    return {"kind": "kernel", "name": "k", "start_ns": start, "duration_ns": end - start, "correlation": correlation, **fields}
 
 
-def launch(end: int, correlation: int, **other: Any) -> dict[str, Any]:
-    return {"kind": "launch", "name": "cudaLaunchKernel", "start_ns": end - 4, "duration_ns": 4, "correlation": correlation, **other}
+def launch(end: int, correlation: int, **fields: Any) -> dict[str, Any]:
+    return {"kind": "launch", "name": "cudaLaunchKernel", "start_ns": end - 4, "duration_ns": 4, "correlation": correlation, **fields}
 
 
-def host(kind: str, start: int, end: int, name: str = "f", **other: Any) -> dict[str, Any]:
-    return {"kind": kind, "name": name, "start_ns": start, "duration_ns": end - start, **other}
+def host(kind: str, start: int, end: int, name: str = "f", **fields: Any) -> dict[str, Any]:
+    return {"kind": kind, "name": name, "start_ns": start, "duration_ns": end - start, **fields}
 
 
 def report(store: Store, **settings: float) -> Judged:
@@ -39,8 +39,8 @@ def report(store: Store, **settings: float) -> Judged:
 
 
 def judge(store: Store, **settings: float) -> RuleResult:
-    (found,) = report(store, **settings).rules
-    return found
+    (actual,) = report(store, **settings).rules
+    return actual
 
 
 def test_the_event_that_ends_a_gap_of_the_device_decides(make_store: MakeStore) -> None:
@@ -59,8 +59,8 @@ def test_the_event_that_ends_a_gap_of_the_device_decides(make_store: MakeStore) 
         ],
         host_event=[launch(180 * US, 1), launch(205 * US, 2), launch(220 * US, 3), launch(255 * US, 4), launch(321 * US, 5)],
     )
-    found = judge(store, idle_threshold=30, host_share=40)
-    (device,) = plain_details(found)["devices"]
+    outcome = judge(store, idle_threshold=30, host_share=40)
+    (device,) = plain_details(outcome)["devices"]
     assert {key: device[key] for key in ("node", "rank", "pid", "device")} == {"node": "host-0", "rank": 0, "pid": 100, "device": 0}
     # busy: 0-150, 200-210, 215-220, 250-260, 289-300, 310-320, 330-400 = 266 of 400
     assert (device["span_ns"], device["idle_ns"]) == (400 * US, 134 * US)
@@ -69,17 +69,17 @@ def test_the_event_that_ends_a_gap_of_the_device_decides(make_store: MakeStore) 
     assert device["idle_percent"] == pytest.approx(33.5)
     assert device["host_percent"] == pytest.approx(100 * 60 / 134)
     assert device["issue"] is True
-    assert plain_details(found)["kernels"] == [
+    assert plain_details(outcome)["kernels"] == [
         {"name": "late", "count": 1, "time_ns": 50 * US},
         {"name": "first", "count": 1, "time_ns": 10 * US},
     ]
-    assert [(wait["start_ns"], wait["time_ns"], wait["name"]) for wait in plain_details(found)["longest"]] == [
+    assert [(wait["start_ns"], wait["time_ns"], wait["name"]) for wait in plain_details(outcome)["longest"]] == [
         (150 * US, 50 * US, "late"),
         (320 * US, 10 * US, "first"),
     ]
-    assert (found.triggered, found.violations, found.datapoints, found.windows, found.windows_triggered) == (1, 1, 1, 1, 1)
-    assert (found.first_ns, found.last_ns) == (0, 400 * US)
-    assert found.finding == (
+    assert (outcome.triggered, outcome.violations, outcome.datapoints, outcome.windows, outcome.windows_triggered) == (1, 1, 1, 1, 1)
+    assert (outcome.first_ns, outcome.last_ns) == (0, 400 * US)
+    assert outcome.finding == (
         "The GPU stood idle for 134 µs of 400 µs (33.5 %, threshold 30.0 %) and in 60.0 µs of that time waited for the host"
         " (44.8 %, threshold 40.0 %)."
     )
@@ -91,8 +91,8 @@ def test_thresholds_are_strict(make_store: MakeStore) -> None:
         device_event=[run(0, 400), run(500, 800, 1), run(900, 1000, 2)],
         host_event=[launch(401, 1), launch(700, 2)],
     )
-    found = judge(store, idle_threshold=19.9, host_share=49.9)
-    assert found.verdict == "IssuesFound"
+    outcome = judge(store, idle_threshold=19.9, host_share=49.9)
+    assert outcome.verdict == "IssuesFound"
     assert judge(store, idle_threshold=20, host_share=49.9).verdict == "NoIssuesFound"
     equal = judge(store, idle_threshold=19.9, host_share=50)
     assert (equal.verdict, equal.triggered, equal.first_ns, equal.recommendation) == ("NoIssuesFound", 0, None, None)
@@ -116,11 +116,11 @@ def test_cost_is_the_host_wait_of_the_devices_with_the_issue(make_store: MakeSto
             for i in range(2)
         ],
     )  # fmt: skip
-    made = report(store)
-    (finding,) = made.findings
+    config = report(store)
+    (finding,) = config.findings
     assert (finding.cost_ns, finding.cost_percent, finding.saving_ns, finding.cost_per_step_ns) == (50, 25.0, 50, 25.0)
     assert finding.where == "rank 5, host-0 GPU 1"
-    (result,) = made.rules
+    (result,) = config.rules
     assert [device["issue"] for device in plain_details(result)["devices"]] == [False, True]
     assert result.finding == (
         "1 of 2 GPUs stood idle for more than 20.0 % of the profile and for more than 50.0 % of that waited for the host, 50 ns of 100 ns"
@@ -134,23 +134,23 @@ def test_a_device_without_launches_is_not_judged(make_store: MakeStore) -> None:
         device_event=[run(0, 90, 1), run(95, 100, 2), run(0, 10, process=1, device=1), run(60, 100, process=1, device=1)],
         host_event=[launch(92, 2)],
     )
-    found = judge(store)
-    assert [device["issue"] for device in plain_details(found)["devices"]] == [False, None]
-    assert (found.verdict, found.datapoints) == ("NoIssuesFound", 1)
-    assert found.finding == (
+    outcome = judge(store)
+    assert [device["issue"] for device in plain_details(outcome)["devices"]] == [False, None]
+    assert (outcome.verdict, outcome.datapoints) == ("NoIssuesFound", 1)
+    assert outcome.finding == (
         "The GPUs stood idle for 5.0 % of the profile at most (threshold 20.0 %); 1 GPU could not be judged (rank 1, host-0 GPU 1: no"
         " launch call of its work is in the trace)."
     )
 
 
 def test_not_evaluated(make_store: MakeStore) -> None:
-    found = judge(make_store(host_event=[launch(4, 1)]))
-    assert (found.verdict, found.reason) == ("NotEvaluated", "no device activity in this run")
-    assert found.capture
-    found = judge(make_store(device_event=[run(0, 10), run(90, 100)]))
-    assert (found.verdict, found.reason) == ("NotEvaluated", "no launch calls in this run")
-    found = judge(make_store(device_event=[run(0, 10, 7), run(90, 100)], host_event=[launch(80, 1)]))
-    assert (found.verdict, found.reason) == ("NotEvaluated", "no launch call of this run has the correlation of a device run")
+    outcome = judge(make_store(host_event=[launch(4, 1)]))
+    assert (outcome.verdict, outcome.reason) == ("NotEvaluated", "no device activity in this run")
+    assert outcome.capture
+    outcome = judge(make_store(device_event=[run(0, 10), run(90, 100)]))
+    assert (outcome.verdict, outcome.reason) == ("NotEvaluated", "no launch calls in this run")
+    outcome = judge(make_store(device_event=[run(0, 10, 7), run(90, 100)], host_event=[launch(80, 1)]))
+    assert (outcome.verdict, outcome.reason) == ("NotEvaluated", "no launch call of this run has the correlation of a device run")
 
 
 def test_what_lies_between_two_profiles_is_no_gap(make_store: MakeStore) -> None:
@@ -192,10 +192,10 @@ ADVICE = {
 def test_advice_follows_what_the_host_did(make_store: MakeStore, case: str) -> None:
     events, title = ADVICE[case]
     store = make_store(device_event=[run(0, 100), run(1100, 1200, 1)], host_event=[*events, launch(1094, 1)])
-    made = report(store)
-    assert [finding.title for finding in made.findings] == [title]
-    assert made.findings[0].recommendation
-    first = plain_details(made.rules[0])["first_use"]
+    result = report(store)
+    assert [finding.title for finding in result.findings] == [title]
+    assert result.findings[0].recommendation
+    first = plain_details(result.rules[0])["first_use"]
     assert first == ({"name": "f", "time_ns": 550} if case == "one long call" else None)
 
 
@@ -207,19 +207,21 @@ def test_every_moment_of_a_wait_counts_for_one_activity(make_store: MakeStore) -
             launch(1094, 1), launch(1302, 2), host("operator", 1000, 1005), host("operator", 1250, 1325), host("python", 0, 2000),
         ],
     )  # fmt: skip
-    found = judge(store)
+    outcome = judge(store)
     # waits 100-1100 and 1300-1350; launches 1090-1094 and 1298-1302
-    times = {share["activity"]: share["time_ns"] for share in plain_details(found)["host"]}
+    times = {share["activity"]: share["time_ns"] for share in plain_details(outcome)["host"]}
     assert times == {
         "data loader": 200, "synchronisation": 100, "runtime calls": 50 + 4 + 2, "operators": 450 + 5 + 23,
         "nothing recorded": 1050 - 200 - 100 - 56 - 478,
     }  # fmt: skip
-    assert sum(share["percent"] for share in plain_details(found)["host"]) == pytest.approx(100)
-    assert plain_details(found)["after_synchronisation_ns"] == 0
+    assert sum(share["percent"] for share in plain_details(outcome)["host"]) == pytest.approx(100)
+    assert plain_details(outcome)["after_synchronisation_ns"] == 0
 
 
 def test_overhead_of_the_driver_is_a_call_and_the_rest_the_profilers(make_store: MakeStore) -> None:
-    """One wait from 100 to 1100 in which nothing but overhead was recorded, partly within the launch (100 to 600)."""
+    """Return a wait from 100 to 1100 with overhead alone, partly within the launch.
+
+    The launch lasts from 100 to 600."""
     names = {
         "Runtime Triggered Module Loading": (100, 550), "Lazy Function Loading": (600, 610), "Command Buffer Full": (610, 630),
         "Driver Compiler": (630, 640), "Unrecognized": (640, 645), "Driver JIT compiler (CUDA)": (645, 646),
@@ -230,8 +232,8 @@ def test_overhead_of_the_driver_is_a_call_and_the_rest_the_profilers(make_store:
         host_event=[host("overhead", *times, name) for name, times in names.items()]
         + [{"kind": "launch", "name": "cudaLaunchKernel", "start_ns": 90, "duration_ns": 510, "correlation": 1}],
     )
-    made = report(store)
-    details = plain_details(made.rules[0])
+    result = report(store)
+    details = plain_details(result.rules[0])
     assert {share["activity"]: share["time_ns"] for share in details["host"]} == {
         "runtime calls": 500 + 46, "profiler overhead": 36, "nothing recorded": 1000 - 546 - 36,
     }  # fmt: skip
@@ -239,41 +241,43 @@ def test_overhead_of_the_driver_is_a_call_and_the_rest_the_profilers(make_store:
         ("cudaLaunchKernel", 500), ("Runtime Triggered Module Loading", 450), ("Command Buffer Full", 20),
     ]  # fmt: skip
     assert {row["name"] for row in details["calls"]}.isdisjoint({"Activity Buffer Request", "Buffer Flush"})
-    assert [finding.title for finding in made.findings] == ["Leave the first steps out of the profile"]
+    assert [finding.title for finding in result.findings] == ["Leave the first steps out of the profile"]
 
 
-def annotated(name: str, start: int, end: int, **other: Any) -> dict[str, Any]:
-    return {"side": "host", "name": name, "start_ns": start, "duration_ns": end - start, **other}
+def annotated(name: str, start: int, end: int, **fields: Any) -> dict[str, Any]:
+    return {"side": "host", "name": name, "start_ns": start, "duration_ns": end - start, **fields}
 
 
 def test_what_no_event_tells_the_innermost_range_does(make_store: MakeStore) -> None:
-    """A wait from 100 to 1100: the operator has 400-500, the launch 1090-1094, a step is around all."""
+    """Return a wait from 100 to 1100 inside a step, with an operator and a launch.
+
+    The operator has 400-500, the launch 1090-1094."""
     store = make_store(
         device_event=[run(0, 100), run(1100, 1200, 1)],
         host_event=[launch(1094, 1), host("operator", 400, 500)],
         annotation=[
             annotated("ProfilerStep#1", 0, 1300),
             annotated("backward#1", 50, 800),
-            annotated("hook#7", 300, 450),  # of which the operator has 50
+            annotated("hook#7", 300, 450),  # the operator has 50 of it
             annotated("hook#8", 600, 650, tid=9),  # another thread of the process
-            annotated("optimizer", 750, 900),  # begun later: innermost from its start on
+            annotated("optimizer", 750, 900),  # begun later: innermost after its start
             annotated("on the device", 900, 1000, side="device"),
             annotated("never ended", 900, 1000, complete=False),
         ],
         step=[{"node": 0, "process": 0, "index": 1, "host_start_ns": 0, "host_duration_ns": 1300, "device_events": 0}],
     )
-    made = report(store)
-    (found,) = made.rules
+    result = report(store)
+    (actual,) = result.rules
     # backward: 100-300, 500-600, 650-750 (its last 50 are the optimizer's); hook: 300-400 and 600-650; optimizer: 750-900
-    assert plain_details(found)["ranges"] == [
+    assert plain_details(actual)["ranges"] == [
         {"name": "backward", "time_ns": 400}, {"name": "hook", "time_ns": 150}, {"name": "optimizer", "time_ns": 150},
     ]  # fmt: skip
-    assert {share["activity"]: share["time_ns"] for share in plain_details(found)["host"]} == {
+    assert {share["activity"]: share["time_ns"] for share in plain_details(actual)["host"]} == {
         "operators": 100, "runtime calls": 4, "annotated ranges": 700, "nothing recorded": 196,
     }  # fmt: skip
-    assert [finding.title for finding in made.findings] == ["Shorten the host's part of backward"]
+    assert [finding.title for finding in result.findings] == ["Shorten the host's part of backward"]
     assert "annotated ranges outside of operators 700 ns (`backward` 400 ns, `hook` 150 ns, `optimizer` 150 ns)" in str(
-        found.recommendation
+        actual.recommendation
     )
 
 
@@ -297,14 +301,14 @@ def test_ranges_by_the_nanosecond(make_store: MakeStore, seed: int) -> None:
 
 
 def test_gaps_agree_with_the_breakdown_and_with_the_streams(make_store: MakeStore) -> None:
-    """Idle time is span minus busy, and on a device with one stream the causes are those of the stream."""
+    """Idle time is span minus busy; the causes of one stream are those of the device."""
     events = [run(97 * i % 1009 * 50, 97 * i % 1009 * 50 + 20 + i % 7 * 40, i if i % 5 else None) for i in range(300)]
     calls = [launch(event["start_ns"] - 30 * (number % 4), number) for number, event in enumerate(events) if number % 3]
     store = make_store(device_event=events, host_event=calls)
     (device,) = plain_details(judge(store))["devices"]
-    (whole,) = whole_devices(store, time_breakdown(store))
+    (complete,) = whole_devices(store, time_breakdown(store))
     (stream,) = idle(store)
-    assert (device["span_ns"], device["idle_ns"]) == (whole.span_ns, whole.idle_ns)
+    assert (device["span_ns"], device["idle_ns"]) == (complete.span_ns, complete.idle_ns)
     assert device["idle_ns"] == device["host_wait_ns"] + device["kernel_wait_ns"] + device["other_ns"]
     assert (stream.host_wait_ns, stream.kernel_wait_ns, stream.other_ns) == tuple(
         device[key] for key in ("host_wait_ns", "kernel_wait_ns", "other_ns")
@@ -319,8 +323,8 @@ def test_groups_of_devices_change_nothing(make_store: MakeStore, monkeypatch: py
         device_event=events,
         host_event=[launch(10 * i - i % 4, i, process=i % 2) for i in range(60)],
     )
-    whole = judge(store)
+    complete = judge(store)
     monkeypatch.setattr("postrun.analysis.rules.evidence.device_gaps.ROWS_AT_ONCE", 20)
     assert [len(group.devices) for group in DeviceGaps(store).groups()] == [1, 1, 1]
-    assert judge(store) == whole
-    assert whole.verdict == "IssuesFound"
+    assert judge(store) == complete
+    assert complete.verdict == "IssuesFound"

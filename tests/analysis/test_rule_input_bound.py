@@ -21,8 +21,8 @@ WAIT = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
 
 def evaluated(store: Store, **settings: Any) -> tuple[RuleResult, tuple[Finding, ...]]:
-    given = {f"InputBound_{name}": value for name, value in settings.items()}
-    report = rules_of(store, Options(selection=select(["InputBound"], settings=given), generated_at_ns=0))
+    values = {f"InputBound_{name}": value for name, value in settings.items()}
+    report = rules_of(store, Options(selection=select(["InputBound"], settings=values), generated_at_ns=0))
     [result] = report.rules
     assert result.verdict != "Error", result.reason
     return result, report.findings
@@ -116,14 +116,14 @@ def test_the_worst_of_several_processes_is_named(make_store: MakeStore) -> None:
     # 30 of 100 ms and 60 of 100 ms: 1.8 s of 4 s.
     first, second = training(30), training(60, process=1)
     processes = [{"id": 0, "node": 0, "pid": 100, "rank": 0}, {"id": 1, "node": 0, "pid": 101, "rank": 1}]
-    both = {table: first[table] + second[table] for table in first}
-    result, [finding] = evaluated(make_store(processes=processes, **both))
+    combined = {table: first[table] + second[table] for table in first}
+    result, [finding] = evaluated(make_store(processes=processes, **combined))
     assert result.finding == (
         "Waiting for data costs 2 of 2 processes more than 20 % of step time, 1.80 s of 4.00 s in all (45.0 %); most in rank 1, host-0:"
         " 60.0 %."
     )
     assert (finding.cost_ns, finding.where) == (1800 * MS, None)
-    assert evaluated(make_store(processes=processes, **both), threshold=50)[1][0].where == "rank 1, host-0"
+    assert evaluated(make_store(processes=processes, **combined), threshold=50)[1][0].where == "rank 1, host-0"
 
 
 def test_what_cannot_be_evaluated_says_why(make_store: MakeStore) -> None:

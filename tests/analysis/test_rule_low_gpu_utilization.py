@@ -1,4 +1,4 @@
-"""Does LowGPUUtilization judge every GPU at the end of every window as defined, at the thresholds, too?"""
+"""LowGPUUtilization evaluates every GPU at the end of every window as defined, including at the thresholds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def judge(samples: list[Sample], **parameters: Any) -> Outcome:
         return judged(store, RULE, **parameters)
 
 
-def one(values: list[float], **parameters: Any) -> dict[str, Any]:
+def only_gpu(values: list[float], **parameters: Any) -> dict[str, Any]:
     """The details of the only GPU of a run."""
     rows = plain_details(judge(line(0, GPU, 0, values, start=START), **parameters))["devices"]
     assert len(rows) == 1
@@ -31,22 +31,22 @@ def one(values: list[float], **parameters: Any) -> dict[str, Any]:
 
 
 def test_a_steady_low_gpu_is_under_utilised_in_every_window() -> None:
-    # 600 samples at 0.5 s: five windows of 120; with patience 240 those that end at 360, 480 and 600 are judged.
-    found = judge(line(0, GPU, 2, [40.0] * 600, start=START), patience=240)
-    assert (found.verdict, found.triggered, found.violations, found.datapoints) == (ISSUES, 3, 3, 600)
-    assert (found.windows, found.windows_triggered) == (3, 3)
-    assert (found.first_ns, found.last_ns) == (START + 359 * SECOND // 2, START + 599 * SECOND // 2)
-    (row,) = plain_details(found)["devices"]
+    # 600 samples at 0.5 s: five windows of 120; with patience 240 those that end at 360, 480 and 600 are evaluated.
+    outcome = judge(line(0, GPU, 2, [40.0] * 600, start=START), patience=240)
+    assert (outcome.verdict, outcome.triggered, outcome.violations, outcome.datapoints) == (ISSUES, 3, 3, 600)
+    assert (outcome.windows, outcome.windows_triggered) == (3, 3)
+    assert (outcome.first_ns, outcome.last_ns) == (START + 359 * SECOND // 2, START + 599 * SECOND // 2)
+    (row,) = plain_details(outcome)["devices"]
     assert (row["node"], row["device"], row["state"], row["pattern"]) == ("m0", 2, "under-utilised", "whole run")
     assert (row["windows"], row["triggered"], row["under_utilised"], row["fluctuating"]) == (3, 3, 3, 0)
     assert (row["triggered_percent"], row["p95"], row["p5"]) == (100.0, 40.0, 40.0)
     assert row["box"]["samples"] == 600
     assert row["box"]["p50"] == row["box"]["max"] == 40.0
     # 60 % of 300 s unused
-    assert found.cost is not None
-    assert (found.cost.ns, found.cost.saving_ns, found.cost.of_ns) == (180 * SECOND, 180 * SECOND, 300 * SECOND)
-    assert found.cost.base == "GPU time of the run"
-    assert found.finding == (
+    assert outcome.cost is not None
+    assert (outcome.cost.ns, outcome.cost.saving_ns, outcome.cost.of_ns) == (180 * SECOND, 180 * SECOND, 300 * SECOND)
+    assert outcome.cost.base == "GPU time of the run"
+    assert outcome.finding == (
         "The GPU is used too little in all of its 3 windows: 1 under-utilised (p95 below 70 %, lowest 40.0 % on m0 GPU 2);"
         " low for the whole run."
     )
@@ -62,51 +62,51 @@ def test_the_cost_is_of_the_time_that_was_sampled(every: int, base: str) -> None
 
 
 def test_thresholds_are_strict() -> None:
-    assert one([70.0] * 200, patience=100)["state"] == "fine"
-    assert one([69.99] * 200, patience=100)["state"] == "under-utilised"
+    assert only_gpu([70.0] * 200, patience=100)["state"] == "fine"
+    assert only_gpu([69.99] * 200, patience=100)["state"] == "under-utilised"
     # one of nine at 10: p5 of the last 500 is 10
     steady = [10.0 if number % 9 == 0 else 90.0 for number in range(1200)]
-    assert one(steady)["state"] == "fine"
+    assert only_gpu(steady)["state"] == "fine"
     lower = [9.99 if number % 9 == 0 else 90.0 for number in range(1200)]
-    row = one(lower)
+    row = only_gpu(lower)
     assert (row["state"], row["p5"], row["p95"], row["under_utilised"]) == ("fluctuating", 9.99, 90.0, 0)
-    # p95 exactly 70 and p5 below: fluctuating, not under-utilised
-    assert one([0.0 if number % 9 == 0 else 70.0 for number in range(1200)])["state"] == "fluctuating"
-    # both low: under-utilised only
-    assert one([0.0 if number % 9 == 0 else 60.0 for number in range(1200)])["fluctuating"] == 0
+    # p95 exactly 70 and p5 below: fluctuating, not under-utilized
+    assert only_gpu([0.0 if number % 9 == 0 else 70.0 for number in range(1200)])["state"] == "fluctuating"
+    # both low: under-utilized only
+    assert only_gpu([0.0 if number % 9 == 0 else 60.0 for number in range(1200)])["fluctuating"] == 0
 
 
 @pytest.mark.parametrize(("samples", "windows"), [(100, 0), (101, 1), (121, 2)])
 def test_more_than_patience_samples(samples: int, windows: int) -> None:
-    found = judge(line(0, GPU, 0, [0.5] * samples, start=START), patience=100)
-    assert found.windows == found.triggered == windows
-    assert plain_details(found)["devices"][0]["state"] == ("under-utilised" if windows else "too few samples")
+    outcome = judge(line(0, GPU, 0, [0.5] * samples, start=START), patience=100)
+    assert outcome.windows == outcome.triggered == windows
+    assert plain_details(outcome)["devices"][0]["state"] == ("under-utilised" if windows else "too few samples")
     if not windows:
-        assert (found.verdict, found.reason) == (NOT_EVALUATED, "100 of more than 100 samples needed")
-        assert found.capture
-        assert (found.datapoints, found.finding, found.cost) == (0, None, None)
+        assert (outcome.verdict, outcome.reason) == (NOT_EVALUATED, "100 of more than 100 samples needed")
+        assert outcome.capture
+        assert (outcome.datapoints, outcome.finding, outcome.cost) == (0, None, None)
 
 
 def test_the_first_samples_stay_in_the_statistics() -> None:
     # Of 101 samples the first 50 are 0: more than 5 % of the last 500, so p5 is 0.
-    row = one([0.0] * 50 + [90.0] * 51, patience=100)
+    row = only_gpu([0.0] * 50 + [90.0] * 51, patience=100)
     assert (row["state"], row["p5"], row["p95"]) == ("fluctuating", 0.0, 90.0)
 
 
 def test_window_is_the_last_samples_only() -> None:
     values = [0.0] * 240 + [100.0] * 240
-    assert one(values, patience=100, window=120)["triggered"] == 2  # ends at 120 (samples 1..120) and 240; then all at 100
-    assert one(values, patience=100, window=500)["triggered"] == 4
-    assert one(values, patience=100, window=500)["p5"] == 0.0
+    assert only_gpu(values, patience=100, window=120)["triggered"] == 2  # ends at 120 (samples 1..120) and 240; then all at 100
+    assert only_gpu(values, patience=100, window=500)["triggered"] == 4
+    assert only_gpu(values, patience=100, window=500)["p5"] == 0.0
 
 
 def test_unused_gpu() -> None:
-    found = judge(line(0, GPU, 0, [0.0] * 200, start=START) + line(0, GPU, 1, [95.0] * 200, start=START), patience=100)
-    unused, fine = plain_details(found)["devices"]
+    outcome = judge(line(0, GPU, 0, [0.0] * 200, start=START) + line(0, GPU, 1, [95.0] * 200, start=START), patience=100)
+    unused, fine = plain_details(outcome)["devices"]
     assert (unused["state"], unused["under_utilised"], unused["pattern"], fine["state"]) == ("unused", 2, "whole run", "fine")
-    assert found.triggered == 2
-    assert "1 unused, at 0 % for the whole run (m0 GPU 0)" in str(found.finding)
-    assert str(found.recommendation).startswith("Start a worker on every GPU (`torchrun --nproc-per-node=4`, in TensorFlow")
+    assert outcome.triggered == 2
+    assert "1 unused, at 0 % for the whole run (m0 GPU 0)" in str(outcome.finding)
+    assert str(outcome.recommendation).startswith("Start a worker on every GPU (`torchrun --nproc-per-node=4`, in TensorFlow")
 
 
 @pytest.mark.parametrize(
@@ -118,10 +118,10 @@ def test_unused_gpu() -> None:
         ([90.0] * 900 + [0.0] * 299 + [90.0], "parts of the run", None),  # no tail: the last sample is not low
         ([40.0] * 1200, "whole run", None),
         ([0.0] * 1200, "whole run", None),
-        ([40.0] * 900 + [0.0] * 300, "whole run", 150),  # low before the tail, too
+        ([40.0] * 900 + [0.0] * 300, "whole run", 150),  # also low before the tail
         ([0.0] * 120 + [90.0] * 780 + [0.0] * 300, "idle head and tail", 150),  # windows that end at 120, 240 and 360 reach into the head
         ([0.0] * 120 + [90.0] * 1080, "idle head", None),
-        ([0.0] * 120 + [40.0] * 1080, "whole run", None),  # low behind the head, too
+        ([0.0] * 120 + [40.0] * 1080, "whole run", None),  # also low after the head
         ([0.0] * 120 + [90.0] * 360 + [0.0] * 120 + [90.0] * 600, "parts of the run", None),
         ([90.0] * 300 + [0.0] * 300 + [90.0] * 600, "parts of the run", None),
         # 5 % of the part before the tail at 0: as a whole it fluctuates
@@ -130,42 +130,42 @@ def test_unused_gpu() -> None:
     ],
 )
 def test_whole_run_tail_or_parts(values: list[float], pattern: str | None, tail: float | None) -> None:
-    row = one(values, patience=100, window=240)
+    row = only_gpu(values, patience=100, window=240)
     assert row["pattern"] == pattern
     assert row["idle_tail_ns"] == (None if tail is None else tail * SECOND)
 
 
 @pytest.mark.parametrize(("tail", "pattern"), [(49, "parts of the run"), (50, "idle tail")])
 def test_a_tail_is_at_least_five_percent(tail: int, pattern: str) -> None:
-    assert one([90.0] * (1000 - tail) + [0.0] * tail, patience=100, window=120)["pattern"] == pattern
+    assert only_gpu([90.0] * (1000 - tail) + [0.0] * tail, patience=100, window=120)["pattern"] == pattern
 
 
 def test_a_low_window_before_the_tail_is_no_tail_only() -> None:
     # 30 of 1200 samples before the tail are 0: p5 of all of them is 90, p5 of the window that they end in is 0.
     values = [90.0] * 570 + [0.0] * 30 + [90.0] * 600 + [0.0] * 300
-    row = one(values, patience=100, window=240)
+    row = only_gpu(values, patience=100, window=240)
     assert (row["pattern"], row["idle_tail_ns"]) == ("parts of the run", 150 * SECOND)
 
 
 def test_idle_tail_in_the_words() -> None:
-    found = judge(line(0, GPU, 0, [90.0] * 900 + [0.0] * 300, start=START), patience=100, window=240)
-    assert str(found.finding).endswith("; low only in an idle tail of 2 min 30 s.")
-    assert str(found.recommendation).startswith("End the job when training ends")
-    assert found.cost is not None
-    assert found.cost.title == "End the job when training ends"
+    outcome = judge(line(0, GPU, 0, [90.0] * 900 + [0.0] * 300, start=START), patience=100, window=240)
+    assert str(outcome.finding).endswith("; low only in an idle tail of 2 min 30 s.")
+    assert str(outcome.recommendation).startswith("End the job when training ends")
+    assert outcome.cost is not None
+    assert outcome.cost.title == "End the job when training ends"
 
 
 def test_the_cost_is_what_the_pattern_is_about() -> None:
-    # 150 s of a tail at 4 %, after 60 s of start-up at 0 and 390 s at 90 %: 96 % of 150 s. Judged from 600 s on: the tail's windows only.
+    # 150 s of a tail at 4 %, after 60 s of start-up at 0 and 390 s at 90 %: 96 % of 150 s. Evaluated after 600 s: the tail's windows only.
     tail = judge(line(0, GPU, 0, [0.0] * 120 + [90.0] * 780 + [4.0] * 300, start=START), patience=900, window=240)
     assert [row["pattern"] for row in plain_details(tail)["devices"]] == ["idle tail"]
     assert tail.cost is not None
     assert (tail.cost.ns, tail.cost.saving_ns, tail.cost.of_ns) == (144 * SECOND, 144 * SECOND, 600 * SECOND)
-    # The start-up, too, where its windows are judged: 60 s more.
-    both = judge(line(0, GPU, 0, [0.0] * 120 + [90.0] * 780 + [4.0] * 300, start=START), patience=100, window=240)
-    assert both.cost is not None
-    assert (both.cost.ns, plain_details(both)["devices"][0]["idle_head_ns"]) == (204 * SECOND, 60 * SECOND)
-    assert str(both.finding).endswith("; low only in an idle start of 1 min 00 s and an idle tail of 2 min 30 s.")
+    # Also the start-up if its windows are evaluated: 60 s more.
+    combined = judge(line(0, GPU, 0, [0.0] * 120 + [90.0] * 780 + [4.0] * 300, start=START), patience=100, window=240)
+    assert combined.cost is not None
+    assert (combined.cost.ns, plain_details(combined)["devices"][0]["idle_head_ns"]) == (204 * SECOND, 60 * SECOND)
+    assert str(combined.finding).endswith("; low only in an idle start of 1 min 00 s and an idle tail of 2 min 30 s.")
     # Low between the two: 60 % of the 390 s between them, and the sentence says so.
     between = judge(line(0, GPU, 0, [0.0] * 120 + [40.0] * 780 + [4.0] * 300, start=START), patience=100, window=240)
     assert between.cost is not None
@@ -175,8 +175,8 @@ def test_the_cost_is_what_the_pattern_is_about() -> None:
 
 
 def test_a_gpu_that_fluctuates_is_not_low_for_the_whole_run() -> None:
-    found = judge(line(0, GPU, 0, [0.0 if number % 9 == 0 else 95.0 for number in range(1200)], start=START))
-    assert str(found.finding).endswith("; fluctuating throughout.")
+    outcome = judge(line(0, GPU, 0, [0.0 if number % 9 == 0 else 95.0 for number in range(1200)], start=START))
+    assert str(outcome.finding).endswith("; fluctuating throughout.")
 
 
 def test_an_idle_tail_after_the_last_step() -> None:
@@ -185,10 +185,10 @@ def test_an_idle_tail_after_the_last_step() -> None:
         for number, at in enumerate((60, 449))
     ]
     with sampled(line(0, GPU, 0, [90.0] * 900 + [0.0] * 300, start=START), step=steps) as store:
-        found = judged(store, RULE, patience=100, window=240)
-    assert str(found.finding).endswith("; low only in an idle tail of 2 min 30 s, after the last step.")
+        outcome = judged(store, RULE, patience=100, window=240)
+    assert str(outcome.finding).endswith("; low only in an idle tail of 2 min 30 s, after the last step.")
     # The job ends with its last sample, at 599.5 s, its last step at 450 s.
-    assert "stood idle for the last 2 min 30 s, after the last step (finalisation)." in str(found.recommendation)
+    assert "stood idle for the last 2 min 30 s, after the last step (finalisation)." in str(outcome.recommendation)
 
 
 @pytest.mark.parametrize(("samples", "advice"), [(4, "record for longer"), (99, "record for longer"), (100, None), (101, None)])
@@ -208,23 +208,23 @@ def test_windows_are_half_open_and_of_the_run() -> None:
     samples = line(0, GPU, 0, [10.0] * 120, start=START, step=SECOND) + line(
         1, GPU, 0, [10.0] * 120, start=START + 30 * SECOND, step=SECOND
     )
-    found = judge(samples, patience=1)
+    outcome = judge(samples, patience=1)
     # machine 0 ends two windows (at 59 s and 119 s), machine 1 three (at 59 s, 119 s, 149 s)
-    assert [row["windows"] for row in plain_details(found)["devices"]] == [2, 3]
-    assert (found.windows, found.triggered, found.windows_triggered) == (3, 5, 3)
-    assert (found.first_ns, found.last_ns) == (START + 59 * SECOND, START + 149 * SECOND)
+    assert [row["windows"] for row in plain_details(outcome)["devices"]] == [2, 3]
+    assert (outcome.windows, outcome.triggered, outcome.windows_triggered) == (3, 5, 3)
+    assert (outcome.first_ns, outcome.last_ns) == (START + 59 * SECOND, START + 149 * SECOND)
 
 
 def test_scan_interval() -> None:
-    found = judge(line(0, GPU, 0, [10.0] * 120, start=START + 7 * SECOND), patience=1, scan_interval_us=10_000_000)
-    assert found.windows == 7  # 7 s to 66.5 s after the minute
+    outcome = judge(line(0, GPU, 0, [10.0] * 120, start=START + 7 * SECOND), patience=1, scan_interval_us=10_000_000)
+    assert outcome.windows == 7  # 7 s to 66.5 s after the minute
 
 
 def test_few_samples_of_one_gpu_are_said() -> None:
-    found = judge(line(0, GPU, 0, [95.0] * 200, start=START) + line(0, GPU, 1, [5.0] * 50, start=START), patience=100)
-    assert (found.verdict, found.datapoints) == (FINE, 200)
-    assert [row["state"] for row in plain_details(found)["devices"]] == ["fine", "too few samples"]
-    assert str(found.finding).endswith("; 1 GPU has too few samples to be judged.")
+    outcome = judge(line(0, GPU, 0, [95.0] * 200, start=START) + line(0, GPU, 1, [5.0] * 50, start=START), patience=100)
+    assert (outcome.verdict, outcome.datapoints) == (FINE, 200)
+    assert [row["state"] for row in plain_details(outcome)["devices"]] == ["fine", "too few samples"]
+    assert str(outcome.finding).endswith("; 1 GPU has too few samples to be judged.")
 
 
 def test_not_a_number_and_nothing() -> None:
@@ -234,7 +234,7 @@ def test_not_a_number_and_nothing() -> None:
     assert (bad.verdict, bad.reason) == (NOT_EVALUATED, "no GPU utilisation in this run")
     assert judge([]).reason == "no GPU utilisation in this run"
     mixed = [float("nan"), 90.0] * 200
-    assert one(mixed, patience=100)["samples"] == 200
+    assert only_gpu(mixed, patience=100)["samples"] == 200
 
 
 def test_derived_utilisation_is_named() -> None:
@@ -243,21 +243,21 @@ def test_derived_utilisation_is_named() -> None:
         for at in range(0, 2_000_000_000, 2_000_000)
     ]
     with sampled([], device_event=kernels) as store:
-        few = judged(store, RULE, patience=5000)
-        found = judged(store, RULE, patience=100)
+        too_few = judged(store, RULE, patience=5000)
+        outcome = judged(store, RULE, patience=100)
     # 1.9984 s in buckets of 1 ms
-    assert few.reason == (
+    assert too_few.reason == (
         "1\u2009999 of more than 5\u2009000 samples needed, derived from kernel activity in 1.00 ms buckets;"
         " --set LowGPUUtilization_patience=100 needs fewer"
     )
-    assert plain_details(found)["devices"][0]["derived"]
-    assert found.verdict == ISSUES
-    assert "derived from kernel activity" in str(found.finding)
-    # Derived utilisation ends with the profile: it says nothing of the rest of the run.
-    assert found.cost is not None
-    assert (found.cost.of_ns, found.cost.base) == (1_999_000_000, "GPU time of the profile")
-    assert "low for the whole profile." in str(found.finding)
-    assert "of the run" not in str(found.finding)
+    assert plain_details(outcome)["devices"][0]["derived"]
+    assert outcome.verdict == ISSUES
+    assert "derived from kernel activity" in str(outcome.finding)
+    # Derived utilization ends with the profile: it does not cover the rest of the run.
+    assert outcome.cost is not None
+    assert (outcome.cost.of_ns, outcome.cost.base) == (1_999_000_000, "GPU time of the profile")
+    assert "low for the whole profile." in str(outcome.finding)
+    assert "of the run" not in str(outcome.finding)
 
 
 def worked(kernel_ns: int, copy_ns: int) -> list[dict[str, Any]]:
@@ -281,16 +281,16 @@ def worked(kernel_ns: int, copy_ns: int) -> list[dict[str, Any]]:
 )
 def test_who_mostly_copied_was_not_well_used(kernel_ns: int, copy_ns: int, how: str, end: str) -> None:
     with sampled([], device_event=worked(kernel_ns, copy_ns)) as store:
-        found = judged(store, RULE, patience=100)
-    assert found.verdict == FINE
-    assert str(found.finding).startswith(f"The GPU was {how} in every window, derived from kernel activity: the lowest p95 is 100.0 %")
-    assert str(found.finding).endswith(end)
+        outcome = judged(store, RULE, patience=100)
+    assert outcome.verdict == FINE
+    assert str(outcome.finding).startswith(f"The GPU was {how} in every window, derived from kernel activity: the lowest p95 is 100.0 %")
+    assert str(outcome.finding).endswith(end)
 
 
 def test_copies_say_nothing_of_a_gpu_that_was_sampled() -> None:
     with sampled(line(0, GPU, 1, [95.0] * 600, start=START), device_event=worked(500_000, 1_500_000)) as store:
-        found = judged(store, RULE, patience=240)
-    assert str(found.finding).startswith("The GPU was well used in every window: the lowest p95 is 95.0 %")
+        outcome = judged(store, RULE, patience=240)
+    assert str(outcome.finding).startswith("The GPU was well used in every window: the lowest p95 is 95.0 %")
 
 
 def test_the_base_of_sampled_and_derived_utilisation() -> None:
@@ -303,10 +303,10 @@ def test_the_base_of_sampled_and_derived_utilisation() -> None:
 def test_more_than_2000_gpus() -> None:
     samples = [sample for node in range(251) for unit in range(8) for sample in line(node, GPU, unit, [90.0] * 3, start=START)]
     samples += line(251, GPU, 0, [5.0] * 3, start=START)
-    found = judge(samples, patience=2)
-    assert (len(plain_details(found)["devices"]), plain_details(found)["left_out"]) == (2000, 9)
-    assert [row["node"] for row in plain_details(found)["devices"] if row["state"] == "under-utilised"] == ["m251"]
-    assert (found.triggered, found.datapoints) == (1, 2009 * 3)
+    outcome = judge(samples, patience=2)
+    assert (len(plain_details(outcome)["devices"]), plain_details(outcome)["left_out"]) == (2000, 9)
+    assert [row["node"] for row in plain_details(outcome)["devices"] if row["state"] == "under-utilised"] == ["m251"]
+    assert (outcome.triggered, outcome.datapoints) == (1, 2009 * 3)
 
 
 @pytest.mark.slow
@@ -322,37 +322,37 @@ def test_many_random_runs_against_plain_python() -> None:
             expected = low_gpu(samples, defaults(RULE, **changed))
         except AmbiguousError:
             continue
-        found = judge(samples, **changed)
-        json.dumps(plain_details(found), allow_nan=False)
+        outcome = judge(samples, **changed)
+        json.dumps(plain_details(outcome), allow_nan=False)
         compared += 1
-        check(found, expected, seed)
+        check(outcome, expected, seed)
         assert origin(samples) % MINUTE == 0
     assert compared > 30
 
 
-def check(found: Outcome, expected: dict[tuple[int, int], dict[str, Any]], place: object) -> None:
+def check(outcome: Outcome, expected: dict[tuple[int, int], dict[str, Any]], keys: object) -> None:
     """Every figure of the rule against the recomputed ones."""
-    rows = {(int(row["node"][1:]), row["device"]): row for row in plain_details(found)["devices"]}
-    assert rows.keys() == expected.keys(), place
+    rows = {(int(row["node"][1:]), row["device"]): row for row in plain_details(outcome)["devices"]}
+    assert rows.keys() == expected.keys(), keys
     for key, want in expected.items():
         row = rows[key]
-        assert (row["samples"], row["windows"], row["triggered"]) == (want["samples"], len(want["windows"]), len(want["triggered"])), place
-        assert (row["under_utilised"], row["fluctuating"]) == (want["under_utilised"], want["fluctuating"]), place
-        assert (row["state"] == "unused") == want["unused"], place
-        assert row["pattern"] == want["pattern"], (place, key)
-        assert [row["p95"], row["p5"]] == ([None, None] if want["p95"] is None else pytest.approx([want["p95"], want["p5"]])), place
-        assert (row["first_ns"], row["last_ns"]) == ((want["times"][0], want["times"][-1]) if want["times"] else (None, None)), place
-        assert (row["idle_tail_starts_ns"], row["idle_head_ends_ns"]) == (want["tail_starts"], want["head_ends"]), place
+        assert (row["samples"], row["windows"], row["triggered"]) == (want["samples"], len(want["windows"]), len(want["triggered"])), keys
+        assert (row["under_utilised"], row["fluctuating"]) == (want["under_utilised"], want["fluctuating"]), keys
+        assert (row["state"] == "unused") == want["unused"], keys
+        assert row["pattern"] == want["pattern"], (keys, key)
+        assert [row["p95"], row["p5"]] == ([None, None] if want["p95"] is None else pytest.approx([want["p95"], want["p5"]])), keys
+        assert (row["first_ns"], row["last_ns"]) == ((want["times"][0], want["times"][-1]) if want["times"] else (None, None)), keys
+        assert (row["idle_tail_starts_ns"], row["idle_head_ends_ns"]) == (want["tail_starts"], want["head_ends"]), keys
     any_judged = any(want["windows"] for want in expected.values())
     triggered = sum(len(want["triggered"]) for want in expected.values())
-    assert found.verdict == (ISSUES if triggered else FINE if any_judged else NOT_EVALUATED), place
-    assert found.triggered == triggered, place
-    assert found.windows == len({window for want in expected.values() for window in want["windows"]}), place
-    assert found.windows_triggered == len({window for want in expected.values() for window in want["triggered"]}), place
-    assert found.datapoints == sum(want["samples"] for want in expected.values() if want["windows"]), place
+    assert outcome.verdict == (ISSUES if triggered else FINE if any_judged else NOT_EVALUATED), keys
+    assert outcome.triggered == triggered, keys
+    assert outcome.windows == len({window for want in expected.values() for window in want["windows"]}), keys
+    assert outcome.windows_triggered == len({window for want in expected.values() for window in want["triggered"]}), keys
+    assert outcome.datapoints == sum(want["samples"] for want in expected.values() if want["windows"]), keys
     if triggered:
         low = [want for want in expected.values() if want["triggered"]]
         unused = 100 * sum(want["unused_samples"] for want in low)
-        assert found.cost is not None
+        assert outcome.cost is not None
         total = sum(want["samples"] for want in expected.values())
-        assert found.cost.ns / found.cost.of_ns == pytest.approx(unused / 100 / total, rel=1e-6), place
+        assert outcome.cost.ns / outcome.cost.of_ns == pytest.approx(unused / 100 / total, rel=1e-6), keys

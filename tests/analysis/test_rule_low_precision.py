@@ -1,4 +1,4 @@
-"""How much matrix work runs in FP32 where the device could do less: figures on paper, and what data sheets say of the devices."""
+"""LowPrecision: matrix work in FP32 although the device could do less; figures on paper, and precisions from data sheets."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def judged(store: Store, **settings: float) -> tuple[RuleResult, Finding | None]
 
 
 def test_share_of_the_matrix_time(make_store: Callable[..., Store]) -> None:
-    # matrix 60 + 20 + 10 + 10 = 100, of it FP32 60; the FP32 elementwise kernel and the collective are none of it
+    # matrix 60 + 20 + 10 + 10 = 100, FP32 60; the FP32 elementwise kernel and the collective do not count
     store = make_store(
         names=NAMES,
         device=[A100],
         device_event=runs(("sgemm", 40), ("conv", 20), ("tf32", 20), ("bf16", 10), ("odd", 10), ("add", 60), ("AllReduce", 40)),
     )
-    result, found = judged(store)
+    result, finding = judged(store)
     assert (result.verdict, result.triggered, result.datapoints) == ("IssuesFound", 1, 1)
     details = plain_details(result)
     assert (details["fp32_ns"], details["matrix_ns"], details["fp32_percent"]) == (60, 100, 60.0)
@@ -63,9 +63,9 @@ def test_share_of_the_matrix_time(make_store: Callable[..., Store]) -> None:
         "FP32 takes 60 ns of the 100 ns of GEMM, attention and convolution kernels on rank 0, host-0 GPU 0, 60.0 % (threshold 30.0 %); the"
         " names of another 10.0 % do not tell their precision."
     )
-    assert found is not None
+    assert finding is not None
     # 312 / 19.5 = 16 times: 60 x 15/16 = 56.25; of a span of 200
-    assert (found.cost_ns, found.cost_percent, found.saving_ns) == (60, 30.0, 56)
+    assert (finding.cost_ns, finding.cost_percent, finding.saving_ns) == (60, 30.0, 56)
     assert result.recommendation is not None
     assert "set_float32_matmul_precision" in result.recommendation
     assert "BF16 is 16.0 times that in FP32" in result.recommendation
@@ -81,20 +81,20 @@ def test_the_threshold_itself_is_no_issue(make_store: Callable[..., Store], fp32
 def test_kernels_at_the_same_time_cost_once(make_store: Callable[..., Store]) -> None:
     # FP32 0..40 and 20..60 on two streams: summed 80, union 60
     events = [*runs(("sgemm", 40)), {"kind": "kernel", "name": "conv", "start_ns": 20, "duration_ns": 40, "stream": 8}]
-    result, found = judged(make_store(names=NAMES, device=[A100], device_event=events))
+    result, finding = judged(make_store(names=NAMES, device=[A100], device_event=events))
     assert plain_details(result)["fp32_ns"] == 80
-    assert found is not None
-    assert (found.cost_ns, found.cost_percent) == (60, 100.0)
+    assert finding is not None
+    assert (finding.cost_ns, finding.cost_percent) == (60, 100.0)
 
 
 def test_v100_has_neither_tf32_nor_bf16(make_store: Callable[..., Store]) -> None:
-    result, found = judged(make_store(names=NAMES, device=[V100], device_event=runs(("sgemm", 1250))))
+    result, finding = judged(make_store(names=NAMES, device=[V100], device_event=runs(("sgemm", 1250))))
     assert plain_details(result)["alternatives"] == ["FP16"]
     assert result.recommendation is not None
     assert "dtype=torch.float16" in result.recommendation
     assert "GradScaler" in result.recommendation
-    assert found is not None
-    assert found.saving_ns == 1250 - 157  # 15.7 of 125 TFLOPS
+    assert finding is not None
+    assert finding.saving_ns == 1250 - 157  # 15.7 of 125 TFLOPS
 
 
 def test_devices_without_matrix_units_are_left_out(make_store: Callable[..., Store]) -> None:
@@ -113,10 +113,10 @@ def test_devices_without_matrix_units_are_left_out(make_store: Callable[..., Sto
 def test_devices_are_judged_one_by_one(make_store: Callable[..., Store]) -> None:
     second = {**A100, "index": 1}
     events = [*runs(("sgemm", 20), ("bf16", 80)), *runs(("sgemm", 50), ("bf16", 50), device=1)]
-    result, found = judged(make_store(names=NAMES, device=[A100, second], device_event=events))
+    result, finding = judged(make_store(names=NAMES, device=[A100, second], device_event=events))
     assert (result.triggered, result.datapoints) == (1, 2)
-    assert found is not None
-    assert (found.where, found.cost_ns, found.cost_percent) == ("rank 0, host-0 GPU 1", 50, 25.0)
+    assert finding is not None
+    assert (finding.where, finding.cost_ns, finding.cost_percent) == ("rank 0, host-0 GPU 1", 50, 25.0)
     assert (plain_details(result)["fp32_ns"], plain_details(result)["matrix_ns"]) == (70, 200)
 
 
@@ -198,13 +198,13 @@ def test_which_devices_have_which_units(device: Device, units: tuple[str, ...] |
     ],
 )
 def test_how_much_faster(name: str, precisions: tuple[str, ...], best: tuple[str, float] | None) -> None:
-    found = speed_up(gpu(name), precisions)
-    assert (found and found[0]) == (best and best[0])
-    assert (found and found[1]) == (best and pytest.approx(best[1]))
+    ratio = speed_up(gpu(name), precisions)
+    assert (ratio and ratio[0]) == (best and best[0])
+    assert (ratio and ratio[1]) == (best and pytest.approx(best[1]))
 
 
 def test_no_saving_is_said_where_the_peak_is_not_known(make_store: Callable[..., Store]) -> None:
     device = {**A100, "name": "NVIDIA A10G", "compute_capability": "8.6"}
-    _, found = judged(make_store(names=NAMES, device=[device], device_event=runs(("sgemm", 100))))
-    assert found is not None
-    assert (found.cost_ns, found.saving_ns) == (100, None)
+    _, finding = judged(make_store(names=NAMES, device=[device], device_event=runs(("sgemm", 100))))
+    assert finding is not None
+    assert (finding.cost_ns, finding.saving_ns) == (100, None)

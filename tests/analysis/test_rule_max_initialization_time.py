@@ -1,4 +1,4 @@
-"""Is the time before the first step that of worked examples, at, above and below the threshold?"""
+"""The time before the first step is that of worked examples, at, above and below the threshold."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ T0 = 1_700_000_000 * SECOND
 
 
 def judged(store: Store, **settings: Any) -> tuple[RuleResult, tuple[Finding, ...]]:
-    given = {f"MaxInitializationTime_{name}": value for name, value in settings.items()}
-    report = rules_of(store, Options(selection=select(["MaxInitializationTime"], settings=given), generated_at_ns=0))
+    values = {f"MaxInitializationTime_{name}": value for name, value in settings.items()}
+    report = rules_of(store, Options(selection=select(["MaxInitializationTime"], settings=values), generated_at_ns=0))
     [result] = report.rules
     assert result.verdict != "Error", result.reason
     return result, report.findings
@@ -65,7 +65,7 @@ def test_hours_between_files_of_what_may_be_two_runs_are_no_initialisation(make_
 
 
 def test_parts_of_the_job_and_cost(make_store: MakeStore) -> None:
-    # Samples from 0 to 60 min, steps from 30 min to 50 min: initialisation 30, loop 20, finalisation 10 minutes. Two of three GPUs used.
+    # Samples from 0 to 60 min, steps from 30 min to 50 min: initialization 30, loop 20, finalization 10 minutes. Two of three GPUs used.
     steps = [step(0, T0 + 30 * MINUTE), step(1, T0 + 50 * MINUTE - SECOND)]
     samples = sampled(T0, T0 + 60 * MINUTE)
     samples += [{"node": 0, "metric": "gpu_utilization", "unit": unit, "time_ns": T0, "value": 5.0} for unit in (0, 1)]
@@ -131,7 +131,7 @@ def test_without_a_step_the_time_of_the_profile_counts_and_not_that_of_a_log_bes
     assert (result.verdict, result.reason) == (
         "NotEvaluated", "no step annotations in this run, whose ranges were recorded for 970 ms, not longer than 20 min 00 s",
     )  # fmt: skip
-    # The time of other processes, and of several profiles together, says nothing either.
+    # The time of other processes, and of several profiles together, does not count either.
     windows = [short, profiled(T0 + 5 * MINUTE, T0 + 20 * MINUTE), profiled(T0, T0 + 30 * MINUTE, process=1)]
     assert judged(make_store(sample=log, annotation=ranged(T0, 5), profile_window=windows))[0].verdict == "NotEvaluated"
     windows.append(profiled(T0 + 20 * MINUTE, T0 + 26 * MINUTE))
@@ -156,7 +156,7 @@ def test_collectives_and_data_loading_alone_say_nothing_of_steps(make_store: Mak
     assert (result.verdict, result.reason) == (
         "NotEvaluated", "no step annotations in this run, whose ranges are of collectives and data loading alone",
     )  # fmt: skip
-    # Beside them a range of the program counts, for its own time.
+    # A range of the program next to them counts, for its own time.
     assert judged(make_store(annotation=[alone, *ranged(T0, MINUTE)]))[0].verdict == "NotEvaluated"
     assert judged(make_store(annotation=[alone, *ranged(T0, 21 * MINUTE)]))[0].verdict == "IssuesFound"
 

@@ -1,4 +1,4 @@
-"""Does the rule show the framework's times as they are, with its notes, and never as an issue?"""
+"""The rule shows the framework's times as they are, with its notes, and never as an issue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does OverallSystemUsage give the quantiles of every machine, as information only?"""
+"""OverallSystemUsage gives the quantiles of every node, as information only."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def test_quantiles_of_every_machine() -> None:
         *line(1, CORE, 0, [90.0] * 101, start=START + 30 * SECOND),
     ]
     with sampled(samples) as store:
-        found = judge(store)
-    assert (found.verdict, found.triggered, found.violations, found.first_ns) == (FINE, 0, 0, None)
-    first, second = plain_details(found)["nodes"]
+        outcome = judge(store)
+    assert (outcome.verdict, outcome.triggered, outcome.violations, outcome.first_ns) == (FINE, 0, 0, None)
+    first, second = plain_details(outcome)["nodes"]
     metrics = {row["metric"]: row for row in first["metrics"]}
     assert set(metrics) == {"gpu", "cpu", "io_wait", "network"}  # disks are in the section on system usage
     assert {key: metrics["cpu"][key] for key in ("max", "p99", "p95", "p50", "min")} == {
@@ -48,29 +48,29 @@ def test_quantiles_of_every_machine() -> None:
     assert second["statement"] == (
         "Well used: the 95th percentile of the CPU is 90 %, its median 90 %; this is the whole machine, not the job alone."
     )
-    assert found.datapoints == 5 * 101
-    assert found.finding == "2 machines: 1 well used, 1 with GPUs under-used, likely waiting for the CPU."
+    assert outcome.datapoints == 5 * 101
+    assert outcome.finding == "2 machines: 1 well used, 1 with GPUs under-used, likely waiting for the CPU."
 
 
 def test_one_machine_gets_its_sentence() -> None:
     with sampled(line(0, GPU, 0, [20.0] * 5, start=START) + line(0, CORE, 0, [20.0] * 5, start=START)) as store:
-        found = judge(store)
-    assert found.finding == (
+        outcome = judge(store)
+    assert outcome.finding == (
         "m0: Under-utilised: the 95th percentile of the GPUs is 20 %, of the CPU 20 %; a smaller instance would do."
     )  # fmt: skip
 
 
 def test_nothing_to_look_at(make_store: Callable[..., Store]) -> None:
-    found = judge(make_store())
-    assert (found.verdict, found.reason) == (NOT_EVALUATED, "no system metrics and no kernel activity in this run")
-    assert found.capture
+    outcome = judge(make_store())
+    assert (outcome.verdict, outcome.reason) == (NOT_EVALUATED, "no system metrics and no kernel activity in this run")
+    assert outcome.capture
     with sampled(line(0, "disk_read", None, [5.0] * 5, start=START)) as store:
         assert judge(store).verdict == NOT_EVALUATED
 
 
 def test_derived_utilisation(make_store: Callable[..., Store]) -> None:
     kernel: dict[str, Any] = {"kind": "kernel", "name": "k", "start_ns": START, "duration_ns": 10_000_000}
-    found = judge(make_store(device_event=[kernel, {**kernel, "start_ns": START + 20_000_000}]))
-    assert found.verdict == FINE
-    assert [(row["metric"], row["derived"]) for row in plain_details(found)["nodes"][0]["metrics"]] == [("gpu", True)]
-    assert "derived from kernel activity" in str(found.finding)
+    outcome = judge(make_store(device_event=[kernel, {**kernel, "start_ns": START + 20_000_000}]))
+    assert outcome.verdict == FINE
+    assert [(row["metric"], row["derived"]) for row in plain_details(outcome)["nodes"][0]["metrics"]] == [("gpu", True)]
+    assert "derived from kernel activity" in str(outcome.finding)

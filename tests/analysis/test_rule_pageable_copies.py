@@ -44,7 +44,7 @@ def test_union_and_exposed_part(make_store: Callable[..., Store]) -> None:
         copy(0, 40, size=20 * MIB), copy(20, 60, stream=8, size=20 * MIB), copy(190, 200, pageable=False, size=30 * MIB),
         run(50, 100), run(30, 35, "AllReduce", stream=20),
     ]  # fmt: skip
-    result, found = judged(make_store(names=NAMES, device_event=events))
+    result, finding = judged(make_store(names=NAMES, device_event=events))
     assert (result.verdict, result.triggered, result.datapoints) == ("IssuesFound", 1, 1)
     assert plain_details(result)["devices"] == [
         {
@@ -61,8 +61,8 @@ def test_union_and_exposed_part(make_store: Callable[..., Store]) -> None:
     assert result.finding == (
         "Copies from or to pageable host memory take 60 ns of 200 ns, 30.0 % of the profile of rank 0, host-0 GPU 0 (threshold 1.0 %)."
     )
-    assert found is not None
-    assert (found.cost_ns, found.cost_percent, found.saving_ns) == (60, 30.0, 45)
+    assert finding is not None
+    assert (finding.cost_ns, finding.cost_percent, finding.saving_ns) == (60, 30.0, 45)
     assert result.recommendation is not None
     assert "`DataLoader(..., pin_memory=True)`" in result.recommendation
     assert "where pinned memory reached" in result.recommendation
@@ -77,27 +77,27 @@ def test_copies_to_the_host(make_store: Callable[..., Store]) -> None:
     result, _ = judged(make_store(names=NAMES, device_event=[copy(0, 50, "DtoH"), copy(60, 70), run(70, 100)]))
     assert result.recommendation is not None
     assert result.recommendation.startswith("Keep the results on the device")
-    assert "GB/s" not in result.recommendation  # 10 bytes tell no bandwidth
+    assert "GB/s" not in result.recommendation  # 10 bytes show no bandwidth
     assert [copies["kind"] for copies in plain_details(result)["copies"]] == ["DtoH", "HtoD"]
     assert [copies["pinned_bandwidth_gb_per_s"] for copies in plain_details(result)["copies"]] == [None, None]
 
 
 def test_devices_are_judged_one_by_one(make_store: Callable[..., Store]) -> None:
-    # device 0: 5 of 100; device 1: pinned only; device 2: no copy tells, so it is not judged
+    # device 0: 5 of 100; device 1: pinned only; device 2: no copy has a known kind, so it is not evaluated
     events = [copy(0, 5), run(5, 100), copy(0, 50, pageable=False, device=1), run(50, 100, device=1)]
     events += [copy(0, 90, "DtoD", pageable=None, device=2), run(90, 100, device=2)]
-    result, found = judged(make_store(names=NAMES, device_event=events))
+    result, finding = judged(make_store(names=NAMES, device_event=events))
     assert [(d["pageable_ns"], d["issue"]) for d in plain_details(result)["devices"]] == [(5, True), (0, False), (None, None)]
     assert (result.triggered, result.datapoints) == (1, 2)
-    assert found is not None
-    assert found.cost_ns == 5
-    assert found.cost_percent == pytest.approx(5 / 3)
-    assert found.where == "rank 0, host-0 GPU 0"
+    assert finding is not None
+    assert finding.cost_ns == 5
+    assert finding.cost_percent == pytest.approx(5 / 3)
+    assert finding.where == "rank 0, host-0 GPU 0"
 
 
 def test_all_pinned_is_fine(make_store: Callable[..., Store]) -> None:
-    result, found = judged(make_store(names=NAMES, device_event=[copy(0, 50, pageable=False), run(50, 100)]))
-    assert (result.verdict, found, plain_details(result)["copies"], result.recommendation) == ("NoIssuesFound", None, [], None)
+    result, finding = judged(make_store(names=NAMES, device_event=[copy(0, 50, pageable=False), run(50, 100)]))
+    assert (result.verdict, finding, plain_details(result)["copies"], result.recommendation) == ("NoIssuesFound", None, [], None)
     assert result.finding == (
         "Copies from or to pageable host memory take 0 ns of 100 ns, 0.0 % of the profile of rank 0, host-0 GPU 0 (threshold 1.0 %)."
     )
@@ -120,9 +120,9 @@ def test_cost_per_step(make_store: Callable[..., Store]) -> None:
         }
         for index in range(2)
     ]  # fmt: skip
-    _, found = judged(make_store(names=NAMES, step=steps, device_event=[copy(0, 10), run(10, 50), copy(50, 64), run(64, 100)]))
-    assert found is not None
-    assert (found.cost_ns, found.cost_per_step_ns) == (24, 12.0)
+    _, finding = judged(make_store(names=NAMES, step=steps, device_event=[copy(0, 10), run(10, 50), copy(50, 64), run(64, 100)]))
+    assert finding is not None
+    assert (finding.cost_ns, finding.cost_per_step_ns) == (24, 12.0)
 
 
 def test_how_long_the_calls_held_the_host(make_store: Callable[..., Store]) -> None:
@@ -137,7 +137,7 @@ def test_how_long_the_calls_held_the_host(make_store: Callable[..., Store]) -> N
     # 252 on one thread and 103 on another; the pinned copy and the call without a copy do not count
     assert (result.verdict, plain_details(result)["host_calls"], plain_details(result)["host_blocked_ns"]) == ("NoIssuesFound", 2, 355)
     assert str(result.finding).endswith(" The host was in 2 calls of such copies for 355 ns; they return when the data is there.")
-    # Of an issue it stands with what to do: 40 of 1,000 are above the threshold.
+    # With an issue the text is part of the advice: 40 of 1,000 are above the threshold.
     result, _ = judged(make_store(names=NAMES, device_event=[run(0, 1000), copy(300, 340, "DtoH", correlation=1)], host_event=calls[:1]))
     assert result.verdict == "IssuesFound"
     assert "The host was in" not in str(result.finding)

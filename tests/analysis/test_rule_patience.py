@@ -1,4 +1,4 @@
-"""Does a window whose end is exactly the patience of a longer series stay unevaluated?"""
+"""A window whose end is exactly the patience of a longer series stays unevaluated."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from postrun.ingest.store import Store
 
 @pytest.mark.parametrize(("patience", "windows"), [(119, 2), (120, 1), (239, 1)])
 def test_windows_end_beyond_the_patience(make_store: Callable[..., Store], patience: int, windows: int) -> None:
-    # Two samples a second from a full minute on: the windows of a minute end after 120 and 240 samples.
+    # Two samples a second, starting at a full minute: the windows of a minute end after 120 and 240 samples.
     samples = [{"node": 0, "metric": "gpu_utilization", "unit": 0, "time_ns": i * 500_000_000, "value": 20.0} for i in range(240)]
     settings = {"LowGPUUtilization_patience": patience, "LowGPUUtilization_window": 60}
     report = rules_of(make_store(sample=samples), Options(selection=select(["LowGPUUtilization"], settings=settings), generated_at_ns=0))

@@ -1,4 +1,4 @@
-"""Do rules get each sample once, in order, in the right window and snapshot, with the quantiles that plain Python computes?"""
+"""Rules get each sample once, in order, in the right window and snapshot, with the quantiles that plain Python computes."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def one_block(store: Store) -> SampleBlock:
 
 def plain_quantile(values: list[float], fraction: float) -> float:
     ordered = sorted(values)
-    place = fraction * (len(ordered) - 1)
-    low = math.floor(place)
+    location = fraction * (len(ordered) - 1)
+    low = math.floor(location)
     high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+    return ordered[low] + (ordered[high] - ordered[low]) * (location - low)
 
 
 # -- series ----------------------------------------------------------------------------------------------------------------
@@ -114,15 +114,15 @@ def test_blocks_hold_whole_machines_and_say_the_same(make_store: Make, monkeypat
     rows = [row for node in (0, 3, 4, 900) for unit in range(3) for metric in (GPU, CORE)
             for row in line(metric, [rng.uniform(0, 100) for _ in range(20 + node % 7)], unit=unit, node=node)]  # fmt: skip
     store = make_store(sample=rows)
-    whole = one_block(store)
+    complete = one_block(store)
     monkeypatch.setattr(module, "_BLOCK_SAMPLES", 250)
     parts = list(Samples(store).blocks())
     assert [part.nodes for part in parts] == [(0,), (3,), (4,), (900,)]
     for figure in ("gpu", "cpu"):
         columns = ["node", "unit", "position", "time_ns", "value"]
-        assert pl.concat([part.series(figure).select(columns) for part in parts]).equals(whole.series(figure).select(columns))
-        assert pl.concat([part.boxes(figure) for part in parts]).equals(whole.boxes(figure))
-    assert pl.concat([part.snapshots() for part in parts]).equals(whole.snapshots())
+        assert pl.concat([part.series(figure).select(columns) for part in parts]).equals(complete.series(figure).select(columns))
+        assert pl.concat([part.boxes(figure) for part in parts]).equals(complete.boxes(figure))
+    assert pl.concat([part.snapshots() for part in parts]).equals(complete.snapshots())
 
 
 # -- windows ---------------------------------------------------------------------------------------------------------------
@@ -155,35 +155,35 @@ def test_quantiles_are_those_of_the_last_samples(make_store: Make) -> None:
     values = [[rng.choice([0.0, 10.0, rng.uniform(0, 100)]) for _ in range(n)] for n in (700, 95, 3, 501)]
     block = one_block(make_store(sample=[row for unit, own in enumerate(values) for row in line(GPU, own, unit=unit)]))
     for window, scan, more_than in ((500, 60e6, 0), (500, 60e6, 499), (500, 60e6, 500), (7, 1.3e6, 5), (10_000, 60e6, 2.5), (1, 60e6, 0)):
-        found = block.quantiles("gpu", scan, window, more_than)
+        actual = block.quantiles("gpu", scan, window, more_than)
         expected = []
-        for unit, own in enumerate(values):
+        for unit, part in enumerate(values):
             last = {number // 2 * 1_000_000 // round(scan) if scan == 60e6 else number * 500_000 // round(scan): number + 1
-                    for number in range(len(own))}  # fmt: skip
+                    for number in range(len(part))}  # fmt: skip
             expected += [
-                (unit, at, n, plain_quantile(own[:n][-window:], 0.05), plain_quantile(own[:n][-window:], 0.95))
+                (unit, at, n, plain_quantile(part[:n][-window:], 0.05), plain_quantile(part[:n][-window:], 0.95))
                 for at, n in last.items() if n > more_than
             ]  # fmt: skip
-        assert found.select("unit", "window", "count").rows() == [row[:3] for row in expected]
-        assert [v for row in found.select("p5", "p95").rows() for v in row] == pytest.approx([v for row in expected for v in row[3:]])
-        assert block.quantiles("gpu", scan, window, more_than) is found
+        assert actual.select("unit", "window", "count").rows() == [row[:3] for row in expected]
+        assert [v for row in actual.select("p5", "p95").rows() for v in row] == pytest.approx([v for row in expected for v in row[3:]])
+        assert block.quantiles("gpu", scan, window, more_than) is actual
 
 
 def test_quantiles_asked_for_in_any_order(make_store: Make) -> None:
     store = make_store(sample=line(GPU, [float(n % 37) for n in range(400)]))
     first, second = one_block(store), one_block(store)
-    few, all_ = first.quantiles("gpu", 60e6, 50, 200), first.quantiles("gpu", 60e6, 50, 0)
+    too_few, all_ = first.quantiles("gpu", 60e6, 50, 200), first.quantiles("gpu", 60e6, 50, 0)
     assert second.quantiles("gpu", 60e6, 50, 0).equals(all_)
-    assert second.quantiles("gpu", 60e6, 50, 200).equals(few)
-    assert few.equals(all_.filter(pl.col("count") > 200))
-    assert (len(few), len(all_)) == (3, 4)  # the windows end with 120, 240, 360 and 400 samples
+    assert second.quantiles("gpu", 60e6, 50, 200).equals(too_few)
+    assert too_few.equals(all_.filter(pl.col("count") > 200))
+    assert (len(too_few), len(all_)) == (3, 4)  # the windows end with 120, 240, 360 and 400 samples
 
 
 def test_large_windows_are_taken_in_parts(make_store: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     store = make_store(sample=line(GPU, [float(n * 7 % 101) for n in range(400)]))
-    whole = one_block(store).quantiles("gpu", 5e6, 50, 0)
+    complete = one_block(store).quantiles("gpu", 5e6, 50, 0)
     monkeypatch.setattr(module, "_WINDOW_SAMPLES", 60)
-    assert one_block(store).quantiles("gpu", 5e6, 50, 0).equals(whole)
+    assert one_block(store).quantiles("gpu", 5e6, 50, 0).equals(complete)
 
 
 def test_parameters_of_any_size() -> None:
@@ -240,33 +240,33 @@ def test_snapshots_are_shorter_than_half_the_interval(make_store: Make) -> None:
     rows = line(GPU, [50.0] * 4, step=10 * MS) + line(CORE, [1.0] * 4, start=T + 4 * MS, step=10 * MS)
     rows += line(GPU, [50.0] * 4, node=1) + line(CORE, [2.0] * 4, node=1, start=T + 5 * MS)
     rows += line(GPU, [50.0] * 4, node=2, step=10 * MS) + line(CORE, [3.0] * 4, node=2, start=T + 5 * MS, step=10 * MS)
-    found = one_block(make_store(sample=rows)).snapshots()
-    assert found.group_by("node", maintain_order=True).agg("core_max").rows() == [(0, [1.0] * 4), (1, [2.0] * 4), (2, [None] * 4)]
+    actual = one_block(make_store(sample=rows)).snapshots()
+    assert actual.group_by("node", maintain_order=True).agg("core_max").rows() == [(0, [1.0] * 4), (1, [2.0] * 4), (2, [None] * 4)]
 
 
 def walk(rows: Rows) -> list[tuple[Any, ...]]:
     """Snapshots by walking from sample to sample, machine by machine."""
-    found = []
+    actual = []
     for node in sorted({row["node"] for row in rows}):
-        own = sorted((row for row in rows if row["node"] == node), key=lambda row: row["time_ns"])
+        expected = sorted((row for row in rows if row["node"] == node), key=lambda row: row["time_ns"])
         steps = []
-        for metric, unit in {(row["metric"], row["unit"]) for row in own}:
-            times = [row["time_ns"] for row in own if (row["metric"], row["unit"]) == (metric, unit)]
+        for metric, unit in {(row["metric"], row["unit"]) for row in expected}:
+            times = [row["time_ns"] for row in expected if (row["metric"], row["unit"]) == (metric, unit)]
             steps += [b - a for a, b in itertools.pairwise(times) if b > a]
         interval = plain_quantile(steps, 0.5) if steps else math.inf
         groups: dict[int, Rows] = {}
         first = None
-        for row in own:
+        for row in expected:
             if first is None or row["time_ns"] - first > 20 * MS or row["time_ns"] - first >= interval / 2:
                 first = row["time_ns"]
             groups.setdefault(first, []).append(row)
-        used = {row["unit"] for row in own if row["metric"] == GPU and row["value"] > 0}
+        used = {row["unit"] for row in expected if row["metric"] == GPU and row["value"] > 0}
         for first, members in groups.items():
             gpus = [row["value"] for row in members if row["metric"] == GPU and row["unit"] in used]
             cores = [[row["value"] for row in members if row["metric"] == metric] for metric in (CORE, IOWAIT)]
             if gpus:
-                found.append((node, first, min(gpus), *(max(values, default=None) for values in cores)))
-    return found
+                actual.append((node, first, min(gpus), *(max(values, default=None) for values in cores)))
+    return actual
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -328,8 +328,8 @@ def test_a_derived_bucket_meets_the_samples_in_it(make_store: Make) -> None:
 
 def test_a_snapshot_at_the_end_of_a_bucket_belongs_to_the_next(make_store: Make) -> None:
     events = [kernel(0, 500), kernel(500, 100), kernel(900, 100)]
-    found = one_block(make_store(device_event=events, sample=line(CORE, [1.0, 2.0, 3.0]))).snapshots()
-    assert found.rows() == [(0, T, 100.0, 1.0, None), (0, T + 500 * MS, 40.0, 2.0, None)]
+    actual = one_block(make_store(device_event=events, sample=line(CORE, [1.0, 2.0, 3.0]))).snapshots()
+    assert actual.rows() == [(0, T, 100.0, 1.0, None), (0, T + 500 * MS, 40.0, 2.0, None)]
 
 
 def test_buckets_without_a_sample_stay(make_store: Make) -> None:

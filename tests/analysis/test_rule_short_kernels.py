@@ -17,8 +17,8 @@ MakeStore = Callable[..., Store]
 US = 1000
 
 
-def run(start: int, end: int, name: str = "k", **other: Any) -> dict[str, Any]:
-    return {"kind": "kernel", "name": name, "start_ns": start * US, "duration_ns": (end - start) * US, **other}
+def run(start: int, end: int, name: str = "k", **fields: Any) -> dict[str, Any]:
+    return {"kind": "kernel", "name": name, "start_ns": start * US, "duration_ns": (end - start) * US, **fields}
 
 
 def report(store: Store, **settings: float) -> Judged:
@@ -27,14 +27,14 @@ def report(store: Store, **settings: float) -> Judged:
 
 
 def judge(store: Store, **settings: float) -> RuleResult:
-    (found,) = report(store, **settings).rules
-    return found
+    (actual,) = report(store, **settings).rules
+    return actual
 
 
 EVENTS = [
     run(0, 40, "long"),
     run(45, 50, "add"),  # short, gap of 5
-    run(46, 49, "add", stream=20),  # short, runs beside: no gap
+    run(46, 49, "add", stream=20),  # short, overlaps another: no gap
     {**run(60, 61, "copy"), "kind": "memcpy"},  # no kernel: its gap of 10 is not counted
     run(64, 74, "exact"),  # exactly 10 µs is not short; its gap of 3 is not counted
     run(79, 82, "mul"),  # short, gap of 5
@@ -43,21 +43,21 @@ EVENTS = [
 
 
 def test_short_runs_and_the_gaps_before_them(make_store: MakeStore) -> None:
-    found = judge(make_store(device_event=EVENTS), count_threshold=49, time_threshold=9)
-    (device,) = plain_details(found)["devices"]
+    outcome = judge(make_store(device_event=EVENTS), count_threshold=49, time_threshold=9)
+    (device,) = plain_details(outcome)["devices"]
     assert device == {
         "node": "host-0", "rank": 0, "pid": 100, "device": 0, "span_ns": 100 * US, "launches": 6, "short": 3, "short_percent": 50.0,
         "gap_ns": 10 * US, "gap_percent": 10.0, "issue": True,
     }  # fmt: skip
-    assert plain_details(found)["kernels"] == [
+    assert plain_details(outcome)["kernels"] == [
         {"name": "add", "count": 2, "mean_ns": 4000.0, "gap_ns": 5 * US},
         {"name": "mul", "count": 1, "mean_ns": 3000.0, "gap_ns": 5 * US},
     ]
-    assert found.finding == (
+    assert outcome.finding == (
         "3 of 6 kernel runs were shorter than 10.0 µs (50.0 %, threshold 49.0 %) and the idle gaps before them took 10.0 µs of 100 µs"
         " (10.0 %, threshold 9.0 %)."
     )
-    assert (found.triggered, found.datapoints, found.windows, found.first_ns, found.last_ns) == (1, 1, 1, 0, 100 * US)
+    assert (outcome.triggered, outcome.datapoints, outcome.windows, outcome.first_ns, outcome.last_ns) == (1, 1, 1, 0, 100 * US)
 
 
 @pytest.mark.parametrize(
@@ -90,13 +90,13 @@ def test_cost_and_place(make_store: MakeStore) -> None:
 
 
 def test_not_evaluated(make_store: MakeStore) -> None:
-    found = judge(make_store())
-    assert (found.verdict, found.reason) == ("NotEvaluated", "no device activity in this run")
-    found = judge(make_store(device_event=[{**run(0, 5), "kind": "memcpy"}]))
-    assert (found.verdict, found.reason) == ("NotEvaluated", "no kernels in this run, only copies and memsets")
-    assert found.capture
+    outcome = judge(make_store())
+    assert (outcome.verdict, outcome.reason) == ("NotEvaluated", "no device activity in this run")
+    outcome = judge(make_store(device_event=[{**run(0, 5), "kind": "memcpy"}]))
+    assert (outcome.verdict, outcome.reason) == ("NotEvaluated", "no kernels in this run, only copies and memsets")
+    assert outcome.capture
 
 
 def test_one_kernel_without_duration(make_store: MakeStore) -> None:
-    found = judge(make_store(device_event=[run(5, 5)]))
-    assert (found.verdict, plain_details(found)["devices"][0]["gap_percent"]) == ("NoIssuesFound", 0.0)
+    outcome = judge(make_store(device_event=[run(5, 5)]))
+    assert (outcome.verdict, plain_details(outcome)["devices"][0]["gap_percent"]) == ("NoIssuesFound", 0.0)

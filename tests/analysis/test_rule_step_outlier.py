@@ -1,4 +1,4 @@
-"""Are outliers, thresholds, windows, slowest steps and cost those worked out on paper and by a plain loop?"""
+"""Outliers, thresholds, windows, slowest steps and cost are those worked out on paper and by a plain loop."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ MINUTE = 60_000 * MS
 
 
 def judged(store: Store, **settings: Any) -> tuple[RuleResult, tuple[Finding, ...]]:
-    given = {f"StepOutlier_{name}": value for name, value in settings.items()}
-    report = rules_of(store, Options(selection=select(["StepOutlier"], settings=given), generated_at_ns=0))
+    values = {f"StepOutlier_{name}": value for name, value in settings.items()}
+    report = rules_of(store, Options(selection=select(["StepOutlier"], settings=values), generated_at_ns=0))
     [result] = report.rules
     assert result.verdict != "Error", result.reason
     return result, report.findings
@@ -69,7 +69,7 @@ def test_exactly_n_outliers_is_no_issue(make_store: MakeStore) -> None:
 
 @pytest.mark.parametrize(("factor", "needed"), [(3, 10), (5, 26), (1, 2), (2.5, 7), (0.5, 1)])
 def test_fewest_steps(factor: float, needed: int) -> None:
-    # The longest one of n equal steps but one lies sqrt(n - 1) standard deviations above the mean.
+    # If n - 1 of n steps are equal, the longest is sqrt(n - 1) standard deviations above the mean.
     assert fewest_steps(factor) == needed
     assert math.sqrt(needed - 1) <= factor < math.sqrt(needed)
 
@@ -108,7 +108,9 @@ def test_more_outliers_than_can_be_are_said_to_be_impossible(make_store: MakeSto
 
 @pytest.mark.parametrize(("factor", "allowed"), [(5, 10), (3, 10), (3, 0.5), (2.5, 1), (1, 2)])
 def test_from_how_many_steps_on_an_issue_can_be(make_store: MakeStore, factor: float, allowed: float) -> None:
-    """The fewest outliers of an issue, all equally long among equal steps, lie sqrt((n - m) / m) standard deviations above the mean."""
+    """The fewest outliers of an issue are equally long among equal steps.
+
+    They are sqrt((n - m) / m) standard deviations above the mean."""
     outliers = math.floor(allowed) + 1
     steps = next(n for n in range(outliers + 1, 1000) if math.sqrt((n - outliers) / outliers) > factor)
     for number, verdict in ((steps - 1, "NotEvaluated"), (steps, "IssuesFound")):
@@ -175,8 +177,8 @@ def test_cost_is_what_outliers_take_beyond_the_median_of_the_loop(make_store: Ma
 
 def test_the_same_steps_with_and_without_phase_cost_once(make_store: MakeStore) -> None:
     durations = [10] * 19 + [110]
-    both = series(durations, phase="TRAIN") + series(durations)
-    result, [finding] = judged(make_store(step=both), stddev=3, n_outliers=0.5)
+    combined = series(durations, phase="TRAIN") + series(durations)
+    result, [finding] = judged(make_store(step=combined), stddev=3, n_outliers=0.5)
     assert [group["outliers"] for group in plain_details(result)["groups"]] == [1, 1]
     assert finding.cost_ns == 100
     assert {row["phase"] for row in plain_details(result)["slowest"]} == {"TRAIN"}
@@ -267,13 +269,13 @@ def test_random_runs_against_a_plain_loop(make_store: MakeStore, seed: int) -> N
             windows |= {at // MINUTE for at, _ in long}
             starts += [at for at, _ in long]
             cost += sum(duration - median for _, duration in long)
-    found = {
+    actual = {
         (group["rank"], group["phase"]): (
             group["steps"], group["mean_ns"], group["threshold_ns"], group["outliers"], group["robust_outliers"],
         )
         for group in plain_details(result)["groups"]
     }  # fmt: skip
-    assert found == expected
+    assert actual == expected
     assert all(
         sum(group["histogram"]["counts"]) + group["histogram"]["beyond"] == group["steps"] for group in plain_details(result)["groups"]
     )
@@ -295,7 +297,7 @@ def test_random_runs_against_a_plain_loop(make_store: MakeStore, seed: int) -> N
 
 
 def test_a_slow_first_step_does_not_hide_what_makes_the_others_slow(make_store: MakeStore) -> None:
-    # Six of 400 steps take 300 instead of 100 ms, of which loading takes 210 instead of 10 ms; nothing is recorded of the 3 s of the first.
+    # Six of 400 steps take 300 instead of 100 ms, with 210 instead of 10 ms of loading; nothing is recorded of the 3 s of the first.
     durations = [3000 * MS] + [300 * MS if i in (3, 10, 12, 31, 38, 50) else 100 * MS for i in range(1, 400)]
     steps = series(durations, every=4000 * MS)
     annotation = [

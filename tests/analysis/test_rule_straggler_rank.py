@@ -25,21 +25,20 @@ STEP = 1000
 
 
 def job(*ranks: Sequence[tuple[int, int]], first: Sequence[int] | None = None) -> dict[str, Any]:
-    """Every rank has a list of steps, each of a gemm and then an all-reduce of the given lengths; steps start every 1000 ns.
+    """Return ranks whose steps are a gemm and then an all-reduce of given lengths.
 
-    ``first``: number of the first step of each rank. Two ranks per node.
-    """
+    Steps start every 1000 ns. ``first``: number of the first step of each rank. Two ranks per node."""
     tables: dict[str, Any] = {"nodes": [], "processes": [], "device_event": [], "step": []}
     for rank, lengths in enumerate(ranks):
         if rank % 2 == 0:
             tables["nodes"].append({"id": rank // 2, "hostname": f"node-{rank // 2}"})
         tables["processes"].append({"id": rank, "node": rank // 2, "pid": 50 + rank, "rank": rank})
-        place = {"node": rank // 2, "process": rank, "device": rank % 2}
+        keys = {"node": rank // 2, "process": rank, "device": rank % 2}
         for index, (computes, waits) in enumerate(lengths):
             start = STEP * index
             kernels = [("gemm", start, computes, 7), ("AllReduce", start + computes, waits, 20)]
             tables["device_event"] += [
-                {**place, "kind": "kernel", "name": name, "start_ns": at, "duration_ns": length, "stream": stream}
+                {**keys, "kind": "kernel", "name": name, "start_ns": at, "duration_ns": length, "stream": stream}
                 for name, at, length, stream in kernels
                 if length
             ]
@@ -59,7 +58,7 @@ def judged(store: Store, **settings: float) -> tuple[RuleResult, Finding | None]
 def test_a_straggler_is_named(make_store: Callable[..., Store]) -> None:
     # Four ranks, three steps of 100 + 50; rank 2 computes 130 and waits 20. Median of 100, 100, 100, 130 is 100: 30 % over.
     even, slow = [(100, 50)] * 3, [(130, 20)] * 3
-    result, found = judged(make_store(names=NAMES, **job(even, even, slow, even)))
+    result, finding = judged(make_store(names=NAMES, **job(even, even, slow, even)))
     assert (result.verdict, result.triggered, result.violations, result.datapoints) == ("IssuesFound", 1, 3, 3)
     assert (result.windows, result.windows_triggered, result.first_ns, result.last_ns) == (1, 1, 0, 2 * STEP + 150)
     assert (plain_details(result)["steps"], plain_details(result)["median_ns"]) == (3, 100.0)
@@ -74,11 +73,11 @@ def test_a_straggler_is_named(make_store: Callable[..., Store]) -> None:
         "Rank 2, node-1 GPU 0 computes 30 ns per step (30.0 %) longer than the median of 4 ranks (threshold 10.0 %) and is over it in"
         " 3 of 3 steps, while the others spend 30 ns per step more in collectives."
     )
-    assert found is not None
+    assert finding is not None
     # 30 ns x 3 steps x 3 other ranks (each has 150 ns exposed); span of each device 2 x 1000 + 150
-    assert (found.title, found.where) == ("Check rank 2, node-1 GPU 0", "rank 2, node-1 GPU 0")
-    assert (found.cost_ns, found.saving_ns, found.cost_per_step_ns) == (270, 270, 30.0)
-    assert found.cost_percent == pytest.approx(100 * 270 / (4 * 2150))
+    assert (finding.title, finding.where) == ("Check rank 2, node-1 GPU 0", "rank 2, node-1 GPU 0")
+    assert (finding.cost_ns, finding.saving_ns, finding.cost_per_step_ns) == (270, 270, 30.0)
+    assert finding.cost_percent == pytest.approx(100 * 270 / (4 * 2150))
     assert result.recommendation is not None
     assert result.recommendation.startswith("Check clock, temperature and power of node-1 GPU 0")
     assert "30.0 % longer than the same kernels" in result.recommendation
@@ -113,20 +112,20 @@ def test_the_others_must_wait_for_it(make_store: Callable[..., Store], waits: in
 
 def test_the_wait_is_bounded_by_what_is_exposed(make_store: Callable[..., Store]) -> None:
     # 50 longer in 2 steps; rank 0 has 2 x 60 exposed, rank 1 only 2 x 30
-    result, found = judged(make_store(names=NAMES, **job([(100, 60)] * 2, [(100, 30)] * 2, [(150, 10)] * 2)))
+    result, finding = judged(make_store(names=NAMES, **job([(100, 60)] * 2, [(100, 30)] * 2, [(150, 10)] * 2)))
     assert result.verdict == "IssuesFound"
-    assert found is not None
-    assert (found.cost_ns, found.cost_per_step_ns) == (100 + 60, 40.0)
+    assert finding is not None
+    assert (finding.cost_ns, finding.cost_per_step_ns) == (100 + 60, 40.0)
 
 
 def test_two_stragglers(make_store: Callable[..., Store]) -> None:
     even = [(100, 80)] * 2
-    result, found = judged(make_store(names=NAMES, **job(even, [(150, 30)] * 2, even, [(140, 40)] * 2, even)))
+    result, finding = judged(make_store(names=NAMES, **job(even, [(150, 30)] * 2, even, [(140, 40)] * 2, even)))
     assert result.triggered == 2
-    assert found is not None
+    assert finding is not None
     # The slower of the two counts: 50 x 2 steps x 3 ranks
-    assert (found.cost_ns, found.title) == (300, "Check rank 1, node-0 GPU 1 and 1 more rank")
-    assert found.where == "rank 1, node-0 GPU 1; rank 3, node-1 GPU 1"
+    assert (finding.cost_ns, finding.title) == (300, "Check rank 1, node-0 GPU 1 and 1 more rank")
+    assert finding.where == "rank 1, node-0 GPU 1; rank 3, node-1 GPU 1"
 
 
 def test_steps_are_matched_by_number(make_store: Callable[..., Store]) -> None:
@@ -219,10 +218,10 @@ def test_exposed_communication_of_the_simulated_run(demo: tuple[DemoTruth, Judge
     by_rank = {device["rank"]: device for device in plain_details(result)["devices"]}
     assert {rank: device["exposed_ns"] for rank, device in by_rank.items()} == {r.rank: r.exposed_communication_ns for r in truth.ranks}
     assert sum(kernel["exposed_ns"] for kernel in plain_details(result)["kernels"]) == sum(r.exposed_communication_ns for r in truth.ranks)
-    found = next(finding for finding in report.findings if finding.rule == "ExposedCommunication")
+    actual = next(finding for finding in report.findings if finding.rule == "ExposedCommunication")
     over = [r for r in truth.ranks if 10 * r.exposed_communication_ns > r.span_ns]
-    assert found.cost_ns == sum(r.exposed_communication_ns for r in over)
-    assert found.cost_percent == pytest.approx(100 * sum(r.exposed_communication_ns for r in over) / sum(r.span_ns for r in truth.ranks))
+    assert actual.cost_ns == sum(r.exposed_communication_ns for r in over)
+    assert actual.cost_percent == pytest.approx(100 * sum(r.exposed_communication_ns for r in over) / sum(r.span_ns for r in truth.ranks))
 
 
 def test_pageable_copies_of_the_simulated_run(demo: tuple[DemoTruth, Judged]) -> None:

@@ -1,4 +1,4 @@
-"""SyncBound: time in blocking synchronisation with the device idle, worked out on paper."""
+"""SyncBound: time in blocking synchronization with the device idle, worked out on paper."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from rule_details import plain_details
 MakeStore = Callable[..., Store]
 
 
-def run(start: int, end: int, **other: Any) -> dict[str, Any]:
-    return {"kind": "kernel", "name": "k", "start_ns": start, "duration_ns": end - start, **other}
+def run(start: int, end: int, **fields: Any) -> dict[str, Any]:
+    return {"kind": "kernel", "name": "k", "start_ns": start, "duration_ns": end - start, **fields}
 
 
-def host(kind: str, start: int, end: int, name: str, **other: Any) -> dict[str, Any]:
-    return {"kind": kind, "name": name, "start_ns": start, "duration_ns": end - start, **other}
+def host(kind: str, start: int, end: int, name: str, **fields: Any) -> dict[str, Any]:
+    return {"kind": kind, "name": name, "start_ns": start, "duration_ns": end - start, **fields}
 
 
-def sync(start: int, end: int, name: str = "cudaStreamSynchronize", **other: Any) -> dict[str, Any]:
-    return host("sync", start, end, name, **other)
+def sync(start: int, end: int, name: str = "cudaStreamSynchronize", **fields: Any) -> dict[str, Any]:
+    return host("sync", start, end, name, **fields)
 
 
 def report(store: Store, threshold: float = 10) -> Judged:
@@ -33,8 +33,8 @@ def report(store: Store, threshold: float = 10) -> Judged:
 
 
 def judge(store: Store, threshold: float = 10) -> RuleResult:
-    (found,) = report(store, threshold).rules
-    return found
+    (actual,) = report(store, threshold).rules
+    return actual
 
 
 def test_blocked_while_the_device_is_idle(make_store: MakeStore) -> None:
@@ -53,20 +53,20 @@ def test_blocked_while_the_device_is_idle(make_store: MakeStore) -> None:
             host("launch", 0, 5, "cudaLaunchKernel"),
         ],
     )
-    found = judge(store)
-    (device,) = plain_details(found)["devices"]
+    outcome = judge(store)
+    (device,) = plain_details(outcome)["devices"]
     # idle: 150-250 and 300-400; in a call: 90-220, 260-310 and 480-900
     assert (device["span_ns"], device["sync_ns"], device["blocked_idle_ns"]) == (500, 130 + 50 + 420, 70 + 10)
     assert (device["percent"], device["issue"]) == (16.0, True)
     assert device["drained_ns"] == 200  # both gaps begin in a call
-    assert plain_details(found)["calls"] == [
+    assert plain_details(outcome)["calls"] == [
         {"name": "cudaStreamSynchronize", "operator": "aten::_local_scalar_dense", "count": 1, "time_ns": 110, "blocked_idle_ns": 50},
         {"name": "cudaStreamSynchronize", "operator": "aten::copy_", "count": 1, "time_ns": 40, "blocked_idle_ns": 40},
         {"name": "cudaDeviceSynchronize", "operator": None, "count": 2, "time_ns": 470, "blocked_idle_ns": 10},
     ]
-    assert found.finding == "The host blocked in synchronisation calls with the GPU idle for 80 ns of 500 ns (16.0 %, threshold 10.0 %)."
-    assert found.recommendation is not None
-    assert found.recommendation.startswith("Remove `.item()`")
+    assert outcome.finding == "The host blocked in synchronisation calls with the GPU idle for 80 ns of 500 ns (16.0 %, threshold 10.0 %)."
+    assert outcome.recommendation is not None
+    assert outcome.recommendation.startswith("Remove `.item()`")
     (finding,) = report(store).findings
     assert (finding.cost_ns, finding.saving_ns, finding.cost_percent, finding.where) == (80, 80, 16.0, None)
 
@@ -79,16 +79,16 @@ def test_the_threshold_is_strict(make_store: MakeStore) -> None:
 
 def test_no_synchronisation_is_no_issue(make_store: MakeStore) -> None:
     store = make_store(device_event=[run(0, 10), run(90, 100)], host_event=[host("launch", 0, 5, "cudaLaunchKernel")])
-    found = judge(store)
-    assert (found.verdict, found.datapoints, plain_details(found)["calls"]) == ("NoIssuesFound", 1, [])
+    outcome = judge(store)
+    assert (outcome.verdict, outcome.datapoints, plain_details(outcome)["calls"]) == ("NoIssuesFound", 1, [])
 
 
 def test_not_evaluated(make_store: MakeStore) -> None:
-    found = judge(make_store(host_event=[sync(0, 5)]))
-    assert (found.verdict, found.reason) == ("NotEvaluated", "no device activity in this run")
-    found = judge(make_store(device_event=[run(0, 10)], host_event=[host("operator", 0, 5, "aten::mm")]))
-    assert (found.verdict, found.reason) == ("NotEvaluated", "no host calls in this run")
-    assert found.capture
+    outcome = judge(make_store(host_event=[sync(0, 5)]))
+    assert (outcome.verdict, outcome.reason) == ("NotEvaluated", "no device activity in this run")
+    outcome = judge(make_store(device_event=[run(0, 10)], host_event=[host("operator", 0, 5, "aten::mm")]))
+    assert (outcome.verdict, outcome.reason) == ("NotEvaluated", "no host calls in this run")
+    assert outcome.capture
     store = make_store(
         processes=[{"id": 0, "node": 0, "rank": 0}, {"id": 1, "node": 0, "rank": 1}],
         device_event=[run(0, 10)],
@@ -106,11 +106,11 @@ def test_a_process_blocks_for_all_its_devices_and_for_no_others(make_store: Make
         ],
         host_event=[sync(0, 60), host("launch", 0, 5, "cudaLaunchKernel", process=1)],
     )  # fmt: skip
-    found = judge(store)
-    devices = plain_details(found)["devices"]
+    outcome = judge(store)
+    devices = plain_details(outcome)["devices"]
     assert [(device["rank"], device["device"], device["blocked_idle_ns"]) for device in devices] == [(0, 0, 50), (0, 1, 10), (1, 2, 0)]
     assert [device["issue"] for device in devices] == [True, False, False]  # 50 %, exactly 10 %, none
-    assert [(call["count"], call["time_ns"], call["blocked_idle_ns"]) for call in plain_details(found)["calls"]] == [(1, 60, 50)]
+    assert [(call["count"], call["time_ns"], call["blocked_idle_ns"]) for call in plain_details(outcome)["calls"]] == [(1, 60, 50)]
     assert report(store).findings[0].where == "rank 0, host-0 GPU 0"
 
 

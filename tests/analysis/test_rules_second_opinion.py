@@ -1,4 +1,4 @@
-"""Do the rules say of whole folders what a second opinion, worked out from the files alone, says of them?"""
+"""The rules find in complete folders what a second opinion, computed from the files alone, finds."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "helpers"))
 from second_opinion import opinions, random_settings, read_run, write_run
 
 TOP = ("verdict", "triggered", "violations", "datapoints", "windows", "windows_triggered")
-# Chosen so that every rule finds an issue in some run and none, or too little to judge, in others.
+# Chosen so that every rule finds an issue in some run and none, or too little data, in others.
 SEEDS = (3030, 3050, 3054, 3056, 3070, 3082, 3088, 3098)
 
 
-def same(found: Any, expected: Any) -> bool:
-    if found is None or expected is None:
-        return found is expected
-    if isinstance(expected, (bool, str, list)) or (isinstance(expected, int) and isinstance(found, int)):
-        return bool(found == expected)
-    return bool(found == pytest.approx(float(expected), rel=1e-9, abs=1e-9))
+def same(actual: Any, expected: Any) -> bool:
+    if actual is None or expected is None:
+        return actual is expected
+    if isinstance(expected, (bool, str, list)) or (isinstance(expected, int) and isinstance(actual, int)):
+        return bool(actual == expected)
+    return bool(actual == pytest.approx(float(expected), rel=1e-9, abs=1e-9))
 
 
-def compared(place: str, found: Mapping[str, Any], expected: Mapping[str, Any], keys: tuple[str, ...] | None = None) -> Iterator[str]:
-    """One line per figure that differs. A figure that the rule does not give counts as a difference."""
+def compared(location: str, actual: Mapping[str, Any], expected: Mapping[str, Any], keys: tuple[str, ...] | None = None) -> Iterator[str]:
+    """Yield one line per figure that differs, or that the rule does not return."""
     for key in keys or tuple(expected):
         if key not in expected:
             continue
         if isinstance(expected[key], dict):
-            yield from compared(f"{place}.{key}", found.get(key) or {}, expected[key])
-        elif key not in found or not same(found[key], expected[key]):
+            yield from compared(f"{location}.{key}", actual.get(key) or {}, expected[key])
+        elif key not in actual or not same(actual[key], expected[key]):
             value = expected[key]
-            yield f"{place}.{key}: rule {found.get(key)!r}, second opinion {float(value) if isinstance(value, Fraction) else value!r}"
+            yield f"{location}.{key}: rule {actual.get(key)!r}, second opinion {float(value) if isinstance(value, Fraction) else value!r}"
 
 
 def rows(details: Mapping[str, Any], name: str, *keys: str) -> dict[Any, Any]:
@@ -51,7 +51,9 @@ def rows(details: Mapping[str, Any], name: str, *keys: str) -> dict[Any, Any]:
 
 
 def episodes_cut(episodes: list[dict[str, Any]]) -> Fraction:
-    """Twenty episodes are shown; of those as large as the twenty-first either may be."""
+    """Return the size of the twenty-first episode, or -1.
+
+    Twenty episodes are shown; of episodes of this size any can be among them."""
     largest = sorted((episode["largest"] for episode in episodes), reverse=True)
     return largest[20] if len(largest) > 20 else Fraction(-1)
 
@@ -60,10 +62,10 @@ def disagreements(folder: Path, preset: str, settings: Mapping[str, Any]) -> lis
     expected = opinions(read_run(folder), preset, settings)
     with ingest([folder]) as store:
         report = rules_of(store, Options(selection=select(preset=preset, settings=settings)))
-    found = {result.rule: result for result in report.rules}
+    actual = {result.rule: result for result in report.rules}
     lines: list[str] = []
     for rule, opinion in expected.items():
-        result = found[rule]
+        result = actual[rule]
         top = {key: getattr(result, key) for key in TOP}
         lines += compared(rule, top, opinion, ("verdict",))
         if opinion["verdict"] == result.verdict == "NotEvaluated":
@@ -82,10 +84,10 @@ def disagreements(folder: Path, preset: str, settings: Mapping[str, Any]) -> lis
                 episodes = figures.pop("episodes", None)
                 lines += compared(f"{rule} {key}", device, figures)
                 if episodes is not None:
-                    shown = {row["start_ns"]: row for row in device.get("episodes", ())}
+                    listed = {row["start_ns"]: row for row in device.get("episodes", ())}
                     for episode in sorted(episodes, key=lambda row: -row["largest"])[:20]:
                         if episode["largest"] > episodes_cut(episodes):
-                            lines += compared(f"{rule} {key} episode", shown.get(episode["start_ns"], {}), episode)
+                            lines += compared(f"{rule} {key} episode", listed.get(episode["start_ns"], {}), episode)
                     if len(device.get("episodes", ())) + device.get("episodes_left_out", 0) != len(episodes):
                         lines.append(f"{rule} {key}: {len(device.get('episodes', ()))} episodes, second opinion {len(episodes)}")
         if rule.endswith("Bottleneck"):
@@ -136,8 +138,8 @@ def disagreements(folder: Path, preset: str, settings: Mapping[str, Any]) -> lis
                 lines += compared(f"{rule} {node}", nodes.get(node, {}), figures)
             lines += compared(rule, details["loading"], opinion["loading"])
     issue = any(opinion["verdict"] == "IssuesFound" for opinion in expected.values())
-    if (found["ProfilerReport"].verdict == "IssuesFound") != issue:
-        lines.append(f"ProfilerReport: {found['ProfilerReport'].verdict}")
+    if (actual["ProfilerReport"].verdict == "IssuesFound") != issue:
+        lines.append(f"ProfilerReport: {actual['ProfilerReport'].verdict}")
     return lines
 
 
@@ -149,7 +151,7 @@ def test_the_rules_agree_with_a_second_opinion(seed: int, tmp_path: Path) -> Non
 
 
 def write_samples(folder: Path, node: str, series: Mapping[tuple[str, str, str], list[float]]) -> None:
-    """Values by (Type, Name, Dimension), every half second from a full minute on."""
+    """Write values by (Type, Name, Dimension), every half second after a full minute."""
     files: dict[int, list[str]] = {}
     for (kind, name, dimension), values in series.items():
         for k, value in enumerate(values):
@@ -157,9 +159,9 @@ def write_samples(folder: Path, node: str, series: Mapping[tuple[str, str, str],
             record = {"Type": kind, "Name": name, "Dimension": dimension, "Value": value, "NodeId": node, "Timestamp": at / 1000}
             files.setdefault(at // 60_000 * 60, []).append(json.dumps(record))
     for minute, lines in files.items():
-        place = folder / "system" / "incremental" / "2023111422"
-        place.mkdir(parents=True, exist_ok=True)
-        (place / f"{minute}.{node}.json").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        location = folder / "system" / "incremental" / "2023111422"
+        location.mkdir(parents=True, exist_ok=True)
+        (location / f"{minute}.{node}.json").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 GPU, MEMORY = ("gpu", "gpu0", "GPUUtilization"), ("gpu", "gpu0", "GPUMemoryUtilization")
@@ -180,7 +182,7 @@ def reasons(folder: Path, settings: Mapping[str, Any]) -> dict[str, tuple[str, s
 
 
 @pytest.mark.parametrize(
-    ("left_out", "said"),
+    ("left_out", "expected"),
     [
         ((CORE,), {"CPUBottleneck": "no CPU samples in this run", "BatchSize": "no CPU samples in this run"}),
         ((WAIT,), {"IOBottleneck": "no I/O wait samples in this run"}),
@@ -195,25 +197,25 @@ def reasons(folder: Path, settings: Mapping[str, Any]) -> dict[str, tuple[str, s
         ),
     ],
 )
-def test_what_is_missing_is_said(left_out: tuple[tuple[str, str, str], ...], said: dict[str, str], tmp_path: Path) -> None:
+def test_what_is_missing_is_said(left_out: tuple[tuple[str, str, str], ...], expected: dict[str, str], tmp_path: Path) -> None:
     write_samples(tmp_path, "algo-1", {key: [75.0, 90.0] * 101 for key in EVERY if key not in left_out})
-    found = reasons(tmp_path, SMALL)
+    actual = reasons(tmp_path, SMALL)
     for rule in SAMPLE_RULES:
-        assert found[rule] == (("NotEvaluated", said[rule]) if rule in said else ("NoIssuesFound", None)), rule
+        assert actual[rule] == (("NotEvaluated", expected[rule]) if rule in expected else ("NoIssuesFound", None)), rule
     for rule in ("StepOutlier", "MaxInitializationTime"):
-        assert found[rule] == ("NotEvaluated", "no step annotations in this run")
-    assert found["Dataloader"] == ("NotEvaluated", "no data loader events in this run")
+        assert actual[rule] == ("NotEvaluated", "no step annotations in this run")
+    assert actual["Dataloader"] == ("NotEvaluated", "no data loader events in this run")
 
 
 @pytest.mark.parametrize("samples", [100, 101])
 def test_more_than_patience_is_needed(samples: int, tmp_path: Path) -> None:
     write_samples(tmp_path, "algo-1", dict.fromkeys(EVERY, [75.0] * samples))
-    found = reasons(tmp_path, SMALL)
+    actual = reasons(tmp_path, SMALL)
     of_two = {"LoadBalancing": "samples of two GPUs", "CPUBottleneck": "snapshots", "IOBottleneck": "snapshots"}
     for rule in SAMPLE_RULES:
         what = of_two.get(rule, "samples")
-        few = ("NotEvaluated", f"{samples} of more than 100 {what} needed")
-        assert found[rule] == (few if samples <= 100 else ("NoIssuesFound", None)), rule
+        too_few = ("NotEvaluated", f"{samples} of more than 100 {what} needed")
+        assert actual[rule] == (too_few if samples <= 100 else ("NoIssuesFound", None)), rule
 
 
 def test_two_windows_are_enough_for_a_growth(tmp_path: Path) -> None:
@@ -225,7 +227,7 @@ def test_two_windows_are_enough_for_a_growth(tmp_path: Path) -> None:
 
 
 def test_what_equals_a_threshold_is_neither_below_nor_above_it(tmp_path: Path) -> None:
-    # p95 of 500 samples lies at 474.05: 69 + 0.05 x (89 - 69) is 70, which floats miss by 1e-12; p5 is 69
+    # p95 of 500 samples is at 474.05: 69 + 0.05 x (89 - 69) is 70, which floats miss by 1e-12; p5 is 69
     values = [69.0] * 475 + [89.0] * 25
     write_samples(tmp_path, "algo-1", {GPU: values, MEMORY: values, CORE: values, WAIT: [50.0] * 250 + [51.0] * 250})
     settings = {
@@ -233,21 +235,21 @@ def test_what_equals_a_threshold_is_neither_below_nor_above_it(tmp_path: Path) -
         "IOBottleneck_patience": 499, "IOBottleneck_gpu_threshold": 70, "CPUBottleneck_patience": 499, "CPUBottleneck_cpu_threshold": 69,
         "CPUBottleneck_gpu_threshold": 69, "GPUMemoryIncrease_window": 25, "GPUMemoryIncrease_increase": 20,
     }  # fmt: skip
-    found = reasons(tmp_path, settings)
+    actual = reasons(tmp_path, settings)
     # Half of the snapshots are low (69 < 70) with I/O wait above 50 %, less the 25 at 89 %: 45 %, not more than 50 %.
     for rule in ("LowGPUUtilization", "IOBottleneck", "CPUBottleneck", "GPUMemoryIncrease"):
-        assert found[rule] == ("NoIssuesFound", None), rule
-    assert found["BatchSize"] == ("NoIssuesFound", None)
+        assert actual[rule] == ("NoIssuesFound", None), rule
+    assert actual["BatchSize"] == ("NoIssuesFound", None)
     below = {"LowGPUUtilization_threshold_p5": 69.001, "IOBottleneck_threshold": 44.9, "GPUMemoryIncrease_increase": 19.9}
-    found = reasons(tmp_path, settings | below)
+    actual = reasons(tmp_path, settings | below)
     for rule in ("LowGPUUtilization", "IOBottleneck", "GPUMemoryIncrease"):
-        assert found[rule] == ("IssuesFound", None), rule
+        assert actual[rule] == ("IssuesFound", None), rule
     assert reasons(tmp_path, settings | {"IOBottleneck_threshold": 45})["IOBottleneck"] == ("NoIssuesFound", None)
 
 
 def write_steps(folder: Path, durations_us: list[int]) -> None:
-    place = folder / "framework" / "pevents" / "2023111422"
-    place.mkdir(parents=True)
+    location = folder / "framework" / "pevents" / "2023111422"
+    location.mkdir(parents=True)
     name, at = "Step:ModeKeys.TRAIN", 0
     records: list[dict[str, Any]] = [
         {"name": "process_name", "ph": "M", "pid": 0, "args": {"start_time_since_epoch_in_micros": 1_700_000_040_000_000}},
@@ -256,7 +258,7 @@ def write_steps(folder: Path, durations_us: list[int]) -> None:
     for number, duration in enumerate(durations_us):
         records.append({"name": name, "pid": 1, "ph": "X", "ts": at, "dur": duration, "args": {"pid": 27, "step_num": str(number)}})
         at += duration
-    (place / f"{1_700_000_040_000_000 + at}_27-algo-1_pythontimeline.json").write_text(json.dumps(records), encoding="utf-8")
+    (location / f"{1_700_000_040_000_000 + at}_27-algo-1_pythontimeline.json").write_text(json.dumps(records), encoding="utf-8")
 
 
 @pytest.mark.parametrize(("usual", "slow", "often"), [(569_286, 5_188_368, 20), (999_983, 77_777_777, 23)])

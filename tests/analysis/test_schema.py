@@ -59,10 +59,10 @@ def test_an_empty_report_validates(make_store: MakeStore) -> None:
 )
 def test_it_refuses_what_is_no_report(document: Any, path: tuple[str | int, ...], value: Any) -> None:
     changed = copy.deepcopy(document)
-    place = changed
+    location = changed
     for key in path[:-1]:
-        place = place[key]
-    place[path[-1]] = value
+        location = location[key]
+    location[path[-1]] = value
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(changed, schemas.schema())
 
