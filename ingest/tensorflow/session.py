@@ -47,7 +47,7 @@ def session_of(path: Path) -> Session:
     step = int(folder.name) if folder.parent.parent.name == "detailed_profiling" and _STEP.fullmatch(folder.name) else None
     matches = [match for name in _names(folder) if (match := _METADATA_NAME.fullmatch(name)) and int(match["start"]) <= _LATEST_US]
     if len(matches) > 1:
-        of_host = [match for match in matches if host is not None and one_name(re.sub(r"^\d+-", "", match["node"]), host)]
+        of_host = [match for match in matches if host is not None and is_same_host(re.sub(r"^\d+-", "", match["node"]), host)]
         matches = of_host or matches
     doubt = None
     if len(matches) > 1:
