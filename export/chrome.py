@@ -1,7 +1,7 @@
-"""How does a run become a Chrome trace (JSON)? Complete events on threads of made-up processes, one per group of the tree.
+"""Chrome traces (JSON) of a run: complete events on threads of invented processes, one per group of the tree.
 
-The format has two levels, processes and threads: what lies above is in the name of the process. Categories and arguments are named as
-PyTorch's profiler names them. Times are microseconds with three decimals since ``baseTimeNanoseconds``: nothing is lost in a double.
+The format has two levels, processes and threads; the levels above are in the name of the process. Categories and arguments are named as in
+PyTorch's profiler. Times are microseconds with three decimals since ``baseTimeNanoseconds``: nothing is lost in a double.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from .counts import Counts
 from .events import ANNOTATION, DEVICE, HOST, STEP, Block, Events, Kind
 from .lanes import Lanes
-from .texts import places_of, put, row_texts, together, whole
+from .texts import codes_of, complete_texts, put, row_texts, together
 from .tree import Tree
 
 _CATEGORIES: Final = {
@@ -28,14 +28,14 @@ _CATEGORIES: Final = {
 _ARROW: Final = ',"cat":"ac2g","name":"ac2g"'
 _DECIMALS: Final = pa.array([f".{number:03d}" for number in range(1000)])
 NEXT: Final = ",\n"  # Before each event; of the first one it is cut
-_MADE_UP: Final = 1_000_000_000  # Process and thread numbers from here on are not those of the machine
+_INVENTED: Final = 1_000_000_000  # Process and thread numbers of at least this are not those of the node
 _GROUPS: Final = frozenset({"node", "cpu", "cores", "gpus", "process", "device", "host"})
 
 Row = dict[str, Any]
 
 
 def write(out: BinaryIO, tree: Tree, events: Events, properties: dict[str, Any]) -> Counts:
-    """Write the whole run to ``out``. ``properties``: what stands beside the events."""
+    """Write the whole run to ``out``; ``properties`` go next to the events."""
     return _Writer(out, tree, events).run(properties)
 
 
@@ -49,9 +49,9 @@ class _Writer:
         self._names = pa.array([_json(name) for name in events.texts])
         self._lines: list[str] = []
         self._first = True
-        self._place: dict[tuple[int, int], tuple[int, int]] = {}
+        self._threads: dict[tuple[int, int], tuple[int, int]] = {}
         self._pids: dict[int | None, int] = {}
-        self._next_tid = _MADE_UP
+        self._next_tid = _INVENTED
 
     def run(self, properties: dict[str, Any]) -> Counts:
         head = {**properties, "displayTimeUnit": "ns", "baseTimeNanoseconds": self.base}
@@ -61,7 +61,7 @@ class _Writer:
             self._slices(kind)
         for block in self.events.values():
             self._values(block)
-        self._told()
+        self._flush()
         self.out.write(b"\n]}\n")
         self.counts.cut = self.events.cut
         return self.counts
@@ -69,14 +69,14 @@ class _Writer:
     # -- processes and threads -------------------------------------------------------------------------------------------
 
     def _processes(self) -> None:
-        """One for each group that has tracks of its own; a group of host threads keeps the number of its process."""
+        """Describe the groups with tracks; one of host threads keeps its process's number."""
         taken: set[int] = set()
         tracks = self.tree.tracks
         parents = dict.fromkeys(track.parent for track in tracks if track.kind not in _GROUPS)
         for order, group in enumerate(parents):
             pid = tracks[group].pid if group is not None else None
-            if pid is None or pid in taken or not 0 < pid < _MADE_UP:
-                pid = _MADE_UP + order
+            if pid is None or pid in taken or not 0 < pid < _INVENTED:
+                pid = _INVENTED + order
             taken.add(pid)
             self._pids[group] = pid
             self._meta("process_name", pid, 0, {"name": " / ".join(self.tree.path(group)) or "run"})
@@ -84,8 +84,8 @@ class _Writer:
         used: set[tuple[int, int]] = set()
         for number, track in enumerate(tracks):
             if track.kind not in _GROUPS and track.kind != "counter":
-                pid, tid = self._pids[track.parent], track.own
-                if tid is None or not 0 <= tid < _MADE_UP or (pid, tid) in used:
+                pid, tid = self._pids[track.parent], track.id
+                if tid is None or not 0 <= tid < _INVENTED or (pid, tid) in used:
                     tid = self._tid()
                 used.add((pid, tid))
                 self._thread(number, 0, pid, tid)
@@ -95,7 +95,7 @@ class _Writer:
         return self._next_tid
 
     def _thread(self, number: int, lane: int, pid: int, tid: int) -> None:
-        self._place[number, lane] = pid, tid
+        self._threads[number, lane] = pid, tid
         self._meta("thread_name", pid, tid, {"name": self.tree.tracks[number].name})
         self._meta("thread_sort_index", pid, tid, {"sort_index": number})
 
@@ -108,14 +108,14 @@ class _Writer:
         lanes = Lanes(nested=kind.nested)
         heads = pa.array([f'{{"ph":"X","cat":"{_CATEGORIES[word]}","name":' for word in _qualified(kind)])
         for block in self.events.blocks(kind):
-            placed = lanes.place(block.tracks, block.starts, block.ends)
+            placed = lanes.assign(block.tracks, block.starts, block.ends)
             for track, lane in placed.fresh:
-                self._thread(track, lane, self._place[track, 0][0], self._tid())
-            self._told()
+                self._thread(track, lane, self._threads[track, 0][0], self._tid())
+            self._flush()
             self.counts.lanes += len(placed.fresh)
             self.counts.slices += len(block)
-            places, of_rows = np.unique(np.stack((block.tracks, placed.lanes)), axis=1, return_inverse=True)
-            numbers = [self._place[track, lane] for track, lane in places.T.tolist()]
+            pairs, of_rows = np.unique(np.stack((block.tracks, placed.lanes)), axis=1, return_inverse=True)
+            numbers = [self._threads[track, lane] for track, lane in pairs.T.tolist()]
             where = pa.array([f',"pid":{pid},"tid":{tid},"ts":' for pid, tid in numbers]).take(pa.array(of_rows.ravel()))
             when = row_texts([where, *self._times(block.starts)])
             names = _quoted(block.rows["title"]) if block.has("title") else self._names.take(pa.array(block.names))
@@ -124,15 +124,15 @@ class _Writer:
             self._put([row_texts(line), *self._arrows(block, when)])
 
     def _arrows(self, block: Block, when: Any) -> list[Any]:
-        """The lines of arrows that end or begin with each event."""
+        """Return the lines of arrows that end or begin with each event."""
         if block.has("arrow"):
             self.counts.arrows += len(block) - block.rows["arrow"].null_count
-            numbers = block.rows["arrow"].cast(pa.string())  # where it is missing, all of the line is
-            return [row_texts([whole([NEXT + '{"ph":"f","id":', numbers, _ARROW, when, ',"bp":"e"}'])])]
+            numbers = block.rows["arrow"].cast(pa.string())  # without a number the line is missing
+            return [row_texts([complete_texts([NEXT + '{"ph":"f","id":', numbers, _ARROW, when, ',"bp":"e"}'])])]
         if block.has("arrows"):
             numbers, of_rows = block.lists("arrows")
             rows = np.repeat(np.arange(len(block)), np.diff(of_rows))
-            lines = whole([NEXT + '{"ph":"s","id":', pa.array(numbers).cast(pa.string()), _ARROW, when.take(pa.array(rows)), "}"])
+            lines = complete_texts([NEXT + '{"ph":"s","id":', pa.array(numbers).cast(pa.string()), _ARROW, when.take(pa.array(rows)), "}"])
             return [together(lines, of_rows)]
         return []
 
@@ -156,7 +156,7 @@ class _Writer:
     def _line(self, event: Row) -> None:
         self._lines.append(NEXT + _json(event))
 
-    def _told(self) -> None:
+    def _flush(self) -> None:
         """Write the lines that wait."""
         if self._lines:
             self._put([pa.array(["".join(self._lines)])])
@@ -171,34 +171,34 @@ def _qualified(kind: Kind) -> list[str]:
 
 
 def _arguments(block: Block, kind: Kind) -> Any:
-    """What is known of each event beside its name and its time; missing where that is nothing."""
-    found = []
+    """Return the arguments of each event as JSON; missing without any."""
+    arguments = []
     for key, columns in kind.arguments:
         if not block.has(columns[0]):
             continue
         column = block.rows[columns[0]]
         if len(columns) > 1:
             sizes = [block.rows[name].cast(pa.string()) for name in columns]
-            column = whole(["[", whole([sizes[0], *(size.fill_null("null") for size in sizes[1:])], ","), "]"])
+            column = complete_texts(["[", complete_texts([sizes[0], *(size.fill_null("null") for size in sizes[1:])], ","), "]"])
         elif pa.types.is_string(column.type):
             column = _quoted(column)
         else:
             column = column.cast(pa.string())  # of a number or a truth value, as JSON writes it
-        found.append(whole([f"{_json(key)}:", column]))
-    if not found:
+        arguments.append(complete_texts([f"{_json(key)}:", column]))
+    if not arguments:
         return ""
-    some = row_texts(found, ",")
+    some = row_texts(arguments, ",")
     return pc.if_else(pc.equal(some, ""), "", row_texts([',"args":{', some, "}"]))
 
 
 def _quoted(column: Any) -> Any:
-    """Texts as JSON has them."""
-    words, places = places_of(column)
-    return pa.array([None, *map(_json, words)], pa.string()).take(pa.array(places + 1))
+    """Return texts as JSON strings."""
+    words, codes = codes_of(column)
+    return pa.array([None, *map(_json, words)], pa.string()).take(pa.array(codes + 1))
 
 
 def _micro(nanoseconds: NDArray[np.int64]) -> list[Any]:
-    """Microseconds with three decimals, in two pieces. A number below 0 is one of 2^63 and more."""
+    """Return microseconds with three decimals, in two pieces, of unsigned values."""
     micro, rest = np.divmod(nanoseconds.view(np.uint64), np.uint64(1000))
     return [pa.array(micro).cast(pa.string()), _DECIMALS.take(pa.array(rest))]
 

@@ -1,4 +1,4 @@
-"""What was written?"""
+"""Counts of the parts of an export."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Counts:
-    """``lanes``: tracks beside those of the tree, for events that overlap. ``shifted_ns``: what was added to every time.
+    """``lanes``: tracks in addition to those of the tree, for events that overlap. ``shifted_ns``: what was added to every time.
     ``cut``: events whose length could not be written as it is. ``rows``: of tables, by name."""
 
     tracks: int = 0

@@ -1,7 +1,7 @@
-"""Which events does a whole run have, in the order in which they are drawn? Columns in blocks, whatever their number.
+"""Events of a whole run in the order in which they are drawn, as columns in blocks of limited size.
 
-Every query is ordered by all that tells rows apart, so that two exports of one run are alike to the byte. An arrow has a number; it
-leads from the launch to each device run of its correlation, as the launch figures of a report count them.
+Every query is ordered by all columns that distinguish rows, so that two exports of one run are equal to the byte. An arrow has a number; it
+leads from the launch to each kernel execution of its correlation, as the launch figures of a report count them.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from ..ingest.store.tables import ENUM_VALUES
 from .tree import Tree
 
 BATCH: Final = 50_000  # Rows that are read at a time
-BLOCK: Final = 16_384  # Rows that are written at a time; fewer where their texts make more than BLOCK_BYTES
+BLOCK: Final = 16_384  # Rows that are written at a time; fewer if their texts have more than BLOCK_BYTES
 BLOCK_BYTES: Final = 16 << 20
 LAST_NS: Final = (1 << 63) - 1
 
 _REST: Final = """d.context, d.external_id, d.bytes, d.graph_node, d.copy_kind, d.pageable, d.grid_x, d.grid_y, d.grid_z, d.block_x,
     d.block_y, d.block_z, d.registers, d.shared_memory"""
-# The first launch of a correlation by start is its launch; a synchronisation record is no run.
+# The first launch of a correlation by start is its launch; a synchronization record is not an execution.
 _ARROWS: Final = f"""
     CREATE OR REPLACE TEMP TABLE export_arrow AS
     WITH call AS (
@@ -47,7 +47,7 @@ _DEVICE: Final = f"""
         d.grid_x, d.grid_y, d.grid_z, d.block_x, d.block_y, d.block_z
     FROM device_event AS d
     JOIN export_place AS p ON p.kind = 'stream' AND p.node IS NOT DISTINCT FROM d.node AND p.process IS NOT DISTINCT FROM d.process
-        AND p.one IS NOT DISTINCT FROM d.device AND p.two IS NOT DISTINCT FROM d.stream
+        AND p.unit IS NOT DISTINCT FROM d.device AND p.stream IS NOT DISTINCT FROM d.stream
     LEFT JOIN export_arrow AS a ON a.run = d.rowid LEFT JOIN name AS n ON n.id = d.name
     ORDER BY p.track, d.start_ns, d.duration_ns DESC, d.name, d.correlation, a.id, {_REST}
 """
@@ -55,7 +55,7 @@ _HOST: Final = """
     SELECT p.track, h.start_ns, h.duration_ns, enum_code(h.kind) AS word, h.name, a.arrows, h.correlation, h.external_id
     FROM host_event AS h
     JOIN export_place AS p ON p.kind = 'thread' AND p.node IS NOT DISTINCT FROM h.node AND p.process IS NOT DISTINCT FROM h.process
-        AND p.one IS NOT DISTINCT FROM h.tid
+        AND p.unit IS NOT DISTINCT FROM h.tid
     LEFT JOIN (SELECT launch, list(id ORDER BY id) AS arrows FROM export_arrow GROUP BY launch) AS a ON a.launch = h.rowid
     ORDER BY p.track, h.start_ns, h.duration_ns DESC, h.kind, h.name, h.correlation, h.external_id, a.arrows
 """
@@ -65,8 +65,8 @@ _ANNOTATION: Final = """
     FROM annotation AS t
     JOIN export_place AS p ON p.node IS NOT DISTINCT FROM t.node AND p.process IS NOT DISTINCT FROM t.process
         AND p.kind = CASE WHEN t.side = 'device' THEN 'ranges of stream' ELSE 'ranges of thread' END
-        AND p.one IS NOT DISTINCT FROM CASE WHEN t.side = 'device' THEN t.device ELSE t.tid END
-        AND p.two IS NOT DISTINCT FROM CASE WHEN t.side = 'device' THEN t.stream END
+        AND p.unit IS NOT DISTINCT FROM CASE WHEN t.side = 'device' THEN t.device ELSE t.tid END
+        AND p.stream IS NOT DISTINCT FROM CASE WHEN t.side = 'device' THEN t.stream END
     ORDER BY p.track, t.start_ns, t.duration_ns DESC, t.depth, t.name, t.value, t.phase, t.complete, t.arguments, t.device, t.stream
 """
 _STEP: Final = """
@@ -77,7 +77,7 @@ _STEP: Final = """
         AND p.word = coalesce(s.phase, '')
     ORDER BY p.track, s.host_start_ns, s.host_duration_ns DESC, s."index", s.phase, s.device_start_ns, s.device_duration_ns, s.device_events
 """
-# Means are over the cores or GPUs of a machine at one time, added in their order: the last bit of a sum depends on it.
+# Means are over the cores or GPUs of a node at one time, added in their order: the last bit of a sum depends on it.
 _AVERAGE: Final = """
     SELECT p.track, s.time_ns AS start_ns, s.value FROM (
         SELECT node, metric, time_ns, list_aggregate(list(value ORDER BY unit, value), 'avg') AS value FROM sample
@@ -89,7 +89,7 @@ _AVERAGE: Final = """
 _SAMPLE: Final = """
     SELECT p.track, s.time_ns AS start_ns, s.value FROM sample AS s
     JOIN export_place AS p ON p.kind = 'sample' AND p.node IS NOT DISTINCT FROM s.node AND p.word = s.metric
-        AND p.one IS NOT DISTINCT FROM s.unit
+        AND p.unit IS NOT DISTINCT FROM s.unit
     WHERE isfinite(s.value) ORDER BY p.track, s.time_ns, s.value
 """
 _SPAN: Final = """
@@ -105,8 +105,11 @@ _SPAN: Final = """
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Events of one table. ``words``: what ``word`` of a row counts. ``arguments``: what else is known of a row, under the words that
-    PyTorch's traces use, and the columns it is in. ``nested``: whether one may lie in another one."""
+    """Events of one table.
+
+    ``words``: texts by the number in ``word`` of a row. ``arguments``: other facts of a row, by their names in PyTorch's traces, and their
+    columns. ``nested``: whether an event may be inside another one.
+    """
 
     sql: str
     words: tuple[str, ...]
@@ -137,7 +140,7 @@ STEP: Final = Kind(
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Some rows. ``names``: of each row its place in ``Events.texts``. ``ends`` are at or after ``starts``."""
+    """Some rows. ``names``: index in ``Events.texts`` of each row. ``ends`` are at or after ``starts``."""
 
     rows: pa.RecordBatch
     tracks: NDArray[np.int64]
@@ -149,25 +152,25 @@ class Block:
         return len(self.tracks)
 
     def has(self, column: str) -> bool:
-        """Whether any row has a value there."""
+        """Whether any row has a value in the column."""
         return column in self.rows.schema.names and self.rows[column].null_count < len(self)
 
     def numbers(self, column: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Whole numbers, and which of them are there."""
-        return _whole(self.rows[column]), self.rows[column].is_valid().to_numpy(zero_copy_only=False)
+        """Return the integers of a column, and which of them are valid."""
+        return _int64(self.rows[column]), self.rows[column].is_valid().to_numpy(zero_copy_only=False)
 
     def lists(self, column: str) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """The whole numbers of all lists one after the other, and where those of each row begin (one entry more than there are rows)."""
-        found = self.rows[column]
+        """Return the integers of all lists, and the offset of each row, with one more."""
+        values = self.rows[column]
         offsets = np.zeros(len(self) + 1, np.int32)
-        np.cumsum(_whole(pc.list_value_length(found)), out=offsets[1:])
-        return _whole(pc.list_flatten(found)), offsets
+        np.cumsum(_int64(pc.list_value_length(values)), out=offsets[1:])
+        return _int64(pc.list_flatten(values)), offsets
 
 
 class Events:
-    """The events of one store. One of its iterators at a time. ``shift_ns`` is added to every time.
+    """The events of one store; use one iterator at a time. ``shift_ns`` is added to every time.
 
-    ``cut``: how many of the events that were given end before they start, or too late for 64 bits; such are cut short.
+    ``cut``: how many events end before they start, or too late for 64 bits; these are shortened.
     """
 
     def __init__(self, store: Store, tree: Tree, progress: Callable[[str, float | None], None] | None = None) -> None:
@@ -187,24 +190,23 @@ class Events:
         store.connection.unregister("export_places")
         store.connection.execute(_ARROWS)
         first, last, rows = store.frame(_SPAN).row(0)
-        self.first: int | None = first
-        """When the first one begins; None where nothing has a time."""
+        self.first: int | None = first  # start of the first event; None without times
         self._last: int = last or 0
         self._rows = max(1, int(rows))
 
     def move_up(self) -> int:
-        """Have all times counted from the first one where that is below 0; how much is added to each."""
+        """Make all times at least 0; return the offset that is added to each."""
         self.shift_ns = max(0, -(self.first or 0))
         if self._last + self.shift_ns > LAST_NS:
             raise InputError("the times of this run lie more than 292 years apart, which this format cannot hold; use --format parquet")
         return self.shift_ns
 
     def blocks(self, kind: Kind) -> Iterator[Block]:
-        """The events of a kind."""
+        """Yield the events of a kind."""
         return self._blocks(kind.sql)
 
     def values(self) -> Iterator[Block]:
-        """Values of counters, those that are numbers; and the mean utilisation of the cores and of the GPUs of each machine."""
+        """Yield counters with numeric values, and mean utilization by node."""
         yield from self._blocks(_AVERAGE)
         yield from self._blocks(_SAMPLE)
 
@@ -222,36 +224,36 @@ class Events:
                 self._done += end - begin
 
     def _block(self, batch: pa.RecordBatch) -> Block:
-        starts = _whole(batch["start_ns"]) + self.shift_ns
+        starts = _int64(batch["start_ns"]) + self.shift_ns
         ends = starts
         names = np.full(len(batch), len(self.texts) - 1)
         if "duration_ns" in batch.schema.names:
-            durations = _whole(batch["duration_ns"])
+            durations = _int64(batch["duration_ns"])
             ends = starts + np.maximum(durations, 0)
             late = ends < starts
             ends[late] = LAST_NS
             self.cut += int(np.count_nonzero(late | (durations < 0)))
         if "name" in batch.schema.names:
-            ids = _whole(batch["name"].fill_null(LAST_NS - 1 if batch["name"].type == pa.int64() else -1))
-            found = np.searchsorted(self._ids, ids)
-            names = np.where(self._ids[found] == ids, found, names)
-        return Block(batch, _whole(batch["track"]), starts, ends, names)
+            ids = _int64(batch["name"].fill_null(LAST_NS - 1 if batch["name"].type == pa.int64() else -1))
+            indices = np.searchsorted(self._ids, ids)
+            names = np.where(self._ids[indices] == ids, indices, names)
+        return Block(batch, _int64(batch["track"]), starts, ends, names)
 
 
-def _whole(column: Any) -> NDArray[np.int64]:
+def _int64(column: Any) -> NDArray[np.int64]:
     filled = column.fill_null(False if pa.types.is_boolean(column.type) else 0) if column.null_count else column
-    found: NDArray[np.int64] = filled.to_numpy(zero_copy_only=False).astype(np.int64)
-    return found
+    values: NDArray[np.int64] = filled.to_numpy(zero_copy_only=False).astype(np.int64)
+    return values
 
 
 def _cuts(batch: pa.RecordBatch, weights: NDArray[np.int64]) -> list[int]:
-    """Where the blocks of a batch begin and end. ``weights``: bytes of the names."""
+    """Return the limits of the blocks of a batch; ``weights``: bytes of the names."""
     sizes = weights.copy()
     for column in batch.columns:
         if pa.types.is_string(column.type):
-            sizes += _whole(pc.binary_length(column))
+            sizes += _int64(pc.binary_length(column))
         elif pa.types.is_list(column.type):
-            sizes += 100 * _whole(pc.list_value_length(column))
+            sizes += 100 * _int64(pc.list_value_length(column))
     before = np.concatenate(([0], np.cumsum(sizes)))
     cuts = [0]
     while cuts[-1] < len(batch):

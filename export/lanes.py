@@ -1,4 +1,4 @@
-"""On which lane of its track does an event lie, so that no two on a lane overlap without one holding the other?
+"""Lanes of a track for its events: two events on a lane do not overlap, except if one contains the other.
 
 Viewers draw a stack of events per lane: two that overlap in part would hide one, or end the wrong one.
 """
@@ -12,13 +12,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-MOST: Final = 1 << 12  # Lanes of one track at most; what finds none free is put on the last one
+MOST: Final = 1 << 12  # Most lanes of one track; an event without a free lane goes to the last one
 _NEVER: Final = 1 << 64
 
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Events that are over: when, and on which lane of which track."""
+    """Events that have ended, with their time, track and lane."""
 
     times: NDArray[np.int64]
     tracks: NDArray[np.int64]
@@ -27,8 +27,8 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """``lanes``: of each event. ``ends``: what is over before an event begins, those of the first event first; ``over`` says where those of
-    each event begin (one entry more than there are events). ``fresh``: track and lane of each lane that was not there before."""
+    """``lanes``: of each event. ``ends``: events that ended before an event begins, ordered by this event. ``over``: where those of each
+    event begin (one entry more than there are events). ``fresh``: track and lane of each new lane."""
 
     lanes: NDArray[np.int64]
     ends: Ends
@@ -37,10 +37,9 @@ class Placed:
 
 
 class Lanes:
-    """The lanes of the tracks of one kind. Give it the events track by track, in order of start, of those that start together the longest
-    first.
+    """The lanes of the tracks of one kind; events come track by track, ordered by start, the longest first.
 
-    ``nested``: whether an event may lie in another one (calls of a thread); runs on a stream lie beside each other.
+    ``nested``: whether an event may be inside another one (calls of a thread); kernels of a stream are next to each other.
     """
 
     def __init__(self, *, nested: bool) -> None:
@@ -52,8 +51,8 @@ class Lanes:
         self._lanes: list[tuple[int, int]] = []
         self._fresh: list[tuple[int, int]] = []
 
-    def place(self, tracks: NDArray[np.int64], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Placed:
-        """The next events. Each ends when it starts, or later."""
+    def assign(self, tracks: NDArray[np.int64], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Placed:
+        """Assign lanes to the next events; each ends at or after its start."""
         self._times, self._over, self._fresh = [], [], []
         lanes = np.zeros(len(tracks), np.int64)
         pieces: list[tuple[int, int]] = []
@@ -67,31 +66,31 @@ class Lanes:
                 pieces.append((self._track, len(self._times)))
                 self._track, self._open = int(tracks[begin]), [[_NEVER]]
             others, lanes_of_ends = self._run(starts[begin:end].tolist(), ends[begin:end].tolist())
-            for place, lane in others:
-                lanes[begin + place] = lane
+            for index, lane in others:
+                lanes[begin + index] = lane
             special += lanes_of_ends
             pieces.append((self._track, len(self._times)))
         over = np.array([0, *self._over], np.int32)  # what is over is noted before the event that comes after it
         return Placed(lanes, self._ends(pieces, special), over, self._fresh)
 
     def rest(self) -> Ends:
-        """What is still open when there are no more events."""
+        """Return the ends of the events that are open after the last event."""
         self._times = []
         special = self._close()
         return self._ends([(self._track, len(self._times))], special)
 
     def _run(self, starts: list[int], ends: list[int]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """Events of one track: the lanes of those that are not on the first one, and of the ends that are not."""
+        """Process one track's events; return lanes of events and ends not on lane 0."""
         others: list[tuple[int, int]] = []
         special: list[tuple[int, int]] = []
         nested, first, times, over = self.nested, self._open[0], self._times, self._over
-        for place, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        for index, (start, end) in enumerate(zip(starts, ends, strict=True)):
             while first[-1] <= start:
                 times.append(first.pop())
             if end <= first[-1] if nested else first[-1] == _NEVER:
                 first.append(end)
             else:
-                others.append((place, self._elsewhere(start, end, special)))
+                others.append((index, self._elsewhere(start, end, special)))
             over.append(len(times))
         return others, special
 
@@ -120,8 +119,8 @@ class Lanes:
 
     def _ends(self, pieces: list[tuple[int, int]], special: list[tuple[int, int]]) -> Ends:
         lanes = np.zeros(len(self._times), np.int64)
-        for place, lane in special:
-            lanes[place] = lane
+        for index, lane in special:
+            lanes[index] = lane
         upto = np.array([0, *(end for _, end in pieces)])
         tracks = np.repeat(np.array([track for track, _ in pieces], np.int64), np.diff(upto))
         return Ends(np.array(self._times, np.int64), tracks, lanes)

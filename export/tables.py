@@ -1,6 +1,6 @@
-"""How does a run become files that data frames read? One Parquet or CSV file per table of the run store, and README.md about them.
+"""Files for data frames: one Parquet or CSV file per table of the run store, and a README.md that describes them.
 
-Ids stand beside what they mean: a name, a host name, rank and pid. Columns whose names do not tell their unit are described.
+Ids are followed by their meaning: a name, a host name, rank and pid. Columns whose names do not show their unit are described.
 """
 
 from __future__ import annotations
@@ -84,9 +84,9 @@ _WHAT: Final = {
     "ingest_note.severity": "info, warning or error", "ingest_note.code": "short name of what was found",
     "ingest_note.message": "what was found, in words", "store_info.key": "name of the fact", "store_info.value": "the fact, as text",
 }  # fmt: skip
-"""Columns of one table, and those that mean the same in every one, where the name and its ending do not say it."""
+"""Columns of one table, and those with one meaning in all tables, if neither the name nor its ending shows it."""
 _RENAMED: Final = {"shared_memory": "shared_memory_bytes", "bytes": "bytes"}
-_WHOLE: Final = {"name"}  # Tables whose rows are told where their ids stand
+_INLINED: Final = {"name"}  # Tables whose rows are next to their ids in the other tables
 
 Kind = Literal["parquet", "csv"]
 _FORMULA: Final = r"^[\t\r\n]|(?:^|[;\t])[\x00-\x20\x7F\x{A0}\x{200B}\x{FEFF}]*[=+\-@\x{FF1D}\x{FF0B}\x{FF0D}\x{FF20}]"
@@ -95,8 +95,10 @@ CSV Injection."""
 
 
 def write(folder: Path, store: Store, kind: Kind, *, raw: bool = False) -> Counts:
-    """Write every table of the run to a file of its own in ``folder``. In CSV files a text that a spreadsheet would take for a formula gets
-    an apostrophe before it, unless ``raw``."""
+    """Write every table of the run to a file of its own in ``folder``.
+
+    In CSV files a text that a spreadsheet would take for a formula gets an apostrophe before it, unless ``raw``.
+    """
     counts = Counts()
     described = [
         "# The tables of a training run", "",
@@ -104,7 +106,7 @@ def write(folder: Path, store: Store, kind: Kind, *, raw: bool = False) -> Count
         "nanoseconds; `_bytes` and `bytes` are bytes; `_s` are seconds. An empty field is a value that is not known.",
     ]  # fmt: skip
     for table in SCHEMA:
-        if table in _WHOLE:
+        if table in _INLINED:
             continue
         columns = _columns(table)
         counts.rows[table] = _write(folder / f"{table}.{kind}", store, _query(table, columns), kind, plain=kind == "csv" and not raw)
@@ -119,54 +121,53 @@ def write(folder: Path, store: Store, kind: Kind, *, raw: bool = False) -> Count
 
 
 def file_names(kind: Kind) -> set[str]:
-    """What :func:`write` writes."""
-    return {"README.md", *(f"{table}.{kind}" for table in SCHEMA if table not in _WHOLE)}
+    """Return the names of the files that :func:`write` writes."""
+    return {"README.md", *(f"{table}.{kind}" for table in SCHEMA if table not in _INLINED)}
 
 
 def _columns(table: str) -> list[tuple[str, str, str, str]]:
-    """Name, SQL, type and description of each column of a file."""
-    own = SCHEMA[table]
-    found = []
-    for column, sort in own.items():
+    """Return name, SQL, type and description of each column of a file."""
+    columns = []
+    for column, sort in SCHEMA[table].items():
         expression = f't."{column}"'
         if sort in ("DEVICE_KIND", "HOST_KIND"):
             expression, sort = f"{expression}::VARCHAR", "VARCHAR"
         if column == "name" and sort == "INTEGER":
-            found.append(("name", "n.text", "VARCHAR", "what ran, in full"))
+            columns.append(("name", "n.text", "VARCHAR", "what ran, in full"))
             if table == "device_event":
-                found += [
+                columns += [
                     ("short_name", "n.short", "VARCHAR", "the kernel as reports show it"),
                     ("precision", "n.precision", "VARCHAR", "of kernels"),
                     ("category", "n.category", "VARCHAR", "of kernels"),
                 ]
             continue
-        found.append((_RENAMED.get(column, column), expression, sort, _meaning(table, column)))
+        columns.append((_RENAMED.get(column, column), expression, sort, _meaning(table, column)))
         if column == "node" and table != "node":
-            found.append(("hostname", "o.hostname", "VARCHAR", "of the machine"))
+            columns.append(("hostname", "o.hostname", "VARCHAR", "of the machine"))
         if column == "process":
-            found.append(("rank", "p.rank", "INTEGER", "of the process"))
-            found.append(("pid", "p.pid", "BIGINT", "of the process"))
-    return found
+            columns.append(("rank", "p.rank", "INTEGER", "of the process"))
+            columns.append(("pid", "p.pid", "BIGINT", "of the process"))
+    return columns
 
 
 def _query(table: str, columns: list[tuple[str, str, str, str]]) -> str:
-    own = SCHEMA[table]
+    stored = SCHEMA[table]
     joins = ""
-    if own.get("name") == "INTEGER":
+    if stored.get("name") == "INTEGER":
         joins += " LEFT JOIN name AS n ON n.id = t.name"
-    if "node" in own and table != "node":
+    if "node" in stored and table != "node":
         joins += " LEFT JOIN node AS o ON o.id = t.node"
-    if "process" in own:
+    if "process" in stored:
         joins += " LEFT JOIN process AS p ON p.id = t.process"
     chosen = ", ".join(f'{expression} AS "{name}"' for name, expression, _, _ in columns)
-    times = [column for column in own if column in ("start_ns", "time_ns", "host_start_ns", "first_ns")]
-    order = ", ".join(f't."{column}"' for column in [*times, *(column for column in own if column not in times)])
+    times = [column for column in stored if column in ("start_ns", "time_ns", "host_start_ns", "first_ns")]
+    order = ", ".join(f't."{column}"' for column in [*times, *(column for column in stored if column not in times)])
     return f"SELECT {chosen} FROM {table} AS t{joins} ORDER BY {order}"
 
 
 def _meaning(table: str, column: str) -> str:
-    if found := _WHAT.get(f"{table}.{column}", _WHAT.get(column)):
-        return found
+    if meaning := _WHAT.get(f"{table}.{column}", _WHAT.get(column)):
+        return meaning
     if column in _UNITS:
         return _UNITS[column]
     if column.endswith("_ns"):
@@ -199,24 +200,24 @@ def _write(file: Path, store: Store, sql: str, kind: Kind, *, plain: bool) -> in
 
 
 def _without_formulas(table: pa.Table) -> pa.Table:
-    """The table with an apostrophe before each text that a spreadsheet would take for a formula. Numbers stay as they are."""
+    """Put an apostrophe before each text that a spreadsheet would take for a formula."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    for place, column in enumerate(table.columns):
+    for index, column in enumerate(table.columns):
         if pa.types.is_string(column.type) and pc.any(risky := pc.match_substring_regex(column, _FORMULA)).as_py():
             quoted = pc.binary_join_element_wise("'", column, "")
-            table = table.set_column(place, table.schema.field(place), pc.if_else(pc.fill_null(risky, False), quoted, column))
+            table = table.set_column(index, table.schema.field(index), pc.if_else(pc.fill_null(risky, False), quoted, column))
     return table
 
 
 def _groups(reader: Any) -> Iterator[list[Any]]:
-    """Batches, some together: a row group of a few rows is read slowly."""
-    held: list[Any] = []
+    """Yield batches together, because readers are slow with row groups of a few rows."""
+    batches: list[Any] = []
     for batch in reader:
-        held.append(batch)
-        if sum(len(one) for one in held) >= 2 * BATCH:
-            yield held
-            held = []
-    if held:
-        yield held
+        batches.append(batch)
+        if sum(map(len, batches)) >= 2 * BATCH:
+            yield batches
+            batches = []
+    if batches:
+        yield batches

@@ -1,4 +1,4 @@
-"""How does a file or folder appear whole or not at all? It is written beside its place and moved there."""
+"""Files and folders that appear complete or not at all: written next to their target, then moved."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from ..errors import UsageError
 
 
 def check_file(target: Path) -> None:
-    """UsageError where a file cannot be meant."""
+    """Raise UsageError if ``target`` cannot be a file to write."""
     if target.is_dir():
         raise UsageError(f"{target} is a folder; name the file to write, such as {target / 'run.pftrace'}")
     if target.exists() and not target.is_file():
         raise UsageError(f"{target} is no file that could be replaced; name another place with -o")
-    above = next(one for one in target.absolute().parents if one.exists())
+    above = next(folder for folder in target.absolute().parents if folder.exists())
     if not above.is_dir():
         raise UsageError(f"{above} is a file; name another place with -o")
 
 
 def check_folder(target: Path, ours: Collection[str]) -> None:
-    """UsageError where ``target`` is a file, or a folder that holds something else than an earlier export (``ours``: its file names)."""
+    """Raise UsageError if a folder contains files that are not ``ours``, or is a file."""
     if target.is_dir():
-        other = sorted(one.name for one in target.iterdir() if one.name not in ours)
-        if other:
-            raise UsageError(f"{target} is a folder that holds something else ({other[0]}); name a new folder")
+        foreign = sorted(path.name for path in target.iterdir() if path.name not in ours)
+        if foreign:
+            raise UsageError(f"{target} is a folder that holds something else ({foreign[0]}); name a new folder")
     elif os.path.lexists(target):
         raise UsageError(f"{target} is a file, and this format is a folder with a file per table; name a new folder")
 
 
 @contextmanager
 def new_file(target: Path) -> Iterator[BinaryIO]:
-    """A file to write; it is at ``target`` when all went well. Compressed with gzip where the name ends in .gz."""
+    """Open a file that moves to ``target`` without an error; .gz means gzip."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with temporary.Folder(target.parent, prefix=".postrun-") as folder:
         scratch = Path(folder) / "file"
@@ -52,12 +52,12 @@ def new_file(target: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
-    """A folder to fill; it is at ``target`` when all went well, in place of an earlier one."""
+    """Make a folder that replaces ``target`` if there is no error."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with temporary.Folder(target.parent, prefix=".postrun-") as folder:
         scratch = Path(folder) / "folder"
         scratch.mkdir()
-        old = Path(f"{folder}.old")  # beside the temporary folder: nobody removes it if this process is killed here
+        old = Path(f"{folder}.old")  # next to the temporary folder, so that it stays if this process is killed here
         try:
             yield scratch
             if target.is_dir():

@@ -1,4 +1,4 @@
-"""How do columns of texts become one stretch of a file? Joined row by row, in compiled code."""
+"""Columns of texts as one piece of a file: joined row by row, in compiled code."""
 
 from __future__ import annotations
 
@@ -13,25 +13,24 @@ from numpy.typing import NDArray
 
 
 def grouped(flat: NDArray[np.uint8], offsets: NDArray[np.int32]) -> Any:
-    """A column: bytes, and where those of each row begin (one entry more than there are rows)."""
+    """Return a binary column of ``flat``; offsets have one entry more than rows."""
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(flat)])
 
 
 def together(column: Any, offsets: NDArray[np.int32]) -> Any:
-    """The texts of ``column`` of each row as one; ``offsets``: where the first one of each row is."""
-    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    return pa.Array.from_buffers(
-        pa.string(), len(offsets) - 1, [None, pa.py_buffer(_offsets(whole)[offsets]), whole.buffers()[2] or pa.py_buffer(b"")]
-    )
+    """Concatenate the texts of each row; ``offsets``: index of its first text."""
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    buffers = [None, pa.py_buffer(_offsets(column)[offsets]), column.buffers()[2] or pa.py_buffer(b"")]
+    return pa.Array.from_buffers(pa.string(), len(offsets) - 1, buffers)
 
 
-def whole(pieces: Sequence[Any], between: str = "") -> Any:
-    """The texts of ``pieces``, columns and single texts, row by row; missing where one of them is."""
+def complete_texts(pieces: Sequence[Any], between: str = "") -> Any:
+    """Join columns and single texts row by row; null if a piece is missing."""
     return pc.binary_join_element_wise(*pieces, between)
 
 
 def row_texts(pieces: Sequence[Any], between: str = "") -> Any:
-    """The texts of ``pieces``, columns and single texts, row by row; what is missing is left out."""
+    """Join columns and single texts row by row; missing pieces are left out."""
     first, *more = pieces
     if all(isinstance(piece, pa.Array) and piece.null_count for piece in pieces):  # a row without any text would be left out
         first = pc.if_else(reduce(pc.and_, (piece.is_null() for piece in pieces)), "", first)
@@ -39,7 +38,7 @@ def row_texts(pieces: Sequence[Any], between: str = "") -> Any:
 
 
 def put(out: BinaryIO, pieces: Sequence[Any], skip: int = 0) -> int:
-    """Write the bytes or texts of ``pieces`` row by row, without the first ``skip`` bytes. Returns how many there were."""
+    """Write ``pieces`` row by row from byte ``skip``; return the number of bytes."""
     rows = pieces[0] if len(pieces) == 1 else pc.binary_join_element_wise(*pieces, pa.scalar("", pieces[0].type))
     offsets = _offsets(rows)
     begin, end = int(offsets[0]), int(offsets[-1])
@@ -48,11 +47,10 @@ def put(out: BinaryIO, pieces: Sequence[Any], skip: int = 0) -> int:
     return end - begin
 
 
-def places_of(column: Any) -> tuple[list[str], NDArray[np.int64]]:
-    """The distinct texts of a column, and of each row the place of its own; -1 where there is none."""
-    found = column.dictionary_encode()
-    places = found.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return found.dictionary.to_pylist(), places
+def codes_of(column: Any) -> tuple[list[str], NDArray[np.int64]]:
+    """Return the distinct texts of a column, and the index of each row's; -1 for null."""
+    encoded = column.dictionary_encode()
+    return encoded.dictionary.to_pylist(), encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
 def _offsets(column: Any) -> NDArray[np.int32]:

@@ -1,4 +1,4 @@
-"""Which tracks does a run have? The documented tree: machine -> CPU, GPUs -> process -> device and host -> streams and threads."""
+"""Tracks of a run: the documented tree, node -> CPU, GPUs -> process -> device and host -> streams and threads."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from ..ingest.store.tables import COUNTER, METRICS
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """A row of the tree; its number is its place in ``Tree.tracks``, parents before children. ``kind``: node, cpu, cores, gpus, process,
-    counter, device, stream, host, thread, steps or annotations. ``unit``: of a counter. ``own``: number of the stream or thread."""
+    """A row of the tree; its number is its index in ``Tree.tracks``, parents before children. ``kind``: node, cpu, cores, gpus, process,
+    counter, device, stream, host, thread, steps or annotations. ``unit``: of a counter. ``id``: number of the stream or thread."""
 
     parent: int | None
     kind: str
     name: str
     unit: str | None = None
-    own: int | None = None
+    id: int | None = None
     pid: int | None = None
 
 
-class Place(NamedTuple):
-    """What the rows of a track have in common. ``kind``: stream, thread, ranges of stream, ranges of thread, steps, sample or average.
-    ``one``, ``two``: device and stream, thread, or unit. ``word``: phase (empty without one) or metric."""
+class TrackKey(NamedTuple):
+    """Values that the rows of a track share. ``kind``: stream, thread, ranges of stream, ranges of thread, steps, sample or average.
+    ``unit``: device, thread, or unit of a sample. ``stream``: of the device. ``word``: phase (empty without one) or metric."""
 
     kind: str
     node: int | None
     process: int | None = None
-    one: int | None = None
-    two: int | None = None
+    unit: int | None = None
+    stream: int | None = None
     word: str | None = None
 
 
@@ -42,12 +42,12 @@ class Tree:
 
     def __init__(self, store: Store) -> None:
         self.tracks: list[Track] = []
-        self._of: dict[Place, int] = {}
+        self._of: dict[TrackKey, int] = {}
         self._places = Places(store)
         self._build(store)
 
     def path(self, number: int | None) -> list[str]:
-        """The names from the root to a track."""
+        """Return the names from the root to a track."""
         names: list[str] = []
         while number is not None:
             names.append(self.tracks[number].name)
@@ -55,17 +55,17 @@ class Tree:
         return names[::-1]
 
     def places(self) -> pa.Table:
-        """Which rows lie on a track: a column for each field of :class:`Place`, and ``track``."""
+        """Return the rows' tracks: a column per field of :class:`TrackKey`, and ``track``."""
         types = (pa.string(), pa.int64(), pa.int64(), pa.int64(), pa.int64(), pa.string())
         columns = {
-            field: pa.array([place[number] for place in self._of], sort)
-            for number, (field, sort) in enumerate(zip(Place._fields, types, strict=True))
+            field: pa.array([key[number] for key in self._of], sort)
+            for number, (field, sort) in enumerate(zip(TrackKey._fields, types, strict=True))
         }
         return pa.table({**columns, "track": pa.array(self._of.values(), pa.int64())})
 
     # -- making it -------------------------------------------------------------------------------------------------------
 
-    def _add(self, parent: int | None, kind: str, name: str, key: Place | None = None, **more: Any) -> int:
+    def _add(self, parent: int | None, kind: str, name: str, key: TrackKey | None = None, **more: Any) -> int:
         number = len(self.tracks)
         self.tracks.append(Track(parent, kind, name, **more))
         if key is not None:
@@ -84,11 +84,11 @@ class Tree:
         samples = distinct("SELECT DISTINCT node, metric, unit FROM sample WHERE isfinite(value)")
         known = distinct("SELECT node, id FROM process")
         owners = {row[:2] for rows in (streams, threads, of_streams, of_threads, phases, known) for row in rows}
-        # What a process counted itself lies with it, whatever machine the sample names.
+        # The counters of a process are under the process, whatever node the sample names.
         home = {process: node for node, process in sorted(owners, key=str)}
         nodes = {node for node, _ in owners} | {node for node, _, _ in samples} | {n for (n,) in distinct("SELECT id FROM node")}
         ordered = sorted(nodes, key=lambda node: (in_order(self._places.node(node)), -1 if node is None else node))
-        for place, node in enumerate(ordered):
+        for index, node in enumerate(ordered):
             top = self._add(None, "node", self._places.node(node))
             mine = [(metric, unit) for at, metric, unit in samples if at == node]
             self._cpu(top, node, mine)
@@ -99,17 +99,17 @@ class Tree:
             if any(used.values()) or any(metric.startswith("gpu_") for metric, _ in mine):
                 gpus = self._add(top, "gpus", "GPUs")
                 if any(metric == "gpu_utilization" and unit is not None for metric, unit in mine):
-                    self._add(gpus, "counter", "SUM Utilization", Place("average", node, word="gpu_utilization"), unit="%")
+                    self._add(gpus, "counter", "SUM Utilization", TrackKey("average", node, word="gpu_utilization"), unit="%")
                 claimed = {device for devices in used.values() for device in devices}
                 for device in sorted({unit for metric, unit in mine if metric.startswith("gpu_") and unit not in claimed}, key=_last):
                     self._gpu_counters(gpus, node, device, mine)
             for process in processes:
                 parent = gpus if used[process] else top
-                label = self._label(place, process)
+                label = self._label(index, process)
                 track = self._add(parent, "process", label)
                 for n, q, phase in phases:
                     if (n, q) == (node, process):
-                        self._add(track, "steps", f"steps {phase}".strip(), Place("steps", n, q, word=phase))
+                        self._add(track, "steps", f"steps {phase}".strip(), TrackKey("steps", n, q, word=phase))
                 for at, metric, unit in samples:
                     if metric.startswith(COUNTER) and unit == process and home.get(unit) == node:
                         self._add(track, "counter", counter_name(metric), _sample(at, metric, unit))
@@ -119,13 +119,13 @@ class Tree:
                     group = self._add(track, "device", name)
                     for n, q, d, stream in streams:
                         if (n, q, d) == (node, process, device):
-                            self._add(group, "stream", _numbered("stream", stream), Place("stream", n, q, d, stream), own=stream)
+                            self._add(group, "stream", _numbered("stream", stream), TrackKey("stream", n, q, d, stream), id=stream)
                     for n, q, d, stream in of_streams:
                         if (n, q, d) == (node, process, device):
-                            key = Place("ranges of stream", n, q, d, stream)
+                            key = TrackKey("ranges of stream", n, q, d, stream)
                             self._add(group, "annotations", f"annotations of {_numbered('stream', stream)}", key)
                 self._host(track, node, process, used[process], threads, of_threads)
-            for at, metric, unit in samples:  # of processes that nothing else is known of
+            for at, metric, unit in samples:  # of processes without other rows
                 if at == node and _sample(at, metric, unit) not in self._of and (unit is None or home.get(unit) is None):
                     self._add(top, "counter", _numbered(counter_name(metric), unit), _sample(at, metric, unit), unit=_unit(metric))
         for at, metric, unit in samples:
@@ -138,7 +138,7 @@ class Tree:
             return
         cpu = self._add(top, "cpu", "CPU")
         if any(metric == "cpu_utilization" and unit is not None for metric, unit in of_machine):
-            self._add(cpu, "counter", "CPU utilization", Place("average", node, word="cpu_utilization"), unit="%")
+            self._add(cpu, "counter", "CPU utilization", TrackKey("average", node, word="cpu_utilization"), unit="%")
         for metric, unit in of_machine:
             if unit is None:
                 self._add(cpu, "counter", metric, _sample(node, metric, unit), unit=_unit(metric))
@@ -148,7 +148,7 @@ class Tree:
                 self._add(cores, "counter", f"core {unit} {metric}", _sample(node, metric, unit), unit=_unit(metric))
 
     def _gpu_counters(self, parent: int, node: int | None, device: int | None, samples: list[tuple[str, int | None]]) -> None:
-        """Of a GPU that several processes use, with the first of them."""
+        """Add the counters of a GPU; if processes share it, under the first of them."""
         label = "GPU" if device is None else f"GPU-{device}"
         mine = [m for m, unit in samples if m.startswith("gpu_") and unit == device and _sample(node, m, unit) not in self._of]
         for metric in sorted(mine, key=lambda metric: (metric != "gpu_utilization", metric)):
@@ -167,28 +167,28 @@ class Tree:
         group = self._add(parent, "host", name, pid=self._places.process(process).pid)
         for tid in sorted({*mine, *annotated}, key=_last):
             if tid in annotated:
-                key = Place("ranges of thread", node, process, tid)
-                self._add(group, "annotations", f"annotations of {_numbered('thread', tid)}", key, own=tid)
+                key = TrackKey("ranges of thread", node, process, tid)
+                self._add(group, "annotations", f"annotations of {_numbered('thread', tid)}", key, id=tid)
             if tid in mine:
-                self._add(group, "thread", _numbered("thread", tid), Place("thread", node, process, tid), own=tid)
+                self._add(group, "thread", _numbered("thread", tid), TrackKey("thread", node, process, tid), id=tid)
 
-    def _label(self, place: int, process: int | None) -> str:
+    def _label(self, index: int, process: int | None) -> str:
         known = self._places.process(process)
         pid = "?" if known.pid is None else str(known.pid)
-        return f"HOST-{place} PID-{pid}" + ("" if known.rank is None else f" rank {known.rank}")
+        return f"HOST-{index} PID-{pid}" + ("" if known.rank is None else f" rank {known.rank}")
 
 
 def counter_name(metric: str) -> str:
-    """A metric without what marks it as the program's own."""
+    """Return a metric without the prefix of the program's own counters."""
     return metric.removeprefix(COUNTER)
 
 
-def _sample(node: int | None, metric: str, unit: int | None) -> Place:
-    return Place("sample", node, None, unit, word=metric)
+def _sample(node: int | None, metric: str, unit: int | None) -> TrackKey:
+    return TrackKey("sample", node, None, unit, word=metric)
 
 
 def _unit(metric: str) -> str | None:
-    """As a viewer writes it beside a number; of what a percentage is, the name of the metric tells."""
+    """Return a unit for a viewer; the metric's name shows the base of a percentage."""
     unit = METRICS.get(metric)
     return "%" if unit is not None and unit.startswith("%") else unit
 

@@ -1,4 +1,4 @@
-"""How is the run of a store written for another tool?"""
+"""Export of the run in a store to files of another tool."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .tree import Tree
 
 
 def check(sources: Sequence[str], kind: str, output: Path) -> None:
-    """UsageError, before anything is read, where ``output`` cannot be what is meant."""
+    """Raise UsageError, before anything is read, if ``output`` cannot be written."""
     if "://" in str(output) or str(output).startswith(("s3:/", "gs:/", "az:/")):
         raise UsageError(f"{output}: an export is written to a file or folder of this machine; copy it from there")
     if str(output) == "-":
@@ -33,8 +33,10 @@ def check(sources: Sequence[str], kind: str, output: Path) -> None:
 def write(
     store: Store, kind: str, output: Path, progress: Callable[[str, float | None], None] | None = None, *, csv_raw: bool = False
 ) -> Counts:
-    """Write the run to ``output``, whole or not at all. ``kind``: perfetto, chrome, parquet or csv. ``csv_raw``: texts that a spreadsheet
-    would take for a formula stay as they are."""
+    """Write the run to ``output``, completely or not at all.
+
+    ``kind``: perfetto, chrome, parquet or csv. ``csv_raw``: texts that a spreadsheet would take for a formula stay as they are.
+    """
     if kind in ("parquet", "csv"):
         with new_folder(output) as folder:
             return tables.write(folder, store, cast(tables.Kind, kind), raw=csv_raw)
@@ -47,27 +49,27 @@ def write(
 
 
 def _properties(store: Store) -> dict[str, Any]:
-    """What PyTorch's traces say beside their events: devices, rank and name of the machine, where they are of one machine or process."""
-    found: dict[str, Any] = {"schemaVersion": 1}
+    """Return the properties of a PyTorch trace: devices, and rank and host if unique."""
+    properties: dict[str, Any] = {"schemaVersion": 1}
     run = store.frame("SELECT name FROM run LIMIT 1").rows()
     if run and run[0][0]:
-        found["traceName"] = run[0][0]
+        properties["traceName"] = run[0][0]
     processes = store.frame("SELECT rank, world_size FROM process").rows()
     if len(processes) == 1 and processes[0][0] is not None:
-        found["distributedInfo"] = {"rank": processes[0][0], **({"world_size": processes[0][1]} if processes[0][1] else {})}
+        properties["distributedInfo"] = {"rank": processes[0][0], **({"world_size": processes[0][1]} if processes[0][1] else {})}
     hosts = store.frame("SELECT DISTINCT hostname FROM process JOIN node ON node.id = process.node").to_series().to_list()
     if len(hosts) == 1 and hosts[0] and not hosts[0].startswith(UNKNOWN_HOST):
-        found["host_name"] = hosts[0]
+        properties["host_name"] = hosts[0]
     if len(store.frame("SELECT DISTINCT node FROM device")) == 1:
-        found["deviceProperties"] = [_device(*row) for row in store.frame(
+        properties["deviceProperties"] = [_device(*row) for row in store.frame(
             'SELECT "index", name, memory_bytes, sm_count, compute_capability, uuid FROM device ORDER BY "index"').rows()]  # fmt: skip
-    return found
+    return properties
 
 
 def _device(index: int, name: str | None, memory: int | None, sms: int | None, capability: str | None, uuid: str | None) -> dict[str, Any]:
     major, _, minor = (capability or "").partition(".")
-    told = {
+    values = {
         "id": index, "name": name, "totalGlobalMem": memory, "numSms": sms, "uuid": uuid,
         "computeMajor": int(major) if major.isdecimal() else None, "computeMinor": int(minor) if minor.isdecimal() else None,
     }  # fmt: skip
-    return {key: value for key, value in told.items() if value is not None}
+    return {key: value for key, value in values.items() if value is not None}

@@ -1,4 +1,4 @@
-"""How is a finished training job made up, traces and all, for `postrun demo` and for tests that need exact totals?"""
+"""Simulation of a finished training job with its traces, for `postrun demo` and for tests that need exact totals."""
 
 from __future__ import annotations
 

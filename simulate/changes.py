@@ -1,6 +1,6 @@
-"""What can one run of the simulated job do differently from another, for a comparison to find?
+"""Changes between two runs of the simulated job, for a comparison to find.
 
-Each field is one change; the others stay as they are. The random numbers that a step draws differ only where the change itself launches
+Each field is one change; the others stay as they are. The random numbers that a step draws differ only if the change itself launches
 more or less work.
 """
 
@@ -26,10 +26,10 @@ VANISHING_KERNEL: Final = "GeluCUDAKernelImpl"
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a run does differently. ``slower_loading_ns``: each batch is waited for so much longer. ``slower_kernel``: part of a kernel's
-    name, and the factor of its duration. ``fp32_matrix``: the BF16 matrix products run in FP32. ``extra_kernel``: a kernel in each forward
-    layer that was not there. ``vanished_kernel``: the activation function of the forward layers is fused away. ``slow_link_rank``: the rank
-    whose all-reduces end ``slow_link_ns`` later. ``pageable_copies``: batches are copied from pageable memory."""
+    """Differences of a run. ``slower_loading_ns``: added to the wait for each batch. ``slower_kernel``: part of a kernel's name, and
+    the factor of its duration. ``fp32_matrix``: the BF16 matrix products run in FP32. ``extra_kernel``: a kernel in each forward layer that
+    was not there. ``vanished_kernel``: the activation function of the forward layers is fused away. ``slow_link_rank``: the rank whose
+    all-reduces end ``slow_link_ns`` later. ``pageable_copies``: batches are copied from pageable memory."""
 
     slower_loading_ns: int = 0
     slower_kernel: tuple[str, float] | None = None
@@ -41,17 +41,17 @@ class Changes:
     pageable_copies: bool = False
 
     def applied(self, works: Iterable[Work]) -> tuple[Work, ...]:
-        """``works`` of a phase as this run does them."""
-        made = []
+        """Return the ``works`` of a phase with the changes of this run."""
+        changed = []
         for work in works:
             if self.vanished_kernel and work.phase == "Forward" and VANISHING_KERNEL in work.name:
                 continue
-            made.append(self._changed(work))
+            changed.append(self._changed(work))
             if self.extra_kernel and work.operator == "aten::linear":
-                made.append(
+                changed.append(
                     work._replace(operator="aten::dropout", name=EXTRA_KERNEL, duration=650_000, grid=270_336, block=128, registers=24)
                 )
-        return tuple(made)
+        return tuple(changed)
 
     def _changed(self, work: Work) -> Work:
         if self.slower_kernel is not None and self.slower_kernel[0] in work.name:
@@ -63,7 +63,7 @@ class Changes:
         return work
 
     def batch_copy(self, pageable: bool) -> Work:
-        """How the features of a batch reach the device; ``pageable``: as the planted problems have it."""
+        """Return the copy of a batch to the device; ``pageable``: as a planted problem."""
         return schedule.FEATURE_COPY_PAGEABLE if pageable or self.pageable_copies else schedule.FEATURE_COPY_PINNED
 
 

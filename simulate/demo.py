@@ -1,4 +1,4 @@
-"""What does `postrun demo` put on disk? Traces of a simulated training run, and the totals a report must find in them."""
+"""Output of `postrun demo`: traces of a simulated training run, and the totals that a report must find in them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _write_job_information(out: Path, ranks: list[Rank], gpus_per_node: int, pro
 
 
 def _clear(out: Path) -> None:
-    """Removes an earlier simulated run below ``out``, whose traces would otherwise mix with the new ones; nothing else."""
+    """Remove an earlier simulated run below ``out``, or raise UsageError."""
     used = [folder for folder in (out / "kineto", out / "profiler-output") if folder.exists()]
     if not used:
         return
@@ -72,16 +72,15 @@ def write_demo(
     nodes: int = 2,
     gpus_per_node: int = 4,
 ) -> DemoTruth:
-    """Writes a simulated run below ``out`` and returns what a report on it must say.
+    """Write a simulated run below ``out`` and return the totals of a correct report.
 
-    The run is a data-parallel training of a GPT on ``nodes`` x ``gpus_per_node`` H100 GPUs, of which ``steps`` steps
-    were profiled; by default all of ``Problems`` are planted. ``changes``: what this run does differently from others of
-    the same job, for a comparison to find (default: nothing). Below ``out``: ``kineto/`` with one trace per rank,
-    ``profiler-output/`` with the system metrics and steps of the whole job, and ``job.json``. The same arguments
-    give the same bytes.
+    The run is a data-parallel training of a GPT on ``nodes`` x ``gpus_per_node`` H100 GPUs with ``steps`` profiled steps; by default all of
+    ``Problems`` are planted. ``changes``: how this run differs from others of the same job, for a comparison to find (default: not at all).
+    Below ``out``: ``kineto/`` with one trace per rank, ``profiler-output/`` with the system metrics and steps of the whole job, and
+    ``job.json``. The same arguments give the same bytes.
 
-    An earlier simulated run in the same place is replaced. Raises UsageError if a number is not positive, if the
-    straggling rank does not exist, or if ``out`` holds another run.
+    An earlier simulated run there is replaced. Raises UsageError if a number is not positive, if the straggling rank does not exist, or if
+    ``out`` contains another run.
     """
     problems, changes = problems or Problems(), changes or Changes()
     for name, value in (("steps", steps), ("nodes", nodes), ("gpus_per_node", gpus_per_node)):

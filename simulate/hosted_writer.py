@@ -1,4 +1,4 @@
-"""What does a hosted profiler write beside the training? System metrics, the steps of the workers, and end markers."""
+"""Output of a hosted profiler: system metrics, the steps of the workers, and end markers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PHASE_IDS = {
     "DataLoaderIter": 5,
     "DataLoaderIterInitialize": 6,
 }
-# Per phase: utilisation of a training process's core, of a loader's core, of the others; I/O wait of a loader's core.
+# Per phase: utilization of a training process's core, of a loader's core, of the others; I/O wait of a loader's core.
 _CPU = {
     "init": (61.0, 8.0, 6.0, 14.0),
     "train": (93.0, 54.0, 5.0, 3.0),
@@ -43,7 +43,7 @@ def _hour(nanoseconds: int) -> str:
 
 
 def _gpu_utilisation(job: Job, truth: RankTruth, phase: str) -> tuple[float, float]:
-    """Share of the time that kernels, and that memory accesses, are active on a GPU, in percent."""
+    """Return the percentages of time with kernels and with memory accesses on a GPU."""
     if phase not in ("train", "stall", "evaluation"):
         return 0.0, 0.0
     active = 100 * truth.busy_ns / truth.span_ns
@@ -56,7 +56,7 @@ def _gpu_utilisation(job: Job, truth: RankTruth, phase: str) -> tuple[float, flo
 
 
 def _write_system(folder: Path, node: str, job: Job, truths: list[RankTruth], seed: int) -> None:
-    """One file per minute with a line per metric and second."""
+    """Write one file per minute with a line per metric and second."""
     random = Random(seed * 10_007 - 3 - int(node.removeprefix("algo-"))).random
     phases = {job.phase(time) for time in job.sample_times}
     levels = {phase: [_gpu_utilisation(job, truth, phase) for truth in truths] for phase in phases}
@@ -65,9 +65,9 @@ def _write_system(folder: Path, node: str, job: Job, truths: list[RankTruth], se
         phase = job.phase(time)
         stamp = f'"NodeId":"{node}","Timestamp":{time // SECOND}.0'
         lines = minutes.setdefault(time // SECOND // 60 * 60, [])
-        trainer, loader, other, io_wait = _CPU[phase]
+        trainer, loader, idle, io_wait = _CPU[phase]
         for core in range(CORES):
-            level = trainer if core < len(truths) else loader if core in _LOADER_CORES else other
+            level = trainer if core < len(truths) else loader if core in _LOADER_CORES else idle
             wait = io_wait if core in _LOADER_CORES else 0.2
             if phase == "tail" and core == 0:
                 level, wait = 97.0, 2.0  # one process packs the checkpoint
@@ -100,7 +100,7 @@ def _write_system(folder: Path, node: str, job: Job, truths: list[RankTruth], se
 
 
 def _write_steps(folder: Path, rank: Rank, job: Job, problems: Problems) -> None:
-    """The worker's phases in files of about a minute, each named after the end of its last event."""
+    """Write the phases of a worker in files of a minute, named after their last end."""
     base = job.sample_times[0] // 1000
     head = [f'{{"name": "process_name", "ph": "M", "pid": 0, "args": {{"start_time_since_epoch_in_micros": {base}}}}}']
     for phase, number in _PHASE_IDS.items():
@@ -147,7 +147,7 @@ def _write_steps(folder: Path, rank: Rank, job: Job, problems: Problems) -> None
 
 
 def write_hosted(folder: Path, job: Job, truths: tuple[RankTruth, ...], problems: Problems, seed: int) -> None:
-    """Writes the tree of a hosted profiler's output for the whole job."""
+    """Write the tree of a hosted profiler's output for the whole job."""
     for rank in job.lead_ranks:
         _write_system(folder / "system", rank.node, job, [t for t in truths if t.node == rank.node], seed)
         _write_steps(folder / "framework" / "pevents", rank, job, problems)

@@ -1,7 +1,7 @@
-"""What happens over the whole simulated job, of which the profiler saw only a few seconds?
+"""The whole simulated job around the few seconds that the profiler saw.
 
-Initialisation, training with the profiled window, a stretch of slow storage, an evaluation, more training, and at the
-end either an idle tail of minutes or a short finalisation.
+Initialization, training with the profile window, slow storage for a time, an evaluation, more training, and at the end either idle minutes
+or a short finalization.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Job:
     training_end: int
 
     def steps_of(self, rank: Rank) -> list[StepTimes]:
-        """All steps of a worker in order of time; ``rank`` brings its own times of the profiled window."""
+        """Return all steps of a worker in order of time; ``rank`` has the profiled ones."""
         return [*self.before, *rank.steps, *self.after]
 
     def phase(self, time: int) -> str:
-        """init, train, stall, evaluation or tail."""
+        """Return init, train, stall, evaluation or tail."""
         if time < self.before[0].start:
             return "init"
         if time >= self.training_end:
@@ -56,7 +56,7 @@ class Job:
 
 
 def _step(mode: str, start: int, duration: int, loader: int, pattern: StepTimes) -> StepTimes:
-    """A step of the given length whose host phases last as long as those of ``pattern``."""
+    """Return a step of this length with the host phases of ``pattern``."""
     loader_end = start + loader
     forward_end = loader_end + pattern.forward_end - pattern.loader_end
     backward_end = forward_end if mode == "EVAL" else forward_end + pattern.backward_end - pattern.forward_end
@@ -64,7 +64,7 @@ def _step(mode: str, start: int, duration: int, loader: int, pattern: StepTimes)
 
 
 def job_around(ranks: list[Rank], problems: Problems, seed: int, gpus_per_node: int) -> Job:
-    """The job in which ``ranks`` were profiled; its steps are as long as the profiled ones."""
+    """Return the job around the profiled steps of ``ranks``, with similar steps."""
     random = Random(seed * 10_007 - 2).random
     profiled = ranks[0].steps
     typical = int(median(step.end - step.start for step in profiled))
@@ -72,7 +72,7 @@ def job_around(ranks: list[Rank], problems: Problems, seed: int, gpus_per_node: 
     stall = _STORAGE_STALL if problems.data_stall else None
 
     def lengths(number: int, time: int) -> tuple[int, int]:
-        """Length of a training step and of the wait for its batch."""
+        """Return the length of a training step and of the wait for its batch."""
         jitter = random()
         loader, duration = LOADER_NS, int(typical * (0.985 + 0.03 * jitter))
         if problems.data_stall and number % STALL_EVERY == STALL_OFFSET:

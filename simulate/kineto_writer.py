@@ -1,4 +1,4 @@
-"""What does the PyTorch profiler write for a rank? A trace file of the shape its TensorBoard handler leaves behind.
+"""Trace file of the PyTorch profiler for a rank, in the form that its TensorBoard handler writes.
 
 Times are microseconds with three decimals, relative to ``baseTimeNanoseconds``; nothing is lost to the nanosecond.
 """
@@ -20,12 +20,12 @@ SIMULATED = {"simulated": "true", "note": "made by postrun's simulation, not mea
 
 
 def _us(nanoseconds: int) -> str:
-    """Microseconds with three decimals, without going through a float."""
+    """Return microseconds with three decimals, without a float."""
     return f"{nanoseconds // 1000}.{nanoseconds % 1000:03d}"
 
 
 def _device_properties(count: int) -> str:
-    one = {
+    device = {
         "name": "NVIDIA H100 80GB HBM3",
         "totalGlobalMem": _MEMORY_BYTES,
         "computeMajor": 9,
@@ -40,7 +40,7 @@ def _device_properties(count: int) -> str:
         "sharedMemPerBlockOptin": 232448,
         "sharedMemPerMultiprocessor": 233472,
     }
-    return json.dumps([{"id": number, **one} for number in range(count)])
+    return json.dumps([{"id": number, **device} for number in range(count)])
 
 
 def _distributed(rank: int, world_size: int) -> str:
@@ -56,7 +56,7 @@ def _distributed(rank: int, world_size: int) -> str:
 
 
 def _work_arguments(work: Work, world_size: int) -> str:
-    """The part of an event's arguments that is the same each time the work runs."""
+    """Return the part of an event's arguments that each execution of the work shares."""
     if work.kind in ("gpu_memcpy", "gpu_memset"):
         return f'"bytes": {work.bytes}'
     per_sm = work.grid / _MULTIPROCESSORS
@@ -78,7 +78,7 @@ def _work_arguments(work: Work, world_size: int) -> str:
 
 
 def _event(category: str, name: str, pid: int, tid: int, start: int, duration: int, arguments: str) -> str:
-    """One complete event; ``name`` is JSON text already."""
+    """Return one complete event; ``name`` is JSON text already."""
     return (
         f'  {{\n    "ph": "X", "cat": "{category}", "name": {name}, "pid": {pid}, "tid": {tid},\n'
         f'    "ts": {_us(start - BASE_TIME_NS)}, "dur": {_us(duration)},\n    "args": {{\n      {arguments}\n    }}\n  }}'
@@ -122,7 +122,7 @@ def _host_events(rank: Rank) -> list[str]:
 
 
 def _labels(rank: Rank, first: int) -> list[str]:
-    """The metadata events that name processes and threads."""
+    """Return the metadata events that name processes and threads."""
     threads = {rank.pid: "pt_main_thread", rank.autograd_thread: "pt_autograd_0"}
     rows = [
         (rank.pid, 0, "process_name", {"name": "python3"}),
@@ -143,7 +143,7 @@ def _labels(rank: Rank, first: int) -> list[str]:
 
 
 def write_trace(folder: Path, rank: Rank, *, world_size: int, gpus_per_node: int, job_name: str) -> Path:
-    """Writes ``<host>_<pid>.<ns>.pt.trace.json.gz`` and returns its path; the same run gives the same bytes."""
+    """Write ``<host>_<pid>.<ns>.pt.trace.json.gz``; the same run gives the same bytes."""
     first, last = rank.steps[0].start, rank.steps[-1].end
     name = f"{rank.node}_{rank.pid}.{last + 350_000_000 + rank.rank}.pt.trace.json"
     events = [*_host_events(rank), *_device_events(rank, world_size), *_labels(rank, first)]

@@ -1,8 +1,8 @@
-"""What device work does one training step of the simulated model consist of?
+"""Device work of one training step of the simulated model.
 
 The model is a GPT of 12 layers, width 1408 and 11 heads (356 million parameters) that trains on 12 sequences of 2048
 tokens per GPU under BF16 autocast. Layer norms, the loss and the optimizer stay in FP32, the output layer in TF32.
-Durations are what an H100 needs for that at a usual efficiency.
+Durations are those that an H100 needs at a usual efficiency.
 """
 
 from __future__ import annotations
@@ -159,14 +159,14 @@ OPTIMIZER: tuple[Work, ...] = (
     *(_kernel(_O, "aten::_fused_adamw_", _ADAM, 1_150, 3_200, 512, 64),) * 3,
 )
 
-# Gradient buckets in the order in which backward fills them. The last holds only what the first layer leaves over.
+# Gradient buckets in the order in which backward fills them. The last one contains only the rest from the first layer.
 _BUCKET_BYTES = (*(236_000_000,) * 6, 8_000_000)
 _BUS_BYTES_PER_NANOSECOND = 62.0
 _ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
 
 def gradient_buckets(world_size: int) -> tuple[Work, ...]:
-    """The all-reduces of a step, in launch order; their durations are those of the slowest rank alone."""
+    """Return a step's all-reduces in launch order; the slowest rank has these times."""
     if world_size == 1:
         return ()
     factor = 2 * (world_size - 1) / world_size / _BUS_BYTES_PER_NANOSECOND

@@ -1,8 +1,8 @@
-"""What happens when, on every rank, while the simulated training run is being profiled?
+"""Host and device activity of every rank while the simulated training run is profiled.
 
-Each rank has a host thread that queues work ahead of its GPU, a compute stream, and a stream for collectives. An
-all-reduce starts on a rank when the gradients are there and the stream is free, and ends on all ranks when the last
-one has joined and the data is through: a slow rank makes the others wait inside it.
+Each rank has a host thread that queues work ahead of its GPU, a compute stream, and a stream for collectives. An all-reduce starts on a
+rank when the gradients are there and the stream is free, and ends on all ranks when the last one has joined and the data is through: a slow
+rank makes the others wait inside it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _CALL = {
 
 @dataclass(frozen=True, slots=True)
 class Problems:
-    """What is planted in the run; each can be switched off."""
+    """Problems that are planted in the run; each can be switched off."""
 
     straggler_rank: int | None = 5  # computes 12 % slower than the others
     exposed_communication: bool = True  # the last large gradient buckets are only reduced after backward
@@ -122,19 +122,19 @@ class Rank:
         self.waiting: list[tuple[int, int, int]] = []  # all-reduces not yet run: ready time, external, correlation
 
     def annotate(self, name: str, start: int, end: int) -> None:
-        """Records a host annotation."""
+        """Record a host annotation."""
         self.external += 1
         self.phase_ids[name] = self.external
         self.host.append(HostEvent("user_annotation", name, self.pid, start, end - start, self.external, 0, 0))
 
     def call(self, name: str, thread: int, start: int, duration: int, external: int) -> int:
-        """Records a runtime call and returns its correlation id."""
+        """Record a runtime call and return its correlation id."""
         self.correlation += 1
         self.host.append(HostEvent("cuda_runtime", name, thread, start, duration, external, self.correlation, _CALLBACK_IDS[name]))
         return self.correlation
 
     def operator(self, name: str, thread: int, cost: int, jitter: float) -> tuple[int, int]:
-        """Records a host operator that takes ``cost`` ns and returns its external id and when it launches its work."""
+        """Record a host operator; return its external id and when it launches its work."""
         start = self.clock + int(cost * (0.05 + 0.1 * jitter))
         self.external += 1
         self.host.append(HostEvent("cpu_op", name, thread, start, int(cost * (0.84 - 0.06 * jitter)), self.external, 0, 0))
@@ -142,7 +142,7 @@ class Rank:
         return self.external, start + int(cost * 0.6)
 
     def queue(self, work: Work) -> int:
-        """Launches ``work`` on the compute stream and returns when it ends there."""
+        """Launch ``work`` on the compute stream and return when it ends there."""
         thread = self.autograd_thread if work.phase == "Backward" else self.pid
         external, start = self.operator(work.operator, thread, _HOST_NS[work.phase], self.random())
         call_ns = 4_200 + int(2_600 * self.random())
@@ -161,28 +161,28 @@ class Rank:
         return ends
 
     def queue_all_reduce(self, work: Work, ready: int) -> None:
-        """Launches an all-reduce that waits on the device for ``ready``; ``finish_all_reduce`` runs it."""
+        """Launch an all-reduce that waits on the device for ``ready``."""
         external, start = self.operator(work.operator, self.autograd_thread, 90_000, self.random_collective())
         call_ns = 6_800 + int(2_000 * self.random_collective())
         correlation = self.call(_CALL[work.kind], self.autograd_thread, start, call_ns, external)
         self.waiting.append((max(ready, start + call_ns) + 2_900, external, correlation))
 
     def finish_all_reduce(self, work: Work, start: int, end: int) -> None:
-        """Records the oldest waiting all-reduce as it ran."""
+        """Record the oldest waiting all-reduce as it ran."""
         _, external, correlation = self.waiting.pop(0)
         self.device_events.append(DeviceEvent(work, schedule.STREAM_COLLECTIVES, start, end - start, external, correlation))
         self.ranges.append(DeviceRange("nccl:all_reduce", schedule.STREAM_COLLECTIVES, start, end - start, external))
         self.collectives_end = end
 
     def read_loss(self) -> None:
-        """Copies the loss to the host and waits for it, which is when the host catches up with the device."""
+        """Copy the loss to the host and wait for it, so that host and device meet."""
         ends = self.queue(schedule.LOSS_COPY)
         self.call("cudaStreamSynchronize", self.pid, self.clock, ends + 9_000 - self.clock, self.external)
         self.clock = ends + 15_000
 
 
 def _loader_ns(step: int, steps: int, problems: Problems, jitter: float) -> int:
-    """How long the step waits for its batch."""
+    """Return how long the step waits for its batch."""
     wait = int(LOADER_NS * (0.8 + 0.4 * jitter))
     if problems.data_stall and step == steps * 2 // 3:
         return wait + SLOW_STEP_NS
@@ -192,7 +192,7 @@ def _loader_ns(step: int, steps: int, problems: Problems, jitter: float) -> int:
 
 
 def _until_backward_ends(rank: Rank, step: int, steps: int, problems: Problems, buckets: tuple[Work, ...]) -> None:
-    """One rank's step up to the launch of the last backward kernel, with the all-reduces launched but not run."""
+    """Run a rank's step to its last backward kernel; all-reduces are only launched."""
     start = rank.clock
     loader_start = start + 24_000
     rank.clock = loader_start + _loader_ns(step, steps, problems, rank.random()) + rank.changes.slower_loading_ns
@@ -221,7 +221,7 @@ def _until_backward_ends(rank: Rank, step: int, steps: int, problems: Problems, 
 
 
 def _all_reduce(ranks: list[Rank], buckets: tuple[Work, ...], network: Random) -> None:
-    """Runs the waiting all-reduces of a step on all ranks together."""
+    """Run the waiting all-reduces of a step on all ranks together."""
     for bucket in buckets:
         starts = [max(rank.waiting[0][0], rank.collectives_end + 1_800) for rank in ranks]
         end = max(starts) + int(bucket.duration * (0.98 + 0.04 * network.random()))
@@ -230,7 +230,7 @@ def _all_reduce(ranks: list[Rank], buckets: tuple[Work, ...], network: Random) -
 
 
 def _after_backward(rank: Rank, number: int, first_event: int) -> None:
-    """The rest of one rank's step: optimizer, reading the loss, and the step's annotations."""
+    """Run the rest of a step: optimizer, reading the loss, and the step's annotations."""
     rank.stream_end = max(rank.stream_end, rank.collectives_end)
     optimizer_start = rank.clock
     for work in rank.optimizer:
@@ -262,10 +262,10 @@ def simulate(
     gpus_per_node: int,
     changes: Changes = Changes(),  # noqa: B008  (Changes is frozen)
 ) -> list[Rank]:
-    """All ranks of the run with everything they recorded from ``start`` (ns since the epoch) for ``steps`` steps.
+    """Return all ranks with their records from ``start`` (ns) for ``steps`` steps.
 
-    The random numbers a rank draws do not depend on ``problems``: switching one off changes nothing else. ``changes``: what this run does
-    differently from others of the same job.
+    The random numbers of a rank do not depend on ``problems``: switching one off changes nothing else. ``changes``: how this run differs
+    from others of the same job.
     """
     world = nodes * gpus_per_node
     buckets = schedule.gradient_buckets(world)

@@ -1,4 +1,4 @@
-"""What exactly must a report on the simulated run say? Totals computed from the simulation's own interval lists."""
+"""Totals that a report on the simulated run must contain, computed from the simulation's own interval lists."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class RankTruth:
 
 @dataclass(frozen=True, slots=True)
 class DemoTruth:
-    """What was planted, and the totals that follow. Times in ns since the epoch, durations in ns."""
+    """Planted problems and the totals that follow. Times in ns since the epoch, durations in ns."""
 
     problems: Problems
     first_step: int
@@ -62,7 +62,7 @@ class DemoTruth:
 
 
 def union(intervals: Iterable[tuple[int, int]]) -> Intervals:
-    """The same time without overlaps, in order."""
+    """Return the same time without overlaps, in order."""
     merged: Intervals = []
     for start, end in sorted(intervals):
         if merged and start <= merged[-1][1]:
@@ -73,12 +73,12 @@ def union(intervals: Iterable[tuple[int, int]]) -> Intervals:
 
 
 def length(intervals: Iterable[tuple[int, int]]) -> int:
-    """Time covered by intervals that may overlap."""
+    """Return the time covered by intervals that may overlap."""
     return sum(end - start for start, end in union(intervals))
 
 
 def kernel_totals(events: Iterable[DeviceEvent]) -> dict[str, KernelTruth]:
-    """Count and summed duration per kernel name, collectives included."""
+    """Return count and summed duration per kernel name, collectives included."""
     durations: dict[str, list[int]] = {}
     for event in events:
         if event.work.kind in ("kernel", "collective"):
@@ -99,7 +99,7 @@ def _device_steps(rank: Rank) -> tuple[int, ...]:
 
 
 def rank_truth(rank: Rank) -> RankTruth:
-    """The totals of one rank."""
+    """Return the totals of one rank."""
     by_kind: dict[str, Intervals] = {"kernel": [], "collective": [], "gpu_memcpy": [], "gpu_memset": []}
     for event in rank.device_events:
         by_kind[event.work.kind].append((event.start, event.start + event.duration))
@@ -132,7 +132,7 @@ def rank_truth(rank: Rank) -> RankTruth:
 
 
 def demo_truth(problems: Problems, ranks: list[Rank], job: Job) -> DemoTruth:
-    """The totals of the whole run."""
+    """Return the totals of the whole run."""
     workers = [job.steps_of(rank) for rank in job.lead_ranks]
     return DemoTruth(
         problems=problems,

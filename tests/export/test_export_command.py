@@ -178,7 +178,7 @@ def test_a_missing_source_is_one_line(tmp_path: Path) -> None:
 def placed(lanes: Lanes, spans: list[tuple[int, int]], track: int = 0) -> list[tuple[int, list[tuple[int, int]]]]:
     """Of each event its lane, and what ends before it: track and time."""
     starts, ends = np.array(spans).T
-    found = lanes.place(np.full(len(spans), track), starts, ends)
+    found = lanes.assign(np.full(len(spans), track), starts, ends)
     over = [list(zip(found.ends.tracks[a:b].tolist(), found.ends.times[a:b].tolist(), strict=True)) for a, b in pairwise(found.over)]
     return list(zip(found.lanes.tolist(), over, strict=True))
 
