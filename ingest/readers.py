@@ -79,15 +79,15 @@ def _python_tree(run: Destination, path: Path, source: int, progress: Progress) 
 
 
 def _smi(run: Destination, path: Path, source: int, progress: Progress) -> ReadResult | None:
-    from .gpu_logs.nvidia_smi import read_smi
+    from .gpu_logs.nvidia_smi import SmiReader
 
-    return read_smi(run.store, run.logs, path, source, progress)
+    return SmiReader(run.store, run.logs, path, source).read(progress)
 
 
 def _dcgm(run: Destination, path: Path, source: int, progress: Progress) -> ReadResult | None:
-    from .gpu_logs.dcgm import read_dcgm
+    from .gpu_logs.dcgm import DcgmReader
 
-    return read_dcgm(run.store, run.logs, path, source, progress)
+    return DcgmReader(run.store, run.logs, path, source).read(progress)
 
 
 def _job(run: Destination, path: Path, source: int, progress: Progress) -> ReadResult | None:

@@ -1,22 +1,18 @@
-"""What do logs of DCGM say? CSV files with its field names, and ``dcgmi dmon`` with times -> ``sample``.
+"""Reads logs of DCGM: CSV files with its field names, and ``dcgmi dmon`` with times -> ``sample``.
 
-DCGM has no CSV format of its own: these are what scripts and notebooks make of its values, with a column per field or a line per value.
-Told by the header: a column of times, one that names the GPU, and fields called as DCGM calls them (``DCGM_FI_DEV_GPU_UTIL``).
-Shares of time that DCGM's profiling counters measure
-(``DCGM_FI_PROF_*``) are other quantities than the utilisation and have metrics of their own.
+DCGM has no CSV format: such files come from scripts and notebooks and have a column per field or a line per value. The header identifies
+them: a column of times, one that names the GPU, and DCGM's names of fields (``DCGM_FI_DEV_GPU_UTIL``). Shares of time that DCGM's profiling
+counters measure (``DCGM_FI_PROF_*``) are not utilization and have other metrics.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import polars as pl
 
 from ...errors import InputError
-from ..store.registry import ReadResult
 from ..store.store import Store
 from .metrics import FREE, LIMITS, PERCENT, PERCENT_LIMIT, RESERVED, TOTAL, USED, UTILIZATION, YEAR_2001_US, YEAR_2200_US
 from .reader import LogReader
@@ -24,7 +20,7 @@ from .recognise import ENTITY, EXPOSED, TIMES, columns_of, fields_of
 from .rows import GpuLogs
 
 _MIB: Final = 2.0**20
-# Field -> metric and what its values are multiplied by.
+# Field -> metric and factor of its values.
 FIELDS: Final[dict[str, tuple[str, float]]] = {
     "DCGM_FI_DEV_GPU_UTIL": (UTILIZATION, 1.0),
     "DCGM_FI_DEV_MEM_COPY_UTIL": ("gpu_memory_controller", 1.0),
@@ -55,27 +51,17 @@ SHORT: Final = {
     "FP64A": "DCGM_FI_PROF_PIPE_FP64_ACTIVE", "FP32A": "DCGM_FI_PROF_PIPE_FP32_ACTIVE", "FP16A": "DCGM_FI_PROF_PIPE_FP16_ACTIVE",
     "DRAMA": "DCGM_FI_PROF_DRAM_ACTIVE",
 }  # fmt: skip
+# `dcgmi dmon` prints no times; this command adds them.
 DMON: Final = (
     "dcgmi dmon -e 203,204,252,155,100 -d 1000 | while IFS= read -r line; do printf '%(%Y-%m-%dT%H:%M:%S%z)T %s\\n' -1 \"$line\"; done"
     " > dcgm.HOST.log"
 )
-"""How `dcgmi dmon` gets times: it prints none itself."""
 CSV: Final = "a CSV file with columns timestamp, gpu, Hostname and one per field (DCGM_FI_DEV_GPU_UTIL, ...), or metric and value"
 
 _ENTITY_LINE: Final = r"^(?<time>.*?)\s*\bGPU\s+(?<gpu>\d{1,4})\s+(?<rest>\S.*)$"
-_QUOTED: Final = re.compile(r'"((?:[^"]|"")*)"')
 
 
-def _hide(quoted: re.Match[str]) -> str:
-    return quoted[1].replace(",", "\x1f").replace('""', '"')
-
-
-def read_dcgm(store: Store, logs: GpuLogs, path: Path, source: int, progress: Callable[[float], None] | None = None) -> ReadResult:
-    """Hand the samples of one log to ``logs`` and note what could not be read. Raises InputError for a log that says too little."""
-    return _Reader(store, logs, path, source).read(progress)
-
-
-class _Reader(LogReader):
+class DcgmReader(LogReader):
     zoned = True
 
     def __init__(self, store: Store, logs: GpuLogs, path: Path, source: int) -> None:
@@ -89,26 +75,24 @@ class _Reader(LogReader):
         if self.entity is not None and not self.log.rows and self.untimed:
             raise InputError(f"{self.path}: the table of dcgmi dmon has no times. Put the time before each line: {DMON}")
         if self.columns is None and self.entity is None:
-            raise InputError(self._why_none())
-
-    def _why_none(self) -> str:
-        if self.exposed:
-            what = "what dcgm-exporter shows to Prometheus has no times; query Prometheus for the time of the run and write"
-            return f"{self.path}: {what} {CSV}"
-        return f"{self.path}: the columns of the values of DCGM cannot be told; write {CSV}"
+            if self.exposed:
+                why = "what dcgm-exporter shows to Prometheus has no times; query Prometheus for the time of the run and write"
+            else:
+                why = "the columns of the values of DCGM cannot be told; write"
+            raise InputError(f"{self.path}: {why} {CSV}")
 
     def add(self, lines: pl.Series) -> None:
         if self.columns is None and self.entity is None:
-            for place, line in enumerate(lines[:200]):
+            for row, line in enumerate(lines[:200]):
                 if ENTITY.match(line):
                     break
-                if (found := columns_of(line)) is not None:
-                    if not {"index", "uuid", "bus"} & set(found) and "host" not in found and "metric" in found:
+                if (columns := columns_of(line)) is not None:
+                    if not {"index", "uuid", "bus"} & set(columns) and "host" not in columns and "metric" in columns:
                         continue
-                    self.columns = found
+                    self.columns = columns
                     self.length = len(fields_of(line))
-                    self.found["before_header"] += place
-                    lines = lines[place + 1 :]
+                    self.counts["before_header"] += row
+                    lines = lines[row + 1 :]
                     break
         if self.columns is not None:
             self._csv(lines)
@@ -121,35 +105,30 @@ class _Reader(LogReader):
         assert self.columns is not None
         quoted = lines.str.contains('"', literal=True)
         plain = lines.filter(~quoted)
-        parts = [plain.str.split(",")] if len(plain) else []
+        fields = plain.str.split(",")
         if quoted.any():
-            # A quoted field may hold commas: they are put aside for the time of cutting.
-            hidden = pl.Series([_QUOTED.sub(_hide, line) for line in lines.filter(quoted)], dtype=pl.String)
-            parts.append(hidden.str.split(","))
             plain = pl.concat([plain, lines.filter(quoted)])
-        fields = pl.concat(parts) if parts else pl.Series([], dtype=pl.List(pl.String))
-        whole = fields.list.len() == self.length
-        header = fields.list.get(self.columns["time"], null_on_oob=True).str.strip_chars(' "').str.to_lowercase().is_in(list(TIMES))
-        self.count("wrong_length", int((~whole & ~header).sum()), plain.filter(~whole & ~header))
-        keep = whole & ~header
-        fields, plain = fields.filter(keep), plain.filter(keep)
-        if not len(plain):
-            return
-        table = pl.DataFrame({"line": plain, "field": fields}).with_columns(
-            pl.col("field").list.get(place).str.strip_chars(' "\x1f').alias(name) for name, place in self.columns.items()
-        )
-        self._rows(table.drop("field"))
+            fields.append(pl.Series([fields_of(line) for line in lines.filter(quoted)], dtype=pl.List(pl.String)))
+        table = pl.DataFrame({"line": plain, "field": fields})
+        header = pl.col("field").list.get(self.columns["time"], null_on_oob=True).str.strip_chars(' "').str.to_lowercase().is_in(TIMES)
+        table = table.filter(~header)
+        complete = table["field"].list.len() == self.length
+        self.count("wrong_length", int((~complete).sum()), table.filter(~complete)["line"])
+        table = table.filter(complete)
+        if len(table):
+            columns = [pl.col("field").list.get(at).str.strip_chars(' "').alias(name) for name, at in self.columns.items()]
+            self._rows(table.with_columns(columns).drop("field"))
 
     # -- dcgmi dmon ----------------------------------------------------------------------------------------------------
 
     def _table(self, lines: pl.Series) -> None:
-        places = [place for place in lines.str.contains(r"#\s*[Ee]ntity").arg_true().to_list()[:10_000] if ENTITY.match(lines[place])]
+        headers = [row for row in lines.str.contains(r"#\s*[Ee]ntity").arg_true().to_list()[:10_000] if ENTITY.match(lines[row])]
         begin = 0
-        for place in [*places, len(lines)]:
-            self._table_rows(lines[begin:place])
-            if place < len(lines):
-                self.entity = lines[place].partition("#")[2].split()[1:]
-                begin = place + 1
+        for row in [*headers, len(lines)]:
+            self._table_rows(lines[begin:row])
+            if row < len(lines):
+                self.entity = lines[row].partition("#")[2].split()[1:]
+                begin = row + 1
 
     def _table_rows(self, lines: pl.Series) -> None:
         if self.entity is None or not len(lines):
@@ -158,16 +137,16 @@ class _Reader(LogReader):
         parts = lines.str.extract_groups(_ENTITY_LINE).struct.unnest().with_columns(line=lines)
         parts = parts.filter(pl.col("gpu").is_not_null())  # lines of units and of other entities
         fields = parts["rest"].str.strip_chars().str.replace_all(r"\s+", " ").str.split(" ")
-        whole = fields.list.len() == len(self.entity)
-        self.count("wrong_length", int((~whole).sum()), parts.filter(~whole)["line"])
+        complete = fields.list.len() == len(self.entity)
+        self.count("wrong_length", int((~complete).sum()), parts.filter(~complete)["line"])
         untimed = parts["time"].str.strip_chars() == ""
         self.untimed += int(untimed.sum())
-        table = parts.with_columns(field=fields).filter(whole & ~untimed)
+        table = parts.with_columns(field=fields).filter(complete & ~untimed)
         if table.is_empty():
             return
         columns = {}
-        for place, name in reversed(list(enumerate(self.entity))):
-            columns[SHORT.get(name.upper(), f"DCGM_{name.upper()}")] = pl.col("field").list.get(place)
+        for position, name in reversed(list(enumerate(self.entity))):
+            columns[SHORT.get(name.upper(), f"DCGM_{name.upper()}")] = pl.col("field").list.get(position)
         time = pl.col("time").str.strip_chars(" []:,")
         self._rows(table.select("line", time=time, index="gpu", **columns))
 
@@ -224,63 +203,51 @@ class _Reader(LogReader):
 
     def _numbers(self, text: pl.Series, name: str, metric: str, factor: float) -> pl.Series:
         text = text.str.strip_chars(" ")
-        nothing = text.str.to_lowercase().is_in(["", "n/a", "nan", "null", "none", "-"]).fill_null(True)
+        absent = text.str.to_lowercase().is_in(["", "n/a", "nan", "null", "none", "-"]).fill_null(True)
         # DCGM's own numbers for "no value" are 2^31 - 16 and more, and 140737488355328 and more.
         plain = text.str.contains(r"^\d{1,16}(\.\d{1,18})?([eE][-+]?\d{1,2})?$")
         number = pl.select(pl.when(plain).then(text)).to_series().cast(pl.Float64, strict=False)
         blank = (number.is_between(2147483632.0, 2147483647.0) | number.is_between(140737488355328.0, 140737488355343.0)).fill_null(False)
-        if absent := int((nothing | blank).sum()):
-            self.count("no_value", absent)
-            self.absent.add(name)
-        value = number * factor
-        high = LIMITS.get(metric, PERCENT_LIMIT)
-        wrong = ~(nothing | blank) & (value.is_null() | (value > high + 1e-9)).fill_null(True)
-        if bad := int(wrong.sum()):
-            self.count("no_number", bad, text.filter(wrong))
-        return value.set(nothing | blank | wrong, None)
+        return self.checked(text, number * factor, absent | blank, name, LIMITS.get(metric, PERCENT_LIMIT) + 1e-9)
 
     def notes(self) -> None:
         if self.untimed:
             self.note("warning", "bad_time", "Lines of dcgmi dmon without a time before them were left out.", self.untimed)
         self.note_counts({"no_value": sorted(self.absent)[:8], "unknown_metric": sorted(self.unread)[:8]}, {})
-        if not self.found["unknown_metric"]:
+        if not self.counts["unknown_metric"]:
             self.note_unread(name if name.startswith("DCGM_FI_") else name.removeprefix("DCGM_") for name in self.unread)
 
 
 def times_of(text: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """Microseconds since the epoch (null where a text is no time from 2001 to 2199), and which of them say their zone.
+    """Return microseconds since the epoch, and whether a text states its zone.
 
-    Numbers are seconds, milliseconds, microseconds or nanoseconds since the epoch, by their size; texts are ISO 8601 or like it.
+    Numbers are seconds, milliseconds, microseconds or nanoseconds since the epoch, by their size; texts are similar to ISO 8601. Texts that
+    are not times from 2001 to 2199 become null.
     """
-    frame = (
-        text.str.strip_chars()
-        .to_frame("text")
-        .with_columns(
-            number=pl.when(pl.col("text").str.contains(r"^\d{9,19}(\.\d{1,9})?$")).then("text"),
-        )
-    )
-    whole = pl.col("number").str.extract(r"^(\d+)", 1).cast(pl.Int64, strict=False)
+    number = pl.when(pl.col("text").str.contains(r"^\d{9,19}(\.\d{1,9})?$")).then("text")
+    frame = text.str.strip_chars().to_frame("text").with_columns(number=number)
+    integer = pl.col("number").str.extract(r"^(\d+)", 1).cast(pl.Int64, strict=False)
     part = pl.col("number").str.extract(r"\.(\d{1,6})", 1).str.pad_end(6, "0").cast(pl.Int64, strict=False).fill_null(0)
     epoch = (
-        pl.when(whole < 10**11).then(whole * 10**6 + part)
-        .when(whole < 10**14).then(whole * 1000 + part // 1000)
-        .when(whole < 10**17).then(whole)
-        .otherwise(whole // 1000)
+        pl.when(integer < 10**11).then(integer * 10**6 + part)
+        .when(integer < 10**14).then(integer * 1000 + part // 1000)
+        .when(integer < 10**17).then(integer)
+        .otherwise(integer // 1000)
     )  # fmt: skip
     zone = pl.col("text").str.extract(r"[ :0-9.]([Zz]|UTC|GMT|[-+]\d\d:?\d\d)$", 1)
     day = r"^(\d{4})[/-](\d\d)[/-](\d\d)[T ]"
     body = pl.col("text").str.replace(r"\s*(?:[Zz]|UTC|GMT|[-+]\d\d:?\d\d)$", "").str.replace(day, "${1}-${2}-${3} ")
-    # A date alone ends in what looks like a zone; it is no time anyway.
+    # The end of a date without a time looks like a zone; it is not a time in any case.
     local = body.str.to_datetime("%Y-%m-%d %H:%M:%S%.f", time_unit="us", strict=False).cast(pl.Int64)
     sign = pl.when(zone.str.starts_with("-")).then(-1).otherwise(1)
     digits = zone.str.replace(":", "", literal=True)
     minutes = (digits.str.slice(1, 2).cast(pl.Int64, strict=False) * 60 + digits.str.slice(3, 2).cast(pl.Int64, strict=False)) * sign
-    # An offset that is none of a time zone is garbled, and so is the time.
+    # An offset that no time zone has is garbled, and so is the time.
     away = pl.when(zone.str.contains(r"^[-+]")).then(minutes).otherwise(0)
     real = away.is_between(-12 * 60, 14 * 60) & (away % 15 == 0) & ~zone.str.contains(r"[6-9]\d$").fill_null(False)
     micros = pl.when(pl.col("number").is_not_null()).then(epoch).when(real).then(local - away * 60_000_000)
-    found = frame.select(
+    times = frame.select(
         micros=pl.when(micros.is_between(YEAR_2001_US, YEAR_2200_US)).then(micros),
         zoned=pl.col("number").is_not_null() | zone.is_not_null(),
     )
-    return found["micros"], found["zoned"] | found["micros"].is_null()
+    return times["micros"], times["zoned"] | times["micros"].is_null()

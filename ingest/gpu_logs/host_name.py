@@ -18,7 +18,7 @@ _NO_HOST: Final = re.compile(
     r"|rtx|gtx|gb|gh|dgx-?[abh]|mi)[-_]?\d[\d._-]*(?:gb?|x|s|ti)?",
     re.I,
 )
-# The documented form: what stands between the tool and the ending is the host, but for the date or number of a rotated file.
+# The documented form: the host is between the tool and the ending, without the date or number of a rotated file.
 _DOCUMENTED: Final = re.compile(
     rf"{_MONITOR}\.(?P<host>[a-z0-9][a-z0-9._-]*?)"
     r"(?:[.-]\d{4}-?\d\d-?\d\d(?:[-_T]?\d[\d-]*)?|\.\d{1,3})*\.(?:csv|log|txt|out|tsv|prom)(?:\.\d{1,3})?(?:\.gz|\.zst)?",
@@ -33,7 +33,7 @@ HOW_TO_NAME: Final = "Name the file after its machine (nvidia-smi.HOST.csv), or 
 
 
 def documented_host(name: str) -> str | None:
-    """The host in a file's name ``nvidia-smi.HOST.csv`` or ``dcgm.HOST.csv``; None where there is none."""
+    """Return the host in ``nvidia-smi.HOST.csv`` or ``dcgm.HOST.csv``, or None."""
     match = _DOCUMENTED.fullmatch(name)
     if match is None:
         return None
@@ -41,12 +41,12 @@ def documented_host(name: str) -> str | None:
     if (address := re.match(rf"(?:{_ADDRESS.pattern})(?=\.[a-z])", stem, re.I)) is not None:
         return address[0]
     host = match["host"]
-    told = any(letter.isalpha() for letter in host) and not _NUMBERED.fullmatch(host) and host.lower() not in _WORDS
-    return host if told else None
+    is_host = any(letter.isalpha() for letter in host) and not _NUMBERED.fullmatch(host) and host.lower() not in _WORDS
+    return host if is_host else None
 
 
 def named_host(path: Path) -> str | None:
-    """The host that the name of a log, or of its folder where the log has the tool's name alone, says by itself."""
+    """Return the host in the name of a log, or of the folder of an unnamed log."""
     if _DOCUMENTED.fullmatch(path.name):
         return documented_host(path.name)
     match = _NAMED.fullmatch(path.name)
@@ -57,9 +57,9 @@ def named_host(path: Path) -> str | None:
 
 
 def has_host(name: str, hostname: str) -> bool:
-    """Whether the name of a file or folder has that of a machine in it, as a word of its own."""
+    """Return whether the name of a file or folder contains a host name as a word."""
     if hostname.startswith(UNKNOWN_HOST):
         return False
     address = hostname.replace(".", "").isdecimal()  # which has no domain
     names = {hostname} if address else {hostname, hostname.partition(".")[0]}
-    return any(re.search(rf"(?<![a-z0-9-]){re.escape(one)}(?![a-z0-9-])", name, re.I) is not None for one in names)
+    return any(re.search(rf"(?<![a-z0-9-]){re.escape(host)}(?![a-z0-9-])", name, re.I) is not None for host in names)

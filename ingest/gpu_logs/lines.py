@@ -1,7 +1,7 @@
-"""What are the lines of a text log, plain or compressed, in portions that fit in memory?
+"""Reads the lines of a text log, plain or compressed, in portions that fit in memory.
 
-UTF-8, or UTF-16 (what Windows PowerShell makes of redirected output), with or without a byte order mark. Lines end with LF, CR LF or CR.
-Bytes that are neither are replaced.
+Logs are UTF-8, or UTF-16 (redirected output of Windows PowerShell), with or without a byte order mark. Lines end with LF, CR LF or CR.
+Invalid bytes are replaced.
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ from ..store.store import Store
 from .recognise import ends_with_cr, utf16_of
 
 BATCH_BYTES: Final = 2 << 20
-LONGEST_LINE: Final = 64 << 10  # Longer lines are none of a log
-_BLANK: Final = re.compile(rb"\n[\n\r\t \0]+")
-"""Empty lines, and the space before the next line; each line of a series takes memory, and a packed file can have millions of them."""
+LONGEST_LINE: Final = 64 << 10  # bytes; logs have no longer lines
+_BLANK: Final = re.compile(rb"\n[\n\r\t \0]+")  # empty lines: each line of a series takes memory, and a packed file can have millions
 
 
 class LogLines:
-    """Iterates once over the lines of ``path``, in series of texts without their ends.
+    """Iterates once over the lines of ``path``, in series of texts without line ends.
 
-    ``cut``: the last line has no end, so it may be cut anywhere; it is left out. ``too_long``: lines that were left out because they are
-    longer than ``LONGEST_LINE`` bytes. ``part``: which part of the file has been read. Raises InputError where the file cannot be read.
+    ``cut``: the last line has no end, so it may be incomplete and is left out. ``too_long``: number of lines that were left out because
+    they exceed ``LONGEST_LINE`` bytes. ``part``: the fraction of the file that has been read. Raises InputError on read errors.
     """
 
     def __init__(self, path: Path, max_unpacked: str | None = None) -> None:
@@ -48,7 +47,7 @@ class LogLines:
         return bool(self._inflate.defects)
 
     def note_defects(self, store: Store, source: int, file: str) -> None:
-        """What is wrong with a compressed file, and bytes that are none of a text; to be asked at the end."""
+        """Note the defects of a compressed file and zero bytes, after the iteration."""
         note_defects(store, source, file, self._inflate.defects)
         if self._zeros:
             text = (
@@ -66,25 +65,24 @@ class LogLines:
                 skipping = not end
             rest += piece
             if len(rest) >= BATCH_BYTES:
-                whole, _, rest = rest.rpartition(b"\n")
-                yield from self._series(whole)
+                complete, _, rest = rest.rpartition(b"\n")
+                yield from self._series(complete)
                 if len(rest) > LONGEST_LINE:
                     rest, skipping = b"", True
                     self.too_long += 1
-        whole, _, rest = rest.rpartition(b"\n")
-        yield from self._series(whole)
+        complete, _, rest = rest.rpartition(b"\n")
+        yield from self._series(complete)
         if len(rest) > LONGEST_LINE:
             self.too_long += 1
         else:
             self._zeros += rest.count(b"\0")
             self.cut = bool(rest.strip(b" \t\r\0"))
 
-    def _series(self, whole: bytes) -> Iterator[pl.Series]:
-        if not whole:
+    def _series(self, raw: bytes) -> Iterator[pl.Series]:
+        if not raw:
             return
-        self._zeros += whole.count(b"\0")
-        # "\0" is what a file system leaves of a file that was being written when the machine went down.
-        text = _BLANK.sub(b"\n", whole).decode("utf-8", "replace").replace("\0", " ")
+        self._zeros += raw.count(b"\0")  # a file system leaves them if the machine goes down during a write
+        text = _BLANK.sub(b"\n", raw).decode("utf-8", "replace").replace("\0", " ")
         lines = pl.Series("line", [text]).str.split("\n").explode().str.strip_chars(" \t\r\ufeff")
         lines = lines.filter(lines.str.len_bytes() > 0)
         short = lines.filter(lines.str.len_bytes() <= LONGEST_LINE)

@@ -1,4 +1,4 @@
-"""Which metrics are read from the logs of GPU monitors, and which values and times of them can be right?"""
+"""The metrics that are read from the logs of GPU monitors, and the limits of their values and times."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ USED: Final = "gpu_memory_used_bytes"
 TOTAL: Final = "gpu_memory_total_bytes"
 PERCENT: Final = "gpu_memory_used_percent"
 FREE: Final = "gpu_memory_free_bytes"
-RESERVED: Final = "gpu_memory_reserved_bytes"  # Of the driver. Only to make the total of; not stored.
-# No value of these can be above.
+RESERVED: Final = "gpu_memory_reserved_bytes"  # by the driver; only used to compute the total, not stored
+# Highest possible values.
 LIMITS: Final = {
     USED: 2.0**50, TOTAL: 2.0**50, FREE: 2.0**50, RESERVED: 2.0**50, "gpu_power": 1e5, "gpu_sm_clock": 1e5, "gpu_throttle_reasons": 2.0**53,
 }  # fmt: skip

@@ -1,6 +1,6 @@
-"""Provides the part of reading a GPU log that logs of nvidia-smi and of DCGM share: a log in pieces -> samples and notes.
+"""The common part of the readers of nvidia-smi and DCGM logs: lines -> samples and notes.
 
-A subclass cuts lines into columns and says what a log lacks.
+A subclass cuts lines into columns and reports what a log lacks.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ NOTES: Final[dict[str, tuple[Severity, str]]] = {
 
 
 class LogReader:
-    """One log on its way into the store. ``zoned``: whether its times are taken to name their zone."""
+    """One log on its way into the store. ``zoned``: its times are assumed to state their zone."""
 
     zoned: ClassVar[bool]
 
@@ -54,26 +54,29 @@ class LogReader:
         self.store, self.logs, self.path, self.source = store, logs, path, source
         self.lines = LogLines(path, store.max_unpacked)
         self.log: Log = logs.begin(source, path, zoned=self.zoned)
-        self.found: Counter[str] = Counter()  # what was left out, by the code of its note
+        self.counts: Counter[str] = Counter()  # omissions by the code of the note
         self.examples: dict[str, str] = {}
         self.absent: set[str] = set()  # columns with values that are missing
         self.unread: set[str] = set()  # columns that are not used
         self.alone: list[pl.Series] = []  # times of lines that name no GPU
 
     def add(self, lines: pl.Series) -> None:
-        """Take in some lines."""
+        """Add some lines."""
         raise NotImplementedError
 
     def check(self) -> None:
-        """Raise InputError if the log, now complete, says too little."""
+        """Raise InputError if the complete log lacks something."""
         raise NotImplementedError
 
     def notes(self) -> None:
-        """Note what could not be read."""
+        """Write the notes on omissions."""
         raise NotImplementedError
 
     def read(self, progress: Callable[[float], None] | None) -> ReadResult:
-        """Hand the samples to ``logs`` and note what could not be read. Raises InputError for a log that says too little."""
+        """Add the samples to ``logs`` and write the notes.
+
+        Raises InputError if the log lacks something.
+        """
         lines = self.lines
         try:
             for series in lines:
@@ -96,33 +99,42 @@ class LogReader:
         return ReadResult(self.log.rows, self.log.first_ns, self.log.last_ns, partial=lines.damaged)
 
     def count(self, code: str, count: int, lines: pl.Series | None = None) -> None:
-        """Count what is left out; the first of ``lines`` is its example."""
+        """Count omissions; the first of ``lines`` becomes the example."""
         if count:
-            self.found[code] += count
+            self.counts[code] += count
             if lines is not None and len(lines):
                 self.examples.setdefault(code, str(lines[0])[:60])
+
+    def checked(self, text: pl.Series, value: pl.Series, absent: pl.Series, name: str, high: float) -> pl.Series:
+        """Return the values without absent, unreadable and too high ones, and count these."""
+        if count := int(absent.sum()):
+            self.count("no_value", count)
+            self.absent.add(name)
+        wrong = ~absent & (value.is_null() | (value > high)).fill_null(True)
+        self.count("no_number", int(wrong.sum()), text.filter(wrong))
+        return value.set(absent | wrong, None)
 
     def note(self, severity: Severity, code: str, text: str, count: int) -> None:
         self.store.note(severity, code, text, count=count, source=self.source, file=self.path.name)
 
     def note_counts(self, columns: Mapping[str, Iterable[str]], texts: Mapping[str, str]) -> None:
-        """Note what was counted. ``columns``: names for the notes of these codes; ``texts``: instead of those of ``NOTES``."""
+        """Write a note per code. ``columns``: names to insert; ``texts``: replacements."""
         for code, (severity, text) in NOTES.items():
-            if self.found[code]:
+            if self.counts[code]:
                 message = texts.get(code, text).format(columns=", ".join(columns.get(code, ())))
                 if code in self.examples:
                     message = f"{message[:-1]}; the first: {self.examples[code]!r}."
-                self.note(severity, code, message, self.found[code])
+                self.note(severity, code, message, self.counts[code])
 
     def note_unread(self, names: Iterable[str]) -> None:
         """Note the columns that are not used."""
-        if shown := sorted(names):
-            more = f" and {len(shown) - 8} more" if len(shown) > 8 else ""
-            self.note("info", "column_not_read", f"Columns that are not used: {', '.join(shown[:8])}{more}.", len(shown))
+        if listed := sorted(names):
+            more = f" and {len(listed) - 8} more" if len(listed) > 8 else ""
+            self.note("info", "column_not_read", f"Columns that are not used: {', '.join(listed[:8])}{more}.", len(listed))
 
 
 def _refuse_several(path: Path, times: pl.Series) -> None:
-    """Raise InputError if lines come in bunches: they are of several GPUs, and nothing says which is of which."""
+    """Raise InputError if lines come in bunches, one for each of several GPUs."""
     gaps = times.diff().drop_nulls()
     if len(gaps) < 3:
         several = len(gaps) > 0 and gaps.max() is not None and int((gaps < 100_000).sum()) > 0

@@ -1,4 +1,4 @@
-"""Is the beginning of a file that of a log of a GPU monitor, and which columns does a line of such a log name?"""
+"""Recognizes logs of GPU monitors by the beginning of a file, and reads the columns of their headers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Final
 UTF16: Final = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 DELIMITERS: Final = (",", ";", "\t")
 _LOOKED_AT: Final = 512
-_LEAST: Final = 8  # Characters that tell an encoding without a mark
-# Column of --query-gpu -> metric, and the unit of values that say none. Of several columns of one metric the first here counts.
+_LEAST: Final = 8  # characters that are needed to recognize an encoding without a byte order mark
+# Column of --query-gpu -> metric, and the unit of values without a unit. The first of several columns of one metric counts.
 COLUMNS: Final[dict[str, tuple[str, str]]] = {
     "utilization.gpu": ("gpu_utilization", "%"),
     "utilization.memory": ("gpu_memory_controller", "%"),
@@ -37,18 +37,18 @@ REASON: Final = re.compile(r"clocks_(?:event|throttle)_reasons\.(\w+)")
 _TIMED_LINE: Final = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}\s*[,;\t]")
 _TIMED_DMON_LINE: Final = re.compile(r"20\d{6}\s*,?\s*\d\d:\d\d:\d\d\s*,?\s*\d{1,4}(?:\s*,\s*|\s+)[-\d]")
 DMON_HEADER: Final = re.compile(r"#\s*(?:Date|Time|gpu)\b.*\bgpu\b|#\s*gpu\b", re.I)
+# A table of dmon or pmon has at least one of these columns.
 DMON_NAMES: Final = frozenset({
     "sm", "mem", "pwr", "fb", "bar1", "gtemp", "mtemp", "mclk", "pclk", "enc", "dec", "pviol", "tviol", "sbecc", "dbecc", "rxpci", "txpci",
     "pid",
 })  # fmt: skip
-"""Columns of which a table of dmon or pmon has one."""
 PMON_HEADER: Final = re.compile(r"#.*\bgpu\b.*\bpid\b.*\btype\b", re.I)
 TABLE: Final = re.compile(r"\|\s*NVIDIA-SMI\s+\d|=+NVSMI LOG=+")
+# Lines in which nvidia-smi reports that it or one of the GPUs failed.
 FAILURE: Final = (
     r"(?i)^(?:unable to determine the device handle for |failed to initialize nvml\b|no devices were found|nvidia-smi has failed\b"
     r"|nvidia-smi couldn't |gpu is lost\b)"
 )
-"""Lines in which nvidia-smi says that it itself, or one of its GPUs, failed."""
 _FAILED: Final = re.compile(FAILURE)
 TIMES: Final = ("timestamp", "time", "ts", "datetime", "date", "timestamp_ns", "timestamp_us", "timestamp_ms")
 _HOSTS: Final = ("hostname", "host", "node", "nodename", "node_name", "instance")
@@ -64,7 +64,7 @@ EXPOSED: Final = re.compile(r"^DCGM_FI_(?:DEV|PROF)_[A-Z0-9_]+\s*\{.*\}\s*\S+", 
 
 
 def utf16_of(head: bytes) -> str | None:
-    """The encoding of a text in UTF-16 by its first bytes: its byte order mark, else zeros in every second place. None: it is none."""
+    """Return the variant of UTF-16 by the byte order mark or zero bytes, or None."""
     if name := UTF16.get(head[:2]):
         return name
     first, second = head[0:_LOOKED_AT:2], head[1:_LOOKED_AT:2]
@@ -77,66 +77,61 @@ def utf16_of(head: bytes) -> str | None:
 
 
 def ends_with_cr(head: bytes) -> bool:
-    """Whether lines end with a carriage return alone, as old programs of the Macintosh write them. ``head``: decoded to UTF-8."""
+    """Return whether lines end with CR alone, as in old Macintosh files."""
     return b"\r" in head and b"\n" not in head
 
 
 def head_lines(head: bytes, most: int = 60) -> list[str]:
-    """The first lines of a log that are not empty, of its beginning ``head``."""
+    """Return the lines at the beginning of a log that are not empty."""
     text = head.decode(utf16_of(head) or "utf-8", "replace")
     end = "\r" if "\r" in text and "\n" not in text else "\n"
     return [line for raw in text.split(end)[:most] if (line := raw.strip(" \t\r\ufeff\0"))]
 
 
 def delimiter_of(line: str) -> str:
-    """What stands between the columns of a header or line: a comma, else a semicolon or a tab, as spreadsheets write them."""
-    return next((one for one in DELIMITERS if one in line), ",")
+    """Return the separator of columns: a comma, or a semicolon or tab of spreadsheets."""
+    return next((delimiter for delimiter in DELIMITERS if delimiter in line), ",")
 
 
 def header_of(line: str) -> list[tuple[str, str]] | None:
-    """The columns of a line that is a header of ``--query-gpu``: names and units. None where it is none."""
+    """Return names and units of the columns of a header of ``--query-gpu``, or None."""
     line = line.replace(delimiter_of(line), ",").rstrip(", ")
     if not _HEADER.fullmatch(line):
         return None
     items = [_ITEM.match(item.strip(' "#')) for item in line.split(",")]
     columns = [(item[1], item[2] or "") for item in items if item]
     known = [name for name, _ in columns if name in COLUMNS or name in KEY_COLUMNS or name == "timestamp" or REASON.match(name)]
-    # `name` and `index` alone could be of any table.
+    # Any table can have `name` and `index`.
     telling = [name for name in known if "." in name or name.startswith("gpu_")]
     return columns if len(columns) == len(items) and (telling or "timestamp" in known) and len(known) >= 2 else None
 
 
 def recognises_smi(head: bytes, path: str) -> bool:
-    """Whether a file is a log of nvidia-smi that has numbers of GPUs, with or without a header."""
+    """Return whether a file is a log of nvidia-smi, with or without a header."""
     lines = head_lines(head)
-    if any(header_of(line) is not None and _telling(line) for line in lines[:30]):
-        return True
-    if any(DMON_HEADER.match(line) and DMON_NAMES & set(dmon_columns(line)) for line in lines[:30]):
-        return True
-    if any(TABLE.search(line) for line in lines[:10]):
-        return True
-    if not lines:
-        return False
-    if _FAILED.match(lines[0]):
-        return True
-    if all(_TIMED_DMON_LINE.match(line) for line in lines[:3]):
-        return True
-    return all(_TIMED_LINE.match(line) for line in lines[:3]) and re.search(r"\d (%|MiB|W|MHz)|[,;\t] *\d", lines[0]) is not None
+    return bool(lines) and (
+        any(_is_smi_header(line) for line in lines[:30])
+        or any(DMON_HEADER.match(line) and DMON_NAMES & set(dmon_columns(line)) for line in lines[:30])
+        or any(TABLE.search(line) for line in lines[:10])
+        or _FAILED.match(lines[0]) is not None
+        or all(_TIMED_DMON_LINE.match(line) for line in lines[:3])
+        or (all(_TIMED_LINE.match(line) for line in lines[:3]) and re.search(r"\d (%|MiB|W|MHz)|[,;\t] *\d", lines[0]) is not None)
+    )
 
 
 def failure_of(head: bytes) -> str | None:
-    """The words with which nvidia-smi failed, of a log that begins with them; else None."""
+    """Return the error message of nvidia-smi at the beginning of a log, or None."""
     lines = head_lines(head, 1)
     return " ".join(lines[0].split())[:300] if lines and _FAILED.match(lines[0]) else None
 
 
 def dmon_columns(line: str) -> list[str]:
-    """The columns of a header of ``dmon``, in lower case."""
+    """Return the columns of a header of ``dmon``, in lower case."""
     return line.lstrip("# ").replace(",", " ").lower().split()
 
 
-def _telling(line: str) -> bool:
-    """A header names something that only nvidia-smi calls so."""
+def _is_smi_header(line: str) -> bool:
+    """Return whether a header has a name that only nvidia-smi uses."""
     return any(name in COLUMNS or REASON.match(name) or name in {"pci.bus_id", "gpu_uuid", "gpu_bus_id", "temperature.gpu", "pstate"}
                for name, _ in header_of(line) or ())  # fmt: skip
 
@@ -149,29 +144,30 @@ def fields_of(line: str) -> list[str]:
 
 
 def columns_of(line: str) -> dict[str, int] | None:
-    """The columns of the header of a CSV file with DCGM's fields, by our names of them (fields by DCGM's); None where it is none."""
+    """Return the columns of a CSV header with DCGM's fields, or None.
+
+    Keys are roles (time, host, ...) or DCGM's names of fields.
+    """
     names = fields_of(line)
     if len(names) < 3 or len(names) > 2000:
         return None
     lower = [name.lower() for name in names]
-    found: dict[str, int] = {}
+    columns: dict[str, int] = {}
     for role, known in (
         ("time", TIMES), ("host", _HOSTS), ("uuid", _UUIDS), ("index", _INDICES), ("bus", _BUSES), ("name", _MODELS), ("metric", _METRICS),
         ("value", ("value",)), ("part", _PARTS),
     ):  # fmt: skip
-        for name in known:
-            if name in lower:
-                found[role] = lower.index(name)
-                break
-    for place, name in enumerate(names):
+        if (name := next((name for name in known if name in lower), None)) is not None:
+            columns[role] = lower.index(name)
+    for index, name in enumerate(names):
         if FIELD.fullmatch(name):
-            found.setdefault(name.upper(), place)
-    fields = [name for name in found if name.startswith("DCGM_")]
-    return found if "time" in found and (fields or {"metric", "value"} <= set(found)) else None
+            columns.setdefault(name.upper(), index)
+    fields = [name for name in columns if name.startswith("DCGM_")]
+    return columns if "time" in columns and (fields or {"metric", "value"} <= set(columns)) else None
 
 
 def recognises_dcgm(head: bytes, path: str) -> bool:
-    """Whether a file has values of DCGM's fields, as CSV, as the table of `dcgmi dmon`, or as text for Prometheus."""
+    """Return whether a file has DCGM's fields: CSV, `dcgmi dmon` or Prometheus."""
     lines = head_lines(head)
     if any(ENTITY.match(line) for line in lines[:20]):
         return True

@@ -1,7 +1,7 @@
-"""Which rows become of the samples in logs of GPU monitors?
+"""Collects the samples in logs of GPU monitors -> rows of ``sample``.
 
-Readers (:mod:`.nvidia_smi`, :mod:`.dcgm`) hand over what the lines say; the rows wait in a table of their own until all files are read,
-because machine (:mod:`.gpu_log_machine`) and number of the GPU (:mod:`.gpu_log_units`) often follow only from the other files of the run.
+Readers (:mod:`.nvidia_smi`, :mod:`.dcgm`) add rows to a temporary table. They wait there until all files are read, because the machine
+(:mod:`..joining.log_machine`) and the number of a GPU (:mod:`..joining.log_devices`) often follow only from other files of the run.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from ..store.tables import storable
 from ..store.time_limits import MOST_VALUE, possible_times
 from .metrics import FREE, PERCENT, RESERVED, TOTAL, USED
 
-KEYS: Final = ("host", "index", "uuid", "bus", "name")  # Columns of texts that say which GPU a row is of
-MOST_GPUS: Final = 4096  # GPUs of one log; rows of further ones are left out
+KEYS: Final = ("host", "index", "uuid", "bus", "name")  # columns that identify the GPU of a row
+MOST_GPUS: Final = 4096  # of one log; rows of further GPUs are left out
 
 _ROWS_OF_TRANSACTION: Final = 1_000_000
 
@@ -33,22 +33,19 @@ _TABLE: Final = "CREATE TEMP TABLE IF NOT EXISTS log_sample (log INTEGER, gpu IN
 class Gpu:
     """One GPU, as its log names it."""
 
-    number: int
-    """Of this log, in the order of their first lines."""
+    number: int  # in this log, in the order of first lines
     host: str | None
     index: int | None
     uuid: str | None
     bus: str | None
     name: str | None = None
-    unit: int = 0
-    """The number on its machine, once all is read."""
-    by_uuid: bool = False
-    """Whether that was told by a UUID that other files have, too."""
+    unit: int = 0  # the number on its machine, known when all files are read
+    by_uuid: bool = False  # ``unit`` comes from a UUID that other files also have
 
 
 @dataclass(slots=True)
 class Log:
-    """One file. ``zoned``: its times say their zone, or count from the epoch."""
+    """One file. ``zoned``: its times state their zone or count from the epoch."""
 
     source: int
     path: Path
@@ -76,8 +73,7 @@ class Placed:
 
 
 class GpuLogs:
-    """The logs of one run on their way into the store: :meth:`add` rows of each, then place them (:mod:`.gpu_log_machine`) and
-    :meth:`store_samples`."""
+    """The logs of one run: :meth:`add` rows of each, assign machines (:mod:`..joining.log_machine`), then :meth:`store_samples`."""
 
     def __init__(self, store: Store, registry: Registry) -> None:
         self.store = store
@@ -91,8 +87,8 @@ class GpuLogs:
         self.logs.append(log)
         return log
 
-    def add(self, log: Log, rows: pl.DataFrame) -> int:
-        """Rows with ``time_ns``, any of ``KEYS`` and a column per metric (null: no value). How many values were kept."""
+    def add(self, log: Log, rows: pl.DataFrame) -> None:
+        """Add rows with ``time_ns``, any of ``KEYS``, and a column per metric."""
         metrics = [column for column in rows.columns if column not in KEYS and column != "time_ns"]
         rows = rows.with_columns(pl.lit(None, pl.String).alias(key) for key in KEYS if key not in rows.columns)
         keys = [key for key in KEYS if key != "name"]
@@ -107,7 +103,7 @@ class GpuLogs:
             .with_columns(log=pl.lit(log.source, pl.Int32))
         )
         if long.is_empty():
-            return 0
+            return
         first, last = long.select(pl.col("time_ns").min(), last=pl.col("time_ns").max()).row(0)
         log.first_ns = first if log.first_ns is None else min(log.first_ns, first)
         log.last_ns = last if log.last_ns is None else max(log.last_ns, last)
@@ -118,11 +114,10 @@ class GpuLogs:
             connection.execute("INSERT INTO log_sample SELECT log, gpu, metric, time_ns, value FROM log_rows")
         finally:
             connection.unregister("log_rows")
-        return len(long)
 
-    def _number(self, log: Log, said: dict[str, str | None]) -> int | None:
-        """The number in its log of the GPU that a line names; None beyond ``MOST_GPUS`` and ``NODES_PER_FILE``."""
-        host, index, uuid, bus = (_some(said[key]) for key in ("host", "index", "uuid", "bus"))
+    def _number(self, log: Log, labels: dict[str, str | None]) -> int | None:
+        """Return the log's number of a GPU; None beyond the limits."""
+        host, index, uuid, bus = (_some(labels[key]) for key in ("host", "index", "uuid", "bus"))
         key = (host, uuid or index or bus)
         if (gpu := log.gpus.get(key)) is None:
             if len(log.gpus) >= MOST_GPUS or (host not in log.hosts and len(log.hosts) >= NODES_PER_FILE):
@@ -130,11 +125,11 @@ class GpuLogs:
             log.hosts.add(host)
             gpu = log.gpus[key] = Gpu(len(log.gpus), host, _index(index), uuid, bus)
         gpu.index = _index(index) if gpu.index is None else gpu.index
-        gpu.name = gpu.name or _some(said["name"])
+        gpu.name = gpu.name or _some(labels["name"])
         return gpu.number
 
     def discard(self, log: Log) -> None:
-        """Nothing of a log is used."""
+        """Remove a log."""
         self.store.connection.execute("DELETE FROM log_sample WHERE log = ?", [log.source])
         self.logs.remove(log)
 
@@ -145,11 +140,11 @@ class GpuLogs:
         log.last_ns = None if log.last_ns is None else log.last_ns + by
 
     def store_samples(self) -> dict[int, ReadResult]:
-        """Store the rows of all placed logs as samples; the result of each log by source."""
+        """Store the rows of all placed logs as samples; return results by source."""
         results: dict[int, ReadResult] = {}
         for log in self.logs:
             stored = 0
-            # A transaction for many machines with few rows each; of many rows it would hold all in memory.
+            # A transaction helps with many machines that have few rows each; it would keep many rows in memory.
             with self.store.transaction() if log.rows < _ROWS_OF_TRANSACTION else nullcontext():
                 for placed in [placed for placed in self.placed if placed.log is log]:
                     stored += self._store(placed)
@@ -169,7 +164,7 @@ class GpuLogs:
             """,
             [log.source],
         )
-        # DCGM's exporter tells what is used and what is free, and not the total. Several lines of one time are one.
+        # DCGM's exporter reports used and free memory, but not the total. Several lines of one time count as one.
         execute(
             f"""
             INSERT INTO log_unit SELECT unit, '{TOTAL}', time_ns, sum(value) FROM (
@@ -180,7 +175,7 @@ class GpuLogs:
             """
         )
         execute(f"DELETE FROM log_unit WHERE metric IN ('{FREE}', '{RESERVED}')")
-        # Memory in percent follows from bytes where the total is known; the total itself is one row.
+        # Memory in percent follows from bytes if the total is known; the total becomes one row.
         execute(
             f"""
             INSERT INTO log_unit SELECT unit, '{PERCENT}', time_ns, 100 * value / total FROM log_unit
@@ -202,7 +197,7 @@ class GpuLogs:
                 SELECT arg_min(rowid, time_ns) FROM log_unit WHERE metric = '{TOTAL}' GROUP BY unit, value)
             """
         )
-        # What another file sampled of the same GPU at the same time counts once.
+        # Samples that another file has of the same GPU at the same time count once.
         twice = execute(
             """
             DELETE FROM log_unit USING (
