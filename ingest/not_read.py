@@ -17,7 +17,7 @@ _LISTED: Final = 8  # files in an error message
 
 
 def note_not_read(store: Store, files: Sequence[InputFile], ids: Sequence[int], duplicates: Mapping[int, int]) -> None:
-    """Note the files without a reader. ``duplicates``: position of a file -> that of the same one."""
+    """Note files without a reader; ``duplicates``: position -> that of the first."""
     unknown = 0
     exports = {file.path for file in files if file.readable and file.format is not None and file.format.name == NSIGHT}
     not_read: dict[str, list[tuple[str, int | None, str | None]]] = {}

@@ -236,7 +236,7 @@ class Reading:
                 self.results[i] = result
 
     def write_sources(self, checksums: Checksums) -> None:
-        """Store a row per file. A file of unknown format has no checksum: it may be anything."""
+        """Store a row per file, without a checksum for files of unknown format."""
         import pyarrow as pa
 
         rows = [

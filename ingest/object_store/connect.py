@@ -1,4 +1,4 @@
-"""How is a store connected to? obstore's objects for a URL, with time limits, retries and what the store's own tools would set."""
+"""Connections to stores: obstore's objects for a URL, with time limits, retries and the settings of the store's own tools."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 from .credentials import Aws, aws
 from .listing import Lister
 from .objects import ObjectStoreError
-from .urls import Place
+from .urls import StoreUrl
 
 _CLIENT: Final[dict[str, Any]] = {
     "connect_timeout": timedelta(seconds=10),
@@ -34,7 +34,7 @@ _memory_lock: Final = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """``once``: does not try again, so that the answer is of this request. ``patient``: does; for writing, where a repeat does no harm.
+    """``once``: without retries, so that the answer is of this request. ``patient``: with retries; for writes, which may be repeated.
 
     ``lister``: of S3. ``server``: for messages. ``ordered``: whether obstore lists by path. ``atomic``: whether of several conditional
     writes at once only one is known to succeed.
@@ -48,38 +48,34 @@ class Connection:
     atomic: bool = True
 
 
-def connect(place: Place) -> Connection:
-    """The store of ``place``. No request is made. Raises ObjectStoreError where the settings cannot hold."""
-    if place.scheme == "s3":
-        return _s3(place)
-    if place.scheme == "memory":
-        return _in_memory(place)
+def connect(url: StoreUrl) -> Connection:
+    """Return the store of ``url`` without a request, or raise ObjectStoreError."""
+    if url.scheme == "s3":
+        return _s3(url)
+    if url.scheme == "memory":
+        return _in_memory(url)
     from obstore.store import AzureStore, GCSStore
 
-    if place.scheme == "gs":
-        client = _client(allow_http=_says_http("GOOGLE_BASE_URL"))
-        made = _both(place, lambda retry: GCSStore(place.bucket, client_options=client, retry_config=retry))  # type: ignore[arg-type]
-        return Connection(*made, None, os.environ.get("GOOGLE_BASE_URL") or "storage.googleapis.com", ordered=True)
+    if url.scheme == "gs":
+        client = _CLIENT | {"allow_http": _is_http("GOOGLE_BASE_URL")}
+        stores = _stores(url, lambda retry: GCSStore(url.bucket, client_options=client, retry_config=retry))  # type: ignore[arg-type]
+        return Connection(*stores, None, os.environ.get("GOOGLE_BASE_URL") or "storage.googleapis.com", ordered=True)
     settings = _azure_settings(os.environ)
-    client = _client(
-        allow_http=_says_http("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
+    client = _CLIENT | {
+        "allow_http": _is_http("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
         or settings.get("endpoint", "").startswith("http://")
         or os.environ.get("AZURE_STORAGE_USE_EMULATOR", "").lower() in {"1", "true"}
-    )
-    made = _both(place, lambda retry: AzureStore(place.bucket, client_options=client, retry_config=retry, **settings))  # type: ignore[arg-type]
-    return Connection(*made, None, settings.get("endpoint") or "the Azure account", ordered=False)
+    }
+    stores = _stores(url, lambda retry: AzureStore(url.bucket, client_options=client, retry_config=retry, **settings))  # type: ignore[arg-type]
+    return Connection(*stores, None, settings.get("endpoint") or "the Azure account", ordered=False)
 
 
-def _says_http(*variables: str) -> bool:
-    """Whether the user's own endpoint is an unencrypted one, such as an emulator's."""
+def _is_http(*variables: str) -> bool:
+    """Whether the user's own endpoint is not encrypted, such as that of an emulator."""
     return any(os.environ.get(name, "").startswith("http://") for name in variables)
 
 
-def _client(**more: Any) -> dict[str, Any]:
-    return _CLIENT | more
-
-
-def _both(place: Place, build: Callable[[Any], Any]) -> tuple[Any, Any]:
+def _stores(url: StoreUrl, build: Callable[[Any], Any]) -> tuple[Any, Any]:
     try:
         return build(_ONCE), build(_PATIENT)
     except ObjectStoreError:
@@ -87,42 +83,41 @@ def _both(place: Place, build: Callable[[Any], Any]) -> tuple[Any, Any]:
     except Exception as error:
         from .errors import trouble
 
-        # obstore's message may hold what it could not read of a key; only what kind of settings it is of is told.
-        names = {"gs": "GOOGLE_*", "az": "AZURE_*", "s3": "AWS_*"}[place.scheme]
+        # obstore's message may contain a part of a key; only the kind of the wrong setting is reported.
+        names = {"gs": "GOOGLE_*", "az": "AZURE_*", "s3": "AWS_*"}[url.scheme]
         kind = "no credentials or account" if trouble(error).kind == "credentials" else type(error).__name__
         raise ObjectStoreError(
-            f"{place.url}: the settings of the store cannot be used ({kind}); check the environment variables {names}"
+            f"{url.url}: the settings of the store cannot be used ({kind}); check the environment variables {names}"
         ) from None
 
 
-def _in_memory(place: Place) -> Connection:
+def _in_memory(url: StoreUrl) -> Connection:
     from obstore.store import MemoryStore
 
     with _memory_lock:
-        store = _memory.setdefault(place.bucket, None) or MemoryStore()
-        _memory[place.bucket] = store
+        store = _memory.get(url.bucket) or _memory.setdefault(url.bucket, MemoryStore())
     return Connection(store, store, None, None, ordered=True)
 
 
 # ------------------------------------------------------------------ S3
 
 
-def _s3(place: Place) -> Connection:
+def _s3(target: StoreUrl) -> Connection:
     try:
         settings = aws()
     except ObjectStoreError as error:
-        raise ObjectStoreError(f"{place.url}: {error}") from None
-    if place.bucket.endswith("--x-s3"):
-        raise ObjectStoreError(f"{place.url}: directory buckets (S3 Express) are not supported; give a bucket of another kind")
-    url = _bucket_url(settings, place.bucket)
+        raise ObjectStoreError(f"{target.url}: {error}") from None
+    if target.bucket.endswith("--x-s3"):
+        raise ObjectStoreError(f"{target.url}: directory buckets (S3 Express) are not supported; give a bucket of another kind")
+    url = _bucket_url(settings, target.bucket)
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username or parts.query:
-        raise ObjectStoreError(f"{place.url}: the endpoint of S3 is no URL such as https://host:port; check AWS_ENDPOINT_URL")
+        raise ObjectStoreError(f"{target.url}: the endpoint of S3 is no URL such as https://host:port; check AWS_ENDPOINT_URL")
     if parts.scheme == "http" and not settings.allow_http:
         raise ObjectStoreError(
-            f"{place.url}: the endpoint is not encrypted (http://) and AWS_ALLOW_HTTP forbids that; give an https:// endpoint, or allow it"
+            f"{target.url}: the endpoint is not encrypted (http://) and AWS_ALLOW_HTTP forbids that; give an https:// endpoint, or allow it"
         )
-    client = _client(allow_http=settings.allow_http)
+    client = _CLIENT | {"allow_http": settings.allow_http}
     if settings.certificates is not None:
         try:
             client["root_certificate"] = settings.certificates.read_bytes()
@@ -133,11 +128,11 @@ def _s3(place: Place) -> Connection:
         from obstore.store import S3Store
 
         return S3Store(
-            place.bucket,
+            target.bucket,
             config={
                 "endpoint": endpoint,
                 "aws_endpoint_url_s3": endpoint,
-                "virtual_hosted_style_request": True,  # the bucket stands in the endpoint already
+                "virtual_hosted_style_request": True,  # the endpoint contains the bucket already
                 "region": settings.region,
                 "skip_signature": settings.anonymous,
                 "disable_bulk_delete": True,
@@ -156,7 +151,7 @@ def _s3(place: Place) -> Connection:
         # The path to sign is appended to the endpoint: a last parameter that means nothing takes it.
         return obstore.sign(build(_ONCE, f"{url}?{query}&x-id="), "GET", "ListObjectsV2", _SIGNED_FOR)
 
-    once, patient = _both(place, build)
+    once, patient = _stores(target, build)
     lister = Lister(signed, settings.certificates)
     return Connection(
         once, patient, lister, parts.netloc, ordered=True, atomic=parts.hostname.endswith((".amazonaws.com", ".amazonaws.com.cn"))
@@ -176,7 +171,7 @@ def _bucket_url(settings: Aws, bucket: str) -> str:
 
 
 def _azure_settings(env: Mapping[str, str]) -> dict[str, Any]:
-    """What AZURE_STORAGE_CONNECTION_STRING says, which obstore does not read itself."""
+    """Read AZURE_STORAGE_CONNECTION_STRING, which obstore does not read."""
     text = env.get("AZURE_STORAGE_CONNECTION_STRING")
     if not text or env.get("AZURE_STORAGE_ACCOUNT_NAME"):
         return {}

@@ -1,6 +1,6 @@
-"""Where are the AWS credentials, region and endpoint? As the AWS tools look: environment, then the profile in ~/.aws, then the machine.
+"""AWS credentials, region and endpoint, in the order of the AWS tools: environment, the profile in ~/.aws, the node.
 
-obstore itself reads the environment, web identity tokens, containers' and instances' roles; the files of profiles are read here.
+obstore itself reads the environment, web identity tokens, and the roles of containers and instances; the files of profiles are read here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Provider = Callable[[], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Aws:
-    """``provider`` is None where obstore finds the credentials itself. Nothing secret is kept here, so this may be shown."""
+    """``provider``: None if obstore finds the credentials itself. It contains no secret, so it may be shown."""
 
     region: str
     endpoint: str | None
@@ -38,24 +38,26 @@ class Aws:
 
 
 def aws(environment: Mapping[str, str] | None = None) -> Aws:
-    """What holds for S3 on this machine. Raises ObjectStoreError where a profile is asked for that is not there or cannot be used."""
-    given = os.environ if environment is None else environment
-    env = {name: value for name, value in given.items() if value}
+    """Return the settings for S3; ObjectStoreError for a missing or unusable profile."""
+    variables = os.environ if environment is None else environment
+    env = {name: value for name, value in variables.items() if value}
     named = env.get("AWS_PROFILE") or env.get("AWS_DEFAULT_PROFILE")
     profile = _profile(env, named or "default")
     anonymous = _true(env.get("AWS_SKIP_SIGNATURE"))
-    own = anonymous or "AWS_ACCESS_KEY_ID" in env or "AWS_WEB_IDENTITY_TOKEN_FILE" in env
-    if named and not profile and not own:
+    stated = anonymous or "AWS_ACCESS_KEY_ID" in env or "AWS_WEB_IDENTITY_TOKEN_FILE" in env
+    if named and not profile and not stated:
         raise ObjectStoreError(
             f"AWS_PROFILE: there is no profile {named} in {_file(env, 'config')} or {_file(env, 'credentials')}; write it there"
         )
-    provider = None if own else _provider(env, named or "default", profile)
+    provider = None if stated else _provider(env, named or "default", profile)
     if not anonymous and provider is None:
-        # obstore takes an empty variable for a key, and goes to the machine's role where only one of them is there.
+        # obstore takes an empty variable for a key, and the role of the node if only one of them is set.
         keys = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
         for name in keys:
-            if name not in env and (name in given or any(other in env for other in keys)):
-                raise ObjectStoreError(f"{name} is {'empty' if name in given else 'missing'}; set {keys[0]} and {keys[1]}, or none of them")
+            if name not in env and (name in variables or any(key in env for key in keys)):
+                raise ObjectStoreError(
+                    f"{name} is {'empty' if name in variables else 'missing'}; set {keys[0]} and {keys[1]}, or none of them"
+                )
     endpoint = (
         env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL") or env.get("AWS_ENDPOINT") or profile.get("endpoint_url")
     )  # fmt: skip
@@ -65,7 +67,7 @@ def aws(environment: Mapping[str, str] | None = None) -> Aws:
         endpoint=endpoint.rstrip("/") if endpoint else None,
         virtual_hosted=_true(env.get("AWS_VIRTUAL_HOSTED_STYLE_REQUEST")),
         anonymous=anonymous,
-        # An endpoint that says http is wanted so, as the AWS tools take it; AWS_ALLOW_HTTP=false forbids it.
+        # An endpoint with http:// is used, as by the AWS tools; AWS_ALLOW_HTTP=false forbids it.
         allow_http=_true(env.get("AWS_ALLOW_HTTP", "true")),
         certificates=Path(bundle).expanduser() if bundle else None,
         provider=provider,
@@ -82,8 +84,8 @@ def _file(env: Mapping[str, str], kind: str) -> Path:
 
 
 def _profile(env: Mapping[str, str], name: str) -> dict[str, str]:
-    """The settings of a profile, of both files; the credentials file holds first."""
-    found: dict[str, str] = {}
+    """Return a profile's settings in both files; the credentials file comes first."""
+    settings: dict[str, str] = {}
     for kind, section in (("config", name if name == "default" else f"profile {name}"), ("credentials", name)):
         parser = configparser.ConfigParser(interpolation=None, strict=False, default_section="\0", delimiters=("=",))
         path = _file(env, kind)
@@ -97,13 +99,13 @@ def _profile(env: Mapping[str, str], name: str) -> dict[str, str]:
                 ) from None
             continue
         except (configparser.Error, UnicodeDecodeError):
-            # The parser's message holds the line, which may be a secret.
+            # The parser's message contains the line, which may be a secret.
             raise ObjectStoreError(f"{path}: not written as [profile] and name = value; mend it") from None
         for wanted in (section, f"profile {name}"):
             if parser.has_section(wanted):
-                found.update({key: value.strip() for key, value in parser.items(wanted) if value})
+                settings.update({key: value.strip() for key, value in parser.items(wanted) if value})
                 break
-    return found
+    return settings
 
 
 def _provider(env: Mapping[str, str], name: str, profile: Mapping[str, str]) -> Provider | None:
@@ -135,7 +137,7 @@ def _static(name: str, profile: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _from_process(name: str, command: str) -> dict[str, Any]:
-    """What the program named in the profile prints, as the AWS tools define it."""
+    """Run the program of a profile, whose output the AWS tools define."""
     failed = f"the AWS profile {name}: its credential_process"
     try:
         done = subprocess.run(shlex.split(command), stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
@@ -144,12 +146,12 @@ def _from_process(name: str, command: str) -> dict[str, Any]:
     if done.returncode:
         raise ObjectStoreError(f"{failed} ends with {done.returncode}; run it by hand")
     try:
-        said = json.loads(done.stdout)
-        expires = datetime.fromisoformat(said["Expiration"]) if said.get("Expiration") else datetime.now(UTC) + _REREAD
+        answer = json.loads(done.stdout)
+        expires = datetime.fromisoformat(answer["Expiration"]) if answer.get("Expiration") else datetime.now(UTC) + _REREAD
         return {
-            "access_key_id": str(said["AccessKeyId"]),
-            "secret_access_key": str(said["SecretAccessKey"]),
-            "token": said.get("SessionToken"),
+            "access_key_id": str(answer["AccessKeyId"]),
+            "secret_access_key": str(answer["SecretAccessKey"]),
+            "token": answer.get("SessionToken"),
             "expires_at": expires if expires.tzinfo else expires.replace(tzinfo=UTC),
         }
     except (ValueError, TypeError, KeyError, AttributeError):

@@ -1,6 +1,6 @@
-"""What does a store's error mean for the user? One kind, one message with the place and the next step; the store's own text is never shown.
+"""Errors of a store for the user: one kind, and one message with the place and the next step; the store's own text is never shown.
 
-That text may hold signed URLs and account names; only the HTTP status, the error code and the region are taken out of it.
+That text may contain signed URLs and account names; only the HTTP status, the error code and the region are taken from it.
 """
 
 from __future__ import annotations
@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import Final, Literal
-
-from .objects import ObjectStoreError
 
 Kind = Literal[
     "exists", "changed", "missing", "bucket", "range", "secret", "expired", "clock", "region", "permission", "credentials", "host",
@@ -72,12 +70,12 @@ class Trouble:
 
 
 def trouble(error: BaseException | str, status: int | None = None) -> Trouble:
-    """What stands behind an exception of obstore or of urllib, or behind a store's answer (``error``: its text)."""
+    """Classify an exception of obstore or urllib, or the text of a store's answer."""
     name = type(error).__name__
     text = error if isinstance(error, str) else str(error)
-    found = _HTTP.search(text)
-    if status is None and found:
-        status = int(next(group for group in found.groups() if group))
+    http = _HTTP.search(text)
+    if status is None and http:
+        status = int(next(group for group in http.groups() if group))
     named = _CODE.search(text)
     code = (named[1] or named[2]) if named else None
     where = _REGION.search(text)
@@ -115,22 +113,21 @@ def trouble(error: BaseException | str, status: int | None = None) -> Trouble:
     return of("other")
 
 
-def message(found: Trouble, place: str, root: str, server: str | None) -> str:
-    """One line: the place, what is wrong, the next step. ``root``: the bucket's URL. ``server``: whose answer it is, for people."""
+def message(problem: Trouble, place: str, root: str, server: str | None) -> str:
+    """Return one line: the place, the problem, the next step.
+
+    ``root``: the bucket's URL. ``server``: the origin of the answer, as users know it.
+    """
     bucket = root.split("://", 1)[-1].split("/", 1)[0]
-    what = _SAY[found.kind].format(
+    what = _SAY[problem.kind].format(
         bucket=bucket,
         server=server or "the store",
         endpoint=" and, where the store is not Amazon's, AWS_ENDPOINT_URL" if root.startswith("s3:") else " and the account",
         keys=_KEYS.get(root.split("://", 1)[0], "the credentials"),
-        region=f"set AWS_REGION={found.region}" if found.region else "set AWS_REGION to the bucket's region",
+        region=f"set AWS_REGION={problem.region}" if problem.region else "set AWS_REGION to the bucket's region",
     )
-    told = ", ".join(part for part in (f"HTTP {found.status}" if found.status else "", found.code or "") if part)
-    return f"{place}: {what}" + (f" ({told})" if told else "")
-
-
-def failure(error: BaseException, place: str, root: str, server: str | None) -> ObjectStoreError:
-    return ObjectStoreError(message(trouble(error), place, root, server))
+    answer = ", ".join(part for part in (f"HTTP {problem.status}" if problem.status else "", problem.code or "") if part)
+    return f"{place}: {what}" + (f" ({answer})" if answer else "")
 
 
 _KEYS: Final = {

@@ -1,4 +1,4 @@
-"""How does a local folder serve as an object store? Whole writes by rename, conditional ones by link and lock, listings in order."""
+"""A local folder as an object store: atomic writes by rename, conditional ones by link and lock, ordered listings."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from .objects import ChangedError, ObjectInfo, Objects, ObjectStoreError, OccupiedError
-from .paths import MARKS, OURS, is_ours, problem
+from .objects import ObjectInfo, Objects, ObjectStoreError, OccupiedError
+from .paths import MARKS, OURS, problem
 
 _LINKS: Final = 3  # How many links to folders are followed one inside the other
 _CHUNK: Final = 1 << 20
@@ -22,9 +22,9 @@ LINK: Final = "a symbolic link (not followed); replace it with the file itself" 
 
 
 class Folder(Objects):
-    """The regular files below ``root``. A folder that is not there has no objects; writing makes it.
+    """The regular files below ``root``. A folder that does not exist has no objects; writing creates it.
 
-    Links are followed, except to folders that hold the root or lie below it: what they show is listed where it stands, if at all.
+    Links are followed, except to folders that contain the root or are below it: their files are listed there, if at all.
     With ``links`` false, no link below the root is followed: listings leave links out, and a link that replaces a folder or file of a
     listing is not an object.
     """
@@ -53,7 +53,7 @@ class Folder(Objects):
         )
 
     def _below(self, folder: str, prefix: bytes, after: bytes | None, links: tuple[str, ...]) -> Iterator[ObjectInfo]:
-        """``folder``: "" or with a slash at its end. ``links``: the real places of the links to folders that led here."""
+        """List ``folder`` ("" or ending in a slash); ``links``: real paths of links above."""
         try:
             with self._scanned(folder) as entries:
                 named = sorted((self._key(entry), entry) for entry in entries if not _hidden(entry))
@@ -103,13 +103,13 @@ class Folder(Objects):
         descriptor = self._descriptor(folder.rstrip("/"), os.O_DIRECTORY)
         try:
             with os.scandir(descriptor) as entries:
-                # What is asked of an entry is asked of the open folder, so now; the entries remember it.
+                # The status of an entry needs the open folder; the entries remember it.
                 yield iter([entry for entry in entries if entry.is_symlink() or _known(entry)])
         finally:
             os.close(descriptor)
 
     def _descriptor(self, path: str, flags: int = 0) -> int:
-        """An open descriptor of what is at ``path``, reached without any link below the root. OSError if there is a link."""
+        """Open a file below the root without following a link; OSError if there is one."""
         descriptor = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         *folders, last = path.split("/") if path else ["."]
         for part, kind in [*((name, os.O_DIRECTORY) for name in folders), (last, flags)]:
@@ -137,12 +137,12 @@ class Folder(Objects):
             os.close(descriptor)
 
     def _hides_something(self, path: str) -> bool:
-        """Whether a link leads to a file, or to a folder that is not below the root, where it is listed."""
+        """Whether a link leads to a file, or to a folder outside of the root."""
         real = os.path.realpath(self._root / path)
-        return os.path.isfile(real) or (os.path.isdir(real) and not _holds(os.path.realpath(self._root), real))  # noqa: PTH112, PTH113
+        return os.path.isfile(real) or (os.path.isdir(real) and not _contains(os.path.realpath(self._root), real))  # noqa: PTH112, PTH113
 
     def _key(self, entry: os.DirEntry[str]) -> bytes:
-        """What orders a folder's entries so that all paths come in order: a folder stands where its slash is."""
+        """Return the key that orders entries by path: a folder sorts with its slash."""
         try:
             folder = entry.is_dir(follow_symlinks=self._links)
         except OSError:  # a loop of links
@@ -151,8 +151,8 @@ class Folder(Objects):
 
     def _to_follow(self, path: str, real: str, links: tuple[str, ...]) -> bool:
         root = os.path.realpath(self._root)
-        for other in (root, *links):
-            if _holds(real, other) or _holds(other, real):
+        for known in (root, *links):
+            if _contains(real, known) or _contains(known, real):
                 return False
         if len(links) >= _LINKS:
             self._leave_out(path, f"more than {_LINKS} links to folders one inside the other")
@@ -178,48 +178,43 @@ class Folder(Objects):
         except OSError as error:
             raise self._failed(path, error) from None
 
-    def download(self, one: ObjectInfo, target: Path, *, progress: Callable[[int], None] | None = None) -> None:
-        self._check(one.path)
+    def download(self, info: ObjectInfo, target: Path, *, progress: Callable[[int], None] | None = None) -> None:
+        self._check(info.path)
         try:
-            file = self._open(one.path)
+            file = self._open(info.path)
         except _GONE:
-            raise self._changed(one) from None
+            raise self._changed(info) from None
         except OSError as error:
-            raise self._failed(one.path, error) from None
+            raise self._failed(info.path, error) from None
         with file:
-            if _etag(os.fstat(file.fileno())) != one.etag:
-                raise self._changed(one)
+            if _etag(os.fstat(file.fileno())) != info.etag:
+                raise self._changed(info)
             try:
-                with whole_file(target) as out:
+                with complete_file(target) as out:
                     while block := file.read(_CHUNK):
                         out.write(block)
                         if progress is not None:
                             progress(out.tell())
-                    if _etag(os.fstat(file.fileno())) != one.etag or out.tell() != one.size:
-                        raise self._changed(one)
+                    if _etag(os.fstat(file.fileno())) != info.etag or out.tell() != info.size:
+                        raise self._changed(info)
             except OSError as error:
                 reason = error.strerror or type(error).__name__
-                raise ObjectStoreError(f"{self.place(one.path)}: cannot be copied to {target} ({reason}); free some space there") from None
-
-    def _changed(self, one: ObjectInfo) -> ChangedError:
-        return ChangedError(
-            f"{self.place(one.path)}: replaced, changed or removed since it was listed; run again when it is written to no more"
-        )
+                raise ObjectStoreError(f"{self.place(info.path)}: cannot be copied to {target} ({reason}); free some space there") from None
 
     # ------------------------------------------------------------------ writing
 
     def write(self, path: str, data: bytes | Path, *, content_type: str | None = None) -> str | None:
-        with self._temporary(path, data) as made, self._lock(needed=False):
-            etag = _etag(made.stat())
+        with self._temporary(path, data) as temporary, self._lock(needed=False):
+            etag = _etag(temporary.stat())
             self._no_folder(path)
-            made.replace(self._root / path)
+            temporary.replace(self._root / path)
             return etag
 
     def create(self, path: str, data: bytes) -> bool:
-        with self._temporary(path, data) as made:
+        with self._temporary(path, data) as temporary:
             target = self._root / path
             try:
-                os.link(made, target)  # whole or not at all, and never over another
+                os.link(temporary, target)  # complete or not at all, and never over another file
             except FileExistsError:
                 self._no_folder(path)
                 return False
@@ -241,11 +236,11 @@ class Folder(Objects):
     def replace(self, path: str, data: bytes, etag: str | None) -> bool:
         if etag is None:
             return self.create(path, data)
-        with self._temporary(path, data) as made, self._lock(needed=True):
+        with self._temporary(path, data) as temporary, self._lock(needed=True):
             now = self.head(path)
             if now is None or now.etag != etag:
                 return False
-            made.replace(self._root / path)
+            temporary.replace(self._root / path)
             return True
 
     def delete(self, path: str) -> None:
@@ -262,40 +257,35 @@ class Folder(Objects):
 
     @contextmanager
     def _temporary(self, path: str, data: bytes | Path) -> Iterator[Path]:
-        """A file of ours beside the place, with the data; removed afterwards where it was not moved. Errors are told of the place."""
-        self._check(path)
-        if is_ours(path):
-            raise ObjectStoreError(f"{self.place(path)}: names that begin with {OURS} are kept for temporary files; give it another name")
+        """Yield a temporary file with the data, next to the target; it may be moved.
+
+        Errors name the object.
+        """
+        self._check_writable(path)
         target = self._root / path
-        made = target.parent / f"{OURS}{secrets.token_hex(8)}.tmp"
+        temporary = target.parent / f"{OURS}{secrets.token_hex(8)}.tmp"
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
-                with made.open("xb") as out:
+                with temporary.open("xb") as out:
                     if isinstance(data, Path):
-                        with self._to_copy(data, path) as file:
+                        with self._source(data, path) as file:
                             while block := file.read(_CHUNK):
                                 out.write(block)
                     else:
                         out.write(data)
                 # The clock that stamps files is coarse; with the exact time two versions never share their ETag.
                 now = time.time_ns()
-                os.utime(made, ns=(now, now))
-                yield made
+                os.utime(temporary, ns=(now, now))
+                yield temporary
             finally:
-                made.unlink(missing_ok=True)
+                temporary.unlink(missing_ok=True)
         except OSError as error:
             raise self._failed(path, error) from None
 
-    def _to_copy(self, data: Path, path: str) -> BinaryIO:
-        try:
-            return data.open("rb")
-        except OSError as error:
-            raise ObjectStoreError(f"{data}: {error.strerror}; it was to become {self.place(path)}") from None
-
     @contextmanager
     def _lock(self, *, needed: bool) -> Iterator[None]:
-        """One writer at a time below this root, also from other processes."""
+        """Allow one writer at a time below this root, also among processes."""
         import fcntl
 
         self._root.mkdir(parents=True, exist_ok=True)
@@ -321,7 +311,7 @@ class Folder(Objects):
             raise OccupiedError(f"{self.place(path)}: there is a folder of this name; choose another place")
 
     def _check(self, path: str) -> None:
-        """Also refuse pipes and devices, which could block, and links of other users, which could lead elsewhere."""
+        """Also refuse pipes and devices, which could block, and links of other users."""
         super()._check(path)
         target = self._root
         for part in path.split("/"):
@@ -336,28 +326,28 @@ class Folder(Objects):
             raise OccupiedError(f"{target}: not a file; remove it")
 
     def _failed(self, path: str, error: OSError) -> ObjectStoreError:
-        place = self.place(path) if path else self.url
+        name = self.place(path) if path else self.url
         if isinstance(error, FileNotFoundError):
-            return ObjectStoreError(f"{place}: no such file or folder; check the path")
+            return ObjectStoreError(f"{name}: no such file or folder; check the path")
         if isinstance(error, PermissionError):
-            return ObjectStoreError(f"{place}: no permission; change its rights or choose another place")
+            return ObjectStoreError(f"{name}: no permission; change its rights or choose another place")
         if error.errno == errno.ELOOP and not self._links:
-            return ObjectStoreError(f"{place}: {LINK}")
+            return ObjectStoreError(f"{name}: {LINK}")
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            return ObjectStoreError(f"{place}: {error.strerror}; free some space or choose another place")
-        return ObjectStoreError(f"{place}: {error.strerror or type(error).__name__}; check the path")
+            return ObjectStoreError(f"{name}: {error.strerror}; free some space or choose another place")
+        return ObjectStoreError(f"{name}: {error.strerror or type(error).__name__}; check the path")
 
 
 @contextmanager
-def whole_file(target: Path) -> Iterator[BinaryIO]:
-    """A file to write that becomes ``target`` at the end, and is removed where an error ends it."""
-    made = target.parent / f"{OURS}{secrets.token_hex(8)}.tmp"
+def complete_file(target: Path) -> Iterator[BinaryIO]:
+    """Open a file that becomes ``target`` at the end, or is removed after an error."""
+    temporary = target.parent / f"{OURS}{secrets.token_hex(8)}.tmp"
     try:
-        with made.open("x+b") as out:
+        with temporary.open("x+b") as out:
             yield out
-        made.replace(target)
+        temporary.replace(target)
     finally:
-        made.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def _etag(status: os.stat_result) -> str:
@@ -369,7 +359,7 @@ def _hidden(entry: os.DirEntry[str]) -> bool:
 
 
 def _known(entry: os.DirEntry[str]) -> bool:
-    """Asks an entry for its status, which it then remembers; False if it is gone."""
+    """Read the status of an entry, which then remembers it; False if it is gone."""
     try:
         entry.stat(follow_symlinks=False)
     except OSError:
@@ -381,5 +371,5 @@ def _info(path: str, status: os.stat_result) -> ObjectInfo:
     return ObjectInfo(path, status.st_size, _etag(status), status.st_mtime_ns)
 
 
-def _holds(outer: str, inner: str) -> bool:
+def _contains(outer: str, inner: str) -> bool:
     return inner == outer or inner.startswith(outer.rstrip("/") + "/")

@@ -1,7 +1,7 @@
-"""Which objects does an S3 bucket hold, with the names they really have? Pages of ListObjectsV2, asked by signed URLs.
+"""Objects of an S3 bucket by their real names: pages of ListObjectsV2, requested by signed URLs.
 
-obstore's own listing ends with an error at the first name with an empty part, a ``..`` or a control character, and gives "folder/" markers
-as if they were objects; here every name arrives as it is. Signing stays with obstore, which knows all kinds of credentials.
+obstore's own listing ends with an error at the first name with an empty part, a ``..`` or a control character, and lists "folder/" markers
+as if they were objects; here names are not changed. obstore still signs, because it knows all kinds of credentials.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from http.client import HTTPException
 from pathlib import Path
@@ -19,6 +18,7 @@ from urllib.parse import quote, unquote
 from xml.etree import ElementTree
 
 from .errors import Trouble, trouble
+from .objects import ObjectInfo
 
 _TIMEOUT_S: Final = 60
 _MOST: Final = 64 << 20
@@ -27,21 +27,13 @@ _MOST: Final = 64 << 20
 class ListError(Exception):
     """A page that could not be read."""
 
-    def __init__(self, found: Trouble) -> None:
-        super().__init__(found.kind)
-        self.found = found
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    key: str
-    size: int
-    etag: str | None
-    modified_ns: int
+    def __init__(self, problem: Trouble) -> None:
+        super().__init__(problem.kind)
+        self.problem = problem
 
 
 class Lister:
-    """``sign``: a query -> the URL to get, signed. Nothing of a URL is ever told."""
+    """``sign``: a query -> the signed URL to get. No part of a URL is ever reported."""
 
     def __init__(self, sign: Callable[[str], str], certificates: Path | None) -> None:
         self._sign = sign
@@ -50,8 +42,11 @@ class Lister:
             context.load_verify_locations(certificates)
         self._opener = urllib.request.build_opener(_NoRedirect, urllib.request.HTTPSHandler(context=context))
 
-    def page(self, prefix: str, after: str | None, most: int = 1000) -> tuple[list[Key], str | None]:
-        """The objects behind ``after``, and behind which key the next page begins (None: there is none). Raises ListError."""
+    def page(self, prefix: str, after: str | None, most: int = 1000) -> tuple[list[ObjectInfo], str | None]:
+        """Return objects with their keys as paths, and the key before the next page.
+
+        Without a next page this key is None. Raises ListError.
+        """
         query = f"list-type=2&encoding-type=url&max-keys={most}&prefix={quote(prefix, safe='')}"
         if after:
             query += f"&start-after={quote(after, safe='')}"
@@ -71,7 +66,7 @@ class Lister:
         more = answer.findtext(f"{namespace}IsTruncated") == "true"
         if more and not keys:
             raise ListError(Trouble("other"))
-        return keys, keys[-1].key if more else None
+        return keys, keys[-1].path if more else None
 
     def _get(self, query: str) -> bytes:
         try:
@@ -85,43 +80,43 @@ class Lister:
         except urllib.error.HTTPError as error:
             with error:
                 try:
-                    said = error.read(1 << 16).decode(errors="replace")
+                    text = error.read(1 << 16).decode(errors="replace")
                 except (OSError, HTTPException):
-                    said = ""
-            raise ListError(trouble(said, error.code)) from None
+                    text = ""
+            raise ListError(trouble(text, error.code)) from None
         except urllib.error.URLError as error:
             raise ListError(
                 trouble(error.reason if isinstance(error.reason, str) else f"{type(error.reason).__name__} {error.reason}")
             ) from None
         except (OSError, HTTPException) as error:
-            found = trouble(error)
-            raise ListError(Trouble("network") if found.kind == "other" else found) from None
+            problem = trouble(error)
+            raise ListError(Trouble("network") if problem.kind == "other" else problem) from None
 
 
-def _keys(answer: ElementTree.Element, namespace: str, encoded: bool) -> Iterator[Key]:
-    for one in answer.iter(f"{namespace}Contents"):
-        key = one.findtext(f"{namespace}Key") or ""
+def _keys(answer: ElementTree.Element, namespace: str, encoded: bool) -> Iterator[ObjectInfo]:
+    for entry in answer.iter(f"{namespace}Contents"):
+        key = entry.findtext(f"{namespace}Key") or ""
         # The names are encoded as in a form, where a space is a plus.
         key = unquote(key.replace("+", " "), errors="surrogateescape") if encoded else key
-        written = datetime.fromisoformat(one.findtext(f"{namespace}LastModified") or "")
+        written = datetime.fromisoformat(entry.findtext(f"{namespace}LastModified") or "")
         written = written if written.tzinfo else written.replace(tzinfo=UTC)
-        etag = one.findtext(f"{namespace}ETag")
+        etag = entry.findtext(f"{namespace}ETag")
         if etag and not etag.startswith('"'):
             etag = f'"{etag}"'
-        yield Key(key, int(one.findtext(f"{namespace}Size") or ""), etag, nanoseconds(written))
+        yield ObjectInfo(key, int(entry.findtext(f"{namespace}Size") or ""), etag, nanoseconds(written))
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def nanoseconds(moment: datetime) -> int:
-    """Unix time, exactly."""
+    """Return Unix time in nanoseconds, exactly."""
     since = moment - _EPOCH
     return ((since.days * 86400 + since.seconds) * 1_000_000 + since.microseconds) * 1000
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect is an answer about the region; a signed request is not sent anywhere else."""
+    """A redirect is an answer about the region; a signed request goes to no other host."""
 
     def redirect_request(self, *_: Any) -> None:
         return None

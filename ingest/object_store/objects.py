@@ -1,21 +1,22 @@
-"""Where are the files of runs and reports: a local folder or an object store, behind one small interface?"""
+"""Files of runs and reports in a local folder or an object store, with one small interface."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from ...errors import InputError
-from .paths import problem, shown
+from .paths import OURS, is_ours, problem, shortened
 
 
 class ObjectStoreError(InputError):
-    """The place cannot be used: not there, refused, or not to be reached. Names the place and the next step, never a secret."""
+    """The store cannot be used: missing, refused, or unreachable. Names the place and the next step, never a secret."""
 
 
 class ChangedError(ObjectStoreError):
-    """An object was replaced, grew or went while it was read."""
+    """An object was replaced, grew or disappeared while it was read."""
 
 
 class OccupiedError(ObjectStoreError):
@@ -24,7 +25,7 @@ class OccupiedError(ObjectStoreError):
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """One object. ``path``: below the root, with slashes. ``etag``: as the store says; of local files from inode, size and time."""
+    """One object. ``path``: below the root, with slashes. ``etag``: from the store; of local files from inode, size and time."""
 
     path: str
     size: int
@@ -35,55 +36,72 @@ class ObjectInfo:
 class Objects:
     """All objects below one URL or folder. Errors that may pass are retried with backoff; others are ObjectStoreError.
 
-    Safe to use from several threads. ``left_out``: what the listings so far could not give, each with its reason; the first thousand.
+    Safe to use from several threads. ``left_out``: files that the listings so far could not list, with the reason; the first thousand.
     """
 
     url: str
     left_out: list[str]
 
     def list(self, prefix: str = "", *, after: str | None = None) -> Iterator[ObjectInfo]:
-        """Objects whose path begins with ``prefix``, ordered by path (as UTF-8); ``after``: only those behind this path."""
+        """Yield objects whose path begins with ``prefix``, in UTF-8 order, from ``after``."""
         raise NotImplementedError
 
     def head(self, path: str) -> ObjectInfo | None:
         raise NotImplementedError
 
     def read(self, path: str, *, first: int = 0, count: int | None = None) -> bytes:
-        """Its bytes, or ``count`` of them from ``first``; fewer where it ends. ObjectStoreError where it is not there."""
+        """Return all bytes, or ``count`` from ``first``; ObjectStoreError if missing."""
         raise NotImplementedError
 
-    def download(self, one: ObjectInfo, target: Path, *, progress: Callable[[int], None] | None = None) -> None:
-        """Exactly that version to a local file, in a stream. ChangedError where it is another one by now, or none.
+    def download(self, info: ObjectInfo, target: Path, *, progress: Callable[[int], None] | None = None) -> None:
+        """Copy exactly this version to a local file; ChangedError if it has changed.
 
-        ``progress``: called with the bytes so far; what it raises ends the download and is passed on. ``target`` is there whole or not.
+        ``progress``: called with the bytes so far; its exception ends the download and is passed on. ``target`` is complete or absent.
         """
         raise NotImplementedError
 
     def write(self, path: str, data: bytes | Path, *, content_type: str | None = None) -> str | None:
-        """Whole or not at all; replaces. -> its ETag."""
+        """Write or replace an object, completely or not at all; return its ETag."""
         raise NotImplementedError
 
     def create(self, path: str, data: bytes) -> bool:
-        """Writes unless it is there already (conditional put). Whether it was written.
+        """Write an object unless it exists (conditional put); return whether it did so.
 
-        ``data`` should tell its writer (a random number in it): where the answer of a store is lost, its bytes say who wrote it."""
+        ``data`` should contain a random number: if the store's answer is lost, the bytes show whether this writer wrote them."""
         raise NotImplementedError
 
     def replace(self, path: str, data: bytes, etag: str | None) -> bool:
-        """Writes where the object still has this ETag (None: where there is no object). Whether it was written. ``data``: as in create."""
+        """Write if the object still has this ETag (None: is missing); ``data`` as above."""
         raise NotImplementedError
 
     def delete(self, path: str) -> None:
-        """Gone afterwards, also if it was before."""
+        """Delete an object; no error if it does not exist."""
         raise NotImplementedError
 
     def place(self, path: str) -> str:
-        """How an object is named to people: its URL, or its path in the file system."""
-        return f"{self.url}/{shown(path)}"
+        """Return the URL or path of an object, for messages."""
+        return f"{self.url}/{shortened(path)}"
 
     def _check(self, path: str) -> None:
         if wrong := problem(path):
             raise ObjectStoreError(f"{self.place(path)}: {wrong}; such an object cannot be read or written, give it another name")
+
+    def _check_writable(self, path: str) -> None:
+        self._check(path)
+        if is_ours(path):
+            raise ObjectStoreError(f"{self.place(path)}: names that begin with {OURS} are kept for temporary files; give it another name")
+
+    def _source(self, data: Path, path: str) -> BinaryIO:
+        """Open a file that is to become the object ``path``."""
+        try:
+            return data.open("rb")
+        except OSError as error:
+            raise ObjectStoreError(f"{data}: {error.strerror}; it was to become {self.place(path)}") from None
+
+    def _changed(self, info: ObjectInfo) -> ChangedError:
+        return ChangedError(
+            f"{self.place(info.path)}: replaced, changed or removed since it was listed; run again when it is written to no more"
+        )
 
     def _leave_out(self, path: str, why: str) -> None:
         line = f"{self.place(path)}: {why}"

@@ -1,17 +1,17 @@
-"""Which names can an object have? Hostile ones are refused here, for every kind of place."""
+"""Names that an object can have; hostile ones are refused here, for every kind of store."""
 
 from __future__ import annotations
 
 from typing import Final
 
-OURS: Final = ".postrun-"  # How the names of our own temporary files, folders and locks begin; listings leave them out
-MARKS: Final = ".postrun-run"  # But for the folder in which recorders note that they began and ended
+OURS: Final = ".postrun-"  # Prefix of our own temporary files, folders and locks; listings leave them out
+MARKS: Final = ".postrun-run"  # The exception: the folder in which recorders note that they began and ended
 
 _LONGEST: Final = 1024  # Bytes that S3 and GCS allow of a key
 
 
 def problem(path: str) -> str | None:
-    """Why this cannot be the path of an object, None where it can. What is allowed stays below any folder that it is joined to."""
+    """Return why this cannot be an object's path, or None. A valid path has no way up."""
     if not path:
         return "an empty name"
     try:
@@ -34,7 +34,7 @@ def is_ours(path: str) -> bool:
     return path.rpartition("/")[2].startswith(OURS)
 
 
-def shown(path: str) -> str:
-    """A name as it can stand in a message: one line, printable, not too long."""
+def shortened(path: str) -> str:
+    """Return a name for a message: one line, printable, not too long."""
     text = path if path.isprintable() else ascii(path)[1:-1]
     return text if len(text) <= 200 else f"{text[:100]}...{text[-90:]}"

@@ -1,4 +1,4 @@
-"""What does the URL of an object store say?"""
+"""URLs of object stores: text -> scheme, bucket and prefix."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, Literal
 from urllib.parse import unquote
 
 from ...errors import UsageError
-from .paths import problem, shown
+from .paths import problem, shortened
 
 Scheme = Literal["s3", "gs", "az", "memory", "file"]
 
@@ -19,8 +19,8 @@ _BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """``prefix``: without slashes around it, "" for the whole bucket. ``url``: as it is shown, without a slash at its end."""
+class StoreUrl:
+    """``prefix``: without slashes around it, "" for the whole bucket. ``url``: for messages, without a slash at its end."""
 
     scheme: Scheme
     bucket: str
@@ -33,22 +33,24 @@ class Place:
         return f"{self.scheme}://{self.bucket}" + (f"/{self.prefix}" if self.prefix else "")
 
 
-def parse(url: str) -> Place:
-    """The parts of ``url``. Keys stand in it as they are, without percent-encoding, as the stores' own tools write them; file:// decodes.
+def parse(url: str) -> StoreUrl:
+    """Return the parts of ``url``.
 
-    Raises UsageError for an unknown scheme, a missing bucket, or a prefix that no object below can have."""
+    Keys are not percent-encoded, as in the stores' own tools; file:// decodes. Raises UsageError for an unknown scheme, a missing bucket,
+    or a prefix that no object below can have.
+    """
     match = SCHEME.match(url)
     scheme = _SCHEMES.get(match[1].lower()) if match else None
     if match is None or scheme is None:
         raise UsageError(
-            f"{shown(_without_secret(url))}: not a place that is read; give s3://, gs://, az:// or file:/// with its path, or a folder"
+            f"{shortened(_without_secret(url))}: not a place that is read; give s3://, gs://, az:// or file:/// with its path, or a folder"
         )
     rest = url[match.end() :]
     if scheme == "file":
         host, slash, path = rest.partition("/")
         if host not in {"", "localhost"} or not slash:
-            raise UsageError(f"{shown(url)}: write file:///folder, with three slashes")
-        return Place(scheme, "", unquote(path).rstrip("/"))
+            raise UsageError(f"{shortened(url)}: write file:///folder, with three slashes")
+        return StoreUrl(scheme, "", unquote(path).rstrip("/"))
     bucket, _, prefix = rest.partition("/")
     prefix = prefix.rstrip("/")
     if "@" in bucket:
@@ -56,16 +58,16 @@ def parse(url: str) -> Place:
             f"{scheme}://...: no name or secret stands in the URL; give {scheme}://bucket/prefix, and credentials as its tools take them"
         )
     if not _BUCKET.fullmatch(bucket):
-        raise UsageError(f"{shown(url)}: {shown(bucket) or 'nothing'} is no name of a bucket; write {scheme}://bucket/prefix")
+        raise UsageError(f"{shortened(url)}: {shortened(bucket) or 'nothing'} is no name of a bucket; write {scheme}://bucket/prefix")
     if prefix and (wrong := problem(prefix)):
-        raise UsageError(f"{shown(url)}: {wrong}; write {scheme}://bucket/prefix")
-    return Place(scheme, bucket, prefix)
+        raise UsageError(f"{shortened(url)}: {wrong}; write {scheme}://bucket/prefix")
+    return StoreUrl(scheme, bucket, prefix)
 
 
 def _without_secret(url: str) -> str:
     return re.sub(r"//[^/@]*@", "//...@", url).partition("?")[0]
 
 
-def is_url(place: str | Path) -> bool:
-    """Whether this is a URL of a known or unknown scheme, no local path."""
-    return isinstance(place, str) and SCHEME.match(place) is not None
+def is_url(source: str | Path) -> bool:
+    """Whether this is a URL of a known or unknown scheme, not a local path."""
+    return isinstance(source, str) and SCHEME.match(source) is not None

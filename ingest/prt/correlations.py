@@ -1,7 +1,7 @@
-"""Which run belongs to which launch where the device's tracer counted its calls beyond 32 bits?
+"""Correlations of a tracer that counted its calls beyond 32 bits, restored so that each launch has its kernel execution.
 
-Correlations are counted in 32 bits and begin anew at 0. From one call or run to the next in order of time they differ by far less than
-half of that, so the full count is known from the differences.
+Correlations are counted in 32 bits and begin again at 0. In order of time, consecutive calls or executions differ by far less than
+half of that, so the full count follows from the differences.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 from ..store.store import Store
 
-HALF: Final = 1 << 31  # Correlations of one window that are as far apart can only be of counts that began anew
+HALF: Final = 1 << 31  # Correlations of one window that are this far apart are of a count that began again
 
 _BITS: Final = f"""
     CREATE TEMP TABLE counted AS
@@ -29,21 +29,17 @@ _BITS: Final = f"""
 """
 
 
-def count_on(store: Store, process: int, cycles: Iterable[int], distance: int) -> int:
-    """Correlations of those ``cycles`` of ``process`` in which the count began anew go on counting. ``distance``: that of two cycles.
-    In how many it did."""
+def count_on(store: Store, process: int, cycles: Iterable[int], distance: int) -> None:
+    """Restore the full count in each of the ``cycles``, which are ``distance`` apart."""
     execute = store.connection.execute
-    found = 0
     for cycle in cycles:
         base = cycle * distance
         execute(_BITS, {"base": base, "process": process, "most": distance - 1})
         ((least,),) = execute("SELECT min(full_count) FROM counted").fetchall()
         if least is not None:
-            found += 1
             first = base - min(least // (2 * HALF), 0) * 2 * HALF
             for table, host in (("host_event", "host"), ("device_event", "NOT host")):
                 execute(
                     f"UPDATE {table} SET correlation = ? + full_count FROM counted WHERE {host} AND counted.row = {table}.rowid", [first]
                 )
         execute("DROP TABLE counted")
-    return found

@@ -1,7 +1,7 @@
-"""Which GPUs of the machine are the devices that the recorded processes count, and what is known of them? -> ``device``.
+"""Devices of recorded processes: the numbers that a process counts -> GPUs of the node, with their facts -> ``device``.
 
-A process counts the CUDA devices that it sees from 0 (CUDA_VISIBLE_DEVICES), the machine's driver all GPUs; samples carry the driver's
-numbers. UUIDs tell which is which; without them equal numbers are taken for one device.
+A process counts the CUDA devices that it sees from 0 (CUDA_VISIBLE_DEVICES), the node's driver counts all GPUs; samples have the driver's
+numbers. UUIDs match them; without UUIDs equal numbers are taken for one device.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ..store.devices import MOST_DEVICES, vendor_of
+from ..store.gpu_names import plain
 from ..store.store import Store
 
 FACT: Final = re.compile(r"(cuda|gpu)\.(\d{1,4})\.(\w{1,40})")
@@ -38,28 +39,28 @@ class _Machine:
 
 
 class CaptureDevices:
-    """The devices of one run: :meth:`add` what each file says, then :meth:`settle`."""
+    """The devices of one run: :meth:`add` each file, then :meth:`settle`."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self._machines: dict[int, _Machine] = {}
 
     def add(self, node: int, process: int, pid: int, rank: int | None, metadata: Mapping[str, str], used: Collection[int]) -> None:
-        """One file of ``process``: its metadata, and the numbers of the devices in its events."""
+        """Add a file of ``process``: metadata, and numbers of devices in its events."""
         machine = self._machines.setdefault(node, _Machine())
         order = (2**31 if rank is None else rank, pid)
         user = machine.users.setdefault(process, _User(process, pid, order))
         user.used.update(used)
         for key, value in metadata.items():
-            found = FACT.fullmatch(key)
-            if found and int(found[2]) < MOST_DEVICES and value:
-                facts = machine.gpus if found[1] == "gpu" else user.facts
-                facts.setdefault(int(found[2]), {}).setdefault(found[3], value)
-                if found[3] == "visible_index" and (own := _number(value, MOST_DEVICES)) is not None:
-                    user.visible.setdefault(own, int(found[2]))
+            match = FACT.fullmatch(key)
+            if match and int(match[2]) < MOST_DEVICES and value:
+                facts = machine.gpus if match[1] == "gpu" else user.facts
+                facts.setdefault(int(match[2]), {}).setdefault(match[3], value)
+                if match[3] == "visible_index" and (index := _number(value, MOST_DEVICES)) is not None:
+                    user.visible.setdefault(index, int(match[2]))
 
     def settle(self) -> None:
-        """Number the devices in the rows of every process as the machine does, and give each device its row."""
+        """Renumber the devices of every process as the node does, and store them."""
         for node, machine in self._machines.items():
             users = sorted((user for user in machine.users.values() if user.facts or user.used), key=lambda user: user.order)
             numbers = _numbers(machine.gpus, users)
@@ -83,17 +84,17 @@ class CaptureDevices:
             )
 
     def _write(self, node: int, gpus: Facts, devices: Iterable[tuple[int, _User, int]]) -> None:
-        said: Facts = {}
+        stated: Facts = {}
         for number, user, index in devices:
-            said[number] = user.facts.get(index, {}) | said.get(number, {})
-        rows = {number: gpus.get(number, {}) | said.get(number, {}) for number in sorted({*gpus, *said})}
-        whole = _whole(gpus)
+            stated[number] = user.facts.get(index, {}) | stated.get(number, {})
+        rows = {number: gpus.get(number, {}) | stated.get(number, {}) for number in sorted({*gpus, *stated})}
+        parent = _parent_finder(gpus)
         execute = self.store.connection.execute
         known = {number for (number,) in execute('SELECT "index" FROM device WHERE node = ?', [node]).fetchall()}
         for number, facts in rows.items():
             name = facts.get("name")
             row = {
-                "uuid": facts.get("uuid") if whole(_uuid(facts)) is None else re.sub("^GPU-", "MIG-", facts["uuid"]),
+                "uuid": facts.get("uuid") if parent(_uuid(facts)) is None else re.sub("^GPU-", "MIG-", facts["uuid"]),
                 "name": name,
                 "memory_bytes": _number(facts.get("memory_bytes"), 2**63),
                 "sm_count": _number(facts.get("sm_count"), 2**31),
@@ -120,11 +121,11 @@ class CaptureDevices:
             self.store.note("warning", "device_by_number", text, count=len(unnamed))
 
     def _note_divided(self, gpus: Facts, users: list[_User], numbers: Mapping[tuple[int, int], int]) -> None:
-        whole = _whole(gpus)
+        parent = _parent_finder(gpus)
         parts: dict[int, set[int]] = {}
         for user in users:
             for index in user.used:
-                if (gpu := whole(_uuid(user.facts.get(index)))) is not None:
+                if (gpu := parent(_uuid(user.facts.get(index)))) is not None:
                     parts.setdefault(gpu, set()).add(numbers[user.process, index])
         for gpu, devices in sorted(parts.items()):
             listed = [str(device) for device in sorted(devices)]
@@ -134,13 +135,15 @@ class CaptureDevices:
 
 
 def _parts(facts: Mapping[str, str]) -> list[str]:
-    return [text.strip() for text in facts.get("mig_devices", "").split(",") if _plain(text)]
+    return [text.strip() for text in facts.get("mig_devices", "").split(",") if plain(text)]
 
 
-def _whole(gpus: Facts) -> Callable[[str | None], int | None]:
-    """Which GPU the device with a UUID is a part of, None where it is none. Where the driver lists no parts of the only GPU that is
-    divided, UUIDs that it does not know are of parts of that."""
-    listed = {_plain(text): number for number, facts in gpus.items() for text in _parts(facts)}
+def _parent_finder(gpus: Facts) -> Callable[[str | None], int | None]:
+    """Return a function from the UUID of a device to the divided GPU it is a part of.
+
+    It returns None for other devices. If the driver lists no parts of the only divided GPU, UUIDs that it does not know are of its parts.
+    """
+    listed = {plain(text): number for number, facts in gpus.items() for text in _parts(facts)}
     entire = {_uuid(facts) for facts in gpus.values()}
     divided = [number for number, facts in gpus.items() if facts.get("mig") == "1"]
     silent = divided[0] if len(divided) == 1 and not _parts(gpus[divided[0]]) and None not in entire else None
@@ -152,31 +155,33 @@ def _whole(gpus: Facts) -> Callable[[str | None], int | None]:
 
 
 def _numbers(gpus: Facts, users: Collection[_User]) -> dict[tuple[int, int], int]:
-    """The machine's number of each device of each process: by UUID that of the driver; else what the driver says is visible to the
-    process; else its own. UUIDs that the driver does not list (it was not asked) keep the process's number where that is free, else get
-    the next. Of the parts of a divided GPU (MIG) the first has the GPU's number."""
+    """Return the node's number of each device of each process.
+
+    It is that of the driver for the UUID, else the one that is visible to the process, else its own. UUIDs that the driver does not list
+    keep the process's number if it is free, else get the next one. The first part of a divided GPU (MIG) has the GPU's number.
+    """
     by_uuid = {uuid: number for number, facts in sorted(gpus.items(), reverse=True) if (uuid := _uuid(facts))}
-    whole = _whole(gpus)
+    parent = _parent_finder(gpus)
     pairs = [(user, index, _uuid(user.facts.get(index))) for user in users for index in sorted(_all(user))]
-    found = {}
+    result = {}
     divided: set[int] = set()
     taken = set(by_uuid.values())
     for user, index, uuid in pairs:
         if uuid is None:
-            found[user.process, index] = user.visible.get(index, index)
-            taken.add(found[user.process, index])
+            result[user.process, index] = user.visible.get(index, index)
+            taken.add(result[user.process, index])
     for user, index, uuid in pairs:
         if uuid is not None:
             if uuid not in by_uuid:
-                gpu = whole(uuid)
+                gpu = parent(uuid)
                 if gpu is not None and gpu not in divided:
                     by_uuid[uuid] = gpu
                     divided.add(gpu)
                 else:
                     by_uuid[uuid] = index if index not in taken else next(n for n in range(len(taken) + 1) if n not in taken)
                 taken.add(by_uuid[uuid])
-            found[user.process, index] = by_uuid[uuid]
-    return found
+            result[user.process, index] = by_uuid[uuid]
+    return result
 
 
 def _all(user: _User) -> set[int]:
@@ -184,13 +189,7 @@ def _all(user: _User) -> set[int]:
 
 
 def _uuid(facts: Mapping[str, str] | None) -> str | None:
-    return _plain((facts or {}).get("uuid", ""))
-
-
-def _plain(uuid: str) -> str | None:
-    """A UUID without what is written in several ways: ``GPU-`` before it, dashes, case. None where it says nothing."""
-    text = re.sub(r"^(gpu|mig)-|-", "", uuid.strip().lower())
-    return text if text.strip("0") else None
+    return plain((facts or {}).get("uuid"))
 
 
 def _number(text: str | None, limit: int) -> int | None:

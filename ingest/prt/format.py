@@ -1,8 +1,8 @@
-"""What is in a trace file of the capture library (.prt), as Arrow tables, and what of it is lost?
+"""Trace files of the capture library (.prt) as Arrow tables, with what is lost.
 
-Opening checks every block of the file; a damaged file opens, and :meth:`TraceFile.problems` tells what is missing. The rows of a
-table are decoded when they are asked for: a :class:`TraceTable` is an Arrow stream (``__arrow_c_stream__``) that pyarrow, DuckDB and
-Polars read without a copy. The format is told in docs/trace-format.md.
+Opening checks every block of the file; a damaged file opens, and :meth:`TraceFile.problems` lists what is missing. The rows of a
+table are decoded when they are read: a :class:`TraceTable` is an Arrow stream (``__arrow_c_stream__``) that pyarrow, DuckDB and
+Polars read without a copy. docs/trace-format.md describes the format.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _TEXTS: Final = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is lost or repaired: at which byte, how many bytes, blocks and rows as far as known, and in which time."""
+    """One loss or repair: its offset in the file, the bytes, blocks and rows if known, and its time."""
 
     code: str
     offset: int
@@ -68,7 +68,7 @@ class Problem:
 
     @property
     def message(self) -> str:
-        """What it means, for a reader of the report."""
+        """Its meaning, for a reader of the report."""
         return _TEXTS[self.code]
 
 
@@ -93,7 +93,7 @@ class TraceTable:
         return self._reader.stream(self.name)
 
     def arrow(self) -> pa.Table:
-        """All rows in memory."""
+        """Return all rows in memory."""
         import pyarrow as pa
 
         return pa.table(self)
@@ -118,29 +118,29 @@ class TraceFile:
 
     @property
     def header(self) -> dict[str, Any]:
-        """Version, features, session (16 bytes), pid, parent_pid, created_ns, number of the file and its size in bytes."""
+        """Version, features, session, pid, parent_pid, created_ns, number and size."""
         return self._reader.header()
 
     @property
     def contents(self) -> dict[str, Contents]:
-        """What each table has."""
+        """Blocks, rows and bytes of each table."""
         return {name: Contents(*counts) for name, *counts in self._reader.counts()}
 
     def table(self, name: str) -> TraceTable:
-        """One of ``TABLES``."""
+        """Return one of ``TABLES``."""
         if name not in TABLES:
             raise KeyError(name)
         return TraceTable(self._reader, name)
 
     def names(self) -> list[str]:
-        """The text of each name id."""
+        """Return the text of each name id."""
         return self._reader.names()
 
     def metadata(self) -> dict[str, str]:
-        """The META rows, up to ``METADATA_BYTES`` of them and long texts cut; of a key that comes twice, the last value."""
+        """Return the META rows, limited and cut; of a repeated key, the last value."""
         import pyarrow as pa
 
-        found: dict[str, str] = {}
+        metadata: dict[str, str] = {}
         room = METADATA_BYTES
         with pa.RecordBatchReader.from_stream(self.table("meta")) as batches:
             for batch in batches:
@@ -148,10 +148,10 @@ class TraceFile:
                     key, value = (cut_text(row[column] or "") for column in ("key", "value"))
                     room -= len(key) + len(value)
                     if room < 0:
-                        return found
-                    found[key] = value
-        return found
+                        return metadata
+                    metadata[key] = value
+        return metadata
 
     def problems(self) -> list[Problem]:
-        """What is lost. Problems inside a block are known when its table has been read."""
+        """Return losses; those inside a block are known when its table has been read."""
         return [Problem(*problem) for problem in self._reader.problems()]

@@ -1,6 +1,6 @@
-"""What do the recorders of a job (`postrun record`) say of it: what ran, with which hyperparameters, and how it ended?
+"""Job facts of the recorders (`postrun record`): command, hyperparameters, times and end -> notes and the run's row.
 
-A recorder writes that as metadata, ``job.<fact>`` and ``param.<name>``, into the trace file that holds its samples; a distributed job may
+A recorder writes them as metadata, ``job.<fact>`` and ``param.<name>``, into the trace file with its samples; a distributed job may
 have a recorder per rank.
 """
 
@@ -19,25 +19,25 @@ _JOB: Final = "job."
 _PARAMETER: Final = "param."
 PREFIXES: Final = (_JOB, _PARAMETER)
 PROCESS_ID: Final = "job.pid"
-_SHOWN: Final = 2000
-# What the run's row has columns for, and times, which are of one recorder.
+_MAX_CHARACTERS: Final = 2000  # of a value in the run's metadata
+# Facts with a column in the run's row, and times, which are of one recorder.
 _NOT_SHOWN: Final = frozenset(
     {"job.name", "job.instance_type", "job.hosts", "job.memory_bytes", "job.started_ns", "job.ended_ns", PROCESS_ID, "job.inside"}
     | {f"job.environment.{name}" for name in ("RANK", "LOCAL_RANK", "GROUP_RANK")}
 )
-# Who stops a job sends these; programs that look after them leave with 128 and their number.
+# Signals that stop a job; programs that handle them exit with 128 and their number.
 _STOPS: Final = {"SIGHUP": 1, "SIGINT": 2, "SIGQUIT": 3, "SIGTERM": 15, "SIGUSR1": 10, "SIGUSR2": 12}
 _STOP_CODES: Final = frozenset(str(128 + number) for name, number in _STOPS.items() if not name.startswith("SIGUSR"))
 
 
 def is_recorder(metadata: Mapping[str, str]) -> bool:
-    """Whether a trace file with these metadata is of a recorder, not of the job itself."""
+    """Whether the metadata of a trace file are of a recorder, not of the job itself."""
     return "job.command" in metadata
 
 
 @dataclass(slots=True)
-class _Said:
-    """What one recorder says; of several files of it, the last counts."""
+class _Recorder:
+    """Facts of one recorder; of its files, the last counts."""
 
     source: int
     file: str
@@ -46,24 +46,26 @@ class _Said:
 
     @property
     def inside(self) -> bool:
-        """Whether another recorder recorded the whole."""
+        """Whether another recorder recorded the job around it."""
         return "job.inside" in self.facts
 
     @property
     def started_ns(self) -> int:
-        """When the command was started; 0 where that is not said."""
-        text = self.facts.get("job.started_ns", "")
-        return int(text) if text.isdecimal() else 0
+        """When the command was started; 0 if unknown."""
+        return self._time("job.started_ns")
 
     @property
     def ended_ns(self) -> int:
-        """When the command ended; 0 where that is not said."""
-        text = self.facts.get("job.ended_ns", "")
+        """When the command ended; 0 if unknown."""
+        return self._time("job.ended_ns")
+
+    def _time(self, key: str) -> int:
+        text = self.facts.get(key, "")
         return int(text) if text.isdecimal() else 0
 
     @property
     def status(self) -> str | None:
-        """completed, failed or stopped; None where the recorder did not see the end."""
+        """completed, failed or stopped; None if the recorder did not see the end."""
         code, signal = self.facts.get("job.exit_code"), self.facts.get("job.signal")
         if code is None and signal is None:
             return None
@@ -77,77 +79,78 @@ class Jobs:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._said: dict[tuple[int, int, bytes], _Said] = {}
+        self._recorders: dict[tuple[int, int, bytes], _Recorder] = {}
 
     def add(self, key: tuple[int, int, bytes], source: int, file: str, rank: int | None, metadata: Mapping[str, str]) -> None:
-        """One file of a recorder. ``key``: machine, process id and session."""
-        said = self._said.setdefault(key, _Said(source, file, rank))
-        said.facts.update({name: value for name, value in metadata.items() if name.startswith(PREFIXES)})
-        said.source, said.file = source, file
+        """Add a file of a recorder. ``key``: node, process id and session."""
+        recorder = self._recorders.setdefault(key, _Recorder(source, file, rank))
+        recorder.facts.update({name: value for name, value in metadata.items() if name.startswith(PREFIXES)})
+        recorder.source, recorder.file = source, file
 
-    def _outermost(self) -> list[_Said]:
-        return [one for one in self._said.values() if not one.inside] or list(self._said.values())
+    def _outermost(self) -> list[_Recorder]:
+        return [recorder for recorder in self._recorders.values() if not recorder.inside] or list(self._recorders.values())
 
-    def _all(self) -> list[_Said]:
-        """The outermost recorders, the first rank before the others; of a rank that was started again the last."""
-        last = {one.rank if one.rank is not None else one.file: one for one in sorted(self._outermost(), key=lambda one: one.started_ns)}
-        return sorted(last.values(), key=lambda one: (one.rank if one.rank is not None else -1, one.file))
+    def _all(self) -> list[_Recorder]:
+        """Return the outermost recorders by rank; of a restarted rank the last one."""
+        by_start = sorted(self._outermost(), key=lambda recorder: recorder.started_ns)
+        last = {recorder.file if recorder.rank is None else recorder.rank: recorder for recorder in by_start}
+        return sorted(last.values(), key=lambda recorder: (-1 if recorder.rank is None else recorder.rank, recorder.file))
 
     def information(self) -> dict[str, Any]:
-        """What the run's row has columns for. Of several recorders the first counts. ``status`` only where the job did not complete."""
-        found: dict[str, Any] = {}
-        for one in reversed(self._all()):
-            facts = one.facts
-            hosts = facts.get("job.hosts", "").split()
-            found |= {"name": facts["job.name"]} if facts.get("job.name") else {}
-            found |= {"instance_type": facts["job.instance_type"]} if facts.get("job.instance_type") else {}
-            found |= {"resources": hosts} if hosts else {}
-            found.setdefault("hyperparameters", {}).update(_parameters(facts))
-        status = {one.status for one in self._all()}
+        """Return facts for the run's row, first rank first; ``status`` unless completed."""
+        information: dict[str, Any] = {}
+        for recorder in reversed(self._all()):
+            facts = recorder.facts
+            information |= {key: facts[f"job.{key}"] for key in ("name", "instance_type") if facts.get(f"job.{key}")}
+            if hosts := facts.get("job.hosts", "").split():
+                information["resources"] = hosts
+            information.setdefault("hyperparameters", {}).update(_parameters(facts))
+        status = {recorder.status for recorder in self._all()}
         if bad := status & {"failed", "stopped"}:
-            found["status"] = "failed" if "failed" in bad else "stopped"
-        return found
+            information["status"] = "failed" if "failed" in bad else "stopped"
+        return information
 
     def times(self) -> tuple[int | None, int | None]:
-        """When the job began and ended, by its outermost recorders: earliest start, latest end; None where one of them does not say."""
-        started, ended = [one.started_ns for one in self._outermost()], [one.ended_ns for one in self._all()]
+        """Return the job's first start and last end; None if a recorder lacks one."""
+        started, ended = [recorder.started_ns for recorder in self._outermost()], [recorder.ended_ns for recorder in self._all()]
         return min(started, default=0) or None, max(ended) if ended and all(ended) else None
 
     @property
     def ended(self) -> bool:
         """Whether every recorder saw its job end."""
-        return bool(self._said) and all(one.status is not None for one in self._all())
+        return bool(self._recorders) and all(recorder.status is not None for recorder in self._all())
 
     def metadata(self) -> dict[str, str]:
-        """What all recorders say alike, of the job as a whole."""
+        """Return the facts of the job as a whole, on which all recorders agree."""
         return common_metadata(
             {
-                name: value if len(value) <= _SHOWN else value[:_SHOWN] + " ..."
-                for name, value in one.facts.items()
+                name: value if len(value) <= _MAX_CHARACTERS else value[:_MAX_CHARACTERS] + " ..."
+                for name, value in recorder.facts.items()
                 if name.startswith(_JOB) and name not in _NOT_SHOWN
             }
-            for one in self._all()
+            for recorder in self._all()
         )
 
     def settle(self) -> None:
-        """Note how the job ended, and what keeps the report from showing more; the machines' memory goes to their rows."""
+        """Note the end of the job and missing contents; store the memory of nodes."""
         counts = self._all()
-        for (node, _, _), one in self._said.items():
-            size = one.facts.get("job.memory_bytes", "")
+        for (node, _, _), recorder in self._recorders.items():
+            size = recorder.facts.get("job.memory_bytes", "")
             if size.isdecimal() and 0 < int(size) < 2**63:
                 self.store.connection.execute("UPDATE node SET memory_bytes = coalesce(memory_bytes, ?) WHERE id = ?", [int(size), node])
-        for one in self._said.values():
-            if note := _end(one):
+        for recorder in self._recorders.values():
+            if note := _end(recorder):
                 severity, code, text = note
-                if one.rank is not None and not one.inside and one not in counts:
+                if recorder.rank is not None and not recorder.inside and recorder not in counts:
                     severity, text = "warning", f"{text.removesuffix('.')}, and was started again."
-                self.store.note(severity, code, text, source=one.source, file=one.file)
-        parameters = [_parameters(one.facts) for one in self._all()]
-        if differing := sorted({key for one in parameters for key in one if any(other.get(key) != one[key] for other in parameters)}):
-            shown = ", ".join(key[:60] for key in differing[:8]) + (f" and {len(differing) - 8} more" if len(differing) > 8 else "")
-            text = f"Hyperparameters differ between the recorders of the job; those of the first rank are shown: {shown}."
+                self.store.note(severity, code, text, source=recorder.source, file=recorder.file)
+        parameters = [_parameters(recorder.facts) for recorder in counts]
+        differing = sorted({key for values in parameters for key in values if any(rank.get(key) != values[key] for rank in parameters)})
+        if differing:
+            names = ", ".join(key[:60] for key in differing[:8]) + (f" and {len(differing) - 8} more" if len(differing) > 8 else "")
+            text = f"Hyperparameters differ between the recorders of the job; those of the first rank are shown: {names}."
             self.store.note("warning", "parameters_differ", text, count=len(differing))
-        if self._said and not self._recorded_by_itself():
+        if self._recorders and not self._recorded_by_itself():
             sampled = self.store.connection.execute("SELECT 1 FROM sample LIMIT 1").fetchall()
             self.store.note("info", "only_system", ("Only the machine was" if sampled else "Only the job's facts were") + _ONLY_SYSTEM)
 
@@ -166,24 +169,21 @@ def _parameters(facts: Mapping[str, str]) -> dict[str, str]:
     return {name.removeprefix(_PARAMETER): value for name, value in facts.items() if name.startswith(_PARAMETER)}
 
 
-def _end(said: _Said) -> tuple[Severity, str, str] | None:
-    """How a job ended, where that was not well; as a note."""
-    facts = said.facts
-    what = "The job" if said.rank is None else f"Rank {said.rank} of the job"
-    if said.status is None:
-        return (
-            "warning",
-            "job_end_unknown",
-            f"The recorder did not see how {what[0].lower()}{what[1:]} ended: it was killed, or the job goes on.",
-        )
-    if said.status == "completed":
+def _end(recorder: _Recorder) -> tuple[Severity, str, str] | None:
+    """Return a note on how a job ended, unless it completed."""
+    facts, status = recorder.facts, recorder.status
+    what = "The job" if recorder.rank is None else f"Rank {recorder.rank} of the job"
+    if status is None:
+        text = f"The recorder did not see how {what[0].lower()}{what[1:]} ended: it was killed, or the job goes on."
+        return "warning", "job_end_unknown", text
+    if status == "completed":
         return None
     after = _after(facts.get("job.started_ns"), facts.get("job.ended_ns"))
-    severity: Severity = "warning" if said.status == "stopped" else "error"
+    severity: Severity = "warning" if status == "stopped" else "error"
     if signal := facts.get("job.signal"):
         why = " (often for want of memory, or at the end of the time that a scheduler gives)" if signal == "SIGKILL" else ""
-        return severity, f"job_{said.status}", f"{what} was ended by {signal}{after}{why}."
-    return severity, f"job_{said.status}", f"{what} ended with exit code {facts['job.exit_code']}{after}."
+        return severity, f"job_{status}", f"{what} was ended by {signal}{after}{why}."
+    return severity, f"job_{status}", f"{what} ended with exit code {facts['job.exit_code']}{after}."
 
 
 def _after(started: str | None, ended: str | None) -> str:

@@ -64,21 +64,15 @@ _XIDS: Final = """
 
 
 def note_health(store: Store, ports: Mapping[tuple[str, int], str]) -> None:
-    """Add a note per machine of its XID errors, memory errors and links that went down. ``ports``: (host name, unit) -> name of a port."""
+    """Note errors of GPUs and links, per node. ``ports``: (host, unit) -> port name."""
     xids = store.frame(_XIDS)
     for (node,), rows in xids.partition_by("node", as_dict=True, maintain_order=True).items():
         errors = [
             f"{_gpu(unit)}: XID {code} ({XID.get(code, _UNKNOWN)}){f', {times:,} times' if times > 1 else ''}"
             for unit, code, times in rows.select("unit", "code", "times").rows()
         ]
-        _note(
-            store,
-            "warning",
-            "gpu_xid",
-            f"The driver reported errors of GPUs on {node}: {'; '.join(errors)}.",
-            rows,
-            int(rows["times"].sum()),
-        )
+        text = f"The driver reported errors of GPUs on {node}: {'; '.join(errors)}."
+        _note(store, "warning", "gpu_xid", text, rows, int(rows["times"].sum()))
     changes = store.frame(_CHANGES).with_columns(more=pl.col("last") - pl.col("first"))
     for (node,), rows in changes.partition_by("node", as_dict=True, maintain_order=True).items():
         _note_memory(store, node, rows)
@@ -126,11 +120,11 @@ def _note(store: Store, severity: Severity, code: str, text: str, rows: pl.DataF
     store.note(severity, code, text, count=count, first_ns=first, last_ns=last)
 
 
-def port_names(given: Iterable[tuple[str, Mapping[str, str]]]) -> dict[tuple[str, int], str]:
-    """(host name, metadata of its recordings) -> names of the ports by host name and unit."""
+def port_names(recordings: Iterable[tuple[str, Mapping[str, str]]]) -> dict[tuple[str, int], str]:
+    """Return port names by host and unit, from (host, metadata) of recordings."""
     return {
         (host, int(parts[1])): name
-        for host, metadata in given
+        for host, metadata in recordings
         for key, name in metadata.items()
         if len(parts := key.split(".")) == 3 and (parts[0], parts[2]) == ("infiniband", "port") and parts[1].isdigit()
     }

@@ -1,4 +1,4 @@
-"""How is what a recording of the C capture library lost told to the report's reader?"""
+"""Notes about what a recording of the C capture library lost: problems and ``capability.`` metadata -> ``ingest_note``."""
 
 from __future__ import annotations
 
@@ -16,18 +16,10 @@ from .format import Problem, TraceFile
 
 BROKEN: Final = frozenset(
     {
-        "damaged",
-        "missing_blocks",
-        "truncated",
-        "no_end",
-        "undecodable",
-        "no_zstd",
-        "unknown_codec",
-        "row_limit",
-        "unreadable",
+        "damaged", "missing_blocks", "truncated", "no_end", "undecodable", "no_zstd", "unknown_codec", "row_limit", "unreadable",
         "unpacked_limit",
     }
-)
+)  # fmt: skip
 """Codes of problems that mean that a part of the run is missing."""
 
 _PROBLEMS: Final[dict[str, tuple[Severity, str]]] = {
@@ -61,14 +53,16 @@ _WORKER_NO_END: Final = (
 
 
 def note_no_end(store: Store, source: int, file: str, *, worker: bool) -> None:
-    """A recording that was not stopped. ``worker``: of a process which others often end as soon as it is of no more use."""
+    """Note that a recording was not stopped, as is usual for a worker."""
     severity, text = _PROBLEMS["no_end"]
     store.note("info" if worker else severity, "no_end", _WORKER_NO_END if worker else f"{text}.", source=source, file=file)
 
 
 def note_problems(store: Store, source: int, file: str, problems: Iterable[Problem]) -> bool:
-    """One note per kind of damage: how much, and where the first is. Whether a part of the run is missing. A missing end is told by
-    :func:`note_no_end`."""
+    """Note each kind of damage; return whether a part of the run is missing.
+
+    :func:`note_no_end` notes a missing end.
+    """
     kinds: dict[str, list[Problem]] = {}
     for problem in problems:
         if problem.code == "no_end":
@@ -88,8 +82,7 @@ def note_problems(store: Store, source: int, file: str, problems: Iterable[Probl
 
 
 def note_losses(store: Store, source: int, file: str, opened: TraceFile) -> bool:
-    """One note per reason why the recorder itself lost records; whether a part of the run is missing: what the disk did not take any more,
-    work of devices."""
+    """Note why records were lost; return whether a part of the run is missing."""
     losses = pl.from_arrow(opened.table("loss").arrow())
     assert isinstance(losses, pl.DataFrame)
     sums = losses.group_by("reason").agg(pl.col("count").sum(), pl.col("first_ns").min(), pl.col("last_ns").max()).sort("reason")
@@ -100,18 +93,18 @@ def note_losses(store: Store, source: int, file: str, opened: TraceFile) -> bool
 
 
 _LOST: Final = "capability.gpu.devices"
-_ASKED: Final = "recording.gpu"  # Metadata of a recorder that was told to record GPUs
+_ASKED: Final = "recording.gpu"  # Metadata of a recorder with the option to record GPUs
 _VISIBLE: Final = re.compile(r"gpu\.(\d{1,4})\.visible")
 
 
 def note_hidden(store: Store, source: int, file: str, metadata: Mapping[str, str]) -> None:
-    """GPUs of the machine that were sampled, though CUDA does not show them to the process that sampled."""
-    said = {int(found[1]): value for key, value in metadata.items() if (found := _VISIBLE.fullmatch(key))}
-    hidden = sorted(number for number, value in said.items() if value == "0")
+    """Note GPUs that were sampled although the sampling process cannot use them."""
+    visible = {int(match[1]): value for key, value in metadata.items() if (match := _VISIBLE.fullmatch(key))}
+    hidden = sorted(number for number, value in visible.items() if value == "0")
     if hidden:
         which = f"GPU {hidden[0]}" if len(hidden) == 1 else f"GPUs {', '.join(map(str, hidden))}"
         text = (
-            f"{which} of the {len(said)} of the machine {'was' if len(hidden) == 1 else 'were'} hidden from the process that sampled"
+            f"{which} of the {len(visible)} of the machine {'was' if len(hidden) == 1 else 'were'} hidden from the process that sampled"
             " (CUDA_VISIBLE_DEVICES); where no other process of the job used them, their samples are of other work."
         )
         store.note("info", "gpu_hidden", text, count=len(hidden), source=source, file=file)
@@ -119,7 +112,7 @@ def note_hidden(store: Store, source: int, file: str, metadata: Mapping[str, str
 
 @dataclass(slots=True)
 class Missing:
-    """What one file says that could not be captured: its ``capability.`` metadata."""
+    """Activity that a file could not capture: its ``capability.`` metadata."""
 
     source: int
     file: str
@@ -127,17 +120,16 @@ class Missing:
     process: int
     pid: int
     metadata: Mapping[str, str]
-    devices: bool
-    """Whether some activity of GPUs was recorded."""
+    devices: bool  # whether some activity of GPUs was recorded
 
-    def of_gpu(self, *, asked: bool) -> dict[str, str]:
-        """Why activity of GPUs is missing where there was some, or where it was asked for: by the process, or (``asked``) for all."""
-        asked = asked or self.metadata.get("config.EnableCuda", "").lower() not in {"", "0", "false", "no", "off"}
-        given = {key: self.metadata[key] for key in _GPU if key in self.metadata}
-        return {key: reason for key, reason in given.items() if asked or not reason.startswith(_NO_ACTIVITY)}
+    def of_gpu(self, *, requested: bool) -> dict[str, str]:
+        """Return why GPU activity is missing that existed or was requested."""
+        requested = requested or self.metadata.get("config.EnableCuda", "").lower() not in {"", "0", "false", "no", "off"}
+        reasons = {key: self.metadata[key] for key in _GPU if key in self.metadata}
+        return {key: reason for key, reason in reasons.items() if requested or not reason.startswith(_NO_ACTIVITY)}
 
     def of_machine(self, *, gpus: bool) -> list[tuple[str, str]]:
-        """What else is missing, and why; of activity of GPUs only with ``gpus``."""
+        """Return what else is missing, and why; with ``gpus`` also GPU activity."""
         return [
             (key.removeprefix("capability."), reason)
             for key, reason in self.metadata.items()
@@ -146,44 +138,47 @@ class Missing:
 
 
 def note_missing(store: Store, missing: Iterable[Missing]) -> None:
-    """What could not be captured, and why: a note per reason for activity of GPUs, a note for all else of all recordings. ``missing``: one
-    for each file; all files of a process say the same."""
-    given = list(missing)
+    """Note what the recordings could not capture, and why.
+
+    There is a note per reason for GPU activity, and one for all else. ``missing``: one for each file; the files of a process agree.
+    """
+    files = list(missing)
     gpu: dict[str, list[Missing]] = {}
-    active = {one.process for one in given if one.devices}
-    asked = not active and any(_ASKED in one.metadata for one in given)
-    say = {id(one): one.of_gpu(asked=asked) for one in given}
-    programs = any(say[id(one)] and _ASKED not in one.metadata for one in given)  # they know better than the recorder
-    for one in given:
-        for reason in dict.fromkeys(say[id(one)].values() if not programs or _ASKED not in one.metadata else ()):
-            gpu.setdefault(reason, []).append(one)
-        if lost := one.metadata.get(_LOST):
-            store.note("warning", "gpu_lost", f"Not all GPUs could be sampled to the end: {lost}.", source=one.source, file=one.file)
+    active = {file.process for file in files if file.devices}
+    requested = not active and any(_ASKED in file.metadata for file in files)
+    reasons = [(file, file.of_gpu(requested=requested)) for file in files]
+    programs = any(reason and _ASKED not in file.metadata for file, reason in reasons)  # they know better than the recorder
+    for file, of_file in reasons:
+        for reason in dict.fromkeys(of_file.values() if not programs or _ASKED not in file.metadata else ()):
+            gpu.setdefault(reason, []).append(file)
+        if lost := file.metadata.get(_LOST):
+            store.note("warning", "gpu_lost", f"Not all GPUs could be sampled to the end: {lost}.", source=file.source, file=file.file)
     for reason, of in gpu.items():
-        processes = {one.process for one in of}
+        processes = {file.process for file in of}
         partly = bool(processes & active)
         which = f" of {len(processes)} processes" if len(processes) > 1 else f" of process {of[0].pid}" if active and not partly else ""
         text = f"Not all GPU activity{which} was recorded" if partly else f"GPU activity{which} was not recorded"
         store.note("warning", "gpu_not_captured", f"{text}: {reason}.", count=len(processes), source=of[0].source, file=of[0].file)
-    # Where there is some activity, or a warning of why not, a process without is no news.
-    _note_machines(store, given, gpus=not active and not gpu)
+    # With some activity, or a warning about its absence, a process without activity needs no note.
+    _note_machines(store, files, gpus=not active and not gpu)
 
 
-def _note_machines(store: Store, given: list[Missing], *, gpus: bool) -> None:
-    machines = {one.machine for one in given}
+def _note_machines(store: Store, files: list[Missing], *, gpus: bool) -> None:
+    machines = {file.machine for file in files}
     where: dict[tuple[str, str], set[str]] = {}
     first: Missing | None = None
-    for one in given:
-        for part, reason in one.of_machine(gpus=gpus):
-            where.setdefault((reason, part), set()).add(one.machine)
-            first = first or one
+    for file in files:
+        for part, reason in file.of_machine(gpus=gpus):
+            where.setdefault((reason, part), set()).add(file.machine)
+            first = first or file
+    if first is None:
+        return
     reasons: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for (reason, part), on in sorted(where.items(), key=lambda item: item[0][1]):
         reasons.setdefault((reason, tuple(sorted(on))), []).append(part)
-    if first is not None:
-        texts = [
-            f"{', '.join(parts)}{'' if len(on) == len(machines) else ' on ' + ', '.join(on)} ({reason})"
-            for (reason, on), parts in reasons.items()
-        ]
-        text = f"Not captured: {'; '.join(texts)}."
-        store.note("info", "not_captured", text, count=len({part for _, part in where}), source=first.source, file=first.file)
+    texts = [
+        f"{', '.join(parts)}{'' if len(on) == len(machines) else ' on ' + ', '.join(on)} ({reason})"
+        for (reason, on), parts in reasons.items()
+    ]
+    text = f"Not captured: {'; '.join(texts)}."
+    store.note("info", "not_captured", text, count=len({part for _, part in where}), source=first.source, file=first.file)

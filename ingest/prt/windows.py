@@ -1,4 +1,4 @@
-"""When was device activity recorded? A recording may do so in windows only, or all the time. -> ``profile_window``."""
+"""GPU windows of recordings: the times in which device activity was recorded -> ``profile_window``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..store.durations import duration
 from ..store.store import Store
 
 WINDOW: Final = re.compile(r"gpu\.window\.(\d{1,9})")
-_NEARLY_ALL: Final = 0.95  # Windows that cover more than this of a recording are no news
+_NEARLY_ALL: Final = 0.95  # Windows that cover more than this of a recording are not noted
 _TIMES: Final = re.compile(r"(\d{1,19})(?: (\d{1,19}))?")
 
 
@@ -36,8 +36,10 @@ class GpuWindows:
         self._sessions: dict[tuple[int, bytes], _Session] = {}
 
     def add(self, process: int, session: bytes, source: int, metadata: Mapping[str, str]) -> list[int]:
-        """What a file says of windows; from when on rows are of the next one: the middle between the end of one and the begin of the
-        next, for clocks of devices run a little before or behind."""
+        """Add the windows of a file; return the limits between them.
+
+        A limit is the middle between the end of one window and the begin of the next, because clocks of devices run a little early or late.
+        """
         known = self._sessions.setdefault((process, session), _Session(source))
         for key, value in metadata.items():
             name, times = WINDOW.fullmatch(key), _TIMES.fullmatch(value)
@@ -49,55 +51,53 @@ class GpuWindows:
         return [end + (begin - end) // 2 for (_, end), (begin, _) in pairwise(_ended(known.windows, None))]
 
     def seen(self, process: int, session: bytes, first_ns: int, last_ns: int, *, devices: bool) -> None:
-        """First start and last end of the rows of a file, and whether there are any of a device."""
+        """Add the times of the rows of a file; ``devices``: it has rows of a device."""
         known = self._sessions[process, session]
         known.first_ns = first_ns if known.first_ns is None else min(first_ns, known.first_ns)
         known.last_ns = last_ns if known.last_ns is None else max(last_ns, known.last_ns)
         known.devices |= devices
 
-    def worked(self, process: int, session: bytes, place: int, first_ns: int, last_ns: int) -> None:
-        """First start and last end of device work in the window at ``place`` (in order of time): with the device's clock before the
-        host's, it seems to begin before the window."""
+    def worked(self, process: int, session: bytes, window: int, first_ns: int, last_ns: int) -> None:
+        """Add the times of device work in a window, which an early clock puts before it."""
         known = self._sessions[process, session]
-        first, last = known.worked.get(place, (first_ns, last_ns))
-        known.worked[place] = min(first, first_ns), max(last, last_ns)
+        first, last = known.worked.get(window, (first_ns, last_ns))
+        known.worked[window] = min(first, first_ns), max(last, last_ns)
 
     def settle(self) -> None:
-        """One row per window, with the device work in it; per session where it recorded device activity all the time. None of a session
-        without any."""
+        """Store each window with its device work, or each session without windows."""
         self._note()
         for (process, _), known in self._sessions.items():
             if known.first_ns is None or known.last_ns is None or not (known.devices or known.windows):
                 continue
-            for place, (begin, end) in enumerate(_ended(known.windows, known.last_ns) or [(known.first_ns, known.last_ns)]):
-                first, last = known.worked.get(place, (begin, end))
+            for index, (begin, end) in enumerate(_ended(known.windows, known.last_ns) or [(known.first_ns, known.last_ns)]):
+                first, last = known.worked.get(index, (begin, end))
                 window = {"first_ns": min(first, begin), "last_ns": max(last, end)}
                 self.store.insert("profile_window", {"process": process, "source": known.source, **window})
 
     def _note(self) -> None:
-        """In which time there were windows, of the process where they lasted longest."""
-        found = [
+        """Note the times of the windows of the recording with the longest windows."""
+        recordings = [
             (sum(end - begin for begin, end in spans), known, spans)
             for known in self._sessions.values()
             if known.first_ns is not None and known.last_ns is not None and (spans := _ended(known.windows, known.last_ns))
         ]
-        longest, known, spans = max(found, key=lambda one: one[0], default=(0, None, []))
+        longest, known, spans = max(recordings, key=lambda recording: recording[0], default=(0, None, []))
         if known is None or known.first_ns is None or known.last_ns is None or longest > _NEARLY_ALL * (known.last_ns - known.first_ns):
             return
         windows = "a window" if len(spans) == 1 else f"{len(spans)} windows"
         text = f"GPU activity was recorded in {windows} only, {duration(longest)} of {duration(known.last_ns - known.first_ns)}"
-        text += "" if len(found) == 1 else f" (where longest, of {len(found)} recordings)"
+        text += "" if len(recordings) == 1 else f" (where longest, of {len(recordings)} recordings)"
         text += "; figures of GPUs are of that time."
         first, last = spans[0][0], spans[-1][1]
         self.store.note("info", "gpu_windows", text, count=len(spans), source=known.source, first_ns=first, last_ns=last)
 
 
 def _ended(windows: Mapping[int, tuple[int, int | None]], last_ns: int | None) -> list[tuple[int, int]]:
-    """Begins and ends in order. One without an end, or with one behind the next begin, ends there; the last one at ``last_ns``."""
+    """Return begins and ends in order; an end is at most the next begin."""
     spans = sorted(windows.values(), key=lambda span: span[0])
     ended = []
-    for place, (begin, end) in enumerate(spans):
-        limit = spans[place + 1][0] if place + 1 < len(spans) else None
+    for index, (begin, end) in enumerate(spans):
+        limit = spans[index + 1][0] if index + 1 < len(spans) else None
         known = [time for time in (end, limit) if time is not None] or [begin if last_ns is None else last_ns]
         ended.append((begin, max(begin, min(known))))
     return ended

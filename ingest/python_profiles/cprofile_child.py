@@ -1,9 +1,9 @@
-"""Reads a dump of cProfile, a program of its own without the package: a dump is a file of `marshal`, which can crash the interpreter.
+"""Conversion of a cProfile dump to numbers, in a process without the package: a dump of `marshal` can crash the interpreter.
 
     python -I -S cprofile_child.py MEMORY_BYTES CPU_SECONDS MOST_FUNCTIONS MOST_CALLS MOST_TEXT
 
 Input: the dump on standard input. Output: one byte on standard output, 0 and a message if it is not a dump, or 1 and numbers of 8 bytes and
-texts in an order that python_stats_process.py knows. It opens no file.
+texts in an order that cprofile_process.py knows. It opens no file.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ def main() -> None:
         _limit(limit, value)
     _limit(resource.RLIMIT_CPU, seconds)
     try:
-        answer = b"\1" + found_in(sys.stdin.buffer.read(), *most)
+        answer = b"\1" + packed_profile(sys.stdin.buffer.read(), *most)
     except MemoryError:
         answer = b"\0it asks for more memory than a profile needs"
     except EOFError:
@@ -46,8 +46,8 @@ def _limit(what: int, value: int) -> None:
         resource.setrlimit(what, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
 
 
-def found_in(data: bytes, most_functions: int, most_calls: int, most_text: int) -> bytes:
-    """Functions and which called which, each with the most cumulative time first where there are more than these."""
+def packed_profile(data: bytes, most_functions: int, most_calls: int, most_text: int) -> bytes:
+    """Pack functions and calls between them; of too many, those with the longest time."""
     stats = marshal.loads(data)
     if type(stats) is not dict:
         raise TypeError(f"it holds one {type(stats).__name__}, no table of functions")
@@ -58,16 +58,16 @@ def found_in(data: bytes, most_functions: int, most_calls: int, most_text: int) 
             file, line, name = _key(key)
             if type(entry) is not tuple or len(entry) != 5:
                 raise OddError
-            primitive, calls, own, cumulative, callers = entry
-            entries.append(((file, line, name), _count(calls), _count(primitive), _seconds(own), _seconds(cumulative), callers))
+            primitive, calls, own_time, cumulative, callers = entry
+            entries.append(((file, line, name), _count(calls), _count(primitive), _seconds(own_time), _seconds(cumulative), callers))
         except OddError:
             odd += 1
     if stats and not entries:
         raise TypeError("its entries are not those of a profile")
     functions = len(entries)
-    entries.sort(key=lambda one: -one[4])
+    entries.sort(key=lambda entry: -entry[4])
     del entries[most_functions:]
-    ids = {one[0]: i for i, one in enumerate(entries)}
+    ids = {entry[0]: i for i, entry in enumerate(entries)}
     edges: list[tuple[int, int, int, int, float, float]] = []
     for callee, (_, _, _, _, _, callers) in enumerate(entries):
         if type(callers) is not dict:
@@ -76,9 +76,9 @@ def found_in(data: bytes, most_functions: int, most_calls: int, most_text: int) 
         for key, entry in callers.items():
             try:
                 caller = ids.get(_key(key))
-                # Dumps of the module profile hold the number of calls alone.
-                calls, primitive, own, cumulative = (entry, entry, 0.0, 0.0) if type(entry) is int else _four(entry)
-                row = (callee, _count(calls), _count(primitive), _seconds(own), _seconds(cumulative))
+                # Dumps of the module profile contain the number of calls alone.
+                calls, primitive, own_time, cumulative = (entry, entry, 0.0, 0.0) if type(entry) is int else _four(entry)
+                row = (callee, _count(calls), _count(primitive), _seconds(own_time), _seconds(cumulative))
             except OddError:
                 odd += 1
                 continue
@@ -88,7 +88,7 @@ def found_in(data: bytes, most_functions: int, most_calls: int, most_text: int) 
                 odd += 1
     calls_found = len(edges)
     if calls_found > most_calls:
-        edges.sort(key=lambda one: -one[5])
+        edges.sort(key=lambda edge: -edge[5])
         del edges[most_calls:]
     texts = []
     for (file, _, name), *_ in entries:
@@ -97,12 +97,10 @@ def found_in(data: bytes, most_functions: int, most_calls: int, most_text: int) 
     packed = "\0".join(texts).encode()
     numbers = array("q", [len(entries), len(edges), odd, negative, functions - len(entries), calls_found - len(edges), len(packed)])
     parts = [numbers.tobytes(), array("q", [key[1] for key, *_ in entries]).tobytes()]
-    for counts in ([one[1] for one in entries], [one[2] for one in entries]):
-        parts.append(array("q", counts).tobytes())
-    for seconds in ([one[3] for one in entries], [one[4] for one in entries]):
-        parts.append(array("d", [max(0.0, value) for value in seconds]).tobytes())
-    parts += [array("q", [one[i] for one in edges]).tobytes() for i in (0, 1, 2, 3)]
-    parts += [array("d", [max(0.0, one[i]) for one in edges]).tobytes() for i in (4, 5)]
+    parts += [array("q", [entry[i] for entry in entries]).tobytes() for i in (1, 2)]
+    parts += [array("d", [max(0.0, entry[i]) for entry in entries]).tobytes() for i in (3, 4)]
+    parts += [array("q", [edge[i] for edge in edges]).tobytes() for i in (0, 1, 2, 3)]
+    parts += [array("d", [max(0.0, edge[i]) for edge in edges]).tobytes() for i in (4, 5)]
     return b"".join([*parts, packed])
 
 

@@ -1,4 +1,4 @@
-"""Reads a dump of cProfile -> ``Stats`` in a child process with limits, so that a damaged or hostile dump does no harm.
+"""Dumps of cProfile -> ``Stats``, read in a child process with limits, so that a damaged or hostile dump does no harm.
 
 Each dump gets its own process. Its answer is checked as if it were hostile.
 """
@@ -35,12 +35,12 @@ _MOST_SECONDS: Final = 10**9
 
 
 class StatsError(Exception):
-    """Why a dump cannot be read, as a sentence's end: "the file ..."."""
+    """Why a dump cannot be read, as the end of a sentence that begins with "the file"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What a dump of cProfile holds.
+    """Contents of a dump of cProfile.
 
     ``functions``: file, name, line, calls, primitive_calls, total_s (own time), cumulative_s; the row's number is the id. ``calls``:
     caller, callee (ids), calls, primitive_calls, total_s, cumulative_s of the callee in these calls. ``odd``: entries that no profiler
@@ -93,7 +93,7 @@ def read_stats(
 
 
 def _write(process: subprocess.Popen[bytes], data: bytes) -> None:
-    """Write ``data`` in a thread: a hostile process may write its answer before it has read."""
+    """Write ``data`` in a thread; a hostile process may answer before it reads."""
     assert process.stdin is not None
     with contextlib.suppress(OSError), process.stdin as pipe:
         left = memoryview(data)
@@ -117,8 +117,8 @@ def _stats(answer: bytes) -> Stats:
     import numpy as np
     import polars as pl
 
-    def take(place: int, count: int, kind: str) -> np.ndarray:
-        return np.frombuffer(answer, kind, count, place)
+    def take(offset: int, count: int, kind: str) -> np.ndarray:
+        return np.frombuffer(answer, kind, count, offset)
 
     if len(answer) < 8 * _HEAD:
         raise StatsError(_HOSTILE)
@@ -126,7 +126,7 @@ def _stats(answer: bytes) -> Stats:
     sound = 0 <= functions <= _FUNCTIONS and 0 <= calls <= _CALLS and text >= 0 and min(odd, negative, functions_left, calls_left) >= 0
     if not sound or len(answer) != 8 * (_HEAD + 5 * functions + 6 * calls) + text:
         raise StatsError(_HOSTILE)
-    place = 8 * _HEAD
+    offset = 8 * _HEAD
     columns: dict[str, np.ndarray] = {}
     for part, count, names in (
         ("f", functions, ("line", "calls", "primitive_calls", "total_s", "cumulative_s")),
@@ -134,14 +134,14 @@ def _stats(answer: bytes) -> Stats:
     ):
         for name in names:
             seconds = name.endswith("_s")
-            column = take(place, count, "=f8" if seconds else "=i8")
-            place += 8 * count
+            column = take(offset, count, "=f8" if seconds else "=i8")
+            offset += 8 * count
             most = _MOST_SECONDS if seconds else functions - 1 if name in ("caller", "callee") else _MOST_COUNT
-            if not bool(np.all((column >= 0) & (column <= most))):  # false of NaN, too
+            if not bool(np.all((column >= 0) & (column <= most))):  # also false for NaN
                 raise StatsError(_HOSTILE)
             columns[part + name] = column
     try:
-        texts = answer[place:].decode().split("\0") if functions else []
+        texts = answer[offset:].decode().split("\0") if functions else []
     except UnicodeDecodeError as error:
         raise StatsError(_HOSTILE) from error
     if len(texts) != 2 * functions or max(map(len, texts), default=0) > 12 * _TEXT:

@@ -1,4 +1,4 @@
-"""Which Python functions took how long? Results of cProfile and Pyinstrument -> `python_window`, `python_profile` and the calls."""
+"""Times of Python functions: results of cProfile and Pyinstrument -> `python_window`, `python_profile` and the calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..store.tables import Severity
     from .cprofile_process import Stats
 
-# A dump is a dictionary with keys that are tuples; what else begins so is named otherwise. An empty dictionary ends at once.
+# A dump is a dictionary with keys that are tuples; other files that begin so have other names. An empty dictionary ends at once.
 _DUMP: Final = re.compile(rb"[\x7b\xfb][\x28\x29\xa8\xa9\x30]", re.DOTALL)
 _DUMP_NAME: Final = re.compile(r"/python_stats$|\.pstats?$", re.IGNORECASE)
 _TREE: Final = re.compile(
@@ -31,7 +31,7 @@ _TREE_NAME: Final = re.compile(r"/python_stats\.json$|\.pyisession$", re.IGNOREC
 
 
 def recognises_dump(head: bytes, name: str) -> bool:
-    """Whether a file is a dump of cProfile (or of the module profile), by its path ``name`` and its first bytes ``head``."""
+    """Whether a file is a dump of cProfile or profile, by its path and first bytes."""
     if _DUMP_NAME.search(name):
         return True
     return name.lower().endswith(".prof") and (_DUMP.match(head) is not None or head == b"{0")
@@ -60,18 +60,18 @@ def read_dump(store: Store, registry: Registry, path: Path, source: int) -> Read
     )
     note("warning", "calls_left_out", "More calls than a profile has: those with the least time were left out.", stats.calls_left)
     window = window_of(path)
-    where = _Where(store, registry, path, source, window, note)
+    target = _ProfileRows(store, registry, path, source, window, note)
     functions = _named(stats)
-    number = where.add("cprofile", timer_of(path), functions)
+    number = target.add("cprofile", timer_of(path), functions)
     import polars as pl
 
     if stats.calls.height:
         store.append("python_call", stats.calls.with_columns(pl.col("caller", "callee").cast(pl.Int32), window=pl.lit(number, pl.Int32)))
-    return where.result(functions.height, partial=bool(stats.odd))
+    return target.result(functions.height, partial=bool(stats.odd))
 
 
 def _named(stats: Stats) -> pl.DataFrame:
-    """Functions with their name as pstats prints it."""
+    """Name the functions as pstats prints them."""
     import polars as pl
 
     built_in = (pl.col("file") == "~") & (pl.col("line") == 0)
@@ -91,7 +91,7 @@ def _named(stats: Stats) -> pl.DataFrame:
 
 
 def read_pyinstrument(store: Store, registry: Registry, path: Path, source: int) -> ReadResult:
-    """Stores one result of Pyinstrument. Damage is noted."""
+    """Store one result of Pyinstrument; note its damage."""
     import polars as pl
 
     from .pyinstrument_tree import MOST_BYTES, TreeError, read_tree
@@ -109,9 +109,9 @@ def read_pyinstrument(store: Store, registry: Registry, path: Path, source: int)
     if window.start_ns is None and tree.start_s is not None and tree.duration_s is not None:
         start = round(tree.start_s * 1e9)
         window = Window(start_ns=start, end_ns=start + round(tree.duration_s * 1e9))
-    where = _Where(store, registry, path, source, window, note)
+    target = _ProfileRows(store, registry, path, source, window, note)
     frames = pl.DataFrame(
-        {"function": tree.frames, "parent": tree.parents, "total_s": tree.own, "cumulative_s": tree.total},
+        {"function": tree.frames, "parent": tree.parents, "total_s": tree.own_times, "cumulative_s": tree.total},
         schema={"function": pl.Int32, "parent": pl.Int32, "total_s": pl.Float64, "cumulative_s": pl.Float64},
     )
     outer = pl.Series("outer", _outermost(tree.frames, tree.parents), dtype=pl.Boolean)
@@ -127,18 +127,18 @@ def read_pyinstrument(store: Store, registry: Registry, path: Path, source: int)
         schema={"id": pl.Int32, "function": pl.String, "file": pl.String, "line": pl.Int64},
     ).join(times, left_on="id", right_on="function", how="left", maintain_order="left")
     functions = functions.with_columns(pl.lit(None, pl.Int64).alias("calls"))
-    number = where.add("pyinstrument", timer_of(path) or "total_time", functions)
+    number = target.add("pyinstrument", timer_of(path) or "total_time", functions)
     if frames.height:
         rows = frames.with_columns(
             pl.int_range(pl.len(), dtype=pl.Int32).alias("id"), pl.lit(number, pl.Int32).alias("window"),
             pl.when(pl.col("parent") >= 0).then(pl.col("parent")).alias("parent"),
         )  # fmt: skip
         store.append("python_frame", rows)
-    return where.result(functions.height, partial=bool(tree.odd or tree.left))
+    return target.result(functions.height, partial=bool(tree.odd or tree.left))
 
 
 def _outermost(functions: Sequence[int], parents: Sequence[int]) -> list[bool]:
-    """Of each frame: whether no frame above it is of the same function. Callers come first."""
+    """Whether each frame has no frame of its function above it; callers come first."""
     children: dict[int, list[int]] = {}
     for frame, parent in enumerate(parents):
         children.setdefault(parent, []).append(frame)
@@ -154,7 +154,7 @@ def _outermost(functions: Sequence[int], parents: Sequence[int]) -> list[bool]:
         outermost[frame] = not above.get(function)
         above[function] = above.get(function, 0) + 1
         todo.append((frame, False))
-        todo += [(one, True) for one in children.get(frame, [])]
+        todo += [(child, True) for child in children.get(frame, [])]
     return outermost
 
 
@@ -167,8 +167,8 @@ class _Notes:
             self.store.note(severity, code, message, count=count, source=self.source, file=self.file)
 
 
-class _Where:
-    """The process and the window of one file."""
+class _ProfileRows:
+    """Rows of one profile: its process, its window, and its functions."""
 
     def __init__(self, store: Store, registry: Registry, path: Path, source: int, window: Window, note: _Notes) -> None:
         self.store, self.window, self.source = store, window, source
@@ -189,7 +189,7 @@ class _Where:
             note("warning", "negative_duration", "The profile ends before it starts, by the name of its folder; its end is not used.", 1)
 
     def add(self, profiler: str, timer: str | None, functions: pl.DataFrame) -> int:
-        """Stores the window and its functions; the id of the window."""
+        """Store the window and its functions; return the id of the window."""
         import polars as pl
 
         window = self.window
@@ -222,13 +222,13 @@ class _Where:
 
 
 def _known_host(store: Store, host: str) -> str:
-    """The name of the machine as other files have it: names of folders have dashes for underscores."""
+    """Return a host's name in other files: folders have dashes for underscores."""
     rows = store.connection.execute("SELECT DISTINCT hostname FROM node WHERE replace(hostname, '_', '-') = ?", [storable(host)]).fetchall()
     return str(rows[0][0]) if len(rows) == 1 else host
 
 
 def _pid_and_rank(store: Store, window: Window) -> tuple[int | None, int | None]:
-    """The number in the name is a pid, or under Horovod a rank: then another file of the process has told its pid."""
+    """Return pid and rank: the number is a pid, or under Horovod a known rank."""
     rows = store.connection.execute(
         "SELECT pid, rank FROM process WHERE label = ? AND rank = ? AND pid IS NOT NULL ORDER BY id LIMIT 1", [window.label, window.number]
     ).fetchall()

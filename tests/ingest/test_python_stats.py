@@ -364,12 +364,12 @@ def test_a_tree_without_a_folder_has_its_own_times(tmp_path: Path) -> None:
 def test_older_members_and_sessions(tmp_path: Path) -> None:
     old = {"function": "f", "file": "/app/o.py", "line": 4, "time": 1.0, "children": [{"function": "<built-in>", "time": 0.5}]}
     tree = read_tree(session(old))
-    assert (tree.functions, tree.own, tree.total) == ([("/app/o.py", 4, "f"), (None, None, "<built-in>")], [0.5, 0.5], [1.0, 0.5])
+    assert (tree.functions, tree.own_times, tree.total) == ([("/app/o.py", 4, "f"), (None, None, "<built-in>")], [0.5, 0.5], [1.0, 0.5])
     f, g = "f\0/app/o.py\x004\1l9", "g\0/app/o.py\x008\1l10\1cThing"
     records = [[[f], 0.25], [[f, g], 0.5], [["h\0/app/o.py\x001"], 0.125], [[f, "[self]\0\x000"], 0.25], [[f, g], "x"], 7]
     tree = read_tree(json.dumps({"start_time": 1, "duration": 2, "frame_records": records}).encode())
     assert tree.functions == [("/app/o.py", 4, "f"), ("/app/o.py", 8, "g"), ("/app/o.py", 1, "h")]
-    assert (tree.parents, tree.own, tree.total, tree.odd) == ([-1, 0, -1], [0.5, 0.5, 0.125], [1.0, 0.5, 0.125], 2)
+    assert (tree.parents, tree.own_times, tree.total, tree.odd) == ([-1, 0, -1], [0.5, 0.5, 0.125], [1.0, 0.5, 0.125], 2)
 
 
 def test_what_the_installed_pyinstrument_writes(tmp_path: Path) -> None:
@@ -385,11 +385,11 @@ def test_what_the_installed_pyinstrument_writes(tmp_path: Path) -> None:
             spin(20_000)
     tree = read_tree(profiler.output(renderers.JSONRenderer(show_all=True)).encode())
     assert any(name == "spin" for _, _, name in tree.functions)
-    assert math.fsum(tree.own) == pytest.approx(tree.total[0], rel=0.02)
+    assert math.fsum(tree.own_times) == pytest.approx(tree.total[0], rel=0.02)
     assert tree.duration_s == pytest.approx(profiler.last_session.duration, abs=1e-5)
     profiler.last_session.save(tmp_path / "x.pyisession")
     again = read_tree((tmp_path / "x.pyisession").read_bytes())
-    assert math.fsum(again.own) == pytest.approx(math.fsum(tree.own), rel=0.02)
+    assert math.fsum(again.own_times) == pytest.approx(math.fsum(tree.own_times), rel=0.02)
     with ingest([tmp_path / "x.pyisession"]) as store:
         assert store.frame("SELECT functions > 0 AS some FROM python_window").item()
 
@@ -417,7 +417,7 @@ def test_damaged_and_hostile_trees(data: bytes) -> None:
 def test_odd_frames_are_left_out_and_told() -> None:
     odd = [frame("b", -1.0), {"function": 5, "time": 0.5}, 7, frame("c", 10**400), {"function": "e", "time": "x"}]
     tree = read_tree(session(frame("a", 1.0, *odd, frame("d", 3.0))))
-    assert ([name for _, _, name in tree.functions], tree.odd, tree.own) == (["a", "d"], 5, [0.0, 3.0])
+    assert ([name for _, _, name in tree.functions], tree.odd, tree.own_times) == (["a", "d"], 5, [0.0, 3.0])
     assert read_tree(session(None)).functions == []
 
 
@@ -438,7 +438,7 @@ def test_any_json_is_a_tree_or_an_error(root: Any) -> None:
             tree = read_tree(data.encode("utf-8", "surrogatepass"))
         except TreeError:
             continue
-        assert all(0 <= value <= 1e9 for value in (*tree.own, *tree.total))
+        assert all(0 <= value <= 1e9 for value in (*tree.own_times, *tree.total))
         assert all(parent < i for i, parent in enumerate(tree.parents))
 
 
