@@ -70,7 +70,7 @@ def _html(rule: str, figure: Figure, finding: str) -> str:
 
 
 def _legend(table: Table) -> str:
-    columns = table.shown("html")
+    columns = table.columns_for("html")
     rows = []
     for row in table.rows:
         cells = []

@@ -1,4 +1,4 @@
-"""Blocks of a section (figures, tables, texts), ready to print, and the wording of sentences around them."""
+"""Blocks of a section: figures, tables, and texts, ready to print, and the wording of the sentences around them."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Section:
     def empty(self) -> bool:
         return not (any(self.blocks) or self.facts or self.parts)
 
-    def shown(self, target: str) -> list[Block]:
+    def blocks_for(self, target: str) -> list[Block]:
         """Return the blocks of the page for "html" or "pdf"."""
         chosen = [block for block in self.blocks if not isinstance(block, Only) or block.target == target]
         return [block.block if isinstance(block, Only) else block for block in chosen]
@@ -141,25 +141,25 @@ def _within(blocks: Iterable[Any]) -> Iterator[Any]:
 
 
 def say(sentence: str, *values: object) -> Markup:
-    """A sentence whose ``{}`` are filled with escaped values."""
+    """Fill the ``{}`` of a sentence with escaped values."""
     return Markup(sentence).format(*(printable(value) if type(value) is str else value for value in values))
 
 
 def coded(text: str) -> Markup:
-    """A sentence in which what stands between two grave accents is code."""
+    """Mark the text between two grave accents as code."""
     pieces = glued(printable(text)).split("`")
-    if len(pieces) % 2 == 0:  # one is left over
-        return Markup("{}").format(glued(printable(text)))
+    if len(pieces) % 2 == 0:  # a grave accent without its partner
+        return Markup("{}").format("`".join(pieces))
     return Markup("").join(Markup("<code>{}</code>" if i % 2 else "{}").format(piece) for i, piece in enumerate(pieces))
 
 
 def plain(text: str | None) -> str | None:
-    """The same for a cell of text: no grave accents."""
+    """Remove the grave accents from a cell of text."""
     return None if text is None else glued(text).replace("`", "")
 
 
 def name(text: str, limit: int = 72) -> Markup:
-    """A name from a trace for use within a sentence: shortened, and isolated from the direction of the text around it."""
+    """Shorten a name from a trace, and isolate it from the text direction around it."""
     return Markup("<bdi>{}</bdi>").format(printable(clip(text, limit)))
 
 
@@ -182,13 +182,13 @@ def ring(
     columns: Sequence[str],
     *,
     middle: tuple[str, str],
-    whole: float | None = None,
+    total_percent: float | None = None,
     half: bool = False,
 ) -> Figure | None:
-    """A donut and its legend table; None without parts. ``columns``: headings of name, texts and percent. ``what`` begins the alt text.
+    """Draw a donut with its legend table; None without parts.
 
-    ``whole``: percent that the full ring stands for (default: what the parts sum up to, at most 100). ``half``: two such rings stand
-    beside each other.
+    ``columns``: headings of name, texts, and percent. ``what`` begins the alt text. ``total_percent``: that of the full ring (default: the
+    sum of the parts, at most 100). ``half``: two such rings are printed next to each other.
     """
     parts = [part for part in parts if part.percent > 0] or list(parts)
     if not parts:
@@ -213,13 +213,16 @@ def ring(
         sortable=False,
         half=half,
     )
-    full = whole or min(100.0, sum(part.percent for part in parts)) or 100.0
+    full = total_percent or min(100.0, sum(part.percent for part in parts)) or 100.0
     alt = f"{what}: " + ", ".join(f"{clip(part.name, 40)} {percent(part.percent)}" for part in parts[:5])
-    return Figure(id, donut(sectors, *middle, whole=full), alt, caption, legend)
+    return Figure(id, donut(sectors, *middle, total_percent=full), alt, caption, legend)
 
 
 def spread(rows: Sequence[T], most: int, weight: Callable[[T], float]) -> list[T]:
-    """At most ``most`` rows (at least two): those of most and of least weight and, of three or more, the median one, in their own order."""
+    """Choose at most ``most`` (at least 2) rows: largest, smallest, and median weight.
+
+    The rows keep their order. The median row is one of them if ``most`` is at least 3.
+    """
     if len(rows) <= most:
         return list(rows)
     order = sorted(range(len(rows)), key=lambda i: weight(rows[i]))
@@ -229,15 +232,15 @@ def spread(rows: Sequence[T], most: int, weight: Callable[[T], float]) -> list[T
     return [rows[i] for i in sorted(chosen)]
 
 
-def of_all(shown: int, total: int, what: str, by: str) -> Markup:
-    """ " 12 of 64 devices are drawn: ..." or nothing. ``by`` names the quantity by which :func:`spread` chose."""
-    if shown >= total:
+def of_all(drawn: int, total: int, what: str, by: str) -> Markup:
+    """Write how many are drawn if not all are. ``by``: the weight in :func:`spread`."""
+    if drawn >= total:
         return Markup("")
-    return say(" {} of {} are drawn: those of most and of least {} and the median one.", count(shown), plural(total, what), by)
+    return say(" {} of {} are drawn: those of most and of least {} and the median one.", count(drawn), plural(total, what), by)
 
 
 def meaning_of(category: str) -> str:
-    """The colour of a kernel category or an activity."""
+    """Return the key of MEANINGS for a kernel category or an activity."""
     lowered = category.lower()
     for start, meaning in (("comm", "communication"), ("nccl", "communication"), ("mem", "memory"), ("sync", "sync"), ("other", "other")):
         if lowered.startswith(start):
@@ -246,8 +249,7 @@ def meaning_of(category: str) -> str:
 
 
 def line_of(pairs: Iterable[tuple[str, str]], most: int = 40, longest: int = 80) -> str:
-    """Names and values, of at most ``longest`` characters, on one line, for the PDF: a table of them would take a page and a tenth of the
-    time."""
+    """Write names and values on one line of the PDF, where a table would take a page."""
     known = list(pairs)
     text = " · ".join(f"{clip(key, 40)}: {clip(held, longest)}" for key, held in known[:most])
     return text if len(known) <= most else f"{text}; {count(most)} of {count(len(known))} shown; all in the attached report.json."

@@ -92,13 +92,13 @@ class Table:
     note: str | None = None
     html_note: str | None = None
 
-    def shown(self, target: str) -> list[int]:
+    def columns_for(self, target: str) -> list[int]:
         """Return the indices of the columns on the page for "html" or "pdf"."""
         return [i for i, column in enumerate(self.columns) if not (column.pdf_only if target == "html" else column.html_only)]
 
 
 def table(id: str, caption: str, rows: Sequence[T], *columns: Col[T], **flags: Any) -> Table | None:
-    """Make a table of ``rows``; None without rows. ``flags``: the fields of :class:`Table` from ``sortable``."""
+    """Make a table; None without rows. ``flags``: the fields of :class:`Table`."""
     if not rows:
         return None
     kept = tuple(column for column in columns if column.when)
@@ -106,7 +106,7 @@ def table(id: str, caption: str, rows: Sequence[T], *columns: Col[T], **flags: A
 
 
 def word(text: str | None, *, full: str | None = None, limit: int = 90) -> Cell:
-    """Make a cell of text, shortened in its middle to ``limit`` characters. ``full``: the text that it abbreviates."""
+    """Make a cell of text, shortened in its middle. ``full``: the unabbreviated text."""
     text = text or UNKNOWN
     full = text if full is None else full
     short = clip(text, limit)
@@ -129,7 +129,7 @@ def pairs_table(
     limit: int = 90,
     **flags: Any,
 ) -> Table | None:
-    """Make a table of names and values; ``form``, ``kind``, and ``limit`` are those of the values' column."""
+    """Make a table of names and values. ``form``, ``kind``, ``limit``: of the values."""
     name, value = headers
     columns = [Col[Any](name, itemgetter(0), kind="name"), Col[Any](value, itemgetter(1), form, kind=kind, limit=limit)]
     return table(id, caption, list(pairs), *columns, **flags)

@@ -14,34 +14,43 @@ from ..text.formats import plural
 from . import words
 
 
-def kernels(made: Comparison) -> Section:
-    if not made.kernels:
+def kernels(comparison: Comparison) -> Section:
+    if not comparison.kernels:
         return Section("kernels", "Kernels", say("No kernels in both runs: there is nothing to compare."))
-    states = Counter(one.state for one in made.kernels)
+    states = Counter(kernel.state for kernel in comparison.kernels)
     counts = ", ".join(
         f"{states[name]} {word}"
         for name, word in (("grown", "grew"), ("shrunk", "shrank"), ("added", "were added"), ("vanished", "vanished"))
         if states[name]
     )
-    unit = words.per(made.basis)
+    unit = words.per(comparison.basis)
     lead = say(
         "Of {} {}.",
-        plural(len(made.kernels), "kernel"),
+        plural(len(comparison.kernels), "kernel"),
         f"{counts}, beyond spread and threshold" if counts else "none changed beyond spread and threshold",
     )
-    found = Section("kernels", "Kernels", lead)
-    found.add(_figure(made, unit), _table(made, unit), _categories(made, unit))
-    return found
+    categories = table(
+        "kernels-categories",
+        f"Categories of kernels {unit}",
+        comparison.categories,
+        Col("Category", lambda row: Cell(row.name), kind="name"),
+        *words.AMOUNT,
+        Col("Runs, base", lambda row: row.base_count, words.number),
+        Col("Runs, new", lambda row: row.new_count, words.number),
+        words.VERDICT,
+    )
+    return Section("kernels", "Kernels", lead, (_figure(comparison, unit), _table(comparison, unit), categories))
 
 
-def _figure(made: Comparison, unit: str) -> Figure | None:
-    shown = [one for one in made.kernels if one.state != "same"][:BARS]
-    if not shown:
+def _figure(comparison: Comparison, unit: str) -> Figure | None:
+    changed = [kernel for kernel in comparison.kernels if kernel.state != "same"]
+    drawn = changed[:BARS]
+    if not drawn:
         return None
-    scale = time_unit(max(abs(one.effect_ns) for one in shown))
-    rows = [Effect(one.short_name, meaning_of(one.category), one.effect_ns / scale.nanoseconds, _beside(one)) for one in shown]
-    alt = f"Largest effects of kernels {unit}: " + ", ".join(f"{one.short_name[:50]} {_beside(one)}" for one in shown[:5])
-    more = sum(one.state != "same" for one in made.kernels) - len(shown)
+    scale = time_unit(max(abs(kernel.effect_ns) for kernel in drawn))
+    rows = [Effect(row.short_name, meaning_of(row.category), row.effect_ns / scale.nanoseconds, _bar_text(row)) for row in drawn]
+    alt = f"Largest effects of kernels {unit}: " + ", ".join(f"{row.short_name[:50]} {_bar_text(row)}" for row in drawn[:5])
+    more = len(changed) - len(drawn)
     caption = say(
         "Effect of each kernel {}, largest first{}. To the right: more time than in base.",
         unit,
@@ -50,24 +59,24 @@ def _figure(made: Comparison, unit: str) -> Figure | None:
     return Figure("kernels-effects", diverging_bars(rows, scale.name), alt, caption)
 
 
-def _beside(one: KernelChange) -> str:
-    told = {"added": "added", "vanished": "vanished"}.get(one.state) or words.ratio(one.base_ns, one.new_ns)
-    return f"{words.signed(one.effect_ns)} · {told}"
+def _bar_text(kernel: KernelChange) -> str:
+    ratio = kernel.state if kernel.state in ("added", "vanished") else words.ratio(kernel.base_ns, kernel.new_ns)
+    return f"{words.signed(kernel.effect_ns)} · {ratio}"
 
 
-def _table(made: Comparison, unit: str) -> Table | None:
-    least_ns = (made.whole.base_ns if made.whole else 0.0) * SMALLEST_PERCENT / 100
+def _table(comparison: Comparison, unit: str) -> Table | None:
+    least_ns = (comparison.whole.base_ns if comparison.whole else 0.0) * SMALLEST_PERCENT / 100
 
     def large(row: KernelChange) -> bool:
-        return abs(row.change_percent or 0.0) >= made.threshold_percent and abs(row.effect_ns) >= least_ns
+        return abs(row.change_percent or 0.0) >= comparison.threshold_percent and abs(row.effect_ns) >= least_ns
 
     return table(
         "kernels-table",
         f"Every kernel, largest effect {unit} first",
-        made.kernels,
+        comparison.kernels,
         Col("Kernel", lambda row: word(row.short_name, full=_names(row), limit=72), kind="name"),
         Col("Category", lambda row: row.category, html_only=True),
-        Col("Verdict", lambda row: words.judged(row.state, large=large(row))),
+        Col("Verdict", lambda row: words.state_within_spread(row.state, large=large(row))),
         Col("Effect", lambda row: row.effect_ns, words.effect),
         Col("Change", lambda row: row.change_percent, words.change),
         Col("Base", lambda row: row.base_ns if row.base_names else None, words.time),
@@ -85,18 +94,5 @@ def _table(made: Comparison, unit: str) -> Table | None:
     )
 
 
-def _names(one: KernelChange) -> str:
-    return " | ".join(dict.fromkeys([*one.new_names, *one.base_names]))
-
-
-def _categories(made: Comparison, unit: str) -> Table | None:
-    return table(
-        "kernels-categories",
-        f"Categories of kernels {unit}",
-        made.categories,
-        Col("Category", lambda row: Cell(row.name), kind="name"),
-        *words.AMOUNT,
-        Col("Runs, base", lambda row: row.base_count, words.number),
-        Col("Runs, new", lambda row: row.new_count, words.number),
-        words.VERDICT,
-    )
+def _names(kernel: KernelChange) -> str:
+    return " | ".join(dict.fromkeys([*kernel.new_names, *kernel.base_names]))

@@ -27,18 +27,17 @@ _QUANTILES: Final = (
 )
 
 
-def steps(made: Comparison) -> Section:
-    if made.steps is None:
-        return Section("steps", "Step times", say("Steps cannot be compared: {}.", made.steps_absent))
-    found = Section("steps", "Step times", say("{}", words.told(f"{made.steps.text} {_test(made.steps)}")))
-    found.add(distributions("steps-distribution", made.steps))
+def steps(comparison: Comparison) -> Section:
+    if comparison.steps is None:
+        return Section("steps", "Step times", say("Steps cannot be compared: {}.", comparison.steps_absent))
     rows: list[tuple[str, float, float, Callable[[float], Cell]]] = []
-    for one in (made.steps, made.device_steps):
-        if one is not None:
-            name = _MEASURES[one.measure]
-            rows.append((f"{name}: steps", one.base.count, one.new.count, words.number))
-            rows += [(f"{name}: {label}", getattr(one.base, field), getattr(one.new, field), words.time) for label, field in _QUANTILES]
-    found.add(
+    for measured in filter(None, (comparison.steps, comparison.device_steps)):
+        name, base, new = _MEASURES[measured.measure], measured.base, measured.new
+        rows.append((f"{name}: steps", base.count, new.count, words.number))
+        rows += [(f"{name}: {label}", getattr(base, field), getattr(new, field), words.time) for label, field in _QUANTILES]
+    lead = say("{}", words.with_minus_signs(f"{comparison.steps.text} {_test(comparison.steps)}"))
+    blocks = (
+        distributions("steps-distribution", comparison.steps),
         table(
             "steps-quantiles",
             "Step times of both runs",
@@ -50,10 +49,10 @@ def steps(made: Comparison) -> Section:
             Col("Change", lambda row: words.change(percent_of(row[2] - row[1], row[1])) if row[3] is words.time else None, kind="number"),
             sortable=False,
             pdf_rows=14,
-            note=_note(made.steps),
-        )
+            note=_note(comparison.steps),
+        ),
     )
-    return found
+    return Section("steps", "Step times", lead, blocks)
 
 
 def _test(steps: StepComparison) -> str:
@@ -80,7 +79,7 @@ def _note(steps: StepComparison) -> str:
 
 
 def distributions(id: str, steps: StepComparison) -> Figure:
-    """Both distributions, one above the other, over one axis."""
+    """Draw both distributions, one above the other, over one axis."""
     rows = [
         Bins(f"base: {count(steps.base.count)} steps", steps.edges, steps.base_counts, steps.base.p50, steps.base_beyond),
         Bins(f"new: {count(steps.new.count)} steps", steps.edges, steps.new_counts, steps.new.p50, steps.new_beyond),
@@ -89,7 +88,6 @@ def distributions(id: str, steps: StepComparison) -> Figure:
         f"Distribution of the {_MEASURES[steps.measure]}: base median {duration(steps.base.p50)}, p95 {duration(steps.base.p95)}; "
         f"new median {duration(steps.new.p50)}, p95 {duration(steps.new.p95)}"
     )
-    named = _MEASURES[steps.measure]
-    medians = (duration(steps.base.p50), duration(steps.new.p50))
-    caption = say("{}, both runs over one axis. The dashed lines are the medians: {} and {}.", capitalized(named), *medians)
+    name, medians = capitalized(_MEASURES[steps.measure]), (duration(steps.base.p50), duration(steps.new.p50))
+    caption = say("{}, both runs over one axis. The dashed lines are the medians: {} and {}.", name, *medians)
     return Figure(id, histogram(rows, "computation", "steps"), alt, caption)

@@ -23,99 +23,87 @@ _MEANINGS: Final = {
 _COLUMNS: Final[tuple[Col[Amount], ...]] = (Col("Part", lambda part: host_name(part.name), kind="name"), *words.AMOUNT, words.VERDICT)
 
 
-def time(made: Comparison) -> Section:
-    if made.whole is None:
-        return _on_the_host(made)
-    whole = f"{duration(made.whole.base_ns)} before, {duration(made.whole.new_ns)} now"
-    unit = words.per(made.basis)
-    told = _told(made.parts)
-    lead = say("A GPU's span {}: {}. {}.", unit, whole, told)
-    if made.basis.unit == "second":
-        lead = say(
-            "Times are divided by the span of the GPUs, not by steps ({}). {}.",
-            made.basis.why,
-            told,
-        )
-    found = Section("time", "Where the time went", lead)
-    found.add(
-        parts_figure("time-parts", made),
+def time(comparison: Comparison) -> Section:
+    on_the_host = (host_figure("time-step", comparison), _host_table(comparison))
+    if comparison.whole is None and not comparison.host_parts:
+        return Section("time", "Where the time went", say("No GPU activity in both runs: their time cannot be divided."))
+    if comparison.whole is None:
+        lead = say("The average step on the host. {}.", _changes(comparison.host_parts))
+        return Section("time", "Where the time went", lead, on_the_host)
+    span = f"{duration(comparison.whole.base_ns)} before, {duration(comparison.whole.new_ns)} now"
+    basis, unit = comparison.basis, words.per(comparison.basis)
+    over = f"{duration(basis.base * 1e9)} of GPU time in base, {duration(basis.new * 1e9)} in new"
+    if basis.unit == "step":
+        over = f"{plural(round(basis.base), 'step')} of a process in base, {plural(round(basis.new), 'step')} in new"
+    changes = _changes(comparison.parts)
+    lead = say("A GPU's span {}: {}. {}.", unit, span, changes)
+    if basis.unit == "second":
+        lead = say("Times are divided by the span of the GPUs, not by steps ({}). {}.", basis.why, changes)
+    blocks = (
+        parts_figure("time-parts", comparison),
         table(
             "time-table",
             f"Parts of the time {unit}",
-            (*made.parts, *([made.whole] if made.basis.unit == "step" else []), *made.within),
+            (*comparison.parts, *([comparison.whole] if basis.unit == "step" else []), *comparison.within),
             *_COLUMNS,
             sortable=False,
-            note="The first four add up to the span. Communication and memory operations are told with what ran beside them. Over"
-            f" {_units(made)}.",
+            note=f"The first four add up to the span. Communication and memory operations are told with what ran beside them. Over {over}.",
         ),
-        host_figure("time-step", made),
-        _host_table(made),
-        _devices(made.devices, unit),
+        *on_the_host,
+        _devices(comparison.devices, unit),
     )
-    return found
+    return Section("time", "Where the time went", lead, blocks)
 
 
-def _on_the_host(made: Comparison) -> Section:
-    """Of runs of which at least one recorded nothing of GPUs."""
-    if not made.host_parts:
-        return Section("time", "Where the time went", say("No GPU activity in both runs: their time cannot be divided."))
-    found = Section("time", "Where the time went", say("The average step on the host. {}.", _told(made.host_parts)))
-    found.add(host_figure("time-step", made), _host_table(made))
-    return found
+def _changes(parts: Sequence[Amount]) -> str:
+    ordered = sorted(parts, key=lambda part: -abs(part.effect_ns))
 
-
-def _told(parts: Sequence[Amount]) -> str:
     def listed(states: Callable[[str], bool]) -> str:
-        those = sorted((part for part in parts if states(part.state)), key=lambda part: -abs(part.effect_ns))
-        return ", ".join(f"{host_name(part.name)} {words.signed(part.effect_ns)}" for part in those)
+        return ", ".join(f"{host_name(part.name)} {words.signed(part.effect_ns)}" for part in ordered if states(part.state))
 
     moved, undecided = listed(lambda state: state not in ("same", "undecided")), listed(lambda state: state == "undecided")
-    told = [f"Changed: {moved}"] if moved else []
-    told += [f"Too few steps to tell: {undecided}"] if undecided else []
-    return ". ".join(told) or "No part changed beyond spread and threshold"
+    sentences = [f"Changed: {moved}"] if moved else []
+    sentences += [f"Too few steps to tell: {undecided}"] if undecided else []
+    return ". ".join(sentences) or "No part changed beyond spread and threshold"
 
 
-def _host_table(made: Comparison) -> Table | None:
+def _host_table(comparison: Comparison) -> Table | None:
     return table(
         "time-host",
         "What the average step was spent on",
-        made.host_parts,
+        comparison.host_parts,
         *_COLUMNS,
         sortable=False,
         note="Each class gets what the ones before it left of a step's wall time.",
     )
 
 
-def _units(made: Comparison) -> str:
-    if made.basis.unit == "step":
-        return f"{plural(round(made.basis.base), 'step')} of a process in base, {plural(round(made.basis.new), 'step')} in new"
-    return f"{duration(made.basis.base * 1e9)} of GPU time in base, {duration(made.basis.new * 1e9)} in new"
-
-
-def parts_figure(id: str, made: Comparison) -> Figure | None:
-    """The parts of the devices' time in both runs."""
-    unit = words.per(made.basis)
+def parts_figure(id: str, comparison: Comparison) -> Figure | None:
+    """Draw the parts of the devices' time in both runs."""
+    unit = words.per(comparison.basis)
     caption = say("Time {} of a GPU. Above, lighter: base; below: new, with the change. The parts add up to the span of the GPUs.", unit)
-    return _figure(id, made.parts, f"Time {unit}", caption)
+    return _figure(id, comparison.parts, f"Time {unit}", caption)
 
 
-def host_figure(id: str, made: Comparison) -> Figure | None:
-    """What the average step of both runs was spent on."""
-    shown = [one for one in made.host_parts if max(one.base_ns, one.new_ns) > 0][:12]
+def host_figure(id: str, comparison: Comparison) -> Figure | None:
+    """Draw the parts of the average step on the host in both runs."""
+    parts = [part for part in comparison.host_parts if max(part.base_ns, part.new_ns) > 0][:12]
     caption = say("Wall time of the average step, each class getting what the ones before it left. Above, lighter: base; below: new.")
-    return _figure(id, shown, "Average step", caption)
+    return _figure(id, parts, "Average step", caption)
 
 
 def _figure(id: str, parts: Sequence[Amount], what: str, caption: object) -> Figure | None:
     if not parts:
         return None
-    unit = time_unit(max(max(one.base_ns, one.new_ns) for one in parts))
+    unit = time_unit(max(max(part.base_ns, part.new_ns) for part in parts))
     pairs = [
-        Pair(host_name(one.name), _MEANINGS.get(one.name, "other"), one.base_ns / unit.nanoseconds, one.new_ns / unit.nanoseconds,
-             words.ratio(one.base_ns, one.new_ns) if one.state not in ("same", "undecided") and one.base_ns else "")
-        for one in parts
+        Pair(host_name(part.name), _MEANINGS.get(part.name, "other"), part.base_ns / unit.nanoseconds, part.new_ns / unit.nanoseconds,
+             words.ratio(part.base_ns, part.new_ns) if part.state not in ("same", "undecided") and part.base_ns else "")
+        for part in parts
     ]  # fmt: skip
-    alt = f"{what}: " + ", ".join(f"{host_name(one.name)} {duration(one.base_ns)} before and {duration(one.new_ns)} now" for one in parts)
+    alt = f"{what}: " + ", ".join(
+        f"{host_name(part.name)} {duration(part.base_ns)} before and {duration(part.new_ns)} now" for part in parts
+    )
     return Figure(id, before_after(pairs, unit.name, ("base", "new")), alt, say("{}", caption))
 
 

@@ -34,13 +34,13 @@ def state(name: str) -> Cell:
     return Cell(text, mark=mark, sort=_ORDER.index(name) if name in _ORDER else None)
 
 
-def judged(name: str, *, large: bool) -> Cell:
-    """The state of an effect; ``large``: it is no change because of the spread, not because it is small."""
+def state_within_spread(name: str, *, large: bool) -> Cell:
+    """Write the state of an effect; a ``large`` one without change is in the spread."""
     return Cell("≈ in the spread", mark="v-none", sort=_ORDER.index(name)) if name == "same" and large else state(name)
 
 
 def change(value: float | None) -> Cell:
-    """A change in percent."""
+    """Write a change in percent."""
     return Cell(UNKNOWN, sort="") if value is None else Cell(_minus(wording.signed_percent(value)), sort=value)
 
 
@@ -50,7 +50,7 @@ def effect(nanoseconds: float) -> Cell:
 
 
 def signed(nanoseconds: float) -> str:
-    """A change of a duration with its sign."""
+    """Write a change of a duration with its sign."""
     return _minus(wording.signed_duration(nanoseconds))
 
 
@@ -68,23 +68,23 @@ share: Final = known(percent)
 
 
 def number(value: float | None) -> Cell:
-    """A count per unit: whole where it is."""
+    """Write a count per unit, without decimals if it is nearly an integer."""
     if value is None:
         return Cell(UNKNOWN, sort="")
-    whole = abs(value - round(value)) < 0.005 * max(abs(value), 1e-9)
-    text = wording.count(round(value)) if whole else wording.significant(value)
+    integer = abs(value - round(value)) < 0.005 * max(abs(value), 1e-9)
+    text = wording.count(round(value)) if integer else wording.significant(value)
     return Cell(_minus(text), sort=value)
 
 
 def per(basis: Basis) -> str:
-    """Behind a heading: "per step". Runs without steps and without GPU time have nothing that is divided."""
+    """Return "per step", "per second of GPU time", or "" if neither is known."""
     if basis.unit == "step":
         return "per step"
     return "per second of GPU time" if basis.base or basis.new else ""
 
 
-def told(sentence: str) -> str:
-    """A sentence of the comparison: a minus before a number is one."""
+def with_minus_signs(sentence: str) -> str:
+    """Replace the hyphen before a negative number by a minus sign."""
     return glued(_NEGATIVE.sub("−", sentence))
 
 
@@ -92,7 +92,7 @@ def _minus(text: str) -> str:
     return glued(text.replace("-", "−"))
 
 
-# The columns of a time in both runs.
+# Columns of a time in both runs.
 AMOUNT: Final[tuple[Col[Any], ...]] = (
     Col("Base", lambda row: row.base_ns, time),
     Col("New", lambda row: row.new_ns, time),

@@ -1,4 +1,4 @@
-"""Where do the ticks of an axis stand, and in which unit is a time axis?"""
+"""Positions of ticks on an axis, and the unit of a time axis."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _UNITS = (
 
 
 def time_unit(longest_ns: float) -> TimeUnit:
-    """The largest unit in which ``longest_ns`` is at least 2 (so that ticks stay short), or nanoseconds."""
+    """Return the largest unit in which ``longest_ns`` is at least 2, or nanoseconds."""
     return next((unit for unit in reversed(_UNITS) if longest_ns >= 2 * unit.nanoseconds), _UNITS[0])
 
 
 def nice_ticks(low: float, high: float, most: int) -> list[float]:
-    """At most ``most`` + 1 multiples of 1, 2 or 5 times a power of ten within [low, high]."""
+    """Return at most ``most`` + 1 multiples of 1, 2, or 5 times a power of 10."""
     span = high - low
     if not span > 0:
         return [low]

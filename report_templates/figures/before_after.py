@@ -1,4 +1,4 @@
-"""How large was each part before, and how large is it now? Two bars a part, from zero: the lighter one above is before."""
+"""Two bars per part, from zero: the lighter bar above is the value before, the bar below is the value now."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PALE = 0.35
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A part: its name, a key of the palette, both values, and what stands behind the second one."""
+    """A part: its name, a key of the palette, both values, and the text after the second value."""
 
     name: str
     meaning: str
@@ -27,7 +27,7 @@ class Pair:
 
 
 def before_after(pairs: Sequence[Pair], unit: str, names: tuple[str, str]) -> str:
-    """SVG text; values are in ``unit``. ``names``: what the lighter and the full bars are called."""
+    """Return SVG text; values are in ``unit``. ``names``: of the two runs."""
     labels, widest = svg.column((pair.name for pair in pairs), 32, 196)
     left = 14 + widest
     end = max([value for pair in pairs for value in (pair.before, pair.after)]) or 1.0
@@ -61,7 +61,7 @@ def before_after(pairs: Sequence[Pair], unit: str, names: tuple[str, str]) -> st
 
 
 def _before(x: float, y: float, wide: float, high: float, colour: str, title: str | None = None) -> str:
-    """A pale bar with an edge: it stays visible where its colour is pale itself, and in greyscale."""
+    """Draw a pale bar with an edge, which stays visible in grayscale."""
     right, bottom = svg.number(x + max(wide, 0.0)), svg.number(y + high)
     return svg.path(
         f"M{svg.number(x)} {svg.number(y)}H{right}V{bottom}H{svg.number(x)}Z", colour, opacity=_PALE, stroke=colour, title=title

@@ -1,4 +1,4 @@
-"""How do series of the same quantity compare? One box per series over one axis, with the thresholds they are judged by."""
+"""Box plot: one box per series of the same quantity over one axis, with thresholds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LEAST = 6.0  # a median within less would hide its box
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """Quartiles, whiskers (the most extreme values within 1.5 IQR), and the percentiles that a rule looks at, where they are known.
+    """Quartiles, whiskers (the most extreme values within 1.5 IQR), and the percentiles that a rule evaluates, if known.
 
     ``group`` heads the boxes that follow each other with it. ``note``: at the right end of the row. ``meaning``: a key of the palette.
     """
@@ -37,7 +37,7 @@ class Box:
 
 
 def box_plot(boxes: Sequence[Box], limits: Sequence[tuple[float, str]], unit: str, *, top: float) -> str:
-    """SVG text. The axis goes from zero to ``top``; ``limits`` are thresholds (value, name), drawn as dashed lines."""
+    """Return SVG text. The axis ends at ``top``; ``limits``: values and names."""
     labels, widest = svg.column((box.label for box in boxes), 26, 196)
     left = 14 + widest
     right = WIDTH - max((14 + svg.width_of(box.note, 10) for box in boxes if box.note), default=14.0)
@@ -97,7 +97,7 @@ def _box(box: Box, label: str, y: float, left: float, right: float, scale: float
 
 
 def _names(limits: Sequence[tuple[float, str]], left: float, right: float, scale: float) -> tuple[list[str], float]:
-    """The names of the thresholds above their lines, on as many lines as they need, and how high these are."""
+    """Draw the names of the thresholds above their lines; also return their height."""
     ends: list[float] = []
     body = []
     for limit, name in sorted(limits):

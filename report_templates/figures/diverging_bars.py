@@ -1,4 +1,4 @@
-"""What grew and what shrank, and by how much? One bar a row from a line in the middle: to the right what grew, to the left what shrank."""
+"""Bars from a line in the middle: to the right for growth, to the left for shrinkage."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .palette import GRID, INK, MEANINGS, MUTED
 WIDTH = 720.0
 _ROW, _BAR, _TOP = 20.0, 13.0, 24.0
 _LABEL = 238.0
-_TEXT = 118.0  # room for what stands beside the longest bars, at least
+_TEXT = 118.0  # least room for the texts next to the longest bars
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """A row: its name, a key of the palette, the effect, and the text beside the bar."""
+    """A row: its name, a key of the palette, the effect, and the text next to the bar."""
 
     name: str
     meaning: str
@@ -27,12 +27,12 @@ class Effect:
 
 
 def diverging_bars(rows: Sequence[Effect], unit: str) -> str:
-    """SVG text; effects are in ``unit``, and both sides have one scale."""
+    """Return SVG text; effects are in ``unit``, and both sides have one scale."""
     labels, widest = svg.column((row.name for row in rows), 40, _LABEL, 10)
     left = 12 + widest
     low, high = min(0.0, *(row.effect for row in rows)), max(0.0, *(row.effect for row in rows))
     span = (high - low) or 1.0
-    # Texts of bars to the left stand left of them, and of those to the right on the right.
+    # The text of each bar is at its free end.
     start = left + (_room(row.text for row in rows if row.effect < 0) if low < 0 else 12)
     scale = (WIDTH - start - (_room(row.text for row in rows if row.effect >= 0) if high > 0 else 24)) / span
     zero = start - low * scale
@@ -53,10 +53,8 @@ def diverging_bars(rows: Sequence[Effect], unit: str) -> str:
         x = zero if row.effect >= 0 else zero - wide
         body.append(svg.text(left - 8, y + _BAR - 2, label, anchor="end", fill=INK, size=10))
         body.append(svg.rect(x, y, max(wide, 1.0), _BAR, MEANINGS[row.meaning], title=f"{row.name}: {row.text}"))
-        if row.effect >= 0:
-            body.append(svg.text(x + wide + 5, y + _BAR - 2, row.text, fill=MUTED, size=10))
-        else:
-            body.append(svg.text(x - 5, y + _BAR - 2, row.text, anchor="end", fill=MUTED, size=10))
+        at, anchor = (x + wide + 5, "start") if row.effect >= 0 else (x - 5, "end")
+        body.append(svg.text(at, y + _BAR - 2, row.text, anchor=anchor, fill=MUTED, size=10))
     body.append(svg.line(zero, _TOP - 4, zero, bottom, INK))
     return svg.document(WIDTH, bottom + 20, body)
 

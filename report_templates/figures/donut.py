@@ -1,4 +1,4 @@
-"""How does a whole divide into its parts? A ring; the parts are named in the table beside it, by number."""
+"""Ring of the parts of a total; the table next to it names the parts by number."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OUTER, _INNER = 68.0, 44.0
 
 @dataclass(frozen=True, slots=True)
 class Sector:
-    """One part: ``meaning`` is a key of the palette; ``shade`` tells neighbours of one meaning apart."""
+    """A part. ``meaning``: a key of the palette; ``shade`` distinguishes adjacent parts of one meaning."""
 
     name: str
     percent: float
@@ -24,7 +24,7 @@ class Sector:
 
 
 def shaded(parts: Sequence[tuple[str, float, str]]) -> tuple[Sector, ...]:
-    """Sectors of (name, percent, meaning) with a shade each."""
+    """Give each (name, percent, meaning) a shade."""
     seen: dict[str, int] = {}
     sectors = []
     for name, percent, meaning in parts:
@@ -33,13 +33,16 @@ def shaded(parts: Sequence[tuple[str, float, str]]) -> tuple[Sector, ...]:
     return tuple(sectors)
 
 
-def donut(sectors: Sequence[Sector], value: str, label: str, *, whole: float = 100.0) -> str:
-    """SVG text of a ring. ``value`` and ``label`` stand in its middle; what the sectors leave of ``whole`` percent stays open."""
+def donut(sectors: Sequence[Sector], value: str, label: str, *, total_percent: float = 100.0) -> str:
+    """Return SVG text of a ring with ``value`` and ``label`` in its middle.
+
+    A gap remains if the sectors do not add up to ``total_percent``.
+    """
     middle = SIZE / 2
     body = []
     angle = 0.0
     for number, sector in enumerate(sectors, 1):
-        sweep = 2 * math.pi * min(max(sector.percent, 0.0) / whole, 1.0)
+        sweep = 2 * math.pi * min(max(sector.percent, 0.0) / total_percent, 1.0)
         if sweep <= 0:
             continue
         title = f"{sector.name}: {sector.percent:.1f} %"
@@ -61,7 +64,10 @@ def _point(middle: float, angle: float, radius: float) -> tuple[float, float]:
 
 
 def _ring(middle: float, start: float, end: float) -> str:
-    """The path of a sector; more than half a ring is drawn as two, because an arc (nearly) to its own start is nothing."""
+    """Return the path of a sector.
+
+    More than half a ring is two sectors, because an arc that ends near its own start is empty.
+    """
     if end - start > math.pi:
         half = (start + end) / 2
         return _ring(middle, start, half) + _ring(middle, half, end)

@@ -1,4 +1,4 @@
-"""Through which calls did the time go? Frames below the frames that called them, each as wide as its time."""
+"""Flame graph: frames below the frames that called them, each as wide as its time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LEAST_LETTERS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A frame: seconds on the axis, the texts that may stand on it from the longest to the shortest, and what all is known of it."""
+    """A frame: seconds on the axis, the possible labels from the longest to the shortest, and the tooltip."""
 
     depth: int
     start_s: float
@@ -42,14 +42,14 @@ class Kind:
 
 
 def flame_graph(bars: Sequence[Bar], kinds: Sequence[Kind], total_s: float) -> str:
-    """SVG text; ``total_s`` is the whole width."""
+    """Return SVG text; ``total_s``: seconds of the full width."""
     depth = max((bar.depth for bar in bars), default=0) + 1
     body: list[str] = []
     bottom = _TOP + depth * _ROW
     unit = time_unit(total_s * 1e9)
-    whole = total_s * 1e9 / unit.nanoseconds
-    for tick in nice_ticks(0.0, whole, 6):
-        x = WIDTH * tick / whole if whole else 0.0
+    length = total_s * 1e9 / unit.nanoseconds
+    for tick in nice_ticks(0.0, length, 6):
+        x = WIDTH * tick / length if length else 0.0
         body.append(svg.line(min(x + 0.5, WIDTH - 0.5), _TOP - 3, min(x + 0.5, WIDTH - 0.5), bottom, GRID))
         label = f"{tick:g}" + (f" {unit.name}" if tick == 0 else "")
         room = svg.width_of(label, _SIZE)
@@ -65,9 +65,9 @@ def flame_graph(bars: Sequence[Bar], kinds: Sequence[Kind], total_s: float) -> s
         if bar.shade < 1:
             body.append(svg.rect(x, y, max(0.3, width - 0.7), _ROW - 1, PAPER))
         body.append(svg.rect(x, y, max(0.3, width - 0.7), _ROW - 1, MEANINGS[bar.meaning], opacity=bar.shade, title=bar.title))
-        if shown := fitting(bar.names, width - 2 * _PAD):
+        if name := fitting(bar.names, width - 2 * _PAD):
             ink = ON[bar.meaning] if bar.shade == 1 else INK
-            body.append(svg.text(x + _PAD, y + _ROW - 4.8, shown, fill=ink, size=_SIZE))
+            body.append(svg.text(x + _PAD, y + _ROW - 4.8, name, fill=ink, size=_SIZE))
     x, y = 0.0, bottom + _LEGEND
     for kind in kinds:
         body.append(svg.rect(x, y - 9, 10, 10, MEANINGS[kind.meaning], opacity=kind.shade))
@@ -77,7 +77,7 @@ def flame_graph(bars: Sequence[Bar], kinds: Sequence[Kind], total_s: float) -> s
 
 
 def fitting(names: Sequence[str], room: float) -> str:
-    """The first of ``names`` that fits, else the last one without its end; nothing where less than a few letters would be left."""
+    """Return the first name that fits, else the start of the last; "" if too short."""
     for name in names:
         if svg.width_of(name, _SIZE) <= room:
             return name

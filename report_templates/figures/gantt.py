@@ -1,7 +1,7 @@
-"""What ran when, on which track? A strip per track over a stretch of time.
+"""Gantt chart: the events of each track over a range of time, as strips.
 
-What is too short to be seen for itself shares a column with its neighbours: the paler the column, the less of it is covered; communication
-stands at the lower edge of a shared column. Kinds differ in height and edge, too, so the strips can be read without colour.
+Events that are too short to see share a column with their neighbors: the paler the column, the less of it is covered. Communication is at
+the lower edge of a shared column. Kinds also differ in height and edge, so that the strips can be read without color.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .palette import GRID, INK, MEANINGS, MUTED, ON, PAPER
 WIDTH: Final = 720.0
 _TOP, _ROW, _BAR, _RIGHT = 28.0, 21.0, 16.0, 12.0
 _COLUMN: Final = 1.5  # px
-_LETTERS: Final = 7  # that a shortened name needs at least, to be told from others
-_OWN: Final = 3.0  # px from which on an event is drawn for itself
+_LETTERS: Final = 7  # a shortened name needs at least, to be distinct
+_SEPARATE: Final = 3.0  # px; a wider event is drawn by itself
 _LEVELS: Final = 4
 KINDS: Final = ("step", "annotation", "computation", "communication", "memory", "sync", "launch", "host", "merged")
 _TALK: Final = KINDS.index("communication")
-_SHARED: Final = 5.0  # px at the lower edge for communication, where something else runs at the same moment
+_SHARED: Final = 5.0  # px at the lower edge for communication that overlaps other work
 _COLOUR: Final = {"step": "idle", "annotation": "other", "launch": "host", "host": "operator", "merged": "other"}
 _WORD: Final = {
     "memory": "memory operation",
@@ -40,8 +40,10 @@ _HEIGHT: Final = {"memory": 0.62, "sync": 0.35, "launch": 0.62, "annotation": 0.
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Events of a track within the stretch, by start; ``kind`` is a place in KINDS. ``level``: samples in percent instead of events.
-    ``gaps``: when nothing was recorded, by start."""
+    """Events of a track, by start. ``kind``: an index in KINDS. ``gaps``: times without a recording, by start.
+
+    ``level``: samples instead of events; ``start`` contains their times, ``end`` their percentages.
+    """
 
     label: str
     start: npt.NDArray[np.float64]
@@ -53,8 +55,7 @@ class Row:
 
 
 def gantt(rows: Sequence[Row], low: float, high: float, *, origin: float = 0.0) -> str:
-    """SVG text. ``low`` and ``high``: the stretch in ns; ``origin``: what its axis counts from. ``start`` of a row of samples holds their
-    times, ``end`` their percents."""
+    """Return SVG text of ``low`` to ``high``; the axis begins at ``origin`` (ns)."""
     labels, widest = svg.column((row.label for row in rows), 34, 200, 10)
     left = 12 + widest
     scale = (WIDTH - left - _RIGHT) / max(high - low, 1.0)
@@ -79,7 +80,7 @@ def _strip(row: Row, left: float, y: float, low: float, high: float, scale: floa
     start = (np.clip(row.start, low, high) - low) * scale
     end = (np.clip(row.end, low, high) - low) * scale
     wide = end - start
-    own = (wide >= _OWN) & (end > start)
+    separate = (wide >= _SEPARATE) & (end > start)
     paths: dict[tuple[int, int], list[str]] = {}
     texts: list[str] = []
     edges: list[str] = []
@@ -93,7 +94,7 @@ def _strip(row: Row, left: float, y: float, low: float, high: float, scale: floa
         if kind == _TALK and level == _LEVELS and not below:
             edges.append(f"M{svg.number(left + at)} {svg.number(y)}h{across}v2h-{across}z")
 
-    short = np.flatnonzero(~own & (end >= start) & (row.end >= low) & (row.start <= high))
+    short = np.flatnonzero(~separate & (end >= start) & (row.end >= low) & (row.start <= high))
     columns = int((high - low) * scale / _COLUMN) + 1
     if len(short):
         covered = np.zeros((len(KINDS), columns))
@@ -110,13 +111,13 @@ def _strip(row: Row, left: float, y: float, low: float, high: float, scale: floa
         bounds = np.flatnonzero(np.diff(coded, prepend=-1, append=-1))
         for first, after in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
             at, width = first * _COLUMN, (after - first) * _COLUMN
-            both = bool(level[first]) and bool(talk[first])
+            overlaid = bool(level[first]) and bool(talk[first])
             if level[first]:
-                put(int(kind[first]), int(level[first]), at, width, cut=_SHARED if both else 0.0)
+                put(int(kind[first]), int(level[first]), at, width, cut=_SHARED if overlaid else 0.0)
             if talk[first]:
-                put(_TALK, int(talk[first]), at, width, below=both)
-    free = 0.0  # from here on no name stands yet: events of several lanes share a strip
-    for i in np.flatnonzero(own).tolist():
+                put(_TALK, int(talk[first]), at, width, below=overlaid)
+    free = 0.0  # end of the last name: events of several lanes share a strip
+    for i in np.flatnonzero(separate).tolist():
         kind_of = int(row.kind[i])
         gap = 0.8 if wide[i] > 5 else 0.0
         put(kind_of, _LEVELS, float(start[i]), float(wide[i]) - gap)
@@ -136,7 +137,7 @@ def _strip(row: Row, left: float, y: float, low: float, high: float, scale: floa
 
 
 def _blank(begin: float, end: float, y: float) -> list[str]:
-    """Diagonal lines where nothing was recorded, and the words where they have room."""
+    """Draw diagonal lines over a time without a recording."""
     if end - begin < 0.75:
         return []
     strokes = []

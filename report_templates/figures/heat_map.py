@@ -1,4 +1,4 @@
-"""Which core or GPU was busy when? A block of rows per node, a row per unit, time to the right, utilisation as brightness."""
+"""Heat map of utilization: a block of rows per node, a row per core or GPU, time to the right, utilization as brightness."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Heat:
 
 
 def heat_map(blocks: Sequence[Heat], unit_name: str) -> str:
-    """SVG text; the last end is not zero."""
+    """Return SVG text; the last end is not zero."""
     tall = [_row(len(block.units), len(blocks)) * len(block.units) for block in blocks]
     height = _TOP + sum(tall) + _TITLE * len(blocks) + _BOTTOM
     plot = Plot(height)
@@ -48,9 +48,9 @@ def heat_map(blocks: Sequence[Heat], unit_name: str) -> str:
         axes.imshow(grid, cmap=colours, vmin=0, vmax=100, aspect="auto", interpolation="nearest", extent=extent)
         ticks_x(axes, 0, end, [(tick, f"{tick:g}") for tick in nice_ticks(0, end, 8)] if number == len(blocks) - 1 else [])
         axes.set_ylim(rows, 0)
-        shown = range(0, rows, _every(field / rows))
-        axes.yaxis.set_major_locator(FixedLocator([index + 0.5 for index in shown]))
-        axes.set_yticklabels([f"{unit_name} {block.units[index]}" for index in shown])
+        labeled = range(0, rows, _every(field / rows))
+        axes.yaxis.set_major_locator(FixedLocator([index + 0.5 for index in labeled]))
+        axes.set_yticklabels([f"{unit_name} {block.units[index]}" for index in labeled])
         plot.text(_LEFT, top - 6, block.title, colour=MUTED)
         top += field
     plot.text(WIDTH - _RIGHT, height - 4, f"time since the first sample ({time.name})", anchor="right", colour=MUTED)
@@ -63,12 +63,12 @@ def heat_map(blocks: Sequence[Heat], unit_name: str) -> str:
 
 
 def _row(units: int, blocks: int) -> float:
-    """The height of one unit's row: of many blocks each is lower, so that they leave room for more on a page."""
+    """Return the height of a unit's row, which is lower if there are many blocks."""
     return min(_ROW, max(1.0, (112.0 if blocks <= 2 else 80.0) / units))
 
 
 def _every(row: float) -> int:
-    """Each so manieth row has room for its name."""
+    """Return the interval of the rows that have room for their names."""
     every = 1
     while every * row < _NAME:
         every *= 2

@@ -1,4 +1,4 @@
-"""How are durations distributed? Rows of bars over one axis to compare groups, or small panels with an axis each."""
+"""Histograms of durations: rows of bars over one axis to compare groups, or small panels with an axis each."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from .palette import GRID, INK, MEANINGS, MUTED
 WIDTH = 720.0
 _ROW, _TOP = 21.0, 20.0
 _PANEL, _PANEL_ROW, _BARS = 344.0, 124.0, 58.0
-_SLIM = 3.0  # least width of what a row shows: nearly equal values stay visible
-_VISIBLE = 1.5  # least height of a bar: a few outliers beside thousands of steps stay visible
-_WIDE = 20.0  # last edge by first edge from which on rows share a logarithmic axis
+_SLIM = 3.0  # least width of the bars of a row: nearly equal values stay visible
+_VISIBLE = 1.5  # least height of a bar: a few outliers among thousands of steps stay visible
+_WIDE = 20.0  # ratio of last to first edge above which rows share a logarithmic axis
 
 
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """Counts between ``edges`` in nanoseconds; ``mark`` is the median, drawn as a line; ``beyond`` values lie above the last edge.
+    """Counts between ``edges`` in nanoseconds; ``mark`` is the median, drawn as a line; ``beyond`` values exceed the last edge.
 
-    ``limit``: a threshold, drawn as a second line where it lies within the edges.
+    ``limit``: a threshold, drawn as a second line if it is within the edges.
     """
 
     label: str
@@ -51,7 +51,7 @@ class _Axis:
         return self.left + (self.right - self.left) * share
 
     def ticks(self, most: int) -> list[tuple[float, str]]:
-        """Places and labels; a linear axis has its unit at the last tick, a logarithmic one at each."""
+        """Return positions and labels; the unit is at the last tick, or at all if log."""
         if not self.logarithmic:
             unit = time_unit(self.high)
             places = nice_ticks(self.low / unit.nanoseconds, self.high / unit.nanoseconds, most)
@@ -71,7 +71,7 @@ class _Axis:
 
 
 def histogram(groups: Sequence[Bins], meaning: str, counted: str) -> str:
-    """SVG text of one row per group over one time axis, each row on its own scale. ``counted`` says what the bars count ("steps")."""
+    """Return SVG text of a row per group over one time axis. ``counted``: "steps"."""
     labels = [clip(group.label, 26) for group in groups]
     notes = [f"{count(group.beyond)} above {duration(group.edges[-1])}" if group.beyond else "" for group in groups]
     left = max((12 + svg.width_of(label) for label in labels if label), default=2.0)
@@ -97,8 +97,10 @@ def histogram(groups: Sequence[Bins], meaning: str, counted: str) -> str:
 
 
 def panels(groups: Sequence[Bins], details: Sequence[str], meanings: Sequence[str]) -> str:
-    """SVG text of two columns of small histograms, each with its own axis, its label and a line of ``details`` above; what lies above
-    the last edge is counted beside the label."""
+    """Return SVG text of two columns of small histograms, each with its own axis.
+
+    A label, the count of values above the last edge, and a line of ``details`` are above each.
+    """
     body = []
     for number, (group, detail, meaning) in enumerate(zip(groups, details, meanings, strict=True)):
         left = (number % 2) * (WIDTH - _PANEL)
@@ -119,7 +121,7 @@ def panels(groups: Sequence[Bins], details: Sequence[str], meanings: Sequence[st
 
 
 def _bars(group: Bins, axis: _Axis, base: float, tall: float, meaning: str) -> list[str]:
-    """The bars as one path, and the median."""
+    """Draw the bars as one path, the median, and the threshold."""
     highest = max(max(group.counts), 1)
     filled = [number for number, entries in enumerate(group.counts) if entries]
     drawn = []
@@ -130,12 +132,11 @@ def _bars(group: Bins, axis: _Axis, base: float, tall: float, meaning: str) -> l
             drawn.append(svg.rect(middle - _SLIM / 2, base - tall, _SLIM, tall, MEANINGS[meaning]))
         else:
             drawn.append(svg.path(_outline(group, axis, base, tall / highest), MEANINGS[meaning]))
-    if group.mark is not None:
-        x = axis.x(group.mark)
-        drawn.append(svg.line(x, base, x, base - tall - 3, INK, dashes="3 2"))
-    if group.limit is not None and group.edges[0] <= group.limit <= group.edges[-1]:
-        x = axis.x(group.limit)
-        drawn.append(svg.line(x, base, x, base - tall - 3, INK))
+    limit = group.limit if group.limit is not None and group.edges[0] <= group.limit <= group.edges[-1] else None
+    for value, dashes in ((group.mark, "3 2"), (limit, None)):
+        if value is not None:
+            x = axis.x(value)
+            drawn.append(svg.line(x, base, x, base - tall - 3, INK, dashes=dashes))
     return drawn
 
 
@@ -164,7 +165,7 @@ def _axis(axis: _Axis, base: float, top: float | None, most: int) -> list[str]:
 
 
 def _round(nanoseconds: float) -> str:
-    """A tick of one or few digits: 100 ns, 20 µs, 1 s."""
+    """Write a tick with few digits: 100 ns, 20 µs, 1 s."""
     unit, factor = next(
         (unit, factor) for unit, factor in (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1)) if nanoseconds >= factor or factor == 1
     )

@@ -1,4 +1,4 @@
-"""How did quantities go, over time or over the steps? Panels above each other over one axis, a line per node or process in each."""
+"""Lines over time or over steps: panels above each other over one axis, with a line per node or process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LEFT, _TOP, _TITLE, _BOTTOM = 48.0, 2.0, 18.0, 34.0
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """``x`` and ``y`` of equal length; ``low`` and ``high`` a band about ``y`` or empty. Lines without a label are drawn thin and grey."""
+    """``x`` and ``y`` of equal length; ``low`` and ``high`` a band about ``y`` or empty. Lines without a label are thin and gray."""
 
     label: str | None
     x: Sequence[float]
@@ -41,15 +41,15 @@ class Panel:
 
 
 def lines(panels: Sequence[Panel], x_label: str, *, x_time: bool, height: float = 92) -> str:
-    """SVG text. ``x`` is in nanoseconds from zero where ``x_time``; ``height`` is that of one panel's field.
+    """Return SVG text. ``x``: ns from zero if ``x_time``; ``height``: of one panel.
 
-    A label keeps its colour in every panel; lines are named at their end, or, where several panels have the same lines, in the first.
+    A label keeps its color in every panel. Lines are named at their end; if several panels have the same lines, only in the first.
     """
     names = list(dict.fromkeys(line.label for panel in panels for line in panel.lines if line.label is not None))
     same = all([line.label for line in panel.lines] == [line.label for line in panels[0].lines] for panel in panels)
     right = 18.0 if len(names) <= 1 else 12 + max(width_of(clip(name, _LABEL), 10) for name in names)
-    whole = _TOP + len(panels) * (_TITLE + height) + (len(panels) - 1) * 8 + _BOTTOM
-    plot = Plot(whole)
+    total_height = _TOP + len(panels) * (_TITLE + height) + (len(panels) - 1) * 8 + _BOTTOM
+    plot = Plot(total_height)
     low = min(min(line.x) for panel in panels for line in panel.lines)
     high = max(max(line.x) for panel in panels for line in panel.lines)
     if x_time:
@@ -62,7 +62,7 @@ def lines(panels: Sequence[Panel], x_label: str, *, x_time: bool, height: float 
     for number, panel in enumerate(panels):
         top = _TOP + _TITLE + number * (_TITLE + height + 8)
         last = number == len(panels) - 1
-        axes = plot.axes(_LEFT, top, right, whole - top - height)
+        axes = plot.axes(_LEFT, top, right, total_height - top - height)
         ticks_x(axes, low, high if high > low else low + 1, labels if last else [])
         ends = _draw(axes, panel, names)
         plot.text(_LEFT, top - 8, panel.title, colour=MUTED)
@@ -70,15 +70,15 @@ def lines(panels: Sequence[Panel], x_label: str, *, x_time: bool, height: float 
             labelled = [line.label for line in panel.lines if line.label is not None]
             for name, y in zip(labelled, _apart([top + height * end for end in ends], 12, top, top + height), strict=True):
                 plot.text(WIDTH - right + 7, y + 3.5, clip(name, _LABEL), colour=LINES[names.index(name) % MOST])
-    plot.text(WIDTH - right, whole - 4, x_label, anchor="right", colour=MUTED)
+    plot.text(WIDTH - right, total_height - 4, x_label, anchor="right", colour=MUTED)
     return plot.svg()
 
 
 def _draw(axes: Axes, panel: Panel, names: Sequence[str]) -> list[float]:
-    """Draw the lines; where those with a label end, from 0 at the top to 1."""
+    """Draw the lines; return the ends of the labeled lines, from 0 at the top to 1."""
     upper = panel.top or max(max([*line.y, *line.high]) for line in panel.lines) * 1.06 or 1.0
     least = min(min([*line.y, *line.low]) for line in panel.lines)
-    # Lines need no zero, and small changes on a high level are to be seen.
+    # Lines need no zero, and small changes at a high level stay visible.
     flat = upper < 1.08 * least
     lower = 0.0 if panel.top or flat or least < 0.4 * upper else least - 0.06 * (upper - least)
     if least < 0:
@@ -100,7 +100,7 @@ def _draw(axes: Axes, panel: Panel, names: Sequence[str]) -> list[float]:
 
 
 def _apart(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Positions as near to ``wanted`` as they can be with ``gap`` between neighbours, within [low, high] if there is room."""
+    """Move positions apart to at least ``gap``, within [low, high] if there is room."""
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
     placed = list(wanted)
     for before, here in pairwise(order):

@@ -1,4 +1,4 @@
-"""How far is each from each? A square of pairs, its distance as brightness, and as a number where there is room."""
+"""Square of pairs, with their distances as brightness, and as numbers if there is room."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from . import svg
 from .palette import INK, MUTED
 
 WIDTH = 720.0
-NUMBERED = 16  # Up to so many rows each field holds its number
+NUMBERED = 16  # rows at most for a number in each field
 _TOP, _FIELD, _LARGEST = 34.0, 36.0, 400.0
 _LEVELS = 20
-# On dark and on light fields; the fields have the same colours in both themes.
+# On dark and on light fields; the fields have the same colors in both themes.
 _LIGHT, _DARK = "#fefefe", "#101010"
 
 
 def matrix(labels: Sequence[str], values: Sequence[Sequence[float | None]], what: str) -> str:
-    """SVG text. ``values[row][column]`` from 0 to 1; None is left open. Columns have the numbers of the rows."""
+    """Return SVG text. ``values[row][column]`` is from 0 to 1, or None."""
     count = len(labels)
     cell = min(_FIELD, _LARGEST / count)
     every = 1 if cell >= 14 else -(-14 // int(max(cell, 1)))
-    shown, widest = svg.column((f"{number}: {clip(label, 24)}" for number, label in enumerate(labels, 1)), 32, 220)
+    names, widest = svg.column((f"{number}: {clip(label, 24)}" for number, label in enumerate(labels, 1)), 32, 220)
     left = 10 + widest
     body = _scale(what)
     colours = colormaps["cividis"]
@@ -33,7 +33,7 @@ def matrix(labels: Sequence[str], values: Sequence[Sequence[float | None]], what
     for row, line in enumerate(values[:count]):
         y = _TOP + row * cell
         if row % every == 0:
-            body.append(svg.text(left - 6, y + cell / 2 + 4, shown[row], anchor="end"))
+            body.append(svg.text(left - 6, y + cell / 2 + 4, names[row], anchor="end"))
             body.append(svg.text(left + (row + 0.5) * cell, _TOP - 6, str(row + 1), anchor="middle", fill=MUTED, size=10))
         for column, value in enumerate(line[:count]):
             if value is None:
@@ -51,7 +51,7 @@ def matrix(labels: Sequence[str], values: Sequence[Sequence[float | None]], what
 
 
 def _scale(what: str) -> list[str]:
-    """What brightness means, at the upper right corner."""
+    """Draw the scale of the brightness at the upper right corner."""
     colours = colormaps["cividis"]
     body = [
         svg.text(WIDTH - 148, 11, f"{what} 0", anchor="end", fill=INK, size=10),

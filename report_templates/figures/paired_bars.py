@@ -1,4 +1,4 @@
-"""How do a few measures compare within and between ranks, when they overlap and do not add up? A bar each, all from zero."""
+"""Several bars per row, all from zero: measures of ranks that overlap and do not add up."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def paired_bars(
     *,
     limit: tuple[float, str] | None = None,
 ) -> str:
-    """SVG text: each row is a label and one value per part in ``unit``, one bar below the other; None where a value is not known.
+    """Return SVG text of rows: a label, and a value or None per part, in ``unit``.
 
-    ``limit``: a value to compare the first part with, and its name: a dashed line through the bars of that part.
+    ``limit``: a value to compare the first part with, and its name; a dashed line through the bars of that part.
     """
     labels, widest = svg.column((label for label, _ in rows), 32, 186)
     left = 14 + widest
@@ -46,7 +46,7 @@ def paired_bars(
                 title = f"{label}, {part.name}: {short} {unit}"
                 body.append(svg.rect(left, y, max(0.0, value) * scale, _BAR - 1, MEANINGS[part.meaning], opacity=part.shade, title=title))
                 behind = left + max(0.0, value) * scale
-                # Behind the line, if that is where the number would stand.
+                # The number moves behind the line if the line would cross it.
                 if line is not None and part is parts[0] and behind <= line < behind + svg.width_of(short, 9) + 6:
                     behind = line
                 body.append(svg.text(behind + 4, y + _BAR - 1, short, fill=MUTED, size=9))

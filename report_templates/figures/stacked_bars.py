@@ -1,4 +1,4 @@
-"""What did each device, or the average step of each process, spend its time on? One bar per row, its parts side by side."""
+"""Stacked bars: one bar per device or process, its parts side by side."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from .palette import GRID, INK, MEANINGS, MUTED, ON, PAPER
 
 WIDTH = 720.0
 _ROW, _BAR, _TOP, _RIGHT = 20.0, 14.0, 30.0, 14.0
-_LABEL = 186.0  # at most so wide
-_APART = 4.0  # parts wider than this have a gap between them, so that they are told apart without colours, too
+_LABEL = 186.0  # maximum width
+_APART = 4.0  # wider parts have a gap between them, which separates them without color
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +30,17 @@ def stacked_bars(
     rows: Sequence[tuple[str, Sequence[float]]],
     unit: str,
     *,
-    whole: float | None = None,
+    axis_end: float | None = None,
     limit: tuple[float, str] | None = None,
 ) -> str:
-    """SVG text: each row is a label and one value per part, in ``unit``. The axis goes from zero to ``whole`` or to the longest row.
+    """Return SVG text of rows: a label, and a value per part, in ``unit``.
 
-    ``limit``: a threshold and its name, drawn as a dashed line.
+    ``axis_end``: default the longest row. ``limit``: a threshold and its name, drawn as a dashed line.
     """
     used = [i for i in range(len(parts)) if any(values[i] > 0 for _, values in rows)]
     labels, widest = svg.column((label for label, _ in rows), 32, _LABEL)
     left = 14 + widest
-    end = whole or max(sum(values) for _, values in rows) or 1.0
+    end = axis_end or max(sum(values) for _, values in rows) or 1.0
     scale = (WIDTH - left - _RIGHT) / end
     bottom = _TOP + _ROW * len(rows)
     line = left + limit[0] * scale if limit and 0 <= limit[0] <= end else None
@@ -50,16 +50,8 @@ def stacked_bars(
         x = left + tick * scale
         body.append(svg.line(x, _TOP - 4, x, bottom, GRID))
         anchor = "end" if x > WIDTH - 40 else "middle"
-        body.append(
-            svg.text(
-                x if anchor == "middle" else WIDTH - 2,
-                bottom + 14,
-                f"{tick:,.10g} {unit}".replace(",", NARROW_SPACE),
-                anchor=anchor,
-                fill=MUTED,
-                size=10,
-            )
-        )
+        x = x if anchor == "middle" else WIDTH - 2
+        body.append(svg.text(x, bottom + 14, f"{tick:,.10g} {unit}".replace(",", NARROW_SPACE), anchor=anchor, fill=MUTED, size=10))
     for number, (label, (_, values)) in enumerate(zip(labels, rows, strict=True)):
         y = _TOP + _ROW * number
         body.append(svg.text(left - 8, y + _BAR / 2 + 4, label, anchor="end", fill=INK))
@@ -70,11 +62,13 @@ def stacked_bars(
             if width <= 0:
                 continue
             short = significant(float(f"{value:.3g}"))
-            shown = f"{short} {unit}" if whole is None else f"{value:.1f} {unit}"
-            body.append(svg.rect(x, y, width, _BAR, MEANINGS[part.meaning], opacity=part.shade, title=f"{label}, {part.name}: {shown}"))
+            value_text = f"{short} {unit}" if axis_end is None else f"{value:.1f} {unit}"
+            body.append(
+                svg.rect(x, y, width, _BAR, MEANINGS[part.meaning], opacity=part.shade, title=f"{label}, {part.name}: {value_text}")
+            )
             if min(before, width) > _APART:
                 body.append(svg.rect(x - 0.5, y, 1, _BAR, PAPER))
-            inside = short if whole is None else f"{value:.0f}"
+            inside = short if axis_end is None else f"{value:.0f}"
             if width > svg.width_of(inside, 10) + 8:
                 middle = _beside(x + width / 2, svg.width_of(inside, 10), line, x + width)
                 numbers.append(svg.text(middle, y + 11, inside, anchor="middle", fill=ON[part.meaning], size=10))
@@ -88,14 +82,14 @@ def stacked_bars(
 
 
 def _beside(middle: float, wide: float, line: float | None, end: float) -> float:
-    """Where a number stands that the line would cross: right of it, if there is room before ``end``."""
+    """Move a number right of the line that would cross it, if there is room."""
     if line is None or abs(middle - line) > wide / 2 + 3:
         return middle
     return line + wide / 2 + 4 if line + wide + 6 < end else middle
 
 
 def legend(parts: Sequence[Part], left: float, limit: str | None) -> list[str]:
-    """Squares with the names of the parts, and a dashed line with that of the limit."""
+    """Draw a square and a name per part, and a dashed line for the limit."""
     body = []
     widths = [26 + svg.width_of(part.name) for part in parts]
     if limit:

@@ -1,4 +1,4 @@
-"""What did each step, or each few neighbouring steps, spend its time on? A bar per step, its parts on top of each other."""
+"""A bar per step, or per few adjacent steps, with its parts on top of each other."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .stacked_bars import WIDTH, Part, legend
 
 _TOP, _LEFT, _RIGHT, _BOTTOM = 40.0, 52.0, 8.0, 34.0
 _WIDEST, _HEIGHT = 48.0, 150.0
-_APART = 4.0  # parts higher than this have a gap between them, so that they are told apart without colours, too
+_APART = 4.0  # higher parts have a gap between them, which separates them without color
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """``label``: the step, or the first and last of several. ``below``: what is drawn downwards from zero, apart from the parts."""
+    """``label``: the step, or the first and last of several. ``below``: a value drawn downwards from zero, besides the parts."""
 
     label: str
     values: Sequence[float]
@@ -26,8 +26,10 @@ class Bar:
 
 
 def step_bars(parts: Sequence[Part], bars: Sequence[Bar], below: Part, unit: str, *, top: float, titles: bool = True) -> str:
-    """SVG text. Values are in ``unit``; the axis ends at ``top``, and what is longer is cut there, with its length above it. ``titles``:
-    each part tells its length under the pointer, which is most of the text."""
+    """Return SVG text; values are in ``unit``.
+
+    Bars longer than ``top`` end there, with their length above. ``titles``: tooltips of the parts, which are most of the text.
+    """
     used = [i for i in range(len(parts)) if any(bar.values[i] > 0 for bar in bars)]
     depth = max(bar.below for bar in bars)
     scale = _HEIGHT / (top or 1.0)
@@ -46,20 +48,20 @@ def step_bars(parts: Sequence[Part], bars: Sequence[Bar], below: Part, unit: str
         middle = _LEFT + slot * (position + 0.5)
         y, under = zero, 0.0
         for i in used:
-            shown = min(bar.values[i] * scale, y - _TOP)
-            if shown > 0:
-                y -= shown
+            height = min(bar.values[i] * scale, y - _TOP)
+            if height > 0:
+                y -= height
                 title = f"{bar.label}, {parts[i].name}: {significant(bar.values[i])} {unit}" if titles else None
-                body.append(svg.rect(middle - wide / 2, y, wide, shown, MEANINGS[parts[i].meaning], opacity=parts[i].shade, title=title))
-                if min(under, shown) > _APART and wide > _APART:
-                    body.append(svg.rect(middle - wide / 2, y + shown - 0.5, wide, 1, PAPER))
-                under = shown
+                body.append(svg.rect(middle - wide / 2, y, wide, height, MEANINGS[parts[i].meaning], opacity=parts[i].shade, title=title))
+                if min(under, height) > _APART and wide > _APART:
+                    body.append(svg.rect(middle - wide / 2, y + height - 0.5, wide, 1, PAPER))
+                under = height
         if sum(bar.values) > top * (1 + 1e-9):
             body.append(svg.text(middle, _TOP - 4, significant(sum(bar.values)), anchor="middle", fill=INK, size=9))
         if bar.below > 0:
             title = f"{bar.label}, {below.name}: {significant(bar.below)} {unit}" if titles else None
-            shown = min(bar.below, top) * scale
-            body.append(svg.rect(middle - wide / 2, zero, wide, shown, MEANINGS[below.meaning], opacity=below.shade, title=title))
+            height = min(bar.below, top) * scale
+            body.append(svg.rect(middle - wide / 2, zero, wide, height, MEANINGS[below.meaning], opacity=below.shade, title=title))
         if position % named == 0:
             body.append(svg.text(middle, bottom + 14, bar.label, anchor="middle", fill=MUTED, size=10))
     body.append(svg.line(_LEFT, zero, WIDTH - _RIGHT, zero, INK))

@@ -1,4 +1,4 @@
-"""What does a whole consist of, at one glance? A bar of its parts, each named with its share below."""
+"""A bar of the parts of a total, each named with its share below."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _GAP = 14.0
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part: its share of the whole in percent, and what stands behind its name. ``meaning`` is a key of the palette."""
+    """A part: its percentage of the total, and the text after its name. ``meaning``: a key of the palette."""
 
     name: str
     percent: float
-    shown: str
+    value: str
     meaning: str
     shade: float = 1.0
 
@@ -31,18 +31,18 @@ class Strip:
     pieces: Sequence[Piece]
 
 
-def strips(given: Sequence[Strip]) -> str:
-    """SVG text of one bar per strip, each as wide as the figure."""
+def strips(rows: Sequence[Strip]) -> str:
+    """Return SVG text of one bar per strip, each as wide as the figure."""
     body: list[str] = []
     y = 0.0
-    for strip in given:
+    for strip in rows:
         body.append(svg.text(0, y + 11, strip.title, fill=INK, bold=True))
         y += 18
         x = 0.0
         scale = WIDTH / max(100.0, sum(piece.percent for piece in strip.pieces))
         for piece in strip.pieces:
             width = piece.percent * scale
-            body.append(svg.rect(x, y, width, _BAR, MEANINGS[piece.meaning], opacity=piece.shade, title=f"{piece.name}: {piece.shown}"))
+            body.append(svg.rect(x, y, width, _BAR, MEANINGS[piece.meaning], opacity=piece.shade, title=f"{piece.name}: {piece.value}"))
             if x:
                 body.append(svg.rect(x - 0.5, y, 1, _BAR, PAPER))
             if piece.shade == 1.0 and svg.width_of(piece.name, 10) + 10 < width:
@@ -51,11 +51,11 @@ def strips(given: Sequence[Strip]) -> str:
         y += _BAR + 13
         x = 0.0
         for piece in strip.pieces:
-            wide = 14 + svg.width_of(f"{piece.name}  {piece.shown}", 10) + 12
+            wide = 14 + svg.width_of(f"{piece.name}  {piece.value}", 10) + 12
             if x and x + wide - 12 > WIDTH:
                 x, y = 0.0, y + _LINE
             body.append(svg.rect(x, y - 8, 9, 9, MEANINGS[piece.meaning], opacity=piece.shade))
-            body.append(svg.text(x + 14, y, piece.name, size=10, more=(piece.shown, MUTED)))
+            body.append(svg.text(x + 14, y, piece.name, size=10, more=(piece.value, MUTED)))
             x += wide
         y += _GAP
     return svg.document(WIDTH, y - _GAP + 5, body)

@@ -1,4 +1,4 @@
-"""How is SVG written by hand? A few elements, each returned as text."""
+"""Elements of SVG, each as text, and the estimated width of text."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Final
 from ..text.formats import clip, printable
 from .palette import INK
 
-# Attributes of every figure's root; a page that is not sure to have the font takes them away again (palette.themed).
-
+# Attribute of every figure's root; palette.themed removes it, because an HTML page may lack the font.
 SHARED = 'font-family="DejaVu Sans"'
 _BOLD: Final = 1.13
 _FEWEST: Final = 6  # letters
@@ -45,7 +44,7 @@ def text(
     bold: bool = False,
     more: tuple[str, str] | None = None,
 ) -> str:
-    """``more``: a second text in another colour, right behind the first."""
+    """Write a text. ``more``: a second text and its color, right after the first."""
     extra = (f' font-size="{number(size)}"' if size != 11 else "") + (' font-weight="bold"' if bold else "")
     behind = f' <tspan fill="{more[1]}">{text_of(more[0])}</tspan>' if more else ""
     return f'<text x="{number(x)}" y="{number(y)}" text-anchor="{anchor}" fill="{fill}"{extra}>{text_of(content)}{behind}</text>'
@@ -72,25 +71,25 @@ def text_of(content: str) -> str:
 
 
 def width_of(content: str, size: float = 11, *, bold: bool = False) -> float:
-    """About how wide DejaVu Sans sets ``content``: exact metrics would need the font, and a label only has to fit."""
+    """Estimate the width of text in DejaVu Sans; exact metrics would need the font."""
     return sum(map(_em, content)) * size * (_BOLD if bold else 1)
 
 
 def fitted(content: str, room: float, size: float = 11, *, bold: bool = False) -> str:
-    """``content``, without its middle where it would be wider than ``room``; a few letters stay in any case."""
+    """Remove the middle of text that is wider than ``room``; keep a few letters."""
     length = len(content)
-    shown = content
-    while length > _FEWEST and width_of(shown, size, bold=bold) > room:
+    result = content
+    while length > _FEWEST and width_of(result, size, bold=bold) > room:
         # The first guess may still be too wide: letters are not of equal width.
-        length = max(_FEWEST, min(length - 1, int(length * room / width_of(shown, size, bold=bold))))
-        shown = clip(content, length)
-    return shown
+        length = max(_FEWEST, min(length - 1, int(length * room / width_of(result, size, bold=bold))))
+        result = clip(content, length)
+    return result
 
 
 def column(labels: Iterable[str], letters: int, room: float, size: float = 11) -> tuple[list[str], float]:
-    """``labels`` of at most ``letters``, each within ``room``, and the width of the widest."""
-    shown = [fitted(clip(label, letters), room, size) for label in labels]
-    return shown, max((width_of(label, size) for label in shown), default=0.0)
+    """Shorten labels to ``letters`` and ``room``; also return the largest width."""
+    names = [fitted(clip(label, letters), room, size) for label in labels]
+    return names, max((width_of(label, size) for label in names), default=0.0)
 
 
 def _em(character: str) -> float:
@@ -98,7 +97,7 @@ def _em(character: str) -> float:
         return 0.36
     if character in "mwMW@%…":
         return 0.95
-    if character in "<>=+~#×−±→←≥≤" or character >= "\u2e80":  # from there on: Chinese, Japanese, Korean, emoji
+    if character in "<>=+~#×−±→←≥≤" or character >= "\u2e80":  # Chinese, Japanese, Korean, emoji
         return 0.84 if character < "\u2e80" else 1.1
     if character in "_-":
         return 0.5

@@ -1,4 +1,4 @@
-"""How did one number go from run to run? A small drawing for a page with many of them: shapes tell what colours do."""
+"""Sparkline of one number from run to run; shapes repeat the meaning of the colors."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ WIDTH: Final = 300
 HEIGHT: Final = 84
 _LEFT, _RIGHT, _TOP, _BOTTOM = 8, 66, 14, 14
 _LINE: Final = 12.0
-_LEAST: Final = 0.1  # Of its middle that the range has at least, so that noise stays small
+_LEAST: Final = 0.1  # least range, as a share of its middle, so that noise stays small
 
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """One run. kind: "plain"; "other", which is not comparable and stands beside the line; or against the runs before it."""
+    """A run. ``kind``: "plain", "other" (not comparable, next to the line), or the change against the runs before it."""
 
     y: float
     kind: Literal["plain", "other", "regression", "improvement"]
 
 
 def trend(dots: Sequence[Dot], form: Callable[[float], str]) -> str:
-    """An SVG for inlining, in the colours of the page. The line joins what is comparable; a triangle that points up is a regression, one
-    that points down an improvement, a ring what cannot be compared, the large dot the newest. ``form``: of the numbers at the side."""
+    """Return SVG text in the colors of the page. ``form``: of the numbers.
+
+    The line joins comparable runs. A triangle that points up is a regression, one that points down an improvement, a ring a run that is not
+    comparable, and the large dot the newest run.
+    """
     values = [dot.y for dot in dots]
     low, high = min(values), max(values)
     middle, span = (low + high) / 2, max(high - low, _LEAST * abs(high + low) / 2) or 1.0
@@ -50,7 +53,7 @@ def trend(dots: Sequence[Dot], form: Callable[[float], str]) -> str:
     ends = [(form(high), y(high)), (form(low), y(low))]
     if ends[0][0] == ends[1][0]:
         ends = [(ends[0][0], (ends[0][1] + ends[1][1]) / 2)]
-    elif (missing := _LINE - (ends[1][1] - ends[0][1])) > 0:  # numbers that would stand on each other move apart
+    elif (missing := _LINE - (ends[1][1] - ends[0][1])) > 0:  # overlapping numbers move apart
         ends = [(ends[0][0], ends[0][1] - missing / 2), (ends[1][0], ends[1][1] + missing / 2)]
     body += [f'<text x="{number(WIDTH - _RIGHT + 10)}" y="{number(at + 4)}">{text_of(label)}</text>' for label, at in ends]
     return f'<svg class="trend" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}">' + "".join(body) + "</svg>"

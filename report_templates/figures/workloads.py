@@ -1,4 +1,4 @@
-"""How busy was each GPU, and for how much of the time? A row of bars per GPU over utilisation, all on one scale."""
+"""Histograms of the utilization of each GPU: a row of bars per GPU, all on one scale."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Workload:
 
 
 def workloads(rows: Sequence[Workload]) -> str:
-    """SVG text; bars grow from zero, and the highest of all rows fills its row."""
+    """Return SVG text; the highest bar of all rows fills its row."""
     labels, widest = svg.column((row.label for row in rows), 26, 196)
     left = 14 + widest
     right = WIDTH - max((16 + svg.width_of(row.note, 10) for row in rows if row.note), default=14.0)

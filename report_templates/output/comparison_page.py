@@ -1,31 +1,23 @@
-"""Which sections does a comparison have, and how do they become files?"""
+"""Comparison -> its sections -> comparison.html, .pdf, and .json."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from ... import modes, temporary
 from ...analysis.report.comparison import Comparison
-from ...errors import RenderError, UsageError
+from ...errors import UsageError
 from ..blocks import Section
-from ..comparing.alike import alike
 from ..comparing.kernels import kernels
-from ..comparing.launches import launches
-from ..comparing.memory import memory
-from ..comparing.precision import precision
-from ..comparing.reading import reading
 from ..comparing.steps import steps
 from ..comparing.summary import summary
+from ..comparing.tables import alike, launches, memory, precision, reading, utilisation, verdicts
 from ..comparing.time import time
-from ..comparing.utilisation import utilisation
-from ..comparing.verdicts import verdicts
 from ..figures import plots
-from .lock import exclusive
+from .output_folder import OutputFolder
 from .pages import filled
-from .pdf import Job, Printer, checked_paper
+from .pdf import Printer, checked_paper
 
 SECTIONS: Final[tuple[Callable[[Comparison], Section], ...]] = (
     alike, steps, time, kernels, precision, memory, launches, utilisation, verdicts, reading,
@@ -34,39 +26,39 @@ PLACES: Final[dict[str, str]] = {"html": "comparison.html", "pdf": "comparison.p
 FORMATS: Final = tuple(PLACES)
 
 
-def pages(made: Comparison, target: str, *, paper: str = "A4") -> str:
-    """The page of a comparison for "html" or "pdf"."""
-    return _filled(made, *_sections(made), target, paper)
+def pages(comparison: Comparison, target: str, *, paper: str = "A4") -> str:
+    """Fill the page of a comparison for "html" or "pdf"."""
+    return _filled(comparison, *_sections(comparison), target, paper)
 
 
-def _sections(made: Comparison) -> tuple[Section, tuple[Section, ...]]:
+def _sections(comparison: Comparison) -> tuple[Section, tuple[Section, ...]]:
     with plots.settings():
-        found = []
-        for number, build in enumerate(SECTIONS, 1):
-            section = build(made)
+        sections = tuple(build(comparison) for build in SECTIONS)
+        for number, section in enumerate(sections, 1):
             section.number = number
-            found.append(section)
-        return summary(made), tuple(found)
+        return summary(comparison), sections
 
 
-def title(made: Comparison) -> str:
-    """Both runs' names; what was given for them, where the names are the same."""
-    names = [made.base.name, made.new.name]
+def title(comparison: Comparison) -> str:
+    """Return the names of both runs, or their paths if the names are equal."""
+    names = [comparison.base.name, comparison.new.name]
     if names[0] != names[1]:
         return " → ".join(names)
-    given = [Path(side.given) if side.given else None for side in (made.base, made.new)]
-    shorter = [path.parent.name if path and path.name == "report.json" else path.name if path else "" for path in given]
+    paths = [Path(side.given) if side.given else None for side in (comparison.base, comparison.new)]
+    shorter = [path.parent.name if path and path.name == "report.json" else path.name if path else "" for path in paths]
     return f"{names[0]}: {' → '.join(shorter)}" if all(shorter) and shorter[0] != shorter[1] else names[0]
 
 
-def _filled(made: Comparison, first: Section, sections: Sequence[Section], target: str, paper: str) -> str:
-    called = title(made)
+def _filled(comparison: Comparison, first: Section, sections: Sequence[Section], target: str, paper: str) -> str:
+    called = title(comparison)
     anchors = {section.id for section in sections} | {"summary"}
-    return filled("comparison.html.j2", made, first, sections, target, paper=paper, data_name=PLACES["json"], anchors=anchors, title=called)
+    return filled(
+        "comparison.html.j2", comparison, first, sections, target, paper=paper, data_name=PLACES["json"], anchors=anchors, title=called
+    )
 
 
 def render_comparison(
-    made: Comparison,
+    comparison: Comparison,
     out_dir: Path,
     formats: Sequence[str] = FORMATS,
     *,
@@ -74,49 +66,26 @@ def render_comparison(
     pdf_timeout_s: float = 120,
     printer: Printer | None = None,
 ) -> dict[str, Path]:
-    """Write comparison.html, .pdf and .json to ``out_dir``; format -> file. As with :func:`.render.render` equal comparisons give equal
-    bytes, a file is replaced when its successor is whole, and a RenderError names what was written without the PDF."""
+    """Write the files of a comparison to ``out_dir``; return format -> file.
+
+    Equal comparisons give equal bytes. Files are replaced and RenderError is raised as in :func:`.render.render`.
+    """
     if unknown := [word for word in formats if word not in PLACES]:
         raise UsageError(f"{', '.join(unknown)} is no format of a comparison; choose from {','.join(PLACES)}")
     sheet = checked_paper(paper)
-    out_dir = Path(out_dir)
-    staged: dict[str, Path] = {}
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(modes.umask_for(modes.current()))
-        out_dir.mkdir(parents=True, exist_ok=True)
-        scratch = Path(stack.enter_context(temporary.Folder(out_dir, prefix=".postrun-")))
-
-        def stage(kind: str, data: bytes) -> None:
-            """Write next to the target, to be moved there later: a reader sees the old file or the new one."""
-            staged[kind] = scratch / PLACES[kind]
-            staged[kind].write_bytes(data)
-
-        first, sections = _sections(made) if {"html", "pdf"} & set(formats) else (None, ())
+    targets = {kind: Path(out_dir) / place for kind, place in PLACES.items() if kind in formats}
+    with OutputFolder(Path(out_dir), targets, printer) as output:
         # A lone surrogate in a name cannot be UTF-8; its escape is the same text in JSON.
-        data = made.to_json().encode("utf-8", "backslashreplace")
-        if "pdf" in formats and first is not None:
-            printer = printer or stack.enter_context(Printer())
-            (scratch / "page.html").write_text(_filled(made, first, sections, "pdf", sheet), encoding="utf-8", errors="replace")
-            (scratch / "attached.json").write_bytes(data)
-            page, attached, printed = (str(scratch / name) for name in ("page.html", "attached.json", "printed.pdf"))
-            printer.start(Job(page, attached, printed, made.generator.generated_at_ns, PLACES["json"]))
-            printer.attach()
-        if "html" in formats and first is not None:
-            stage("html", _filled(made, first, sections, "html", sheet).encode("utf-8", "replace"))
-        if "json" in formats:
-            stage("json", data)
-        reason = None
-        if "pdf" in formats and printer is not None:
-            reason = printer.finish(pdf_timeout_s)
-            if reason is None and not (scratch / "printed.pdf").is_file():
-                reason = "the PDF process left no file"
-            if reason is None:
-                staged["pdf"] = scratch / "printed.pdf"
-        with exclusive(out_dir):
-            if reason is not None:
-                (out_dir / PLACES["pdf"]).unlink(missing_ok=True)
-            written = {kind: file.replace(out_dir / PLACES[kind]) for kind, file in staged.items()}
-        if reason is not None:
-            kept = ", ".join(str(path) for path in written.values())
-            raise RenderError(f"no PDF: {reason}" + (f"; written: {kept}" if kept else ""), written)
-    return {kind: written[kind] for kind in PLACES if kind in written}
+        data = comparison.to_json().encode("utf-8", "backslashreplace")
+        if targets.keys() & {"html", "pdf"}:
+            first, sections = _sections(comparison)
+            if output.printer is not None:
+                output.start_pdf(_filled(comparison, first, sections, "pdf", sheet), comparison.generator.generated_at_ns, PLACES["json"])
+            output.attach(data)
+            if "html" in targets:
+                output.stage("html", _filled(comparison, first, sections, "html", sheet).encode("utf-8", "replace"))
+        if "json" in targets:
+            output.stage("json", data)
+        with output.replace(pdf_timeout_s) as written:
+            pass
+    return {kind: written[kind] for kind in targets}

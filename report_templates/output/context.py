@@ -43,38 +43,15 @@ from ..timeline.section import timeline as timeline_section
 
 # In the order of the report; the template of a section is templates/sections/<id with _>.html.j2.
 SECTIONS: Final[tuple[Callable[[Report], Section], ...]] = (
-    information,
-    data_quality,
-    job_statistics,
-    system_usage,
-    gpu_memory,
-    time_breakdown,
-    kernels,
-    launch_configurations,
-    operators,
-    precision,
-    categories,
-    activity,
-    memory_operations,
-    collectives,
-    launches,
-    launch_queue,
-    idle,
-    steps,
-    step_breakdown,
-    slow_steps,
-    rank_comparison,
-    annotated_ranges,
-    framework,
-    python_profile,
-    rules,
-    appendix,
-)
+    information, data_quality, job_statistics, system_usage, gpu_memory, time_breakdown, kernels, launch_configurations, operators,
+    precision, categories, activity, memory_operations, collectives, launches, launch_queue, idle, steps, step_breakdown, slow_steps,
+    rank_comparison, annotated_ranges, framework, python_profile, rules, appendix,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the templates see: the report itself for its plain texts, the sections, numbered from 1, and how the page looks."""
+    """The data of the templates: the report, its sections, numbered from 1, and the look."""
 
     report: Report
     summary: Section
@@ -83,30 +60,31 @@ class Context:
 
 
 def name_of(build: Callable[[Report], Section]) -> str:
-    """The id of the section that ``build`` makes, before it is made."""
+    """Return the id of the section that ``build`` makes, before it is made."""
     return "annotations" if build.__name__ == "annotated_ranges" else build.__name__.replace("_", "-")
 
 
 def context(
     report: Report, progress: Callable[[str, float | None], None], timeline: Timeline | None = None, look: Look | None = None
 ) -> Context:
-    """Everything that is shown, formatted, and every figure drawn; HTML and PDF show the same. The timeline stands before the appendix,
-    with what has nothing to show gathered between them, unless ``look`` names the sections. What it leaves out is neither formatted nor
-    drawn."""
+    """Make all sections for HTML and PDF, with their figures; skip omitted sections.
+
+    The timeline is followed by the sections without content, as one section, and the appendix, unless ``look`` names the sections.
+    """
     look = look or Look()
     without = look.left_out
     chosen = [build for build in SECTIONS if name_of(build) not in without]
-    made = []
+    sections = []
     with plots.settings():
         for number, build in enumerate(chosen):
             progress("drawing", number / len(chosen))
-            made.append(build(report))
+            sections.append(build(report))
         if timeline is not None and "timeline" not in without:
-            made.insert(-1, timeline_section(timeline))
+            sections.insert(-1, timeline_section(timeline))
         if not look.named:
-            made = without_content(made)
-        for number, section in enumerate(made, 1):
+            sections = without_content(sections)
+        for number, section in enumerate(sections, 1):
             section.number = number
-        add_left_out(made[-1], without)
+        add_left_out(sections[-1], without)
         first = summary(report, rules="rules" not in without)
-    return Context(report, first, tuple(made), look)
+    return Context(report, first, tuple(sections), look)

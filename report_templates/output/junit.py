@@ -1,4 +1,4 @@
-"""How do the verdicts look to a CI system? JUnit XML: a test case per rule, an issue is a failure."""
+"""Writes the verdicts as JUnit XML for CI systems: a test case per rule, with an issue as a failure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from ...analysis.report.model import Report, RuleResult
 
-# What XML 1.0 cannot hold, not even as a reference.
+# Characters that XML 1.0 cannot contain, not even as references.
 _FORBIDDEN: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def junit(report: Report) -> bytes:
-    """report.junit.xml. A rule that found an issue is a failure, one that could not be evaluated is skipped, one that failed is an error;
-    rules that only inform pass and say so. ProfilerReport is left out: it is the sum of the others. Equal reports give equal bytes."""
+    """Return report.junit.xml; equal reports give equal bytes.
+
+    A rule with an issue is a failure, a rule that was not evaluated is skipped, and a rule that failed is an error. Rules that only inform
+    pass and state so. ProfilerReport is omitted, because it is the sum of the others.
+    """
     rules = [result for result in report.rules if result.category != "report"]
     counts = {
         "tests": str(len(rules)),
@@ -46,11 +49,11 @@ def _case(suite: Element, result: RuleResult) -> None:
     name = {"classname": _clean(f"postrun.{result.category}"), "name": _clean(result.rule), "time": "0"}
     case = SubElement(suite, "testcase", name)
     if result.verdict == "IssuesFound":
-        told = {"message": _clean(result.finding or result.reason or result.checks), "type": result.verdict}
-        SubElement(case, "failure", told).text = _clean(_lines(result.recommendation or result.advice, _judged(result)))
+        attributes = {"message": _clean(result.finding or result.reason or result.checks), "type": result.verdict}
+        SubElement(case, "failure", attributes).text = _clean(_lines(result.recommendation or result.advice, _judged(result)))
     elif result.verdict == "Error":
-        told = {"message": _clean(result.reason or "the rule failed"), "type": result.verdict}
-        SubElement(case, "error", told).text = _clean(_judged(result))
+        attributes = {"message": _clean(result.reason or "the rule failed"), "type": result.verdict}
+        SubElement(case, "error", attributes).text = _clean(_judged(result))
     elif result.verdict == "NotEvaluated":
         SubElement(case, "skipped", {"message": _clean(result.reason or "not evaluated")}).text = _clean(_lines(result.capture))
     elif result.informs:
@@ -58,7 +61,7 @@ def _case(suite: Element, result: RuleResult) -> None:
 
 
 def _judged(result: RuleResult) -> str:
-    """The condition of the rule and the values of its parameters."""
+    """Write the condition of the rule and the values of its parameters."""
     condition = f"{result.rule} finds an issue when {result.condition.replace('`', '')}." if result.condition else None
     values = ", ".join(f"{name} = {value}" for name, value in result.parameters.items())
     return _lines(condition, f"Parameters: {values}" if values else None)

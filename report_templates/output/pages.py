@@ -30,10 +30,13 @@ TEMPLATES: Final = Path(__file__).parents[1] / "templates"
 
 
 def page(context: Context, target: str, *, paper: str = "A4") -> str:
-    """The page as text. target "html": figures inline, in the colours of the theme, full tables, script; "pdf": figures as images in
-    light colours, tables capped. Words that would lead to a section which is left out lead nowhere, and "More in" it is not said."""
-    shown = [part for section in context.sections for part in (section, *section.parts, *section.facts.get("sections", ()))]
-    anchors = {"summary", *(part.id for part in shown)}
+    """Fill the page of a report for "html" or "pdf".
+
+    HTML has inline figures in the colors of the theme, full tables, and the script; the PDF has images in light colors and capped tables.
+    Links to omitted sections become plain text.
+    """
+    parts = [part for section in context.sections for part in (section, *section.parts, *section.facts.get("sections", ()))]
+    anchors = {"summary", *(part.id for part in parts)}
     text = filled(
         "report.html.j2", context.report, context.summary, context.sections, target, paper=paper, anchors=anchors, look=context.look,
         title=context.look.title or TITLE,
@@ -42,17 +45,17 @@ def page(context: Context, target: str, *, paper: str = "A4") -> str:
 
 
 def _without_dead_links(text: str) -> str:
-    """``text`` with the words alone in place of links to ids that it does not have. Scripts and styles stand in its head."""
+    """Replace links to missing ids by their text. Scripts and styles are in the head."""
     head, end, body = text.partition("</head>")
     ids = {""} | set(re.findall(r'\sid="([^"]*)"', body))
 
-    def kept(found: re.Match[str]) -> str:
-        if found[2] in ids:
-            return found[0]
-        named = re.search(r'\sclass="[^"]*"', found[1] + found[3])
-        return f"<span{named[0] if named else ''}>{found[4]}</span>"
+    def kept(match: re.Match[str]) -> str:
+        if match[2] in ids:
+            return match[0]
+        named = re.search(r'\sclass="[^"]*"', match[1] + match[3])
+        return f"<span{named[0] if named else ''}>{match[4]}</span>"
 
-    body = re.sub(r' More in <a href="#([^"]*)">[^<]*</a>\.', lambda found: found[0] if found[1] in ids else "", body)
+    body = re.sub(r' More in <a href="#([^"]*)">[^<]*</a>\.', lambda match: match[0] if match[1] in ids else "", body)
     return head + end + re.sub(r'<a\b([^>]*)\shref="#([^"]*)"([^>]*)>(.*?)</a>', kept, body, flags=re.DOTALL)
 
 
@@ -67,8 +70,10 @@ def filled(
     data_name: str = "report.json",
     **more: Any,
 ) -> str:
-    """The page of ``template``, with the style and the script of the report. ``report``: its plain texts, with a ``generator``;
-    ``data_name``: the file that holds everything; ``more``: what else the template names."""
+    """Fill ``template`` with the style and script of a report.
+
+    ``report``: has a ``generator``; ``data_name``: the file with all data; ``more``: other names of the template.
+    """
     more_of = target == "html" and any("data" in section.facts for section in sections if section.id == "timeline")
     return rendered(
         template,
@@ -86,13 +91,13 @@ def filled(
 
 
 def rendered(template: str, *, style: str, script: str, **names: Any) -> str:
-    """``template`` with these ``names``, the texts of its style and script, and the digest that lets that script alone run."""
+    """Fill ``template``; the page contains the digest that lets only ``script`` run."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return _environment().get_template(template).render(style=Markup(style), script=Markup(script), script_digest=digest, **names)
 
 
 def asset(*names: str) -> str:
-    """The texts of these files of templates/, one after the other."""
+    """Join the texts of these files of templates/."""
     return "".join(map(_asset, names))
 
 
@@ -122,28 +127,28 @@ def _asset(name: str) -> str:
 
 @cache
 def _pdf_style(paper: str) -> str:
-    """The style for paper, with the light colours in place of variables: WeasyPrint would resolve each anew for every cell."""
+    """Return the style for paper, with light colors instead of variables."""
     screen = _asset("style.css")
+    # WeasyPrint would resolve each variable again for every cell.
     colours = dict(re.findall(r"--([\w-]+): (#\w+);", screen[: screen.index("@media")]))
     style = re.sub(r"@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", screen[screen.index("}") + 1 :])
-    return re.sub(r"var\(--([\w-]+)\)", lambda found: colours[found[1]], style) + _asset("pdf.css").replace("@PAPER@", paper)
+    return re.sub(r"var\(--([\w-]+)\)", lambda match: colours[match[1]], style) + _asset("pdf.css").replace("@PAPER@", paper)
 
 
 def _inline(figure: Figure) -> Markup:
-    """The SVG itself; style.css knows its colours in both themes."""
+    """Return the SVG itself, in the colors that style.css defines for both themes."""
     drawing = themed(figure.svg, figure.id).removeprefix("<svg")
     return Markup('<svg role="img" aria-label="{}"{}').format(printable(figure.alt), Markup(drawing))
 
 
 def _image(figure: Figure) -> Markup:
-    """An image with the SVG in it: WeasyPrint lays out inline SVG ten times slower. Paper has no tooltips, which would be a fifth of its
-    elements."""
+    """Return an image of the SVG, which WeasyPrint lays out faster than inline SVG."""
     data = base64.b64encode(_TOOLTIP.sub("", figure.svg).encode()).decode()
     return Markup('<img src="data:image/svg+xml;base64,{}" alt="{}">').format(data, printable(figure.alt))
 
 
 def _camel(text: str | Markup) -> Markup:
-    """A name that may be broken between its words: CPU|Bottleneck, GPU|Memory|Increase."""
+    """Let a name break between its words: CPU|Bottleneck, GPU|Memory|Increase."""
     return Markup(_WORDS.sub("<wbr>", str(escape(printable(text) if type(text) is str else text))))
 
 

@@ -30,7 +30,7 @@ INSTALL: Final = "apt-get install libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-s
 
 
 def checked_paper(paper: str) -> str:
-    """Return the page size as WeasyPrint writes it. Raise UsageError for an unknown paper."""
+    """Return WeasyPrint's name of the page size. Raise UsageError for an unknown one."""
     sheet = next((known for known in PAPERS if known.lower() == paper.lower()), None)
     if sheet is None:
         raise UsageError(f"{paper} is no paper; choose from {', '.join(PAPERS)}")
@@ -39,7 +39,7 @@ def checked_paper(paper: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to print: files of the page and of the data to attach, where to, the time that the attachment states, and its name."""
+    """A page to print: its file, the file to attach, the output, the time in the attachment (ns), and its name."""
 
     page: str
     attachment: str
@@ -72,22 +72,22 @@ class Printer:
             self._child.communicate()
 
     def start(self, job: Job) -> None:
-        """Hand over the job, whose page is written; the child lays it out as soon as it is ready."""
+        """Hand over the job; the page exists, and the child lays it out."""
         self._began = time.monotonic()
         self._tell(json.dumps(dataclasses.asdict(job)))
 
     def attach(self) -> None:
-        """The file to attach is written, too."""
+        """Report that the file to attach also exists."""
         self._tell("attached")
 
     def _tell(self, line: str) -> None:
         assert self._child.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it is dead already; finish() says why
+        with contextlib.suppress(BrokenPipeError):  # the child is dead; finish() reports the reason
             self._child.stdin.write(line + "\n")
             self._child.stdin.flush()
 
     def finish(self, timeout_s: float) -> str | None:
-        """Wait for the end, at most ``timeout_s`` from start(). None, or the reason why there is no PDF, with what to do about it."""
+        """Wait until ``timeout_s`` after start(). Return the reason and fix if it fails."""
         try:
             out, err = self._child.communicate(timeout=max(0.0, timeout_s - (time.monotonic() - self._began)))
         except subprocess.TimeoutExpired:
@@ -105,8 +105,10 @@ class Printer:
 
 
 class PrinterHere:
-    """As :class:`Printer`, but in this process, for page after page: for a process that may be lost when the libraries crash, and that is
-    ended by somebody else when a page takes too long. Starting no process saves most of the time of a small report."""
+    """A :class:`Printer` in this process, for many pages, which saves most of the time of a small report.
+
+    The process must be expendable, because the libraries may crash, and its parent must limit its time.
+    """
 
     def __init__(self) -> None:
         self._press: Press | None = None
@@ -116,24 +118,24 @@ class PrinterHere:
         self._job = job
 
     def attach(self) -> None:
-        """Nothing waits for it: the page is laid out in :meth:`finish`."""
+        """Do nothing: the page is laid out in :meth:`finish`."""
 
     def finish(self, timeout_s: float) -> str | None:
-        """Print. None, or the reason why there is no PDF, with what to do about it; ``timeout_s`` is not looked at."""
+        """Print; ``timeout_s`` is ignored. Return the reason and fix if it fails."""
         assert self._job is not None
         job, self._job = self._job, None
         if self._press is None:
-            made = _press()
-            if isinstance(made, str):
-                return made
-            self._press = made
+            press = _press()
+            if isinstance(press, str):
+                return press
+            self._press = press
         collecting = gc.isenabled()
         gc.disable()
         try:
             self._press.write(job, lambda: None)
         except (KeyboardInterrupt, SystemExit, MemoryError):
             raise
-        except BaseException as error:  # a refused address is none of Exception
+        except BaseException as error:  # a refused address is not an Exception
             return _failure(error)
         finally:
             if collecting:
@@ -156,14 +158,14 @@ def _death(code: int, messages: str) -> str:
 
 
 def _fonts() -> str:
-    """@font-face rules with the fonts that Matplotlib ships, so that text looks alike on every machine and in every figure."""
+    """Return @font-face rules with Matplotlib's fonts, the same on all machines."""
     import base64
     import importlib.util
 
-    found = importlib.util.find_spec("matplotlib")
-    assert found is not None
-    assert found.origin is not None
-    folder = Path(found.origin).parent / "mpl-data" / "fonts" / "ttf"
+    spec = importlib.util.find_spec("matplotlib")
+    assert spec is not None
+    assert spec.origin is not None
+    folder = Path(spec.origin).parent / "mpl-data" / "fonts" / "ttf"
     # In quotes: an unquoted address is read five times slower.
     return "".join(
         f'@font-face{{font-family:"DejaVu Sans";font-weight:{weight};'
@@ -173,7 +175,7 @@ def _fonts() -> str:
 
 
 class Press:
-    """WeasyPrint with its fonts loaded: what takes time and needs no job."""
+    """WeasyPrint with its fonts loaded, the slow part that needs no job."""
 
     def __init__(self) -> None:
         # Without Pango WeasyPrint prints a banner, which must not reach standard output.
@@ -189,24 +191,27 @@ class Press:
         self._fonts = weasyprint.CSS(string=_fonts(), font_config=self._configuration, url_fetcher=self._fetcher)
 
     def write(self, job: Job, wait_for_attachment: Callable[[], object]) -> None:
-        """Print the page: tagged for screen readers, with its data attached. Equal jobs give equal bytes."""
+        """Print the tagged page with its data attached. Equal jobs give equal bytes."""
         page = self._weasyprint.HTML(string=Path(job.page).read_text(encoding="utf-8"), url_fetcher=self._fetcher)
         laid_out = page.render(stylesheets=[self._fonts], font_config=self._configuration, pdf_tags=True)
         wait_for_attachment()
-        made = datetime.fromtimestamp(job.made_at_ns // 1_000_000_000, UTC)
+        created = datetime.fromtimestamp(job.made_at_ns // 1_000_000_000, UTC)
         attachment = self._weasyprint.Attachment(
             string=Path(job.attachment).read_bytes(),
             name=job.attached_as,
             description="The report as data: everything that is shown, uncapped",
-            created=made,
-            modified=made,
+            created=created,
+            modified=created,
             url_fetcher=self._fetcher,
         )
         laid_out.write_pdf(job.output, finisher=_relate, attachments=[attachment], pdf_tags=True)
 
 
 def _relate(_document: Any, pdf: Any) -> None:
-    """Say in the file that the attachment is the data of the document (ISO 32000-2, 14.13); WeasyPrint does so for PDF/A alone."""
+    """Declare the attachment as the data of the document (ISO 32000-2, 14.13).
+
+    WeasyPrint does so for PDF/A only.
+    """
     import pydyf  # type: ignore[import-untyped]
 
     files = [thing for thing in pdf.objects if isinstance(thing, pydyf.Dictionary) and thing.get("Type") == "/Filespec"]
@@ -216,7 +221,7 @@ def _relate(_document: Any, pdf: Any) -> None:
 
 
 def _press() -> Press | str:
-    """The press, or why there is none."""
+    """Load the press; return the reason and fix if that fails."""
     try:
         return Press()
     except Exception as error:

@@ -33,7 +33,7 @@ def pdf_layout(table: Table) -> tuple[float, tuple[float, ...], tuple[tuple[str,
     """
     rows = table.rows[: table.pdf_rows]
     gap = _HALF_GAP if table.half else _GAP
-    columns = table.shown("pdf")
+    columns = table.columns_for("pdf")
     wanted, least = [], []
     for i in columns:
         heading = _heading(table.columns[i].label)
@@ -89,8 +89,8 @@ def _fit(texts: Sequence[str], room: float) -> list[str]:
             length -= 1
         return clip(text, length, tail=tail)
 
-    shown = [fitted(text, _TAIL) for text in texts]
+    shortened = [fitted(text, _TAIL) for text in texts]
     meant: dict[str, set[str]] = {}
-    for text, short in zip(texts, shown, strict=True):
+    for text, short in zip(texts, shortened, strict=True):
         meant.setdefault(short, set()).add(text)
-    return [short if len(meant[short]) == 1 else fitted(text, 1 - _TAIL) for text, short in zip(texts, shown, strict=True)]
+    return [short if len(meant[short]) == 1 else fitted(text, 1 - _TAIL) for text, short in zip(texts, shortened, strict=True)]

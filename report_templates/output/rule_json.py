@@ -1,9 +1,9 @@
-"""How do the verdicts look to programs that read the hosted service's rule output? One JSON file per rule, in its shape.
+"""Writes one JSON file per rule in the shape of the hosted service's rule output, for programs that read it.
 
-``RuleTriggered``, ``Violations``, ``Details``, ``Datapoints`` and ``RuleParameters`` ("name:value" lines) are the service's keys;
-``Verdict`` and ``Reason`` stand beside them, because 0 times triggered can also mean that there was nothing to look at. Details of the
-documented rules have the service's keys as far as the data is there: GPUs are "gpu0", moments are microseconds (``job_start`` and
-``job_end``: seconds), durations are seconds, a GPU that did not trigger the rule is left out. Other rules have ours.
+``RuleTriggered``, ``Violations``, ``Details``, ``Datapoints`` and ``RuleParameters`` ("name:value" lines) are the service's keys.
+``Verdict`` and ``Reason`` are added, because 0 times triggered can also mean that there was no data. Details of the documented rules have
+the service's keys if their data is available: GPUs are "gpu0", moments are microseconds (``job_start`` and ``job_end``: seconds), durations
+are seconds, and a GPU that did not trigger the rule is omitted. Other rules have their own details.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
-from ...analysis.report import rule_details as details
+from ...analysis.report import rule_details
 from ...analysis.report.model import Histogram, Report, RuleResult, Share, plain
 
-D = TypeVar("D", bound=details.Gpu)
+D = TypeVar("D", bound=rule_details.Gpu)
 
 _MODES: Final = ("TRAIN", "EVAL", "PREDICT", "GLOBAL")
 _METRICS: Final = {
@@ -26,7 +26,7 @@ _KINDS: Final = {"CPU operators": "cpu_functions", "GPU operators": "gpu_functio
 
 
 def rule_files(report: Report) -> dict[str, bytes]:
-    """File name -> content, a file for each rule but ProfilerReport (the sum of the others). Equal reports give equal bytes."""
+    """Return file name -> content for all rules except ProfilerReport, their sum."""
     files: dict[str, bytes] = {}
     for result in report.rules:
         if result.category != "report":
@@ -41,7 +41,7 @@ def rule_files(report: Report) -> dict[str, bytes]:
 
 
 def ours(data: bytes) -> bool:
-    """Is this the content of a file that :func:`rule_files` made?"""
+    """Test whether this is the content of a file of :func:`rule_files`."""
     try:
         content = json.loads(data)
     except ValueError:
@@ -50,15 +50,15 @@ def ours(data: bytes) -> bool:
 
 
 def _content(result: RuleResult) -> dict[str, Any]:
-    found: Any = result.details
-    if result.rule in _SHAPES and isinstance(found, details.DETAILS[result.rule]):
-        found = _SHAPES[result.rule](found, result)
-    elif not found and result.category != "custom":
-        found = _EMPTY.get(result.rule, {})
+    content: Any = result.details
+    if result.rule in _SHAPES and isinstance(content, rule_details.DETAILS[result.rule]):
+        content = _SHAPES[result.rule](content, result)
+    elif not content and result.category != "custom":
+        content = _EMPTY.get(result.rule, {})
     return {
         "RuleTriggered": result.triggered,
         "Violations": result.violations,
-        "Details": _rounded(plain(found)),
+        "Details": _rounded(plain(content)),
         "Datapoints": result.datapoints,
         "RuleParameters": "\n".join(f"{name}:{value}" for name, value in _parameters(result)),
         "Verdict": result.verdict,
@@ -67,7 +67,7 @@ def _content(result: RuleResult) -> dict[str, Any]:
 
 
 def _parameters(result: RuleResult) -> Iterable[tuple[str, Any]]:
-    """The service leaves out the scan interval, which it does not judge by, and names the factor of StepOutlier twice."""
+    """Yield the service's parameters: no scan interval, StepOutlier's factor twice."""
     if result.rule == "StepOutlier" and "stddev" in result.parameters:
         yield "threshold", result.parameters["stddev"]
     yield from ((name, value) for name, value in result.parameters.items() if name != "scan_interval_us")
@@ -76,23 +76,23 @@ def _parameters(result: RuleResult) -> Iterable[tuple[str, Any]]:
 # -- one function per documented rule: our details, the result -> the service's Details ------------------------------------
 
 
-def _low_gpu_utilization(found: details.LowGPUUtilizationDetails, result: RuleResult) -> dict[str, Any]:
-    def row(device: details.LowGpu) -> dict[str, Any]:
+def _low_gpu_utilization(details: rule_details.LowGPUUtilizationDetails, result: RuleResult) -> dict[str, Any]:
+    def row(device: rule_details.LowGpu) -> dict[str, Any]:
         return {"gpu_max": device.box.max, "gpu_95": device.p95, "gpu_5": device.p5, **_box(device.box)}
 
-    return _by_gpu([device for device in found.devices if device.triggered], row, result)
+    return _by_gpu([device for device in details.devices if device.triggered], row, result)
 
 
-def _gpu_memory_increase(found: details.GPUMemoryIncreaseDetails, result: RuleResult) -> dict[str, Any]:
-    def row(device: details.GrowingMemory) -> dict[str, Any]:
+def _gpu_memory_increase(details: rule_details.GPUMemoryIncreaseDetails, result: RuleResult) -> dict[str, Any]:
+    def row(device: rule_details.GrowingMemory) -> dict[str, Any]:
         return {"increase": device.largest_increase, "gpu_max": device.box.max, "p05": device.box.p5, **_box(device.box)}
 
-    return _by_gpu([device for device in found.devices if device.violations], row, result)
+    return _by_gpu([device for device in details.devices if device.violations], row, result)
 
 
-def _batch_size(found: details.BatchSizeDetails, result: RuleResult) -> dict[str, Any]:
+def _batch_size(details: rule_details.BatchSizeDetails, result: RuleResult) -> dict[str, Any]:
     nodes: dict[str, Any] = {}
-    for device in found.devices:
+    for device in details.devices:
         if device.violations:
             boxes, node = device.boxes, nodes.setdefault(device.node, {})
             node.setdefault("cpu", _box(boxes.cpu))
@@ -100,19 +100,19 @@ def _batch_size(found: details.BatchSizeDetails, result: RuleResult) -> dict[str
     return _dated(nodes, result)
 
 
-def _bottleneck(found: details.BottleneckDetails, _: RuleResult) -> dict[str, Any]:
-    phases = _percents(found.active.phases)
-    return {"low_gpu_utilization": found.total.low, **({"phase": phases} if phases else {})}
+def _bottleneck(details: rule_details.BottleneckDetails, _: RuleResult) -> dict[str, Any]:
+    phases = _percents(details.active.phases)
+    return {"low_gpu_utilization": details.total.low, **({"phase": phases} if phases else {})}
 
 
-def _load_balancing(found: details.LoadBalancingDetails, _: RuleResult) -> dict[str, Any]:
-    """``distances``: pairs of one node, as the service has them; those with another node's GPU are separate."""
+def _load_balancing(details: rule_details.LoadBalancingDetails, _: RuleResult) -> dict[str, Any]:
+    """Return histograms and ``distances`` by node; pairs across nodes are separate."""
     nodes: dict[str, Any] = {}
-    for device in found.devices:
+    for device in details.devices:
         if device.evaluated:
             node = nodes.setdefault(device.node, {"workloads": {}, "distances": {}})
             node["workloads"][_gpu(device)] = [round(share * device.samples) for share in device.histogram]
-    for pair in found.pairs:
+    for pair in details.pairs:
         if not pair.violation:
             continue
         node = nodes.setdefault(pair.a.node, {"workloads": {}, "distances": {}})
@@ -126,9 +126,9 @@ def _load_balancing(found: details.LoadBalancingDetails, _: RuleResult) -> dict[
     return nodes
 
 
-def _overall_system_usage(found: details.OverallSystemUsageDetails, _: RuleResult) -> dict[str, Any]:
+def _overall_system_usage(details: rule_details.OverallSystemUsageDetails, _: RuleResult) -> dict[str, Any]:
     metrics: dict[str, Any] = {}
-    for node in found.nodes:
+    for node in details.nodes:
         for metric in node.metrics:
             if name := _METRICS.get(metric.metric):
                 values = {"max": metric.max, "p99": metric.p99, "p95": metric.p95, "p50": metric.p50, "min": metric.min}
@@ -136,40 +136,48 @@ def _overall_system_usage(found: details.OverallSystemUsageDetails, _: RuleResul
     return {name: metrics[name] for name in _METRICS.values() if name in metrics}
 
 
-def _max_initialization_time(found: details.MaxInitializationTimeDetails, _: RuleResult) -> dict[str, Any]:
-    """``last`` is the end of the last step; the service has its start."""
+def _max_initialization_time(details: rule_details.MaxInitializationTimeDetails, _: RuleResult) -> dict[str, Any]:
+    """Return the times of the job; ``last`` is the end, not start, of the last step."""
     steps: dict[str, Any] = {}
-    if found.started_ns is not None and found.initialization_ns is not None:
-        first = found.started_ns + found.initialization_ns
+    if details.started_ns is not None and details.initialization_ns is not None:
+        first = details.started_ns + details.initialization_ns
         steps["first"] = first // 1000
-        if found.loop_ns is not None:
-            steps["last"] = (first + found.loop_ns) // 1000
-    times = (("job_start", found.started_ns), ("job_end", found.ended_ns))
+        if details.loop_ns is not None:
+            steps["last"] = (first + details.loop_ns) // 1000
+    times = (("job_start", details.started_ns), ("job_end", details.ended_ns))
     return {"step_num": steps, **{key: round(time / 1e9, 6) for key, time in times if time is not None}}
 
 
-def _overall_framework_metrics(found: details.OverallFrameworkMetricsDetails, _: RuleResult) -> dict[str, Any]:
-    tables = (("ratio", found.operator_time), ("phase", found.phases), ("general", found.step_parts), ("horovod", found.collectives))
+def _overall_framework_metrics(details: rule_details.OverallFrameworkMetricsDetails, _: RuleResult) -> dict[str, Any]:
+    tables = (
+        ("ratio", details.operator_time),
+        ("phase", details.phases),
+        ("general", details.step_parts),
+        ("horovod", details.collectives),
+    )
     metrics: dict[str, Any] = {key: _percents(rows) for key, rows in tables if rows}
     metrics.setdefault("phase_time", {})
-    for key, operators in (("CPU", found.cpu_operators), ("GPU", found.gpu_operators)):
+    for key, operators in (("CPU", details.cpu_operators), ("GPU", details.gpu_operators)):
         if operators:
             metrics[key] = {row.name: row.percent for row in operators}
             metrics[f"{key}_total"] = {row.name: round(row.total_ns / 1000) for row in operators}
-    parts = {row.name: row.total_ns for row in found.step_parts}
-    both = parts.get("forward", 0) + parts.get("backward", 0)
-    if "forward" in parts and "backward" in parts and both:
-        metrics["forward_backward"] = {"Forward pass": 100 * parts["forward"] / both, "Backward pass": 100 * parts["backward"] / both}
+    parts = {row.name: row.total_ns for row in details.step_parts}
+    total_ns = parts.get("forward", 0) + parts.get("backward", 0)
+    if "forward" in parts and "backward" in parts and total_ns:
+        metrics["forward_backward"] = {
+            "Forward pass": 100 * parts["forward"] / total_ns,
+            "Backward pass": 100 * parts["backward"] / total_ns,
+        }
     return metrics
 
 
-def _step_outlier(found: details.StepOutlierDetails, _: RuleResult) -> dict[str, Any]:
-    """A worker is "node-pid"; if it has steps of several phases, the one with most steps has the plain name."""
+def _step_outlier(details: rule_details.StepOutlierDetails, _: RuleResult) -> dict[str, Any]:
+    """Return the steps by worker, "node-pid", or "node-pid-PHASE" for rarer phases."""
     workers: dict[str, Any] = {}
-    for group in sorted(found.groups, key=lambda group: -group.steps):
+    for group in sorted(details.groups, key=lambda group: -group.steps):
         worker = "-".join(str(part) for part in (group.node, group.pid) if part is not None)
         key = (group.node, group.rank, group.pid, group.phase)
-        steps = [str(step.index) for step in found.slowest if step.outlier and (step.node, step.rank, step.pid, step.phase) == key]
+        steps = [str(step.index) for step in details.slowest if step.outlier and (step.node, step.rank, step.pid, step.phase) == key]
         # A rank without a process id, or a further phase: a name of its own.
         for extra in (group.rank, group.phase, len(workers)):
             if worker in workers and extra is not None:
@@ -183,23 +191,23 @@ def _step_outlier(found: details.StepOutlierDetails, _: RuleResult) -> dict[str,
             **_histogram(group.normal_histogram),
             "step_numbers": steps,
         }
-    phases = _percents(found.active.phases)
+    phases = _percents(details.active.phases)
     return {"step_details": workers, **({"phase": phases} if phases else {})}
 
 
-def _dataloader(found: details.DataloaderDetails, _: RuleResult) -> dict[str, Any]:
-    """The service has one of each for the whole run: those of the first node with an issue, else of the first."""
-    node = next((node for node in found.nodes if node.issue), found.nodes[0] if found.nodes else None)
+def _dataloader(details: rule_details.DataloaderDetails, _: RuleResult) -> dict[str, Any]:
+    """Return the settings of the first node with an issue, else of the first node."""
+    node = next((node for node in details.nodes if node.issue), details.nodes[0] if details.nodes else None)
     settings: dict[str, Any] = {}
-    same = [loader for loader in found.configurations if node is None or loader.node == node.node]
+    same = [loader for loader in details.configurations if node is None or loader.node == node.node]
     for key in ("pin_memory", "num_workers"):
-        if values := [value for loader in (same or found.configurations) if (value := getattr(loader, key)) is not None]:
+        if values := [value for loader in (same or details.configurations) if (value := getattr(loader, key)) is not None]:
             settings[key] = values[0]
     if node is not None:
         settings |= {"cores": node.cores, "dataloaders": None if node.loaders is None else int(node.loaders)}
-    loading = found.loading
+    loading = details.loading
     times = {"p25": _seconds(loading.p25_ns), "p50": _seconds(loading.p50_ns), "p95": _seconds(loading.p95_ns)}
-    return {**settings, "dataloading_time": {**times, **_histogram(found.histogram)}}
+    return {**settings, "dataloading_time": {**times, **_histogram(details.histogram)}}
 
 
 _SHAPES: Final[dict[str, Callable[[Any, RuleResult], dict[str, Any]]]] = {
@@ -215,33 +223,33 @@ _SHAPES: Final[dict[str, Callable[[Any, RuleResult], dict[str, Any]]]] = {
     "StepOutlier": _step_outlier,
     "Dataloader": _dataloader,
 }
-# What a rule without details has.
+# Details of a rule without any.
 _EMPTY: Final[dict[str, dict[str, Any]]] = {
     "MaxInitializationTime": {"step_num": {}}, "OverallFrameworkMetrics": {"phase_time": {}}, "StepOutlier": {"step_details": {}},
 }  # fmt: skip
 
 
 def _by_gpu(devices: Sequence[D], row: Callable[[D], dict[str, Any]], result: RuleResult) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    by_node: dict[str, Any] = {}
     for device in devices:
-        found.setdefault(device.node, {})[_gpu(device)] = row(device)
-    return _dated(found, result)
+        by_node.setdefault(device.node, {})[_gpu(device)] = row(device)
+    return _dated(by_node, result)
 
 
-def _dated(found: dict[str, Any], result: RuleResult) -> dict[str, Any]:
-    """With the moment the rule last triggered, where it did."""
-    return {**found, "last_timestamp": result.last_ns // 1000} if found and result.last_ns is not None else found
+def _dated(content: dict[str, Any], result: RuleResult) -> dict[str, Any]:
+    """Add the moment when the rule last triggered, if it did."""
+    return {**content, "last_timestamp": result.last_ns // 1000} if content and result.last_ns is not None else content
 
 
-def _gpu(device: details.Gpu) -> str:
+def _gpu(device: rule_details.Gpu) -> str:
     return f"gpu{device.device}"
 
 
-def _box(box: details.Box | None) -> dict[str, Any]:
+def _box(box: rule_details.Box | None) -> dict[str, Any]:
     return {key: None if box is None else getattr(box, key) for key in ("p25", "p50", "p75", "p95", "upper", "lower")}
 
 
-def _percents(rows: Iterable[Share | details.NamedTime]) -> dict[str, Any]:
+def _percents(rows: Iterable[Share | rule_details.NamedTime]) -> dict[str, Any]:
     return {_KINDS.get(row.name, str(_phase(row.name))): row.percent for row in rows}
 
 

@@ -1,1 +1,1 @@
-"""Which figures and tables show what a rule looked at? One file per kind of rule; ``sections/rules.py`` puts them together."""
+"""Figures and tables of the rules, one file per kind of rule; ``sections/rules.py`` puts them together."""

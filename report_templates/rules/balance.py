@@ -10,23 +10,23 @@ from ..blocks.tables import Col, table
 from ..figures.matrix import matrix
 from ..figures.workloads import Workload, workloads
 from ..text.formats import percent, plural
-from .shown import Blocks, Shown, marked, place, points
+from .rule_context import Blocks, RuleContext, device_name, marked, points
 
 _DRAWN: Final = 8
 _MATRIX: Final = 64
 
 
-def load_balancing(shown: Shown, found: LoadBalancingDetails) -> Blocks:
-    mean = found.compared == "mean"
+def load_balancing(context: RuleContext, details: LoadBalancingDetails) -> Blocks:
+    mean = details.compared == "mean"
     return [
-        _workloads(shown, found),
-        _matrix(shown, found, shown.parameter("threshold")),
+        _workloads(context, details),
+        _matrix(context, details, context.parameter("threshold")),
         table(
-            f"{shown.id}-pairs",
+            f"{context.id}-pairs",
             "GPUs furthest from the mean workload" if mean else "Pairs of GPUs with the most different workloads",
-            found.pairs,
-            Col("GPU", lambda pair: place(pair.a), kind="name"),
-            Col("Compared with", lambda pair: place(pair.b) if pair.b else "mean of all GPUs"),
+            details.pairs,
+            Col("GPU", lambda pair: device_name(pair.a), kind="name"),
+            Col("Compared with", lambda pair: device_name(pair.b) if pair.b else "mean of all GPUs"),
             Col("Distance", lambda pair: pair.distance, _distance),
             Col("Difference of means", lambda pair: pair.mean_difference, points),
             Col("Judged", lambda pair: marked(pair.violation)),
@@ -35,8 +35,8 @@ def load_balancing(shown: Shown, found: LoadBalancingDetails) -> Blocks:
     ]
 
 
-def _workloads(shown: Shown, found: LoadBalancingDetails) -> Figure | None:
-    devices = [device for device in found.devices if device.histogram]
+def _workloads(context: RuleContext, details: LoadBalancingDetails) -> Figure | None:
+    devices = [device for device in details.devices if device.histogram]
     if not devices:
         return None
     kept = spread(devices, _DRAWN, lambda device: device.mean)
@@ -44,7 +44,7 @@ def _workloads(shown: Shown, found: LoadBalancingDetails) -> Figure | None:
     apart = f"Means lie between {percent(min(means))} and {percent(max(means))}."
     derived = " Derived from kernel activity." if all(device.derived for device in devices) else ""
     return Figure(
-        f"{shown.id}-workloads",
+        f"{context.id}-workloads",
         workloads([_workload(device) for device in kept]),
         f"Workload histograms of {plural(len(devices), 'GPU')}. {apart}",
         say(
@@ -57,11 +57,11 @@ def _workloads(shown: Shown, found: LoadBalancingDetails) -> Figure | None:
 
 
 def _workload(device: ComparedGpu) -> Workload:
-    return Workload(place(device), device.histogram, device.mean, f"mean {percent(device.mean)}")
+    return Workload(device_name(device), device.histogram, device.mean, f"mean {percent(device.mean)}")
 
 
-def _matrix(shown: Shown, found: LoadBalancingDetails, threshold: float | None) -> Figure | None:
-    devices, values = found.devices, found.matrix
+def _matrix(context: RuleContext, details: LoadBalancingDetails, threshold: float | None) -> Figure | None:
+    devices, values = details.devices, details.matrix
     if values is None or not 2 <= len(devices) <= _MATRIX or len(values) != len(devices):
         return None
     known = [entry for row, line in enumerate(values) for column, entry in enumerate(line) if entry is not None and row != column]
@@ -70,8 +70,8 @@ def _matrix(shown: Shown, found: LoadBalancingDetails, threshold: float | None) 
     furthest = f"The largest distance is {_distance(max(known))}"
     compared = f"; the threshold is {threshold:g}." if threshold is not None else "."
     return Figure(
-        f"{shown.id}-matrix",
-        matrix([place(device) for device in devices], values, "distance"),
+        f"{context.id}-matrix",
+        matrix([device_name(device) for device in devices], values, "distance"),
         f"Distances between the workloads of {plural(len(devices), 'GPU')}. {furthest}{compared}",
         say(
             "Jensen-Shannon distance (logarithm base 2) between the workload histograms: 0 is equal, 1 is nothing in common. {}{}",

@@ -9,28 +9,23 @@ from ...analysis.report.rule_details import Active, BottleneckDetails, NamedTime
 from ..blocks import Figure, Slice, ring, say
 from ..blocks.tables import Cell, Col, Table, table
 from ..text.formats import UNKNOWN, clip, count, duration, percent
-from .shown import Blocks, Shown, marked
+from .rule_context import Blocks, RuleContext, marked
 
 _SECTORS: Final = 5
 _NAMED: Final = 12
-_ALL: Final = 0.999  # one part that is nearly everything is no division
+_ALL: Final = 0.999  # share of the largest part; above it a ring is not worth drawing
 
 
-def cpu_bottleneck(shown: Shown, found: BottleneckDetails) -> Blocks:
-    return _bottleneck(shown, found, "CPU")
+def bottleneck(context: RuleContext, details: BottleneckDetails, what: str) -> Blocks:
+    def unused(devices: Sequence[int]) -> str:
+        return ", ".join(f"GPU {device}" for device in devices[:16]) or "none"
 
-
-def io_bottleneck(shown: Shown, found: BottleneckDetails) -> Blocks:
-    return _bottleneck(shown, found, "I/O")
-
-
-def _bottleneck(shown: Shown, found: BottleneckDetails, what: str) -> Blocks:
     return [
-        _slices(shown, found, what),
+        _slices(context, details, what),
         table(
-            f"{shown.id}-nodes",
+            f"{context.id}-nodes",
             f"Snapshots with {what} bottleneck by node",
-            sorted(found.nodes, key=lambda node: -(node.bottleneck_percent or 0.0)),
+            sorted(details.nodes, key=lambda node: -(node.bottleneck_percent or 0.0)),
             Col("Node", lambda node: Cell(clip(node.node, 40)), kind="name"),
             Col("Share of snapshots", lambda node: node.bottleneck_percent, percent),
             Col("Judged", lambda node: marked(node.issue)),
@@ -44,22 +39,22 @@ def _bottleneck(shown: Shown, found: BottleneckDetails, what: str) -> Blocks:
                 kind="number",
                 html_only=True,
             ),
-            Col("Unused GPUs", lambda node: Cell(_unused(node.unused)), when=not found.without_gpu, html_only=True),
+            Col("Unused GPUs", lambda node: Cell(unused(node.unused)), when=not details.without_gpu, html_only=True),
             pdf_rows=8,
         ),
-        *during(shown, found.active, f"during the {what} bottleneck"),
+        *during(context, details.active, f"during the {what} bottleneck"),
     ]
 
 
-def _slices(shown: Shown, found: BottleneckDetails, what: str) -> Figure | None:
-    total = found.total
+def _slices(context: RuleContext, details: BottleneckDetails, what: str) -> Figure | None:
+    total = details.total
     if not total.snapshots:
         return None
     parts = (
         (f"low, with {what} bottleneck", "host", total.bottlenecks, total.bottleneck_percent),
         ("low for another reason", "idle", total.low - total.bottlenecks, total.other_percent),
         (
-            "mean of the cores at or above 50 %" if found.without_gpu else "GPU above its threshold",
+            "mean of the cores at or above 50 %" if details.without_gpu else "GPU above its threshold",
             "computation",
             total.snapshots - total.low,
             total.above_percent,
@@ -67,28 +62,28 @@ def _slices(shown: Shown, found: BottleneckDetails, what: str) -> Figure | None:
     )
     of_low = f" Of the low snapshots {percent(total.of_low_percent)} had a bottleneck." if total.of_low_percent is not None else ""
     return ring(
-        f"{shown.id}-slices",
+        f"{context.id}-slices",
         say("Each snapshot of each node counts once; the slices sum to 100 %.{}", of_low if total.low else ""),
-        "Snapshots by state of the cores" if found.without_gpu else "Snapshots by state of the GPUs",
+        "Snapshots by state of the cores" if details.without_gpu else "Snapshots by state of the GPUs",
         [Slice(label, meaning, share or 0.0, (count(number),)) for label, meaning, number, share in parts],
         ("State", "Snapshots", "Share"),
         middle=(count(total.snapshots), "snapshots"),
-        whole=100.0,
+        total_percent=100.0,
     )
 
 
-def during(shown: Shown, active: Active, when: str) -> list[Figure | Table | None]:
-    """What was active: rings where the rule found an issue, and the whole in a table."""
+def during(context: RuleContext, active: Active, when: str) -> list[Figure | Table | None]:
+    """List the activity in a table; add rings if the rule found an issue."""
     kinds = (
         ("phases", "Phase", "computation", active.phases),
         ("annotations", "Annotation", "host", active.annotations),
         ("operators", "Operator", "operator", active.operators),
     )
-    drawn = [_ring(shown, *kind, when) for kind in kinds] if shown.issue else []
+    drawn = [_ring(context, *kind, when) for kind in kinds] if context.issue else []
     return [
         *drawn,
         table(
-            f"{shown.id}-active",
+            f"{context.id}-active",
             f"What was active {when}",
             [(title, entry) for _, title, _, entries in kinds for entry in _by_time(entries)[:_NAMED]],
             Col("Name", lambda row: row[1].name, kind="name", limit=72),
@@ -104,8 +99,8 @@ def _by_time(entries: Sequence[NamedTime]) -> list[NamedTime]:
     return sorted(entries, key=lambda entry: -entry.time_ns)
 
 
-def _ring(shown: Shown, key: str, title: str, meaning: str, entries: Sequence[NamedTime], when: str) -> Figure | None:
-    """The entries with most time and the others. Ranges may lie within each other, so that their times add up to more than the whole."""
+def _ring(context: RuleContext, key: str, title: str, meaning: str, entries: Sequence[NamedTime], when: str) -> Figure | None:
+    """Draw the entries with the largest times, which may overlap, and the others."""
     ordered = [entry for entry in _by_time(entries) if entry.time_ns]
     total = sum(entry.time_ns for entry in ordered)
     if not total or ordered[0].time_ns > _ALL * total:
@@ -116,16 +111,12 @@ def _ring(shown: Shown, key: str, title: str, meaning: str, entries: Sequence[Na
         time = sum(entry.time_ns for entry in rest)
         parts.append(Slice(f"All others ({count(len(rest))})", "other", 100.0 * time / total, (duration(time),)))
     return ring(
-        f"{shown.id}-{key}",
+        f"{context.id}-{key}",
         say("Share of the summed time {}, weighted by overlap.", when),
         f"{title}s {when}",
         parts,
         (title, "Time", "Share"),
         middle=(duration(total), "summed"),
-        whole=100.0,
+        total_percent=100.0,
         half=True,
     )
-
-
-def _unused(devices: Sequence[int]) -> str:
-    return ", ".join(f"GPU {device}" for device in devices[:16]) or "none"

@@ -10,7 +10,7 @@ from typing import Any
 from ...analysis.report.model import plain
 from ..blocks.tables import Cell, Col, Table, table, word
 from ..text.formats import UNKNOWN, count, duration, significant
-from .shown import Blocks, Shown
+from .rule_context import Blocks, RuleContext
 
 _DEEP = 3
 _COLUMNS = 8
@@ -19,22 +19,22 @@ _VALUES = 200
 _TABLES = 8
 
 
-def own_report(shown: Shown) -> Blocks:
-    found = plain(shown.rule.details)
-    if not isinstance(found, Mapping):
+def own_report(context: RuleContext) -> Blocks:
+    details = plain(context.rule.details)
+    if not isinstance(details, Mapping):
         return []
-    lists = {key: value for key, value in found.items() if _is_table(value)}
-    pairs = list(_pairs({key: value for key, value in found.items() if key not in lists}))
+    lists = {key: value for key, value in details.items() if _is_table(value)}
+    pairs = list(_pairs({key: value for key, value in details.items() if key not in lists}))
     return [
         table(
-            f"{shown.id}-values",
+            f"{context.id}-values",
             "What the rule reports",
             pairs[:_VALUES],
             Col("Value", lambda pair: pair[0], kind="name", limit=60),
             Col("Reported", lambda pair: pair[1], limit=200),
             sortable=False,
         ),
-        *(_table(f"{shown.id}-list-{i}", str(key), value) for i, (key, value) in enumerate(list(lists.items())[:_TABLES], 1)),
+        *(_table(f"{context.id}-list-{i}", str(key), value) for i, (key, value) in enumerate(list(lists.items())[:_TABLES], 1)),
     ]
 
 
@@ -49,11 +49,11 @@ def _table(id: str, caption: str, rows: list[Mapping[str, Any]]) -> Table | None
 
 
 def _cell(name: str, row: Mapping[str, Any]) -> Cell:
-    found = next((value for key, value in row.items() if str(key) == name), None)
-    shown = word(written(name, found), limit=60)
-    if isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found):
-        return Cell(shown.text, sort=found)
-    return shown
+    value = next((item for key, item in row.items() if str(key) == name), None)
+    cell = word(written(name, value), limit=60)
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return Cell(cell.text, sort=value)
+    return cell
 
 
 def _pairs(data: Mapping[Any, Any], before: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
@@ -70,7 +70,7 @@ def _label(key: str) -> str:
 
 
 def written(key: str, value: object) -> str:
-    """A value as text; a number under a key that ends in _ns is a time."""
+    """Write a value as text; a number whose key ends in _ns is a time."""
     if value is None:
         return UNKNOWN
     if isinstance(value, bool):
@@ -82,8 +82,8 @@ def written(key: str, value: object) -> str:
             return duration(value)
         return count(value) if isinstance(value, int) else significant(value)
     if isinstance(value, list | tuple):
-        shown = ", ".join(written(key, item) for item in value[:_LISTED])
-        return f"{shown}, … ({count(len(value))} in all)" if len(value) > _LISTED else shown or "none"
+        text = ", ".join(written(key, item) for item in value[:_LISTED])
+        return f"{text}, … ({count(len(value))} in all)" if len(value) > _LISTED else text or "none"
     if isinstance(value, Mapping):
         return ", ".join(f"{name}: {written(str(name), item)}" for name, item in list(value.items())[:_LISTED]) or "none"
     return str(value)

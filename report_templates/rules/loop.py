@@ -14,44 +14,44 @@ from ..figures.strips import Piece, Strip, strips
 from ..text import labels
 from ..text.formats import UNKNOWN, clip, count, duration, percent, plural
 from .bottlenecks import during
-from .shown import Blocks, Shown, answer, bins, marked, narrow
+from .rule_context import Blocks, RuleContext, answer, bins, marked, narrow
 
 _GROUPS: Final = 3  # drawn twice each: with and without their outliers
 _SOURCES: Final = {"num_workers": "num_workers", "overlap": "overlap of loading intervals"}
 
 
-def max_initialization_time(shown: Shown, found: MaxInitializationTimeDetails) -> Blocks:
+def max_initialization_time(context: RuleContext, details: MaxInitializationTimeDetails) -> Blocks:
     parts = (
-        ("initialisation", "loading", found.initialization_ns, found.initialization_percent),
-        ("training loop", "computation", found.loop_ns, found.loop_percent),
-        ("finalisation", "idle", found.finalization_ns, found.finalization_percent),
+        ("initialisation", "loading", details.initialization_ns, details.initialization_percent),
+        ("training loop", "computation", details.loop_ns, details.loop_percent),
+        ("finalisation", "idle", details.finalization_ns, details.finalization_percent),
     )
     pieces = [
         Piece(label, share, f"{duration(time)} ({percent(share)})", meaning)
         for label, meaning, time, share in parts
         if share is not None and time is not None
     ]
-    if not pieces or not found.duration_ns:
+    if not pieces or not details.duration_ns:
         return []
-    limit = shown.parameter("threshold")
+    limit = context.parameter("threshold")
     compared = f" The threshold for the initialisation is {limit:g} min." if limit is not None else ""
     largest = max(pieces, key=lambda piece: piece.percent)
     return [
         Figure(
-            f"{shown.id}-parts",
-            strips([Strip(f"Duration of the run: {duration(found.duration_ns)}", pieces)]),
-            f"Parts of the run: {', '.join(f'{piece.name} {piece.shown}' for piece in pieces)}",
-            say("From the first to the last sample or event. The largest part is the {} with {}.{}", largest.name, largest.shown, compared),
+            f"{context.id}-parts",
+            strips([Strip(f"Duration of the run: {duration(details.duration_ns)}", pieces)]),
+            f"Parts of the run: {', '.join(f'{piece.name} {piece.value}' for piece in pieces)}",
+            say("From the first to the last sample or event. The largest part is the {} with {}.{}", largest.name, largest.value, compared),
         )
     ]
 
 
-def step_outlier(shown: Shown, found: StepOutlierDetails) -> Blocks:
-    groups = sorted(found.groups, key=lambda group: (not group.evaluable, -(group.outliers or 0), -group.steps))
+def step_outlier(context: RuleContext, details: StepOutlierDetails) -> Blocks:
+    groups = sorted(details.groups, key=lambda group: (not group.evaluable, -(group.outliers or 0), -group.steps))
     return [
-        *([] if all(group.steps <= 1 for group in groups) else _distributions(shown, groups, found.limit_percent)),
+        *([] if all(group.steps <= 1 for group in groups) else _distributions(context, groups, details.limit_percent)),
         table(
-            f"{shown.id}-groups",
+            f"{context.id}-groups",
             "Steps by process and phase",
             groups,
             Col("Process", lambda group: Cell(_process(group), sort=group.rank), kind="name"),
@@ -67,29 +67,29 @@ def step_outlier(shown: Shown, found: StepOutlierDetails) -> Blocks:
             Col("Min", lambda group: group.min_ns, duration, html_only=True),
             Col("Robust outliers", lambda group: group.robust_outliers, count, html_only=True),
             pdf_rows=4,
-            html_note=_robust(shown),
+            html_note=_robust(context),
         ),
         table(
-            f"{shown.id}-slowest",
+            f"{context.id}-slowest",
             "Slowest steps and what took longer in them than in a typical step",
-            found.slowest,
+            details.slowest,
             Col("Step", lambda step: Cell(f"step {count(step.index)}", sort=step.index), kind="name"),
             Col("Process", lambda step: Cell(_process(step))),
-            Col("Began after", lambda step: shown.after(step.start_ns), kind="number"),
+            Col("Began after", lambda step: context.after(step.start_ns), kind="number"),
             Col("Duration", lambda step: step.duration_ns, duration),
             Col("Typical", lambda step: step.typical_ns, duration),
             Col("Outlier", lambda step: "yes" if step.outlier else "no"),
             Col("Took longer", _longer, limit=120),
             pdf_rows=5,
         ),
-        *during(shown, found.active, "during the outlier steps"),
+        *during(context, details.active, "during the outlier steps"),
     ]
 
 
-def _distributions(shown: Shown, groups: Sequence[StepGroup], limit_percent: float) -> list[Figure]:
-    """A figure for each of the groups with most outliers: all steps, and those that are no outliers, each on its own axis."""
+def _distributions(context: RuleContext, groups: Sequence[StepGroup], limit_percent: float) -> list[Figure]:
+    """Draw groups with many outliers, once with and once without them."""
     with_outliers = [group for group in groups if group.outliers] or groups[:1]
-    drawn = [figure for group in with_outliers[:_GROUPS] if (figure := _distribution(shown, group)) is not None]
+    drawn = [figure for group in with_outliers[:_GROUPS] if (figure := _distribution(context, group)) is not None]
     if not drawn:
         return []
     most = f" With this factor at most {percent(limit_percent)} of the steps can ever be outliers."
@@ -100,10 +100,10 @@ def _distributions(shown: Shown, groups: Sequence[StepGroup], limit_percent: flo
     )
     last = drawn[-1]
     drawn[-1] = dataclasses.replace(last, caption=last.caption + say("{}{}", most, more))
-    return [dataclasses.replace(figure, id=f"{shown.id}-steps{i or ''}") for i, figure in enumerate(drawn)]
+    return [dataclasses.replace(figure, id=f"{context.id}-steps{i or ''}") for i, figure in enumerate(drawn)]
 
 
-def _distribution(shown: Shown, group: StepGroup) -> Figure | None:
+def _distribution(context: RuleContext, group: StepGroup) -> Figure | None:
     outliers, limit = group.outliers or 0, group.threshold_ns
     every = bins(group.histogram, f"{_process(group)}: all steps", group.p50_ns, limit if group.evaluable else None)
     if not every or (narrow(every) and not outliers):
@@ -114,22 +114,22 @@ def _distribution(shown: Shown, group: StepGroup) -> Figure | None:
     if normal and outliers and not narrow(normal):
         drawn.append(normal)
         details.append(f"{plural(group.steps - outliers, 'step')}, {plural(outliers, 'outlier')} left out")
-    found = f"{_process(group)}: {plural(outliers, 'outlier')} among {plural(group.steps, 'step')}"
+    summary = f"{_process(group)}: {plural(outliers, 'outlier')} among {plural(group.steps, 'step')}"
     cut = (
         f" Not drawn: {plural(every.beyond, 'step')} above {duration(every.edges[-1])}, the longest {duration(group.max_ns)}."
         if every.beyond
         else ""
     )
     return Figure(
-        f"{shown.id}-steps",
+        f"{context.id}-steps",
         panels(drawn, details, ["computation"] * len(drawn)),
-        f"Step durations with and without outliers. {found}",
-        say("{}. Dashed: median; solid line: threshold, where it lies within the axis.{}", found, cut),
+        f"Step durations with and without outliers. {summary}",
+        say("{}. Dashed: median; solid line: threshold, where it lies within the axis.{}", summary, cut),
     )
 
 
-def _robust(shown: Shown) -> str:
-    factor = shown.parameter("stddev")
+def _robust(context: RuleContext) -> str:
+    factor = context.parameter("stddev")
     times = f"{factor:g}" if factor is not None else "the factor"
     return (
         f"Robust outliers are longer than the median + {times} × 1.4826 × the median absolute deviation, a limit that slow steps "
@@ -142,20 +142,20 @@ def _process(row: StepGroup | SlowStep) -> str:
 
 
 def _longer(step: SlowStep) -> str:
-    """What took most more time than in a typical step."""
+    """List the activity with the largest extra time against a typical step."""
     active = sorted((entry for entry in step.active if entry.extra_ns > 0), key=lambda entry: -entry.extra_ns)
     return (
         ", ".join(f"{clip(entry.name or UNKNOWN, 36)} +{duration(entry.extra_ns)}" for entry in active[:3]) or "nothing that was recorded"
     )
 
 
-def dataloader(shown: Shown, found: DataloaderDetails) -> Blocks:
+def dataloader(context: RuleContext, details: DataloaderDetails) -> Blocks:
     return [
-        _loading(shown, found),
+        _loading(context, details),
         table(
-            f"{shown.id}-nodes",
+            f"{context.id}-nodes",
             "Loading processes by node",
-            found.nodes,
+            details.nodes,
             Col("Node", lambda node: Cell(clip(node.node, 40)), kind="name"),
             Col("Loading processes", lambda node: node.loaders, lambda loaders: UNKNOWN if loaders is None else f"{loaders:g}"),
             Col("Cores", lambda node: node.cores, count),
@@ -166,9 +166,9 @@ def dataloader(shown: Shown, found: DataloaderDetails) -> Blocks:
             pdf_rows=8,
         ),
         table(
-            f"{shown.id}-configurations",
+            f"{context.id}-configurations",
             "Loaders by configuration",
-            found.configurations,
+            details.configurations,
             Col("Node", lambda loader: Cell(clip(loader.node, 40)), kind="name"),
             Col("num_workers", lambda loader: loader.num_workers, count),
             Col("pin_memory", lambda loader: answer(loader.pin_memory, "True", "False")),
@@ -179,15 +179,15 @@ def dataloader(shown: Shown, found: DataloaderDetails) -> Blocks:
     ]
 
 
-def _loading(shown: Shown, found: DataloaderDetails) -> Figure | None:
-    times = found.loading
-    drawn = bins(found.histogram, "", times.p50_ns)
+def _loading(context: RuleContext, details: DataloaderDetails) -> Figure | None:
+    times = details.loading
+    drawn = bins(details.histogram, "", times.p50_ns)
     if drawn is None or narrow(drawn):
         return None
     quantiles = (("p25", times.p25_ns), ("median", times.p50_ns), ("p95", times.p95_ns), ("longest", times.max_ns))
     listed = ", ".join(f"{label} {duration(time)}" for label, time in quantiles)
     return Figure(
-        f"{shown.id}-times",
+        f"{context.id}-times",
         histogram([drawn], "loading", "loads"),
         f"Distribution of {plural(times.count, 'loading time')}: {listed}",
         say(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
-from ...analysis.report import rule_details as details
+from ...analysis.report import rule_details
 from ...analysis.report.rule_details import ProfiledDevice
 from ..blocks import BARS, Figure, Slice, of_all, ring, say, spread
 from ..blocks.tables import Cell, Col, Table, table
@@ -13,25 +13,29 @@ from ..figures.axes import time_unit
 from ..figures.paired_bars import paired_bars
 from ..figures.stacked_bars import Part, stacked_bars
 from ..text.formats import UNKNOWN, bandwidth, count, duration, percent, plural, size
-from .shown import Blocks, Shown, answer, listed, marked, place, share, where
+from .rule_context import Blocks, RuleContext, answer, device_cell, device_name, listed, marked, share
 
 D = TypeVar("D", bound=ProfiledDevice)
 Evaluated = (
-    details.HostBoundDevice | details.CommunicationDevice | details.PageableDevice | details.SyncBoundDevice | details.ShortKernelsDevice
+    rule_details.HostBoundDevice
+    | rule_details.CommunicationDevice
+    | rule_details.PageableDevice
+    | rule_details.SyncBoundDevice
+    | rule_details.ShortKernelsDevice
 )
 J = TypeVar("J", bound=Evaluated)
-K = TypeVar("K", bound=details.CountedTime | details.ShortKernel)
+K = TypeVar("K", bound=rule_details.CountedTime | rule_details.ShortKernel)
 Figures = Callable[[D], float | None]
 
 _PDF_DEVICES: Final = 4  # the figure above has them all
 _PDF_KERNELS: Final = 5
 
 
-def host_bound(shown: Shown, found: details.HostBoundDetails) -> Blocks:
+def host_bound(context: RuleContext, details: rule_details.HostBoundDetails) -> Blocks:
     return [
         _bars(
-            shown,
-            found.devices,
+            context,
+            details.devices,
             (
                 (Part("host wait", "host"), lambda device: device.host_wait_ns),
                 (Part("kernel wait", "sync"), lambda device: device.kernel_wait_ns),
@@ -42,9 +46,9 @@ def host_bound(shown: Shown, found: details.HostBoundDetails) -> Blocks:
             "Idle time of each device by its reason. Host wait: the device waited for a launch.",
         ),
         _devices(
-            shown,
+            context,
             "Idle time by device",
-            found.devices,
+            details.devices,
             lambda device: device.idle_percent,
             Col("Idle", lambda device: device.idle_percent, percent),
             Col("Host wait of idle", lambda device: device.host_percent, percent),
@@ -53,20 +57,20 @@ def host_bound(shown: Shown, found: details.HostBoundDetails) -> Blocks:
             Col("Other", lambda device: device.other_ns, duration),
         ),
         _kernels(
-            shown,
+            context,
             "Kernels that the host launched late",
-            found.kernels,
+            details.kernels,
             Col("Waits", lambda kernel: kernel.count, count),
             Col("Waited for", lambda kernel: kernel.time_ns, duration),
         ),
     ]
 
 
-def exposed_communication(shown: Shown, found: details.ExposedCommunicationDetails) -> Blocks:
+def exposed_communication(context: RuleContext, details: rule_details.ExposedCommunicationDetails) -> Blocks:
     return [
         _bars(
-            shown,
-            found.devices,
+            context,
+            details.devices,
             (
                 (Part("exposed communication", "communication"), lambda device: device.exposed_ns),
                 (
@@ -79,9 +83,9 @@ def exposed_communication(shown: Shown, found: details.ExposedCommunicationDetai
             "Communication of each device; the rest of the span has none.",
         ),
         _devices(
-            shown,
+            context,
             "Communication by device",
-            found.devices,
+            details.devices,
             lambda device: device.exposed_percent,
             Col("Exposed of span", lambda device: device.exposed_percent, percent),
             Col("Exposed", lambda device: device.exposed_ns, duration),
@@ -89,9 +93,9 @@ def exposed_communication(shown: Shown, found: details.ExposedCommunicationDetai
             Col("Overlap", lambda device: device.overlap_percent, percent),
         ),
         _kernels(
-            shown,
+            context,
             "Communication kernels",
-            found.kernels,
+            details.kernels,
             Col("Runs", lambda kernel: kernel.count, count),
             Col("Time", lambda kernel: kernel.time_ns, duration),
             Col("Exposed", lambda kernel: kernel.exposed_ns, duration),
@@ -99,13 +103,13 @@ def exposed_communication(shown: Shown, found: details.ExposedCommunicationDetai
     ]
 
 
-def low_precision(shown: Shown, found: details.LowPrecisionDetails) -> Blocks:
-    shares = sorted(found.shares or (), key=lambda share: -share.percent)[:8]
-    lower = listed(found.alternatives)
+def low_precision(context: RuleContext, details: rule_details.LowPrecisionDetails) -> Blocks:
+    shares = sorted(details.shares or (), key=lambda share: -share.percent)[:8]
+    lower = listed(details.alternatives)
     instead = f" These devices could compute them in {lower}." if lower else ""
     return [
         ring(
-            f"{shown.id}-shares",
+            f"{context.id}-shares",
             say("GEMM, attention and convolution on devices with matrix units for a lower precision.{}", instead),
             "Precision of matrix kernels",
             [
@@ -118,12 +122,12 @@ def low_precision(shown: Shown, found: details.LowPrecisionDetails) -> Blocks:
                 for share in shares
             ],
             ("Precision", "Time", "Of matrix time"),
-            middle=(duration(found.matrix_ns) if found.matrix_ns is not None else UNKNOWN, "matrix time"),
+            middle=(duration(details.matrix_ns) if details.matrix_ns is not None else UNKNOWN, "matrix time"),
         ),
         table(
-            f"{shown.id}-kernels",
+            f"{context.id}-kernels",
             "Matrix kernels",
-            found.kernels or (),
+            details.kernels or (),
             Col("Kernel", lambda kernel: kernel.name, kind="name", limit=72),
             Col("Category", lambda kernel: kernel.category),
             Col("Precision", lambda kernel: kernel.precision),
@@ -132,10 +136,10 @@ def low_precision(shown: Shown, found: details.LowPrecisionDetails) -> Blocks:
             pdf_rows=_PDF_KERNELS,
         ),
         table(
-            f"{shown.id}-devices",
+            f"{context.id}-devices",
             "Devices and their matrix units",
-            found.devices,
-            Col("Device", lambda row: where(row), kind="name"),
+            details.devices,
+            Col("Device", lambda row: device_cell(row), kind="name"),
             Col("Model", lambda device: device.name),
             Col("Compute capability", lambda device: device.compute_capability),
             Col("Matrix units for", lambda device: listed(device.matrix_units)),
@@ -145,20 +149,20 @@ def low_precision(shown: Shown, found: details.LowPrecisionDetails) -> Blocks:
     ]
 
 
-def pageable_copies(shown: Shown, found: details.PageableCopiesDetails) -> Blocks:
+def pageable_copies(context: RuleContext, details: rule_details.PageableCopiesDetails) -> Blocks:
     return [
         _devices(
-            shown,
+            context,
             "Pageable host copies by device",
-            found.devices,
+            details.devices,
             lambda device: device.percent,
             Col("Of span", lambda device: device.percent, percent),
             Col("Pageable copies", lambda device: device.pageable_ns, duration),
         ),
         table(
-            f"{shown.id}-copies",
+            f"{context.id}-copies",
             "Pageable copies by kind, and how fast pinned ones are",
-            found.copies,
+            details.copies,
             Col("Kind", lambda copy: copy.kind, kind="name"),
             Col("Copies", lambda copy: copy.count, count),
             Col("Time", lambda copy: copy.time_ns, duration),
@@ -170,11 +174,11 @@ def pageable_copies(shown: Shown, found: details.PageableCopiesDetails) -> Block
     ]
 
 
-def sync_bound(shown: Shown, found: details.SyncBoundDetails) -> Blocks:
+def sync_bound(context: RuleContext, details: rule_details.SyncBoundDetails) -> Blocks:
     return [
         _bars(
-            shown,
-            found.devices,
+            context,
+            details.devices,
             (
                 (Part("synchronising, device idle", "sync"), lambda device: device.blocked_idle_ns),
                 (Part("synchronising, device working", "sync", 0.5), lambda device: max(0.0, device.sync_ns - device.blocked_idle_ns)),
@@ -184,18 +188,18 @@ def sync_bound(shown: Shown, found: details.SyncBoundDetails) -> Blocks:
             "Host time in blocking synchronisation, in percent of the device's span.",
         ),
         _devices(
-            shown,
+            context,
             "Blocking synchronisation by device",
-            found.devices,
+            details.devices,
             lambda device: device.percent,
             Col("Of span", lambda device: device.percent, percent),
             Col("Device idle", lambda device: device.blocked_idle_ns, duration),
             Col("Synchronisation", lambda device: device.sync_ns, duration),
         ),
         table(
-            f"{shown.id}-calls",
+            f"{context.id}-calls",
             "Calls that synchronise",
-            found.calls,
+            details.calls,
             Col("Call", lambda call: call.name, kind="name", limit=72),
             Col("Within", lambda call: call.operator, limit=40),
             Col("Calls", lambda call: call.count, count),
@@ -206,20 +210,20 @@ def sync_bound(shown: Shown, found: details.SyncBoundDetails) -> Blocks:
     ]
 
 
-def short_kernels(shown: Shown, found: details.ShortKernelsDetails) -> Blocks:
+def short_kernels(context: RuleContext, details: rule_details.ShortKernelsDetails) -> Blocks:
     return [
         _bars(
-            shown,
-            found.devices,
+            context,
+            details.devices,
             ((Part("gaps of short kernels", "idle"), lambda device: device.gap_ns),),
             "time_threshold",
             lambda device: device.gap_percent,
             "Gaps of kernels shorter than the threshold, in percent of the device's span.",
         ),
         _devices(
-            shown,
+            context,
             "Short kernels by device",
-            found.devices,
+            details.devices,
             lambda device: device.gap_percent,
             Col("Short of launches", lambda device: device.short_percent, percent),
             Col("Short", lambda device: device.short, count),
@@ -228,9 +232,9 @@ def short_kernels(shown: Shown, found: details.ShortKernelsDetails) -> Blocks:
             Col("Gaps", lambda device: device.gap_ns, duration),
         ),
         _kernels(
-            shown,
+            context,
             "Short kernels with most gaps",
-            found.kernels,
+            details.kernels,
             Col("Runs", lambda kernel: kernel.count, count),
             Col("Mean", lambda kernel: kernel.mean_ns, duration),
             Col("Gaps", lambda kernel: kernel.gap_ns, duration),
@@ -238,14 +242,14 @@ def short_kernels(shown: Shown, found: details.ShortKernelsDetails) -> Blocks:
     ]
 
 
-def straggler_rank(shown: Shown, found: details.StragglerRankDetails) -> Blocks:
+def straggler_rank(context: RuleContext, details: rule_details.StragglerRankDetails) -> Blocks:
     return [
-        _ranks(shown, found),
+        _ranks(context, details),
         table(
-            f"{shown.id}-ranks",
+            f"{context.id}-ranks",
             "Computation per step by rank",
-            sorted(found.ranks, key=lambda rank: -rank.excess_percent),
-            Col("Rank", lambda row: where(row), kind="name"),
+            sorted(details.ranks, key=lambda rank: -rank.excess_percent),
+            Col("Rank", lambda row: device_cell(row), kind="name"),
             Col("Judged", lambda rank: Cell("✕ straggler", mark="v-issue") if rank.straggler else Cell("within")),
             Col("Computation", lambda rank: rank.computation_per_step_ns, duration),
             Col("Above the median", lambda rank: rank.excess_percent, share),
@@ -253,56 +257,58 @@ def straggler_rank(shown: Shown, found: details.StragglerRankDetails) -> Blocks:
             Col("Of steps", lambda rank: rank.steps_over_percent, percent),
             Col("In collectives", lambda rank: rank.waiting_per_step_ns, duration),
             Col("Confirmed by the collectives", lambda rank: answer(rank.confirmed, "yes", "no"), html_only=True),
-            pdf_rows=_in_pdf(found.ranks),
+            pdf_rows=_in_pdf(details.ranks),
             html_note="Time in collectives may overlap computation. A straggler is confirmed where the others spend more time in them.",
         ),
     ]
 
 
-def _ranks(shown: Shown, found: details.StragglerRankDetails) -> Figure | None:
-    if not found.ranks:
+def _ranks(context: RuleContext, details: rule_details.StragglerRankDetails) -> Figure | None:
+    if not details.ranks:
         return None
-    kept = spread(found.ranks, BARS, lambda rank: rank.excess_percent)
+    kept = spread(details.ranks, BARS, lambda rank: rank.excess_percent)
     parts = (Part("computation", "computation"), Part("in collectives (may overlap computation)", "communication"))
-    times = [(place(rank), (rank.computation_per_step_ns, rank.waiting_per_step_ns)) for rank in kept]
+    times = [(device_name(rank), (rank.computation_per_step_ns, rank.waiting_per_step_ns)) for rank in kept]
     unit = time_unit(max(time for _, pair in times for time in pair) or 1.0)
     bars = [(name, [time / unit.nanoseconds for time in pair]) for name, pair in times]
-    limit = (found.median_ns / unit.nanoseconds, f"median computation {duration(found.median_ns)}")
-    late = [place(rank) for rank in found.ranks if rank.straggler]
+    limit = (details.median_ns / unit.nanoseconds, f"median computation {duration(details.median_ns)}")
+    late = [device_name(rank) for rank in details.ranks if rank.straggler]
     unusual = f"Later than the others: {', '.join(late[:4])}." if late else "No rank computes much longer than the median."
     return Figure(
-        f"{shown.id}-bars",
+        f"{context.id}-bars",
         paired_bars(parts, bars, unit.name, limit=limit),
-        f"Computation and time in collectives per step of {plural(len(found.ranks), 'rank')}. {unusual}",
+        f"Computation and time in collectives per step of {plural(len(details.ranks), 'rank')}. {unusual}",
         say(
             "Time of each rank per step; the two overlap and do not add up. Who computes longest is least in collectives: "
             "there the others wait for it. {}{}",
             unusual,
-            of_all(len(kept), len(found.ranks), "rank", "excess over the median"),
+            of_all(len(kept), len(details.ranks), "rank", "excess over the median"),
         ),
     )
 
 
 def _bars(
-    shown: Shown, devices: Sequence[D], parts: Sequence[tuple[Part, Figures[D]]], limit: str, measure: Figures[D], how: str
+    context: RuleContext, devices: Sequence[D], parts: Sequence[tuple[Part, Figures[D]]], limit: str, measure: Figures[D], how: str
 ) -> Figure | None:
     """A bar per device: the parts in percent of its span, with the threshold."""
     known = [device for device in devices if device.span_ns]
     if not known:
         return None
     kept = spread(known, BARS, lambda device: measure(device) or 0.0)
-    bars = [(place(device), [100.0 * max(0.0, of(device) or 0.0) / device.span_ns for _, of in parts]) for device in kept]
-    threshold = shown.parameter(limit)
+    bars = [(device_name(device), [100.0 * max(0.0, of(device) or 0.0) / device.span_ns for _, of in parts]) for device in kept]
+    threshold = context.parameter(limit)
     longest = max(sum(values) for _, values in bars)
     worst = max(known, key=lambda device: measure(device) or 0.0)
-    most = f"Most: {place(worst)} with {percent(measure(worst))}" + (f", threshold {threshold:g} %." if threshold is not None else ".")
+    most = f"Most: {device_name(worst)} with {percent(measure(worst))}" + (
+        f", threshold {threshold:g} %." if threshold is not None else "."
+    )
     return Figure(
-        f"{shown.id}-bars",
+        f"{context.id}-bars",
         stacked_bars(
             [part for part, _ in parts],
             bars,
             "%",
-            whole=min(100.0, max(longest, threshold or 0.0) * 1.15) or 100.0,
+            axis_end=min(100.0, max(longest, threshold or 0.0) * 1.15) or 100.0,
             limit=(threshold, f"threshold {threshold:g} %") if threshold is not None else None,
         ),
         f"{how} {most}",
@@ -310,13 +316,13 @@ def _bars(
     )
 
 
-def _devices(shown: Shown, caption: str, devices: Sequence[J], measure: Figures[J], *columns: Col[J]) -> Table | None:
+def _devices(context: RuleContext, caption: str, devices: Sequence[J], measure: Figures[J], *columns: Col[J]) -> Table | None:
     """The largest ``measure`` first."""
     return table(
-        f"{shown.id}-devices",
+        f"{context.id}-devices",
         caption,
         sorted(devices, key=lambda device: -(measure(device) or 0.0)),
-        Col("Device", lambda device: where(device), kind="name"),
+        Col("Device", lambda device: device_cell(device), kind="name"),
         Col("Judged", lambda device: marked(device.issue)),
         *columns,
         Col("Span", lambda device: device.span_ns, duration),
@@ -324,9 +330,9 @@ def _devices(shown: Shown, caption: str, devices: Sequence[J], measure: Figures[
     )
 
 
-def _kernels(shown: Shown, caption: str, kernels: Sequence[K], *columns: Col[K]) -> Table | None:
+def _kernels(context: RuleContext, caption: str, kernels: Sequence[K], *columns: Col[K]) -> Table | None:
     name: Col[K] = Col("Kernel", lambda kernel: kernel.name, kind="name", limit=72)
-    return table(f"{shown.id}-kernels", caption, kernels, name, *columns, pdf_rows=_PDF_KERNELS)
+    return table(f"{context.id}-kernels", caption, kernels, name, *columns, pdf_rows=_PDF_KERNELS)
 
 
 def _in_pdf(devices: Sequence[Any]) -> int:

@@ -1,4 +1,4 @@
-"""Blocks of the rules over samples of GPUs: utilisation, memory, and the processors."""
+"""Blocks of the rules over samples of GPUs: utilization, memory, and the processors."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
-from ...analysis.report import rule_details as details
+from ...analysis.report import rule_details
 from ..blocks import BARS, Figure, of_all, say, spread
 from ..blocks.tables import Cell, Col, table
 from ..figures.box_plot import Box, box_plot
 from ..text.formats import UNKNOWN, clip, count, duration, percent, plural
-from .shown import Blocks, Shown, place, points, where
+from .rule_context import Blocks, RuleContext, device_cell, device_name, points
 
 HOW: Final = "Box: quartiles over the whole run, line: median; whiskers: the most extreme values within 1.5 IQR of the quartiles."
 _MEMORY: Final = {"footprint": "footprint (used of total)", "memory controller": "memory-controller utilisation"}
@@ -21,11 +21,11 @@ _PDF_DEVICES: Final = 4  # the figure above has them all
 _NODES: Final = 4
 
 
-def low_gpu_utilization(shown: Shown, found: details.LowGPUUtilizationDetails) -> Blocks:
-    devices = found.devices
+def low_gpu_utilization(context: RuleContext, details: rule_details.LowGPUUtilizationDetails) -> Blocks:
+    devices = details.devices
     limits = [
         (limit, f"{name} {limit:g} %")
-        for name, limit in (("p5", shown.parameter("threshold_p5")), ("p95", shown.parameter("threshold_p95")))
+        for name, limit in (("p5", context.parameter("threshold_p5")), ("p95", context.parameter("threshold_p95")))
         if limit is not None
     ]
     boxes = [_box(device.node, device.box, f"GPU {device.device}", note=_p95(device.box.p95)) for device in devices]
@@ -36,17 +36,17 @@ def low_gpu_utilization(shown: Shown, found: details.LowGPUUtilizationDetails) -
     derived = " Derived from kernel activity." if sources == {True} else ""
     return [
         _figure(
-            f"{shown.id}-boxes",
+            f"{context.id}-boxes",
             drawn,
             limits,
             f"GPU utilisation of {plural(len(boxes), 'GPU')}. {unusual}",
             say("{} {}{}{}", HOW, unusual, derived, of_all(len(drawn), len(boxes), "GPU", "p95")),
         ),
         table(
-            f"{shown.id}-devices",
+            f"{context.id}-devices",
             "GPU utilisation by GPU",
             sorted(devices, key=lambda device: -device.triggered),
-            Col("GPU", lambda row: where(row), kind="name"),
+            Col("GPU", lambda row: device_cell(row), kind="name"),
             Col("State", lambda device: _state(device.state)),
             Col(
                 "Windows triggered",
@@ -59,18 +59,18 @@ def low_gpu_utilization(shown: Shown, found: details.LowGPUUtilizationDetails) -
             Col("Max", lambda device: device.box.max, percent),
             Col("Samples", lambda device: device.samples, count, html_only=True),
             Col("Low", _pattern, html_only=True),
-            Col("First after", lambda device: shown.after(device.first_ns), kind="number", html_only=True),
-            Col("Last after", lambda device: shown.after(device.last_ns), kind="number", html_only=True),
+            Col("First after", lambda device: context.after(device.first_ns), kind="number", html_only=True),
+            Col("Last after", lambda device: context.after(device.last_ns), kind="number", html_only=True),
             Col("Source", lambda device: "derived" if device.derived else "sampled", when=len(sources) > 1, html_only=True),
             pdf_rows=_PDF_DEVICES,
         ),
     ]
 
 
-def batch_size(shown: Shown, found: details.BatchSizeDetails) -> Blocks:
-    devices = found.devices
+def batch_size(context: RuleContext, details: rule_details.BatchSizeDetails) -> Blocks:
+    devices = details.devices
     names = {"cpu": "CPU", "gpu": "GPU", "gpu_memory": "GPU memory"}
-    limits = [(name, limit) for key, name in names.items() if (limit := shown.parameter(f"{key}_threshold_p95")) is not None]
+    limits = [(name, limit) for key, name in names.items() if (limit := context.parameter(f"{key}_threshold_p95")) is not None]
     kept = spread(devices, BARS // 3, lambda device: device.gpu_p95 or 0.0)
     boxes: dict[tuple[str, str], Box] = {}
     for device in kept:
@@ -88,51 +88,51 @@ def batch_size(shown: Shown, found: details.BatchSizeDetails) -> Blocks:
     memory = f" GPU memory is the {_MEMORY.get(figure, clip(figure, 40))}." if figure else ""
     return [
         _figure(
-            f"{shown.id}-boxes",
+            f"{context.id}-boxes",
             sorted(boxes.values(), key=lambda box: box.group),
             _together(limits),
             f"CPU, GPU and GPU memory utilisation of {plural(len(kept), 'GPU')}: {unusual}",
             say("{} {}.{}{}", HOW, unusual[0].upper() + unusual[1:], memory, of_all(len(kept), len(devices), "GPU", "p95")),
         ),
         table(
-            f"{shown.id}-devices",
+            f"{context.id}-devices",
             "CPU, GPU and GPU memory together",
             sorted(devices, key=lambda device: -device.violations),
-            Col("GPU", lambda row: where(row), kind="name"),
+            Col("GPU", lambda row: device_cell(row), kind="name"),
             Col("Violations", lambda device: device.violations, count),
             Col("CPU p95", lambda device: device.cpu_p95, percent),
             Col("GPU p95", lambda device: device.gpu_p95, percent),
             Col("GPU memory p95", lambda device: device.gpu_memory_p95, percent),
             Col("Windows", lambda device: device.windows, count, html_only=True),
             Col("Samples", lambda device: device.samples, count, html_only=True),
-            Col("First after", lambda device: shown.after(device.first_ns), kind="number", html_only=True),
-            Col("Last after", lambda device: shown.after(device.last_ns), kind="number", html_only=True),
+            Col("First after", lambda device: context.after(device.first_ns), kind="number", html_only=True),
+            Col("Last after", lambda device: context.after(device.last_ns), kind="number", html_only=True),
         ),
     ]
 
 
-def gpu_memory_increase(shown: Shown, found: details.GPUMemoryIncreaseDetails) -> Blocks:
-    devices = found.devices
+def gpu_memory_increase(context: RuleContext, details: rule_details.GPUMemoryIncreaseDetails) -> Blocks:
+    devices = details.devices
     boxes = [_box(device.node, device.box, f"GPU {device.device}", meaning="memory", note=_slope(device)) for device in devices]
     drawn = spread(boxes, BARS, lambda box: box.p75 - box.p25)
     worst = max(devices, key=lambda device: device.largest_increase or 0.0, default=None)
     unusual = "No increase was seen."
     if worst and worst.largest_increase is not None:
-        unusual = f"Largest increase: {points(worst.largest_increase)} on {place(worst)}."
+        unusual = f"Largest increase: {points(worst.largest_increase)} on {device_name(worst)}."
     episodes = [(device, episode) for device in devices for episode in device.episodes]
     return [
         _figure(
-            f"{shown.id}-boxes",
+            f"{context.id}-boxes",
             drawn,
             [],
             f"GPU memory utilisation of {plural(len(boxes), 'GPU')}. {unusual}",
             say("{} {} At the right: slope over the run.{}", HOW, unusual, of_all(len(drawn), len(boxes), "GPU", "spread")),
         ),
         table(
-            f"{shown.id}-devices",
+            f"{context.id}-devices",
             "GPU memory by GPU",
             sorted(devices, key=lambda device: -(device.largest_increase or 0.0)),
-            Col("GPU", lambda row: where(row), kind="name"),
+            Col("GPU", lambda row: device_cell(row), kind="name"),
             Col("Largest increase", lambda device: device.largest_increase, points),
             Col("Violations", lambda device: device.violations, count),
             Col("Episodes", lambda device: len(device.episodes), count),
@@ -143,12 +143,12 @@ def gpu_memory_increase(shown: Shown, found: details.GPUMemoryIncreaseDetails) -
             Col("Measured", lambda device: device.memory_figure, html_only=True),
         ),
         table(
-            f"{shown.id}-episodes",
+            f"{context.id}-episodes",
             "Episodes of increase",
             sorted(episodes, key=lambda row: -row[1].largest),
-            Col("GPU", lambda row: where(row[0]), kind="name"),
-            Col("Began after", lambda row: shown.after(row[1].start_ns), kind="number"),
-            Col("Ended after", lambda row: shown.after(row[1].end_ns), kind="number"),
+            Col("GPU", lambda row: device_cell(row[0]), kind="name"),
+            Col("Began after", lambda row: context.after(row[1].start_ns), kind="number"),
+            Col("Ended after", lambda row: context.after(row[1].end_ns), kind="number"),
             Col("Largest increase", lambda row: row[1].largest, points),
             Col("Samples", lambda row: row[1].samples, count),
             pdf_rows=_EPISODES,
@@ -164,7 +164,7 @@ def _figure(id: str, boxes: Sequence[Box], limits: Sequence[tuple[float, str]], 
     return Figure(id, box_plot(boxes, limits, "%", top=100.0), alt, say("{}", caption))
 
 
-def _box(node: str, box: details.Box, label: str, *, meaning: str = "computation", note: str = "") -> Box:
+def _box(node: str, box: rule_details.Box, label: str, *, meaning: str = "computation", note: str = "") -> Box:
     return Box(label, box.p25, box.p50, box.p75, box.whisker_lower, box.whisker_upper, box.p5, box.p95, node, note, meaning)
 
 
@@ -172,7 +172,7 @@ def _p95(value: float | None) -> str:
     return f"p95 {percent(value)}" if value is not None else ""
 
 
-def _slope(device: details.GrowingMemory) -> str:
+def _slope(device: rule_details.GrowingMemory) -> str:
     return f"{points(device.slope_percent_per_hour)}/h" if device.slope_percent_per_hour is not None else ""
 
 
@@ -180,19 +180,19 @@ def _state(state: str) -> Cell:
     return Cell(f"✕ {state}", mark="v-issue") if state in _LOW else Cell(clip(state or UNKNOWN, 40))
 
 
-def _pattern(device: details.LowGpu) -> str | None:
+def _pattern(device: rule_details.LowGpu) -> str | None:
     ends = {"head": device.idle_head_ns, "tail": device.idle_tail_ns}
     lengths = [duration(length) for end, length in ends.items() if length and end in (device.pattern or "").split()]
     return f"{device.pattern} ({', '.join(lengths)})" if lengths else device.pattern
 
 
-def _list(devices: Sequence[details.LowGpu], most: int = 4) -> str:
-    named = ", ".join(place(device) for device in devices[:most])
+def _list(devices: Sequence[rule_details.LowGpu], most: int = 4) -> str:
+    named = ", ".join(device_name(device) for device in devices[:most])
     return named if len(devices) <= most else f"{named} and {count(len(devices) - most)} more"
 
 
 def _together(limits: Sequence[tuple[str, float]]) -> list[tuple[float, str]]:
-    """Thresholds of the same value share a line."""
+    """Merge the thresholds if they have the same value."""
     values = {limit for _, limit in limits}
     if len(values) == 1 and len(limits) > 1:
         (limit,) = values

@@ -15,7 +15,7 @@ from ..text.formats import UNKNOWN, clip, count, duration, plural, significant
 from .distribution import bins_of, worth_drawing
 
 _FIGURES = 8
-_FURTHER = 48  # histograms of the HTML beside the chosen ones
+_FURTHER = 48  # histograms of the HTML besides the chosen ones
 _COUNTERS = 6
 _PANELS = 3  # in one figure, so that a page takes it
 _NAMED = 4
@@ -23,29 +23,29 @@ _DRAWABLE = 1e100  # axes of larger numbers, or of smaller ones than its inverse
 
 
 def annotated_ranges(report: Report) -> Section:
-    found = report.annotations
-    if not found.groups and report.counters:
+    ranges = report.annotations
+    if not ranges.groups and report.counters:
         names = list(dict.fromkeys(series.name for series in report.counters))
         listed = ", ".join(clip(name, 40) for name in names[:_NAMED]) + (" and others" if len(names) > _NAMED else "")
         lead = say("No range is annotated; {}: {}.", plural(len(names), "counter"), listed)
         return Section("annotations", "Annotations", lead, [None, None, *_over_time(report), _counters(report)])
-    if not found.groups:
+    if not ranges.groups:
         lead = say(
-            "{}", found.absent or "No range is annotated in this run: mark ranges with record_function, NVTX or postrun.capture.annotate."
+            "{}", ranges.absent or "No range is annotated in this run: mark ranges with record_function, NVTX or postrun.capture.annotate."
         )
         return Section("annotations", "Annotations", lead)
-    longest = max(found.groups, key=lambda group: group.total_ns)
+    longest = max(ranges.groups, key=lambda group: group.total_ns)
     lead = say(
         "{} annotated; most time was spent in {}: {} over {}, median {}.",
-        plural(len(found.groups), "kind of range is", "kinds of ranges are"),
+        plural(len(ranges.groups), "kind of range is", "kinds of ranges are"),
         clip(longest.name, 60),
         duration(longest.total_ns),
         plural(longest.quantiles.count, "range"),
         duration(longest.quantiles.p50),
     )
-    first = [group for name in found.histograms for group in found.groups if group.name == name][:_FIGURES]
+    first = [group for name in ranges.histograms for group in ranges.groups if group.name == name][:_FIGURES]
     blocks: list[Block | Only] = [_figure(first)]
-    further = [group for group in found.groups if group not in first and worth_drawing(group.quantiles)]
+    further = [group for group in ranges.groups if group not in first and worth_drawing(group.quantiles)]
     if further:
         rest = f", those with most time of {count(len(further))}" if len(further) > _FURTHER else ""
         summary = f"Durations of {plural(min(len(further), _FURTHER), 'further name')}{rest}"
@@ -54,12 +54,12 @@ def annotated_ranges(report: Report) -> Section:
             for number, at in enumerate(range(0, min(len(further), _FURTHER), _FIGURES), 1)
         ]
         blocks.append(Only("html", Details(summary, figures, "annotations-further")))
-    phases = any(group.phase for group in found.groups)
+    phases = any(group.phase for group in ranges.groups)
     blocks.append(
         table(
             "annotations-table",
             "Annotated ranges, by name without its number" + (" and by phase" if phases else ""),
-            found.groups,
+            ranges.groups,
             Col("Name", lambda group: group.name, kind="name", limit=64),
             Col("Phase", lambda group: group.phase, kind="name", limit=64, when=phases),
             Col("Side", lambda group: group.side),
@@ -76,7 +76,7 @@ def annotated_ranges(report: Report) -> Section:
 
 
 def _over_time(report: Report) -> list[Figure]:
-    """A panel per counter, a line per process; those with most values where there are many."""
+    """Draw a panel per counter, with a line per process."""
     drawable = [series for series in report.counters if _drawable(series)]
     values: Counter[str] = Counter()
     for series in drawable:
@@ -86,9 +86,9 @@ def _over_time(report: Report) -> list[Figure]:
     start = report.run.started_at_ns
     if start is None:
         start = min((series.time_ns[0] for series in report.counters if series.time_ns), default=0)
-    made = []
+    figures = []
     for number in range(0, len(names), _PANELS):
-        shown = {
+        panels_of = {
             name: spread(
                 [series for series in drawable if series.name == name],
                 _NAMED,
@@ -96,10 +96,10 @@ def _over_time(report: Report) -> list[Figure]:
             )
             for name in names[number : number + _PANELS]
         }
-        left_out = sum(series.name in shown for series in report.counters) - sum(map(len, shown.values()))
+        left_out = sum(series.name in panels_of for series in report.counters) - sum(map(len, panels_of.values()))
         more = say(" Drawn are at most {} processes of each; the table lists all.", count(_NAMED)) if left_out else ""
         fewer = say(" Of {} counters those with most values are drawn.", count(len(values))) if len(values) > len(names) else ""
-        made.append(
+        figures.append(
             Figure(
                 "annotations-counters-over-time" + (f"-{number // _PANELS + 1}" if number else ""),
                 lines(
@@ -111,7 +111,7 @@ def _over_time(report: Report) -> list[Figure]:
                                 for s in every
                             ],
                         )
-                        for name, every in shown.items()
+                        for name, every in panels_of.items()
                     ],
                     "time since the start of the run",
                     x_time=True,
@@ -119,12 +119,12 @@ def _over_time(report: Report) -> list[Figure]:
                 ),
                 "; ".join(
                     f"{clip(name, 40)} over time, from {_number(every[0].first)} to {_number(every[0].last)}"
-                    for name, every in shown.items()
+                    for name, every in panels_of.items()
                 ),
                 say("Counters over time, as the program recorded them.{}{}", more, fewer),
             )
         )
-    return made
+    return figures
 
 
 def _drawable(series: CounterSeries) -> bool:
@@ -138,14 +138,13 @@ def _counters(report: Report) -> Table | None:
     note = None
     if odd:
         start = report.run.started_at_ns or 0
-        told = "; ".join(
+        values = "; ".join(
             f"{clip(series.name, 40)} of {labels.process(series.node, series.rank, series.pid)}: {count(series.not_finite)},"
             f" the first after {duration((series.first_not_finite_ns or 0) - start)}"
             for series in odd[:_NAMED]
         )
-        note = (
-            f"Values that are no finite number (NaN, infinite) are in no other figure: {told}{' and others' if len(odd) > _NAMED else ''}."
-        )
+        others = " and others" if len(odd) > _NAMED else ""
+        note = f"Values that are no finite number (NaN, infinite) are in no other figure: {values}{others}."
     return table(
         "annotations-counters",
         "Counters",
@@ -163,15 +162,15 @@ def _counters(report: Report) -> Table | None:
     )
 
 
-def _number(given: float | None) -> str:
-    if given is None:
+def _number(value: float | None) -> str:
+    if value is None:
         return UNKNOWN
-    plain = given == 0 or 1e-6 <= abs(given) < 1e15
-    return significant(given) if plain else f"{given:.3g}".replace("-", "−")
+    plain = value == 0 or 1e-6 <= abs(value) < 1e15
+    return significant(value) if plain else f"{value:.3g}".replace("-", "−")
 
 
 def _figure(groups: Sequence[AnnotationGroup], id: str = "annotations-histograms") -> Figure | None:
-    """A panel per group; those of few or nearly equal values are named in a sentence instead."""
+    """Draw a panel per group; only name groups of few or nearly equal values."""
     drawn = [group for group in groups if worth_drawing(group.quantiles)]
     same = [group for group in groups if not worth_drawing(group.quantiles)]
     if not drawn:
@@ -201,6 +200,6 @@ def _figure(groups: Sequence[AnnotationGroup], id: str = "annotations-histograms
 
 
 def _name(group: AnnotationGroup, sides: Sequence[str]) -> str:
-    """With its side where there are two."""
+    """Name a group, with its side if there are two."""
     phase = f" ({group.phase})" if group.phase and group.phase != group.name else ""
     return clip(group.name, 40) + phase + (f" on the {group.side}" if len(sides) > 1 else "")

@@ -34,10 +34,10 @@ DEFINITIONS = (
 )
 
 
-def add_left_out(made: Section, names: Sequence[str]) -> None:
-    """Say which sections the report was asked to leave out."""
+def add_left_out(section: Section, names: Sequence[str]) -> None:
+    """List the sections that the user omitted."""
     if names:
-        made.lead += say(" Left out of this document: {}; report.json holds what they would show.", ", ".join(names))
+        section.lead += say(" Left out of this document: {}; report.json holds what they would show.", ", ".join(names))
 
 
 def appendix(report: Report) -> Section:

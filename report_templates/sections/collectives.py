@@ -23,14 +23,14 @@ _BANDWIDTH = (
 
 
 def collectives(report: Report) -> Section:
-    found = report.collectives
-    if found is None or not found.rows:
-        return Section("collectives", "Collectives", coded(_UNKNOWN if found is None else found.absent or _UNKNOWN))
+    summary = report.collectives
+    if summary is None or not summary.rows:
+        return Section("collectives", "Collectives", coded(_UNKNOWN if summary is None else summary.absent or _UNKNOWN))
     tables = [
         table(
             "collectives-table",
             "Collectives by operation and size, most time first",
-            found.rows,
+            summary.rows,
             Col("Operation", lambda row: row.operation, kind="name"),
             Col("Size", lambda row: row.bytes, size),
             Col("Element type", lambda row: row.element_type, html_only=True),
@@ -48,7 +48,7 @@ def collectives(report: Report) -> Section:
         table(
             "collectives-waits",
             "Wait for other ranks in matched collectives",
-            found.waits,
+            summary.waits,
             Col("Process", lambda wait: labels.process(wait.node, wait.rank, wait.pid), kind="name"),
             Col("Collectives", lambda wait: wait.collectives, count),
             Col("Time", lambda wait: wait.total_ns, duration),
@@ -57,33 +57,35 @@ def collectives(report: Report) -> Section:
             note="The rank that waits least comes last: the others wait for it.",
         ),
     ]
-    return Section("collectives", "Collectives", say("{}", " ".join(_sentences(found))), tables)
+    return Section("collectives", "Collectives", say("{}", " ".join(_sentences(summary))), tables)
 
 
-def _sentences(found: Collectives) -> list[str]:
-    number = sum(row.count for row in found.rows)
-    more = f" ({plural(found.further, 'further size')} not listed)" if found.further else ""
-    said = [f"{plural(number, 'collective')}{more} took {duration(found.total_ns)}, added up over the ranks."]
-    fast = [row for row in found.rows if row.bus_gb_per_s is not None]
+def _sentences(summary: Collectives) -> list[str]:
+    number = sum(row.count for row in summary.rows)
+    more = f" ({plural(summary.further, 'further size')} not listed)" if summary.further else ""
+    sentences = [f"{plural(number, 'collective')}{more} took {duration(summary.total_ns)}, added up over the ranks."]
+    fast = [row for row in summary.rows if row.bus_gb_per_s is not None]
     if fast:
         first = max(fast, key=lambda row: row.total_ns)
-        said.append(f"Most time of known size has {first.operation} of {size(first.bytes)}, at {bandwidth(first.bus_gb_per_s)} on the bus.")
-    if found.sized_percent is not None and found.sized_percent < 99.95:
-        said.append(f"The size is known of {percent(found.sized_percent)} of the time. {_NO_SIZE}")
-    if found.waits:
-        waited, total = sum(wait.wait_ns for wait in found.waits), sum(wait.total_ns for wait in found.waits)
+        sentences.append(
+            f"Most time of known size has {first.operation} of {size(first.bytes)}, at {bandwidth(first.bus_gb_per_s)} on the bus."
+        )
+    if summary.sized_percent is not None and summary.sized_percent < 99.95:
+        sentences.append(f"The size is known of {percent(summary.sized_percent)} of the time. {_NO_SIZE}")
+    if summary.waits:
+        waited, total = sum(wait.wait_ns for wait in summary.waits), sum(wait.total_ns for wait in summary.waits)
         share = f", {percent(100 * waited / total)}" if total else ""
-        said.append(f"In {plural(found.matched, 'collective')} matched across ranks {duration(waited)} was waiting{share}.")
+        sentences.append(f"In {plural(summary.matched, 'collective')} matched across ranks {duration(waited)} was waiting{share}.")
     if fast and any(row.ranks == 1 for row in fast):
-        said.append(_ONE_RANK)
-    if assumed := sum(row.count for row in found.rows if row.group_size_assumed):
-        said.append(_ASSUMED.format(plural(assumed, "collective")))
-    if unknown := sum(row.count for row in found.rows if row.bytes is not None and row.group_size is None):
-        said.append(_NO_GROUP.format(plural(unknown, "collective")))
-    if found.unmatched:
-        recorded = plural(found.unmatched, "collective was", "collectives were")
-        said.append(f"{recorded} recorded in different sequences on the ranks and could not be matched.")
-    return said
+        sentences.append(_ONE_RANK)
+    if assumed := sum(row.count for row in summary.rows if row.group_size_assumed):
+        sentences.append(_ASSUMED.format(plural(assumed, "collective")))
+    if unknown := sum(row.count for row in summary.rows if row.bytes is not None and row.group_size is None):
+        sentences.append(_NO_GROUP.format(plural(unknown, "collective")))
+    if summary.unmatched:
+        recorded = plural(summary.unmatched, "collective was", "collectives were")
+        sentences.append(f"{recorded} recorded in different sequences on the ranks and could not be matched.")
+    return sentences
 
 
 def _group_size(row: Collective) -> Cell:

@@ -29,7 +29,7 @@ def data_quality(report: Report) -> Section:
             "What the readers repaired, dropped or guessed",
             notes,
             Col("Severity", lambda note: Cell(*_SEVERITY.get(note.severity, (note.severity, 3)))),
-            Col("What", lambda note: word(_what(note), full=_what(note, whole=True), limit=400)),
+            Col("What", lambda note: word(_what(note), full=_what(note, full=True), limit=400)),
             Col("Times", lambda note: note.count, count),
             Col("Files", lambda note: note.files if note.file else None, count),
             Col("Code", lambda note: note.code, html_only=True),
@@ -41,16 +41,16 @@ def data_quality(report: Report) -> Section:
     return Section("data-quality", "Data quality", lead, tables)
 
 
-def _what(note: Note, *, whole: bool = False) -> str:
-    """The message; with the file where it is of one, or of which one it is an example."""
+def _what(note: Note, *, full: bool = False) -> str:
+    """Write the message with its file, or its first file."""
     if note.file is None:
         return note.message
-    file = note.file if whole else clip(_base(note.file) or note.file, 60)
+    file = note.file if full else clip(_base(note.file) or note.file, 60)
     return f"{note.message} ({file})" if note.files == 1 else f"{note.message} (the first: {file})"
 
 
 def _formats(report: Report) -> Table | None:
-    """How many files of each format were read."""
+    """Count the files by format."""
     groups: dict[str, list[Source]] = {}
     for source in report.run.sources:
         groups.setdefault(source.format, []).append(source)
@@ -78,7 +78,7 @@ def _known(sources: Sequence[Source], field: str) -> list[int]:
 
 
 def _clocks(report: Report) -> Table | None:
-    """Files whose times were shifted, and why."""
+    """List the files whose times were shifted, and the reasons."""
     shifted = [source for source in report.run.sources if source.clock_offset_ns is not None]
     return table(
         "data-quality-clocks",
@@ -92,7 +92,7 @@ def _clocks(report: Report) -> Table | None:
 
 
 def _problems(report: Report) -> Table | None:
-    """The files of no known format, and the first one of each warning or error."""
+    """List files of unknown format, and the first file of each warning or error."""
     noted = {
         note.file: f"{_SEVERITY[note.severity][0]}: {note.code}" for note in report.data_quality if note.severity in ("error", "warning")
     }

@@ -8,16 +8,16 @@ from ...analysis.report.model import Histogram, Quantiles
 from ..figures.histogram import Bins
 
 _NEARLY = 0.01
-_FEW = 5
+_MIN_COUNT = 5
 
 
 def worth_drawing(quantiles: Quantiles) -> bool:
-    """Not where nine tenths of the values lie within one percent of the median (one block), nor where there are only a few."""
-    return quantiles.count >= _FEW and quantiles.p95 - quantiles.p5 > _NEARLY * quantiles.p50
+    """Test whether there are enough values that are not nearly equal."""
+    return quantiles.count >= _MIN_COUNT and quantiles.p95 - quantiles.p5 > _NEARLY * quantiles.p50
 
 
 def bins_of(label: str, histogram: Histogram, median: float | None, limit: float = math.inf) -> Bins:
-    """What is drawn of a histogram: its bins up to ``limit`` nanoseconds, at least one; the others count as beyond."""
+    """Return the bins up to ``limit`` ns, at least one; the others count as beyond."""
     kept = max(1, sum(1 for edge in histogram.edges[1:] if edge <= limit))
     beyond = histogram.beyond + sum(histogram.counts[kept:])
     return Bins(label, histogram.edges[: kept + 1], histogram.counts[:kept], median, beyond, histogram.logarithmic)

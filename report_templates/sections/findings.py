@@ -19,8 +19,7 @@ _LONG = 320
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A finding as it is shown: what to do, the rule that says so (``anchor``: its section), where, the evidence, and two numbers with
-    what they are parts of."""
+    """A finding: advice, its rule (``anchor``: that section), the place, the evidence, and two numbers with their bases."""
 
     rank: int
     title: str
@@ -39,7 +38,7 @@ class Advice:
 
 
 def findings(report: Report) -> list[Advice]:
-    """All findings, what costs most first."""
+    """Return all findings, the most costly first."""
     anchors = {one.rule.rule: one.anchor for one in reversed(judged(report))}
     return [
         Advice(
@@ -57,7 +56,7 @@ def findings(report: Report) -> list[Advice]:
 
 
 def _cost(finding: Finding) -> tuple[str, str]:
-    """The time per step, else the share, and what it is a part of."""
+    """Write the time per step, or else the share, and its base."""
     share = percent(finding.cost_percent) if finding.cost_percent is not None else None
     of = f" of the {clip(finding.base, 60)}" if finding.base else ""
     if finding.cost_per_step_ns is not None:
@@ -73,5 +72,5 @@ def _saving(finding: Finding) -> tuple[str, str]:
     return (duration(finding.saving_ns), "") if finding.saving_ns is not None else (UNKNOWN, "")
 
 
-def overlap(found: Sequence[Advice]) -> str:
-    return "Times overlap and do not add up." if len(found) > 1 else ""
+def overlap(advices: Sequence[Advice]) -> str:
+    return "Times overlap and do not add up." if len(advices) > 1 else ""

@@ -27,53 +27,53 @@ _BY_PHASE = 5
 
 
 def framework(report: Report) -> Section:
-    found = report.framework
-    shares = (found.phases, found.step_parts, found.operator_time, found.collectives)
-    if not any(shares) and not found.cpu_operators and not found.gpu_operators:
-        lead = found.absent or "No framework event in this run: record the CPU activity of the profiler."
+    metrics = report.framework
+    shares = (metrics.phases, metrics.step_parts, metrics.operator_time, metrics.collectives)
+    if not any(shares) and not metrics.cpu_operators and not metrics.gpu_operators:
+        lead = metrics.absent or "No framework event in this run: record the CPU activity of the profiler."
         return Section("framework", "Framework metrics", say("{}", lead))
     sentences = []
-    # One phase that fills all of the time tells nothing.
-    phases = () if any(share.percent > _ALL and not _is_other(share.name) for share in found.phases) else found.phases
+    # One phase that fills the entire time is not worth showing.
+    phases = () if any(share.percent > _ALL and not _is_other(share.name) for share in metrics.phases) else metrics.phases
     if phases:
-        other = sum(share.percent for share in phases if _is_other(share.name))
-        sentences.append(f"The steps fill {percent(max(0.0, 100.0 - other))} of the time from the first to the last step.")
-    if found.step_parts:
-        first = max(found.step_parts, key=lambda share: share.percent)
+        other_percent = sum(share.percent for share in phases if _is_other(share.name))
+        sentences.append(f"The steps fill {percent(max(0.0, 100.0 - other_percent))} of the time from the first to the last step.")
+    if metrics.step_parts:
+        first = max(metrics.step_parts, key=lambda share: share.percent)
         sentences.append(f"Of the host time in named ranges {first.name} has most, {percent(first.percent)}.")
-    if found.cpu_operators:
-        row = found.cpu_operators[0]
+    if metrics.cpu_operators:
+        row = metrics.cpu_operators[0]
         sentences.append(f"The CPU operator with most inclusive time is {clip(row.name, 60)} with {percent(row.percent)}.")
         if report.steps.traced:
             sentences.append(f"Operators were recorded {report.steps.traced} only.")
     if not sentences:
         filled = "The steps fill all of the time from the first to the last step."
-        sentences.append(filled if found.phases else "Collectives are all that the framework recorded in this run.")
+        sentences.append(filled if metrics.phases else "Collectives are all that the framework recorded in this run.")
     ranges = _RANGES if report.time_breakdown else _HOST_ONLY
-    sides = [replace(share, name=share.name.removesuffix(" operators")) for share in found.operator_time if share.total_ns]
+    sides = [replace(share, name=share.name.removesuffix(" operators")) for share in metrics.operator_time if share.total_ns]
     # The PDF has the collectives that ran on GPUs in their own section.
     collectives = shares_ring("framework-collectives", say("Summed time of collectives by operation."),
-                              "Collectives", found.collectives, "Collective", "Of collective time", label="collectives",
+                              "Collectives", metrics.collectives, "Collective", "Of collective time", label="collectives",
                               meaning=lambda _: "communication")  # fmt: skip
     halves = [
         shares_ring("framework-phases", say("Percent of the time from the first step's start to the last step's end."),
                     "Training phases", phases, "Phase", "Of the time", label="in phases",
                     meaning=lambda name: "idle" if _is_other(name) else "computation", half=True),
         shares_ring("framework-step-parts", say("{}", ranges),
-                    "Host time in named ranges", found.step_parts, "Range", "Of the ranges", label="in ranges",
+                    "Host time in named ranges", metrics.step_parts, "Range", "Of the ranges", label="in ranges",
                     meaning=_step_part, half=True),
         shares_ring("framework-operator-time", say("{}", _TWO_TIMES),
                     "CPU and GPU operators", sides if len(sides) > 1 else (), "Side", "Of operator time", label="operators",
                     meaning=lambda name: "computation" if "gpu" in name.lower() else "host", half=True),
     ]  # fmt: skip
-    phases_of_job = [group for group in found.by_phase if group.by == "phase"]
-    parts_of_step = [group for group in found.by_phase if group.by == "part"]
+    phases_of_job = [group for group in metrics.by_phase if group.by == "phase"]
+    parts_of_step = [group for group in metrics.by_phase if group.by == "part"]
     blocks = [
-        *([Texts("statements", [say("<bdi>{}</bdi>", note) for note in found.notes])] if found.notes else []),
+        *([Texts("statements", [say("<bdi>{}</bdi>", note) for note in metrics.notes])] if metrics.notes else []),
         Halves(halves),
         Only("html", collectives) if report.collectives and report.collectives.rows else collectives,
-        _operators("framework-cpu-operators", "CPU operators (inclusive time: nested calls count again)", found.cpu_operators),
-        _operators("framework-gpu-operators", "GPU operators (device time of the work that each launched itself)", found.gpu_operators),
+        _operators("framework-cpu-operators", "CPU operators (inclusive time: nested calls count again)", metrics.cpu_operators),
+        _operators("framework-gpu-operators", "GPU operators (device time of the work that each launched itself)", metrics.gpu_operators),
         _parts_by_phase(phases_of_job),
         _operators_by("framework-phase-operators", "By training phase: CPU operators that begin in it", "Phase", phases_of_job),
         _operators_by(
@@ -97,8 +97,8 @@ def _operators(id: str, caption: str, rows: Sequence[OperatorRow]) -> Table | No
 
 
 def _parts_by_phase(phases: Sequence[PhaseMetrics]) -> Table | None:
-    found = {share.name for phase in phases for share in phase.step_parts}
-    names = [*(name for name in _PARTS if name in found), *sorted(found - set(_PARTS))]
+    recorded = {share.name for phase in phases for share in phase.step_parts}
+    names = [*(name for name in _PARTS if name in recorded), *sorted(recorded - set(_PARTS))]
 
     def time(name: str, phase: PhaseMetrics) -> int:
         return sum(share.total_ns for share in phase.step_parts if share.name == name)

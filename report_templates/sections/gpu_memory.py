@@ -68,7 +68,7 @@ def _figure(every: Sequence[GpuMemory]) -> Figure | None:
         return None
     start = _start(every)
     factor, unit = (_GIB, "GiB") if drawn[0].unit == "B" else (1.0, "%")
-    made = [
+    drawn_lines = [
         lines.Line(
             clip(labels.device(gpu.node, None, gpu.device), 28),
             [time - start for time in gpu.time_ns],
@@ -82,7 +82,7 @@ def _figure(every: Sequence[GpuMemory]) -> Figure | None:
     where = labels.device(highest.node, None, highest.device)
     return Figure(
         "gpu-memory-used",
-        lines.lines([lines.Panel(f"memory in use, {unit}", made)], "time since the first sample", x_time=True, height=110),
+        lines.lines([lines.Panel(f"memory in use, {unit}", drawn_lines)], "time since the first sample", x_time=True, height=110),
         f"GPU memory in use over time; highest {quantity(highest.max, highest.unit)} on {where}",
         say(
             "Samples of each GPU; a band spans the lowest and the highest of a stretch.{}",
@@ -134,10 +134,10 @@ def _allocator_figure(every: Sequence[AllocatorMemory]) -> Figure | None:
     )
 
 
-def _line(one: AllocatorMemory, of: Sequence[int | None], low: Sequence[int], start: int) -> lines.Line:
+def _line(memory: AllocatorMemory, of: Sequence[int | None], low: Sequence[int], start: int) -> lines.Line:
     known = [amount / _GIB for amount in of if amount is not None]
-    label = clip(labels.device(one.node, one.rank, one.device), 28)
-    return lines.Line(label, [time - start for time in one.time_ns], known, [amount / _GIB for amount in low], known if low else ())
+    label = clip(labels.device(memory.node, memory.rank, memory.device), 28)
+    return lines.Line(label, [time - start for time in memory.time_ns], known, [amount / _GIB for amount in low], known if low else ())
 
 
 def _allocator_table(every: Sequence[AllocatorMemory]) -> Table | None:

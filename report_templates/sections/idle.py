@@ -36,10 +36,10 @@ def idle(report: Report) -> Section:
         plural(sum(row.gaps for row in rows), "gap"),
         plural(len(rows), "stream"),
     )
-    shown = spread(rows, BARS, _total)
-    unit = time_unit(max(_total(row) for row in shown) or 1)
-    scaled = [(_label(row), [part / unit.nanoseconds for part in (row.host_wait_ns, row.kernel_wait_ns, row.other_ns)]) for row in shown]
-    longest = max(shown, key=_total)
+    drawn = spread(rows, BARS, _total)
+    unit = time_unit(max(_total(row) for row in drawn) or 1)
+    scaled = [(_label(row), [part / unit.nanoseconds for part in (row.host_wait_ns, row.kernel_wait_ns, row.other_ns)]) for row in drawn]
+    longest = max(drawn, key=_total)
     blocks = [
         Figure(
             "idle-streams",
@@ -48,7 +48,7 @@ def idle(report: Report) -> Section:
             say(
                 "Summed gaps of each stream, in which other streams may have run. "
                 "Host wait: the launch came too late. Kernel wait: the launch was ready.{}",
-                of_all(len(shown), len(rows), "stream", "gaps"),
+                of_all(len(drawn), len(rows), "stream", "gaps"),
             ),
         ),
         table(

@@ -97,7 +97,7 @@ _JOB = (
 
 
 def _job(metadata: Mapping[str, str]) -> tuple[list[tuple[str, str]], dict[str, str]]:
-    """What the recorder of a job says of it, with a label, and the other metadata."""
+    """Split the metadata into labeled facts of the job's recorder, and the rest."""
     known = [(label, metadata[key]) for key, label in _JOB if key in metadata]
     return known, {key: text for key, text in metadata.items() if key not in dict(_JOB)}
 
@@ -113,16 +113,18 @@ _REASONS: Final = ("nothing: ", "not complete: ")
 
 
 def _profiled(metadata: Mapping[str, str], python: PythonProfile) -> tuple[list[tuple[str, str]], dict[str, str]]:
-    """What a configuration of profiling recorded in which steps, and what it did not and why, in words; and the other metadata, without
-    the plan, which says the same."""
+    """Split the metadata into the recorded and missing profiles, and the rest.
+
+    The plan of the profiling configuration contains the same and is omitted.
+    """
     by_window: dict[str, list[str]] = {}
     missing = []
-    told = {"profiling.plan"}
+    covered = {"profiling.plan"}
     for kind, what in _PROFILED.items():
         asked, recorded = (metadata.get(f"profiling.{kind}{end}") for end in ("", ".recorded"))
         if asked is None:
             continue
-        told |= {f"profiling.{kind}", f"profiling.{kind}.recorded"}
+        covered |= {f"profiling.{kind}", f"profiling.{kind}.recorded"}
         if recorded is None:
             missing.append(f"{what}, asked for in {asked}")
         elif recorded.startswith(_REASONS):
@@ -136,11 +138,11 @@ def _profiled(metadata: Mapping[str, str], python: PythonProfile) -> tuple[list[
         ("Profiled", "; ".join(f"{window}: {', '.join(whats)}" for window, whats in by_window.items())),
         ("Not profiled", "; ".join(missing)),
     ]
-    return rows, {key: text for key, text in metadata.items() if key not in told or not (by_window or missing)}
+    return rows, {key: text for key, text in metadata.items() if key not in covered or not (by_window or missing)}
 
 
 def _how(python: PythonProfile) -> str:
-    """The profilers and timers of the results that are there."""
+    """Name the profilers and timers of the results."""
     groups = [group for group in python.groups if group.by == "steps"]
     profilers = dict.fromkeys(PROFILERS.get(group.profiler, group.profiler) for group in groups)
     timers = dict.fromkeys(TIMERS.get(group.timer, group.timer) for group in groups if group.timer)
@@ -148,7 +150,7 @@ def _how(python: PythonProfile) -> str:
 
 
 def _nodes(report: Report) -> Table | None:
-    """Each machine with its GPUs and ranks: what the PDF says of them."""
+    """List each node with its GPUs and ranks, which the PDF lists nowhere else."""
 
     def used(node: Node) -> list[Device]:
         return [device for device in report.devices if device.used and device.node == node.hostname]
@@ -176,7 +178,7 @@ def _nodes(report: Report) -> Table | None:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """ "0–3, 8" for 0, 1, 2, 3, 8."""
+    """Write 0, 1, 2, 3, 8 as "0–3, 8"."""
     parts: list[tuple[int, int]] = []
     for number in numbers:
         if parts and parts[-1][1] == number - 1:

@@ -14,8 +14,8 @@ from ..blocks import SECTORS, Figure, Only, Section, Slice, coded, meaning_of, r
 from ..blocks.tables import Col, table, word
 from ..text.formats import clip, count, duration, percent, plural
 
-_TOP: Final = 15  # where nothing else is asked for; of these the PDF, which takes its time for cells, lists
-_PDF_ROWS: Final = 10
+_TOP: Final = 15  # default of --top
+_PDF_ROWS: Final = 10  # with that default; cells take time in the PDF
 
 
 def kernels(report: Report) -> Section:
@@ -30,10 +30,10 @@ def kernels(report: Report) -> Section:
     total = sum(kernel.total_ns for kernel in every)
     launches = sum(kernel.count for kernel in every)
     first = every[0]
-    shown = every[:top]
-    covered = percent(sum(kernel.share_of_kernel_time for kernel in shown))
-    together = f", the first {count(len(shown))} together {covered}" if len(shown) < len(every) else ""
-    made = Section(
+    top_kernels = every[:top]
+    covered = percent(sum(kernel.share_of_kernel_time for kernel in top_kernels))
+    together = f", the first {count(len(top_kernels))} together {covered}" if len(top_kernels) < len(every) else ""
+    section = Section(
         "kernels",
         "Kernels",
         say(
@@ -46,21 +46,22 @@ def kernels(report: Report) -> Section:
             together,
         ),
     )
-    few = len(shown) == len(every)
+    complete = len(top_kernels) == len(every)
     spent = say(
         "{}Percent of the summed kernel time; the profile is its span times the devices.",
-        "" if few else f"Above all kernels, below the top {count(len(shown))}. ",
+        "" if complete else f"Above all kernels, below the top {count(len(top_kernels))}. ",
     )
     counted = say(
-        "{}Many short runs cost host time.", "" if few else f"Above all launches, below those of the top {count(len(shown))} by launches. "
+        "{}Many short runs cost host time.",
+        "" if complete else f"Above all launches, below those of the top {count(len(top_kernels))} by launches. ",
     )
     numbers = itertools.count(1)
-    made.add(
+    section.add(
         _rings("kernels-time", spent, "Time spent by all kernels", every, top, lambda kernel: kernel.share_of_kernel_time,
                 ("Kernel", "Total", "Of profile", "Of kernel time"),
                 lambda some: (duration(sum(k.total_ns for k in some)), percent(sum(k.share_of_profile for k in some))),
                 lambda some: duration(sum(k.total_ns for k in some)), "kernel time"),
-        # How often each kernel ran is in the table, too.
+        # The table also contains the number of runs.
         Only("html", _rings("kernels-launches", counted, "Launches of all kernels", sorted(every, key=lambda kernel: -kernel.count), top,
                 lambda kernel: 100.0 * kernel.count / launches, ("Kernel", "Launches", "Of launches"),
                 lambda some: (count(sum(k.count for k in some)),), lambda some: count(sum(k.count for k in some)), "launches")),
@@ -83,7 +84,7 @@ def kernels(report: Report) -> Section:
             pdf_rows=_PDF_ROWS if top == _TOP else top,
         ),
     )  # fmt: skip
-    return made
+    return section
 
 
 def _rings(
@@ -98,7 +99,7 @@ def _rings(
     total: Callable[[Sequence[Kernel]], str],
     label: str,
 ) -> Figure | None:
-    """A ring of all kernels, with a legend, and one of the first ``top`` alone, whose sectors have the same numbers."""
+    """Draw a ring of all kernels, and one of the first ``top`` with the same numbers."""
     named, further, rest = rows[:SECTORS], rows[SECTORS:top], rows[top:]
     parts = [Slice(k.short_name, meaning_of(k.category), share(k), texts([k]), title=k.name) for k in named]
     if further:
@@ -106,9 +107,9 @@ def _rings(
     within = len(parts)
     if rest:
         parts.append(Slice(f"All others ({count(len(rest))})", "other", sum(share(k) for k in rest), texts(rest)))
-    whole = ring(id, caption, what, parts, columns, middle=(total(rows), label), whole=sum(share(k) for k in rows))
-    if whole is None or not rest:
-        return whole
+    figure = ring(id, caption, what, parts, columns, middle=(total(rows), label), total_percent=sum(share(k) for k in rows))
+    if figure is None or not rest:
+        return figure
     first = ring(
         f"{id}-top",
         caption,
@@ -116,6 +117,6 @@ def _rings(
         parts[:within],
         columns,
         middle=(total(rows[:top]), f"top {top}"),
-        whole=sum(share(k) for k in rows[:top]),
+        total_percent=sum(share(k) for k in rows[:top]),
     )
-    return replace(whole, below=first)
+    return replace(figure, below=first)

@@ -28,36 +28,40 @@ _COLUMNS: Final[tuple[Col[LaunchConfiguration], ...]] = (
 
 
 def launch_configurations(report: Report) -> Section:
-    found = report.launch_configurations
-    if found is None or not found.rows:
-        lead = coded(_UNKNOWN if found is None else found.absent or _UNKNOWN)
+    summary = report.launch_configurations
+    if summary is None or not summary.rows:
+        lead = coded(_UNKNOWN if summary is None else summary.absent or _UNKNOWN)
         return Section("launch-configurations", "Launch configurations", lead)
-    small = found.small_percent
-    few = f" {percent(small)} of the kernel time went into grids with fewer blocks than the GPU has multiprocessors." if small else ""
-    kernels = found.kernels or (len({row.name for row in found.rows}) if len(found.rows) == found.total else None)
-    configurations = plural(found.total, "launch configuration")
-    made = Section(
+    small = summary.small_percent
+    small_grids = (
+        f" {percent(small)} of the kernel time went into grids with fewer blocks than the GPU has multiprocessors." if small else ""
+    )
+    kernels = summary.kernels or (len({row.name for row in summary.rows}) if len(summary.rows) == summary.total else None)
+    configurations = plural(summary.total, "launch configuration")
+    section = Section(
         "launch-configurations",
         "Launch configurations",
-        say("{} in {}.{}", plural(kernels, "kernel"), configurations, few) if kernels else say("{}.{}", configurations, few),
+        say("{} in {}.{}", plural(kernels, "kernel"), configurations, small_grids)
+        if kernels
+        else say("{}.{}", configurations, small_grids),
     )
-    listed = f"the {count(len(found.rows))} with most time" if found.total > len(found.rows) else "all"
+    listed = f"the {count(len(summary.rows))} with most time" if summary.total > len(summary.rows) else "all"
     html_note = pdf_note = _NOTE
-    if found.total > len(found.rows):
+    if summary.total > len(summary.rows):
         html_note += f" Listed are {listed}."
-    longest = sorted(found.rows, key=lambda row: -row.total_ns)[:_PDF_ROWS]
-    if found.total > len(longest):
-        pdf_note += f" {count(len(longest))} of {count(found.total)} shown; {listed} are in the attached report.json."
-    made.add(
+    longest = sorted(summary.rows, key=lambda row: -row.total_ns)[:_PDF_ROWS]
+    if summary.total > len(longest):
+        pdf_note += f" {count(len(longest))} of {count(summary.total)} shown; {listed} are in the attached report.json."
+    section.add(
         Only(
             "html",
-            table("launch-configurations-table", "Kernels by category and launch configuration", found.rows, *_COLUMNS, note=html_note),
+            table("launch-configurations-table", "Kernels by category and launch configuration", summary.rows, *_COLUMNS, note=html_note),
         ),
         Only("pdf", table("launch-configurations-longest", "Launch configurations with most time", longest, *_COLUMNS, note=pdf_note)),
     )
-    return made
+    return section
 
 
 def _three(sizes: tuple[int, int, int] | None) -> Cell:
-    """Sorted by how many blocks or threads it makes."""
+    """Write three sizes; the cell is sorted by their product."""
     return Cell("–") if sizes is None else Cell(" × ".join(map(str, sizes)), sort=prod(sizes))

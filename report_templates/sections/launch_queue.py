@@ -16,10 +16,10 @@ _LEFT_OUT = "{} of {} do not count: their launch is not in the trace, and neithe
 
 
 def launch_queue(report: Report) -> Section:
-    found = report.launch_queue
-    if found is None or not found.streams:
-        return Section("launch-queue", "Launch queue", coded(_UNKNOWN if found is None else found.absent or _UNKNOWN))
-    first = found.streams[0]
+    queue = report.launch_queue
+    if queue is None or not queue.streams:
+        return Section("launch-queue", "Launch queue", coded(_UNKNOWN if queue is None else queue.absent or _UNKNOWN))
+    first = queue.streams[0]
     unlinked = first.runs - first.linked
     left_out = f" {_LEFT_OUT.format(plural(unlinked, 'run'), count(first.runs))}" if unlinked else ""
     lead = say(
@@ -30,14 +30,14 @@ def launch_queue(report: Report) -> Section:
         percent(percent_of(first.empty_ns, first.busy_ns)),
         left_out,
     )
-    drawn = [stream for stream in found.streams if len(stream.time_ns) > 1]
-    rest = f" Listed are {count(len(found.streams))} of {plural(found.total, 'stream')}." if found.total > len(found.streams) else ""
+    drawn = [stream for stream in queue.streams if len(stream.time_ns) > 1]
+    rest = f" Listed are {count(len(queue.streams))} of {plural(queue.total, 'stream')}." if queue.total > len(queue.streams) else ""
     blocks = [
         _figure(drawn) if any(any(stream.depth) for stream in drawn) else None,
         table(
             "launch-queue-table",
             "Queue of each stream",
-            found.streams,
+            queue.streams,
             Col("Process", lambda stream: labels.process(stream.node, stream.rank, stream.pid), kind="name"),
             Col("GPU", lambda stream: stream.device, str),
             Col("Stream", lambda stream: stream.stream, digits),

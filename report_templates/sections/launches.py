@@ -16,34 +16,36 @@ _LONG = 1_000_000  # ns; a shorter median is the way to the device, not a queue
 
 
 def launches(report: Report) -> Section:
-    found = report.launches
-    latency = found.latency
+    summary = report.launches
+    latency = summary.latency
     if latency is not None:
-        waited = f" the {count(latency.count)} runs that began after their call had ended" if found.negative else " them"
+        waited = f" the {count(latency.count)} runs that began after their call had ended" if summary.negative else " them"
         lead = say(
             "{} started device work; half of{} began within {} of the end of the call, 95 % within {}, the last after {}.{}",
-            plural(found.pairs, "launch", "launches"),
+            plural(summary.pairs, "launch", "launches"),
             waited,
             duration(latency.p50),
             duration(latency.p95),
             duration(latency.max),
-            f" {count(found.negative)} more began before {'its' if found.negative == 1 else 'their'} call ended." if found.negative else "",
+            f" {count(summary.negative)} more began before {'its' if summary.negative == 1 else 'their'} call ended."
+            if summary.negative
+            else "",
         )
     else:
-        lead = say("{}", found.absent or "No launch call of this run is linked to device work.")
+        lead = say("{}", summary.absent or "No launch call of this run is linked to device work.")
     rows: Sequence[tuple[str, int]] = ()
-    if found.calls or found.pairs:
+    if summary.calls or summary.pairs:
         rows = (
-            ("Launch calls", found.calls),
-            ("Launch-run pairs", found.pairs),
-            ("Runs without a launch call in the trace", found.runs_without_launch),
-            ("Launch calls without a run in the trace", found.launches_without_run),
-            ("Further runs of one call (graphs)", found.graph_runs),
-            ("Runs that began before their call ended", found.negative),
+            ("Launch calls", summary.calls),
+            ("Launch-run pairs", summary.pairs),
+            ("Runs without a launch call in the trace", summary.runs_without_launch),
+            ("Launch calls without a run in the trace", summary.launches_without_run),
+            ("Further runs of one call (graphs)", summary.graph_runs),
+            ("Runs that began before their call ended", summary.negative),
         )
     figure = None
-    if latency is not None and worth_drawing(latency) and found.histogram is not None and any(found.histogram.counts):
-        drawn = histogram([bins_of("", found.histogram, latency.p50)], "host", "launch-run pairs")
+    if latency is not None and worth_drawing(latency) and summary.histogram is not None and any(summary.histogram.counts):
+        drawn = histogram([bins_of("", summary.histogram, latency.p50)], "host", "launch-run pairs")
         finding = f"median {duration(latency.p50)}, p95 {duration(latency.p95)}, longest {duration(latency.max)}"
         queued = " A long wait means a full queue." if latency.p50 > _LONG else ""
         caption = say("From the end of the launch call to the start of the run: {}.{}", finding, queued)
@@ -55,7 +57,7 @@ def launches(report: Report) -> Section:
         table(
             "launches-slowest",
             "Longest waits between a launch and its run",
-            found.slowest,
+            summary.slowest,
             Col("Kernel", lambda pair: pair.kernel, kind="name", limit=56),
             Col("Call", lambda pair: pair.call, html_only=True),
             Col("Process", lambda pair: labels.process(pair.node, pair.rank, None)),
@@ -68,7 +70,7 @@ def launches(report: Report) -> Section:
         table(
             "launches-calls",
             "Host time in launch, synchronisation and other runtime calls",
-            found.call_time,
+            summary.call_time,
             Col("Call", lambda share: clip(share.name, 60), kind="name"),
             Col("Time", lambda share: share.total_ns, duration),
             Col("Calls", lambda share: share.count, count),

@@ -17,7 +17,7 @@ def memory_operations(report: Report) -> Section:
     first = max(every, key=lambda operation: operation.total_ns)
     total = sum(operation.total_ns for operation in every)
     speed = say(" at {}", bandwidth(first.bandwidth_gb_per_s)) if first.bandwidth_gb_per_s is not None else ""
-    made = Section(
+    section = Section(
         "memory-operations",
         "Memory operations",
         say(
@@ -35,7 +35,7 @@ def memory_operations(report: Report) -> Section:
         parts.append(Slice(f"All others ({count(len(rest))})", "other", sum(o.percent for o in rest), _texts(rest)))
     slow = any(operation.memory == "pageable" for operation in every)
     pageable = " Copies from pageable memory are slow and block the host." if slow else ""
-    made.add(
+    section.add(
         ring(
             "memory-operations-time",
             say("Share of the summed time of copies and memsets.{}", pageable),
@@ -45,11 +45,11 @@ def memory_operations(report: Report) -> Section:
             middle=(duration(total), "memory time"),
         )
     )
-    return made
+    return section
 
 
 def _texts(operations: Sequence[MemoryOperation]) -> tuple[str, ...]:
-    """Number, bytes, bandwidth and time; bytes only where all of them are known, a bandwidth only of one kind."""
+    """Write number, bytes (if all are known), bandwidth (of one kind), and time."""
     known = [o.total_bytes for o in operations if o.total_bytes is not None]
     return (
         count(sum(o.count for o in operations)),

@@ -11,28 +11,30 @@ _UNKNOWN = "No attribution to operators is known of this run: make the report ag
 
 
 def operators(report: Report) -> Section:
-    found = report.operators
-    if found is None or not found.rows:
-        return Section("operators", "Operators and their kernels", coded(_UNKNOWN if found is None else found.absent or _UNKNOWN))
-    first = found.rows[0]
-    made = Section(
+    attribution = report.operators
+    if attribution is None or not attribution.rows:
+        return Section(
+            "operators", "Operators and their kernels", coded(_UNKNOWN if attribution is None else attribution.absent or _UNKNOWN)
+        )
+    first = attribution.rows[0]
+    section = Section(
         "operators",
         "Operators and their kernels",
         say(
             "{} of the device time was launched by {}; most by {}, {}.",
-            percent(found.linked_percent),
-            plural(len(found.rows) + found.further, "operator"),
+            percent(attribution.linked_percent),
+            plural(len(attribution.rows) + attribution.further, "operator"),
             name(first.name, 60),
             percent(first.percent),
         ),
     )
-    whole = {row.name: row.total_ns for row in found.rows}
-    rest = f" {plural(found.further, 'further operator')} took less." if found.further else ""
-    made.add(
+    total_ns = {row.name: row.total_ns for row in attribution.rows}
+    rest = f" {plural(attribution.further, 'further operator')} took less." if attribution.further else ""
+    section.add(
         table(
             "operators-table",
             "Device time by operator",
-            found.rows,
+            attribution.rows,
             Col("Operator", lambda row: row.name, kind="name"),
             Col("Device time", lambda row: row.total_ns, duration),
             Col("Of device time", lambda row: row.percent, percent),
@@ -47,14 +49,14 @@ def operators(report: Report) -> Section:
         table(
             "operators-kernels",
             "Kernels under operators",
-            found.kernels,
+            attribution.kernels,
             Col("Operator", lambda row: row.operator, limit=60),
             Col("Kernel, copy or memset", lambda row: row.kernel, kind="name", limit=72),
             Col("Kind", lambda row: row.kind, html_only=True),
             Col("Runs", lambda row: row.count, count),
             Col("Device time", lambda row: row.total_ns, duration),
-            Col("Of operator", lambda row: percent_of(row.total_ns, whole.get(row.operator)), percent),
+            Col("Of operator", lambda row: percent_of(row.total_ns, total_ns.get(row.operator)), percent),
             pdf_rows=8,
         ),
     )
-    return made
+    return section

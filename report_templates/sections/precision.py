@@ -46,17 +46,17 @@ def precision(report: Report) -> Section:
 
 
 def _lead(every: Sequence[Share], matrix: Sequence[Share]) -> str:
-    """The measure is the matrix work, where there is enough of it to tell anything."""
+    """Write the conclusion, by the matrix work if there is enough of it."""
     part = 100.0 * sum(share.total_ns for share in matrix) / max(1, sum(share.total_ns for share in every))
     if part >= _ENOUGH:
-        told = _told(matrix, "time of matrix work (GEMM, attention, convolution)")
-        return f"{capitalized(told)}, which is the measure; {_told(every, 'kernel time')}."
-    told = _told(every, "kernel time")
+        lead = _largest(matrix, "time of matrix work (GEMM, attention, convolution)")
+        return f"{capitalized(lead)}, which is the measure; {_largest(every, 'kernel time')}."
+    lead = _largest(every, "kernel time")
     little = f"takes only {percent(part)} of it" if part else "was not recorded"
-    return f"{capitalized(told)}; matrix work (GEMM, attention, convolution), which would be the measure, {little}."
+    return f"{capitalized(lead)}; matrix work (GEMM, attention, convolution), which would be the measure, {little}."
 
 
-def _told(shares: Sequence[Share], what: str) -> str:
+def _largest(shares: Sequence[Share], what: str) -> str:
     first = max(shares, key=lambda share: share.percent)
     if first.name == "unknown":
         return f"the names of {percent(first.percent)} of the {what} do not tell the precision"

@@ -16,7 +16,7 @@ from ..blocks.tables import PDF_ROWS, Cell, Col, Table, table, word
 from ..figures.flame_graph import Bar, Kind, flame_graph
 from ..text.formats import capitalized, clip, count, duration, glued, percent, percent_of, plural
 
-# Colour and shade of each kind of code: own code is the darkest.
+# Color and shade of each kind of code: the user's code is the darkest.
 _KINDS: Final = {
     "own code": ("computation", 1.0),
     "library": ("operator", 1.0),
@@ -30,7 +30,7 @@ TIMERS: Final = {"total_time": "total time", "cpu_time": "CPU time", "off_cpu_ti
 PROFILERS: Final = {"cprofile": "cProfile", "pyinstrument": "Pyinstrument"}
 _QUESTIONS: Final = {"job phase": "Phase of the job", "modes": "Mode", "training phase": "Phase of a step"}
 _PHASE_ROWS: Final = 5
-_PDF_ROWS_EACH: Final = 6  # where the functions have a table for each of several clocks
+_PDF_ROWS_EACH: Final = 6  # with a table for each of several clocks
 _PDF_FLAMES: Final = 2
 _ALL_OF_THEM: Final = Markup("More functions of each are in report.html; all in the attached report.json.")
 _OF_PATH: Final = re.compile(r"(?:.*/)?([^/]+:\d+\(.*\))", re.DOTALL)
@@ -42,17 +42,17 @@ Clock = tuple[str, str | None]  # Profiler and timer
 
 
 def python_profile(report: Report) -> Section:
-    found = report.python_profile
-    rows = found.rows
+    profile = report.python_profile
+    rows = profile.rows
     if not rows:
-        text = found.absent or "No Python profile in this run: record one with cProfile or Pyinstrument."
+        text = profile.absent or "No Python profile in this run: record one with cProfile or Pyinstrument."
         return Section("python-profile", "Python profile", coded(text))
     clocks = sorted(dict.fromkeys(map(_clock, rows)), key=_order)
-    steps = [group for group in found.groups if group.by == "steps"]
+    steps = [group for group in profile.groups if group.by == "steps"]
     blocks: list[Block | Only] = [_windows(steps, rows)]
     # The parts of the job in their order, each by all clocks.
-    parts = list(dict.fromkeys(flame.label for flame in found.flames))
-    flames = sorted(found.flames, key=lambda flame: (parts.index(flame.label), _order(_clock(flame))))
+    parts = list(dict.fromkeys(flame.label for flame in profile.flames))
+    flames = sorted(profile.flames, key=lambda flame: (parts.index(flame.label), _order(_clock(flame))))
     pdf_flames = max(_PDF_FLAMES, sum(flame.label == parts[0] for flame in flames)) if parts else 0
     for i, flame in enumerate(flames):
         figure = _flame(i, flame)
@@ -64,23 +64,23 @@ def python_profile(report: Report) -> Section:
         functions.append(
             _functions([row for row in rows if _clock(row) == clock], [group for group in steps if _clock(group) == clock], of)
         )
-        told: list[list[list[ProfileRow]]] = []
+        answers: list[list[list[ProfileRow]]] = []
         for question, heading in _QUESTIONS.items():
-            groups = [one for one in found.groups if (one.by, _clock(one)) == (question, clock)]
+            groups = [one for one in profile.groups if (one.by, _clock(one)) == (question, clock)]
             # Where all of it is of one phase by two questions, the second answer is the first one again.
-            if (answer := [[replace(row, label="") for row in group.rows] for group in groups]) not in told and groups:
+            if (answer := [[replace(row, label="") for row in group.rows] for group in groups]) not in answers and groups:
                 functions += _phases(question, heading, groups, of)
-            told.append(answer)
+            answers.append(answer)
     blocks += filter(None, functions)
-    if found.notes:
-        blocks.append(Texts("statements", [say("<bdi>{}</bdi>", note) for note in found.notes]))
-    lead = say("{}{}", _lead(found, clocks[0]), _longest(report))
+    if profile.notes:
+        blocks.append(Texts("statements", [say("<bdi>{}</bdi>", note) for note in profile.notes]))
+    lead = say("{}{}", _lead(profile, clocks[0]), _longest(report))
     return Section("python-profile", "Python profile", lead, [*blocks, None])  # None: its line ends the section
 
 
 @dataclass(frozen=True, slots=True)
 class _Of:
-    """By which clock the times of a table are; ``end`` of the table's id. Times of two clocks are of two kinds and share no table."""
+    """The clock of a table and the ``end`` of its id. Times of two clocks do not share a table."""
 
     clock: Clock
     end: str
@@ -88,32 +88,34 @@ class _Of:
 
     @property
     def words(self) -> str:
-        """What ends its caption."""
+        """The end of the caption."""
         return f": {_clock_words(self.clock)}" if self.several or self.clock[1] else ""
 
 
-def _clock(one: ProfileRow | ProfileGroup | FlameGraph) -> Clock:
-    return one.profiler, one.timer
+def _clock(item: ProfileRow | ProfileGroup | FlameGraph) -> Clock:
+    return item.profiler, item.timer
 
 
 def _order(clock: Clock) -> tuple[int, str]:
-    """Total time first; the other timers count parts of it."""
+    """Sort total time first; the other timers count parts of it."""
     profiler, timer = clock
     return (list(TIMERS).index(timer) if timer in TIMERS else len(TIMERS), profiler)
 
 
 def _clock_words(clock: Clock) -> str:
-    """ "CPU time (cProfile)", "Pyinstrument"."""
+    """Return "CPU time (cProfile)" or "Pyinstrument"."""
     profiler, timer = clock
     named = PROFILERS.get(profiler, profiler)
     return named if timer is None else f"{_timer(timer)} ({named})" if named else _timer(timer)
 
 
-def _lead(found: PythonProfile, clock: Clock) -> Markup:
-    rows = [row for row in found.rows if _clock(row) == clock]
+def _lead(profile: PythonProfile, clock: Clock) -> Markup:
+    rows = [row for row in profile.rows if _clock(row) == clock]
     first = max([row for row in rows if row.kind != _PROFILER] or rows, key=lambda row: row.total_s)
-    whole = sum(group.total_s for group in found.groups if group.by == "steps" and (group.label, group.timer) == (first.label, first.timer))
-    share = f", {percent(100 * first.total_s / whole)} of that profile" if whole > 0 else ""
+    total_s = sum(
+        group.total_s for group in profile.groups if group.by == "steps" and (group.label, group.timer) == (first.label, first.timer)
+    )
+    share = f", {percent(100 * first.total_s / total_s)} of that profile" if total_s > 0 else ""
     return say(
         "Most own time: {} with {}{}{}.",
         name(first.short or first.function, 72),
@@ -124,7 +126,7 @@ def _lead(found: PythonProfile, clock: Clock) -> Markup:
 
 
 def _longest(report: Report) -> str:
-    """Whether the longest step was profiled, where it is sure which one is meant."""
+    """Write whether the longest step was profiled, if its number is unique."""
     groups = report.steps.groups
     every = [step for group in groups for step in group.slowest]
     if len(every) < 2:
@@ -141,8 +143,8 @@ def _longest(report: Report) -> str:
         if row.first_step is None or last is None or not row.first_step <= longest.index <= last:
             continue
         covered = True
-        whole = (one for one in report.python_profile.groups if (one.by, one.label, one.timer) == ("steps", row.label, row.timer))
-        if (group := next(whole, None)) is not None and group.processes >= everywhere:
+        profiles = (one for one in report.python_profile.groups if (one.by, one.label, one.timer) == ("steps", row.label, row.timer))
+        if (group := next(profiles, None)) is not None and group.processes >= everywhere:
             return f" The longest step, {longest.index} ({duration(longest.duration_ns)} with the profile), was profiled."
     return f" The longest step, {longest.index} ({duration(longest.duration_ns)}), was not profiled." if stepped and not covered else ""
 
@@ -156,8 +158,8 @@ def _windows(steps: Sequence[ProfileGroup], rows: Sequence[ProfileRow]) -> Table
     counted = any(group.calls is not None for group in steps)
 
     def first(group: ProfileGroup) -> str:
-        own = (row for row in rows if (row.profiler, row.timer, row.label) == (group.profiler, group.timer, group.label))
-        row = next(own, None)
+        matches = (row for row in rows if (row.profiler, row.timer, row.label) == (group.profiler, group.timer, group.label))
+        row = next(matches, None)
         return "–" if row is None else row.short
 
     several = any(group.windows > 1 for group in steps)
@@ -182,7 +184,7 @@ def _windows(steps: Sequence[ProfileGroup], rows: Sequence[ProfileRow]) -> Table
 
 def _functions(rows: Sequence[ProfileRow], steps: Sequence[ProfileGroup], of: _Of) -> Table | None:
     counted = any(row.calls is not None for row in rows)
-    whole = {group.label: group.total_s for group in steps}
+    total_s = {group.label: group.total_s for group in steps}
     order = sorted(rows, key=lambda row: -row.total_s)
     left = sum(group.functions for group in steps) - len(rows)
     return table(
@@ -194,7 +196,7 @@ def _functions(rows: Sequence[ProfileRow], steps: Sequence[ProfileGroup], of: _O
         Col("Steps", lambda row: Cell(row.label or _steps(row), sort=row.first_step)),
         Col("Calls", lambda row: Cell(_calls(row), sort=row.calls), kind="number", when=counted),
         Col("Own time", lambda row: row.total_s, _seconds),
-        Col("Of the profile", lambda row: percent_of(row.total_s, whole.get(row.label)), percent),
+        Col("Of the profile", lambda row: percent_of(row.total_s, total_s.get(row.label)), percent),
         Col("Cumulative time", lambda row: row.cumulative_s, _seconds),
         pdf_rows=_PDF_ROWS_EACH if of.several else PDF_ROWS,
         note=f"{plural(left, 'function')} with less own time are not listed." if left > 0 else None,
@@ -202,7 +204,7 @@ def _functions(rows: Sequence[ProfileRow], steps: Sequence[ProfileGroup], of: _O
 
 
 def _phases(question: str, heading: str, groups: Sequence[ProfileGroup], of: _Of) -> list[Block | Only]:
-    """The table of HTML, and that of the PDF: fewer functions, but of every phase."""
+    """Make the table of the HTML, and one for the PDF with fewer functions per phase."""
     counted = any(row.calls is not None for group in groups for row in group.rows)
     columns: list[Col[tuple[ProfileGroup, ProfileRow]]] = [
         Col(heading, lambda pair: pair[0].label),
@@ -216,11 +218,11 @@ def _phases(question: str, heading: str, groups: Sequence[ProfileGroup], of: _Of
     rows = [[(group, row) for row in group.rows[:_PHASE_ROWS]] for group in groups]
     id = f"python-profile-{question.replace(' ', '-')}{of.end}"
     caption = f"By {heading[0].lower()}{heading[1:]}, functions with most own time{of.words}"
-    few = min(3 if of.several else _PHASE_ROWS, max(1, PDF_ROWS // max(1, len(rows))))
-    rest = _ALL_OF_THEM if any(len(group.rows) > few for group in groups) else None
+    row_count = min(3 if of.several else _PHASE_ROWS, max(1, PDF_ROWS // max(1, len(rows))))
+    rest = _ALL_OF_THEM if any(len(group.rows) > row_count for group in groups) else None
     return [
         table(id, caption, list(chain(*rows)), *columns, pdf_rows=0),
-        Only("pdf", table(f"{id}-of-each", caption, [row for some in rows for row in some[:few]], *columns, rest=rest)),
+        Only("pdf", table(f"{id}-of-each", caption, [row for some in rows for row in some[:row_count]], *columns, rest=rest)),
     ]
 
 
@@ -236,17 +238,17 @@ def _flame(number: int, flame: FlameGraph) -> Figure:
         f" {plural(flame.folded, 'function')} are in no frame of their own." if flame.folded > 1 else "",
     )
     svg = flame_graph([_bar(frame, flame.total_s) for frame in flame.frames], legend, flame.total_s)
-    return Figure(f"python-profile-flame-{number}", svg, _told(flame), caption)
+    return Figure(f"python-profile-flame-{number}", svg, _described(flame), caption)
 
 
-def _bar(frame: FlameFrame, whole: float) -> Bar:
-    share = percent(percent_of(frame.total_s, whole))
+def _bar(frame: FlameFrame, total_s: float) -> Bar:
+    share = percent(percent_of(frame.total_s, total_s))
     title = clip(f"{frame.function}: {_seconds(frame.total_s)}, {share}; own {_seconds(frame.own_s)}", 600)
     return Bar(frame.depth, frame.start_s, frame.total_s, _labels(frame), title, *_KINDS.get(frame.kind, ("other", 1.0)))
 
 
-def _told(flame: FlameGraph) -> str:
-    """The figure in a sentence or two."""
+def _described(flame: FlameGraph) -> str:
+    """Describe the figure in a sentence or two."""
     named = [frame for frame in flame.frames if frame.kind not in ("other", "recursion")]
     roots = [f"{clip(frame.short, 60)} {percent(percent_of(frame.total_s, flame.total_s))}" for frame in named if frame.depth == 0]
     most = max(named, key=lambda frame: frame.own_s, default=None)
@@ -259,7 +261,7 @@ def _told(flame: FlameGraph) -> str:
 
 
 def _labels(frame: FlameFrame) -> list[str]:
-    """From the whole name to the function's alone."""
+    """Return names from the full one to that of the function."""
     if built_in := _BUILT_IN.fullmatch(frame.short):
         inner = built_in[1]
         bare = re.sub(r"^'(.*)' of '(.*)' objects$", r"\2.\1", inner)
@@ -292,7 +294,7 @@ def _timer(timer: str | None) -> str:
 
 
 def _calls(row: ProfileRow) -> str:
-    """As pstats has it: of recursive functions all calls and those that were no recursion."""
+    """Write calls as pstats does: all, and those that were not recursive."""
     if row.calls is None or row.primitive_calls in (None, row.calls):
         return count(row.calls)
     return f"{count(row.calls)}/{count(row.primitive_calls)}"

@@ -19,74 +19,81 @@ ROWS: Final = 16  # ranks; of more those that differ most, and quantiles
 
 
 def rank_comparison(report: Report) -> Section:
-    found = report.rank_comparison
-    text = " ".join(found.sentences) or found.absent or "The report was made by a version of postrun that did not compare ranks."
-    made = Section("rank-comparison", "Ranks compared", say("{}", text))
-    if not found.ranks:
-        return made
-    shown = spread(found.ranks, ROWS, lambda row: row.computation_ns)  # stragglers have most
+    comparison = report.rank_comparison
+    text = " ".join(comparison.sentences) or comparison.absent or "The report was made by a version of postrun that did not compare ranks."
+    section = Section("rank-comparison", "Ranks compared", say("{}", text))
+    if not comparison.ranks:
+        return section
+    selected = spread(comparison.ranks, ROWS, lambda row: row.computation_ns)  # largest for stragglers
     # The PDF has the parts of every rank in the table.
-    made.add(Only("html", _bars(found, shown)), _over_ranks(found), _ranks(found, shown), _quantiles(found))
-    return made
+    section.add(Only("html", _bars(comparison, selected)), _over_ranks(comparison), _ranks(comparison, selected), _quantiles(comparison))
+    return section
 
 
-def _bars(found: RankComparison, shown: Sequence[RankRow]) -> Figure:
-    unit = time_unit(max(row.step_ns for row in shown))
+def _bars(comparison: RankComparison, selected: Sequence[RankRow]) -> Figure:
+    unit = time_unit(max(row.step_ns for row in selected))
     rows = [
         (
             ("* " if row.straggler else "") + labels.device(row.node, row.rank, row.device),
             [time / unit.nanoseconds for time in (row.computation_ns, row.exposed_communication_ns, row.exposed_memory_ns, row.idle_ns)],
         )
-        for row in shown
+        for row in selected
     ]
     return Figure(
         "rank-comparison-bars",
         stacked_bars(PARTS, rows, unit.name),
-        f"Mean step of each rank. {' '.join(found.sentences)}",
+        f"Mean step of each rank. {' '.join(comparison.sentences)}",
         say(
             "The mean of {} of each rank, in {}. A rank that computes longer than the others has less exposed communication: they wait for"
             " it.{}{}",
-            plural(found.steps, "step"),
+            plural(comparison.steps, "step"),
             unit.name,
-            " * The others wait for this one." if any(row.straggler for row in shown) else "",
-            of_all(len(shown), len(found.ranks), "rank", "computation"),
+            " * The others wait for this one." if any(row.straggler for row in selected) else "",
+            of_all(len(selected), len(comparison.ranks), "rank", "computation"),
         ),
     )
 
 
-def _over_ranks(found: RankComparison) -> Figure | None:
-    """All ranks, where a bar for each has no room."""
-    if len(found.ranks) <= ROWS:
+def _over_ranks(comparison: RankComparison) -> Figure | None:
+    """Draw all ranks as lines if there are too many for bars."""
+    if len(comparison.ranks) <= ROWS:
         return None
-    unit = time_unit(max(row.step_ns for row in found.ranks))
-    x = [row.rank or 0 for row in found.ranks]
+    unit = time_unit(max(row.step_ns for row in comparison.ranks))
+    x = [row.rank or 0 for row in comparison.ranks]
     drawn = [
-        Line("computation", x, [row.computation_ns / unit.nanoseconds for row in found.ranks]),
-        Line("communication", x, [row.communication_ns / unit.nanoseconds for row in found.ranks]),
+        Line("computation", x, [row.computation_ns / unit.nanoseconds for row in comparison.ranks]),
+        Line("communication", x, [row.communication_ns / unit.nanoseconds for row in comparison.ranks]),
     ]
     return Figure(
         "rank-comparison-over-ranks",
         lines([Panel(f"mean per step, {unit.name}", drawn)], "rank", x_time=False, height=120),
-        f"Computation and communication of every rank. {' '.join(found.sentences)}",
+        f"Computation and communication of every rank. {' '.join(comparison.sentences)}",
         say("All {}: a peak of computation with a dip of communication is a rank that the others wait for.", plural(len(x), "rank")),
     )
 
 
-def _ranks(found: RankComparison, shown: Sequence[RankRow]) -> Table | None:
-    loading = any(row.data_loading_ns is not None for row in shown)
-    left_out = len(found.ranks) - len(shown)
-    if len(shown) > PDF_ROWS:  # the rows that are left out there are those of the least
-        shown = sorted(shown, key=lambda row: (not row.straggler, -row.excess_percent))
-    note = f"Means per step over {plural(found.steps, 'step')}; over: computes more than {percent(found.threshold_percent)} longer than the"
+def _ranks(comparison: RankComparison, selected: Sequence[RankRow]) -> Table | None:
+    loading = any(row.data_loading_ns is not None for row in selected)
+    left_out = len(comparison.ranks) - len(selected)
+    if len(selected) > PDF_ROWS:  # the PDF omits the last ones
+        selected = sorted(selected, key=lambda row: (not row.straggler, -row.excess_percent))
+    threshold = percent(comparison.threshold_percent)
+    note = f"Means per step over {plural(comparison.steps, 'step')}; over: computes more than {threshold} longer than the"
     note += " median of the ranks in the step; waiting: communication beyond that of the rank with least of it in the step"
-    several = found.groups > 1
-    note += ", in each process group of its own." if several else "." if found.groups else "; no process group is known: all ranks are one."
+    several = comparison.groups > 1
+    note += (
+        ", in each process group of its own."
+        if several
+        else "."
+        if comparison.groups
+        else "; no process group is known: all ranks are one."
+    )
     if left_out:
         note += f" {plural(left_out, 'more rank')} in report.json."
     return table(
         "rank-comparison-ranks",
         "Ranks" if not left_out else "Ranks of most and of least computation and the median one",
-        shown,
+        selected,
         Col("Rank", lambda row: Cell(labels.device(row.node, row.rank, row.device), sort=row.rank), kind="name"),
         Col("Step", lambda row: row.step_ns, duration),
         Col("Computation", lambda row: row.computation_ns, duration),
@@ -117,14 +124,14 @@ def _signed(change: float) -> str:
     return f"{'+' if change > 0 else '−' if change < 0 else ''}{text}"
 
 
-def _quantiles(found: RankComparison) -> Table | None:
+def _quantiles(comparison: RankComparison) -> Table | None:
     def rank(number: int | None) -> Cell:
         return Cell(UNKNOWN if number is None else f"rank {number}", sort=number)
 
     return table(
         "rank-comparison-quantiles",
-        f"All {count(len(found.ranks))} ranks, mean time per step",
-        found.spread,
+        f"All {count(len(comparison.ranks))} ranks, mean time per step",
+        comparison.spread,
         Col("What", lambda row: Cell(row.name), kind="name"),
         Col("min", lambda row: row.min, duration),
         Col("p5", lambda row: row.p5, duration),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from markupsafe import Markup
@@ -13,18 +14,18 @@ from ...analysis.report.rule_details import DETAILS
 from ..blocks import Section, coded, plain, say
 from ..blocks.tables import Cell, Col, Table, table
 from ..rules import balance, bottlenecks, generic, loop, trace, utilisation
-from ..rules.shown import Blocks, Shown, shown
+from ..rules.rule_context import Blocks, RuleContext
 from ..text.formats import capitalized, clip, count, duration, glued, plural, sentences, significant
 from ..text.signs import ERROR, ISSUE
 from .findings import FIRST, findings
 from .verdicts import Judged, judged
 
-_BLOCKS: Final[dict[str, Callable[[Shown, Any], Blocks]]] = {
+_BLOCKS: Final[dict[str, Callable[[RuleContext, Any], Blocks]]] = {
     "LowGPUUtilization": utilisation.low_gpu_utilization,
     "BatchSize": utilisation.batch_size,
     "GPUMemoryIncrease": utilisation.gpu_memory_increase,
-    "CPUBottleneck": bottlenecks.cpu_bottleneck,
-    "IOBottleneck": bottlenecks.io_bottleneck,
+    "CPUBottleneck": partial(bottlenecks.bottleneck, what="CPU"),
+    "IOBottleneck": partial(bottlenecks.bottleneck, what="I/O"),
     "LoadBalancing": balance.load_balancing,
     "MaxInitializationTime": loop.max_initialization_time,
     "StepOutlier": loop.step_outlier,
@@ -55,30 +56,32 @@ _ROUNDED: Final = 1e6
 
 
 def rules(report: Report) -> Section:
-    found = judged(report)
-    if not found:
+    verdicts = judged(report)
+    if not verdicts:
         return Section(
             "rules", "Rules", say("No rule was chosen for this report: choose rules, or leave the choice out to run all of them.")
         )
-    made = Section("rules", "Rules", say("{}", _lead(found)))
+    section = Section("rules", "Rules", say("{}", _lead(verdicts)))
     summary = next((rule for rule in report.rules if rule.category == "report"), None)
-    told = (summary.finding or summary.reason) if summary else None
-    made.facts["summary"] = (
-        say("{}, which runs the documented rules: {}", summary.rule, glued(clip(told, 300))) if summary and told else None
+    finding = (summary.finding or summary.reason) if summary else None
+    section.facts["summary"] = (
+        say("{}, which runs the documented rules: {}", summary.rule, glued(clip(finding, 300))) if summary and finding else None
     )
-    made.facts["further"] = findings(report)[FIRST:]
-    made.facts["changed"] = _changed(report)
-    made.facts["absent"] = _absent_lines([one for one in found if not one.evaluated])
-    made.add(_overview([one for one in found if one.evaluated]), _absent([one for one in found if not one.evaluated]))
-    made.parts = tuple(_part(report, one) for one in found if one.evaluated)
-    made.facts["only_html"] = any(part.figures or part.tables.keys() - {"parameters"} for part in made.parts if not part.facts["issue"])
-    return made
+    section.facts["further"] = findings(report)[FIRST:]
+    section.facts["changed"] = _changed(report)
+    section.facts["absent"] = _absent_lines([one for one in verdicts if not one.evaluated])
+    section.add(_overview([one for one in verdicts if one.evaluated]), _absent([one for one in verdicts if not one.evaluated]))
+    section.parts = tuple(_part(report, one) for one in verdicts if one.evaluated)
+    section.facts["only_html"] = any(
+        part.figures or part.tables.keys() - {"parameters"} for part in section.parts if not part.facts["issue"]
+    )
+    return section
 
 
-def _lead(found: Sequence[Judged]) -> str:
-    evaluated = [one for one in found if one.evaluated]
+def _lead(verdicts: Sequence[Judged]) -> str:
+    evaluated = [one for one in verdicts if one.evaluated]
     if not evaluated:
-        return f"None of {plural(len(found), 'rule')} could be evaluated: what would supply the data is said below."
+        return f"None of {plural(len(verdicts), 'rule')} could be evaluated: what would supply the data is said below."
     judging = [one for one in evaluated if not one.informs]
     if not judging:
         return f"{plural(len(evaluated), 'rule')} for information; no other rule could be evaluated."
@@ -96,18 +99,18 @@ def _lead(found: Sequence[Judged]) -> str:
 
 
 def _changed(report: Report) -> str:
-    """Which parameters are not the defaults."""
+    """List the parameters that are not the defaults."""
     preset = report.options.get("preset")
-    told = f"Preset: {preset}." if preset else ""
+    text = f"Preset: {preset}." if preset else ""
     changed = report.options.get("parameters")
     if isinstance(changed, dict) and changed:
-        told += " Changed: " + ", ".join(f"{clip(str(key), 80)} = {setting(held)}" for key, held in changed.items()) + "."
-    return told
+        text += " Changed: " + ", ".join(f"{clip(str(key), 80)} = {setting(held)}" for key, held in changed.items()) + "."
+    return text
 
 
-def _overview(found: Sequence[Judged]) -> Table | None:
-    """The documented summary of the rules, and of ours: issues first, then in the documented order. What only informs is not in it."""
-    listed = sorted((one for one in found if not one.informs), key=lambda one: (one.kind != ISSUE, -one.rule.triggered, one.rule.rule))
+def _overview(verdicts: Sequence[Judged]) -> Table | None:
+    """Make the summary of the rules without those that only inform, issues first."""
+    listed = sorted((one for one in verdicts if not one.informs), key=lambda one: (one.kind != ISSUE, -one.rule.triggered, one.rule.rule))
     return table(
         "rules-overview",
         "Summary of the evaluated rules: issues first, then those triggered most often",
@@ -134,11 +137,11 @@ def _overview(found: Sequence[Judged]) -> Table | None:
     )
 
 
-def _absent(found: Sequence[Judged]) -> Table | None:
+def _absent(verdicts: Sequence[Judged]) -> Table | None:
     return table(
         "rules-absent",
         "Rules without a verdict",
-        found,
+        verdicts,
         Col("Rule", lambda row: Cell(clip(row.rule.rule, 60), camel=True), kind="name"),
         Col("Verdict", lambda row: row.cell),
         Col("Why", lambda row: plain(_why(row.rule)), limit=300),
@@ -151,36 +154,36 @@ def _why(rule: RuleResult) -> str:
     return rule.reason or ("it failed without a message" if rule.verdict == ERROR else "no reason is known")
 
 
-def _absent_lines(found: Sequence[Judged]) -> list[tuple[str, str, str]]:
-    """For the PDF: rules of the same reason share a line."""
+def _absent_lines(verdicts: Sequence[Judged]) -> list[tuple[str, str, str]]:
+    """Make the lines of the PDF, which rules with the same reason share."""
     groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)
-    for one in found:
-        why, capture = (plain(clip(text, 240)) or "" for text in (_why(one.rule), one.rule.capture or ""))
-        groups[one.sign.text, why, capture].append(clip(one.rule.rule, 60))
+    for verdict in verdicts:
+        why, capture = (plain(clip(text, 240)) or "" for text in (_why(verdict.rule), verdict.rule.capture or ""))
+        groups[verdict.sign.text, why, capture].append(clip(verdict.rule.rule, 60))
     return [(f"{sign}: {', '.join(names)}", why, capture) for (sign, why, capture), names in groups.items()]
 
 
-def _part(report: Report, one: Judged) -> Section:
-    rule = one.rule
-    made = Section(one.id, rule.rule, coded(sentences(rule.finding or rule.reason or "", 600)))
-    made.facts.update(
-        sign=one.sign,
-        issue=one.kind == ISSUE,
+def _part(report: Report, verdict: Judged) -> Section:
+    rule = verdict.rule
+    section = Section(verdict.id, rule.rule, coded(sentences(rule.finding or rule.reason or "", 600)))
+    section.facts.update(
+        sign=verdict.sign,
+        issue=verdict.kind == ISSUE,
         recommendation=coded(sentences(rule.recommendation, 800)) if rule.recommendation else None,
         checks=coded(clip(rule.checks, 400)),
-        condition=None if one.informs else coded(clip(rule.condition, 400)),
-        counts="" if one.informs else _counts(report, rule),
+        condition=None if verdict.informs else coded(clip(rule.condition, 400)),
+        counts="" if verdict.informs else _counts(report, rule),
         parameters=_line(rule.parameter_table),
         see=_SEE.get(rule.rule),
     )
     build = _BLOCKS.get(rule.rule)
-    of = shown(report, rule, one.id)
+    context = RuleContext(verdict.id, rule, report.run.started_at_ns or 0)
     if build is not None and isinstance(rule.details, DETAILS[rule.rule]):
-        made.add(*build(of, rule.details))
+        section.add(*build(context, rule.details))
     elif rule.rule not in _ELSEWHERE:
-        made.add(*generic.own_report(of))
-    made.add(_parameters(one.id, rule.parameter_table))
-    return made
+        section.add(*generic.own_report(context))
+    section.add(_parameters(verdict.id, rule.parameter_table))
+    return section
 
 
 def _counts(report: Report, rule: RuleResult) -> str:
@@ -188,23 +191,23 @@ def _counts(report: Report, rule: RuleResult) -> str:
     if not rule.triggered and not rule.violations:
         where = f" in {plural(rule.windows, 'window')}" if rule.windows else ""
         return f"It looked at {points}{where}." if rule.datapoints else ""
-    told = [f"triggered {plural(rule.triggered, 'time')}"]
+    clauses = [f"triggered {plural(rule.triggered, 'time')}"]
     if rule.datapoints:
-        told.append(f"{plural(rule.violations, 'violation')} at {points}")
+        clauses.append(f"{plural(rule.violations, 'violation')} at {points}")
     if rule.windows:
-        told.append(f"in {count(rule.windows_triggered)} of {plural(rule.windows, 'window')}")
+        clauses.append(f"in {count(rule.windows_triggered)} of {plural(rule.windows, 'window')}")
     start = report.run.started_at_ns
     if start is not None and rule.first_ns is not None and rule.last_ns is not None and rule.triggered:
-        told.append(f"from {duration(max(0, rule.first_ns - start))} to {duration(max(0, rule.last_ns - start))} after the run began")
-    text = "; ".join(told)
+        clauses.append(f"from {duration(max(0, rule.first_ns - start))} to {duration(max(0, rule.last_ns - start))} after the run began")
+    text = "; ".join(clauses)
     return f"{capitalized(text)}."
 
 
-def _parameters(id: str, given: Sequence[RuleParameter]) -> Table | None:
+def _parameters(id: str, parameters: Sequence[RuleParameter]) -> Table | None:
     return table(
         f"{id}-parameters",
         "Parameters",
-        given,
+        parameters,
         Col("Parameter", lambda parameter: clip(parameter.name, 60), kind="name"),
         Col("Value", lambda parameter: Cell(setting(parameter.value)), kind="number"),
         Col("Unit", lambda parameter: clip(parameter.unit, 40)),
@@ -224,10 +227,10 @@ def _parameters(id: str, given: Sequence[RuleParameter]) -> Table | None:
     )
 
 
-def _line(given: Sequence[RuleParameter]) -> Markup:
-    """All parameters on one line, the changed ones marked."""
-    told = []
-    for parameter in given:
+def _line(parameters: Sequence[RuleParameter]) -> Markup:
+    """Write all parameters on one line, the changed ones marked."""
+    texts = []
+    for parameter in parameters:
         if parameter.name == _SCAN and not parameter.changed:
             continue
         times = "×\u00a0" if parameter.unit[:1].isdigit() else ""
@@ -235,7 +238,7 @@ def _line(given: Sequence[RuleParameter]) -> Markup:
         notes = [
             text for text in (_time(parameter), f"changed; default {setting(parameter.default)}" if parameter.changed else None) if text
         ]
-        told.append(
+        texts.append(
             say(
                 "{}{} {}{}{}",
                 "▲ " if parameter.changed else "",
@@ -245,7 +248,7 @@ def _line(given: Sequence[RuleParameter]) -> Markup:
                 f" ({'; '.join(notes)})" if notes else "",
             )
         )
-    return Markup(", ").join(told)
+    return Markup(", ").join(texts)
 
 
 def _time(parameter: RuleParameter) -> str | None:
@@ -255,7 +258,7 @@ def _time(parameter: RuleParameter) -> str | None:
 
 
 def setting(held: Any) -> str:
-    """The value of a parameter."""
+    """Write the value of a parameter."""
     if held is None:
         return "none"
     if isinstance(held, bool) or not isinstance(held, int | float):

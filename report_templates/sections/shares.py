@@ -23,7 +23,7 @@ def shares_ring(
     meaning: Callable[[str], str] = meaning_of,
     half: bool = False,
 ) -> Figure | None:
-    """``first`` and ``of`` head the columns of names and percentages; ``label`` stands below the total in the middle."""
+    """Draw the shares. ``first`` and ``of``: headings of names and percentages."""
     ordered = sorted(shares, key=lambda share: -share.percent)
     head, rest = ordered[:SECTORS], ordered[SECTORS:]
     if len(rest) == 1:

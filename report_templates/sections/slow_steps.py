@@ -32,19 +32,19 @@ _KINDS: Final = {
 
 
 def slow_steps(report: Report) -> Section:
-    found = report.slow_steps
-    text = " ".join(found.sentences) or found.absent or "The report was made by a version of postrun that did not compare single steps."
-    made = Section("slow-steps", "What the slowest steps did differently", say("{}", text))
-    if not found.parts:
-        return made
-    place = labels.process(found.node or "", found.rank, found.pid)
-    made.add(
+    slow = report.slow_steps
+    text = " ".join(slow.sentences) or slow.absent or "The report was made by a version of postrun that did not compare single steps."
+    section = Section("slow-steps", "What the slowest steps did differently", say("{}", text))
+    if not slow.parts:
+        return section
+    process = labels.process(slow.node or "", slow.rank, slow.pid)
+    section.add(
         table(
             "slow-steps-parts",
-            f"The slowest steps of {place} against its typical ones",
-            (*found.parts, *found.beside),
+            f"The slowest steps of {process} against its typical ones",
+            (*slow.parts, *slow.beside),
             Col("Part", lambda row: _PARTS.get(row.name, row.name), kind="name"),
-            *_columns(found),
+            *_columns(slow),
             sortable=False,
             note="Means per step, from the end of the step before it to its own end on the device. Within the spread: the mean of the slow"
             " steps lies between the least and the most of the typical ones. Data loading and host operators run beside the device.",
@@ -52,29 +52,29 @@ def slow_steps(report: Report) -> Section:
         table(
             "slow-steps-ran",
             "What ran longer than in the typical steps",
-            found.ran,
+            slow.ran,
             Col("Name", lambda row: row.name, kind="name", limit=60),
             Col("Kind", lambda row: _KINDS.get(row.kind, row.kind)),
-            *_columns(found, usual_html_only=True),
+            *_columns(slow, usual_html_only=True),
             pdf_rows=8,
             note="Times of what is nested in each other contain each other; they do not add up.",
         ),
     )
-    return made
+    return section
 
 
-def _columns(found: SlowSteps, *, usual_html_only: bool = False) -> list[Col[StepDifference]]:
+def _columns(slow: SlowSteps, *, usual_html_only: bool = False) -> list[Col[StepDifference]]:
     return [
         Col("Slow", lambda row: row.slow_ns, duration),
         Col("Typical", lambda row: row.typical_ns, duration),
         Col(
-            f"least to most of {count(found.typical)} typical",
+            f"least to most of {count(slow.typical)} typical",
             lambda row: Cell(f"{duration(row.typical_low_ns)} – {duration(row.typical_high_ns)}", sort=row.typical_high_ns),
             kind="number",
             html_only=usual_html_only,
         ),
         Col("Difference", _difference, kind="number"),
-        Col("Longer in", lambda row: row.beyond, lambda beyond: f"{count(beyond)} of {count(len(found.slow))}", html_only=True),
+        Col("Longer in", lambda row: row.beyond, lambda beyond: f"{count(beyond)} of {count(len(slow.slow))}", html_only=True),
     ]
 
 

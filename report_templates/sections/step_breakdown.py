@@ -17,38 +17,38 @@ from .time_breakdown import PARTS
 
 HIDDEN: Final = Part("hidden communication", "communication", 0.5)
 _CUT: Final = 3.0  # times the median; a longer step would press all others flat
-_PDF_ROWS: Final = 0  # the figure says it
+_PDF_ROWS: Final = 0  # the figure shows the same
 
 
 def step_breakdown(report: Report) -> Section:
-    found = report.step_breakdown
-    made = Section("step-breakdown", "Time of each step", say("{}", _lead(found)))
-    if not found.mean:
-        return made
-    what = "Each bar is one step" if found.pooled == 1 else f"Each bar is the mean of {count(found.pooled)} neighbouring steps"
-    who = f", mean of {plural(found.processes, 'process', 'processes')}" if found.processes > 1 else ""
-    if found.devices > 1:
-        who += f", of up to {plural(found.devices, 'GPU')} of a process the one that computes most"
-    made.add(
+    breakdown = report.step_breakdown
+    section = Section("step-breakdown", "Time of each step", say("{}", _lead(breakdown)))
+    if not breakdown.mean:
+        return section
+    what = "Each bar is one step" if breakdown.pooled == 1 else f"Each bar is the mean of {count(breakdown.pooled)} neighbouring steps"
+    who = f", mean of {plural(breakdown.processes, 'process', 'processes')}" if breakdown.processes > 1 else ""
+    if breakdown.devices > 1:
+        who += f", of up to {plural(breakdown.devices, 'GPU')} of a process the one that computes most"
+    section.add(
         _figure(
             "step-breakdown-mean",
-            found.mean,
-            _lead(found),
+            breakdown.mean,
+            _lead(breakdown),
             f"{what}{who}, from the end of the step before it to its own end on the device. Downwards: communication that ran while the"
             " device computed, and cost nothing."
-            if any(bar.hidden_communication_ns for bar in found.mean)
+            if any(bar.hidden_communication_ns for bar in breakdown.mean)
             else f"{what}{who}, from the end of the step before it to its own end on the device.",
         )
     )
-    for number, rank in enumerate(found.ranks):
+    for number, rank in enumerate(breakdown.ranks):
         name = labels.device(rank.node, rank.rank, rank.device)
         summary = f"{name}: {_parts(rank.bars)}"
-        made.add(Only("html", _figure(f"step-breakdown-rank-{number}", rank.bars, summary, f"{summary}.", titles=False)))
-    made.add(
+        section.add(Only("html", _figure(f"step-breakdown-rank-{number}", rank.bars, summary, f"{summary}.", titles=False)))
+    section.add(
         table(
             "step-breakdown-table",
             "Mean time per step",
-            found.mean,
+            breakdown.mean,
             Col("Steps", lambda bar: Cell(_label(bar), sort=bar.first), kind="name"),
             Col("Step", lambda bar: bar.step_ns / bar.steps, duration),
             Col("Computation", lambda bar: bar.computation_ns / bar.steps, duration),
@@ -59,26 +59,26 @@ def step_breakdown(report: Report) -> Section:
             pdf_rows=_PDF_ROWS,
         )
     )
-    return made
+    return section
 
 
-def _lead(found: StepBreakdown) -> str:
-    if not found.mean:
-        return found.absent or "The report was made by a version of postrun that did not divide the single steps."
-    who = f" of {plural(found.processes, 'process', 'processes')}" if found.processes > 1 else ""
-    return f"Over {plural(found.steps, 'step')}{who}: {_parts(found.mean)}."
+def _lead(breakdown: StepBreakdown) -> str:
+    if not breakdown.mean:
+        return breakdown.absent or "The report was made by a version of postrun that did not divide the single steps."
+    who = f" of {plural(breakdown.processes, 'process', 'processes')}" if breakdown.processes > 1 else ""
+    return f"Over {plural(breakdown.steps, 'step')}{who}: {_parts(breakdown.mean)}."
 
 
 def _parts(bars: Sequence[StepBar]) -> str:
-    whole = sum(bar.step_ns for bar in bars) or 1
+    total_ns = sum(bar.step_ns for bar in bars) or 1
     steps = sum(bar.steps for bar in bars) or 1
     totals = [sum(times) for times in zip(*(_times(bar) for bar in bars), strict=True)]
-    named = ", ".join(f"{percent(100 * total / whole)} {part.name}" for total, part in zip(totals, PARTS, strict=True))
-    return f"{duration(whole / steps)} per step, of it {named}"
+    named = ", ".join(f"{percent(100 * total / total_ns)} {part.name}" for total, part in zip(totals, PARTS, strict=True))
+    return f"{duration(total_ns / steps)} per step, of it {named}"
 
 
 def _times(bar: StepBar) -> tuple[int, int, int, int]:
-    """In the order of PARTS."""
+    """Return the times in the order of PARTS."""
     return bar.computation_ns, bar.exposed_communication_ns, bar.exposed_memory_ns, bar.idle_ns
 
 

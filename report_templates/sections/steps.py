@@ -45,22 +45,22 @@ _LINES = 32  # of processes in the figure over the index
 _NAMED = 3
 _LOADINGS = 12  # names of ranges of data loading
 _POINTS = 400  # of one line
-_FEW = 10  # steps; of fewer no outer percentile is told
-_OTHERWISE = 0.1  # of the wall time of the step; from here on the first page tells it and the time on the device apart
+_MIN_STEPS = 10  # steps at least for outer percentiles
+_OTHERWISE = 0.1  # of the step's wall time; a larger difference from its time on the device is explained
 _Listed = defaultdict[tuple[object, ...], list[Step]]  # The steps that the report lists, by group
 _ALIKE = 0.01  # of the longest mean step; processes that wait for each other differ by less
 
 
 def steps(report: Report) -> Section:
-    found = report.steps
-    if not found.groups:
+    metrics = report.steps
+    if not metrics.groups:
         return Section(
-            "steps", "Steps", say("{}", found.absent or "No step is marked in this run: annotate steps, or call the profiler's step().")
+            "steps", "Steps", say("{}", metrics.absent or "No step is marked in this run: annotate steps, or call the profiler's step().")
         )
-    groups = found.groups
+    groups = metrics.groups
     label = _labels(groups)
-    outer = any(group.quantiles.count >= _FEW for group in groups)
-    listed = _by_group(found.steps)
+    outer = any(group.quantiles.count >= _MIN_STEPS for group in groups)
+    listed = _by_group(metrics.steps)
     slowest = sorted((step for group in groups for step in group.slowest), key=lambda step: -step.duration_ns)[:10]
     blocks = [
         _distribution(groups, listed),
@@ -71,8 +71,8 @@ def steps(report: Report) -> Section:
             Col("Process", label, kind="name"),
             Col("Steps", lambda group: group.quantiles.count, count),
             Col("max", lambda group: group.quantiles.max, duration),
-            Col("p99", lambda group: group.quantiles.p99 if group.quantiles.count >= _FEW else None, duration, when=outer),
-            Col("p95", lambda group: group.quantiles.p95 if group.quantiles.count >= _FEW else None, duration, when=outer),
+            Col("p99", lambda group: group.quantiles.p99 if group.quantiles.count >= _MIN_STEPS else None, duration, when=outer),
+            Col("p95", lambda group: group.quantiles.p95 if group.quantiles.count >= _MIN_STEPS else None, duration, when=outer),
             Col("p50", lambda group: group.quantiles.p50, duration),
             Col("min", lambda group: group.quantiles.min, duration),
             Col("Mean", lambda group: group.quantiles.mean, duration, html_only=True),
@@ -98,12 +98,12 @@ def steps(report: Report) -> Section:
             pdf_rows=5,
         ),
     ]
-    lead = " ".join(filter(None, (_lead(groups, listed), found.profiled, found.trend)))
+    lead = " ".join(filter(None, (_lead(groups, listed), metrics.profiled, metrics.trend)))
     return Section("steps", "Steps", say("{}", lead), blocks)
 
 
 def _labels(groups: Sequence[StepGroup]) -> Callable[[StepGroup], str]:
-    """How a group is called: by its process and phase, and by where it was measured if that process has both kinds."""
+    """Name groups by process, phase, and if needed, device or host."""
 
     def plain(group: StepGroup) -> str:
         return labels.process(group.node, group.rank, group.pid, group.phase)
@@ -118,8 +118,11 @@ def _labels(groups: Sequence[StepGroup]) -> Callable[[StepGroup], str]:
 
 
 def _main(groups: Sequence[StepGroup]) -> tuple[list[StepGroup], str]:
-    """The groups that one sentence or figure may compare, and what their steps are called: those that a profiler marked (no phase), else
-    those of training, else those of the phase with most steps. Timelines of the whole job count the same steps once more, or others."""
+    """Return the comparable groups, and the name of their steps.
+
+    These are the steps that a profiler marked (no phase), else those of training, else those of the most frequent phase. Timelines of the
+    entire job contain the same steps again, or others.
+    """
     totals = Counter({group.phase: 0 for group in groups})
     for group in groups:
         totals[group.phase] += group.quantiles.count
@@ -128,17 +131,17 @@ def _main(groups: Sequence[StepGroup]) -> tuple[list[StepGroup], str]:
 
 
 def _counted(groups: Sequence[StepGroup], *, named: bool = True) -> str:
-    """ "3 803 TRAIN and 90 EVAL steps on each of 2 processes"; without the phases where there is only one."""
+    """Write "3 803 TRAIN and 90 EVAL steps on each of 2 processes"."""
     numbers: dict[str, Counter[tuple[object, ...]]] = defaultdict(Counter)
     for group in groups:
         numbers[group.phase or "profiled"][group.node, group.rank, group.pid] += group.quantiles.count
     parts: dict[str, list[str]] = defaultdict(list)
     single = True
-    for phase, own in sorted(numbers.items(), key=lambda item: -item[1].total()):
-        each = len(own) > 1 and len(set(own.values())) == 1
-        total = next(iter(own.values())) if each else own.total()
+    for phase, by_process in sorted(numbers.items(), key=lambda item: -item[1].total()):
+        each = len(by_process) > 1 and len(set(by_process.values())) == 1
+        total = next(iter(by_process.values())) if each else by_process.total()
         single &= total == 1
-        where = "" if len(own) == 1 else f" {'on each of' if each else 'of'} {plural(len(own), 'process', 'processes')}"
+        where = "" if len(by_process) == 1 else f" {'on each of' if each else 'of'} {plural(len(by_process), 'process', 'processes')}"
         parts[where].append(f"{count(total)} {phase}" if named else count(total))
     noun = "step" if single else "steps"
     return ", ".join(f"{' and '.join(texts)}\u00a0{noun}{where}" for where, texts in parts.items())
@@ -169,7 +172,7 @@ def _durations(groups: Sequence[StepGroup], counted: str, every: _Listed) -> str
     if len(groups) == 1:
         if q.count == 1:
             return f"{counted}: it took {duration(q.max)}."
-        if q.count < _FEW:
+        if q.count < _MIN_STEPS:
             return f"{counted}: median {duration(q.p50)}, fastest {duration(q.min)}, {slowest}."
         return f"{counted}: median {duration(q.p50)}, 95th percentile {duration(q.p95)}, {slowest}."
     low, high = duration(fast.quantiles.p50), duration(q.p50)
@@ -180,23 +183,25 @@ def _durations(groups: Sequence[StepGroup], counted: str, every: _Listed) -> str
 
 
 def _longest(group: StepGroup, every: _Listed) -> tuple[float, str]:
-    """The time of the longest step of a group, of those without a profiler that makes them longer where enough remain, and what is to be
-    said of that."""
-    whole = group.quantiles.max, ""
+    """Return the time of the longest step, and " without a profiler" if that applies.
+
+    Steps with a profiler, which makes them longer, are ignored if enough others remain.
+    """
+    longest = group.quantiles.max, ""
     if not group.slowest or group.slowest[0].profiled is None:
-        return whole
+        return longest
     others = [step for step in every[_key(group)] if step.profiled is None]
     plain = [step for step in group.slowest if step.profiled is None]
     if len(others) < ENOUGH or (not plain and len(every[_key(group)]) < group.quantiles.count):  # not all are listed
-        return whole
+        return longest
     return max(step.duration_ns for step in plain or others), " without a profiler"
 
 
 def _distribution(groups: Sequence[StepGroup], every: _Listed) -> Figure | None:
-    """A row of bars per group; nothing where the table says it all."""
+    """Draw a row of bars per group, unless the table is enough."""
     label = _labels(groups)
-    shown = spread(groups, BARS, lambda group: group.quantiles.p50)
-    if not any(group.quantiles.count > 4 for group in shown) or (len(shown) == 1 and not worth_drawing(shown[0].quantiles)):
+    drawn = spread(groups, BARS, lambda group: group.quantiles.p50)
+    if not any(group.quantiles.count > 4 for group in drawn) or (len(drawn) == 1 and not worth_drawing(drawn[0].quantiles)):
         return None
     on_device = {group.on_device for group in groups}
     kind = (
@@ -207,8 +212,8 @@ def _distribution(groups: Sequence[StepGroup], every: _Listed) -> Figure | None:
         else "host durations"
     )
     # A few steps that took a minute would press all others into one bar.
-    limit = max(1.5 * group.quantiles.p95 for group in shown) if not any(group.histogram.logarithmic for group in shown) else math.inf
-    bins = [bins_of(label(group) if len(shown) > 1 else "", group.histogram, group.quantiles.p50, limit) for group in shown]
+    limit = max(1.5 * group.quantiles.p95 for group in drawn) if not any(group.histogram.logarithmic for group in drawn) else math.inf
+    bins = [bins_of(label(group) if len(drawn) > 1 else "", group.histogram, group.quantiles.p50, limit) for group in drawn]
     cut = [group for group in bins if group.beyond]
     ends = {duration(group.edges[-1]) for group in cut}
     where = f"above {min(ends)}" if len(ends) == 1 else "above the end of their row"
@@ -221,13 +226,13 @@ def _distribution(groups: Sequence[StepGroup], every: _Listed) -> Figure | None:
             "Step durations ({}). A long tail to the right means some steps waited.{}{}",
             kind,
             missing,
-            of_all(len(shown), len(groups), "group", "median duration"),
+            of_all(len(drawn), len(groups), "group", "median duration"),
         ),
     )
 
 
 def _over_index(series: _Listed, groups: Sequence[StepGroup]) -> Figure | None:
-    """Step duration over step index, one line per group; the slowest, the median and the fastest group are named."""
+    """Draw step durations over step indices, a line per group."""
     main, what = _main(groups)
     label = _labels(main)
     drawable = [group for group in main if len(series[_key(group)]) > 2]
@@ -239,15 +244,15 @@ def _over_index(series: _Listed, groups: Sequence[StepGroup]) -> Figure | None:
     limit = 1.5 * max(group.quantiles.p99 for group in drawn)
     unit = time_unit(min(limit, max(group.quantiles.max for group in drawn)))
     beyond = 0
-    made = []
+    drawn_lines = []
     # Numbers that begin anew in each epoch would draw the epochs on top of each other.
     anew = any(step.again for group in drawn for step in series[_key(group)])
     for group in drawn:
-        own = sorted(series[_key(group)], key=lambda step: (0 if anew else step.index, step.start_ns))
-        beyond += sum(1 for step in own if step.duration_ns > limit)
-        points = _thinned(own)
-        position = {id(step): place for place, step in enumerate(own)}
-        made.append(
+        ordered = sorted(series[_key(group)], key=lambda step: (0 if anew else step.index, step.start_ns))
+        beyond += sum(1 for step in ordered if step.duration_ns > limit)
+        points = _thinned(ordered)
+        position = {id(step): place for place, step in enumerate(ordered)}
+        drawn_lines.append(
             Line(
                 label(group) if group in named else None,
                 [position[id(step)] if anew else step.index for step in points],
@@ -260,7 +265,7 @@ def _over_index(series: _Listed, groups: Sequence[StepGroup]) -> Figure | None:
     grey = " Named: the slowest, the median and the fastest by median duration; grey: the others." if len(drawn) > len(named) else ""
     return Figure(
         "steps-over-index",
-        lines([Panel(f"step duration, {unit.name}", made)], "steps before it" if anew else "step", x_time=False, height=120),
+        lines([Panel(f"step duration, {unit.name}", drawn_lines)], "steps before it" if anew else "step", x_time=False, height=120),
         f"Duration of each step. {_lead(groups, series)}",
         say(
             "Each step in its order. Single peaks are disturbances, a slope is a trend.{}{}{}{}{}{}",
@@ -279,14 +284,14 @@ def _key(row: Step | StepGroup) -> tuple[object, ...]:
 
 
 def _by_group(every: Sequence[Step]) -> _Listed:
-    found: _Listed = defaultdict(list)
+    by_group: _Listed = defaultdict(list)
     for step in every:
-        found[_key(step)].append(step)
-    return found
+        by_group[_key(step)].append(step)
+    return by_group
 
 
 def _thinned(steps: Sequence[Step]) -> Sequence[Step]:
-    """At most _POINTS steps: of every stretch its shortest and its longest, so that no peak is lost."""
+    """Choose the shortest and longest steps of equal ranges, so that no peak is lost."""
     if len(steps) <= _POINTS:
         return steps
     length = -(-2 * len(steps) // _POINTS)
@@ -300,8 +305,11 @@ def _thinned(steps: Sequence[Step]) -> Sequence[Step]:
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """The process whose average step says most. ``alike``: all processes take the same time, so that the one that computes longest is it.
-    ``title`` stands over its bar alone, ``sentence`` in a caption; both say that it is wall time: the tile tells device time."""
+    """The process whose average step is the best example.
+
+    ``alike``: all processes take the same time, and this one computes longest. ``title``: of its bar alone; ``sentence``: for a caption.
+    Both state that it is wall time, because the tile shows device time.
+    """
 
     part: StepParts
     alike: bool
@@ -310,7 +318,7 @@ class Telling:
 
 
 def telling(every: Sequence[StepParts]) -> Telling:
-    """Of at least one process. The slowest; where all take the same time (they wait for each other) the one with most kernel time."""
+    """Choose the slowest process, or if all are alike, that of largest kernel time."""
     slowest = max(every, key=lambda part: part.mean_step_ns)
     if len(every) == 1:
         what = f"{_what(slowest)}, wall time"
@@ -342,26 +350,29 @@ def telling(every: Sequence[StepParts]) -> Telling:
 
 
 def _what(part: StepParts) -> str:
-    """Which step the parts are of: "Average of the 2 traced steps of 19 (5 and 6)"."""
+    """Name the steps of the parts: "Average of the 2 traced steps of 19 (5 and 6)"."""
     if not part.numbers:
         return "Average step" if part.steps > 1 else "Step"
     if part.steps == 1 and len(part.numbers) == 1:
-        whole = f" as a whole (of step {numbered(part.partly)} only a part)" if part.partly else ""
-        return f"Step {part.numbers[0]}, of {count(part.of)} the only one traced{whole}"
+        complete = f" as a whole (of step {numbered(part.partly)} only a part)" if part.partly else ""
+        return f"Step {part.numbers[0]}, of {count(part.of)} the only one traced{complete}"
     which = f" ({numbered(part.numbers)})" if len(part.numbers) <= _LOADINGS else ""
     return f"Average of the {count(part.steps)} traced steps of {count(part.of)}{which}"
 
 
 def wall_and_device(report: Report, part: StepParts) -> str:
-    """Why the wall time of the average step is another than the step time of the first page: " ..."; empty where it hardly is."""
-    place = (part.node, part.rank, part.pid)
-    own = [one for one in _main(report.steps.groups)[0] if one.on_device and (one.node, one.rank, one.pid) == place]
+    """Explain a difference between the step's wall time and the tile; " ..." or "".
+
+    The tile of the first page shows the step time on the device.
+    """
+    process = (part.node, part.rank, part.pid)
+    on_device = [one for one in _main(report.steps.groups)[0] if one.on_device and (one.node, one.rank, one.pid) == process]
     tile = next((one for one in report.summary.tiles if one.key == "step_time"), None)
-    if part.annotated or len(own) != 1 or tile is None or not tile.number:
+    if part.annotated or len(on_device) != 1 or tile is None or not tile.number:
         return ""
     if abs(part.mean_step_ns - tile.number) < _OTHERWISE * part.mean_step_ns:
         return ""
-    before = part.mean_ns.get("kernel", 0.0) + part.mean_ns.get("communication", 0.0) - own[0].quantiles.mean
+    before = part.mean_ns.get("kernel", 0.0) + part.mean_ns.get("communication", 0.0) - on_device[0].quantiles.mean
     more = f" At least {duration(before)} of the kernels in it were not launched in it." if before >= _ALIKE * part.mean_step_ns else ""
     return (
         f" The wall time is from a step's start on the host, or the end of the one before it, and counts all that ran in it; the step time"
@@ -370,7 +381,7 @@ def wall_and_device(report: Report, part: StepParts) -> str:
 
 
 def parts_of(every: Sequence[StepParts]) -> dict[str, Part]:
-    """The parts of these processes' steps: the classes of events, and the names of annotated ranges before what is left."""
+    """Return the parts of steps: classes of events, annotated ranges, and the rest."""
     if not any(part.annotated for part in every):
         return PARTS
     time: Counter[str] = Counter()
@@ -395,24 +406,24 @@ def _parts(report: Report) -> Figure | None:
     every = report.steps.parts
     if not every:
         return None
-    told = telling(every)
+    example = telling(every)
     parts = parts_of(every)
-    by = (lambda part: part.mean_ns.get("kernel", 0.0)) if told.alike else (lambda part: part.mean_step_ns)
-    shown = spread(every, BARS, by)
-    unit = time_unit(max(part.mean_step_ns for part in shown) or 1)
+    by = (lambda part: part.mean_ns.get("kernel", 0.0)) if example.alike else (lambda part: part.mean_step_ns)
+    drawn = spread(every, BARS, by)
+    unit = time_unit(max(part.mean_step_ns for part in drawn) or 1)
     rows = [
-        (labels.process(part.node, part.rank, part.pid), [value / unit.nanoseconds for value in _values(part, parts)]) for part in shown
+        (labels.process(part.node, part.rank, part.pid), [value / unit.nanoseconds for value in _values(part, parts)]) for part in drawn
     ]
-    largest = max(told.part.mean_ns, key=lambda key: told.part.mean_ns[key])
+    largest = max(example.part.mean_ns, key=lambda key: example.part.mean_ns[key])
     name = parts[largest].name if largest in parts else clip(largest, 40)
     order = (
         "by the ranges annotated in it"
         if all(part.annotated for part in every)
         else "each moment counts once, in the order of the PyTorch TensorBoard plugin"
     )
-    finding = told.sentence
-    if not (told.alike and largest == "kernel"):  # said already
-        finding += f"; its largest part is {name} with {duration(told.part.mean_ns[largest])}"
+    finding = example.sentence
+    if not (example.alike and largest == "kernel"):  # already in the sentence
+        finding += f"; its largest part is {name} with {duration(example.part.mean_ns[largest])}"
     return Figure(
         "steps-parts",
         stacked_bars(tuple(parts.values()), rows, unit.name),
@@ -424,13 +435,13 @@ def _parts(report: Report) -> Figure | None:
             order,
             capitalized(finding),
             _loading(every),
-            of_all(len(shown), len(every), "process", "kernel time" if told.alike else "mean step"),
+            of_all(len(drawn), len(every), "process", "kernel time" if example.alike else "mean step"),
         ),
     )
 
 
 def _loading(every: Sequence[StepParts]) -> str:
-    """Which annotated ranges were counted as data loading: " Data loading: ranges fetch, load."; empty where none were."""
+    """Name the annotated ranges that count as data loading, or return ""."""
     names = list(dict.fromkeys(name for part in every for name in part.loading_names))
     if not names:
         return ""
@@ -439,7 +450,7 @@ def _loading(every: Sequence[StepParts]) -> str:
 
 
 def _values(part: StepParts, parts: Mapping[str, Part]) -> list[float]:
-    """Nanoseconds of each of ``parts``; what has no place among them is added to what is left."""
-    given = [part.mean_ns.get(key, 0.0) for key in parts]
-    given[list(parts).index("other")] += sum(mean for key, mean in part.mean_ns.items() if key not in parts)
-    return given
+    """Return the nanoseconds of each of ``parts``; the rest is added to "other"."""
+    values = [part.mean_ns.get(key, 0.0) for key in parts]
+    values[list(parts).index("other")] += sum(mean for key, mean in part.mean_ns.items() if key not in parts)
+    return values

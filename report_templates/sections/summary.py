@@ -26,26 +26,26 @@ from .verdicts import ABSENT, Judged, counted, judged
 _PAGE = 600  # points of a page of the smaller paper, less title, captions and margins
 _NODES = 3
 _PIECES = 7
-_SMALL = 0.5  # percent; less is not to be seen in a strip
+_SMALL = 0.5  # percent; less is invisible in a strip
 _COSTLIEST = 5
 _HEADLINE = 2  # sentences in large type
-_FEW = 6  # rules with a verdict that have a row each, whatever it is; of more, those without an issue are named
+_MAX_ROWS = 6  # rules with a verdict; if there are more, those without an issue have no rows
 _REASON = 80
 _REASONS = 4
 
 
 def summary(report: Report, *, rules: bool = True) -> Section:
-    """``rules``: whether the section of that name is shown, which tells what the rules found that are only named here."""
+    """Make the first page. ``rules``: whether the report has that section."""
     headline, further = first_sentences(glued(report.summary.headline), _HEADLINE)
-    made = Section("summary", "Summary", say("{}", headline))
-    made.facts["further"] = further or _most(report)
-    made.facts["tiles"] = _tiles(report)
-    shown = spread(report.time_breakdown, FIRST_PAGE, wasted)
-    if shown:
-        more = of_all(len(shown), len(report.time_breakdown), "device", "time without computation")
-        made.add(bars("summary-time", shown, say("Where the time of each GPU went, in percent of its span.{}", more)))
+    section = Section("summary", "Summary", say("{}", headline))
+    section.facts["further"] = further or _most(report)
+    section.facts["tiles"] = _tiles(report)
+    drawn = spread(report.time_breakdown, FIRST_PAGE, wasted)
+    if drawn:
+        more = of_all(len(drawn), len(report.time_breakdown), "device", "time without computation")
+        section.add(bars("summary-time", drawn, say("Where the time of each GPU went, in percent of its span.{}", more)))
     numbers = itertools.count(1)
-    made.add(
+    section.add(
         _costs(report),
         _utilisation(report),
         table(
@@ -62,46 +62,46 @@ def summary(report: Report, *, rules: bool = True) -> Section:
         ),
     )
     if not report.kernels:
-        made.add(_operators(report))
+        section.add(_operators(report))
     if not report.kernels and not report.framework.cpu_operators:
-        made.add(_functions(report), _collectives(report))
+        section.add(_functions(report), _collectives(report))
     first = findings(report)[:FIRST]
-    made.facts["findings"], made.facts["note"] = first, overlap(first)
-    found = judged(report)
-    made.facts["nothing"] = None if first else _nothing(found)
-    listed = _listed(found)
-    kept = _kept(report, len(first), listed, found)
-    made.facts["counted"] = f"Rules: {counted(found)}" if found else None
-    made.facts["named"] = _named(found[len(listed) :], rules=rules)
-    made.facts["unlisted"] = _named(found[kept:], rules=rules)
-    made.add(
+    section.facts["findings"], section.facts["note"] = first, overlap(first)
+    verdicts = judged(report)
+    section.facts["nothing"] = None if first else _nothing(verdicts)
+    listed = _listed(verdicts)
+    kept = _kept(report, len(first), listed, verdicts)
+    section.facts["counted"] = f"Rules: {counted(verdicts)}" if verdicts else None
+    section.facts["named"] = _named(verdicts[len(listed) :], rules=rules)
+    section.facts["unlisted"] = _named(verdicts[kept:], rules=rules)
+    section.add(
         table(
             "summary-rules",
-            f"Rules: {counted(found)}",
+            f"Rules: {counted(verdicts)}",
             listed,
             Col("Rule", lambda row: row.name, kind="name"),
             Col("Verdict", lambda row: row.cell),
-            Col("What was found", _told),
+            Col("What was found", _finding),
             sortable=False,
             pdf_rows=kept,
             rest=Markup(),
         )
     )
-    return made
+    return section
 
 
 def _tiles(report: Report) -> Sequence[Tile]:
-    """None where the run gives none of them: the headline says so already."""
+    """Return the tiles, or none if all are unknown, which the headline states."""
     return report.summary.tiles if any(tile.value != UNKNOWN for tile in report.summary.tiles) else ()
 
 
 def _most_rows(report: Report) -> int:
-    """Of what cost most: five, or what --top asks for where that is less."""
+    """Return the number of rows of the tables: five, or --top if that is less."""
     return min(_COSTLIEST, int(report.options.get("top", _COSTLIEST)))
 
 
 def _most(report: Report) -> str:
-    """What the kernel time went to most, where the headline has nothing to add."""
+    """Name the categories with the largest kernel times."""
     most = sorted(report.categories, key=lambda share: -share.percent)[:2]
     if not most or not most[0].percent:
         return ""
@@ -109,32 +109,34 @@ def _most(report: Report) -> str:
     return f"Most kernel time went to {', then '.join(named)}."
 
 
-def _told(one: Judged) -> Cell:
-    text = one.rule.finding or one.rule.reason or ""
+def _finding(verdict: Judged) -> Cell:
+    text = verdict.rule.finding or verdict.rule.reason or ""
     return word(plain(sentences(text, 300)), full=plain(text), limit=1000)
 
 
-def _nothing(found: Sequence[Judged]) -> str | None:
-    """What stands in the place of the findings where there are none."""
-    if not found:
+def _nothing(verdicts: Sequence[Judged]) -> str | None:
+    """Write the text that replaces missing findings."""
+    if not verdicts:
         return None
-    if any(one.kind == ISSUE for one in found):
+    if any(one.kind == ISSUE for one in verdicts):
         return "What the rules found costs no time that could be told."
-    judging = sum(one.kind == FINE for one in found)
-    absent = sum(one.kind == NOT_EVALUATED for one in found)
-    told = f"No rule found an issue; {plural(judging, 'rule')} could judge the run." if judging else "No rule could judge the run."
-    return told + (f" {plural(absent, 'rule')} had too little data, as said below." if absent else "")
+    judging = sum(one.kind == FINE for one in verdicts)
+    absent = sum(one.kind == NOT_EVALUATED for one in verdicts)
+    text = f"No rule found an issue; {plural(judging, 'rule')} could judge the run." if judging else "No rule could judge the run."
+    return text + (f" {plural(absent, 'rule')} had too little data, as said below." if absent else "")
 
 
-def _listed(found: Sequence[Judged]) -> Sequence[Judged]:
-    """The rules with a row of their own: what needs a look, and all that could be evaluated where these are few."""
-    evaluated = [one for one in found if one.kind != NOT_EVALUATED]
-    return evaluated if len(evaluated) <= _FEW else [one for one in evaluated if one.kind in (ISSUE, ERROR)]
+def _listed(verdicts: Sequence[Judged]) -> Sequence[Judged]:
+    """Choose the rules with rows: issues and errors, or all evaluated ones if few."""
+    evaluated = [one for one in verdicts if one.kind != NOT_EVALUATED]
+    return evaluated if len(evaluated) <= _MAX_ROWS else [one for one in evaluated if one.kind in (ISSUE, ERROR)]
 
 
-def _kept(report: Report, first: int, listed: Sequence[Judged], found: Sequence[Judged]) -> int:
-    """How many of the rows of the verdicts have room on the first page of the PDF; the others are named. Lengths are in points, those of
-    pdf.css; estimated, for layout itself comes later."""
+def _kept(report: Report, first: int, listed: Sequence[Judged], verdicts: Sequence[Judged]) -> int:
+    """Estimate the number of verdict rows that fit on the first page of the PDF.
+
+    Lengths are in points, from pdf.css; the layout itself follows later.
+    """
 
     def lines(text: str, wide: int) -> int:
         return -(-len(text) // wide)
@@ -144,17 +146,17 @@ def _kept(report: Report, first: int, listed: Sequence[Judged], found: Sequence[
     if tiles := _tiles(report):
         room -= 40 + 10 * max(lines(tile.detail, 15) + (len(tile.value) > 12) * lines(tile.value, 14) for tile in tiles)
     room -= 38 + 26 * first
-    room -= 10 * lines(", ".join(one.rule.rule for one in found), 100) + 60  # what names the others
-    for number, one in enumerate(listed):
-        room -= 4 + 10 * lines(_told(one).text, 84)
+    room -= 10 * lines(", ".join(one.rule.rule for one in verdicts), 100) + 60  # names of the others
+    for number, verdict in enumerate(listed):
+        room -= 4 + 10 * lines(_finding(verdict).text, 84)
         if room < 0:
             return number
     return len(listed)
 
 
 def _named(left: Sequence[Judged], *, rules: bool) -> list[Markup]:
-    """The rules without a row, by their verdict: those that could not be evaluated by what is missing."""
-    told = []
+    """Name the rules without rows by verdict, or by the missing data."""
+    items = []
     for kind, sign in SIGNS.items():
         named = [one for one in left if one.kind == kind]
         if not named:
@@ -162,8 +164,8 @@ def _named(left: Sequence[Judged], *, rules: bool) -> list[Markup]:
         mark = Markup('<span class="{}">{}</span>').format(sign.mark, sign.text)
         if kind == NOT_EVALUATED:
             why: dict[str, list[Judged]] = {}
-            for one in named:
-                why.setdefault(re.split(r"[:;,.](?: |$)", plain(one.rule.reason) or "", maxsplit=1)[0], []).append(one)
+            for verdict in named:
+                why.setdefault(re.split(r"[:;,.](?: |$)", plain(verdict.rule.reason) or "", maxsplit=1)[0], []).append(verdict)
             most = sorted(why.items(), key=lambda pair: -len(pair[1]))
             listed = [
                 say("{} ({})", _names(those), clip(reason, _REASON)) if reason else _names(those) for reason, those in most[:_REASONS]
@@ -173,10 +175,10 @@ def _named(left: Sequence[Judged], *, rules: bool) -> list[Markup]:
             more = Markup(' <a href="#{}">What would supply it</a> is told in Rules.').format(ABSENT)
         else:
             text, more = _names(named), Markup()
-        told.append(say("{}: {}.{}", mark, text, more if rules else ""))
+        items.append(say("{}: {}.{}", mark, text, more if rules else ""))
     if rules and any(one.kind != NOT_EVALUATED for one in left):
-        told[0] += Markup(' What each of the rules found is told in <a href="#rules">Rules</a>.')
-    return told
+        items[0] += Markup(' What each of the rules found is told in <a href="#rules">Rules</a>.')
+    return items
 
 
 def _names(those: Sequence[Judged]) -> Markup:
@@ -184,34 +186,34 @@ def _names(those: Sequence[Judged]) -> Markup:
 
 
 def _costs(report: Report) -> Figure | None:
-    """Kernel time by category, and the average step of the process that says most by part."""
-    made = []
+    """Draw kernel time by category, and an average step by part."""
+    drawn = []
     apart = ""
     if report.categories:
         ordered = sorted(report.categories, key=lambda share: -share.percent)
         head = [(share.name, share.percent, meaning_of(share.name)) for share in ordered[:_PIECES] if share.percent >= _SMALL]
         total = sum(share.total_ns for share in report.categories)
-        made.append(_strip(f"Kernel time by category: {duration(total)}", head))
+        drawn.append(_strip(f"Kernel time by category: {duration(total)}", head))
     if report.steps.parts:
-        told = telling(report.steps.parts)
-        shown = told.part
-        apart = wall_and_device(report, shown)
+        example = telling(report.steps.parts)
+        breakdown = example.part
+        apart = wall_and_device(report, breakdown)
         parts = [
-            (part.name, 100.0 * shown.mean_ns.get(key, 0.0) / shown.mean_step_ns, part.meaning)
-            for key, part in parts_of([shown]).items()
-            if shown.mean_step_ns
+            (part.name, 100.0 * breakdown.mean_ns.get(key, 0.0) / breakdown.mean_step_ns, part.meaning)
+            for key, part in parts_of([breakdown]).items()
+            if breakdown.mean_step_ns
         ]
-        made.append(
+        drawn.append(
             _strip(
-                told.title,
+                example.title,
                 [part for part in parts if part[1] >= _SMALL],
             )
         )
-    made = [strip for strip in made if strip.pieces]
-    if not made:
+    drawn = [strip for strip in drawn if strip.pieces]
+    if not drawn:
         return None
-    alt = "; ".join(f"{strip.title}, most of it {max(strip.pieces, key=lambda p: p.percent).name}" for strip in made)
-    return Figure("summary-costs", strips(made), alt, say("What the time was spent on. Parts below 0.5 % are not named.{}", apart))
+    alt = "; ".join(f"{strip.title}, most of it {max(strip.pieces, key=lambda p: p.percent).name}" for strip in drawn)
+    return Figure("summary-costs", strips(drawn), alt, say("What the time was spent on. Parts below 0.5 % are not named.{}", apart))
 
 
 def _strip(title: str, parts: Sequence[tuple[str, float, str]]) -> Strip:
@@ -223,18 +225,18 @@ def _strip(title: str, parts: Sequence[tuple[str, float, str]]) -> Strip:
 
 
 def _utilisation(report: Report) -> Figure | None:
-    """Utilisation of the GPUs, or of the processors, over time."""
+    """Draw the utilization of the GPUs, or of the processors, over time."""
     for metric in ("gpu", "cpu"):
-        given = [series for series in report.system_usage.series if series.metric == metric and len(series.time_ns) > 1]
-        if given:
-            shown = spread(given, _NODES, lambda series: sum(series.mean) / len(series.mean))
-            named = {series.node for series in shown}
-            start = min(series.time_ns[0] for series in shown)
-            drawn = lines([panel(metric, shown, named, start)], "time since the first sample", x_time=True, height=64)
-            mean = sum(sum(series.mean) / len(series.mean) for series in given) / len(given)
-            source = " (derived from kernel activity)" if given[0].derived else ""
+        sampled = [series for series in report.system_usage.series if series.metric == metric and len(series.time_ns) > 1]
+        if sampled:
+            selected = spread(sampled, _NODES, lambda series: sum(series.mean) / len(series.mean))
+            named = {series.node for series in selected}
+            start = min(series.time_ns[0] for series in selected)
+            drawn = lines([panel(metric, selected, named, start)], "time since the first sample", x_time=True, height=64)
+            mean = sum(sum(series.mean) / len(series.mean) for series in sampled) / len(sampled)
+            source = " (derived from kernel activity)" if sampled[0].derived else ""
             what = "GPU utilisation" if metric == "gpu" else "CPU utilisation"
-            more = of_all(len(shown), len(given), "node", "utilisation")
+            more = of_all(len(selected), len(sampled), "node", "utilisation")
             return Figure(
                 "summary-utilisation",
                 drawn,
@@ -245,7 +247,7 @@ def _utilisation(report: Report) -> Figure | None:
 
 
 def _operators(report: Report) -> Table | None:
-    """What cost most where no kernel was recorded."""
+    """List the most costly operators of a run without kernels."""
     rows = report.framework.cpu_operators[: _most_rows(report)]
     return table(
         "summary-operators",
@@ -259,11 +261,11 @@ def _operators(report: Report) -> Table | None:
 
 
 def _functions(report: Report) -> Table | None:
-    """What cost most of a Python profile where neither kernels nor operators were recorded."""
-    found = leading_functions(report.python_profile)
-    if found is None:
+    """List the most costly Python functions of a run without kernels and operators."""
+    functions = leading_functions(report.python_profile)
+    if functions is None:
         return None
-    group, rows = found
+    group, rows = functions
     return table(
         "summary-functions",
         "Python functions with most own time",
@@ -277,7 +279,7 @@ def _functions(report: Report) -> Table | None:
 
 
 def _collectives(report: Report) -> Table | None:
-    """The collectives of a framework timeline where neither kernels nor operators were recorded."""
+    """List the collectives of a run without kernels and operators."""
     return table(
         "summary-collectives",
         "Collectives with most time",

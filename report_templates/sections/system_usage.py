@@ -44,7 +44,7 @@ _NAMED = 6
 _PANELS = 3
 _LINES = 32
 _CLOCKS = 64
-_POINTS = 150  # of one line; more than are to be told apart in a small panel
+_POINTS = 150  # of one line; more are indistinct in a small panel
 
 
 def system_usage(report: Report) -> Section:
@@ -88,21 +88,21 @@ def system_usage(report: Report) -> Section:
 
 
 def _clocks(every: Sequence[GpuClocks]) -> Table | None:
-    """A row per GPU; those whose clocks were held down longest where there are too many."""
+    """List the GPUs, or if too many, those with the longest times at low clocks."""
     if not every:
         return None
     held = sorted(every, key=lambda row: (-(row.heat_ns or 0), -(row.power_ns or 0) - (row.hardware_ns or 0)))[:_CLOCKS]
-    shown = sorted(held, key=lambda row: (row.node, row.device))
+    listed = sorted(held, key=lambda row: (row.node, row.device))
     caption = "Power and clock of each GPU"
-    times = any(time is not None for row in shown for time in (row.heat_ns, row.power_ns, row.hardware_ns))
+    times = any(time is not None for row in listed for time in (row.heat_ns, row.power_ns, row.hardware_ns))
     if times:
         caption += ", and for how long the clock was held down for heat, for power, or by the hardware for one of them"
-    if len(shown) < len(every):
-        caption += f"; {count(len(shown))} of {count(len(every))} GPUs{', those that were held down longest' if times else ''}"
+    if len(listed) < len(every):
+        caption += f"; {count(len(listed))} of {count(len(every))} GPUs{', those that were held down longest' if times else ''}"
     return table(
         "system-usage-clocks",
         caption,
-        shown,
+        listed,
         Col("Node", lambda row: clip(row.node, 40), kind="name"),
         Col("GPU", lambda row: row.device, count),
         Col("Power p50", lambda row: amount(row.power_p50_w, "W"), kind="number"),
@@ -117,7 +117,7 @@ def _clocks(every: Sequence[GpuClocks]) -> Table | None:
 
 
 def _statements(every: Sequence[tuple[str, str]]) -> list[Markup]:
-    """Nodes and a sentence; nodes with the same sentence share one entry."""
+    """Write nodes and their sentences; nodes with the same sentence share an entry."""
     nodes: dict[str, list[str]] = {}
     for node, sentence in every:
         nodes.setdefault(sentence, []).append(clip(node, 60))
@@ -132,7 +132,7 @@ def _statements(every: Sequence[tuple[str, str]]) -> list[Markup]:
 
 
 def _lead(report: Report) -> str:
-    """Busiest and least busy node by the median of what matters most: GPUs, or processors without them."""
+    """Compare the nodes by the median utilization of GPUs, or else of processors."""
     for metric, what in (("gpu", "GPU utilisation"), ("cpu", "CPU utilisation")):
         rows = sorted((row for row in report.system_usage.nodes if row.metric == metric), key=lambda row: row.p50)
         if len(rows) == 1:
@@ -169,22 +169,22 @@ def _active(id: str, what: str, active: ActiveTime | None, meaning: str) -> Figu
 
 
 def _over_time(every: Sequence[Series]) -> list[Figure]:
-    """A panel per metric, a line per node that has it, over one axis of time; few panels per figure, so that a page takes it."""
+    """Draw a panel per metric, with a line per node; few panels per figure fit a page."""
     every = [series for series in every if len(series.time_ns) > 1]
     metrics = [metric for metric in _NAMES if any(series.metric == metric for series in every)]
-    made = []
+    figures = []
     for number in range(0, len(metrics), _PANELS):
-        given = {metric: [series for series in every if series.metric == metric] for metric in metrics[number : number + _PANELS]}
-        few = len({series.node for those in given.values() for series in those}) <= _NAMED
-        most = _NAMED if few else _NAMED // len(given)  # names: a figure has colours for so many nodes
-        named = {metric: _chosen(those, most) for metric, those in given.items()}
-        shown = {metric: _chosen(those, _LINES) | named[metric] for metric, those in given.items()}
-        drawn = {metric: [series for series in those if series.node in shown[metric]] for metric, those in given.items()}
-        first = next(iter(given.values()))
+        by_metric = {metric: [series for series in every if series.metric == metric] for metric in metrics[number : number + _PANELS]}
+        few_nodes = len({series.node for those in by_metric.values() for series in those}) <= _NAMED
+        most = _NAMED if few_nodes else _NAMED // len(by_metric)  # names: a figure has _NAMED colors
+        named = {metric: _chosen(those, most) for metric, those in by_metric.items()}
+        selected = {metric: _chosen(those, _LINES) | named[metric] for metric, those in by_metric.items()}
+        drawn = {metric: [series for series in those if series.node in selected[metric]] for metric, those in by_metric.items()}
+        first = next(iter(by_metric.values()))
         start = min(series.time_ns[0] for series in every)
         what = ", ".join(_NAMES[metric] for metric in drawn)
         lead = f"{what}, as above." if number else "Mean of the node's units over time; a band spans the lowest and the highest unit."
-        made.append(
+        figures.append(
             Figure(
                 "system-usage-over-time" + (f"-{number // _PANELS + 1}" if number else ""),
                 lines.lines(
@@ -194,20 +194,20 @@ def _over_time(every: Sequence[Series]) -> list[Figure]:
                     height=58,
                 ),
                 f"{what} over time; {_NAMES[first[0].metric]}: {_finding(first)}",
-                say("{}{}{}{}", lead, _derived(given.get("gpu", ())), _named(drawn, named, most), _drawn(given, drawn)),
+                say("{}{}{}{}", lead, _derived(by_metric.get("gpu", ())), _named(drawn, named, most), _drawn(by_metric, drawn)),
             )
         )
-    return made
+    return figures
 
 
-def _chosen(given: Sequence[Series], most: int) -> set[str]:
-    return {series.node for series in spread(given, most, _mean)}
+def _chosen(every: Sequence[Series], most: int) -> set[str]:
+    return {series.node for series in spread(every, most, _mean)}
 
 
-def _derived(given: Sequence[Series]) -> str:
-    """That GPU utilisation is derived, and of how many nodes where others have samples of it."""
-    derived = sum(series.derived for series in given)
-    some = f" of {count(derived)} of {plural(len(given), 'node')}" if derived < len(given) else ""
+def _derived(every: Sequence[Series]) -> str:
+    """Write that GPU utilization is derived, and on how many nodes."""
+    derived = sum(series.derived for series in every)
+    some = f" of {count(derived)} of {plural(len(every), 'node')}" if derived < len(every) else ""
     return f" GPU utilisation{some} is derived from kernel activity." if derived else ""
 
 
@@ -219,10 +219,10 @@ def _named(drawn: Mapping[str, Sequence[Series]], named: Mapping[str, Collection
     return f" Named{' in each panel' if len(drawn) > 1 else ''}: the nodes {which} {of}; grey: the others."
 
 
-def _drawn(given: Mapping[str, Sequence[Series]], drawn: Mapping[str, Sequence[Series]]) -> str:
-    """How many nodes are drawn of those that have a metric, where not all are; metrics of the same counts are told together."""
+def _drawn(by_metric: Mapping[str, Sequence[Series]], drawn: Mapping[str, Sequence[Series]]) -> str:
+    """Write how many nodes are drawn if not all are, grouped by equal counts."""
     counts: dict[tuple[int, int], list[str]] = {}
-    for metric, those in given.items():
+    for metric, those in by_metric.items():
         if len(drawn[metric]) < len(those):
             counts.setdefault((len(drawn[metric]), len(those)), []).append(_NAMES[metric])
     return "".join(
@@ -232,11 +232,11 @@ def _drawn(given: Mapping[str, Sequence[Series]], drawn: Mapping[str, Sequence[S
     )
 
 
-def panel(metric: str, given: Sequence[Series], named: Collection[str], start: int) -> lines.Panel:
-    """The lines of one metric; nodes that are not ``named`` are grey."""
-    factor, unit = _scale(max(max(series.high) for series in given), given[0].unit)
+def panel(metric: str, all_series: Sequence[Series], named: Collection[str], start: int) -> lines.Panel:
+    """Make the panel of one metric; nodes that are not ``named`` are gray."""
+    factor, unit = _scale(max(max(series.high) for series in all_series), all_series[0].unit)
     drawn = []
-    for series in given:
+    for series in all_series:
         length = -(-len(series.time_ns) // _POINTS)
         starts = range(0, len(series.time_ns), length)
         drawn.append(
@@ -255,14 +255,14 @@ def _mean(series: Series) -> float:
     return statistics.fmean(series.mean)
 
 
-def _finding(given: Sequence[Series]) -> str:
-    low, high = min(given, key=_mean), max(given, key=_mean)
+def _finding(series: Sequence[Series]) -> str:
+    low, high = min(series, key=_mean), max(series, key=_mean)
     finding = f"{clip(high.node, 40)} on average {quantity(_mean(high), high.unit)}"
     return finding if low is high else f"{finding}, {clip(low.node, 40)} {quantity(_mean(low), low.unit)}"
 
 
 def _scale(largest: float, unit: str) -> tuple[float, str]:
-    """What to divide by for short numbers on an axis, and the unit after that."""
+    """Return the divisor for short numbers on an axis, and their unit."""
     base, slash, per = unit.partition("/")
     if base not in ("B", "bytes", "byte"):
         return 1.0, "%" if unit == "percent" else unit
@@ -278,8 +278,8 @@ def _mean_heat(heat: UnitHeat) -> float:
 def _heat(every: Sequence[UnitHeat], metric: str, unit: str) -> Figure | None:
     if not every:
         return None
-    shown = spread(every, _HEAT_MAPS, _mean_heat)
-    start = min(heat.time_ns[0] for heat in shown)
+    drawn = spread(every, _HEAT_MAPS, _mean_heat)
+    start = min(heat.time_ns[0] for heat in drawn)
     blocks = [
         heat_map.Heat(
             clip(heat.node, 60),
@@ -288,7 +288,7 @@ def _heat(every: Sequence[UnitHeat], metric: str, unit: str) -> Figure | None:
             heat.time_ns[0] - start,
             heat.time_ns[-1] - start + heat.time_ns[1] - heat.time_ns[0],
         )
-        for heat in shown
+        for heat in drawn
     ]
     means = {
         (heat.node, index): sum(known) / len(known)
@@ -308,5 +308,5 @@ def _heat(every: Sequence[UnitHeat], metric: str, unit: str) -> Figure | None:
         f"system-usage-{metric}-heat",
         heat_map.heat_map(blocks, unit),
         f"Utilisation of each {unit}: {finding}",
-        say("Each {} over time: {}. Open cells have no sample.{}", unit, finding, of_all(len(shown), len(every), "node", "utilisation")),
+        say("Each {} over time: {}. Open cells have no sample.{}", unit, finding, of_all(len(drawn), len(every), "node", "utilisation")),
     )

@@ -26,20 +26,20 @@ FIRST_PAGE: Final = 8  # as many devices are drawn on the first page
 
 def time_breakdown(report: Report) -> Section:
     devices = report.time_breakdown
-    made = Section("time-breakdown", "Time breakdown", say("{}", _lead(devices)))
+    section = Section("time-breakdown", "Time breakdown", say("{}", _lead(devices)))
     if not devices:
-        return made
-    shown = spread(devices, BARS, wasted)
+        return section
+    drawn = spread(devices, BARS, wasted)
     most_idle = max(devices, key=lambda d: d.idle_ns / d.span_ns if d.span_ns else 0.0)
     caption = say(
         "Percent of each device's span, from its first to its last event. Most idle: {} with {}.{}",
         labels.device(most_idle.node, most_idle.rank, most_idle.device),
         percent(_share(most_idle.idle_ns, most_idle)),
-        of_all(len(shown), len(devices), "device", "time without computation"),
+        of_all(len(drawn), len(devices), "device", "time without computation"),
     )
-    figure = bars("time-breakdown-devices", shown, caption)
+    figure = bars("time-breakdown-devices", drawn, caption)
     first_page = Texts("more", "The bars of the devices are on the first page.")
-    made.add(
+    section.add(
         *([Only("html", figure), Only("pdf", first_page)] if len(devices) <= FIRST_PAGE else [figure]),
         table(
             "time-breakdown-table",
@@ -63,16 +63,16 @@ def time_breakdown(report: Report) -> Section:
             Col("Model", lambda d: d.device_name, html_only=True),
         ),
     )
-    return made
+    return section
 
 
 def wasted(device: DeviceTime) -> float:
-    """The share of the span without computation."""
+    """Return the percentage of the span without computation."""
     return 100.0 - _share(device.computation_ns, device)
 
 
 def bars(id: str, devices: Sequence[DeviceTime], caption: Markup) -> Figure:
-    """One bar per device: its span, divided."""
+    """Draw a bar per device: its span by part."""
     rows = [
         (
             labels.device(d.node, d.rank, d.device),
@@ -80,7 +80,7 @@ def bars(id: str, devices: Sequence[DeviceTime], caption: Markup) -> Figure:
         )
         for d in devices
     ]
-    return Figure(id, stacked_bars(PARTS, rows, "%", whole=100.0), _lead(devices), caption)
+    return Figure(id, stacked_bars(PARTS, rows, "%", axis_end=100.0), _lead(devices), caption)
 
 
 def _of_span(part: int, device: DeviceTime) -> Cell:

@@ -13,16 +13,13 @@ from ..blocks.tables import Cell
 from ..text.formats import clip, plural
 from ..text.signs import ERROR, FINE, INFORMATION, ISSUE, NOT_EVALUATED, SIGNS, Sign
 
-ABSENT: Final = "rules-absent"  # Where rules without a verdict are told of
-
-
+ABSENT: Final = "rules-absent"  # id of the list of rules without a verdict
 _ORDER: Final = list(SIGNS)
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A rule, its ``kind`` (a key of SIGNS), the id of its own section (where it has a verdict), and its place among the findings, if it
-    has one."""
+    """A rule, its ``kind`` (a key of SIGNS), the id of its section (if it has a verdict), and its rank among the findings."""
 
     rule: RuleResult
     kind: str
@@ -35,7 +32,7 @@ class Judged:
 
     @property
     def informs(self) -> bool:
-        """It tells figures and finds no issue."""
+        """Whether the rule reports values without a verdict."""
         return self.kind == INFORMATION
 
     @property
@@ -56,21 +53,20 @@ class Judged:
 
 
 def judged(report: Report) -> list[Judged]:
-    """The rules in the order of their importance: issues by what they cost, errors, fine, information, not evaluated. Not the summary of
-    all."""
+    """Return the rules by verdict, except the summary of all: issues by cost first."""
     ranks = {finding.rule: finding.rank for finding in reversed(report.findings)}
     taken: Counter[str] = Counter()
-    found = []
+    verdicts = []
     for rule in report.rules:
         if rule.category == "report":
             continue
-        # No hyphen: what stands behind one names a figure or table within the section.
+        # No hyphen: the text after one names a figure or table of the section.
         id = "rule-" + re.sub(r"[^A-Za-z0-9_]", "_", rule.rule)
         taken[id] += 1
-        own = id if taken[id] == 1 else f"{id}__{taken[id]}"
+        unique_id = id if taken[id] == 1 else f"{id}__{taken[id]}"
         rank = ranks.get(rule.rule) if rule.verdict == ISSUE else None
-        found.append(Judged(rule, _kind(rule), own, rank))
-    return sorted(found, key=lambda one: (_ORDER.index(one.kind), one.rank or len(report.rules)))
+        verdicts.append(Judged(rule, _kind(rule), unique_id, rank))
+    return sorted(verdicts, key=lambda one: (_ORDER.index(one.kind), one.rank or len(report.rules)))
 
 
 def _kind(rule: RuleResult) -> str:
@@ -79,9 +75,9 @@ def _kind(rule: RuleResult) -> str:
     return rule.verdict if rule.verdict in (ISSUE, FINE, NOT_EVALUATED) else ERROR
 
 
-def counted(found: Sequence[Judged]) -> str:
-    """ "4 issues · 9 fine · 2 for information · 5 not evaluated"."""
-    numbers = Counter(one.sign.mark for one in found)
+def counted(verdicts: Sequence[Judged]) -> str:
+    """Write "4 issues · 9 fine · 2 for information · 5 not evaluated"."""
+    numbers = Counter(one.sign.mark for one in verdicts)
     texts = [plural(numbers["v-issue"], "issue")]
     if numbers["v-error"]:
         texts.append(plural(numbers["v-error"], "error"))

@@ -1,4 +1,4 @@
-"""How does a number, a time or a name stand in a table or a sentence?
+"""Formats of numbers, times, and names in tables and sentences.
 
 The wording is that of :mod:`postrun.analysis.toolkit.wording`, with no-break spaces, and a dash for what is not known.
 """
@@ -15,6 +15,12 @@ UNKNOWN: Final = "–"
 NARROW_SPACE: Final = "\u202f"  # between groups of digits
 _UNIT: Final = re.compile(r"(?<=\d) (?=(?:%|ns|µs|ms|s|min|h|d|[KMGT]iB|GB/s|B)(?![\w/]))")
 _SENTENCE_END: Final = re.compile(r"[.!?](?=\s+[A-Z0-9`\"(])")
+# Control characters, lone surrogates, and code points without a character, which end every plane.
+_FORBIDDEN: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef"
+    + "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000))
+    + "]"
+)
 _LONGEST_SENTENCE: Final = 900
 _GLUE: Final = str.maketrans({" ": "\u00a0", wording.THIN_SPACE: NARROW_SPACE, "-": "−"})
 
@@ -32,9 +38,9 @@ def digits(number: int | None) -> str:
     return UNKNOWN if number is None else str(number)
 
 
-def plural(number: int, one: str, many: str | None = None) -> str:
-    """A count and its noun: 1 step, 2 steps."""
-    return f"{count(number)}\u00a0{one if number == 1 else many or one + 's'}"
+def plural(number: int, noun: str, plural_noun: str | None = None) -> str:
+    """Write a count and its noun: 1 step, 2 steps."""
+    return f"{count(number)}\u00a0{noun if number == 1 else plural_noun or noun + 's'}"
 
 
 def step(number: int, again: int = 0) -> str:
@@ -59,7 +65,7 @@ def since(start: int) -> Callable[[int], str]:
 
 
 def shift(nanoseconds: int) -> str:
-    """What was added to the times of a file, with its sign; of more than a year only that they were brought to the epoch."""
+    """Write the time added to a file's times; above a year, without a number."""
     if abs(nanoseconds) > 366 * 86_400 * 10**9:
         return "brought to the epoch"
     return f"{'−' if nanoseconds < 0 else '+'}{duration(abs(nanoseconds))}"
@@ -73,12 +79,12 @@ def percent(value: float | None) -> str:
     return UNKNOWN if value is None else wording.percent(value).translate(_GLUE)
 
 
-def percent_of(part: float, whole: float | None) -> float | None:
-    return 100 * part / whole if whole else None
+def percent_of(part: float, total: float | None) -> float | None:
+    return 100 * part / total if total else None
 
 
 def points(difference: float | None) -> str:
-    """A difference of two percentages, in percentage points with its sign."""
+    """Write a difference of two percentages in percentage points with its sign."""
     if difference is None:
         return UNKNOWN
     near = round(difference, 1)
@@ -90,7 +96,7 @@ def bandwidth(gb_per_s: float | None) -> str:
 
 
 def quantity(value: float | None, unit: str) -> str:
-    """A sampled metric in its own unit: percentages with one decimal, bytes in binary units, others with three significant digits."""
+    """Write a sampled metric in its own unit, bytes in binary units."""
     if value is None:
         return UNKNOWN
     if unit.startswith("%") or unit == "percent":
@@ -102,32 +108,24 @@ def quantity(value: float | None, unit: str) -> str:
 
 
 def glued(text: str) -> str:
-    """``text`` with no-break spaces between numbers and their units, and between groups of digits."""
+    """Put no-break spaces between numbers and units, and between groups of digits."""
     return _UNIT.sub("\u00a0", text).replace(wording.THIN_SPACE, NARROW_SPACE)
 
 
 def moment(nanoseconds: int | None, *, relative: bool = False) -> str:
-    """A point in time: UTC to the second, or, where no source has an epoch, the time since the anchor."""
+    """Write a point in time in UTC, or if ``relative``, as the time since the anchor."""
     if nanoseconds is None:
         return UNKNOWN
     return "+" + duration(nanoseconds) if relative else wording.moment(nanoseconds).replace(" UTC", "\u00a0UTC")
 
 
 def printable(text: str) -> str:
-    """``text`` without the characters that HTML and XML forbid: control characters, lone surrogates, non-characters."""
-    if text.isprintable():
-        return text
-    return "".join(character if _allowed(ord(character)) else "\ufffd" for character in text)
-
-
-def _allowed(code: int) -> bool:
-    if code < 0x20:
-        return code in (0x09, 0x0A)
-    return not (0x7F <= code < 0xA0 or 0xD800 <= code < 0xE000 or 0xFDD0 <= code < 0xFDF0 or code & 0xFFFE == 0xFFFE)
+    """Replace the control characters and code points that HTML and XML forbid."""
+    return text if text.isprintable() else _FORBIDDEN.sub("\ufffd", text)
 
 
 def clip(text: str, limit: int, *, tail: float = 1 / 3) -> str:
-    """``text`` of at most ``limit`` characters; what is too long loses its middle. ``tail``: the share of the rest that is its end."""
+    """Shorten text in its middle. ``tail``: the share of the rest that is its end."""
     if len(text) <= limit:
         return text
     end = int((limit - 1) * tail)
@@ -135,11 +133,13 @@ def clip(text: str, limit: int, *, tail: float = 1 / 3) -> str:
 
 
 def sentences(text: str, limit: int) -> str:
-    """As many whole sentences of ``text`` as have room in ``limit`` characters, and the first in any case. Only one that is longer than any
-    that is meant to be read loses its end, after a word."""
+    """Keep the first sentence and those after it that fit into ``limit`` characters.
+
+    A first sentence that is too long to read loses its end, after a word.
+    """
     if len(text) <= limit:
         return text
-    ends = [*(found.end() for found in _SENTENCE_END.finditer(text)), len(text)]
+    ends = [*(match.end() for match in _SENTENCE_END.finditer(text)), len(text)]
     end = max((end for end in ends if end <= limit), default=ends[0])
     if end <= _LONGEST_SENTENCE:
         return text[:end]
@@ -147,6 +147,6 @@ def sentences(text: str, limit: int) -> str:
 
 
 def first_sentences(text: str, most: int) -> tuple[str, str]:
-    """The first ``most`` sentences of ``text``, and what follows them."""
-    ends = [found.end() for found in _SENTENCE_END.finditer(text)]
+    """Return the first ``most`` sentences of ``text``, and the rest."""
+    ends = [match.end() for match in _SENTENCE_END.finditer(text)]
     return (text, "") if len(ends) < most else (text[: ends[most - 1]], text[ends[most - 1] :].lstrip())

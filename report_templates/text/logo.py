@@ -42,7 +42,7 @@ class Logo:
 
 
 def with_alt(logo: Logo | None, alt: str | None, title: str | None) -> Logo | None:
-    """Return the logo with its text: ``alt``, else the title of the report. Raise UsageError for a text without a logo."""
+    """Return the logo with its text. Raise UsageError for a text without a logo."""
     if logo is None:
         if alt is not None:
             raise UsageError("there is no logo to call so; give one with --logo FILE")
@@ -51,7 +51,7 @@ def with_alt(logo: Logo | None, alt: str | None, title: str | None) -> Logo | No
 
 
 def read_logo(path: Path, alt: str = ALT) -> Logo:
-    """Return the logo in a file. Raise UsageError for one that is missing, too large, broken, or not harmless."""
+    """Return the logo in a file. Raise UsageError if it is unreadable or not harmless."""
     try:
         with path.open("rb") as file:
             data = file.read(LARGEST + 1)
@@ -98,8 +98,10 @@ def _check_pixels(path: Path, data: bytes, kind: str) -> None:
 
 
 def _check_svg(path: Path, data: bytes) -> None:
-    """Refuse what is not well-formed, and what would run or load anything in a page of its own; in an image browsers ignore it, and the PDF
-    would not be printed."""
+    """Refuse an SVG that is not well-formed, or that would run or load anything.
+
+    In an image browsers ignore such content, but the PDF would not be printed.
+    """
     declared = [words for mark, words in _DECLARATIONS.items() if mark in data]
     try:
         root = ElementTree.Element("svg") if declared else ElementTree.fromstring(data)

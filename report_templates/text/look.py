@@ -1,4 +1,4 @@
-"""How does a report look: which sections does it show, in which theme, under whose title and logo?"""
+"""The look of a report: its sections, theme, title, and logo."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ LONGEST_TITLE: Final = 80
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """``sections``: names as behind --sections (None: all). ``theme``: that which the HTML starts with; "auto" is that of the reader's
-    browser. ``title``: the word over the run's name. Raises UsageError for what does not exist."""
+    """The look of a report. Raises UsageError for unknown sections and themes.
+
+    ``sections``: words of --sections (None: all). ``theme``: the first theme of the HTML; "auto" is that of the reader's browser.
+    ``title``: the word above the run's name.
+    """
 
     sections: tuple[str, ...] | None = None
     theme: str = "auto"
@@ -34,22 +37,22 @@ class Look:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Names of the sections that are not shown, in the order of the report."""
+        """Names of the omitted sections, in the order of the report."""
         return left_out(self.sections)
 
     @property
     def named(self) -> bool:
-        """Sections were asked for by name: each of them then stands in its place, also where it has nothing to show."""
+        """Whether sections are requested by name, which are then in order even if empty."""
         return any(not word.startswith("-") for word in self.sections or ())
 
 
 def checked_title(text: str) -> str:
-    """The value of --title. Raises UsageError where it says nothing, has control characters, or is too long for one line."""
-    shown = " ".join(text.split())
-    if any(unicodedata.category(one) == "Cc" for one in shown):
+    """Return the value of --title. Raise UsageError if it is not one line of text."""
+    title = " ".join(text.split())
+    if any(unicodedata.category(one) == "Cc" for one in title):
         raise UsageError("the title has control characters; leave them out")
-    if not shown:
+    if not title:
         raise UsageError("the title is empty; leave it out, or write it like --title 'GPU report'")
-    if len(shown) > LONGEST_TITLE:
-        raise UsageError(f"the title has {len(shown)} characters; at most {LONGEST_TITLE} stand on one line")
-    return shown
+    if len(title) > LONGEST_TITLE:
+        raise UsageError(f"the title has {len(title)} characters; at most {LONGEST_TITLE} stand on one line")
+    return title

@@ -1,4 +1,4 @@
-"""Which sections can a report have, by name, and which does a list of words choose? Loads nothing: command lines are read first."""
+"""Names and groups of sections, and the choice by a list of words. Loads nothing, because command lines are read first."""
 
 from __future__ import annotations
 
@@ -27,9 +27,11 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
 
 
 def checked(words: Iterable[str]) -> tuple[str, ...]:
-    """The words of --sections, as they are known: names of sections and groups in any case, with ``-`` or ``_``, after a minus or not.
-    Raises UsageError naming the accepted ones."""
-    found = []
+    """Normalize the words of --sections. Raise UsageError for an unknown one.
+
+    Names of sections and groups are in any case, with ``-`` or ``_``, and may follow a minus.
+    """
+    names = []
     for word in words:
         minus = "-" if word.startswith("-") else ""
         name = word.removeprefix("-").lower().replace("_", "-")
@@ -41,18 +43,18 @@ def checked(words: Iterable[str]) -> tuple[str, ...]:
             near = difflib.get_close_matches(name, (*NAMES, *GROUPS), n=3)
             meant = f" (did you mean {' or '.join(near)}?)" if near else ""
             raise UsageError(f"{word.removeprefix('-')!r} is no section{meant}; accepted: {', '.join(NAMES)}; groups: {', '.join(GROUPS)}")
-        found.append(minus + name)
-    if not found:
+        names.append(minus + name)
+    if not names:
         raise UsageError("nothing is named; write it like --sections steps,kernels,rules or --sections -kernels")
-    return tuple(found)
+    return tuple(names)
 
 
 def left_out(words: Iterable[str] | None) -> tuple[str, ...]:
-    """The names of the sections that ``words`` leave out, in the order of the report; None leaves out none."""
+    """Return the sections that ``words`` omit, in the order of the report."""
     if words is None:
         return ()
-    given = checked(words)
-    on = {name for word in given if not word.startswith("-") for name in GROUPS.get(word, (word,))}
-    off = {name for word in given if word.startswith("-") for name in GROUPS.get(word[1:], (word[1:],))}
-    named = any(not word.startswith("-") for word in given)
+    names = checked(words)
+    on = {name for word in names if not word.startswith("-") for name in GROUPS.get(word, (word,))}
+    off = {name for word in names if word.startswith("-") for name in GROUPS.get(word[1:], (word[1:],))}
+    named = any(not word.startswith("-") for word in names)
     return tuple(name for name in NAMES if (named and name not in on) or name in off)

@@ -8,13 +8,13 @@ from typing import Final
 ISSUE: Final = "IssuesFound"
 ERROR: Final = "Error"
 FINE: Final = "NoIssuesFound"
-INFORMATION: Final = "Information"  # no verdict of its own: rules that only inform, where nothing failed
+INFORMATION: Final = "Information"  # not a verdict: rules that only inform, if they did not fail
 NOT_EVALUATED: Final = "NotEvaluated"
 
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """Sign and word of a verdict, and the class of style.css that gives its colour."""
+    """Sign and word of a verdict, and the class of style.css that gives its color."""
 
     text: str
     mark: str

@@ -1,1 +1,1 @@
-"""How does a report show a timeline? Encoded into the page, drawn there by timeline.js, and as strips where no script runs."""
+"""The timeline of a report: data in the page for timeline.js, and strips for readers without scripts."""

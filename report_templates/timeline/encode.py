@@ -1,8 +1,8 @@
-"""How does a Timeline get into a page? One block of bytes, compressed, as text; timeline.js of templates/ reads it.
+"""Encodes a Timeline for a page: one compressed block of bytes, as text, which timeline.js of templates/ reads.
 
 The block: the length of the head (4 bytes, little-endian), the head (JSON), then the columns in the order that the head lists them. A
-column lies in planes: the lowest byte of every value, then the next byte of every value, as many as its largest value needs. Planes of high
-bytes are nearly constant, so they cost next to nothing compressed. Equal timelines give equal text.
+column consists of planes: the lowest byte of every value, then the next byte of every value, as many as its largest value needs. Planes of
+high bytes are nearly constant, so that they need almost no space compressed. Equal timelines give equal text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 def encode(timeline: Timeline) -> str:
-    """Base64 of the compressed block."""
+    """Return the compressed block in Base64."""
     columns: list[tuple[str, bytes, int, int]] = []  # name, planes, how many planes, how many values
 
     def put(name: str, values: npt.NDArray[Any]) -> None:
@@ -39,30 +39,33 @@ def encode(timeline: Timeline) -> str:
     put("name", events.name)
     put("lane", events.lane)
     put("detail", events.detail.astype(np.int64) + 1)
-    put("partner", _partners(events.partner))
+    put("partner", _relative(events.partner))
     put("correlation", _relative(_correlations(timeline)))
     put("step", _relative(events.step))
     lines = [_line(number, line, put, columns) for number, line in enumerate(timeline.lines)]
     pairs = {pair: None for detail in timeline.details for pair in detail}
-    place = {pair: number for number, pair in enumerate(pairs)}
+    index = {pair: number for number, pair in enumerate(pairs)}
     head = {
         "origin": timeline.origin_ns,
         "span": timeline.span_ns,
         "tracks": [
-            [-1 if one.parent is None else one.parent, one.kind, _text(one.label), one.lanes, _text(one.detail), _text(one.narrow)]
-            for one in timeline.tracks
+            [-1 if t.parent is None else t.parent, t.kind, printable(t.label), t.lanes, printable(t.detail), printable(t.narrow)]
+            for t in timeline.tracks
         ],
-        "names": [[_text(one.name), "" if one.short == one.name else _text(one.short), one.meaning] for one in timeline.names],
-        "pairs": [[_text(key), _text(held)] for key, held in pairs],
-        "details": [[place[pair] for pair in detail] for detail in timeline.details],
+        "names": [[printable(one.name), "" if one.short == one.name else printable(one.short), one.meaning] for one in timeline.names],
+        "pairs": [[printable(key), printable(held)] for key, held in pairs],
+        "details": [[index[pair] for pair in detail] for detail in timeline.details],
         "lines": lines,
-        "views": [[one.key, _text(one.label), one.start_ns, one.end_ns, -1 if one.track is None else one.track] for one in timeline.views],
+        "views": [[v.key, printable(v.label), v.start_ns, v.end_ns, -1 if v.track is None else v.track] for v in timeline.views],
         "gaps": [[one.track, one.start_ns, one.end_ns] for one in timeline.gaps],
         "columns": [[name, planes, length] for name, _, planes, length in columns],
     }  # fmt: skip
     text = json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode()
     block = struct.pack("<I", len(text)) + text + b"".join(data for _, data, _, _ in columns)
-    return base64.b64encode(_compressed(block)).decode()
+    compressed = io.BytesIO()
+    with gzip.GzipFile(filename="", mode="wb", compresslevel=9, fileobj=compressed, mtime=0) as file:
+        file.write(block)
+    return base64.b64encode(compressed.getvalue()).decode()
 
 
 def _line(number: int, line: Line, put: Any, columns: list[tuple[str, bytes, int, int]]) -> list[object]:
@@ -70,12 +73,7 @@ def _line(number: int, line: Line, put: Any, columns: list[tuple[str, bytes, int
     for word, values in (("mean", line.mean), ("low", line.low), ("high", line.high)):
         bits = np.ascontiguousarray(values, np.float32).view(np.uint32).astype(np.int64)
         columns.append((f"{word}{number}", _planes(bits, 4), 4, len(bits)))
-    return [line.track, _text(line.unit)]
-
-
-def _text(text: str) -> str:
-    """Without what neither a page nor UTF-8 can hold."""
-    return printable(text)
+    return [line.track, printable(line.unit)]
 
 
 def _unsigned(values: npt.NDArray[Any]) -> Numbers:
@@ -90,7 +88,10 @@ def _planes(values: Numbers, count: int) -> bytes:
 
 
 def _gaps(times: npt.NDArray[np.int64], track: npt.NDArray[np.int32]) -> Numbers:
-    """From the start of the event before on the same track; of its first event from the origin. Zigzag: 0, -1, 1, -2 as 0, 1, 2, 3."""
+    """Encode starts as zigzag differences from the event before on the same track.
+
+    The first start of a track counts from the origin.
+    """
     gaps = _differences(times)
     first = np.flatnonzero(np.diff(track, prepend=-1))
     gaps[first] = times[first]
@@ -98,36 +99,29 @@ def _gaps(times: npt.NDArray[np.int64], track: npt.NDArray[np.int32]) -> Numbers
 
 
 def _correlations(timeline: Timeline) -> Numbers:
-    """Without those of runs whose launch is there: it has the same number."""
+    """Remove the correlations of device work whose launches are known."""
     events = timeline.events
     launch = np.array([name.meaning == "launch" for name in timeline.names] or [False], np.bool_)[events.name]
     return np.where((events.partner >= 0) & ~launch, -1, events.correlation)
 
 
 def _relative(values: npt.NDArray[Any]) -> Numbers:
-    return _partners(values.astype(np.int64))
+    """Encode -1 as 0, other values as 1 + the zigzag difference from the one before.
 
-
-def _partners(partner: npt.NDArray[Any]) -> Numbers:
-    """0 for none (-1); else the zigzag difference to the partner before, plus 1: launches and their runs mostly stand in the same order."""
-    coded = np.zeros(len(partner), np.int64)
-    known = partner >= 0
-    coded[known] = _zigzag(_differences(partner[known].astype(np.int64))) + 1
+    Differences are small, because launches and their runs are mostly in the same order.
+    """
+    coded = np.zeros(len(values), np.int64)
+    known = values >= 0
+    coded[known] = _zigzag(_differences(values[known].astype(np.int64))) + 1
     return coded
 
 
 def _differences(values: Numbers) -> Numbers:
-    found = values.copy()
-    found[1:] -= values[:-1]
-    return found
+    differences = values.copy()
+    differences[1:] -= values[:-1]
+    return differences
 
 
 def _zigzag(values: Numbers) -> Numbers:
+    """Encode 0, -1, 1, -2 as 0, 1, 2, 3."""
     return np.where(values < 0, -2 * values - 1, 2 * values)
-
-
-def _compressed(data: bytes) -> bytes:
-    held = io.BytesIO()
-    with gzip.GzipFile(filename="", mode="wb", compresslevel=9, fileobj=held, mtime=0) as file:
-        file.write(data)
-    return held.getvalue()

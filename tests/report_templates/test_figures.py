@@ -46,7 +46,10 @@ def texts(svg: str) -> list[str]:
 
 def test_bars_are_as_long_as_their_values() -> None:
     svg = stacked_bars(
-        [Part("computation", "computation"), Part("idle", "idle")], [("rank 0", [75.0, 25.0]), ("rank 1", [10.0, 90.0])], "%", whole=100.0
+        [Part("computation", "computation"), Part("idle", "idle")],
+        [("rank 0", [75.0, 25.0]), ("rank 1", [10.0, 90.0])],
+        "%",
+        axis_end=100.0,
     )
     bars = [
         (rect.get("fill"), float(rect.get("width", "0")))
@@ -267,6 +270,8 @@ def test_the_unit_of_an_axis_fits_its_length(longest: float, unit: str) -> None:
 
 
 def test_a_row_that_is_nothing_says_so_in_place_of_its_bar() -> None:
-    drawn = stacked_bars([Part("waiting", "host")], [("GPU 0", [0.0]), ("GPU 1", [7.0])], "%", limit=(10.0, "threshold 10 %"), whole=10.0)
+    drawn = stacked_bars(
+        [Part("waiting", "host")], [("GPU 0", [0.0]), ("GPU 1", [7.0])], "%", limit=(10.0, "threshold 10 %"), axis_end=10.0
+    )
     assert re.findall(r">([\d.]+ %)</text>", drawn).count("0 %") == 2  # of the axis, and of the first row
     assert drawn.count("<title>") == 1

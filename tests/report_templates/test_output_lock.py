@@ -15,7 +15,7 @@ import pytest
 from postrun.analysis.compare.build import compare
 from postrun.analysis.report import Report
 from postrun.errors import RenderError
-from postrun.report_templates.output import lock as output_lock
+from postrun.report_templates.output import output_folder as output_lock
 from postrun.report_templates.output.comparison_page import render_comparison
 from postrun.report_templates.output.pdf import Job
 from postrun.report_templates.output.render import render

@@ -34,7 +34,7 @@ from postrun.report_templates.output.pages import page
 from postrun.report_templates.output.render import render
 from postrun.report_templates.rules.generic import written
 from postrun.report_templates.rules.loop import step_outlier
-from postrun.report_templates.rules.shown import Shown
+from postrun.report_templates.rules.rule_context import RuleContext
 from postrun.report_templates.text.formats import glued
 from report_pages import html_of
 from rule_details import details_from, plain_details
@@ -448,7 +448,7 @@ def test_workloads_are_on_one_scale() -> None:
 
 
 def test_a_threshold_in_bars_is_at_its_value_and_named() -> None:
-    svg = stacked_bars([Part("x", "host")], [("a", [20.0]), ("b", [5.0])], "%", whole=25.0, limit=(10.0, "threshold 10 %"))
+    svg = stacked_bars([Part("x", "host")], [("a", [20.0]), ("b", [5.0])], "%", axis_end=25.0, limit=(10.0, "threshold 10 %"))
     root = ElementTree.fromstring(svg)
     bars = [rect for rect in root.iter(f"{SVG}rect") if rect.find(f"{SVG}title") is not None]
     left, wide = float(bars[0].get("x", "0")), float(bars[0].get("width", "0"))
@@ -528,7 +528,7 @@ def test_groups_that_were_judged_are_drawn_before_those_that_were_not() -> None:
     found = result("StepOutlier", "framework", "NoIssuesFound", "Fine.")
     found_details = details_from("StepOutlier", {"groups": [group("EVAL", 5, False), group("TRAIN", 900, True)]})
     assert isinstance(found_details, StepOutlierDetails)
-    figure, table = step_outlier(Shown("rule-StepOutlier", found, 0), found_details)[:2]
+    figure, table = step_outlier(RuleContext("rule-StepOutlier", found, 0), found_details)[:2]
     assert isinstance(figure, Figure)
     assert isinstance(table, Table)
     assert words(figure.alt).endswith("rank 0 TRAIN: 0 outliers among 900 steps")

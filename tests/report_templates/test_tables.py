@@ -32,7 +32,7 @@ def test_a_table_has_the_columns_whose_condition_holds() -> None:
     made = table("t", "A table", rows, Col("Row", str), Col("No", str, when=False), Col("HTML", str, html_only=True), note="A note.")
     assert made is not None
     assert [column.label for column in made.columns] == ["Row", "HTML"]
-    assert (made.shown("html"), made.shown("pdf")) == ([0, 1], [0])
+    assert (made.columns_for("html"), made.columns_for("pdf")) == ([0, 1], [0])
     assert (len(made.rows), made.total, made.note) == (TABLE_ROWS, len(rows), "A note.")
     assert table("t", "No rows", [], Col("Row", str)) is None
 

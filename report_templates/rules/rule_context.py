@@ -1,6 +1,6 @@
-"""What the blocks of all rules share: the rule that is shown, names of devices, and cells.
+"""Shared parts of the blocks of all rules: the rule and its run, names of devices, and cells.
 
-A block function takes a :class:`Shown` and the details of its rule, and returns figures and tables.
+A block function takes a :class:`RuleContext` and the details of its rule, and returns figures and tables.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ...analysis.report.model import Histogram, Report, RuleResult
+from ...analysis.report.model import Histogram, RuleResult
 from ...analysis.report.rule_details import ComparedRank, Gpu, ProfiledDevice
 from ..blocks import Figure
 from ..blocks.tables import Cell, Table
@@ -26,7 +26,7 @@ _SMALL: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class RuleContext:
     """A rule, the id of its section, and when the run began, which its times are relative to."""
 
     id: str
@@ -38,35 +38,31 @@ class Shown:
         return self.rule.verdict == "IssuesFound"
 
     def parameter(self, name: str) -> float | None:
-        """The effective value of a parameter that is a finite number."""
-        held = self.rule.parameters.get(name)
-        return held if isinstance(held, int | float) and not isinstance(held, bool) and math.isfinite(held) else None
+        """Return the value of a parameter if it is a finite number."""
+        value = self.rule.parameters.get(name)
+        return value if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) else None
 
     def after(self, ns: float | None) -> Cell:
-        """A moment as time since the run began."""
+        """Write a moment as the time since the run began."""
         return Cell(UNKNOWN) if ns is None else Cell(duration(max(0.0, ns - self.start_ns)), sort=ns)
 
 
-def shown(report: Report, rule: RuleResult, id: str) -> Shown:
-    return Shown(id, rule, report.run.started_at_ns or 0)
-
-
-def place(row: Device) -> str:
-    """ "rank 3 · node-0 GPU 3", or the process if the device is unknown."""
+def device_name(row: Device) -> str:
+    """Return "rank 3 · node-0 GPU 3", or the process if the device is unknown."""
     rank: int | None = getattr(row, "rank", None)
     if row.device is None:
         return labels.process(row.node, rank, row.pid)
     return labels.device(row.node, rank, row.device)
 
 
-def where(row: Device) -> Cell:
-    """The cell that names a device; sorted by its rank, else by its number."""
+def device_cell(row: Device) -> Cell:
+    """Name a device; the cell is sorted by its rank, else by its number."""
     rank = getattr(row, "rank", None)
-    return Cell(place(row), sort=rank if rank is not None else row.device)
+    return Cell(device_name(row), sort=rank if rank is not None else row.device)
 
 
 def listed(texts: Sequence[str] | None, most: int = 6) -> str | None:
-    """The first texts, in a row."""
+    """Join the first texts."""
     return ", ".join(clip(text, 30) for text in (texts or ())[:most]) or None
 
 
@@ -75,31 +71,31 @@ def answer(truth: bool | None, yes: str, no: str) -> Cell:
 
 
 def marked(issue: bool | None, word: str = "over") -> Cell:
-    """Whether this row is over the threshold, or outside of both."""
+    """Mark a row that is over the threshold, or outside both."""
     return Cell(f"✕ {word}", mark="v-issue") if issue else Cell("within")
 
 
-def bins(found: Histogram | None, label: str, mark: float | None, limit: float | None = None) -> Bins | None:
-    """A histogram of durations, if it has values and its edges are in order."""
-    if found is None or len(found.edges) != len(found.counts) + 1 or not sum(found.counts):
+def bins(histogram: Histogram | None, label: str, mark: float | None, limit: float | None = None) -> Bins | None:
+    """Return a histogram of durations if it has values and its edges are in order."""
+    if histogram is None or len(histogram.edges) != len(histogram.counts) + 1 or not sum(histogram.counts):
         return None
-    if found.edges[0] < 0 or sorted(found.edges) != list(found.edges):
+    if histogram.edges[0] < 0 or sorted(histogram.edges) != list(histogram.edges):
         return None
-    return Bins(label, found.edges, found.counts, mark, found.beyond, found.logarithmic and found.edges[0] > 0, limit)
+    return Bins(label, histogram.edges, histogram.counts, mark, histogram.beyond, histogram.logarithmic and histogram.edges[0] > 0, limit)
 
 
 def narrow(drawn: Bins) -> bool:
-    """Whether all values lie within one percent, so that the histogram is one block."""
+    """Test whether all values are within 1 %, so that the histogram is one block."""
     return not drawn.beyond and drawn.edges[-1] - drawn.edges[0] < _NEARLY * drawn.edges[-1]
 
 
 def share(value: float | None) -> str:
-    """A percentage that may lie below zero."""
+    """Write a percentage that may be negative."""
     return percent(0.0 if value is not None and abs(value) < _SMALL else value)
 
 
 def points(value: float | None) -> str:
-    """A difference of percentages."""
+    """Write a difference of percentages."""
     if value is None:
         return UNKNOWN
     return f"{0.0 if abs(value) < _SMALL else value:.1f}\u00a0points".replace("-", "−")

@@ -1,0 +1,246 @@
+"""The sections of a comparison that consist of tables, except those of times and kernels."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ...analysis.report.comparison import Comparison, Measure, MemoryChange, VerdictChange
+from ..blocks import Figure, Section, plain, say
+from ..blocks.tables import Cell, Col, table
+from ..figures.before_after import Pair, before_after
+from ..text.formats import UNKNOWN, bandwidth, capitalized, duration, percent, plural, points, size
+from ..text.signs import SIGNS
+from . import words
+
+_SAMPLED_OVER: Final = {
+    "steps": "from the begin of the first step to the end of the last",
+    "profile": "over the spans of the GPUs",
+    "run": "over all samples",
+}
+_ORDER: Final = ("broken", "mended", "other", "same")
+_OUTCOMES: Final = {"same": ("= same", "v-none"), "other": ("– not comparable", "v-none")}
+_DEFINITIONS: Final = (
+    (
+        "Steps",
+        "Slower or faster where a rank-sum test (Mann and Whitney) finds it at a level of 1 % and the medians differ by the threshold.",
+    ),
+    (
+        "Parts",
+        "Where the effect is at least the threshold, in percent of a step. Idle time and exposed communication must also exceed 2.58"
+        " standard errors of the mean step; with fewer than five times from step to step they are undecided.",
+    ),
+    (
+        "Kernels",
+        "Where the effect is at least the threshold in percent of the kernel and 0.2 % of a step, and the mean moved by more than the"
+        " shortest and longest run allow, or the number of runs changed.",
+    ),
+    ("Copies", "Where bytes and time changed by the threshold, or the time alone by 10 %, and the effect is 0.2 % of a step."),
+    ("Effect", "New minus base. Times of all processes are divided by the steps of all processes."),
+)
+
+
+def alike(comparison: Comparison) -> Section:
+    """Make the section "The two runs": the runs, and the circumstances in which they differ."""
+    limits = [difference for difference in comparison.differences if difference.limits]
+    if limits:
+        lead = say("Not alike: {} what may be concluded.", f"{plural(len(limits), 'difference limits', 'differences limit')}")
+    elif comparison.differences:
+        lead = say("Alike in what limits a comparison: {}, which it allows for.", plural(len(comparison.differences), "other difference"))
+    else:
+        lead = say("Alike in everything that the reports tell of their circumstances.")
+    runs = table(
+        "alike-runs",
+        "The runs",
+        (("base", comparison.base), ("new", comparison.new)),
+        Col("Side", lambda pair: pair[0], kind="name"),
+        Col("Run", lambda pair: pair[1].name, limit=60),
+        Col("What it is", lambda pair: pair[1].subtitle),
+        Col("Status", lambda pair: pair[1].status),
+        Col("Read from", lambda pair: pair[1].given or pair[1].read_from, limit=80, html_only=True),
+        Col("Its report says", lambda pair: pair[1].headline, limit=240),
+        sortable=False,
+    )
+    differences = table(
+        "alike-differences",
+        "What differs beside the measurements",
+        comparison.differences,
+        Col("Circumstance", lambda row: Cell(row.name), kind="name"),
+        Col("Base", lambda row: row.base),
+        Col("New", lambda row: row.new),
+        Col("What it forbids to conclude", lambda row: capitalized(row.limits) if row.limits else UNKNOWN, limit=160),
+        sortable=False,
+        pdf_rows=30,
+    )
+    return Section("alike", "The two runs", lead, (runs, differences))
+
+
+def precision(comparison: Comparison) -> Section:
+    """Make the section "Precision": the arithmetic of the matrix work in both runs."""
+    rows = comparison.precision
+    if not rows:
+        return Section("precision", "Precision", say("No matrix kernels in both runs."))
+    changes = ", ".join(f"{row.name} from {percent(row.base_percent)} to {percent(row.new_percent)}" for row in rows if row.state != "same")
+    lead = say("{} of the time in matrix kernels.", changes) if changes else say("The matrix work runs in the same precision as before.")
+    pairs = [Pair(row.name, "computation" if row.name != "unknown" else "other", row.base_percent, row.new_percent, "") for row in rows]
+    alt = "Matrix kernels by precision: " + ", ".join(
+        f"{row.name} {percent(row.base_percent)} before and {percent(row.new_percent)} now" for row in rows
+    )
+    caption = say("Percent of the time in GEMM, attention and convolution kernels. Above, lighter: base; below: new.")
+    shares = table(
+        "precision-table",
+        "Matrix kernels by precision",
+        rows,
+        Col("Precision", lambda row: Cell(row.name), kind="name"),
+        Col("Time, base", lambda row: row.base_percent, words.share),
+        Col("Time, new", lambda row: row.new_percent, words.share),
+        Col("Runs, base", lambda row: row.base_count_percent, words.share),
+        Col("Runs, new", lambda row: row.new_count_percent, words.share),
+        words.VERDICT,
+        note="A share changed where those of time and of runs moved by at least five percentage points alike.",
+    )
+    figure = Figure("precision-shares", before_after(pairs, "%", ("base", "new")), alt, caption)
+    return Section("precision", "Precision", lead, (figure, shares))
+
+
+def memory(comparison: Comparison) -> Section:
+    """Make the section "Memory operations": copies and memsets that changed, and GPU memory."""
+    operations, peak = comparison.memory_operations, comparison.gpu_memory
+    if not operations and peak is None:
+        return Section("memory", "Memory operations", say("No copies, memsets or samples of GPU memory in both runs."))
+
+    def name(row: MemoryChange) -> str:
+        return f"{row.kind} {row.memory}" if row.memory else row.kind
+
+    unit = words.per(comparison.basis)
+    changes = ", ".join(f"{name(row)} {words.signed(row.effect_ns)}" for row in operations if row.state != "same")
+    lead = f"Changed {unit}: {changes}." if changes else "No kind of copies changed."
+    if peak is not None:
+        lead += f" Highest sample of GPU memory: {percent(peak.base)} before, {percent(peak.new)} now."
+    copies = table(
+        "memory-table",
+        f"Copies and memsets {unit}",
+        operations,
+        Col("Kind", lambda row: Cell(name(row)), kind="name"),
+        words.VERDICT,
+        *words.AMOUNT,
+        Col("Count, base", lambda row: row.base_count, words.number),
+        Col("Count, new", lambda row: row.new_count, words.number),
+        Col("Bytes, base", lambda row: row.base_bytes, words.known(size), html_only=True),
+        Col("Bytes, new", lambda row: row.new_bytes, words.known(size), html_only=True),
+        Col("Bandwidth, base", lambda row: row.base_gb_per_s, words.known(bandwidth), html_only=True),
+        Col("Bandwidth, new", lambda row: row.new_gb_per_s, words.known(bandwidth), html_only=True),
+    )
+    return Section("memory", "Memory operations", say("{}", lead), [copies])
+
+
+def launches(comparison: Comparison) -> Section:
+    """Make the section "Launches and gaps": launch calls, host time, latency, and causes of gaps."""
+    if not comparison.launches and not comparison.idle:
+        return Section("launches", "Launches and gaps", say("No launches in both runs."))
+
+    def write(measure: Measure, value: float | None) -> str:
+        if value is None:
+            return UNKNOWN
+        return words.number(value).text if measure.unit == "count" else duration(value)
+
+    unit = words.per(comparison.basis)
+    calls = next((row for row in comparison.launches if row.unit == "count"), None)
+    latency = next((row for row in comparison.launches if row.name.startswith("launch latency")), None)
+    clauses = [f"{write(calls, calls.base)} launch calls {unit} before, {write(calls, calls.new)} now"] if calls else []
+    if latency is not None:
+        clauses.append(f"median launch latency {write(latency, latency.base)} before, {write(latency, latency.new)} now")
+    measures = table(
+        "launches-table",
+        f"Launches; calls and host time {unit}",
+        comparison.launches,
+        Col("Figure", lambda row: Cell(row.name), kind="name"),
+        Col("Base", lambda row: Cell(write(row, row.base)), kind="number"),
+        Col("New", lambda row: Cell(write(row, row.new)), kind="number"),
+        Col("Change", lambda row: row.change_percent, words.change),
+        words.VERDICT,
+        sortable=False,
+        note="These have no known spread: the verdict follows from the threshold alone.",
+    )
+    gaps = table(
+        "launches-idle",
+        f"Gaps before the work of the streams {unit}, by cause",
+        comparison.idle,
+        Col("Cause", lambda row: Cell(row.name), kind="name"),
+        *words.AMOUNT,
+        words.VERDICT,
+        sortable=False,
+        note="Streams of a device count each. Host wait: the launch ended after the work before it on the stream did.",
+    )
+    lead = say("{}.", "; ".join(clauses) or "Gaps before the work of the streams, by cause")
+    return Section("launches", "Launches and gaps", lead, (measures, gaps))
+
+
+def utilisation(comparison: Comparison) -> Section:
+    """Make the section "Sampled utilisation": mean utilization of GPUs and processors in both runs."""
+    over, means = _SAMPLED_OVER[comparison.sampling.over], comparison.sampling.means
+    sampled = [
+        f"{row.name} {percent(row.base_percent)} before, {percent(row.new_percent)} now ({points(row.difference_points)})"
+        for row in means
+        if row.absent is None
+    ]
+    sentences = [f"Means {over}: {'; '.join(sampled)}."] if sampled else []
+    for why in dict.fromkeys(row.absent for row in means if row.absent is not None):
+        sentences.append(f"{', '.join(row.name for row in means if row.absent == why)}: {why}.")
+    rows = table(
+        "utilisation-table",
+        f"Means {over}",
+        means,
+        Col("Metric", lambda row: Cell(row.name), kind="name"),
+        Col("Base", lambda row: row.base_percent, words.share),
+        Col("New", lambda row: row.new_percent, words.share),
+        Col("Difference", lambda row: row.difference_points, words.known(points)),
+        sortable=False,
+        note="Every machine that was sampled counts the same. No verdict follows from these: samplers see all that ran on a machine.",
+    )
+    lead = " ".join(sentences) or "No samples of GPUs or processors in both runs."
+    return Section("utilisation", "Sampled utilisation", say("{}", lead), [rows])
+
+
+def verdicts(comparison: Comparison) -> Section:
+    """Make the section "Rules": the verdicts of both runs."""
+    if not comparison.rules:
+        return Section("verdicts", "Rules", say("No rule ran for either run."))
+    broken, mended = (", ".join(row.rule for row in comparison.rules if row.outcome == outcome) for outcome in ("broken", "mended"))
+    sentences = [f"New issues: {broken}."] if broken else []
+    sentences += [f"Mended: {mended}."] if mended else []
+    rows = table(
+        "verdicts-table",
+        "Verdicts of both runs",
+        sorted(comparison.rules, key=lambda rule: _ORDER.index(rule.outcome)),
+        Col("Rule", lambda rule: Cell(rule.rule, camel=True), kind="name"),
+        Col("Base", lambda rule: _verdict(rule.base)),
+        Col("New", lambda rule: _verdict(rule.new)),
+        Col("Outcome", _outcome),
+        Col("Of the new run", lambda rule: plain(rule.new_finding), limit=200),
+        Col("Of the base run", lambda rule: plain(rule.base_finding), limit=200, html_only=True),
+        pdf_rows=30,
+    )
+    return Section("verdicts", "Rules", say("{}", " ".join(sentences) or "No rule went from fine to issue, or back."), [rows])
+
+
+def _verdict(verdict: str | None) -> Cell:
+    sign = SIGNS.get(verdict or "")
+    return Cell(sign.text, mark=sign.mark) if sign else Cell(UNKNOWN)
+
+
+def _outcome(change: VerdictChange) -> Cell:
+    if change.parameters_differ:
+        return Cell("– other parameters", mark="v-none")
+    if change.outcome in _OUTCOMES:
+        text, mark = _OUTCOMES[change.outcome]
+        return Cell(text, mark=mark)
+    return words.state(change.outcome)
+
+
+def reading(comparison: Comparison) -> Section:
+    """Make the section "How to read this": the conditions for calling a difference a change."""
+    lead = say("A change is beyond the spread of both runs and at least the threshold of {} %.", f"{comparison.threshold_percent:g}")
+    definitions = list(_DEFINITIONS)
+    if comparison.basis.unit == "second" and comparison.whole is not None:
+        definitions.append(("Per second", f"Times are divided by seconds of the GPUs' span, because: {comparison.basis.why}."))
+    return Section("reading", "How to read this", lead, facts={"definitions": definitions})
