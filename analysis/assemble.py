@@ -1,4 +1,4 @@
-"""How do the single analyses become one Report?"""
+"""Assembly of a Report from the analysis of its sections."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LIBRARIES: Final = ("duckdb", "polars", "pyarrow")
 
 
 def assemble(store: Store, options: Options) -> Report:
-    """All analyses of ``store``; see :func:`postrun.analysis.analyze`."""
+    """Run all sections of the analysis; see :func:`postrun.analysis.analyze`."""
     run = run_info.run(store, name=options.name)
     data = RunData(store, options)
     notes = run_info.data_quality(store)
@@ -104,13 +104,13 @@ def assemble(store: Store, options: Options) -> Report:
 
 
 def generator(options: Options) -> Generator:
-    """Who makes a report, when, and with what."""
-    made = time.time_ns() if options.generated_at_ns is None else options.generated_at_ns
-    return Generator("postrun", __version__, made, {library: metadata.version(library) for library in _LIBRARIES})
+    """Describe who makes a report, when, and with what."""
+    generated_at_ns = time.time_ns() if options.generated_at_ns is None else options.generated_at_ns
+    return Generator("postrun", __version__, generated_at_ns, {library: metadata.version(library) for library in _LIBRARIES})
 
 
-def _loader_recorded(store: Store, found: Steps) -> bool:
-    return any(part.annotated and LOADING in part.mean_ns for part in found.parts) or loading_recorded(store)
+def _loader_recorded(store: Store, steps: Steps) -> bool:
+    return any(part.annotated and LOADING in part.mean_ns for part in steps.parts) or loading_recorded(store)
 
 
 def _straggler_threshold(rules: Sequence[RuleResult]) -> float | None:
@@ -118,7 +118,10 @@ def _straggler_threshold(rules: Sequence[RuleResult]) -> float | None:
 
 
 def _plain(options: Options, selection: Selection, rules: Sequence[RuleResult]) -> dict[str, Any]:
-    """Options as report.json shows them; the time of making stands in ``generator``, all parameters in ``rules``."""
+    """Return the options as report.json shows them.
+
+    The time of making is in ``generator``, all parameters are in ``rules``.
+    """
     changed = {
         f"{result.rule}_{name}": value
         for result in rules
@@ -136,8 +139,8 @@ def _plain(options: Options, selection: Selection, rules: Sequence[RuleResult]) 
 
 
 def _traced(store: Store) -> int:
-    """Of how many processes there is an event."""
+    """Count the processes with at least one event."""
     tables = ("annotation", "host_event", "device_event", "python_profile", "step")
-    found = " UNION ".join(f"SELECT process FROM {table}" for table in tables)
+    processes = " UNION ".join(f"SELECT process FROM {table}" for table in tables)
     counted = f"SELECT unit FROM sample WHERE NOT ({MEASURED})"
-    return int(store.frame(f"SELECT count(*) FROM ({found} UNION {counted}) AS t(process) WHERE process IS NOT NULL").item())
+    return int(store.frame(f"SELECT count(*) FROM ({processes} UNION {counted}) AS t(process) WHERE process IS NOT NULL").item())

@@ -10,6 +10,6 @@ from .toolkit.options import AnalysisOptions
 
 @dataclass(frozen=True, slots=True)
 class Options(AnalysisOptions):
-    """The choices of the analyses, and selection: the rules that evaluate the run (None: all, with the documented defaults)."""
+    """Choices of an analysis. ``selection``: the rules that evaluate the run (None: all, with the documented defaults)."""
 
     selection: Selection | None = None

@@ -104,13 +104,7 @@ def changed(base: float, new: float) -> float | None:
 
 
 def amount(
-    name: str,
-    totals: Sequence[float],
-    on: Basis,
-    *,
-    least_ns: float,
-    error_ns: float | None = 0.0,
-    counts: Sequence[float] | None = None,
+    name: str, totals: Sequence[float], on: Basis, *, least_ns: float, error_ns: float | None = 0.0, counts: Sequence[float] | None = None
 ) -> Amount:
     """Compare the ``totals`` of both runs per unit.
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
-from ..report.comparison import Amount, Basis, Change, Comparison, Difference, KernelChange, MemoryChange, Side, StepComparison
+from ..report.comparison import Amount, Basis, Change, Comparison, Difference, KernelChange, Side, StepComparison
 from ..report.model import Generator, Report
 from ..steps.ranges import LOADING
 from ..toolkit import wording
@@ -48,42 +48,16 @@ def compare(
     span = total_span(base, new, on, threshold_percent, error)
     whole_ns = span.base_ns if span else 0.0
     least = whole_ns * threshold_percent / 100
-    shift = _shift(steps, on)
-    summed, within = parts(base, new, on, least, error, shift)
-    # GPU activity of only one run is not an addition.
-    found_kernels = kernels(base, new, on, whole_ns, threshold_percent) if span else ()
-    alike, matrix, memory = differences(base, new), precision(base, new), gpu_memory(base, new)
-    copies = memory_operations(base, new, on, whole_ns, threshold_percent) if span else ()
-    host, rules = host_parts(base, new, threshold_percent, of_steps, summed), verdicts(base, new)
-    listed = [
-        *_step_changes(steps),
-        *_part_changes(summed, host, on),
-        *_kernel_changes(found_kernels, on),
-        *_copy_changes(copies, on),
-    ]
-    listed.sort(key=lambda change: (change.area != "step", -abs(change.effect_ns or 0.0)))
-    for share in matrix:
-        if share.state != SAME:
-            shares = f"{wording.percent(share.new_percent)} of the time in matrix kernels, {wording.percent(share.base_percent)} before"
-            listed.append(Change(0, "precision", share.name, share.state, None, f"{share.name} takes {shares}."))
-    if memory is not None and memory.state != SAME and memory.base is not None and memory.new is not None:
-        peaks = f"from {wording.percent(memory.base)} to {wording.percent(memory.new)}"
-        text = f"The highest sample of GPU memory {_CHANGED[memory.state]} {peaks}."
-        listed.append(Change(0, "gpu memory", memory.name, memory.state, None, text))
-    for rule in rules:
-        if rule.outcome in _VERDICTS:
-            text = f"{rule.rule} finds {_VERDICTS[rule.outcome]}. {rule.new_finding or ''}".strip()
-            listed.append(Change(0, "verdict", rule.rule, rule.outcome, None, text))
-    changes = tuple(dataclasses.replace(change, rank=rank) for rank, change in enumerate(listed, 1))
-    return Comparison(
+    summed, within = parts(base, new, on, least, error, _shift(steps, on))
+    compared = Comparison(
         generator=generator,
         base=_side(base, given[0], read_from[0]),
         new=_side(new, given[1], read_from[1]),
-        headline=_headline(base, new, alike, steps, absent, summed, host, found_kernels, changes, on, threshold_percent),
+        headline="",
         verdict=steps.verdict if steps else UNKNOWN,
         threshold_percent=threshold_percent,
-        differences=alike,
-        changes=changes,
+        differences=differences(base, new),
+        changes=(),
         basis=on,
         steps=steps,
         device_steps=device_steps,
@@ -92,17 +66,20 @@ def compare(
         parts=summed,
         within=within,
         devices=devices(base, new, on, least, error),
-        host_parts=host,
-        kernels=found_kernels,
+        host_parts=host_parts(base, new, threshold_percent, of_steps, summed),
+        # GPU activity of only one run is not an addition.
+        kernels=kernels(base, new, on, whole_ns, threshold_percent) if span else (),
         categories=categories(base, new, on, least) if span else (),
-        precision=matrix,
-        memory_operations=copies,
+        precision=precision(base, new),
+        memory_operations=memory_operations(base, new, on, whole_ns, threshold_percent) if span else (),
         launches=launches(base, new, on, threshold_percent),
         idle=idle(base, new, on, least, error),
-        gpu_memory=memory,
+        gpu_memory=gpu_memory(base, new),
         sampling=sampling(base, new, on),
-        rules=rules,
+        rules=verdicts(base, new),
     )
+    compared = replace(compared, changes=tuple(replace(change, rank=rank) for rank, change in enumerate(_changes(compared), 1)))
+    return replace(compared, headline=_headline(base, new, compared))
 
 
 def _shift(steps: StepComparison | None, on: Basis) -> tuple[float, float] | None:
@@ -124,21 +101,40 @@ def per(on: Basis) -> str:
     return "a step" if on.unit == "step" else "a second of GPU time"
 
 
-def _step_changes(steps: StepComparison | None) -> Iterator[Change]:
+def _changes(compared: Comparison) -> Iterator[Change]:
+    """Yield the changes: steps, times by effect, precision, memory, verdicts."""
+    steps, memory = compared.steps, compared.gpu_memory
     if steps is not None and steps.verdict in (SLOWER, FASTER):
         yield Change(0, "step", "step time", steps.verdict, steps.change_ns, steps.text)
+    times = [*_part_changes(compared), *_kernel_changes(compared), *_copy_changes(compared)]
+    yield from sorted(times, key=lambda change: -abs(change.effect_ns or 0.0))
+    for share in compared.precision:
+        if share.state != SAME:
+            shares = f"{wording.percent(share.new_percent)} of the time in matrix kernels, {wording.percent(share.base_percent)} before"
+            yield Change(0, "precision", share.name, share.state, None, f"{share.name} takes {shares}.")
+    if memory is not None and memory.state != SAME and memory.base is not None and memory.new is not None:
+        peaks = f"from {wording.percent(memory.base)} to {wording.percent(memory.new)}"
+        text = f"The highest sample of GPU memory {_CHANGED[memory.state]} {peaks}."
+        yield Change(0, "gpu memory", memory.name, memory.state, None, text)
+    for rule in compared.rules:
+        if rule.outcome in _VERDICTS:
+            text = f"{rule.rule} finds {_VERDICTS[rule.outcome]}. {rule.new_finding or ''}".strip()
+            yield Change(0, "verdict", rule.rule, rule.outcome, None, text)
 
 
-def _part_changes(summed: Sequence[Amount], host: Sequence[Amount], on: Basis) -> Iterator[Change]:
-    for part in summed:
-        if _decided(part):
-            yield Change(0, "part", part.name, part.state, part.effect_ns, _of_amount(part.name.capitalize(), part, per(on)))
-    for part in host:
-        # Next to the parts of the GPU time, those of the host would repeat the same change.
-        if _decided(part) and (part.name == LOADING or not summed):
-            name = host_name(part.name)
-            area = "data loading" if part.name == LOADING else "host part"
-            yield Change(0, area, name, part.state, part.effect_ns, _of_amount(wording.capitalized(name), part, "a step"))
+def _part_changes(compared: Comparison) -> Iterator[Change]:
+    for part in filter(_decided, compared.parts):
+        text = _of_amount(part.name.capitalize(), part, per(compared.basis))
+        yield Change(0, "part", part.name, part.state, part.effect_ns, text)
+    for part in filter(_decided, _host_parts(compared)):
+        name = host_name(part.name)
+        area = "data loading" if part.name == LOADING else "host part"
+        yield Change(0, area, name, part.state, part.effect_ns, _of_amount(wording.capitalized(name), part, "a step"))
+
+
+def _host_parts(compared: Comparison) -> list[Amount]:
+    """Return the parts of the host that do not repeat those of the GPU time."""
+    return [part for part in compared.host_parts if part.name == LOADING or not compared.parts]
 
 
 def _decided(part: Amount) -> bool:
@@ -153,10 +149,10 @@ def _of_amount(name: str, part: Amount, unit: str) -> str:
     return f"{name} {_CHANGED[part.state]} by {effect} {unit}, from {before} to {after} ({wording.change(part.base_ns, part.new_ns)})."
 
 
-def _kernel_changes(kernel_changes: Sequence[KernelChange], on: Basis) -> Iterator[Change]:
-    for kernel in kernel_changes:
+def _kernel_changes(compared: Comparison) -> Iterator[Change]:
+    for kernel in compared.kernels:
         if kernel.state != SAME:
-            yield Change(0, "kernel", kernel.short_name, kernel.state, kernel.effect_ns, _of_kernel(kernel, on))
+            yield Change(0, "kernel", kernel.short_name, kernel.state, kernel.effect_ns, _of_kernel(kernel, compared.basis))
 
 
 def _of_kernel(kernel: KernelChange, on: Basis) -> str:
@@ -180,55 +176,40 @@ def _runs(count: float) -> str:
     return wording.plural(rounded, "run") if abs(count - rounded) < 0.005 * max(count, 1e-9) else f"{wording.significant(count)} runs"
 
 
-def _copy_changes(memory_changes: Sequence[MemoryChange], on: Basis) -> Iterator[Change]:
-    for copy in memory_changes:
+def _copy_changes(compared: Comparison) -> Iterator[Change]:
+    for copy in compared.memory_operations:
         if copy.state != SAME:
             name = f"{copy.kind} {copy.memory}" if copy.memory else copy.kind
             label = f"{name} {'copies' if copy.kind != 'Memset' else 'operations'}"
             amount = Amount(name, copy.base_ns, copy.new_ns, copy.effect_ns, copy.change_percent, copy.state)
-            yield Change(0, "memory operation", label, copy.state, copy.effect_ns, _of_amount(label, amount, per(on)))
+            yield Change(0, "memory operation", label, copy.state, copy.effect_ns, _of_amount(label, amount, per(compared.basis)))
 
 
-# -- the sentence ----------------------------------------------------------------------------------------------------------
-
-
-def _headline(
-    base: Report, new: Report, alike: Sequence[Difference], steps: StepComparison | None, absent: str | None, summed: Sequence[Amount],
-    host: Sequence[Amount], kernel_changes: Sequence[KernelChange], changes: Sequence[Change], on: Basis, threshold_percent: float,
-) -> str:  # fmt: skip
-    text = steps.text if steps else f"Steps cannot be compared: {absent}."
-    if limit := _limit(base, new, alike):
+def _headline(base: Report, new: Report, compared: Comparison) -> str:
+    steps, names = compared.steps, {difference.name for difference in compared.differences}
+    text = steps.text if steps else f"Steps cannot be compared: {compared.steps_absent}."
+    if limit := _limit(base, new, compared.differences):
         text = f"{limit}: {text[:1].lower()}{text[1:]}"
-    if any(one.name == ACTIVITY for one in alike):
+    if ACTIVITY in names:
         return f"{text} What ran on GPUs is known of one run only."
-    others = any(one.name == GPU for one in alike)
-    undecided = _undecided(summed, host, too=steps is not None and steps.verdict == UNDECIDED)
-    largest = _largest(
-        summed,
-        host,
-        kernel_changes,
-        changes,
-        on,
-        threshold_percent,
-        steps_stated=steps is not None,
-        undecided=bool(undecided),
-        others=others,
-    )
-    return " ".join(one for one in (text, undecided, largest) if one)
+    undecided = _undecided(compared)
+    largest = _largest(compared, undecided=bool(undecided), same_gpu=GPU not in names)
+    return " ".join(sentence for sentence in (text, undecided, largest) if sentence)
 
 
-def _open(summed: Sequence[Amount], host: Sequence[Amount]) -> list[Amount]:
+def _open(compared: Comparison) -> list[Amount]:
     """Return the parts that too few steps leave undecided, largest first."""
-    amounts = [*summed, *(part for part in host if part.name == LOADING or not summed)]
-    return sorted((part for part in amounts if part.state == UNDECIDED), key=lambda part: -abs(part.effect_ns))
+    amounts = [part for part in (*compared.parts, *_host_parts(compared)) if part.state == UNDECIDED]
+    return sorted(amounts, key=lambda part: -abs(part.effect_ns))
 
 
-def _undecided(summed: Sequence[Amount], host: Sequence[Amount], *, too: bool) -> str:
+def _undecided(compared: Comparison) -> str:
     """Word the undecided parts: "Too few steps to tell: idle is 64 ms a step longer."."""
     clauses: list[str] = []
-    for part in _open(summed, host)[:2]:
+    for part in _open(compared)[:2]:
         length, way = wording.duration(abs(part.effect_ns)), "longer" if part.effect_ns > 0 else "shorter"
         clauses.append(f"{host_name(part.name)} {length} {way}" if clauses else f"{host_name(part.name)} is {length} a step {way}")
+    too = compared.steps is not None and compared.steps.verdict == UNDECIDED
     return f"{'Undecided, too:' if too else 'Too few steps to tell:'} {', '.join(clauses)}." if clauses else ""
 
 
@@ -246,35 +227,25 @@ def _limit(base: Report, new: Report, alike: Sequence[Difference]) -> str:
     return f"On {' and '.join(clauses)}" if clauses else ""
 
 
-def _largest(
-    summed: Sequence[Amount],
-    host: Sequence[Amount],
-    kernel_changes: Sequence[KernelChange],
-    changes: Sequence[Change],
-    on: Basis,
-    threshold_percent: float,
-    *,
-    steps_stated: bool,
-    undecided: bool,
-    others: bool,
-) -> str:
-    if not any(one.area != "step" for one in changes):
-        more = "else " if steps_stated or undecided else ""
-        return f"Nothing {more}changed by more than its spread and {threshold_percent:g} %."
+def _largest(compared: Comparison, *, undecided: bool, same_gpu: bool) -> str:
+    on = compared.basis
+    if not any(one.area != "step" for one in compared.changes):
+        more = "else " if compared.steps or undecided else ""
+        return f"Nothing {more}changed by more than its spread and {compared.threshold_percent:g} %."
     sentences = []
-    parts = [part for part in summed or host if _decided(part)]
+    parts = [part for part in compared.parts or compared.host_parts if _decided(part)]
     if parts:
         most = max(parts, key=lambda part: abs(part.effect_ns))
-        by, unit = wording.duration(abs(most.effect_ns)), per(on) if summed else "a step"
-        larger = unit == "a step" and any(abs(part.effect_ns) > abs(most.effect_ns) for part in _open(summed, host))
+        by, unit = wording.duration(abs(most.effect_ns)), per(on) if compared.parts else "a step"
+        larger = unit == "a step" and any(abs(part.effect_ns) > abs(most.effect_ns) for part in _open(compared))
         sentences.append(f"{wording.capitalized(host_name(most.name))} {_CHANGED[most.state]} {'' if larger else 'most, '}by {by} {unit}.")
-    sentences += [one.text for one in changes if one.area == "data loading" and summed]
+    sentences += [one.text for one in compared.changes if one.area == "data loading" and compared.parts]
     # Another GPU has kernels of other names: those in both runs are more informative.
-    kernel = next((one for one in kernel_changes if one.state != SAME and (one.matched or not others)), None)
+    kernel = next((one for one in compared.kernels if one.state != SAME and (one.matched or same_gpu)), None)
     if kernel is not None:
         why = {ADDED: "added", VANISHED: "vanished"}.get(kernel.state) or wording.change(kernel.base_ns, kernel.new_ns)
         effect = f"{wording.signed_duration(kernel.effect_ns)} {per(on)}"
         sentences.append(f"Of the kernels most: {kernel.short_name}, {effect} ({why}).")
     if not sentences and undecided:
         return ""  # a changed verdict matters less than an undecided time
-    return " ".join(sentences) or next(one.text for one in changes if one.area != "step")
+    return " ".join(sentences) or next(one.text for one in compared.changes if one.area != "step")

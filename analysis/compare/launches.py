@@ -15,13 +15,7 @@ def idle(base: Report, new: Report, on: Basis, least_ns: float, error_ns: float 
         return ()
     causes = (("host wait", "host_wait_ns"), ("kernel wait", "kernel_wait_ns"), ("other", "other_ns"))
     return tuple(
-        amount(
-            name,
-            [sum(getattr(row, field) for row in report.idle) for report in (base, new)],
-            on,
-            least_ns=least_ns,
-            error_ns=error_ns,
-        )
+        amount(name, [sum(getattr(row, field) for row in report.idle) for report in (base, new)], on, least_ns=least_ns, error_ns=error_ns)
         for name, field in causes
     )
 

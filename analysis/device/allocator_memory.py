@@ -45,9 +45,7 @@ def _row(location: Place, device: int, total: int | None, allocations: pl.DataFr
     bottom = int(before.filter(pl.col("allocated") == before["allocated"].min())["time"].tail(1).item())
     points = _drawn(allocations, most)
     return AllocatorMemory(
-        node=location.node,
-        rank=location.rank,
-        pid=location.pid,
+        *location,
         device=device,
         events=allocations.height,
         total=total,
@@ -60,10 +58,7 @@ def _row(location: Place, device: int, total: int | None, allocations: pl.DataFr
         growth=allocations["rise"][top],
         growth_from_ns=bottom,
         growth_to_ns=allocations["time"][top],
-        time_ns=tuple(points["time"]),
-        low=tuple(points["low"]),
-        high=tuple(points["high"]),
-        reserved=tuple(points["reserved"]),
+        **{column: tuple(points[column]) for column in ("time_ns", "low", "high", "reserved")},
     )
 
 
@@ -80,12 +75,12 @@ def _drawn(allocations: pl.DataFrame, most: int) -> pl.DataFrame:
     """
     first, last = allocations["time"][0], allocations["time"][-1]
     if allocations.height <= most:
-        return allocations.select("time", "reserved", low="allocated", high="allocated")
+        return allocations.select("reserved", time_ns="time", low="allocated", high="allocated")
     held = pl.col("allocated").shift(1)
     width = (last - first) // most + 1
     pieces = allocations.with_columns(number=(pl.col("time") - first) // width, held=held).group_by("number", maintain_order=True)
     return pieces.agg(
-        time=pl.col("time").min(),
+        time_ns=pl.col("time").min(),
         low=pl.min_horizontal(pl.col("allocated").min(), pl.col("held").first()),
         high=pl.max_horizontal(pl.col("allocated").max(), pl.col("held").first()),
         reserved=pl.col("reserved").max(),

@@ -252,7 +252,7 @@ def _waits(store: Store, numbered: pl.DataFrame) -> tuple[CollectiveWait, ...]:
     rows = []
     for node, process, collectives, total, wait in waits.iter_rows():
         location = places.process(process, node)
-        rows.append((location.order, CollectiveWait(location.node, location.rank, location.pid, collectives, total, wait)))
+        rows.append((location.order, CollectiveWait(*location, collectives, total, wait)))
     return tuple(wait for _, wait in sorted(rows, key=lambda one: one[0]))
 
 

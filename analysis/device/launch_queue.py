@@ -69,9 +69,7 @@ def _streams(
         highest, area, (times, depth) = (0, 0, ((), ())) if changes is None else _series(changes, first, last)
         location = places.process(row.pop("process"), row.pop("node"))
         mean = area / row["span_ns"] if row["span_ns"] else None
-        stream = StreamQueue(
-            location.node, location.rank, location.pid, max_depth=highest, mean_depth=mean, time_ns=times, depth=depth, **row
-        )
+        stream = StreamQueue(*location, max_depth=highest, mean_depth=mean, time_ns=times, depth=depth, **row)
         streams.append(((location.order, row["device"], row["stream"] is None, row["stream"] or 0), stream))
     return streams
 

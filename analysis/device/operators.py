@@ -125,22 +125,9 @@ def attributed(work: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
     """
     thread = ["process", "tid"]
     ranges = ranges.join(work.select(thread).unique(), on=thread, how="semi")
-    points = pl.concat(
-        [
-            ranges.select(
-                *thread, time="start", delta=pl.lit(1, pl.Int32), order=-pl.col("end"), number="number", name="name", start="start"
-            ),
-            ranges.select(
-                *thread,
-                time="end",
-                delta=pl.lit(-1, pl.Int32),
-                order=-pl.col("start"),
-                number=pl.lit(None, pl.Int64),
-                name=pl.lit(None, pl.Int32),
-                start=pl.lit(None, pl.Int64),
-            ),
-        ]
-    )
+    begins = ranges.select(*thread, "number", "name", "start", time="start", delta=pl.lit(1, pl.Int32), order=-pl.col("end"))
+    ends = ranges.select(*thread, time="end", delta=pl.lit(-1, pl.Int32), order=-pl.col("start"))
+    points = pl.concat([begins, ends], how="diagonal")
     # At equal times, ends come before starts; of ranges that start together the longest is the outermost.
     points = points.sort(*thread, "time", "delta", "order", "number", "name")
     depth = pl.col("delta").cum_sum().over(thread)

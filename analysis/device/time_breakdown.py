@@ -39,7 +39,7 @@ def time_breakdown(store: Store) -> tuple[DeviceTime, ...]:
         for row in _breakdown(with_window(_events(store, condition), profiled)).iter_rows(named=True):
             location = places.process(row["process"], row["node"])
             name = names.get((row["node"], row["device"]))
-            rows.append((location.order, _device_time(row, location.node, location.rank, location.pid, name)))
+            rows.append((location.order, _device_time(row, *location, name)))
     return tuple(device for _, device in sorted(rows, key=lambda item: (item[0], item[1].device)))
 
 

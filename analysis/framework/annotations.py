@@ -1,4 +1,4 @@
-"""How much time did the annotated ranges of each name take, and how is it distributed?"""
+"""Durations of annotated ranges by name: totals and distributions."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from ..toolkit.names import base_name
 from ..toolkit.options import AnalysisOptions
 from ..toolkit.quantiles import duration_histogram, quantiles
 
-MOST_GROUPS: Final = 1000  # Groups beyond this many, those with least time, are one group per side: "other names"
-DRAWN: Final = 6  # How many histograms are drawn unless names are chosen
-OTHER: Final = "(other names)"
+MOST_GROUPS: Final = 1000  # groups; the shorter rest is one group per side, "other names"
+DRAWN: Final = 6  # histograms that are drawn unless names are chosen
+REMAINDER: Final = "(other names)"
 
 _ABSENT: Final = "No annotated ranges: wrap parts of the step in torch.profiler.record_function()."
 
 
 def annotation_groups(store: Store, options: AnalysisOptions = AnalysisOptions()) -> Annotations:  # noqa: B008  (AnalysisOptions is frozen)
-    """Durations of the ranges by base name, side (host or device) and phase, longest total first; ranges that never ended are left out.
+    """Group the ranges by base name, side and phase, longest total first.
 
-    ``histograms``: the names chosen in the options, else those with most time. Raises UsageError for a chosen name that no range
-    has, unless they are chosen for the runs that have them.
+    The side is host or device. Ranges that never ended are left out. ``histograms``: the names chosen in the options, else those with the
+    longest total. Raises UsageError for a chosen name that no range has, unless names are chosen for the runs that have them.
     """
     rows = store.frame(
         "SELECT name, side, phase, process, duration_ns AS duration FROM annotation WHERE complete IS NOT FALSE AND duration_ns IS NOT NULL"
@@ -37,12 +37,12 @@ def annotation_groups(store: Store, options: AnalysisOptions = AnalysisOptions()
     named = rows.join(names.select("name", base=base_name(pl.col("text"))), on="name", how="left")
     keys = ["base", "side", "phase"]
     totals = named.group_by(keys).agg(total=pl.col("duration").sum()).sort("total", *keys, descending=[True, False, False, False])
-    shown = totals.head(MOST_GROUPS).with_columns(kept=pl.lit(True)).select(*keys, "kept")
-    merged = named.join(shown, on=keys, how="left", nulls_equal=True).with_columns(
-        base=pl.when("kept").then("base").otherwise(pl.lit(OTHER)), phase=pl.when("kept").then("phase")
+    kept_keys = totals.head(MOST_GROUPS).with_columns(kept=pl.lit(True)).select(*keys, "kept")
+    merged = named.join(kept_keys, on=keys, how="left", nulls_equal=True).with_columns(
+        base=pl.when("kept").then("base").otherwise(pl.lit(REMAINDER)), phase=pl.when("kept").then("phase")
     )
     groups = [_group(base, side, phase, members) for (base, side, phase), members in merged.group_by(keys)]
-    groups.sort(key=lambda group: (group.name == OTHER, -group.total_ns, group.name, group.side, group.phase or ""))
+    groups.sort(key=lambda group: (group.name == REMAINDER, -group.total_ns, group.name, group.side, group.phase or ""))
     present = list(dict.fromkeys(group.name for group in groups))
     return Annotations(tuple(groups), _chosen(options, present) or tuple(present[:DRAWN]), None)
 

@@ -1,4 +1,4 @@
-"""What did the framework do: phases, forward and backward, operators, collectives?"""
+"""Work of the framework: phases, forward and backward, operators, collectives."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ COLLECTIVE_PHASE: Final = r"^NcclManager$|(?i)horovod|smdataparallel|smddp"
 COLLECTIVE_NAME: Final = r"^(NEGOTIATE_|NCCL_|MPI_|GLOO_)?(ALLREDUCE|ALLGATHER|BROADCAST|ALLTOALL|REDUCESCATTER)"
 
 
-def framework(store: Store, given: pl.DataFrame | None = None) -> Framework:
-    """Time by phase, part of the step, operator and collective, over all processes.
+def framework(store: Store, attributed_work: pl.DataFrame | None = None) -> Framework:
+    """Sum time by phase, step part, operator and collective, over all processes.
 
-    ``phases``: union of the steps of each phase and "other", the rest of the span from a process's first step start to its last step
-    end; ``percent`` is of that span, averaged over the processes. ``step_parts``: union per process of the ranges that name a part,
-    on the host; percent of all parts together. ``cpu_operators``: summed inclusive times. ``gpu_operators``: device time of the work
-    that an operator launched itself (``given``: what :func:`.operators.attribution` returns, where it is known already), and the hosted
-    profiler's gpu_functions. Operators below 2 % are one row. ``collectives``:
-    communication kernels by name, and the ranges of Horovod, smdataparallel and NCCL in framework timelines.
+    ``phases``: union of the steps of each phase and "other", the rest of the span from a process's first step start to its last step end;
+    ``percent`` is of that span, averaged over the processes. ``step_parts``: union per process of the host ranges that name a part; percent
+    of all parts together. ``cpu_operators``: summed inclusive times. ``gpu_operators``: device time of the work that an operator launched
+    itself (``attributed_work``: the result of :func:`.operators.attribution` if it is known), and the hosted profiler's gpu_functions.
+    Operators below 2 % are one row. ``collectives``: communication kernels by name, and the ranges of Horovod, smdataparallel and NCCL in
+    framework timelines.
     """
     phases = _phases(store)
     ranges = part_ranges(store)
     parts, windows_differ = step_parts(store, ranges)
     cpu = _rows(_cpu_operators(store))
-    by_operator, linked = _gpu_operators(store, given)
+    by_operator, linked = _gpu_operators(store, attributed_work)
     gpu = _rows(by_operator)
     collectives = _collectives(store)
     kinds = (("CPU operators", cpu), ("GPU operators", gpu))
@@ -76,14 +76,14 @@ def framework(store: Store, given: pl.DataFrame | None = None) -> Framework:
 
 
 def _phases(store: Store) -> tuple[Share, ...]:
-    # Where a source names phases, these alone count: the steps of other sources are the same ones, found twice, or a window of them.
+    # If a source names phases, only these count: the steps of other sources are the same steps again, or a window of them.
     steps = store.frame("""
         SELECT process, coalesce(phase, 'step') AS phase, host_start_ns AS start, host_start_ns + host_duration_ns AS "end"
         FROM step AS s QUALIFY s.phase IS NOT NULL OR bool_and(s.phase IS NULL) OVER ()
     """)
     if steps.is_empty():
         return ()
-    # The time between two profiles of a process is no part of the span; phases come from sources that record all the time.
+    # The span excludes the time between two profiles of a process; phases come from sources that record all the time.
     profiled = _watched(store) if (steps["phase"] == "step").all() else windows(store, "process").clear()
     profiles = with_window(steps, profiled).group_by("process", "window").agg(span=pl.col("end").max() - pl.col("start").min())
     span = profiles.group_by("process").agg(pl.col("span").sum())
@@ -97,13 +97,13 @@ def _phases(store: Store) -> tuple[Share, ...]:
         part = rows.select(time=time, percent=pl.when(pl.col("span") > 0).then(100 * time / pl.col("span")).otherwise(0.0)).sort("percent")
         return Share(name, int(part["time"].sum()), counts.get(name, 0), float(part["percent"].sum()) / workers)
 
-    found = [share(phase, named.filter(pl.col("phase") == phase), pl.col("length")) for phase in sorted(counts)]
-    found.sort(key=lambda one: -one.total_ns)
-    return (*found, share("other", rest, pl.col("span") - pl.col("covered")))
+    times = [share(phase, named.filter(pl.col("phase") == phase), pl.col("length")) for phase in sorted(counts)]
+    times.sort(key=lambda share: -share.total_ns)
+    return (*times, share("other", rest, pl.col("span") - pl.col("covered")))
 
 
 def _watched(store: Store) -> pl.DataFrame:
-    """When each process was profiled, or, where it was not, recorded."""
+    """Return the profile windows of each process, else its recordings."""
     profiled, sessions = windows(store, "process"), recorded(store)
     return pl.concat([profiled, sessions.join(profiled, on="process", how="anti").select(profiled.columns)])
 
@@ -118,8 +118,7 @@ def _cpu_operators(store: Store) -> pl.DataFrame:
 
 
 def _inclusive(store: Store, cpu: Sequence[OperatorRow], gpu: Sequence[OperatorRow]) -> str | None:
-    """What the times of CPU operators are; with how long operators ran on the threads, each moment of a thread counted once, where that is
-    known of all of them."""
+    """Explain the times of CPU operators, with the time of their threads if known."""
     if not cpu:
         return None
     [(count, ran)] = store.frame("""
@@ -129,28 +128,31 @@ def _inclusive(store: Store, cpu: Sequence[OperatorRow], gpu: Sequence[OperatorR
             FROM host_event WHERE kind = 'operator' AND duration_ns IS NOT NULL)
     """).rows()
     total = sum(row.total_ns for row in cpu)
-    told = count == sum(row.count for row in cpu) and ran < total
-    return _INCLUSIVE.format(f": {duration(total)}, while operators ran for {duration(ran)} of the threads' time" if told else "") + (
-        _LAUNCHED if gpu else ""
-    )
+    counted_once = count == sum(row.count for row in cpu) and ran < total
+    return _INCLUSIVE.format(
+        f": {duration(total)}, while operators ran for {duration(ran)} of the threads' time" if counted_once else ""
+    ) + (_LAUNCHED if gpu else "")
 
 
-def _gpu_operators(store: Store, given: pl.DataFrame | None) -> tuple[pl.DataFrame, float | None]:
-    """Device time by the operator that launched it, and which percentage of all device time could be given to one (None without any)."""
+def _gpu_operators(store: Store, attributed_work: pl.DataFrame | None) -> tuple[pl.DataFrame, float | None]:
+    """Return device time by launching operator, and the linked percentage.
+
+    The percentage is of all device time; None without any.
+    """
     work = store.frame("SELECT count(*) AS n, coalesce(sum(duration_ns), 0)::BIGINT AS t FROM device_event WHERE kind <> 'sync'").row(0)
-    pairs = attribution(store) if given is None else given
+    pairs = attribution(store) if attributed_work is None else attributed_work
     linked = pairs.select(name="operator", count=pl.col("count").cast(pl.Int64), total=pl.col("total").cast(pl.Int64))
     share = percent_of(int(linked["total"].sum()), work[1]) if work[0] else None
     functions = store.frame("""
         SELECT n.text AS name, count(*) AS count, sum(duration_ns)::BIGINT AS total
         FROM annotation AS a JOIN name AS n ON n.id = a.name WHERE starts_with(phase, 'gpu_functions') GROUP BY n.text
     """)
-    both = pl.concat([linked, functions], how="vertical_relaxed").group_by("name").agg(pl.col("count").sum(), pl.col("total").sum())
-    return both, share
+    times = pl.concat([linked, functions], how="vertical_relaxed").group_by("name").agg(pl.col("count").sum(), pl.col("total").sum())
+    return times, share
 
 
 def _rows(operators: pl.DataFrame) -> tuple[OperatorRow, ...]:
-    """Longest first; what is below 2 % of all operator time is one row at the end, so that the rows add up to all of it."""
+    """Order operators by time, and merge those below 2 % into a last row."""
     total = int(operators["total"].sum()) if len(operators) else 0
     rows = [
         OperatorRow(name, count, time, percent_of(time, total))
@@ -174,7 +176,7 @@ def _collectives(store: Store) -> tuple[Share, ...]:
         SELECT CASE WHEN regexp_full_match(text, '\\d+') THEN 'rank ' || text || ' ready' ELSE text END,
             sum(duration_ns)::BIGINT AS total, count(*)
         FROM (
-            -- A range inside of another one of its tensor is a part of it: NCCL_ALLREDUCE of ALLREDUCE.
+            -- A range inside of another range of its tensor is a part of that range: NCCL_ALLREDUCE of ALLREDUCE.
             SELECT n.text, a.duration_ns, a.start_ns + a.duration_ns AS stop, max(a.start_ns + a.duration_ns) OVER (
                 PARTITION BY a.process, a.phase ORDER BY a.start_ns, a.duration_ns DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
             ) AS before
@@ -188,16 +190,16 @@ def _collectives(store: Store) -> tuple[Share, ...]:
 
 
 def _notes(phases: Iterable[Share], parts: Iterable[Share], *, inclusive: str | None, linked: float | None, gaps: int) -> Iterable[str]:
-    other = next((phase.percent for phase in phases if phase.name == "other"), 0.0)
-    if other > _MUCH_OTHER:
-        yield f"{whole_percent(other)} of the time from the first to the last step was spent outside of the steps."
+    other_percent = next((phase.percent for phase in phases if phase.name == "other"), 0.0)
+    if other_percent > _MUCH_OTHER:
+        yield f"{whole_percent(other_percent)} of the time from the first to the last step was spent outside of the steps."
     if phases and gaps:
         yield f"Nothing was recorded for {duration(gaps)} between the steps; that time is left out."
     share = {part.name: part.percent for part in parts}
     forward, backward = share.get("forward", 0.0), share.get("backward", 0.0)
-    for name, own in (("forward", forward), ("backward", backward)):
-        if forward and backward and 100 * own / (forward + backward) > _ONE_SIDED:
-            yield f"{whole_percent(100 * own / (forward + backward))} of forward and backward time is spent in the {name} pass."
+    for name, time in (("forward", forward), ("backward", backward)):
+        if forward and backward and 100 * time / (forward + backward) > _ONE_SIDED:
+            yield f"{whole_percent(100 * time / (forward + backward))} of forward and backward time is spent in the {name} pass."
     if inclusive:
         yield inclusive
     if linked is not None and linked < _NEARLY_ALL:

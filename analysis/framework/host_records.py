@@ -1,4 +1,4 @@
-"""What does a run tell in which nothing was recorded of a GPU and no steps: its Python profile, its collectives?"""
+"""Sentences on a run without GPU activity and steps: its Python profile and its collectives."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ _LONGEST: Final = 72  # characters of a function's name
 
 
 def host_records(profile: PythonProfile | None, collectives: Sequence[Share]) -> list[str]:
-    """A sentence on the Python profile and one on the collectives (longest first), each where there are such."""
+    """Word the Python profile and the collectives (longest first), if there are any."""
     return [sentence for sentence in (_profiled(profile), _communicated(collectives)) if sentence]
 
 
 def leading_functions(profile: PythonProfile) -> tuple[ProfileGroup, list[ProfileRow]] | None:
-    """The group of windows with most own time, of those by total time where there are such, and its functions with most own time, longest
-    first, without what profilers spent where that is not all. None without a profile."""
+    """Return the group of windows with the longest own time and its functions.
+
+    The functions are in order of time. None without a profile. Groups by total time are preferred. Functions of profilers are left out if
+    there are others.
+    """
     steps = [group for group in profile.groups if group.by == "steps"]
     groups = [group for group in steps if group.timer not in _TIMERS] or steps
     if not groups:
@@ -30,15 +33,15 @@ def leading_functions(profile: PythonProfile) -> tuple[ProfileGroup, list[Profil
     first = max(groups, key=lambda group: group.total_s)
     key = (first.profiler, first.timer, first.label)
     rows = [row for row in profile.rows if (row.profiler, row.timer, row.label) == key]
-    own = [row for row in rows if row.kind != PROFILER] or rows
-    return first, sorted(own, key=lambda row: -row.total_s)
+    functions = [row for row in rows if row.kind != PROFILER] or rows
+    return first, sorted(functions, key=lambda row: -row.total_s)
 
 
 def _profiled(profile: PythonProfile | None) -> str:
-    found = leading_functions(profile) if profile is not None else None
-    if profile is None or found is None:
+    leading = leading_functions(profile) if profile is not None else None
+    if profile is None or leading is None:
         return ""
-    group, rows = found
+    group, rows = leading
     steps = [one for one in profile.groups if one.by == "steps"]
     windows = sum(one.windows for one in steps)
     which = f"{wording.count(windows)} Python profiles" if windows > 1 else "A Python profile"
@@ -57,10 +60,10 @@ def _profiled(profile: PythonProfile | None) -> str:
 def _communicated(collectives: Sequence[Share]) -> str:
     if not collectives:
         return ""
-    told = [f"{wording.duration(share.total_ns)} in {wording.count(share.count)} {share.name}" for share in collectives[:_NAMED]]
+    clauses = [f"{wording.duration(share.total_ns)} in {wording.count(share.count)} {share.name}" for share in collectives[:_NAMED]]
     if rest := collectives[_NAMED:]:
         others = wording.plural(sum(share.count for share in rest), "other")
-        told.append(f"{wording.duration(sum(share.total_ns for share in rest))} in {others}")
-    listed = told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"
-    whole = f" add up to {wording.duration(sum(share.total_ns for share in collectives))}" if len(collectives) > 1 else ""
-    return f"Collectives{whole}: {listed}."
+        clauses.append(f"{wording.duration(sum(share.total_ns for share in rest))} in {others}")
+    listed = clauses[0] if len(clauses) == 1 else f"{', '.join(clauses[:-1])} and {clauses[-1]}"
+    total = f" add up to {wording.duration(sum(share.total_ns for share in collectives))}" if len(collectives) > 1 else ""
+    return f"Collectives{total}: {listed}."

@@ -1,4 +1,4 @@
-"""What did the framework do in each phase: in training and evaluation, in the forward and the backward pass, ...?"""
+"""Work of the framework in each phase (training, evaluation) and in each part of a step (forward, backward)."""
 
 from __future__ import annotations
 
@@ -16,22 +16,24 @@ TOP: Final = 10
 
 
 def by_phase(store: Store, parts: Parts) -> tuple[PhaseMetrics, ...]:
-    """Of each named phase of the steps (TRAIN, EVAL, ...) and of each part of a step, most time first: how long it was, which parts of a
-    step lay in it, and the CPU operators that began in it, by inclusive time. Of a part they are those on the thread of its ranges, without
-    the ranges themselves."""
+    """Return duration, step parts and CPU operators of each phase and step part.
+
+    They are in order of time. Phases are the named phases of the steps (TRAIN, EVAL, ...). Operators are those that began in the phase, by
+    inclusive time. For a part of a step, they are those on the thread of its ranges, without the ranges themselves.
+    """
     steps = store.frame("""
         SELECT phase AS name, process, host_start_ns AS start, host_start_ns + host_duration_ns AS "end" FROM step
         WHERE phase IS NOT NULL AND host_duration_ns > 0
     """)
-    found = []
+    metrics = []
     for (name,), rows in steps.group_by("name", maintain_order=True):
         inside = [(part, _length(intersection(ranges, rows, ["process"])), 0) for part, (_, ranges) in parts.items()]
         operators = _operators(store, union(rows, ["process"]), None)
-        found.append(PhaseMetrics("phase", str(name), _together(rows), shares(one for one in inside if one[1]), operators))
+        metrics.append(PhaseMetrics("phase", str(name), _together(rows), shares(one for one in inside if one[1]), operators))
     for part, (pattern, ranges) in parts.items():
-        found.append(PhaseMetrics("part", part, _together(ranges), (), _operators(store, union(ranges, ["process", "tid"]), pattern)))
-    found.sort(key=lambda one: (one.by != "phase", -one.total_ns, one.name))
-    return tuple(one for one in found if one.cpu_operators or one.step_parts)
+        metrics.append(PhaseMetrics("part", part, _together(ranges), (), _operators(store, union(ranges, ["process", "tid"]), pattern)))
+    metrics.sort(key=lambda one: (one.by != "phase", -one.total_ns, one.name))
+    return tuple(one for one in metrics if one.cpu_operators or one.step_parts)
 
 
 def _together(ranges: pl.DataFrame) -> int:
@@ -43,7 +45,10 @@ def _length(ranges: pl.DataFrame) -> int:
 
 
 def _operators(store: Store, ranges: pl.DataFrame, named: str | None) -> tuple[OperatorRow, ...]:
-    """Operators that begin in one of the ``ranges``, which do not overlap in a lane. ``named``: the names of the ranges' own operators."""
+    """Sum the operators that begin in one of the ``ranges``, disjoint per lane.
+
+    ``named``: pattern of the names of the ranges' own operators, which do not count.
+    """
     if ranges.is_empty():
         return ()
     store.connection.register("phase_ranges", ranges.to_arrow())
@@ -63,5 +68,5 @@ def _operators(store: Store, ranges: pl.DataFrame, named: str | None) -> tuple[O
         ).fetchall()
     finally:
         store.connection.unregister("phase_ranges")
-    whole = sum(total for _, _, total in rows)
-    return tuple(OperatorRow(name, count, total, percent_of(total, whole)) for name, count, total in rows[:TOP])
+    total_ns = sum(total for _, _, total in rows)
+    return tuple(OperatorRow(name, count, total, percent_of(total, total_ns)) for name, count, total in rows[:TOP])

@@ -1,4 +1,4 @@
-"""How did the numbers that the program itself recorded go, such as the loss?"""
+"""Counters that the program itself recorded, such as the loss, over time."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from ...ingest.store.tables import COUNTER
 from ..report.model import CounterSeries
 from ..toolkit.places import Places
 
-POINTS: Final = 400
-"""How many values of one counter are kept; of more, as many stretches of equal time with their mean, lowest and highest value."""
-MOST: Final = 200  # How many counters of one process are told: those with most values
+POINTS: Final = 400  # values per counter; more are averaged, with lowest and highest, over intervals of equal length
+MOST: Final = 200  # counters per process, those with the largest number of values
 
 _SERIES: Final = f"""
     SELECT node, unit, metric, count(*) AS values, count(*) FILTER (NOT isfinite(value)) AS odd,
@@ -24,7 +23,7 @@ _SERIES: Final = f"""
     FROM sample WHERE starts_with(metric, '{COUNTER}') GROUP BY node, unit, metric
     QUALIFY row_number() OVER (PARTITION BY node, unit ORDER BY count(*) DESC, metric) <= {MOST}
 """
-# A mean lies between its ends whatever rounding does.
+# Rounding may move a mean beyond its ends.
 _DRAWN: Final = f"""
     WITH series AS ({_SERIES})
     SELECT s.node, s.unit, s.metric, min(v.time_ns) AS time_ns, least(greatest(avg(v.value), min(v.value)), max(v.value)) AS mean,
@@ -38,22 +37,23 @@ _DRAWN: Final = f"""
 
 
 def counters(store: Store) -> tuple[CounterSeries, ...]:
-    """Every counter of every process, by name. Values that are no finite numbers are counted, and left out of everything else."""
+    """Return every counter of every process, by name.
+
+    Values that are not finite are counted, and left out of everything else.
+    """
     rows = store.frame(_SERIES)
     if rows.is_empty():
         return ()
     places = Places(store)
     drawn = store.frame(_DRAWN).partition_by("node", "unit", "metric", as_dict=True)
-    found = []
+    ordered = []
     for row in rows.iter_rows(named=True):
-        place = places.process(row["unit"], row["node"])
+        location = places.process(row["unit"], row["node"])
         points = drawn.get((row["node"], row["unit"], row["metric"]), pl.DataFrame(schema=["time_ns", "mean", "low", "high"]))
         name = row["metric"].removeprefix(COUNTER)
         series = CounterSeries(
-            name=name,
-            node=place.node,
-            rank=place.rank,
-            pid=place.pid,
+            name,
+            *location,
             values=row["values"],
             not_finite=row["odd"],
             first_not_finite_ns=row["odd_ns"],
@@ -61,10 +61,7 @@ def counters(store: Store) -> tuple[CounterSeries, ...]:
             last=row["last"],
             min=row["low"],
             max=row["high"],
-            time_ns=tuple(points["time_ns"]),
-            mean=tuple(points["mean"]),
-            low=tuple(points["low"]),
-            high=tuple(points["high"]),
+            **{column: tuple(points[column]) for column in ("time_ns", "mean", "low", "high")},
         )
-        found.append((name, place.order, series))
-    return tuple(series for _, _, series in sorted(found, key=lambda item: item[:2]))
+        ordered.append((name, location.order, series))
+    return tuple(series for _, _, series in sorted(ordered, key=lambda item: item[:2]))

@@ -1,7 +1,7 @@
-"""What power did each GPU draw, how fast was its clock, and for how long was it held down?
+"""Power, clock and throttling of each GPU.
 
-A sample of throttle reasons is a sum of bits (docs/capture-metrics.md); it stands for the time to the next sample of the same GPU, but for
-no more than three sampling intervals.
+A sample of throttle reasons is a sum of bits (docs/capture-metrics.md). It applies until the next sample of the same GPU, but not longer
+than three sampling intervals.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..toolkit.wording import count, duration, percent, plural
 
 HEAT: Final = 32 | 64
 POWER: Final = 4 | 128
-HARDWARE: Final = 8  # A slowdown by the hardware, for heat or power; more precise drivers set a bit of these, too
+HARDWARE: Final = 8  # a slowdown by the hardware, for heat or power; more precise drivers also set one of those bits
 
 _VALUES: Final = """
     SELECT node, unit, metric, quantile_cont(value, 0.5), min(value), max(value) FROM sample
@@ -40,30 +40,30 @@ _TIMES: Final = f"""
 
 
 def gpu_clocks(store: Store) -> tuple[GpuClocks, ...]:
-    """A row per GPU of which power, clock or throttle reasons were sampled, by host name and number."""
+    """Return a row per GPU with samples of power, clock or throttle reasons."""
     places = Places(store)
-    found: dict[tuple[int, int], dict[str, Any]] = {}
+    values: dict[tuple[int, int], dict[str, Any]] = {}
     for node, unit, metric, middle, least, most in store.frame(_VALUES).rows():
-        row = found.setdefault((node, unit), {})
+        row = values.setdefault((node, unit), {})
         if metric == "gpu_power":
             row |= {"power_p50_w": middle, "power_max_w": most}
         else:
             row |= {"sm_clock_p50_mhz": middle, "sm_clock_min_mhz": least, "sm_clock_max_mhz": most}
     for node, unit, sampled, heat, power, hardware in store.frame(_TIMES).rows():
-        found.setdefault((node, unit), {}).update(
+        values.setdefault((node, unit), {}).update(
             sampled_ns=int(sampled), heat_ns=int(heat), power_ns=int(power), hardware_ns=int(hardware)
         )
     empty = dict.fromkeys(
         ("power_p50_w", "power_max_w", "sm_clock_p50_mhz", "sm_clock_min_mhz", "sm_clock_max_mhz", "sampled_ns", "heat_ns", "power_ns",
          "hardware_ns")
     )  # fmt: skip
-    rows = [GpuClocks(node=places.node(node), device=unit, **(empty | row)) for (node, unit), row in found.items()]
+    rows = [GpuClocks(node=places.node(node), device=unit, **(empty | row)) for (node, unit), row in values.items()]
     return tuple(sorted(rows, key=lambda row: (in_order(row.node), row.device)))
 
 
 def throttling(gpus: tuple[GpuClocks, ...]) -> tuple[tuple[str, str], ...]:
-    """(node, sentence): which machines' GPUs were held down, by what, for how long."""
-    said = []
+    """Word the throttling per node: the GPUs, its cause and its time."""
+    sentences = []
     for node in dict.fromkeys(row.node for row in gpus):
         every = [row for row in gpus if row.node == node and row.sampled_ns]
         for why, field in (("for heat", "heat_ns"), ("for power", "power_ns"), ("by the hardware, for heat or power", "hardware_ns")):
@@ -74,10 +74,10 @@ def throttling(gpus: tuple[GpuClocks, ...]) -> tuple[tuple[str, str], ...]:
             time = getattr(worst, field)
             share = f"{duration(time)}, {percent(100 * time / (worst.sampled_ns or time))} of the time sampled"
             if len(every) == 1:
-                said.append((node, f"The clock of GPU {worst.device} was held down {why} for {share}."))
+                sentences.append((node, f"The clock of GPU {worst.device} was held down {why} for {share}."))
             elif len(held) == 1:
-                said.append((node, f"The clock of GPU {worst.device} of {plural(len(every), 'GPU')} was held down {why} for {share}."))
+                sentences.append((node, f"The clock of GPU {worst.device} of {plural(len(every), 'GPU')} was held down {why} for {share}."))
             else:
                 which = f"{count(len(held))} of {plural(len(every), 'GPU')}"
-                said.append((node, f"The clocks of {which} were held down {why}, of GPU {worst.device} longest: {share}."))
-    return tuple(said)
+                sentences.append((node, f"The clocks of {which} were held down {why}, of GPU {worst.device} longest: {share}."))
+    return tuple(sentences)

@@ -1,4 +1,4 @@
-"""How much memory of each GPU was in use, over time?"""
+"""Memory in use of each GPU over time."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ...ingest.store.store import Store
 from ..report.model import GpuMemory
 from ..toolkit.places import Places, in_order
 
-POINTS: Final = 400  # How many samples of one GPU are kept; of more, as many stretches of equal time with their mean, lowest and highest
+POINTS: Final = 400  # samples per GPU; more are averaged, with lowest and highest, over intervals of equal length
 
-# Bytes where they were sampled, else percent.
+# In bytes if these were sampled, else in percent.
 _USED: Final = """
     used AS (
         SELECT node, unit, metric, time_ns, value FROM sample
@@ -25,7 +25,7 @@ _USED: Final = """
         FROM used GROUP BY node, unit
     )
 """
-_WHOLE: Final = f"""
+_SUMMARY: Final = f"""
     WITH {_USED}, sampled AS (
         SELECT node, unit, max(value) AS bytes FROM sample WHERE metric = 'gpu_memory_total_bytes' AND isfinite(value) GROUP BY ALL
     ), listed AS (
@@ -34,7 +34,7 @@ _WHOLE: Final = f"""
     SELECT w.*, coalesce(s.bytes, l.bytes::DOUBLE) AS bytes FROM whole AS w
     LEFT JOIN sampled AS s USING (node, unit) LEFT JOIN listed AS l USING (node, unit)
 """
-# A mean lies between its ends whatever rounding does.
+# Rounding may move a mean beyond its ends.
 _DRAWN: Final = f"""
     WITH {_USED}
     SELECT node, unit, min(u.time_ns) AS time_ns, least(greatest(avg(u.value), min(u.value)), max(u.value)) AS mean,
@@ -47,17 +47,17 @@ _DRAWN: Final = f"""
 
 
 def gpu_memory(store: Store) -> tuple[GpuMemory, ...]:
-    """A row per GPU whose memory was sampled, by host name and number."""
-    rows = store.frame(_WHOLE)
+    """Return a row per GPU whose memory was sampled, by host name and number."""
+    rows = store.frame(_SUMMARY)
     if rows.is_empty():
         return ()
     places = Places(store)
     drawn = store.frame(_DRAWN).partition_by("node", "unit", as_dict=True)
-    found = []
+    memories = []
     for row in rows.iter_rows(named=True):
         in_bytes = row["metric"] == "gpu_memory_used_bytes"
         points: pl.DataFrame = drawn[row["node"], row["unit"]]
-        found.append(
+        memories.append(
             GpuMemory(
                 node=places.node(row["node"]),
                 device=row["unit"],
@@ -69,10 +69,7 @@ def gpu_memory(store: Store) -> tuple[GpuMemory, ...]:
                 min=row["low"],
                 max=row["high"],
                 max_at_ns=row["high_ns"],
-                time_ns=tuple(points["time_ns"]),
-                mean=tuple(points["mean"]),
-                low=tuple(points["low"]),
-                high=tuple(points["high"]),
+                **{column: tuple(points[column]) for column in ("time_ns", "mean", "low", "high")},
             )
         )
-    return tuple(sorted(found, key=lambda row: (in_order(row.node), row.device)))
+    return tuple(sorted(memories, key=lambda row: (in_order(row.node), row.device)))

@@ -1,10 +1,9 @@
-"""How much of the machines was used: processors, GPUs, memory, disks and network?"""
+"""Utilization of the nodes: processors, GPUs, memory, disks and network."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import polars as pl
@@ -22,12 +21,11 @@ from .utilisation import derived_utilisation
 SERIES_POINTS: Final = 400
 HEAT_BUCKETS: Final = 200
 _BUSY: Final = 70.0
-# Samples of processors, of every source, tell of all that ran on the machine.
+# Samples of processors, of every source, are of everything that ran on the node.
 _MACHINE: Final = "this is the whole machine, not the job alone"
 _AT_ONCE: Final = 1_000_000  # samples
+# Mean of a group. Polars' own mean adds up in an order that varies from call to call, and so would the last digit in a report.
 _MEAN: Final = pl.col("value").sum() / pl.col("value").count()
-"""Of a group. Polars' own mean adds up in an order that differs from call to call, and so would the last digit in a report."""
-
 # Figure of the report -> metrics that are added up for it, per snapshot, after averaging each over its units.
 _FIGURES: Final[dict[str, tuple[str, ...]]] = {
     "network": ("network_receive", "network_transmit"),
@@ -38,7 +36,7 @@ _FIGURES: Final[dict[str, tuple[str, ...]]] = {
     "io_wait": ("cpu_iowait",),
     "disk_read": ("disk_read",),
     "disk_write": ("disk_write",),
-    # Only in the table: what DCGM's profiling counters measure, other quantities than the utilization; temperatures and links.
+    # Only in the table: DCGM's profiling counters, which measure other quantities than the utilization; temperatures and links.
     "gpu_engine_active": ("gpu_engine_active",),
     "gpu_sm_active": ("gpu_sm_active",),
     "gpu_sm_occupancy": ("gpu_sm_occupancy",),
@@ -57,7 +55,7 @@ _FIGURES: Final[dict[str, tuple[str, ...]]] = {
 }
 _RECORDED_MEMORY: Final = "gpu_memory_controller"
 _DRAWN: Final = ("gpu", "cpu", "gpu_memory", "io_wait", "cpu_memory", "network")
-_DISKS: Final = ("disk_read", "disk_write")  # Over time only where there are no GPUs, which leave no room for them
+_DISKS: Final = ("disk_read", "disk_write")  # drawn over time only without GPUs, which need the room
 _ABSENT: Final = (
     "No system metrics and no device activity in this run. The hosted profiler's folder system/ has samples of processors, GPUs, memory,"
     " disks and network; traces with GPU kernels give the GPUs' busy share."
@@ -65,52 +63,43 @@ _ABSENT: Final = (
 
 
 def system_usage(store: Store, derived: pl.DataFrame | None = None) -> SystemUsage:
-    """Quantiles, statements, active time, series over time and heat of every unit, per machine in order of host name.
+    """Return quantiles, statements, active time, series and heat of every node.
 
-    Per snapshot (samples taken together) percentages are averaged over the machine's own units; network is receive + transmit of the
-    algorithm. ``gpu_memory`` is used / total where it was sampled, else the memory controller's utilisation as the hosted profiler
-    records it; the unit says which. A machine without sampled GPU utilisation gets the one derived from kernel activity (``derived``,
-    where it is known already).
+    Nodes are in order of host name. Per snapshot (samples taken together), percentages are averaged over the node's own units; network is
+    receive + transmit of the algorithm. ``gpu_memory`` is used / total if it was sampled, else the utilization of the memory controller as
+    the hosted profiler records it; the unit distinguishes them. A node without sampled GPU utilization gets the utilization derived from
+    kernel activity (``derived``, if it is known).
     """
     places = Places(store)
     derived = derived_utilisation(store) if derived is None else derived
     sampled = store.frame("SELECT DISTINCT node FROM sample WHERE metric = 'gpu_utilization'")["node"].to_list()
     derived = derived.filter(~pl.col("node").is_in(sampled))
-    found = {*store.frame(f"SELECT DISTINCT node FROM sample WHERE {MEASURED}")["node"], *derived["node"]}
-    machines: dict[int, _Machine] = {}
-    for node, samples in _samples(store, sorted(found)):
+    measured = {*store.frame(f"SELECT DISTINCT node FROM sample WHERE {MEASURED}")["node"], *derived["node"]}
+    usage: list[MetricUsage] = []
+    statements: list[tuple[str, str]] = []
+    series: list[Series] = []
+    heat: list[UnitHeat] = []
+    for node, samples in _samples(store, sorted(measured)):
         name = places.node(node)
         figures = _figures(samples, derived.filter(pl.col("node") == node) if len(derived) else derived)
-        own = [_usage(name, figure) for figure in figures]
-        sentence = _statement({row.metric: row for row in own}, _mean(figures))
-        machines[node] = _Machine(
-            usage=own,
-            statements=[(name, sentence)] if sentence else [],
-            series=[_series(name, figure) for key in _drawn(figures) for figure in figures if figure.name == key],
-            heat=[_heat(name, figure) for key in ("cpu", "gpu") for figure in figures if figure.name == key],
-        )
-    ordered = [machines[node] for node in sorted(machines, key=lambda node: in_order(places.node(node)))]
-    usage = tuple(row for machine in ordered for row in machine.usage)
+        rows = [_usage(name, figure) for figure in figures]
+        usage += rows
+        if sentence := _statement({row.metric: row for row in rows}, _mean(figures)):
+            statements.append((name, sentence))
+        series += [_series(name, figure) for key in _drawn(figures) for figure in figures if figure.name == key]
+        heat += [_heat(name, figure) for key in ("cpu", "gpu") for figure in figures if figure.name == key]
     clocks = gpu_clocks(store)
     return SystemUsage(
-        nodes=usage,
-        statements=tuple(row for machine in ordered for row in machine.statements),
+        nodes=tuple(sorted(usage, key=lambda row: in_order(row.node))),
+        statements=tuple(sorted(statements, key=lambda row: in_order(row[0]))),
         gpu_active=_active(store, "gpu_utilization") or _derived_active(derived),
         cpu_active=_active(store, "cpu_utilization"),
-        series=tuple(row for machine in ordered for row in machine.series),
-        heat=tuple(row for machine in ordered for row in machine.heat),
+        series=tuple(sorted(series, key=lambda row: in_order(row.node))),
+        heat=tuple(sorted(heat, key=lambda row: in_order(row.node))),
         absent=None if usage else _ABSENT,
         gpu_clocks=clocks,
         throttling=throttling(clocks),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Machine:
-    usage: list[MetricUsage]
-    statements: list[tuple[str, str]]
-    series: list[Series]
-    heat: list[UnitHeat]
 
 
 def _drawn(figures: Sequence[_Figure]) -> tuple[str, ...]:
@@ -118,27 +107,33 @@ def _drawn(figures: Sequence[_Figure]) -> tuple[str, ...]:
 
 
 class _Figure:
-    """One figure of one machine. ``units``: snapshot_ns, unit, value; ``whole``: snapshot_ns, value of the machine, low and high."""
+    """A figure of a node. ``units``: snapshot_ns, unit, value; ``node``: snapshot_ns, value of the node, low and high."""
 
-    def __init__(self, name: str, unit: str, units: pl.DataFrame, whole: pl.DataFrame, derived: bool) -> None:
-        self.name, self.unit, self.units, self.whole, self.derived = name, unit, units, whole, derived
+    def __init__(self, name: str, unit: str, units: pl.DataFrame, derived: bool) -> None:
+        self.name, self.unit, self.units, self.derived = name, unit, units, derived
+        value = pl.col("value")
+        means = units.group_by("snapshot_ns", maintain_order=True).agg(_MEAN, low=value.min(), high=value.max())
+        self.node = means.sort("snapshot_ns")
 
 
 def _samples(store: Store, nodes: Sequence[int]) -> Iterator[tuple[int, pl.DataFrame]]:
-    """Samples (metric, unit, time_ns, value) of each machine; ``nodes`` ascending. Read in groups of about a million samples."""
+    """Read the samples of each node in groups of about a million samples.
+
+    Columns: metric, unit, time_ns, value. ``nodes`` are in ascending order.
+    """
     counts = dict(store.frame(f"SELECT node, count(*) FROM sample WHERE {MEASURED} GROUP BY node").rows())
     group: list[int] = []
-    for place, node in enumerate(nodes):
+    for position, node in enumerate(nodes):
         group.append(node)
-        with_next = nodes[place + 1 : place + 2]
+        with_next = nodes[position + 1 : position + 2]
         if with_next and sum(counts.get(one, 0) for one in (*group, *with_next)) <= _AT_ONCE:
             continue
         rows = store.frame(
             f"SELECT node, metric, unit, time_ns, value FROM sample WHERE node BETWEEN ? AND ? AND {MEASURED}", [group[0], group[-1]]
         ).with_columns(pl.col("metric").cast(pl.Categorical))
         parts = rows.partition_by("node", as_dict=True, include_key=False)
-        for one in group:
-            yield one, parts.get((one,), rows.clear().drop("node"))
+        for member in group:
+            yield member, parts.get((member,), rows.clear().drop("node"))
         group = []
 
 
@@ -152,24 +147,18 @@ def _figures(samples: pl.DataFrame, derived: pl.DataFrame) -> list[_Figure]:
             metrics = (_RECORDED_MEMORY,)
         if name == "gpu" and len(derived):
             units = derived.select(snapshot_ns="time_ns", unit="unit", value="value")
-            figures.append(_Figure(name, METRICS[metrics[0]], units, _whole(units), derived=True))
+            figures.append(_Figure(name, METRICS[metrics[0]], units, derived=True))
         elif present & set(metrics):
             rows = samples.filter(pl.col("metric").is_in(metrics)).group_by("metric", "snapshot_ns", "unit").agg(_MEAN)
             if len(metrics) > 1:
                 rows = rows.group_by("snapshot_ns", "unit").agg(pl.col("value").sum())
             units = rows.select("snapshot_ns", "unit", "value").sort("snapshot_ns", "unit")
-            figures.append(_Figure(name, METRICS[metrics[0]], units, _whole(units), derived=False))
+            figures.append(_Figure(name, METRICS[metrics[0]], units, derived=False))
     return figures
 
 
-def _whole(units: pl.DataFrame) -> pl.DataFrame:
-    """The machine's value per snapshot: the mean over its units, with the lowest and the highest."""
-    value = pl.col("value")
-    return units.group_by("snapshot_ns", maintain_order=True).agg(_MEAN, low=value.min(), high=value.max()).sort("snapshot_ns")
-
-
 def _usage(node: str, figure: _Figure) -> MetricUsage:
-    ordered = figure.whole["value"].sort()
+    ordered = figure.node["value"].sort()
     return MetricUsage(
         node=node,
         metric=figure.name,
@@ -185,17 +174,17 @@ def _usage(node: str, figure: _Figure) -> MetricUsage:
 
 
 def _mean(figures: Iterable[_Figure]) -> float:
-    """Mean GPU utilisation over the whole time; 0 without samples."""
-    return next((float(figure.whole["value"].mean() or 0) for figure in figures if figure.name == "gpu"), 0.0)  # type: ignore[arg-type]
+    """Return the mean GPU utilization over the whole time; 0 without samples."""
+    return next((float(figure.node["value"].mean() or 0) for figure in figures if figure.name == "gpu"), 0.0)  # type: ignore[arg-type]
 
 
 def _exact(value: float) -> float:
-    """A quantile without the last digits that rounding leaves: 70 stays 70."""
+    """Round away the last digits of a quantile: 70 stays 70."""
     return round(value, 9)
 
 
 def _statement(usage: dict[str, MetricUsage], gpu_mean: float) -> str | None:
-    """The documented sentence about one machine: under-utilised, waiting for the CPU, well used, or else its medians."""
+    """Write the documented sentence on the use of a node."""
     gpu, cpu = usage.get("gpu"), usage.get("cpu")
     if gpu is None:
         if cpu is None:
@@ -208,7 +197,7 @@ def _statement(usage: dict[str, MetricUsage], gpu_mean: float) -> str | None:
             f"No GPU was sampled; the median of the CPU is {whole_percent(cpu.p50)}, its 95th percentile {whole_percent(cpu.p95)};"
             f" {_MACHINE}."
         )
-    if gpu.derived:  # short buckets of a profile are not the samples that the documented thresholds mean
+    if gpu.derived:  # the documented thresholds are for samples, not for short buckets of a profile
         return f"No GPU utilisation was sampled; derived from kernel activity its median is {whole_percent(gpu.p50)}."
     if _exact(gpu.p95) < _BUSY and cpu is not None and _exact(cpu.p95) < _BUSY:
         return (
@@ -227,9 +216,9 @@ def _statement(usage: dict[str, MetricUsage], gpu_mean: float) -> str | None:
 
 
 def _series(node: str, figure: _Figure) -> Series:
-    grid, _ = _grid(figure.whole["snapshot_ns"], SERIES_POINTS)
+    grid, _ = _grid(figure.node["snapshot_ns"], SERIES_POINTS)
     points = (
-        figure.whole.join(grid, on="snapshot_ns", maintain_order="left")
+        figure.node.join(grid, on="snapshot_ns", maintain_order="left")
         .group_by("bucket", maintain_order=True)
         .agg(pl.col("time_ns").first(), _MEAN, pl.col("low").min(), pl.col("high").max())
         .sort("bucket")
@@ -247,7 +236,7 @@ def _series(node: str, figure: _Figure) -> Series:
 
 
 def _heat(node: str, figure: _Figure) -> UnitHeat:
-    grid, times = _grid(figure.whole["snapshot_ns"], HEAT_BUCKETS)
+    grid, times = _grid(figure.node["snapshot_ns"], HEAT_BUCKETS)
     ordered = figure.units.join(grid, on="snapshot_ns", maintain_order="left")
     cells = ordered.group_by("unit", "bucket", maintain_order=True).agg(_MEAN)
     known = cells.filter(pl.col("unit").is_not_null())
@@ -264,9 +253,10 @@ def _heat(node: str, figure: _Figure) -> UnitHeat:
 
 
 def _grid(snapshots: pl.Series, limit: int) -> tuple[pl.DataFrame, list[int]]:
-    """Which bucket each snapshot falls in (snapshot_ns, bucket, time_ns = start of the bucket), and the starts of all buckets.
+    """Assign the snapshots to buckets; also return the starts of all buckets.
 
-    Up to ``limit`` snapshots are a bucket each; more are put in ``limit`` equal ones.
+    Columns: snapshot_ns, bucket, time_ns (start of the bucket). Up to ``limit`` snapshots have a bucket each; more share ``limit`` equal
+    buckets.
     """
     frame = snapshots.sort().to_frame()
     if len(frame) <= limit:

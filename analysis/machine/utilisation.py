@@ -1,4 +1,4 @@
-"""How busy was a device whose utilisation nobody sampled? Derived from its kernels, copies and memsets."""
+"""GPU utilization derived from kernels, copies and memsets, for devices without samples."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ _SCHEMA: Final = {"node": pl.Int32, "unit": pl.Int32, "time_ns": pl.Int64, "valu
 
 
 def derived_utilisation(store: Store) -> pl.DataFrame:
-    """Utilisation of every device that has events but no sampled utilisation: node, unit (device index), time_ns, value in percent.
+    """Return the utilization of every device with events but without samples.
 
-    ``value`` is the share of a bucket during which a kernel, copy or memset ran, of all streams and processes; ``time_ns`` the start of
-    the bucket, the same for all devices. Buckets are as long as :func:`bucket_ns` says and cover the device's profile span; of the first
-    and the last (of each profile, where there were several) only the part in the span counts. Sorted by node, unit and time.
+    Columns: node, unit (device index), time_ns, value in percent. ``value`` is the share of a bucket during which a kernel, copy or memset
+    ran, of all streams and processes; ``time_ns`` is the start of the bucket, the same for all devices. Buckets have the length
+    :func:`bucket_ns` and cover the device's profile window. Of the first and the last bucket (of each profile), only the part in the window
+    counts. Sorted by node, unit and time.
     """
     devices = store.frame("""
         SELECT node, device AS unit, min(start_ns) AS first, max(start_ns + duration_ns) AS last, count(*) AS events
@@ -59,9 +60,10 @@ def derived_utilisation(store: Store) -> pl.DataFrame:
 
 
 def bucket_ns(span_ns: int, interval_ns: int | None) -> int:
-    """Length of a bucket: the run's sampling interval, else 1/2000 of the span rounded up to 1, 2 or 5 times a power of ten; at least 1 ms.
+    """Return the length of a bucket: the sampling interval, or 1/2000 of the span.
 
-    An interval that would make more than 200,000 buckets of the span counts as none.
+    The latter is rounded up to 1, 2 or 5 times a power of ten. The minimum is 1 ms. An interval that would give more than 200,000 buckets
+    is ignored.
     """
     if interval_ns is not None and span_ns <= interval_ns * _MOST_BUCKETS:
         return max(interval_ns, _LEAST_NS)
@@ -71,7 +73,7 @@ def bucket_ns(span_ns: int, interval_ns: int | None) -> int:
 
 
 def _together(devices: Sequence[Mapping[str, int]]) -> Iterator[list[tuple[int, int]]]:
-    """Node and unit of devices whose events are held in memory at once."""
+    """Yield node and unit of devices whose events are read together."""
     group: list[tuple[int, int]] = []
     rows = 0
     for device in devices:
@@ -84,7 +86,10 @@ def _together(devices: Sequence[Mapping[str, int]]) -> Iterator[list[tuple[int, 
 
 
 def _busy_share(busy: pl.DataFrame, profiles: pl.DataFrame, width: int) -> pl.DataFrame:
-    """Per profile and bucket of ``width`` that has a part between its ``start`` and ``end``: percent of that part covered by ``busy``."""
+    """Return the covered percentage of each bucket of ``width`` in a profile.
+
+    Only the part of a bucket between the ``start`` and ``end`` of the profile counts.
+    """
     by = ["node", "unit", "window"]
     start, end, bucket = pl.col("start"), pl.col("end"), pl.col("bucket")
     numbers = pl.int_ranges(start // width, (end - 1) // width + 1)
@@ -95,11 +100,14 @@ def _busy_share(busy: pl.DataFrame, profiles: pl.DataFrame, width: int) -> pl.Da
 
 
 def _interval(store: Store) -> int | None:
-    """The run's sampling interval: the median distance of successive samples of one series, of the machine with most samples."""
-    found = store.frame(f"""
+    """Return the sampling interval of the run, in ns.
+
+    It is the median of the node with the largest number of samples.
+    """
+    interval = store.frame(f"""
         SELECT median(step) AS step FROM (
             SELECT time_ns - lag(time_ns) OVER (PARTITION BY node, metric, unit ORDER BY time_ns) AS step FROM sample
             WHERE {MEASURED} AND node = (SELECT node FROM sample WHERE {MEASURED} GROUP BY node ORDER BY count(*) DESC, node LIMIT 1)
         ) WHERE step > 0
     """).item()
-    return None if found is None else round(found)
+    return None if interval is None else round(interval)

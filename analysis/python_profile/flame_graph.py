@@ -1,7 +1,7 @@
-"""Through which calls did the time of a Python program go? A tree of frames, each with its time.
+"""Flame graphs of Python profiles: trees of frames, each with its time.
 
-Pyinstrument keeps the tree. cProfile keeps how long a function took when another called it, but not what had called that one: there the
-time of a function is divided over its callers by their shares of its cumulative time, on every level. That is an estimate.
+Pyinstrument keeps the tree. cProfile keeps the time of a function per direct caller, but not the calls above. Its tree is an estimate: the
+time of a function is divided over its callers by their shares of its cumulative time, on every level.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from ...ingest.store.store import Store
 from ..report.model import FlameFrame
 from .names import kind_of, short_names
 
-LEAST_PERCENT: Final = 0.5  # Of all time: frames below it are folded into the frame "other" of their caller
-DEEPEST: Final = 40  # Frames deeper than this are folded, too
-OTHER: Final = "other"
+LEAST_PERCENT: Final = 0.5  # of all time; smaller frames are folded into the frame "other" of their caller
+DEEPEST: Final = 40  # levels; deeper frames are also folded
+REMAINDER: Final = "other"
 RECURSION: Final = "recursion"
 _FOLDED: Final = "(other)"
 _RECURSIVE: Final = "(recursive calls)"
@@ -25,7 +25,7 @@ _MANY_FRAMES: Final = 300_000
 
 @dataclass(slots=True)
 class Node:
-    """A function on one way from the root."""
+    """A function on one path from the root."""
 
     function: str
     total_s: float
@@ -35,23 +35,23 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Frames in the order in which they are drawn. ``shown``: distinct functions among them."""
+    """Frames in drawing order. ``functions``: number of distinct functions among them."""
 
     total_s: float
     frames: tuple[FlameFrame, ...]
-    shown: int
+    functions: int
 
 
 def called_tree(store: Store, windows: Sequence[int]) -> Tree:
-    """Of windows of cProfile, from which function called which."""
+    """Estimate the tree of windows of cProfile from their direct calls."""
     chosen = _chosen(windows)
     times = store.frame(f"""
         SELECT function, any_value(file ORDER BY file) AS file, {_sum("total_s")} AS own, {_sum("cumulative_s")} AS total
         FROM python_profile WHERE "window" IN ({chosen}) GROUP BY function
     """).rows()
-    own = {function: seconds for function, _, seconds, _ in times}
+    own_times = {function: seconds for function, _, seconds, _ in times}
     total = {function: seconds for function, _, _, seconds in times}
-    least = sum(own.values()) * LEAST_PERCENT / 100
+    least = sum(own_times.values()) * LEAST_PERCENT / 100
     pairs = f"""
         SELECT a.function AS caller, b.function AS callee, {_sum("c.cumulative_s")} AS total
         FROM python_call AS c JOIN python_profile AS a ON a."window" = c."window" AND a.id = c.caller
@@ -59,42 +59,48 @@ def called_tree(store: Store, windows: Sequence[int]) -> Tree:
     """
     calls = {(caller, callee): seconds for caller, callee, seconds in store.frame(f"FROM ({pairs}) WHERE total > {least!r}").rows()}
     called = dict(store.frame(f"SELECT callee, {_sum('total')} FROM ({pairs}) WHERE caller <> callee GROUP BY callee").rows())
-    return _drawn(estimated(own, total, calls, called), {function: file for function, file, _, _ in times})
+    return _drawn(estimated(own_times, total, calls, called), {function: file for function, file, _, _ in times})
 
 
 def estimated(
-    own: Mapping[str, float], total: Mapping[str, float], calls: Mapping[tuple[str, str], float], called: Mapping[str, float]
+    own_times: Mapping[str, float], total: Mapping[str, float], calls: Mapping[tuple[str, str], float], called: Mapping[str, float]
 ) -> list[Node]:
-    """Roots of the tree. ``own``, ``total``: seconds of each function, its own and with what it calls; ``calls``: of (caller, callee) the
-    callee's seconds with what it calls; ``called``: the sum of these over all callers but the function itself.
+    """Return the roots of the estimated tree.
 
-    A function is a root with the time in which no other called it. What a frame calls has the part of its time that the frame has of its
-    function's. Functions that call each other in a circle are opened again as long as a call in it is new on the way; of what such a
-    function calls, what leads back to it comes first, as the rest may happen in there.
+    ``own_times``, ``total``: seconds of each function, without and with its calls. ``calls``: seconds of the callee with its calls, by
+    (caller, callee). ``called``: the sum of these over all callers except the function itself.
+
+    A function is a root with the time in which no other function called it. The callees of a frame get the part of their time that the
+    frame has of its function's time. Functions that call each other in a circle are expanded again as long as the path contains a new call
+    of the circle. Among the callees of such a function, those that lead back to it come first, because the others may run inside of them.
     """
-    graph = _Graph(own, total, calls, called)
-    made = [graph.opened(function, seconds) for function, seconds in graph.roots()]
-    rest = graph.whole - sum(node.total_s for node in made)
-    if rest > 1e-6 * graph.whole:  # so that the axis is as long as all own times, also where no frame is wide enough
-        made.append(Node(_FOLDED, rest, rest))
-    return made
+    graph = _Graph(own_times, total, calls, called)
+    roots = [graph.opened(function, seconds) for function, seconds in graph.roots()]
+    rest = graph.total_own - sum(node.total_s for node in roots)
+    if rest > 1e-6 * graph.total_own:  # keeps the axis as long as all own times, even if no frame is wide enough
+        roots.append(Node(_FOLDED, rest, rest))
+    return roots
 
 
 class _Graph:
     def __init__(
-        self, own: Mapping[str, float], total: Mapping[str, float], calls: Mapping[tuple[str, str], float], called: Mapping[str, float]
+        self,
+        own_times: Mapping[str, float],
+        total: Mapping[str, float],
+        calls: Mapping[tuple[str, str], float],
+        called: Mapping[str, float],
     ) -> None:
-        self.own, self.total, self.called = own, total, called
+        self.own_times, self.total, self.called = own_times, total, called
         self.below: dict[str, list[tuple[str, float]]] = {}
         for (caller, callee), seconds in sorted(calls.items()):
             if caller != callee and callee in total and total.get(caller, 0.0) > 0:
                 self.below.setdefault(caller, []).append((callee, seconds))
-        self.whole = sum(own.values())
-        self.least = self.whole * LEAST_PERCENT / 100
+        self.total_own = sum(own_times.values())
+        self.least = self.total_own * LEAST_PERCENT / 100
         self.circle = _circles(self.below)
 
     def roots(self) -> list[tuple[str, float]]:
-        """Functions with the time in which none called them; most first."""
+        """Return functions with the time in which none called them, longest first."""
         inside: dict[str, float] = {}  # called by a function of its own circle
         members: dict[int, list[str]] = {}
         for caller, callees in self.below.items():
@@ -103,18 +109,18 @@ class _Graph:
                     inside[callee] = inside.get(callee, 0.0) + seconds
         for function, number in self.circle.items():
             members.setdefault(number, []).append(function)
-        found = {}
+        root_times = {}
         for function, seconds in self.total.items():
             called = self.called.get(function, 0.0)
             if seconds - called > max(self.least, 1e-6 * seconds):
                 # Calls within the circle are part of the time of the outermost one.
-                found[function] = seconds - max(0.0, called - inside.get(function, 0.0))
+                root_times[function] = seconds - max(0.0, called - inside.get(function, 0.0))
         for some in members.values():
             first = max(sorted(some), key=lambda one: self.total[one])
             outside = sum(self.called.get(one, 0.0) - inside.get(one, 0.0) for one in some)
-            if len(some) > 1 and not found.keys() & set(some) and self.total[first] > self.least and outside < self.total[first] / 2:
-                found[first] = self.total[first]
-        return sorted(found.items(), key=lambda one: (-one[1], one[0]))
+            if len(some) > 1 and not root_times.keys() & set(some) and self.total[first] > self.least and outside < self.total[first] / 2:
+                root_times[first] = self.total[first]
+        return sorted(root_times.items(), key=lambda one: (-one[1], one[0]))
 
     def opened(self, root: str, seconds: float) -> Node:
         top = Node(root, seconds, 0.0)
@@ -123,7 +129,7 @@ class _Graph:
             node, depth, used = todo.pop()
             function = node.function
             every = max(self.total[function], self.called.get(function, 0.0))  # times of calls within calls count again
-            node.own_s = min(node.total_s, self.own[function] * node.total_s / every) if every > 0 else node.total_s
+            node.own_s = min(node.total_s, self.own_times[function] * node.total_s / every) if every > 0 else node.total_s
             part = min(1.0, node.total_s / self.total[function]) if self.total[function] > 0 else 0.0
             room = node.total_s - node.own_s
             below = self.below.get(function, ())
@@ -131,11 +137,11 @@ class _Graph:
             back = [one for one in circled if (function, one[0]) not in used] or [one for one in circled if self._leads_on(one[0], used)]
             out = ""
             if not back and 2 * sum(time for callee, time in below if not self._back(function, callee)) < room:
-                # The rest is in calls that leave the circle elsewhere: once more to there.
+                # The rest is in calls that leave the circle elsewhere: allow the path to such a call once more.
                 out = "out"
                 back = [one for one in circled if (function, one[0], out) not in used and self._leads_on(one[0], None)]
             back.sort(key=lambda one: (-one[1], one[0]))
-            # Where nothing leads back any more, only the others are left to fill the time of a function in a circle.
+            # If no call leads back any more, the other calls fill the time of a function in a circle.
             filled = 1.0 if circled and not back else part
             plain = [(callee, filled * time) for callee, time in below if not self._back(function, callee)]
             shares = []
@@ -161,7 +167,10 @@ class _Graph:
         return top
 
     def _leads_on(self, function: str, used: frozenset[tuple[str, ...]] | None) -> bool:
-        """Whether a call within the circle of ``function`` that is not yet on the way can be reached from it; None: one out of it."""
+        """Return whether ``function`` leads to a call in its circle not in ``used``.
+
+        None for ``used``: whether it leads to a call out of its circle.
+        """
         seen, todo = {function}, [function]
         while todo:
             caller = todo.pop()
@@ -175,13 +184,16 @@ class _Graph:
         return False
 
     def _back(self, caller: str, callee: str) -> bool:
-        """Whether what ``callee`` calls can lead back to ``caller``."""
+        """Return whether the calls of ``callee`` can lead back to ``caller``."""
         number = self.circle.get(caller)
         return number is not None and number == self.circle.get(callee)
 
 
 def _circles(below: Mapping[str, list[tuple[str, float]]]) -> dict[str, int]:
-    """The number of the circle (strongly connected component) of every function that calls or is called, by Tarjan's algorithm."""
+    """Number the circle (strongly connected component) of every function.
+
+    This is Tarjan's algorithm.
+    """
     order: dict[str, int] = {}
     low: dict[str, int] = {}
     circle: dict[str, int] = {}
@@ -216,11 +228,11 @@ def _circles(below: Mapping[str, list[tuple[str, float]]]) -> dict[str, int]:
 
 
 def sampled_tree(store: Store, windows: Sequence[int]) -> Tree:
-    """Of windows of Pyinstrument: their trees, frames of the same way from the root added up."""
+    """Merge the trees of windows of Pyinstrument, adding up equal paths."""
     chosen = _chosen(windows)
-    whole, many = store.frame(f'SELECT {_sum("total_s")}, count(*) FROM python_frame WHERE "window" IN ({chosen})').row(0)
-    least = (whole or 0.0) * LEAST_PERCENT / 100
-    limit = least / max(1, len(windows)) if many > _MANY_FRAMES else -1.0
+    all_time, count = store.frame(f'SELECT {_sum("total_s")}, count(*) FROM python_frame WHERE "window" IN ({chosen})').row(0)
+    least = (all_time or 0.0) * LEAST_PERCENT / 100
+    limit = least / max(1, len(windows)) if count > _MANY_FRAMES else -1.0
     rows = store.frame(f"""
         SELECT f."window", f.id, f.parent, p.function, p.file, f.total_s AS own, f.cumulative_s AS total
         FROM python_frame AS f JOIN python_profile AS p ON p."window" = f."window" AND p.id = f.function
@@ -229,7 +241,7 @@ def sampled_tree(store: Store, windows: Sequence[int]) -> Tree:
     top = Node("", 0.0, 0.0)
     known: dict[int, dict[str, Node]] = {id(top): {}}
     places: dict[tuple[int, int], Node] = {}
-    for window, number, parent, function, _, own, total in rows:
+    for window, number, parent, function, _, own_time, total in rows:
         above = top if parent is None else places.get((window, parent))
         if above is None:
             continue
@@ -239,7 +251,7 @@ def sampled_tree(store: Store, windows: Sequence[int]) -> Tree:
             known[id(node)] = {}
             above.children.append(node)
         node.total_s += total
-        node.own_s += own
+        node.own_s += own_time
         places[window, number] = node
     return _drawn(_folded(top.children, least), {function: file for _, _, _, function, file, _, _ in rows})
 
@@ -275,16 +287,16 @@ def _drawn(roots: list[Node], files: Mapping[str, str | None]) -> Tree:
             inside.append((child, depth + 1, start))
             start += child.total_s
         todo += inside[::-1]
-    special = {_FOLDED: OTHER, _RECURSIVE: RECURSION}
-    shown = {node.function for node, _, _ in placed} - special.keys()
-    shorts = short_names((function, files.get(function)) for function in sorted(shown))
+    special = {_FOLDED: REMAINDER, _RECURSIVE: RECURSION}
+    functions = {node.function for node, _, _ in placed} - special.keys()
+    shorts = short_names((function, files.get(function)) for function in sorted(functions))
     for node, depth, start in placed:
         kind = special.get(node.function) or kind_of(files.get(node.function), node.function)
         short = shorts.get(node.function, node.function)
-        # Sums of shares have digits that mean nothing, and differ by the order in which they were added.
+        # The last digits of sums depend on the order of addition.
         seconds = (round(value, 9) for value in (start, node.total_s, node.own_s))
         frames.append(FlameFrame(short, node.function, kind, depth, *seconds))
-    return Tree(round(at, 9), tuple(frames), len(shown))
+    return Tree(round(at, 9), tuple(frames), len(functions))
 
 
 def _chosen(windows: Sequence[int]) -> str:
@@ -292,5 +304,5 @@ def _chosen(windows: Sequence[int]) -> str:
 
 
 def _sum(column: str) -> str:
-    """Seconds added up exactly, so that the order of the rows does not matter."""
+    """Return an SQL sum of seconds that does not depend on the order of the rows."""
     return f"(sum(round({column} * 1e9)::BIGINT) / 1e9)::DOUBLE"

@@ -1,4 +1,4 @@
-"""Whose code is a function of a Python profile, and how is it told in few words?"""
+"""Origin and short names of the functions of a Python profile."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-OWN: Final = "own code"
+OWN_CODE: Final = "own code"
 LIBRARY: Final = "library"
 STANDARD: Final = "standard library"
 BUILT_IN: Final = "built-in"
-PROFILER: Final = "profiler"  # What a profiler spends: postrun's recording, torch.profiler and the ranges that PyTorch marks for it
-KINDS: Final = (OWN, LIBRARY, STANDARD, BUILT_IN, PROFILER)
+PROFILER: Final = "profiler"  # cost of profilers: postrun's recording, torch.profiler and the ranges that PyTorch marks for it
+KINDS: Final = (OWN_CODE, LIBRARY, STANDARD, BUILT_IN, PROFILER)
 RECORDING: Final = "{postrun's own recording}"
 
 _PACKAGES: Final = re.compile(r".*[/\\](?:site|dist)-packages[/\\]|.*\.egg[/\\]", re.DOTALL)
@@ -27,8 +27,10 @@ _PYBIND: Final = re.compile(r"pybind11_detail_function_record_\w*\.")
 
 
 def kind_of(file: str | None, function: str = "") -> str:
-    """Of ``KINDS``, by the source file, of what is in none by the name of the ``function``. Code that is written into the session is
-    own code; a library that is installed so that its source can be edited cannot be told from own code."""
+    """Classify a function by its source file, else by its name, as one of ``KINDS``.
+
+    Code that is typed into the session is own code. So is an editable installation of a library, which cannot be distinguished.
+    """
     if file is None:
         return PROFILER if function == RECORDING or _PROFILER_CALL.match(function) else BUILT_IN
     if _TORCH_PROFILER.fullmatch(file):
@@ -36,32 +38,33 @@ def kind_of(file: str | None, function: str = "") -> str:
     if _PACKAGES.match(file):
         return LIBRARY
     if file.startswith("<"):
-        return STANDARD if file.startswith(_GENERATED) else OWN if file.startswith(_TYPED_IN) else LIBRARY
+        return STANDARD if file.startswith(_GENERATED) else OWN_CODE if file.startswith(_TYPED_IN) else LIBRARY
     if _STANDARD_ROOT.search(file):
         return STANDARD
-    return OWN
+    return OWN_CODE
 
 
 def short_names(functions: Iterable[tuple[str, str | None]]) -> dict[str, str]:
-    """By each function (as pstats prints it, with its file) its name with a shorter path, no two alike.
+    """Shorten the path in each function's name (as pstats prints it), uniquely.
 
-    The paths of libraries begin at the package, those of own code are as long as tells them apart.
+    ``functions``: names with their files. The paths of libraries begin at the package; those of own code are as long as necessary to
+    distinguish them.
     """
-    given = dict(functions)
-    files = sorted({file for file in given.values() if file is not None})
+    file_of = dict(functions)
+    files = sorted({file for file in file_of.values() if file is not None})
     paths = _paths(files)
-    found = {
+    shorts = {
         text: _readable(text) if file is None or not text.startswith(file) else paths[file] + text[len(file) :]
-        for text, file in given.items()
+        for text, file in file_of.items()
     }
     count: dict[str, int] = {}
-    for short in found.values():
+    for short in shorts.values():
         count[short] = count.get(short, 0) + 1
-    return {text: short if count[short] == 1 else text for text, short in found.items()}
+    return {text: short if count[short] == 1 else text for text, short in shorts.items()}
 
 
 def _readable(name: str) -> str:
-    """What is in no source file, without what a binding calls its own type; some have no name of their own."""
+    """Shorten the name of a function without a source file; some are unnamed."""
     name = _PYBIND.sub("pybind11.", name)
     if name.endswith((".", ".}")):
         return f"{name.removesuffix('}')}(unnamed){'}' * name.endswith('}')}"
@@ -69,27 +72,27 @@ def _readable(name: str) -> str:
 
 
 def _paths(files: list[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    own = []
+    paths: dict[str, str] = {}
+    remaining = []
     for file in files:
         kind = kind_of(file)
         root = _PACKAGES if kind in (LIBRARY, PROFILER) else _STANDARD if kind == STANDARD else None
         if root is not None and (start := root.match(file)):
-            found[file] = file[start.end() :]
+            paths[file] = file[start.end() :]
         else:
-            own.append(file)
-    parts = {file: re.split(r"[/\\]", file) for file in own}
-    taken = set(found.values())
+            remaining.append(file)
+    parts = {file: re.split(r"[/\\]", file) for file in remaining}
+    taken = set(paths.values())
     length = 1
-    while own:
+    while remaining:
         ends: dict[str, list[str]] = {}
-        for file in own:
+        for file in remaining:
             ends.setdefault("/".join(parts[file][-length:]), []).append(file)
         left = []
         for end, some in ends.items():
             if (len(some) == 1 and end not in taken) or length >= len(parts[some[0]]):
-                found.update({file: end if len(some) == 1 else file for file in some})
+                paths.update({file: end if len(some) == 1 else file for file in some})
             else:
                 left += some
-        own, length = left, length + 1
-    return found
+        remaining, length = left, length + 1
+    return paths

@@ -1,9 +1,10 @@
-"""Which Python functions took the time, by a Python profile: in which steps, in which phase, through which calls?"""
+"""Python profile of a run: functions by time, per group of steps and per phase, and flame graphs."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from ...ingest.store.store import Store
@@ -15,7 +16,7 @@ from .windows import Question, Window, label, windows
 
 STEP_ROWS: Final = 100
 PHASE_ROWS: Final = 10
-MOST_STEP_GROUPS: Final = 24  # Of one profiler and timer: with more, the steps of each mode are one group
+MOST_STEP_GROUPS: Final = 24  # per profiler and timer; if there are more, the steps of each mode are one group
 MOST_FLAMES: Final = 6
 NOT_STATED: Final = "not stated"
 _LOOP: Final = "training loop"
@@ -52,64 +53,70 @@ Key = tuple[str, str | None, str]  # Profiler, timer and label
 
 
 def python_profile(store: Store) -> PythonProfile:
-    """The functions with most own time by profiler, timer and steps, and by phase; a flame graph per profiler, timer and phase of the job.
-    Functions of the same name are added up over the processes and windows of a group."""
-    found = windows(store)
-    if not any(window.functions for window in found):
+    """Return the functions with the longest own time, and the flame graphs.
+
+    Functions are listed by profiler, timer and steps, and by phase. Functions of the same name are summed over the processes and windows of
+    a group. There is a flame graph per profiler, timer and phase of the job.
+    """
+    all_windows = windows(store)
+    if not any(window.functions for window in all_windows):
         return PythonProfile(rows=(), absent=_absent(store))
-    steps, merged = _step_groups(found)
-    rows, groups = _told(store, steps, "steps", STEP_ROWS)
+    steps, merged = _step_groups(all_windows)
+    rows, groups = _grouped(store, steps, "steps", STEP_ROWS)
     phases: list[ProfileGroup] = []
     questions: tuple[Question, ...] = ("job phase", "modes", "training phase")
     for question in questions:
-        members = _members(found, question)
+        members = _members(all_windows, question)
         if question == "modes" and len({name for _, _, name in members}) < 2:
             continue
-        # One group of all that is told by its steps already says nothing new.
+        # A phase that equals the groups by steps adds no information.
         if {frozenset(some) for some in members.values()} != {frozenset(some) for some in steps.values()}:
-            told, made = _told(store, members, question, PHASE_ROWS)
-            phases += [
-                ProfileGroup(
-                    by=one.by, label=one.label, profiler=one.profiler, timer=one.timer, windows=one.windows, processes=one.processes,
-                    wall_ns=one.wall_ns, total_s=one.total_s, calls=one.calls, functions=one.functions,
-                    rows=tuple(row for row in told if (row.profiler, row.timer, row.label) == (one.profiler, one.timer, one.label)),
-                )
-                for one in made
-            ]  # fmt: skip
-    flames = _flames(store, found)
+            phase_rows, phase_groups = _grouped(store, members, question, PHASE_ROWS)
+            rows_of: dict[Key, list[ProfileRow]] = {}
+            for row in phase_rows:
+                rows_of.setdefault((row.profiler, row.timer, row.label), []).append(row)
+            phases += [replace(g, rows=tuple(rows_of.get((g.profiler, g.timer, g.label), ()))) for g in phase_groups]
+    flames = _flames(store, all_windows)
     return PythonProfile(
-        rows=tuple(rows), absent=None, groups=(*groups, *phases), flames=flames, notes=tuple(_notes(store, found, flames, merged=merged))
+        rows=tuple(rows),
+        absent=None,
+        groups=(*groups, *phases),
+        flames=flames,
+        notes=tuple(_notes(store, all_windows, flames, merged=merged)),
     )
 
 
-def _members(found: Sequence[Window], question: Question) -> dict[Key, list[Window]]:
+def _members(all_windows: Sequence[Window], question: Question) -> dict[Key, list[Window]]:
     members: dict[Key, list[Window]] = {}
-    for window in found:
+    for window in all_windows:
         if window.functions and (name := label(window, question)) is not None:
             members.setdefault((window.profiler, window.timer, name), []).append(window)
     return members
 
 
-def _step_groups(found: Sequence[Window]) -> tuple[dict[Key, list[Window]], bool]:
-    """By steps; whether the steps of a mode are one group because there are too many of them."""
+def _step_groups(all_windows: Sequence[Window]) -> tuple[dict[Key, list[Window]], bool]:
+    """Group windows by steps, or, if these are too many, by mode.
+
+    The second result is whether modes were used.
+    """
     members: dict[Key, list[Window]] = {}
     kinds: dict[tuple[str, str | None], set[str]] = {}
-    for window in found:
+    for window in all_windows:
         name = label(window, "steps") or NOT_STATED
         kinds.setdefault((window.profiler, window.timer), set()).add(name)
-    many = {kind for kind, names in kinds.items() if len(names) > MOST_STEP_GROUPS}
-    for window in found:
+    crowded = {kind for kind, names in kinds.items() if len(names) > MOST_STEP_GROUPS}
+    for window in all_windows:
         if not window.functions:
             continue
         name = label(window, "steps") or NOT_STATED
-        if (window.profiler, window.timer) in many:
+        if (window.profiler, window.timer) in crowded:
             name = label(window, "modes") or label(window, "job phase") or NOT_STATED
         members.setdefault((window.profiler, window.timer, name), []).append(window)
-    return members, bool(many)
+    return members, bool(crowded)
 
 
-def _told(store: Store, members: dict[Key, list[Window]], by: str, most: int) -> tuple[list[ProfileRow], list[ProfileGroup]]:
-    """The rows and the groups, in the order of the first window of each."""
+def _grouped(store: Store, members: dict[Key, list[Window]], by: str, most: int) -> tuple[list[ProfileRow], list[ProfileGroup]]:
+    """Return the rows and the groups, in the order of their first windows."""
     if not members:
         return [], []
     keys = list(members)
@@ -155,15 +162,15 @@ def _range(some: Sequence[Window]) -> tuple[int | None, int | None]:
     return (min(firsts), max(lasts)) if firsts and lasts else (None, None)
 
 
-def _flames(store: Store, found: Sequence[Window]) -> tuple[FlameGraph, ...]:
-    """Those of the training loop first, then by time."""
+def _flames(store: Store, all_windows: Sequence[Window]) -> tuple[FlameGraph, ...]:
+    """Return the flame graphs: the training loop first, then by time."""
     members: dict[Key, list[Window]] = {}
-    for window in found:
+    for window in all_windows:
         if window.functions and window.total_s > 0:
             name = label(window, "job phase") or NOT_STATED
             members.setdefault((window.profiler, window.timer, name), []).append(window)
     order = sorted(members.items(), key=lambda one: (one[0][2] != _LOOP, -sum(window.total_s for window in one[1]), str(one[0])))
-    made = []
+    flames = []
     for (profiler, timer, name), some in order[:MOST_FLAMES]:
         exact = profiler == "pyinstrument"
         numbers = [window.id for window in some]
@@ -172,18 +179,18 @@ def _flames(store: Store, found: Sequence[Window]) -> tuple[FlameGraph, ...]:
             f'SELECT count(DISTINCT function) AS n FROM python_profile WHERE "window" IN ({", ".join(map(str, numbers))})'
         ).item()
         if tree.frames:
-            made.append(
+            flames.append(
                 FlameGraph(
                     label=name, profiler=profiler, timer=timer, exact=exact, windows=len(some), processes=len({w.process for w in some}),
-                    total_s=tree.total_s, frames=tree.frames, folded=max(0, distinct - tree.shown),
+                    total_s=tree.total_s, frames=tree.frames, folded=max(0, distinct - tree.functions),
                     deepest=max(frame.depth for frame in tree.frames),
                 )
             )  # fmt: skip
-    return tuple(made)
+    return tuple(flames)
 
 
 def _absent(store: Store) -> str:
-    """Why there is none: with the reason that the recording gives, where one was asked for."""
+    """Explain why there is no profile, with the recording's reason if it has one."""
     text = store.frame("SELECT any_value(metadata) FROM run").item()
     metadata = json.loads(text) if text else {}
     asked = metadata.get("profiling.python") if isinstance(metadata, dict) else None
@@ -195,13 +202,13 @@ def _absent(store: Store) -> str:
     for kind in ("nothing: ", "not complete: "):
         if recorded.startswith(kind):
             return _NOT_RECORDED.format(asked, recorded.removeprefix(kind))
-    place = metadata.get("profiling.place") or "the folder of the recording"
-    return _RECORDED_ELSEWHERE.format(asked, place, recorded.partition(": ")[0])
+    folder = metadata.get("profiling.place") or "the folder of the recording"
+    return _RECORDED_ELSEWHERE.format(asked, folder, recorded.partition(": ")[0])
 
 
-def _profilers_times(store: Store, found: Sequence[Window]) -> Iterator[str]:
-    """What of the own time is that of profilers."""
-    numbers = [window.id for window in found if window.functions]
+def _profilers_times(store: Store, all_windows: Sequence[Window]) -> Iterator[str]:
+    """Word the part of the own time that profilers took."""
+    numbers = [window.id for window in all_windows if window.functions]
     rows = store.frame(f"""
         SELECT "window", function, any_value(file) AS file, sum(total_s) AS own FROM python_profile
         WHERE "window" IN ({", ".join(map(str, numbers))}) GROUP BY "window", function ORDER BY "window", function
@@ -218,24 +225,26 @@ def _profilers_times(store: Store, found: Sequence[Window]) -> Iterator[str]:
     theirs = sum(
         own for number, function, file, own in rows if number in traced and function != RECORDING and kind_of(file, function) == PROFILER
     )
-    whole = sum(window.total_s for window in found if window.id in traced)
-    if theirs > 0 and whole > 0:
-        names = list(dict.fromkeys(label(window, "steps") or NOT_STATED for window in found if window.id in traced and window.functions))
+    total = sum(window.total_s for window in all_windows if window.id in traced)
+    if theirs > 0 and total > 0:
+        names = list(
+            dict.fromkeys(label(window, "steps") or NOT_STATED for window in all_windows if window.id in traced and window.functions)
+        )
         where = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-        yield _TRACED.format(where, wording.duration(theirs * 1e9), wording.percent(100 * theirs / whole))
+        yield _TRACED.format(where, wording.duration(theirs * 1e9), wording.percent(100 * theirs / total))
 
 
-def _notes(store: Store, found: Sequence[Window], flames: Sequence[FlameGraph], *, merged: bool) -> list[str]:
-    notes = list(_profilers_times(store, found))
-    if any(window.timer is None for window in found):
+def _notes(store: Store, all_windows: Sequence[Window], flames: Sequence[FlameGraph], *, merged: bool) -> list[str]:
+    notes = list(_profilers_times(store, all_windows))
+    if any(window.timer is None for window in all_windows):
         notes.append(_NO_TIMER)
-    if any(window.profiler == "pyinstrument" for window in found):
+    if any(window.profiler == "pyinstrument" for window in all_windows):
         notes.append(_SAMPLED)
     if any(not flame.exact for flame in flames):
         notes.append(_ESTIMATED)
     if flames:
         notes.append(f"Frames below {LEAST_PERCENT:g} % of the time are shown together as (other).")
-    processes = len({window.process for window in found})
+    processes = len({window.process for window in all_windows})
     if processes > 1:
         notes.append(_ADDED.format(processes))
     if merged:

@@ -79,11 +79,11 @@ def processes(store: Store) -> tuple[Process, ...]:
     """Return every process, by host name, rank and pid."""
     places = Places(store)
     rows = store.frame("SELECT id, local_rank, world_size, label FROM process ORDER BY id").rows()
-    processes_ = []
+    keyed = []
     for i, local_rank, world_size, label in rows:
         location = places.process(i)
-        processes_.append((location.order, Process(location.node, location.pid, location.rank, local_rank, world_size, label)))
-    return tuple(process for _, process in sorted(processes_, key=lambda item: item[0]))
+        keyed.append((location.order, Process(location.node, location.pid, location.rank, local_rank, world_size, label)))
+    return tuple(process for _, process in sorted(keyed, key=lambda item: item[0]))
 
 
 def data_quality(store: Store) -> tuple[Note, ...]:

@@ -32,7 +32,7 @@ def step_breakdown(store: Store, times: pl.DataFrame | None = None) -> StepBreak
     for process in _selected(times):
         rows = placed.filter(pl.col("process").eq_missing(process))
         location = places.process(process, rows["node"][0])
-        ranks.append((location.order, RankSteps(location.node, location.rank, location.pid, rows["device"][0], _bars(rows))))
+        ranks.append((location.order, RankSteps(*location, rows["device"][0], _bars(rows))))
     return StepBreakdown(
         steps=len(numbers),
         pooled=pooled,

@@ -23,10 +23,7 @@ OF_LOADER: Final = "loader"
 # data-loader waits itself, and the functions of the autograd engine.
 _LOADING: Final = "data loading"
 _PARTS: Final = {
-    "forward": (
-        r"^Forward\b",
-        r"(?i)^(## *)?forward([ _-]?pass)?( *##)?$|^DistributedDataParallel\.forward$|^aws_marker-ForwardPass/",
-    ),
+    "forward": (r"^Forward\b", r"(?i)^(## *)?forward([ _-]?pass)?( *##)?$|^DistributedDataParallel\.forward$|^aws_marker-ForwardPass/"),
     "backward": (
         r"^Backward\b",
         r"(?i)^(## *)?backward([ _-]?pass)?( *##)?$|^autograd::engine::evaluate_function"
@@ -36,10 +33,7 @@ _PARTS: Final = {
         r"^Optimizer\b",
         r"(?i)^(## *)?optimi[sz]er([ _-]?step)?( *##)?$|^Optimizer\.(step|zero_grad)#|^aws_marker-ApplyGradient/",
     ),
-    _LOADING: (
-        r"^(DataLoaderIter|DataIterator)$",
-        DATA_LOADING,
-    ),
+    _LOADING: (r"^(DataLoaderIter|DataIterator)$", DATA_LOADING),
 }
 
 

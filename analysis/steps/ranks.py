@@ -16,7 +16,7 @@ from ..toolkit.places import Places
 from ..toolkit.quantiles import quantiles
 from ..toolkit.wording import capitalized, duration, percent, plural
 from .over_steps import THRESHOLD, RankOverSteps, compared_steps, ranks_over_steps
-from .times import TIMES, covered_within, host_time, no_device_steps, step_times
+from .times import PARTS, TIMES, covered_within, host_time, no_device_steps, step_times
 
 SPREAD_FROM: Final = 16  # with more ranks than this, the comparison also has quantiles
 
@@ -148,14 +148,8 @@ def _rows(compared: pl.DataFrame, judged: Sequence[RankOverSteps], waits: pl.Dat
             pid=rank.pid,
             device=rank.device,
             steps=rank.steps,
-            step_ns=row["step"],
-            computation_ns=row["computation"],
-            communication_ns=row["communication"],
-            waiting_ns=row["waiting"],
-            exposed_communication_ns=row["exposed_communication"],
-            exposed_memory_ns=row["exposed_memory"],
-            idle_ns=row["idle"],
             data_loading_ns=row["loading"],
+            **{f"{name}_ns": row[name] for name in ("step", *PARTS, "communication", "waiting")},
             excess_percent=rank.excess_percent,
             steps_over=rank.steps_over,
             others_wait_ns=rank.waits_ns if rank.over else None,

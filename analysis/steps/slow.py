@@ -80,11 +80,9 @@ def slow_steps(store: Store, times: pl.DataFrame | None = None) -> SlowSteps:
     location = Places(store).process(process, sides[0]["node"][0])
     numbers = tuple(sides[0]["number"].to_list())
     several = times["process"].n_unique() > 1
-    where = process_place(location.node, location.rank, location.pid) if several else None
+    where = process_place(*location) if several else None
     return SlowSteps(
-        node=location.node,
-        rank=location.rank,
-        pid=location.pid,
+        *location,
         steps=number,
         slow=numbers,
         typical=len(sides[1]),
@@ -172,11 +170,11 @@ def _sentences(
     step = parts[0]
     which = f"step {numbers[0]}" if len(numbers) == 1 else f"steps {_listed([str(n) for n in sorted(numbers)])}"
     each = "took" if len(numbers) == 1 else "took on average"
-    location = f" on {where}" if where else ""
+    on_process = f" on {where}" if where else ""
     low, high = duration(step.typical_low_ns), duration(step.typical_high_ns)
     spread = f", between {low} and {high}" if low != high else ""
     sentences = [
-        f"{capitalized(which)} of {count(steps)} {each} {duration(step.slow_ns)}{location}, {duration(abs(step.extra_ns))}"
+        f"{capitalized(which)} of {count(steps)} {each} {duration(step.slow_ns)}{on_process}, {duration(abs(step.extra_ns))}"
         f" {'longer' if step.extra_ns >= 0 else 'shorter'} than the typical step ({duration(step.typical_ns)}{spread})."
     ]
     longer = _largest([part for part in parts[1:] if part.claimed and part.extra_ns > 0])

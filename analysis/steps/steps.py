@@ -148,9 +148,7 @@ def _timed(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _step(row: dict[str, Any], phase: str | None, location: Place) -> Step:
     return Step(
-        node=location.node,
-        rank=location.rank,
-        pid=location.pid,
+        *location,
         phase=phase,
         index=row["number"],
         start_ns=row["start"],
@@ -197,9 +195,7 @@ def _group(location: Place, on_device: bool, members: pl.DataFrame) -> StepGroup
     assert bins is not None
     slowest = members.sort("duration", "start", descending=[True, False]).head(SLOWEST)
     return StepGroup(
-        node=location.node,
-        rank=location.rank,
-        pid=location.pid,
+        *location,
         phase=phase,
         on_device=on_device,
         quantiles=spread,
@@ -248,20 +244,7 @@ def _parts(store: Store, rows: pl.DataFrame, places: Places) -> tuple[tuple[Step
         some = () if annotated or main.height >= alike.height else tuple(main.sort("host_start_ns")["number"])
         part = tuple(alike.filter(pl.col("touched") & ~pl.col("recorded")).sort("host_start_ns")["number"]) if some else ()
         typical = not some or _typical(main, alike)
-        step_parts = StepParts(
-            location.node,
-            location.rank,
-            location.pid,
-            number,
-            mean_step,
-            mean,
-            annotated,
-            loading,
-            some,
-            alike.height,
-            typical,
-            part,
-        )
+        step_parts = StepParts(*location, number, mean_step, mean, annotated, loading, some, alike.height, typical, part)
         ordered.append((location, step_parts))
     absent = f"only a part of step {numbered(partly)} was traced" if partly and not ordered else None
     return tuple(parts for _, parts in sorted(ordered, key=lambda item: item[0].order)), absent
@@ -339,7 +322,7 @@ def _trends(store: Store, rows: pl.DataFrame, places: Places) -> tuple[StepTrend
         traced = _traced(store) if traced is None else traced
         location = places.process(process, ordered["node"][0])
         part = _changed_part(store, process, ordered, annotated=process not in traced or not ordered["recorded"].all())
-        row = StepTrend(location.node, location.rank, location.pid, phase, bool(on_device), ordered.height, *trend, part)
+        row = StepTrend(*location, phase, bool(on_device), ordered.height, *trend, part)
         trends.append((location, row))
     return tuple(one for _, one in sorted(trends, key=lambda item: (item[0].order, item[1].phase or "", not item[1].on_device)))
 

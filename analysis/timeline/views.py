@@ -68,16 +68,11 @@ def on_device(steps: pl.DataFrame, places: Places, slow: SlowSteps) -> list[tupl
     slowest = times.row(0, named=True)
     if slowest["number"] in slow.slow:
         alike = times.filter(pl.col("number") == slowest["number"]).iter_rows(named=True)
-        slowest = next((row for row in alike if _of_process(row, places) == (slow.node, slow.rank, slow.pid)), slowest)
+        slowest = next((row for row in alike if places.process(row["process"], row["node"]) == (slow.node, slow.rank, slow.pid)), slowest)
     same_process = times.filter(pl.col("process").eq_missing(slowest["process"]))
     away = (pl.col("time") - same_process["time"].median()).abs()
     others = same_process.with_columns(away=away).filter(pl.col("number") != slowest["number"]).sort("away", "number")
     return [("slowest", _step_time(slowest)), *([("typical", _step_time(others.row(0, named=True)))] if len(others) else [])]
-
-
-def _of_process(row: dict[str, Any], places: Places) -> tuple[str | None, int | None, int | None]:
-    location = places.process(row["process"], row["node"])
-    return location.node, location.rank, location.pid
 
 
 def _step_time(row: dict[str, Any]) -> _StepTime:
@@ -124,7 +119,7 @@ def views(
         if step is None or row is None:
             continue
         location = places.process(step.process, None if row["node"] == NONE else row["node"])
-        who = wording.process(location.node, location.rank, location.pid)
+        who = wording.process(*location)
         why = ("the slowest" if key == "slowest" else "typical") + without_profiled
         phase = f"{step.phase} " if step.phase else ""
         measured = f" {step.measured}" if step.measured else ""
@@ -151,7 +146,7 @@ def _row(step: _StepTime, timed: pl.DataFrame) -> dict[str, Any] | None:
 def _as_reported(step: Step, timed: pl.DataFrame, places: Places) -> _StepTime | None:
     for row in _alike(timed, step.index, step.phase, step.start_ns, step.duration_ns).iter_rows(named=True):
         process, node = (None if row[key] == NONE else row[key] for key in ("process", "node"))
-        if _of_process({"process": process, "node": node}, places) == (step.node, step.rank, step.pid):
+        if places.process(process, node) == (step.node, step.rank, step.pid):
             times = (step.start_ns, step.duration_ns, step.start_ns, step.start_ns + step.duration_ns)
             return _StepTime(step.index, step.phase, process, *times)
     return None

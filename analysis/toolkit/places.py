@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 from ...ingest.store.store import Store
 
@@ -18,8 +17,7 @@ def in_order(name: str) -> str:
     return re.sub("[0-9]+", lambda digits: digits[0].zfill(20), name) + "\0" + name
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """A process as the report names it."""
 
     node: str

@@ -1,4 +1,4 @@
-"""Run stores made by hand, for analyses with figures that can be worked out on paper."""
+"""Run stores made by hand, with values that can be computed on paper."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class StoreMaker:
         **tables: Rows,
     ) -> Store:
         store = self.stack.enter_context(empty_store())
-        given: dict[str, Rows] = {
+        rows_of: dict[str, Rows] = {
             "node": [{"id": 0, "hostname": "host-0"}] if nodes is None else nodes,
             "process": [{"id": 0, "node": 0, "pid": 100, "rank": 0}] if processes is None else processes,
             **tables,
         }
-        for table, rows in given.items():
+        for table, rows in rows_of.items():
             if rows:
                 self._append(store, table, [dict(row) for row in rows])
         for text, (short, precision, category) in (names or {}).items():
@@ -65,7 +65,10 @@ class StoreMaker:
 
 @pytest.fixture
 def make_store() -> Iterator[Callable[..., Store]]:
-    """Makes a store from rows per table: ``make_store(device_event=[{"kind": "kernel", "start_ns": 0, "duration_ns": 5}], ...)``."""
+    """Return a maker of stores from rows per table.
+
+    Example: ``make_store(device_event=[{"kind": "kernel", "start_ns": 0, "duration_ns": 5}], ...)``.
+    """
     with ExitStack() as stack:
         yield StoreMaker(stack)
 

@@ -1,4 +1,4 @@
-"""Is the time of events inside of a set of intervals right: each event once, weighted by what lies inside?"""
+"""Time of events inside of a set of intervals: each event once, weighted by its overlap."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EMPTY: dict[str, list[Any]] = {"phases": [], "annotations": [], "operators": []}
 
 
 def active_during(store: Store, intervals: pl.DataFrame, top: int) -> dict[str, list[dict[str, Any]]]:
-    """What the module finds, as report.json has it."""
+    """Return the result of the module as in report.json."""
     return plain(module.active_during(store, intervals, top))  # type: ignore[no-any-return]
 
 
@@ -49,12 +49,12 @@ def test_each_event_counts_once_by_what_lies_inside(make_store: MakeStore) -> No
             operator("aten::mul", 60, 5),  # begins where the last interval ends
         ]
     )
-    found = active_during(store, frame((10, 25), (20, 30), (50, 60), (12, 13)), 10)
-    assert found["operators"] == [
+    result = active_during(store, frame((10, 25), (20, 30), (50, 60), (12, 13)), 10)
+    assert result["operators"] == [
         {"name": "aten::mm", "time_ns": 35, "percent": pytest.approx(100 * 35 / 45)},
         {"name": "aten::add", "time_ns": 10, "percent": pytest.approx(100 * 10 / 45)},
     ]
-    assert found["phases"] == found["annotations"] == []
+    assert result["phases"] == result["annotations"] == []
     assert [row["name"] for row in active_during(store, frame((10, 30), (50, 60)), 1)["operators"]] == ["aten::mm"]
 
 
@@ -70,9 +70,9 @@ def test_annotations_by_base_name_on_the_host_only(make_store: MakeStore) -> Non
             annotation("Conv2D", 0, 3, phase="gpu_functions-dev:0"),
         ]
     )
-    found = active_during(store, frame((0, 15)), 10)
-    assert found["annotations"] == [{"name": "batch", "time_ns": 15, "percent": 100.0}]
-    assert [(row["name"], row["time_ns"]) for row in found["operators"]] == [("MatMul", 4), ("Conv2D", 3)]
+    result = active_during(store, frame((0, 15)), 10)
+    assert result["annotations"] == [{"name": "batch", "time_ns": 15, "percent": 100.0}]
+    assert [(row["name"], row["time_ns"]) for row in result["operators"]] == [("MatMul", 4), ("Conv2D", 3)]
 
 
 def test_phases_and_the_time_outside_of_steps(make_store: MakeStore) -> None:
@@ -80,9 +80,9 @@ def test_phases_and_the_time_outside_of_steps(make_store: MakeStore) -> None:
     store = make_store(
         processes=processes, step=[step("TRAIN", 0, 10), step("EVAL", 20, 10), step("TRAIN", 0, 5, process=1), step(None, 0, 30)]
     )
-    found = active_during(store, frame((0, 25)), 10)["phases"]
-    # process 0: TRAIN 10, EVAL 5, rest 10 (its unnamed step is no phase); process 1: TRAIN 5, rest 20
-    assert [(row["name"], row["time_ns"], row["percent"]) for row in found] == [
+    result = active_during(store, frame((0, 25)), 10)["phases"]
+    # process 0: TRAIN 10, EVAL 5, rest 10 (its unnamed step has no phase); process 1: TRAIN 5, rest 20
+    assert [(row["name"], row["time_ns"], row["percent"]) for row in result] == [
         ("outside of steps", 30, 60.0), ("TRAIN", 15, 30.0), ("EVAL", 5, 10.0)
     ]  # fmt: skip
     unnamed = make_store(step=[step(None, 0, 30)])
@@ -139,5 +139,5 @@ def test_against_counting_nanoseconds(make_store: MakeStore, monkeypatch: pytest
         times = Counter[str]()
         for name, start, length, node in events:
             times[name] += sum((node, at) in inside for at in range(start, start + length))
-        found = active_during(store, frame(*((origin + a, origin + b, node) for a, b, node in spans), keys=("node",)), 10)["operators"]
-        assert {row["name"]: row["time_ns"] for row in found} == {name: time for name, time in times.items() if time}, seed
+        result = active_during(store, frame(*((origin + a, origin + b, node) for a, b, node in spans), keys=("node",)), 10)["operators"]
+        assert {row["name"]: row["time_ns"] for row in result} == {name: time for name, time in times.items() if time}, seed

@@ -1,4 +1,4 @@
-"""Is the memory of the framework's allocator what its events say, on paper and in real traces?"""
+"""Memory of the framework's allocator, computed on paper and recounted in real traces."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from postrun.ingest.store import Store
 MakeStore = Callable[..., Store]
 
 
-def held(time: int, allocated: int | None, reserved: int | None = 1000, **other: Any) -> dict[str, Any]:
-    return {"node": 0, "process": 0, "device": 0, "start_ns": time, "allocated": allocated, "reserved": reserved, **other}
+def held(time: int, allocated: int | None, reserved: int | None = 1000, **columns: Any) -> dict[str, Any]:
+    return {"node": 0, "process": 0, "device": 0, "start_ns": time, "allocated": allocated, "reserved": reserved, **columns}
 
 
 def test_peak_and_growth(make_store: MakeStore) -> None:
@@ -27,14 +27,14 @@ def test_peak_and_growth(make_store: MakeStore) -> None:
         device=[{"node": 0, "index": 0, "memory_bytes": 4000}],
         allocation=[held(time, amount, 1000 + time) for time, amount in reversed(amounts)] + [held(90, None)],
     )
-    (found,) = allocator_memory(store)
-    assert (found.node, found.rank, found.pid, found.device, found.events, found.total) == ("host-0", 0, 100, 0, 8, 4000)
-    assert (found.first, found.last, found.peak, found.peak_at_ns) == (500, 200, 900, 20)
-    assert (found.reserved_at_peak, found.reserved_peak) == (1020, 1080)
-    assert (found.growth, found.growth_from_ns, found.growth_to_ns) == (700, 40, 60)
-    assert (found.time_ns, found.high) == tuple(zip(*amounts, strict=True))
-    assert found.low == found.high
-    assert found.reserved == tuple(1000 + time for time, _ in amounts)
+    (result,) = allocator_memory(store)
+    assert (result.node, result.rank, result.pid, result.device, result.events, result.total) == ("host-0", 0, 100, 0, 8, 4000)
+    assert (result.first, result.last, result.peak, result.peak_at_ns) == (500, 200, 900, 20)
+    assert (result.reserved_at_peak, result.reserved_peak) == (1020, 1080)
+    assert (result.growth, result.growth_from_ns, result.growth_to_ns) == (700, 40, 60)
+    assert (result.time_ns, result.high) == tuple(zip(*amounts, strict=True))
+    assert result.low == result.high
+    assert result.reserved == tuple(1000 + time for time, _ in amounts)
 
 
 def test_each_process_and_gpu_is_a_row(make_store: MakeStore) -> None:
@@ -42,38 +42,38 @@ def test_each_process_and_gpu_is_a_row(make_store: MakeStore) -> None:
         processes=[{"id": 0, "node": 0, "pid": 7, "rank": 1}, {"id": 1, "node": 0, "pid": 8, "rank": 0}],
         allocation=[held(1, 5), held(1, 6, device=1), held(1, 7, None, process=1), held(2, 9, None, process=1)],
     )
-    found = allocator_memory(store)
-    assert [(one.rank, one.device, one.peak, one.total) for one in found] == [(0, 0, 9, None), (1, 0, 5, None), (1, 1, 6, None)]
-    assert (found[0].reserved_peak, found[0].reserved_at_peak, found[0].reserved) == (None, None, (None, None))
-    assert (found[1].growth, found[1].growth_from_ns, found[1].growth_to_ns) == (0, 1, 1)
+    result = allocator_memory(store)
+    assert [(one.rank, one.device, one.peak, one.total) for one in result] == [(0, 0, 9, None), (1, 0, 5, None), (1, 1, 6, None)]
+    assert (result[0].reserved_peak, result[0].reserved_at_peak, result[0].reserved) == (None, None, (None, None))
+    assert (result[1].growth, result[1].growth_from_ns, result[1].growth_to_ns) == (0, 1, 1)
 
 
 def test_many_events_are_stretches(make_store: MakeStore) -> None:
-    # 801 events at 0, 1, ..., 800 of 10 x time: stretches of 800 // 400 + 1 = 3. What was held before a stretch counts for it.
-    (found,) = allocator_memory(make_store(allocation=[held(time, 10 * time, time) for time in range(801)]))
-    assert found.time_ns == tuple(range(0, 801, 3))
-    assert len(found.time_ns) <= POINTS
-    assert (found.low[:2], found.high[:2], found.reserved[:2]) == ((0, 20), (20, 50), (2, 5))
-    assert (found.low[-1], found.high[-1], found.growth) == (7970, 8000, 8000)
+    # 801 events at 0, 1, ..., 800 of 10 x time: stretches of 800 // 400 + 1 = 3. The memory at the start of a stretch counts for it.
+    (result,) = allocator_memory(make_store(allocation=[held(time, 10 * time, time) for time in range(801)]))
+    assert result.time_ns == tuple(range(0, 801, 3))
+    assert len(result.time_ns) <= POINTS
+    assert (result.low[:2], result.high[:2], result.reserved[:2]) == ((0, 20), (20, 50), (2, 5))
+    assert (result.low[-1], result.high[-1], result.growth) == (7970, 8000, 8000)
 
 
 def test_stretches_count_from_the_first_event(make_store: MakeStore) -> None:
-    (found,) = allocator_memory(make_store(allocation=[held(1001 + time, time) for time in range(801)]))
-    assert found.time_ns == tuple(range(1001, 1802, 3))
+    (result,) = allocator_memory(make_store(allocation=[held(1001 + time, time) for time in range(801)]))
+    assert result.time_ns == tuple(range(1001, 1802, 3))
 
 
 def test_as_many_events_as_points_are_kept_as_they_are(make_store: MakeStore) -> None:
     times = [*range(POINTS - 1), 10_000]
-    (found,) = allocator_memory(make_store(allocation=[held(time, time) for time in times]))
-    assert found.time_ns == tuple(times)
-    assert found.low == found.high == tuple(times)
+    (result,) = allocator_memory(make_store(allocation=[held(time, time) for time in times]))
+    assert result.time_ns == tuple(times)
+    assert result.low == result.high == tuple(times)
 
 
 def test_many_allocators_have_fewer_points(make_store: MakeStore) -> None:
     rows = [held(time, time, device=device) for device in range(700) for time in range(30)]
-    found = allocator_memory(make_store(allocation=rows))
-    assert len(found) == 700
-    assert {len(one.time_ns) for one in found} == {15}  # stretches of 29 // 20 + 1 = 2
+    result = allocator_memory(make_store(allocation=rows))
+    assert len(result) == 700
+    assert {len(one.time_ns) for one in result} == {15}  # stretches of 29 // 20 + 1 = 2
     assert LEAST == 20
 
 
@@ -108,18 +108,18 @@ def test_real_traces_recomputed(shared_data: Path, name: str) -> None:
         lowest.append(low)
         growth = max(growth, allocated - low)
     with ingest([path]) as store:
-        (found,) = allocator_memory(store)
+        (result,) = allocator_memory(store)
         notes = dict(store.frame("SELECT code, count FROM ingest_note").rows())
-    assert (found.events, found.first, found.last) == (len(series), series[0][1], series[-1][1])
-    assert (found.peak, found.reserved_peak, found.growth) == (max(one[1] for one in series), max(one[2] for one in series), growth)
-    assert found.peak_at_ns == next(time for time, allocated, _ in series if allocated == found.peak)
+    assert (result.events, result.first, result.last) == (len(series), series[0][1], series[-1][1])
+    assert (result.peak, result.reserved_peak, result.growth) == (max(one[1] for one in series), max(one[2] for one in series), growth)
+    assert result.peak_at_ns == next(time for time, allocated, _ in series if allocated == result.peak)
     to = next(time for (time, allocated, _), low in zip(series, lowest, strict=True) if allocated - low == growth)
-    assert found.growth_to_ns == to
-    assert (min(found.low), max(found.high)) == (min(one[1] for one in series), found.peak)
-    assert len(found.time_ns) <= POINTS
+    assert result.growth_to_ns == to
+    assert (min(result.low), max(result.high)) == (min(one[1] for one in series), result.peak)
+    assert len(result.time_ns) <= POINTS
     assert notes.get("host_allocations", 0) == len(events) - len(on_device)
 
 
 def nanoseconds(microseconds: str | int) -> int:
-    whole, _, rest = str(microseconds).partition(".")
-    return int(whole) * 1000 + int(f"{rest}000"[:3])
+    total, _, rest = str(microseconds).partition(".")
+    return int(total) * 1000 + int(f"{rest}000"[:3])

@@ -1,4 +1,4 @@
-"""Traces that say too little or odd things: is each figure right, or is there a sentence?"""
+"""Incomplete and odd traces: each value is right, or a sentence explains why there is none."""
 
 from __future__ import annotations
 
@@ -26,32 +26,35 @@ Read = Callable[..., Store]
 
 
 def event(category: str, name: str, start: float, duration: float, pid: int = 9, **arguments: Any) -> Event:
-    """Without what is None of the arguments."""
-    given = {key: value for key, value in arguments.items() if value is not None}
-    return {"ph": "X", "cat": category, "name": name, "pid": pid, "tid": 1, "ts": T0 + start, "dur": duration, "args": given}
+    """Make an event of a trace, without arguments that are None."""
+    values = {key: value for key, value in arguments.items() if value is not None}
+    return {"ph": "X", "cat": category, "name": name, "pid": pid, "tid": 1, "ts": T0 + start, "dur": duration, "args": values}
 
 
 def training(
     count: int, *, first: int = 0, linked: bool = True, stream: int | None = 7, devices: tuple[int, ...] = (0,), side: str = "host",
     length: int = 1000, gemm: tuple[float, ...] = (300,),
 ) -> list[Event]:  # fmt: skip
-    """Steps every 1000 us: 300 us of gemm from 100 on, then from 450 on a collective of 200 us, each launched by an operator at 10."""
-    made = []
+    """Make steps every 1000 us with computation and a collective.
+
+    The gemm takes 300 us from 100, the collective 200 us from 450. An operator at 10 launches each of them.
+    """
+    result = []
     for number in range(first, first + count):
         at, name = 1000 * number, f"ProfilerStep#{number}"
         if side == "host":
-            made.append(event("user_annotation", name, at, length))
+            result.append(event("user_annotation", name, at, length))
         else:
-            made.append(event("gpu_user_annotation", name, at + 100, 550, 0, stream=7, device=0))
-        made.append(event("cpu_op", "aten::mm", at + 10, 60))
+            result.append(event("gpu_user_annotation", name, at + 100, 550, 0, stream=7, device=0))
+        result.append(event("cpu_op", "aten::mm", at + 10, 60))
         for device in devices:
             computes = gemm[(number - first) % len(gemm)] + 10 * device
-            for place, kernel, start, duration, on in ((20, "gemm", 100, computes, stream), (40, NCCL, 450, 200, 20)):
-                correlation = 10_000 * device + 10 * number + place // 20 if linked else None
-                made.append(event("cuda_runtime", "cudaLaunchKernel", at + place, 5, correlation=correlation))
+            for index, kernel, start, duration, on in ((20, "gemm", 100, computes, stream), (40, NCCL, 450, 200, 20)):
+                correlation = 10_000 * device + 10 * number + index // 20 if linked else None
+                result.append(event("cuda_runtime", "cudaLaunchKernel", at + index, 5, correlation=correlation))
                 run = event("kernel", kernel, at + start, duration, device, device=device, stream=on, correlation=correlation)
-                made.append({**run, "tid": on if on is not None else "a queue"})
-    return made
+                result.append({**run, "tid": on if on is not None else "a queue"})
+    return result
 
 
 @pytest.fixture
@@ -59,14 +62,14 @@ def read(tmp_path: Path) -> Iterator[Read]:
     """Reads traces of one host each, by their events; ``rank``: the first one's is 0."""
     opened: list[Store] = []
 
-    def made(*traces: list[Event], **members: Any) -> Store:
+    def store_of(*traces: list[Event], **members: Any) -> Store:
         for rank, events in enumerate(traces):
             head = {"schemaVersion": 1, "distributedInfo": {"rank": rank, "world_size": len(traces)}, **members}
             (tmp_path / f"t{rank}.json").write_text(json.dumps({**head, "traceEvents": events}), encoding="utf-8")
         opened.append(ingest([tmp_path]))
         return opened[-1]
 
-    yield made
+    yield store_of
     for store in opened:
         store.close()
 
@@ -90,14 +93,14 @@ def test_no_correlation_is_no_link(read: Read) -> None:
 
 def test_the_same_pid_on_two_hosts_is_two_processes(read: Read) -> None:
     # The second one's collectives are half as long: the first waits 100 us. Nothing is matched without records of the collectives.
-    other = [{**one, "dur": 100} if one["name"] == NCCL else one for one in training(3)]
-    store = read(training(3), other)
-    found = rank_comparison(store)
-    assert [(row.rank, row.pid, row.computation_ns, row.waiting_ns) for row in found.ranks] == [
+    shorter = [{**one, "dur": 100} if one["name"] == NCCL else one for one in training(3)]
+    store = read(training(3), shorter)
+    result = rank_comparison(store)
+    assert [(row.rank, row.pid, row.computation_ns, row.waiting_ns) for row in result.ranks] == [
         (0, 9, 300_000, 100_000),
         (1, 9, 300_000, 0),
     ]
-    assert found.groups == 0
+    assert result.groups == 0
     assert operators(store).rows[0].calls == 6
     assert [(row.ranks, row.count, row.total_ns, row.wait_ns) for row in collectives(store).rows] == [(1, 6, 900_000, None)]
     assert [(queue.rank, queue.stream, queue.runs) for queue in launch_queue(store).streams] == [
@@ -141,25 +144,25 @@ def test_steps_on_the_device_alone_are_said(read: Read) -> None:
 
 
 def test_ranks_with_different_numbers_of_steps(read: Read) -> None:
-    # Steps 2, 3 and 4 stand on both: the first rank's step 2 begins with the end of its step 1 and takes 1000, the second's with its work.
+    # Both ranks have steps 2, 3 and 4: the first rank's step 2 begins with the end of its step 1 and takes 1000, the second's with work.
     store = read(training(5), training(3, first=2, gemm=(320,)))
-    found = rank_comparison(store)
-    assert (found.steps, [row.steps for row in found.ranks]) == (3, [3, 3])
-    assert [row.step_ns for row in found.ranks] == [1_000_000, pytest.approx((550 + 1000 + 1000) * 1000 / 3)]
-    assert [row.computation_ns for row in found.ranks] == [300_000, 320_000]
+    result = rank_comparison(store)
+    assert (result.steps, [row.steps for row in result.ranks]) == (3, [3, 3])
+    assert [row.step_ns for row in result.ranks] == [1_000_000, pytest.approx((550 + 1000 + 1000) * 1000 / 3)]
+    assert [row.computation_ns for row in result.ranks] == [300_000, 320_000]
     breakdown = step_breakdown(store)
     assert [bar.steps for bar in breakdown.mean] == [1, 1, 2, 2, 2]
 
 
 def test_ranks_without_a_common_step(read: Read) -> None:
-    found = rank_comparison(read(training(3), training(3, first=7)))
-    assert "recorded on two ranks" in (found.absent or "")
+    result = rank_comparison(read(training(3), training(3, first=7)))
+    assert "recorded on two ranks" in (result.absent or "")
 
 
 def test_of_two_devices_of_a_process_one_is_shown_and_it_is_said(read: Read) -> None:
     store = read(training(3, devices=(0, 1)))
-    found = step_breakdown(store)
-    assert (found.devices, parts(store)[0]) == (2, (550, 310, 200, 40))
+    result = step_breakdown(store)
+    assert (result.devices, parts(store)[0]) == (2, (550, 310, 200, 40))
     assert [(q.device, q.stream) for q in launch_queue(store).streams] == [(0, 7), (0, 20), (1, 7), (1, 20)]
     assert sum(row.count for row in operators(store).rows) == 12
 
@@ -177,7 +180,7 @@ def test_a_profile_in_windows(tmp_path: Path) -> None:
 
 
 def test_collectives_without_a_record_have_no_size(read: Read) -> None:
-    found = collectives(read(training(2), training(2)))
-    (row,) = found.rows
+    result = collectives(read(training(2), training(2)))
+    (row,) = result.rows
     assert (row.operation, row.bytes, row.group_size, row.group_size_assumed, row.bus_gb_per_s) == ("all-reduce", None, None, False, None)
-    assert (found.sized_percent, found.matched, found.unmatched) == (0.0, 0, 0)
+    assert (result.sized_percent, result.matched, result.unmatched) == (0.0, 0, 0)

@@ -1,4 +1,4 @@
-"""Are annotated ranges grouped by name without its number, and are their figures those of a plain recount?"""
+"""Annotated ranges, grouped by name without its number, compared with a plain recount."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from postrun.analysis.framework.annotations import DRAWN, OTHER, annotation_groups
+from postrun.analysis.framework.annotations import DRAWN, REMAINDER, annotation_groups
 from postrun.analysis.options import Options
 from postrun.analysis.toolkit.names import base_name
 from postrun.errors import UsageError
@@ -40,14 +40,14 @@ def test_groups_by_base_name_side_and_phase(make_store: Callable[..., Store]) ->
         *ranges(("step_1", 10), ("step_2", 30)), *ranges(("step_3", 20), process=1), *ranges(("step_1", 5), side="device"),
         *ranges(("step_9", 7), phase="Forward"), *ranges(("open", 1000), complete=False), *ranges(("forward", 60), complete=True),
     ]  # fmt: skip
-    found = annotation_groups(make_store(annotation=rows))
-    figures = [(g.name, g.side, g.phase, g.processes, g.total_ns, g.quantiles.count, g.quantiles.p50) for g in found.groups]
+    result = annotation_groups(make_store(annotation=rows))
+    figures = [(g.name, g.side, g.phase, g.processes, g.total_ns, g.quantiles.count, g.quantiles.p50) for g in result.groups]
     assert figures == [
         ("forward", "host", None, 1, 60, 1, 60), ("step", "host", None, 2, 60, 3, 20), ("step", "host", "Forward", 1, 7, 1, 7),
         ("step", "device", None, 1, 5, 1, 5),
     ]  # fmt: skip
-    assert all(sum(group.histogram.counts) == group.quantiles.count for group in found.groups)
-    assert found.histograms == ("forward", "step")
+    assert all(sum(group.histogram.counts) == group.quantiles.count for group in result.groups)
+    assert result.histograms == ("forward", "step")
 
 
 def test_names_chosen_for_histograms(make_store: Callable[..., Store]) -> None:
@@ -62,18 +62,18 @@ def test_names_chosen_for_histograms(make_store: Callable[..., Store]) -> None:
 
 
 def test_without_annotations(make_store: Callable[..., Store]) -> None:
-    found = annotation_groups(make_store())
-    assert (found.groups, found.histograms) == ((), ())
-    assert "record_function" in (found.absent or "")
+    result = annotation_groups(make_store())
+    assert (result.groups, result.histograms) == ((), ())
+    assert "record_function" in (result.absent or "")
     with pytest.raises(UsageError, match="there are none"):
         annotation_groups(make_store(), Options(histograms=("x",)))
 
 
 def test_too_many_names_become_one_group_and_nothing_is_lost(make_store: Callable[..., Store], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(annotation_groups.__globals__, "MOST_GROUPS", 3)
-    found = annotation_groups(make_store(annotation=ranges(*((f"n{chr(97 + i)}", 10 * (i + 1)) for i in range(6)))))
-    assert [(g.name, g.total_ns, g.quantiles.count) for g in found.groups] == [
-        ("nf", 60, 1), ("ne", 50, 1), ("nd", 40, 1), (OTHER, 60, 3),
+    result = annotation_groups(make_store(annotation=ranges(*((f"n{chr(97 + i)}", 10 * (i + 1)) for i in range(6)))))
+    assert [(g.name, g.total_ns, g.quantiles.count) for g in result.groups] == [
+        ("nf", 60, 1), ("ne", 50, 1), ("nd", 40, 1), (REMAINDER, 60, 3),
     ]  # fmt: skip
 
 
@@ -82,10 +82,10 @@ def test_totals_of_a_real_trace(shared_data: Path) -> None:
     expected: dict[tuple[str, str], list[int]] = defaultdict(list)
     for text, side, duration in store.frame("SELECT n.text, side, duration_ns FROM annotation a JOIN name n ON n.id = a.name").iter_rows():
         expected[re.sub(r"[\s#_:.\-]*\d+$", "", text), side].append(duration)
-    found = {(g.name, g.side): g for g in annotation_groups(store).groups}
-    assert found.keys() == expected.keys()
+    result = {(g.name, g.side): g for g in annotation_groups(store).groups}
+    assert result.keys() == expected.keys()
     for key, durations in expected.items():
-        assert (found[key].total_ns, found[key].quantiles.count, found[key].quantiles.max) == (
+        assert (result[key].total_ns, result[key].quantiles.count, result[key].quantiles.max) == (
             sum(durations),
             len(durations),
             max(durations),

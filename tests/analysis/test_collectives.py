@@ -1,4 +1,4 @@
-"""Are collectives, their bandwidths and waits what they are on paper, and what the real traces say?"""
+"""Collectives, their bandwidths and waits, computed on paper and recounted in real traces."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ NAMES = {"nccl all": ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", "fp32", "commun
 RANKS = [{"id": 0, "node": 0, "rank": 0, "pid": 100}, {"id": 1, "node": 0, "rank": 1, "pid": 101}]
 
 
-def kernel(start: int, duration: int, correlation: int | None = None, **other: Any) -> dict[str, Any]:
-    return {"kind": "kernel", "name": "nccl all", "start_ns": start, "duration_ns": duration, "correlation": correlation, **other}
+def kernel(start: int, duration: int, correlation: int | None = None, **columns: Any) -> dict[str, Any]:
+    return {"kind": "kernel", "name": "nccl all", "start_ns": start, "duration_ns": duration, "correlation": correlation, **columns}
 
 
-def record(start: int, correlation: int | None, elements: int, **other: Any) -> dict[str, Any]:
+def record(start: int, correlation: int | None, elements: int, **columns: Any) -> dict[str, Any]:
     return {
         "node": 0, "process": 0, "on_device": True, "start_ns": start, "duration_ns": 1, "correlation": correlation,
         "operation": "allreduce", "element_type": "Float", "in_elements": elements, "out_elements": elements,
-        "group_name": "0", "group_ranks": "[0, 1]", "group_size": 2, **other,
+        "group_name": "0", "group_ranks": "[0, 1]", "group_size": 2, **columns,
     }  # fmt: skip
 
 
-def launch(start: int, correlation: int, **other: Any) -> dict[str, Any]:
-    return {"kind": "launch", "name": "cudaLaunchKernel", "start_ns": start, "duration_ns": 2, "correlation": correlation, **other}
+def launch(start: int, correlation: int, **columns: Any) -> dict[str, Any]:
+    return {"kind": "launch", "name": "cudaLaunchKernel", "start_ns": start, "duration_ns": 2, "correlation": correlation, **columns}
 
 
 @pytest.mark.parametrize(
@@ -94,15 +94,15 @@ def test_two_ranks_wait_and_transfer(make_store: MakeStore) -> None:
         ],
         collective=[record(0, 1, 1000), record(200, 2, 1000), record(10_060, 1, 1000, process=1), record(10_200, 2, 1000, process=1)],
     )  # fmt: skip
-    found = collectives(store)
-    (row,) = found.rows
+    result = collectives(store)
+    (row,) = result.rows
     assert (row.operation, row.bytes, row.element_type, row.group_size, row.ranks) == ("all-reduce", 4000, "Float", 2, 2)
     assert (row.count, row.kernels, row.total_ns, row.shortest_ns, row.wait_ns) == (2, 4, 240, 90, 60)
     assert row.algorithm_gb_per_s == pytest.approx(8000 / 90)
     assert row.bus_gb_per_s == pytest.approx(8000 / 90)  # of two ranks the factor is 1
     assert row.best_bus_gb_per_s == pytest.approx(100)
-    assert (found.total_ns, found.sized_percent, found.matched, found.unmatched) == (240, 100, 2, 0)
-    assert found.waits == (CollectiveWait("host-0", 0, 100, 2, 150, 60), CollectiveWait("host-0", 1, 101, 2, 90, 0))
+    assert (result.total_ns, result.sized_percent, result.matched, result.unmatched) == (240, 100, 2, 0)
+    assert result.waits == (CollectiveWait("host-0", 0, 100, 2, 150, 60), CollectiveWait("host-0", 1, 101, 2, 90, 0))
 
 
 def test_different_sequences_are_not_matched(make_store: MakeStore) -> None:
@@ -112,12 +112,12 @@ def test_different_sequences_are_not_matched(make_store: MakeStore) -> None:
         device_event=[kernel(0, 100, 1), kernel(200, 50, 2), kernel(60, 40, 1, process=1)],
         collective=[record(0, 1, 1000), record(200, 2, 10), record(60, 1, 1000, process=1)],
     )
-    found = collectives(store)
-    assert [(row.bytes, row.ranks, row.count, row.total_ns, row.wait_ns) for row in found.rows] == [
+    result = collectives(store)
+    assert [(row.bytes, row.ranks, row.count, row.total_ns, row.wait_ns) for row in result.rows] == [
         (4000, 1, 2, 140, None),
         (40, 1, 1, 50, None),
     ]
-    assert (found.matched, found.unmatched, found.waits) == (0, 3, ())
+    assert (result.matched, result.unmatched, result.waits) == (0, 3, ())
 
 
 def test_size_of_the_call_that_launched(make_store: MakeStore) -> None:
@@ -131,31 +131,31 @@ def test_size_of_the_call_that_launched(make_store: MakeStore) -> None:
             record(8, None, 800, out_elements=1600, **call),
         ],
     )
-    found = collectives(store)
-    sized, unsized = found.rows
+    result = collectives(store)
+    sized, unsized = result.rows
     assert (sized.operation, sized.bytes, sized.count, sized.kernels, sized.total_ns) == ("all-gather", 3200, 1, 2, 40)
     assert sized.algorithm_gb_per_s == pytest.approx(80)
     assert sized.bus_gb_per_s == pytest.approx(40)
     assert (unsized.operation, unsized.bytes, unsized.group_size, unsized.count, unsized.total_ns) == ("all-reduce", None, None, 3, 11)
     assert unsized.algorithm_gb_per_s is None
-    assert found.sized_percent == pytest.approx(100 * 40 / 51)
+    assert result.sized_percent == pytest.approx(100 * 40 / 51)
 
 
 @pytest.mark.parametrize(
-    ("operation", "given", "taken", "size"),
+    ("operation", "sent", "received", "size"),
     [
         ("allgather", 10, 80, 320), ("reduce_scatter", 80, 10, 320), ("gather", 10, 80, 320), ("scatter", 10, 80, 320),
         ("recv", 0, 5, 20), ("send", 5, 0, 20), ("barrier", 1, 1, None), ("allreduce", 0, 0, None), ("broadcast", 7, 7, 28),
     ],
 )  # fmt: skip
-def test_sizes(make_store: MakeStore, operation: str, given: int, taken: int, size: int | None) -> None:
-    told = record(0, 1, given, operation=operation, out_elements=taken)
-    (row,) = collectives(make_store(names=NAMES, device_event=[kernel(0, 10, 1)], collective=[told])).rows
+def test_sizes(make_store: MakeStore, operation: str, sent: int, received: int, size: int | None) -> None:
+    expected = record(0, 1, sent, operation=operation, out_elements=received)
+    (row,) = collectives(make_store(names=NAMES, device_event=[kernel(0, 10, 1)], collective=[expected])).rows
     assert row.bytes == size
 
 
 def test_a_launch_in_two_records_at_one_time_is_of_the_longer_one(make_store: MakeStore) -> None:
-    # Two records of one thread begin together, 5 and 20 long; the launch at 15 lies in the longer one.
+    # Two records of one thread begin together, 5 and 20 long; only the longer one contains the launch at 15.
     call = {"on_device": False, "tid": 1}
     store = make_store(
         names=NAMES,
@@ -167,13 +167,13 @@ def test_a_launch_in_two_records_at_one_time_is_of_the_longer_one(make_store: Ma
 
 
 def test_none(make_store: MakeStore) -> None:
-    found = collectives(make_store(names=NAMES, device_event=[{**kernel(0, 5), "name": "gemm"}]))
-    assert found == Collectives((), 0, 0, 0, None, 0, 0, (), found.absent)
-    assert "No communication kernel" in (found.absent or "")
+    result = collectives(make_store(names=NAMES, device_event=[{**kernel(0, 5), "name": "gemm"}]))
+    assert result == Collectives((), 0, 0, 0, None, 0, 0, (), result.absent)
+    assert "No communication kernel" in (result.absent or "")
 
 
 def test_real_trace_recomputed(shared_data: Path, tmp_path: Path) -> None:
-    """A real trace, and beside it the same as of rank 1, on which every second collective is 1 us shorter."""
+    # A real trace, and the same trace as rank 1, on which every second collective is 1 us shorter.
     path = shared_data / "kineto/quirks/nccl_data.json.gz"
     if not path.is_file():
         pytest.skip("the trace is not here")
@@ -181,14 +181,14 @@ def test_real_trace_recomputed(shared_data: Path, tmp_path: Path) -> None:
     expected: dict[Any, list[int]] = defaultdict(list)
     with_sizes = [event for event in trace["traceEvents"] if event.get("cat") == "kernel" and "Collective name" in event["args"]]
     for event in with_sizes:
-        given = event["args"]
-        width = {"Float": 4, "Long": 8}[given["dtype"]]
-        expected[given["Collective name"].replace("allr", "all-r"), given["In msg nelems"] * width].append(round(event["dur"] * 1000))
-    found = collectives(ingest([path]))
-    assert {(row.operation, row.bytes): (row.count, row.total_ns) for row in found.rows} == {
+        values = event["args"]
+        width = {"Float": 4, "Long": 8}[values["dtype"]]
+        expected[values["Collective name"].replace("allr", "all-r"), values["In msg nelems"] * width].append(round(event["dur"] * 1000))
+    result = collectives(ingest([path]))
+    assert {(row.operation, row.bytes): (row.count, row.total_ns) for row in result.rows} == {
         key: (len(durations), sum(durations)) for key, durations in expected.items()
     }
-    for row in found.rows:
+    for row in result.rows:
         durations = expected[row.operation, row.bytes]
         assert row.bus_gb_per_s == pytest.approx((row.bytes or 0) * len(durations) / sum(durations))
         assert row.best_bus_gb_per_s == pytest.approx((row.bytes or 0) / min(durations))
@@ -197,19 +197,19 @@ def test_real_trace_recomputed(shared_data: Path, tmp_path: Path) -> None:
     for event in with_sizes[::2]:
         event["dur"] = round(event["dur"] - 1, 3)
     trace["distributedInfo"]["rank"] = 1
-    other = tmp_path / "rank1.json"
-    other.write_text(json.dumps(trace), encoding="utf-8")
-    both = collectives(ingest([path, other]))
-    assert (both.matched, both.unmatched) == (len(with_sizes), 0)
-    assert [(wait.rank, wait.collectives, wait.wait_ns) for wait in both.waits] == [(0, 21, 11_000), (1, 21, 0)]
-    assert sum(row.shortest_ns for row in both.rows) == sum(map(sum, expected.values())) - 11_000
+    second_path = tmp_path / "rank1.json"
+    second_path.write_text(json.dumps(trace), encoding="utf-8")
+    pair = collectives(ingest([path, second_path]))
+    assert (pair.matched, pair.unmatched) == (len(with_sizes), 0)
+    assert [(wait.rank, wait.collectives, wait.wait_ns) for wait in pair.waits] == [(0, 21, 11_000), (1, 21, 0)]
+    assert sum(row.shortest_ns for row in pair.rows) == sum(map(sum, expected.values())) - 11_000
 
 
-def shaped(start: int, elements: int, operation: str, **other: Any) -> dict[str, Any]:
-    """The range in which an older PyTorch launches a collective: elements that the rank gives, and no group."""
+def shaped(start: int, elements: int, operation: str, **columns: Any) -> dict[str, Any]:
+    """Make the range of an older PyTorch around the launch of a collective."""
     return {
         "node": 0, "process": 0, "on_device": False, "tid": 1, "start_ns": start, "duration_ns": 10, "operation": operation,
-        "element_type": "float", "in_elements": elements, **other,
+        "element_type": "float", "in_elements": elements, **columns,
     }  # fmt: skip
 
 
@@ -238,7 +238,7 @@ def test_shapes_of_older_traces(make_store: MakeStore, operation: str, world: in
 
 
 def test_a_record_with_the_group_counts_before_shapes(make_store: MakeStore) -> None:
-    # PyTorch 2.3 with record_shapes: the range lies in the call that tells the group, and begins last before the launch.
+    # PyTorch 2.3 with record_shapes: the range is inside of the call that names the group, and is the last to begin before the launch.
     call = {"on_device": False, "tid": 1, "duration_ns": 30, "group_size": 2}
     store = make_store(
         names=NAMES,
@@ -253,7 +253,7 @@ def test_a_record_with_the_group_counts_before_shapes(make_store: MakeStore) -> 
 
 @pytest.mark.parametrize("name", ["sampled_2_ranks/sampled_rank-0.json.gz", "diff_pair/a100_rank3_of_8.json.gz"])
 def test_shapes_of_real_traces_recomputed(shared_data: Path, name: str) -> None:
-    """Every kernel by its correlation to its launch, and by thread and time to the range it lies in: sizes in plain Python."""
+    # Match every kernel with its launch by correlation, and with the range around it by thread and time: sizes in plain Python.
     path = shared_data / "kineto" / name
     if not path.is_file():
         pytest.skip("the trace is not here")
@@ -281,19 +281,19 @@ def test_shapes_of_real_traces_recomputed(shared_data: Path, name: str) -> None:
         for extent in shape:
             size *= extent
         if inside["name"] == "nccl:_all_gather_base":
-            (whole,) = (o for o in outer if o["tid"] == inside["tid"] and o["ts"] <= inside["ts"] <= o["ts"] + o["dur"])
-            ((output,), (given,), _) = whole["args"]["Input Dims"]
-            groups["all-gather"] = output // given
+            (outer_range,) = (o for o in outer if o["tid"] == inside["tid"] and o["ts"] <= inside["ts"] <= o["ts"] + o["dur"])
+            ((output,), (gathered,), _) = outer_range["args"]["Input Dims"]
+            groups["all-gather"] = output // gathered
             size = output * width[kind]
         operation = {"all_reduce": "all-reduce", "all_to_all": "all-to-all", "_all_gather_base": "all-gather"}[inside["name"][5:]]
         expected[operation, size, kind].append(event["dur"] * 1000)
     with ingest([path]) as store:
-        found = [row for row in collectives(store).rows if row.bytes is not None]
+        result = [row for row in collectives(store).rows if row.bytes is not None]
     assert len(expected) > 3
-    assert {(row.operation, row.bytes, row.element_type): (row.kernels, row.total_ns) for row in found} == {
+    assert {(row.operation, row.bytes, row.element_type): (row.kernels, row.total_ns) for row in result} == {
         key: (len(durations), sum(durations)) for key, durations in expected.items()
     }
-    for row in found:
+    for row in result:
         ranks = groups.get(row.operation, world)
         assert (row.group_size, row.group_size_assumed) == (ranks, row.operation not in groups and world is not None)
         durations = expected[row.operation, row.bytes, row.element_type]
@@ -307,7 +307,7 @@ def test_shapes_of_real_traces_recomputed(shared_data: Path, name: str) -> None:
 
 
 def test_the_operator_around_a_range_tells_the_group(tmp_path: Path) -> None:
-    """Of 16 ranks 4 gather and scatter; of the all-reduce on the same stream nobody says who takes part."""
+    # Of 16 ranks 4 gather and scatter; the group of the all-reduce on the same stream is unknown.
 
     def host(name: str, category: str, start: int, duration: int, dims: object, types: object) -> dict[str, Any]:
         return {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": 1, "ts": start, "dur": duration,
@@ -335,10 +335,10 @@ def test_the_operator_around_a_range_tells_the_group(tmp_path: Path) -> None:
     path = tmp_path / "rank0.json"
     info = {"backend": "nccl", "rank": 0, "world_size": 16}
     path.write_text(json.dumps({"schemaVersion": 1, "distributedInfo": info, "traceEvents": events}), encoding="utf-8")
-    found = collectives(ingest([path]))
-    rows = {row.operation: row for row in found.rows}
-    told = {operation: (row.bytes, row.group_size, row.group_size_assumed) for operation, row in rows.items()}
-    assert told == {"all-gather": (1600, 4, False), "reduce-scatter": (400, 4, False), "all-reduce": (4000, None, False)}
+    result = collectives(ingest([path]))
+    rows = {row.operation: row for row in result.rows}
+    expected = {operation: (row.bytes, row.group_size, row.group_size_assumed) for operation, row in rows.items()}
+    assert expected == {"all-gather": (1600, 4, False), "reduce-scatter": (400, 4, False), "all-reduce": (4000, None, False)}
     assert rows["all-gather"].bus_gb_per_s == pytest.approx(1600 / 10_000 * 0.75)
     assert rows["all-reduce"].bus_gb_per_s is None
 

@@ -1,4 +1,4 @@
-"""What does a comparison say of hand-made reports: without steps, with too few, of unlike runs, of kernels under other names?"""
+"""Comparisons of hand-made reports: without steps, with few steps, of different runs, of kernels under other names."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def kernel(
 
 
 def steps(lengths_ms: Sequence[float], *, on_device: bool = True) -> tuple[Step, ...]:
-    made, start = [], 10**18
+    result, start = [], 10**18
     for index, length in enumerate(lengths_ms):
-        own = int(length * MS)
-        made.append(Step("node", 0, 1, None, index, start, own, on_device, own))
-        start += own
-    return tuple(made)
+        length_ns = int(length * MS)
+        result.append(Step("node", 0, 1, None, index, start, length_ns, on_device, length_ns))
+        start += length_ns
+    return tuple(result)
 
 
 def device(span_ms: float, idle_ms: float = 0.0, communication_ms: float = 0.0) -> DeviceTime:
@@ -80,28 +80,33 @@ def with_(report: Report, *, lengths: Sequence[float] = (), on_device: bool = Tr
 
 
 def compared(base: Report, new: Report, **options: Any) -> Comparison:
-    made = compare(base, new, generator=GENERATOR, **options)
-    jsonschema.validate(json.loads(made.to_json()), schemas.schema("comparison"))
-    return made
+    comparison = compare(base, new, generator=GENERATOR, **options)
+    jsonschema.validate(json.loads(comparison.to_json()), schemas.schema("comparison"))
+    return comparison
 
 
 def test_runs_without_anything(empty: Report) -> None:
-    made = compared(empty, empty)
-    assert (made.verdict, made.steps, made.changes, made.parts) == ("unknown", None, (), ())
-    assert made.headline == "Steps cannot be compared: base and new have no steps. Nothing changed by more than its spread and 3 %."
+    comparison = compared(empty, empty)
+    assert (comparison.verdict, comparison.steps, comparison.changes, comparison.parts) == ("unknown", None, (), ())
+    assert comparison.headline == "Steps cannot be compared: base and new have no steps. Nothing changed by more than its spread and 3 %."
 
 
 def test_only_one_run_has_steps(empty: Report) -> None:
-    made = compared(empty, with_(empty, lengths=[100] * 8))
-    assert made.steps_absent == "base has no steps"
-    assert made.verdict == "unknown"
+    comparison = compared(empty, with_(empty, lengths=[100] * 8))
+    assert comparison.steps_absent == "base has no steps"
+    assert comparison.verdict == "unknown"
 
 
 def test_four_steps_are_too_few_whatever_they_took(empty: Report) -> None:
-    made = compared(with_(empty, lengths=[100] * 5), with_(empty, lengths=[200] * 5))
-    assert made.steps is not None
-    assert (made.verdict, made.steps.base.count, made.steps.p_value, made.steps.shift_percent) == ("undecided", 4, None, None)
-    assert "Too few steps to tell from their spread (4 and 4)" in made.headline
+    comparison = compared(with_(empty, lengths=[100] * 5), with_(empty, lengths=[200] * 5))
+    assert comparison.steps is not None
+    assert (comparison.verdict, comparison.steps.base.count, comparison.steps.p_value, comparison.steps.shift_percent) == (
+        "undecided",
+        4,
+        None,
+        None,
+    )
+    assert "Too few steps to tell from their spread (4 and 4)" in comparison.headline
 
 
 def test_a_difference_within_the_spread_is_none_and_one_beyond_it_is_slower(empty: Report) -> None:
@@ -117,20 +122,22 @@ def test_a_difference_within_the_spread_is_none_and_one_beyond_it_is_slower(empt
 
 def test_times_of_runs_without_steps_are_divided_by_the_span(empty: Report) -> None:
     # Half of the first second is idle; of the two seconds of the other run a quarter.
-    made = compared(with_(empty, time_breakdown=(device(1000, idle_ms=500),)), with_(empty, time_breakdown=(device(2000, idle_ms=500),)))
-    assert (made.basis.unit, made.basis.base, made.basis.new) == ("second", 1, 2)
-    assert made.basis.why == "base: no steps with GPU work; new: no steps with GPU work"
-    idle = next(part for part in made.parts if part.name == "idle")
+    comparison = compared(
+        with_(empty, time_breakdown=(device(1000, idle_ms=500),)), with_(empty, time_breakdown=(device(2000, idle_ms=500),))
+    )
+    assert (comparison.basis.unit, comparison.basis.base, comparison.basis.new) == ("second", 1, 2)
+    assert comparison.basis.why == "base: no steps with GPU work; new: no steps with GPU work"
+    idle = next(part for part in comparison.parts if part.name == "idle")
     assert (idle.base_ns, idle.new_ns, idle.state) == (500 * MS, 250 * MS, "shrunk")
-    assert "a second of GPU time" in next(one.text for one in made.changes if one.name == "idle")
+    assert "a second of GPU time" in next(one.text for one in comparison.changes if one.name == "idle")
 
 
 def test_steps_that_cover_little_of_what_was_captured_divide_nothing(empty: Report) -> None:
     short = with_(empty, lengths=[10] * 8, time_breakdown=(device(1000),))
-    made = compared(short, short)
-    assert made.basis.unit == "second"
-    assert made.basis.why is not None
-    assert "cover less than 50%" in made.basis.why
+    comparison = compared(short, short)
+    assert comparison.basis.unit == "second"
+    assert comparison.basis.why is not None
+    assert "cover less than 50%" in comparison.basis.why
 
 
 def used(model: str) -> Device:
@@ -139,19 +146,19 @@ def used(model: str) -> Device:
 
 def apart(lengths_ms: Sequence[float], pause_ms: float, *, first: int = 0, start_ms: float = 0, phase: str | None = None) -> list[Step]:
     """Steps with a pause before each but the first."""
-    made, at = [], 10**18 + int(start_ms * MS)
+    result, at = [], 10**18 + int(start_ms * MS)
     for index, length in enumerate(lengths_ms, first):
-        made.append(Step("node", 0, 1, phase, index, at, int(length * MS), True, int(length * MS)))
+        result.append(Step("node", 0, 1, phase, index, at, int(length * MS), True, int(length * MS)))
         at += int((length + pause_ms) * MS)
-    return made
+    return result
 
 
 def test_what_lies_between_steps_that_follow_each_other_is_covered(empty: Report) -> None:
-    """8 steps of 10 ms in 780 ms: with 100 ms between them; in two groups far apart; with steps of another phase between them."""
+    # 8 steps of 10 ms in 780 ms: with 100 ms between them; in two groups far apart; with steps of another phase between them.
 
     def units(listed: Sequence[Step]) -> str:
-        own = with_(empty, time_breakdown=(device(780),), steps=dataclasses.replace(empty.steps, steps=tuple(listed), absent=None))
-        return compared(own, own).basis.unit
+        run = with_(empty, time_breakdown=(device(780),), steps=dataclasses.replace(empty.steps, steps=tuple(listed), absent=None))
+        return compared(run, run).basis.unit
 
     assert units(apart([10] * 8, 100)) == "step"
     assert units([*apart([10] * 4, 0), *apart([10] * 4, 0, first=100, start_ms=740)]) == "second"
@@ -161,95 +168,96 @@ def test_what_lies_between_steps_that_follow_each_other_is_covered(empty: Report
 def loaded(report: Report, lengths: Sequence[float], idle_ms: float, loading_ms: float, **changes: Any) -> Report:
     """Steps on one GPU with idle time and data loading; both are those of a step."""
     span = device(sum(lengths), idle_ms=idle_ms * len(lengths))
-    made = with_(report, lengths=lengths, time_breakdown=(span,), **changes)
+    result = with_(report, lengths=lengths, time_breakdown=(span,), **changes)
     mean = sum(lengths) / len(lengths) * MS
     part = StepParts("node", 0, 1, len(lengths), mean, {"data_loader": loading_ms * MS, "other": mean - loading_ms * MS}, False, ())
-    return dataclasses.replace(made, steps=dataclasses.replace(made.steps, parts=(part,)))
+    return dataclasses.replace(result, steps=dataclasses.replace(result.steps, parts=(part,)))
 
 
 def test_waits_of_few_steps_are_undecided_and_told_before_lesser_changes(empty: Report) -> None:
-    """Idle 64 ms longer, computation 6 ms; the first of five steps has no time from step to step."""
-    made = compared(loaded(empty, [100] * 4, 2, 1), loaded(empty, [170] * 4, 66, 61))
-    states = {part.name: part.state for part in (*made.parts, *made.host_parts)}
+    # Idle 64 ms longer, computation 6 ms; the first of five steps has no time from step to step.
+    comparison = compared(loaded(empty, [100] * 4, 2, 1), loaded(empty, [170] * 4, 66, 61))
+    states = {part.name: part.state for part in (*comparison.parts, *comparison.host_parts)}
     assert (states["idle"], states["data_loader"], states["computation"]) == ("undecided", "undecided", "grown")
     assert (
-        "Undecided, too: idle is 64.0 ms a step longer, data loading 60.0 ms longer. Computation grew by 6.00 ms a step." in made.headline
+        "Undecided, too: idle is 64.0 ms a step longer, data loading 60.0 ms longer. Computation grew by 6.00 ms a step."
+        in comparison.headline
     )
-    assert {one.name for one in made.changes} == {"computation"}
-    assert made.whole is not None
-    assert made.whole.state == "undecided"
+    assert {one.name for one in comparison.changes} == {"computation"}
+    assert comparison.whole is not None
+    assert comparison.whole.state == "undecided"
     # A part that is larger than all that is undecided is the most.
     most = compared(loaded(empty, [100] * 4, 2, 0), loaded(empty, [200] * 4, 12, 0))
     assert "Undecided, too: idle is 10.0 ms a step longer. Computation grew most, by 90.0 ms a step." in most.headline
 
 
 def test_waits_below_the_threshold_are_the_same_whatever_the_steps(empty: Report) -> None:
-    made = compared(loaded(empty, [100] * 4, 2, 1), loaded(empty, [100] * 4, 4, 3))
-    assert {part.state for part in (*made.parts, *made.host_parts)} == {"same"}
-    assert "Undecided, too" not in made.headline
-    assert made.headline.endswith("Nothing else changed by more than its spread and 3 %.")
+    comparison = compared(loaded(empty, [100] * 4, 2, 1), loaded(empty, [100] * 4, 4, 3))
+    assert {part.state for part in (*comparison.parts, *comparison.host_parts)} == {"same"}
+    assert "Undecided, too" not in comparison.headline
+    assert comparison.headline.endswith("Nothing else changed by more than its spread and 3 %.")
 
 
 def test_enough_steps_decide_on_waits(empty: Report) -> None:
-    made = compared(loaded(empty, [100] * 6, 2, 0), loaded(empty, [164] * 6, 66, 60))
-    assert {one.name: one.state for one in (*made.parts, *made.host_parts)}["idle"] == "grown"
-    assert "ndecided" not in made.headline
+    comparison = compared(loaded(empty, [100] * 6, 2, 0), loaded(empty, [164] * 6, 66, 60))
+    assert {one.name: one.state for one in (*comparison.parts, *comparison.host_parts)}["idle"] == "grown"
+    assert "ndecided" not in comparison.headline
 
 
 def on_the_host(report: Report, lengths: Sequence[float], **parts_ms: float) -> Report:
-    made = with_(report, lengths=lengths, on_device=False, time_breakdown=())
+    result = with_(report, lengths=lengths, on_device=False, time_breakdown=())
     parts = {name: value * MS for name, value in parts_ms.items()}
-    whole = StepParts("node", 0, 1, len(lengths), sum(lengths) / len(lengths) * MS, parts, True, ())
-    return dataclasses.replace(made, steps=dataclasses.replace(made.steps, parts=(whole,)))
+    total = StepParts("node", 0, 1, len(lengths), sum(lengths) / len(lengths) * MS, parts, True, ())
+    return dataclasses.replace(result, steps=dataclasses.replace(result.steps, parts=(total,)))
 
 
 def test_runs_without_gpus_are_told_by_the_parts_of_the_host(empty: Report) -> None:
-    made = compared(
+    comparison = compared(
         on_the_host(empty, [20] * 8, forward=15, data_loader=4, update=1), on_the_host(empty, [46] * 8, forward=40, data_loader=5, update=1)
     )
-    assert made.headline.endswith("beyond the spread of the steps. Forward grew most, by 25.0 ms a step.")
-    assert [(one.area, one.name, one.state) for one in made.changes] == [
+    assert comparison.headline.endswith("beyond the spread of the steps. Forward grew most, by 25.0 ms a step.")
+    assert [(one.area, one.name, one.state) for one in comparison.changes] == [
         ("step", "step time", "slower"),
         ("host part", "forward", "grown"),
         ("data loading", "data loading", "grown"),
     ]
-    assert (made.basis.unit, made.basis.base, made.basis.why, made.whole) == ("step", 8, None, None)
+    assert (comparison.basis.unit, comparison.basis.base, comparison.basis.why, comparison.whole) == ("step", 8, None, None)
 
 
 def test_a_part_of_the_host_within_the_spread_of_the_steps_is_the_same(empty: Report) -> None:
     noisy = [20.0, 30, 18, 26, 40, 21, 22, 35]
     base, new = (on_the_host(empty, noisy, forward=forward, update=2) for forward in (20, 22))
     assert {one.state for one in compared(base, new).host_parts} == {"same"}
-    few = compared(on_the_host(empty, noisy[:3], forward=20), on_the_host(empty, noisy[:3], forward=22))
-    assert {one.state for one in few.host_parts} == {"undecided"}
-    assert "Undecided, too: forward is 2.00 ms a step longer. Nothing else changed" in few.headline
+    short_run = compared(on_the_host(empty, noisy[:3], forward=20), on_the_host(empty, noisy[:3], forward=22))
+    assert {one.state for one in short_run.host_parts} == {"undecided"}
+    assert "Undecided, too: forward is 2.00 ms a step longer. Nothing else changed" in short_run.headline
 
 
 def test_two_devices_of_a_process_have_the_same_steps(empty: Report) -> None:
     pair = (device(1000), dataclasses.replace(device(1000), device=1))
-    own = with_(empty, lengths=[75] * 8, time_breakdown=pair)
-    assert compared(own, own).basis.unit == "step"
+    run = with_(empty, lengths=[75] * 8, time_breakdown=pair)
+    assert compared(run, run).basis.unit == "step"
 
 
 def test_what_floats_round_is_no_change(empty: Report) -> None:
-    made = compared(with_(empty, time_breakdown=(device(49 * 7.0),)), with_(empty, time_breakdown=(device(49 * 9.1),)))
-    assert made.basis.unit == "second"
-    assert {(part.effect_ns, part.change_percent or 0.0) for part in made.parts} == {(0.0, 0.0)}
+    comparison = compared(with_(empty, time_breakdown=(device(49 * 7.0),)), with_(empty, time_breakdown=(device(49 * 9.1),)))
+    assert comparison.basis.unit == "second"
+    assert {(part.effect_ns, part.change_percent or 0.0) for part in comparison.parts} == {(0.0, 0.0)}
 
 
 def test_what_is_known_of_one_run_only_has_not_vanished(empty: Report) -> None:
     copies = (MemoryOperation("HtoD", "pinned", 10, 50 * MS, 10**9, 10.0, 100.0),)
     base = with_(empty, lengths=[100] * 9, kernels=(kernel("k", "k", 10, 20),), memory_operations=copies)
-    for made in (compared(base, empty), compared(empty, base)):
-        assert (made.kernels, made.categories, made.memory_operations, made.changes) == ((), (), (), ())
-        assert next(one for one in made.differences if one.name == "GPU activity").limits
+    for result in (compared(base, empty), compared(empty, base)):
+        assert (result.kernels, result.categories, result.memory_operations, result.changes) == ((), (), (), ())
+        assert next(one for one in result.differences if one.name == "GPU activity").limits
 
 
 def test_steps_timed_on_the_host_of_one_run(empty: Report) -> None:
-    made = compared(with_(empty, lengths=[100] * 9), with_(empty, lengths=[150] * 9, on_device=False))
-    assert made.steps is not None
-    assert (made.steps.measure, made.verdict) == ("host", "slower")
-    assert next(one for one in made.differences if one.name == "kind of steps").limits
+    comparison = compared(with_(empty, lengths=[100] * 9), with_(empty, lengths=[150] * 9, on_device=False))
+    assert comparison.steps is not None
+    assert (comparison.steps.measure, comparison.verdict) == ("host", "slower")
+    assert next(one for one in comparison.differences if one.name == "kind of steps").limits
 
 
 def test_kernels_meet_by_full_name_then_by_short_name_and_category(empty: Report) -> None:
@@ -268,48 +276,51 @@ def test_kernels_meet_by_full_name_then_by_short_name_and_category(empty: Report
             kernel("d", "d", 10, 0.05),
         ),
     )
-    found = {(one.short_name, one.category): one for one in compared(base, new).kernels}
-    assert (found["a", "GEMM"].matched, found["a", "GEMM"].state) == ("name", "same")
-    both = found["b", "GEMM"]
-    assert (both.matched, both.base_names, both.new_names, both.state) == ("short name", ("b<1>", "b<2>"), ("b<3>",), "grown")
-    assert (both.base_ns, both.new_ns, both.base_count) == (10 * MS, 20 * MS, 2)
-    assert (found["c #2", "GEMM"].state, found["c #1", "other"].state) == ("vanished", "added")
-    assert found["d", "GEMM"].state == "same"  # of too little time to be named
+    result = {(one.short_name, one.category): one for one in compared(base, new).kernels}
+    assert (result["a", "GEMM"].matched, result["a", "GEMM"].state) == ("name", "same")
+    pair = result["b", "GEMM"]
+    assert (pair.matched, pair.base_names, pair.new_names, pair.state) == ("short name", ("b<1>", "b<2>"), ("b<3>",), "grown")
+    assert (pair.base_ns, pair.new_ns, pair.base_count) == (10 * MS, 20 * MS, 2)
+    assert (result["c #2", "GEMM"].state, result["c #1", "other"].state) == ("vanished", "added")
+    assert result["d", "GEMM"].state == "same"  # of too little time to be named
 
 
 def test_kernels_of_one_short_name_are_told_apart_everywhere(empty: Report) -> None:
-    """One variant in both runs, two that only base had: the first of either report has no number there."""
+    # One variant in both runs, two that only base had: the first of either report has no number there.
     base = with_(
         empty,
         lengths=[100] * 10,
         kernels=(kernel("k<1>", "k", 10, 50), kernel("k<2>", "k #2", 10, 20), kernel("k<3>", "k #3", 10, 5, category="other")),
     )
     new = with_(empty, lengths=[100] * 10, kernels=(kernel("k<2>", "k", 10, 60),))
-    made = compared(base, new)
-    names = {one.base_names[0]: one.short_name for one in made.kernels}
+    comparison = compared(base, new)
+    names = {one.base_names[0]: one.short_name for one in comparison.kernels}
     assert names == {"k<1>": "k #1", "k<2>": "k #2", "k<3>": "k #3"}
-    assert {one.name for one in made.changes if one.area == "kernel"} == {"k #1", "k #2", "k #3"}
-    assert "Of the kernels most: k #1, -50.0 ms" in made.headline
+    assert {one.name for one in comparison.changes if one.area == "kernel"} == {"k #1", "k #2", "k #3"}
+    assert "Of the kernels most: k #1, -50.0 ms" in comparison.headline
 
 
 def test_numbers_that_tell_kernels_apart_are_those_of_the_reports(empty: Report) -> None:
     listed = (kernel("k<1>", "k", 10, 1), kernel("k<2>", "k #2", 10, 50))
-    own = with_(empty, lengths=[100] * 10, kernels=listed)
-    other = with_(empty, lengths=[100] * 10, kernels=(listed[0], kernel("k<2>", "k #2", 10, 60)))
-    assert [(one.short_name, one.new_names) for one in compared(own, other).kernels] == [("k #2", ("k<2>",)), ("k #1", ("k<1>",))]
+    base_run = with_(empty, lengths=[100] * 10, kernels=listed)
+    changed_run = with_(empty, lengths=[100] * 10, kernels=(listed[0], kernel("k<2>", "k #2", 10, 60)))
+    assert [(one.short_name, one.new_names) for one in compared(base_run, changed_run).kernels] == [
+        ("k #2", ("k<2>",)),
+        ("k #1", ("k<1>",)),
+    ]
 
 
 @pytest.mark.parametrize(
-    ("models", "told"),
+    ("models", "expected"),
     [
         (("NVIDIA A100-PG509-200", "AMD Radeon Graphics"), "A100 and AMD Radeon Graphics"),
         (("Tesla V100-SXM2-32GB", "Tesla V100-DGXS-32GB"), "Tesla V100-SXM2-32GB and Tesla V100-DGXS-32GB"),
         (("Tesla V100-SXM2-32GB", "NVIDIA H100 80GB HBM3"), "V100 and H100"),
     ],
 )
-def test_other_gpus_are_named(empty: Report, models: tuple[str, str], told: str) -> None:
+def test_other_gpus_are_named(empty: Report, models: tuple[str, str], expected: str) -> None:
     sides = [with_(empty, lengths=[100] * 8, devices=(used(model),)) for model in models]
-    assert compared(*sides).headline.startswith(f"On different GPUs ({told}): steps take as long")
+    assert compared(*sides).headline.startswith(f"On different GPUs ({expected}): steps take as long")
 
 
 def test_a_mean_that_its_spread_allows_has_not_moved(empty: Report) -> None:
@@ -323,7 +334,7 @@ def test_a_mean_that_its_spread_allows_has_not_moved(empty: Report) -> None:
 
 @pytest.mark.parametrize(("runs", "state"), [((100, 120), "grown"), ((101, 109), "same"), ((101, 151), "grown")])
 def test_a_profile_that_cuts_a_step_holds_a_part_of_its_kernels(empty: Report, runs: tuple[int, int], state: str) -> None:
-    """Ten steps each: 10 runs a step, and 12; a few runs of a step that was cut; 5 runs a step more."""
+    # Ten steps each: 10 runs a step, and 12; a few runs of a step that was cut; 5 runs a step more.
     base, new = (with_(empty, lengths=[100] * 10, kernels=(kernel("k", "k", count, 2, spread=0.5),)) for count in runs)
     assert compared(base, new).kernels[0].state == state
 
@@ -344,8 +355,8 @@ def test_gpu_memory_is_memory_and_not_the_controller(empty: Report) -> None:
         usage = MetricUsage("node", "gpu_memory", unit, 10, peak, peak, peak, peak, 0.0, False)
         return with_(empty, system_usage=dataclasses.replace(empty.system_usage, nodes=(usage,)))
 
-    made = compared(used(50, "% of device memory"), used(70, "% of device memory"))
-    assert [(one.area, one.state) for one in made.changes] == [("gpu memory", "grown")]
+    comparison = compared(used(50, "% of device memory"), used(70, "% of device memory"))
+    assert [(one.area, one.state) for one in comparison.changes] == [("gpu memory", "grown")]
     assert compared(used(50, "% of device memory"), used(54, "% of device memory")).changes == ()
     assert (
         compared(used(50, "% of time the memory controller was busy"), used(70, "% of time the memory controller was busy")).gpu_memory
@@ -354,16 +365,16 @@ def test_gpu_memory_is_memory_and_not_the_controller(empty: Report) -> None:
 
 
 def test_a_run_and_itself(empty: Report) -> None:
-    """By the bytes that were read; files without events, or whose bytes are not known, prove nothing."""
+    # By the bytes that were read; files without events, or whose bytes are not known, prove nothing.
     files = [Source(f"{name}.json", "kineto", 10, digest, 5, 0, 9) for name, digest in (("a", "11"), ("b", "22"))]
     base = with_(empty, lengths=[100] * 8, sources=tuple(files))
     moved = with_(empty, lengths=[100] * 8, sources=tuple(dataclasses.replace(file, path=f"x/{file.path}") for file in files[::-1]))
-    other = with_(empty, lengths=[100] * 8, sources=(files[0], dataclasses.replace(files[1], sha256="23")))
+    changed_run = with_(empty, lengths=[100] * 8, sources=(files[0], dataclasses.replace(files[1], sha256="23")))
     unknown = with_(empty, lengths=[100] * 8, sources=(dataclasses.replace(files[0], sha256=None),))
     first = compared(base, moved).differences[0]
     assert (first.name, first.base, first.limits) == ("recording", "2 files", "both sides are one recording: there is no change to find")
     assert "recording" not in {
-        one.name for pair in ((base, other), (unknown, unknown), (empty, empty)) for one in compared(*pair).differences
+        one.name for pair in ((base, changed_run), (unknown, unknown), (empty, empty)) for one in compared(*pair).differences
     }
 
 
@@ -374,10 +385,10 @@ def test_what_makes_runs_unlike(empty: Report) -> None:
         empty, lengths=[100] * 8, world_size=8, hyperparameters={"batch_size": "64", "lr": "0.2"}, status="partial", processes=ranks,
         framework="PyTorch 2.9",
     )  # fmt: skip
-    found = {one.name: one for one in compared(base, new).differences}
-    assert {name for name, one in found.items() if one.limits} == {"world size", "captured ranks", "capture", "hyperparameter batch_size"}
-    assert (found["hyperparameter lr"].limits, found["hyperparameter lr"].new) == (None, "0.2")
-    assert "framework" not in found  # what one run does not tell is no difference
+    result = {one.name: one for one in compared(base, new).differences}
+    assert {name for name, one in result.items() if one.limits} == {"world size", "captured ranks", "capture", "hyperparameter batch_size"}
+    assert (result["hyperparameter lr"].limits, result["hyperparameter lr"].new) == (None, "0.2")
+    assert "framework" not in result  # an unknown value is not a difference
     names = [one.name for one in compared(base, new).differences]
     assert names.index("hyperparameter batch_size") < names.index("hyperparameter lr")
 
@@ -417,16 +428,16 @@ def test_other_json_is_no_report(data: object) -> None:
 def curve(metric: str, values: dict[float, float], *, node: str = "node", unit: str = "%", derived: bool = False) -> Series:
     """Values by milliseconds after the first step's begin."""
     times = tuple(10**18 + round(at * MS) for at in values)
-    own = tuple(values.values())
-    return Series(node, metric, unit, times, own, own, own, derived)
+    numbers = tuple(values.values())
+    return Series(node, metric, unit, times, numbers, numbers, numbers, derived)
 
 
 def sampled(report: Report, *series: Series) -> Report:
     return dataclasses.replace(report, system_usage=dataclasses.replace(report.system_usage, series=series))
 
 
-def means(made: Comparison) -> list[tuple[str, float | None, float | None, float | None, str | None]]:
-    return [(one.name, one.base_percent, one.new_percent, one.difference_points, one.absent) for one in made.sampling.means]
+def means(comparison: Comparison) -> list[tuple[str, float | None, float | None, float | None, str | None]]:
+    return [(one.name, one.base_percent, one.new_percent, one.difference_points, one.absent) for one in comparison.sampling.means]
 
 
 def test_sampled_utilisation_in_the_time_of_the_steps(empty: Report) -> None:
@@ -447,16 +458,16 @@ def test_sampled_utilisation_in_the_time_of_the_steps(empty: Report) -> None:
         curve("io_wait", {-3: 1, 81: 7}),
         curve("cpu_memory", {10: 50}),
     )
-    made = compared(base, new)
-    assert made.sampling.over == "steps"
-    assert means(made) == [
+    comparison = compared(base, new)
+    assert comparison.sampling.over == "steps"
+    assert means(comparison) == [
         ("GPU utilisation", 40.0, 57.5, 17.5, None),  # (60 + 20) / 2
         ("GPU memory", 40.0, None, None, "new has no samples"),
         ("CPU utilisation", 12.0, None, None, "new has no samples"),
         ("I/O wait", 3.0, None, None, "new has no samples in the time that is compared"),
     ]
-    assert not [one for one in made.changes if "utilisation" in one.text]
-    page = pages(made, "html")
+    assert not [one for one in comparison.changes if "utilisation" in one.text]
+    page = pages(comparison, "html")
     assert "Sampled utilisation" in page
     assert "GPU utilisation 40.0\u00a0% before, 57.5\u00a0% now (+17.5\u00a0pp)" in page
     assert "I/O wait: new has no samples in the time that is compared." in page
@@ -466,17 +477,20 @@ def test_sampled_utilisation_in_the_time_of_the_steps(empty: Report) -> None:
 def test_sampled_utilisation_of_runs_without_steps(empty: Report) -> None:
     runs = [with_(empty, time_breakdown=(device(40.0),)), with_(empty, time_breakdown=(device(20.0), device(30.0)))]
     curves = curve("gpu", {-10: 0, 10: 50, 25: 90, 35: 10}), curve("cpu", {5: 10, 50: 30})
-    made = compared(*(sampled(run, *curves) for run in runs))
-    assert made.sampling.over == "profile"
-    assert means(made) == [("GPU utilisation", 50.0, 70.0, 20.0, None), ("CPU utilisation", 10.0, 10.0, 0.0, None)]
+    comparison = compared(*(sampled(run, *curves) for run in runs))
+    assert comparison.sampling.over == "profile"
+    assert means(comparison) == [("GPU utilisation", 50.0, 70.0, 20.0, None), ("CPU utilisation", 10.0, 10.0, 0.0, None)]
     # Where only one run has GPU work, all samples of both are compared.
-    made = compared(sampled(runs[0], *curves), sampled(empty, *curves))
-    assert made.sampling.over == "run"
-    assert means(made) == [("GPU utilisation", 37.5, 37.5, 0.0, None), ("CPU utilisation", 20.0, 20.0, 0.0, None)]
+    comparison = compared(sampled(runs[0], *curves), sampled(empty, *curves))
+    assert comparison.sampling.over == "run"
+    assert means(comparison) == [("GPU utilisation", 37.5, 37.5, 0.0, None), ("CPU utilisation", 20.0, 20.0, 0.0, None)]
 
 
 def second_by_second(make_store: Callable[..., Store], empty: Report, load: Sequence[float], first_s: float, length_s: float) -> Report:
-    """A run whose GPU was sampled each second; ten steps from ``first_s`` on after the first sample take ``length_s``."""
+    """Make a run whose GPU is sampled every second.
+
+    Ten steps take ``length_s``; the first begins ``first_s`` after the first sample.
+    """
     begin = 10**18 - round(first_s * 1000 * MS)
     rows = [
         {"node": 0, "metric": "gpu_utilization", "unit": 0, "time_ns": begin + i * 1000 * MS, "value": value}
@@ -492,17 +506,17 @@ COARSE = "the curve of base is too coarse for the time that is compared; the cur
 @pytest.mark.parametrize("first_s", [1800, 1803, 1804.5])  # stretches of 9 s begin, or do not, within the 6 s of the steps
 def test_steps_shorter_than_the_curve_tells_have_no_mean(make_store: Callable[..., Store], empty: Report, first_s: float) -> None:
     loads = [[high if first_s <= second <= first_s + 6 else 20.0 for second in range(3600)] for high in (90.0, 50.0)]
-    made = compared(*(second_by_second(make_store, empty, load, first_s, 6) for load in loads))
-    assert means(made) == [("GPU utilisation", None, None, None, COARSE)]
-    # Where all of a stretch is alike the curve tells it.
-    made = compared(*(second_by_second(make_store, empty, [load] * 3600, first_s, 6) for load in (90.0, 50.0)))
-    assert means(made) == [("GPU utilisation", 90.0, 50.0, -40.0, None)]
+    comparison = compared(*(second_by_second(make_store, empty, load, first_s, 6) for load in loads))
+    assert means(comparison) == [("GPU utilisation", None, None, None, COARSE)]
+    # If a stretch is uniform, the curve gives its exact mean.
+    comparison = compared(*(second_by_second(make_store, empty, [load] * 3600, first_s, 6) for load in (90.0, 50.0)))
+    assert means(comparison) == [("GPU utilisation", 90.0, 50.0, -40.0, None)]
 
 
 @pytest.mark.slow
 def test_a_mean_that_is_told_of_a_long_run_is_that_of_its_samples(make_store: Callable[..., Store], empty: Report) -> None:
     random = Random(7)
-    told = 0
+    expected = 0
     for length_s in (3, 15, 60, 200, 400, 900, 1500, 3000):
         for _ in range(3):
             first_s = random.uniform(0, 3590 - length_s)
@@ -514,10 +528,10 @@ def test_a_mean_that_is_told_of_a_long_run_is_that_of_its_samples(make_store: Ca
             if mean is None:
                 assert absent == COARSE
             else:
-                told += 1
+                expected += 1
                 assert mean == pytest.approx(sum(inside) / len(inside), abs=1.0 + 100 / length_s)  # one sample more or less
             assert mean is not None or length_s < 900
-    assert told >= 9
+    assert expected >= 9
 
 
 def test_a_pause_of_the_sampler_has_no_samples(make_store: Callable[..., Store], empty: Report) -> None:
@@ -525,13 +539,13 @@ def test_a_pause_of_the_sampler_has_no_samples(make_store: Callable[..., Store],
     (curve_,) = [one for one in run.system_usage.series if one.metric == "gpu"]
     paused = [not 1700e9 < time - curve_.time_ns[0] < 1900e9 for time in curve_.time_ns]
     parts = {name: tuple(compress(getattr(curve_, name), paused)) for name in ("time_ns", "mean", "low", "high")}
-    made = compared(sampled(run, dataclasses.replace(curve_, **parts)), run)
-    assert means(made) == [("GPU utilisation", None, 50.0, None, "base has no samples in the time that is compared")]
+    comparison = compared(sampled(run, dataclasses.replace(curve_, **parts)), run)
+    assert means(comparison) == [("GPU utilisation", None, 50.0, None, "base has no samples in the time that is compared")]
 
 
 def test_utilisation_that_was_derived_is_not_sampled(empty: Report) -> None:
-    made = compared(sampled(empty, curve("gpu", {0: 50}, derived=True)), empty)
-    assert made.sampling.means == ()
-    assert "No samples of GPUs or processors in both runs." in pages(made, "html")
-    made = compared(sampled(empty, curve("gpu", {0: 50}, derived=True)), sampled(empty, curve("gpu", {0: 50})))
-    assert means(made) == [("GPU utilisation", None, 50.0, None, "base has no samples")]
+    comparison = compared(sampled(empty, curve("gpu", {0: 50}, derived=True)), empty)
+    assert comparison.sampling.means == ()
+    assert "No samples of GPUs or processors in both runs." in pages(comparison, "html")
+    comparison = compared(sampled(empty, curve("gpu", {0: 50}, derived=True)), sampled(empty, curve("gpu", {0: 50})))
+    assert means(comparison) == [("GPU utilisation", None, 50.0, None, "base has no samples")]

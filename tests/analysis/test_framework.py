@@ -1,4 +1,4 @@
-"""Are phases, parts of the step, operators and collectives what they are on paper?"""
+"""Phases, parts of the step, operators and collectives, computed on paper."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_parts_of_the_hosted_profiler(make_store: Callable[..., Store]) -> None:
             part("net", 10, 20, "Backward(post-forward)"),
             part("net_conv", 25, 15, "Backward-SubModuleInternal"),
             part("DataLoaderIter::GetNext", 0, 50, "DataLoaderIter"),
-            part("_init_", 0, 50, "DataLoaderIterInitialize"),  # is no waiting for data
+            part("_init_", 0, 50, "DataLoaderIterInitialize"),  # initialization is not waiting for data
             part("net", 0, 40, "Step:ModeKeys.TRAIN"),
         ]
     )
@@ -95,15 +95,15 @@ def test_parts_of_pytorch(make_store: Callable[..., Store]) -> None:
 
 
 def test_parts_recorded_in_other_steps_are_compared_by_the_mean_step(make_store: Callable[..., Store]) -> None:
-    """Loading of 2 in each of 10 steps, forward of 5 and backward of 3 in one of them: 20, 50 and 30 % of the mean step."""
+    # Loading of 2 in each of 10 steps, forward of 5 and backward of 3 in one of them: 20, 50 and 30 % of the mean step.
     steps = [{**step(None, 100 * n, 100), "index": n} for n in range(10)]
     loads = [part("DataLoader", 100 * n, 2, "DataLoaderIter") for n in range(10)]
-    found = framework(make_store(step=steps, annotation=[*loads, part("forward", 410, 5), part("backward", 420, 3)]))
-    assert [(one.name, one.total_ns, one.count) for one in found.step_parts] == [
+    result = framework(make_store(step=steps, annotation=[*loads, part("forward", 410, 5), part("backward", 420, 3)]))
+    assert [(one.name, one.total_ns, one.count) for one in result.step_parts] == [
         ("forward", 5, 1), ("backward", 3, 1), ("data loading", 20, 10),
     ]  # fmt: skip
-    assert [one.percent for one in found.step_parts] == pytest.approx([50, 30, 20])
-    assert found.notes[0] == (
+    assert [one.percent for one in result.step_parts] == pytest.approx([50, 30, 20])
+    assert result.notes[0] == (
         "The parts of a step were not recorded in the same steps (data loading in steps 0 to 9, forward and backward in step 4):"
         " their shares are of the mean step."
     )
@@ -113,7 +113,7 @@ def test_parts_recorded_in_other_steps_are_compared_by_the_mean_step(make_store:
 
 
 def test_a_part_that_is_in_few_of_the_recorded_steps_is_of_all_of_them(make_store: Callable[..., Store]) -> None:
-    """Forward of 40 and backward of 35 in each of 8 steps, the optimizer's 10 in the last one: 320, 280 and 10 of 610."""
+    # Forward of 40 and backward of 35 in each of 8 steps, the optimizer's 10 in the last one: 320, 280 and 10 of 610.
     tables: dict[str, list[dict[str, Any]]] = {
         "step": [{**step(None, 100 * n, 100), "index": n} for n in range(8)],
         "annotation": [
@@ -124,14 +124,14 @@ def test_a_part_that_is_in_few_of_the_recorded_steps_is_of_all_of_them(make_stor
     }
     window = {"process": 0, "first_ns": 0, "last_ns": 800}
     recorded = {**window, "process_started_ns": 0, "stopped": False}
-    for found in (
+    for result in (
         framework(make_store(**tables, profile_window=[{"source": 0, **window}])),
         framework(make_store(**tables, recorded_window=[recorded])),
     ):
-        assert {one.name: one.percent for one in found.step_parts} == pytest.approx(
+        assert {one.name: one.percent for one in result.step_parts} == pytest.approx(
             {"forward": 100 * 320 / 610, "backward": 100 * 280 / 610, "optimizer": 100 * 10 / 610}
         )
-        assert not any("mean step" in note for note in found.notes)
+        assert not any("mean step" in note for note in result.notes)
     configured = framework(
         make_store(**tables, recorded_window=[recorded], run=[{"metadata": json.dumps({"profiling.detailed.recorded": "step 7"})}])
     )
@@ -143,15 +143,15 @@ def test_small_operators_are_one_row_and_nothing_is_lost(make_store: Callable[..
         host_event=[operator("aten::mm", 0, 900), operator("aten::add", 0, 20)],
         annotation=[part("aten::add", 0, 1, "cpu_functions")] + [part(f"tiny{k}", 0, 15, "cpu_functions") for k in range(5)],
     )
-    found = framework(store)
+    result = framework(store)
     total = 900 + 21 + 75
-    assert found.cpu_operators == (
+    assert result.cpu_operators == (
         OperatorRow("aten::mm", 1, 900, pytest.approx(90000 / total)),
         OperatorRow("aten::add", 2, 21, pytest.approx(2100 / total)),
         OperatorRow(OTHER_OPERATORS, 5, 75, pytest.approx(7500 / total)),
     )
-    assert found.operator_time == (Share("CPU operators", total, 8, 100.0),)
-    assert any("inclusive" in note for note in found.notes)
+    assert result.operator_time == (Share("CPU operators", total, 8, 100.0),)
+    assert any("inclusive" in note for note in result.notes)
 
 
 def test_device_time_by_operator(make_store: Callable[..., Store]) -> None:
@@ -188,14 +188,14 @@ def test_device_time_by_operator(make_store: Callable[..., Store]) -> None:
         ],
         annotation=[part("aten::relu", 0, 300, "gpu_functions-dev:0", side="device", device=0)],
     )
-    found = framework(store)
-    assert found.gpu_operators == (
+    result = framework(store)
+    assert result.gpu_operators == (
         OperatorRow("aten::mm", 3, 440, pytest.approx(44000 / 960)),
         OperatorRow("aten::relu", 1, 300, pytest.approx(30000 / 960)),
         OperatorRow("aten::add", 2, 220, pytest.approx(22000 / 960)),
     )
     # 40 of 700 ns
-    assert any(note.startswith("6 % of the device time cannot be given to an operator") for note in found.notes)
+    assert any(note.startswith("6 % of the device time cannot be given to an operator") for note in result.notes)
     assert operators(store).linked_percent == pytest.approx(100 * 660 / 700)
 
 
@@ -208,9 +208,9 @@ def test_nested_calls_count_again_and_the_note_says_so(make_store: Callable[...,
             operator("add", 0, 40, tid=2),
         ]
     )  # fmt: skip
-    found = framework(store)
-    assert sum(row.total_ns for row in found.cpu_operators) == 220
-    [note] = found.notes
+    result = framework(store)
+    assert sum(row.total_ns for row in result.cpu_operators) == 220
+    [note] = result.notes
     assert note.endswith("counts nested calls again: 220 ns, while operators ran for 160 ns of the threads' time.")
     [calm] = framework(make_store(host_event=[operator("relu", 0, 20), operator("relu", 20, 20)])).notes
     assert calm.endswith("counts nested calls again.")
@@ -256,7 +256,7 @@ def test_notes(make_store: Callable[..., Store]) -> None:
 
 
 def test_nothing_says_what_would_help(make_store: Callable[..., Store]) -> None:
-    found = framework(make_store())
-    assert found == Framework((), (), (), (), (), (), (), found.absent)
-    assert found.absent is not None
-    assert "PyTorch profiler" in found.absent
+    result = framework(make_store())
+    assert result == Framework((), (), (), (), (), (), (), result.absent)
+    assert result.absent is not None
+    assert "PyTorch profiler" in result.absent

@@ -1,4 +1,4 @@
-"""Are the operators and parts of a phase those that lie in it? Worked out on paper."""
+"""Operators and parts of each phase, computed on paper."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def span(name: str, start: int, duration: int, tid: int = 1, process: int = 0) -
 
 
 def test_operators_and_parts_of_training_and_evaluation(make_store: Maker) -> None:
-    """TRAIN lasts from 0 to 100 and from 200 to 300 in process 0 (0 to 50 in process 1), EVAL from 100 to 150."""
+    # TRAIN lasts from 0 to 100 and from 200 to 300 in process 0 (0 to 50 in process 1), EVAL from 100 to 150.
     store = make_store(
         processes=[{"id": 0, "node": 0, "pid": 1}, {"id": 1, "node": 0, "pid": 2}],
         step=[step("TRAIN", 0, 0, 100), step("TRAIN", 1, 200, 100), step("EVAL", 0, 100, 50), step("TRAIN", 0, 0, 50, 1)],
@@ -38,20 +38,20 @@ def test_operators_and_parts_of_training_and_evaluation(make_store: Maker) -> No
             operator("add", 220, 9, tid=2),
         ],
     )  # fmt: skip
-    found = {(one.by, one.name): one for one in framework(store).by_phase}
-    train, evaluation = found["phase", "TRAIN"], found["phase", "EVAL"]
+    result = {(one.by, one.name): one for one in framework(store).by_phase}
+    train, evaluation = result["phase", "TRAIN"], result["phase", "EVAL"]
     assert (train.total_ns, evaluation.total_ns) == (250, 50)
     assert [(row.name, row.count, row.total_ns) for row in train.cpu_operators] == [("mm", 1, 20), ("conv", 2, 15), ("add", 1, 9)]
     assert [(row.name, row.count, row.total_ns) for row in evaluation.cpu_operators] == [("relu", 1, 7), ("conv", 1, 1)]
     assert round(sum(row.percent for row in train.cpu_operators), 6) == 100
-    # Forward: 40 + 10 of TRAIN in process 0, 10 in process 1; what lies in EVAL began in a step of TRAIN, with which it ends.
+    # Forward: 40 + 10 of TRAIN in process 0, 10 in process 1; the part in EVAL began in a step of TRAIN, with which it ends.
     assert {share.name: share.total_ns for share in train.step_parts} == {"forward": 60, "backward": 60}
     assert {share.name: share.total_ns for share in evaluation.step_parts} == {}
-    forward = found["part", "forward"]
+    forward = result["part", "forward"]
     assert (forward.total_ns, forward.step_parts) == (60, ())
     # On the thread of the range alone: add runs on another one while backward lasts.
     assert [(row.name, row.total_ns) for row in forward.cpu_operators] == [("conv", 10)]
-    assert ("part", "backward") not in found
+    assert ("part", "backward") not in result
 
 
 def test_a_range_is_no_operator_of_itself_and_the_longest_are_kept(make_store: Maker) -> None:

@@ -1,4 +1,4 @@
-"""Are power, clock and the time of lower clocks what they are on paper?"""
+"""Power, clock and throttling of GPUs, computed on paper."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def times(store: Store) -> dict[int, tuple[float | None, ...]]:
 
 
 def test_each_reason_counts_until_the_next_sample(make_store: MakeStore) -> None:
-    """0 s idle, 1 s power cap, 2 s driver's heat and power cap, 3 s hardware's heat, 4 s hardware alone, 5 s brake, 6 s nothing known."""
+    # 0 s idle, 1 s power cap, 2 s driver's heat and power cap, 3 s hardware's heat, 4 s hardware alone, 5 s brake, 6 s nothing known.
     reasons = dict(enumerate([1, 4, 32 | 4, 64 | 8, 8, 128 | 8, 2 | 16 | 256 | 512]))
     assert times(make_store(sample=samples("gpu_throttle_reasons", reasons))) == {0: (7, 2, 3, 1)}
 
@@ -71,8 +71,8 @@ def test_against_a_plain_loop(make_store: MakeStore) -> None:
         for gap, bits in zip([*gaps, middle], moments.values(), strict=True):
             span = min(gap, 3 * middle)
             heat, power = bits & 0x60 > 0, bits & 0x84 > 0
-            for place, counts in enumerate([True, heat, power, bits & 8 > 0 and not heat and not power]):
-                total[place] += span * counts
+            for index, counts in enumerate([True, heat, power, bits & 8 > 0 and not heat and not power]):
+                total[index] += span * counts
         expected[unit] = tuple(total)
         rows += samples("gpu_throttle_reasons", moments, unit)
     choice.shuffle(rows)

@@ -1,4 +1,4 @@
-"""Is GPU memory over time what its samples are?"""
+"""GPU memory over time, compared with its samples."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ def test_bytes_before_percent(make_store: Callable[..., Store]) -> None:
 def test_many_samples_are_stretches(make_store: Callable[..., Store]) -> None:
     # 1201 samples at 0, 1, ..., 1200: stretches of 1200 // 400 + 1 = 4, the last one of a single sample.
     samples = [sample("gpu_memory_used_bytes", time, float(time)) for time in range(1201)]
-    (found,) = gpu_memory(make_store(sample=samples))
-    assert found.time_ns == tuple(range(0, 1201, 4))
-    assert len(found.time_ns) <= POINTS
-    assert (found.low[0], found.mean[0], found.high[0]) == (0, 1.5, 3)
-    assert (found.low[-1], found.high[-1]) == (1200, 1200)
-    assert found.total is None
+    (result,) = gpu_memory(make_store(sample=samples))
+    assert result.time_ns == tuple(range(0, 1201, 4))
+    assert len(result.time_ns) <= POINTS
+    assert (result.low[0], result.mean[0], result.high[0]) == (0, 1.5, 3)
+    assert (result.low[-1], result.high[-1]) == (1200, 1200)
+    assert result.total is None
 
 
 def test_stretches_count_from_the_first_sample(make_store: Callable[..., Store]) -> None:
     # 801 samples at 1001, ..., 1801: stretches of 800 // 400 + 1 = 3.
-    (found,) = gpu_memory(make_store(sample=[sample("gpu_memory_used_bytes", 1001 + time, float(time)) for time in range(801)]))
-    assert found.time_ns == tuple(range(1001, 1802, 3))
-    assert (found.low[1], found.mean[1], found.high[1]) == (3, 4, 5)
+    (result,) = gpu_memory(make_store(sample=[sample("gpu_memory_used_bytes", 1001 + time, float(time)) for time in range(801)]))
+    assert result.time_ns == tuple(range(1001, 1802, 3))
+    assert (result.low[1], result.mean[1], result.high[1]) == (3, 4, 5)
 
 
 def test_as_many_samples_as_points_are_kept_as_they_are(make_store: Callable[..., Store]) -> None:
     times = [*range(POINTS - 1), 10_000]
-    (found,) = gpu_memory(make_store(sample=[sample("gpu_memory_used_bytes", time, 1.0) for time in times]))
-    assert found.time_ns == tuple(times)
+    (result,) = gpu_memory(make_store(sample=[sample("gpu_memory_used_bytes", time, 1.0) for time in times]))
+    assert result.time_ns == tuple(times)
 
 
 def test_the_largest_total_that_was_sampled_counts_before_the_listed_one(make_store: Callable[..., Store]) -> None:

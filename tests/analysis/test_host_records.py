@@ -1,4 +1,4 @@
-"""What does the first page say of a run that is a Python profile, or a timeline of collectives, alone?"""
+"""First page of a run that consists only of a Python profile or of a timeline of collectives."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def profile(groups: list[ProfileGroup], rows: list[ProfileRow]) -> PythonProfile
 
 
 def test_one_profile() -> None:
-    found = profile([group("not stated", 2.0)], [row("not stated", "a.py:1(f)", 1.5), row("not stated", "a.py:9(g)", 0.5)])
-    assert host_records(found, ()) == ["A Python profile: 2 functions, 2.00 s of own time, 75 % of it in a.py:1(f)."]
+    result = profile([group("not stated", 2.0)], [row("not stated", "a.py:1(f)", 1.5), row("not stated", "a.py:9(g)", 0.5)])
+    assert host_records(result, ()) == ["A Python profile: 2 functions, 2.00 s of own time, 75 % of it in a.py:1(f)."]
 
 
 def test_what_the_profiler_spent_is_not_what_the_program_did() -> None:
-    found = profile([group("s", 2.0)], [row("s", "torch.profiler", 1.5, kind="profiler"), row("s", "g", 0.5)])
-    assert host_records(found, ())[0].endswith(" 25 % of it in g.")
+    result = profile([group("s", 2.0)], [row("s", "torch.profiler", 1.5, kind="profiler"), row("s", "g", 0.5)])
+    assert host_records(result, ())[0].endswith(" 25 % of it in g.")
     only = profile([group("s", 2.0, functions=1)], [row("s", "torch.profiler", 2.0, kind="profiler")])
     assert host_records(only, ()) == ["A Python profile: 1 function, 2.00 s of own time, 100 % of it in torch.profiler."]
 
@@ -46,8 +46,8 @@ def test_of_several_groups_the_one_with_most_total_time() -> None:
     # Off-CPU time is a part of another kind: 9 s of it are not more than 3 s of the total time.
     groups = [group("step 1", 9.0, timer="off_cpu_time"), group("step 2", 3.0, windows=2, timer="total_time"), group("step 3", 1.0)]
     rows = [row("step 1", "wait", 9.0, timer="off_cpu_time"), row("step 2", "f", 3.0, timer="total_time"), row("step 3", "g", 1.0)]
-    found = profile(groups, rows)
-    assert host_records(found, ()) == [
+    result = profile(groups, rows)
+    assert host_records(result, ()) == [
         "4 Python profiles, most time in one of 3 groups (step 2): 2 functions, 3.00 s of own time, 100 % of it in f."
     ]
     assert host_records(profile([groups[0]], rows[:1]), ())[0].endswith("9.00 s of own time, 100 % of it in wait.")
@@ -96,7 +96,7 @@ def python_tables(seconds: list[float]) -> dict[str, Any]:
 
 
 def collective_ranges() -> list[dict[str, Any]]:
-    """Twice 2 ms of negotiation and 3 ms of the collective, of which its NCCL part takes 2 ms."""
+    """Make twice 2 ms of negotiation and 3 ms of the collective, 2 ms of it NCCL."""
     rows = []
     for at in (0, 10):
         for name, start, length in (("NEGOTIATE_ALLREDUCE", 0, 2), ("ALLREDUCE", 2, 3), ("NCCL_ALLREDUCE", 3, 2)):
@@ -133,8 +133,8 @@ def test_a_python_profile_alone(make_store: MakeStore) -> None:
 
 def test_a_timeline_of_horovod_alone(make_store: MakeStore) -> None:
     report = reported(make_store, annotation=collective_ranges())
-    told = "Collectives add up to 10.0 ms: 6.00 ms in 2 ALLREDUCE and 4.00 ms in 2 NEGOTIATE_ALLREDUCE."
-    assert report.summary.headline == f"{told} {ALONE}"
+    expected = "Collectives add up to 10.0 ms: 6.00 ms in 2 ALLREDUCE and 4.00 ms in 2 NEGOTIATE_ALLREDUCE."
+    assert report.summary.headline == f"{expected} {ALONE}"
     table = first_page(report).table("collectives")
     assert table is not None
     assert [[cell.text.replace("\u00a0", " ") for cell in one] for one in table.rows] == [
@@ -145,8 +145,8 @@ def test_a_timeline_of_horovod_alone(make_store: MakeStore) -> None:
 
 def test_with_processors_and_with_steps(make_store: MakeStore) -> None:
     sample = [{"node": 0, "metric": "cpu_utilization", "unit": 0, "time_ns": i, "value": 40.0} for i in range(3)]
-    found = reported(make_store, sample=sample, **python_tables([1.0])).summary.headline
-    assert found.endswith(f"{ALONE} CPU utilisation was 40 % (median of the samples).")
+    result = reported(make_store, sample=sample, **python_tables([1.0])).summary.headline
+    assert result.endswith(f"{ALONE} CPU utilisation was 40 % (median of the samples).")
     step = {"name": "step", "side": "host", "value": 0, "start_ns": 0, "duration_ns": MS, "complete": True}
     stepped = reported(make_store, annotation=[step], **python_tables([1.0])).summary.headline
     assert stepped == "No GPU activity in this run, 1 process traced. The only step took 1.00 ms."
@@ -162,12 +162,12 @@ def test_with_processors_and_with_steps(make_store: MakeStore) -> None:
     ],
 )
 def test_what_is_missing_is_told_by_what_happened(make_store: MakeStore, codes: tuple[str, ...], warning: str, ending: str) -> None:
-    found = reported(make_store, status="partial", codes=codes, **python_tables([1.0])).summary
-    assert found.warnings[0] == warning
-    assert found.headline.endswith(f"{ALONE} {ending}")
+    result = reported(make_store, status="partial", codes=codes, **python_tables([1.0])).summary
+    assert result.warnings[0] == warning
+    assert result.headline.endswith(f"{ALONE} {ending}")
 
 
 def test_a_trace_without_records_that_could_not_be_read(make_store: MakeStore) -> None:
     call = {"kind": "call", "name": "cudaGetDevice", "start_ns": 0, "duration_ns": 5}
-    found = reported(make_store, status="partial", codes=("lost_event",), host_event=[call]).summary.headline
-    assert found == "No GPU activity in what could be read: a part of it could not."
+    result = reported(make_store, status="partial", codes=("lost_event",), host_event=[call]).summary.headline
+    assert result == "No GPU activity in what could be read: a part of it could not."

@@ -12,12 +12,12 @@ MakeStore = Callable[..., Store]
 US = 1000
 
 
-def run(start: int, end: int, correlation: int | None = None, **other: Any) -> dict[str, Any]:
-    return {"kind": "kernel", "name": "k", "start_ns": start, "duration_ns": end - start, "correlation": correlation, **other}
+def run(start: int, end: int, correlation: int | None = None, **columns: Any) -> dict[str, Any]:
+    return {"kind": "kernel", "name": "k", "start_ns": start, "duration_ns": end - start, "correlation": correlation, **columns}
 
 
-def launch(end: int, correlation: int, **other: Any) -> dict[str, Any]:
-    return {"kind": "launch", "name": "l", "start_ns": end - 4, "duration_ns": 4, "correlation": correlation, **other}
+def launch(end: int, correlation: int, **columns: Any) -> dict[str, Any]:
+    return {"kind": "launch", "name": "l", "start_ns": end - 4, "duration_ns": 4, "correlation": correlation, **columns}
 
 
 def test_causes(make_store: MakeStore) -> None:
@@ -36,9 +36,9 @@ def test_causes(make_store: MakeStore) -> None:
         ],
         host_event=[launch(50 * US, 1), launch(165 * US, 2), launch(150 * US, 3), launch(220 * US, 4), launch(271 * US, 5)],
     )
-    (found,) = idle(store)
-    assert (found.node, found.rank, found.device, found.stream) == ("host-0", 0, 0, 7)
-    assert (found.gaps, found.host_wait_ns, found.kernel_wait_ns, found.other_ns) == (7, 52 * US, 40 * US, 35 * US)
+    (result,) = idle(store)
+    assert (result.node, result.rank, result.device, result.stream) == ("host-0", 0, 0, 7)
+    assert (result.gaps, result.host_wait_ns, result.kernel_wait_ns, result.other_ns) == (7, 52 * US, 40 * US, 35 * US)
 
 
 def test_streams_devices_and_processes_apart(make_store: MakeStore) -> None:
@@ -55,8 +55,8 @@ def test_streams_devices_and_processes_apart(make_store: MakeStore) -> None:
 
 def test_a_graph_launch_explains_all_its_runs(make_store: MakeStore) -> None:
     store = make_store(device_event=[run(10, 20, 1), run(25, 30, 1), run(33, 40, 1)], host_event=[launch(9, 1)])
-    (found,) = idle(store)
-    assert (found.gaps, found.kernel_wait_ns, found.host_wait_ns, found.other_ns) == (2, 8, 0, 0)
+    (result,) = idle(store)
+    assert (result.gaps, result.kernel_wait_ns, result.host_wait_ns, result.other_ns) == (2, 8, 0, 0)
 
 
 def test_no_gaps_no_rows(make_store: MakeStore) -> None:

@@ -1,4 +1,4 @@
-"""Do initialisation, training loop and finalisation add up as on paper?"""
+"""Initialization, training loop and finalization of a job, computed on paper."""
 
 from __future__ import annotations
 
@@ -46,39 +46,39 @@ def test_times_and_percentages(make_store: Callable[..., Store]) -> None:
 
 def test_the_run_counts_where_nothing_was_sampled(make_store: Callable[..., Store]) -> None:
     steps = [step(EPOCH + 100, 50), step(EPOCH + 200, 50, device_start_ns=EPOCH + 210, device_duration_ns=90)]
-    found = job_statistics(make_store(step=steps, run=[{"name": "r", "started_ns": EPOCH, "ended_ns": EPOCH + 1000}]))
-    assert (found.duration_ns, found.initialization_ns, found.loop_ns, found.finalization_ns) == (1000, 100, 200, 700)
+    result = job_statistics(make_store(step=steps, run=[{"name": "r", "started_ns": EPOCH, "ended_ns": EPOCH + 1000}]))
+    assert (result.duration_ns, result.initialization_ns, result.loop_ns, result.finalization_ns) == (1000, 100, 200, 700)
 
 
 def test_steps_beyond_the_samples_widen_the_job(make_store: Callable[..., Store]) -> None:
-    found = job_statistics(make_store(sample=[sample(EPOCH + 10), sample(EPOCH + 20)], step=[step(EPOCH, 5), step(EPOCH + 15, 15)]))
-    assert (found.duration_ns, found.initialization_ns, found.loop_ns, found.finalization_ns) == (30, 0, 30, 0)
+    result = job_statistics(make_store(sample=[sample(EPOCH + 10), sample(EPOCH + 20)], step=[step(EPOCH, 5), step(EPOCH + 15, 15)]))
+    assert (result.duration_ns, result.initialization_ns, result.loop_ns, result.finalization_ns) == (30, 0, 30, 0)
 
 
 @pytest.mark.parametrize("steps", [[], [step(EPOCH + 1, 2)]])
 def test_fewer_than_two_steps_are_no_loop(make_store: Callable[..., Store], steps: list[dict[str, Any]]) -> None:
-    found = job_statistics(make_store(sample=[sample(EPOCH), sample(EPOCH + 1000)], step=steps))
-    assert (found.duration_ns, found.loop_ns, found.initialization_percent) == (1000, None, None)
-    assert found.absent is not None
-    assert ("one step" in found.absent) == bool(steps)
+    result = job_statistics(make_store(sample=[sample(EPOCH), sample(EPOCH + 1000)], step=steps))
+    assert (result.duration_ns, result.loop_ns, result.initialization_percent) == (1000, None, None)
+    assert result.absent is not None
+    assert ("one step" in result.absent) == bool(steps)
 
 
 def test_relative_steps_are_not_set_against_absolute_times(make_store: Callable[..., Store]) -> None:
-    found = job_statistics(make_store(sample=[sample(EPOCH), sample(EPOCH + 1000)], step=[step(5, 2), step(9, 2)]))
-    assert (found.duration_ns, found.loop_ns) == (1000, None)
-    assert found.absent is not None
-    assert "anchor" in found.absent
+    result = job_statistics(make_store(sample=[sample(EPOCH), sample(EPOCH + 1000)], step=[step(5, 2), step(9, 2)]))
+    assert (result.duration_ns, result.loop_ns) == (1000, None)
+    assert result.absent is not None
+    assert "anchor" in result.absent
 
 
 def test_a_run_of_relative_times_alone_is_counted(make_store: Callable[..., Store]) -> None:
-    found = job_statistics(make_store(step=[step(5, 2), step(9, 2)]))
-    assert (found.started_at_ns, found.duration_ns, found.loop_percent) == (5, 6, 100.0)
+    result = job_statistics(make_store(step=[step(5, 2), step(9, 2)]))
+    assert (result.started_at_ns, result.duration_ns, result.loop_percent) == (5, 6, 100.0)
 
 
 def test_nothing_at_all(make_store: Callable[..., Store]) -> None:
-    found = job_statistics(make_store())
-    assert (found.started_at_ns, found.duration_ns) == (None, None)
-    assert found.absent is not None
+    result = job_statistics(make_store())
+    assert (result.started_at_ns, result.duration_ns) == (None, None)
+    assert result.absent is not None
 
 
 def test_profiles_alone_do_not_tell_when_the_job_began(make_store: Callable[..., Store]) -> None:
@@ -105,18 +105,18 @@ def kept(first: int, last: int, **fields: Any) -> dict[str, Any]:
 def test_a_log_shorter_than_the_trace_does_not_cut_the_job(make_store: Callable[..., Store], steps: list[dict[str, Any]]) -> None:
     # The trace from 200 to 900, samples from 250 to 310, and a file that counts from an anchor.
     sources = [kept(EPOCH + 200, EPOCH + 900), kept(5, 2000, id=1)]
-    found = job_statistics(make_store(sample=[sample(EPOCH + 250), sample(EPOCH + 310)], source=sources, step=steps))
-    assert (found.started_at_ns, found.ended_at_ns, found.duration_ns) == (EPOCH + 200, EPOCH + 900, 700)
+    result = job_statistics(make_store(sample=[sample(EPOCH + 250), sample(EPOCH + 310)], source=sources, step=steps))
+    assert (result.started_at_ns, result.ended_at_ns, result.duration_ns) == (EPOCH + 200, EPOCH + 900, 700)
     if steps:
-        assert (found.initialization_ns, found.loop_ns, found.finalization_ns) == (100, 300, 300)
+        assert (result.initialization_ns, result.loop_ns, result.finalization_ns) == (100, 300, 300)
 
 
 def test_a_log_longer_than_the_trace_is_the_job(make_store: Callable[..., Store]) -> None:
-    found = job_statistics(make_store(sample=[sample(EPOCH), sample(EPOCH + 1000)], source=[kept(EPOCH + 200, EPOCH + 900)]))
-    assert (found.started_at_ns, found.duration_ns) == (EPOCH, 1000)
+    result = job_statistics(make_store(sample=[sample(EPOCH), sample(EPOCH + 1000)], source=[kept(EPOCH + 200, EPOCH + 900)]))
+    assert (result.started_at_ns, result.duration_ns) == (EPOCH, 1000)
 
 
 def test_what_the_recorder_says_of_the_job_wins_over_longer_files(make_store: Callable[..., Store]) -> None:
     run = [{"name": "r", "job_started_ns": EPOCH + 10, "job_ended_ns": EPOCH + 500}]
-    found = job_statistics(make_store(sample=[sample(EPOCH + 20), sample(EPOCH + 30)], source=[kept(EPOCH, EPOCH + 900)], run=run))
-    assert (found.started_at_ns, found.duration_ns) == (EPOCH + 10, 490)
+    result = job_statistics(make_store(sample=[sample(EPOCH + 20), sample(EPOCH + 30)], source=[kept(EPOCH, EPOCH + 900)], run=run))
+    assert (result.started_at_ns, result.duration_ns) == (EPOCH + 10, 490)

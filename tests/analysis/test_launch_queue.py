@@ -1,4 +1,4 @@
-"""Is the depth of the launch queue what it is on paper, and what a real trace says?"""
+"""Depth of the launch queue, computed on paper and recounted in a real trace."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from postrun.ingest.store import Store
 from postrun.report_templates.sections.launch_queue import launch_queue as section_of
 
 
-def launch(end: int, correlation: int, **other: Any) -> dict[str, Any]:
-    return {"kind": "launch", "name": "cudaLaunchKernel", "start_ns": end - 3, "duration_ns": 3, "correlation": correlation, **other}
+def launch(end: int, correlation: int, **columns: Any) -> dict[str, Any]:
+    return {"kind": "launch", "name": "cudaLaunchKernel", "start_ns": end - 3, "duration_ns": 3, "correlation": correlation, **columns}
 
 
-def run(start: int, duration: int, correlation: int | None, **other: Any) -> dict[str, Any]:
-    return {"kind": "kernel", "name": "k", "start_ns": start, "duration_ns": duration, "correlation": correlation, **other}
+def run(start: int, duration: int, correlation: int | None, **columns: Any) -> dict[str, Any]:
+    return {"kind": "kernel", "name": "k", "start_ns": start, "duration_ns": duration, "correlation": correlation, **columns}
 
 
 def test_depth_on_paper(make_store: Callable[..., Store]) -> None:
@@ -34,8 +34,8 @@ def test_depth_on_paper(make_store: Callable[..., Store]) -> None:
         device_event=[run(10, 20, 1), run(30, 10, 2), run(50, 20, 3), run(80, 20, 4), run(120, 5, None, stream=8),
                       {**run(60, 5, 3), "kind": "sync"}],
     )  # fmt: skip
-    found = launch_queue(store)
-    (stream,) = found.streams
+    result = launch_queue(store)
+    (stream,) = result.streams
     assert (stream.stream, stream.runs, stream.linked, stream.max_depth) == (7, 4, 4, 2)
     assert (stream.span_ns, stream.busy_ns, stream.empty_ns) == (100, 70, 40)
     assert stream.mean_depth == pytest.approx(0.7)
@@ -45,8 +45,8 @@ def test_depth_on_paper(make_store: Callable[..., Store]) -> None:
 
 def test_stretches_of_equal_time(make_store: Callable[..., Store]) -> None:
     # 1000 ns in 200 stretches of 5: one run waits from 0 to 502.
-    found = launch_queue(make_store(host_event=[launch(0, 1)], device_event=[run(502, 498, 1)]))
-    (stream,) = found.streams
+    result = launch_queue(make_store(host_event=[launch(0, 1)], device_event=[run(502, 498, 1)]))
+    (stream,) = result.streams
     assert stream.time_ns == tuple(range(0, 1000, 5))
     assert stream.depth == (1.0,) * 100 + (0.4,) + (0.0,) * 99
 
@@ -68,7 +68,7 @@ def test_runs_without_a_launch_dilute_nothing(make_store: Callable[..., Store]) 
 
 
 def test_the_time_between_two_profiles_does_not_count(make_store: Callable[..., Store]) -> None:
-    # From 0 to 20 and from 1000 to 1040: 60 ns, of which one run waits for 10 and for 30.
+    # From 0 to 20 and from 1000 to 1040: 60 ns. One run waits for 10 and for 30 of them.
     store = make_store(
         profile_window=[
             {"process": 0, "source": 0, "first_ns": 0, "last_ns": 20}, {"process": 0, "source": 1, "first_ns": 1000, "last_ns": 1040},
@@ -90,10 +90,10 @@ def test_streams_by_runs_and_few_of_them_drawn(make_store: Callable[..., Store])
         for _ in range(runs):
             calls.append(launch(10 * len(calls), len(calls) + 1))
             events.append(run(10 * len(calls), 5, len(calls), stream=stream))
-    found = launch_queue(make_store(host_event=calls, device_event=events))
-    assert (found.total, len(found.streams)) == (number + 2, MOST)
-    assert [one.stream for one in found.streams[:4]] == [5, 9 + number, None, 8 + number]
-    assert [bool(one.depth) for one in found.streams] == [True] * DRAWN + [False] * (MOST - DRAWN)
+    result = launch_queue(make_store(host_event=calls, device_event=events))
+    assert (result.total, len(result.streams)) == (number + 2, MOST)
+    assert [one.stream for one in result.streams[:4]] == [5, 9 + number, None, 8 + number]
+    assert [bool(one.depth) for one in result.streams] == [True] * DRAWN + [False] * (MOST - DRAWN)
 
 
 def test_nothing_waits(make_store: Callable[..., Store]) -> None:
@@ -102,9 +102,9 @@ def test_nothing_waits(make_store: Callable[..., Store]) -> None:
 
 
 def test_no_launch(make_store: Callable[..., Store]) -> None:
-    found = launch_queue(make_store(device_event=[run(10, 20, 1)]))
-    assert (found.streams, found.total) == ((), 0)
-    assert found.absent is not None
+    result = launch_queue(make_store(device_event=[run(10, 20, 1)]))
+    assert (result.streams, result.total) == ((), 0)
+    assert result.absent is not None
 
 
 @pytest.mark.parametrize(

@@ -15,16 +15,16 @@ from postrun.report_templates.sections.launches import launches as launches_sect
 MakeStore = Callable[..., Store]
 
 
-def run(start: int, correlation: int | None, **other: Any) -> dict[str, Any]:
-    return {"kind": "kernel", "name": "k", "start_ns": start, "duration_ns": 5, "correlation": correlation, **other}
+def run(start: int, correlation: int | None, **columns: Any) -> dict[str, Any]:
+    return {"kind": "kernel", "name": "k", "start_ns": start, "duration_ns": 5, "correlation": correlation, **columns}
 
 
-def call(end: int, correlation: int | None, kind: str = "launch", **other: Any) -> dict[str, Any]:
-    return {"kind": kind, "name": "cudaLaunchKernel", "start_ns": end - 3, "duration_ns": 3, "correlation": correlation, **other}
+def call(end: int, correlation: int | None, kind: str = "launch", **columns: Any) -> dict[str, Any]:
+    return {"kind": kind, "name": "cudaLaunchKernel", "start_ns": end - 3, "duration_ns": 3, "correlation": correlation, **columns}
 
 
 def test_pairs(make_store: MakeStore) -> None:
-    found = launches(
+    result = launches(
         make_store(
             processes=[{"id": 0, "node": 0, "rank": 0}, {"id": 1, "node": 0, "rank": 1}],
             device_event=[
@@ -49,18 +49,18 @@ def test_pairs(make_store: MakeStore) -> None:
             ],
         )
     )
-    assert (found.calls, found.pairs, found.negative, found.graph_runs) == (6, 4, 1, 2)
-    assert (found.runs_without_launch, found.launches_without_run) == (2, 2)
-    assert found.latency is not None
-    assert (found.latency.count, found.latency.min, found.latency.p50, found.latency.max) == (3, 10, 10, 30)
-    assert found.histogram is not None
-    assert sum(found.histogram.counts) == 3
-    assert [(p.rank, p.latency_ns, p.launch_end_ns, p.run_start_ns, p.call, p.kernel, p.stream) for p in found.slowest] == [
+    assert (result.calls, result.pairs, result.negative, result.graph_runs) == (6, 4, 1, 2)
+    assert (result.runs_without_launch, result.launches_without_run) == (2, 2)
+    assert result.latency is not None
+    assert (result.latency.count, result.latency.min, result.latency.p50, result.latency.max) == (3, 10, 10, 30)
+    assert result.histogram is not None
+    assert sum(result.histogram.counts) == 3
+    assert [(p.rank, p.latency_ns, p.launch_end_ns, p.run_start_ns, p.call, p.kernel, p.stream) for p in result.slowest] == [
         (0, 30, 200, 230, "cudaGraphLaunch", "first of the graph", 8),
         (0, 10, 100, 110, "cudaLaunchKernel", "k", 7),
         (1, 10, 590, 600, "cudaLaunchKernel", "k", 7),
     ]
-    assert found.absent is None
+    assert result.absent is None
 
 
 def test_the_sentence_says_of_which_runs_the_quantiles_are(make_store: MakeStore) -> None:
@@ -79,16 +79,16 @@ def test_the_sentence_says_of_which_runs_the_quantiles_are(make_store: MakeStore
 
 
 def test_at_most_ten_slowest(make_store: MakeStore) -> None:
-    found = launches(
+    result = launches(
         make_store(device_event=[run(1000 * i + i, i) for i in range(1, 40)], host_event=[call(1000 * i, i) for i in range(1, 40)])
     )
-    assert [p.latency_ns for p in found.slowest] == list(range(39, 29, -1))
+    assert [p.latency_ns for p in result.slowest] == list(range(39, 29, -1))
 
 
 def test_one_call_of_two_with_the_same_correlation_is_the_first(make_store: MakeStore) -> None:
-    found = launches(make_store(device_event=[run(110, 1)], host_event=[call(105, 1, name="cuLaunchKernel"), call(100, 1)]))
-    assert (found.calls, found.pairs, found.launches_without_run) == (2, 1, 0)
-    assert found.slowest[0].latency_ns == 10
+    result = launches(make_store(device_event=[run(110, 1)], host_event=[call(105, 1, name="cuLaunchKernel"), call(100, 1)]))
+    assert (result.calls, result.pairs, result.launches_without_run) == (2, 1, 0)
+    assert result.slowest[0].latency_ns == 10
 
 
 def test_host_time_by_call(make_store: MakeStore) -> None:
@@ -117,8 +117,8 @@ def test_host_time_by_call(make_store: MakeStore) -> None:
     ],
 )
 def test_absent(make_store: MakeStore, devices: list[dict[str, Any]], calls: list[dict[str, Any]], sentence: str) -> None:
-    found = launches(make_store(device_event=devices, host_event=calls))
-    assert found.absent is not None
-    assert sentence in found.absent
-    assert (found.pairs, found.latency, found.histogram, found.slowest) == (0, None, None, ())
-    assert (found.runs_without_launch, found.launches_without_run) == (len(devices), len(calls))
+    result = launches(make_store(device_event=devices, host_event=calls))
+    assert result.absent is not None
+    assert sentence in result.absent
+    assert (result.pairs, result.latency, result.histogram, result.slowest) == (0, None, None, ())
+    assert (result.runs_without_launch, result.launches_without_run) == (len(devices), len(calls))

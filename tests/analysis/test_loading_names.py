@@ -1,4 +1,4 @@
-"""Which annotated ranges count as data loading, and are they named?"""
+"""Names of annotated ranges that count as data loading."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def test_both_engines_agree_on_every_name(names: list[str], counted: bool) -> No
 
 def test_the_names_that_the_documentation_shows_as_examples(project_root: Any) -> None:
     text = (project_root / "docs" / "definitions.md").read_text(encoding="utf-8").partition("## Names of data loading")[2]
-    shown = [*re.findall(r"`([A-Za-z][\w ]*)`", text), *re.search(r"\| one word \| (.*) \|", text)[1].split(", ")]  # type: ignore[index]
-    assert len(shown) > 10
-    assert all(re.search(DATA_LOADING, name) for name in shown)
+    page = [*re.findall(r"`([A-Za-z][\w ]*)`", text), *re.search(r"\| one word \| (.*) \|", text)[1].split(", ")]  # type: ignore[index]
+    assert len(page) > 10
+    assert all(re.search(DATA_LOADING, name) for name in page)
     not_counted = re.search(r"Other names are not: (.*?)\.", text)[1].split(", ")  # type: ignore[index]
     assert not any(re.search(DATA_LOADING, name) for name in not_counted)
 

@@ -1,4 +1,4 @@
-"""Do ranges named as data loading count as data loading, each moment once, wherever a run is told of? Worked out on paper."""
+"""Ranges named as data loading, counted once per moment in each part of a report. Computed on paper."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ MakeStore = Callable[..., Store]
 US, MS = 1_000, 1_000_000
 
 
-def span(name: str, start: int, end: int, tid: int = 1, **other: Any) -> dict[str, Any]:
-    return {"side": "host", "process": 0, "tid": tid, "name": name, "start_ns": start, "duration_ns": end - start, **other}
+def span(name: str, start: int, end: int, tid: int = 1, **columns: Any) -> dict[str, Any]:
+    return {"side": "host", "process": 0, "tid": tid, "name": name, "start_ns": start, "duration_ns": end - start, **columns}
 
 
 def event(kind: str, start: int, end: int) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def test_whether_loading_is_told_at_all(make_store: MakeStore, rows: dict[str, l
 
 
 def test_the_average_step_has_them_in_its_data_loader(make_store: MakeStore) -> None:
-    """Of [0, 20) all; [100, 115) of the loader and [110, 130) together 30; of [170, 195) the 5 that no kernel covers."""
+    # Of [0, 20) all; [100, 115) of the loader and [110, 130) together 30; of [170, 195) the 5 that no kernel covers.
     rows = two_steps()
     rows["annotation"] += [span("data_loading", 0, 20), span("get_batch 7", 110, 130), span("load", 170, 195), span("fetch", 130, 150, 2)]
     [parts] = steps(make_store(**rows, host_event=[event("loader", 100, 115)])).parts
@@ -105,8 +105,8 @@ def test_the_loading_of_each_step_counts_every_moment_once(make_store: MakeStore
 
 
 def test_of_waits_for_the_host_they_are_data_loading_but_not_where_a_call_blocks(make_store: MakeStore) -> None:
-    """A wait [100, 300): a range [105, 260) has 5 of a synchronisation, 10 of a call and 10 of a loader in it, so 130 beside them; the
-    operator in it loads. Launching takes 4 more; 26 before and 10 after it nothing tells about."""
+    # A wait [100, 300): a range [105, 260) contains 5 of a synchronization, 10 of a call and 10 of a loader, so 130 of its own; the
+    # operator in it loads. Launching takes 4 more; 26 before and 10 after it are unexplained.
     store = make_store(
         annotation=[span("data_loading", 105, 260)],
         host_event=[
@@ -114,15 +114,15 @@ def test_of_waits_for_the_host_they_are_data_loading_but_not_where_a_call_blocks
             event("launch", 286, 290),
         ],
     )  # fmt: skip
-    found, ranges = activities(store, pl.DataFrame({"process": [0], "start": [100], "end": [300]}, schema_overrides={"process": pl.Int32}))
-    assert {name: time for name, time in found.items() if time} == {
+    result, ranges = activities(store, pl.DataFrame({"process": [0], "start": [100], "end": [300]}, schema_overrides={"process": pl.Int32}))
+    assert {name: time for name, time in result.items() if time} == {
         "data loader": 140, "synchronisation": 10, "runtime calls": 14, "nothing recorded": 36,
     }  # fmt: skip
     assert not any(ranges.values())
 
 
 def job(make_store: MakeStore, *, loading: str | None = None) -> Report:
-    """20 steps of 100 ms: 30 ms of ``loading``, a kernel of 60 ms launched after it, which the host waits for."""
+    """Make 20 steps of 100 ms: 30 ms of ``loading``, then a kernel of 60 ms."""
     host: list[dict[str, Any]] = []
     spans: list[dict[str, Any]] = []
     kernels, rows = [], []

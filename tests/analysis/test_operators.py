@@ -1,4 +1,4 @@
-"""Does device time go to the innermost operator around the launch, on paper and in real traces?"""
+"""Device time by the innermost operator around the launch, computed on paper and recounted in real traces."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from postrun.ingest import ingest
 from postrun.ingest.store import Store
 
 
-def operator(name: str, start: int, end: int, **other: Any) -> dict[str, Any]:
-    return {"kind": "operator", "name": name, "start_ns": start, "duration_ns": end - start, **other}
+def operator(name: str, start: int, end: int, **columns: Any) -> dict[str, Any]:
+    return {"kind": "operator", "name": name, "start_ns": start, "duration_ns": end - start, **columns}
 
 
-def launch(start: int, correlation: int, **other: Any) -> dict[str, Any]:
-    return {"kind": "launch", "name": "cudaLaunchKernel", "start_ns": start, "duration_ns": 1, "correlation": correlation, **other}
+def launch(start: int, correlation: int, **columns: Any) -> dict[str, Any]:
+    return {"kind": "launch", "name": "cudaLaunchKernel", "start_ns": start, "duration_ns": 1, "correlation": correlation, **columns}
 
 
-def work(name: str, duration: int, correlation: int | None, **other: Any) -> dict[str, Any]:
-    return {"kind": "kernel", "name": name, "start_ns": 1000, "duration_ns": duration, "correlation": correlation, **other}
+def work(name: str, duration: int, correlation: int | None, **columns: Any) -> dict[str, Any]:
+    return {"kind": "kernel", "name": name, "start_ns": 1000, "duration_ns": duration, "correlation": correlation, **columns}
 
 
 @pytest.mark.parametrize("inner_first", [False, True])
 def test_of_operators_with_the_same_times_the_one_that_began_last_is_inside(make_store: Callable[..., Store], inner_first: bool) -> None:
-    both = [operator("matmul", 0, 100, external_id=7), operator("mm", 0, 100, external_id=8)]
-    store = make_store(host_event=[*(both[::-1] if inner_first else both), launch(5, 1)], device_event=[work("gemm", 20, 1)])
+    pair = [operator("matmul", 0, 100, external_id=7), operator("mm", 0, 100, external_id=8)]
+    store = make_store(host_event=[*(pair[::-1] if inner_first else pair), launch(5, 1)], device_event=[work("gemm", 20, 1)])
     assert [(row.name, row.total_ns) for row in operators(store).rows] == [("mm", 20)]
 
 
@@ -50,26 +50,26 @@ def test_innermost_on_the_thread(make_store: Callable[..., Store]) -> None:
             {**work("wait", 1000, 2), "kind": "sync"},
         ],
     )  # fmt: skip
-    found = operators(store)
-    whole = 1 + 20 + 30 + 4 + 5 + 6 + 7 + 8 + 9 + 10 + 11
-    assert found.rows == (
-        DeviceOperator("addmm", 2, 3, 59, pytest.approx(100 * 59 / whole), 1),
-        DeviceOperator("linear", 1, 3, 12, pytest.approx(100 * 12 / whole), 2),
-        DeviceOperator("relu", 1, 1, 7, pytest.approx(100 * 7 / whole), 1),
-        DeviceOperator("copy", 1, 1, 4, pytest.approx(100 * 4 / whole), 1),
+    result = operators(store)
+    total = 1 + 20 + 30 + 4 + 5 + 6 + 7 + 8 + 9 + 10 + 11
+    assert result.rows == (
+        DeviceOperator("addmm", 2, 3, 59, pytest.approx(100 * 59 / total), 1),
+        DeviceOperator("linear", 1, 3, 12, pytest.approx(100 * 12 / total), 2),
+        DeviceOperator("relu", 1, 1, 7, pytest.approx(100 * 7 / total), 1),
+        DeviceOperator("copy", 1, 1, 4, pytest.approx(100 * 4 / total), 1),
     )
-    assert found.kernels == (
+    assert result.kernels == (
         OperatorKernel("addmm", "gemm", "kernel", 3, 59),
         OperatorKernel("relu", "relu", "kernel", 1, 7),
         OperatorKernel("linear", "bias", "kernel", 2, 6),
         OperatorKernel("linear", "x", "kernel", 1, 6),
         OperatorKernel("copy", "HtoD", "memcpy", 1, 4),
     )
-    assert found.linked_percent == pytest.approx(100 * 82 / whole)
+    assert result.linked_percent == pytest.approx(100 * 82 / total)
 
 
 def test_of_calls_with_one_correlation_the_first_launched(make_store: Callable[..., Store]) -> None:
-    # A runtime call holds a driver call of the same correlation, on another operator's time in the second case; an operator of 1 ns counts.
+    # A runtime call contains a driver call of the same correlation, in the second case during another operator; an operator of 1 ns counts.
     store = make_store(
         host_event=[
             operator("a", 0, 10), operator("b", 20, 30), operator("c", 40, 41),
@@ -93,17 +93,17 @@ def test_those_with_most_time_are_listed(make_store: Callable[..., Store]) -> No
             *(work(f"k {n:03}", n + 1, n + 1) for n in range(number)), *(work(f"long {n:03}", 1000 + n, n + 1) for n in range(number)),
         ],
     )  # fmt: skip
-    found = operators(store)
-    assert (len(found.rows), found.further, len(found.kernels)) == (MOST, 100, MOST_KERNELS)
-    assert [found.rows[0].name, found.rows[-1].name] == [f"op {number - 1}", f"op {number - MOST}"]
-    assert (found.kernels[0].kernel, found.kernels[0].total_ns) == (f"long {number - 1}", 1000 + number - 1)
-    assert found.kernels[-1].kernel == f"k {number - MOST}"
-    assert found.linked_percent == 100
+    result = operators(store)
+    assert (len(result.rows), result.further, len(result.kernels)) == (MOST, 100, MOST_KERNELS)
+    assert [result.rows[0].name, result.rows[-1].name] == [f"op {number - 1}", f"op {number - MOST}"]
+    assert (result.kernels[0].kernel, result.kernels[0].total_ns) == (f"long {number - 1}", 1000 + number - 1)
+    assert result.kernels[-1].kernel == f"k {number - MOST}"
+    assert result.linked_percent == 100
 
 
 def test_work_without_a_duration(make_store: Callable[..., Store]) -> None:
-    found = operators(make_store(host_event=[operator("a", 0, 10), launch(5, 1)], device_event=[work("k", 0, 1)]))
-    assert [(row.name, row.count, row.total_ns) for row in found.rows] == [("a", 1, 0)]
+    result = operators(make_store(host_event=[operator("a", 0, 10), launch(5, 1)], device_event=[work("k", 0, 1)]))
+    assert [(row.name, row.count, row.total_ns) for row in result.rows] == [("a", 1, 0)]
 
 
 def test_processes_are_apart(make_store: Callable[..., Store]) -> None:
@@ -145,6 +145,6 @@ def test_real_traces_recomputed(shared_data: Path, file: str) -> None:
         around = [r for r in ranges if call and r["tid"] == call["tid"] and r["ts"] <= call["ts"] < r["ts"] + r["dur"]]
         if around:
             expected[min(around, key=lambda r: r["dur"])["name"]] += round(event["dur"] * 1000)
-    found = operators(ingest([path]))
-    assert {row.name: row.total_ns for row in found.rows} == expected
+    result = operators(ingest([path]))
+    assert {row.name: row.total_ns for row in result.rows} == expected
     assert len(expected) > 3

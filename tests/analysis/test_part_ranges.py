@@ -1,4 +1,4 @@
-"""Does every instant belong to one step and one part of it at most, and does every load count once? Worked out on paper."""
+"""Parts of steps: every instant belongs to at most one step and one part, and every load counts once. Computed on paper."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_part_ends_with_its_step(make_store: MakeStore, phase: str | None) -> 
 
 
 def test_a_step_within_steps_of_another_source_ends_nothing(make_store: MakeStore) -> None:
-    """The profiler's step ends a little before the hosted profiler's, in which the part goes on."""
+    # The profiler's step ends a little before the hosted profiler's, in which the part goes on.
     store = make_store(step=[step(0, 0, 100, "TRAIN"), step(0, 5, 90)], annotation=[span("forward", 10, 130)])
     assert parts(store) == {"forward": (90, 1)}
 
@@ -86,30 +86,28 @@ def test_a_load_of_another_process_is_another_load(make_store: MakeStore) -> Non
 
 @pytest.mark.parametrize("device_events", [8, 2])
 def test_a_load_after_the_last_step_is_of_none(make_store: MakeStore, device_events: int) -> None:
-    """The device works on the steps for 40 ns after the host is through; what is loaded then is of the step that follows, if one does.
-
-    Of steps 1, 2 and 6, 7 on the host from 0 to 100, 100 to 200, 600 to 700 and 700 to 800. Each loads for 10 ns at its beginning.
-    Where the last one has few device events, it was cut off and is left out.
-    """
-    made = [(1, 0), (2, 100), (6, 600), (7, 700)]
+    # The device works on the steps for 40 ns after the host is through; what is loaded then is of the step that follows, if one does. Of
+    # steps 1, 2 and 6, 7 on the host from 0 to 100, 100 to 200, 600 to 700 and 700 to 800. Each loads for 10 ns at its beginning. Where the
+    # last one has few device events, it was cut off and is left out.
+    loads = [(1, 0), (2, 100), (6, 600), (7, 700)]
     store = make_store(
         step=[
             {**step(n, at, at + 100, device_start_ns=at + 30, device_duration_ns=110), "device_events": device_events if n == 7 else 8}
-            for n, at in made
+            for n, at in loads
         ],
         host_event=[
-            *(load(at + 1, at + 11) for _, at in made),
+            *(load(at + 1, at + 11) for _, at in loads),
             load(205, 220),  # after step 2, whose device work ends at 240
             load(804, 824),  # after the last one, whose device work ends at 840
             {"kind": "operator", "name": "mm", "start_ns": 0, "duration_ns": 1},
         ],
-        device_event=[{"kind": "memset", "name": "m", "start_ns": at + 90, "duration_ns": 1} for _, at in made],
+        device_event=[{"kind": "memset", "name": "m", "start_ns": at + 90, "duration_ns": 1} for _, at in loads],
     )
-    [found] = steps(store).parts
+    [result] = steps(store).parts
     counted = 4 if device_events == 8 else 3
-    assert found.steps == counted
-    assert found.mean_ns["data_loader"] == 10
+    assert result.steps == counted
+    assert result.mean_ns["data_loader"] == 10
     # Step 2 reaches from 140 on to 240, and 6 and 7 from 600 on to 840.
-    whole = 240 + (240 if counted == 4 else 140)
-    assert found.mean_step_ns * counted == pytest.approx(whole)
-    assert sum(found.mean_ns.values()) * counted == pytest.approx(whole)
+    total = 240 + (240 if counted == 4 else 140)
+    assert result.mean_step_ns * counted == pytest.approx(total)
+    assert sum(result.mean_ns.values()) * counted == pytest.approx(total)

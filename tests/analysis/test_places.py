@@ -1,4 +1,4 @@
-"""Are hosts in the order in which a person counts them?"""
+"""Order of host names: numbers in them count as numbers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def test_numbers_in_names_of_hosts_count_as_numbers() -> None:
 
 
 @given(st.integers(0, 10**12), st.integers(0, 10**12), st.text("ab-.0", max_size=4))
-def test_hosts_that_differ_in_one_number_stand_in_its_order(one: int, other: int, domain: str) -> None:
-    first, second = f"node{one}x{domain}", f"node{other}x{domain}"
-    assert (in_order(first) < in_order(second)) == (one < other)
+def test_hosts_that_differ_in_one_number_stand_in_its_order(number: int, next_number: int, domain: str) -> None:
+    first, second = f"node{number}x{domain}", f"node{next_number}x{domain}"
+    assert (in_order(first) < in_order(second)) == (number < next_number)
 
 
 @given(st.text(max_size=8), st.text(max_size=8))
-def test_no_two_names_share_a_place(one: str, other: str) -> None:
-    assert (in_order(one) == in_order(other)) == (one == other)
+def test_no_two_names_share_a_place(name: str, second_name: str) -> None:
+    assert (in_order(name) == in_order(second_name)) == (name == second_name)

@@ -1,4 +1,4 @@
-"""Are the functions of Python profiles those of their steps and phases, and the call trees those worked out on paper?"""
+"""Functions of Python profiles by steps and phases, and call trees computed on paper."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def window(number: int, start: str, end: str, **more: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def function(number: int, id: int, text: str, own: float, total: float, calls: int | None = 1, **more: Any) -> dict[str, Any]:
+def function(number: int, id: int, text: str, own_times: float, total: float, calls: int | None = 1, **more: Any) -> dict[str, Any]:
     file, _, rest = text.partition(":")
     known = {"file": file, "line": int(rest.partition("(")[0])} if rest else {}
     return {
         "node": 0, "process": 0, "window": number, "id": id, "timer": "total_time", "function": text, "calls": calls,
-        "primitive_calls": calls, "total_s": own, "cumulative_s": total, **known, **more,
+        "primitive_calls": calls, "total_s": own_times, "cumulative_s": total, **known, **more,
     }  # fmt: skip
 
 
@@ -54,7 +54,7 @@ def test_without_a_profile_the_text_names_how_to_record_one(make_store: Maker) -
 
 
 @pytest.mark.parametrize(
-    ("recorded", "told"),
+    ("recorded", "expected"),
     [
         ("nothing: the last step that began was 20", "no Python profile is in this run: the last step that began was 20."),
         ("not complete: [Errno 28] No space left", "in this run: [Errno 28] No space left."),
@@ -62,26 +62,28 @@ def test_without_a_profile_the_text_names_how_to_record_one(make_store: Maker) -
         (None, "does not say why"),
     ],
 )
-def test_a_profile_that_was_asked_for_and_is_not_there_is_told_with_the_reason(make_store: Maker, recorded: str | None, told: str) -> None:
+def test_a_profile_that_was_asked_for_and_is_not_there_is_told_with_the_reason(
+    make_store: Maker, recorded: str | None, expected: str
+) -> None:
     metadata = {"profiling.python": "steps 100 to 104", **({"profiling.python.recorded": recorded} if recorded else {})}
     absent = python_profile(make_store(run=[{"metadata": json.dumps(metadata)}])).absent
     assert absent is not None
     assert absent.startswith("Python functions were to be recorded (steps 100 to 104), but ")
-    assert told in absent
+    assert expected in absent
     assert "To record one" not in absent
 
 
 def test_a_profile_that_is_not_given_is_told_with_the_folder_that_it_was_written_to(make_store: Maker) -> None:
     recorded = "steps 100 to 101: steps 102 to 104 were not reached; the last step that began was 101"
     metadata = {"profiling.python": "steps 100 to 104", "profiling.python.recorded": recorded}
-    for place, folder in (({}, "the folder of the recording"), ({"profiling.place": "/data/x"}, "/data/x")):
-        absent = python_profile(make_store(run=[{"metadata": json.dumps(metadata | place)}])).absent
+    for index, folder in (({}, "the folder of the recording"), ({"profiling.place": "/data/x"}, "/data/x")):
+        absent = python_profile(make_store(run=[{"metadata": json.dumps(metadata | index)}])).absent
         assert absent is not None
         assert absent.endswith(f" It is below `framework/pytorch` in {folder} (steps 100 to 101 recorded).")
 
 
 def test_the_time_of_profilers_is_told(make_store: Maker) -> None:
-    """torch.profiler was on in step 9 only; of its 2 s own time 0.5 s were in its functions, 0.25 s in postrun's."""
+    # torch.profiler was on in step 9 only; of its 2 s own time 0.5 s were in its functions, 0.25 s in postrun's.
     torch = "/e/site-packages/torch/autograd/profiler.py"
     rows = [
         (0, f"{torch}:936(__enter__)", 0.25), (0, "{built-in method torch._ops.profiler.}", 0.25), (0, "{postrun's own recording}", 0.25),
@@ -92,16 +94,16 @@ def test_the_time_of_profilers_is_told(make_store: Maker) -> None:
         python_profile=[function(w, i, text, own, own, first_step=9 + w, last_step=9 + w) for i, (w, text, own) in enumerate(rows)],
         host_event=[{"kind": "operator", "name": "aten::mm", "start_ns": 100, "duration_ns": 5}],
     )
-    found = python_profile(store)
-    assert {row.short: row.kind for row in found.rows} == {
+    result = python_profile(store)
+    assert {row.short: row.kind for row in result.rows} == {
         "torch/autograd/profiler.py:936(__enter__)": "profiler",
         "{built-in method torch._ops.profiler.(unnamed)}": "profiler",
         "{postrun's own recording}": "profiler",
         "a.py:1(f)": "own code",
     }
-    (traced,) = (note for note in found.notes if "torch.profiler" in note)
+    (traced,) = (note for note in result.notes if "torch.profiler" in note)
     assert "traced operators in step 9 at the same time: 500 ms (25.0 %)" in traced
-    (ours,) = (note for note in found.notes if "postrun" in note)
+    (ours,) = (note for note in result.notes if "postrun" in note)
     assert "250 ms" in ours
 
 
@@ -130,27 +132,27 @@ def test_functions_by_steps_are_added_up_over_processes_and_windows(make_store: 
             function(3, 0, "/app/a.py:5(load)", 3.0, 3.0),
         ],
     )
-    found = python_profile(store)  # modes and phases of the job are the same groups as the steps
+    result = python_profile(store)  # modes and phases of the job are the same groups as the steps
     rows = [
-        (row.label, row.timer, row.short, row.calls, row.total_s, row.cumulative_s, row.first_step, row.last_step) for row in found.rows
+        (row.label, row.timer, row.short, row.calls, row.total_s, row.cumulative_s, row.first_step, row.last_step) for row in result.rows
     ]
     assert rows == [
         ("step 9", "total_time", "a.py:9(g)", 5, 1.75, 2.0, 9, 9),
         ("step 9", "total_time", "a.py:1(f)", 3, 1.5, 3.0, 9, 9),
         ("before the first step", "cpu_time", "a.py:5(load)", 1, 3.0, 3.0, None, None),
     ]
-    groups = {(one.by, one.label): one for one in found.groups}
+    groups = {(one.by, one.label): one for one in result.groups}
     step = groups["steps", "step 9"]
     assert (step.windows, step.processes, step.wall_ns, step.total_s, step.calls, step.functions) == (3, 2, 1500, 3.0, 9, 2)
     assert groups["steps", "before the first step"].wall_ns is None
-    told = {key: [(row.short, row.total_s) for row in one.rows] for key, one in groups.items() if key[0] != "steps"}
+    expected = {key: [(row.short, row.total_s) for row in one.rows] for key, one in groups.items() if key[0] != "steps"}
     f, g = "a.py:1(f)", "a.py:9(g)"
-    assert told == {
+    assert expected == {
         ("training phase", "from the step's start to forward's end"): [(f, 1.5), (g, 0.5)],
         ("training phase", "from forward's end to the next step"): [(g, 1.25)],
         ("training phase", "before the first step"): [("a.py:5(load)", 3.0)],
     }
-    assert any("added up over 2 processes" in note for note in found.notes)
+    assert any("added up over 2 processes" in note for note in result.notes)
 
 
 @pytest.mark.parametrize(
@@ -166,8 +168,8 @@ def test_functions_by_steps_are_added_up_over_processes_and_windows(make_store: 
     ],
 )
 def test_phases_of_a_step_have_plain_names(make_store: Maker, start: str, end: str, words: str) -> None:
-    (one,) = python_windows.windows(make_store(python_window=[window(0, start, end)]))
-    assert python_windows.label(one, "training phase") == words
+    (profile_window,) = python_windows.windows(make_store(python_window=[window(0, start, end)]))
+    assert python_windows.label(profile_window, "training phase") == words
 
 
 def test_phases_of_the_job(make_store: Maker) -> None:
@@ -177,8 +179,8 @@ def test_phases_of_the_job(make_store: Maker) -> None:
         python_window=[window(i, *place) for i, place in enumerate(places)],
         python_profile=[function(i, 0, "/a.py:1(f)", 1.0 + i, 1.0 + i, first_step=i, last_step=i) for i in range(4)],
     )
-    found = {one.label: sum(row.total_s for row in one.rows) for one in python_profile(store).groups if one.by == "job phase"}
-    assert found == {"initialization": 1.0, "training loop": 5.0, "finalization": 4.0}
+    result = {one.label: sum(row.total_s for row in one.rows) for one in python_profile(store).groups if one.by == "job phase"}
+    assert result == {"initialization": 1.0, "training loop": 5.0, "finalization": 4.0}
 
 
 def test_many_steps_are_told_together_and_functions_are_capped(make_store: Maker) -> None:
@@ -189,16 +191,16 @@ def test_many_steps_are_told_together_and_functions_are_capped(make_store: Maker
             function(i, j, f"/a.py:{j}(f{j})", 1.0 + j, 1.0, first_step=i, last_step=i) for i in range(count) for j in range(STEP_ROWS + 5)
         ],
     )
-    found = python_profile(store)
-    (group,) = (one for one in found.groups if one.by == "steps")
-    assert (group.label, group.windows, group.functions, len(found.rows)) == ("train", count, STEP_ROWS + 5, STEP_ROWS)
-    assert (found.rows[0].short, found.rows[0].first_step, found.rows[0].last_step) == (
+    result = python_profile(store)
+    (group,) = (one for one in result.groups if one.by == "steps")
+    assert (group.label, group.windows, group.functions, len(result.rows)) == ("train", count, STEP_ROWS + 5, STEP_ROWS)
+    assert (result.rows[0].short, result.rows[0].first_step, result.rows[0].last_step) == (
         f"a.py:{STEP_ROWS + 4}(f{STEP_ROWS + 4})",
         0,
         count - 1,
     )
-    assert any("not stated" in note for note in found.notes)
-    assert any(f"more than {MOST_STEP_GROUPS}" in note for note in found.notes)
+    assert any("not stated" in note for note in result.notes)
+    assert any(f"more than {MOST_STEP_GROUPS}" in note for note in result.notes)
 
 
 def test_hostile_counts_do_not_overflow(make_store: Maker) -> None:
@@ -213,44 +215,6 @@ def test_hostile_counts_do_not_overflow(make_store: Maker) -> None:
 # -- windows ------------------------------------------------------------------------------------------------------------
 
 
-def test_windows_by_every_question(make_store: Maker) -> None:
-    store = make_store(
-        python_window=[
-            window(0, "prestepzero-*-start", "train-0-stepstart"),
-            window(1, "train-3-stepstart", "train-3-forwardpassend"),
-            window(2, "train-3-forwardpassend", "train-3-stepend"),
-            window(3, "train-4-stepstart", "eval-0-stepstart"),
-            window(4, "eval-3-stepstart", "eval-3-stepend"),
-            window(5, "posthookclose-*-start", "posthookclose-*-end"),
-            window(6, "train-5-stepstart", "train-5-stepend", start_ns=None, duration_ns=None),
-        ]
-    )
-    found = python_windows.windows(store)
-
-    def ids(some: tuple[python_windows.Window, ...]) -> list[int]:
-        return [one.id for one in some]
-
-    assert ids(python_windows.by_step_interval(found, 3, 5)) == [1, 2, 6]
-    assert ids(python_windows.by_step_interval(found, 3, 3, end_phase="forwardpassend")) == [1]
-    assert ids(python_windows.by_step_interval(found, 3, 3, start_phase="forwardpassend")) == [2]
-    assert ids(python_windows.by_step_interval(found, 0, 9, mode="eval")) == [4]
-    assert ids(python_windows.by_time(found, 1500, 3000)) == [1, 2, 3]
-    assert ids(python_windows.between_modes(found, "train", "eval")) == [3]
-    assert ids(python_windows.pre_step_zero(found)) == [0]
-    assert ids(python_windows.post_hook_close(found)) == [5]
-    assert {key: ids(some) for key, some in python_windows.by_training_phase(found).items()} == {
-        ("start", "stepstart"): [0],
-        ("stepstart", "forwardpassend"): [1],
-        ("forwardpassend", "stepend"): [2],
-        ("stepstart", "stepstart"): [3],
-        ("stepstart", "stepend"): [4, 6],
-        ("start", "end"): [5],
-    }
-    assert {key: ids(some) for key, some in python_windows.by_job_phase(found).items()} == {
-        "initialization": [0], "training_loop": [1, 2, 3, 4, 6], "finalization": [5],
-    }  # fmt: skip
-
-
 # -- call trees ---------------------------------------------------------------------------------------------------------
 
 
@@ -258,20 +222,20 @@ def drawn(nodes: list[Node]) -> list[tuple[str, float, float, Any]]:
     return [(node.function, round(node.total_s, 9), round(node.own_s, 9), drawn(node.children)) for node in nodes]
 
 
-def tree(own: dict[str, float], total: dict[str, float], calls: dict[tuple[str, str], float]) -> list[tuple[str, float, float, Any]]:
+def tree(own_times: dict[str, float], total: dict[str, float], calls: dict[tuple[str, str], float]) -> list[tuple[str, float, float, Any]]:
     called: dict[str, float] = {}
     for (caller, callee), seconds in calls.items():
         if caller != callee:
             called[callee] = called.get(callee, 0.0) + seconds
-    return drawn(estimated(own, total, calls, called))
+    return drawn(estimated(own_times, total, calls, called))
 
 
 def test_time_of_a_function_is_divided_over_its_callers() -> None:
-    """main (10 s) calls a (6 s) and b (3 s), both call c: 4 s from a, 1 s from b; c calls d, 2 of its 5 s."""
-    own = {"main": 1.0, "a": 2.0, "b": 2.0, "c": 3.0, "d": 2.0}
+    # main (10 s) calls a (6 s) and b (3 s), both call c: 4 s from a, 1 s from b; c calls d, 2 of its 5 s.
+    own_times = {"main": 1.0, "a": 2.0, "b": 2.0, "c": 3.0, "d": 2.0}
     total = {"main": 10.0, "a": 6.0, "b": 3.0, "c": 5.0, "d": 2.0}
     calls = {("main", "a"): 6.0, ("main", "b"): 3.0, ("a", "c"): 4.0, ("b", "c"): 1.0, ("c", "d"): 2.0}
-    assert tree(own, total, calls) == [
+    assert tree(own_times, total, calls) == [
         ("main", 10.0, 1.0, [
             ("a", 6.0, 2.0, [("c", 4.0, 2.4, [("d", 1.6, 1.6, [])])]),
             ("b", 3.0, 2.0, [("c", 1.0, 0.6, [("d", 0.4, 0.4, [])])]),
@@ -280,9 +244,9 @@ def test_time_of_a_function_is_divided_over_its_callers() -> None:
 
 
 def test_the_tree_is_as_long_as_all_own_times() -> None:
-    """What was running when the profile began is in no file: functions too short for a frame of their own are its roots."""
-    found = tree({"f": 9.97, "g": 0.02, "h": 0.01}, {"f": 9.97, "g": 0.02, "h": 0.01}, {})
-    assert found == [("f", 9.97, 9.97, []), ("(other)", 0.03, 0.03, [])]
+    # Functions that were running when the profile began have no caller: those too short for a frame of their own are its roots.
+    result = tree({"f": 9.97, "g": 0.02, "h": 0.01}, {"f": 9.97, "g": 0.02, "h": 0.01}, {})
+    assert result == [("f", 9.97, 9.97, []), ("(other)", 0.03, 0.03, [])]
 
 
 def test_a_function_that_calls_itself_is_one_frame() -> None:
@@ -290,11 +254,11 @@ def test_a_function_that_calls_itself_is_one_frame() -> None:
 
 
 def test_functions_that_call_each_other_are_opened_where_they_can_be() -> None:
-    """A wrapper calls model (8 s), which calls the wrapper again (7 s), which calls layer (6 s): never model and layer at once."""
-    own = {"main": 0.0, "wrapper": 1.5, "model": 0.5, "layer": 6.0}
+    # A wrapper calls model (8 s), which calls the wrapper again (7 s), which calls layer (6 s): never model and layer at once.
+    own_times = {"main": 0.0, "wrapper": 1.5, "model": 0.5, "layer": 6.0}
     total = {"main": 8.0, "wrapper": 8.0, "model": 7.25, "layer": 6.0}
     calls = {("main", "wrapper"): 8.0, ("wrapper", "model"): 7.25, ("model", "wrapper"): 6.75, ("wrapper", "layer"): 6.0}
-    (main,) = tree(own, total, calls)
+    (main,) = tree(own_times, total, calls)
     (wrapper,) = main[3]
     model = next(one for one in wrapper[3] if one[0] == "model")
     (again,) = model[3]
@@ -307,8 +271,8 @@ def test_functions_that_call_each_other_are_opened_where_they_can_be() -> None:
 
 
 def test_modules_within_modules_are_opened() -> None:
-    """As in PyTorch, every module is called through the same two functions: net (10 s) calls block (9 s), which calls linear (8 s)."""
-    own = {"call": 0.5, "impl": 0.5, "net": 0.5, "block": 0.5, "linear": 8.0}
+    # As in PyTorch, every module is called through the same two functions: net (10 s) calls block (9 s), which calls linear (8 s).
+    own_times = {"call": 0.5, "impl": 0.5, "net": 0.5, "block": 0.5, "linear": 8.0}
     total = {"call": 10.0, "impl": 9.8, "net": 9.6, "block": 8.9, "linear": 8.0}
     calls = {
         ("call", "impl"): 9.8,
@@ -318,7 +282,7 @@ def test_modules_within_modules_are_opened() -> None:
         ("net", "call"): 9.1,
         ("block", "call"): 8.4,
     }
-    way, nodes = [], tree(own, total, calls)
+    way, nodes = [], tree(own_times, total, calls)
     while nodes:
         way.append(nodes[0][0])
         nodes = nodes[0][3]
@@ -327,21 +291,21 @@ def test_modules_within_modules_are_opened() -> None:
 
 def test_a_circle_without_an_entry_begins_where_most_time_is() -> None:
     """The profile was begun within f: what calls it is in no file."""
-    found = tree({"f": 1.0, "g": 1.0}, {"f": 2.0, "g": 1.5}, {("f", "g"): 1.5, ("g", "f"): 1.0})
-    assert found[0][:2] == ("f", 2.0)
+    result = tree({"f": 1.0, "g": 1.0}, {"f": 2.0, "g": 1.5}, {("f", "g"): 1.5, ("g", "f"): 1.0})
+    assert result[0][:2] == ("f", 2.0)
 
 
 def test_small_frames_are_folded() -> None:
-    own = {"main": 1.0, **{f"f{i}": 0.004 for i in range(250)}}
+    own_times = {"main": 1.0, **{f"f{i}": 0.004 for i in range(250)}}
     total = {"main": 2.0, **{f"f{i}": 0.004 for i in range(250)}}
-    (main,) = tree(own, total, {("main", f"f{i}"): 0.004 for i in range(250)})
+    (main,) = tree(own_times, total, {("main", f"f{i}"): 0.004 for i in range(250)})
     assert main[3] == [("(other)", 1.0, 1.0, [])]
 
 
 def test_deep_chains_end() -> None:
     names = [f"f{i}" for i in range(3000)]
-    found = tree(dict.fromkeys(names, 0.0) | {names[-1]: 1.0}, dict.fromkeys(names, 1.0), dict.fromkeys(itertools.pairwise(names), 1.0))
-    depth, nodes = 0, found
+    result = tree(dict.fromkeys(names, 0.0) | {names[-1]: 1.0}, dict.fromkeys(names, 1.0), dict.fromkeys(itertools.pairwise(names), 1.0))
+    depth, nodes = 0, result
     while nodes:
         depth, nodes = depth + 1, nodes[0][3]
     assert depth == DEEPEST + 1  # and what is folded
@@ -352,18 +316,18 @@ def test_deep_chains_end() -> None:
     st.dictionaries(st.tuples(st.sampled_from("abcdef"), st.sampled_from("abcdef")), st.floats(0, 1e3)),
 )
 def test_no_frame_is_longer_than_what_called_it(times: dict[str, tuple[float, float]], edges: dict[tuple[str, str], float]) -> None:
-    own = {name: min(pair) for name, pair in times.items()}
+    own_times = {name: min(pair) for name, pair in times.items()}
     total = {name: max(pair) for name, pair in times.items()}
-    calls = {pair: seconds for pair, seconds in edges.items() if pair[0] in own and pair[1] in own}
+    calls = {pair: seconds for pair, seconds in edges.items() if pair[0] in own_times and pair[1] in own_times}
 
     def check(node: tuple[str, float, float, Any], depth: int) -> None:
         assert 0 <= node[2] <= node[1] + 1e-6
         assert sum(one[1] for one in node[3]) + node[2] <= node[1] * (1 + 1e-6) + 1e-6
         assert depth <= DEEPEST
-        for one in node[3]:
-            check(one, depth + 1)
+        for child in node[3]:
+            check(child, depth + 1)
 
-    for root in tree(own, total, calls):
+    for root in tree(own_times, total, calls):
         check(root, 0)
 
 
@@ -386,7 +350,7 @@ def test_a_tree_in_the_report(make_store: Maker) -> None:
 
 
 def test_trees_of_samples_are_added_up(make_store: Maker) -> None:
-    """Two windows: main 2 s (work 1.5 s) and main 1 s (work 0.5 s, io 0.25 s); io is 8.3 % of all."""
+    # Two windows: main 2 s (work 1.5 s) and main 1 s (work 0.5 s, io 0.25 s); io is 8.3 % of all.
     sampled = {"profiler": "pyinstrument", "calls": None}
     frames = [
         {"window": 0, "id": 0, "parent": None, "function": 0, "total_s": 0.5, "cumulative_s": 2.0},
@@ -402,15 +366,15 @@ def test_trees_of_samples_are_added_up(make_store: Maker) -> None:
         for j, (text, (own, total)) in enumerate(zip(names, times, strict=True))
     ]
     windows = [window(i, f"train-{i}-stepstart", f"train-{i}-stepend", **sampled) for i in range(2)]
-    found = python_profile(make_store(python_window=windows, python_profile=functions, python_frame=frames))
-    (flame,) = found.flames
+    result = python_profile(make_store(python_window=windows, python_profile=functions, python_frame=frames))
+    (flame,) = result.flames
     assert flame.exact
     assert [(one.short, one.depth, one.start_s, one.total_s, one.own_s) for one in flame.frames] == [
         ("a.py:1(main)", 0, 0.0, 3.0, 0.75),
         ("a.py:2(work)", 1, 0.0, 2.0, 2.0),
         ("a.py:3(io)", 1, 2.0, 0.25, 0.25),
     ]
-    assert found.rows[0].calls is None
+    assert result.rows[0].calls is None
 
 
 # -- names --------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What the report says of the run itself, from stores made by hand."""
+"""Identity of a run, from stores made by hand."""
 
 from __future__ import annotations
 
@@ -26,19 +26,25 @@ def test_run_with_everything(make_store: MakeStore) -> None:
             {"id": 1, "path": "a.txt", "format": "unknown"},
         ],
     )  # fmt: skip
-    found = run_info.run(store)
-    assert (found.name, found.status, found.started_at_ns, found.ended_at_ns) == ("resnet", "completed", EPOCH, EPOCH + 9)
-    assert (found.relative_times, found.world_size, found.framework) == (False, 2, "PyTorch 2.13")
-    assert found.resources == ("arn:1", "arn:2")
-    assert found.hyperparameters == {"a": "[1]", "b": "x", "lr": "0.1"}
-    assert (found.labels, found.metadata) == ({}, {})
-    assert [(s.path, s.format, s.events) for s in found.sources] == [("a.txt", "unknown", 0), ("b.json", "kineto", 3)]
+    result = run_info.run(store)
+    assert (result.name, result.status, result.started_at_ns, result.ended_at_ns) == ("resnet", "completed", EPOCH, EPOCH + 9)
+    assert (result.relative_times, result.world_size, result.framework) == (False, 2, "PyTorch 2.13")
+    assert result.resources == ("arn:1", "arn:2")
+    assert result.hyperparameters == {"a": "[1]", "b": "x", "lr": "0.1"}
+    assert (result.labels, result.metadata) == ({}, {})
+    assert [(s.path, s.format, s.events) for s in result.sources] == [("a.txt", "unknown", 0), ("b.json", "kineto", 3)]
     assert run_info.run(store, name="other").name == "other"
 
 
 def test_run_with_nothing(make_store: MakeStore) -> None:
-    found = run_info.run(make_store())
-    assert (found.name, found.status, found.started_at_ns, found.world_size, found.relative_times) == ("run", "unknown", None, None, False)
+    result = run_info.run(make_store())
+    assert (result.name, result.status, result.started_at_ns, result.world_size, result.relative_times) == (
+        "run",
+        "unknown",
+        None,
+        None,
+        False,
+    )
 
 
 def test_times_come_from_the_sources_where_the_run_has_none(make_store: MakeStore) -> None:
@@ -48,11 +54,11 @@ def test_times_come_from_the_sources_where_the_run_has_none(make_store: MakeStor
             {"id": 1, "path": "b", "format": "kineto", "first_ns": 400, "last_ns": 600},
         ]
     )
-    found = run_info.run(store)
-    assert (found.started_at_ns, found.ended_at_ns, found.relative_times) == (400, 900, True)
+    result = run_info.run(store)
+    assert (result.started_at_ns, result.ended_at_ns, result.relative_times) == (400, 900, True)
     store.insert("source", {"id": 2, "path": "c", "format": "kineto", "first_ns": EPOCH, "last_ns": EPOCH + 7})
-    found = run_info.run(store)
-    assert (found.started_at_ns, found.ended_at_ns, found.relative_times) == (EPOCH, EPOCH + 7, False)
+    result = run_info.run(store)
+    assert (result.started_at_ns, result.ended_at_ns, result.relative_times) == (EPOCH, EPOCH + 7, False)
 
 
 def test_devices_are_used_where_they_have_events_or_samples(make_store: MakeStore) -> None:
@@ -67,8 +73,8 @@ def test_devices_are_used_where_they_have_events_or_samples(make_store: MakeStor
             {"node": 0, "metric": "cpu_utilization", "unit": 1, "time_ns": 0, "value": 0.0},
         ],
     )
-    found = run_info.devices(store)
-    assert [(d.index, d.name, d.used) for d in found] == [(0, "H100", True), (1, "H100", False), (2, "H100", True), (5, None, True)]
+    result = run_info.devices(store)
+    assert [(d.index, d.name, d.used) for d in result] == [(0, "H100", True), (1, "H100", False), (2, "H100", True), (5, None, True)]
 
 
 def test_nodes_and_processes_in_order(make_store: MakeStore) -> None:
@@ -89,9 +95,9 @@ def test_notes_worst_first(make_store: MakeStore) -> None:
     store.note("info", "z", "third", file="a")
     store.note("warning", "a", "second", file="b", count=4, first_ns=1, last_ns=2)
     store.note("error", "a", "first")
-    found = run_info.data_quality(store)
-    assert [(n.severity, n.message) for n in found] == [("error", "first"), ("warning", "second"), ("info", "third")]
-    assert (found[1].file, found[1].count, found[1].first_ns, found[1].last_ns) == ("b", 4, 1, 2)
+    result = run_info.data_quality(store)
+    assert [(n.severity, n.message) for n in result] == [("error", "first"), ("warning", "second"), ("info", "third")]
+    assert (result[1].file, result[1].count, result[1].first_ns, result[1].last_ns) == ("b", 4, 1, 2)
 
 
 def test_notes_of_many_files_are_one_entry_where_they_need_no_attention(make_store: MakeStore) -> None:
@@ -107,7 +113,7 @@ def test_notes_of_many_files_are_one_entry_where_they_need_no_attention(make_sto
 
 
 def test_more_steps_or_machines_than_the_documentation_advises_are_told(make_store: MakeStore) -> None:
-    def told(steps: int, machines: int, device_events: int = 1) -> list[tuple[str, str, int]]:
+    def advice(steps: int, machines: int, device_events: int = 1) -> list[tuple[str, str, int]]:
         store = make_store(
             step=[
                 {"node": 0, "process": process, "phase": "train", "index": i, "host_start_ns": i, "host_duration_ns": 1,
@@ -118,6 +124,6 @@ def test_more_steps_or_machines_than_the_documentation_advises_are_told(make_sto
         )  # fmt: skip
         return [(note.severity, note.code, note.count) for note in run_info.data_quality(store)]
 
-    assert told(300, 7) == []
-    assert told(301, 8, device_events=0) == [("info", "many_machines", 8)]
-    assert told(301, 8) == [("info", "many_machines", 8), ("info", "many_steps", 301)]
+    assert advice(300, 7) == []
+    assert advice(301, 8, device_events=0) == [("info", "many_machines", 8)]
+    assert advice(301, 8) == [("info", "many_machines", 8), ("info", "many_steps", 301)]

@@ -24,9 +24,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[DemoTruth, Report]:
 
 def test_every_rank_to_the_nanosecond(run: tuple[DemoTruth, Report]) -> None:
     truth, report = run
-    found = [(d.node, d.rank, d.pid, d.device, *(getattr(d, figure) for figure in FIGURES)) for d in report.time_breakdown]
+    result = [(d.node, d.rank, d.pid, d.device, *(getattr(d, figure) for figure in FIGURES)) for d in report.time_breakdown]
     expected = [(r.node, r.rank, r.pid, r.device, *(getattr(r, figure) for figure in FIGURES)) for r in truth.ranks]
-    assert found == sorted(expected)
+    assert result == sorted(expected)
 
 
 def test_every_kernel(run: tuple[DemoTruth, Report]) -> None:

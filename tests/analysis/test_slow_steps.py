@@ -18,6 +18,6 @@ def test_slow_steps_of_another_process_are_not_compared() -> None:
         *(pl.lit(0, pl.Int64).alias(part) for part in PARTS),
     )
     with empty_store() as store:
-        found = slow_steps(store, times)
-    assert (found.steps, found.slow) == (21, ())
-    assert found.absent == "No process has both slow and typical steps, so nothing explains the slow ones."
+        result = slow_steps(store, times)
+    assert (result.steps, result.slow) == (21, ())
+    assert result.absent == "No process has both slow and typical steps, so nothing explains the slow ones."

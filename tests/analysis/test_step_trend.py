@@ -1,4 +1,4 @@
-"""Do steps that grow have a trend, and does noise have none?"""
+"""Trend of step times: growing steps have one, noise has none."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def test_growth_by_half_is_a_trend(n: int, shrinks: bool) -> None:
         lengths = [round(1e8 * (1 + 0.5 * i / (n - 1)) * r.gauss(1, 0.04)) for i in range(n)]
         if shrinks:
             lengths.reverse()
-        found = trend_of(lengths)
-        assert found == (statistics.median(lengths[: n // 4]), statistics.median(lengths[-(n // 4) :])), seed
+        result = trend_of(lengths)
+        assert result == (statistics.median(lengths[: n // 4]), statistics.median(lengths[-(n // 4) :])), seed
 
 
 def test_on_paper() -> None:
@@ -90,9 +90,9 @@ def reported(make_store: MakeStore, *rows: dict[str, Any], **tables: Any) -> Rep
 def test_loading_that_grows_is_in_the_headline(make_store: MakeStore) -> None:
     # 40 steps of 30 ms and 10 ms + 2 ms per step: medians of the first and the last ten are 49 ms and 109 ms.
     report = reported(make_store, *training([(10 + 2 * i) * MS for i in range(40)], [30 * MS] * 40))
-    told = "Steps grew from 49.0 ms to 109 ms over the run (medians of the first and the last quarter of 40); data loading grew most."
-    assert report.steps.trend == told
-    assert told in report.summary.headline
+    expected = "Steps grew from 49.0 ms to 109 ms over the run (medians of the first and the last quarter of 40); data loading grew most."
+    assert report.steps.trend == expected
+    assert expected in report.summary.headline
     [trend] = report.steps.trends
     assert (trend.first_ns, trend.last_ns, trend.part, trend.steps) == (49 * MS, 109 * MS, "data_loader", 40)
 
@@ -112,16 +112,16 @@ def test_of_several_ranks_the_one_that_grows_is_named_and_the_slowest(make_store
     assert "Steps of rank 1 grew from 34.5 ms to 64.5 ms over the run" in headline
 
 
-@pytest.mark.parametrize(("other", "uneven"), [(33, False), (34, True)])
-def test_ranks_that_differ_by_a_tenth_have_one_median(make_store: MakeStore, other: int, uneven: bool) -> None:
+@pytest.mark.parametrize(("median_ms", "uneven"), [(33, False), (34, True)])
+def test_ranks_that_differ_by_a_tenth_have_one_median(make_store: MakeStore, median_ms: int, uneven: bool) -> None:
     processes = [{"id": i, "node": 0, "pid": 100 + i, "rank": i} for i in range(2)]
-    rows = training([10 * MS] * 12, [20 * MS] * 12) + training([10 * MS] * 12, [(other - 10) * MS] * 12, process=1)
-    found = reported(make_store, *rows, processes=processes).summary
-    headline, tile = found.headline, next(tile for tile in found.tiles if tile.key == "step_time")
+    rows = training([10 * MS] * 12, [20 * MS] * 12) + training([10 * MS] * 12, [(median_ms - 10) * MS] * 12, process=1)
+    result = reported(make_store, *rows, processes=processes).summary
+    headline, tile = result.headline, next(tile for tile in result.tiles if tile.key == "step_time")
     assert (tile.value, tile.detail.startswith("median of rank 1, the slowest; 30.0 ms on rank 0")) == (
-        (f"{other}.0 ms", True) if uneven else ("31.5 ms", False)
+        (f"{median_ms}.0 ms", True) if uneven else ("31.5 ms", False)
     )
-    assert (f"A step took 30.0 ms on rank 0 to {other}.0 ms on rank 1 (medians)." in headline) is uneven
+    assert (f"A step took 30.0 ms on rank 0 to {median_ms}.0 ms on rank 1 (medians)." in headline) is uneven
     assert ("(median of 24)" in headline) is not uneven
 
 

@@ -1,4 +1,4 @@
-"""Are step durations and the parts of the average step those of worked examples, a plain loop, and published figures?"""
+"""Step durations and parts of the average step, compared with worked examples, a plain loop, and published figures."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ def step(index: int, start: int, duration: int, device: tuple[int, int, int] | N
 
 
 def test_without_steps_it_says_how_to_get_them(make_store: Callable[..., Store]) -> None:
-    found = steps(make_store())
-    assert (found.steps, found.groups, found.parts) == ((), (), ())
-    assert "step()" in (found.absent or "")
+    result = steps(make_store())
+    assert (result.steps, result.groups, result.parts) == ((), (), ())
+    assert "step()" in (result.absent or "")
 
 
 def test_device_durations_and_host_durations_are_kept_apart(make_store: Callable[..., Store]) -> None:
     rows = [step(i, 100 * i, 90, (100 * i + 10, 200 + i, 5)) for i in range(4)] + [step(4, 400, 50)]
     rows += [step(i, 1000 + i, 7, (1000, 3, 1) if i == 0 else None, phase="TRAIN") for i in range(3)]
-    found = steps(make_store(step=rows))
-    assert [(g.phase, g.on_device, g.quantiles.count, g.quantiles.min, g.quantiles.max) for g in found.groups] == [
+    result = steps(make_store(step=rows))
+    assert [(g.phase, g.on_device, g.quantiles.count, g.quantiles.min, g.quantiles.max) for g in result.groups] == [
         (None, True, 4, 200, 203), (None, False, 1, 50, 50), ("TRAIN", False, 3, 7, 7),
     ]  # fmt: skip
-    first = found.steps[0]
+    first = result.steps[0]
     assert (first.index, first.start_ns, first.duration_ns, first.on_device, first.host_duration_ns) == (0, 10, 200, True, 90)
-    assert [s.index for s in found.groups[0].slowest] == [3, 2, 1, 0]
+    assert [s.index for s in result.groups[0].slowest] == [3, 2, 1, 0]
 
 
 @pytest.mark.parametrize(
@@ -63,12 +63,12 @@ def test_a_last_step_is_cut_off_only_where_both_counts_are_known(
 def test_of_steps_of_the_whole_job_only_some_are_listed_beside_profiled_ones(make_store: Callable[..., Store]) -> None:
     profiled = [step(i, 1000 * i, 90, (1000 * i + 10, 200, 5)) for i in range(300)]
     job = [step(i, 1000 * i, 50, phase="TRAIN") for i in range(350)] + [step(i, 400_000 + i, 5, phase="EVAL") for i in range(100)]
-    both = steps(make_store(step=[*job, *profiled]))
-    listed = {phase: [s.index for s in both.steps if s.phase == phase] for phase in (None, "TRAIN", "EVAL")}
+    pair = steps(make_store(step=[*job, *profiled]))
+    listed = {phase: [s.index for s in pair.steps if s.phase == phase] for phase in (None, "TRAIN", "EVAL")}
     assert listed == {None: list(range(300)), "TRAIN": list(range(0, 350, 4)), "EVAL": list(range(100))}
-    assert both.left_out == 350 - 88
-    assert [(g.phase, g.quantiles.count) for g in both.groups] == [(None, 300), ("EVAL", 100), ("TRAIN", 350)]
-    assert main_steps(both.steps) == [s for s in both.steps if s.phase is None]
+    assert pair.left_out == 350 - 88
+    assert [(g.phase, g.quantiles.count) for g in pair.groups] == [(None, 300), ("EVAL", 100), ("TRAIN", 350)]
+    assert main_steps(pair.steps) == [s for s in pair.steps if s.phase is None]
     alone = steps(make_store(step=job))
     assert (len(alone.steps), alone.left_out) == (450, 0)
 
@@ -76,11 +76,11 @@ def test_of_steps_of_the_whole_job_only_some_are_listed_beside_profiled_ones(mak
 def test_slowest_ten_and_order_of_processes(make_store: Callable[..., Store]) -> None:
     processes = [{"id": 0, "node": 0, "pid": 1, "rank": 1}, {"id": 1, "node": 0, "pid": 2, "rank": 0}]
     rows = [step(i, 100 * i, (i * 7) % 30 + 1, process=process) for process in (0, 1) for i in range(30)]
-    found = steps(make_store(step=rows, processes=processes))
-    assert [group.rank for group in found.groups] == [0, 1]
-    assert [s.duration_ns for s in found.groups[0].slowest] == list(range(30, 20, -1))
-    assert [(s.rank, s.index) for s in found.steps] == [(rank, i) for rank in (0, 1) for i in range(30)]
-    assert found.parts == ()  # no events: nothing is known of what the steps were spent on
+    result = steps(make_store(step=rows, processes=processes))
+    assert [group.rank for group in result.groups] == [0, 1]
+    assert [s.duration_ns for s in result.groups[0].slowest] == list(range(30, 20, -1))
+    assert [(s.rank, s.index) for s in result.steps] == [(rank, i) for rank in (0, 1) for i in range(30)]
+    assert result.parts == ()  # without events the parts of the steps are unknown
 
 
 def test_wall_time_is_claimed_in_order_and_sums_to_the_step(make_store: Callable[..., Store]) -> None:
@@ -119,15 +119,15 @@ def test_time_between_runs_of_steps_is_no_part_of_a_step_and_a_cut_off_last_one_
 
 @pytest.mark.parametrize("stride", [1, 10])
 def test_loading_between_two_steps_counts_whatever_their_numbers_count_in(make_store: Callable[..., Store], stride: int) -> None:
-    """The host works 40 on a step and then loads for 55, the device until 99: in ten steps nine loads are for another one."""
-    made = make_store(
+    # The host works 40 on a step and then loads for 55, the device until 99: in ten steps nine loads are for another one.
+    result = make_store(
         step=[step(stride * n, 100 * n, 40, (100 * n + 10, 89, 2)) for n in range(10)],
         host_event=[{"kind": "loader", "start_ns": 100 * n + 40, "duration_ns": 55} for n in range(10)],
         device_event=[
             {"kind": "kernel", "start_ns": 100 * n + at, "duration_ns": length} for n in range(10) for at, length in ((10, 20), (97, 2))
         ],
     )
-    mean = steps(made).parts[0].mean_ns
+    mean = steps(result).parts[0].mean_ns
     assert (mean["kernel"], mean["data_loader"]) == (22, 49.5)
 
 
@@ -161,7 +161,7 @@ def test_parts_equal_a_count_of_every_nanosecond(lengths: list[int], events: lis
 
 
 def test_published_step_breakdown_of_a_real_trace(shared_data: Path) -> None:
-    """Figures that the PyTorch TensorBoard plugin published for this trace, in whole microseconds."""
+    # Figures that the PyTorch TensorBoard plugin published for this trace, in whole microseconds.
     store = ingest([shared_data / "kineto" / "v100_old_schema" / "resnet50_num_workers_0.json.gz"])
     parts = steps(store).parts[0]
     assert parts.steps == 6

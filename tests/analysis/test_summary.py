@@ -1,4 +1,4 @@
-"""The first page of reports made by hand: what is said, and what is not said where nothing is known."""
+"""First page of reports made by hand, with known and with unknown values."""
 
 from __future__ import annotations
 
@@ -82,13 +82,13 @@ def summed(
     return summary(data)
 
 
-def tile(found: Summary, key: str) -> Tile:
-    (match,) = [t for t in found.tiles if t.key == key]
+def tile(result: Summary, key: str) -> Tile:
+    (match,) = [t for t in result.tiles if t.key == key]
     return match
 
 
 def test_the_page_of_a_run_with_everything() -> None:
-    found = summed(
+    result = summed(
         # busy (600 + 620) / 2000; exposed (20 + 190) / 2000, worst on rank 7 with 19 %
         breakdown=[device_time(3, 1000 * MS, 600 * MS, 50 * MS, 20 * MS), device_time(7, 1000 * MS, 620 * MS, 200 * MS, 190 * MS)],
         steps=Steps(tuple(step(d * MS, rank) for rank in (3, 7) for d in (170, 178, 250)), (), (part(6 * MS, 178 * MS),), None),
@@ -100,44 +100,44 @@ def test_the_page_of_a_run_with_everything() -> None:
         duration=1_122_000 * MS,
     )
     # 1 s of a job of 18 min 42 s was profiled; 10.5 % of the span is exposed communication.
-    assert found.headline == (
+    assert result.headline == (
         "GPUs were busy 61 % of the 1.00 s that were profiled."
         " For 10 % of the time they only waited for communication, from 2 % on rank 3 to 19 % on rank 7."
     )
-    assert found.subtitle == "2 nodes x 4 H100 · PyTorch 2.13 · 18 min 42 s"
-    assert [(t.key, t.value, t.detail) for t in found.tiles] == [
+    assert result.subtitle == "2 nodes x 4 H100 · PyTorch 2.13 · 18 min 42 s"
+    assert [(t.key, t.value, t.detail) for t in result.tiles] == [
         ("gpu_busy", "61.0 %", "p95 of utilisation 97 %"),
         ("step_time", "178 ms", "median of 6 steps"),
         ("exposed_communication", "10.5 %", "35.0 ms per step"),
         ("data_loading", "3.4 %", "6.00 ms per step"),
         ("lower_precision", "41.0 %", "of 100 ns in matrix kernels, BF16"),
     ]
-    assert found.warnings == ()
+    assert result.warnings == ()
 
 
 def test_only_system_metrics_are_said_as_such() -> None:
     cpu, memory = (MetricUsage("a", metric, "%", 9, 99, 98, 97, 34.4, 0, False) for metric in ("cpu", "cpu_memory"))
-    found = summed(gpus=[cpu, memory])
-    assert found.headline == "CPU utilisation was 34 % (median of the samples). Nothing was recorded of a GPU, and no steps."
+    result = summed(gpus=[cpu, memory])
+    assert result.headline == "CPU utilisation was 34 % (median of the samples). Nothing was recorded of a GPU, and no steps."
     assert summed(gpus=[memory]).headline == "Nothing was recorded of a GPU, and no steps: there are only system metrics."
 
 
 def test_nothing_known_is_said_as_such() -> None:
-    found = summed()
-    assert found.headline == "No GPU activity, no steps and no utilisation in this run: there is nothing to time."
-    assert found.subtitle == ""
-    assert [(t.key, t.value) for t in found.tiles] == [
+    result = summed()
+    assert result.headline == "No GPU activity, no steps and no utilisation in this run: there is nothing to time."
+    assert result.subtitle == ""
+    assert [(t.key, t.value) for t in result.tiles] == [
         (key, "–") for key in ("gpu_busy", "step_time", "exposed_communication", "data_loading", "lower_precision")
     ]
-    assert all(t.detail for t in found.tiles)
+    assert all(t.detail for t in result.tiles)
 
 
 def test_one_gpu_without_collectives_or_steps() -> None:
-    found = summed(breakdown=[device_time(0, 200, 122)], processes=1, nodes=["a"], devices=[used("a", 3)])
-    assert found.headline == "The GPU was busy 61 % of the time."
-    assert found.subtitle == "1 node x 1 H100"
-    assert (tile(found, "gpu_busy").value, tile(found, "gpu_busy").detail) == ("61.0 %", "of the span of 1 GPU")
-    assert (tile(found, "exposed_communication").value, tile(found, "exposed_communication").detail) == (
+    result = summed(breakdown=[device_time(0, 200, 122)], processes=1, nodes=["a"], devices=[used("a", 3)])
+    assert result.headline == "The GPU was busy 61 % of the time."
+    assert result.subtitle == "1 node x 1 H100"
+    assert (tile(result, "gpu_busy").value, tile(result, "gpu_busy").detail) == ("61.0 %", "of the span of 1 GPU")
+    assert (tile(result, "exposed_communication").value, tile(result, "exposed_communication").detail) == (
         "–",
         "no collective kernels recorded",
     )
@@ -156,61 +156,61 @@ def test_the_largest_loss_is_named() -> None:
 
 
 def test_hidden_communication_is_none_exposed() -> None:
-    found = summed(breakdown=[device_time(0, 100, 61, 10, 0), device_time(1, 100, 61, 10, 0)])
-    assert (tile(found, "exposed_communication").value, tile(found, "exposed_communication").detail) == ("0.0 %", "of the span of 2 GPUs")
+    result = summed(breakdown=[device_time(0, 100, 61, 10, 0), device_time(1, 100, 61, 10, 0)])
+    assert (tile(result, "exposed_communication").value, tile(result, "exposed_communication").detail) == ("0.0 %", "of the span of 2 GPUs")
 
 
 def test_a_process_without_steps_does_not_dilute_the_time_per_step() -> None:
-    found = summed(
+    result = summed(
         breakdown=[device_time(0, 100, 60, 10, 8), device_time(1, 100, 60, 10, 90)], steps=Steps((step(10), step(10)), (), (), None)
     )
-    assert tile(found, "exposed_communication").detail == "4 ns per step"
+    assert tile(result, "exposed_communication").detail == "4 ns per step"
 
 
 @pytest.mark.parametrize(
     ("ranks", "gpus", "subject"), [((0,), 1, "it was"), ((0,), 4, "the GPUs were"), ((0, 1), 2, "they were"), ((0, 1), 8, "they were")]
 )
 def test_activity_over_the_whole_job_is_of_the_gpus_that_were_sampled(ranks: tuple[int, ...], gpus: int, subject: str) -> None:
-    found = summed(
+    result = summed(
         breakdown=[device_time(rank, 1000 * MS, 900 * MS, device=rank) for rank in ranks],
         devices=[used("a", index) for index in range(gpus)],
         active=ActiveTime(200, 21, 10.5, False),
         duration=60_000 * MS,
     )
-    assert found.headline.endswith(f" of the 1.00 s that were profiled. Over the whole job {subject} active in 10.5 % of the samples.")
+    assert result.headline.endswith(f" of the 1.00 s that were profiled. Over the whole job {subject} active in 10.5 % of the samples.")
 
 
 def test_sampled_utilisation_stands_in_for_device_work() -> None:
-    found = summed(gpus=[gpu(38.4, 90), gpu(50, 97, "b")])
-    assert found.headline == "GPU utilisation was 38 to 50 %, depending on the node (median of the samples)."
-    assert (tile(found, "gpu_busy").label, tile(found, "gpu_busy").value) == (
+    result = summed(gpus=[gpu(38.4, 90), gpu(50, 97, "b")])
+    assert result.headline == "GPU utilisation was 38 to 50 %, depending on the node (median of the samples)."
+    assert (tile(result, "gpu_busy").label, tile(result, "gpu_busy").value) == (
         "GPU utilisation (median)",
         "38 to 50 %, depending on the node",
     )
-    assert tile(found, "gpu_busy").detail == "p95 of utilisation up to 97 %"
+    assert tile(result, "gpu_busy").detail == "p95 of utilisation up to 97 %"
     assert summed(gpus=[gpu(38.4, 90)]).headline == "GPU utilisation was 38 % (median of the samples)."
     assert summed(gpus=[gpu(0, 0)], active=ActiveTime(9, 0, 0.0, False)).headline == "No GPU was active in any sample."
     assert tile(summed(gpus=[gpu(38, 90, derived=True)]), "gpu_busy").value == "–"
 
 
 def test_host_only_trace() -> None:
-    found = summed(processes=2, steps=Steps(tuple(step(d * MS, on_device=False) for d in (10, 20, 30)), (), (), None))
-    assert found.headline == "No GPU activity in this run, 2 processes traced. A step took 20.0 ms (median of 3)."
-    assert tile(found, "step_time").detail == "median of 3 steps on the host"
+    result = summed(processes=2, steps=Steps(tuple(step(d * MS, on_device=False) for d in (10, 20, 30)), (), (), None))
+    assert result.headline == "No GPU activity in this run, 2 processes traced. A step took 20.0 ms (median of 3)."
+    assert tile(result, "step_time").detail == "median of 3 steps on the host"
 
 
 def test_evaluation_steps_are_not_mixed_with_training_steps() -> None:
     steps = Steps(tuple([step(100 * MS, phase="TRAIN")] * 3 + [step(10 * MS, phase="EVAL", on_device=False)] * 9), (), (), None)
-    found = tile(summed(steps=steps), "step_time")
-    assert (found.value, found.detail) == ("100 ms", "median of 3 steps")
+    result = tile(summed(steps=steps), "step_time")
+    assert (result.value, result.detail) == ("100 ms", "median of 3 steps")
 
 
 def test_profiled_steps_are_not_mixed_with_those_of_the_whole_job() -> None:
     whole_job = [step(50 * MS, phase="TRAIN", on_device=False)] * 1000
     steps = Steps((*whole_job, *[step(40 * MS)] * 8), (), (), None)
-    found = summed(steps=steps, breakdown=[device_time(0, 320 * MS, 300 * MS, 80 * MS, 16 * MS)])
-    assert tile(found, "step_time").value == "40.0 ms"
-    assert tile(found, "exposed_communication").detail == "2.00 ms per step"
+    result = summed(steps=steps, breakdown=[device_time(0, 320 * MS, 300 * MS, 80 * MS, 16 * MS)])
+    assert tile(result, "step_time").value == "40.0 ms"
+    assert tile(result, "exposed_communication").detail == "2.00 ms per step"
 
 
 @pytest.mark.parametrize(
@@ -223,8 +223,8 @@ def test_profiled_steps_are_not_mixed_with_those_of_the_whole_job() -> None:
     ],
 )
 def test_lower_precision(matrix: list[tuple[str, int]], value: str, detail: str) -> None:
-    found = tile(summed(matrix=[Share(name, time, 1, float(time)) for name, time in matrix]), "lower_precision")
-    assert (found.value, found.detail) == (value, detail)
+    result = tile(summed(matrix=[Share(name, time, 1, float(time)) for name, time in matrix]), "lower_precision")
+    assert (result.value, result.detail) == (value, detail)
 
 
 def test_no_loader_events_is_not_zero() -> None:
@@ -237,8 +237,8 @@ def test_warnings() -> None:
     notes = [Note(None, "error", "c", "trace a.json ends in the middle", 1, None, None)] + [
         Note(None, "warning", "c", "m", 1, None, None)
     ] * 2
-    found = summed(run={"status": "partial", "relative_times": True}, notes=notes)
-    assert found.warnings == (
+    result = summed(run={"status": "partial", "relative_times": True}, notes=notes)
+    assert result.warnings == (
         "partial: the run or a trace of it was cut off",
         "times are relative: no source has the time of day",
         "trace a.json ends in the middle",
@@ -280,8 +280,8 @@ def test_the_time_from_step_to_step_is_said_where_it_differs() -> None:
 
 
 def test_tiles_carry_their_numbers() -> None:
-    found = summed(breakdown=[device_time(0, 200, 122, 20, 10)], steps=Steps((step(10),), (), (part(33.4, 100),), None))
-    numbers = {t.key: (t.number, t.unit) for t in found.tiles}
+    result = summed(breakdown=[device_time(0, 200, 122, 20, 10)], steps=Steps((step(10),), (), (part(33.4, 100),), None))
+    numbers = {t.key: (t.number, t.unit) for t in result.tiles}
     assert numbers == {
         "gpu_busy": (61.0, "percent"),
         "step_time": (10.0, "ns"),
@@ -292,8 +292,8 @@ def test_tiles_carry_their_numbers() -> None:
 
 
 def test_a_trace_cut_off_before_any_device_work() -> None:
-    found = summed(processes=1, run={"status": "partial"})
-    assert found.headline == "No GPU activity in what could be read: the trace was cut off."
+    result = summed(processes=1, run={"status": "partial"})
+    assert result.headline == "No GPU activity in what could be read: the trace was cut off."
 
 
 def test_doubt_about_the_whole_run_is_said_on_the_first_page() -> None:
@@ -302,14 +302,14 @@ def test_doubt_about_the_whole_run_is_said_on_the_first_page() -> None:
 
 
 def test_ranks_that_were_not_captured_are_said() -> None:
-    found = summed(processes=2, nodes=["a"], devices=[used("a", 0), used("a", 1)], run={"world_size": 128})
-    assert found.subtitle == "1 node x 2 H100 · 2 of 128 ranks"
+    result = summed(processes=2, nodes=["a"], devices=[used("a", 0), used("a", 1)], run={"world_size": 128})
+    assert result.subtitle == "1 node x 2 H100 · 2 of 128 ranks"
     assert summed(processes=2, nodes=["a"], run={"world_size": 2}).subtitle == "1 node"
 
 
 def test_machines_that_no_file_names_are_not_counted() -> None:
-    found = summed(processes=2, nodes=["unknown host"], devices=[used("unknown host", 0), used("unknown host", 1)])
-    assert found.subtitle == "2 H100, host unknown"
+    result = summed(processes=2, nodes=["unknown host"], devices=[used("unknown host", 0), used("unknown host", 1)])
+    assert result.subtitle == "2 H100, host unknown"
 
 
 def test_an_outer_percentile_needs_several_steps() -> None:

@@ -1,4 +1,4 @@
-"""What does the first page say of a run in which nothing was recorded of a GPU?"""
+"""First page of a run without any record of a GPU."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ MS = 10**6
 
 
 def steps(lengths: list[int], process: int = 0) -> list[dict[str, Any]]:
-    found, at = [], 0
+    result, at = [], 0
     for i, length in enumerate(lengths):
-        found.append(
+        result.append(
             {"name": "step", "side": "host", "value": i, "start_ns": at, "duration_ns": length * MS, "complete": True, "process": process}
         )
         at += length * MS
-    return found
+    return result
 
 
-def samples(metric: str, given: list[float], node: int = 0) -> list[dict[str, Any]]:
+def samples(metric: str, values: list[float], node: int = 0) -> list[dict[str, Any]]:
     return [
         {"node": node, "metric": metric, "unit": 0 if "cpu" in metric else None, "time_ns": i * 10**9, "value": v}
-        for i, v in enumerate(given)
+        for i, v in enumerate(values)
     ]
 
 
@@ -37,28 +37,28 @@ def summed(make_store: MakeStore, **tables: Any) -> Summary:
     return analyze(store, Options(generated_at_ns=0)).summary
 
 
-def keys(found: Summary) -> list[str]:
-    return [tile.key for tile in found.tiles]
+def keys(result: Summary) -> list[str]:
+    return [tile.key for tile in result.tiles]
 
 
 def test_processors_memory_and_the_longest_step(make_store: MakeStore) -> None:
     rows = [*steps([10] * 19 + [35]), {"name": "forward", "side": "host", "start_ns": 0, "duration_ns": 5 * MS, "complete": True}]
-    found = summed(
+    result = summed(
         make_store, annotation=rows, sample=samples("cpu_utilization", [20.0, 40.0, 90.0]) + samples("memory_used_percent", [7.0, 9.5])
     )
-    assert keys(found) == ["cpu_utilisation", "step_time", "longest_step", "data_loading", "main_memory"]
-    cpu, _, longest, loading, memory = found.tiles
+    assert keys(result) == ["cpu_utilisation", "step_time", "longest_step", "data_loading", "main_memory"]
+    cpu, _, longest, loading, memory = result.tiles
     assert (cpu.value, cpu.number) == ("40 %", 40.0)
     assert (longest.value, longest.detail, longest.number, longest.unit) == ("35.0 ms", "step 19, 3.50 times the median", 35 * MS, "ns")
     assert (loading.value, loading.detail) == ("–", "no part of a step named as data loading")
     assert (memory.value, memory.detail) == ("9.5 %", "of host memory at most")
-    assert found.headline.endswith("The longest, step 19, took 35.0 ms, 3.50 times as long.")
+    assert result.headline.endswith("The longest, step 19, took 35.0 ms, 3.50 times as long.")
 
 
 def test_a_step_that_is_not_much_longer_is_not_in_the_headline(make_store: MakeStore) -> None:
-    found = summed(make_store, annotation=steps([10] * 19 + [29]))
-    assert "longest" not in found.headline
-    assert keys(found) == ["gpu_busy", "step_time", "longest_step", "data_loading", "lower_precision"]
+    result = summed(make_store, annotation=steps([10] * 19 + [29]))
+    assert "longest" not in result.headline
+    assert keys(result) == ["gpu_busy", "step_time", "longest_step", "data_loading", "lower_precision"]
 
 
 def test_few_steps_have_no_longest(make_store: MakeStore) -> None:
@@ -67,8 +67,8 @@ def test_few_steps_have_no_longest(make_store: MakeStore) -> None:
 
 def test_of_several_processes_the_rank_is_named(make_store: MakeStore) -> None:
     processes = [{"id": i, "node": 0, "pid": 100 + i, "rank": i} for i in range(2)]
-    found = summed(make_store, processes=processes, annotation=steps([10] * 12) + steps([10] * 11 + [80], process=1))
-    assert "The longest, step 11 of rank 1, took 80.0 ms" in found.headline
+    result = summed(make_store, processes=processes, annotation=steps([10] * 12) + steps([10] * 11 + [80], process=1))
+    assert "The longest, step 11 of rank 1, took 80.0 ms" in result.headline
 
 
 def test_with_a_gpu_the_five_figures_stay(make_store: MakeStore) -> None:
@@ -76,11 +76,11 @@ def test_with_a_gpu_the_five_figures_stay(make_store: MakeStore) -> None:
         {"sample": samples("gpu_utilization", [50.0, 60.0])},
         {"device_event": [{"kind": "kernel", "name": "k", "start_ns": 0, "duration_ns": 5}]},
     ):
-        found = summed(make_store, annotation=steps([10] * 19 + [99]), **more)
-        assert keys(found) == ["gpu_busy", "step_time", "exposed_communication", "data_loading", "lower_precision"]
+        result = summed(make_store, annotation=steps([10] * 19 + [99]), **more)
+        assert keys(result) == ["gpu_busy", "step_time", "exposed_communication", "data_loading", "lower_precision"]
 
 
 def test_without_steps_the_headline_tells_of_the_processors(make_store: MakeStore) -> None:
     counted = [{"node": 0, "metric": "counter.loss", "unit": 0, "time_ns": 0, "value": 1.0}]
-    found = summed(make_store, sample=samples("cpu_utilization", [20.0, 40.0, 90.0]) + counted)
-    assert found.headline.endswith("1 process traced. CPU utilisation was 40 % (median of the samples), and no steps were recorded.")
+    result = summed(make_store, sample=samples("cpu_utilization", [20.0, 40.0, 90.0]) + counted)
+    assert result.headline.endswith("1 process traced. CPU utilisation was 40 % (median of the samples), and no steps were recorded.")

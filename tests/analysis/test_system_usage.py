@@ -1,4 +1,4 @@
-"""Are snapshots, quantiles, series and derived utilisation what they are on paper?"""
+"""Snapshots, quantiles, series and derived utilization, computed on paper."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_derived_utilisation_on_paper(make_store: Callable[..., Store]) -> None:
             kernel(600, 100, stream=9),  # inside the first: counted once
             kernel(1400, 200),  # 0.1 ms in the first bucket, 0.1 ms in the second
             {**kernel(4000, 600), "kind": "memcpy"},  # half of 3.5..4.5 ms, all of the last bucket, which ends at 4.6 ms
-            {**kernel(0, 9000), "kind": "sync"},  # waiting is no activity
+            {**kernel(0, 9000), "kind": "sync"},  # waiting does not count as activity
             kernel(7000, 10, device=1),  # its only bucket is cut at both ends
         ]
     )
@@ -238,10 +238,10 @@ def test_derived_utilisation_adds_up_to_the_busy_time(intervals: list[tuple[int,
     with empty_store() as store:
         events = pl.DataFrame(intervals, schema={"start_ns": pl.Int64, "duration_ns": pl.Int64}, orient="row")
         store.append("device_event", events.with_columns(node=pl.lit(0, pl.Int32), device=pl.lit(0, pl.Int32), kind=pl.lit("kernel")))
-        found = derived_utilisation(store)
+        result = derived_utilisation(store)
     first, last = min(start for start, _ in intervals), max(start + length for start, length in intervals)
-    edges = [*found["time_ns"], last]
-    busy = sum(value / 100 * (after - at) for at, after, value in zip(edges, edges[1:], found["value"], strict=False))
+    edges = [*result["time_ns"], last]
+    busy = sum(value / 100 * (after - at) for at, after, value in zip(edges, edges[1:], result["value"], strict=False))
     covered: list[tuple[int, int]] = []
     for start, length in sorted(intervals):
         if covered and start <= covered[-1][1]:
@@ -249,4 +249,4 @@ def test_derived_utilisation_adds_up_to_the_busy_time(intervals: list[tuple[int,
         else:
             covered.append((start, start + length))
     assert busy == pytest.approx(sum(end - start for start, end in covered), abs=1e-3)
-    assert found.height == 0 if first == last else found["value"].max() <= 100 + 1e-9  # type: ignore[operator]
+    assert result.height == 0 if first == last else result["value"].max() <= 100 + 1e-9  # type: ignore[operator]

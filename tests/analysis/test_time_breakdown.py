@@ -20,8 +20,8 @@ T0 = 1_712_195_495_519_689_047
 NAMES = {"gemm": ("gemm", "BF16", "GEMM"), "nccl": ("nccl", "unknown", "communication")}
 
 
-def event(kind: str, start: int, end: int, **other: Any) -> dict[str, Any]:
-    return {"kind": kind, "name": other.pop("name", kind), "start_ns": T0 + start, "duration_ns": end - start, **other}
+def event(kind: str, start: int, end: int, **columns: Any) -> dict[str, Any]:
+    return {"kind": kind, "name": columns.pop("name", kind), "start_ns": T0 + start, "duration_ns": end - start, **columns}
 
 
 def test_every_figure(make_store: MakeStore) -> None:
@@ -52,8 +52,8 @@ def test_every_figure(make_store: MakeStore) -> None:
             {"kind": "operator", "start_ns": T0 - 5, "duration_ns": 2, "correlation": 99},
         ],
     )
-    (found,) = time_breakdown(store)
-    assert asdict(found) == {
+    (result,) = time_breakdown(store)
+    assert asdict(result) == {
         "node": "host-0",
         "rank": 0,
         "pid": 100,
@@ -75,7 +75,7 @@ def test_every_figure(make_store: MakeStore) -> None:
         "kernel_total_ns": 80,
         "linked_busy_ns": 50,
     }
-    assert found.span_ns == found.computation_ns + found.exposed_communication_ns + found.exposed_memory_ns + found.idle_ns
+    assert result.span_ns == result.computation_ns + result.exposed_communication_ns + result.exposed_memory_ns + result.idle_ns
 
 
 def test_a_correlation_links_within_its_process_only(make_store: MakeStore) -> None:
@@ -97,19 +97,19 @@ def test_rows_are_ordered_by_host_rank_and_device(make_store: MakeStore, monkeyp
     ]
     places_of = [(0, 0, 0), (0, 1, 1), (0, 1, 0), (1, 2, 0), (1, 3, 0)]
     events = [event("kernel", 0, 5, node=n, process=p, device=d) for n, p, d in places_of]
-    found = time_breakdown(make_store(nodes=nodes, processes=processes, device_event=events))
+    result = time_breakdown(make_store(nodes=nodes, processes=processes, device_event=events))
     expected = [("a", 10, 0), ("a", None, 0), ("b", 0, 0), ("b", 0, 1), ("b", 1, 0)]
-    assert [(d.node, d.rank, d.device) for d in found] == expected
+    assert [(d.node, d.rank, d.device) for d in result] == expected
     # Read one process at a time, the result is the same.
     monkeypatch.setattr(places.process_conditions, "__kwdefaults__", {"rows": 1})
     store = make_store(nodes=nodes, processes=processes, device_event=events)
     assert len(places.process_conditions(store)) == 4
-    assert time_breakdown(store) == found
+    assert time_breakdown(store) == result
 
 
 def test_events_without_length_have_a_row_and_no_time(make_store: MakeStore) -> None:
-    (found,) = time_breakdown(make_store(device_event=[event("kernel", 5, 5)]))
-    assert (found.events, found.first_ns, found.span_ns, found.busy_ns, found.overlap_percent) == (1, T0 + 5, 0, 0, None)
+    (result,) = time_breakdown(make_store(device_event=[event("kernel", 5, 5)]))
+    assert (result.events, result.first_ns, result.span_ns, result.busy_ns, result.overlap_percent) == (1, T0 + 5, 0, 0, None)
 
 
 def test_without_device_work_there_are_no_rows(make_store: MakeStore) -> None:
@@ -130,21 +130,21 @@ def test_any_events_against_cells(make_store: MakeStore, events: list[tuple[str,
     """Every figure again as the number of nanoseconds in a set of nanoseconds."""
     kinds = {"gemm": "kernel", "nccl": "kernel"}
     rows = [event(kinds.get(what, what), start, start + length, name=what, device=device) for what, start, length, device in events]
-    for found in time_breakdown(make_store(names=NAMES, device_event=rows)):
+    for result in time_breakdown(make_store(names=NAMES, device_event=rows)):
         cells: dict[str, set[int]] = {what: set() for what in ("gemm", "nccl", "memcpy", "memset")}
         for what, start, length, device in events:
-            if device == found.device:
+            if device == result.device:
                 cells[what] |= set(range(start, start + length))
         memory = cells["memcpy"] | cells["memset"]
         busy = cells["gemm"] | cells["nccl"] | memory
-        assert found.busy_ns == len(busy)
-        assert found.computation_ns == len(cells["gemm"])
-        assert found.communication_ns == len(cells["nccl"])
-        assert found.exposed_communication_ns == len(cells["nccl"] - cells["gemm"])
-        assert found.memory_ns == len(memory)
-        assert found.exposed_memory_ns == len(memory - cells["gemm"] - cells["nccl"])
-        assert (found.memcpy_ns, found.memset_ns) == (len(cells["memcpy"]), len(cells["memset"]))
-        assert found.idle_ns == found.span_ns - len(busy)
+        assert result.busy_ns == len(busy)
+        assert result.computation_ns == len(cells["gemm"])
+        assert result.communication_ns == len(cells["nccl"])
+        assert result.exposed_communication_ns == len(cells["nccl"] - cells["gemm"])
+        assert result.memory_ns == len(memory)
+        assert result.exposed_memory_ns == len(memory - cells["gemm"] - cells["nccl"])
+        assert (result.memcpy_ns, result.memset_ns) == (len(cells["memcpy"]), len(cells["memset"]))
+        assert result.idle_ns == result.span_ns - len(busy)
 
 
 def test_processes_that_share_a_device(make_store: MakeStore) -> None:
@@ -165,8 +165,8 @@ def test_processes_that_share_a_device(make_store: MakeStore) -> None:
     )
     rows = time_breakdown(store)
     assert [(row.rank, row.device, row.span_ns, row.busy_ns) for row in rows] == [(0, 0, 30, 20), (1, 0, 30, 25), (1, 1, 20, 6)]
-    shared, own = whole_devices(store, rows)
-    assert own == rows[2]
+    shared, own_times = whole_devices(store, rows)
+    assert own_times == rows[2]
     assert (shared.rank, shared.pid, shared.device_name, shared.events) == (None, None, "NVIDIA H100", 4)
     assert (shared.span_ns, shared.busy_ns, shared.idle_ns, shared.kernel_total_ns) == (40, 40, 0, 45)
     assert (shared.computation_ns, shared.communication_ns, shared.exposed_communication_ns) == (30, 10, 10)

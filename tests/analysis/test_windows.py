@@ -1,4 +1,4 @@
-"""A process that was profiled twice: is the time between the profiles left out of every figure?"""
+"""Processes that were profiled twice: no figure includes the time between the profiles."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ MS = 1_000_000
 LATER = 3_600_000 * MS  # an hour
 
 
-def run(start: int, end: int, **other: Any) -> dict[str, Any]:
-    return {"kind": "kernel", "name": "k", "start_ns": start, "duration_ns": end - start, **other}
+def run(start: int, end: int, **columns: Any) -> dict[str, Any]:
+    return {"kind": "kernel", "name": "k", "start_ns": start, "duration_ns": end - start, **columns}
 
 
 def window(first: int, last: int, process: int = 0) -> dict[str, Any]:
