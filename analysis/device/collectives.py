@@ -68,22 +68,15 @@ _KERNELS: Final = f"""
         FROM collective WHERE NOT on_device GROUP BY process, tid, start_ns, out_elements IS NULL
     ), within AS (
         SELECT l.process, l.correlation, c.* EXCLUDE (process)
-        FROM launch AS l ASOF JOIN (FROM call WHERE NOT shaped) AS c
-            ON l.process = c.process AND l.tid = c.tid AND l.launched_ns >= c.call_ns
-        WHERE l.launched_ns <= c.call_end_ns
-        UNION ALL
-        SELECT l.process, l.correlation, c.* EXCLUDE (process)
-        FROM launch AS l ASOF JOIN (FROM call WHERE shaped) AS c
-            ON l.process = c.process AND l.tid = c.tid AND l.launched_ns >= c.call_ns
-        WHERE l.launched_ns <= c.call_end_ns
-    ), said AS (
-        FROM within QUALIFY row_number() OVER (PARTITION BY process, correlation ORDER BY shaped) = 1
+        FROM (FROM launch, (VALUES (false), (true)) AS kind(shaped)) AS l ASOF JOIN call AS c
+            ON l.process = c.process AND l.tid = c.tid AND l.shaped = c.shaped AND l.launched_ns >= c.call_ns
+        WHERE l.launched_ns <= c.call_end_ns QUALIFY row_number() OVER (PARTITION BY l.process, l.correlation ORDER BY c.shaped) = 1
     )
     SELECT k.node, k.process, k.device, k.start_ns AS start, k.duration_ns AS duration, k.kernel, w.tid, w.call_ns, {_CHOSEN},
         o.operation IS NULL AND coalesce(w.shaped, false) AS shaped, p.world_size
     FROM kernel AS k
     LEFT JOIN own AS o ON o.process = k.process AND o.correlation = k.correlation AND o.start_ns = k.start_ns
-    LEFT JOIN said AS w ON w.process = k.process AND w.correlation = k.correlation
+    LEFT JOIN within AS w ON w.process = k.process AND w.correlation = k.correlation
     LEFT JOIN process AS p ON p.id = k.process
     ORDER BY k.process, k.start_ns, k.device, k.correlation
 """
@@ -170,13 +163,8 @@ def element_bytes(element_type: str | None) -> int | None:
 
 def _of_one_rank(kernels: pl.DataFrame) -> pl.DataFrame:
     """Combine the kernels of each call of a rank; add ``operation`` and ``bytes``."""
-    texts_of_kernel = pl.struct("operation", "kernel")
-    texts = {
-        (row["operation"], row["kernel"]): (operation_of(row["operation"]) or row["operation"])
-        if row["operation"] is not None
-        else (operation_of(row["kernel"]) or row["kernel"])
-        for row in kernels.select("operation", "kernel").unique().to_dicts()
-    }
+    name = pl.coalesce("operation", "kernel")
+    operations = {text: operation_of(text) or text for text in kernels.select(name.unique()).to_series()}
     types = {text: element_bytes(text) for text in kernels["element_type"].unique().drop_nulls()}
     sent, received = pl.col("in_elements"), pl.col("out_elements")
     largest = pl.max_horizontal(sent, received)
@@ -195,7 +183,7 @@ def _of_one_rank(kernels: pl.DataFrame) -> pl.DataFrame:
     )
     return (
         kernels.with_columns(
-            operation=texts_of_kernel.map_elements(lambda one: texts[(one["operation"], one["kernel"])], return_dtype=pl.String),
+            operation=name.replace_strict(operations, return_dtype=pl.String),
             width=pl.col("element_type").replace_strict(types, default=None, return_dtype=pl.Int64) if types else pl.lit(None, pl.Int64),
             alone=pl.when(pl.col("call_ns").is_null()).then(pl.int_range(pl.len())),
             # If a process belongs to a group of some ranks, its other groups need not contain all ranks.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from math import prod
 from typing import Any, Final
 
@@ -37,24 +38,19 @@ def launch_configurations(store: Store) -> LaunchConfigurations:
         return LaunchConfigurations((), 0, None, None, _UNKNOWN if rows else _ABSENT)
     measured = [(row, blocks) for row in known if (blocks := _blocks_per_sm(row)) is not None]
     small = sum(row["total"] for row, blocks in measured if blocks < 1 and row["category"] != "communication")
-    by_category: dict[str, int] = {}
+    by_category: Counter[str] = Counter()
     for row in rows:
-        by_category[row["category"]] = by_category.get(row["category"], 0) + row["total"]
+        by_category[row["category"]] += row["total"]
     kept = sorted(rows[:MOST], key=lambda row: (-by_category[row["category"]], row["category"], -row["total"]))
     return LaunchConfigurations(
         rows=tuple(
             LaunchConfiguration(
-                name=row["name"],
-                short_name=row["short_name"],
-                category=row["category"],
                 grid=_three(row, "grid"),
                 block=_three(row, "block"),
-                registers=row["registers"],
-                shared_memory=row["shared_memory"],
                 blocks_per_sm=_blocks_per_sm(row),
-                count=row["count"],
                 total_ns=row["total"],
                 share_of_kernel_time=percent_of(row["total"], total),
+                **{column: row[column] for column in ("name", "short_name", "category", "registers", "shared_memory", "count")},
             )
             for row in kept
         ),

@@ -11,7 +11,7 @@ import polars as pl
 from ...ingest.store.store import Store
 from ...ingest.store.tables import MEASURED, METRICS
 from ..report.model import ActiveTime, MetricUsage, Series, SystemUsage, UnitHeat
-from ..toolkit.places import Places, in_order
+from ..toolkit.places import Places, batches, in_order
 from ..toolkit.quantiles import quantile
 from ..toolkit.wording import whole_percent
 from .gpu_clocks import gpu_clocks, throttling
@@ -122,19 +122,12 @@ def _samples(store: Store, nodes: Sequence[int]) -> Iterator[tuple[int, pl.DataF
     Columns: metric, unit, time_ns, value. ``nodes`` are in ascending order.
     """
     counts = dict(store.frame(f"SELECT node, count(*) FROM sample WHERE {MEASURED} GROUP BY node").rows())
-    group: list[int] = []
-    for position, node in enumerate(nodes):
-        group.append(node)
-        with_next = nodes[position + 1 : position + 2]
-        if with_next and sum(counts.get(one, 0) for one in (*group, *with_next)) <= _AT_ONCE:
-            continue
+    for group in batches(((node, counts.get(node, 0)) for node in nodes), _AT_ONCE):
         rows = store.frame(
             f"SELECT node, metric, unit, time_ns, value FROM sample WHERE node BETWEEN ? AND ? AND {MEASURED}", [group[0], group[-1]]
         ).with_columns(pl.col("metric").cast(pl.Categorical))
         parts = rows.partition_by("node", as_dict=True, include_key=False)
-        for member in group:
-            yield member, parts.get((member,), rows.clear().drop("node"))
-        group = []
+        yield from ((node, parts.get((node,), rows.clear().drop("node"))) for node in group)
 
 
 def _figures(samples: pl.DataFrame, derived: pl.DataFrame) -> list[_Figure]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import polars as pl
@@ -11,7 +10,7 @@ import polars as pl
 from ...ingest.store.store import Store
 from ...ingest.store.tables import MEASURED
 from ..toolkit.intervals import union
-from ..toolkit.places import ROWS_AT_ONCE
+from ..toolkit.places import batches
 from ..toolkit.windows import pauses_ns, windows, with_window
 
 LABEL: Final = "derived from kernel activity"
@@ -44,7 +43,7 @@ def derived_utilisation(store: Store) -> pl.DataFrame:
     width = bucket_ns(max(device["last"] for device in devices) - origin - pauses_ns(profiled), _interval(store))
     profiled = profiled.with_columns(pl.col("start") - origin)
     parts = []
-    for group in _together(devices):
+    for group in batches(((device["node"], device["unit"]), device["events"]) for device in devices):
         events = store.frame(
             'SELECT node, device AS unit, start_ns - ?::BIGINT AS start, start_ns - ?::BIGINT + duration_ns AS "end" FROM device_event'
             f" WHERE kind <> 'sync' AND (node, device) IN (VALUES {', '.join(f'({node}, {unit})' for node, unit in group)})",
@@ -70,19 +69,6 @@ def bucket_ns(span_ns: int, interval_ns: int | None) -> int:
     least = max(math.ceil(span_ns / _BUCKETS), _LEAST_NS)
     power: int = 10 ** (len(str(least)) - 1)
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least)
-
-
-def _together(devices: Sequence[Mapping[str, int]]) -> Iterator[list[tuple[int, int]]]:
-    """Yield node and unit of devices whose events are read together."""
-    group: list[tuple[int, int]] = []
-    rows = 0
-    for device in devices:
-        if group and rows + device["events"] > ROWS_AT_ONCE:
-            yield group
-            group, rows = [], 0
-        group.append((device["node"], device["unit"]))
-        rows += device["events"]
-    yield group
 
 
 def _busy_share(busy: pl.DataFrame, profiles: pl.DataFrame, width: int) -> pl.DataFrame:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from ...ingest.store.store import Store
@@ -66,16 +67,15 @@ def python_profile(store: Store) -> PythonProfile:
     phases: list[ProfileGroup] = []
     questions: tuple[Question, ...] = ("job phase", "modes", "training phase")
     for question in questions:
-        members = _members(all_windows, question)
+        members = _members(all_windows, partial(label, question=question))
         if question == "modes" and len({name for _, _, name in members}) < 2:
             continue
         # A phase that equals the groups by steps adds no information.
         if {frozenset(some) for some in members.values()} != {frozenset(some) for some in steps.values()}:
             phase_rows, phase_groups = _grouped(store, members, question, PHASE_ROWS)
-            rows_of: dict[Key, list[ProfileRow]] = {}
-            for row in phase_rows:
-                rows_of.setdefault((row.profiler, row.timer, row.label), []).append(row)
-            phases += [replace(g, rows=tuple(rows_of.get((g.profiler, g.timer, g.label), ()))) for g in phase_groups]
+            for group in phase_groups:
+                key = (group.profiler, group.timer, group.label)
+                phases.append(replace(group, rows=tuple(r for r in phase_rows if (r.profiler, r.timer, r.label) == key)))
     flames = _flames(store, all_windows)
     return PythonProfile(
         rows=tuple(rows),
@@ -86,10 +86,10 @@ def python_profile(store: Store) -> PythonProfile:
     )
 
 
-def _members(all_windows: Sequence[Window], question: Question) -> dict[Key, list[Window]]:
+def _members(all_windows: Iterable[Window], name_of: Callable[[Window], str | None]) -> dict[Key, list[Window]]:
     members: dict[Key, list[Window]] = {}
     for window in all_windows:
-        if window.functions and (name := label(window, question)) is not None:
+        if window.functions and (name := name_of(window)) is not None:
             members.setdefault((window.profiler, window.timer, name), []).append(window)
     return members
 
@@ -99,20 +99,17 @@ def _step_groups(all_windows: Sequence[Window]) -> tuple[dict[Key, list[Window]]
 
     The second result is whether modes were used.
     """
-    members: dict[Key, list[Window]] = {}
-    kinds: dict[tuple[str, str | None], set[str]] = {}
+    kinds: dict[tuple[str, str | None], set[str | None]] = {}
     for window in all_windows:
-        name = label(window, "steps") or NOT_STATED
-        kinds.setdefault((window.profiler, window.timer), set()).add(name)
+        kinds.setdefault((window.profiler, window.timer), set()).add(label(window, "steps"))
     crowded = {kind for kind, names in kinds.items() if len(names) > MOST_STEP_GROUPS}
-    for window in all_windows:
-        if not window.functions:
-            continue
-        name = label(window, "steps") or NOT_STATED
+
+    def name(window: Window) -> str:
         if (window.profiler, window.timer) in crowded:
-            name = label(window, "modes") or label(window, "job phase") or NOT_STATED
-        members.setdefault((window.profiler, window.timer, name), []).append(window)
-    return members, bool(crowded)
+            return label(window, "modes") or label(window, "job phase") or NOT_STATED
+        return label(window, "steps") or NOT_STATED
+
+    return _members(all_windows, name), bool(crowded)
 
 
 def _grouped(store: Store, members: dict[Key, list[Window]], by: str, most: int) -> tuple[list[ProfileRow], list[ProfileGroup]]:
@@ -164,11 +161,8 @@ def _range(some: Sequence[Window]) -> tuple[int | None, int | None]:
 
 def _flames(store: Store, all_windows: Sequence[Window]) -> tuple[FlameGraph, ...]:
     """Return the flame graphs: the training loop first, then by time."""
-    members: dict[Key, list[Window]] = {}
-    for window in all_windows:
-        if window.functions and window.total_s > 0:
-            name = label(window, "job phase") or NOT_STATED
-            members.setdefault((window.profiler, window.timer, name), []).append(window)
+    timed = (window for window in all_windows if window.total_s > 0)
+    members = _members(timed, lambda window: label(window, "job phase") or NOT_STATED)
     order = sorted(members.items(), key=lambda one: (one[0][2] != _LOOP, -sum(window.total_s for window in one[1]), str(one[0])))
     flames = []
     for (profiler, timer, name), some in order[:MOST_FLAMES]:

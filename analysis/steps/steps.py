@@ -95,7 +95,10 @@ def steps(store: Store) -> Steps:
         groups.append((location, _group(location, bool(on_device), members.sort("start", "duration"))))
     groups.sort(key=lambda item: (item[0].order, item[1].phase or "", not item[1].on_device))
     reported = _reported(rows)
-    listed = _listed(reported, places)
+    listed = []
+    for row in reported.iter_rows(named=True):
+        location = places.process(row["process"], row["node"])
+        listed.append((location, _step(row, row["phase"], location)))
     listed.sort(key=lambda item: (item[0].order, item[1].phase or "", item[1].start_ns))
     every, trends = tuple(step for _, step in listed), _trends(store, rows, places)
     parts, parts_absent = _parts(store, rows, places)
@@ -177,14 +180,6 @@ def _reported(rows: pl.DataFrame) -> pl.DataFrame:
         | (pl.int_range(pl.len()) % ((pl.len() + LISTED - 1) // LISTED) == 0).over("process", "phase")
     )
     return spread.sort("row").drop("row")
-
-
-def _listed(rows: pl.DataFrame, places: Places) -> list[tuple[Place, Step]]:
-    return [
-        (place, _step(row, row["phase"], place))
-        for row in rows.iter_rows(named=True)
-        for place in [places.process(row["process"], row["node"])]
-    ]
 
 
 def _group(location: Place, on_device: bool, members: pl.DataFrame) -> StepGroup:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from ...ingest.store.store import Store
+
+T = TypeVar("T")
 
 # Device events in memory at once; larger runs are read in groups of processes (one process is never divided).
 ROWS_AT_ONCE: Final = 2_000_000
@@ -62,15 +65,20 @@ def process_conditions(store: Store, *, rows: int = ROWS_AT_ONCE) -> list[str]:
 
     Each group has about ``rows`` events. A process is never divided."""
     counts = store.frame("SELECT process, count(*) AS n FROM device_event WHERE kind <> 'sync' GROUP BY process ORDER BY process").rows()
-    groups: list[list[int | None]] = []
-    held = rows
-    for process, n in counts:
-        if held + n > rows:
+    return [_condition(group) for group in batches(counts, rows)]
+
+
+def batches(sizes: Iterable[tuple[T, int]], rows: int = ROWS_AT_ONCE) -> list[list[T]]:
+    """Divide items, given with their sizes, into groups of at most ``rows`` rows."""
+    groups: list[list[T]] = []
+    total = 0
+    for item, size in sizes:
+        if not groups or total + size > rows:
             groups.append([])
-            held = 0
-        groups[-1].append(process)
-        held += n
-    return [_condition(group) for group in groups]
+            total = 0
+        groups[-1].append(item)
+        total += size
+    return groups
 
 
 def _condition(processes: list[int | None]) -> str:
