@@ -57,3 +57,30 @@ def test_every_link_leads_somewhere(project_root: Path) -> None:
             elif anchor and path.suffix == ".md" and anchor not in _anchors(path.read_text()):
                 broken.append(f"{page.relative_to(project_root)}: {path.name} has no heading #{anchor}")
     assert not broken, "\n".join(broken)
+
+
+def test_paths_in_the_documents_exist(project_root: Path) -> None:
+    """Check paths in backticks below a folder of the tree, without placeholders."""
+    documents = _documents(project_root)
+    if not documents:
+        pytest.skip("no documents beside the tests")
+    folders = {entry.name for entry in project_root.iterdir() if entry.is_dir() and entry.name not in ("build", "demo", "site")}
+    missing = []
+    for page in documents:
+        if page.name == "CHANGELOG.md":  # names paths of its time
+            continue
+        for path in re.findall(r"`([\w.-]+/[\w./-]*)`", _FENCE.sub("", page.read_text())):
+            name = path.split("/")[0]
+            if name in folders and not re.search(r"NAME|FORMAT|MACHINE", path) and not (project_root / path).exists():
+                missing.append(f"{page.relative_to(project_root)}: {path}")
+    assert not missing, "\n".join(missing)
+
+
+def test_the_walk_of_a_number_leads_to_its_definition(project_root: Path) -> None:
+    page = project_root / "docs" / "development.md"
+    if not page.is_file():
+        pytest.skip("no documents beside the tests")
+    walk = page.read_text().split("## The walk of a number")[1].split("\n## ")[0]
+    steps = re.findall(r"^\d\. `([^`]+)`, `(?:\w+\.)?(\w+)`", walk, re.MULTILINE)
+    assert 3 <= len(steps) <= 5
+    assert [name for file, name in steps if not re.search(rf"^ *def {name}\(", (project_root / file).read_text(), re.MULTILINE)] == []
