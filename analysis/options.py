@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from .rules.engine.selection import Selection
 from .toolkit.options import AnalysisOptions
+
+if TYPE_CHECKING:  # the recorder imports this package for its last line: Polars would delay it
+    from .rules.engine.selection import Selection
 
 
 @dataclass(frozen=True, slots=True)

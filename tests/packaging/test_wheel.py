@@ -45,7 +45,7 @@ def test_nothing_but_postrun_lands_in_site_packages(wheel: Path, wheel_without_n
 def test_it_holds_every_module_template_and_style(wheel: Path, wheel_without_native: Path, project_root: Path) -> None:
     for built in (wheel, wheel_without_native):
         assert data_files(project_root) <= names(built)
-        assert {f"postrun/{file.name}" for file in (project_root / "native" / "package").iterdir() if file.is_file()} <= names(built)
+        assert {f"postrun/{file.name}" for file in (project_root / "package").iterdir() if file.is_file()} <= names(built)
         assert {"postrun/__init__.py", "postrun/cli.py", "postrun/py.typed"} <= names(built)
 
 
@@ -142,7 +142,7 @@ def test_an_editable_installation_is_live(compiler: str, unpacked: Path, make_en
     options = ("--no-build-isolation", "--no-deps", "--no-index", "--config-settings=cmake.build-type=Debug")  # sooner built
     pip(python, "install", *options, "-e", tree)
     (tree / "ingest" / "added_later.py").write_text("VALUE = 'a module added after the installation'\n")
-    (tree / "native" / "package" / "added_later.py").write_text("VALUE = 'and one at the top'\n")
+    (tree / "package" / "added_later.py").write_text("VALUE = 'and one at the top'\n")
     code = "\nfrom postrun.ingest.added_later import VALUE; print(VALUE)\nfrom postrun.added_later import VALUE; print(VALUE)\n"
     shown = run(python, "-P", "-c", IMPORT_EVERYTHING + code, cwd=tmp_path)
     assert f'"file": "{tree}/package/__init__.py"' in shown
