@@ -1,4 +1,4 @@
-"""What does `postrun export` write, print and refuse?"""
+"""Tests of `postrun export`: files, output and refusals."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def test_a_file_per_table_with_names_resolved(kind: str, run: Path, tmp_path: Pa
     done = CliRunner().invoke(main, ["export", str(run), "-f", kind, "-o", str(out)])
     assert done.exit_code == 0, done.output
     assert {file.name for file in out.iterdir()} == {"README.md", *(f"{table}.{kind}" for table in SCHEMA if table != "name")}
-    told = (out / "README.md").read_text()
-    described = [line for line in told.splitlines() if line.startswith("| ")]
+    readme = (out / "README.md").read_text()
+    described = [line for line in readme.splitlines() if line.startswith("| ")]
     assert len(described) > 100
     assert not [line for line in described if line.endswith("|  |")]  # every column is described
     with Store.open(run) as store:
@@ -62,22 +62,22 @@ def test_a_file_per_table_with_names_resolved(kind: str, run: Path, tmp_path: Pa
                     columns, *lines = csv.reader(text)
                 count = len(lines)
             assert count == rows, table
-            assert f"## {table}.{kind}\n\n{rows} rows." in told
-            assert all(f"| {column} |" in told for column in columns)
+            assert f"## {table}.{kind}\n\n{rows} rows." in readme
+            assert all(f"| {column} |" in readme for column in columns)
         expected = store.frame("""
             SELECT n.text, n.short, p.rank, e.start_ns, e.duration_ns FROM device_event AS e JOIN name AS n ON n.id = e.name
             JOIN process AS p ON p.id = e.process ORDER BY ALL
         """).rows()
     wanted = ["name", "short_name", "rank", "start_ns", "duration_ns"]
     if kind == "parquet":
-        found = [tuple(row.values()) for row in pq.read_table(out / "device_event.parquet", columns=wanted).to_pylist()]
+        actual = [tuple(row.values()) for row in pq.read_table(out / "device_event.parquet", columns=wanted).to_pylist()]
     else:
         with (out / "device_event.csv").open(newline="") as text:
-            found = [
+            actual = [
                 (r["name"], r["short_name"] or None, int(r["rank"]), int(r["start_ns"]), int(r["duration_ns"]))
                 for r in csv.DictReader(text)
             ]
-    assert sorted(found, key=str) == sorted(expected, key=str)
+    assert sorted(actual, key=str) == sorted(expected, key=str)
 
 
 def test_tables_again_are_alike_and_replace_the_earlier_ones(run: Path, tmp_path: Path) -> None:
@@ -95,8 +95,8 @@ def test_traces_and_run_stores_give_the_same(run: Path, tmp_path: Path) -> None:
     for source, name in ((run, "a.pftrace"), (run.parent / "traces", "b.pftrace")):
         done = CliRunner().invoke(main, ["export", str(source), "--format", "perfetto", "-o", str(tmp_path / name), "--json"])
         assert done.exit_code == 0, done.output
-        told = json.loads(done.stdout)
-        assert min(told["slices"], told["arrows"], told["tracks"]) > 0
+        output = json.loads(done.stdout)
+        assert min(output["slices"], output["arrows"], output["tracks"]) > 0
     assert (tmp_path / "a.pftrace").read_bytes() == (tmp_path / "b.pftrace").read_bytes()
 
 
@@ -125,8 +125,8 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_read(run: Path, tmp_
 @pytest.mark.parametrize("kind", ["perfetto", "chrome", "parquet", "csv"])
 def test_standard_output_is_no_place_for_an_export(kind: str, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    code, told = refused(str(run), "-f", kind, "-o", "-")
-    assert (code, told) == (2, "postrun: -: an export is not written to standard output; name a file or folder with -o\n")
+    code, error = refused(str(run), "-f", kind, "-o", "-")
+    assert (code, error) == (2, "postrun: -: an export is not written to standard output; name a file or folder with -o\n")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -171,16 +171,16 @@ main(sys.argv[1:])
 
 
 def test_a_missing_source_is_one_line(tmp_path: Path) -> None:
-    code, told = refused(str(tmp_path / "nothing"), "-f", "chrome", "-o", str(tmp_path / "x.json"))
-    assert (code, told.count("\n")) == (4, 1)
+    code, error = refused(str(tmp_path / "nothing"), "-f", "chrome", "-o", str(tmp_path / "x.json"))
+    assert (code, error.count("\n")) == (4, 1)
 
 
 def placed(lanes: Lanes, spans: list[tuple[int, int]], track: int = 0) -> list[tuple[int, list[tuple[int, int]]]]:
     """Of each event its lane, and what ends before it: track and time."""
     starts, ends = np.array(spans).T
-    found = lanes.assign(np.full(len(spans), track), starts, ends)
-    over = [list(zip(found.ends.tracks[a:b].tolist(), found.ends.times[a:b].tolist(), strict=True)) for a, b in pairwise(found.over)]
-    return list(zip(found.lanes.tolist(), over, strict=True))
+    placed = lanes.assign(np.full(len(spans), track), starts, ends)
+    over = [list(zip(placed.ends.tracks[a:b].tolist(), placed.ends.times[a:b].tolist(), strict=True)) for a, b in pairwise(placed.over)]
+    return list(zip(placed.lanes.tolist(), over, strict=True))
 
 
 def test_lanes_on_paper() -> None:
@@ -197,16 +197,16 @@ def test_lanes_on_paper() -> None:
 
 
 def test_what_the_readers_missed_is_told(tmp_path: Path) -> None:
-    """A trace whose text ends within its third event: two are exported, and the break is told."""
-    whole = {"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": f"op{i}", "pid": 1, "tid": 1, "ts": 10 * i, "dur": 5} for i in range(3)]}
-    (tmp_path / "cut.json").write_text(json.dumps(whole)[:-30])
+    """Two events of a trace whose text ends within the third are exported."""
+    trace = {"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": f"op{i}", "pid": 1, "tid": 1, "ts": 10 * i, "dur": 5} for i in range(3)]}
+    (tmp_path / "cut.json").write_text(json.dumps(trace)[:-30])
     arguments = ["export", str(tmp_path / "cut.json"), "-f", "chrome", "-o", str(tmp_path / "out.json")]
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 0, done.output
     assert "2 events" in done.stdout
     assert "breaks off" in done.stderr
-    told = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).stdout)
-    assert any("breaks off" in message for message in told["warnings"])
+    output = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).stdout)
+    assert any("breaks off" in message for message in output["warnings"])
 
 
 _FORMULAS = [
@@ -225,12 +225,12 @@ def test_texts_that_a_spreadsheet_runs_are_written_as_texts(tmp_path: Path, kind
         store.append("annotation", pl.DataFrame(rows, schema_overrides={"name": pl.Int32, "arguments": pl.String}))
         write(store, "parquet" if kind == "parquet" else "csv", tmp_path / "out", csv_raw=kind == "raw")
     if kind == "parquet":
-        found = pq.read_table(tmp_path / "out/annotation.parquet").to_pylist()
+        exported = pq.read_table(tmp_path / "out/annotation.parquet").to_pylist()
     else:
         with (tmp_path / "out/annotation.csv").open(newline="", encoding="utf-8") as file:
-            found = list(csv.DictReader(file))
+            exported = list(csv.DictReader(file))
     expected = texts if kind != "csv" else [*(f"'{text}" for text in _FORMULAS), *_PLAIN]
     for column in ("name", "phase"):
-        assert [row[column] for row in found] == expected
-    assert {str(row["value"]) for row in found} == {"-5"}  # a number is no formula
-    assert {row["arguments"] or None for row in found} == {None}
+        assert [row[column] for row in exported] == expected
+    assert {str(row["value"]) for row in exported} == {"-5"}  # a number is not a formula
+    assert {row["arguments"] or None for row in exported} == {None}

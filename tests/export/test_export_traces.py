@@ -1,4 +1,4 @@
-"""Does a trace for a viewer hold all of a run? Counted by Perfetto's trace processor, by a plain reader of protobuf, by json."""
+"""Tests that traces for viewers contain all of a run, counted by Perfetto's trace processor, a plain protobuf reader, and json."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     folder = tmp_path_factory.mktemp("demo")
     write_demo(folder, seed=3, steps=2, problems=Problems(straggler_rank=None), nodes=2, gpus_per_node=2)
     with ingest([str(folder)]) as store:
-        # The hosted profiler's files go on for minutes; their first seconds, and those of the traces, say as much.
+        # The hosted profiler's files cover minutes; their first seconds, and those of the traces, are enough.
         store.connection.execute("DELETE FROM sample WHERE time_ns > (SELECT min(time_ns) + 20000000000 FROM sample)")
         for table, start in (("annotation", "start_ns"), ("step", "host_start_ns")):
             store.connection.execute(
@@ -56,7 +56,7 @@ def demo_chrome(demo: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def small() -> Iterator[Store]:
-    """A run worked out by hand: hostile names, a graph launch with two runs, overlaps, a run that seems to begin before its launch."""
+    """Yield a run with hostile names, overlaps, and a graph that runs twice."""
     with Store.temporary() as store:
         store.insert("node", {"id": 0, "hostname": "host<&>"})
         store.insert("process", {"id": 0, "node": 0, "pid": 77, "rank": 0, "world_size": 1})
@@ -110,17 +110,17 @@ class Plain:
             if 11 not in parts:
                 continue
             event = list(fields(parts[11]))
-            one, at = dict(event), parts[8]
-            if one[9] == 1:
-                stacks[one[11]].append((words[2][one[10]], words[1][one[3]], at))
+            expanded, at = dict(event), parts[8]
+            if expanded[9] == 1:
+                stacks[expanded[11]].append((words[2][expanded[10]], words[1][expanded[3]], at))
                 for number, value in event:
                     if number == 47:
-                        self.arrows[struct.unpack("<Q", value)[0]].append((words[1][one[3]], at))
-            elif one[9] == 2:
-                name, category, start = stacks[one[11]].pop()
-                self.slices.append((self.path(one[11]), category, name, start, at - start))
+                        self.arrows[struct.unpack("<Q", value)[0]].append((words[1][expanded[3]], at))
+            elif expanded[9] == 2:
+                name, category, start = stacks[expanded[11]].pop()
+                self.slices.append((self.path(expanded[11]), category, name, start, at - start))
             else:
-                self.values[self.path(one[11])].append((at, struct.unpack("<d", one[44])[0]))
+                self.values[self.path(expanded[11])].append((at, struct.unpack("<d", expanded[44])[0]))
         assert not any(stacks.values())
 
     def path(self, track: int | None) -> tuple[str, ...]:
@@ -173,13 +173,13 @@ def test_the_trace_processor_counts_what_the_store_holds(demo: Store, demo_perfe
 
 
 def test_arguments_and_hostile_names_reach_the_trace_processor(small: Store, tmp_path: Path) -> None:
-    found, names, faults = query(
+    rows, names, faults = query(
         perfetto(small, tmp_path),
         "SELECT s.dur, key, display_value FROM slice AS s JOIN args USING (arg_set_id)",
         "SELECT name FROM slice WHERE category = 'kernel'",
         "SELECT name FROM stats WHERE value <> 0 AND severity <> 'info'",
     )
-    assert {(50, "debug.grid", "4, 2, 1"), (50, "debug.correlation", "5"), (50, "debug.stream", "7")} <= set(found)
+    assert {(50, "debug.grid", "4, 2, 1"), (50, "debug.correlation", "5"), (50, "debug.stream", "7")} <= set(rows)
     assert {name for (name,) in names} >= {name for name in HOSTILE if name}
     assert faults == []
 
@@ -195,13 +195,13 @@ def test_a_plain_reader_finds_every_event_exactly(demo: Store, demo_perfetto: Pa
     """).rows()
     first = min(path[0] for path in read.values)
     assert [values for path, values in read.values.items() if path[0] == first and path[-1] == "GPU-1 utilization"] == [of_gpu]
-    both = defaultdict(list)
+    couples = defaultdict(list)
     for time_ns, value in [
         pair for path, some in read.values.items() if path[0] == first and path[-1][5:] == " utilization" for pair in some
     ]:
-        both[time_ns].append(value)
+        couples[time_ns].append(value)
     mean = dict(read.values[first, "GPUs", "SUM Utilization"])
-    assert mean == pytest.approx({at: sum(some) / len(some) for at, some in both.items()})
+    assert mean == pytest.approx({at: sum(some) / len(some) for at, some in couples.items()})
 
 
 def test_a_run_worked_out_by_hand(small: Store, tmp_path: Path) -> None:
@@ -225,8 +225,8 @@ def chrome(store: Store, file: Path) -> dict[str, Any]:
 
 def loaded(file: Path) -> dict[str, Any]:
     data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
-    found: dict[str, Any] = json.loads(data, parse_constant=lambda word: pytest.fail(word))
-    return found
+    trace: dict[str, Any] = json.loads(data, parse_constant=lambda word: pytest.fail(word))
+    return trace
 
 
 def nanoseconds(micro: float) -> int:
@@ -239,8 +239,8 @@ def test_chrome_holds_every_event_arrow_and_value(demo: Store, demo_chrome: Path
     for event in read["traceEvents"]:
         by_phase[event["ph"]].append(event)
     base = read["baseTimeNanoseconds"]
-    found = Counter((e["name"], base + nanoseconds(e["ts"]), nanoseconds(e["dur"])) for e in by_phase["X"])
-    assert found == Counter({key[1:]: 0 for key in stored(demo)}) + Counter([key[1:] for key in stored(demo).elements()])
+    actual = Counter((e["name"], base + nanoseconds(e["ts"]), nanoseconds(e["dur"])) for e in by_phase["X"])
+    assert actual == Counter({key[1:]: 0 for key in stored(demo)}) + Counter([key[1:] for key in stored(demo).elements()])
     assert len(by_phase["s"]) == len(by_phase["f"]) == len({e["id"] for e in by_phase["s"]}) == pairs(demo)
     starts = {(e["pid"], e["tid"], e["ts"]) for e in by_phase["X"]}
     assert {(e["pid"], e["tid"], e["ts"]) for e in by_phase["s"] + by_phase["f"]} <= starts
@@ -270,7 +270,7 @@ def test_chrome_of_hostile_names_and_overlaps(small: Store, tmp_path: Path) -> N
     ],
 )
 def test_our_own_reader_reads_chrome_back(trace: str, shared_data: Path, tmp_path: Path) -> None:
-    whole = """
+    text = """
         SELECT kind::VARCHAR, n.text, start_ns, duration_ns, device, stream, correlation, external_id, bytes, grid_x, grid_y,
             block_x, registers
         FROM device_event JOIN name AS n ON n.id = name
@@ -283,7 +283,7 @@ def test_our_own_reader_reads_chrome_back(trace: str, shared_data: Path, tmp_pat
         plain = Plain(perfetto(store, tmp_path).read_bytes())
         assert Counter((c, n, s, d) for _, c, n, s, d in plain.slices) == stored(store)
         with ingest([str(tmp_path / "again.json")]) as again:
-            for sql in (whole, host, ranges, steps):
+            for sql in (text, host, ranges, steps):
                 assert Counter(again.frame(sql).rows()) == Counter(store.frame(sql).rows())
 
 
@@ -306,39 +306,39 @@ EVENTS = st.lists(
 @settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(events=EVENTS)
 def test_whatever_the_events_are(events: list[Any]) -> None:
-    """Names with quotes, control characters, lone surrogates or none; overlaps; lengths of nothing and less; times up to 2^63."""
+    """Names can be hostile, events can overlap, and lengths and times are extreme."""
     with Store.create(None) as store, TemporaryDirectory() as folder:
         store.insert("node", {"id": 0})
         store.insert("process", {"id": 0, "node": 0})
         wanted: Counter[Any] = Counter()
         cut = 0
-        for table, name, start, duration, number, place in events:
+        for table, name, start, duration, number, track in events:
             text = name.encode("utf-8", "backslashreplace").decode()
             length = max(0, min(duration or 0, 2**63 - 1 - start))
             cut += length != (duration or 0)
             row = {"node": 0, "process": 0, "name": store.name_ids([name])[0], "start_ns": start, "duration_ns": duration}
             if table == "annotation":
-                row |= {"side": "host", "tid": place, "value": number, "arguments": name}
+                row |= {"side": "host", "tid": track, "value": number, "arguments": name}
                 wanted["annotation", text, start, length] += 1
             elif table == "host_event":
-                row |= {"kind": "operator", "tid": place, "correlation": number}
+                row |= {"kind": "operator", "tid": track, "correlation": number}
                 wanted["operator", text, start, length] += 1
             else:
-                row |= {"kind": "kernel", "device": 0, "stream": place, "bytes": number, "correlation": number}
+                row |= {"kind": "kernel", "device": 0, "stream": track, "bytes": number, "correlation": number}
                 wanted["kernel", text, start, length] += 1
             store.insert(table, row)
         file = Path(folder) / "run"
         assert write(store, "perfetto", file).cut == cut
         read = Plain(file.read_bytes())
         assert Counter(row[1:] for row in read.slices) == wanted
-        found = chrome(store, file)
+        trace = chrome(store, file)
         words = {"cpu_op": "operator", "user_annotation": "annotation", "kernel": "kernel"}
-        shown: Counter[Any] = Counter()
+        displayed: Counter[Any] = Counter()
         for event in json.loads(file.read_bytes(), parse_float=Decimal)["traceEvents"]:
             if event["ph"] == "X":
-                start = found["baseTimeNanoseconds"] + int(event["ts"] * 1000)
-                shown[words[event["cat"]], event["name"], start, int(event["dur"] * 1000)] += 1
-        assert shown == wanted
+                start = trace["baseTimeNanoseconds"] + int(event["ts"] * 1000)
+                displayed[words[event["cat"]], event["name"], start, int(event["dur"] * 1000)] += 1
+        assert displayed == wanted
 
 
 def test_times_below_zero_are_moved_up(tmp_path: Path) -> None:

@@ -41,10 +41,10 @@ Mutate = Callable[[random.Random], bytes]
 
 def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    found = [path] if path else []
+    places = [path] if path else []
     for key, inner in items:
-        found += _places(inner, (*path, key))
-    return found
+        places += _places(inner, (*path, key))
+    return places
 
 
 def json_text(document: Any, dice: random.Random) -> str:
@@ -253,13 +253,13 @@ def _prt(dice: random.Random) -> bytes:
             continue
         columns = tables[dice.choice(list(tables))]
         column = columns[dice.choice(list(columns))]
-        place = dice.randrange(len(column))
-        if isinstance(column[place], str):
-            column[place] = dice.choice(CELLS).encode("utf-8", "replace").decode()
-        elif isinstance(column[place], float):
-            column[place] = dice.choice((float("nan"), float("inf"), -1e308, 1e308, -1.0))
+        row = dice.randrange(len(column))
+        if isinstance(column[row], str):
+            column[row] = dice.choice(CELLS).encode("utf-8", "replace").decode()
+        elif isinstance(column[row], float):
+            column[row] = dice.choice((float("nan"), float("inf"), -1e308, 1e308, -1.0))
         else:
-            column[place] = dice.choice(odd)
+            column[row] = dice.choice(odd)
     ticks = dice.choice((1e9, 1e9, 1e9, 1e9, 1e-300, 1e300, 1.0))
     anchors = [(0, 0, US * 1000), (10**9, 10**9, US * 1000 + 10**9)]
     if dice.random() < 0.15:
@@ -352,7 +352,7 @@ def _number(dice: random.Random, usual: str) -> str:
 
 
 def place_of(kind: str, dice: random.Random) -> str:
-    """Where a file of the kind is below the folder of its run; numbers in its name are sometimes odd."""
+    """Return the path of a file of the kind in its run, sometimes with odd numbers."""
     number = lambda usual: _number(dice, usual)  # noqa: E731 - short
     return {
         "kineto": lambda: f"kineto/bad-host_{number('7')}.{number('1704067200000')}.pt.trace.json",
@@ -401,7 +401,7 @@ MUTATIONS: Final[dict[str, Mutate]] = {
 
 
 def write_bad_file(folder: Path, kind: str, seed: int) -> Path:
-    """A mutated file of the kind where its format is found below ``folder``, with the files that belong to it."""
+    """Write a mutated file of the kind, with the files that belong to it."""
     dice = random.Random(seed)
     path = folder / place_of(kind, dice)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -414,7 +414,7 @@ def write_bad_file(folder: Path, kind: str, seed: int) -> Path:
 
 
 def write_good_file(folder: Path) -> Path:
-    """A trace of 40 runs of the kernel ``good_kernel``, 5 us each, on a machine of its own."""
+    """Write a trace of 40 executions of ``good_kernel``, 5 us each, on its own node."""
     events = []
     for i in range(40):
         at = US + 1000 * i

@@ -1,4 +1,4 @@
-"""How do tests build postrun and make clean environments, without the network?
+"""Builds of postrun and clean environments for tests, without the network.
 
 Builds take scikit-build-core, CMake and Ninja from the environment that runs the tests.
 """
@@ -17,7 +17,7 @@ MakeEnvironment = Callable[[str], Path]
 
 
 def run(*command: str | Path, cwd: Path | None = None, **variables: str) -> str:
-    """Standard output of a command that must succeed, with the test environment's tools first on PATH."""
+    """Return the output of a command that must succeed, with the tests' tools on PATH."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "POSTRUN_", "CMAKE_", "SKBUILD_"))}
     environment["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), environment.get("PATH", os.defpath)])
     environment |= variables
@@ -33,8 +33,11 @@ def pip(python: str | Path, *words: str | Path, cwd: Path | None = None, **varia
 
 
 def build_wheel(source: Path, folder: Path, *, outside: bool = True, **variables: str) -> Path:
-    """The wheel that ``pip wheel`` makes of a source tree. ``outside``: all is compiled outside that tree; else in its build folder, as by
-    ``make wheel``, where nothing that the installation has compiled is compiled again."""
+    """Return the wheel that ``pip wheel`` makes of a source tree.
+
+    ``outside``: all is compiled outside that tree; else in its build folder, as by ``make wheel``, without compiling again what the
+    installation has compiled.
+    """
     options = ["--no-build-isolation", "--no-deps", "--no-index"]
     if outside:
         options.append(f"--config-settings=build-dir={folder / 'build'}")

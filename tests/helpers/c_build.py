@@ -24,9 +24,9 @@ SHARED = ("-g", "-fPIC", "-shared", "-fvisibility=hidden")
 
 
 def build(sources: Sequence[Path], built: Path, *flags: str, compiler: str = "cc") -> Path:
-    """Build ``built`` from C sources and object files. Sources that a test writes are compiled in the folder of ``built``.
+    """Build ``built`` from C sources and object files.
 
-    Skips if the compiler, Ninja or a sanitizer is missing.
+    Sources that a test writes are compiled in the folder of ``built``. Skips if the compiler, Ninja or a sanitizer is missing.
     """
     kept = KEPT if all(source.is_relative_to(ROOT) for source in sources) else built.parent / "objects"
     shutil.copy2(objects(tuple(sources), built.name, flags, compiler, kept) / built.name, built)
@@ -35,7 +35,7 @@ def build(sources: Sequence[Path], built: Path, *flags: str, compiler: str = "cc
 
 @cache
 def objects(sources: tuple[Path, ...], name: str, flags: tuple[str, ...], compiler: str = "cc", kept: Path = KEPT) -> Path:
-    """Build ``name`` in the folder of these sources and flags below ``kept``, and return the folder, which has the objects also."""
+    """Build ``name`` in the folder of its sources and flags, and return the folder."""
     missing = {"clang": "no clang (apt-get install clang libclang-rt-dev)"}
     if shutil.which(compiler) is None:
         pytest.skip(missing.get(compiler, f"no C compiler ({compiler})"))
@@ -75,7 +75,7 @@ def object_name(source: Path) -> str:
 
 
 def write_changed(path: Path, text: str) -> None:
-    """Write a generated file, atomically, unless it has this text already: what includes it would be compiled again."""
+    """Write a file atomically if its text is new, so that users are not recompiled."""
     if not path.exists() or path.read_text() != text:
         with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
             file.write(text)

@@ -1,4 +1,4 @@
-"""How does a test call `postrun nightly` in its own process?"""
+"""Calls of `postrun nightly` in the process of a test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def nightly(*arguments: str | Path) -> Result:
 
 
 def told(*arguments: str | Path, code: int = 0) -> Any:
-    """What it says with --json; it must end with ``code``."""
+    """Return the output with --json; the command must end with ``code``."""
     done = nightly(*arguments, "--json")
     assert done.exit_code == code, done.output
     return json.loads(done.stdout)

@@ -1,6 +1,6 @@
 """Pytest plugin that writes the processor time of each test, with its fixtures and child processes, to a file.
 
-Wall times mislead on a loaded machine. A shared fixture counts for the first test that asks for it. See docs/development.md.
+Wall times mislead on a loaded machine. A shared fixture counts for the first test that requests it. See docs/development.md.
 """
 
 from __future__ import annotations

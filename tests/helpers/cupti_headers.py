@@ -67,7 +67,7 @@ def library(version: str) -> Path:
 
 
 def flags(version: str) -> list[str]:
-    """What a compiler needs for a source that includes cupti.h."""
+    """Return the compiler flags of a source that includes cupti.h."""
     folders = dict.fromkeys([include(version), folder_of(_NEWEST, "cuda.h")])
     return [part for folder in folders for part in ("-isystem", str(folder))]
 
@@ -81,9 +81,9 @@ def newest(version: str, record: str) -> str:
 
 def calls(version: str) -> dict[str, dict[str, int]]:
     """Names and numbers of calls: "driver", "runtime"."""
-    found: dict[str, dict[str, int]] = {}
+    results: dict[str, dict[str, int]] = {}
     for domain in ("driver", "runtime"):
         text = (include(version) / f"cupti_{domain}_cbid.h").read_text()
         pairs = re.findall(rf"CUPTI_{domain.upper()}_TRACE_CBID_(\w+)\s*=\s*(\d+)", text)
-        found[domain] = {name: int(number) for name, number in pairs if name not in ("INVALID", "SIZE", "FORCE_INT")}
-    return found
+        results[domain] = {name: int(number) for name, number in pairs if name not in ("INVALID", "SIZE", "FORCE_INT")}
+    return results

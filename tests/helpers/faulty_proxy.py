@@ -1,4 +1,4 @@
-"""How does a client bear a bad network? An HTTP proxy on loopback in front of a server, which loses and spoils what it is told to."""
+"""An HTTP proxy on loopback in front of a server, which loses and spoils messages on request: how a client bears a bad network."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 KINDS: Final = ("500", "503", "lost request", "lost answer", "error after", "cut body")
-"""What can go wrong: the request is answered with an error or lost before the server sees it, or its answer afterwards.
+"""Faults: the request is answered with an error or lost before the server sees it, or its answer afterwards.
 "half a body" is for ``next_faults``, "403" for ``before``."""
 
 

@@ -35,13 +35,13 @@ _SMI: Final = "timestamp, index, uuid, name, utilization.gpu [%], memory.used [M
 Digests = dict[str, dict[str, str]]  # Run -> output -> digest
 
 
-def _made(folder: Path) -> Path:
+def _new_folder(folder: Path) -> Path:
     folder.mkdir()
     return folder
 
 
 def _damaged(folder: Path) -> None:
-    """A trace that ends in the middle of an event, next to a whole one and a file that is not a trace."""
+    """Write a trace that ends within an event, a complete one, and another file."""
     write_odd_run("one-gpu", folder)
     trace = next((folder / "kineto").iterdir())
     text = gzip.decompress(trace.read_bytes())
@@ -77,7 +77,7 @@ def _golden_recording(folder: Path) -> None:
     shutil.copy(ROOT / "tests" / "native" / "golden" / "v1_1.prt", folder / "v1_1.prt")
 
 
-MADE: Final[Mapping[str, Callable[[Path], object]]] = {
+WRITERS: Final[Mapping[str, Callable[[Path], object]]] = {
     "demo": write_demo,
     "changed": lambda folder: write_demo(folder, changes=NAMED["kernel"]),
     "no-gpu": lambda folder: write_odd_run("no-gpu", folder),
@@ -102,15 +102,15 @@ COMPARED: Final = (("demo", "changed"), ("two-ranks", "h100"))
 
 
 def frozen_digests(keep: Path, real: Path | None) -> Digests:
-    """Write the runs and their outputs below ``keep``; -> the digests. ``real``: the folder of the real traces, None without them."""
+    """Write the runs and their outputs below ``keep``; ``real``: folder of traces."""
     runs = keep / "runs"
     runs.mkdir(parents=True)
-    for name, write in MADE.items():
+    for name, write in WRITERS.items():
         write(runs / name)
     if real is not None:
         for name, path in REAL.items():
             source = real / path
-            shutil.copytree(source, runs / name) if source.is_dir() else shutil.copy(source, _made(runs / name))
+            shutil.copytree(source, runs / name) if source.is_dir() else shutil.copy(source, _new_folder(runs / name))
     names = sorted(path.name for path in runs.iterdir())
     with ThreadPoolExecutor(2) as pool:
         digests = dict(zip(names, pool.map(lambda name: _outputs(keep, name), names), strict=True))
@@ -191,7 +191,7 @@ def made_with() -> dict[str, str]:
 
 
 def differences(frozen: Digests, now: Digests) -> list[str]:
-    """The outputs that differ, as ``run: output``. Runs without digests on both sides are not compared."""
+    """Return differing outputs as ``run: output``, for runs with two digests."""
     return [
         f"{run}: {output}"
         for run in sorted(frozen.keys() & now.keys())

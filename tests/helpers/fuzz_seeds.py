@@ -62,7 +62,7 @@ HOSTILE = [
 
 
 def long_numbers() -> list[str]:
-    """Numbers of 1 to 40 digits: with a sign, a fraction, an exponent, leading zeros, and at the limits of int64."""
+    """Return numbers of 1 to 40 digits, and those at the limits of int64."""
     numbers = [str(limit + step) for limit in (2**63, -(2**63), 2**64) for step in range(-2, 3)]
     for count in [*range(1, 26), 40]:
         for digits in ("9" * count, "1" + "0" * (count - 1), "0" * (count - 1) + "7"):
@@ -99,7 +99,7 @@ GOLDEN = Path(__file__).parents[1] / "native" / "golden"
 
 
 def trace_files(folder: Path) -> list[Path]:
-    """Files that reach every encoding, several streams, many names, damage and compression."""
+    """Write files with every encoding, several streams, many names and damage."""
     files = sorted(GOLDEN.glob("*.prt"))
     anchors = [(i * 10**9, i * 10**9, 10**18 + i * 10**9) for i in range(5)]
     for level in (0, 3) if _native.zstd_available() else (0,):
@@ -147,7 +147,7 @@ PAYLOADS = [  # nine rows in each encoding
 
 
 def with_encoding(encoding: int) -> bytes:
-    """Blocks of all types whose columns are in one encoding, where that is allowed."""
+    """Return blocks of all types with columns in one encoding, if that is allowed."""
     data = PrtWriter().prelude(["a", "b", "é"], [(0, 0, 10**18), (10**9, 10**9, 10**18 + 10**9)]).data()
     for kind, table in enumerate(prt_reader.TYPES, 1):
         payload = b""
@@ -167,7 +167,7 @@ def with_encoding(encoding: int) -> bytes:
 
 
 def with_little_in_it() -> bytes:
-    """A file whose first text is empty, and whose blocks have one row of one column each (or none that is known)."""
+    """Return a file with an empty first text and blocks with at most one value."""
     writer = PrtWriter().add("strings", {1: [1], 2: [""]}).add("meta", {1: [""], 2: [""]})
     for table, columns in prt_reader.COLUMNS.items():
         for number in columns:

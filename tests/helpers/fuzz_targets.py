@@ -15,7 +15,7 @@ FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-g", "-O1", "-Wall", "-Wextra", "-Werror"
 
 
 def build(root: Path, target: str, folder: Path, *, coverage: bool = False) -> Path:
-    """Build the program in ``folder``. Skips if there is no compiler, or none with these sanitizers. ``coverage``: with libFuzzer."""
+    """Build the program in ``folder``, or skip. ``coverage``: with libFuzzer."""
     sources = [root / "tests" / "native" / f"{target}.c", *(root / "native" / "src" / f"{name}.c" for name in TARGETS[target])]
     flags = ["-fsanitize=address,undefined" + (",fuzzer" if coverage else ""), *(["-DPOSTRUN_LIBFUZZER"] if coverage else [])]
     c_build.build(sources, folder / target, *FLAGS, *flags, f"-I{root / 'native' / 'src'}", compiler="clang" if coverage else "cc")

@@ -1,6 +1,6 @@
-"""What is in the golden file of version 1.1, tests/native/golden/v1_1.prt? A bit of everything that is recorded of GPUs, with its rows.
+"""Contents of the golden file of version 1.1, tests/native/golden/v1_1.prt: some of everything that is recorded of GPUs, with its rows.
 
-The clock runs at two ticks a nanosecond, so every row is known to the nanosecond. ``expected`` says what a reader must give back,
+The clock runs at two ticks a nanosecond, so every row is exact to the nanosecond. ``expected`` is what a reader must return,
 ``golden_gpu`` writes the file.
 """
 
@@ -29,8 +29,8 @@ META = {
 }  # fmt: skip
 CLOCK = [(0, SECOND, START), (2 * SECOND, 2 * SECOND, START + SECOND), (4 * SECOND, 3 * SECOND, START + 2 * SECOND)]
 
-# By table: the columns of a row, then rows. Times in ns after START, names as numbers of NAMES from 1, None for what is not said.
-_PLACE = ("name", "start_ns", "duration_ns", "device", "context", "stream", "correlation")
+# By table: the columns of a row, then rows. Times in ns after START, names as numbers of NAMES from 1, None for a missing value.
+_COMMON = ("name", "start_ns", "duration_ns", "device", "context", "stream", "correlation")
 _SHAPE = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "registers", "shared_memory", "graph_node")
 _LAST = 2**32 - 1
 TABLES: dict[str, tuple[tuple[str, ...], list[tuple[int | float | None, ...]]]] = {
@@ -47,7 +47,7 @@ TABLES: dict[str, tuple[tuple[str, ...], list[tuple[int | float | None, ...]]]] 
         ],
     ),
     "kernel": (
-        (*_PLACE, *_SHAPE),
+        (*_COMMON, *_SHAPE),
         [  # as the tracer gives them: in no order
             (2, 1_900_000, 400_000, 0, 1, 13, 103, 64, 2, 1, 256, 1, 1, 96, 49_152, 2**32 + 6),
             (1, 1_500_000, 300_000, 0, 1, 13, 103, 132, 1, 1, 1024, 1, 1, 40, 0, 2**32 + 5),
@@ -57,16 +57,16 @@ TABLES: dict[str, tuple[tuple[str, ...], list[tuple[int | float | None, ...]]]] 
         ],
     ),
     "memcpy": (
-        (*_PLACE, "copy_kind", "bytes", "pageable"),
+        (*_COMMON, "copy_kind", "bytes", "pageable"),
         [
             (None, 1_250_000, 100_000, 0, 1, 7, 102, 1, 2_500_000, 0), (None, 2_400_000, 50_000, 0, 1, 7, 106, 2, 4, 1),
             (None, 2_460_000, 2_000, 0, 1, 7, 107, 8, 2**40, 0), (None, 2_470_000, 200_000, 0, 1, 20, 108, 10, 1_000_000, None),
             (None, 2_800_000, 10, 0, 1, 20, 0, 9, 0, 1),
         ],
     ),
-    "memset": ((*_PLACE, "bytes"), [(None, 2_700_000, 4_000, 0, 1, 7, 109, 8_192)]),
+    "memset": ((*_COMMON, "bytes"), [(None, 2_700_000, 4_000, 0, 1, 7, 109, 8_192)]),
     "sync": (
-        (*_PLACE, "type"),
+        (*_COMMON, "type"),
         [
             (None, 1_410_000, 1_580_000, 0, 1, 7, 104, 3), (None, 3_000_000, 2_000, -1, 9, -1, 110, 4),
             (None, 3_010_000, 2_000, 0, 1, 13, 111, 2), (None, 3_020_000, 0, 0, 1, -1, 112, 1),
@@ -94,18 +94,18 @@ _TIMES = {"start_ns", "time_ns", "first_ns", "last_ns"}
 
 def expected() -> dict[str, list[dict[str, Any]]]:
     """The rows of every table but those of the prelude, as a reader gives them back."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    tables: dict[str, list[dict[str, Any]]] = {}
     for table, (columns, rows) in TABLES.items():
-        found[table] = [dict(zip(columns, row, strict=True)) for row in rows]
-        for row in found[table]:
+        tables[table] = [dict(zip(columns, row, strict=True)) for row in rows]
+        for row in tables[table]:
             row |= {column: START + row[column] for column in columns if column in _TIMES}
             row |= {column: row[column] and NAMES[row[column] - 1] for column in columns if column in ("name", "metric")}
             row |= {"source": 1} if table == "annotation" else {}
-    return found
+    return tables
 
 
 def golden_gpu() -> bytes:
-    """The bytes of the file, but for encodings that a later version may choose better."""
+    """Return the file, except for encodings that a later version may improve."""
     writer = PrtWriter()
     writer.parts = [_native.write_trace_header(bytes(range(16, 32)), 4711, 42, 1, START)]
     writer.prelude(NAMES, CLOCK, 2e9)

@@ -59,25 +59,25 @@ class Rank:
         if self.recorded is not None and number not in self.recorded:
             return
         # Host to device on stream 20, forward and backward on 7, the reduction on 21 while backward runs, the optimizer as a graph.
-        one = self.launch("cudaMemcpyAsync", at + 10 * MS, 10 * US)
-        self.work("memcpy", at + 10_050 * US, 2 * MS, one, stream=20, copy_kind=HTOD, bytes=50_000_000, pageable=0)
-        one = self.launch("cudaMemsetAsync", at + 10_030 * US, 5 * US)
-        self.work("memset", at + 12_500 * US, 100 * US, one, bytes=1_000_000)
+        launch = self.launch("cudaMemcpyAsync", at + 10 * MS, 10 * US)
+        self.work("memcpy", at + 10_050 * US, 2 * MS, launch, stream=20, copy_kind=HTOD, bytes=50_000_000, pageable=0)
+        launch = self.launch("cudaMemsetAsync", at + 10_030 * US, 5 * US)
+        self.work("memset", at + 12_500 * US, 100 * US, launch, bytes=1_000_000)
         for i in range(10):
-            one = self.launch("cudaLaunchKernel_v7000", at + 10_100 * US + i * 20 * US, 8 * US)
-            self.work("kernel", at + 13 * MS + i * 2_505 * US, 2_500 * US, one, name=GEMM if i % 2 == 0 else NORM)
+            launch = self.launch("cudaLaunchKernel_v7000", at + 10_100 * US + i * 20 * US, 8 * US)
+            self.work("kernel", at + 13 * MS + i * 2_505 * US, 2_500 * US, launch, name=GEMM if i % 2 == 0 else NORM)
         for i in range(10):
-            one = self.launch("cudaLaunchKernel_v7000", at + 40_100 * US + i * 20 * US, 8 * US)
-            self.work("kernel", at + 41 * MS + i * 3_005 * US, 3 * MS, one, name=GEMM)
-        one = self.launch("cudaLaunchKernelExC", at + 40_500 * US, 10 * US)
-        self.work("kernel", at + 60 * MS, (15 - 3 * self.rank) * MS, one, stream=21, name=REDUCE)
-        one = self.launch("cudaGraphLaunch", at + 80 * MS, 30 * US)
+            launch = self.launch("cudaLaunchKernel_v7000", at + 40_100 * US + i * 20 * US, 8 * US)
+            self.work("kernel", at + 41 * MS + i * 3_005 * US, 3 * MS, launch, name=GEMM)
+        launch = self.launch("cudaLaunchKernelExC", at + 40_500 * US, 10 * US)
+        self.work("kernel", at + 60 * MS, (15 - 3 * self.rank) * MS, launch, stream=21, name=REDUCE)
+        launch = self.launch("cudaGraphLaunch", at + 80 * MS, 30 * US)
         for node in range(3):
-            self.work("kernel", at + 80_100 * US + node * MS, MS, one, name=ADAM, graph_node=77 + node)
-        one = self.launch("cudaMemcpyAsync", at + 90 * MS, 20 * US)
-        self.work("memcpy", at + 90_050 * US, 10 * US, one, copy_kind=DTOH, bytes=4, pageable=1)
-        one = self.launch("cudaStreamSynchronize", at + 90_100 * US, 500 * US, kind=1)
-        self.work("sync", at + 90_110 * US, 480 * US, one, type=3, device=-1)
+            self.work("kernel", at + 80_100 * US + node * MS, MS, launch, name=ADAM, graph_node=77 + node)
+        launch = self.launch("cudaMemcpyAsync", at + 90 * MS, 20 * US)
+        self.work("memcpy", at + 90_050 * US, 10 * US, launch, copy_kind=DTOH, bytes=4, pageable=1)
+        launch = self.launch("cudaStreamSynchronize", at + 90_100 * US, 500 * US, kind=1)
+        self.work("sync", at + 90_110 * US, 480 * US, launch, type=3, device=-1)
 
     def launch(self, name: str, start: int, length: int, kind: int = 0) -> int:
         self.correlation += 1
@@ -87,20 +87,20 @@ class Rank:
         return self.correlation
 
     def work(self, table: str, start: int, length: int, correlation: int, *, stream: int = 7, device: int = 0, **more: Any) -> None:
-        place = {"device": device, "context": 1, "stream": stream, "correlation": correlation}
-        self.rows[table].append({"start": start + self.skew_ns, "duration": length, **place, **more})
+        common = {"device": device, "context": 1, "stream": stream, "correlation": correlation}
+        self.rows[table].append({"start": start + self.skew_ns, "duration": length, **common, **more})
 
     def data(self) -> bytes:
         facts = {"uuid": UUIDS[self.rank], "name": MODEL, "memory_bytes": str(80 * 2**30), "sm_count": "132", "compute_capability": "9.0"}
         seen = {f"cuda.0.{key}": value for key, value in facts.items()}
-        said = {"cupti.version": "24", "cuda.driver_supports": "13.0"}
+        metadata = {"cupti.version": "24", "cuda.driver_supports": "13.0"}
         return write(
-            self.pid, 1, self.rank, "python train.py", seen | said | self.metadata, self.rows, first=LOOP - SECOND, last=ENDED - SECOND
+            self.pid, 1, self.rank, "python train.py", seen | metadata | self.metadata, self.rows, first=LOOP - SECOND, last=ENDED - SECOND
         )
 
 
 def recorder(samples: dict[str, list[tuple[int, int, float]]], **metadata: str) -> bytes:
-    """The file of `postrun record`: of the job, and samples (unit, time after START, value) of the machine by metric."""
+    """Return the file of `postrun record` with samples (unit, time, value) by metric."""
     rows = {"metric": [{"metric": name, "unit": u, "time": at, "value": value} for name, some in samples.items() for u, at, value in some]}
     job = {
         "job.command": "python train.py", "job.started_ns": str(START), "job.ended_ns": str(START + ENDED), "job.exit_code": "0",
@@ -132,12 +132,12 @@ def write(
 
 
 _SPAN = {1: "name", 2: "start", 3: "duration"}
-_PLACE = _SPAN | {4: "device", 5: "context", 6: "stream", 7: "correlation"}
+_COMMON = _SPAN | {4: "device", 5: "context", 6: "stream", 7: "correlation"}
 COLUMNS: dict[str, dict[int, str]] = {
     "annotation": _SPAN | {4: "value", 5: "depth", 6: "flags"}, "api": _SPAN | {4: "correlation", 5: "kind", 6: "tid"},
-    "kernel": _PLACE | dict.fromkeys((8, 9, 10), "grid") | dict.fromkeys((11, 12, 13), "block")
+    "kernel": _COMMON | dict.fromkeys((8, 9, 10), "grid") | dict.fromkeys((11, 12, 13), "block")
     | {14: "registers", 15: "shared", 16: "graph_node"},
-    "memcpy": _PLACE | {8: "copy_kind", 9: "bytes", 10: "pageable"}, "memset": _PLACE | {9: "bytes"}, "sync": _PLACE | {8: "type"},
+    "memcpy": _COMMON | {8: "copy_kind", 9: "bytes", 10: "pageable"}, "memset": _COMMON | {9: "bytes"}, "sync": _COMMON | {8: "type"},
     "metric": {1: "metric", 2: "unit", 3: "time", 4: "value"},
 }  # fmt: skip
 _DEFAULTS = {"grid": 16, "block": 8, "registers": 64, "shared": 0, "graph_node": 0}
@@ -150,17 +150,17 @@ def _stored(row: Row, column: str, names: list[str]) -> Any:
 
 
 def samples() -> dict[str, list[tuple[int, int, float]]]:
-    """Twice a second for 5 s. GPU 0: 80 % in the loop; GPU 1: 60 %, and held down for heat from 3 s to 4 s."""
+    """Return 2 samples/s for 5 s. GPU 0: 80 %; GPU 1: 60 %, and hot from 3 s to 4 s."""
     times = range(0, ENDED, SECOND // 2)
     loop = range(LOOP, LOOP + STEPS * PERIOD)
     hot = range(3 * SECOND, 4 * SECOND)
-    both = [(gpu, at) for gpu in range(2) for at in times]
+    pairs = [(gpu, at) for gpu in range(2) for at in times]
     return {
-        "gpu_utilization": [(gpu, at, (80.0, 60.0)[gpu] if at in loop else 0.0) for gpu, at in both],
-        "gpu_memory_used_percent": [(gpu, at, 75.0 if at in loop else 5.0) for gpu, at in both],
-        "gpu_power": [(gpu, at, 650.0 if at in loop else 120.0) for gpu, at in both],
-        "gpu_sm_clock": [(gpu, at, 1410.0 if gpu == 1 and at in hot else 1980.0) for gpu, at in both],
-        "gpu_throttle_reasons": [(gpu, at, 64.0 if gpu == 1 and at in hot else 0.0) for gpu, at in both],
+        "gpu_utilization": [(gpu, at, (80.0, 60.0)[gpu] if at in loop else 0.0) for gpu, at in pairs],
+        "gpu_memory_used_percent": [(gpu, at, 75.0 if at in loop else 5.0) for gpu, at in pairs],
+        "gpu_power": [(gpu, at, 650.0 if at in loop else 120.0) for gpu, at in pairs],
+        "gpu_sm_clock": [(gpu, at, 1410.0 if gpu == 1 and at in hot else 1980.0) for gpu, at in pairs],
+        "gpu_throttle_reasons": [(gpu, at, 64.0 if gpu == 1 and at in hot else 0.0) for gpu, at in pairs],
         "cpu_utilization": [(core, at, 90.0 if core == 0 else 20.0) for core in range(4) for at in times],
         "cpu_iowait": [(core, at, 0.0) for core in range(4) for at in times],
         "memory_used_percent": [(MISSING, at, 40.0) for at in times],

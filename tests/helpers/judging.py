@@ -1,4 +1,4 @@
-"""Evaluate the rules on a store, without the analyses that only the other sections of a report need."""
+"""Evaluate the rules on a store, without the parts of the analysis that only the other sections of a report need."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def rules_of(store: Store, options: Options = Options()) -> Judged:  # noqa: B00
 
 
 def report_of_rules(store: Store, options: Options) -> Report:
-    """Return a report with the rules and findings of ``store``, and the other sections of an empty run."""
+    """Return a report with the rules and findings of ``store`` in an empty run."""
     judged = rules_of(store, options)
     return replace(empty_report(), rules=judged.rules, findings=judged.findings)
 

@@ -1,6 +1,6 @@
-"""What would the capture library have written, had it recorded what a PyTorch profiler trace tells? Plain Python, from the JSON text.
+"""Conversion of a PyTorch profiler trace to the recording that the capture library would have written: plain Python, from the JSON text.
 
-Kernels, copies, memsets, synchronisations, runtime and driver calls and the program's own ranges go to a .prt file; operators, Python
+Kernels, copies, memsets, synchronizations, runtime and driver calls and the program's own ranges go to a .prt file; operators, Python
 functions, the profiler's own overhead and ranges that the profiler projected onto streams have no place there.
 """
 
@@ -33,24 +33,24 @@ FACTS = {"name": "name", "totalGlobalMem": "memory_bytes", "numSms": "sm_count",
 
 def document(trace: Path) -> dict[str, Any]:
     """The trace with exact numbers."""
-    found = json.loads(gzip.decompress(trace.read_bytes()), strict=False, parse_float=Decimal)
-    assert isinstance(found, dict)
-    return found
+    parsed = json.loads(gzip.decompress(trace.read_bytes()), strict=False, parse_float=Decimal)
+    assert isinstance(parsed, dict)
+    return parsed
 
 
 def convert(trace: dict[str, Any], *, host: str, pid: int | None = None, seed: int = 0) -> bytes:
-    """A recording of what ``trace`` holds. Rows of the device are in no order, as its tracer promises none. ``pid``: of the process."""
+    """Return a recording of ``trace`` by process ``pid``; device rows are in no order."""
     base = int(trace.get("baseTimeNanoseconds", 0))
     events = [one for one in trace["traceEvents"] if one.get("ph") == "X"]
     sorted_in: dict[str, list[Event]] = defaultdict(list)
-    for one in events:
-        category = str(one.get("cat")).lower()
+    for event in events:
+        category = str(event.get("cat")).lower()
         if table := DEVICE.get(category):
-            sorted_in[table].append(one)
+            sorted_in[table].append(event)
         elif category in CALLS:
-            sorted_in["api"].append(one)
-        elif category in RANGES or (category in {"cpu_op", "operator"} and STEP.fullmatch(one["name"])):
-            sorted_in["annotation"].append(one)
+            sorted_in["api"].append(event)
+        elif category in RANGES or (category in {"cpu_op", "operator"} and STEP.fullmatch(event["name"])):
+            sorted_in["annotation"].append(event)
     chosen = [one for some in sorted_in.values() for one in some]
     first = min(_ns(one["ts"]) for one in chosen) + base
     last = max(_ns(one["ts"]) + _ns(one.get("dur", 0)) for one in chosen) + base
@@ -156,9 +156,9 @@ def _depths(spans: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def _args(event: Event) -> dict[str, Any]:
-    found = event.get("args") or {}
-    assert isinstance(found, dict)
-    return found
+    arguments = event.get("args") or {}
+    assert isinstance(arguments, dict)
+    return arguments
 
 
 def _ns(microseconds: Any) -> int:

@@ -1,4 +1,4 @@
-"""What timelines do the tests show? A small one worked out on paper, and one of any size with a regular pattern."""
+"""Timelines for tests: a small one computed on paper, and one of any size with a regular pattern."""
 
 # ruff: noqa: E501  (tables of values read better than one value per line)
 
@@ -20,7 +20,7 @@ def _events(rows: list[tuple[int, ...]]) -> Events:
 
 
 def small() -> Timeline:
-    """One GPU, two steps of 10 ms and 20 ms; the kernel gemm is launched at 1 ms for 20 µs and runs from 1.5 ms for 4 ms."""
+    """Return one GPU with two steps of 10 ms and 20 ms, and the kernel gemm."""
     tracks = (
         Track(None, "node", "algo-1"), Track(0, "cpu", "CPU", 0), Track(0, "gpus", "GPUs"), Track(2, "process", "HOST-0 PID-7", narrow="PID-7"),
         Track(3, "steps", "Steps", 1), Track(3, "device", "GPU-0 device"), Track(5, "stream", "stream 7", 1),
@@ -58,26 +58,26 @@ def small() -> Timeline:
 
 
 def queued() -> Timeline:
-    """Three kernels launched at 1, 2 and 3 ms, for 20 µs each, run one after another from 4 ms for 1 ms each; recorded until 8 ms only."""
-    made = small()
+    """Return three kernels that run one after another, with the first 8 ms recorded."""
+    result = small()
     rows = [(4, 0, 10 * MS, 0, 0, -1, -1, -1, -1), *((6, k * MS, MS, 1, 0, k, -1, k - 3, 0) for k in (4, 5, 6)),
             *((9, k * MS, 20 * US, 3, 0, k, -1, k, 0) for k in (1, 2, 3))]  # fmt: skip
-    return dataclasses.replace(made, events=_events(rows), gaps=(Gap(3, 8 * MS, 30 * MS),), events_total=len(rows))
+    return dataclasses.replace(result, events=_events(rows), gaps=(Gap(3, 8 * MS, 30 * MS),), events_total=len(rows))
 
 
 def hostile() -> Timeline:
-    """Names of a trace that would be markup, turn the direction of what follows, or fill the page."""
-    made = small()
+    """Return names that would be markup, turn the direction of text, or fill the page."""
+    result = small()
     evil = "<img src=x onerror=window.pwned=1></script><script>window.pwned=2</script>"
     texts = (evil, "\u202egnp.exe\u2066\u200f" + "x" * 50, "k" * 10_000, "\x00\ud800\n\n" * 900, "'\"><svg/onload=pwned=3>")
-    names = tuple(dataclasses.replace(name, name=text, short=text) for name, text in zip(made.names, texts, strict=True))
+    names = tuple(dataclasses.replace(name, name=text, short=text) for name, text in zip(result.names, texts, strict=True))
     tracks = tuple(
         dataclasses.replace(track, label=texts[number % 5][:4000], detail=texts[(number + 2) % 5], narrow=texts[(number + 1) % 5])
-        for number, track in enumerate(made.tracks)
+        for number, track in enumerate(result.tracks)
     )
-    views = tuple(dataclasses.replace(view, label=texts[place]) for place, view in enumerate(made.views))
+    views = tuple(dataclasses.replace(view, label=texts[place]) for place, view in enumerate(result.views))
     details = ((("grid", evil), ("</dl>" + evil, "\u202e" + "y" * 10_000)), (("size", evil), ("bytes", "not a number")))
-    return dataclasses.replace(made, names=names, tracks=tracks, views=views, details=details, shown=evil)
+    return dataclasses.replace(result, names=names, tracks=tracks, views=views, details=details, shown=evil)
 
 
 def empty() -> Timeline:
@@ -85,8 +85,8 @@ def empty() -> Timeline:
 
 
 def large(count: int = 300_000, gpus: int = 8, *, shown: str | None = "Of 2 000 000 events 300 000 are shown.") -> Timeline:
-    """``gpus`` processes with two streams and a host thread each, about ``count`` events; every tenth kernel communicates."""
-    made = np.random.default_rng(1)
+    """Return ``gpus`` processes with ``count`` events; a tenth is communication."""
+    generator = np.random.default_rng(1)
     tracks = [Track(None, "node", "algo-1"), Track(0, "cpu", "CPU"), Track(0, "gpus", "GPUs")]
     names = [
         Name("step", "step", "step"), Name("cudaLaunchKernel", "cudaLaunchKernel", "launch"),
@@ -101,7 +101,7 @@ def large(count: int = 300_000, gpus: int = 8, *, shown: str | None = "Of 2 000 
     each = max(40, count // gpus // 3)
     span = each * 60 * US
     steps = max(2, each // 500)
-    bounds = np.sort(np.concatenate([[0, span], (np.arange(1, steps) * span // steps + made.integers(-3, 3, steps - 1) * 2 * MS)]))
+    bounds = np.sort(np.concatenate([[0, span], (np.arange(1, steps) * span // steps + generator.integers(-3, 3, steps - 1) * 2 * MS)]))
     bounds = np.clip(bounds, 0, span)
 
     def put(
@@ -125,9 +125,9 @@ def large(count: int = 300_000, gpus: int = 8, *, shown: str | None = "Of 2 000 
         lines.append(Line(process + 1, "percent", times, mean, mean - 4, np.minimum(mean + 4, 100).astype(np.float32)))
         put(process + 2, bounds[:-1], np.diff(bounds), np.zeros(steps))
         put(process + 3, bounds[:-1], np.diff(bounds) // 8, np.full(steps, 5))
-        start = np.arange(each) * 60 * US + made.integers(0, 9 * US, each)
+        start = np.arange(each) * 60 * US + generator.integers(0, 9 * US, each)
         run = start + 25 * US
-        length = made.integers(4 * US, 34 * US, each)
+        length = generator.integers(4 * US, 34 * US, each)
         waits = (start - bounds[np.searchsorted(bounds, start, "right") - 1]) < np.diff(bounds)[
             np.searchsorted(bounds[1:-1], start, "right")
         ] // 8
@@ -135,7 +135,7 @@ def large(count: int = 300_000, gpus: int = 8, *, shown: str | None = "Of 2 000 
         talk = np.arange(each) % 10 == 9
         first, second = int((~talk).sum()), int(talk.sum())
         here = base
-        kernels = made.integers(7, len(names), first)
+        kernels = generator.integers(7, len(names), first)
         kernels[::50] = 3
         launches = np.arange(each) + here + each
         put(process + 5, run[~talk], length[~talk], kernels, 0, launches[~talk] + each, np.arange(first) % 3)

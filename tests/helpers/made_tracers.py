@@ -1,4 +1,4 @@
-"""How does a run store get the rows of several tracers that recorded one run, as readers bring them?"""
+"""Rows of several tracers that recorded one run, in a run store as readers bring them."""
 
 from __future__ import annotations
 
@@ -33,8 +33,10 @@ class Made:
         return self.registry.process(self.registry.node(host), pid, rank=rank, source=0, fresh=True)
 
     def source(self, format: str, processes: dict[int, Kernels], *, device: int = 0, tid: int = 1, shift: int = 0) -> None:
-        """A file with these kernels, a launch 5 us before each, a range ``forward`` from each of the launches to the kernel's end; a trace
-        has an operator around each launch, too."""
+        """Add a file with these kernels, their launches, and ranges ``forward``.
+
+        A launch is 5 us before its kernel, a range lasts from the launch to the kernel's end; a trace also has operators.
+        """
         before = row_counts(self.store)
         kernel, launch, operator, forward = self.store.name_ids(["gemm", "cudaLaunchKernel", "aten::mm", "forward"])
         for process, kernels in processes.items():

@@ -82,8 +82,8 @@ def call(program: Path, *arguments: object, timeout: float = 300, **more: str) -
     if "unexpected memory mapping" in done.stderr or "ptrace" in done.stderr:
         pytest.skip(f"the sanitizer does not run here: {done.stderr[:200]}")
     assert done.returncode == 0, f"{done.returncode}: {done.stdout[-500:]}{done.stderr[-3000:]}"
-    told = dict(line.split() for line in done.stdout.splitlines())
-    return {key: int(value) for key, value in told.items()}
+    values = dict(line.split() for line in done.stdout.splitlines())
+    return {key: int(value) for key, value in values.items()}
 
 
 def files(folder: Path) -> list[Path]:
@@ -97,7 +97,7 @@ def read(folder: Path) -> dict[str, Rows]:
 
 
 def check_whole(data: bytes) -> None:
-    """Blocks without gaps from the header to the end of the file, numbered, names before their use, ended by END."""
+    """Check numbered blocks without gaps, names before their use, and END."""
     at, known = 64, set()
     blocks = prt_reader.blocks(data)
     for number, block in enumerate(blocks):

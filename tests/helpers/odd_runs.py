@@ -1,4 +1,4 @@
-"""Which nine runs are unlike each other enough to show how a report looks at its limits? Each is made from code.
+"""Nine runs that show how a report looks at its limits, each made from code.
 
 ``python tests/helpers/odd_runs.py FOLDER [NAME...]`` writes them below FOLDER (all of them, or the named ones).
 """
@@ -36,7 +36,7 @@ def _two_nodes(folder: Path) -> None:
 
 
 def _gpus_512(folder: Path) -> None:
-    """64 nodes of 8 GPUs: every node's metrics each 30 s, and two steps of the ranks of the first two nodes and of the last one."""
+    """Write 64 nodes of 8 GPUs with metrics, and two steps of ranks of three nodes."""
     problems = Problems(straggler_rank=509, data_stall=False)
     ranks = simulate(
         start=job_module.WINDOW_START,
@@ -72,7 +72,7 @@ def _no_steps(folder: Path) -> None:
 
 def _one_step(folder: Path) -> None:
     write_demo(folder, steps=1, problems=Problems(straggler_rank=None), nodes=1, gpus_per_node=1)
-    shutil.rmtree(folder / "profiler-output")  # it tells of the steps of the whole job
+    shutil.rmtree(folder / "profiler-output")  # it has the steps of the whole job
 
 
 def _steps_10_000(folder: Path) -> None:
@@ -93,7 +93,7 @@ def _one_kernel(folder: Path) -> None:
 
 
 def _kernel_names_5_000(folder: Path) -> None:
-    """As generated kernels are: names that differ in their middle or only at their end, short ones and very long ones."""
+    """Write names of generated kernels: long, or different only in the middle."""
     events: list[Event] = []
     for i in range(5_000):
         depth = i % 40
@@ -124,7 +124,7 @@ QUICK: Final = ("one-gpu", "no-gpu", "no-steps", "one-step", "one-kernel", "5000
 
 
 def write_odd_run(name: str, folder: Path) -> Path:
-    """Make the run called ``name`` in ``folder``, in place of what is there."""
+    """Make the run called ``name`` in ``folder``, replacing its contents."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     RUNS[name](folder)

@@ -15,24 +15,24 @@ FOLDER = ROOT / "build" / "typing"
 
 
 def lay_out(folder: Path) -> None:
-    """Write ``folder`` anew: each folder at the top of the package is real, each entry in it a link into the checkout."""
+    """Write ``folder`` again as real top folders of the package with links in them."""
     build = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["scikit-build"]["wheel"]
     left_out = set(build["exclude"])
     shutil.rmtree(folder, ignore_errors=True)
     sources = build["packages"] | {place: source for source, place in build["force-include"].items()}
-    for place, source in sources.items():
+    for path, source in sources.items():
         if (ROOT / source).is_file():
-            link(folder / place, ROOT / source)
+            link(folder / path, ROOT / source)
             continue
         for entry in sorted((ROOT / source).iterdir()):
-            if f"{place}/{entry.name}" not in left_out and entry.name != "__pycache__":
-                link(folder / place / entry.name, entry)
+            if f"{path}/{entry.name}" not in left_out and entry.name != "__pycache__":
+                link(folder / path / entry.name, entry)
     (folder / "postrun" / "native" / "_native.py").touch()
 
 
-def link(place: Path, source: Path) -> None:
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.symlink_to(source)
+def link(path: Path, source: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(source)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What is wrong with a report's PDF: its text on the page, and the structure that screen readers and readers' panes use?
+"""Faults of a report's PDF: its text on the page, and the structure that screen readers and readers' panes use.
 
 ``python tests/helpers/pdf_checks.py FILE.pdf...`` prints the faults of each.
 """
@@ -39,7 +39,7 @@ class Page:
 
     @property
     def body(self) -> list[Word]:
-        """What is no running header or footer."""
+        """Words outside of the running header and footer."""
         return [word for word in self.words if MARGIN_PT - 1 < (word.top + word.bottom) / 2 < self.height - MARGIN_PT + 1]
 
     @property
@@ -51,43 +51,43 @@ class Page:
 
 def pages(path: Path) -> list[Page]:
     """The words of each page, as poppler finds them."""
-    told = subprocess.run(["pdftotext", "-bbox", str(path), "-"], capture_output=True, text=True, check=True).stdout
-    found = []
-    for width, height, body in _PAGE.findall(told):
+    output = subprocess.run(["pdftotext", "-bbox", str(path), "-"], capture_output=True, text=True, check=True).stdout
+    result = []
+    for width, height, body in _PAGE.findall(output):
         words = tuple(Word(*map(float, corners), html.unescape(text)) for *corners, text in _WORD.findall(body))
-        found.append(Page(float(width), float(height), words))
-    return found
+        result.append(Page(float(width), float(height), words))
+    return result
 
 
-def faults_of_text(found: list[Page]) -> list[str]:
+def faults_of_text(pages_of_report: list[Page]) -> list[str]:
     """Words over each other, and words in the margins or off the page."""
     faults = []
-    for number, page in enumerate(found, 1):
+    for number, page in enumerate(pages_of_report, 1):
         if not page.body:
             faults.append(f"page {number} is empty")
         for word in page.words:
             if word.left < MARGIN_PT - _SLACK_PT or word.right > page.width - MARGIN_PT + _SLACK_PT:
                 faults.append(f"page {number}: {word.text!r} stands in the margin")
         order = sorted(page.words, key=lambda word: word.left)
-        for i, one in enumerate(order):
-            for other in order[i + 1 :]:
-                if other.left > one.right - 1:
+        for i, box in enumerate(order):
+            for later in order[i + 1 :]:
+                if later.left > box.right - 1:
                     break
-                if _overlap(one, other):
-                    faults.append(f"page {number}: {one.text!r} and {other.text!r} overlap")
+                if _overlap(box, later):
+                    faults.append(f"page {number}: {box.text!r} and {later.text!r} overlap")
     return faults
 
 
-def _overlap(one: Word, other: Word) -> bool:
-    """Letters fill the middle of the box of a line, which is as high as the font's highest and lowest letters ask for."""
+def _overlap(word: Word, later: Word) -> bool:
+    """Whether the letters overlap: they fill the middle of the box of a line."""
     (top, bottom), (high, low) = (
-        (word.top + 0.2 * (word.bottom - word.top), word.bottom - 0.2 * (word.bottom - word.top)) for word in (one, other)
+        (box.top + 0.2 * (box.bottom - box.top), box.bottom - 0.2 * (box.bottom - box.top)) for box in (word, later)
     )
     return min(bottom, low) - max(top, high) > 1
 
 
 def faults_of_structure(path: Path, sections: list[str]) -> list[str]:
-    """Title, language, tags, alternative texts, headings, tables, bookmarks and links. ``sections``: their titles, as the bookmarks say."""
+    """Check title, language, tags, headings, tables and links; ``sections``: titles."""
     with pikepdf.open(path) as document:
         return [
             *_general(document),
@@ -172,7 +172,7 @@ def _nodes_of_names(node: Any) -> Iterator[Any]:
 
 if __name__ == "__main__":
     for file in sys.argv[1:]:
-        made = pages(Path(file))
-        print(f"{file}: {len(made)} pages; open at the end of each: {' '.join(f'{100 * page.open:.0f} %' for page in made)}")
-        for fault in [*faults_of_text(made), *faults_of_structure(Path(file), [])]:
+        report = pages(Path(file))
+        print(f"{file}: {len(report)} pages; open at the end of each: {' '.join(f'{100 * page.open:.0f} %' for page in report)}")
+        for fault in [*faults_of_text(report), *faults_of_structure(Path(file), [])]:
             print("   ", fault)

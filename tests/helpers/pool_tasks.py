@@ -15,8 +15,8 @@ from typing import Any, NoReturn
 _KEPT: list[Any] = []
 
 
-def add(one: int, two: int = 0) -> int:
-    return one + two
+def add(number: int, two: int = 0) -> int:
+    return number + two
 
 
 def same(value: Any) -> Any:
@@ -30,9 +30,9 @@ def pid(_: object = None) -> int:
 def folder() -> str:
     import tempfile
 
-    made = tempfile.mkdtemp()
-    Path(made, "file").write_text("left behind", encoding="utf-8")
-    return made
+    folder = tempfile.mkdtemp()
+    Path(folder, "file").write_text("left behind", encoding="utf-8")
+    return folder
 
 
 def variable(name: str) -> str | None:
@@ -118,8 +118,8 @@ def end_soon(seconds: float) -> int:
 class PicklesBadlyError(Exception):
     """Pickles, and cannot be made again from it."""
 
-    def __init__(self, one: str, two: str) -> None:
-        super().__init__(f"{one} and {two}")
+    def __init__(self, first: str, two: str) -> None:
+        super().__init__(f"{first} and {two}")
 
 
 class NoPickleError(Exception):

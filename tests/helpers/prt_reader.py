@@ -1,4 +1,4 @@
-"""What does a trace file hold, read by nothing but docs/trace-format.md? A second reader, slow and plain, to check the first against."""
+"""A second reader of trace files, slow and plain, written only by docs/trace-format.md, to check the first one against."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TYPES = [
     *("metric", "loss", "end", "external"),
 ]
 SPAN = {1: "name", 2: "start_ns", 3: "duration_ns"}
-PLACE = SPAN | {4: "device", 5: "context", 6: "stream", 7: "correlation"}
+COMMON = SPAN | {4: "device", 5: "context", 6: "stream", 7: "correlation"}
 COLUMNS: dict[str, dict[int, str]] = {
     "meta": {1: "key", 2: "value"},
     "strings": {1: "id", 2: "text"},
@@ -24,7 +24,7 @@ COLUMNS: dict[str, dict[int, str]] = {
     "annotation": SPAN | {4: "value", 5: "depth", 6: "flags"},
     "counter": {1: "name", 2: "time_ns", 3: "value"},
     "api": SPAN | {4: "correlation", 5: "kind", 6: "tid"},
-    "kernel": PLACE
+    "kernel": COMMON
     | dict(
         zip(
             range(8, 17),
@@ -32,9 +32,9 @@ COLUMNS: dict[str, dict[int, str]] = {
             strict=True,
         )
     ),
-    "memcpy": PLACE | {8: "copy_kind", 9: "bytes", 10: "pageable"},
-    "memset": PLACE | {9: "bytes"},
-    "sync": PLACE | {8: "type"},
+    "memcpy": COMMON | {8: "copy_kind", 9: "bytes", 10: "pageable"},
+    "memset": COMMON | {9: "bytes"},
+    "sync": COMMON | {8: "type"},
     "metric": {1: "metric", 2: "unit", 3: "time_ns", 4: "value"},
     "loss": {1: "source", 2: "reason", 3: "count", 4: "first_ns", 5: "last_ns"},
     "end": {1: "blocks", 2: "written", 3: "lost"},
@@ -132,7 +132,7 @@ class Block:
             self.columns.setdefault(number, (encoding, data.take(length)))
 
     def column(self, number: int) -> list[Any] | None:
-        """The values of a column in ticks, ids and so on; None where it is not there or in an unknown encoding."""
+        """Return the values of a column; None if it is missing or of unknown encoding."""
         if number not in self.columns or self.columns[number][0] > 10:
             return None
         encoding, raw = self.columns[number]
@@ -207,13 +207,13 @@ def blocks(data: bytes) -> list[Block]:
     if data[:8] != MAGIC or len(data) < 64:
         raise ValueError("no trace file")
     at = struct.unpack_from("<I", data, 12)[0] if crc32c(data[:60]) == struct.unpack_from("<I", data, 60)[0] else 64
-    found = []
+    blocks = []
     while (at := data.find(b"PRBK", at)) >= 0 and at + 48 <= len(data):
         header = data[at : at + 48]
-        _, kind, codec, _, stored, raw, count, source, sequence, first, own, whole = struct.unpack("<IHBBIIIIQqII", header)
+        _, kind, codec, _, stored, raw, count, source, sequence, first, own_sum, file_sum = struct.unpack("<IHBBIIIIQqII", header)
         payload = data[at + 48 : at + 48 + stored]
         within = stored <= 16 << 20 and raw <= 64 << 20 and count <= 1 << 20 and (codec or raw == stored)
-        if crc32c(header[:40]) != own or not within or len(payload) < stored or crc32c(header[:44] + payload) != whole:
+        if crc32c(header[:40]) != own_sum or not within or len(payload) < stored or crc32c(header[:44] + payload) != file_sum:
             at += 1
             continue
         at += 48 + stored
@@ -224,8 +224,8 @@ def blocks(data: bytes) -> list[Block]:
 
             payload = zstandard.ZstdDecompressor().decompress(payload, max_output_size=raw)
         with suppress(MalformedError):
-            found.append(Block(TYPES[kind - 1], count, source, sequence, first, payload))
-    return found
+            blocks.append(Block(TYPES[kind - 1], count, source, sequence, first, payload))
+    return blocks
 
 
 class Clock:
@@ -263,17 +263,17 @@ class Clock:
 
 
 def read(data: bytes) -> dict[str, list[dict[str, Any]]]:
-    """Every table as rows: times as exact fractions, names as texts, None for null. MalformedError blocks are left out."""
+    """Return every table as rows: exact times, names as texts, None for null."""
     texts: dict[int, str] = {}
     anchors: list[tuple[int, int, int]] = []
     rate = 0.0
-    whole = []
+    complete = []
     for block in blocks(data):
         try:
             columns = {number: block.column(number) for number in COLUMNS[block.table]}
         except MalformedError:
             continue
-        whole.append((block, columns))
+        complete.append((block, columns))
         if block.table == "strings":
             for number, text in zip(columns[1] or [], columns[2] or [], strict=True):
                 texts.setdefault(number, text.decode())
@@ -283,7 +283,7 @@ def read(data: bytes) -> dict[str, list[dict[str, Any]]]:
             rate = float(dict(zip(columns[1] or [], columns[2] or [], strict=True)).get(b"clock.ticks_per_second", rate))
     clock = Clock(anchors or [(0, 0, 0)], rate)
     tables: dict[str, list[dict[str, Any]]] = {table: [] for table in TYPES}
-    for block, columns in whole:
+    for block, columns in complete:
         for i in range(block.count):
             row = {COLUMNS[block.table][number]: None if values is None else values[i] for number, values in columns.items()}
             tables[block.table].append(_finished(block, row, clock, texts))

@@ -1,4 +1,4 @@
-"""How does a test make a trace file? Rows as dictionaries of columns, written block by block by the library's own block writer."""
+"""Trace files for tests: rows as dictionaries of columns, written block by block by the library's own block writer."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class PrtWriter:
 
 
 def golden() -> bytes:
-    """The file tests/native/golden/v1.prt: a bit of everything, by the rules of version 1.0."""
+    """Return tests/native/golden/v1.prt: some of everything, by version 1.0."""
     second = 2_600_000_000
     anchors = [(i * second, i * 10**9 + i, 1_700_000_000_000_000_000 + i * 10**9 + (3_600 * 10**9 if i >= 2 else 0)) for i in range(4)]
     writer = PrtWriter().prelude(["step", "forward", "é kernel", "loss", "cpu_utilization"], anchors, second)
@@ -76,12 +76,12 @@ def golden() -> bytes:
     writer.add("annotation", {**ranges, 6: [0] * 39 + [1]}, source=1, first_time=starts[0])
     writer.add("counter", {1: [4, 4, 4], 2: [10, second, 2 * second], 3: [0.25, 1 / 3, -7.5]}, source=2, first_time=10)
     writer.add("api", {1: [2] * 3, 2: [100, 300, 900], 3: [50, 50, 51], 4: [1, 2, 3], 5: [0, 1, 2], 6: [4711, 4712, 4711]}, first_time=100)
-    place = {2: [200, 5_000, 9_000, 12_000], 3: [4_000, 100, 3_000, 3], 4: [0, 1, 0, 1], 5: [1] * 4, 6: [7, 20, 7, 20], 7: [1, 2, 5, 4]}
+    common = {2: [200, 5_000, 9_000, 12_000], 3: [4_000, 100, 3_000, 3], 4: [0, 1, 0, 1], 5: [1] * 4, 6: [7, 20, 7, 20], 7: [1, 2, 5, 4]}
     shape = {number: [number, 1, number, 1] for number in range(8, 16)}
-    writer.add("kernel", {1: [3, 2, 3, 2], **place, **shape, 16: [none, none, 2**60, 0]}, first_time=200)
-    writer.add("memcpy", {1: [0] * 4, **place, 8: [1, 2, 8, 10], 9: [4, 2**40, 0, 1], 10: [0, 1, none, 1]}, first_time=200)
-    writer.add("memset", {1: [0] * 4, **place, 9: [4, 2**40, 0, 1]}, first_time=200)
-    writer.add("sync", {1: [0] * 4, **place, 8: [1, 2, 3, 4]}, first_time=200)
+    writer.add("kernel", {1: [3, 2, 3, 2], **common, **shape, 16: [none, none, 2**60, 0]}, first_time=200)
+    writer.add("memcpy", {1: [0] * 4, **common, 8: [1, 2, 8, 10], 9: [4, 2**40, 0, 1], 10: [0, 1, none, 1]}, first_time=200)
+    writer.add("memset", {1: [0] * 4, **common, 9: [4, 2**40, 0, 1]}, first_time=200)
+    writer.add("sync", {1: [0] * 4, **common, 8: [1, 2, 3, 4]}, first_time=200)
     writer.add("metric", {1: [5] * 6, 2: [-1, 0, 1] * 2, 3: [0] * 3 + [second] * 3, 4: [50.5, 0.1, 99.9, 100.0, 0.0, 33.3]})
     writer.add("loss", {1: [1, 0], 2: [1, 2], 3: [12, 2**33], 4: [5, second], 5: [6, 3 * second]}, first_time=5)
     return writer.end(62).data()

@@ -1,7 +1,7 @@
-"""What should report.json say of a PyTorch profiler trace? The figures once more, event by event in plain Python, sharing no code.
+"""Expected contents of report.json for a PyTorch profiler trace: the figures again, event by event in plain Python, sharing no code.
 
 Slow and simple on purpose: ``json`` with Decimal, dicts, lists and loops. One file is one process; only complete events ("X") are read.
-Definitions: docs/definitions.md. What a kernel computes (category, precision) is taken from the report; only communication is not.
+Definitions: docs/definitions.md. Category and precision of a kernel are taken from the report; only communication is not.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COPY = re.compile(r"HtoD|DtoH|DtoD|PtoP|HtoH", re.I)
 LONGEST, ROUNDING = 7 * 86_400 * 10**9, 1000
 
 
-# What ranges that load data are called in the traces that are read here.
+# Names of ranges that load data in the traces that are read here.
 LOADING = {"## data_load ##", "## load_batch ##", "## wait_for_batch ##"}
 
 
@@ -83,11 +83,11 @@ class Trace:
 
 
 def first_by_id(calls: Iterable[Event]) -> dict[int, Event]:
-    found: dict[int, Event] = {}
+    events: dict[int, Event] = {}
     for call in sorted(calls, key=lambda call: (call["start"], call["end"])):
         if call["id"] is not None:
-            found.setdefault(call["id"], call)
-    return found
+            events.setdefault(call["id"], call)
+    return events
 
 
 def union(spans: Iterable[tuple[int, int]]) -> int:
@@ -152,11 +152,11 @@ def kernels(traces: Sequence[Trace]) -> dict[str, Any]:
         for event in trace.work:
             if event["kind"] == "kernel":
                 durations[event["name"]].append(event["end"] - event["start"])
-    whole = sum(map(sum, durations.values()))
+    total = sum(map(sum, durations.values()))
     profile = sum(row["span_ns"] for trace in traces for row in time_breakdown(trace))
     return {name: {
         "count": len(own), "total_ns": sum(own), "min_ns": min(own), "mean_ns": sum(own) / len(own), "max_ns": max(own),
-        "share_of_kernel_time": 100 * sum(own) / whole if whole else 0, "share_of_profile": 100 * sum(own) / profile if profile else 0,
+        "share_of_kernel_time": 100 * sum(own) / total if total else 0, "share_of_profile": 100 * sum(own) / profile if profile else 0,
     } for name, own in durations.items()}  # fmt: skip
 
 
@@ -166,8 +166,8 @@ def grouped(pairs: Iterable[tuple[str, int]]) -> dict[str, Any]:
     for key, ns in pairs:
         total[key] += ns
         count[key] += 1
-    whole = sum(total.values())
-    return {key: (total[key], n, 100 * total[key] / whole if whole else 0) for key, n in count.items()}
+    everything = sum(total.values())
+    return {key: (total[key], n, 100 * total[key] / everything if everything else 0) for key, n in count.items()}
 
 
 def activity(traces: Sequence[Trace]) -> dict[str, Any]:
@@ -191,24 +191,24 @@ def memory_operations(traces: Sequence[Trace]) -> dict[tuple[str, str | None], A
                 words = event["name"].lower()
                 memory = "pageable" if "pageable" in words else "pinned" if "pinned" in words else None
                 groups[copy[0] if copy else event["name"], memory].append(event)
-    whole = sum(map(summed, groups.values()))
-    found = {}
+    everything = sum(map(summed, groups.values()))
+    rows = {}
     for key, events in groups.items():
         sized = [event for event in events if event["args"].get("bytes") is not None]
         size = sum(event["args"]["bytes"] for event in sized) if sized else None
-        found[key] = {
+        rows[key] = {
             "count": len(events), "total_ns": summed(events), "total_bytes": size,
-            "percent": 100 * summed(events) / whole if whole else 0,
+            "percent": 100 * summed(events) / everything if everything else 0,
             "bandwidth_gb_per_s": size / summed(sized) if size is not None and summed(sized) else None,
         }  # fmt: skip
-    return found
+    return rows
 
 
 def idle(trace: Trace) -> dict[tuple[int, int], Any]:
     streams: defaultdict[tuple[int, int], list[Event]] = defaultdict(list)
     for event in trace.work:
         streams[event["device"], event["stream"]].append(event)
-    found = {}
+    rows = {}
     for key, events in streams.items():
         events.sort(key=lambda event: (event["start"], event["end"]))
         causes, gaps, before = Counter[str](), 0, events[0]["end"]
@@ -222,22 +222,22 @@ def idle(trace: Trace) -> dict[tuple[int, int], Any]:
                 gaps += 1
             before = max(before, event["end"])
         if gaps:
-            found[key] = {"gaps": gaps, **{cause: causes[cause] for cause in ("host_wait_ns", "kernel_wait_ns", "other_ns")}}
-    return found
+            rows[key] = {"gaps": gaps, **{cause: causes[cause] for cause in ("host_wait_ns", "kernel_wait_ns", "other_ns")}}
+    return rows
 
 
 def derived_utilisation(trace: Trace) -> list[float]:
-    """Busy percent of every bucket of every device of one trace: 1, 2 or 5 x 10^n ns, at least 1 ms, at most 2000 over the span."""
+    """Return busy percent of every bucket of 1, 2 or 5 x 10^n ns of a trace's devices."""
     origin, last = min(event["start"] for event in trace.work), max(event["end"] for event in trace.work)
     width = next(f * 10**n for n in range(6, 19) for f in (1, 2, 5) if f * 10**n * 2000 >= last - origin)
     values = []
     for row in time_breakdown(trace):
-        own = sorted((e["start"] - origin, e["end"] - origin) for e in trace.work if e["device"] == row["device"])
-        reach = list(accumulate((end for _, end in own), max))
+        work = sorted((e["start"] - origin, e["end"] - origin) for e in trace.work if e["device"] == row["device"])
+        reach = list(accumulate((end for _, end in work), max))
         first, end = row["first_ns"] - origin, row["first_ns"] - origin + row["span_ns"]
         for low in range(first // width * width, end, width):
             inside = (max(low, first), min(low + width, end))
-            some = own[bisect_right(reach, inside[0]) : bisect_left(own, (inside[1],))]
+            some = work[bisect_right(reach, inside[0]) : bisect_left(work, (inside[1],))]
             busy = union((max(a, inside[0]), min(b, inside[1])) for a, b in some if a < inside[1] and b > inside[0])
             values.append(100 * busy / (inside[1] - inside[0]))
     return values

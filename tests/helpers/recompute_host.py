@@ -1,4 +1,4 @@
-"""What should report.json say of the launches, steps, ranges and operators of a trace? As ``recompute``, for what the host did."""
+"""Expected contents of report.json for the launches, steps, ranges and operators of a trace. As ``recompute``, for the host."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def launches(traces: Sequence[Trace]) -> dict[str, Any]:
         figures["calls"] += len(calls)
         figures["launches_without_run"] += sum(call["id"] is None or call["id"] not in runs for call in calls)
         figures["runs_without_launch"] += sum(len(own) for key, own in runs.items() if key not in trace.launched)
-        for key, own in runs.items():
+        for key, events in runs.items():
             if key is not None and key in trace.launched:
-                wait = min(event["start"] for event in own) - trace.launched[key]["end"]
+                wait = min(event["start"] for event in events) - trace.launched[key]["end"]
                 figures["pairs"] += 1
-                figures["graph_runs"] += len(own) - 1
+                figures["graph_runs"] += len(events) - 1
                 figures["negative"] += wait < 0
                 if wait >= 0:
                     waits.append(wait)
@@ -37,26 +37,26 @@ def launches(traces: Sequence[Trace]) -> dict[str, Any]:
 
 
 def steps(trace: Trace) -> list[Event]:
-    """Steps of one process in order of time: index, host start and end, device start and end (None without work), events."""
+    """Return a process's steps in order: index, host and device times, and events."""
     for pattern in (r"ProfilerStep#(\d+)", r"(?i)step[_ -]?(\d+)"):
-        own = [(row, re.fullmatch(pattern, row["name"])) for row in trace.ranges if row["side"] == "host"]
-        found = [{"index": int(match[1]), "start": row["start"], "end": row["end"], "work": []} for row, match in own if match]
-        if found:
+        matches = [(row, re.fullmatch(pattern, row["name"])) for row in trace.ranges if row["side"] == "host"]
+        result = [{"index": int(match[1]), "start": row["start"], "end": row["end"], "work": []} for row, match in matches if match]
+        if result:
             break
-    found.sort(key=lambda step: int(step["start"]))
+    result.sort(key=lambda step: int(step["start"]))
     for event in trace.work:
         call = trace.called.get(event["id"])
-        inside = [step for step in found if call and step["start"] <= call["start"] < step["end"]]
+        inside = [step for step in result if call and step["start"] <= call["start"] < step["end"]]
         if inside:
             inside[-1]["work"].append(event)
-    for step in found:
+    for step in result:
         step["first"] = min((event["start"] for event in step["work"]), default=None)
         step["last"] = max((event["end"] for event in step["work"]), default=None)
-    return found
+    return result
 
 
 def step_parts(trace: Trace) -> dict[str, Any] | None:
-    """Wall time of the average step in the order of the classes: each gets what those before it left."""
+    """Return wall time of the average step by class, in order of precedence."""
     listed = steps(trace)
     if len(listed) > 1 and len(listed[-1]["work"]) < 0.8 * len(listed[-2]["work"]):
         listed.pop()
@@ -80,12 +80,12 @@ def step_parts(trace: Trace) -> dict[str, Any] | None:
     parts: dict[str, float] = {}
     taken: Spans = []
     before = 0
-    for name, own in classes.items():
-        taken += own
+    for name, classified in classes.items():
+        taken += classified
         now = sum(union((max(a, low), min(b, high)) for a, b in taken if a < high and b > low) for low, high in windows)
         parts[name], before = (now - before) / len(windows), now
-    whole = sum(high - low for low, high in windows)
-    return {"steps": len(windows), "mean_step_ns": whole / len(windows), "mean_ns": {**parts, "other": (whole - before) / len(windows)}}
+    total = sum(high - low for low, high in windows)
+    return {"steps": len(windows), "mean_step_ns": total / len(windows), "mean_ns": {**parts, "other": (total - before) / len(windows)}}
 
 
 def ranges(traces: Sequence[Trace]) -> dict[tuple[str, str], Any]:
@@ -104,7 +104,7 @@ def cpu_operators(traces: Sequence[Trace]) -> dict[str, Any]:
 
 
 def gpu_operators(traces: Sequence[Trace]) -> dict[str, Any]:
-    """Device time by the innermost operator around the launch on its thread; without a launch, by the operator of the external id."""
+    """Return device time by the innermost operator around a launch, or by external id."""
     pairs = []
     for trace in traces:
         named: defaultdict[int, list[Event]] = defaultdict(list)
@@ -115,11 +115,11 @@ def gpu_operators(traces: Sequence[Trace]) -> dict[str, Any]:
         sought = {tid: _Nested(rows) for tid, rows in threads.items()}
         around = {call["id"]: sought[call["tid"]].around(call) if call["tid"] in sought else [] for call in trace.called.values()}
         for event in trace.work:
-            own = around.get(event["id"], [])
+            operators = around.get(event["id"], [])
             if event["id"] not in trace.called and event["external"] and event["external"] != event["id"]:
-                own = named[event["external"]]
-            if own:
-                inner = min(own, key=lambda row: (row["end"] - row["start"], -(row["external"] or 0), row["name"]))
+                operators = named[event["external"]]
+            if operators:
+                inner = min(operators, key=lambda row: (row["end"] - row["start"], -(row["external"] or 0), row["name"]))
                 pairs.append((inner["name"], event["end"] - event["start"]))
     return grouped(pairs)
 
@@ -132,9 +132,9 @@ class _Nested:
         self.reach = list(accumulate((row["end"] for row in self.rows), max))
 
     def around(self, call: Event) -> list[Event]:
-        at, found = bisect_right(self.rows, call["start"], key=lambda row: row["start"]), []
+        at, enclosing = bisect_right(self.rows, call["start"], key=lambda row: row["start"]), []
         while at and self.reach[at - 1] > call["start"]:
             at -= 1
             if self.rows[at]["end"] > call["start"]:
-                found.append(self.rows[at])
-        return found
+                enclosing.append(self.rows[at])
+        return enclosing

@@ -12,7 +12,7 @@ _pages: dict[tuple[int, str], tuple[Report, str]] = {}
 
 
 def html_of(report: Report, target: str = "html") -> str:
-    """Render all sections of ``report`` for "html" or "pdf". The last pages are kept: many tests read one report."""
+    """Render all sections for "html" or "pdf"; cached, as many tests read one report."""
     key = (id(report), target)
     if key not in _pages:
         while len(_pages) >= KEPT:

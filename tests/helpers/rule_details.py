@@ -14,14 +14,14 @@ from postrun.analysis.report.rule_details import DETAILS
 from postrun.analysis.rules.evidence.base import Outcome
 
 
-def plain_details(found: RuleResult | Outcome) -> dict[str, Any]:
-    """The details as dicts and lists, which is what report.json has of them but for the digits of floats."""
-    details: dict[str, Any] = plain(found.details)
+def plain_details(result: RuleResult | Outcome) -> dict[str, Any]:
+    """Return the details as in report.json, except for the digits of floats."""
+    details: dict[str, Any] = plain(result.details)
     return details
 
 
 def details_from(rule: str, keys: Mapping[str, Any]) -> RuleDetails:
-    """The details of a built-in rule with these keys. What is missing is None, or the zero of its type."""
+    """Return details of a rule; a missing key is None or the zero of its type."""
     details = rule_details(rule, "trace", _filled(DETAILS[rule], keys))
     assert isinstance(details, RuleDetails), keys
     return details

@@ -1,4 +1,4 @@
-"""What should the rules over samples say? Judged once more in plain Python, sample by sample, sharing no code with them.
+"""Expected results of the rules over samples: evaluated again in plain Python, sample by sample, sharing no code with them.
 
 A sample is (node, metric, unit, time in ns, value). Parameters are those of the rules, by name. Slow and simple on purpose.
 """
@@ -42,7 +42,7 @@ class AmbiguousError(Exception):
 
 @contextmanager
 def sampled(samples: Iterable[Sample], *, cores: int = 16, gpus: int | None = 4, **tables: list[dict[str, Any]]) -> Iterator[Store]:
-    """A store in memory that holds the samples in the given order; machines are called m0, m1 and so on."""
+    """Yield a store in memory with the samples in this order; nodes are m0, m1, ..."""
     rows = list(samples)
     with empty_store() as store:
         for node in sorted({row[0] for row in rows}):
@@ -50,8 +50,8 @@ def sampled(samples: Iterable[Sample], *, cores: int = 16, gpus: int | None = 4,
         columns = {"node": pl.Int32, "metric": pl.String, "unit": pl.Int32, "time_ns": pl.Int64, "value": pl.Float64}
         store.append("sample", pl.DataFrame(rows, schema=columns, orient="row"))
         for table, entries in tables.items():
-            given = [{**entry, "name": store.name_ids([entry["name"]])[0]} if "name" in entry else entry for entry in entries]
-            store.append(table, pl.DataFrame(given, infer_schema_length=None))
+            inserted = [{**entry, "name": store.name_ids([entry["name"]])[0]} if "name" in entry else entry for entry in entries]
+            store.append(table, pl.DataFrame(inserted, infer_schema_length=None))
         yield store
 
 
@@ -76,7 +76,7 @@ def line(node: int, metric: str, unit: int | None, values: Iterable[float], *, s
 
 
 def random_run(rng: random.Random, *, start: int) -> list[Sample]:
-    """Some machines with clocks apart; samples are missing, doubled, not a number, and in no order. Values often equal thresholds."""
+    """Return samples of nodes with clocks apart; some are missing, doubled or NaN."""
     levels = [0.0, 5.0, 10.0, 50.0, 60.0, 70.0, 90.0, 95.0, 100.0]
     rows: list[Sample] = []
     for node in range(rng.randint(1, 3)):
@@ -86,19 +86,19 @@ def random_run(rng: random.Random, *, start: int) -> list[Sample]:
         if rng.random() < 0.9:
             series += [(CORE, unit) for unit in range(rng.randint(1, 3))] + [(IOWAIT, 0)]
         for metric, unit in series:
-            own = rng.sample(levels, rng.randint(1, 4))
+            values = rng.sample(levels, rng.randint(1, 4))
             idle = length if rng.random() < 0.6 else rng.randint(0, length)
             first = rng.choice([0, 0, 0, length // 2])
             for number in range(first, length):
                 if rng.random() < 0.05:
                     continue
-                value = rng.choice(own) if number < idle else rng.choice([0.0, 0.0, 3.0])
+                value = rng.choice(values) if number < idle else rng.choice([0.0, 0.0, 3.0])
                 time = start + offset + number * SECOND // 2 + rng.randint(0, 3_000_000)
                 if rng.random() < 0.02:
                     value = rng.choice([math.nan, math.inf, -math.inf])
                 rows.append((node, metric, unit, time, value))
                 if rng.random() < 0.05:  # the mean of both counts, once
-                    rows.append((node, metric, unit, time, rng.choice(own) if metric == GPU else value))
+                    rows.append((node, metric, unit, time, rng.choice(values) if metric == GPU else value))
     rng.shuffle(rows)
     return rows
 
@@ -115,10 +115,10 @@ def quantile(values: Iterable[float], fraction: float) -> float:
 
 
 def below(values: Sequence[float], fraction: float, threshold: float) -> bool:
-    found = quantile(values, fraction)
-    if abs(found - threshold) < 1e-9 and found not in values:
+    value = quantile(values, fraction)
+    if abs(value - threshold) < 1e-9 and value not in values:
         raise AmbiguousError
-    return found < threshold
+    return value < threshold
 
 
 def origin(samples: Sequence[Sample]) -> int:
@@ -126,7 +126,7 @@ def origin(samples: Sequence[Sample]) -> int:
 
 
 def series_of(samples: Iterable[Sample], *metrics: str) -> dict[tuple[int, int], Points]:
-    """Finite samples by (node, unit), in order of time; of several at the same time the mean."""
+    """Return finite samples by (node, unit), in order of time; their mean at one time."""
     values: dict[tuple[int, int], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for node, metric, unit, time, value in samples:
         if metric in metrics and math.isfinite(value):
@@ -135,39 +135,39 @@ def series_of(samples: Iterable[Sample], *metrics: str) -> dict[tuple[int, int],
 
 
 def window_ends(points: Points, start: int, scan_ns: int) -> dict[int, int]:
-    """Window -> how many samples there are up to its end, for the windows that have a sample."""
+    """Map a window with samples to their number up to its end."""
     return {(time - start) // scan_ns: number for number, (time, _) in enumerate(points, 1)}
 
 
 def interval_of(samples: Sequence[Sample], node: int) -> float:
     """Median distance of successive samples of one series of a machine."""
     times: dict[tuple[str, int | None], set[int]] = defaultdict(set)
-    for own, metric, unit, time, value in samples:
-        if own == node and math.isfinite(value):
+    for sampled_node, metric, unit, time, value in samples:
+        if sampled_node == node and math.isfinite(value):
             times[metric, unit].add(time)
     steps = [b - a for one in times.values() for a, b in zip(sorted(one), sorted(one)[1:], strict=False)]
     return quantile(steps, 0.5) if steps else math.inf
 
 
 def together(samples: Sequence[Sample], node: int) -> dict[int, list[Sample]]:
-    """The samples of a machine by the time of the first one of their snapshot; of several of a series at the same time the mean."""
+    """Return a node's samples by the start of their snapshot; their mean at one time."""
     interval = interval_of(samples, node)
-    found: dict[int, list[Sample]] = {}
+    snapshots: dict[int, list[Sample]] = {}
     values: dict[tuple[str, int | None, int], list[float]] = defaultdict(list)
-    for own, metric, unit, time, value in samples:
-        if own == node and math.isfinite(value):
+    for sampled_node, metric, unit, time, value in samples:
+        if sampled_node == node and math.isfinite(value):
             values[metric, unit, time].append(value)
     rows = [(node, metric, unit, time, sum(own) / len(own)) for (metric, unit, time), own in values.items()]
     first = None
     for row in sorted(rows, key=lambda row: row[3]):
         if first is None or row[3] - first > 20_000_000 or row[3] - first >= interval / 2:
             first = row[3]
-        found.setdefault(first, []).append(row)
-    return found
+        snapshots.setdefault(first, []).append(row)
+    return snapshots
 
 
 def low_gpu(samples: Sequence[Sample], parameters: Mapping[str, Any]) -> dict[tuple[int, int], dict[str, Any]]:
-    """Per GPU: counts, the quantiles at the end, and whether it is low in the whole run, in a tail or in parts."""
+    """Return counts, final quantiles and kind of low utilization per GPU."""
     start, scan = origin(samples), round(parameters["scan_interval_us"] * 1000)
     p95, p5 = parameters["threshold_p95"], parameters["threshold_p5"]
 
@@ -176,7 +176,7 @@ def low_gpu(samples: Sequence[Sample], parameters: Mapping[str, Any]) -> dict[tu
             return "under_utilised"
         return "fluctuating" if below(values, 0.05, p5) else None
 
-    found = {}
+    results = {}
     for key, points in series_of(samples, GPU).items():
         values = [value for _, value in points]
         ends = window_ends(points, start, scan)
@@ -212,7 +212,7 @@ def low_gpu(samples: Sequence[Sample], parameters: Mapping[str, Any]) -> dict[tu
             if "inside" not in causes:
                 pattern = {("tail",): "idle tail", ("head",): "idle head"}.get(tuple(set(causes)), "idle head and tail")
         about = {"idle tail": values[tail:], "idle head": values[:head], "idle head and tail": values[:head] + values[tail:]}
-        found[key] = {
+        results[key] = {
             "samples": len(values),
             "mean": sum(values) / len(values),
             "unused": max(values) <= 0,
@@ -228,27 +228,27 @@ def low_gpu(samples: Sequence[Sample], parameters: Mapping[str, Any]) -> dict[tu
             "unused_samples": sum(1 - value / 100 for value in about.get(pattern or "", values[head:tail])),
             "last_time": points[-1][0],
         }
-    return found
+    return results
 
 
 def batch_size(samples: Sequence[Sample], parameters: Mapping[str, Any]) -> dict[tuple[int, int], dict[str, Any]]:
-    """Per GPU: the judged windows, those with a violation, and the three p95 at the last judged one."""
+    """Return evaluated windows, those over the threshold, and the last p95 per GPU."""
     start, scan, window = origin(samples), round(parameters["scan_interval_us"] * 1000), parameters["window"]
     needed = max(parameters["patience"], window)
-    whole = {row[0] for row in samples if row[1] == FOOTPRINT and math.isfinite(row[4])}
+    nodes = {row[0] for row in samples if row[1] == FOOTPRINT and math.isfinite(row[4])}
     memory = {
         key: points
         for metric in (FOOTPRINT, CONTROLLER)
         for key, points in series_of(samples, metric).items()
-        if (key[0] in whole) == (metric == FOOTPRINT)
+        if (key[0] in nodes) == (metric == FOOTPRINT)
     }
-    found = {}
+    results = {}
     for (node, unit), points in series_of(samples, GPU).items():
         cpu = []
         for time, rows in together(samples, node).items():
             cores: dict[int, list[float]] = defaultdict(list)
-            for (_, core), own in series_of(rows, CORE).items():
-                cores[core] += [value for _, value in own]
+            for (_, core), core_points in series_of(rows, CORE).items():
+                cores[core] += [value for _, value in core_points]
             if cores:
                 cpu.append((time, sum(sum(own) / len(own) for own in cores.values()) / len(cores)))
         three = {"cpu": cpu, "gpu": points, "gpu_memory": memory.get((node, unit), [])}
@@ -264,16 +264,16 @@ def batch_size(samples: Sequence[Sample], parameters: Mapping[str, Any]) -> dict
             if all(low):
                 entry["violations"].append(number)
                 entry["times"].append(points[ends["gpu"][number] - 1][0])
-        found[node, unit] = entry
-    return found
+        results[node, unit] = entry
+    return results
 
 
 def bottleneck(samples: Sequence[Sample], parameters: Mapping[str, Any], metric: str, limit: float) -> dict[int, dict[str, Any]]:
-    """Per machine with GPUs: snapshots, low ones, bottlenecks with their times, windows over the threshold."""
+    """Return snapshots, low ones, bottlenecks and windows per node with GPUs."""
     start, scan = origin(samples), round(parameters["scan_interval_us"] * 1000)
     gpus = series_of(samples, GPU)
     unused = {key for key, points in gpus.items() if max(value for _, value in points) <= 0}
-    found = {}
+    results = {}
     for node in sorted({node for node, _ in gpus}):
         kept = [row for row in samples if not (row[1] == GPU and (row[0], row[2]) in unused)]
         counts: dict[str, Any] = {"snapshots": 0, "low": 0, "bottlenecks": [], "windows": {}, "missing": 0.0}
@@ -298,5 +298,5 @@ def bottleneck(samples: Sequence[Sample], parameters: Mapping[str, Any], metric:
         counts["exceeded"] = [
             number for number, (of, hits) in counts["windows"].items() if counts["judged"] and hits * 100 > of * parameters["threshold"]
         ]
-        found[node] = counts
-    return found
+        results[node] = counts
+    return results

@@ -1,8 +1,8 @@
-"""What do the documented rules have to say about a folder of the hosted profiler? A second opinion, worked out from the files alone.
+"""A second opinion on the documented rules for a folder of the hosted profiler, from the files alone.
 
-``write_run`` writes a random run (as its seed says) in the layout of the hosted profiler; ``read_run`` reads such a folder with ``json``;
-``opinions`` judges it rule by rule, sample by sample, in exact fractions where a threshold could hang on rounding. Nothing of postrun is
-imported: what the rules mean is written down here once more.
+``write_run`` writes a random run (by its seed) in the layout of the hosted profiler; ``read_run`` reads such a folder with ``json``;
+``opinions`` evaluates it rule by rule, sample by sample, in exact fractions if a threshold could depend on rounding. No part of postrun is
+imported: the meaning of the rules is written down here again.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ def parameters(preset: str, settings: Mapping[str, Any]) -> dict[str, dict[str, 
     for key, value in settings.items():
         rule, _, name = key.partition("_")
         values[rule][name] = value
-    for own in values.values():
-        if "window" in own:
-            own["window"] = math.floor(own["window"])  # a number of samples
+    for series in values.values():
+        if "window" in series:
+            series["window"] = math.floor(series["window"])  # a number of samples
     return values
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------------
 
 
-def _shape(rng: random.Random, count: int, *, whole: bool) -> list[float]:
-    """``count`` values in 0..100 of one of the shapes that utilisation and memory take."""
+def _shape(rng: random.Random, count: int, *, integers: bool) -> list[float]:
+    """Return ``count`` values in 0..100 of a shape that utilization and memory take."""
     kind = rng.choice(("constant", "noise", "ramp", "bursts", "idle tail", "leak", "zero", "two levels", "full", "seldom", "busy", "busy"))
     low, high = sorted((rng.uniform(0, 100), rng.uniform(0, 100)))
     period, tail = rng.randint(2, 40), int(count * rng.uniform(0.4, 0.95))
@@ -97,7 +97,7 @@ def _shape(rng: random.Random, count: int, *, whole: bool) -> list[float]:
         else:
             value = 0.0
         value = min(max(value, 0.0), 100.0)
-        values.append(float(round(value)) if whole else round(value, 2))
+        values.append(float(round(value)) if integers else round(value, 2))
     return values
 
 
@@ -112,7 +112,7 @@ class _Machine:
 
 
 def write_run(folder: Path, seed: int) -> None:
-    """A run of 1 to 3 machines with 0 to 4 GPUs each; everything about it follows from ``seed``."""
+    """Write a run of 1 to 3 nodes with 0 to 4 GPUs each, all of it by ``seed``."""
     rng = random.Random(seed)
     interval_us = rng.choice((30_000, 100_000, 500_000, 1_000_000))
     count = rng.choice((rng.randint(12, 120), rng.randint(120, 400), rng.randint(400, 700)))
@@ -145,24 +145,24 @@ def write_run(folder: Path, seed: int) -> None:
 
 
 def _write_samples(folder: Path, machine: _Machine, lost: set[str], rng: random.Random) -> None:
-    whole = rng.random() < 0.5
+    integers = rng.random() < 0.5
     series: list[tuple[str, str, str, list[float]]] = []
     for gpu in range(machine.gpus):
         if "gpu" not in lost:
-            series.append(("gpu", f"gpu{gpu}", "GPUUtilization", _shape(rng, machine.count, whole=whole)))
+            series.append(("gpu", f"gpu{gpu}", "GPUUtilization", _shape(rng, machine.count, integers=integers)))
         if "gpu memory" not in lost:
-            series.append(("gpu", f"gpu{gpu}", "GPUMemoryUtilization", _shape(rng, machine.count, whole=whole)))
+            series.append(("gpu", f"gpu{gpu}", "GPUMemoryUtilization", _shape(rng, machine.count, integers=integers)))
     for core in range(machine.cores):
         if "cpu" not in lost:
-            series.append(("cpu", f"cpu{core}", "CPUUtilization", _shape(rng, machine.count, whole=whole)))
+            series.append(("cpu", f"cpu{core}", "CPUUtilization", _shape(rng, machine.count, integers=integers)))
         if "io" not in lost:
-            series.append(("cpu", f"cpu{core}", "I/OWaitPercentage", _shape(rng, machine.count, whole=whole)))
+            series.append(("cpu", f"cpu{core}", "I/OWaitPercentage", _shape(rng, machine.count, integers=integers)))
     if "network" not in lost:
         for name in ("ReceiveBytesPerSecond", "TransmitBytesPerSecond"):
-            series.append(("network", name, "Algorithm", [100.0 * v for v in _shape(rng, machine.count, whole=True)]))
+            series.append(("network", name, "Algorithm", [100.0 * v for v in _shape(rng, machine.count, integers=True)]))
             series.append(("network", name, "Platform", [7.0] * machine.count))
     if "memory" not in lost:
-        series.append(("memory", "MemoryUsedPercent", "", _shape(rng, machine.count, whole=whole)))
+        series.append(("memory", "MemoryUsedPercent", "", _shape(rng, machine.count, integers=integers)))
     series.append(("i/o", "IOPS", "", [3.0] * machine.count))
 
     dropping = rng.choice((0.0, 0.0, 0.02, 0.1))
@@ -193,9 +193,9 @@ def _write_samples(folder: Path, machine: _Machine, lost: set[str], rng: random.
             lines.extend(rng.choice(lines) for _ in range(rng.randrange(60)))
         if shuffled:
             rng.shuffle(lines)
-        place = folder / "system" / "incremental" / time.strftime("%Y%m%d%H", time.gmtime(minute))
-        place.mkdir(parents=True, exist_ok=True)
-        (place / f"{minute}.{machine.name}.json").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        path = folder / "system" / "incremental" / time.strftime("%Y%m%d%H", time.gmtime(minute))
+        path.mkdir(parents=True, exist_ok=True)
+        (path / f"{minute}.{machine.name}.json").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _write_timeline(folder: Path, machine: _Machine, pid: int, start_us: int, span_us: int, rng: random.Random) -> None:
@@ -240,10 +240,10 @@ def _write_timeline(folder: Path, machine: _Machine, pid: int, start_us: int, sp
         records += [{"name": "process_name", "ph": "M", "pid": k + 1, "args": {"name": name}} for k, name in enumerate(names)]
         for phase, name, begin, duration, arguments in portion:
             records.append({"name": name, "pid": names.index(phase) + 1, "ph": "X", "ts": begin - base, "dur": duration, "args": arguments})
-        place = folder / "framework" / "pevents" / time.strftime("%Y%m%d%H", time.gmtime(last // 1_000_000))
-        place.mkdir(parents=True, exist_ok=True)
+        path = folder / "framework" / "pevents" / time.strftime("%Y%m%d%H", time.gmtime(last // 1_000_000))
+        path.mkdir(parents=True, exist_ok=True)
         text = "[\n" + ",\n".join(json.dumps(record) for record in records) + "\n]"
-        (place / f"{last}_{pid}-{machine.name}_pythontimeline.json").write_text(text, encoding="utf-8")
+        (path / f"{last}_{pid}-{machine.name}_pythontimeline.json").write_text(text, encoding="utf-8")
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------------
@@ -263,7 +263,9 @@ class Run:
     workers: dict[str, list[tuple[int, int, int]]] = field(default_factory=lambda: defaultdict(list))  # loader processes, the same
     initialised: dict[str, dict[int, list[int]]] = field(default_factory=lambda: defaultdict(dict))  # machine -> pid -> num_workers
     events: list[tuple[int, int]] = field(default_factory=list)  # start, end
-    others: dict[tuple[str, int], list[int]] = field(default_factory=lambda: defaultdict(list))  # times of what is no loading, by worker
+    others: dict[tuple[str, int], list[int]] = field(
+        default_factory=lambda: defaultdict(list)
+    )  # times of other ranges than loading, by worker
 
     def of(self, node: str, what: str) -> dict[int, Series]:
         return {unit: series for (of_node, of_what, unit), series in sorted(self.samples.items()) if (of_node, of_what) == (node, what)}
@@ -320,15 +322,15 @@ def read_run(folder: Path) -> Run:
     return run
 
 
-# -- judging ---------------------------------------------------------------------------------------------------------------
+# -- evaluating ---------------------------------------------------------------------------------------------------------------
 
 
 def quantile(values: Iterable[Fraction], share: Fraction) -> Fraction:
     ordered = sorted(values)
-    place = (len(ordered) - 1) * share
-    below = math.floor(place)
+    position = (len(ordered) - 1) * share
+    below = math.floor(position)
     above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
 
 
 P5, P25, P50, P75, P95, P99 = (Fraction(k, 100) for k in (5, 25, 50, 75, 95, 99))
@@ -357,15 +359,15 @@ def snapshots(run: Run, node: str) -> list[tuple[int, dict[tuple[str, int], Frac
     samples = sorted(
         (at, what, unit, value) for (of, what, unit), series in run.samples.items() if of == node for at, value in series.items()
     )
-    found: list[tuple[int, dict[tuple[str, int], Fraction]]] = []
+    snapshots: list[tuple[int, dict[tuple[str, int], Fraction]]] = []
     times = [sorted(series) for (of, _, _), series in run.samples.items() if of == node]
     steps = [b - a for own in times for a, b in itertools.pairwise(own)]
     half = quantile(map(Fraction, steps), P50) / 2 if steps else math.inf
     for at, what, unit, value in samples:
-        if not found or at - found[-1][0] > SNAPSHOT_NS or at - found[-1][0] >= half:
-            found.append((at, {}))
-        found[-1][1][what, unit] = value
-    return found
+        if not snapshots or at - snapshots[-1][0] > SNAPSHOT_NS or at - snapshots[-1][0] >= half:
+            snapshots.append((at, {}))
+        snapshots[-1][1][what, unit] = value
+    return snapshots
 
 
 def _windows(times: Iterable[int], origin: int, length: int) -> list[int]:
@@ -492,8 +494,8 @@ def bottleneck(run: Run, p: Mapping[str, Any], what: str, limit: str) -> dict[st
     }  # fmt: skip
 
 
-def _percent(part: int, whole: int) -> Fraction | None:
-    return Fraction(100 * part, whole) if whole else None
+def _percent(part: int, total: int) -> Fraction | None:
+    return Fraction(100 * part, total) if total else None
 
 
 def gpu_memory_increase(run: Run, p: Mapping[str, Any]) -> dict[str, Any]:
@@ -543,13 +545,13 @@ def gpu_memory_increase(run: Run, p: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _slope(times: Sequence[int], values: Sequence[Fraction]) -> float | None:
-    """Theil-Sen, per hour. The rule documents that it takes the means of 64 groups of successive samples where there are more."""
+    """Theil-Sen, per hour; of more samples, the means of 64 successive groups."""
     groups: dict[int, list[int]] = defaultdict(list)
     for k in range(len(times)):
         groups[k * min(len(times), 64) // len(times)].append(k)
     points = [(mean([Fraction(times[k] - times[0]) for k in g]), mean([values[k] for k in g])) for g in groups.values()]
-    found = [(w - v) / (b - a) for i, (a, v) in enumerate(points) for b, w in points[i + 1 :]]
-    return float(quantile(found, P50) * 3600 * SECOND) if found else None
+    slopes = [(w - v) / (b - a) for i, (a, v) in enumerate(points) for b, w in points[i + 1 :]]
+    return float(quantile(slopes, P50) * 3600 * SECOND) if slopes else None
 
 
 def _distance(a: Sequence[float], b: Sequence[float]) -> float:
@@ -561,7 +563,7 @@ def _distance(a: Sequence[float], b: Sequence[float]) -> float:
 
 
 def while_all_machines_record(gpus: Mapping[Any, Mapping[int, Any]]) -> dict[Any, dict[int, Any]]:
-    """The samples of each GPU in the time that is common to the machines, if one has more than a twentieth of it besides."""
+    """Return samples of GPUs in the time common to the nodes, if some have more time."""
     spans = [
         [time for key, series in gpus.items() if key[0] == machine for time in (min(series), max(series))]
         for machine in {key[0] for key in gpus}
@@ -600,13 +602,13 @@ def max_initialization_time(run: Run, p: Mapping[str, Any]) -> dict[str, Any]:
     limit = Fraction(str(p["threshold"])) * 60 * SECOND
     if not steps:
         issue = any(max(own) - min(own) > limit for own in run.others.values())
-        found: dict[str, Any] = {"started_ns": started, "ended_ns": ended, "duration_ns": ended - started, "steps": False}
-        return {"verdict": _verdict(issue, issue), **found}
+        facts: dict[str, Any] = {"started_ns": started, "ended_ns": ended, "duration_ns": ended - started, "steps": False}
+        return {"verdict": _verdict(issue, issue), **facts}
     first, last = min(a for a, _ in steps), max(b for _, b in steps)
-    found = {"steps": True, "initialization_ns": max(0, first - started)}
-    if len(steps) > 1:  # a single step is no loop
+    facts = {"steps": True, "initialization_ns": max(0, first - started)}
+    if len(steps) > 1:  # a single step is not a loop
         started, ended = min(started, first), max(ended, last)
-        found |= {
+        facts |= {
             "started_ns": started,
             "ended_ns": ended,
             "duration_ns": ended - started,
@@ -614,7 +616,7 @@ def max_initialization_time(run: Run, p: Mapping[str, Any]) -> dict[str, Any]:
             "finalization_ns": ended - last,
         }
     issue = first - started > limit
-    return {"verdict": _verdict(True, issue), **found}
+    return {"verdict": _verdict(True, issue), **facts}
 
 
 def step_outlier(run: Run, p: Mapping[str, Any]) -> dict[str, Any]:
@@ -638,7 +640,7 @@ def step_outlier(run: Run, p: Mapping[str, Any]) -> dict[str, Any]:
             "p99_ns": quantile(lengths, P99), "p95_ns": quantile(lengths, P95), "p50_ns": middle,
         }  # fmt: skip
     judged = [g for g in groups.values() if g["evaluable"]]
-    # m equal outliers among n steps lie sqrt((n - m) / m) standard deviations above the mean.
+    # m equal outliers among n steps are sqrt((n - m) / m) standard deviations above the mean.
     k, m = Fraction(str(p["stddev"])), math.floor(p["n_outliers"]) + 1
     possible = any(g["steps"] - m > k * k * m for g in judged)
     return {
@@ -660,10 +662,10 @@ def overall_system_usage(run: Run) -> dict[str, Any]:
         values: dict[str, list[Fraction]] = defaultdict(list)
         for _, snapshot in snapshots(run, node):
             for metric, kinds in _USAGE.items():
-                if own := [value for (what, _), value in snapshot.items() if what in kinds]:
-                    values[metric].append(mean(own))
-            if own := [value for (what, _), value in snapshot.items() if what in _NETWORK]:
-                values["network"].append(sum(own, Fraction(0)))
+                if of_kind := [value for (what, _), value in snapshot.items() if what in kinds]:
+                    values[metric].append(mean(of_kind))
+            if of_kind := [value for (what, _), value in snapshot.items() if what in _NETWORK]:
+                values["network"].append(sum(of_kind, Fraction(0)))
         nodes[node] = {
             metric: {
                 "max": max(v), "p99": quantile(v, P99), "p95": quantile(v, P95), "p50": quantile(v, P50), "min": min(v),
@@ -713,7 +715,7 @@ def overall_framework_metrics(run: Run) -> dict[str, Any]:
 
 
 def _seconds(intervals: Iterable[tuple[int, int, int]]) -> dict[int, int]:
-    """Second of the clock -> most intervals open at the same moment in it; seconds in which none is are left out."""
+    """Map each second to its largest number of open intervals, except zero."""
     listed = [(start, start + max(length, 1)) for _, start, length in intervals]
     by_second: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for start, end in listed:
@@ -727,11 +729,11 @@ def dataloader(run: Run, p: Mapping[str, Any]) -> dict[str, Any]:
     for node in sorted({*run.loaders, *run.initialised, *run.workers}):
         seconds = _seconds(run.loaders[node] + run.workers[node])
         cores = len(run.of(node, _CPU)) or None
-        said = {pid: max([1, *found]) for pid, found in run.initialised[node].items()}
+        stated = {pid: max([1, *found]) for pid, found in run.initialised[node].items()}
         loaders: Fraction | None = None
-        if said:
-            training = {pid for of_node, pid, _ in run.steps if of_node == node} | set(said)
-            loaders = Fraction(sum(said.values()) * len(training), len(said))
+        if stated:
+            training = {pid for of_node, pid, _ in run.steps if of_node == node} | set(stated)
+            loaders = Fraction(sum(stated.values()) * len(training), len(stated))
         elif seconds:
             loaders = quantile(map(Fraction, _seconds(run.workers[node] or run.loaders[node]).values()), P50)
         percent = 100 * loaders / cores if loaders is not None and cores else None
@@ -740,7 +742,7 @@ def dataloader(run: Run, p: Mapping[str, Any]) -> dict[str, Any]:
             issue = percent < p["min_threshold"] or percent > p["max_threshold"]
         nodes[node] = {
             "cores": cores, "loaders": loaders, "percent_of_cores": percent, "seconds": len(seconds), "issue": issue,
-            "source": "num_workers" if said else "overlap",
+            "source": "num_workers" if stated else "overlap",
         }  # fmt: skip
     judged = [n for n in nodes.values() if n["issue"] is not None]
     return {
@@ -750,8 +752,8 @@ def dataloader(run: Run, p: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _loading(run: Run) -> dict[str, Fraction | int]:
-    own = run.loaders if any(run.loaders.values()) else run.workers
-    lengths = [Fraction(length) for intervals in own.values() for _, _, length in intervals]
+    loaders = run.loaders if any(run.loaders.values()) else run.workers
+    lengths = [Fraction(length) for intervals in loaders.values() for _, _, length in intervals]
     if not lengths:
         return {"count": 0, "total_ns": 0}
     quantiles = {"p25_ns": quantile(lengths, P25), "p50_ns": quantile(lengths, P50), "p95_ns": quantile(lengths, P95)}

@@ -9,5 +9,5 @@ import pytest
 
 
 def slow_except(quick: Collection[Any], values: Iterable[Any]) -> list[Any]:
-    """Return the parameters of a test: ``values``, of which those that are not in ``quick`` are slow."""
+    """Return ``values`` as parameters; those that are not in ``quick`` are slow."""
     return [value if value in quick else pytest.param(value, marks=pytest.mark.slow) for value in values]

@@ -15,7 +15,7 @@ AT_NS = 1_772_000_000_000_000_000
 
 
 def write_run(folder: Path, seed: int = 1, *, steps: int = 3, hosted: bool = False) -> Path:
-    """A simulated run of one GPU: a trace and the job's description, and on request the hosted profiler's files."""
+    """Write a simulated run of one GPU; ``hosted``: with the hosted profiler's files."""
     write_demo(folder, seed=seed, steps=steps, problems=Problems(straggler_rank=None), nodes=1, gpus_per_node=1)
     if not hosted:
         shutil.rmtree(folder / "profiler-output")

@@ -47,7 +47,7 @@ def _cupti_flags(version: str) -> tuple[str, ...]:
 
 @cache
 def launches(programs: Programs, variant: str) -> dict[str, str]:
-    """Build a driver and a CUPTI that records each launch; the variables with which a program uses them. No vendor's header is needed."""
+    """Build a driver and a CUPTI that records launches; return the variables to set."""
     folder = programs.library(variant) / "launches"
     folder.mkdir()
     cuda(folder, variant)

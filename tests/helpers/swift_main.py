@@ -77,7 +77,7 @@ def rings(folder: Path, ports: dict[str, int]) -> None:
 
 
 def listed(folder: Path, bucket: str, names: list[str]) -> None:
-    """Rows of ``names`` in the database of the bucket's listing, as an object server would send them."""
+    """Insert ``names`` into a bucket's listing, as an object server would."""
     from swift.common.ring import Ring
     from swift.common.utils import Timestamp, hash_path, storage_directory
     from swift.container.backend import ContainerBroker
@@ -93,7 +93,7 @@ def main() -> None:
     folder, port = Path(sys.argv[1]), int(sys.argv[2])
     (folder / "devices" / "d1").mkdir(parents=True)
     (folder / "swift.conf").write_text("[swift-hash]\nswift_hash_path_prefix = a\nswift_hash_path_suffix = b\n", encoding="utf-8")
-    os.setxattr(folder, "user.postrun", b"1")  # what Swift keeps its metadata in; says at once where the disk has none
+    os.setxattr(folder, "user.postrun", b"1")  # Swift keeps its metadata in these attributes; fails at once if the disk has none
     from swift.common import utils
 
     utils.SWIFT_CONF_FILE = str(folder / "swift.conf")
@@ -112,8 +112,8 @@ def main() -> None:
         eventlet.spawn(eventlet.wsgi.server, socket, loadapp(str(folder / f"{kind}.conf")), log, custom_pool=eventlet.GreenPool(256))
     print("ready", sockets["proxy"].getsockname()[1], flush=True)
     while line := eventlet.tpool.execute(sys.stdin.readline):
-        said = json.loads(line)
-        listed(folder, said["bucket"], said["names"])
+        request = json.loads(line)
+        listed(folder, request["bucket"], request["names"])
         print("done", flush=True)
 
 

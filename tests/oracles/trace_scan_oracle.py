@@ -88,7 +88,7 @@ _Note = Callable[[str, int], None]
 
 
 def decode_string(raw: bytes, at: int, note: _Note) -> str:
-    """The text of a JSON string's inside, repaired; ``note(code, offset)`` is called for each repair."""
+    """Return the text inside of a JSON string; call ``note(code, offset)`` per repair."""
     out: list[str] = []
     i, n = 0, len(raw)
     while i < n:
@@ -140,7 +140,7 @@ def decode_string(raw: bytes, at: int, note: _Note) -> str:
 
 
 def _decode_utf8(raw: bytes, i: int) -> tuple[str, int]:
-    """One character, or U+FFFD for the longest start of one (as ``errors="replace"`` has it), and its length in bytes."""
+    """Return a character, or U+FFFD for a damaged one, and its length in bytes."""
     piece = raw[i : i + 4]
     try:
         character = piece.decode("utf-8")[0]
@@ -185,7 +185,7 @@ class _Reader:
         return decode_string(self.text[i + 1 : j], i + 1, self.note), colon + 1
 
     def bare_string(self, i: int) -> int:
-        """Where the string ends that stands in place of an event; it must not look like the key of one."""
+        """Return the end of a string instead of an event; it must not look like a key."""
         j = i + 1
         while True:
             special = _IN_STRING.search(self.text, j, self.end)
@@ -325,7 +325,7 @@ class _Reader:
 
 
 def decode_value(raw: bytes) -> Any:
-    """A value of tolerated JSON as ordinary Python data; text that cannot be read comes back as str."""
+    """Return a value of tolerated JSON as Python data; unreadable text as str."""
     try:
         text = raw.decode("utf-8")
         if "\\ud" not in text.lower():
@@ -357,20 +357,20 @@ def _python_number(text: str) -> int | float | str:
 
 
 def scaled_int(text: str, decimals: int) -> int | None:
-    """``int(Decimal(text) * 10**decimals)`` of a number's text, cut towards zero; None if that does not fit int64."""
+    """Return a number's text times 10**decimals, cut towards zero; None beyond int64."""
     match = _NUMBER.match(text)
     if match is None:
         raise ValueError(f"not a number: {text!r}")
-    sign, whole, fraction, only_fraction, exponent_sign, exponent = match.groups()
-    whole = whole or ""
+    sign, integer, fraction, only_fraction, exponent_sign, exponent = match.groups()
+    integer = integer or ""
     fraction = fraction or only_fraction or ""
-    digits = (whole + fraction).lstrip("0")
+    digits = (integer + fraction).lstrip("0")
     if not digits:
         return 0
     power = min(int(exponent), 10**9) if exponent and len(exponent.lstrip("0")) < 10 else (10**9 if exponent else 0)
     if exponent_sign == "-":
         power = -power
-    point = len(digits) - len(fraction) + power + decimals  # how many digits stand before the decimal point
+    point = len(digits) - len(fraction) + power + decimals  # how many digits are before the decimal point
     if point <= 0:
         return 0
     if point > 19:
@@ -514,25 +514,25 @@ class OracleScanner:
         return match.end() if match else i
 
     def _intern(self, text: str, at: int) -> int:
-        """Id of a text: one that is too long is cut, and when the table is full, new ones are one text."""
+        """Return the id of a text: long texts are cut, and a full table has one for all."""
         short = cut_text(text, self._text_limit)
         if short != text:
             self._note("text_cut", at)
-        found = self._ids.get(short)
-        if found is None:
+        known = self._ids.get(short)
+        if known is None:
             size = len(short.encode())
             if len(self._ids) >= self._string_limit or self._text_bytes + size > self._total_limit:
                 self._note("text_left_out", at)
                 short, size = LEFT_OUT, len(LEFT_OUT)
                 if short in self._ids:
                     return self._ids[short]
-            found = self._ids[short] = len(self._ids)
+            known = self._ids[short] = len(self._ids)
             self._text_bytes += size
             self._strings.append(short)
-        return found
+        return known
 
     def _count(self, phase: str, category: str) -> None:
-        """Counts an event of a phase and a category; when the table is full, those of a new pair by their phase alone."""
+        """Count an event of a phase and category, or of its phase if the table is full."""
         key = cut_text(phase, self._text_limit), cut_text(category, self._text_limit)
         size = 4 + len(key[0].encode()) + len(key[1].encode())
         if key not in self._counts and (len(self._counts) >= self._string_limit or self._count_bytes + size > self._total_limit):
@@ -579,7 +579,7 @@ class OracleScanner:
         self._state = self._array
 
     def _next(self, i: int) -> int:
-        """The next thing of an array or object, or the end of the text (``_NeedMoreError``)."""
+        """Return the next element of an array or object, or raise ``_NeedMoreError``."""
         i = self._white(i)
         if i == len(self._buffer) and self._final:
             if self._state != self._tail and self._root == 0x7B:
@@ -642,7 +642,7 @@ class OracleScanner:
         raise _NeedMoreError
 
     def _lose(self, start: int, at: int, kind: str, reason: str | None = None) -> int:
-        """Text from ``start`` on is lost; look for the next start of an event from ``at`` on."""
+        """Skip text from ``start``; look for the next start of an event at ``at``."""
         self._noted.clear()
         self._lost_from = self._base + start
         self._lost_kind = kind
@@ -653,29 +653,29 @@ class OracleScanner:
         return at
 
     def _resynchronise(self, i: int) -> int:
-        found = _RESTART.search(self._buffer, i)
-        if found is None and not self._final:
+        restart = _RESTART.search(self._buffer, i)
+        if restart is None and not self._final:
             if len(self._buffer) - _RESTART_LONGEST > i:
                 return len(self._buffer) - _RESTART_LONGEST
             raise _NeedMoreError
-        stop = found.start() if found else len(self._buffer)
+        stop = restart.start() if restart else len(self._buffer)
         lost = self._base + stop - self._lost_from
         if self._lost_kind == "trailing_garbage":
             self._defect("trailing_garbage", self._lost_from, self._lost_example, max(lost, 1))
-        elif self._lost_kind == "lost_event" and not found and not self._anything:
+        elif self._lost_kind == "lost_event" and not restart and not self._anything:
             self._defect("not_json", self._lost_from, self._lost_example)
         else:
             if self._lost_kind == "lost_event":
                 self._defect("lost_event", self._lost_from, self._lost_example)
             self._defect("lost_bytes", self._lost_from, self._lost_example, lost)
-        if found is None:
+        if restart is None:
             self._state = self._end
             return stop
         self._enter_array()
-        return found.end() if found.group(1) else stop
+        return restart.end() if restart.group(1) else stop
 
     def _cut(self, start: int, limit: int) -> int:
-        """The unit from ``start`` on is longer than the text that is there."""
+        """Handle a unit from ``start`` that is longer than the text."""
         if start + limit <= len(self._buffer):
             return self._lose(start, start + limit, "lost_event", "too_long")
         self._noted.clear()
@@ -885,7 +885,7 @@ def _is_array(value: Any) -> TypeGuard[list[Any]]:
 
 
 def _integer(text: str) -> tuple[int | None, bool]:
-    """The number a text stands for, cut towards zero, or None; and whether it is a number at all."""
+    """Return the number of a text, cut towards zero, or None; and whether it is one."""
     text = text.strip(_STRIPPED)
     if _NUMBER.match(text):
         return scaled_int(text, 0), True

@@ -1,4 +1,4 @@
-"""What do the packaging tests build, once for all of them?"""
+"""Fixtures that the packaging tests build once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from builds import PURELIB, MakeEnvironment, build_wheel, pip, run
 
 @pytest.fixture(scope="session")
 def build_tools() -> None:
-    """Skips where scikit-build-core, CMake or Ninja are not installed beside the tests."""
+    """Skip if scikit-build-core, CMake or Ninja are not installed with the tests."""
     for module in ("scikit_build_core", "cmake", "ninja"):
         if importlib.util.find_spec(module) is None:
             pytest.skip(f"{module} is not installed (make test installs it; or pip install --group build)")
@@ -24,18 +24,18 @@ def build_tools() -> None:
 
 @pytest.fixture(scope="session")
 def compiler(build_tools: None) -> str:
-    """The C compiler. Skips where there is none, or no Python headers to build an extension with."""
-    found = next((path for name in (os.environ.get("CC"), "cc", "gcc", "clang") if name and (path := shutil.which(name))), None)
-    if found is None:
+    """Return the C compiler; skip without one, or without Python headers."""
+    executable = next((path for name in (os.environ.get("CC"), "cc", "gcc", "clang") if name and (path := shutil.which(name))), None)
+    if executable is None:
         pytest.skip("no C compiler (apt-get install gcc)")
     if not Path(sysconfig.get_path("include"), "Python.h").is_file():
         pytest.skip("no Python.h (apt-get install python3-dev)")
-    return found
+    return executable
 
 
 @pytest.fixture(scope="session")
 def make_environment(tmp_path_factory: pytest.TempPathFactory) -> MakeEnvironment:
-    """Makes a virtual environment without postrun, in which postrun's dependencies are importable; returns its Python."""
+    """Make environments with postrun's dependencies but without postrun."""
 
     def make(name: str) -> Path:
         folder = tmp_path_factory.mktemp("environment") / name
@@ -71,8 +71,8 @@ def unpacked(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def wheel(compiler: str, project_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of this checkout, with the C side, built once for all test processes."""
-    own = tmp_path_factory.getbasetemp()
-    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "shared-wheel"
+    basetemp = tmp_path_factory.getbasetemp()
+    folder = (basetemp.parent if "PYTEST_XDIST_WORKER" in os.environ else basetemp) / "shared-wheel"
     folder.mkdir(exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""Do the commands of docs/c-library.md work as they are written there, one after the other, and do its two programs?"""
+"""Tests that the commands of docs/c-library.md work as they are written there, one after the other, and that its programs do."""
 
 from __future__ import annotations
 

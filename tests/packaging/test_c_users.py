@@ -1,4 +1,4 @@
-"""Can a C program be compiled against postrun, by pkg-config and by CMake, from a wheel and from ``cmake --install``?"""
+"""Tests of C programs that use postrun, by pkg-config and by CMake, from a wheel and from ``cmake --install``."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def from_cmake(compiler: str, project_root: Path, tmp_path_factory: pytest.TempP
 
 @pytest.fixture(params=["from_wheel", "from_cmake"])
 def installation(request: pytest.FixtureRequest) -> Installation:
-    found = request.getfixturevalue(request.param)
-    assert isinstance(found, Installation)
-    return found
+    installation = request.getfixturevalue(request.param)
+    assert isinstance(installation, Installation)
+    return installation
 
 
 @pytest.fixture
@@ -70,10 +70,10 @@ def program(tmp_path: Path) -> Path:
     return source
 
 
-def assert_one_version(shown: str) -> None:
+def assert_one_version(output: str) -> None:
     """The header that was compiled and the library that was loaded are of one version."""
-    match = re.fullmatch(r"(\d+\.\d+\.\d+) (\d+\.\d+\.\d+)\n", shown)
-    assert match is not None, shown
+    match = re.fullmatch(r"(\d+\.\d+\.\d+) (\d+\.\d+\.\d+)\n", output)
+    assert match is not None, output
     assert match[1] == match[2]
 
 

@@ -29,7 +29,7 @@ def third_party(project_root: Path) -> ModuleType:
 
 @pytest.fixture(scope="module")
 def lock(project_root: Path) -> dict[str, set[str]]:
-    """name==version of requirements.lock -> its hashes, read without the code under test."""
+    """Map name==version in requirements.lock to its hashes, with code of the test."""
     entries = re.split(r"^(?=[A-Za-z])", (project_root / "requirements.lock").read_text(), flags=re.MULTILINE)[1:]
     return {entry.split()[0]: set(re.findall(r"sha256:(\w+)", entry)) for entry in entries}
 
@@ -49,7 +49,7 @@ def test_notice_lists_exactly_the_packages_of_the_lock(project_root: Path, lock:
 
 def test_sbom_lists_exactly_the_packages_of_the_lock(project_root: Path, lock: dict[str, set[str]], sbom: dict[str, Any]) -> None:
     """If this fails: make notice."""
-    found = {}
+    licenses = {}
     for component in sbom["components"]:
         assert component["purl"] == component["bom-ref"] == f"pkg:pypi/{component['name']}@{component['version']}"
         (choice,) = component["licenses"]
@@ -57,8 +57,8 @@ def test_sbom_lists_exactly_the_packages_of_the_lock(project_root: Path, lock: d
         files = component["externalReferences"][0]
         assert files["type"] == "distribution"
         assert {entry["alg"] for entry in files["hashes"]} == {"SHA-256"}
-        found[f"{component['name']}=={component['version']}"] = {entry["content"] for entry in files["hashes"]}
-    assert found == lock
+        licenses[f"{component['name']}=={component['version']}"] = {entry["content"] for entry in files["hashes"]}
+    assert licenses == lock
     about = sbom["metadata"]["component"]
     project = tomllib.loads((project_root / "pyproject.toml").read_text())["project"]
     assert (about["name"], about["version"]) == (project["name"], project["version"])
@@ -99,7 +99,7 @@ def test_the_image_installs_locked_packages_as_another_user_than_root(project_ro
 
 
 def test_the_image_is_built_from_the_sources_alone(project_root: Path) -> None:
-    """.dockerignore leaves everything out, then names what pyproject.toml and the Containerfile need."""
+    """.dockerignore leaves out all but the files for pyproject.toml and Containerfile."""
     rules = [line for line in (project_root / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
     assert rules[0] == "*"
     kept = {rule[1:] for rule in rules if rule.startswith("!")}

@@ -1,4 +1,4 @@
-"""What does a wheel of postrun hold, and does what it holds run?"""
+"""Tests of the contents of a wheel of postrun, and that they run."""
 
 from __future__ import annotations
 
@@ -69,7 +69,10 @@ def test_it_holds_the_licence(wheel: Path, project_root: Path) -> None:
 
 
 def test_it_has_the_notice_and_the_sbom(wheel: Path, wheel_without_native: Path, unpacked: Path, project_root: Path) -> None:
-    """In the folders that PEP 639 and PEP 770 define. The source archive has them at their own paths."""
+    """They are in the folders that PEP 639 and PEP 770 define.
+
+    The source archive has them at their own paths.
+    """
     sbom = "packaging/postrun.cdx.json"
     for built in (wheel, wheel_without_native):
         with zipfile.ZipFile(built) as archive:
@@ -117,9 +120,9 @@ def test_the_same_source_gives_the_same_bytes(wheel: Path, unpacked: Path, tmp_p
 
 
 def test_an_installed_wheel_runs(installed: Path, tmp_path: Path) -> None:
-    shown = run(installed, "-P", "-c", IMPORT_EVERYTHING, cwd=tmp_path)
-    assert f'"file": "{installed.parent.parent}/' in shown
-    assert '"native": "' in shown
+    output = run(installed, "-P", "-c", IMPORT_EVERYTHING, cwd=tmp_path)
+    assert f'"file": "{installed.parent.parent}/' in output
+    assert '"native": "' in output
     assert "report" in run(installed.parent / "postrun", "--help", cwd=tmp_path)
 
 
@@ -144,10 +147,10 @@ def test_an_editable_installation_is_live(compiler: str, unpacked: Path, make_en
     (tree / "ingest" / "added_later.py").write_text("VALUE = 'a module added after the installation'\n")
     (tree / "package" / "added_later.py").write_text("VALUE = 'and one at the top'\n")
     code = "\nfrom postrun.ingest.added_later import VALUE; print(VALUE)\nfrom postrun.added_later import VALUE; print(VALUE)\n"
-    shown = run(python, "-P", "-c", IMPORT_EVERYTHING + code, cwd=tmp_path)
-    assert f'"file": "{tree}/package/__init__.py"' in shown
-    assert '"native": "' in shown
-    assert shown.endswith("a module added after the installation\nand one at the top\n")
+    output = run(python, "-P", "-c", IMPORT_EVERYTHING + code, cwd=tmp_path)
+    assert f'"file": "{tree}/package/__init__.py"' in output
+    assert '"native": "' in output
+    assert output.endswith("a module added after the installation\nand one at the top\n")
 
 
 def test_an_editable_installation_works_without_a_compiler(unpacked: Path, make_environment: MakeEnvironment, tmp_path: Path) -> None:
@@ -160,7 +163,7 @@ def test_an_editable_installation_works_without_a_compiler(unpacked: Path, make_
 
 
 def test_the_version_is_the_same_everywhere(wheel: Path, installed: Path, tmp_path: Path) -> None:
-    said = run(installed, "-P", "-c", IMPORT_EVERYTHING, cwd=tmp_path)
+    output = run(installed, "-P", "-c", IMPORT_EVERYTHING, cwd=tmp_path)
     version = wheel.name.split("-")[1]
-    assert f'"version": "{version}"' in said
-    assert f'"native": "{version}"' in said
+    assert f'"version": "{version}"' in output
+    assert f'"native": "{version}"' in output

@@ -97,11 +97,11 @@ def test_memory_operations_are_equal(trace: tuple[str, Report, Store], expected:
         for kind, figures in reference["memory_operations"].items():
             for i, figure in enumerate(("count", "total_ns", "bytes")):
                 wanted[kind][i] += figures[figure]
-    found: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+    actual: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
     for operation in report.memory_operations:
         for i, value in enumerate((operation.count, operation.total_ns, operation.total_bytes or 0)):
-            found[operation.kind][i] += value
-    assert found == wanted
+            actual[operation.kind][i] += value
+    assert actual == wanted
 
 
 def test_other_sections_agree_with_the_breakdown(trace: tuple[str, Report, Store]) -> None:
@@ -133,7 +133,7 @@ def test_the_report_is_the_same_from_another_store(kineto: Path) -> None:
 
 @pytest.mark.parametrize("name", [trace for trace in TRACES if trace.startswith(("h100", "mi300"))])
 def test_linked_busy_time_is_what_another_tool_published(kineto: Path, name: str) -> None:
-    """The published tables count only events with a launch; times there went through float64 microseconds of the epoch."""
+    """The published tables count only events with a launch, in float64 microseconds."""
     with (kineto / name.replace(".json.gz", ".gpu_timeline.csv")).open(encoding="utf-8", newline="") as text:
         published = {row["type"]: float(row["time ms"]) * 1_000_000 for row in csv.DictReader(text)}
     with ingest([kineto / name]) as store:

@@ -1,7 +1,7 @@
-"""Is a run reported alike, whether torch.profiler traced it or the capture library recorded it? Real traces, written as recordings.
+"""Tests that a run has one report, whether torch.profiler traced it or the capture library recorded it: real traces as recordings.
 
-Against the same trace with only the events that a recording has, all of the report is equal but what names the file and its format.
-Against the whole trace, all is equal that is told of devices: operators, Python functions and the profiler's own overhead are not recorded.
+Against the same trace with only the events that a recording has, all of the report is equal except the name of the file and its format.
+Against the complete trace, all about devices is equal: operators, Python functions and the profiler's own overhead are not recorded.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TRACES = (
     "mi300/gaunernst_bert-small-uncased__1016001",
     "sampled_2_ranks",
 )
-# Names of the file, of its format and of what only a trace says beside its events.
+# Names of the file, of its format and of facts that only a trace contains.
 OF_THE_FILE = (
     "run.name",
     "run.framework",
@@ -40,7 +40,7 @@ OF_THE_FILE = (
     "data_quality",
     "processes",
 )
-# Sections and rules that tell of devices, their launches and synchronisation only.
+# Sections and rules about devices, their launches and synchronization only.
 OF_DEVICES = (
     "nodes",
     "devices",
@@ -86,16 +86,16 @@ def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def differences(ours: Any, theirs: Any, *, whole: bool = False) -> dict[str, Any]:
-    """What is not equal: (ours, theirs) by place. Sums of floats depend on the order of rows."""
-    found, expected = dict(flat(ours)), dict(flat(theirs))
+def differences(ours: Any, theirs: Any, *, complete: bool = False) -> dict[str, Any]:
+    """Return what differs: (ours, theirs) by key; float sums depend on the row order."""
+    actual, expected = dict(flat(ours)), dict(flat(theirs))
     differing = {}
-    for place in found.keys() | expected.keys():
-        pair = found.get(place, "absent"), expected.get(place, "absent")
-        both = all(isinstance(value, float) for value in pair)
-        left_out = place.startswith(OF_THE_FILE) or (whole and NOT_RECORDED.fullmatch(place))
-        if not left_out and not (math.isclose(*pair, rel_tol=1e-12) if both else pair[0] == pair[1]):
-            differing[place] = pair
+    for key in actual.keys() | expected.keys():
+        pair = actual.get(key, "absent"), expected.get(key, "absent")
+        floats = all(isinstance(value, float) for value in pair)
+        left_out = key.startswith(OF_THE_FILE) or (complete and NOT_RECORDED.fullmatch(key))
+        if not left_out and not (math.isclose(*pair, rel_tol=1e-12) if floats else pair[0] == pair[1]):
+            differing[key] = pair
     return differing
 
 
@@ -106,8 +106,8 @@ def report(files: list[Path]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module", params=TRACES)
 def traces(request: pytest.FixtureRequest, shared_data: Path) -> list[Path]:
-    place = shared_data / "kineto" / request.param
-    return sorted(place.glob("*.json.gz")) if place.is_dir() else [place.with_name(f"{place.name}.json.gz")]
+    path = shared_data / "kineto" / request.param
+    return sorted(path.glob("*.json.gz")) if path.is_dir() else [path.with_name(f"{path.name}.json.gz")]
 
 
 def recorded(traces: list[Path], folder: Path) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def test_all_of_the_report_is_equal(traces: list[Path], ours: dict[str, Any], tm
         for event in part["traceEvents"]:
             event["args"] = {key: value for key, value in event.get("args", {}).items() if key not in OF_OPERATORS}
         text = json.dumps(part, default=lambda number: f"<{number}>").replace(NEITHER, "")
-        (tmp_path / trace.name.removesuffix(".gz")).write_text(re.sub(r'"<([0-9.E+-]+)>"', r"\1", text))  # numbers as they stand
+        (tmp_path / trace.name.removesuffix(".gz")).write_text(re.sub(r'"<([0-9.E+-]+)>"', r"\1", text))  # numbers as they are
     assert differences(ours, report(sorted(tmp_path.iterdir()))) == {}
     assert len(dict(flat(ours))) > 1000
 
@@ -145,5 +145,5 @@ def test_what_is_told_of_devices_is_equal_to_the_whole_trace(traces: list[Path],
     rules = [{rule["rule"]: rule for rule in one["rules"] if rule["rule"] in DEVICE_RULES} for one in (ours, theirs)]
     assert rules[0].keys() == rules[1].keys()
     for name, rule in rules[1].items():
-        assert differences(rules[0][name], rule, whole=True) == {}, name
+        assert differences(rules[0][name], rule, complete=True) == {}, name
     assert len(rules[0]) == len(DEVICE_RULES)

@@ -1,4 +1,4 @@
-"""Does the configuration that the docs give to start from make a report of a real trace?"""
+"""Tests that the sample configuration of the docs makes a report of a real trace."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def test_the_file_to_start_from(shared_data: Path, tmp_path: Path, *, histogram:
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 0, done.output
     for name in ("Forward", "Backward"):
-        told = f"note: histogram = {name!r} of the configuration: no annotated range of this run has this name"
-        assert (told in done.output) == histogram
+        note = f"note: histogram = {name!r} of the configuration: no annotated range of this run has this name"
+        assert (note in done.output) == histogram
     refused = CliRunner().invoke(main, [*arguments, "--histogram", "Forward"])
     assert refused.exit_code == 2
     assert "--histogram Forward: no annotated range has this name" in refused.output

@@ -1,4 +1,4 @@
-"""Do operator times and derived utilisation of a real trace equal a plain sum over its JSON, and the device time breakdown?"""
+"""Tests of operator times, derived utilization and device time of a real trace against plain sums over its JSON."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def trace(shared_data: Path) -> Path:
 @pytest.fixture(scope="module")
 def events(trace: Path) -> list[dict[str, Any]]:
     with gzip.open(trace) as file:
-        found: list[dict[str, Any]] = json.load(file)["traceEvents"]
-    return [event for event in found if event.get("ph") == "X"]
+        events: list[dict[str, Any]] = json.load(file)["traceEvents"]
+    return [event for event in events if event.get("ph") == "X"]
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_gpu_operators(run: Store, events: list[dict[str, Any]]) -> None:
 
 
 def test_operators_of_a_run_of_eight(shared_data: Path) -> None:
-    """Device time by the operator around the launch, as in the other table, and how long operators ran, over plain JSON."""
+    """Device time by operator and run times of operators are those of plain JSON."""
     path = shared_data / "kineto" / "diff_pair" / "a100_rank3_of_8.json.gz"
     if not path.is_file():
         pytest.skip(f"no real trace: {path} is no file")
@@ -85,8 +85,8 @@ def test_operators_of_a_run_of_eight(shared_data: Path) -> None:
             threads.setdefault(event["tid"], []).append((event["ts"], event["ts"] + event["dur"]))
     ran = 0
     merged: dict[int, list[tuple[int, int]]] = {}
-    for tid, own in threads.items():
-        for start, end in sorted(own):
+    for tid, ranges in threads.items():
+        for start, end in sorted(ranges):
             if tid in merged and start <= merged[tid][-1][1]:
                 merged[tid][-1] = merged[tid][-1][0], max(end, merged[tid][-1][1])
             else:
@@ -100,12 +100,12 @@ def test_operators_of_a_run_of_eight(shared_data: Path) -> None:
         if call["ts"] < merged[call["tid"]][around][1]:
             launched += event["dur"] * 1000
     with ingest([path]) as store:
-        found, table = framework(store), operators(store)
-    assert sum(row.total_ns for row in found.gpu_operators) == sum(row.total_ns for row in table.rows) == launched
+        section, table = framework(store), operators(store)
+    assert sum(row.total_ns for row in section.gpu_operators) == sum(row.total_ns for row in table.rows) == launched
     assert table.linked_percent is not None
     assert table.linked_percent > 98
-    assert not any("cannot be given" in note for note in found.notes)
-    assert any(f"ran for {duration(ran * 1000)} of" in note for note in found.notes)
+    assert not any("cannot be given" in note for note in section.notes)
+    assert any(f"ran for {duration(ran * 1000)} of" in note for note in section.notes)
 
 
 def test_derived_utilisation_adds_up_to_the_busy_time(run: Store) -> None:

@@ -1,4 +1,4 @@
-"""Is everything that real PyTorch profiler traces say in the run store, exactly? Recounted in plain Python from the JSON."""
+"""Tests that the run store contains all of real PyTorch profiler traces, exactly: recounted in plain Python from the JSON."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def path(request: pytest.FixtureRequest, shared_data: Path) -> Path:
 
 
 def _destination(event: dict[str, Any]) -> tuple[str, str] | None:
-    """Table and kind of a complete event, by the rules told in words in the store's schema."""
+    """Return table and kind of a complete event, by the rules in the store's schema."""
     category, name = str(event.get("cat")).lower(), str(event.get("name"))
     if category in DEVICE:
         return "device_event", DEVICE[category]
@@ -117,20 +117,20 @@ def test_figures_of_the_independent_reference(path: Path, shared_data: Path) -> 
     reference = json.loads((shared_data / "kineto" / "expected.json").read_bytes())
     devices = reference[path.relative_to(shared_data / "kineto").as_posix()]
     store = _store(path)
-    found: dict[str, dict[str, Any]] = {}
+    allocations: dict[str, dict[str, Any]] = {}
     totals = store.frame(
         "SELECT device, kind::VARCHAR, copy_kind, count(*), sum(duration_ns)::BIGINT, coalesce(sum(bytes), 0)::BIGINT"
         " FROM device_event WHERE kind <> 'sync' GROUP BY ALL"
     )
     for device, kind, copy_kind, count, total, size in totals.iter_rows():
-        figures = found.setdefault(str(device), {"kernel_count": 0, "kernel_total_ns": 0, "memory_operations": {}})
+        figures = allocations.setdefault(str(device), {"kernel_count": 0, "kernel_total_ns": 0, "memory_operations": {}})
         if kind == "kernel":
             figures |= {"kernel_count": count, "kernel_total_ns": total}
-            found[str(device)] = figures
+            allocations[str(device)] = figures
         else:
             key = "Memset" if kind == "memset" else copy_kind
             figures["memory_operations"][key] = {"count": count, "total_ns": total, "bytes": size}
-    assert found == {device: {key: figures[key] for key in found[device]} for device, figures in devices.items()}
+    assert allocations == {device: {key: figures[key] for key in allocations[device]} for device, figures in devices.items()}
     for device, figures in devices.items():
         top = store.frame(
             "SELECT left(n.text, 120) AS name, count(*) AS count, sum(duration_ns)::BIGINT AS total_ns FROM device_event d"
@@ -201,7 +201,7 @@ def test_complaints_of_the_profiler_become_warnings(shared_data: Path) -> None:
 
 
 def test_steps_hold_the_device_work_that_their_launches_started(path: Path) -> None:
-    """Brute force: for each ProfilerStep, the device events whose launch call starts inside it."""
+    """For each ProfilerStep, the device events are those of launch calls inside it."""
     document = _document(path)
     events = [event for event in document["traceEvents"] if event.get("ph") == "X"]
     base = int(document.get("baseTimeNanoseconds", 0))

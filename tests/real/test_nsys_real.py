@@ -1,7 +1,7 @@
-"""Is everything that a real export of Nsight Systems says in the report? Recounted by SQL and plain Python from the export.
+"""Tests that the report contains all of a real export of Nsight Systems: recounted by SQL and plain Python from the export.
 
-The export: two processes of an inference job on two H100s, a second of it. It names no GPU, and its calls and runs are cut at the edges of
-that second.
+The export: two processes of an inference job on two H100s, for one second. It names no GPU, and its calls and kernels are cut at the edges
+of that second.
 """
 
 from __future__ import annotations
@@ -55,17 +55,17 @@ def report(store: Store) -> Report:
 def test_every_row_is_there(store: Store, rows: sqlite3.Connection) -> None:
     tables = {"KERNEL": "kernel", "MEMCPY": "memcpy", "MEMSET": "memset", "SYNCHRONIZATION": "sync"}
     for table, kind in tables.items():
-        said = rows.execute(
+        expected = rows.execute(
             'SELECT count(*), sum("end" - start), min(start), max("end"), sum(globalPid >> 24 & 16777215), sum(correlationId),'
             " sum(streamId)"
             f" FROM CUPTI_ACTIVITY_KIND_{table}"
         ).fetchone()
         base = rows.execute("SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME").fetchone()[0]
-        found = store.frame(f"""
+        actual = store.frame(f"""
             SELECT count(*), sum(duration_ns)::BIGINT, min(start_ns) - {base}, max(start_ns + duration_ns) - {base}, sum(pid)::BIGINT,
                 sum(correlation)::BIGINT, sum(stream)::BIGINT
             FROM device_event AS e JOIN process AS p ON p.id = e.process WHERE kind = '{kind}'""").row(0)
-        assert found == said
+        assert actual == expected
     assert store.frame("SELECT count(*) FROM device_event").item() == 3442 + 904 + 22 + 244
     assert store.frame("SELECT count(*) FROM host_event WHERE kind IN ('launch', 'sync', 'call')").item() == 5796
     assert (
@@ -75,7 +75,7 @@ def test_every_row_is_there(store: Store, rows: sqlite3.Connection) -> None:
 
 
 def test_processes_and_machine(store: Store, report: Report) -> None:
-    """Of the 159 processes in the export two did something; no secret of its environment is anywhere."""
+    """Of the 159 processes two were active; secrets of the environment are nowhere."""
     assert [(one.pid, one.rank, one.node) for one in report.processes] == [(111, 0, "modal"), (112, 1, "modal")]
     assert store.frame("SELECT hostname, cores FROM node").rows() == [("modal", 18)]
     assert store.frame("SELECT DISTINCT process, device FROM device_event ORDER BY ALL").rows() == [(0, 0), (1, 1)]
@@ -87,11 +87,11 @@ def test_processes_and_machine(store: Store, report: Report) -> None:
 
 
 def test_totals_of_kernels_by_name(report: Report, rows: sqlite3.Connection) -> None:
-    said = rows.execute("""
+    launches = rows.execute("""
         SELECT m.value, count(*), sum("end" - start), min("end" - start), max("end" - start) FROM CUPTI_ACTIVITY_KIND_KERNEL
         JOIN StringIds AS m ON m.id = mangledName GROUP BY mangledName""").fetchall()
-    names = demangled([row[0] for row in said])
-    expected = {name: (n, total, least, most) for name, (_, n, total, least, most) in zip(names, said, strict=True)}
+    names = demangled([row[0] for row in launches])
+    expected = {name: (n, total, least, most) for name, (_, n, total, least, most) in zip(names, launches, strict=True)}
     assert {one.name: (one.count, one.total_ns, one.min_ns, one.max_ns) for one in report.kernels} == expected
     assert max(report.kernels, key=lambda one: one.total_ns).total_ns == 31_121_662
 
@@ -112,34 +112,34 @@ def test_device_time(report: Report, rows: sqlite3.Connection) -> None:
 
 
 def test_copies(report: Report, rows: sqlite3.Connection) -> None:
-    said = rows.execute("""
+    expected = rows.execute("""
         SELECT CASE copyKind WHEN 1 THEN 'HtoD' WHEN 2 THEN 'DtoH' WHEN 8 THEN 'DtoD' END,
             CASE WHEN 0 IN (srcKind, dstKind) THEN 'pageable' WHEN 1 IN (srcKind, dstKind) THEN 'pinned' END,
             count(*), sum(bytes), sum("end" - start) FROM CUPTI_ACTIVITY_KIND_MEMCPY GROUP BY 1, 2
         UNION ALL SELECT 'Memset', NULL, count(*), sum(bytes), sum("end" - start) FROM CUPTI_ACTIVITY_KIND_MEMSET""").fetchall()
-    found = {(one.kind, one.memory): (one.count, one.total_bytes, one.total_ns) for one in report.memory_operations}
-    assert found == {(kind, memory): tuple(rest) for kind, memory, *rest in said}
+    actual = {(one.kind, one.memory): (one.count, one.total_bytes, one.total_ns) for one in report.memory_operations}
+    assert actual == {(kind, memory): tuple(rest) for kind, memory, *rest in expected}
 
 
 def test_ranges_and_operators(store: Store, rows: sqlite3.Connection) -> None:
-    """What PyTorch's emit_nvtx wrote: operators of a namespace, else ranges of the program, without their numbers."""
-    said = rows.execute('SELECT text, "end" - start FROM NVTX_EVENTS').fetchall()
-    texts = [(re.sub(r", (seq|op_id) = .*", "", text), ns) for text, ns in said]
+    """PyTorch's emit_nvtx wrote operators of a namespace, else ranges without numbers."""
+    texts_ns = rows.execute('SELECT text, "end" - start FROM NVTX_EVENTS').fetchall()
+    texts = [(re.sub(r", (seq|op_id) = .*", "", text), ns) for text, ns in texts_ns]
     is_operator = re.compile(r"[a-z_]\w*::[\w.]+|\w+Backward\d*")
     for table, wanted in (("host_event WHERE kind = 'operator'", True), ("annotation", False)):
-        own = [(name, ns) for name, ns in texts if (is_operator.fullmatch(name) is not None) == wanted]
-        counts, totals = Counter(name for name, _ in own), Counter[str]()
-        for name, ns in own:
+        selected = [(name, ns) for name, ns in texts if (is_operator.fullmatch(name) is not None) == wanted]
+        counts, totals = Counter(name for name, _ in selected), Counter[str]()
+        for name, ns in selected:
             totals[name] += ns
-        found = store.frame(
+        actual = store.frame(
             f"SELECT n.text, c, t::BIGINT FROM (SELECT name, count(*) AS c, sum(duration_ns) AS t FROM {table}"
             " GROUP BY name) AS g JOIN name AS n ON n.id = g.name"
         ).rows()
-        assert {name: (n, ns) for name, n, ns in found} == {name: (counts[name], totals[name]) for name in counts}
+        assert {name: (n, ns) for name, n, ns in actual} == {name: (counts[name], totals[name]) for name in counts}
 
 
 def _as_traces(rows: sqlite3.Connection, folder: Path) -> list[Path]:
-    """The export as traces of PyTorch's profiler, one per process: what the second computation of the reports' figures reads."""
+    """Write the export as traces of PyTorch's profiler, one per process."""
     words = dict(rows.execute("SELECT id, value FROM StringIds"))
     names = dict(zip(words, demangled(list(words.values())), strict=True))
     base = rows.execute("SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME").fetchone()[0]
@@ -166,7 +166,7 @@ def _as_traces(rows: sqlite3.Connection, folder: Path) -> list[Path]:
     for process, start, end, stream, link, context, kind in rows.execute(
         f"SELECT {basic}, contextId, syncType FROM CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
     ):
-        # Context 1 is of the first GPU, context 2 of the second, as kernels say.
+        # Context 1 is of the first GPU, context 2 of the second, as in kernels.
         add(process, "cuda_sync", waits[kind], start, end, stream, device=context - 1, stream=stream, correlation=link)
     for thread, start, end, link, name in rows.execute(
         'SELECT globalTid, start, "end", correlationId, nameId FROM CUPTI_ACTIVITY_KIND_RUNTIME'
@@ -177,8 +177,8 @@ def _as_traces(rows: sqlite3.Connection, folder: Path) -> list[Path]:
         category = "cpu_op" if re.fullmatch(r"[a-z_]\w*::[\w.]+|\w+Backward\d*", name) else "user_annotation"
         add(thread, category, name, start, end, thread & 0xFFFFFF)
     paths = []
-    for pid, own in events.items():
-        text = json.dumps({"schemaVersion": 1, "baseTimeNanoseconds": base, "traceEvents": own})
+    for pid, rows_of_process in events.items():
+        text = json.dumps({"schemaVersion": 1, "baseTimeNanoseconds": base, "traceEvents": rows_of_process})
         paths.append(folder / f"{pid}.json")
         paths[-1].write_text(re.sub(r'"(ts|dur)": "([\d.]+)"', r'"\1": \2', text))
     return paths
@@ -199,8 +199,8 @@ def test_every_section_is_that_of_the_same_events_in_traces(
     report: Report, rows: sqlite3.Connection, second_computation: ModuleType, tmp_path: Path
 ) -> None:
     traces = [recompute.Trace(path) for path in _as_traces(rows, tmp_path)]
-    for section, (expected, found) in second_computation.sections(traces, report).items():
-        assert found == second_computation.close(expected), section
+    for section, (expected, actual) in second_computation.sections(traces, report).items():
+        assert actual == second_computation.close(expected), section
 
 
 def test_kinds_of_kernels(report: Report) -> None:

@@ -1,4 +1,4 @@
-"""Are the hosted profiler's three real Python profiles read as pstats reads them, and do the figures of the report follow from them?"""
+"""Tests of the hosted profiler's three real Python profiles: rows as pstats reads them, and the figures of the report from them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Entries = dict[Any, Any]
 
 @pytest.fixture(scope="module")
 def folder(shared_data: Path) -> Path:
-    found = shared_data / "smdebug/tfprofiler_timeline_traces/framework/tensorflow/cProfile"
-    if not found.is_dir():
-        pytest.skip(f"no {found}")
-    return found
+    folder = shared_data / "smdebug/tfprofiler_timeline_traces/framework/tensorflow/cProfile"
+    if not folder.is_dir():
+        pytest.skip(f"no {folder}")
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +34,8 @@ def files(folder: Path) -> list[Entries]:
 
 @pytest.fixture(scope="module")
 def store(folder: Path) -> Iterator[Store]:
-    with ingest([folder]) as made:
-        yield made
+    with ingest([folder]) as store:
+        yield store
 
 
 @pytest.fixture(scope="module")
@@ -44,15 +44,17 @@ def profile(store: Store) -> PythonProfile:
 
 
 def test_functions_calls_and_seconds_are_the_published_ones(store: Store) -> None:
-    found = store.frame("SELECT functions, calls, total_s FROM python_window ORDER BY start_ns").rows()
-    assert [(functions, calls, round(seconds, 4)) for functions, calls, seconds in found] == EXPECTED
+    actual = store.frame("SELECT functions, calls, total_s FROM python_window ORDER BY start_ns").rows()
+    assert [(functions, calls, round(seconds, 4)) for functions, calls, seconds in actual] == EXPECTED
     assert store.frame("SELECT count(*) AS n FROM ingest_note").item() == 0
     assert store.frame("SELECT hostname, pid FROM process AS p JOIN node AS n ON n.id = p.node").rows() == [("algo-1", 151)]
 
 
 def test_windows_are_those_that_the_older_folders_name(store: Store) -> None:
-    found = store.frame("SELECT start_mode, start_step, end_step, start_ns, duration_ns, timer FROM python_window ORDER BY start_ns").rows()
-    assert found == [
+    actual = store.frame(
+        "SELECT start_mode, start_step, end_step, start_ns, duration_ns, timer FROM python_window ORDER BY start_ns"
+    ).rows()
+    assert actual == [
         ("prestepzero", None, None, 1596585363775342000, 9_729_447_000, None),
         (None, 2, 2, 1596585374963238000, 1_044_923_000, None),
         (None, 3, 3, 1596585376012363800, 4_882_700, None),
@@ -90,16 +92,16 @@ def test_rows_of_the_report_are_the_functions_with_most_own_time(profile: Python
 
 def test_the_training_loop_is_both_steps_together(profile: PythonProfile, files: list[Entries]) -> None:
     (loop,) = (one for one in profile.groups if (one.by, one.label) == ("job phase", "training loop"))
-    own: dict[str, float] = {}
+    own_times: dict[str, float] = {}
     calls: dict[str, int] = {}
     for entries in files[1:]:
         for key, entry in entries.items():
             name = pstats.func_std_string(key)  # type: ignore[attr-defined]
-            own[name] = own.get(name, 0.0) + entry[2]
+            own_times[name] = own_times.get(name, 0.0) + entry[2]
             calls[name] = calls.get(name, 0) + entry[1]
-    assert (loop.windows, loop.calls, loop.functions) == (2, sum(calls.values()), len(own))
-    assert loop.total_s == pytest.approx(sum(own.values()))
-    assert [row.total_s for row in loop.rows] == pytest.approx(sorted(own.values(), reverse=True)[:PHASE_ROWS], abs=1e-9)
+    assert (loop.windows, loop.calls, loop.functions) == (2, sum(calls.values()), len(own_times))
+    assert loop.total_s == pytest.approx(sum(own_times.values()))
+    assert [row.total_s for row in loop.rows] == pytest.approx(sorted(own_times.values(), reverse=True)[:PHASE_ROWS], abs=1e-9)
     assert all(row.calls == calls[row.function] for row in loop.rows)
 
 
@@ -108,17 +110,17 @@ def flame(profile: PythonProfile, label: str) -> FlameGraph:
 
 
 def test_the_call_tree_holds_all_time_and_starts_where_pstats_has_no_caller(profile: PythonProfile, files: list[Entries]) -> None:
-    found = flame(profile, "initialization")
-    assert not found.exact
-    assert (found.frames[0].function, found.frames[0].depth) == ("tf_keras_fit_eager.py:46(main)", 0)
-    assert found.total_s == pytest.approx(sum(entry[2] for entry in files[0].values()), rel=1e-3)
-    for number, frame in enumerate(found.frames):
+    graph = flame(profile, "initialization")
+    assert not graph.exact
+    assert (graph.frames[0].function, graph.frames[0].depth) == ("tf_keras_fit_eager.py:46(main)", 0)
+    assert graph.total_s == pytest.approx(sum(entry[2] for entry in files[0].values()), rel=1e-3)
+    for number, frame in enumerate(graph.frames):
         below = []
-        for other in found.frames[number + 1 :]:
-            if other.depth <= frame.depth:
+        for later in graph.frames[number + 1 :]:
+            if later.depth <= frame.depth:
                 break
-            if other.depth == frame.depth + 1:
-                below.append(other)
+            if later.depth == frame.depth + 1:
+                below.append(later)
         assert sum(one.total_s for one in below) + frame.own_s <= frame.total_s + 1e-6
         assert all(
             frame.start_s - 1e-6 <= one.start_s and one.start_s + one.total_s <= frame.start_s + frame.total_s + 1e-6 for one in below
@@ -126,7 +128,7 @@ def test_the_call_tree_holds_all_time_and_starts_where_pstats_has_no_caller(prof
 
 
 def test_no_function_has_more_time_in_the_tree_than_in_its_file(profile: PythonProfile, files: list[Entries]) -> None:
-    """A frame is not longer than its function; those in no circle have together no more than it."""
+    """A frame is not longer than its function; outside of circles their sum is not."""
     total = {pstats.func_std_string(key): entry for key, entry in files[0].items()}  # type: ignore[attr-defined]
     together: dict[str, float] = {}
     for frame in flame(profile, "initialization").frames:
@@ -136,6 +138,6 @@ def test_no_function_has_more_time_in_the_tree_than_in_its_file(profile: PythonP
     straight = [name for name in together if total[name][0] == total[name][1] and not re.search(r"base\.py|variables\.py", name)]
     assert len(straight) > 60
     assert all(together[name] <= total[name][3] * 1.001 + 1e-6 for name in straight)
-    # The function with most time of its own is there with nearly all of it.
+    # The function with the longest own time is there with nearly all of it.
     built_in = "{built-in method tensorflow.python._pywrap_tfe.TFE_NewContext}"
     assert together[built_in] == pytest.approx(total[built_in][2], rel=0.06)

@@ -1,4 +1,4 @@
-"""Is every figure of a report the one that a second, plain computation gives, on real traces and on odd ones?"""
+"""Tests every figure of a report against a second, plain computation, on real traces and on odd ones."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def step(number: int, start: float, duration: float, name: str = "ProfilerStep#"
 
 
 def by_chance(seed: int) -> list[dict[str, Any]]:
-    """Work of two devices with every defect that real traces have: overlaps, gaps, lost launches, repeated ids, graphs, empty kernels."""
+    """Return work of two devices with every defect that real traces have."""
     chance = random.Random(seed)
     names = [
         "ampere_sgemm_128x64_tn",
@@ -137,12 +137,12 @@ def test_bare_array_of_relative_whole_microseconds_in_the_old_spelling(tmp_path:
 
 
 def check(paths: list[Path]) -> None:
-    """Every recomputed section of the report on these files, one process each in the order of their ranks, is equal to the report's."""
+    """Compare every recomputed section with the report on files of one process each."""
     traces = [recompute.Trace(path) for path in paths]
     with ingest(paths) as store:
         report = analyze(store)
-    for section, (expected, found) in sections(traces, report).items():
-        assert found == close(expected), section
+    for section, (expected, actual) in sections(traces, report).items():
+        assert actual == close(expected), section
 
 
 def close(value: Any) -> Any:
@@ -165,16 +165,16 @@ def shared(rows: Iterable[Any]) -> dict[str, tuple[int, int, float]]:
 
 def largest(groups: dict[str, tuple[int, int, float]]) -> dict[str, tuple[int, int, float]]:
     """Groups as the report lists operators: those below 2 % are one."""
-    found = {name: group for name, group in groups.items() if group[2] >= 2}
+    merged = {name: group for name, group in groups.items() if group[2] >= 2}
     small = [group for group in groups.values() if group[2] < 2]
     if small:
-        total, whole = sum(group[0] for group in small), sum(group[0] for group in groups.values())
-        found["other (< 2 %)"] = (total, sum(group[1] for group in small), 100 * total / whole if whole else 0.0)
-    return found
+        total, everything = sum(group[0] for group in small), sum(group[0] for group in groups.values())
+        merged["other (< 2 %)"] = (total, sum(group[1] for group in small), 100 * total / everything if everything else 0.0)
+    return merged
 
 
 def sections(traces: list[recompute.Trace], report: Report) -> dict[str, tuple[Any, Any]]:
-    """What was recomputed and what the report says, by section."""
+    """Return the recomputed and the reported contents, by section."""
     devices = [row for trace in traces for row in recompute.time_breakdown(trace)]
     kernels = recompute.kernels(traces)
     known = {kernel.name: kernel for kernel in report.kernels}
@@ -187,7 +187,7 @@ def sections(traces: list[recompute.Trace], report: Report) -> dict[str, tuple[A
     parts = [row for trace in traces if (row := recompute_host.step_parts(trace))]
     annotations = recompute_host.ranges(traces)
     communication = {name for name in kernels if recompute.COMMUNICATION.search(name)}
-    found: dict[str, tuple[Any, Any]] = {
+    result: dict[str, tuple[Any, Any]] = {
         "time_breakdown": (devices, [picked(row, devices[0]) for row in report.time_breakdown]),
         "kernels": (kernels, {row.name: picked(row, next(iter(kernels.values()))) for row in report.kernels}),
         "communication": (communication, {row.name for row in report.kernels if row.category == "communication"}),
@@ -214,21 +214,21 @@ def sections(traces: list[recompute.Trace], report: Report) -> dict[str, tuple[A
         "GPU operators": (largest(recompute_host.gpu_operators(traces)), shared(report.framework.gpu_operators)),
     }
     for group in report.steps.groups:
-        own = [s.duration_ns for s in report.steps.steps if (s.rank, s.pid, s.on_device) == (group.rank, group.pid, group.on_device)]
-        found[f"step times of rank {group.rank}, {group.on_device}"] = (recompute.quantiles(own), asdict(group.quantiles))
+        durations = [s.duration_ns for s in report.steps.steps if (s.rank, s.pid, s.on_device) == (group.rank, group.pid, group.on_device)]
+        result[f"step times of rank {group.rank}, {group.on_device}"] = (recompute.quantiles(durations), asdict(group.quantiles))
     if len(traces) == len(devices) == 1 and devices[0]["span_ns"]:
         values = recompute.derived_utilisation(traces[0])
         usage, active = report.system_usage.nodes[0], report.system_usage.gpu_active
         assert active is not None
         assert report.summary.tiles[0].value == f"{100 * devices[0]['busy_ns'] / devices[0]['span_ns']:.1f} %"
         spread = {key: value for key, value in (recompute.quantiles(values) or {}).items() if key in {"min", "p50", "p95", "p99", "max"}}
-        found["utilisation"] = (spread, picked(usage, spread))
-        found["active"] = ((len(values), sum(value > 0 for value in values)), (active.points, active.active))
-    return found
+        result["utilisation"] = (spread, picked(usage, spread))
+        result["active"] = ((len(values), sum(value > 0 for value in values)), (active.points, active.active))
+    return result
 
 
 def timed(steps: list[dict[str, Any]]) -> list[tuple[int, int, int, bool, int]]:
-    """Steps as the report lists them: by device work, unless not even half of them have any."""
+    """Return steps as the report lists them: by device work, if half of them have any."""
     mostly = 2 * sum(step["first"] is not None for step in steps) >= len(steps)
     rows = []
     for step in steps:

@@ -1,4 +1,4 @@
-"""Do real files of the hosted profiler give the counts and times that its own reader gives?"""
+"""Tests of real files of the hosted profiler: counts and times are those of its own reader."""
 
 from __future__ import annotations
 
@@ -116,15 +116,15 @@ def test_raw_horovod_timeline_counts_from_zero(smdebug: Path) -> None:
     known = format_of(path)
     assert known is not None
     assert known.name == TIMELINE
-    said = json.loads(path.read_text())
-    assert Counter(one["ph"] for one in said) == {"M": 30, "X": 19, "B": 4, "E": 2, "i": 2}
+    expected = json.loads(path.read_text())
+    assert Counter(one["ph"] for one in expected) == {"M": 30, "X": 19, "B": 4, "E": 2, "i": 2}
     result = read_pevents(store, path, 0, Registry(store))
     # the two nameless ends close the begins of pids 1 and 2; the complete events are marks of ranks that were ready
-    assert all((one["dur"], one["name"].isdecimal()) == (0, True) for one in said if one["ph"] == "X")
+    assert all((one["dur"], one["name"].isdecimal()) == (0, True) for one in expected if one["ph"] == "X")
     assert result == ReadResult(2, 77_575_718_041_000, 77_576_058_948_000, relative=True)
     counts = dict(store.frame("SELECT code, count FROM ingest_note").rows())
     assert counts == {"relative_times": 1, "unclosed_begin": 2, "not_shown": 2, "rank_ready": 19}
-    tensors = {one["pid"]: one["args"]["name"] for one in said if one.get("name") == "process_name"}
+    tensors = {one["pid"]: one["args"]["name"] for one in expected if one.get("name") == "process_name"}
     assert set(store.frame("SELECT phase FROM annotation")["phase"]) == {tensors[1], tensors[2]}
 
 

@@ -1,4 +1,4 @@
-"""Is the time of each step of real traces the one that a plain sweep over their events gives, sharing no code with the analysis?"""
+"""Tests of the time of each step of real traces against a plain sweep over their events, which shares no code with the analysis."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ KEYS = ("number", "step", "computation", "exposed_communication", "exposed_memor
 
 
 def by_hand(trace: recompute.Trace) -> list[tuple[int, ...]]:
-    """Of each step: KEYS. What a step launches is what its calls, which begin in it, have the correlation of."""
+    """Return KEYS of each step; a step launches what has a correlation of its calls."""
     work = [event for event in trace.device if event["kind"] != "sync"]
     calls = recompute.first_by_id(trace.calls)
-    found: list[tuple[int, ...]] = []
+    rows: list[tuple[int, ...]] = []
     before: tuple[int, int] | None = None
     for marked in sorted((r for r in trace.ranges if STEP.fullmatch(r["name"])), key=lambda r: r["start"]):
         number = int(STEP.fullmatch(marked["name"])[1])  # type: ignore[index]
-        own = [e for e in work if e["id"] in calls and marked["start"] <= calls[e["id"]]["start"] < marked["end"]]
-        if not own or number in {row[0] for row in found}:
+        launched = [e for e in work if e["id"] in calls and marked["start"] <= calls[e["id"]]["start"] < marked["end"]]
+        if not launched or number in {row[0] for row in rows}:
             continue
-        begin, until = min(e["start"] for e in own), max(e["end"] for e in own)
+        begin, until = min(e["start"] for e in launched), max(e["end"] for e in launched)
         if before is not None:
             until = max(until, before[1])
             begin = before[1] if before[0] == number - 1 else max(begin, before[1])
         before = (number, until)
-        found.append((number, *parts([e for e in work if e["end"] > begin and e["start"] < until], begin, until)))
-    return found
+        rows.append((number, *parts([e for e in work if e["end"] > begin and e["start"] < until], begin, until)))
+    return rows
 
 
 def parts(events: list[dict[str, Any]], begin: int, until: int) -> tuple[int, ...]:
-    """By going from each start or end of an event to the next one and asking what runs between them."""
+    """Go from each start or end of an event to the next, and add what runs there."""
     points: list[tuple[int, int, str]] = []
     for event in events:
         kind = (
@@ -93,11 +93,11 @@ def test_every_step_of_a_real_trace(shared_data: Path, name: str) -> None:
         check_ranks(paths, ranks)
 
 
-def check_ranks(paths: list[Path], found: Any) -> None:
-    """Means of each rank, and what it communicates beyond the other one in the same step."""
+def check_ranks(paths: list[Path], breakdown: Any) -> None:
+    """Check means of each rank, and its surplus of communication in a step."""
     each = [by_hand(recompute.Trace(path)) for path in paths]
     communicated = [{row[0]: row[3] + row[6] for row in rows} for rows in each]
-    for own, mine, other, row in zip(each, communicated, reversed(communicated), found.ranks, strict=True):
-        assert row.computation_ns == pytest.approx(sum(one[2] for one in own) / len(own))
+    for rank, mine, peer, row in zip(each, communicated, reversed(communicated), breakdown.ranks, strict=True):
+        assert row.computation_ns == pytest.approx(sum(values[2] for values in rank) / len(rank))
         assert row.communication_ns == pytest.approx(sum(mine.values()) / len(mine))
-        assert row.waiting_ns == pytest.approx(sum(mine[n] - min(mine[n], other[n]) for n in mine) / len(mine))
+        assert row.waiting_ns == pytest.approx(sum(mine[n] - min(mine[n], peer[n]) for n in mine) / len(mine))

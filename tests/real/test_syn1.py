@@ -1,4 +1,4 @@
-"""Does the synthetic 2 x 2 GPU run give the figures that plain Python computes from the same formulas?"""
+"""Tests of the synthetic 2 x 2 GPU run against figures that plain Python computes from the same formulas."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def test_overall_system_usage(run: Store, expected: dict[str, Any]) -> None:
         for name, quantiles in of_node.items():
             row = usage[node, FIGURES[name]]
             assert row.samples == 2400
-            found = {key: getattr(row, key) for key in ("max", "p99", "p95", "p50", "min")}
-            assert found == pytest.approx(quantiles, abs=0.0051), (node, name)  # expected ones are rounded to two decimals
+            actual = {key: getattr(row, key) for key in ("max", "p99", "p95", "p50", "min")}
+            assert actual == pytest.approx(quantiles, abs=0.0051), (node, name)  # expected ones are rounded to two decimals
 
 
 def test_statements_and_active_time(run: Store) -> None:
@@ -75,25 +75,25 @@ def test_statements_and_active_time(run: Store) -> None:
 
 
 def test_job_statistics(run: Store, expected: dict[str, Any]) -> None:
-    found = job_statistics(run)
+    statistics = job_statistics(run)
     job = expected["JobSummary"]
-    assert found.absent is None
-    assert found.started_at_ns == round(job["job_start"] * 1000) * 1_000_000
-    assert found.ended_at_ns == round(job["job_end"] * 1000) * 1_000_000
+    assert statistics.absent is None
+    assert statistics.started_at_ns == round(job["job_start"] * 1000) * 1_000_000
+    assert statistics.ended_at_ns == round(job["job_end"] * 1000) * 1_000_000
     whole_seconds = {
-        "duration": found.duration_ns,
-        "init": found.initialization_ns,
-        "loop_by_end": found.loop_ns,
-        "final_by_end": found.finalization_ns,
+        "duration": statistics.duration_ns,
+        "init": statistics.initialization_ns,
+        "loop_by_end": statistics.loop_ns,
+        "final_by_end": statistics.finalization_ns,
     }
     assert {key: (value or 0) // SECOND for key, value in whole_seconds.items()} == {key: job[key] for key in whole_seconds}
 
 
 def test_phases(run: Store, expected: dict[str, Any]) -> None:
     split = expected["phase split (documented)"]
-    found = framework(run)
-    assert {phase.name: phase.percent for phase in found.phases} == pytest.approx(
+    section = framework(run)
+    assert {phase.name: phase.percent for phase in section.phases} == pytest.approx(
         {"TRAIN": split["TRAIN"], "EVAL": split["EVAL"], "other": split["others"]}, rel=1e-9
     )
     # 300 steps of 60 ms forward and 120 ms backward, 300 waits of 450 ms for data in two processes
-    assert {part.name: part.total_ns / SECOND for part in found.step_parts} == {"forward": 18.0, "backward": 36.0, "data loading": 135.0}
+    assert {part.name: part.total_ns / SECOND for part in section.step_parts} == {"forward": 18.0, "backward": 36.0, "data loading": 135.0}

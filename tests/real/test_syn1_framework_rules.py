@@ -1,6 +1,7 @@
-"""Do the rules over steps, initialisation, framework time and loaders give the synthetic run's expected figures, in both presets?
+"""Tests of the rules over steps, initialization, framework time and loaders on the synthetic run, in both presets.
 
-And those published for the step durations of a recorded one."""
+The figures of step durations are also those published for a recorded run.
+"""
 
 from __future__ import annotations
 
@@ -115,11 +116,11 @@ def test_mode_and_limits(run: Store) -> None:
 def test_max_initialization_time(run: Store, expected: dict[str, Any], preset: Preset) -> None:
     result = judged(run, preset)[0]["MaxInitializationTime"]
     job = expected["JobSummary"]
-    found = {name: plain_details(result)[f"{name}_ns"] // SECOND for name in ("duration", "initialization", "loop", "finalization")}
-    assert found == {
+    actual = {name: plain_details(result)[f"{name}_ns"] // SECOND for name in ("duration", "initialization", "loop", "finalization")}
+    assert actual == {
         "duration": job["duration"], "initialization": job["init"], "loop": job["loop_by_end"], "finalization": job["final_by_end"],
     }  # fmt: skip
-    assert found == {"duration": 1199, "initialization": 119, "loop": 919, "finalization": 160}
+    assert actual == {"duration": 1199, "initialization": 119, "loop": 919, "finalization": 160}
     assert (result.verdict, result.triggered, plain_details(result)["measured_from"]) == ("NoIssuesFound", 0, "start of the job")
     # 119.999 s are 1.99998 minutes.
     assert judged(run, preset, MaxInitializationTime_threshold=1.99998)[0]["MaxInitializationTime"].verdict == "IssuesFound"
@@ -181,5 +182,5 @@ def test_step_durations_of_a_recorded_run(shared_data: Path) -> None:
     # 30 steps and factor 3: mean + 3 x 1.604 = 5.19 s, which only the step of 9.02 s exceeds; an issue needs more than ten,
     # which so few steps cannot have.
     assert (group["steps"], group["outliers"], results["StepOutlier"].verdict) == (30, 1, "NotEvaluated")
-    # Its timelines begin with the first step, and do not say how many cores the machine has.
+    # Its timelines begin with the first step, and do not state how many cores the node has.
     assert results["MaxInitializationTime"].verdict == results["Dataloader"].verdict == "NotEvaluated"

@@ -1,4 +1,4 @@
-"""Do GPUMemoryIncrease and LoadBalancing give the synthetic run's figures that plain Python computes from the same formulas?"""
+"""Tests of GPUMemoryIncrease and LoadBalancing on the synthetic run against figures that plain Python computes from its formulas."""
 
 from __future__ import annotations
 
@@ -48,30 +48,30 @@ def run(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     ],
 )
 def test_memory_increase(run: Store, expected: dict[str, Any], preset: str, key: str) -> None:
-    found = judged(run, "GPUMemoryIncrease", preset=preset)
-    ((place, figures),) = expected[key].items()
-    assert place == "algo-1/gpu0"
-    row = plain_details(found)["devices"][0]
+    actual = judged(run, "GPUMemoryIncrease", preset=preset)
+    ((unit, figures),) = expected[key].items()
+    assert unit == "algo-1/gpu0"
+    row = plain_details(actual)["devices"][0]
     assert (row["node"], row["device"], row["memory_figure"]) == ("algo-1", 0, "memory controller")
-    assert (found.verdict, found.violations, row["violations"]) == (ISSUES, figures["hits"], figures["hits"])
+    assert (actual.verdict, actual.violations, row["violations"]) == (ISSUES, figures["hits"], figures["hits"])
     assert row["largest_increase"] == figures["max_increase"]
     (episode,) = row["episodes"]
-    assert episode["start_ns"] == (BEGIN_MS + 500 * figures["first_k"]) * 1_000_000 == found.first_ns
-    assert episode["end_ns"] == (BEGIN_MS + 500 * figures["last_k"]) * 1_000_000 == found.last_ns
-    assert [other["violations"] for other in plain_details(found)["devices"][1:]] == [0, 0, 0]
+    assert episode["start_ns"] == (BEGIN_MS + 500 * figures["first_k"]) * 1_000_000 == actual.first_ns
+    assert episode["end_ns"] == (BEGIN_MS + 500 * figures["last_k"]) * 1_000_000 == actual.last_ns
+    assert [other["violations"] for other in plain_details(actual)["devices"][1:]] == [0, 0, 0]
     # windows of 120 samples, the last one full
-    assert found.windows_triggered == figures["last_k"] // 120 - figures["first_k"] // 120 + 1
+    assert actual.windows_triggered == figures["last_k"] // 120 - figures["first_k"] // 120 + 1
 
 
 @pytest.mark.parametrize(("preset", "threshold"), [("documented", 0.5), ("service", 0.24)])
 def test_load_balancing(run: Store, expected: dict[str, Any], preset: str, threshold: float) -> None:
-    found = judged(run, "LoadBalancing", preset=preset)
+    actual = judged(run, "LoadBalancing", preset=preset)
     distances = expected["LoadBalancing"]
-    names = [f"{row['node']}/gpu{row['device']}" for row in plain_details(found)["devices"]]
-    matrix = plain_details(found)["matrix"]
+    names = [f"{row['node']}/gpu{row['device']}" for row in plain_details(actual)["devices"]]
+    matrix = plain_details(actual)["matrix"]
     seen = {f"{a} vs {b}": matrix[i][j] for i, a in enumerate(names) for j, b in enumerate(names) if i < j}
     assert seen == pytest.approx(distances, abs=1e-6)
-    assert (found.verdict, found.violations) == (ISSUES, sum(apart > threshold for apart in distances.values()))
-    assert [row["mean"] for row in plain_details(found)["devices"]] == pytest.approx([77.0, 39.5, 92.0, 100.0])
-    assert found.cost is not None
-    assert found.cost.ns == pytest.approx((23 + 60.5 + 8) / 100 * 1200e9)
+    assert (actual.verdict, actual.violations) == (ISSUES, sum(apart > threshold for apart in distances.values()))
+    assert [row["mean"] for row in plain_details(actual)["devices"]] == pytest.approx([77.0, 39.5, 92.0, 100.0])
+    assert actual.cost is not None
+    assert actual.cost.ns == pytest.approx((23 + 60.5 + 8) / 100 * 1200e9)

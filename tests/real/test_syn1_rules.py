@@ -1,4 +1,4 @@
-"""Do the rules over samples say of the synthetic 2 x 2 GPU run, and of runs with other numbers, what plain Python computes?"""
+"""Tests of the rules over samples on the synthetic 2 x 2 GPU run, and on runs with other numbers, against plain Python."""
 
 from __future__ import annotations
 
@@ -78,10 +78,16 @@ def gpus(result: RuleResult) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("preset", ["documented", "service"])
 def test_low_gpu_utilization(presets: dict[str, Results], expected: dict[str, Any], preset: str) -> None:
-    found, want = presets[preset]["LowGPUUtilization"], expected["LowGPUUtilization(patience=1000)"]
+    actual, want = presets[preset]["LowGPUUtilization"], expected["LowGPUUtilization(patience=1000)"]
     assert sum(entry["triggered"] for entry in want.values()) == 24
-    assert (found.verdict, found.triggered, found.windows, found.windows_triggered, found.datapoints) == ("IssuesFound", 24, 12, 12, 9600)
-    rows = gpus(found)
+    assert (actual.verdict, actual.triggered, actual.windows, actual.windows_triggered, actual.datapoints) == (
+        "IssuesFound",
+        24,
+        12,
+        12,
+        9600,
+    )
+    rows = gpus(actual)
     assert {name: row["triggered"] for name, row in rows.items() if row["triggered"]} == {
         name: entry["triggered"] for name, entry in want.items()
     }
@@ -103,10 +109,10 @@ def test_low_gpu_utilization(presets: dict[str, Results], expected: dict[str, An
 
 @pytest.mark.parametrize(("preset", "patience", "triggered"), [("documented", 100, 16), ("service", 1000, 12)])
 def test_batch_size(presets: dict[str, Results], expected: dict[str, Any], preset: str, patience: int, triggered: int) -> None:
-    found = presets[preset]["BatchSize"]
-    rows = gpus(found)
+    actual = presets[preset]["BatchSize"]
+    rows = gpus(actual)
     assert {name: row["violations"] for name, row in rows.items() if row["violations"]} == expected[f"BatchSize(patience={patience})"]
-    assert (found.verdict, found.triggered, found.violations, found.windows) == ("IssuesFound", triggered, triggered, triggered)
+    assert (actual.verdict, actual.triggered, actual.violations, actual.windows) == ("IssuesFound", triggered, triggered, triggered)
     boxes, want = rows["algo-1/gpu1"]["boxes"], expected["BatchSize.box algo-1"]
     for figure, name in (("cpu", "cpu"), ("gpu", "gpu1"), ("gpu_memory", "gpu1_memory")):
         box = {("p05" if key == "p5" else key): value for key, value in boxes[figure].items()}
@@ -125,8 +131,8 @@ def test_batch_size(presets: dict[str, Results], expected: dict[str, Any], prese
     ],
 )
 def test_bottlenecks(presets: dict[str, Results], expected: dict[str, Any], rule: str, preset: str, key: str) -> None:
-    found, want = presets[preset][rule], expected[key]
-    rows = {row["node"]: row for row in plain_details(found)["nodes"]}
+    actual, want = presets[preset][rule], expected[key]
+    rows = {row["node"]: row for row in plain_details(actual)["nodes"]}
     assert rows.keys() == want.keys()
     for node, entry in want.items():
         row = rows[node]
@@ -135,22 +141,22 @@ def test_bottlenecks(presets: dict[str, Results], expected: dict[str, Any], rule
         assert round(row["of_low_percent"] or 0.0, 4) == entry["pct_of_low"]
         assert (row["issue"], row["unused"], row["windows"], row["windows_exceeded"]) == (False, [], 20, 0)
     bottlenecks = sum(entry["bottlenecks"] for entry in want.values())
-    assert (found.verdict, found.triggered, found.violations, found.datapoints) == ("NoIssuesFound", 0, bottlenecks, 4800)
-    assert plain_details(found)["bottleneck_ns"] == bottlenecks * STEP
+    assert (actual.verdict, actual.triggered, actual.violations, actual.datapoints) == ("NoIssuesFound", 0, bottlenecks, 4800)
+    assert plain_details(actual)["bottleneck_ns"] == bottlenecks * STEP
 
 
 def test_a_lower_threshold_is_an_issue(run: Store) -> None:
     strict = results(run, "service", CPUBottleneck_threshold=5, IOBottleneck_threshold=5)
     assert (strict["CPUBottleneck"].verdict, strict["IOBottleneck"].verdict) == ("NoIssuesFound", "IssuesFound")  # 5 % is not over 5 %
-    found = results(run, "service", CPUBottleneck_threshold=4.99)["CPUBottleneck"]
-    assert (found.verdict, found.triggered, found.windows_triggered) == ("IssuesFound", 20, 20)
-    assert [row["issue"] for row in plain_details(found)["nodes"]] == [True, False]
-    assert found.changed_parameters == {"threshold": 4.99}
+    actual = results(run, "service", CPUBottleneck_threshold=4.99)["CPUBottleneck"]
+    assert (actual.verdict, actual.triggered, actual.windows_triggered) == ("IssuesFound", 20, 20)
+    assert [row["issue"] for row in plain_details(actual)["nodes"]] == [True, False]
+    assert actual.changed_parameters == {"threshold": 4.99}
 
 
 def test_what_was_active_in_the_io_bottleneck(run: Store) -> None:
-    """By hand from the generator: algo-1's bottleneck snapshots (every third, GPU 1 always low), 0.5 s each, against its events."""
-    found = results(run, "documented")["IOBottleneck"]
+    """By hand from the generator: bottleneck snapshots of algo-1, 0.5 s each."""
+    actual = results(run, "documented")["IOBottleneck"]
     spans = [(1000 * k // 2 + 1, 1000 * k // 2 + 501) for k in range(0, 2400, 3)]  # ms after T0
     inside = {ms for start, end in spans for ms in range(start, end)}
 
@@ -159,22 +165,22 @@ def test_what_was_active_in_the_io_bottleneck(run: Store) -> None:
 
     steps = [(120_000 + 3000 * i, 2000 if i % 25 == 0 else 200) for i in range(300)]
     evaluation = [(120_000 + 900_000 + 1000 * i, 400) for i in range(20)]
-    phases = {row["name"]: row["time_ns"] for row in plain_details(found)["active"]["phases"]}
-    train, other = sum(covered(*step) for step in steps), sum(covered(*step) for step in evaluation)
-    assert phases == {"TRAIN": train, "EVAL": other, "outside of steps": 800 * STEP - train - other}
-    annotations = {row["name"]: row["time_ns"] for row in plain_details(found)["active"]["annotations"]}
+    phases = {row["name"]: row["time_ns"] for row in plain_details(actual)["active"]["phases"]}
+    train, evaluated = sum(covered(*step) for step in steps), sum(covered(*step) for step in evaluation)
+    assert phases == {"TRAIN": train, "EVAL": evaluated, "outside of steps": 800 * STEP - train - evaluated}
+    annotations = {row["name"]: row["time_ns"] for row in plain_details(actual)["active"]["annotations"]}
     assert "DataLoaderIter::GetNext" not in annotations  # the loader is active between these snapshots only
     assert sum(covered(start - 500, 450) for start, _ in steps) == 0
     assert annotations["net_conv"] == sum(covered(start + 1, 60) + covered(start + 70, 120) for start, _ in steps)
-    assert plain_details(found)["active"]["operators"] == []
+    assert plain_details(actual)["active"]["operators"] == []
 
 
 @pytest.mark.parametrize("preset", ["documented", "service"])
 def test_overall_system_usage(presets: dict[str, Results], expected: dict[str, Any], preset: str) -> None:
     figures = {"CPU": "cpu", "GPU": "gpu", "GPUmemory": "gpu_memory", "IO": "io_wait", "CPUmemory": "cpu_memory", "Network": "network"}
-    found = presets[preset]["OverallSystemUsage"]
-    assert (found.verdict, found.triggered, found.datapoints) == ("NoIssuesFound", 0, 2 * 6 * 2400)
-    rows = {(node["node"], row["metric"]): row for node in plain_details(found)["nodes"] for row in node["metrics"]}
+    actual = presets[preset]["OverallSystemUsage"]
+    assert (actual.verdict, actual.triggered, actual.datapoints) == ("NoIssuesFound", 0, 2 * 6 * 2400)
+    rows = {(node["node"], row["metric"]): row for node in plain_details(actual)["nodes"] for row in node["metrics"]}
     want = expected["OverallSystemUsage"]
     assert rows.keys() == {(node, figures[name]) for node in want for name in want[node]}
     for node, of_node in want.items():
@@ -187,7 +193,7 @@ def test_overall_system_usage(presets: dict[str, Results], expected: dict[str, A
 
 
 def variant(rng: random.Random) -> list[Sample]:
-    """A run of the same kind: values that repeat with a period, on two to four machines, with other constants everywhere."""
+    """Return a run of the same kind: two to four nodes and other constants."""
 
     def wave() -> Callable[[int], float]:
         high, low, period = rng.choice([40, 69, 71, 95, 100]), rng.choice([0, 5, 9, 30]), rng.randint(2, 25)
@@ -212,9 +218,9 @@ def variant(rng: random.Random) -> list[Sample]:
 def test_variants_against_plain_python(seed: int, preset: str) -> None:
     samples = variant(random.Random(seed))
     with sampled(samples) as store:
-        found = results(store, preset)
-    parameters = {name: found[name].parameters for name in NAMES}
-    counts = {name: (result.verdict, result.triggered, result.violations) for name, result in found.items()}
+        actual = results(store, preset)
+    parameters = {name: actual[name].parameters for name in NAMES}
+    counts = {name: (result.verdict, result.triggered, result.violations) for name, result in actual.items()}
     try:
         low = low_gpu(samples, parameters["LowGPUUtilization"])
         batch = batch_size(samples, parameters["BatchSize"])
@@ -223,7 +229,7 @@ def test_variants_against_plain_python(seed: int, preset: str) -> None:
     triggered = sum(len(want["triggered"]) for want in low.values())
     able = any(want["windows"] for want in low.values())
     assert counts["LowGPUUtilization"] == (verdict(able, triggered), triggered, triggered)
-    rows = gpus(found["LowGPUUtilization"])
+    rows = gpus(actual["LowGPUUtilization"])
     assert {name: (row["triggered"], row["under_utilised"], row["pattern"]) for name, row in rows.items()} == {
         f"m{node}/gpu{unit}": (len(want["triggered"]), want["under_utilised"], want["pattern"]) for (node, unit), want in low.items()
     }

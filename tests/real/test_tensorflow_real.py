@@ -1,4 +1,4 @@
-"""Do real traces of TensorFlow's profiler give the documented counts and times, and the figures that a plain recount of them gives?"""
+"""Tests of real traces of TensorFlow's profiler: documented counts and times, and figures of a plain recount."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def test_every_event_stands_at_the_start_that_the_metadata_names(smdebug: Path, 
     assert len(events) == 798
     start = METADATA[1] * 1000
     assert rows(profiled) == Counter((one["name"], start + nanoseconds(one["ts"]), nanoseconds(one["dur"])) for one in events)
-    (found,) = profiled.frame("SELECT events, first_ns, last_ns FROM source WHERE events > 0").rows()
-    assert found == (798, start + 21_307_000, start + 293_205_000)
+    (source,) = profiled.frame("SELECT events, first_ns, last_ns FROM source WHERE events > 0").rows()
+    assert source == (798, start + 21_307_000, start + 293_205_000)
     assert profiled.frame("SELECT hostname, pid, label FROM process JOIN node ON node.id = node").rows() == [
         (METADATA[0].partition("-")[2], 80807, METADATA[0])
     ]
@@ -69,9 +69,9 @@ def test_figures_are_those_of_a_recount(smdebug: Path, profiled: Store, report: 
     events = complete(smdebug / "tfprofiler_timeline_traces")
     assert (report.run.framework, report.run.relative_times) == ("TensorFlow", False)
     (step,) = [one for one in events if "step_name" in one.get("args", {})]
-    found = profiled.frame("SELECT index, host_start_ns, host_duration_ns FROM step").rows()
-    assert found == [(int(step["args"]["step_name"]), (METADATA[1] + step["ts"]) * 1000, step["dur"] * 1000)]
-    # the iterator's root is called inside of the operator that asks for a batch, and lies in it
+    actual = profiled.frame("SELECT index, host_start_ns, host_duration_ns FROM step").rows()
+    assert actual == [(int(step["args"]["step_name"]), (METADATA[1] + step["ts"]) * 1000, step["dur"] * 1000)]
+    # the iterator's root is called inside of the operator that requests a batch
     waits = sorted(
         (one["ts"], one["ts"] + one["dur"]) for one in events if one["name"] in ("IteratorGetNextOp::DoCompute", "Iterator::Model")
     )
@@ -81,15 +81,15 @@ def test_figures_are_those_of_a_recount(smdebug: Path, profiled: Store, report: 
         reached = max(reached, end)
     assert {share.name: share.total_ns for share in report.framework.step_parts} == {"data loading": covered * 1000}
     operators: Counter[str] = Counter()
-    for one in events:
-        before, colon, kind = one["name"].rpartition(":")
-        if colon and not before.endswith(":") and " " not in one["name"] and kind.lstrip("_")[:1].isupper():
-            operators[one["name"]] += nanoseconds(one["dur"])
-    told = {row.name: row.total_ns for row in report.framework.cpu_operators}
-    shown = [name for name in told if name in operators]
-    assert len(shown) >= 4
-    assert {name: told[name] for name in shown} == {name: operators[name] for name in shown}
-    assert sum(told.values()) == sum(operators.values())
+    for event in events:
+        before, colon, kind = event["name"].rpartition(":")
+        if colon and not before.endswith(":") and " " not in event["name"] and kind.lstrip("_")[:1].isupper():
+            operators[event["name"]] += nanoseconds(event["dur"])
+    times = {row.name: row.total_ns for row in report.framework.cpu_operators}
+    listed = [name for name in times if name in operators]
+    assert len(listed) >= 4
+    assert {name: times[name] for name in listed} == {name: operators[name] for name in listed}
+    assert sum(times.values()) == sum(operators.values())
 
 
 def test_without_metadata_times_count_from_the_start_of_the_profile(smdebug: Path) -> None:
@@ -101,13 +101,13 @@ def test_without_metadata_times_count_from_the_start_of_the_profile(smdebug: Pat
     assert store.frame('SELECT "index" FROM device ORDER BY 1')["index"].to_list() == list(range(8))
     assert store.frame("SELECT hostname, pid FROM process JOIN node ON node.id = node").rows() == [("ip-172-31-19-241", None)]
     assert store.frame("SELECT code, severity FROM ingest_note").rows() == [("relative_times", "info")]
-    told = analyze(store)
-    assert told.run.relative_times
-    assert "times are relative" in " ".join(told.summary.warnings)
+    report = analyze(store)
+    assert report.run.relative_times
+    assert "times are relative" in " ".join(report.summary.warnings)
 
 
 def test_timelines_of_the_same_machine_join_the_profile(smdebug: Path, tmp_path: Path) -> None:
-    """The real trace beside a timeline of the same node: one process."""
+    """The real trace with a timeline of the same node: one process."""
     source = smdebug / "tfprofiler_timeline_traces" / "framework"
     (tmp_path / "framework").mkdir()
     (tmp_path / "framework" / "tensorflow").symlink_to(source / "tensorflow" / "detailed_profiling")

@@ -30,20 +30,20 @@ def test_streams_and_pairs(shared_data: Path, name: str) -> None:
     ]
     called, ran = Counter(event["args"]["correlation"] for event in calls), {event["args"]["correlation"] for event in runs}
     with ingest([path]) as store:
-        found = timeline(store, SimpleNamespace(steps=steps(store), slow_steps=slow_steps(store)))  # type: ignore[arg-type]
-    assert found is not None
-    assert found.shown is None
-    meanings = [found.names[number].meaning for number in found.events.name]
-    tracks = [found.tracks[number] for number in found.events.track]
+        actual = timeline(store, SimpleNamespace(steps=steps(store), slow_steps=slow_steps(store)))  # type: ignore[arg-type]
+    assert actual is not None
+    assert actual.shown is None
+    meanings = [actual.names[number].meaning for number in actual.events.name]
+    tracks = [actual.tracks[number] for number in actual.events.track]
     on_streams = [track for track, meaning in zip(tracks, meanings, strict=True) if track.kind == "stream" and meaning != "sync"]
     streams = Counter(int(track.label.removeprefix("stream ")) for track in on_streams)
     assert streams == Counter(event["args"]["stream"] for event in runs)
-    linked = found.events.partner >= 0
+    linked = actual.events.partner >= 0
     by_run = sum(bool(link) for link, track in zip(linked, tracks, strict=True) if track.kind == "stream")
     by_call = sum(bool(link) for link, track in zip(linked, tracks, strict=True) if track.kind == "thread")
     assert by_run == sum(event["args"]["correlation"] in called for event in runs)
     assert by_call == len(called.keys() & ran)
-    numbered = found.events.correlation
+    numbered = actual.events.correlation
     known = {(track.kind == "stream", n) for n, track in zip(numbered.tolist(), tracks, strict=True) if n > 0}
     assert {n for on_stream, n in known if on_stream} == {event["args"]["correlation"] for event in runs if event["args"]["correlation"]}
     assert {n for on_stream, n in known if not on_stream} >= {n for n in called if n}

@@ -1,4 +1,4 @@
-"""Do sentences say what their times are of: of a step, of several ranks, of the recording, of records and of events?"""
+"""Tests that sentences state the base of their times: a step, several ranks, the recording, records or events."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ def reported(folder: Path, *names: str) -> tuple[Report, str]:
 def test_the_wall_time_of_a_step_and_its_time_on_the_device(shared_data: Path) -> None:
     # By the trace: ProfilerStep of 49.4 ms; work launched in it runs for 34.9 ms; kernels run for 45.2 ms of it.
     report, _ = reported(shared_data, "h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz")
-    told = plain(summary(report).figures["costs"].caption)
-    assert "the step time above, 34.9 ms, is from the first to the last of the work that a step launched on the GPU" in told
-    assert "At least 10.3 ms of the kernels in it were not launched in it." in told
+    caption = plain(summary(report).figures["costs"].caption)
+    assert "the step time above, 34.9 ms, is from the first to the last of the work that a step launched on the GPU" in caption
+    assert "At least 10.3 ms of the kernels in it were not launched in it." in caption
 
 
 def test_steps_of_two_ranks_and_events(shared_data: Path) -> None:
-    report, shown = reported(shared_data, "sampled_2_ranks/sampled_rank-0.json.gz", "sampled_2_ranks/sampled_rank-1.json.gz")
+    report, page = reported(shared_data, "sampled_2_ranks/sampled_rank-0.json.gz", "sampled_2_ranks/sampled_rank-1.json.gz")
     assert plain(telling(report.steps.parts).title).startswith("Average step, wall time: 615 ms to 619 ms on 2 ranks; shown is rank ")
     assert plain(data_quality(report).lead).startswith("2 files gave 9 485 records;")
-    assert shown.startswith("9 489 events, the steps among them, over ")
+    assert page.startswith("9 489 events, the steps among them, over ")
     assert len(report.steps.steps) == 9489 - 9485
 
 
 def test_a_window_of_a_job_does_not_tell_its_end(shared_data: Path) -> None:
     report, _ = reported(shared_data, "v100_ddp/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz")
-    made = job_statistics(report)
-    assert "how long the initialization and the finalization of the job took is not known" in plain(made.lead)
-    labels = [row[0].text for row in made.tables["times"].rows]
+    statistics = job_statistics(report)
+    assert "how long the initialization and the finalization of the job took is not known" in plain(statistics.lead)
+    labels = [row[0].text for row in statistics.tables["times"].rows]
     assert "Finalization time, within the recording" in labels
     assert "Finalization time" not in labels
 
@@ -64,14 +64,14 @@ def test_ranges_named_as_data_loading_count_where_there_are_no_events(shared_dat
     if not path.is_file():
         pytest.skip(f"no real trace: {path} is no file")
     events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
-    own = [event["dur"] for event in events if event.get("cat") == "user_annotation" and event["name"] == "## data_load ##"]
-    assert own
+    durations = [event["dur"] for event in events if event.get("cat") == "user_annotation" and event["name"] == "## data_load ##"]
+    assert durations
     assert not any("enumerate(DataLoader)" in str(event.get("name")) for event in events)
     report, _ = reported(shared_data, "sampled_2_ranks/sampled_rank-0.json.gz")
     [tile] = [tile for tile in report.summary.tiles if tile.key == "data_loading"]
-    # What device work and calls cover of them is none of it (recomputed for every trace in test_recomputed.py).
+    # Time that device work and calls cover does not count (recomputed for every trace in test_recomputed.py).
     [part] = report.steps.parts
     assert part.loading_names == ("## data_load ##",)
-    assert 0 < part.mean_ns["data_loader"] * part.steps < sum(own) * 1000
+    assert 0 < part.mean_ns["data_loader"] * part.steps < sum(durations) * 1000
     assert tile.number == pytest.approx(100 * part.mean_ns["data_loader"] / part.mean_step_ns)
-    assert [part.total_ns for part in report.framework.step_parts if part.name == "data loading"] == [sum(own) * 1000]
+    assert [part.total_ns for part in report.framework.step_parts if part.name == "data loading"] == [sum(durations) * 1000]

@@ -1,4 +1,4 @@
-"""Do HostBound, SyncBound and ShortKernels say of real traces what a second, plain computation says?"""
+"""Tests of HostBound, SyncBound and ShortKernels on real traces against a second, plain computation."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_real(shared_data: Path, name: str) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_by_chance(tmp_path: Path, seed: int) -> None:
-    """Two devices with two streams each: overlaps, gaps, lost launches, ids that several runs share, copies, calls within calls."""
+    """Two devices with two streams each, and the defects of real traces."""
     chance = random.Random(seed)
     base = 1_700_000_000_000_000
     events: list[dict[str, Any]] = []
@@ -83,7 +83,7 @@ def test_by_chance(tmp_path: Path, seed: int) -> None:
 
 
 def check(path: Path) -> tuple[str, ...]:
-    """Compares every figure of the rules; returns their verdicts with the default parameters."""
+    """Compare every figure of the rules; return their verdicts by default parameters."""
     traces = [Trace(file) for file in (sorted(path.glob("*.json.gz")) if path.is_dir() else [path])]
     with ingest([path]) as store:
         rules = [
@@ -99,9 +99,9 @@ def check(path: Path) -> tuple[str, ...]:
 def compare(traces: list[Trace], results: dict[str, RuleResult], short_us: float) -> None:
     expected = [figures(trace, device, short_us) for trace in traces for device in devices_of(trace)]
     for rule, result in results.items():
-        found = plain_details(result)["devices"]
-        assert len(found) == len(expected)
-        for row, figure in zip(found, expected, strict=True):
+        actual = plain_details(result)["devices"]
+        assert len(actual) == len(expected)
+        for row, figure in zip(actual, expected, strict=True):
             wanted = {key: value for key, value in figure[rule].items() if key in row}
             assert {key: row[key] for key in wanted} == wanted, rule
     host = results["HostBound"]
@@ -112,9 +112,9 @@ def compare(traces: list[Trace], results: dict[str, RuleResult], short_us: float
     if host.verdict == ISSUE:
         bad = [figure for figure, row in zip(expected, plain_details(host)["devices"], strict=True) if row["issue"]]
         meanwhile = sum((figure["meanwhile"] for figure in bad), Counter[str]())
-        told = Counter({share["activity"]: share["time_ns"] for share in plain_details(host)["host"]})
-        told["nothing recorded"] += told.pop("annotated ranges", 0)  # no event tells of either
-        assert +told == +meanwhile
+        shares = Counter({share["activity"]: share["time_ns"] for share in plain_details(host)["host"]})
+        shares["nothing recorded"] += shares.pop("annotated ranges", 0)  # neither has events
+        assert +shares == +meanwhile
         after = sum(figure["SyncBound"]["after"] for figure in bad)
         assert plain_details(host)["after_synchronisation_ns"] == after
     if plain_details(results["SyncBound"])["calls"]:
@@ -176,7 +176,7 @@ def figures(trace: Trace, device: int, short_us: float) -> dict[str, Any]:
 
 
 def meanwhile(trace: Trace, waits: Spans) -> Counter[str]:
-    """Time of the waits by what the host did: each activity gets what those before it left."""
+    """Return the time of waits by host activity, in order of precedence."""
     classes = [
         ("data loader", trace.loaders),
         ("synchronisation", [call for call in trace.calls if call["sync"]]),
@@ -197,8 +197,8 @@ def meanwhile(trace: Trace, waits: Spans) -> Counter[str]:
 
 
 def operators(trace: Trace) -> list[tuple[str, list[str | None]]]:
-    """Of every synchronisation call its name and the innermost operators around its start on the same thread, the clear cases first."""
-    found: list[tuple[str, list[str | None]]] = []
+    """Return each synchronization call with its operators, clear cases first."""
+    calls: list[tuple[str, list[str | None]]] = []
     for call in trace.calls:
         if call["sync"]:
             around = [
@@ -207,8 +207,8 @@ def operators(trace: Trace) -> list[tuple[str, list[str | None]]]:
             ]  # fmt: skip
             inner = max(((row["start"], -row["end"]) for row in around), default=None)
             names = sorted(row["name"] for row in around if (row["start"], -row["end"]) == inner)
-            found.append((call["name"], [*names] or [None]))
-    return sorted(found, key=lambda item: len(item[1]))
+            calls.append((call["name"], [*names] or [None]))
+    return sorted(calls, key=lambda item: len(item[1]))
 
 
 def merged(spans: Spans) -> Spans:

@@ -1,4 +1,4 @@
-"""What the rules on communication, precision, copies and ranks say of real traces, against plain Python over the files themselves."""
+"""Tests of the rules on communication, precision, copies and ranks on real traces, against plain Python over the files themselves."""
 
 from __future__ import annotations
 
@@ -124,19 +124,21 @@ def test_exposed_part_of_every_collective(trace: tuple[str, Report, list[list[Ev
         assert not any(kernels(listed, communication=True) for listed in files)
         return
     by_name: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
-    whole = []
+    rows = []
     for listed in files:
         computation = spans(kernels(listed, communication=False))
         collectives = kernels(listed, communication=True)
-        whole.append((length(spans(collectives)), without(spans(collectives), computation)))
+        rows.append((length(spans(collectives)), without(spans(collectives), computation)))
         for name in {e["name"] for e in collectives}:
-            own = spans([e for e in collectives if e["name"] == name])
+            intervals = spans([e for e in collectives if e["name"] == name])
             sums = by_name[name.partition("(")[0]]
-            for position, value in enumerate((len(own), sum(end - start for start, end in own), without(own, computation))):
+            for position, value in enumerate(
+                (len(intervals), sum(end - start for start, end in intervals), without(intervals, computation))
+            ):
                 sums[position] += value
-    assert [(d["communication_ns"], d["exposed_ns"]) for d in plain_details(result)["devices"]] == whole
-    found = {k["name"]: [k["count"], k["time_ns"], k["exposed_ns"]] for k in plain_details(result)["kernels"]}
-    assert found == by_name
+    assert [(d["communication_ns"], d["exposed_ns"]) for d in plain_details(result)["devices"]] == rows
+    actual = {k["name"]: [k["count"], k["time_ns"], k["exposed_ns"]] for k in plain_details(result)["kernels"]}
+    assert actual == by_name
 
 
 def test_pageable_copies(trace: tuple[str, Report, list[list[Event]]]) -> None:
@@ -147,8 +149,8 @@ def test_pageable_copies(trace: tuple[str, Report, list[list[Event]]]) -> None:
         assert not any("Pageable" in e["name"] or "Pinned" in e["name"] for listed in copies for e in listed)
         return
     expected = []
-    for listed, own in zip(files, copies, strict=True):
-        pageable = spans([e for e in own if "Pageable" in e["name"]])
+    for listed, copied in zip(files, copies, strict=True):
+        pageable = spans([e for e in copied if "Pageable" in e["name"]])
         expected.append((length(pageable), without(pageable, spans([e for e in listed if e["category"] == "kernel"]))))
     assert [(d["pageable_ns"], d["exposed_ns"]) for d in plain_details(result)["devices"]] == expected
 
@@ -160,15 +162,15 @@ MATRIX = re.compile(r"sgemm|scudnn|winograd|fft2d|cgemm|gemv|conv|wgrad|dgrad", 
     "name", ["v100_ddp/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz", "v100_old_schema/resnet50_num_workers_0.json.gz"]
 )
 def test_v100_matrix_work_is_fp32(kineto: Path, name: str) -> None:
-    """No name of these traces tells of matrix units (h884, s884, hmma, half), so that FP32 is all that their matrix kernels can be."""
+    """No name of these traces is of matrix units, so their matrix kernels are FP32."""
     path = kineto / name
     if not path.is_file():
         pytest.skip(f"no such trace: {path}")
-    own = [e for e in events(path) if e["category"] == "kernel"]
-    assert not any(re.search(r"884|hmma|fp16|half", e["name"], re.IGNORECASE) for e in own)
+    kernels = [e for e in events(path) if e["category"] == "kernel"]
+    assert not any(re.search(r"884|hmma|fp16|half", e["name"], re.IGNORECASE) for e in kernels)
     with ingest([path]) as store:
         (result,) = analyze(store, Options(generated_at_ns=0, selection=select(["LowPrecision"]))).rules
-    matrix = sum(e["end"] - e["start"] for e in own if MATRIX.search(e["name"]))
+    matrix = sum(e["end"] - e["start"] for e in kernels if MATRIX.search(e["name"]))
     assert plain_details(result)["matrix_ns"] == pytest.approx(matrix, rel=0.02)
     assert plain_details(result)["fp32_percent"] > 99
     assert plain_details(result)["alternatives"] == ["FP16"]
@@ -180,19 +182,19 @@ def test_the_published_figures(kineto: Path) -> None:
         pytest.skip(f"no such trace: {path}")
     with ingest([path]) as store:
         report = analyze(store, Options(generated_at_ns=0, selection=select(["ExposedCommunication"])))
-    (result,), (found,) = report.rules, report.findings
+    (result,), (finding,) = report.rules, report.findings
     (device,) = plain_details(result)["devices"]
     assert (device["exposed_ns"], device["span_ns"]) == (87_921_000, 464_594_000)
     assert device["exposed_percent"] == pytest.approx(18.9, abs=0.05)
     assert result.finding == "Exposed communication costs 87.9 ms of 465 ms, 18.9 % of the profile of rank 3, GPU 3 (threshold 10.0 %)."
-    assert found.cost_per_step_ns == pytest.approx(87_921_000 / 6)
+    assert finding.cost_per_step_ns == pytest.approx(87_921_000 / 6)
     assert result.recommendation is not None
     assert "TrainPipelineSparseDist" not in result.recommendation  # it is in use: ## sparse_data_dist ## and others say so
     assert "QCommsConfig" in result.recommendation
 
 
 def test_two_real_ranks(kineto: Path) -> None:
-    """Steps from the launches inside each ProfilerStep, computation by plain Python inside of them."""
+    """Steps are from launches inside each ProfilerStep; computation is plain Python."""
     folder = kineto / "sampled_2_ranks"
     if not folder.is_dir():
         pytest.skip(f"no such traces: {folder}")

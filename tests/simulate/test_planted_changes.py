@@ -1,4 +1,4 @@
-"""Does each change of a simulated run change what it says in the totals of the truth, and nothing else?"""
+"""Tests that each change of a simulated run changes its totals of the truth, and nothing else."""
 
 from __future__ import annotations
 

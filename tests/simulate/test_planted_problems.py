@@ -1,4 +1,4 @@
-"""Does each planted problem of the simulated run change what it should, nothing else, and the same way each time?"""
+"""Tests that each planted problem of the simulated run changes only its own figures, in the same way each time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do the files of the simulated run say exactly what the simulation says it wrote?"""
+"""Tests that the files of the simulated run contain exactly its truth."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ def document(path: Path) -> dict[str, Any]:
 
 def traces(run: Run) -> dict[int, list[Event]]:
     """Complete events per rank, in ns since the epoch."""
-    found: dict[int, list[Event]] = {}
+    events: dict[int, list[Event]] = {}
     for path in (run.folder / "kineto").iterdir():
         content = document(path)
         base = content["baseTimeNanoseconds"]
-        found[content["distributedInfo"]["rank"]] = [
+        events[content["distributedInfo"]["rank"]] = [
             Event(e["cat"], e["name"], start := base + nanoseconds(e["ts"]), start + nanoseconds(e["dur"]), e["args"], e["pid"], e["tid"])
             for e in content["traceEvents"]
             if e["ph"] == "X"
         ]
-    return found
+    return events
 
 
 def nanoseconds(microseconds: Decimal) -> int:
@@ -62,7 +62,7 @@ def nanoseconds(microseconds: Decimal) -> int:
 
 
 def covered(*groups: list[Event]) -> int:
-    """Time in which at least one event is open: a sweep over starts and ends that shares nothing with the simulation."""
+    """Return the time with an open event: a sweep that shares no code."""
     edges = sorted([(e.start, 1) for group in groups for e in group] + [(e.end, -1) for group in groups for e in group])
     total = depth = since = 0
     for time, change in edges:
