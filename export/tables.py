@@ -95,10 +95,7 @@ CSV Injection."""
 
 
 def write(folder: Path, store: Store, kind: Kind, *, raw: bool = False) -> Counts:
-    """Write every table of the run to a file of its own in ``folder``.
-
-    In CSV files a text that a spreadsheet would take for a formula gets an apostrophe before it, unless ``raw``.
-    """
+    """Write every table to a file in ``folder``; unless ``raw``, formulas get a quote."""
     counts = Counts()
     described = [
         "# The tables of a training run", "",

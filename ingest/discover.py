@@ -21,25 +21,7 @@ from .object_store.urls import is_url
 from .packed import PACKED
 from .prt.format import MAGIC
 from .python_profiles.reader import recognises_dump, recognises_tree
-from .store.format_names import (
-    CAPTURE,
-    DCGM,
-    END_MARKER,
-    JOB,
-    NSIGHT,
-    NSIGHT_REPORT,
-    NVIDIA_SMI,
-    PYTHON_BESIDE,
-    PYTHON_STATS,
-    PYTHON_TREE,
-    REPORT,
-    RUN_STORE,
-    SYSTEM_METRICS,
-    TENSORFLOW,
-    TENSORFLOW_TIME,
-    TIMELINE,
-    TRACE,
-)
+from .store import format_names as names
 from .store.reader_failures import described
 from .tensorflow.recognise import recognises_tensorflow
 
@@ -105,37 +87,39 @@ def _named(pattern: str) -> Callable[[bytes, str], bool]:
 
 # First match decides.
 FORMATS: Final[tuple[Format, ...]] = (
-    Format(RUN_STORE, lambda head, path: head[8:12] == b"DUCK"),
+    Format(names.RUN_STORE, lambda head, path: head[8:12] == b"DUCK"),
     *(Format(name, recognises, step) for name, recognises, step in PACKED),
-    Format(END_MARKER, _named(r"/training_job_end\.ts$")),
-    Format(JOB, lambda head, path: path.endswith("/job.json") and b'"ph"' not in head),
+    Format(names.END_MARKER, _named(r"/training_job_end\.ts$")),
+    Format(names.JOB, lambda head, path: path.endswith("/job.json") and b'"ph"' not in head),
     Format(
-        REPORT, lambda head, path: _REPORT.match(head) is not None, "this is a report; give the traces or the run store it was made from"
+        names.REPORT,
+        lambda head, path: _REPORT.match(head) is not None,
+        "this is a report; give the traces or the run store it was made from",
     ),
-    Format(SYSTEM_METRICS, recognises_system_metrics),
-    Format(TIMELINE, recognises_pevents),
-    Format(TENSORFLOW_TIME, _named(r"/detailed_profiling/.*_\d+_\d+\.metadata$")),
-    Format(TENSORFLOW, recognises_tensorflow),
+    Format(names.SYSTEM_METRICS, recognises_system_metrics),
+    Format(names.TIMELINE, recognises_pevents),
+    Format(names.TENSORFLOW_TIME, _named(r"/detailed_profiling/.*_\d+_\d+\.metadata$")),
+    Format(names.TENSORFLOW, recognises_tensorflow),
     Format(
         "TensorFlow profile data",
         _named(r"/detailed_profiling/.*\.(pb|metadata|profile-empty)$|/[^/]*\.tfevents\.[^/]*$|/plugins/profile/[^/]+/[^/]+\.pb$"),
         "of a TensorFlow profile its .trace.json.gz is read",
     ),
-    Format(PYTHON_BESIDE, _named(r"/python_stats\.html$|/(cprofile|pyinstrument)/[^/]+/[^/]+/postrun\.json$")),
-    Format(PYTHON_STATS, recognises_dump),
-    Format(PYTHON_TREE, recognises_tree),
+    Format(names.PYTHON_BESIDE, _named(r"/python_stats\.html$|/(cprofile|pyinstrument)/[^/]+/[^/]+/postrun\.json$")),
+    Format(names.PYTHON_STATS, recognises_dump),
+    Format(names.PYTHON_TREE, recognises_tree),
     Format("hosted raw capture", _named(r"\.smpraw$"), "the format of .smpraw files is not published; give the job's rule-output folder"),
     Format(
-        NSIGHT_REPORT,
+        names.NSIGHT_REPORT,
         _named(r"\.(nsys-rep|qdrep|qdstrm)$"),
         "only its exports are read; make one with `nsys export --type sqlite --output REPORT.sqlite REPORT.nsys-rep` and give that",
     ),
     Format("SQLite database", other_database, "no table of an Nsight Systems export is in it, and no other databases are read"),
-    Format(NSIGHT, lambda head, path: head.startswith(SQLITE)),
-    Format(CAPTURE, lambda head, path: head.startswith(MAGIC) or path.lower().endswith(".prt")),
-    Format(NVIDIA_SMI, recognises_smi),
-    Format(DCGM, recognises_dcgm),
-    Format(TRACE, _is_trace),
+    Format(names.NSIGHT, lambda head, path: head.startswith(SQLITE)),
+    Format(names.CAPTURE, lambda head, path: head.startswith(MAGIC) or path.lower().endswith(".prt")),
+    Format(names.NVIDIA_SMI, recognises_smi),
+    Format(names.DCGM, recognises_dcgm),
+    Format(names.TRACE, _is_trace),
 )
 
 KNOWN: Final = (

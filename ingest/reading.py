@@ -15,19 +15,7 @@ from .checksum import Checksums
 from .discover import InputFile
 from .joining.statements import Stated, Statements
 from .not_read import note_not_read
-from .store.format_names import (
-    CAPTURE,
-    END_MARKER,
-    JOB,
-    NSIGHT,
-    PYTHON_BESIDE,
-    RUN_STORE,
-    SYSTEM_METRICS,
-    TENSORFLOW_TIME,
-    TIMELINE,
-    TRACE,
-    UNKNOWN,
-)
+from .store import format_names as names
 from .store.reader_failures import costs_one_file, note_failure, step
 from .store.registry import ReadResult
 from .store.store import Store
@@ -40,7 +28,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, float | None], None]
 
-TRACERS: Final = frozenset({TRACE, NSIGHT})  # Formats with device activity; two such files can be of one process and time
+TRACERS: Final = frozenset({names.TRACE, names.NSIGHT})  # Formats with device activity; two such files can be of one process and time
 _PART: Final = re.compile(r"(.+?)(?:-(\d+))?\.prt")
 _EVENTS_OF_FILES: Final = (
     "device_event", "host_event", "annotation", "collective", "allocation", "sample", "recorded_window", "python_window", "python_profile",
@@ -51,7 +39,7 @@ _EVENTS_OF_FILES: Final = (
 
 def gives_events(file: InputFile) -> bool:
     """Whether a file is of a format that has events."""
-    not_events = {RUN_STORE, END_MARKER, JOB, PYTHON_BESIDE, TENSORFLOW_TIME}
+    not_events = {names.RUN_STORE, names.END_MARKER, names.JOB, names.PYTHON_BESIDE, names.TENSORFLOW_TIME}
     return file.readable and file.format is not None and file.format.name not in not_events
 
 
@@ -61,6 +49,7 @@ class Reading:
     def __init__(self, store: Store, files: list[InputFile], report: Progress, partials: Partials | None, stated: Stated) -> None:
         from .gpu_logs.rows import GpuLogs
         from .prt.reader import Captures
+        from .readers import readers
         from .store.identity import Placement
         from .store.registry import Registry
 
@@ -70,6 +59,7 @@ class Reading:
         self.partials = partials
         self.stated = stated
         self.statements = Statements()
+        self.readers = readers()
         self.ids = [store.next_id("source") for _ in files]
         self.registry = Registry(store)
         self.placement = Placement(self.registry)
@@ -85,13 +75,11 @@ class Reading:
 
     def read(self, checksums: Checksums) -> None:
         """Read every readable file once, system metrics together; note the other files."""
-        from .readers import READERS
-
         duplicates = checksums.duplicates()
         self.statements = self._statements(duplicates)
         note_not_read(self.store, self.files, self.ids, duplicates)
         reading = [i for i, file in enumerate(self.files) if file.readable and i not in duplicates]
-        metrics = [i for i in reading if self._format(i) == SYSTEM_METRICS and not self._moved(i)]
+        metrics = [i for i in reading if self._format(i) == names.SYSTEM_METRICS and not self._moved(i)]
         if metrics:
             self._progress(f"reading {len(metrics)} files of system metrics")
             # The files of a statement are read alone, so that their rows are known.
@@ -101,9 +89,9 @@ class Reading:
                 for i in alone:
                     self._keeping_rows(i, lambda i: self._read_metrics([i]))
             self._done += sum(self.files[i].bytes or 0 for i in metrics)
-        order = {name: position for position, name in enumerate(READERS)}
+        order = {name: position for position, name in enumerate(self.readers)}
         for i in sorted(reading, key=lambda i: (order.get(self._format(i) or "", 0), *_part(self.files[i].path), i)):
-            if self._format(i) in READERS:
+            if self._format(i) in self.readers:
                 self._progress(f"reading {self.files[i].path.name}")
                 checksums.start(i)
                 self._read_one(i)
@@ -117,16 +105,13 @@ class Reading:
                 self.results[i] = replace(result, partial=True)
 
     def _statements(self, duplicates: Mapping[int, int]) -> Statements:
-        """Find the files that the user's statements name.
-
-        Raises UsageError for a file that is not read, and for an offset of a recording.
-        """
+        """Find the files that the user's statements name, or raise UsageError."""
         if not self.stated:
             return Statements()
         files = [(self.ids[duplicates.get(i, i)], file.path) for i, file in enumerate(self.files) if gives_events(file)]
         statements = self.stated.resolved(files)
         for i, file in enumerate(self.files):
-            if self.ids[i] in statements.offsets_ns and self._format(i) == CAPTURE:
+            if self.ids[i] in statements.offsets_ns and self._format(i) == names.CAPTURE:
                 raise UsageError(f"--clock-offset {file.path.name}: a recording has the clock of its machine; shift the other file to it")
         return statements
 
@@ -214,7 +199,7 @@ class Reading:
         self.store.remove_since(rows, _EVENTS_OF_FILES)
         for table in ("profile_window", "ingest_note"):
             execute(f"DELETE FROM {table} WHERE source = ?", [source])
-        if self._format(i) == CAPTURE:
+        if self._format(i) == names.CAPTURE:
             return  # another file of the recording can be of the same process
         self.placement.forget(source)
         for log in [log for log in self.logs.logs if log.source == source]:
@@ -223,13 +208,13 @@ class Reading:
         execute("DELETE FROM device WHERE node NOT IN (SELECT id FROM node)")
 
     def _read_rows(self, i: int) -> None:
-        from .readers import READERS, Destination
+        from .readers import Destination
 
         path, size, source = self.files[i].path, self.files[i].bytes or 0, self.ids[i]
         part = self.partials.get(path) if self.partials is not None else None
-        if part is not None and self._format(i) in {TRACE, TIMELINE}:
+        if part is not None and self._format(i) in {names.TRACE, names.TIMELINE}:
             self.results[i] = part.read(self.store, self.placement, source)
-        elif (reader := READERS.get(self._format(i) or "")) is not None:
+        elif (reader := self.readers.get(self._format(i) or "")) is not None:
             destination = Destination(self.store, self.registry, self.placement, self.captures, self.logs, self.job)
             result = reader(destination, path, source, lambda part: self._progress(f"reading {path.name}", part * size))
             if result is not None:
@@ -243,7 +228,7 @@ class Reading:
             {
                 "id": self.ids[i],
                 "path": storable(str(file.path)),
-                "format": self._format(i) or UNKNOWN,
+                "format": self._format(i) or names.UNKNOWN,
                 "bytes": file.bytes,
                 "sha256": checksums.of(i) if file.readable and i not in self._became_links else None,
                 "events": result.events if (result := self.results.get(i)) else 0,

@@ -114,10 +114,7 @@ def trouble(error: BaseException | str, status: int | None = None) -> Trouble:
 
 
 def message(problem: Trouble, place: str, root: str, server: str | None) -> str:
-    """Return one line: the place, the problem, the next step.
-
-    ``root``: the bucket's URL. ``server``: the origin of the answer, as users know it.
-    """
+    """Return the place, the problem and the next step. ``root``: the bucket's URL."""
     bucket = root.split("://", 1)[-1].split("/", 1)[0]
     what = _SAY[problem.kind].format(
         bucket=bucket,

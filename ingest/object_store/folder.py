@@ -257,10 +257,7 @@ class Folder(Objects):
 
     @contextmanager
     def _temporary(self, path: str, data: bytes | Path) -> Iterator[Path]:
-        """Yield a temporary file with the data, next to the target; it may be moved.
-
-        Errors name the object.
-        """
+        """Yield a temporary file with the data, next to the target; it may be moved."""
         self._check_writable(path)
         target = self._root / path
         temporary = target.parent / f"{OURS}{secrets.token_hex(8)}.tmp"

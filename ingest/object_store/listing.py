@@ -43,10 +43,7 @@ class Lister:
         self._opener = urllib.request.build_opener(_NoRedirect, urllib.request.HTTPSHandler(context=context))
 
     def page(self, prefix: str, after: str | None, most: int = 1000) -> tuple[list[ObjectInfo], str | None]:
-        """Return objects with their keys as paths, and the key before the next page.
-
-        Without a next page this key is None. Raises ListError.
-        """
+        """Return objects (key as path), and the key before the next page; ListError."""
         query = f"list-type=2&encoding-type=url&max-keys={most}&prefix={quote(prefix, safe='')}"
         if after:
             query += f"&start-after={quote(after, safe='')}"

@@ -59,10 +59,7 @@ def note_no_end(store: Store, source: int, file: str, *, worker: bool) -> None:
 
 
 def note_problems(store: Store, source: int, file: str, problems: Iterable[Problem]) -> bool:
-    """Note each kind of damage; return whether a part of the run is missing.
-
-    :func:`note_no_end` notes a missing end.
-    """
+    """Note damage, except no_end; return whether a part of the run is missing."""
     kinds: dict[str, list[Problem]] = {}
     for problem in problems:
         if problem.code == "no_end":
@@ -138,10 +135,7 @@ class Missing:
 
 
 def note_missing(store: Store, missing: Iterable[Missing]) -> None:
-    """Note what the recordings could not capture, and why.
-
-    There is a note per reason for GPU activity, and one for all else. ``missing``: one for each file; the files of a process agree.
-    """
+    """Note what could not be captured: GPU activity by reason, and all else at once."""
     files = list(missing)
     gpu: dict[str, list[Missing]] = {}
     active = {file.process for file in files if file.devices}

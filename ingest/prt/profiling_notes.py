@@ -107,10 +107,7 @@ def _lacks(file: Missing, kind: str, formats: Container[str | None], devices: bo
 
 
 def note_sampled(store: Store, files: Iterable[Missing], spans: Mapping[int, tuple[int, int]]) -> None:
-    """Note processors that were sampled for a part of the time, by that part.
-
-    ``spans``: first start and last end of the sessions of a process, in nanoseconds.
-    """
+    """Note processors that were sampled for a part of the ``spans`` of processes."""
     parts: dict[tuple[int, str], dict[str, Missing]] = {}
     for file in files:
         text = file.metadata.get("sample_cpu_for_s", "")

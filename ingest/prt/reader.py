@@ -92,10 +92,7 @@ class Captures:
         return replace(result, session=header["session"], number=header["number"]) if sound else result
 
     def settle(self, formats: Container[str | None] = ()) -> None:
-        """Store and note what only all recordings together show.
-
-        ``formats``: those of all files that are read with the recordings.
-        """
+        """Store and note what only all recordings, and ``formats`` of other files, show."""
         self.processes.note_missing_files()
         self.cut |= self.processes.note_unfinished()
         note_missing(self.store, self._missing)

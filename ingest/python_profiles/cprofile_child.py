@@ -97,8 +97,9 @@ def packed_profile(data: bytes, most_functions: int, most_calls: int, most_text:
     packed = "\0".join(texts).encode()
     numbers = array("q", [len(entries), len(edges), odd, negative, functions - len(entries), calls_found - len(edges), len(packed)])
     parts = [numbers.tobytes(), array("q", [key[1] for key, *_ in entries]).tobytes()]
-    parts += [array("q", [entry[i] for entry in entries]).tobytes() for i in (1, 2)]
-    parts += [array("d", [max(0.0, entry[i]) for entry in entries]).tobytes() for i in (3, 4)]
+    columns: list[Any] = [*zip(*entries, strict=True)] or [()] * 6
+    parts += [array("q", counts).tobytes() for counts in columns[1:3]]
+    parts += [array("d", [max(0.0, time) for time in times]).tobytes() for times in columns[3:5]]
     parts += [array("q", [edge[i] for edge in edges]).tobytes() for i in (0, 1, 2, 3)]
     parts += [array("d", [max(0.0, edge[i]) for edge in edges]).tobytes() for i in (4, 5)]
     return b"".join([*parts, packed])

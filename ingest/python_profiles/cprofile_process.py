@@ -55,14 +55,12 @@ class Stats:
     calls_left: int
 
 
-def read_stats(
-    data: bytes, *, child: Path = CHILD, wall_seconds: float = _WALL_SECONDS, cpu_seconds: int = _CPU_SECONDS, memory: int = _MEMORY
-) -> Stats:
+def read_stats(data: bytes, *, child: Path = CHILD, wall_seconds: float = _WALL_SECONDS, memory: int = _MEMORY) -> Stats:
     """Return the content of the dump ``data``. Raises StatsError."""
     if len(data) > MOST_BYTES:
         raise StatsError(f"has more than {MOST_BYTES >> 20} MiB, which no Python profile has")
     try:
-        process = isolated_process.start(child, memory, cpu_seconds, _FUNCTIONS, _CALLS, _TEXT)
+        process = isolated_process.start(child, memory, _CPU_SECONDS, _FUNCTIONS, _CALLS, _TEXT)
     except OSError as error:
         raise StatsError(f"cannot be read: the process that reads such files does not start ({error.strerror or error})") from error
     deadline = time.monotonic() + wall_seconds

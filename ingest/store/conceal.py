@@ -53,10 +53,7 @@ def conceal(store: Store, redact: Iterable[str] = ()) -> None:
 
 
 def redacted_text(text: str, redact: Iterable[str], hosts: Iterable[str] = (), places: Iterable[str] = ()) -> str:
-    """Redact a text about a run without a store like the texts of a store.
-
-    ``hosts``: names of nodes, with or without domain. ``places``: paths, whose users are replaced also.
-    """
+    """Redact a text without a store; the users of paths in ``places`` also."""
     wanted = frozenset(redact)
     names: dict[str, str] = {}
     for host in hosts if HOSTS in wanted else ():
@@ -71,16 +68,7 @@ def redacted_text(text: str, redact: Iterable[str], hosts: Iterable[str] = (), p
 
 
 def _mask(store: Store) -> None:
-    changed, masked_names = _masked(store)
-    for table, column, old, new in changed:
-        store.connection.execute(f'UPDATE {table} SET "{column}" = ? WHERE "{column}" = ?', [new, old])
-    if masked_names and not store.connection.execute("SELECT 1 FROM ingest_note WHERE code = 'values_masked'").fetchall():
-        store.note("info", "values_masked", masked_sentence(masked_names), count=len(masked_names))
-
-
-def _masked(store: Store) -> tuple[list[tuple[str, str, str, str]], list[str]]:
-    """Return texts with secrets (table, column, old, new), and all masked names."""
-    changed: list[tuple[str, str, str, str]] = []
+    """Mask texts with secrets, and note the names of all masked values."""
     masked_names: list[str] = []
     commands: set[str] = set()
 
@@ -90,7 +78,7 @@ def _masked(store: Store) -> tuple[list[tuple[str, str, str, str]], list[str]]:
             if count:
                 masked_names.extend(more)
             if new != text:
-                changed.append((table, column, text, new))
+                store.connection.execute(f'UPDATE {table} SET "{column}" = ? WHERE "{column}" = ?', [new, text])
 
     for column in _RUN_JSON:
         look("run", column, lambda text: _mask_json(text, commands))
@@ -101,7 +89,8 @@ def _masked(store: Store) -> tuple[list[tuple[str, str, str, str]], list[str]]:
         look("ingest_note", column, _mask_url)
     look("source", "path", _mask_url)
     look("annotation", "arguments", lambda text: _mask_json(text, commands), count=False)
-    return changed, masked_names
+    if masked_names and not store.connection.execute("SELECT 1 FROM ingest_note WHERE code = 'values_masked'").fetchall():
+        store.note("info", "values_masked", masked_sentence(masked_names), count=len(masked_names))
 
 
 def _mask_json(text: str, commands: set[str]) -> tuple[str, list[str]]:

@@ -25,10 +25,7 @@ _FLOCK: Final = "hhqqi4x"  # ``struct flock`` of 64-bit Linux: type, whence, sta
 
 
 def writer(path: Path) -> str | None:
-    """Return the program that has a database open for writing, for a message.
-
-    None without such a program, or if this system cannot show locks.
-    """
+    """Return the program that has a database open for writing, if it is known."""
     with suppress(OSError):
         if _locked_here(path.stat()):
             return f"this program has it open already (PID {os.getpid()})"
@@ -107,10 +104,7 @@ def _copy_data(descriptor: int, size: int, target: Path) -> None:
 
 
 def _locked_here(status: os.stat_result) -> bool:
-    """Whether this process has a lock on the file.
-
-    F_GETLK does not show the locks of this process, and closing the file would release them.
-    """
+    """Whether this process has a lock on the file, which F_GETLK does not show."""
     folder = Path("/proc/self/fd")
     for entry in folder.iterdir() if folder.is_dir() else ():
         with suppress(OSError):

@@ -4,7 +4,7 @@
 
 A DuckDB file is a program as much as data: its views and macros run when they are read, and a damaged file can crash the library. Standard
 input: a JSON object (``path``, ``parent``, ``module_paths``, ``script``, ``tables``, ``version``, ``settings``, ``limits``).
-Standard output: frames of 8 bytes length, a byte of kind and a payload; see ``foreign_store.py``. No table is read before the catalog of
+Standard output: frames of 8 bytes length, a byte of kind and a payload; see ``foreign.py``. No table is read before the catalog of
 the file equals the one that ``script`` creates.
 """
 
@@ -43,7 +43,7 @@ Frame = tuple[bytes, bytes]
 
 
 class RefusedError(Exception):
-    """Why the file is not copied: ``kind`` and text, as ``foreign_store.py`` knows them."""
+    """Why the file is not copied: ``kind`` and text, as ``foreign.py`` knows them."""
 
 
 def main() -> None:
@@ -129,10 +129,7 @@ def _check_catalog(connection: Any) -> None:
 
 
 def _rows(connection: Any, function: str, columns: str, database: str) -> list[tuple[Any, ...]]:
-    """Return the rows of a catalog function for a database, without DuckDB's own.
-
-    No name is looked up in the file.
-    """
+    """Return the rows of a catalog function; no name is looked up in the file."""
     internal = "internal" if function not in ("duckdb_sequences", "duckdb_indexes", "duckdb_constraints", "duckdb_triggers") else "false"
     query = f"SELECT database_name, {internal}, {columns} FROM system.main.{function}()"
     rows = connection.execute(query).fetchmany(PROBED)

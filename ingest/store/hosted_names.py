@@ -9,10 +9,7 @@ from .registry import UNKNOWN_HOST
 
 
 def node_label(name: str) -> str:
-    """Return the documented node name of a timeline file.
-
-    It is the second field of the file's name, with rank and machine of ``27-algo-1`` swapped.
-    """
+    """Return the documented node of a timeline file: ``27-algo-1`` -> ``algo-1-27``."""
     return re.sub(r"^(.*)-(algo.*)$", r"\2-\1", _node_field(name))
 
 

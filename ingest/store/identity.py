@@ -102,10 +102,7 @@ class _Placed:
 
 @dataclass(slots=True)
 class Placement:
-    """Gives every trace file its node and process in the run store.
-
-    ``exports``: key of an export's session -> source that was read, and its name.
-    """
+    """Gives every trace file its node and process. ``exports``: key of an export's session -> source that was read, and its name."""
 
     registry: Registry
     exports: dict[tuple[Any, ...], tuple[int, str]] = field(default_factory=dict)
@@ -151,10 +148,7 @@ class Placement:
                 files.remove(source)
 
     def cycle(self, process: int, source: int) -> int:
-        """Return how many files of the process were read before this one.
-
-        Profilers write one file per cycle of their schedule.
-        """
+        """Return the number of earlier files of the process, one per profiling cycle."""
         files = self._files.setdefault(process, [])
         if source not in files:
             files.append(source)

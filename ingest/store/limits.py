@@ -1,9 +1,9 @@
 """Bounds on what one run may bring into a run store, each with its unit and reason.
 
-The store cuts texts and limits names (:class:`.store_tables.Tables`). The registry limits nodes and processes
-(:class:`.registry.Registry`). :func:`.limit_rows.limit_rows` removes the events of devices, streams, threads, and units beyond the bounds
-after all files are read. Compressed files unpack to at most :func:`unpacked_limit` bytes. A bound that is reached is reported in
-``ingest_note`` with the number of events that it concerns.
+The store cuts texts and limits names (:class:`.tables.Tables`). The registry limits nodes and processes (:class:`.registry.Registry`).
+``derive.limit_rows`` removes the events of devices, streams, threads, and units beyond the limits after all files are read. Compressed
+files unpack to at most :func:`unpacked_limit` bytes. A limit that is reached is reported in ``ingest_note`` with the number of events that
+it concerns.
 """
 
 from __future__ import annotations
@@ -56,10 +56,7 @@ _SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT])(i?)B\s*", re.IGNORECAS
 
 
 def cut_text(text: str, limit: int = TEXT_BYTES) -> str:
-    """Return a text, cut if it has more than ``limit`` bytes of UTF-8.
-
-    The length and CRC-32 at the end of a cut text keep two texts different.
-    """
+    """Cut a text of more than ``limit`` bytes of UTF-8; its CRC-32 keeps it unique."""
     if len(text) * 4 <= limit:
         return text
     raw = text.encode("utf-8", "replace")
@@ -83,10 +80,7 @@ def size_in_bytes(size: str) -> int:
 
 
 def unpacked_limit(packed: int, limit: str | None) -> int:
-    """Return how many bytes a file of ``packed`` bytes may unpack to.
-
-    ``limit``: the value of --max-unpacked, None for the default. Raises UsageError for a value that is not a size.
-    """
+    """Return the limit for a file of ``packed`` bytes, by --max-unpacked or default."""
     if limit is None:
         return max(UNPACKED_BYTES, UNPACKED_RATIO * packed)
     try:
@@ -96,10 +90,7 @@ def unpacked_limit(packed: int, limit: str | None) -> int:
 
 
 def cut_values(values: dict[str, Any]) -> tuple[dict[str, Any], int]:
-    """Return the first ``PARAMETERS`` values, cut, and the number of the others.
-
-    Long nested values become JSON text.
-    """
+    """Return the first ``PARAMETERS`` values, cut, and the number of the others."""
     kept = {cut_text(str(key)): _short(without_depth(value)) for key, value in list(values.items())[:PARAMETERS]}
     return kept, len(values) - len(kept)
 

@@ -67,10 +67,7 @@ class Registry:
         self._nodes_of_file = self._processes_of_file = 0
 
     def node(self, hostname: str) -> int:
-        """Return the id of the node of this name.
-
-        Beyond ``NODES`` and ``NODES_PER_FILE`` it is that of ``FURTHER_NODES``.
-        """
+        """Return the id of a node; beyond the limits that of :meth:`further_node`."""
         if hostname in self._nodes:
             return self._nodes[hostname]
         if len(self._nodes) >= NODES or self._nodes_of_file >= NODES_PER_FILE:
@@ -79,10 +76,7 @@ class Registry:
         return self._new_node(hostname)
 
     def further_node(self) -> int:
-        """Return the id of the node that all beyond the limits share.
-
-        Its events are removed later (derive/limit_rows.py).
-        """
+        """Return the node that all beyond the limits share; limit_rows.py removes it."""
         known = self._nodes.get(FURTHER_NODES)
         return self._new_node(FURTHER_NODES) if known is None else known
 
@@ -125,10 +119,7 @@ class Registry:
         return new.id
 
     def _further_process(self) -> int:
-        """Return the id of the process that all beyond the limits share.
-
-        Its events are removed later (derive/limit_rows.py).
-        """
+        """Return the process that all beyond the limits share."""
         node = self.further_node()
         if (node, None) not in self._processes:
             self._processes[node, None] = [_Process(self.store.next_id("process"), None, None)]

@@ -1,6 +1,6 @@
 """Run stores: new ones that readers fill, and checked copies of existing ones.
 
-A run store is one DuckDB file, or an in-memory database, with the tables of :data:`.store_tables.SCHEMA`.
+A run store is one DuckDB file, or an in-memory database, with the tables of :data:`.tables.SCHEMA`.
 """
 
 from __future__ import annotations

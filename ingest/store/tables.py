@@ -293,24 +293,18 @@ class Tables:
         store = cls(connection, path)
         store._folder = folder
         try:
-            store._create_tables()
+            # In one transaction: a commit of its own for each table would write to the disk each time.
+            connection.execute(";\n".join(["BEGIN", *schema_script(), "COMMIT"]))
+            connection.execute("INSERT INTO store_info VALUES ('format', 'postrun'), ('format_version', ?)", [str(FORMAT_VERSION)])
         except BaseException:
             store.close()
             store.remove()
             raise
         return store
 
-    def _create_tables(self) -> None:
-        # In one transaction: a commit of its own for each table would write to the disk each time.
-        self.connection.execute(";\n".join(["BEGIN", *schema_script(), "COMMIT"]))
-        self.connection.execute("INSERT INTO store_info VALUES ('format', 'postrun'), ('format_version', ?)", [str(FORMAT_VERSION)])
-
     @classmethod
     def temporary(cls, *, memory_limit: str = "600MB", threads: int | None = None) -> Self:
-        """Create an empty store in a temporary file (TMPDIR) that closing it removes.
-
-        Unlike :meth:`create` with None, its size is bounded by the disk and not by memory.
-        """
+        """Create an empty store in a temporary file (TMPDIR) that closing it removes."""
         folder = _private_folder()
         try:
             store = cls.create(
@@ -418,10 +412,7 @@ class Tables:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Insert many rows of small tables at a time: each by itself waits for the disk.
-
-        :meth:`frame` sees them at the end.
-        """
+        """Insert many rows of small tables at once; :meth:`frame` sees them at the end."""
         self.connection.execute("BEGIN")
         try:
             yield

@@ -11,10 +11,10 @@ from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from postrun.errors import InputError
-from postrun.ingest import discover as source
 from postrun.ingest.gpu_logs.dcgm import times_of
 from postrun.ingest.load import ingest
 from postrun.ingest.store import Store
+from postrun.ingest.store.format_names import DCGM
 from postrun.ingest.store.tables import METRICS
 
 START_NS = 1_714_979_289_000_000_000
@@ -62,7 +62,7 @@ def test_a_column_per_field(tmp_path: Path) -> None:
         ]  # fmt: skip
         assert notes(store) == {"no_value": 3, "no_number": 1, "column_not_read": 1}
         assert {metric for _, metric, *_ in values(store)} <= set(METRICS)
-        assert store.frame("SELECT format FROM source").to_series().to_list() == [source.DCGM]
+        assert store.frame("SELECT format FROM source").to_series().to_list() == [DCGM]
 
 
 def test_what_is_used_and_free_makes_the_total(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from postrun.errors import InputError
-from postrun.ingest import discover as source
 from postrun.ingest.gpu_logs.host_name import named_host
 from postrun.ingest.load import ingest
 from postrun.ingest.store import Store
+from postrun.ingest.store.format_names import NVIDIA_SMI
 
 HEADER = "timestamp, index, uuid, name, utilization.gpu [%], utilization.memory [%], memory.used [MiB], memory.total [MiB], power.draw [W]"
 START = datetime(2024, 5, 6, 7, 8, 9, 123000, tzinfo=UTC)
@@ -58,7 +58,7 @@ def test_values_times_units_and_the_devices(tmp_path: Path) -> None:
         assert devices[1] == (1, "GPU-00000001-1111-2222-3333-444444444444", "NVIDIA A100-SXM4-80GB", 2000 * 2**20, "NVIDIA")
         assert store.frame("SELECT hostname, gpus FROM node").rows() == [("unknown host", 2)]
         assert notes(store) == {"times_without_zone": 1}
-        assert store.frame("SELECT format, events FROM source").rows() == [(source.NVIDIA_SMI, 4 * 5 + 2)]
+        assert store.frame("SELECT format, events FROM source").rows() == [(NVIDIA_SMI, 4 * 5 + 2)]
 
 
 @pytest.mark.parametrize(

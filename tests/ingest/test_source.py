@@ -18,11 +18,11 @@ import pytest
 from click.testing import CliRunner
 from postrun.cli import main
 from postrun.errors import InputError, UsageError
-from postrun.ingest import discover as source
 from postrun.ingest import ingest, summary
 from postrun.ingest.chrome_trace.head import read_head
 from postrun.ingest.discover import find_files, format_of
 from postrun.ingest.load import load
+from postrun.ingest.store import format_names
 
 EVENT = {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 7, "tid": 7, "ts": 1_700_000_000_000_000, "dur": 5}
 TRACE = json.dumps({"schemaVersion": 1, "traceEvents": [EVENT]}).encode()
@@ -45,24 +45,24 @@ def put(path: Path, content: bytes) -> Path:
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
-        ("a.json", TRACE, source.TRACE),
-        ("without a suffix", TRACE, source.TRACE),
-        ("a.json.gz", gzip.compress(TRACE, mtime=0), source.TRACE),
-        ("misnamed.png", gzip.compress(TRACE, mtime=0), source.TRACE),
-        ("bom.json", b"\xef\xbb\xbf\n" + TRACE, source.TRACE),
-        ("array.json", json.dumps([EVENT]).encode(), source.TRACE),
-        ("late.json", b'{"metadata": {"x": "' + b"y" * 100_000 + b'"}, "traceEvents": []}', source.TRACE),
-        ("cut.pt.trace.json", b'{"a": [', source.TRACE),
-        ("algo/1700000000.algo-1.json", METRIC, source.SYSTEM_METRICS),
-        ("system/incremental/2023111422/1700000040.algo-1.json", METRIC, source.SYSTEM_METRICS),
-        ("framework/pevents/2023111422/1700000000000014_905-host_pythontimeline.json", PEVENTS, source.TIMELINE),
-        ("framework/training_job_end.ts", b"", source.END_MARKER),
-        ("job.json", b'{"name": "x"}', source.JOB),
-        ("job.json", b"not json", source.JOB),
-        ("job.json", b"", source.JOB),
-        ("job.json", TRACE, source.TRACE),
-        ("report.json", json.dumps(REPORT, indent=1).encode(), source.REPORT),
-        ("other.json", json.dumps(REPORT).encode(), source.REPORT),
+        ("a.json", TRACE, format_names.TRACE),
+        ("without a suffix", TRACE, format_names.TRACE),
+        ("a.json.gz", gzip.compress(TRACE, mtime=0), format_names.TRACE),
+        ("misnamed.png", gzip.compress(TRACE, mtime=0), format_names.TRACE),
+        ("bom.json", b"\xef\xbb\xbf\n" + TRACE, format_names.TRACE),
+        ("array.json", json.dumps([EVENT]).encode(), format_names.TRACE),
+        ("late.json", b'{"metadata": {"x": "' + b"y" * 100_000 + b'"}, "traceEvents": []}', format_names.TRACE),
+        ("cut.pt.trace.json", b'{"a": [', format_names.TRACE),
+        ("algo/1700000000.algo-1.json", METRIC, format_names.SYSTEM_METRICS),
+        ("system/incremental/2023111422/1700000040.algo-1.json", METRIC, format_names.SYSTEM_METRICS),
+        ("framework/pevents/2023111422/1700000000000014_905-host_pythontimeline.json", PEVENTS, format_names.TIMELINE),
+        ("framework/training_job_end.ts", b"", format_names.END_MARKER),
+        ("job.json", b'{"name": "x"}', format_names.JOB),
+        ("job.json", b"not json", format_names.JOB),
+        ("job.json", b"", format_names.JOB),
+        ("job.json", TRACE, format_names.TRACE),
+        ("report.json", json.dumps(REPORT, indent=1).encode(), format_names.REPORT),
+        ("other.json", json.dumps(REPORT).encode(), format_names.REPORT),
         ("report.json", json.dumps({**REPORT, "generator": {"name": "x"}}).encode(), None),
         ("run.json", b'{"name": "x"}', None),
         ("list.json", b"[1, 2, 3]", None),
@@ -80,10 +80,10 @@ def put(path: Path, content: bytes) -> Path:
         ("loop.prof", bytes.fromhex("7ba903da"), "cProfile result"),
         ("loop.prof", b'{"time": 1}', None),
         ("a.json", b'{"start_time": 1.5,"duration": 0.1,"sample_count": 3,"root_frame": null}', "Pyinstrument result"),
-        ("f/detailed_profiling/2020080513/0/1-h_1_2.metadata", b"", source.TENSORFLOW_TIME),
-        ("plugins/profile/2020_08_05_13_37_44/host.trace.json.gz", gzip.compress(TF, mtime=0), source.TENSORFLOW),
-        ("plugins/profile/2020_08_05_13_37_44/host.trace.json.gz", gzip.compress(TRACE, mtime=0), source.TRACE),
-        ("cut.gz", gzip.compress(TRACE, mtime=0)[:-8], source.TRACE),
+        ("f/detailed_profiling/2020080513/0/1-h_1_2.metadata", b"", format_names.TENSORFLOW_TIME),
+        ("plugins/profile/2020_08_05_13_37_44/host.trace.json.gz", gzip.compress(TF, mtime=0), format_names.TENSORFLOW),
+        ("plugins/profile/2020_08_05_13_37_44/host.trace.json.gz", gzip.compress(TRACE, mtime=0), format_names.TRACE),
+        ("cut.gz", gzip.compress(TRACE, mtime=0)[:-8], format_names.TRACE),
         ("garbage.json.gz", b"\x1f\x8b\x08\x00" + bytes(40), None),
     ],
 )
@@ -320,7 +320,7 @@ def test_unknown_files_among_known_ones_are_listed(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "z")
     store = ingest([tmp_path])
     sources = dict(store.frame("SELECT parse_filename(path), format FROM source").iter_rows())
-    assert sources == {"a.json": source.TRACE, "x.png": "unknown", "y.sqlite": "Nsight Systems export", "z": "unknown"}
+    assert sources == {"a.json": format_names.TRACE, "x.png": "unknown", "y.sqlite": "Nsight Systems export", "z": "unknown"}
     codes = store.frame("SELECT code FROM ingest_note WHERE code <> 'phase_not_read' ORDER BY code").to_series().to_list()
     assert codes == ["not_readable", "not_readable", "unknown_format"]
 
@@ -377,7 +377,7 @@ def test_run_stores_are_opened_when_given_alone(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is a run store already"):
         ingest([target], tmp_path / "other.duckdb")
     with ingest([tmp_path / "traces"], target) as store:  # again, in the same place: the old store is no source
-        assert summary(store)["sources"] == {source.TRACE: 1}
+        assert summary(store)["sources"] == {format_names.TRACE: 1}
     with ingest([tmp_path / "traces"]) as store:
         assert "run_store_left_out" in {note["code"] for note in summary(store)["notes"]}
 
