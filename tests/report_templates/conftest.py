@@ -1,4 +1,4 @@
-"""Which hand-made Reports do the tests of the templates show? A rich one, a CPU-only one, one of system metrics, an empty one."""
+"""Hand-made Reports for the tests of the templates: a rich one, a CPU-only one, one of system metrics, and an empty one."""
 
 # ruff: noqa: E501  (tables of values read better than one value per line)
 
@@ -52,7 +52,7 @@ from postrun.analysis.report import (
     UnitHeat,
 )
 
-sys.path.insert(0, str(Path(__file__).parent))  # this file is loaded by its path, too
+sys.path.insert(0, str(Path(__file__).parent))  # this file is also loaded by its path
 sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
 
 from hand_made_rules import findings, rule_results
@@ -79,10 +79,10 @@ def quantiles(values: list[float]) -> Quantiles:
     ordered = sorted(values)
 
     def at(q: float) -> float:
-        place = q * (len(ordered) - 1)
-        low = int(place)
+        position = q * (len(ordered) - 1)
+        low = int(position)
         high = min(low + 1, len(ordered) - 1)
-        return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+        return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
 
     mean = sum(ordered) / len(ordered)
     deviation = math.sqrt(sum((value - mean) ** 2 for value in ordered) / len(ordered))
@@ -99,8 +99,8 @@ def histogram(values: list[float], bins: int = 40) -> Histogram:
 
 
 def shares(*parts: tuple[str, int, int]) -> tuple[Share, ...]:
-    whole = sum(total for _, total, _ in parts) or 1
-    return tuple(Share(name, total, count, 100.0 * total / whole) for name, total, count in parts)
+    total_ns = sum(total for _, total, _ in parts) or 1
+    return tuple(Share(name, total, count, 100.0 * total / total_ns) for name, total, count in parts)
 
 
 def empty_report() -> Report:
@@ -135,7 +135,7 @@ def empty_report() -> Report:
 
 
 def system_report() -> Report:
-    """Two nodes of four GPUs whose utilisation was sampled, without any trace."""
+    """Return two nodes of four GPUs with sampled utilization and no traces."""
     chance = random.Random(5)
     nodes = ("node-0", "node-1")
     usage, series, heat = [], [], []
@@ -254,11 +254,11 @@ def rich_report() -> Report:
     names += [(f"void generated_kernel_{i}<float, {i}>(float*, int)", *kinds[i % 5]) for i in range(340 - len(names))]
     totals = [int(900 * S / (i + 1.5) ** 1.2) for i in range(340)]
     counts = [chance.randint(200, 90_000) for _ in names]
-    whole = sum(totals)
+    total_sum = sum(totals)
     kernels = tuple(
         Kernel(
             name, name if len(name) < 60 else name[:38] + "…" + name[-20:], category, precision, counts[i], totals[i], totals[i] // counts[i] // 3,
-            totals[i] / counts[i], totals[i] // counts[i] * 7, 100.0 * totals[i] / whole, 100.0 * totals[i] / (span * 8),
+            totals[i] / counts[i], totals[i] // counts[i] * 7, 100.0 * totals[i] / total_sum, 100.0 * totals[i] / (span * 8),
         )
         for i, (name, category, precision) in enumerate(names)
     )  # fmt: skip
@@ -339,7 +339,7 @@ def rich_report() -> Report:
         kernels=kernels,
         categories=by("category"),
         precision=Precision(by("precision"), by("precision", ("GEMM", "attention", "convolution"))),
-        activity=Activity(shares(("kernel", whole, 90_000), ("memcpy", 80 * S, 9000), ("memset", 6 * S, 4000), ("sync", 200 * S, 1000)), "host"),
+        activity=Activity(shares(("kernel", total_sum, 90_000), ("memcpy", 80 * S, 9000), ("memset", 6 * S, 4000), ("sync", 200 * S, 1000)), "host"),
         memory_operations=(
             MemoryOperation("HtoD", "pageable", 4800, 50 * S, 220 * 2**30, 4.72, 58.1),
             MemoryOperation("DtoD", None, 9000, 24 * S, 9000 * 2**30, 402.6, 27.9),

@@ -1,4 +1,4 @@
-"""Which hand-made verdicts do the tests of the templates show? One of every rule: five issues, an error, some not evaluated."""
+"""Hand-made verdicts for the tests of the templates, one of every rule: five issues, an error, and some not evaluated."""
 
 # ruff: noqa: E501  (tables of values read better than one value per line)
 
@@ -34,10 +34,10 @@ def bins(centre: float, wide: float, number: int, beyond: int = 0, count: int = 
 
 
 def result(rule: str, category: str, verdict: str, finding: str | None = None, **more: Any) -> RuleResult:
-    given = more.pop("given", {"threshold": (50, "%", 50, False, None)})
+    parameters = more.pop("given", {"threshold": (50, "%", 50, False, None)})
     table = tuple(
         RuleParameter(name, value, unit, default, changed, seconds, f"meaning of {name}")
-        for name, (value, unit, default, changed, seconds) in given.items()
+        for name, (value, unit, default, changed, seconds) in parameters.items()
     )
     scan = RuleParameter("scan_interval_us", 60_000_000, "µs", 60_000_000, False, None, "length of an evaluation window")
     values: dict[str, Any] = {
@@ -143,7 +143,7 @@ BATCH = {f"{name}_threshold_p95": (70, "%", 70, False, None) for name in ("cpu",
 
 
 def rule_results() -> tuple[RuleResult, ...]:
-    """All rules of the catalogue, a custom one, and ProfilerReport."""
+    """Return results of all rules of the catalog, a custom one, and ProfilerReport."""
     held = details()
     fine, issue, none = "NoIssuesFound", "IssuesFound", "NotEvaluated"
 
@@ -176,7 +176,7 @@ def rule_results() -> tuple[RuleResult, ...]:
 
 
 def findings() -> tuple[Finding, ...]:
-    found = {rule.rule: rule for rule in rule_results()}
+    by_name = {rule.rule: rule for rule in rule_results()}
 
     def of(
         rank: int,
@@ -188,7 +188,7 @@ def findings() -> tuple[Finding, ...]:
         saving: float | None,
         base: str | None,
     ) -> Finding:
-        text, advice = found[rule].finding or "", found[rule].recommendation
+        text, advice = by_name[rule].finding or "", by_name[rule].recommendation
         ns = None if percent is None else int(percent / 100 * 8 * SPAN)
         return Finding(rank, rule, "high" if rank < 3 else "medium", title, text, advice, where, ns, percent, per_step, None if saving is None else int(saving / 100 * 8 * SPAN), saving, base)  # fmt: skip
 

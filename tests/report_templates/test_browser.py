@@ -1,4 +1,4 @@
-"""Is the HTML usable in a browser: accessible in both themes, sortable, filterable, within the window, complete without script?"""
+"""The HTML in a browser: accessible in both themes, sortable, filterable, within the window, and complete without script."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def browse(node_modules: Path, file: Path, tmp_path_factory: pytest.TempPathFact
     driver.write_text(DRIVER)
 
     def browse(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Each job in a fresh page: scheme, width, script on or off, and what to run there."""
+        """Run each job in a new page: scheme, width, script on or off, and its code."""
         command = [
             node,
             str(driver),
@@ -74,8 +74,8 @@ def browse(node_modules: Path, file: Path, tmp_path_factory: pytest.TempPathFact
         ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=180)
         assert done.returncode == 0, done.stderr
-        found: list[dict[str, Any]] = json.loads(done.stdout)
-        return found
+        results: list[dict[str, Any]] = json.loads(done.stdout)
+        return results
 
     return browse
 

@@ -1,4 +1,4 @@
-"""Does the page say which files' times were shifted, by how much and why?"""
+"""The files with shifted times on the page, with amounts and reasons."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def test_shifted_files_stand_in_data_quality(small_reports: dict[str, Report], t
     assert "Times that were shifted" not in before
     moved = dataclasses.replace(report.run.sources[0], clock_offset_ns=-25_200 * 10**9, clock_evidence="correlation <0.97>")
     run = dataclasses.replace(report.run, sources=(moved, *report.run.sources[1:]))
-    shown = html_of(dataclasses.replace(report, run=run), target)
-    part = shown.partition("Times that were shifted")[2].partition("</table>")[0].replace("\N{NO-BREAK SPACE}", " ")
+    page = html_of(dataclasses.replace(report, run=run), target)
+    part = page.partition("Times that were shifted")[2].partition("</table>")[0].replace("\N{NO-BREAK SPACE}", " ")
     assert "\N{MINUS SIGN}7 h" in part
     assert "correlation &lt;0.97&gt;" in part
 

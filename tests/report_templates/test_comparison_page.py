@@ -1,4 +1,4 @@
-"""Is a comparison shown safely, wholly and the same each time, as a page that stands alone and as a PDF?"""
+"""A comparison as a self-contained page and as a PDF: safe, complete, and reproducible."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Reading(HTMLParser):
 
 
 def changed(report: Report) -> Report:
-    """The same run with longer steps, kernels of which one went and all others grew, and another GPU."""
+    """Return the run with longer steps, longer and missing kernels, and another GPU."""
     steps = tuple(dataclasses.replace(step, duration_ns=step.duration_ns * 2, start_ns=step.start_ns * 2) for step in report.steps.steps)
     kernels = tuple(dataclasses.replace(k, total_ns=3 * k.total_ns, min_ns=3 * k.min_ns, mean_ns=3 * k.mean_ns) for k in report.kernels[1:])
     devices = tuple(dataclasses.replace(device, name=f"{HOSTILE[0]} X") for device in report.devices)
@@ -110,23 +110,23 @@ def test_links_lead_somewhere_and_ids_are_unique(any_comparison: Comparison, tar
 
 
 def test_every_section_and_figure_is_there_with_its_words(rich_made: Comparison) -> None:
-    for target, tag, told in (("html", "svg", "aria-label"), ("pdf", "img", "alt")):
+    for target, tag, attribute in (("html", "svg", "aria-label"), ("pdf", "img", "alt")):
         reading = Reading(pages(rich_made, target))
         ids = {attributes.get("id") for _, attributes in reading.elements}
         assert {build(rich_made).id for build in SECTIONS} <= ids
-        drawn = [attributes for name, attributes in reading.elements if name == tag and attributes.get(told) is not None]
+        drawn = [attributes for name, attributes in reading.elements if name == tag and attributes.get(attribute) is not None]
         assert len(drawn) >= 5
-        assert all(attributes[told] for attributes in drawn)
+        assert all(attributes[attribute] for attributes in drawn)
     text = Reading(pages(rich_made, "html")).text
     assert re.sub(r"\W+", "", rich_made.headline) in re.sub(r"\W+", "", text)
     limits = [one for one in rich_made.differences if one.limits]
     assert limits
-    # What may not be concluded stands before the sentence that concludes.
+    # The limits of the conclusion precede the conclusion.
     assert text.index("GPU model:") < text.index("Step time (median)")
 
 
 def test_the_page_shows_the_figures_of_the_comparison(rich_made: Comparison) -> None:
-    """Every kernel in the table, each with the effect that comparison.json has to sort by."""
+    """The table contains every kernel, each with the effect in comparison.json."""
     text = pages(rich_made, "html")
     table = text[text.index('id="kernels-table"') :]
     rows = re.findall(r"<tr><th scope=\"row\".*?</tr>", table[: table.index("</tbody>")], re.DOTALL)
@@ -153,19 +153,19 @@ def test_what_is_undecided_is_so_on_card_and_table(rich_made: Comparison, target
 @pytest.mark.parametrize("target", ["html", "pdf"])
 def test_runs_without_gpus_show_the_parts_of_the_host(target: str) -> None:
     host = (Amount("forward", 15e6, 40e6, 25e6, 166.7, "grown"), Amount("cpu_op", 2e6, 2e6, 0.0, 0.0, "same"))
-    made = dataclasses.replace(made_of("cpu"), host_parts=host)
-    assert made.whole is None
-    read = Reading(pages(made, target))
-    for told in ("forward", "operators on the host", "15.0\xa0ms", "40.0\xa0ms", "▲ grew", "What the average step was spent on"):
-        assert told in read.text
+    comparison = dataclasses.replace(made_of("cpu"), host_parts=host)
+    assert comparison.whole is None
+    read = Reading(pages(comparison, target))
+    for phrase in ("forward", "operators on the host", "15.0\xa0ms", "40.0\xa0ms", "▲ grew", "What the average step was spent on"):
+        assert phrase in read.text
     for wrong in ("second of GPU time", "the GPUs' span", "cannot be divided"):
         assert wrong not in read.text
 
 
 def test_states_are_words_beside_signs(rich_made: Comparison) -> None:
     text = pages(rich_made, "html")
-    for told in ("▲ grew", "✕ vanished", "▲ slower"):
-        assert told in text
+    for phrase in ("▲ grew", "✕ vanished", "▲ slower"):
+        assert phrase in text
 
 
 def test_runs_of_one_name_are_told_by_what_was_given(rich_made: Comparison) -> None:
@@ -176,8 +176,8 @@ def test_runs_of_one_name_are_told_by_what_was_given(rich_made: Comparison) -> N
 
 @pytest.mark.slow
 def test_files_in_the_same_bytes_each_time(tmp_path: Path) -> None:
-    made = made_of("cpu")
-    first, second = (render_comparison(made, tmp_path / name) for name in ("a", "b"))
+    comparison = made_of("cpu")
+    first, second = (render_comparison(comparison, tmp_path / name) for name in ("a", "b"))
     assert [path.name for path in first.values()] == ["comparison.html", "comparison.pdf", "comparison.json"]
     assert [path.read_bytes() for path in first.values()] == [path.read_bytes() for path in second.values()]
     assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["comparison.html", "comparison.json", "comparison.pdf"]
@@ -185,7 +185,7 @@ def test_files_in_the_same_bytes_each_time(tmp_path: Path) -> None:
         (attached,) = document.attachments.values()
         assert attached.get_file().read_bytes() == first["json"].read_bytes()
         assert list(document.attachments) == ["comparison.json"]
-    assert json.loads(first["json"].read_text("utf-8"))["headline"] == made.headline
+    assert json.loads(first["json"].read_text("utf-8"))["headline"] == comparison.headline
 
 
 def test_hostile_names_reach_the_pdf(rich_made: Comparison, tmp_path: Path) -> None:
@@ -213,10 +213,10 @@ def test_texts_beside_diverging_bars_are_not_cut() -> None:
     texts = ("+8.99 ms · 10.4 times as much", "−123 ms · 12 345 times as much")
     drawn = diverging_bars([Effect("kernel", "computation", effect, text) for effect, text in zip((9.0, -8.0), texts, strict=True)], "ms")
     font = FontProperties(family="DejaVu Sans", size=10)
-    found = {words: float(x) for x, words in re.findall(r'<text x="([\d.-]+)"[^>]*>([^<]*)</text>', drawn)}
+    positions = {words: float(x) for x, words in re.findall(r'<text x="([\d.-]+)"[^>]*>([^<]*)</text>', drawn)}
     wide = [TextPath((0, 0), text, prop=font).get_extents().width for text in texts]
-    assert found[texts[0]] + wide[0] <= 720
-    assert found[texts[1]] - wide[1] >= 0
+    assert positions[texts[0]] + wide[0] <= 720
+    assert positions[texts[1]] - wide[1] >= 0
 
 
 def test_diverging_bars_are_as_long_as_their_effects_on_either_side_of_one_line() -> None:

@@ -1,4 +1,4 @@
-"""Does docs/definitions.md have an entry for every section and every tile of a report?"""
+"""The entries of docs/definitions.md for every section and every tile of a report."""
 
 from __future__ import annotations
 
@@ -42,6 +42,6 @@ def test_every_entry_has_a_meaning_and_every_section_a_source(page: str) -> None
     assert not [section.splitlines()[0] for section in sections if "\n\n*From:* " not in section]
     rows = [row for row in re.findall(r"^\| (.+?) \| (.+) \|$", body, re.MULTILINE) if row[0] != "figure"]
     assert len(rows) > 70
-    names = [name for name, _ in rows if name not in ("exposed communication", "step time")]  # tiles, too
+    names = [name for name, _ in rows if name not in ("exposed communication", "step time")]  # also tiles
     assert len(set(names)) == len(names)
     assert all(len(meaning) > 10 for _, meaning in rows)

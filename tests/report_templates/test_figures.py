@@ -1,4 +1,4 @@
-"""Do figures show the data they are given, as well-formed SVG, in the colours of their meaning?"""
+"""Figures: the data as well-formed SVG, in the colors of their meanings."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def test_bars_are_as_long_as_their_values() -> None:
         for rect in ElementTree.fromstring(svg).iter(f"{SVG}rect")
         if rect.find(f"{SVG}title") is not None
     ]
-    whole = bars[0][1] + bars[1][1]
+    total = bars[0][1] + bars[1][1]
     assert [fill for fill, _ in bars] == [MEANINGS["computation"], MEANINGS["idle"]] * 2
-    assert [round(100 * width / whole) for _, width in bars] == [75, 25, 10, 90]
+    assert [round(100 * width / total) for _, width in bars] == [75, 25, 10, 90]
     assert {"rank 0", "rank 1", "computation", "idle"} <= set(texts(svg))
 
 
@@ -68,9 +68,9 @@ def test_a_part_that_no_row_has_is_not_in_the_legend() -> None:
 
 def test_numbers_in_bars_are_never_in_exponent_form() -> None:
     svg = stacked_bars([Part("kernels", "computation")], [("rank 0", [1206.4]), ("rank 1", [2_345_678.0])], "ms")
-    shown = [text.replace("\u202f", " ") for text in texts(svg)]
-    assert "2 350 000" in shown
-    assert "2 000 000 ms" in shown
+    labels = [text.replace("\u202f", " ") for text in texts(svg)]
+    assert "2 350 000" in labels
+    assert "2 000 000 ms" in labels
     assert "rank 0, kernels: 1\u202f210 ms" in svg
     assert "e+0" not in svg
 
@@ -92,7 +92,7 @@ def test_a_single_sector_is_a_whole_ring() -> None:
 
 
 def test_a_sector_of_almost_all_is_almost_a_ring() -> None:
-    """Its ends are the same point to two decimals; drawn as one arc it would be a blot."""
+    """Its ends are the same point to two decimals; a single arc would be degenerate."""
     path = next(
         iter(ElementTree.fromstring(donut([Sector("a", 99.9999, "host"), Sector("b", 0.0001, "memory")], "1 s", "x")).iter(f"{SVG}path"))
     )
@@ -148,17 +148,17 @@ def test_nearly_equal_values_stay_visible_beside_others() -> None:
 
 def test_panels_have_their_names_and_details() -> None:
     svg = panels([Bins(name, (1e6, 2e6), (5,), None) for name in ("Forward", "Backward", "x" * 200)], ["1", "2", "3"], ["host"] * 3)
-    shown = texts(svg)
-    assert {"Forward", "Backward", "1", "2", "3"} <= set(shown)
-    assert max(map(len, shown)) < 70
+    labels = texts(svg)
+    assert {"Forward", "Backward", "1", "2", "3"} <= set(labels)
+    assert max(map(len, labels)) < 70
 
 
 @pytest.mark.parametrize("bold", [True, False])
 @pytest.mark.parametrize("label", ["W" * 10 + "i" * 20, "i" * 20 + "W" * 10, "_" * 90, "8c859046be41.ant.example.com pid 80807"])
 def test_a_label_keeps_its_ends_and_fits(label: str, *, bold: bool) -> None:
-    shown = fitted(label, 120, bold=bold)
-    assert 80 < width_of(shown, bold=bold) <= 120
-    head, mark, tail = shown.partition("…")
+    result = fitted(label, 120, bold=bold)
+    assert 80 < width_of(result, bold=bold) <= 120
+    head, mark, tail = result.partition("…")
     assert mark
     assert label.startswith(head)
     assert label.endswith(tail)
@@ -170,9 +170,9 @@ def test_names_of_panels_end_before_the_next_one() -> None:
     """The metrics of DejaVu Sans Bold itself, which Matplotlib brings."""
     name = "NEGOTIATE_ALLREDUCE (DistributedAdamWOptimizer_Allreduce/cond_0/HorovodAllreduce_gradient_tape_Reshape_0)"
     drawn = panels([Bins(name, [1e6, 2e6], [3], 1.5e6)] * 2, ["3 ranges"] * 2, ["host"] * 2)
-    shown = next(text for text in texts(drawn) if text.startswith("NEGOTIATE"))
+    label = next(text for text in texts(drawn) if text.startswith("NEGOTIATE"))
     font = FontProperties(family="DejaVu Sans", weight="bold", size=11)
-    assert 250 < TextPath((0, 0), shown, prop=font).get_extents().width <= 344
+    assert 250 < TextPath((0, 0), label, prop=font).get_extents().width <= 344
 
 
 def test_labels_of_rows_stay_within_the_figure() -> None:

@@ -1,4 +1,4 @@
-"""Does the figure of a call tree show every frame in its place, with labels that fit, and does the section say what it must?"""
+"""The figure of a call tree: every frame at its position, with labels that fit; and the text of its section."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ FRAMES = (
 FLAME = FlameGraph("training loop", "cprofile", "cpu_time", False, 1, 1, 4.0, FRAMES, 7, 2)
 
 
-def row(function: str, own: float, **more: Any) -> ProfileRow:
+def row(function: str, own_s: float, **more: Any) -> ProfileRow:
     known = {"short": function.removeprefix("/app/"), "kind": "own code", "profiler": "cprofile", "label": "step 9", **more}
-    return ProfileRow(function, "cpu_time", 9, 9, known.pop("calls", 5), own, own + 1, **known)
+    return ProfileRow(function, "cpu_time", 9, 9, known.pop("calls", 5), own_s, own_s + 1, **known)
 
 
 PROFILE = PythonProfile(
@@ -49,12 +49,12 @@ PROFILE = PythonProfile(
 
 
 def rects(text: str) -> list[tuple[float, float, float, str]]:
-    found = []
-    for one in ET.fromstring(text).iter():
-        title = one.find("{*}title")
-        if one.tag.endswith("rect") and title is not None:
-            found.append((*(float(one.attrib[key]) for key in ("x", "y", "width")), title.text or ""))
-    return found
+    elements = []
+    for element in ET.fromstring(text).iter():
+        title = element.find("{*}title")
+        if element.tag.endswith("rect") and title is not None:
+            elements.append((*(float(element.attrib[key]) for key in ("x", "y", "width")), title.text or ""))
+    return elements
 
 
 @pytest.fixture
@@ -68,19 +68,19 @@ def bar(depth: int, start: float, total: float, *names: str) -> Bar:
 
 def test_frames_are_as_wide_as_their_time_and_below_their_callers() -> None:
     text = flame_graph([bar(0, 0, 4, "main"), bar(1, 0, 3, "a"), bar(1, 3, 0.5, "b")], [Kind("own code", "computation")], 4.0)
-    found = {title: (x, y, width) for x, y, width, title in rects(text)}
-    assert found["main"][0] == 0
-    assert found["main"][2] == pytest.approx(WIDTH, abs=1)
-    assert (found["a"][0], found["b"][0]) == (0, pytest.approx(WIDTH * 3 / 4, abs=0.01))
-    assert found["b"][2] == pytest.approx(WIDTH / 8, abs=1)
-    assert found["main"][1] < found["a"][1] == found["b"][1]
+    boxes = {title: (x, y, width) for x, y, width, title in rects(text)}
+    assert boxes["main"][0] == 0
+    assert boxes["main"][2] == pytest.approx(WIDTH, abs=1)
+    assert (boxes["a"][0], boxes["b"][0]) == (0, pytest.approx(WIDTH * 3 / 4, abs=0.01))
+    assert boxes["b"][2] == pytest.approx(WIDTH / 8, abs=1)
+    assert boxes["main"][1] < boxes["a"][1] == boxes["b"][1]
 
 
 @given(st.text(max_size=60), st.text(min_size=1, max_size=60), st.floats(0, 800))
 def test_labels_fit_or_are_left_out(long: str, short: str, room: float) -> None:
-    shown = fitting([long, short], room)
-    assert svg.width_of(shown, 9.5) <= room + 1e-6 or not shown
-    assert not shown or shown in (long, short) or (shown.endswith("…") and short.startswith(shown[:-1]))
+    result = fitting([long, short], room)
+    assert svg.width_of(result, 9.5) <= room + 1e-6 or not result
+    assert not result or result in (long, short) or (result.endswith("…") and short.startswith(result[:-1]))
 
 
 @given(
@@ -91,9 +91,9 @@ def test_labels_fit_or_are_left_out(long: str, short: str, room: float) -> None:
 )
 def test_labels_end_within_their_frames(frames: list[tuple[str, float]]) -> None:
     """As wide as the font itself has them."""
-    whole = sum(length for _, length in frames)
+    total = sum(length for _, length in frames)
     starts = itertools.accumulate((length for _, length in frames), initial=0.0)
-    text = flame_graph([bar(0, start, length, name) for start, (name, length) in zip(starts, frames, strict=False)], [], whole)
+    text = flame_graph([bar(0, start, length, name) for start, (name, length) in zip(starts, frames, strict=False)], [], total)
     ends = {x: x + width for x, _, width, _ in rects(text)}
     font = FontProperties(family="DejaVu Sans", size=9.5)
     labels = [one for one in ET.fromstring(text).iter() if one.tag.endswith("text") and one.attrib["y"] != "11"]
@@ -111,11 +111,11 @@ def test_no_frame_leaves_the_figure(frames: list[tuple[int, float, float, str]])
     text = flame_graph([bar(depth, start, total, name) for depth, start, total, name in frames], [], 1.0)
     root = ET.fromstring(text)
     height = float(root.attrib["height"])
-    for one in root.iter():
-        if one.tag.endswith("rect"):
-            assert 0 <= float(one.attrib["x"]) <= WIDTH
-            assert float(one.attrib["x"]) + float(one.attrib["width"]) <= WIDTH + 0.5
-            assert float(one.attrib["y"]) + float(one.attrib["height"]) <= height + 0.01
+    for element in root.iter():
+        if element.tag.endswith("rect"):
+            assert 0 <= float(element.attrib["x"]) <= WIDTH
+            assert float(element.attrib["x"]) + float(element.attrib["width"]) <= WIDTH + 0.5
+            assert float(element.attrib["y"]) + float(element.attrib["height"]) <= height + 0.01
 
 
 def test_the_section_shows_the_tree_with_full_names(report: Report) -> None:
@@ -162,15 +162,15 @@ def test_tables_of_functions_and_phases(report: Report) -> None:
 
 
 def by_timers() -> PythonProfile:
-    """f was profiled by three timers, a step each, of which the phases are two; g by Pyinstrument, with the greatest figures."""
+    """Profile f with three timers, a step each, in two phases; g with Pyinstrument."""
     timers = (("cpu_time", 3.0), ("total_time", 2.0), ("off_cpu_time", 1.0))
     rows, groups, flames = [], [], []
-    for step, (timer, own) in enumerate(timers, 9):
-        rows.append(dataclasses.replace(row("/app/a.py:1(f)", own), timer=timer, label=f"step {step}"))
+    for step, (timer, own_s) in enumerate(timers, 9):
+        rows.append(dataclasses.replace(row("/app/a.py:1(f)", own_s), timer=timer, label=f"step {step}"))
         groups.append(ProfileGroup("steps", f"step {step}", "cprofile", timer, 1, 1, 10**9, 4.0, 7, 1))
         for phase, part in (("from the step's start to forward's end", 0.25), ("from forward's end to the step's end", 0.75)):
-            one = dataclasses.replace(row("/app/a.py:1(f)", own * part), timer=timer, label=phase)
-            groups.append(ProfileGroup("training phase", phase, "cprofile", timer, 1, 1, 10**9, 2.0, 7, 1, (one,) * 5))
+            profile_row = dataclasses.replace(row("/app/a.py:1(f)", own_s * part), timer=timer, label=phase)
+            groups.append(ProfileGroup("training phase", phase, "cprofile", timer, 1, 1, 10**9, 2.0, 7, 1, (profile_row,) * 5))
         flames.append(dataclasses.replace(FLAME, timer=timer))
     rows.append(dataclasses.replace(row("/app/a.py:9(g)", 9.0, calls=None), timer=None, profiler="pyinstrument", label="step 12"))
     groups.append(ProfileGroup("steps", "step 12", "pyinstrument", None, 1, 1, 10**9, 9.0, None, 1))
@@ -186,8 +186,10 @@ def test_each_timer_has_tables_of_its_own(rich: Report) -> None:
         "total time (cProfile)", "CPU time (cProfile)", "off-CPU time (cProfile)", "Pyinstrument",
     ]  # fmt: skip
     heads = [[column.label for column in section.tables[name].columns] for name in names]
-    own = [[cells[head.index("Own time")].text for cells in section.tables[name].rows] for name, head in zip(names, heads, strict=True)]
-    assert own == [["2.00\u00a0s"], ["3.00\u00a0s"], ["1.00\u00a0s"], ["9.00\u00a0s"]]
+    own_times = [
+        [cells[head.index("Own time")].text for cells in section.tables[name].rows] for name, head in zip(names, heads, strict=True)
+    ]
+    assert own_times == [["2.00\u00a0s"], ["3.00\u00a0s"], ["1.00\u00a0s"], ["9.00\u00a0s"]]
     assert ["Calls" in head for head in heads] == [True, True, True, False]  # samples count no calls
     phases = section.tables["training-phase-1"]
     assert phases.caption == "By phase of a step, functions with most own time: CPU time (cProfile)"
@@ -202,11 +204,11 @@ def test_each_timer_has_tables_of_its_own(rich: Report) -> None:
 def test_the_pdf_has_some_functions_of_every_phase(rich: Report) -> None:
     report = dataclasses.replace(rich, python_profile=by_timers())
     section = python_profile(report)
-    few = section.tables["training-phase-1-of-each"]
-    phases = [cells[0].text for cells in few.rows]
+    short_table = section.tables["training-phase-1-of-each"]
+    phases = [cells[0].text for cells in short_table.rows]
     assert phases == ["from the step's start to forward's end"] * 3 + ["from forward's end to the step's end"] * 3
-    shown = context(report, lambda *_: None)
-    html, pdf = page(shown, "html"), page(shown, "pdf")
+    content = context(report, lambda *_: None)
+    html, pdf = page(content, "html"), page(content, "pdf")
     assert 'id="python-profile-training-phase-1"' in html
     assert "-of-each" not in html
     assert 'id="python-profile-training-phase-1-of-each"' in pdf
@@ -236,14 +238,14 @@ def test_what_a_profiler_spent_is_not_what_the_lead_names(rich: Report) -> None:
     assert section.tables["table"].rows[0][0].text == "{postrun's own recording}"
 
 
-@pytest.mark.parametrize(("index", "processes", "told"), [(9, 1, True), (10, 1, False), (9, 2, False)])
-def test_the_longest_step_is_named_where_it_was_profiled(rich: Report, index: int, processes: int, told: bool) -> None:
+@pytest.mark.parametrize(("index", "processes", "expected"), [(9, 1, True), (10, 1, False), (9, 2, False)])
+def test_the_longest_step_is_named_where_it_was_profiled(rich: Report, index: int, processes: int, expected: bool) -> None:
     spread = rich.steps.groups[0]
     steps = [Step("a", 0, 1, None, number, 0, took, False, took) for number, took in ((index, 12_000_000), (3, 5_000_000))]
     groups = tuple(dataclasses.replace(spread, node="a", rank=i, pid=i, slowest=tuple(steps)) for i in range(processes))
     report = dataclasses.replace(rich, python_profile=PROFILE, steps=dataclasses.replace(rich.steps, steps=tuple(steps), groups=groups))
     lead = python_profile(report).lead
-    assert ("The longest step, 9 (12.0\u00a0ms with the profile), was profiled." in lead) is told
+    assert ("The longest step, 9 (12.0\u00a0ms with the profile), was profiled." in lead) is expected
     assert ("The longest step, 10 (12.0\u00a0ms), was not profiled." in lead) is (index == 10)
     again = dataclasses.replace(report.steps, steps=(*report.steps.steps, steps[0]))
     assert "was profiled" not in python_profile(dataclasses.replace(report, steps=again)).lead

@@ -1,4 +1,4 @@
-"""Are numbers, times and names written as the report wants them?"""
+"""Formats of numbers, times, and names in the report."""
 
 from __future__ import annotations
 
@@ -61,15 +61,15 @@ def test_number_and_unit_are_not_torn_apart() -> None:
 
 @given(st.text(max_size=200), st.integers(1, 80))
 def test_clipped_text_keeps_its_ends_and_its_limit(text: str, limit: int) -> None:
-    shown = clip(text, limit)
-    assert len(shown) <= limit
-    assert shown == text if len(text) <= limit else "…" in shown
-    head, _, tail = shown.partition("…")
+    result = clip(text, limit)
+    assert len(result) <= limit
+    assert result == text if len(text) <= limit else "…" in result
+    head, _, tail = result.partition("…")
     assert len(text) <= limit or (text.startswith(head) and text.endswith(tail))
 
 
 @pytest.mark.parametrize(
-    ("text", "limit", "shown"),
+    ("text", "limit", "expected"),
     [
         ("Short.", 5000, "Short."),
         ("One of 1.5 ms on a.b. Two of them. Three.", 36, "One of 1.5 ms on a.b. Two of them."),
@@ -78,30 +78,30 @@ def test_clipped_text_keeps_its_ends_and_its_limit(text: str, limit: int) -> Non
         ("A sentence without a stop", 10, "A sentence without a stop"),
     ],
 )
-def test_sentences_end_where_a_sentence_ends(text: str, limit: int, shown: str) -> None:
-    assert sentences(text, limit) == shown
+def test_sentences_end_where_a_sentence_ends(text: str, limit: int, expected: str) -> None:
+    assert sentences(text, limit) == expected
 
 
 def test_a_sentence_nobody_reads_ends_after_a_word() -> None:
-    shown = sentences("word " * 1000, 300)
-    assert shown.endswith("word …")
-    assert 800 < len(shown) <= 902
+    result = sentences("word " * 1000, 300)
+    assert result.endswith("word …")
+    assert 800 < len(result) <= 902
     assert len(sentences("x" * 5000, 300)) == 300
 
 
 @given(st.text(alphabet="aB .!?1`", max_size=200), st.integers(1, 80))
 def test_sentences_are_the_beginning_of_the_text(text: str, limit: int) -> None:
-    shown = sentences(text, limit)
-    assert text.startswith(shown)
-    assert shown == text or shown[-1] in ".!?"
+    result = sentences(text, limit)
+    assert text.startswith(result)
+    assert result == text or result[-1] in ".!?"
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=()), max_size=100))
 def test_printable_text_is_valid_in_xml_and_otherwise_unchanged(text: str) -> None:
     from xml.etree import ElementTree
 
-    shown = printable(text)
-    assert len(shown) == len(text)
-    assert printable(shown) == shown
-    escaped = shown.replace("&", "&amp;").replace("<", "&lt;")
-    assert ElementTree.fromstring(f"<t>{escaped}</t>".encode()).text in (shown, shown or None)
+    result = printable(text)
+    assert len(result) == len(text)
+    assert printable(result) == result
+    escaped = result.replace("&", "&amp;").replace("<", "&lt;")
+    assert ElementTree.fromstring(f"<t>{escaped}</t>".encode()).text in (result, result or None)

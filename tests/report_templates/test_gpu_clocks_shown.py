@@ -1,4 +1,4 @@
-"""Are power and clocks of GPUs listed under system usage, and is it said for how long they were held down?"""
+"""Power and clocks of GPUs under system usage, with the times at lower clocks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from postrun.report_templates.output.pages import page
 S = 10**9
 
 
-def shown(report: Report, *clocks: GpuClocks, target: str = "html") -> str:
+def page_of(report: Report, *clocks: GpuClocks, target: str = "html") -> str:
     usage = dataclasses.replace(report.system_usage, gpu_clocks=clocks, throttling=throttling(clocks))
     text = page(context(dataclasses.replace(report, system_usage=usage), lambda *_: None), target)
     return text.partition('<section id="system-usage"')[2].partition("</section>")[0].replace("\u00a0", " ")
@@ -25,7 +25,7 @@ def clocks(device: int, heat: int | None = 0, power: int | None = 0) -> GpuClock
 
 @pytest.mark.parametrize("target", ["html", "pdf"])
 def test_table_and_sentence(rich: Report, target: str) -> None:
-    text = shown(rich, clocks(0), clocks(1, heat=42 * S), clocks(2, power=3 * S), target=target)
+    text = page_of(rich, clocks(0), clocks(1, heat=42 * S), clocks(2, power=3 * S), target=target)
     assert 'id="system-usage-clocks"' in text
     for value in ("310 W", "701 W", "345 MHz", "42.0 s", "3.00 s"):
         assert value in text
@@ -34,11 +34,11 @@ def test_table_and_sentence(rich: Report, target: str) -> None:
 
 
 def test_nothing_where_nothing_was_sampled(rich: Report) -> None:
-    assert "system-usage-clocks" not in shown(rich)
+    assert "system-usage-clocks" not in page_of(rich)
 
 
 def test_what_is_not_known_is_no_zero(rich: Report) -> None:
-    text = shown(rich, GpuClocks("node-0", 0, 80.0, 90.0, *[None] * 7))
+    text = page_of(rich, GpuClocks("node-0", 0, 80.0, 90.0, *[None] * 7))
     table = text.partition('id="system-usage-clocks"')[2].partition("</table>")[0]
     assert "80.0 W" in table
     assert "0 ns" not in table
@@ -46,7 +46,7 @@ def test_what_is_not_known_is_no_zero(rich: Report) -> None:
 
 
 def test_of_many_those_that_were_held_down_longest(rich: Report) -> None:
-    text = shown(rich, *(clocks(device, heat=device * S) for device in range(100)))
+    text = page_of(rich, *(clocks(device, heat=device * S) for device in range(100)))
     table = text.partition('id="system-usage-clocks"')[2].partition("</table>")[0]
     assert "; 64 of 100 GPUs, those that were held down longest" in text
     assert table.count("<tr") == 65

@@ -1,4 +1,4 @@
-"""Is the page of all runs usable in a browser: accessible in both themes, on a telephone, without script; do its filters stay?"""
+"""The page of all runs in a browser: accessible in both themes, on a phone, and without script; with filters that stay."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from postrun.nightly.page import index_page
 from test_browser import browse as browse  # with the file below
 from test_index_page import DAY, START, hostile, made_of, run, small
 
-MANY = 150
+ROW_COUNT = 150
 
 
 @pytest.fixture(scope="session")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     more = [
-        run(f"bert/{i:03}", name=f"bert-{i:03}", started_ns=START - i * DAY, step_median_ns=(i * 37) % MANY + 10**6, status="completed")
-        for i in range(MANY)
+        run(
+            f"bert/{i:03}", name=f"bert-{i:03}", started_ns=START - i * DAY, step_median_ns=(i * 37) % ROW_COUNT + 10**6, status="completed"
+        )
+        for i in range(ROW_COUNT)
     ]
-    place = tmp_path_factory.mktemp("index") / "index.html"
-    place.write_text(index_page(made_of([*small(), *hostile(), *more])), encoding="utf-8", errors="replace")
-    return place
+    path = tmp_path_factory.mktemp("index") / "index.html"
+    path.write_text(index_page(made_of([*small(), *hostile(), *more])), encoding="utf-8", errors="replace")
+    return path
 
 
 def test_axe_finds_nothing_and_nothing_is_fetched_or_wider_than_a_telephone(browse: Any) -> None:
@@ -80,19 +82,19 @@ def test_what_is_chosen_is_shown_and_stands_in_the_address(browse: Any, file: Pa
     chosen, by_step, kept = (answer["value"] for answer in browse(views))
     assert chosen["before"] == 100
     assert chosen["family"] == [f"gpt/{day}" for day in range(5, -1, -1)]
-    assert chosen["running"] == 0  # the one that runs has no name yet that would tell its family
+    assert chosen["running"] == 0  # the active run has no name yet that determines its family
     names, status, address = chosen["regressed"]
     assert (names, address) == (["gpt/5"], "#family=gpt&verdict=regression")
     assert status.startswith("1 of ")
     assert chosen["issue"] == ["gpt/5"]
     assert chosen["text"] == [["bert/149"], "#q=BERT+149"]
-    assert by_step["steps"] == sorted(((i * 37) % MANY + 10**6 for i in range(MANY)), reverse=True)
+    assert by_step["steps"] == sorted(((i * 37) % ROW_COUNT + 10**6 for i in range(ROW_COUNT)), reverse=True)
     assert (by_step["sorted"], by_step["hash"]) == ("descending", "#family=bert&sort=step%3Adown&all=1")
     assert kept["first"][1:3] == ["bert", "14"]
-    assert 0 < kept["first"][0] < MANY
+    assert 0 < kept["first"][0] < ROW_COUNT
     assert kept["second"] == kept["first"][0]  # a link within the page changes nothing
 
 
 def test_without_script_every_row_is_there_and_no_dead_button(browse: Any) -> None:
     (answer,) = browse([{"scheme": "light", "width": 1280, "script": False, "run": PLAIN}])
-    assert answer["value"] == {"rows": len(small()) + len(hostile()) + MANY, "dead": 0}
+    assert answer["value"] == {"rows": len(small()) + len(hostile()) + ROW_COUNT, "dead": 0}

@@ -1,4 +1,4 @@
-"""Is the page of all runs safe, whole, the same each time, and are its findings, links and drawings what the index says?"""
+"""The page of all runs: safe, complete, and reproducible, with the findings, links, and drawings of the index."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ def run(run_id: str, **more: Any) -> Row:
 def made_of(rows: list[Row], **more: Any) -> Index:
     settings = Settings()
     rows = sorted(rows, key=lambda row: row.id)
-    full, made = indexes.table_of(rows, [None] * len(rows), [None] * len(rows), settings)
-    index = indexes.index_of(rows, full, made, settings, "s3://reports/all", START + 10 * DAY)
+    full, table_rows = indexes.table_of(rows, [None] * len(rows), [None] * len(rows), settings)
+    index = indexes.index_of(rows, full, table_rows, settings, "s3://reports/all", START + 10 * DAY)
     return dataclasses.replace(index, version="0.1.0", **more)
 
 
 def small() -> list[Row]:
-    """A family with a regression and a new issue, one run that failed and one that runs."""
+    """Make a family with a regression, a new issue, a failed run, and an active one."""
     rows = [
         run(
             f"gpt/{day}", name=f"gpt-{day}", status="completed", started_ns=START + day * DAY, duration_ns=DAY // 8, gpus=8, ranks=8,
@@ -110,14 +110,14 @@ def any_page(request: pytest.FixtureRequest) -> str:
 
 
 def test_nothing_is_loaded_and_nothing_hostile_is_markup(any_page: str) -> None:
-    place = "https://bucket.example/prefix/index.html"
+    address = "https://bucket.example/prefix/index.html"
     for tag, attributes in Reading(any_page).elements:
         for key, value in attributes.items():
             assert key.startswith("xmlns") or not key.startswith("on"), (tag, key)
             assert key not in ("src", "xlink:href", "action", "data", "srcset"), (tag, key)
             if key == "href":
                 assert value is not None
-                assert urljoin(place, value).startswith("https://bucket.example/prefix/"), value
+                assert urljoin(address, value).startswith("https://bucket.example/prefix/"), value
                 assert value.startswith(("#", "runs/", "index.")), value
     assert "alert(1)</script>" not in any_page
     assert not re.search(r"<(link|iframe|object|embed|base|form|img)\b", any_page)
@@ -166,7 +166,7 @@ def test_the_table_has_every_run_its_figures_and_its_verdicts() -> None:
     page = index_page(made_of(small()))
     table = page[page.index('id="runs-table"') :]
     head = re.findall(r'data-rule="([^"]*)"', table)
-    assert head == ["IOBottleneck", "SyncBound"]  # no column where nothing was evaluated
+    assert head == ["IOBottleneck", "SyncBound"]  # no columns of rules that were not evaluated
     rows = re.findall(r'<tr data-state="(\w+)"( data-regressed)?>(.*?)</tr>', table)
     assert [(state, bool(worse)) for state, worse, _ in rows[:3]] == [("running", False), ("failed", False), ("reported", True)]
     cells = re.findall(r"<td[^>]*>(.*?)</td>", rows[2][2])
@@ -185,9 +185,9 @@ def test_what_was_derived_from_a_trace_is_not_taken_for_samples() -> None:
 def test_a_long_reason_is_short_in_its_row_and_whole_in_the_findings() -> None:
     reason = "/data/runs/team/bad: nothing usable found. Looked at:\n  /data/runs/team/bad/a.json: empty file\nWhat is read: this and that."
     page = index_page(made_of([run("team/bad", state="failed", reason=reason)]))
-    (said,) = re.findall(r'<td class="said">(.*?)</td>', page, re.DOTALL)
-    assert re.sub(r"<[^>]*>", "", said) == "✕ failednothing usable found."
-    assert f'title="{reason}"' in said
+    (cell,) = re.findall(r'<td class="said">(.*?)</td>', page, re.DOTALL)
+    assert re.sub(r"<[^>]*>", "", cell) == "✕ failednothing usable found."
+    assert f'title="{reason}"' in cell
     assert reason in page.partition('id="runs"')[0]
     # Advice without a full stop, another place, or another run's name in it stay.
     page = index_page(made_of([run("a", state="failed", reason="it took a: b longer than 1 s")]))

@@ -1,4 +1,4 @@
-"""Do the sections show what Horovod's timelines, logs of GPU monitors and profiles without a GPU bring, and leave out what they lack?"""
+"""Sections of runs with Horovod timelines, logs of GPU monitors, and profiles without a GPU: their data only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TENSOR = "DistributedAdam_Allreduce/HorovodAllreduce_gradient_tape_layer_{}_Resh
 MS = 1_000_000
 
 
-def shown(report: Report, section: str, target: str) -> str:
+def page_of(report: Report, section: str, target: str) -> str:
     return html_of(report, target).partition(f'<section id="{section}"')[2].partition("</section>")[0]
 
 
@@ -25,7 +25,7 @@ def collectives(report: Report, *shares: Share) -> Report:
 @pytest.mark.parametrize("target", ["html", "pdf"])
 def test_collectives_of_a_timeline_are_in_the_framework_metrics(small_reports: dict[str, Report], target: str) -> None:
     report = collectives(small_reports["empty"], Share("NEGOTIATE_ALLREDUCE", 30 * MS, 3, 75.0), Share("ALLREDUCE", 10 * MS, 3, 25.0))
-    text = shown(report, "framework", target)
+    text = page_of(report, "framework", target)
     assert "Collectives are all that the framework recorded in this run." in text
     assert 'id="framework-collectives"' in text
     assert "NEGOTIATE_ALLREDUCE" in text
@@ -35,9 +35,9 @@ def test_collectives_of_a_timeline_are_in_the_framework_metrics(small_reports: d
 def test_kernels_of_collectives_stand_in_their_own_section_of_the_pdf(rich: Report) -> None:
     row = Collective("all_reduce", 1 << 20, "float", 8, 8, 4, 32, 40 * MS, 30 * MS, 10 * MS, 1.0, 1.75, 2.0)
     report = dataclasses.replace(rich, collectives=Collectives((row,), 0, 0, 40 * MS, 100.0, 4, 0, (), None))
-    assert 'id="collectives-table"' in shown(report, "collectives", "pdf")
-    assert 'id="framework-collectives"' in shown(report, "framework", "html")
-    assert 'id="framework-collectives"' not in shown(report, "framework", "pdf")
+    assert 'id="collectives-table"' in page_of(report, "collectives", "pdf")
+    assert 'id="framework-collectives"' in page_of(report, "framework", "html")
+    assert 'id="framework-collectives"' not in page_of(report, "framework", "pdf")
 
 
 @pytest.mark.parametrize("target", ["html", "pdf"])
@@ -46,7 +46,7 @@ def test_ranges_of_one_name_are_told_apart_by_their_phase(rich: Report, target: 
     group = rich.annotations.groups[0]
     groups = tuple(dataclasses.replace(group, name="ALLREDUCE", side="host", phase=TENSOR.format(i)) for i in range(3))
     report = dataclasses.replace(rich, annotations=Annotations(groups, (), None))
-    table = shown(report, "annotations", target).partition('id="annotations-table"')[2].partition("</table>")[0]
+    table = page_of(report, "annotations", target).partition('id="annotations-table"')[2].partition("</table>")[0]
     assert "and by phase</caption>" in table
     assert ">Phase</th>" in table
     assert len(set(re.findall(r"_(\d)_Reshape_0<", table))) == 3
@@ -55,7 +55,7 @@ def test_ranges_of_one_name_are_told_apart_by_their_phase(rich: Report, target: 
 def test_without_a_phase_there_is_no_column_for_it(rich: Report) -> None:
     groups = tuple(dataclasses.replace(group, phase=None) for group in rich.annotations.groups)
     report = dataclasses.replace(rich, annotations=dataclasses.replace(rich.annotations, groups=groups))
-    assert ">Phase</th>" not in shown(report, "annotations", "html")
+    assert ">Phase</th>" not in page_of(report, "annotations", "html")
 
 
 @pytest.mark.parametrize(("sides", "named"), [(("host", "host"), False), (("host", "device"), True)])
@@ -64,7 +64,7 @@ def test_the_side_of_a_range_is_told_at_each_only_where_there_are_two(rich: Repo
         dataclasses.replace(rich.annotations.groups[0], name=name, side=side, phase=None) for name, side in zip("ab", sides, strict=True)
     )
     report = dataclasses.replace(rich, annotations=Annotations(groups, ("a", "b"), None))
-    text = shown(report, "annotations", "html")
+    text = page_of(report, "annotations", "html")
     assert (">a on the host</text>" in text) is named
     assert ("Durations on the host, each with its own axis" in text) is not named
 
@@ -73,14 +73,14 @@ def test_the_side_of_a_range_is_told_at_each_only_where_there_are_two(rich: Repo
 def test_tiles_of_which_none_has_a_value_are_not_shown(rich: Report, target: str) -> None:
     tiles = rich.summary.tiles
     without = tuple(dataclasses.replace(tile, value="–", number=None) for tile in tiles)
-    for given, are_shown in ((without, False), ((*without[1:], tiles[0]), True)):
-        report = dataclasses.replace(rich, summary=dataclasses.replace(rich.summary, tiles=given))
-        text = shown(report, "summary", target)
+    for case_tiles, are_shown in ((without, False), ((*without[1:], tiles[0]), True)):
+        report = dataclasses.replace(rich, summary=dataclasses.replace(rich.summary, tiles=case_tiles))
+        text = page_of(report, "summary", target)
         assert ('<ul class="tiles">' in text) is are_shown
 
 
 def test_a_log_of_a_monitor_knows_no_process(rich: Report) -> None:
-    assert "process" in shown(rich, "information", "pdf").partition("</p>")[0]
-    lead = shown(dataclasses.replace(rich, processes=()), "information", "pdf").partition("</p>")[0]
+    assert "process" in page_of(rich, "information", "pdf").partition("</p>")[0]
+    lead = page_of(dataclasses.replace(rich, processes=()), "information", "pdf").partition("</p>")[0]
     assert "GPUs in use" in lead
     assert "process" not in lead

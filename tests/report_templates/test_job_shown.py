@@ -1,4 +1,4 @@
-"""Does the information of a run show what its recorder said of the job, and nothing twice?"""
+"""The facts of the job's recorder in the section "Information", each once."""
 
 from __future__ import annotations
 

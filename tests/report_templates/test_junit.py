@@ -1,4 +1,4 @@
-"""Is report.junit.xml what CI systems read: a case per rule, the right outcome, whatever text the run brings?"""
+"""report.junit.xml as CI systems read it: a case per rule with its outcome, with any text of the run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from postrun.analysis.report import Report, RuleResult
 from postrun.report_templates.output.junit import junit
 
-# What GitLab, Jenkins and GitHub's actions read: element -> (attributes it must have, attributes it may have, elements in it).
+# The parts that GitLab, Jenkins and GitHub's actions read: element -> (required attributes, optional attributes, elements in it).
 READ: dict[str, tuple[set[str], set[str], set[str]]] = {
     "testsuites": ({"name", "tests", "failures", "errors"}, {"skipped", "time"}, {"testsuite"}),
     "testsuite": ({"name", "tests", "failures", "errors", "skipped", "time", "timestamp"}, set(), {"properties", "testcase"}),
@@ -24,17 +24,17 @@ READ: dict[str, tuple[set[str], set[str], set[str]]] = {
 }
 
 
-FOUND = "The CPU is the bottleneck in 61 % of 2 400 snapshots."
+FINDING = "The CPU is the bottleneck in 61 % of 2 400 snapshots."
 
 
 def result(rule: str, verdict: str, **more: Any) -> RuleResult:
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "category": "system", "reason": None, "capture": None, "triggered": 0, "violations": 0, "datapoints": 0, "windows": 0,
         "windows_triggered": 0, "first_ns": None, "last_ns": None, "parameters": {"threshold": 50}, "changed_parameters": {},
         "parameter_table": (), "details": {}, "finding": None, "recommendation": None, "checks": "Looks.", "condition": "x > threshold",
         "advice": "Do less.", **more,
     }  # fmt: skip
-    return RuleResult(rule=rule, verdict=verdict, **given)
+    return RuleResult(rule=rule, verdict=verdict, **arguments)
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def judged(small_reports: dict[str, Report]) -> Report:
     empty = small_reports["empty"]
     rules = (
         result("ProfilerReport", "IssuesFound", category="report", finding="1 of 4 rules found an issue."),
-        result("CPUBottleneck", "IssuesFound", finding=FOUND, recommendation="Set `num_workers=8`."),
+        result("CPUBottleneck", "IssuesFound", finding=FINDING, recommendation="Set `num_workers=8`."),
         result("StepOutlier", "NoIssuesFound", category="framework"),
         result("OverallSystemUsage", "NoIssuesFound", informs=True),
         result("Dataloader", "NotEvaluated", category="framework", reason="no loader events in this run", capture="Profile the loader."),
@@ -52,7 +52,7 @@ def judged(small_reports: dict[str, Report]) -> Report:
 
 
 def read(report: Report) -> ET.Element:
-    """The file, parsed by a parser that did not write it, and every element and attribute checked against READ."""
+    """Parse the file with another parser; check elements and attributes against READ."""
     root = ET.fromstring(junit(report))
     assert root.tag == "testsuites"
     for element in root.iter():
@@ -87,7 +87,7 @@ def test_messages_are_those_of_the_report(judged: Report) -> None:
     assert failure is not None
     assert error is not None
     assert skipped is not None
-    assert failure.attrib == {"message": FOUND, "type": "IssuesFound"}
+    assert failure.attrib == {"message": FINDING, "type": "IssuesFound"}
     assert (failure.text or "").splitlines() == [
         "Set `num_workers=8`.",
         "CPUBottleneck finds an issue when x > threshold.",
@@ -108,7 +108,7 @@ def test_properties_name_the_run_and_the_time(judged: Report) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "expected"),
     [
         ("a\x00b\x1bc\x0bd", "a\ufffdb\ufffdc\ufffdd"),
         ("lone \ud800 half", "lone \ufffd half"),
@@ -117,7 +117,7 @@ def test_properties_name_the_run_and_the_time(judged: Report) -> None:
         ("tab\tline\nüñ 𝛼", "tab\tline\nüñ 𝛼"),
     ],
 )
-def test_hostile_text_stays_text(judged: Report, text: str, shown: str) -> None:
+def test_hostile_text_stays_text(judged: Report, text: str, expected: str) -> None:
     rules = (
         result(text, "IssuesFound", finding=text, recommendation=text, category="custom"),
         result("A", "NotEvaluated", reason=text, capture=text),
@@ -128,11 +128,11 @@ def test_hostile_text_stays_text(judged: Report, text: str, shown: str) -> None:
     assert failure is not None
     assert skipped is not None
     assert error is not None
-    assert [one.get("message") for one in (failure, skipped, error)] == [shown] * 3
-    assert (failure.text or "").startswith(shown + "\n")
-    assert skipped.text == shown
-    assert {one.get("name"): one.get("value") for one in root.iter("property")}["run"] == shown
-    assert root.findall(".//testcase")[0].get("name") == shown
+    assert [one.get("message") for one in (failure, skipped, error)] == [expected] * 3
+    assert (failure.text or "").startswith(expected + "\n")
+    assert skipped.text == expected
+    assert {one.get("name"): one.get("value") for one in root.iter("property")}["run"] == expected
+    assert root.findall(".//testcase")[0].get("name") == expected
 
 
 def test_equal_reports_give_equal_bytes(judged: Report) -> None:

@@ -1,4 +1,4 @@
-"""Do the options of how a report looks do what they say: sections, theme, title and logo?"""
+"""The options of a report's look: sections, theme, title, and logo."""
 
 from __future__ import annotations
 
@@ -51,19 +51,19 @@ def sections_of(text: str) -> list[str]:
     return re.findall(r'<section id="([^"]*)"', text)
 
 
-def kept(build: Callable[[Report], Section], made: dict[str, Section], report: Report) -> Section:
-    """The section, drawn once for all pages of this file; lists of what was asked for are its own."""
+def kept(build: Callable[[Report], Section], sections: dict[str, Section], report: Report) -> Section:
+    """Return the section, which is drawn once for all pages of this file."""
     name = name_of(build)
-    if name not in made:
-        made[name] = build(report)
-    return copy.copy(made[name])
+    if name not in sections:
+        sections[name] = build(report)
+    return copy.copy(sections[name])
 
 
 def drawn_once(monkeypatch: pytest.MonkeyPatch, report: Report) -> None:
-    made: dict[str, Section] = {}
+    sections: dict[str, Section] = {}
     builds = []
     for build in SECTIONS:
-        again = partial(kept, build, made)
+        again = partial(kept, build, sections)
         again.__name__ = build.__name__  # type: ignore[attr-defined]
         builds.append(again)
     monkeypatch.setattr(contexts, "SECTIONS", tuple(builds))
@@ -73,8 +73,8 @@ def drawn_once(monkeypatch: pytest.MonkeyPatch, report: Report) -> None:
 
 
 def test_the_names_are_those_of_the_sections(small_reports: dict[str, Report]) -> None:
-    shown = context(small_reports["cpu"], quiet, NOTHING, Look(sections=NAMES))
-    assert tuple(section.id for section in shown.sections) == (*NAMES, "appendix")
+    content = context(small_reports["cpu"], quiet, NOTHING, Look(sections=NAMES))
+    assert tuple(section.id for section in content.sections) == (*NAMES, "appendix")
     assert set().union(*GROUPS.values()) < set(NAMES)
     assert not set(GROUPS) & set(NAMES)
 
@@ -87,16 +87,16 @@ def test_every_subset_of_sections_has_no_link_to_nowhere(rich: Report, monkeypat
     for number, subset in enumerate(subsets):
         words = tuple(subset) or tuple(f"-{name}" for name in NAMES)
         look = Look(sections=words)
-        made = context(rich, quiet, NOTHING, look)
-        text = page(made, "pdf" if number % 3 else "html")
+        content = context(rich, quiet, NOTHING, look)
+        text = page(content, "pdf" if number % 3 else "html")
         assert dangling(text) == set(), subset
         wanted = [name for name in NAMES if name in subset]
         assert sections_of(text) == ["summary", *wanted, "appendix"]
-        assert [section.number for section in made.sections] == list(range(1, len(wanted) + 2))
-        told = re.search(r"Left out of this document: ([^;]*);", text)
-        assert told is not None
-        assert told[1].split(", ") == [name for name in NAMES if name not in subset]
-        assert set(re.findall(r"More in ([^.<]*)\.", re.sub(r"<[^>]*>", "", text))) <= {part.title for part in made.sections}
+        assert [section.number for section in content.sections] == list(range(1, len(wanted) + 2))
+        match = re.search(r"Left out of this document: ([^;]*);", text)
+        assert match is not None
+        assert match[1].split(", ") == [name for name in NAMES if name not in subset]
+        assert set(re.findall(r"More in ([^.<]*)\.", re.sub(r"<[^>]*>", "", text))) <= {part.title for part in content.sections}
         assert ("told in Rules" in re.sub(r"<[^>]*>", "", text)) == ("rules" in subset)
 
 
@@ -107,10 +107,10 @@ def test_sections_without_content_are_gathered_with_their_reasons(small_reports:
     empty = {section.id: section for section in named.sections if section.empty}
     assert {"time-breakdown", "kernels", "timeline"} < set(empty)
     assert "steps" not in empty
-    made = context(report, quiet, NOTHING)
-    text = page(made, target)
+    content = context(report, quiet, NOTHING)
+    text = page(content, target)
     assert sections_of(text) == ["summary", *(name for name in NAMES if name not in empty), "without-content", "appendix"]
-    assert [section.number for section in made.sections] == list(range(1, len(NAMES) - len(empty) + 3))
+    assert [section.number for section in content.sections] == list(range(1, len(NAMES) - len(empty) + 3))
     contents = text.partition('<nav id="contents"')[2].partition("</nav>")[0]
     assert re.findall(r'href="#([^"]*)"', contents)[-2:] == ["without-content", "appendix"]
     assert not set(re.findall(r'href="#([^"]*)"', contents)) & set(empty)
@@ -130,9 +130,9 @@ def test_a_section_that_is_asked_for_by_name_stays_in_its_place(
 ) -> None:
     look = Look(sections=words)
     assert look.named is named
-    shown = [section.id for section in context(small_reports["empty"], quiet, None, look).sections]
-    assert ("without-content" in shown) is not named
-    assert ("kernels" in shown) is ("kernels" in (words or ()))
+    ids = [section.id for section in context(small_reports["empty"], quiet, None, look).sections]
+    assert ("without-content" in ids) is not named
+    assert ("kernels" in ids) is ("kernels" in (words or ()))
 
 
 def test_without_an_empty_section_there_is_no_section_for_them(small_reports: dict[str, Report]) -> None:
@@ -144,24 +144,24 @@ def test_without_an_empty_section_there_is_no_section_for_them(small_reports: di
 @pytest.mark.slow
 def test_the_bookmarks_of_the_pdf_are_those_of_its_sections(small_reports: dict[str, Report], tmp_path: Path) -> None:
     pikepdf = pytest.importorskip("pikepdf")
-    shown = context(small_reports["empty"], quiet)
+    content = context(small_reports["empty"], quiet)
     with pikepdf.open(render(small_reports["empty"], tmp_path, ("pdf",))["pdf"]) as opened:
         titles = [str(item.title) for item in opened.open_outline().root]
     assert titles[0] == "Summary"
     assert [title.partition(" ")[2] for title in titles[-2:]] == ["Nothing to show", "Appendix"]
-    assert [title for title in titles if title.partition(" ")[0].isdigit()] == [f"{one.number} {one.title}" for one in shown.sections]
+    assert [title for title in titles if title.partition(" ")[0].isdigit()] == [f"{one.number} {one.title}" for one in content.sections]
 
 
 def test_what_is_left_out_is_not_made(small_reports: dict[str, Report], monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[str] = []
 
     def watched(build: Callable[[Report], Section]) -> Callable[[Report], Section]:
-        def made(report: Report) -> Section:
+        def note_and_build(report: Report) -> Section:
             called.append(name_of(build))
             return build(report)
 
-        made.__name__ = build.__name__
-        return made
+        note_and_build.__name__ = build.__name__
+        return note_and_build
 
     monkeypatch.setattr(contexts, "SECTIONS", tuple(map(watched, SECTIONS)))
     context(small_reports["cpu"], quiet, NOTHING, Look(sections=("steps", "kernels")))
@@ -170,17 +170,17 @@ def test_what_is_left_out_is_not_made(small_reports: dict[str, Report], monkeypa
 
 def test_report_json_is_whole_and_a_page_of_all_sections_says_nothing(small_reports: dict[str, Report], tmp_path: Path) -> None:
     report = small_reports["cpu"]
-    whole = render(report, tmp_path / "a", ("html", "json"))
+    complete = render(report, tmp_path / "a", ("html", "json"))
     part = render(report, tmp_path / "b", ("html", "json"), look=Look(sections=("steps",)))
-    assert whole["json"].read_bytes() == part["json"].read_bytes()
-    assert "Left out" not in whole["html"].read_text("utf-8")
-    assert whole["html"].read_bytes() == render(report, tmp_path / "c", ("html",), look=Look(sections=("-timeline",)))[
+    assert complete["json"].read_bytes() == part["json"].read_bytes()
+    assert "Left out" not in complete["html"].read_text("utf-8")
+    assert complete["html"].read_bytes() == render(report, tmp_path / "c", ("html",), look=Look(sections=("-timeline",)))[
         "html"
     ].read_bytes().replace(b" Left out of this document: timeline; report.json holds what they would show.", b"")
 
 
 @pytest.mark.parametrize(
-    ("words", "shown"),
+    ("words", "expected"),
     [
         (("Steps", "launch_queue"), ["launch-queue", "steps"]),
         (("-rules",), [name for name in NAMES if name != "rules"]),
@@ -190,12 +190,12 @@ def test_report_json_is_whole_and_a_page_of_all_sections_says_nothing(small_repo
         (None, list(NAMES)),
     ],
 )
-def test_words_choose_sections(words: tuple[str, ...] | None, shown: list[str]) -> None:
-    assert [name for name in NAMES if name not in left_out(words)] == shown
+def test_words_choose_sections(words: tuple[str, ...] | None, expected: list[str]) -> None:
+    assert [name for name in NAMES if name not in left_out(words)] == expected
 
 
 @pytest.mark.parametrize(
-    ("word", "told"),
+    ("word", "expected"),
     [
         ("kernel", "did you mean kernels"),
         ("lauches", "launches"),
@@ -204,10 +204,10 @@ def test_words_choose_sections(words: tuple[str, ...] | None, shown: list[str]) 
         ("qqq", "accepted: "),
     ],
 )
-def test_an_unknown_section_is_answered_with_the_nearest(word: str, told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_an_unknown_section_is_answered_with_the_nearest(word: str, expected: str) -> None:
+    with pytest.raises(UsageError, match=expected):
         checked([word])
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=expected):
         Look(sections=(word,))
 
 
@@ -216,11 +216,11 @@ def test_an_unknown_section_is_answered_with_the_nearest(word: str, told: str) -
 
 @pytest.mark.parametrize("theme", ["auto", "light", "dark"])
 def test_the_theme_that_a_page_starts_with(small_reports: dict[str, Report], theme: str) -> None:
-    made = context(small_reports["empty"], quiet, None, Look(theme=theme))
-    start = re.search(r"<html[^>]*>", page(made, "html"))
+    content = context(small_reports["empty"], quiet, None, Look(theme=theme))
+    start = re.search(r"<html[^>]*>", page(content, "html"))
     assert start is not None
     assert re.findall(r'data-theme="(\w+)"', start[0]) == ([] if theme == "auto" else [theme])
-    assert "data-theme" not in page(made, "pdf")
+    assert "data-theme" not in page(content, "pdf")
     with pytest.raises(UsageError, match="choose from auto, light, dark"):
         Look(theme="blue")
 
@@ -232,8 +232,8 @@ def test_a_title_of_ones_own_is_text(small_reports: dict[str, Report], target: s
     assert "<title>empty: R&amp;D &lt;b&gt;&#34;GPU&#34;&lt;/b&gt;</title>" in text
     assert "postrun · <bdi>R&amp;D &lt;b&gt;" in text
     assert '<b>"GPU' not in text
-    for wrong, told in ((" ", "empty"), ("x" * 81, "81 characters")):
-        with pytest.raises(UsageError, match=told):
+    for wrong, expected in ((" ", "empty"), ("x" * 81, "81 characters")):
+        with pytest.raises(UsageError, match=expected):
             Look(title=wrong)
 
 
@@ -242,9 +242,9 @@ def test_a_title_of_ones_own_is_text(small_reports: dict[str, Report], target: s
 
 def picture(kind: str, size: tuple[int, int] = (60, 20)) -> bytes:
     image = pytest.importorskip("PIL.Image")
-    made = io.BytesIO()
-    image.new("RGB", size, "purple").save(made, kind)
-    return made.getvalue()
+    buffer = io.BytesIO()
+    image.new("RGB", size, "purple").save(buffer, kind)
+    return buffer.getvalue()
 
 
 def test_a_logo_stands_in_the_page_with_its_text(small_reports: dict[str, Report], tmp_path: Path) -> None:
@@ -315,7 +315,7 @@ def test_an_svg_that_runs_or_loads_is_refused(tmp_path: Path, inside: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "expected"),
     [
         (b"", "is empty"),
         (b"GIF89a", "is neither PNG nor JPEG nor SVG"),
@@ -328,34 +328,37 @@ def test_an_svg_that_runs_or_loads_is_refused(tmp_path: Path, inside: str) -> No
         (b"<svg>" + b" " * LARGEST, "is larger than 256 KiB"),
     ],
 )
-def test_a_broken_or_huge_logo_is_named(tmp_path: Path, data: bytes, told: str) -> None:
+def test_a_broken_or_huge_logo_is_named(tmp_path: Path, data: bytes, expected: str) -> None:
     (tmp_path / "logo").write_bytes(data)
-    with pytest.raises(UsageError, match=rf"logo: .*{told}.*(give|export)"):
+    with pytest.raises(UsageError, match=rf"logo: .*{expected}.*(give|export)"):
         read_logo(tmp_path / "logo")
 
 
 def test_a_logo_that_has_too_many_pixels_or_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "wide.png").write_bytes(picture("PNG", (4097, 1)))
-    for name, told in (("wide.png", "4097 x 1 pixels; scale it down"), ("none.png", "cannot be read")):
-        with pytest.raises(UsageError, match=rf"{name}: .*{told}"):
+    for name, expected in (("wide.png", "4097 x 1 pixels; scale it down"), ("none.png", "cannot be read")):
+        with pytest.raises(UsageError, match=rf"{name}: .*{expected}"):
             read_logo(tmp_path / name)
 
 
 @pytest.mark.parametrize("level", [0, 1, 9])
 def test_a_png_that_is_cut_off_anywhere_is_refused(tmp_path: Path, level: int) -> None:
-    """Made by hand, since a decoder has all pixels at another byte wherever another library, or another processor, compressed them. The
-    last four bytes are the check value of an end mark without content."""
-    whole = png_by_hand(60, 20, level)
-    (tmp_path / "whole.png").write_bytes(whole)
+    """A PNG without its end mark is refused, at any compression.
+
+    The file is made by hand, because its size depends on the library and the processor that compress it. The last four bytes are the
+    checksum of an end mark without content.
+    """
+    complete = png_by_hand(60, 20, level)
+    (tmp_path / "whole.png").write_bytes(complete)
     read_logo(tmp_path / "whole.png")
-    for length in [*range(8, 100), *range(len(whole) - 60, len(whole) - 3)]:
-        (tmp_path / "cut.png").write_bytes(whole[: min(length, len(whole) - 5)])
+    for length in [*range(8, 100), *range(len(complete) - 60, len(complete) - 3)]:
+        (tmp_path / "cut.png").write_bytes(complete[: min(length, len(complete) - 5)])
         with pytest.raises(UsageError, match=r"cut\.png: is a broken PNG"):
             read_logo(tmp_path / "cut.png")
 
 
 def png_by_hand(width: int, height: int, level: int) -> bytes:
-    """PNG (ISO/IEC 15948) of one colour."""
+    """Return a PNG (ISO/IEC 15948) of one color."""
 
     def part(kind: bytes, content: bytes) -> bytes:
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))

@@ -1,7 +1,7 @@
-"""Does the report of a run unlike others look right: no overlap, no cut text, no empty figure, nothing that leads nowhere?
+"""The layout of reports of unusual runs: no overlap, no cut text, no empty figures, and no dead links.
 
-Of the nine runs of tests/helpers/odd_runs.py those whose report takes a second are looked at, each at two widths. POSTRUN_ODD_RUNS=all
-takes all of them, three widths, both themes, axe-core and the tabulator on each, and the PDF of each on both papers.
+The tests check the fast ones of the nine runs of tests/helpers/odd_runs.py, each at two widths. POSTRUN_ODD_RUNS=all checks all of them at
+three widths and in both themes, with axe-core and the tab key, and the PDF of each on both papers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from postrun.report_templates.output.render import render
 
 ALL = os.environ.get("POSTRUN_ODD_RUNS") == "all"
 NAMES = tuple(RUNS) if ALL else QUICK
-# The PDF takes longer than the rest: the smallest run, and the one with most names.
+# The PDF takes longer than the rest: the smallest run, and the one with the largest number of names.
 PRINTED = (
     [(name, paper) for name in NAMES for paper in ("A4", "Letter")] if ALL else [("one-kernel", "Letter"), ("5000-kernel-names", "A4")]
 )
@@ -49,15 +49,15 @@ def _views(name: str) -> list[dict[str, Any]]:
 @pytest.fixture(scope="session")
 def reported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Any, Any]]:
     """The report and the timeline of the run of that name, each made once."""
-    made: dict[str, tuple[Any, Any]] = {}
+    outputs: dict[str, tuple[Any, Any]] = {}
 
     def reported(name: str) -> tuple[Any, Any]:
-        if name not in made:
+        if name not in outputs:
             run = write_odd_run(name, tmp_path_factory.mktemp("odd") / name)
             with ingest([str(run)]) as store:
                 report = analyze(store, Options(generated_at_ns=MADE_AT_NS, name=name))
-                made[name] = report, timeline_for(store, report, ("html", "pdf"), 50_000)
-        return made[name]
+                outputs[name] = report, timeline_for(store, report, ("html", "pdf"), 50_000)
+        return outputs[name]
 
     return reported
 
@@ -82,8 +82,8 @@ def looks(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_page_is_whole_at_every_width(looks: dict[str, list[list[str]]], name: str) -> None:
-    found = [f"{view['width']} px, {view['scheme']}: {fault}" for view, of in zip(_views(name), looks[name], strict=True) for fault in of]
-    assert found == []
+    faults = [f"{view['width']} px, {view['scheme']}: {fault}" for view, of in zip(_views(name), looks[name], strict=True) for fault in of]
+    assert faults == []
 
 
 @pytest.mark.slow
@@ -93,12 +93,12 @@ def test_the_pdf_is_whole_and_its_structure_too(reported: Callable[[str], tuple[
         pytest.skip("pdftotext is not installed (apt-get install poppler-utils)")
     report, timeline = reported(name)
     file = render(report, tmp_path, ("pdf",), paper=paper, printer=PrinterHere(), timeline=timeline)["pdf"]
-    found = pdf_checks.pages(file)
-    assert pdf_checks.faults_of_text(found) == []
+    result = pdf_checks.pages(file)
+    assert pdf_checks.faults_of_text(result) == []
     titles = [section.title for section in context(report, lambda text, fraction: None, timeline).sections]
     assert pdf_checks.faults_of_structure(file, titles) == []
     # Except the last page and the first, none is left empty by half.
-    assert [number for number, page in enumerate(found[1:-1], 2) if page.open > 0.6] == []
+    assert [number for number, page in enumerate(result[1:-1], 2) if page.open > 0.6] == []
 
 
 BROKEN = """<!doctype html><html lang="en"><head><title>t</title></head><body><main>
@@ -117,10 +117,10 @@ def test_the_check_sees_each_fault_itself(node_modules: Path, tmp_path: Path) ->
     file.write_text(BROKEN)
     job = json.dumps([{"file": str(file), "views": [{"width": 800, "scheme": "light", "tabs": True}]}])
     done = subprocess.run([node, CHECKS, node_modules, chromium, job], capture_output=True, text=True, timeout=180, check=True)
-    ((found,),) = json.loads(done.stdout)
+    ((result,),) = json.loads(done.stdout)
     for words in (
         "px wider than the window", "cut at the right: page: p", "stands out of its box by", "an empty figure: f", "outside its figure: f",
         '"one" and "two" overlap', "the id a is there 2 times", "leads nowhere: #nowhere", "no alternative text: page: img",
         "is no link past the contents",
     ):  # fmt: skip
-        assert any(words in fault for fault in found), (words, found)
+        assert any(words in fault for fault in result), (words, result)

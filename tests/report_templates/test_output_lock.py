@@ -89,13 +89,13 @@ def test_a_run_waits_while_another_moves_its_files(small_reports: dict[str, Repo
 def test_a_comparison_waits_too(small_reports: dict[str, Report], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output_lock, "_PATIENCE_S", 0.1)
     report = small_reports["empty"]
-    made = compare(report, report, generator=report.generator)
+    comparison = compare(report, report, generator=report.generator)
     descriptor = hold(tmp_path)
     with pytest.raises(RenderError, match="another process has held its lock"):
-        render_comparison(made, tmp_path, ["json"])
+        render_comparison(comparison, tmp_path, ["json"])
     assert names_in(tmp_path) == []
     os.close(descriptor)
-    assert list(render_comparison(made, tmp_path, ["json"])) == ["json"]
+    assert list(render_comparison(comparison, tmp_path, ["json"])) == ["json"]
 
 
 def test_a_lock_that_nobody_releases_is_a_clear_error(

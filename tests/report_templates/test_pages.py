@@ -1,4 +1,4 @@
-"""Is everything of the Report shown, safely, in a page that stands alone?"""
+"""A Report as a self-contained page: complete and safe."""
 
 from __future__ import annotations
 
@@ -115,14 +115,14 @@ def test_a_name_that_turns_the_writing_direction_is_isolated(rich: Report) -> No
 
 @pytest.mark.parametrize("target", ["html", "pdf"])
 def test_every_section_is_there_once_in_order_and_in_the_contents(any_report: Report, target: str) -> None:
-    shown = context(any_report, quiet)
-    reading = Reading(page(shown, target))
+    content = context(any_report, quiet)
+    reading = Reading(page(content, target))
     ids = [attributes["id"] for attributes in reading.all("section")]
-    assert ids == ["summary", *(section.id for section in shown.sections)]
-    gathered = [section.id for one in shown.sections for section in one.facts.get("sections", ())]
+    assert ids == ["summary", *(section.id for section in content.sections)]
+    gathered = [section.id for one in content.sections for section in one.facts.get("sections", ())]
     assert sorted([*ids[1:], *gathered]) == sorted([*map(name_of, SECTIONS), *["without-content"] * bool(gathered)])
     links = [attributes["href"] for attributes in reading.all("a")]
-    assert all(f"#{section.id}" in links for section in shown.sections)
+    assert all(f"#{section.id}" in links for section in content.sections)
 
 
 @pytest.mark.parametrize("target", ["html", "pdf"])
@@ -197,8 +197,8 @@ def test_the_pdf_page_caps_its_tables_and_says_so(rich: Report) -> None:
 
 
 def test_no_column_of_a_pdf_table_is_pushed_out(any_report: Report) -> None:
-    shown = context(any_report, quiet)
-    for section in (shown.summary, *shown.sections, *(part for one in shown.sections for part in one.parts)):
+    content = context(any_report, quiet)
+    for section in (content.summary, *content.sections, *(part for one in content.sections for part in one.parts)):
         tables = [*section.tables.values(), *(f.legend for f in section.figures.values() if f.legend)]
         for table in tables:
             if not table.pdf_rows:
@@ -211,34 +211,34 @@ def test_no_column_of_a_pdf_table_is_pushed_out(any_report: Report) -> None:
 
 
 def many_ranks(rich: Report, ranks: int) -> Report:
-    """``ranks`` copies of the first rank, on nodes of eight, each a little slower than the one before."""
+    """Copy the first rank to nodes of eight; each is a little slower than the last."""
     from postrun.analysis.report import DeviceTime, Idle, StepGroup, StepParts
 
-    def place(rank: int) -> dict[str, object]:
+    def location(rank: int) -> dict[str, object]:
         return {"node": f"node-{rank // 8:03d}", "rank": rank}
 
     def device(rank: int) -> DeviceTime:
         first = rich.time_breakdown[0]
         return dataclasses.replace(
-            first, **place(rank), device=rank % 8, idle_ns=first.idle_ns + rank, computation_ns=first.computation_ns - rank
+            first, **location(rank), device=rank % 8, idle_ns=first.idle_ns + rank, computation_ns=first.computation_ns - rank
         )
 
     def group(rank: int) -> StepGroup:
         first = rich.steps.groups[0]
         slower = dataclasses.replace(first.quantiles, p50=first.quantiles.p50 + rank)
-        steps = tuple(dataclasses.replace(step, **place(rank)) for step in first.slowest)
-        return dataclasses.replace(first, **place(rank), quantiles=slower, slowest=steps)
+        steps = tuple(dataclasses.replace(step, **location(rank)) for step in first.slowest)
+        return dataclasses.replace(first, **location(rank), quantiles=slower, slowest=steps)
 
     def parts(rank: int) -> StepParts:
-        return dataclasses.replace(rich.steps.parts[0], **place(rank), mean_step_ns=rich.steps.parts[0].mean_step_ns + rank)
+        return dataclasses.replace(rich.steps.parts[0], **location(rank), mean_step_ns=rich.steps.parts[0].mean_step_ns + rank)
 
     def idle(rank: int) -> Idle:
-        return dataclasses.replace(rich.idle[0], **place(rank), other_ns=rich.idle[0].other_ns + rank)
+        return dataclasses.replace(rich.idle[0], **location(rank), other_ns=rich.idle[0].other_ns + rank)
 
     every = range(ranks)
-    steps = tuple(dataclasses.replace(step, **place(rank)) for rank in every for step in rich.steps.steps[:300])
+    steps = tuple(dataclasses.replace(step, **location(rank)) for rank in every for step in rich.steps.steps[:300])
     usage = rich.system_usage
-    nodes = sorted({str(place(rank)["node"]) for rank in every})
+    nodes = sorted({str(location(rank)["node"]) for rank in every})
     return dataclasses.replace(
         rich,
         nodes=tuple(dataclasses.replace(rich.nodes[0], hostname=node, gpus=8) for node in nodes),
@@ -258,17 +258,17 @@ def many_ranks(rich: Report, ranks: int) -> Report:
 
 
 def test_128_ranks_are_drawn_as_their_extremes_and_the_median(rich: Report) -> None:
-    shown = context(many_ranks(rich, 128), quiet)
-    text = page(shown, "html")
+    content = context(many_ranks(rich, 128), quiet)
+    text = page(content, "html")
     assert len(text) < 5_000_000
     words = "".join(Reading(text).text).replace("\u00a0", " ")
     assert "12 of 128 devices are drawn: those of most and of least time without computation and the median one." in words
-    sections = {section.id: section for section in shown.sections}
+    sections = {section.id: section for section in content.sections}
     drawn = list(dict.fromkeys(re.findall(r">rank (\d+) ·", sections["time-breakdown"].figures["devices"].svg)))
     assert drawn == ["0", "1", "2", "63", *(str(rank) for rank in range(120, 128))]
     rows = re.findall(r">rank (\d+) TRAIN<", sections["steps"].figures["distribution"].svg)
     assert rows == drawn
-    for section in (shown.summary, *shown.sections, *(part for one in shown.sections for part in one.parts)):
+    for section in (content.summary, *content.sections, *(part for one in content.sections for part in one.parts)):
         for figure in section.figures.values():
             height = float(re.search(r'height="([\d.]+)"', figure.svg)[1])  # type: ignore[index]
             assert height <= 460, figure.id
@@ -324,8 +324,8 @@ def test_profiled_steps_and_timelines_are_told_apart(rich: Report) -> None:
 def test_of_few_steps_no_outer_percentile_is_told(small_reports: dict[str, Report]) -> None:
     report = small_reports["cpu"]
     group = report.steps.groups[0]
-    few = dataclasses.replace(group, quantiles=dataclasses.replace(group.quantiles, count=9))
-    text = with_steps(report, dataclasses.replace(report.steps, groups=(few,)))
+    short_group = dataclasses.replace(group, quantiles=dataclasses.replace(group.quantiles, count=9))
+    text = with_steps(report, dataclasses.replace(report.steps, groups=(short_group,)))
     assert "9 steps: median 181 ms, fastest 171 ms, slowest 189 ms." in text
     assert ">p50</th>" in text
     assert ">p95</th>" not in text
@@ -354,8 +354,8 @@ def test_how_much_of_the_time_steps_fill(rich: Report) -> None:
     phases = (Share("step", 97, 10, 9.7), Share("other", 903, 1, 90.3))
     text = words_of(dataclasses.replace(rich, framework=dataclasses.replace(rich.framework, phases=phases)))
     assert "The steps fill 9.7 % of the time from the first to the last step." in text
-    whole = dataclasses.replace(rich.framework, phases=(Share("step", 1000, 10, 99.95), Share("other", 0, 1, 0.05)))
-    assert "framework-phases" not in words_of(dataclasses.replace(rich, framework=whole))
+    complete = dataclasses.replace(rich.framework, phases=(Share("step", 1000, 10, 99.95), Share("other", 0, 1, 0.05)))
+    assert "framework-phases" not in words_of(dataclasses.replace(rich, framework=complete))
 
 
 def test_rows_that_are_drawn_are_both_ends_and_the_median() -> None:
@@ -389,12 +389,15 @@ def test_texts_of_the_report_are_shown_as_they_are(rich: Report) -> None:
 
 @pytest.mark.parametrize("name", ["cpu", "empty"])
 def test_whole_pages_are_as_they_were(small_reports: dict[str, Report], name: str) -> None:
-    """After a change that is meant: POSTRUN_UPDATE_GOLDEN=1 python -m pytest tests/report_templates, and look at the difference."""
+    """The pages are the golden ones.
+
+    After an intended change: POSTRUN_UPDATE_GOLDEN=1 python -m pytest tests/report_templates, then review the difference.
+    """
     # Style and script are files of their own, drawings differ between versions of Matplotlib: the text is what is compared.
     text = re.sub(r"(<(style|script|svg)\b[^>]*>).*?(</\2>)", r"\1\3", html_of(small_reports[name]), flags=re.DOTALL)
     text = re.sub(r"sha256-[^']*", "sha256-", text)
-    made = {f"{name}.html": text, f"{name}.json": small_reports[name].to_json()}
-    for file, text in made.items():
+    outputs = {f"{name}.html": text, f"{name}.json": small_reports[name].to_json()}
+    for file, text in outputs.items():
         golden = GOLDEN / file
         if os.environ.get("POSTRUN_UPDATE_GOLDEN"):
             golden.parent.mkdir(exist_ok=True)
@@ -406,10 +409,10 @@ def test_names_shortened_to_a_column_do_not_read_the_same() -> None:
     from postrun.report_templates.output.pdf_tables import _fit
 
     names = [f"sm90_xmma_gemm_bf16bf16_bf16f32_f32_{layout}_n_tilesize128x128x64" for layout in ("nt", "tn")]
-    shown = _fit([*names, names[0], "short"], 40)
-    assert shown[0] == shown[2] != shown[1]
-    assert all(len(text) < 50 for text in shown)
-    assert shown[3] == "short"
+    shortened = _fit([*names, names[0], "short"], 40)
+    assert shortened[0] == shortened[2] != shortened[1]
+    assert all(len(text) < 50 for text in shortened)
+    assert shortened[3] == "short"
 
 
 def test_shortened_names_are_no_wider_than_their_column_where_wide_letters_are_left() -> None:

@@ -1,4 +1,4 @@
-"""Does the information of a run say in words what was profiled in which steps, and what was not and why?"""
+"""The profiled steps, and the missing profiles with reasons, in the section "Information"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do render()'s files hold what they promise, in the same bytes each time, and is a failing PDF told clearly?"""
+"""The files of render(): their content, the same bytes each time, and the error of a failing PDF."""
 
 from __future__ import annotations
 
@@ -53,20 +53,20 @@ def test_only_json_needs_neither_matplotlib_nor_jinja(tmp_path: Path) -> None:
         RENDER.replace("sys.argv[3]))", "sys.argv[3]), ('json',))")
         + "\nprint(sorted({'matplotlib', 'jinja2', 'weasyprint'} & set(sys.modules)))"
     )
-    made = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code, str(HERE / "conftest.py"), "empty", str(tmp_path)], capture_output=True, text=True, check=True
     )
-    assert made.stdout == "[]\n"
+    assert result.stdout == "[]\n"
     assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
 
 
 @pytest.mark.slow
 def test_render_is_the_same_by_each_of_its_names() -> None:
-    """Whichever is imported first: the package has no other name for it, which the module would hide once it is loaded."""
+    """The module and the function keep their names, whichever is imported first."""
     code = "import {}; import postrun, postrun.report_templates.output.render as m; print(postrun.render is m.render, callable(m))"
     for first in ("postrun", "postrun.report_templates", "postrun.report_templates.output.render"):
-        made = subprocess.run([sys.executable, "-c", code.format(first)], capture_output=True, text=True, check=True)
-        assert made.stdout == "True False\n"
+        result = subprocess.run([sys.executable, "-c", code.format(first)], capture_output=True, text=True, check=True)
+        assert result.stdout == "True False\n"
     assert set(vars(sys.modules["postrun.report_templates"])) & {"__getattr__", "__all__"} == set()
 
 
@@ -199,9 +199,9 @@ def test_the_first_page_has_no_hidden_text(rendered: dict[str, Path]) -> None:
 def test_the_contents_name_the_page_of_each_section(rendered: dict[str, Path]) -> None:
     pages = pdf_text(rendered["pdf"]).split("\f")
     contents = next(page for page in pages if "Contents" in page)
-    found = re.findall(r"(?:^|\s)(\d+)\s+([A-Z][\w ]+?)\s{3,}(\d+)(?=\s|$)", contents)
-    assert len(found) == 19
-    for number, title, page in found:
+    entries = re.findall(r"(?:^|\s)(\d+)\s+([A-Z][\w ]+?)\s{3,}(\d+)(?=\s|$)", contents)
+    assert len(entries) == 19
+    for number, title, page in entries:
         assert re.search(rf"^\s*{number}\s+{title}\s*$", pages[int(page) - 1], re.MULTILINE), (number, title, page)
 
 
@@ -226,7 +226,10 @@ def test_qpdf_finds_no_fault(rendered: dict[str, Path]) -> None:
 
 
 def failing(report: Report, folder: Path, monkeypatch: pytest.MonkeyPatch, code: str, timeout_s: float = 60) -> RenderError:
-    """The error of a render() whose PDF process runs ``code``; HTML and JSON are there, an older PDF is not."""
+    """Return the error of a render() whose PDF process runs ``code``.
+
+    HTML and JSON exist, but not the older PDF.
+    """
     real = subprocess.Popen
 
     def start(command: list[str], **settings: Any) -> Any:

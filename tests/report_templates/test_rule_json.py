@@ -1,4 +1,4 @@
-"""Do the rule files have the keys and values that programs for the hosted service's rule output read?"""
+"""The rule files: the keys and values of the hosted service's rule output."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from rule_details import details_from
 
 BOX = {"samples": 9, "min": 1, "p5": 2, "p25": 3, "p50": 4, "p75": 5, "p95": 6, "max": 9, "mean": 4.5, "lower": 1, "upper": 8,
        "whisker_lower": 1, "whisker_upper": 7}  # fmt: skip
-SHOWN = {"p25": 3, "p50": 4, "p75": 5, "p95": 6, "upper": 8, "lower": 1}
+BOX_VALUES = {"p25": 3, "p50": 4, "p75": 5, "p95": 6, "upper": 8, "lower": 1}
 S = 1_000_000_000
 
 
 def result(rule: str, details: dict[str, Any], **more: Any) -> RuleResult:
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "verdict": "IssuesFound", "category": "system", "reason": None, "capture": None, "triggered": 3, "violations": 4, "datapoints": 5,
         "windows": 6, "windows_triggered": 2, "first_ns": 1, "last_ns": 1_700_000_000_123_456_789,
         "parameters": {"threshold_p95": 70, "mode": None, "scan_interval_us": 60_000_000}, "changed_parameters": {}, "parameter_table": (),
         "finding": None, "recommendation": None, "checks": "", "condition": "", "advice": "", **more,
     }  # fmt: skip
-    typed = details and rule in DETAILS and given["category"] == "system"
-    return RuleResult(rule=rule, details=details_from(rule, details) if typed else details, **given)
+    typed = details and rule in DETAILS and arguments["category"] == "system"
+    return RuleResult(rule=rule, details=details_from(rule, details) if typed else details, **arguments)
 
 
 @pytest.fixture
@@ -50,8 +50,8 @@ def details_of(report: Report, rule: str, details: dict[str, Any], **more: Any) 
 
 
 def test_the_keys_are_those_of_the_service(empty: Report) -> None:
-    found = content(empty, "HostBound", {"devices": [{"node": "n", "device": 0}]}, category="trace")
-    assert found == {
+    output = content(empty, "HostBound", {"devices": [{"node": "n", "device": 0}]}, category="trace")
+    assert output == {
         "RuleTriggered": 3, "Violations": 4, "Datapoints": 5, "Details": {"devices": [{"node": "n", "device": 0}]},
         "RuleParameters": "threshold_p95:70\nmode:None", "Verdict": "IssuesFound", "Reason": None,
     }  # fmt: skip
@@ -59,16 +59,16 @@ def test_the_keys_are_those_of_the_service(empty: Report) -> None:
 
 def test_step_outlier_names_its_factor_twice_as_the_service_does(empty: Report) -> None:
     parameters = {"stddev": 3, "mode": None, "n_outliers": 10, "scan_interval_us": 1}
-    found = content(empty, "StepOutlier", {}, parameters=parameters)
-    assert sorted(found["RuleParameters"].split("\n")) == ["mode:None", "n_outliers:10", "stddev:3", "threshold:3"]
-    assert found["Details"] == {"step_details": {}}
+    output = content(empty, "StepOutlier", {}, parameters=parameters)
+    assert sorted(output["RuleParameters"].split("\n")) == ["mode:None", "n_outliers:10", "stddev:3", "threshold:3"]
+    assert output["Details"] == {"step_details": {}}
 
 
 def test_low_gpu_utilization(empty: Report) -> None:
     device = {"node": "algo-1", "device": 0, "p95": 48.05, "p5": 30.95, "triggered": 2, "box": BOX}
     quiet = {"node": "algo-1", "device": 1, "p95": 99.0, "p5": 90.0, "triggered": 0, "box": BOX}
     assert details_of(empty, "LowGPUUtilization", {"devices": [device, quiet]}) == {
-        "algo-1": {"gpu0": {"gpu_max": 9, "gpu_95": 48.05, "gpu_5": 30.95, **SHOWN}},
+        "algo-1": {"gpu0": {"gpu_max": 9, "gpu_95": 48.05, "gpu_5": 30.95, **BOX_VALUES}},
         "last_timestamp": 1_700_000_000_123_456,
     }
     assert details_of(empty, "LowGPUUtilization", {"devices": [quiet]}) == {}
@@ -77,7 +77,7 @@ def test_low_gpu_utilization(empty: Report) -> None:
 def test_gpu_memory_increase(empty: Report) -> None:
     device = {"node": "a", "device": 2, "violations": 1, "largest_increase": 7.25, "box": BOX}
     assert details_of(empty, "GPUMemoryIncrease", {"devices": [device]}, last_ns=None) == {
-        "a": {"gpu2": {"increase": 7.25, "gpu_max": 9, "p05": 2, **SHOWN}}
+        "a": {"gpu2": {"increase": 7.25, "gpu_max": 9, "p05": 2, **BOX_VALUES}}
     }
 
 
@@ -85,7 +85,7 @@ def test_batch_size(empty: Report) -> None:
     boxes = {"cpu": BOX, "gpu": BOX, "gpu_memory": BOX}
     device = {"node": "a", "device": 0, "violations": 1, "boxes": boxes}
     assert details_of(empty, "BatchSize", {"devices": [device, {**device, "device": 1, "violations": 0}]}) == {
-        "a": {"cpu": SHOWN, "gpu0": SHOWN, "gpu0_memory": SHOWN},
+        "a": {"cpu": BOX_VALUES, "gpu0": BOX_VALUES, "gpu0_memory": BOX_VALUES},
         "last_timestamp": 1_700_000_000_123_456,
     }
 
@@ -98,8 +98,8 @@ def test_bottlenecks(empty: Report, rule: str) -> None:
 
 
 def test_load_balancing(empty: Report) -> None:
-    one = {"node": "a", "device": 0, "samples": 4, "evaluated": True, "histogram": [0.25, 0.75, *[0.0] * 48]}
-    devices = [one, {**one, "device": 1}, {**one, "node": "b"}, {**one, "node": "b", "device": 1, "evaluated": False}]
+    device = {"node": "a", "device": 0, "samples": 4, "evaluated": True, "histogram": [0.25, 0.75, *[0.0] * 48]}
+    devices = [device, {**device, "device": 1}, {**device, "node": "b"}, {**device, "node": "b", "device": 1, "evaluated": False}]
     ends = [{"node": "a", "device": 0}, {"node": "a", "device": 1}, {"node": "b", "device": 0}]
     pairs = [
         {"a": ends[0], "b": ends[1], "distance": 0.75, "violation": True},
@@ -124,9 +124,9 @@ def test_load_balancing(empty: Report) -> None:
 def test_overall_system_usage(empty: Report) -> None:
     values = {"unit": "%", "max": 71.004, "p99": 70, "p95": 60, "p50": 50, "min": 40, "derived": False}
     metrics = [{"metric": name, **values} for name in ("gpu", "network", "io_wait", "disk_read", "cpu_memory")]
-    found = details_of(empty, "OverallSystemUsage", {"nodes": [{"node": "a", "statement": "", "metrics": metrics}]})
+    details = details_of(empty, "OverallSystemUsage", {"nodes": [{"node": "a", "statement": "", "metrics": metrics}]})
     row = {"a": {"max": 71.0, "p99": 70, "p95": 60, "p50": 50, "min": 40}}
-    assert found == {"Network": row, "GPU": row, "CPU memory": row, "I/O": row}
+    assert details == {"Network": row, "GPU": row, "CPU memory": row, "I/O": row}
 
 
 def test_max_initialization_time(empty: Report) -> None:
@@ -172,16 +172,16 @@ def test_step_outlier(empty: Report) -> None:
         "node": "algo-1", "rank": 0, "pid": 26, "phase": "TRAIN", "steps": 10, "mean_ns": 0.25 * S, "std_ns": 0.5 * S, "outliers": 1,
         "max_ns": 2 * S, "p99_ns": 1.5 * S, "p95_ns": S, "p50_ns": 0.5 * S, "min_ns": 0.125 * S, "normal_histogram": histogram,
     }  # fmt: skip
-    place = {"node": "algo-1", "rank": 0, "pid": 26}
+    worker = {"node": "algo-1", "rank": 0, "pid": 26}
     slowest = [
-        {**place, "phase": "TRAIN", "index": 9, "outlier": True},
-        {**place, "phase": "TRAIN", "index": 3, "outlier": False},
-        {**place, "phase": "EVAL", "index": 1, "outlier": True},
+        {**worker, "phase": "TRAIN", "index": 9, "outlier": True},
+        {**worker, "phase": "TRAIN", "index": 3, "outlier": False},
+        {**worker, "phase": "EVAL", "index": 1, "outlier": True},
     ]
     evaluated = {**train, "phase": "EVAL", "steps": 4, "normal_histogram": None}
-    found = details_of(empty, "StepOutlier", {"groups": [evaluated, train], "slowest": slowest, "active": {"phases": []}})
-    assert list(found) == ["step_details"]
-    assert found["step_details"]["algo-1-26"] == {
+    details = details_of(empty, "StepOutlier", {"groups": [evaluated, train], "slowest": slowest, "active": {"phases": []}})
+    assert list(details) == ["step_details"]
+    assert details["step_details"]["algo-1-26"] == {
         "step_stats": {"mean": 0.25, "max": 2.0, "p99": 1.5, "p95": 1.0, "p50": 0.5, "min": 0.125},
         "number_of_outliers": 1,
         "phase": "Step:ModeKeys.TRAIN",
@@ -190,7 +190,7 @@ def test_step_outlier(empty: Report) -> None:
         "binedges": [0.0, 0.5, 1.0],
         "step_numbers": ["9"],
     }
-    others = [value for key, value in found["step_details"].items() if key != "algo-1-26"]
+    others = [value for key, value in details["step_details"].items() if key != "algo-1-26"]
     assert [(value["phase"], value["step_numbers"]) for value in others] == [("Step:ModeKeys.EVAL", ["1"])]
 
 
@@ -225,9 +225,9 @@ def test_a_rule_of_that_name_that_is_not_ours_keeps_its_own_details(empty: Repor
     ],
 )  # fmt: skip
 def test_a_rule_that_looked_at_nothing_has_a_file_that_says_so(empty: Report, rule: str) -> None:
-    found = content(empty, rule, {}, verdict="NotEvaluated", reason="no samples", triggered=0)
-    assert (found["Verdict"], found["Reason"], found["RuleTriggered"]) == ("NotEvaluated", "no samples", 0)
-    assert isinstance(found["Details"], dict)
+    output = content(empty, rule, {}, verdict="NotEvaluated", reason="no samples", triggered=0)
+    assert (output["Verdict"], output["Reason"], output["RuleTriggered"]) == ("NotEvaluated", "no samples", 0)
+    assert isinstance(output["Details"], dict)
 
 
 def test_names_of_rules_become_names_of_files_in_one_folder(empty: Report) -> None:

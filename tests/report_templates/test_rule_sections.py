@@ -1,4 +1,4 @@
-"""Does the report show every rule: the findings first, all verdicts, a section each, whatever the rules report?"""
+"""The rules in the report: the findings first, all verdicts, and a section each, with any details."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 @pytest.fixture(scope="module")
 def rich(rich: Report) -> Report:
-    """The rich report with every section but little in those that are not about rules: they took most of the time of these tests."""
+    """Return the rich report with little data in sections other than the rules."""
     usage, steps = rich.system_usage, rich.steps
     return dataclasses.replace(
         rich,
@@ -74,16 +74,16 @@ class _Words(HTMLParser):
 
 
 def words(text: str) -> str:
-    """What a reader reads of a page, blanks made equal."""
+    """Return the text of a page with equal blanks."""
     body = re.sub(r"<(script|style|svg)\b.*?</\1>", "", text, flags=re.DOTALL)
     return " ".join("".join(_Words(body).parts).replace("\u00a0", " ").replace("\u202f", " ").split())
 
 
 def block(text: str, id: str) -> str:
     """The table with this id."""
-    found = re.search(rf'id="{id}".*?</table>', text, re.DOTALL)
-    assert found is not None, id
-    return f"<div {found[0]}</div>"
+    match = re.search(rf'id="{id}".*?</table>', text, re.DOTALL)
+    assert match is not None, id
+    return f"<div {match[0]}</div>"
 
 
 def with_rules(report: Report, *rules: RuleResult) -> Report:
@@ -125,8 +125,8 @@ def test_a_single_finding_does_not_overlap(rich: Report) -> None:
 
 def named_of(text: str) -> list[str]:
     """The lines on the first page that name the rules without a row."""
-    found = re.search(r'<ul class="named">(.*?)</ul>', text, re.DOTALL)
-    return [] if found is None else [words(line) for line in re.findall(r"<li>(.*?)</li>", found[1], re.DOTALL)]
+    match = re.search(r'<ul class="named">(.*?)</ul>', text, re.DOTALL)
+    return [] if match is None else [words(line) for line in re.findall(r"<li>(.*?)</li>", match[1], re.DOTALL)]
 
 
 def test_all_verdicts_stand_on_the_first_page_in_their_order(rich: Report) -> None:
@@ -143,9 +143,9 @@ def test_all_verdicts_stand_on_the_first_page_in_their_order(rich: Report) -> No
     lines = named_of(text)
     assert [re.split(r"[:,(]", line)[0] for line in lines] == ["✓ Fine", "i Information", "– Not evaluated"]
     assert "OverallSystemUsage, OverallFrameworkMetrics" in lines[1]
-    told = [*names, *re.findall(r"[A-Z]\w+(?=[,.; ])", " ".join(lines))]
+    mentioned = [*names, *re.findall(r"[A-Z]\w+(?=[,.; ])", " ".join(lines))]
     for rule in rich.rules:
-        assert told.count(rule.rule) == (rule.category != "report"), rule.rule
+        assert mentioned.count(rule.rule) == (rule.category != "report"), rule.rule
     for link in re.findall(r'href="#([^"]*)"', text[text.index('id="summary-rules"') : text.index("Where the time went")]):
         assert f'id="{link}"' in text
     assert 'href="#rule-CPUBottleneck"' in rows[0]
@@ -153,8 +153,8 @@ def test_all_verdicts_stand_on_the_first_page_in_their_order(rich: Report) -> No
 
 
 def test_few_rules_with_a_verdict_have_a_row_each(rich: Report) -> None:
-    few = [rule for rule in rich.rules if rule.verdict == "NoIssuesFound" and not rule.informs][:6]
-    for rules, rows in ((few, 6), ([*few, result("Other", "system", "NoIssuesFound", "f.")], 0)):
+    fine_rules = [rule for rule in rich.rules if rule.verdict == "NoIssuesFound" and not rule.informs][:6]
+    for rules, rows in ((fine_rules, 6), ([*fine_rules, result("Other", "system", "NoIssuesFound", "f.")], 0)):
         text = html_of(with_rules(rich, *rules))
         first = text[text.index('id="summary-rules"') : text.index("Where the time went")]
         assert first.count("✓ Fine") == (rows or 1)
@@ -242,33 +242,33 @@ def test_the_summary_has_issues_first_and_then_what_triggered_most_often(rich: R
 
 
 def test_every_evaluated_rule_has_a_section_with_its_texts(rich: Report) -> None:
-    shown = context(rich, quiet)
-    text = page(shown, "html")
+    content = context(rich, quiet)
+    text = page(content, "html")
     for rule in rich.rules[1:]:
         evaluated = rule.verdict in ("IssuesFound", "NoIssuesFound")
         assert (f'<div class="rule" id="rule-{rule.rule}">' in text) == evaluated
         assert f"What {rule.rule} looks at, in one sentence." in text or not evaluated
-    said = words(text)
-    assert "What to do: Raise num_workers=8 so that the processors load ahead" in said
+    text_words = words(text)
+    assert "What to do: Raise num_workers=8 so that the processors load ahead" in text_words
     assert "<code>num_workers=8</code>" in text
     assert (
         "Triggered 36 times; 36 violations at 2 400 data points; in 12 of 20 windows; from 1 min 00 s to 16 min 40 s after the run began."
-        in said
+        in text_words
     )
 
 
 def test_changed_parameters_are_marked_and_given_as_time(rich: Report) -> None:
     for target in ("html", "pdf"):
-        said = words(html_of(rich, target))
-        assert "▲ patience 100 samples (50.0 s; changed; default 1 000), window 500 samples (4 min 10 s)" in said
-        assert "Preset: documented. Changed: LowGPUUtilization_patience = 100." in said
-        assert "▲ stddev 3 factor (changed; default 5), mode none, n_outliers 10 steps" in said
+        text_words = words(html_of(rich, target))
+        assert "▲ patience 100 samples (50.0 s; changed; default 1 000), window 500 samples (4 min 10 s)" in text_words
+        assert "Preset: documented. Changed: LowGPUUtilization_patience = 100." in text_words
+        assert "▲ stddev 3 factor (changed; default 5), mode none, n_outliers 10 steps" in text_words
     assert "LowGPUUtilization_patience = 100" in words(html_of(rich, "pdf")).split("Options in effect")[1]
 
 
 def test_every_rule_shows_its_figures_and_tables(rich: Report) -> None:
-    shown = parts_of(rich)
-    figures = {id.removeprefix("rule-"): sorted(part.figures) for id, part in shown.items()}
+    parts = parts_of(rich)
+    figures = {id.removeprefix("rule-"): sorted(part.figures) for id, part in parts.items()}
     assert figures["LowGPUUtilization"] == ["boxes"]
     assert figures["LoadBalancing"] == ["matrix", "workloads"]
     assert figures["CPUBottleneck"] == ["annotations", "operators", "phases", "slices"]
@@ -279,7 +279,7 @@ def test_every_rule_shows_its_figures_and_tables(rich: Report) -> None:
     for rule in ("HostBound", "ExposedCommunication", "ShortKernels", "StragglerRank"):
         assert figures[rule] == ["bars"]
     assert figures["LowPrecision"] == ["shares"]
-    tables = {id.removeprefix("rule-"): sorted(part.tables) for id, part in shown.items()}
+    tables = {id.removeprefix("rule-"): sorted(part.tables) for id, part in parts.items()}
     assert tables["GPUMemoryIncrease"] == ["devices", "episodes", "parameters"]
     assert tables["StepOutlier"] == ["active", "groups", "parameters", "slowest"]
     assert tables["TemperatureRule"] == ["list-1", "parameters", "values"]
@@ -290,12 +290,14 @@ def test_no_figure_has_more_than_twelve_rows(rich: Report) -> None:
     held = details()
     for rule in ("LowGPUUtilization", "BatchSize", "GPUMemoryIncrease", "HostBound", "StragglerRank", "LoadBalancing"):
         key = "ranks" if rule == "StragglerRank" else "devices"
-        many = [
+        rows = [
             row | {"node": f"node-{i // 8:03d}", "device": i % 8, "rank": i if "rank" in row else None}
             for i, row in enumerate(held[rule][key] * 16)
         ]
-        given = held[rule] | {key: many, "matrix": []}
-        part = parts_of(with_rules(rich, result(rule, "system", "IssuesFound", "x.", details=details_from(rule, given))))[f"rule-{rule}"]
+        new_details = held[rule] | {key: rows, "matrix": []}
+        part = parts_of(with_rules(rich, result(rule, "system", "IssuesFound", "x.", details=details_from(rule, new_details))))[
+            f"rule-{rule}"
+        ]
         for figure in part.figures.values():
             height = float(re.search(r'height="([\d.]+)"', figure.svg)[1])  # type: ignore[index]
             assert height <= 460, figure.id
@@ -313,7 +315,7 @@ def test_equal_names_and_odd_names_have_sections_of_their_own(rich: Report) -> N
 
 
 def loaded(rule: RuleResult, data: Any) -> Any:
-    """The details as they are loaded from a report.json; what is not even a dict stays as it is."""
+    """Load the details as from a report.json; a value that is not a dict stays."""
     return rule_details(rule.rule, rule.category, data) if isinstance(data, dict) else data
 
 
@@ -380,14 +382,14 @@ def test_whatever_is_missing_the_report_is_made(rich: Report, seed: int) -> None
         dataclasses.replace(rule, details=loaded(rule, damaged(plain_details(rule), chance, 0.01 * 1.18**seed % 0.5)))
         for rule in rule_results()
     )
-    shown = context(dataclasses.replace(rich, rules=rules), quiet)
+    content = context(dataclasses.replace(rich, rules=rules), quiet)
     for target in ("html", "pdf"):
-        assert "nan" not in words(page(shown, target)).split()
+        assert "nan" not in words(page(content, target)).split()
 
 
-@pytest.mark.parametrize("given", [{}, None, [], "text"])
-def test_no_details_at_all(rich: Report, given: Any) -> None:
-    rules = tuple(dataclasses.replace(rule, details=given) for rule in rule_results())
+@pytest.mark.parametrize("details", [{}, None, [], "text"])
+def test_no_details_at_all(rich: Report, details: Any) -> None:
+    rules = tuple(dataclasses.replace(rule, details=details) for rule in rule_results())
     text = html_of(dataclasses.replace(rich, rules=rules))
     assert "rule-LowGPUUtilization" in text
 
@@ -525,10 +527,10 @@ def test_groups_that_were_judged_are_drawn_before_those_that_were_not() -> None:
         times = {"mean_ns": 2e8, "std_ns": 1e7, "threshold_ns": 3e8, "max_ns": 9e8, "p50_ns": 2e8}
         return common | times | {"histogram": {"edges": edges, "counts": [1, 2, 1], "beyond": 2, "logarithmic": False}}
 
-    found = result("StepOutlier", "framework", "NoIssuesFound", "Fine.")
+    rule_result = result("StepOutlier", "framework", "NoIssuesFound", "Fine.")
     found_details = details_from("StepOutlier", {"groups": [group("EVAL", 5, False), group("TRAIN", 900, True)]})
     assert isinstance(found_details, StepOutlierDetails)
-    figure, table = step_outlier(RuleContext("rule-StepOutlier", found, 0), found_details)[:2]
+    figure, table = step_outlier(RuleContext("rule-StepOutlier", rule_result, 0), found_details)[:2]
     assert isinstance(figure, Figure)
     assert isinstance(table, Table)
     assert words(figure.alt).endswith("rank 0 TRAIN: 0 outliers among 900 steps")

@@ -26,7 +26,7 @@ MS = 1_000_000
 
 
 def bars(*lengths: int) -> tuple[StepBar, ...]:
-    """Of two processes: half is computation, a quarter exposed communication, an eighth memory, the rest idle; in ms."""
+    """Make a bar: 1/2 computation, 1/4 exposed communication, 1/8 memory, 1/8 idle."""
     return tuple(StepBar(n, n, 2, 2 * t * MS, t * MS, t * MS // 2, t * MS // 4, t * MS // 4, t * MS // 8) for n, t in enumerate(lengths))
 
 
@@ -43,13 +43,13 @@ def row(rank: int, *, straggler: bool = False, waiting: float | None = 3e6) -> R
 def test_bars_over_the_steps(rich: Report) -> None:
     mean = bars(40, 44, 400, 40)
     report = dataclasses.replace(rich, step_breakdown=StepBreakdown(4, 1, 2, mean, (RankSteps("a", 0, 1, 0, mean),)))
-    made = step_breakdown(report)
-    assert made.lead == (
+    section = step_breakdown(report)
+    assert section.lead == (
         "Over 4\u00a0steps of 2\u00a0processes: 131\u00a0ms per step, of it 50.0\u00a0% computation, 25.0\u00a0% exposed communication,"
         " 12.5\u00a0% exposed memory operations, 12.5\u00a0% idle."
     )
-    figure = made.figures["mean"]
-    # The axis ends at the longest of the usual steps; the one of 400 ms is cut, and its length stands on top.
+    figure = section.figures["mean"]
+    # The axis ends at the longest of the usual steps; the one of 400 ms is cut, with its length on top.
     assert "1\u00a0bar above 44.0 ms cut" in figure.caption
     assert re.findall(r">(400)</text>", figure.svg) == ["400"]
     heights = {
@@ -59,25 +59,25 @@ def test_bars_over_the_steps(rich: Report) -> None:
     assert heights["1", "idle"] == pytest.approx(150 * 5.5 / 44, abs=0.01)
     assert sum(heights["2", name] for name in ("computation",)) == pytest.approx(150, abs=0.01)
     assert "hidden communication" in figure.svg
-    assert [cell.text for cell in made.tables["table"].rows[0]] == [
+    assert [cell.text for cell in section.tables["table"].rows[0]] == [
         "0", "40.0\u00a0ms", "20.0\u00a0ms", "10.0\u00a0ms", "5.00\u00a0ms", "5.00\u00a0ms", "2.50\u00a0ms",
     ]  # fmt: skip
-    assert list(made.figures) == ["mean", "rank-0"]
+    assert list(section.figures) == ["mean", "rank-0"]
 
 
 def test_pooled_steps_are_told(rich: Report) -> None:
     mean = tuple(dataclasses.replace(bar, first=3 * n, last=3 * n + 2, steps=3) for n, bar in enumerate(bars(40, 44)))
-    made = step_breakdown(dataclasses.replace(rich, step_breakdown=StepBreakdown(6, 3, 1, mean)))
-    assert "Each bar is the mean of 3 neighbouring steps" in made.figures["mean"].caption
-    assert [cells[0].text for cells in made.tables["table"].rows] == ["0–2", "3–5"]
+    section = step_breakdown(dataclasses.replace(rich, step_breakdown=StepBreakdown(6, 3, 1, mean)))
+    assert "Each bar is the mean of 3 neighbouring steps" in section.figures["mean"].caption
+    assert [cells[0].text for cells in section.tables["table"].rows] == ["0–2", "3–5"]
 
 
 def test_a_few_ranks(rich: Report) -> None:
-    found = RankComparison(10.0, 4, (row(0), row(1, straggler=True, waiting=None)), (), ("They wait.",))
-    made = rank_comparison(dataclasses.replace(rich, rank_comparison=found))
-    assert (str(made.lead), list(made.figures), list(made.tables)) == ("They wait.", ["bars"], ["ranks"])
-    assert "* rank 1" in made.figures["bars"].svg
-    cells = [cell.text for cell in made.tables["ranks"].rows[1]]
+    comparison = RankComparison(10.0, 4, (row(0), row(1, straggler=True, waiting=None)), (), ("They wait.",))
+    section = rank_comparison(dataclasses.replace(rich, rank_comparison=comparison))
+    assert (str(section.lead), list(section.figures), list(section.tables)) == ("They wait.", ["bars"], ["ranks"])
+    assert "* rank 1" in section.figures["bars"].svg
+    cells = [cell.text for cell in section.tables["ranks"].rows[1]]
     assert cells[0] == "rank 1 · n GPU 1"
     assert cells[4] == "–"
     assert cells[-3:] == ["+20.0\u00a0%", "4 of 4", "yes"]
@@ -87,14 +87,14 @@ def test_512_ranks_are_extremes_and_quantiles(rich: Report) -> None:
     ranks = tuple(row(rank, straggler=rank == 300) for rank in range(512))
     spread = (RankSpread("computation", 512, 50e6, 50e6, 50e6, 50e6, 60e6, 0, 300),)
     with plots.settings():
-        made = rank_comparison(dataclasses.replace(rich, rank_comparison=RankComparison(10.0, 4, ranks, spread, ("They wait.",))))
-    assert list(made.figures) == ["bars", "over-ranks"]
-    shown = [cells[0].text for cells in made.tables["ranks"].rows]
-    assert len(shown) == 16
-    assert shown[0] == "rank 300 · n GPU 4"
-    assert "16 of 512" in made.figures["bars"].caption
-    assert [cell.text for cell in made.tables["quantiles"].rows[0]][-2:] == ["rank 0", "rank 300"]
-    assert len(made.figures["over-ranks"].svg) < 100_000
+        section = rank_comparison(dataclasses.replace(rich, rank_comparison=RankComparison(10.0, 4, ranks, spread, ("They wait.",))))
+    assert list(section.figures) == ["bars", "over-ranks"]
+    names = [cells[0].text for cells in section.tables["ranks"].rows]
+    assert len(names) == 16
+    assert names[0] == "rank 300 · n GPU 4"
+    assert "16 of 512" in section.figures["bars"].caption
+    assert [cell.text for cell in section.tables["quantiles"].rows[0]][-2:] == ["rank 0", "rank 300"]
+    assert len(section.figures["over-ranks"].svg) < 100_000
 
 
 def test_the_slowest_steps(rich: Report) -> None:
@@ -103,11 +103,11 @@ def test_the_slowest_steps(rich: Report) -> None:
 
     parts = (difference("part", "step", 90e6, 50e6, claimed=True), difference("part", "idle", 10.5e6, 10e6, claimed=False))
     ran = (difference("operator", "<script>alert(1)</script>", 40e6, 2e6, claimed=True),)
-    found = SlowSteps("n", 0, 1, 20, (7,), 10, parts, (), ran, ("Step 7 took 90 ms.",))
-    report = dataclasses.replace(rich, slow_steps=found)
-    made = slow_steps(report)
-    assert [cells[4].text for cells in made.tables["parts"].rows] == ["+40.0\u00a0ms", "within the spread"]
-    assert [cells[1].text for cells in made.tables["ran"].rows] == ["host operator"]
+    slow_report = SlowSteps("n", 0, 1, 20, (7,), 10, parts, (), ran, ("Step 7 took 90 ms.",))
+    report = dataclasses.replace(rich, slow_steps=slow_report)
+    section = slow_steps(report)
+    assert [cells[4].text for cells in section.tables["parts"].rows] == ["+40.0\u00a0ms", "within the spread"]
+    assert [cells[1].text for cells in section.tables["ran"].rows] == ["host operator"]
 
 
 def test_without_data_each_is_a_sentence(rich: Report) -> None:
@@ -115,5 +115,5 @@ def test_without_data_each_is_a_sentence(rich: Report) -> None:
     for build in (step_breakdown, rank_comparison, slow_steps):
         assert build(older).empty
         assert "version of postrun" in build(older).lead
-    told = dataclasses.replace(rich, slow_steps=SlowSteps(absent="Only 2 steps."))
-    assert str(slow_steps(told).lead) == "Only 2 steps."
+    absent = dataclasses.replace(rich, slow_steps=SlowSteps(absent="Only 2 steps."))
+    assert str(slow_steps(absent).lead) == "Only 2 steps."

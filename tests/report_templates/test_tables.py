@@ -29,17 +29,17 @@ def test_a_cell_stays_as_it_is() -> None:
 
 def test_a_table_has_the_columns_whose_condition_holds() -> None:
     rows = list(range(TABLE_ROWS + 5))
-    made = table("t", "A table", rows, Col("Row", str), Col("No", str, when=False), Col("HTML", str, html_only=True), note="A note.")
-    assert made is not None
-    assert [column.label for column in made.columns] == ["Row", "HTML"]
-    assert (made.columns_for("html"), made.columns_for("pdf")) == ([0, 1], [0])
-    assert (len(made.rows), made.total, made.note) == (TABLE_ROWS, len(rows), "A note.")
+    result = table("t", "A table", rows, Col("Row", str), Col("No", str, when=False), Col("HTML", str, html_only=True), note="A note.")
+    assert result is not None
+    assert [column.label for column in result.columns] == ["Row", "HTML"]
+    assert (result.columns_for("html"), result.columns_for("pdf")) == ([0, 1], [0])
+    assert (len(result.rows), result.total, result.note) == (TABLE_ROWS, len(rows), "A note.")
     assert table("t", "No rows", [], Col("Row", str)) is None
 
 
 def test_pairs_are_names_and_values() -> None:
-    made = pairs_table("p", "Pairs", {"calls": 3}.items(), ("What", "Count"), count, sortable=False)
-    assert made is not None
-    assert [column.kind for column in made.columns] == ["name", "number"]
-    assert made.rows == ((Cell("calls"), Cell("3", sort=3)),)
+    result = pairs_table("p", "Pairs", {"calls": 3}.items(), ("What", "Count"), count, sortable=False)
+    assert result is not None
+    assert [column.kind for column in result.columns] == ["name", "number"]
+    assert result.rows == ((Cell("calls"), Cell("3", sort=3)),)
     assert pairs_table("p", "Pairs", [], ("What", "Count")) is None

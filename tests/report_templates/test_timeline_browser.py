@@ -1,4 +1,4 @@
-"""Does the timeline work in a browser: keys, selection, arrows, search, both themes, every width, 300 000 events?"""
+"""The timeline in a browser: keys, selection, arrows, search, both themes, every width, and 300 000 events."""
 
 # ruff: noqa: E501  (steps of a reader read better than one value per line)
 
@@ -104,10 +104,10 @@ FRAMES = f"""(() => {{
 
 @pytest.fixture(scope="module")
 def files(small_reports: dict[str, Report], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Pages with these timelines and little else: the browser is to work for the timeline."""
+    """Write pages with these timelines and little else, which saves time."""
     folder, report = tmp_path_factory.mktemp("timeline"), small_reports["cpu"]
-    made = {"small": small(), "queued": queued(), "hostile": hostile(), "large": large()}
-    return {name: str(render(report, folder / name, ("html",), timeline=timeline)["html"]) for name, timeline in made.items()}
+    pages = {"small": small(), "queued": queued(), "hostile": hostile(), "large": large()}
+    return {name: str(render(report, folder / name, ("html",), timeline=timeline)["html"]) for name, timeline in pages.items()}
 
 
 @pytest.fixture(scope="module")
@@ -120,8 +120,8 @@ def browse(node_modules: Path, files: dict[str, str], tmp_path_factory: pytest.T
     driver.write_text(DRIVER)
     command = [node, driver, node_modules, chromium, node_modules / "axe-core" / "axe.min.js"]
     with (
-        (driver.parent / "errors").open("w+") as said,
-        subprocess.Popen(command, stdin=PIPE, stdout=PIPE, stderr=said, text=True) as process,
+        (driver.parent / "errors").open("w+") as errors,
+        subprocess.Popen(command, stdin=PIPE, stdout=PIPE, stderr=errors, text=True) as process,
     ):
         assert process.stdin is not None
         assert process.stdout is not None
@@ -131,7 +131,7 @@ def browse(node_modules: Path, files: dict[str, str], tmp_path_factory: pytest.T
             process.stdin.write(json.dumps(job) + "\n")
             process.stdin.flush()
             line = process.stdout.readline()
-            assert line, Path(said.name).read_text()
+            assert line, Path(errors.name).read_text()
             answer = json.loads(line)
             assert answer["errors"] == []
             assert answer["overflow"] <= 0
@@ -139,7 +139,7 @@ def browse(node_modules: Path, files: dict[str, str], tmp_path_factory: pytest.T
 
         yield browse
         process.stdin.close()
-        assert process.wait(60) == 0, Path(said.name).read_text()
+        assert process.wait(60) == 0, Path(errors.name).read_text()
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1000), ("dark", 1600), ("dark", 400), ("light", 400)])
@@ -151,10 +151,10 @@ def test_axe_finds_nothing_with_and_without_a_selection(browse: Any, scheme: str
 
 def test_it_opens_at_the_slowest_step_and_the_buttons_lead_to_the_others(browse: Any) -> None:
     button = "#timeline-view .tl-group button:nth-child({})"
-    said = f"{HOME}.querySelector('.tl-view').textContent"
+    script = f"{HOME}.querySelector('.tl-view').textContent"
     first, words, second, third, pressed = browse(
         {"run": WHERE},
-        {"run": said},
+        {"run": script},
         {"click": button.format(2), "run": WHERE},
         {"click": button.format(3), "run": WHERE},
         {"run": f"[...{HOME}.querySelectorAll('[aria-pressed]')].map((one) => one.getAttribute('aria-pressed'))"},
@@ -169,8 +169,8 @@ def test_it_opens_at_the_slowest_step_and_the_buttons_lead_to_the_others(browse:
 
 
 def test_a_click_selects_and_tells_launch_configuration_and_latency(browse: Any) -> None:
-    """Event 2 is the kernel; launched from 1 ms to 1.02 ms, it runs from 1.5 ms: 480 µs later."""
-    text, where, arrow, other, table = browse(
+    """Event 2 is the kernel: launched from 1 to 1.02 ms, running from 1.5 ms."""
+    text, where, arrow, end_text, table = browse(
         {"key": "Escape", "click": "#timeline-view .tl-group button:nth-child(3)"},
         {"event": 2, "run": SELECTION},
         {"run": WHERE},
@@ -178,7 +178,7 @@ def test_a_click_selects_and_tells_launch_configuration_and_latency(browse: Any)
         {"click": "#tl-panel-0 .tl-other", "run": WHERE},
         {"click": "#tl-tab-1", "run": f"{HOME}.querySelector('#tl-panel-1 tbody').innerText"},
     )["values"]
-    told = text.replace("\u00a0", " ")
+    plain_text = text.replace("\u00a0", " ")
     assert where[2] == 2
     for part in (
         "void gemm<128, 64>(float*)",
@@ -189,17 +189,17 @@ def test_a_click_selects_and_tells_launch_configuration_and_latency(browse: Any)
         "GPU-0 device › stream 7",
         "cudaLaunchKernel",
     ):
-        assert part in told
+        assert part in plain_text
     assert arrow is True
-    assert other[2] == 6  # the other side is selected
+    assert end_text[2] == 6  # the other side is selected
     # Both ends are in view: 0.5 ms from launch to run, and three times as much of the run, with 8 % of these 2 ms around them.
-    assert other[:2] == pytest.approx([0.84 * MS, 3.16 * MS])
+    assert end_text[:2] == pytest.approx([0.84 * MS, 3.16 * MS])
     assert "gemm" in table
     assert "480" in table
 
 
 def test_following_an_arrow_keeps_both_of_its_ends_in_view(browse: Any) -> None:
-    """By Enter, to and fro, from the run zoomed in, and by the links of the table of connections, which stays open."""
+    """Enter and the links of the table of connections, which stays open, move along."""
     ends = f"""(() => {{
       const {{ state, view, data, spot }} = {HOME}.timeline, scroller = {HOME}.querySelector(".tl-scroll");
       const inside = (event) => {{ const at = spot(event); return at.y > 26 && at.y < state.height && at.left >= 0 && at.left <= state.width; }};
@@ -220,25 +220,25 @@ def test_following_an_arrow_keeps_both_of_its_ends_in_view(browse: Any) -> None:
 
 
 def test_no_tooltip_stays_when_what_it_names_has_moved(browse: Any) -> None:
-    """Shown by the click, gone with the view: by key, by button, by a fold and by scrolling."""
+    """The tooltip disappears with the view: by key, button, folding, or scrolling."""
     tip = f"[{HOME}.querySelector('.tl-tip').hidden, {HOME}.timeline.state.hover]"
-    whole = {"click": "#timeline-view .tl-group button:nth-child(3)"}
+    full_view = {"click": "#timeline-view .tl-group button:nth-child(3)"}
     for act in (
         {"key": "w"},
         {"key": "Enter"},
         {"run": f"{HOME}.querySelector('.tl-group button').click()"},
         {"run": f"{HOME}.timeline.rebuild()"},
     ):
-        shown, *_, gone = browse(whole, {"event": 2, "run": tip}, act, {"run": tip})["values"]
-        assert shown == [False, 2]
+        tooltip, *_, gone = browse(full_view, {"event": 2, "run": tip}, act, {"run": tip})["values"]
+        assert tooltip == [False, 2]
         assert gone == [True, -1]
 
 
 def test_a_click_on_an_event_shows_the_current_selection(browse: Any) -> None:
     tab = f"[{HOME}.timeline.state.tab, {HOME}.querySelector('#tl-panel-0').hidden, {HOME}.querySelector('#tl-tab-0').getAttribute('aria-selected')]"
-    whole = {"click": "#timeline-view .tl-group button:nth-child(3)"}
+    full_view = {"click": "#timeline-view .tl-group button:nth-child(3)"}
     answer = browse(
-        whole, {"click": "#tl-tab-2", "run": tab}, {"event": 2, "run": tab}, {"click": "#tl-tab-1", "run": tab}, {"event": 3, "run": tab},
+        full_view, {"click": "#tl-tab-2", "run": tab}, {"event": 2, "run": tab}, {"click": "#tl-tab-1", "run": tab}, {"event": 3, "run": tab},
         {"run": SELECTION}, {"click": "#tl-tab-2"}, {"click": "#tl-panel-2 tbody tr:nth-child(2) .tl-link", "run": tab},
     )["values"]  # fmt: skip
     assert answer[0] == answer[-1] == [2, True, "false"]  # a link of the table leaves it open
@@ -248,16 +248,16 @@ def test_a_click_on_an_event_shows_the_current_selection(browse: Any) -> None:
 
 
 def test_the_scale_of_a_curve_stands_at_its_upper_edge(browse: Any) -> None:
-    """Of the utilisation, whose curve begins high in the slowest step (86 %) and low at the beginning of the run (50 %)."""
+    """The curve of utilization begins at 86 % in the slowest step, 50 % in the run."""
     record = """(() => { const own = CanvasRenderingContext2D.prototype.fillText; window.written = [];
       CanvasRenderingContext2D.prototype.fillText = function (text, x, y) { window.written.push([text, y]); return own.call(this, text, x, y); }; })()"""
     look = f"(() => {{ const row = {HOME}.timeline.data.tracks[1].row; return window.written.filter(([text]) => text === '100 %').map(([, y]) => (y - row.y) / row.h); }})()"
-    first, whole = browse(
+    first, full_text = browse(
         {"run": look}, {"run": "window.written = []"}, {"click": "#timeline-view .tl-group button:nth-child(3)", "run": look}, before=record
     )["values"][::2]
     assert first
-    assert whole
-    assert all(0.3 < place < 0.5 for place in (*first, *whole))  # the lower edge of the letters, in the upper half of the row
+    assert full_text
+    assert all(0.3 < place < 0.5 for place in (*first, *full_text))  # the lower edge of the letters, in the upper half of the row
 
 
 def test_keys_zoom_move_fit_and_walk(browse: Any) -> None:
@@ -333,8 +333,8 @@ def test_the_wheel_zooms_only_once_the_timeline_has_the_focus(browse: Any) -> No
 
 
 def test_question_mark_and_button_show_the_shortcuts(browse: Any) -> None:
-    shown = f"{HOME}.querySelector('dialog').open"
-    assert browse({"focus": "#timeline-view canvas", "key": "?", "run": shown}, {"key": "Escape", "run": shown}, {"click": ".tl-keys", "run": shown})["values"] == [
+    script = f"{HOME}.querySelector('dialog').open"
+    assert browse({"focus": "#timeline-view canvas", "key": "?", "run": script}, {"key": "Escape", "run": script}, {"click": ".tl-keys", "run": script})["values"] == [
         True, False, True,
     ]  # fmt: skip
 
@@ -349,13 +349,13 @@ def test_without_decompression_or_script_the_strips_are_there(browse: Any) -> No
 
 
 def test_the_panel_tells_correlation_step_bandwidth_and_queue(browse: Any) -> None:
-    """16 MiB in 3 ms are 16 777 216 / 3 000 000 = 5.59 GB/s; the first kernel begins when two more have been launched, the last when none."""
+    """16 MiB in 3 ms are 5.59 GB/s; two launches wait behind the first kernel."""
     select = "{}.timeline.select({})"
     kernel, copy = ({"run": f"({select.format(HOME, event)}, {SELECTION})"} for event in (2, 4))
-    told, sent = (text.replace("\u00a0", " ") for text in browse(kernel, copy)["values"])
-    assert "Correlation\n41" in told
-    assert "Step\nstep, 10.0 ms" in told
-    assert "nothing waiting on the stream" in told
+    received, sent = (text.replace("\u00a0", " ") for text in browse(kernel, copy)["values"])
+    assert "Correlation\n41" in received
+    assert "Step\nstep, 10.0 ms" in received
+    assert "nothing waiting on the stream" in received
     assert "16.0 MiB" in sent
     assert "5.59 GB/s" in sent
     assert "Correlation\n77" in sent
@@ -373,7 +373,7 @@ def test_the_panel_tells_correlation_step_bandwidth_and_queue(browse: Any) -> No
 
 
 def test_what_was_not_recorded_does_not_look_idle(browse: Any) -> None:
-    """Colours along the middle of the stream's row: one where it is idle, several where it is hatched (8 ms to 30 ms)."""
+    """The row has one color in idle times, and several in hatched ones (8 to 30 ms)."""
     seen = f"""((from, to) => {{
       const {{ data, view, state, draw, go }} = {HOME}.timeline;
       go(0, data.span, {{ jump: true }});
@@ -419,7 +419,7 @@ def test_names_fit_their_column_which_can_be_dragged(browse: Any) -> None:
 
 @pytest.mark.parametrize("width", [400, 1000])
 def test_the_row_that_tab_leads_to_is_in_sight(browse: Any, width: int) -> None:
-    """Also where it is under the times, which stay above all rows."""
+    """This includes rows under the times, which stay above all rows."""
     where = f"""(() => {{
       const one = document.activeElement, box = one.getBoundingClientRect(), all = {HOME}.querySelector(".tl-scroll");
       const there = document.elementFromPoint(box.left + 5, (box.top + box.bottom) / 2);
@@ -463,9 +463,9 @@ def test_every_control_is_reached_by_tab_and_shows_the_focus(browse: Any) -> Non
 
 
 def test_what_is_in_view_is_a_table(browse: Any) -> None:
-    """In the step of 20 ms: the step itself, the kernel of 4 ms, its operator and its launch; nothing is cut off by an edge but the step."""
+    """The step of 20 ms contains itself, the kernel, its operator, and its launch."""
     table = f"[...{HOME}.querySelectorAll('#tl-panel-2 tr')].map((row) => row.innerText.replace(/\u00a0/g, ' '))"
-    rows, caption, found = browse(
+    rows, caption, events = browse(
         {"click": "#tl-tab-2", "run": table},
         {"run": f"{HOME}.querySelector('caption').textContent"},
         {"click": "#tl-panel-2 tbody tr:nth-child(2) .tl-link", "run": WHERE},
@@ -473,7 +473,7 @@ def test_what_is_in_view_is_a_table(browse: Any) -> None:
     assert rows[0].split("\t") == ["Name", "Kind", "Events", "Time in view", "Longest"]
     assert rows[2].split("\t") == ["gemm", "computation", "1", "4.00 ms", "4.00 ms"]
     assert "5 events of 4 names" in caption  # both steps: the margin shows the end of the first
-    assert found[2] == 3
+    assert events[2] == 3
 
 
 def test_names_from_a_trace_do_no_harm(browse: Any) -> None:
@@ -499,7 +499,7 @@ def test_print_shows_the_strips(browse: Any) -> None:
 
 
 def test_three_hundred_thousand_events(browse: Any) -> None:
-    """The time of a frame is printed, not judged: it is that of the machine."""
+    """The time of a frame is printed without a limit: it depends on the machine."""
     answer = browse(
         {"run": FRAMES}, {"run": f"{HOME}.timeline.find('allreduce'), {HOME}.timeline.state.found.length"}, which="large", width=1600
     )

@@ -1,4 +1,4 @@
-"""Does the page hold every event of a timeline? The block is unpacked here in plain Python, value by value."""
+"""The events of a timeline in the page; the tests unpack the block in plain Python, value by value."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def straight(coded: int) -> int:
 
 
 def straightened(coded: list[int]) -> list[int]:
-    """-1 where 0 stands, else the value: the difference to the one before that is not -1."""
+    """Decode 0 as -1, other values as differences from the last one that is not -1."""
     values, last = [], 0
-    for one in coded:
-        last += straight(one - 1) if one else 0
-        values.append(last if one else -1)
+    for value in coded:
+        last += straight(value - 1) if value else 0
+        values.append(last if value else -1)
     return values
 
 
@@ -58,27 +58,27 @@ def rows_of(columns: dict[str, list[int]]) -> list[tuple[int, ...]]:
     return rows
 
 
-def given_rows(made: Timeline) -> list[tuple[int, ...]]:
-    events = made.events
+def given_rows(timeline: Timeline) -> list[tuple[int, ...]]:
+    events = timeline.events
     parts = (events.track, events.start_ns, events.duration_ns, events.name, events.lane, events.partner, events.detail)
     return list(zip(*(part.tolist() for part in parts), strict=True))
 
 
-@pytest.mark.parametrize("made", [small(), large(3000, 3), empty()], ids=["small", "large", "empty"])
-def test_every_event_comes_back(made: Timeline) -> None:
-    head, columns = unpacked(encode(made))
-    assert rows_of(columns) == given_rows(made)
-    assert [row[2] for row in head["tracks"]] == [track.label for track in made.tracks]
-    assert [row[0] for row in head["names"]] == [name.name for name in made.names]
-    assert [tuple(tuple(head["pairs"][place]) for place in detail) for detail in head["details"]] == list(made.details)
+@pytest.mark.parametrize("timeline", [small(), large(3000, 3), empty()], ids=["small", "large", "empty"])
+def test_every_event_comes_back(timeline: Timeline) -> None:
+    head, columns = unpacked(encode(timeline))
+    assert rows_of(columns) == given_rows(timeline)
+    assert [row[2] for row in head["tracks"]] == [track.label for track in timeline.tracks]
+    assert [row[0] for row in head["names"]] == [name.name for name in timeline.names]
+    assert [tuple(tuple(head["pairs"][place]) for place in detail) for detail in head["details"]] == list(timeline.details)
 
 
 def test_correlations_and_steps_come_back() -> None:
-    """Of a run whose launch is there the number is not written again; the reader takes that of the launch."""
-    made = small()
-    _, columns = unpacked(encode(made))
+    """Device work with a known launch has no number; readers take that of the launch."""
+    timeline = small()
+    _, columns = unpacked(encode(timeline))
     assert straightened(columns["correlation"]) == [-1, -1, -1, -1, 77, -1, 41, -1, 42]
-    assert straightened(columns["step"]) == made.events.step.tolist() == [-1, -1, 0, 1, 0, 0, 0, 1, 1]
+    assert straightened(columns["step"]) == timeline.events.step.tolist() == [-1, -1, 0, 1, 0, 0, 0, 1, 1]
 
 
 def test_gaps_and_narrow_labels_come_back() -> None:
@@ -88,17 +88,17 @@ def test_gaps_and_narrow_labels_come_back() -> None:
 
 
 def test_samples_come_back_bit_by_bit() -> None:
-    made = small()
-    head, columns = unpacked(encode(made))
+    timeline = small()
+    head, columns = unpacked(encode(timeline))
     assert head["lines"] == [[1, "percent"]]
     times, at = [], 0
     for coded in columns["time0"]:
         at += straight(coded)
         times.append(at)
-    assert times == made.lines[0].time_ns.tolist()
+    assert times == timeline.lines[0].time_ns.tolist()
     for word in ("mean", "low", "high"):
         held = [struct.unpack("<f", struct.pack("<I", bits))[0] for bits in columns[f"{word}0"]]
-        assert held == getattr(made.lines[0], word).tolist()
+        assert held == getattr(timeline.lines[0], word).tolist()
 
 
 def test_equal_timelines_give_equal_text_and_the_time_of_making_is_not_in_it() -> None:
@@ -112,18 +112,18 @@ def test_a_hundred_thousand_events_stay_below_0_7_megabytes() -> None:
 
 
 def test_long_times_starts_out_of_order_and_odd_names() -> None:
-    made = small()
-    late = dataclasses.replace(made.events, start_ns=made.events.start_ns + 40 * 86_400 * 10**9)
+    timeline = small()
+    late = dataclasses.replace(timeline.events, start_ns=timeline.events.start_ns + 40 * 86_400 * 10**9)
     late.start_ns[3] = 7
-    odd = (Track(None, "node", "a</script>\u2028\x00\ud800"), *made.tracks[1:])
-    shown = dataclasses.replace(made, events=late, tracks=odd, names=(Name("\ud800<b>", "<b>", "step"), *made.names[1:]))
-    head, columns = unpacked(encode(shown))
-    assert rows_of(columns) == given_rows(shown)
+    odd = (Track(None, "node", "a</script>\u2028\x00\ud800"), *timeline.tracks[1:])
+    changed = dataclasses.replace(timeline, events=late, tracks=odd, names=(Name("\ud800<b>", "<b>", "step"), *timeline.names[1:]))
+    head, columns = unpacked(encode(changed))
+    assert rows_of(columns) == given_rows(changed)
     assert head["tracks"][0][2] == "a</script>\u2028\ufffd\ufffd"
 
 
 def test_a_negative_duration_is_refused() -> None:
-    made = small()
-    wrong = dataclasses.replace(made.events, duration_ns=np.array([-1] * 9))
+    timeline = small()
+    wrong = dataclasses.replace(timeline.events, duration_ns=np.array([-1] * 9))
     with pytest.raises(ValueError, match="negative"):
-        encode(dataclasses.replace(made, events=wrong))
+        encode(dataclasses.replace(timeline, events=wrong))

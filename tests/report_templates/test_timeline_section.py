@@ -1,4 +1,4 @@
-"""What do the strips show, and does a page with a timeline stay whole without script?"""
+"""The strips of the timeline, and a page with a timeline without scripts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHAPE = re.compile(r"M([\d.]+) ([\d.]+)h([\d.]+)v([\d.]+)")
 
 
 def shapes(svg: str, meaning: str) -> list[tuple[float, ...]]:
-    """Left, top, width, height of every part of that colour."""
+    """Return left, top, width, and height of every part of that color."""
     paths = re.findall(rf'<path d="([^"]*)" fill="{MEANINGS[meaning]}"', svg)
     return [tuple(map(float, found)) for path in paths for found in SHAPE.findall(path)]
 
@@ -38,7 +38,7 @@ def test_the_views_become_three_strips_in_a_fixed_order() -> None:
 
 
 def test_an_event_stands_where_it_ran() -> None:
-    """The step of 10 ms: the kernel runs from 1.5 to 5.5 ms, the collective from 6 to 9 ms."""
+    """In the step of 10 ms the kernel takes 1.5 to 5.5 ms, the collective 6 to 9 ms."""
     svg = timeline(small()).figures["typical"].svg
     ticks = dict(re.findall(r'<text x="([\d.]+)" y="[\d.]+" text-anchor="\w+" fill="#57606a" font-size="10">(\d+) ms', svg))
     lines = sorted({float(x) for x in re.findall(r'<line x1="([\d.]+)"', svg)})
@@ -53,7 +53,7 @@ def test_an_event_stands_where_it_ran() -> None:
 
 
 def test_short_events_share_columns_whose_opacity_is_what_they_cover() -> None:
-    """A thousand kernels of 5 µs, one each 10 µs: half of every column, so the second of four steps of opacity, and nothing else."""
+    """Kernels of 5 µs every 10 µs cover half of each column: opacity 2 of 4."""
     start = np.arange(1000) * 10_000.0
     row = Row("a", start, start + 5_000, np.full(1000, KINDS.index("computation")))
     svg = gantt([row], 0, 10 * MS)
@@ -72,7 +72,7 @@ def test_communication_beside_other_work_is_drawn_below_it() -> None:
 
 
 def test_what_was_not_recorded_is_hatched_and_said() -> None:
-    """Recorded until 8 of 30 ms: the lines lie in the rest of the strip, on the device's row only, and the words have room there."""
+    """The lines fill the strip from 8 to 30 ms, in the device's row only, with words."""
     figure = timeline(queued()).figures["whole"]
     assert "Hatched: nothing was recorded then" in figure.caption
     assert figure.svg.count("not recorded") == 1
@@ -87,9 +87,9 @@ def test_what_was_not_recorded_is_hatched_and_said() -> None:
 
 
 def test_many_devices_and_threads_are_capped_and_told() -> None:
-    whole = timeline(large(4000, 40)).figures["whole"]
-    assert "12 of 41 tracks are drawn" in whole.caption.replace("\u202f", " ")
-    assert len(whole.svg) < 60_000
+    strip = timeline(large(4000, 40)).figures["whole"]
+    assert "12 of 41 tracks are drawn" in strip.caption.replace("\u202f", " ")
+    assert len(strip.svg) < 60_000
 
 
 def test_names_of_events_of_several_lanes_do_not_stand_over_each_other() -> None:
@@ -101,8 +101,8 @@ def test_names_of_events_of_several_lanes_do_not_stand_over_each_other() -> None
 
 
 def test_no_event_is_a_sentence() -> None:
-    for made in (empty(), NOTHING):
-        section = timeline(made)
+    for data in (empty(), NOTHING):
+        section = timeline(data)
         assert section.empty
         assert "record the run with --gpu" in section.lead
 
@@ -113,21 +113,21 @@ def test_samples_alone_are_told_as_such() -> None:
 
 
 def test_the_strip_of_a_step_shows_what_is_annotated_in_it() -> None:
-    """In the first step a range that fills it, with two in it; in the second one that does not fill it."""
-    made = small()
-    tracks = (*made.tracks, Track(3, "annotations", "Annotations", 2))
-    names = (*made.names, *(Name(word, word, "annotation") for word in ("whole", "forward", "backward", "half")))
+    """The first step has a range that fills it and contains two; the second does not."""
+    data = small()
+    tracks = (*data.tracks, Track(3, "annotations", "Annotations", 2))
+    names = (*data.names, *(Name(word, word, "annotation") for word in ("whole", "forward", "backward", "half")))
     ranges = [(0, 10, 5, 0), (1, 4, 6, 1), (5, 5, 7, 1), (10, 10, 8, 0), (11, 4, 6, 1)]  # start, length, name, lane
-    columns = [[len(made.tracks)] * 5, *([row[i] * MS for row in ranges] for i in (0, 1)), *([row[i] for row in ranges] for i in (2, 3))]
+    columns = [[len(data.tracks)] * 5, *([row[i] * MS for row in ranges] for i in (0, 1)), *([row[i] for row in ranges] for i in (2, 3))]
     columns += [[-1] * 5] * 4
-    fields = [field.name for field in dataclasses.fields(made.events)]
+    fields = [field.name for field in dataclasses.fields(data.events)]
     events = Events(
         *(
-            np.append(getattr(made.events, field), more).astype(getattr(made.events, field).dtype)
+            np.append(getattr(data.events, field), more).astype(getattr(data.events, field).dtype)
             for field, more in zip(fields, columns, strict=True)
         )
     )
-    drawn = timeline(dataclasses.replace(made, tracks=tracks, names=names, events=events)).figures
+    drawn = timeline(dataclasses.replace(data, tracks=tracks, names=names, events=events)).figures
     assert {word: f">{word}<" in drawn["typical"].svg for word in ("whole", "forward", "backward")} == {
         "whole": False, "forward": True, "backward": True,
     }  # fmt: skip
@@ -146,9 +146,9 @@ def test_a_strip_says_once_what_it_is_of() -> None:
 
 
 def test_the_strips_are_named_as_they_are() -> None:
-    made = small()
+    data = small()
     strips = [
-        timeline(dataclasses.replace(made, views=views)).facts["strips"] for views in (made.views, made.views[2:], made.views[1:], ())
+        timeline(dataclasses.replace(data, views=views)).facts["strips"] for views in (data.views, data.views[2:], data.views[1:], ())
     ]
     assert strips == [
         "Strips of the whole run, a typical step and the slowest step", "Strips of the whole run",
@@ -182,8 +182,8 @@ def test_equal_input_gives_equal_bytes(rich: Report, tmp_path: Path) -> None:
 
 
 def test_a_view_without_a_track_and_a_run_without_devices() -> None:
-    made = small()
+    data = small()
     host = dataclasses.replace(
-        made, tracks=tuple(dataclasses.replace(one, kind="thread") if one.kind == "stream" else one for one in made.tracks)
+        data, tracks=tuple(dataclasses.replace(one, kind="thread") if one.kind == "stream" else one for one in data.tracks)
     )
     assert "thread" in timeline(host).figures["whole"].alt or "stream" in timeline(host).figures["whole"].alt

@@ -1,4 +1,4 @@
-"""Does every chart of utilisation over time draw the nodes that tell most of its own metric, and say how many of them it draws?"""
+"""The nodes in each chart of utilization over time: the extremes of its metric, and their number."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def series(node: str, metric: str, level: float, *, derived: bool = False) -> Se
     return Series(node, metric, "percent", (0, S, 2 * S), values, values, values, derived)
 
 
-def charts(report: Report, *given: Series) -> list[Figure]:
-    usage = dataclasses.replace(report.system_usage, series=given)
+def charts(report: Report, *series: Series) -> list[Figure]:
+    usage = dataclasses.replace(report.system_usage, series=series)
     section = system_usage(dataclasses.replace(report, system_usage=usage))
     return [figure for figure in section.figures.values() if figure.id.startswith("system-usage-over-time")]
 
@@ -33,9 +33,9 @@ def panels(monkeypatch: pytest.MonkeyPatch) -> list[list[lines.Panel]]:
     drawn: list[list[lines.Panel]] = []
     draw = lines.lines
 
-    def noted(given: Sequence[lines.Panel], *about: Any, **more: Any) -> str:
-        drawn.append(list(given))
-        return draw(given, *about, **more)
+    def noted(panels: Sequence[lines.Panel], *about: Any, **more: Any) -> str:
+        drawn.append(list(panels))
+        return draw(panels, *about, **more)
 
     monkeypatch.setattr(lines, "lines", noted)
     return drawn
