@@ -12,11 +12,7 @@ from ..figures.histogram import Bins, histogram
 from ..text.formats import capitalized, count, duration, percent, percent_of, significant
 from . import words
 
-_MEASURES: Final = {
-    "from step to step": "time from step to step",
-    "device": "GPU work of a step",
-    "host": "time of a step on the host",
-}
+_MEASURES: Final = {"from step to step": "time from step to step", "device": "GPU work of a step", "host": "time of a step on the host"}
 _QUANTILES: Final = (
     ("5th percentile", "p5"),
     ("25th percentile", "p25"),

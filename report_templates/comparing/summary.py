@@ -15,8 +15,6 @@ from . import words
 from .steps import distributions
 from .time import host_figure, parts_figure
 
-_MAX_CHANGES: Final = 12
-_TILES: Final = 4
 _UNCHANGED: Final = {"same": "no change", "undecided": "undecided"}
 _AREAS: Final = {
     "part": "time", "gpu memory": "memory", "memory operation": "memory", "step": "steps", "data loading": "time", "host part": "time",
@@ -38,7 +36,7 @@ def summary(comparison: Comparison) -> Section:
         Col("Effect", lambda change: None if change.effect_ns is None else words.effect(change.effect_ns), kind="number"),
         Col("In words", lambda change: words.with_minus_signs(change.text), limit=240),
         sortable=False,
-        pdf_rows=_MAX_CHANGES,
+        pdf_rows=12,
     )
     steps = distributions("summary-steps", comparison.steps) if comparison.steps else None
     time = parts_figure("summary-time", comparison) or host_figure("summary-time", comparison)
@@ -57,7 +55,7 @@ def _tiles(comparison: Comparison) -> list[Tile]:
         tiles = [Tile("step_time", "step time (median)", value, detail, "steps")]
     tiles += [_tile(part, part.name, words.per(comparison.basis)) for part in comparison.parts]
     if not comparison.parts:
-        largest = sorted(comparison.host_parts, key=lambda part: -max(part.base_ns, part.new_ns))[:_TILES]
+        largest = sorted(comparison.host_parts, key=lambda part: -max(part.base_ns, part.new_ns))[:4]
         tiles += [_tile(part, host_name(part.name), "per step") for part in largest]
     return tiles
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..text.formats import NARROW_SPACE, clip, significant
+from ..text.formats import clip, significant
 from . import svg
 from .axes import nice_ticks
-from .palette import GRID, INK, MEANINGS, MUTED
+from .palette import INK, MEANINGS, MUTED
+from .stacked_bars import tick_line
 
 WIDTH = 720.0
 _BAR, _GAP, _TOP, _RIGHT = 11.0, 10.0, 26.0, 150.0  # on the right: room for the numbers behind the longest bars
@@ -43,9 +44,7 @@ def before_after(pairs: Sequence[Pair], unit: str, names: tuple[str, str]) -> st
         svg.text(second + 15, 12, full),
     ]
     for tick in nice_ticks(0, end, 5):
-        x = left + tick * scale
-        body.append(svg.line(x, _TOP - 4, x, bottom - _GAP + 2, GRID))
-        body.append(svg.text(x, bottom + 6, f"{tick:,.10g} {unit}".replace(",", NARROW_SPACE), anchor="middle", fill=MUTED, size=10))
+        body += tick_line(left + tick * scale, tick, unit, _TOP - 4, bottom - _GAP + 2)
     for number, (label, pair) in enumerate(zip(labels, pairs, strict=True)):
         y = _TOP + row * number
         colour = MEANINGS[pair.meaning]

@@ -15,8 +15,6 @@ _ROW: Final = 16.0
 _TOP: Final = 16.0
 _SIZE: Final = 9.5
 _PAD: Final = 4.0
-_LEGEND: Final = 16.0
-_LEAST_LETTERS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +66,7 @@ def flame_graph(bars: Sequence[Bar], kinds: Sequence[Kind], total_s: float) -> s
         if name := fitting(bar.names, width - 2 * _PAD):
             ink = ON[bar.meaning] if bar.shade == 1 else INK
             body.append(svg.text(x + _PAD, y + _ROW - 4.8, name, fill=ink, size=_SIZE))
-    x, y = 0.0, bottom + _LEGEND
+    x, y = 0.0, bottom + 16.0
     for kind in kinds:
         body.append(svg.rect(x, y - 9, 10, 10, MEANINGS[kind.meaning], opacity=kind.shade))
         body.append(svg.text(x + 15, y, kind.name, size=_SIZE))
@@ -84,4 +82,4 @@ def fitting(names: Sequence[str], room: float) -> str:
     short = names[-1] if names else ""
     while short and svg.width_of(short + "…", _SIZE) > room:
         short = short[:-1]
-    return short + "…" if len(short) >= _LEAST_LETTERS else ""
+    return short + "…" if len(short) >= 4 else ""

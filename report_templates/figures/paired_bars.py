@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..text.formats import NARROW_SPACE, significant
+from ..text.formats import significant
 from . import svg
 from .axes import nice_ticks
-from .palette import GRID, INK, MEANINGS, MUTED
-from .stacked_bars import Part, legend
+from .palette import INK, MEANINGS, MUTED
+from .stacked_bars import Part, legend, tick_line
 
 WIDTH = 720.0
 _BAR, _GAP, _TOP, _RIGHT = 9.0, 6.0, 30.0, 40.0  # on the right: room for the number behind the longest bar
 
 
 def paired_bars(
-    parts: Sequence[Part],
-    rows: Sequence[tuple[str, Sequence[float | None]]],
-    unit: str,
-    *,
-    limit: tuple[float, str] | None = None,
+    parts: Sequence[Part], rows: Sequence[tuple[str, Sequence[float | None]]], unit: str, *, limit: tuple[float, str] | None = None
 ) -> str:
     """Return SVG text of rows: a label, and a value or None per part, in ``unit``.
 
@@ -34,9 +30,7 @@ def paired_bars(
     line = left + limit[0] * scale if limit else None
     body = legend(parts, left, limit[1] if limit else None)
     for tick in nice_ticks(0, end, 6):
-        x = left + tick * scale
-        body.append(svg.line(x, _TOP - 4, x, bottom, GRID))
-        body.append(svg.text(x, bottom + 14, f"{tick:,.10g} {unit}".replace(",", NARROW_SPACE), anchor="middle", fill=MUTED, size=10))
+        body += tick_line(left + tick * scale, tick, unit, _TOP - 4, bottom)
     for number, (label, (_, values)) in enumerate(zip(labels, rows, strict=True)):
         y = _TOP + row * number
         body.append(svg.text(left - 8, y + (row - _GAP) / 2 + 4, label, anchor="end", fill=INK))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -47,11 +48,7 @@ def stacked_bars(
     numbers: list[str] = []
     body = legend([parts[i] for i in used], left, limit[1] if limit else None)
     for tick in nice_ticks(0, end, 6):
-        x = left + tick * scale
-        body.append(svg.line(x, _TOP - 4, x, bottom, GRID))
-        anchor = "end" if x > WIDTH - 40 else "middle"
-        x = x if anchor == "middle" else WIDTH - 2
-        body.append(svg.text(x, bottom + 14, f"{tick:,.10g} {unit}".replace(",", NARROW_SPACE), anchor=anchor, fill=MUTED, size=10))
+        body += tick_line(left + tick * scale, tick, unit, _TOP - 4, bottom, end=WIDTH - 40)
     for number, (label, (_, values)) in enumerate(zip(labels, rows, strict=True)):
         y = _TOP + _ROW * number
         body.append(svg.text(left - 8, y + _BAR / 2 + 4, label, anchor="end", fill=INK))
@@ -86,6 +83,13 @@ def _beside(middle: float, wide: float, line: float | None, end: float) -> float
     if line is None or abs(middle - line) > wide / 2 + 3:
         return middle
     return line + wide / 2 + 4 if line + wide + 6 < end else middle
+
+
+def tick_line(x: float, tick: float, unit: str, top: float, bottom: float, *, end: float = math.inf) -> list[str]:
+    """Draw a line of the grid and its number; a number after ``end`` is at the edge."""
+    number = f"{tick:,.10g} {unit}".replace(",", NARROW_SPACE)
+    at, anchor = (WIDTH - 2, "end") if x > end else (x, "middle")
+    return [svg.line(x, top, x, bottom, GRID), svg.text(at, bottom + 14, number, anchor=anchor, fill=MUTED, size=10)]
 
 
 def legend(parts: Sequence[Part], left: float, limit: str | None) -> list[str]:

@@ -10,7 +10,6 @@ from .palette import INK, MEANINGS, MUTED, ON, PAPER
 
 WIDTH = 720.0
 _BAR = 18.0
-_LINE = 15.0
 _GAP = 14.0
 
 
@@ -53,7 +52,7 @@ def strips(rows: Sequence[Strip]) -> str:
         for piece in strip.pieces:
             wide = 14 + svg.width_of(f"{piece.name}  {piece.value}", 10) + 12
             if x and x + wide - 12 > WIDTH:
-                x, y = 0.0, y + _LINE
+                x, y = 0.0, y + 15.0
             body.append(svg.rect(x, y - 8, 9, 9, MEANINGS[piece.meaning], opacity=piece.shade))
             body.append(svg.text(x + 14, y, piece.name, size=10, more=(piece.value, MUTED)))
             x += wide

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from ...analysis.report.model import Report
 from ...analysis.timeline.model import Timeline
-from ..blocks import Section
+from ..blocks import Section, say
 from ..figures import plots
-from ..sections.activity import activity
 from ..sections.annotated_ranges import annotated_ranges
 from ..sections.appendix import add_left_out, appendix
-from ..sections.categories import categories
 from ..sections.collectives import collectives
 from ..sections.data_quality import data_quality
 from ..sections.framework import framework
@@ -27,17 +25,17 @@ from ..sections.launch_queue import launch_queue
 from ..sections.launches import launches
 from ..sections.memory_operations import memory_operations
 from ..sections.operators import operators
-from ..sections.precision import precision
 from ..sections.python_profile import python_profile
 from ..sections.rank_comparison import rank_comparison
 from ..sections.rules import rules
+from ..sections.shares import activity, categories, precision
 from ..sections.slow_steps import slow_steps
 from ..sections.step_breakdown import step_breakdown
 from ..sections.steps import steps
 from ..sections.summary import summary
 from ..sections.system_usage import system_usage
 from ..sections.time_breakdown import time_breakdown
-from ..sections.without_content import without_content
+from ..text.formats import plural
 from ..text.look import Look
 from ..timeline.section import timeline as timeline_section
 
@@ -82,9 +80,24 @@ def context(
         if timeline is not None and "timeline" not in without:
             sections.insert(-1, timeline_section(timeline))
         if not look.named:
-            sections = without_content(sections)
+            sections = _gathered(sections)
         for number, section in enumerate(sections, 1):
             section.number = number
         add_left_out(sections[-1], without)
         first = summary(report, rules="rules" not in without)
     return Context(report, first, tuple(sections), look)
+
+
+def _gathered(sections: Sequence[Section]) -> list[Section]:
+    """Gather the sections without content in a section before the appendix.
+
+    Each keeps its id there, so that links to it lead to the reason.
+    """
+    empty = tuple(section for section in sections if section.empty)
+    if not empty:
+        return list(sections)
+    what = plural(len(empty), "section has", "sections have")
+    gathered = Section("without-content", "Nothing to show", say("{} nothing to show in this run.", what))
+    gathered.facts["sections"] = empty
+    kept = [section for section in sections if not section.empty]
+    return [*kept[:-1], gathered, kept[-1]]

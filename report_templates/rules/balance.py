@@ -12,7 +12,6 @@ from ..figures.workloads import Workload, workloads
 from ..text.formats import percent, plural
 from .rule_context import Blocks, RuleContext, device_name, marked, points
 
-_DRAWN: Final = 8
 _MATRIX: Final = 64
 
 
@@ -39,7 +38,7 @@ def _workloads(context: RuleContext, details: LoadBalancingDetails) -> Figure | 
     devices = [device for device in details.devices if device.histogram]
     if not devices:
         return None
-    kept = spread(devices, _DRAWN, lambda device: device.mean)
+    kept = spread(devices, 8, lambda device: device.mean)
     means = [device.mean for device in devices]
     apart = f"Means lie between {percent(min(means))} and {percent(max(means))}."
     derived = " Derived from kernel activity." if all(device.derived for device in devices) else ""

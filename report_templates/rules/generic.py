@@ -12,11 +12,7 @@ from ..blocks.tables import Cell, Col, Table, table, word
 from ..text.formats import UNKNOWN, count, duration, significant
 from .rule_context import Blocks, RuleContext
 
-_DEEP = 3
-_COLUMNS = 8
 _LISTED = 12
-_VALUES = 200
-_TABLES = 8
 
 
 def own_report(context: RuleContext) -> Blocks:
@@ -29,12 +25,12 @@ def own_report(context: RuleContext) -> Blocks:
         table(
             f"{context.id}-values",
             "What the rule reports",
-            pairs[:_VALUES],
+            pairs[:200],
             Col("Value", lambda pair: pair[0], kind="name", limit=60),
             Col("Reported", lambda pair: pair[1], limit=200),
             sortable=False,
         ),
-        *(_table(f"{context.id}-list-{i}", str(key), value) for i, (key, value) in enumerate(list(lists.items())[:_TABLES], 1)),
+        *(_table(f"{context.id}-list-{i}", str(key), value) for i, (key, value) in enumerate(list(lists.items())[:8], 1)),
     ]
 
 
@@ -43,7 +39,7 @@ def _is_table(value: object) -> bool:
 
 
 def _table(id: str, caption: str, rows: list[Mapping[str, Any]]) -> Table | None:
-    names = list(dict.fromkeys(str(key) for row in rows for key in row))[:_COLUMNS]
+    names = list(dict.fromkeys(str(key) for row in rows for key in row))[:8]
     columns = [Col(_label(name), partial(_cell, name), kind="text" if number else "name") for number, name in enumerate(names)]
     return table(id, _label(caption), rows, *columns)
 
@@ -59,7 +55,7 @@ def _cell(name: str, row: Mapping[str, Any]) -> Cell:
 def _pairs(data: Mapping[Any, Any], before: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
     for key, value in data.items():
         name = f"{before}{_label(str(key))}"
-        if isinstance(value, Mapping) and value and depth < _DEEP:
+        if isinstance(value, Mapping) and value and depth < 3:
             yield from _pairs(value, f"{name} · ", depth + 1)
         else:
             yield name, written(str(key), value)

@@ -190,9 +190,5 @@ def _loading(context: RuleContext, details: DataloaderDetails) -> Figure | None:
         f"{context.id}-times",
         histogram([drawn], "loading", "loads"),
         f"Distribution of {plural(times.count, 'loading time')}: {listed}",
-        say(
-            "How long loading a batch took, {}: {}. A tail to the right makes the training wait.",
-            plural(times.count, "time"),
-            listed,
-        ),
+        say("How long loading a batch took, {}: {}. A tail to the right makes the training wait.", plural(times.count, "time"), listed),
     )

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from ...analysis.report import rule_details
-from ...analysis.report.rule_details import ProfiledDevice
 from ..blocks import BARS, Figure, Slice, of_all, ring, say, spread
 from ..blocks.tables import Cell, Col, Table, table
 from ..figures.axes import time_unit
@@ -15,7 +14,6 @@ from ..figures.stacked_bars import Part, stacked_bars
 from ..text.formats import UNKNOWN, bandwidth, count, duration, percent, plural, size
 from .rule_context import Blocks, RuleContext, answer, device_cell, device_name, listed, marked, share
 
-D = TypeVar("D", bound=ProfiledDevice)
 Evaluated = (
     rule_details.HostBoundDevice
     | rule_details.CommunicationDevice
@@ -25,7 +23,7 @@ Evaluated = (
 )
 J = TypeVar("J", bound=Evaluated)
 K = TypeVar("K", bound=rule_details.CountedTime | rule_details.ShortKernel)
-Figures = Callable[[D], float | None]
+Measure = Callable[[J], float | None]
 
 _PDF_DEVICES: Final = 4  # the figure above has them all
 _PDF_KERNELS: Final = 5
@@ -33,19 +31,7 @@ _PDF_KERNELS: Final = 5
 
 def host_bound(context: RuleContext, details: rule_details.HostBoundDetails) -> Blocks:
     return [
-        _bars(
-            context,
-            details.devices,
-            (
-                (Part("host wait", "host"), lambda device: device.host_wait_ns),
-                (Part("kernel wait", "sync"), lambda device: device.kernel_wait_ns),
-                (Part("other idle", "idle"), lambda device: device.other_ns),
-            ),
-            "idle_threshold",
-            lambda device: device.idle_percent,
-            "Idle time of each device by its reason. Host wait: the device waited for a launch.",
-        ),
-        _devices(
+        *_by_device(
             context,
             "Idle time by device",
             details.devices,
@@ -55,6 +41,13 @@ def host_bound(context: RuleContext, details: rule_details.HostBoundDetails) -> 
             Col("Host wait", lambda device: device.host_wait_ns, duration),
             Col("Kernel wait", lambda device: device.kernel_wait_ns, duration),
             Col("Other", lambda device: device.other_ns, duration),
+            parts=(
+                (Part("host wait", "host"), lambda device: device.host_wait_ns),
+                (Part("kernel wait", "sync"), lambda device: device.kernel_wait_ns),
+                (Part("other idle", "idle"), lambda device: device.other_ns),
+            ),
+            limit="idle_threshold",
+            how="Idle time of each device by its reason. Host wait: the device waited for a launch.",
         ),
         _kernels(
             context,
@@ -68,21 +61,7 @@ def host_bound(context: RuleContext, details: rule_details.HostBoundDetails) -> 
 
 def exposed_communication(context: RuleContext, details: rule_details.ExposedCommunicationDetails) -> Blocks:
     return [
-        _bars(
-            context,
-            details.devices,
-            (
-                (Part("exposed communication", "communication"), lambda device: device.exposed_ns),
-                (
-                    Part("covered by computation", "communication", 0.5),
-                    lambda device: max(0.0, device.communication_ns - device.exposed_ns),
-                ),
-            ),
-            "threshold",
-            lambda device: device.exposed_percent,
-            "Communication of each device; the rest of the span has none.",
-        ),
-        _devices(
+        *_by_device(
             context,
             "Communication by device",
             details.devices,
@@ -91,6 +70,15 @@ def exposed_communication(context: RuleContext, details: rule_details.ExposedCom
             Col("Exposed", lambda device: device.exposed_ns, duration),
             Col("Communication", lambda device: device.communication_ns, duration),
             Col("Overlap", lambda device: device.overlap_percent, percent),
+            parts=(
+                (Part("exposed communication", "communication"), lambda device: device.exposed_ns),
+                (
+                    Part("covered by computation", "communication", 0.5),
+                    lambda device: max(0.0, device.communication_ns - device.exposed_ns),
+                ),
+            ),
+            limit="threshold",
+            how="Communication of each device; the rest of the span has none.",
         ),
         _kernels(
             context,
@@ -113,12 +101,7 @@ def low_precision(context: RuleContext, details: rule_details.LowPrecisionDetail
             say("GEMM, attention and convolution on devices with matrix units for a lower precision.{}", instead),
             "Precision of matrix kernels",
             [
-                Slice(
-                    share.precision,
-                    "idle" if share.precision == "unknown" else "computation",
-                    share.percent,
-                    (duration(share.time_ns),),
-                )
+                Slice(share.precision, "idle" if share.precision == "unknown" else "computation", share.percent, (duration(share.time_ns),))
                 for share in shares
             ],
             ("Precision", "Time", "Of matrix time"),
@@ -151,7 +134,7 @@ def low_precision(context: RuleContext, details: rule_details.LowPrecisionDetail
 
 def pageable_copies(context: RuleContext, details: rule_details.PageableCopiesDetails) -> Blocks:
     return [
-        _devices(
+        *_by_device(
             context,
             "Pageable host copies by device",
             details.devices,
@@ -176,18 +159,7 @@ def pageable_copies(context: RuleContext, details: rule_details.PageableCopiesDe
 
 def sync_bound(context: RuleContext, details: rule_details.SyncBoundDetails) -> Blocks:
     return [
-        _bars(
-            context,
-            details.devices,
-            (
-                (Part("synchronising, device idle", "sync"), lambda device: device.blocked_idle_ns),
-                (Part("synchronising, device working", "sync", 0.5), lambda device: max(0.0, device.sync_ns - device.blocked_idle_ns)),
-            ),
-            "threshold",
-            lambda device: device.percent,
-            "Host time in blocking synchronisation, in percent of the device's span.",
-        ),
-        _devices(
+        *_by_device(
             context,
             "Blocking synchronisation by device",
             details.devices,
@@ -195,6 +167,12 @@ def sync_bound(context: RuleContext, details: rule_details.SyncBoundDetails) -> 
             Col("Of span", lambda device: device.percent, percent),
             Col("Device idle", lambda device: device.blocked_idle_ns, duration),
             Col("Synchronisation", lambda device: device.sync_ns, duration),
+            parts=(
+                (Part("synchronising, device idle", "sync"), lambda device: device.blocked_idle_ns),
+                (Part("synchronising, device working", "sync", 0.5), lambda device: max(0.0, device.sync_ns - device.blocked_idle_ns)),
+            ),
+            limit="threshold",
+            how="Host time in blocking synchronisation, in percent of the device's span.",
         ),
         table(
             f"{context.id}-calls",
@@ -212,15 +190,7 @@ def sync_bound(context: RuleContext, details: rule_details.SyncBoundDetails) -> 
 
 def short_kernels(context: RuleContext, details: rule_details.ShortKernelsDetails) -> Blocks:
     return [
-        _bars(
-            context,
-            details.devices,
-            ((Part("gaps of short kernels", "idle"), lambda device: device.gap_ns),),
-            "time_threshold",
-            lambda device: device.gap_percent,
-            "Gaps of kernels shorter than the threshold, in percent of the device's span.",
-        ),
-        _devices(
+        *_by_device(
             context,
             "Short kernels by device",
             details.devices,
@@ -230,6 +200,9 @@ def short_kernels(context: RuleContext, details: rule_details.ShortKernelsDetail
             Col("Launches", lambda device: device.launches, count),
             Col("Gaps of span", lambda device: device.gap_percent, percent),
             Col("Gaps", lambda device: device.gap_ns, duration),
+            parts=((Part("gaps of short kernels", "idle"), lambda device: device.gap_ns),),
+            limit="time_threshold",
+            how="Gaps of kernels shorter than the threshold, in percent of the device's span.",
         ),
         _kernels(
             context,
@@ -287,13 +260,30 @@ def _ranks(context: RuleContext, details: rule_details.StragglerRankDetails) -> 
     )
 
 
-def _bars(
-    context: RuleContext, devices: Sequence[D], parts: Sequence[tuple[Part, Figures[D]]], limit: str, measure: Figures[D], how: str
-) -> Figure | None:
-    """A bar per device: the parts in percent of its span, with the threshold."""
+def _by_device(
+    context: RuleContext,
+    caption: str,
+    devices: Sequence[J],
+    measure: Measure[J],
+    *columns: Col[J],
+    parts: Sequence[tuple[Part, Measure[J]]] = (),
+    limit: str = "",
+    how: str = "",
+) -> tuple[Figure | None, Table | None]:
+    """Draw the parts of each device in percent of its span; list the largest first."""
+    rows = table(
+        f"{context.id}-devices",
+        caption,
+        sorted(devices, key=lambda device: -(measure(device) or 0.0)),
+        Col("Device", lambda row: device_cell(row), kind="name"),
+        Col("Judged", lambda device: marked(device.issue)),
+        *columns,
+        Col("Span", lambda device: device.span_ns, duration),
+        pdf_rows=_in_pdf(devices),
+    )
     known = [device for device in devices if device.span_ns]
-    if not known:
-        return None
+    if not known or not parts:
+        return None, rows
     kept = spread(known, BARS, lambda device: measure(device) or 0.0)
     bars = [(device_name(device), [100.0 * max(0.0, of(device) or 0.0) / device.span_ns for _, of in parts]) for device in kept]
     threshold = context.parameter(limit)
@@ -302,32 +292,15 @@ def _bars(
     most = f"Most: {device_name(worst)} with {percent(measure(worst))}" + (
         f", threshold {threshold:g} %." if threshold is not None else "."
     )
-    return Figure(
-        f"{context.id}-bars",
-        stacked_bars(
-            [part for part, _ in parts],
-            bars,
-            "%",
-            axis_end=min(100.0, max(longest, threshold or 0.0) * 1.15) or 100.0,
-            limit=(threshold, f"threshold {threshold:g} %") if threshold is not None else None,
-        ),
-        f"{how} {most}",
-        say("{} {}{}", how, most, of_all(len(kept), len(known), "device", "that share")),
+    drawn = stacked_bars(
+        [part for part, _ in parts],
+        bars,
+        "%",
+        axis_end=min(100.0, max(longest, threshold or 0.0) * 1.15) or 100.0,
+        limit=(threshold, f"threshold {threshold:g} %") if threshold is not None else None,
     )
-
-
-def _devices(context: RuleContext, caption: str, devices: Sequence[J], measure: Figures[J], *columns: Col[J]) -> Table | None:
-    """The largest ``measure`` first."""
-    return table(
-        f"{context.id}-devices",
-        caption,
-        sorted(devices, key=lambda device: -(measure(device) or 0.0)),
-        Col("Device", lambda device: device_cell(device), kind="name"),
-        Col("Judged", lambda device: marked(device.issue)),
-        *columns,
-        Col("Span", lambda device: device.span_ns, duration),
-        pdf_rows=_in_pdf(devices),
-    )
+    caption_of_bars = say("{} {}{}", how, most, of_all(len(kept), len(known), "device", "that share"))
+    return Figure(f"{context.id}-bars", drawn, f"{how} {most}", caption_of_bars), rows
 
 
 def _kernels(context: RuleContext, caption: str, kernels: Sequence[K], *columns: Col[K]) -> Table | None:
@@ -336,5 +309,5 @@ def _kernels(context: RuleContext, caption: str, kernels: Sequence[K], *columns:
 
 
 def _in_pdf(devices: Sequence[Any]) -> int:
-    """How many rows of devices the PDF has: the finding has all of a single one."""
+    """Return the rows of devices in the PDF; the finding covers a single device."""
     return _PDF_DEVICES if len(devices) > 1 else 0

@@ -16,9 +16,7 @@ from .rule_context import Blocks, RuleContext, device_cell, device_name, points
 HOW: Final = "Box: quartiles over the whole run, line: median; whiskers: the most extreme values within 1.5 IQR of the quartiles."
 _MEMORY: Final = {"footprint": "footprint (used of total)", "memory controller": "memory-controller utilisation"}
 _LOW: Final = ("under-utilised", "fluctuating", "unused")
-_EPISODES: Final = 8
 _PDF_DEVICES: Final = 4  # the figure above has them all
-_NODES: Final = 4
 
 
 def low_gpu_utilization(context: RuleContext, details: rule_details.LowGPUUtilizationDetails) -> Blocks:
@@ -151,7 +149,7 @@ def gpu_memory_increase(context: RuleContext, details: rule_details.GPUMemoryInc
             Col("Ended after", lambda row: context.after(row[1].end_ns), kind="number"),
             Col("Largest increase", lambda row: row[1].largest, points),
             Col("Samples", lambda row: row[1].samples, count),
-            pdf_rows=_EPISODES,
+            pdf_rows=8,
         ),
     ]
 
@@ -159,7 +157,7 @@ def gpu_memory_increase(context: RuleContext, details: rule_details.GPUMemoryInc
 def _figure(id: str, boxes: Sequence[Box], limits: Sequence[tuple[float, str]], alt: str, caption: object) -> Figure | None:
     if not boxes:
         return None
-    if len({box.group for box in boxes}) > _NODES:  # a heading each would take more room than the boxes
+    if len({box.group for box in boxes}) > 4:  # a heading each would take more room than the boxes
         boxes = [dataclasses.replace(box, label=f"{clip(box.group, 18)} {box.label}", group="") for box in boxes]
     return Figure(id, box_plot(boxes, limits, "%", top=100.0), alt, say("{}", caption))
 

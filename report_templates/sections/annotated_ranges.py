@@ -16,7 +16,6 @@ from .distribution import bins_of, worth_drawing
 
 _FIGURES = 8
 _FURTHER = 48  # histograms of the HTML besides the chosen ones
-_COUNTERS = 6
 _PANELS = 3  # in one figure, so that a page takes it
 _NAMED = 4
 _DRAWABLE = 1e100  # axes of larger numbers, or of smaller ones than its inverse, are of no use, and their length may be no number
@@ -81,7 +80,7 @@ def _over_time(report: Report) -> list[Figure]:
     values: Counter[str] = Counter()
     for series in drawable:
         values[series.name] += series.values
-    most = sorted(values, key=lambda name: -values[name])[:_COUNTERS]
+    most = sorted(values, key=lambda name: -values[name])[:6]
     names = [name for name in values if name in most]
     start = report.run.started_at_ns
     if start is None:
@@ -89,11 +88,7 @@ def _over_time(report: Report) -> list[Figure]:
     figures = []
     for number in range(0, len(names), _PANELS):
         panels_of = {
-            name: spread(
-                [series for series in drawable if series.name == name],
-                _NAMED,
-                lambda series: series.last or 0.0,
-            )
+            name: spread([series for series in drawable if series.name == name], _NAMED, lambda series: series.last or 0.0)
             for name in names[number : number + _PANELS]
         }
         left_out = sum(series.name in panels_of for series in report.counters) - sum(map(len, panels_of.values()))

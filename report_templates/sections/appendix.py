@@ -9,7 +9,6 @@ from ..blocks import Section, Texts, line_of, say
 from ..blocks.tables import Col, pairs_table, table
 from ..text.formats import count, moment, plural, size
 
-_LONGEST = 2000
 DEFINITIONS = (
     ("span", "Time from the first to the last event of a device, as one process saw it."),
     ("busy", "Length of the union of everything that ran on the device, over all streams."),
@@ -52,7 +51,7 @@ def appendix(report: Report) -> Section:
     options += [("masked", note.message.partition(": ")[2]) for note in report.data_quality if note.code == "values_masked"]
     versions = list({report.generator.name: report.generator.version, **report.generator.versions}.items())
     lines = [
-        (caption, line_of(pairs, longest=_LONGEST)) for caption, pairs in (("Options in effect", options), ("Versions", versions)) if pairs
+        (caption, line_of(pairs, longest=2000)) for caption, pairs in (("Options in effect", options), ("Versions", versions)) if pairs
     ]
     blocks = [
         table(

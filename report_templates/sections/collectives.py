@@ -25,7 +25,7 @@ _BANDWIDTH = (
 def collectives(report: Report) -> Section:
     summary = report.collectives
     if summary is None or not summary.rows:
-        return Section("collectives", "Collectives", coded(_UNKNOWN if summary is None else summary.absent or _UNKNOWN))
+        return Section("collectives", "Collectives", coded((summary and summary.absent) or _UNKNOWN))
     tables = [
         table(
             "collectives-table",

@@ -33,18 +33,14 @@ def kernels(report: Report) -> Section:
     top_kernels = every[:top]
     covered = percent(sum(kernel.share_of_kernel_time for kernel in top_kernels))
     together = f", the first {count(len(top_kernels))} together {covered}" if len(top_kernels) < len(every) else ""
-    section = Section(
-        "kernels",
-        "Kernels",
-        say(
-            "{} took {} in {}; the longest, {}, took {} of it{}.",
-            plural(len(every), "kernel"),
-            duration(total),
-            plural(launches, "run"),
-            clip(first.short_name, 60),
-            percent(first.share_of_kernel_time),
-            together,
-        ),
+    lead = say(
+        "{} took {} in {}; the longest, {}, took {} of it{}.",
+        plural(len(every), "kernel"),
+        duration(total),
+        plural(launches, "run"),
+        clip(first.short_name, 60),
+        percent(first.share_of_kernel_time),
+        together,
     )
     complete = len(top_kernels) == len(every)
     spent = say(
@@ -56,7 +52,7 @@ def kernels(report: Report) -> Section:
         "" if complete else f"Above all launches, below those of the top {count(len(top_kernels))} by launches. ",
     )
     numbers = itertools.count(1)
-    section.add(
+    blocks = [
         _rings("kernels-time", spent, "Time spent by all kernels", every, top, lambda kernel: kernel.share_of_kernel_time,
                 ("Kernel", "Total", "Of profile", "Of kernel time"),
                 lambda some: (duration(sum(k.total_ns for k in some)), percent(sum(k.share_of_profile for k in some))),
@@ -83,8 +79,8 @@ def kernels(report: Report) -> Section:
                 Col("Full name", lambda kernel: kernel.name, kind="full", limit=400, html_only=True),
             pdf_rows=_PDF_ROWS if top == _TOP else top,
         ),
-    )  # fmt: skip
-    return section
+    ]  # fmt: skip
+    return Section("kernels", "Kernels", lead, blocks)
 
 
 def _rings(

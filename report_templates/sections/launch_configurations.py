@@ -11,7 +11,6 @@ from ..blocks.tables import Cell, Col, table, word
 from ..text.formats import count, duration, percent, plural, significant, size
 
 _UNKNOWN = "No launch configurations are known of this run: make the report again from the traces."
-_PDF_ROWS = 10
 _NOTE = "Registers per thread and shared memory per block; below one block per SM a part of the GPU has nothing to do."
 _COLUMNS: Final[tuple[Col[LaunchConfiguration], ...]] = (
     Col("Category", lambda row: row.category, html_only=True),
@@ -30,7 +29,7 @@ _COLUMNS: Final[tuple[Col[LaunchConfiguration], ...]] = (
 def launch_configurations(report: Report) -> Section:
     summary = report.launch_configurations
     if summary is None or not summary.rows:
-        lead = coded(_UNKNOWN if summary is None else summary.absent or _UNKNOWN)
+        lead = coded((summary and summary.absent) or _UNKNOWN)
         return Section("launch-configurations", "Launch configurations", lead)
     small = summary.small_percent
     small_grids = (
@@ -38,28 +37,22 @@ def launch_configurations(report: Report) -> Section:
     )
     kernels = summary.kernels or (len({row.name for row in summary.rows}) if len(summary.rows) == summary.total else None)
     configurations = plural(summary.total, "launch configuration")
-    section = Section(
-        "launch-configurations",
-        "Launch configurations",
-        say("{} in {}.{}", plural(kernels, "kernel"), configurations, small_grids)
-        if kernels
-        else say("{}.{}", configurations, small_grids),
-    )
+    lead = say("{}{}.{}", f"{plural(kernels, 'kernel')} in " if kernels else "", configurations, small_grids)
     listed = f"the {count(len(summary.rows))} with most time" if summary.total > len(summary.rows) else "all"
     html_note = pdf_note = _NOTE
     if summary.total > len(summary.rows):
         html_note += f" Listed are {listed}."
-    longest = sorted(summary.rows, key=lambda row: -row.total_ns)[:_PDF_ROWS]
+    longest = sorted(summary.rows, key=lambda row: -row.total_ns)[:10]
     if summary.total > len(longest):
         pdf_note += f" {count(len(longest))} of {count(summary.total)} shown; {listed} are in the attached report.json."
-    section.add(
+    blocks = [
         Only(
             "html",
             table("launch-configurations-table", "Kernels by category and launch configuration", summary.rows, *_COLUMNS, note=html_note),
         ),
         Only("pdf", table("launch-configurations-longest", "Launch configurations with most time", longest, *_COLUMNS, note=pdf_note)),
-    )
-    return section
+    ]
+    return Section("launch-configurations", "Launch configurations", lead, blocks)
 
 
 def _three(sizes: tuple[int, int, int] | None) -> Cell:

@@ -18,7 +18,7 @@ _LEFT_OUT = "{} of {} do not count: their launch is not in the trace, and neithe
 def launch_queue(report: Report) -> Section:
     queue = report.launch_queue
     if queue is None or not queue.streams:
-        return Section("launch-queue", "Launch queue", coded(_UNKNOWN if queue is None else queue.absent or _UNKNOWN))
+        return Section("launch-queue", "Launch queue", coded((queue and queue.absent) or _UNKNOWN))
     first = queue.streams[0]
     unlinked = first.runs - first.linked
     left_out = f" {_LEFT_OUT.format(plural(unlinked, 'run'), count(first.runs))}" if unlinked else ""

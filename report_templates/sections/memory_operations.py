@@ -17,17 +17,13 @@ def memory_operations(report: Report) -> Section:
     first = max(every, key=lambda operation: operation.total_ns)
     total = sum(operation.total_ns for operation in every)
     speed = say(" at {}", bandwidth(first.bandwidth_gb_per_s)) if first.bandwidth_gb_per_s is not None else ""
-    section = Section(
-        "memory-operations",
-        "Memory operations",
-        say(
-            "{} took {}; {} of that was {}{}.",
-            plural(sum(operation.count for operation in every), "memory operation"),
-            duration(total),
-            percent(first.percent),
-            _name(first),
-            speed,
-        ),
+    lead = say(
+        "{} took {}; {} of that was {}{}.",
+        plural(sum(operation.count for operation in every), "memory operation"),
+        duration(total),
+        percent(first.percent),
+        _name(first),
+        speed,
     )
     ordered = sorted(every, key=lambda operation: -operation.percent)
     parts = [Slice(_name(o), "memory", o.percent, _texts([o])) for o in ordered[:SECTORS]]
@@ -35,7 +31,7 @@ def memory_operations(report: Report) -> Section:
         parts.append(Slice(f"All others ({count(len(rest))})", "other", sum(o.percent for o in rest), _texts(rest)))
     slow = any(operation.memory == "pageable" for operation in every)
     pageable = " Copies from pageable memory are slow and block the host." if slow else ""
-    section.add(
+    blocks = [
         ring(
             "memory-operations-time",
             say("Share of the summed time of copies and memsets.{}", pageable),
@@ -44,8 +40,8 @@ def memory_operations(report: Report) -> Section:
             ("Operation", "Number", "Bytes", "Bandwidth", "Time", "Of memory time"),
             middle=(duration(total), "memory time"),
         )
-    )
-    return section
+    ]
+    return Section("memory-operations", "Memory operations", lead, blocks)
 
 
 def _texts(operations: Sequence[MemoryOperation]) -> tuple[str, ...]:

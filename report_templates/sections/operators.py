@@ -13,24 +13,18 @@ _UNKNOWN = "No attribution to operators is known of this run: make the report ag
 def operators(report: Report) -> Section:
     attribution = report.operators
     if attribution is None or not attribution.rows:
-        return Section(
-            "operators", "Operators and their kernels", coded(_UNKNOWN if attribution is None else attribution.absent or _UNKNOWN)
-        )
+        return Section("operators", "Operators and their kernels", coded((attribution and attribution.absent) or _UNKNOWN))
     first = attribution.rows[0]
-    section = Section(
-        "operators",
-        "Operators and their kernels",
-        say(
-            "{} of the device time was launched by {}; most by {}, {}.",
-            percent(attribution.linked_percent),
-            plural(len(attribution.rows) + attribution.further, "operator"),
-            name(first.name, 60),
-            percent(first.percent),
-        ),
+    lead = say(
+        "{} of the device time was launched by {}; most by {}, {}.",
+        percent(attribution.linked_percent),
+        plural(len(attribution.rows) + attribution.further, "operator"),
+        name(first.name, 60),
+        percent(first.percent),
     )
     total_ns = {row.name: row.total_ns for row in attribution.rows}
     rest = f" {plural(attribution.further, 'further operator')} took less." if attribution.further else ""
-    section.add(
+    blocks = [
         table(
             "operators-table",
             "Device time by operator",
@@ -58,5 +52,5 @@ def operators(report: Report) -> Section:
             Col("Of operator", lambda row: percent_of(row.total_ns, total_ns.get(row.operator)), percent),
             pdf_rows=8,
         ),
-    )
-    return section
+    ]
+    return Section("operators", "Operators and their kernels", lead, blocks)

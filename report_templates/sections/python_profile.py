@@ -31,13 +31,10 @@ PROFILERS: Final = {"cprofile": "cProfile", "pyinstrument": "Pyinstrument"}
 _QUESTIONS: Final = {"job phase": "Phase of the job", "modes": "Mode", "training phase": "Phase of a step"}
 _PHASE_ROWS: Final = 5
 _PDF_ROWS_EACH: Final = 6  # with a table for each of several clocks
-_PDF_FLAMES: Final = 2
 _ALL_OF_THEM: Final = Markup("More functions of each are in report.html; all in the attached report.json.")
 _OF_PATH: Final = re.compile(r"(?:.*/)?([^/]+:\d+\(.*\))", re.DOTALL)
 _NAME: Final = re.compile(r".*:\d+\((.*)\)", re.DOTALL)
 _BUILT_IN: Final = re.compile(r"\{(?:built-in method |method )?(.*)\}", re.DOTALL)
-_NOT_STATED: Final = "not stated"
-_PROFILER: Final = "profiler"
 Clock = tuple[str, str | None]  # Profiler and timer
 
 
@@ -53,7 +50,7 @@ def python_profile(report: Report) -> Section:
     # The parts of the job in their order, each by all clocks.
     parts = list(dict.fromkeys(flame.label for flame in profile.flames))
     flames = sorted(profile.flames, key=lambda flame: (parts.index(flame.label), _order(_clock(flame))))
-    pdf_flames = max(_PDF_FLAMES, sum(flame.label == parts[0] for flame in flames)) if parts else 0
+    pdf_flames = max(2, sum(flame.label == parts[0] for flame in flames)) if parts else 0
     for i, flame in enumerate(flames):
         figure = _flame(i, flame)
         blocks.append(figure if i < pdf_flames else Only("html", figure))
@@ -111,7 +108,7 @@ def _clock_words(clock: Clock) -> str:
 
 def _lead(profile: PythonProfile, clock: Clock) -> Markup:
     rows = [row for row in profile.rows if _clock(row) == clock]
-    first = max([row for row in rows if row.kind != _PROFILER] or rows, key=lambda row: row.total_s)
+    first = max([row for row in rows if row.kind != "profiler"] or rows, key=lambda row: row.total_s)
     total_s = sum(
         group.total_s for group in profile.groups if group.by == "steps" and (group.label, group.timer) == (first.label, first.timer)
     )
@@ -266,12 +263,7 @@ def _labels(frame: FlameFrame) -> list[str]:
         inner = built_in[1]
         bare = re.sub(r"^'(.*)' of '(.*)' objects$", r"\2.\1", inner)
         return [frame.short, "{" + bare + "}", bare.rpartition(".")[2] or bare]
-    names = [frame.short]
-    if match := _OF_PATH.fullmatch(frame.short):
-        names.append(match[1])
-    if match := _NAME.fullmatch(frame.short):
-        names.append(match[1])
-    return names
+    return [frame.short, *(match[1] for pattern in (_OF_PATH, _NAME) if (match := pattern.fullmatch(frame.short)))]
 
 
 def _frames(number: int, flame: FlameGraph) -> Table | None:
@@ -290,7 +282,7 @@ def _frames(number: int, flame: FlameGraph) -> Table | None:
 
 
 def _timer(timer: str | None) -> str:
-    return _NOT_STATED if timer is None else TIMERS.get(timer, timer)
+    return "not stated" if timer is None else TIMERS.get(timer, timer)
 
 
 def _calls(row: ProfileRow) -> str:

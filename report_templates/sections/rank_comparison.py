@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from ...analysis.report.model import RankComparison, RankRow, Report
-from ..blocks import Figure, Only, Section, of_all, say, spread
+from ..blocks import Block, Figure, Only, Section, of_all, say, spread
 from ..blocks.tables import PDF_ROWS, Cell, Col, Table, table
 from ..figures.axes import time_unit
 from ..figures.lines import Line, Panel, lines
 from ..figures.stacked_bars import stacked_bars
 from ..text import labels
 from ..text.formats import UNKNOWN, count, duration, percent, plural
-from .time_breakdown import PARTS
+from .time_breakdown import PARTS, part_times
 
 ROWS: Final = 16  # ranks; of more those that differ most, and quantiles
 
@@ -21,24 +21,18 @@ ROWS: Final = 16  # ranks; of more those that differ most, and quantiles
 def rank_comparison(report: Report) -> Section:
     comparison = report.rank_comparison
     text = " ".join(comparison.sentences) or comparison.absent or "The report was made by a version of postrun that did not compare ranks."
-    section = Section("rank-comparison", "Ranks compared", say("{}", text))
-    if not comparison.ranks:
-        return section
-    selected = spread(comparison.ranks, ROWS, lambda row: row.computation_ns)  # largest for stragglers
-    # The PDF has the parts of every rank in the table.
-    section.add(Only("html", _bars(comparison, selected)), _over_ranks(comparison), _ranks(comparison, selected), _quantiles(comparison))
-    return section
+    blocks: Sequence[Block | Only] = ()
+    if comparison.ranks:
+        drawn = spread(comparison.ranks, ROWS, lambda row: row.computation_ns)  # largest for stragglers
+        # The PDF has the parts of every rank in the table.
+        blocks = (Only("html", _bars(comparison, drawn)), _over_ranks(comparison), _ranks(comparison, drawn), _quantiles(comparison))
+    return Section("rank-comparison", "Ranks compared", say("{}", text), blocks)
 
 
 def _bars(comparison: RankComparison, selected: Sequence[RankRow]) -> Figure:
     unit = time_unit(max(row.step_ns for row in selected))
-    rows = [
-        (
-            ("* " if row.straggler else "") + labels.device(row.node, row.rank, row.device),
-            [time / unit.nanoseconds for time in (row.computation_ns, row.exposed_communication_ns, row.exposed_memory_ns, row.idle_ns)],
-        )
-        for row in selected
-    ]
+    names = [("* " if row.straggler else "") + labels.device(row.node, row.rank, row.device) for row in selected]
+    rows = [(name, [time / unit.nanoseconds for time in part_times(row)]) for name, row in zip(names, selected, strict=True)]
     return Figure(
         "rank-comparison-bars",
         stacked_bars(PARTS, rows, unit.name),

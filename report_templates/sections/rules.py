@@ -17,8 +17,7 @@ from ..rules import balance, bottlenecks, generic, loop, trace, utilisation
 from ..rules.rule_context import Blocks, RuleContext
 from ..text.formats import capitalized, clip, count, duration, glued, plural, sentences, significant
 from ..text.signs import ERROR, ISSUE
-from .findings import FIRST, findings
-from .verdicts import Judged, judged
+from .verdicts import FIRST, Judged, findings, judged
 
 _BLOCKS: Final[dict[str, Callable[[RuleContext, Any], Blocks]]] = {
     "LowGPUUtilization": utilisation.low_gpu_utilization,

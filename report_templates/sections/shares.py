@@ -1,14 +1,18 @@
-"""Shares of a whole -> a ring of at most eight sectors and the others, with a table."""
+"""Shares of a total -> a ring and its table, and the sections that consist of such rings."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
-from ...analysis.report.model import Share
-from ..blocks import SECTORS, Figure, Slice, meaning_of, ring
-from ..text.formats import count, duration
+from ...analysis.report.model import Report, Share
+from ..blocks import SECTORS, Figure, Halves, Section, Slice, meaning_of, ring, say
+from ..text.formats import capitalized, count, duration, percent
+
+_ACTIVITIES = {"kernel": "kernels", "memcpy": "memory copies", "memset": "memory sets", "sync": "synchronisation"}
+_ENOUGH = 1.0  # percent of the kernel time
 
 
 def shares_ring(
@@ -34,3 +38,84 @@ def shares_ring(
         parts.append(Slice(f"All others ({count(len(rest))})", "other", sum(share.percent for share in rest), cells))
     total = duration(sum(share.total_ns for share in shares))
     return ring(id, caption, what, parts, (first, "Time", "Count", "Share" if half else of), middle=(total, label), half=half)
+
+
+def activity(report: Report) -> Section:
+    """Make the section "Activity distribution": device time by kernels, memory operations, and synchronization."""
+    shares = [dataclasses.replace(share, name=_ACTIVITIES.get(share.name, share.name)) for share in report.activity.shares]
+    if not shares:
+        lead = say("No kernel, copy or memset in this run: record the GPU activity of the profiler.")
+        return Section("activity", "Activity distribution", lead)
+    source = {"device": " Synchronisation as the device recorded it.", "host": " Synchronisation is the host's blocking calls."}
+    figure = shares_ring(
+        "activity-time",
+        say("Durations are summed, so what ran at the same time counts twice.{}", source.get(report.activity.sync_source or "", "")),
+        "GPU activity",
+        shares,
+        "Activity",
+        "Of the sum",
+        label="summed",
+        meaning=lambda name: "computation" if name == "kernels" else meaning_of(name),
+    )
+    lead = say("Of the summed durations: {}.", ", ".join(f"{share.name} {percent(share.percent)}" for share in shares))
+    return Section("activity", "Activity distribution", lead, [figure])
+
+
+def categories(report: Report) -> Section:
+    """Make the section "Kernel categories": kernel time by kind of work."""
+    if not report.categories:
+        lead = say("No kernel in this run to sort into categories: record the GPU activity of the profiler.")
+        return Section("categories", "Kernel categories", lead)
+    first, *rest = sorted(report.categories, key=lambda share: -share.percent)
+    second = say(", then {} with {}", rest[0].name, percent(rest[0].percent)) if rest else ""
+    figure = shares_ring(
+        "categories-time",
+        say("Told by the names of the kernels. Element-wise work and reductions are bound by memory, GEMM and attention by arithmetic."),
+        "Kernel time by category",
+        report.categories,
+        "Category",
+        "Of kernel time",
+        label="kernel time",
+    )
+    lead = say("Most kernel time went into {}: {}{}.", first.name, percent(first.percent), second)
+    return Section("categories", "Kernel categories", lead, [figure])
+
+
+def precision(report: Report) -> Section:
+    """Make the section "Precision": kernel time and matrix work by arithmetic."""
+    every, matrix = report.precision.shares, report.precision.matrix
+    if not every:
+        lead = say("No kernel in this run, so no arithmetic to tell: record the GPU activity of the profiler.")
+        return Section("precision", "Precision", lead)
+
+    def draw(id: str, caption: str, what: str, shares: Sequence[Share], label: str) -> Figure | None:
+        return shares_ring(
+            id, say(caption), what, shares, "Precision", f"Of {label}", label=label, half=True,
+            meaning=lambda name: "idle" if name == "unknown" else "computation",
+        )  # fmt: skip
+
+    rings = (
+        draw("precision-matrix", "GEMM, attention and convolution alone: here a lower precision pays most.",
+             "Precision of matrix kernels", matrix, "matrix time"),
+        draw("precision-all", "Told by the names of all kernels, communication included; what a name does not tell is unknown.",
+             "Precision of all kernels", every, "kernel time"),
+    )  # fmt: skip
+    return Section("precision", "Precision", say("{}", _precision_lead(every, matrix)), [Halves(rings)])
+
+
+def _precision_lead(every: Sequence[Share], matrix: Sequence[Share]) -> str:
+    """Write the conclusion, by the matrix work if there is enough of it."""
+    part = 100.0 * sum(share.total_ns for share in matrix) / max(1, sum(share.total_ns for share in every))
+    of_kernels = _largest(every, "kernel time")
+    if part >= _ENOUGH:
+        of_matrix = _largest(matrix, "time of matrix work (GEMM, attention, convolution)")
+        return f"{capitalized(of_matrix)}, which is the measure; {of_kernels}."
+    little = f"takes only {percent(part)} of it" if part else "was not recorded"
+    return f"{capitalized(of_kernels)}; matrix work (GEMM, attention, convolution), which would be the measure, {little}."
+
+
+def _largest(shares: Sequence[Share], what: str) -> str:
+    first = max(shares, key=lambda share: share.percent)
+    if first.name == "unknown":
+        return f"the names of {percent(first.percent)} of the {what} do not tell the precision"
+    return f"{percent(first.percent)} of the {what} ran in {first.name}"

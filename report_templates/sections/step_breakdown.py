@@ -13,11 +13,10 @@ from ..figures.stacked_bars import Part
 from ..figures.step_bars import Bar, step_bars
 from ..text import labels
 from ..text.formats import count, duration, percent, plural, significant
-from .time_breakdown import PARTS
+from .time_breakdown import PARTS, part_times
 
 HIDDEN: Final = Part("hidden communication", "communication", 0.5)
 _CUT: Final = 3.0  # times the median; a longer step would press all others flat
-_PDF_ROWS: Final = 0  # the figure shows the same
 
 
 def step_breakdown(report: Report) -> Section:
@@ -29,15 +28,14 @@ def step_breakdown(report: Report) -> Section:
     who = f", mean of {plural(breakdown.processes, 'process', 'processes')}" if breakdown.processes > 1 else ""
     if breakdown.devices > 1:
         who += f", of up to {plural(breakdown.devices, 'GPU')} of a process the one that computes most"
+    hidden = " Downwards: communication that ran while the device computed, and cost nothing."
+    hidden = hidden if any(bar.hidden_communication_ns for bar in breakdown.mean) else ""
     section.add(
         _figure(
             "step-breakdown-mean",
             breakdown.mean,
             _lead(breakdown),
-            f"{what}{who}, from the end of the step before it to its own end on the device. Downwards: communication that ran while the"
-            " device computed, and cost nothing."
-            if any(bar.hidden_communication_ns for bar in breakdown.mean)
-            else f"{what}{who}, from the end of the step before it to its own end on the device.",
+            f"{what}{who}, from the end of the step before it to its own end on the device.{hidden}",
         )
     )
     for number, rank in enumerate(breakdown.ranks):
@@ -56,7 +54,7 @@ def step_breakdown(report: Report) -> Section:
             Col("Exposed memory operations", lambda bar: bar.exposed_memory_ns / bar.steps, duration),
             Col("Idle", lambda bar: bar.idle_ns / bar.steps, duration),
             Col("Hidden communication", lambda bar: bar.hidden_communication_ns / bar.steps, duration),
-            pdf_rows=_PDF_ROWS,
+            pdf_rows=0,
         )
     )
     return section
@@ -72,14 +70,9 @@ def _lead(breakdown: StepBreakdown) -> str:
 def _parts(bars: Sequence[StepBar]) -> str:
     total_ns = sum(bar.step_ns for bar in bars) or 1
     steps = sum(bar.steps for bar in bars) or 1
-    totals = [sum(times) for times in zip(*(_times(bar) for bar in bars), strict=True)]
+    totals = [sum(times) for times in zip(*map(part_times, bars), strict=True)]
     named = ", ".join(f"{percent(100 * total / total_ns)} {part.name}" for total, part in zip(totals, PARTS, strict=True))
     return f"{duration(total_ns / steps)} per step, of it {named}"
-
-
-def _times(bar: StepBar) -> tuple[int, int, int, int]:
-    """Return the times in the order of PARTS."""
-    return bar.computation_ns, bar.exposed_communication_ns, bar.exposed_memory_ns, bar.idle_ns
 
 
 def _label(bar: StepBar) -> str:
@@ -94,7 +87,7 @@ def _figure(id: str, bars: Sequence[StepBar], alt: str, caption: str, *, titles:
     drawn = [
         Bar(
             _label(bar),
-            [time / bar.steps / unit.nanoseconds for time in _times(bar)],
+            [time / bar.steps / unit.nanoseconds for time in part_times(bar)],
             bar.hidden_communication_ns / bar.steps / unit.nanoseconds,
         )
         for bar in bars

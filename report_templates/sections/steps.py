@@ -11,6 +11,7 @@ from typing import Final
 
 from ...analysis.report.model import Report, Step, StepGroup, StepParts
 from ...analysis.steps.profiled import ENOUGH
+from ...analysis.toolkit import wording
 from ..blocks import BARS, Figure, Section, of_all, say, spread
 from ..blocks.tables import Cell, Col, table
 from ..figures.axes import time_unit
@@ -18,8 +19,7 @@ from ..figures.histogram import histogram
 from ..figures.lines import Line, Panel, lines
 from ..figures.stacked_bars import Part, stacked_bars
 from ..text import labels
-from ..text.formats import capitalized, clip, count, duration, numbered, plural, since
-from ..text.formats import step as step_name
+from ..text.formats import capitalized, clip, count, duration, plural, since
 from .distribution import bins_of, worth_drawing
 
 PARTS: Final = {
@@ -40,9 +40,7 @@ _ANNOTATED: Final = {
     "zero": ("operator", 0.6),
 }
 _HOST_SHADES = (1.0, 0.72, 0.5, 0.86, 0.6, 0.4)
-_MOST_PARTS = 9
 _LINES = 32  # of processes in the figure over the index
-_NAMED = 3
 _LOADINGS = 12  # names of ranges of data loading
 _POINTS = 400  # of one line
 _MIN_STEPS = 10  # steps at least for outer percentiles
@@ -88,7 +86,7 @@ def steps(report: Report) -> Section:
             slowest,
             Col(
                 "Step",
-                lambda step: Cell(step_name(step.index, step.again) + (f", {step.profiled}" if step.profiled else ""), sort=step.index),
+                lambda step: Cell(wording.step(step.index, step.again) + (f", {step.profiled}" if step.profiled else ""), sort=step.index),
                 kind="name",
             ),
             Col("Process", lambda step: labels.process(step.node, step.rank, step.pid, step.phase)),
@@ -238,7 +236,7 @@ def _over_index(series: _Listed, groups: Sequence[StepGroup]) -> Figure | None:
     drawable = [group for group in main if len(series[_key(group)]) > 2]
     if not drawable:
         return None
-    named = spread(drawable, _NAMED, lambda group: group.quantiles.p50)
+    named = spread(drawable, 3, lambda group: group.quantiles.p50)
     drawn = spread(drawable, _LINES, lambda group: group.quantiles.p50)
     # The first step often takes many times as long as any other: it is drawn at the edge, so that the others are to be told apart.
     limit = 1.5 * max(group.quantiles.p99 for group in drawn)
@@ -354,9 +352,9 @@ def _what(part: StepParts) -> str:
     if not part.numbers:
         return "Average step" if part.steps > 1 else "Step"
     if part.steps == 1 and len(part.numbers) == 1:
-        complete = f" as a whole (of step {numbered(part.partly)} only a part)" if part.partly else ""
+        complete = f" as a whole (of step {wording.numbered(part.partly)} only a part)" if part.partly else ""
         return f"Step {part.numbers[0]}, of {count(part.of)} the only one traced{complete}"
-    which = f" ({numbered(part.numbers)})" if len(part.numbers) <= _LOADINGS else ""
+    which = f" ({wording.numbered(part.numbers)})" if len(part.numbers) <= _LOADINGS else ""
     return f"Average of the {count(part.steps)} traced steps of {count(part.of)}{which}"
 
 
@@ -388,7 +386,7 @@ def parts_of(every: Sequence[StepParts]) -> dict[str, Part]:
     for part in every:
         for key, mean in part.mean_ns.items():
             time[key] += round(mean)
-    kept = {key for key, _ in time.most_common(_MOST_PARTS)} - {"other"}
+    kept = {key for key, _ in time.most_common(9)} - {"other"}
     classes = {} if all(part.annotated for part in every) else {key: part for key, part in PARTS.items() if key != "other"}
     names = [key for key in dict.fromkeys(key for part in every for key in part.mean_ns) if key in kept and key not in classes]
     shades = iter(_HOST_SHADES * (1 + len(names) // len(_HOST_SHADES)))

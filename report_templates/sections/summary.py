@@ -17,20 +17,16 @@ from ..figures.lines import lines
 from ..figures.strips import Piece, Strip, strips
 from ..text.formats import UNKNOWN, clip, count, duration, first_sentences, glued, percent, percent_of, plural, sentences
 from ..text.signs import ERROR, FINE, ISSUE, NOT_EVALUATED, SIGNS
-from .findings import FIRST, findings, overlap
 from .steps import parts_of, telling, wall_and_device
 from .system_usage import panel
 from .time_breakdown import FIRST_PAGE, bars, wasted
-from .verdicts import ABSENT, Judged, counted, judged
+from .verdicts import ABSENT, FIRST, Judged, counted, findings, judged, overlap
 
 _PAGE = 600  # points of a page of the smaller paper, less title, captions and margins
-_NODES = 3
-_PIECES = 7
 _SMALL = 0.5  # percent; less is invisible in a strip
 _COSTLIEST = 5
 _HEADLINE = 2  # sentences in large type
 _MAX_ROWS = 6  # rules with a verdict; if there are more, those without an issue have no rows
-_REASON = 80
 _REASONS = 4
 
 
@@ -167,9 +163,7 @@ def _named(left: Sequence[Judged], *, rules: bool) -> list[Markup]:
             for verdict in named:
                 why.setdefault(re.split(r"[:;,.](?: |$)", plain(verdict.rule.reason) or "", maxsplit=1)[0], []).append(verdict)
             most = sorted(why.items(), key=lambda pair: -len(pair[1]))
-            listed = [
-                say("{} ({})", _names(those), clip(reason, _REASON)) if reason else _names(those) for reason, those in most[:_REASONS]
-            ]
+            listed = [say("{} ({})", _names(those), clip(reason, 80)) if reason else _names(those) for reason, those in most[:_REASONS]]
             listed += [_names([one for _, those in most[_REASONS:] for one in those])] if len(most) > _REASONS else []
             text = Markup("; ").join(listed)
             more = Markup(' <a href="#{}">What would supply it</a> is told in Rules.').format(ABSENT)
@@ -191,7 +185,7 @@ def _costs(report: Report) -> Figure | None:
     apart = ""
     if report.categories:
         ordered = sorted(report.categories, key=lambda share: -share.percent)
-        head = [(share.name, share.percent, meaning_of(share.name)) for share in ordered[:_PIECES] if share.percent >= _SMALL]
+        head = [(share.name, share.percent, meaning_of(share.name)) for share in ordered[:7] if share.percent >= _SMALL]
         total = sum(share.total_ns for share in report.categories)
         drawn.append(_strip(f"Kernel time by category: {duration(total)}", head))
     if report.steps.parts:
@@ -203,12 +197,7 @@ def _costs(report: Report) -> Figure | None:
             for key, part in parts_of([breakdown]).items()
             if breakdown.mean_step_ns
         ]
-        drawn.append(
-            _strip(
-                example.title,
-                [part for part in parts if part[1] >= _SMALL],
-            )
-        )
+        drawn.append(_strip(example.title, [part for part in parts if part[1] >= _SMALL]))
     drawn = [strip for strip in drawn if strip.pieces]
     if not drawn:
         return None
@@ -229,7 +218,7 @@ def _utilisation(report: Report) -> Figure | None:
     for metric in ("gpu", "cpu"):
         sampled = [series for series in report.system_usage.series if series.metric == metric and len(series.time_ns) > 1]
         if sampled:
-            selected = spread(sampled, _NODES, lambda series: sum(series.mean) / len(series.mean))
+            selected = spread(sampled, 3, lambda series: sum(series.mean) / len(series.mean))
             named = {series.node for series in selected}
             start = min(series.time_ns[0] for series in selected)
             drawn = lines([panel(metric, selected, named, start)], "time since the first sample", x_time=True, height=64)

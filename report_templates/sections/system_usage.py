@@ -39,11 +39,9 @@ _NAMES = {
     "gpu_nvlink": "NVLink, both directions, per GPU",
     "infiniband": "InfiniBand or RoCE, both directions, per port",
 }
-_HEAT_MAPS = 4
 _NAMED = 6
 _PANELS = 3
 _LINES = 32
-_CLOCKS = 64
 _POINTS = 150  # of one line; more are indistinct in a small panel
 
 
@@ -91,7 +89,7 @@ def _clocks(every: Sequence[GpuClocks]) -> Table | None:
     """List the GPUs, or if too many, those with the longest times at low clocks."""
     if not every:
         return None
-    held = sorted(every, key=lambda row: (-(row.heat_ns or 0), -(row.power_ns or 0) - (row.hardware_ns or 0)))[:_CLOCKS]
+    held = sorted(every, key=lambda row: (-(row.heat_ns or 0), -(row.power_ns or 0) - (row.hardware_ns or 0)))[:64]
     listed = sorted(held, key=lambda row: (row.node, row.device))
     caption = "Power and clock of each GPU"
     times = any(time is not None for row in listed for time in (row.heat_ns, row.power_ns, row.hardware_ns))
@@ -278,7 +276,7 @@ def _mean_heat(heat: UnitHeat) -> float:
 def _heat(every: Sequence[UnitHeat], metric: str, unit: str) -> Figure | None:
     if not every:
         return None
-    drawn = spread(every, _HEAT_MAPS, _mean_heat)
+    drawn = spread(every, 4, _mean_heat)
     start = min(heat.time_ns[0] for heat in drawn)
     blocks = [
         heat_map.Heat(

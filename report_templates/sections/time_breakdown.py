@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Final
 
 from markupsafe import Markup
@@ -21,7 +22,8 @@ PARTS = (
     Part("idle", "idle"),
 )
 
-FIRST_PAGE: Final = 8  # as many devices are drawn on the first page
+FIRST_PAGE: Final = 8  # devices on the first page
+part_times: Final = attrgetter("computation_ns", "exposed_communication_ns", "exposed_memory_ns", "idle_ns")  # in the order of PARTS
 
 
 def time_breakdown(report: Report) -> Section:
@@ -73,13 +75,7 @@ def wasted(device: DeviceTime) -> float:
 
 def bars(id: str, devices: Sequence[DeviceTime], caption: Markup) -> Figure:
     """Draw a bar per device: its span by part."""
-    rows = [
-        (
-            labels.device(d.node, d.rank, d.device),
-            [_share(part, d) for part in (d.computation_ns, d.exposed_communication_ns, d.exposed_memory_ns, d.idle_ns)],
-        )
-        for d in devices
-    ]
+    rows = [(labels.device(d.node, d.rank, d.device), [_share(time, d) for time in part_times(d)]) for d in devices]
     return Figure(id, stacked_bars(PARTS, rows, "%", axis_end=100.0), _lead(devices), caption)
 
 
@@ -95,10 +91,7 @@ def _lead(devices: Sequence[DeviceTime]) -> str:
     span = sum(d.span_ns for d in devices)
     if not span:
         return "No GPU activity in this run: record the job with postrun record, or profile it with ProfilerActivity.CUDA."
-    parts = [
-        percent(100.0 * sum(part) / span)
-        for part in zip(*((d.computation_ns, d.exposed_communication_ns, d.exposed_memory_ns, d.idle_ns) for d in devices), strict=True)
-    ]
+    parts = [percent(100.0 * sum(times) / span) for times in zip(*map(part_times, devices), strict=True)]
     return (
         f"Over {plural(len(devices), 'device')}: {parts[0]} computation, {parts[1]} exposed communication, "
         f"{parts[2]} exposed memory operations, {parts[3]} idle."

@@ -1,4 +1,4 @@
-"""Results of rules -> verdicts in the order of importance, with their places on the page."""
+"""Results of rules -> verdicts in the order of importance, and findings with advice, evidence, cost, and possible saving."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ...analysis.report.model import Report, RuleResult
+from markupsafe import Markup
+
+from ...analysis.report.model import Finding, Report, RuleResult
+from ..blocks import coded, name, plain
 from ..blocks.tables import Cell
-from ..text.formats import clip, plural
+from ..text.formats import UNKNOWN, clip, duration, percent, plural, sentences
 from ..text.signs import ERROR, FINE, INFORMATION, ISSUE, NOT_EVALUATED, SIGNS, Sign
 
+FIRST: Final = 3  # findings on the first page
 ABSENT: Final = "rules-absent"  # id of the list of rules without a verdict
 _ORDER: Final = list(SIGNS)
 
@@ -86,3 +90,62 @@ def counted(verdicts: Sequence[Judged]) -> str:
         texts.append(f"{numbers['v-info']}\u00a0for\u00a0information")
     texts.append(f"{numbers['v-none']}\u00a0not\u00a0evaluated")
     return " · ".join(texts)
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A finding: advice, its rule (``anchor``: that section), the place, the evidence, and two numbers with their bases."""
+
+    rank: int
+    title: str
+    rule: Markup
+    anchor: str
+    where: str | None
+    evidence: Markup
+    cost: str
+    cost_of: str
+    saving: str
+    saving_of: str
+
+    @property
+    def costs(self) -> bool:
+        return self.cost != UNKNOWN
+
+
+def findings(report: Report) -> list[Advice]:
+    """Return all findings, the most costly first."""
+    anchors = {one.rule.rule: one.anchor for one in reversed(judged(report))}
+    return [
+        Advice(
+            finding.rank,
+            clip((plain(finding.title) or "").removesuffix("."), 110),
+            name(finding.rule, 40),
+            anchors.get(finding.rule, "rules"),
+            clip(finding.where, 90) if finding.where else None,
+            coded(sentences(finding.text, 320)),
+            *_cost(finding),
+            *_saving(finding),
+        )
+        for finding in sorted(report.findings, key=lambda finding: finding.rank)
+    ]
+
+
+def _cost(finding: Finding) -> tuple[str, str]:
+    """Write the time per step, or else the share, and its base."""
+    share = percent(finding.cost_percent) if finding.cost_percent is not None else None
+    of = f" of the {clip(finding.base, 60)}" if finding.base else ""
+    if finding.cost_per_step_ns is not None:
+        return f"{duration(finding.cost_per_step_ns)} per step", f"{share}{of}" if share else ""
+    if share:
+        return share, of.strip()
+    return (duration(finding.cost_ns), of.strip()) if finding.cost_ns is not None else (UNKNOWN, "")
+
+
+def _saving(finding: Finding) -> tuple[str, str]:
+    if finding.saving_percent is not None:
+        return percent(finding.saving_percent), duration(finding.saving_ns) if finding.saving_ns is not None else ""
+    return (duration(finding.saving_ns), "") if finding.saving_ns is not None else (UNKNOWN, "")
+
+
+def overlap(advices: Sequence[Advice]) -> str:
+    return "Times overlap and do not add up." if len(advices) > 1 else ""

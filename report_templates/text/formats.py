@@ -6,10 +6,12 @@ The wording is that of :mod:`postrun.analysis.toolkit.wording`, with no-break sp
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from ...analysis.toolkit import wording
+
+T = TypeVar("T")
 
 UNKNOWN: Final = "–"
 NARROW_SPACE: Final = "\u202f"  # between groups of digits
@@ -25,8 +27,16 @@ _LONGEST_SENTENCE: Final = 900
 _GLUE: Final = str.maketrans({" ": "\u00a0", wording.THIN_SPACE: NARROW_SPACE, "-": "−"})
 
 
-def count(value: int | None) -> str:
-    return UNKNOWN if value is None else wording.count(value).translate(_GLUE)
+def _known(form: Callable[[T], str]) -> Callable[[T | None], str]:
+    """Extend a format to None, and put no-break spaces into it."""
+    return lambda value: UNKNOWN if value is None else form(value).translate(_GLUE)
+
+
+count = _known(wording.count)
+significant = _known(wording.significant)
+duration = _known(wording.duration)  # of nanoseconds
+size = _known(wording.size)  # of bytes
+percent = _known(wording.percent)
 
 
 def capitalized(text: str) -> str:
@@ -43,22 +53,6 @@ def plural(number: int, noun: str, plural_noun: str | None = None) -> str:
     return f"{count(number)}\u00a0{noun if number == 1 else plural_noun or noun + 's'}"
 
 
-def step(number: int, again: int = 0) -> str:
-    return wording.step(number, again)
-
-
-def numbered(numbers: Iterable[int]) -> str:
-    return wording.numbered(numbers)
-
-
-def significant(value: float | None) -> str:
-    return UNKNOWN if value is None else wording.significant(value).translate(_GLUE)
-
-
-def duration(nanoseconds: float | None) -> str:
-    return UNKNOWN if nanoseconds is None else wording.duration(nanoseconds).translate(_GLUE)
-
-
 def since(start: int) -> Callable[[int], str]:
     """Make a format that writes moments as the time since ``start``."""
     return lambda moment: duration(moment - start)
@@ -69,14 +63,6 @@ def shift(nanoseconds: int) -> str:
     if abs(nanoseconds) > 366 * 86_400 * 10**9:
         return "brought to the epoch"
     return f"{'−' if nanoseconds < 0 else '+'}{duration(abs(nanoseconds))}"
-
-
-def size(value: float | None) -> str:
-    return UNKNOWN if value is None else wording.size(value).translate(_GLUE)
-
-
-def percent(value: float | None) -> str:
-    return UNKNOWN if value is None else wording.percent(value).translate(_GLUE)
 
 
 def percent_of(part: float, total: float | None) -> float | None:
