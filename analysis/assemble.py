@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import metadata
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ from .machine.counters import counters
 from .machine.gpu_memory import gpu_memory
 from .options import Options
 from .python_profile.profile import python_profile
-from .report.model import Generator, Report, RuleResult, Steps
+from .report.model import Generator, Report, RuleResult, Steps, Summary
 from .rules.engine.engine import evaluate
 from .rules.engine.selection import Selection, select
 from .rules.evidence.run_data import RunData
@@ -40,35 +41,15 @@ _LIBRARIES: Final = ("duckdb", "polars", "pyarrow")
 
 def assemble(store: Store, options: Options) -> Report:
     """Run all sections of the analysis; see :func:`postrun.analysis.analyze`."""
-    run = run_info.run(store, name=options.name)
     data = RunData(store, options)
-    notes = run_info.data_quality(store)
     times = step_times(store)
     communication = communication_kernels(store)
     selection = options.selection or select()
     rules, findings = evaluate(data, selection)
-    profile = python_profile(store)
-    first_page = SummaryData(
-        run=run,
-        nodes=data.nodes,
-        devices=data.devices,
-        processes=data.processes,
-        job=data.job,
-        usage=data.usage,
-        breakdown=data.whole_devices,
-        precision=data.precision,
-        steps=data.steps,
-        loader_recorded=_loader_recorded(store, data.steps),
-        notes=notes,
-        traced=_traced(store),
-        named_loading_ns=sum(part.total_ns for part in data.framework.step_parts if part.name == "data loading"),
-        profile=profile,
-        collectives=data.framework.collectives,
-    )
-    return Report(
+    report = Report(
         generator=generator(options),
-        run=run,
-        summary=summary(first_page),
+        run=run_info.run(store, name=options.name),
+        summary=Summary("", "", (), ()),
         nodes=data.nodes,
         devices=data.devices,
         processes=data.processes,
@@ -85,10 +66,10 @@ def assemble(store: Store, options: Options) -> Report:
         steps=data.steps,
         annotations=data.annotations,
         framework=data.framework,
-        python_profile=profile,
+        python_profile=python_profile(store),
         rules=rules,
         findings=findings,
-        data_quality=notes,
+        data_quality=run_info.data_quality(store),
         options=_plain(options, selection, rules),
         counters=counters(store),
         step_breakdown=step_breakdown(store, times),
@@ -101,6 +82,8 @@ def assemble(store: Store, options: Options) -> Report:
         gpu_memory=gpu_memory(store),
         allocator_memory=allocator_memory(store),
     )
+    page = SummaryData(report, data.whole_devices, _loader_recorded(store, data.steps), _traced(store))
+    return replace(report, summary=summary(page))
 
 
 def generator(options: Options) -> Generator:
@@ -118,10 +101,7 @@ def _straggler_threshold(rules: Sequence[RuleResult]) -> float | None:
 
 
 def _plain(options: Options, selection: Selection, rules: Sequence[RuleResult]) -> dict[str, Any]:
-    """Return the options as report.json shows them.
-
-    The time of making is in ``generator``, all parameters are in ``rules``.
-    """
+    """Return the choices of the options and rules that report.json shows."""
     changed = {
         f"{result.rule}_{name}": value
         for result in rules

@@ -65,10 +65,7 @@ def kernels(base: Report, new: Report, on: Basis, whole_ns: float, threshold_per
 
 
 def _numbered(changes: Sequence[KernelChange]) -> tuple[KernelChange, ...]:
-    """Number the kernels that share a short name.
-
-    The numbers are those of the reports if these are unique, else they follow the effect.
-    """
+    """Number the kernels that share a short name, as in the reports or by effect."""
     alike: dict[str, list[KernelChange]] = {}
     for change in changes:
         alike.setdefault(_NUMBERED.sub("", change.short_name), []).append(change)

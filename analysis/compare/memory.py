@@ -54,10 +54,7 @@ def _each(pair: Sequence[MemoryOperation | None], on: Basis, figure: Callable[[M
 
 
 def gpu_memory(base: Report, new: Report) -> Measure | None:
-    """Compare the highest samples of GPU memory in percent; None without any.
-
-    A change is at least five percentage points.
-    """
+    """Compare the highest samples of GPU memory in percent; None without any."""
     before, after = (_peak(report.system_usage.nodes) for report in (base, new))
     if before is None or after is None:
         return None if before is None and after is None else Measure(_PEAK, "percent", before, after, None, SAME)

@@ -31,10 +31,7 @@ HOST: Final = "host"
 
 
 def compare_steps(base: Report, new: Report, threshold_percent: float) -> tuple[StepComparison | None, StepComparison | None, str | None]:
-    """Compare the steps and their GPU work, or give the reason for not doing so.
-
-    The second is None unless the first is from step to step.
-    """
+    """Compare the steps, and their GPU work next to it, or state why not."""
     sides = [main_steps(report.steps.steps) for report in (base, new)]
     lacking = [side for side, steps in zip(("base", "new"), sides, strict=True) if not steps]
     if lacking:

@@ -42,10 +42,7 @@ def sampling(base: Report, new: Report, on: Basis) -> Sampling:
 
 
 def sampled_mean(report: Report, metric: str) -> float | None:
-    """Return the mean over time of a metric of :data:`MEASURES` in a run, in percent.
-
-    All sampled nodes have equal weight. None without samples.
-    """
+    """Return the mean of one of MEASURES over a run and its nodes, in percent, or None."""
     return _mean_over(report, metric, None, "")[0]
 
 

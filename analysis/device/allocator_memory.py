@@ -69,10 +69,7 @@ def _first(rows: pl.DataFrame, column: str) -> int:
 
 
 def _drawn(allocations: pl.DataFrame, most: int) -> pl.DataFrame:
-    """Return every event, or lowest and highest per interval of equal length.
-
-    The memory at the start of an interval counts for it.
-    """
+    """Return every event, or lowest and highest memory per interval of equal length."""
     first, last = allocations["time"][0], allocations["time"][-1]
     if allocations.height <= most:
         return allocations.select("reserved", time_ns="time", low="allocated", high="allocated")

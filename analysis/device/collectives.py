@@ -85,10 +85,7 @@ _GROUP: Final = ("group_name", "group_ranks", "group_size")
 
 
 def communication_kernels(store: Store) -> pl.DataFrame:
-    """Return every communication kernel with the collective that it belongs to.
-
-    Rows are ordered by process and time.
-    """
+    """Return every communication kernel with its collective, by process and time."""
     return store.frame(_KERNELS)
 
 

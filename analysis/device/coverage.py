@@ -39,10 +39,7 @@ def with_covered(
 
 
 def union_lengths(events: pl.DataFrame) -> dict[Device, int]:
-    """Return the length of the union of ``events`` per device.
-
-    Columns: node, process, device, ``start``, ``end``.
-    """
+    """Return the length of the union of ``events`` (DEVICE, start, end) per device."""
     return {device: int(_reached(own)["total"][-1]) for device, own in _parts(events)}
 
 
@@ -82,10 +79,7 @@ def _near(stretches: pl.DataFrame, times: str | None, condition: str) -> str:
 
 
 def _reached(events: pl.DataFrame) -> pl.DataFrame:
-    """Sort the events of a device by start and accumulate their union.
-
-    ``reach`` is the latest end so far, ``total`` the length of the union so far.
-    """
+    """Add ``reach``, the latest end so far, and ``total``, the union's length so far."""
     ordered = events.select("start", "end").sort("start").with_columns(reach=pl.col("end").cum_max())
     fresh = pl.col("reach") - pl.max_horizontal("start", pl.col("reach").shift(1).fill_null(pl.col("start")))
     return ordered.with_columns(total=fresh.cum_sum())

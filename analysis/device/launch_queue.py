@@ -90,10 +90,7 @@ def _depths(queued: pl.DataFrame) -> dict[tuple[Any, ...], pl.DataFrame]:
 
 
 def _series(steps: pl.DataFrame, first: int, last: int) -> tuple[int, int, tuple[tuple[int, ...], tuple[float, ...]]]:
-    """Return the highest depth, its integral, and its means over equal intervals.
-
-    The intervals cover ``first`` to ``last``.
-    """
+    """Return the highest depth, its integral, and its means over equal intervals."""
     time = steps["time"].to_numpy() - first  # exact, because the differences are small
     depth = steps["depth"].to_numpy()
     area = np.concatenate([[0], np.cumsum(depth[:-1] * np.diff(time))])

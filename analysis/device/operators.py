@@ -52,10 +52,7 @@ _NAMED: Final = """
 
 
 def operators(store: Store, attributed_work: pl.DataFrame | None = None) -> OperatorAttribution:
-    """Sum device time by the operator that launched it.
-
-    ``attributed_work``: the result of :func:`attribution` if it is known.
-    """
+    """Sum device time by operator, from the result of :func:`attribution`, if known."""
     total = store.frame("SELECT coalesce(sum(duration_ns), 0)::BIGINT AS t, count(*) AS n FROM device_event WHERE kind <> 'sync'").row(0)
     if not store.frame("SELECT EXISTS (FROM host_event WHERE kind = 'operator') AS found").item():
         return OperatorAttribution((), 0, (), None, _NO_OPERATORS)

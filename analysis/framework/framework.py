@@ -135,10 +135,7 @@ def _inclusive(store: Store, cpu: Sequence[OperatorRow], gpu: Sequence[OperatorR
 
 
 def _gpu_operators(store: Store, attributed_work: pl.DataFrame | None) -> tuple[pl.DataFrame, float | None]:
-    """Return device time by launching operator, and the linked percentage.
-
-    The percentage is of all device time; None without any.
-    """
+    """Return device time by operator, and the linked percentage of all device time."""
     work = store.frame("SELECT count(*) AS n, coalesce(sum(duration_ns), 0)::BIGINT AS t FROM device_event WHERE kind <> 'sync'").row(0)
     pairs = attribution(store) if attributed_work is None else attributed_work
     linked = pairs.select(name="operator", count=pl.col("count").cast(pl.Int64), total=pl.col("total").cast(pl.Int64))

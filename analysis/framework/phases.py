@@ -45,10 +45,7 @@ def _length(ranges: pl.DataFrame) -> int:
 
 
 def _operators(store: Store, ranges: pl.DataFrame, named: str | None) -> tuple[OperatorRow, ...]:
-    """Sum the operators that begin in one of the ``ranges``, disjoint per lane.
-
-    ``named``: pattern of the names of the ranges' own operators, which do not count.
-    """
+    """Sum the operators in ``ranges``, except those whose names match ``named``."""
     if ranges.is_empty():
         return ()
     store.connection.register("phase_ranges", ranges.to_arrow())

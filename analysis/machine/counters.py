@@ -37,10 +37,7 @@ _DRAWN: Final = f"""
 
 
 def counters(store: Store) -> tuple[CounterSeries, ...]:
-    """Return every counter of every process, by name.
-
-    Values that are not finite are counted, and left out of everything else.
-    """
+    """Return every counter of every process by name, from its finite values."""
     rows = store.frame(_SERIES)
     if rows.is_empty():
         return ()

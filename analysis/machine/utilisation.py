@@ -72,10 +72,7 @@ def bucket_ns(span_ns: int, interval_ns: int | None) -> int:
 
 
 def _busy_share(busy: pl.DataFrame, profiles: pl.DataFrame, width: int) -> pl.DataFrame:
-    """Return the covered percentage of each bucket of ``width`` in a profile.
-
-    Only the part of a bucket between the ``start`` and ``end`` of the profile counts.
-    """
+    """Return the covered percentage of each part of a profile in a bucket of ``width``."""
     by = ["node", "unit", "window"]
     start, end, bucket = pl.col("start"), pl.col("end"), pl.col("bucket")
     numbers = pl.int_ranges(start // width, (end - 1) // width + 1)
@@ -86,10 +83,7 @@ def _busy_share(busy: pl.DataFrame, profiles: pl.DataFrame, width: int) -> pl.Da
 
 
 def _interval(store: Store) -> int | None:
-    """Return the sampling interval of the run, in ns.
-
-    It is the median of the node with the largest number of samples.
-    """
+    """Return the median sampling interval, in ns, of the node with the most samples."""
     interval = store.frame(f"""
         SELECT median(step) AS step FROM (
             SELECT time_ns - lag(time_ns) OVER (PARTITION BY node, metric, unit ORDER BY time_ns) AS step FROM sample

@@ -190,10 +190,7 @@ class _Graph:
 
 
 def _circles(below: Mapping[str, list[tuple[str, float]]]) -> dict[str, int]:
-    """Number the circle (strongly connected component) of every function.
-
-    This is Tarjan's algorithm.
-    """
+    """Number the strongly connected component of every function (Tarjan's algorithm)."""
     order: dict[str, int] = {}
     low: dict[str, int] = {}
     circle: dict[str, int] = {}

@@ -95,10 +95,7 @@ def _members(all_windows: Iterable[Window], name_of: Callable[[Window], str | No
 
 
 def _step_groups(all_windows: Sequence[Window]) -> tuple[dict[Key, list[Window]], bool]:
-    """Group windows by steps, or, if these are too many, by mode.
-
-    The second result is whether modes were used.
-    """
+    """Group windows by steps, or by mode if steps are too many; return whether so."""
     kinds: dict[tuple[str, str | None], set[str | None]] = {}
     for window in all_windows:
         kinds.setdefault((window.profiler, window.timer), set()).add(label(window, "steps"))

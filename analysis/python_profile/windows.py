@@ -39,7 +39,6 @@ class Window:
     start_step: int | None
     start_phase: str | None
     end_mode: str | None
-    end_step: int | None
     end_phase: str | None
     start_ns: int | None
     duration_ns: int | None
@@ -62,7 +61,7 @@ class Window:
 def windows(store: Store) -> tuple[Window, ...]:
     """Return all windows, by their time and number."""
     rows = store.frame("""
-        SELECT w.id, w.process, w.profiler, w.timer, w.start_mode, w.start_step, w.start_phase, w.end_mode, w.end_step, w.end_phase,
+        SELECT w.id, w.process, w.profiler, w.timer, w.start_mode, w.start_step, w.start_phase, w.end_mode, w.end_phase,
             w.start_ns, w.duration_ns, w.functions, w.calls, w.total_s, p.first_step, p.last_step
         FROM python_window AS w LEFT JOIN (
             SELECT "window", any_value(first_step) AS first_step, any_value(last_step) AS last_step FROM python_profile GROUP BY "window"

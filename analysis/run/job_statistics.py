@@ -100,10 +100,7 @@ def _captured_only(store: Store) -> bool:
 
 
 def _unrecorded(store: Store) -> int:
-    """Return the unrecorded time at the end of the job, in ns.
-
-    It is the time after the last of the processes with steps had stopped recording; 0 if they recorded to their end.
-    """
+    """Return the time after the last record of processes with steps, in ns, or 0."""
     sql = """
         SELECT min(r.job_ended_ns) - max(w.last_ns) FROM recorded_window AS w, run AS r
         WHERE w.process IN (SELECT process FROM step) HAVING bool_or(w.stopped)

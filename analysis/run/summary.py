@@ -19,17 +19,17 @@ _UNKNOWN_HOST: Final = "unknown host"  # the readers' name of nodes that no file
 
 def summary(data: SummaryData) -> Summary:
     """Write the first page."""
-    return Summary(headline(data), _subtitle(data), tiles(data), warnings(data.run, data.notes))
+    return Summary(headline(data), _subtitle(data), tiles(data), warnings(data.report.run, data.report.data_quality))
 
 
 def _subtitle(data: SummaryData) -> str:
     """Join the known parts: "2 nodes x 4 H100 · PyTorch 2.13 · 18 min 42 s"."""
-    run, duration = data.run, data.job.duration_ns
+    run, duration = data.report.run, data.report.job_statistics.duration_ns
     if duration is None and run.started_at_ns is not None and run.ended_at_ns is not None:
         duration = run.ended_at_ns - run.started_at_ns
-    ranks = {process.rank for process in data.processes if process.rank is not None}
+    ranks = {process.rank for process in data.report.processes if process.rank is not None}
     parts = [
-        _machines(data.nodes, [device for device in data.devices if device.used]),
+        _machines(data.report.nodes, [device for device in data.report.devices if device.used]),
         f"{len(ranks)} of {wording.count(run.world_size)} ranks" if ranks and run.world_size and len(ranks) < run.world_size else None,
         run.framework,
         wording.duration(duration) if duration else None,

@@ -5,48 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..report.model import (
-    Device,
-    DeviceTime,
-    JobStatistics,
-    MetricUsage,
-    Node,
-    Note,
-    Precision,
-    Process,
-    PythonProfile,
-    Run,
-    Share,
-    Steps,
-    SystemUsage,
-)
+from ..report.model import DeviceTime, MetricUsage, Report
 from ..toolkit import wording
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryData:
-    """Everything that the first page summarizes. Shares over several GPUs are sums over all: busy time of all / span of all.
+    """A report, apart from its summary. Shares over several GPUs are sums over all: busy time of all / span of all.
 
-    ``breakdown`` has one row per device. ``traced``: processes with at least one event; None: all of ``processes``. ``loader_recorded``:
-    the trace has data-loader events; without them a share of 0 would mean nothing. ``named_loading_ns``: total duration of the ranges
-    whose name is one of data loading. ``collectives``: of the framework, longest first.
+    ``breakdown``: one row per device. ``traced``: processes with at least one event; None: all. ``loader_recorded``: the trace has
+    data-loader events; without them a share of 0 would mean nothing.
     """
 
-    run: Run
-    nodes: Sequence[Node]
-    devices: Sequence[Device]
-    processes: Sequence[Process]
-    job: JobStatistics
-    usage: SystemUsage
+    report: Report
     breakdown: Sequence[DeviceTime]
-    precision: Precision
-    steps: Steps
-    notes: Sequence[Note]
     loader_recorded: bool
     traced: int | None = None
-    named_loading_ns: int = 0
-    profile: PythonProfile | None = None
-    collectives: Sequence[Share] = ()
 
     @property
     def span_ns(self) -> int:
@@ -70,7 +44,7 @@ class SummaryData:
 
     def samples(self, metric: str) -> list[MetricUsage]:
         """Return the quantiles of ``metric``, one row per node."""
-        return [usage for usage in self.usage.nodes if usage.metric == metric]
+        return [usage for usage in self.report.system_usage.nodes if usage.metric == metric]
 
 
 def median_range(usages: Sequence[MetricUsage]) -> str:

@@ -21,28 +21,28 @@ _MISSING: Final = {CUT: "A file was cut off: what followed is missing.", UNREAD:
 
 def headline(data: SummaryData) -> str:
     """Write the sentences of the headline, depending on the recorded data."""
-    missing = missing_part(data.run, data.notes)
-    traced = len(data.processes) if data.traced is None else data.traced
-    records = host_records(data.profile, data.collectives)
+    missing = missing_part(data.report.run, data.report.data_quality)
+    traced = len(data.report.processes) if data.traced is None else data.traced
+    records = host_records(data.report.python_profile, data.report.framework.collectives)
     cpu = data.samples("cpu")
     if data.span_ns:
         sentences = _of_gpu_activity(data)
     elif data.gpu_samples:
         sentences = _of_gpu_samples(data)
-    elif records and not data.steps.steps:
+    elif records and not data.report.steps.steps:
         sentences = [*records, f"No GPU activity and no steps in this run, {wording.plural(traced, 'process', 'processes')} traced."]
         sentences += [f"CPU utilisation was {median_range(cpu)} (median of the samples)."] if cpu else []
         sentences += [_MISSING[missing]] if missing else []
-    elif missing and data.processes:
+    elif missing and data.report.processes:
         sentences = [f"No GPU activity in what could be read: {missing}.", *_of_host_steps(data)]
-    elif traced or data.steps.steps:
+    elif traced or data.report.steps.steps:
         sentences = [f"No GPU activity in this run, {wording.plural(traced, 'process', 'processes')} traced."]
-        if not data.steps.steps and cpu:
+        if not data.report.steps.steps and cpu:
             sentences.append(f"CPU utilisation was {median_range(cpu)} (median of the samples), and no steps were recorded.")
         sentences += _of_host_steps(data)
     elif cpu:
         sentences = [f"CPU utilisation was {median_range(cpu)} (median of the samples).", "Nothing was recorded of a GPU, and no steps."]
-    elif data.usage.nodes:
+    elif data.report.system_usage.nodes:
         sentences = ["Nothing was recorded of a GPU, and no steps: there are only system metrics."]
     else:
         sentences = ["No GPU activity, no steps and no utilisation in this run: there is nothing to time."]
@@ -53,32 +53,32 @@ def _of_gpu_activity(data: SummaryData) -> list[str]:
     several = len(data.breakdown) > 1
     profiled = max(device.first_ns + device.span_ns for device in data.breakdown) - min(device.first_ns for device in data.breakdown)
     # A window of a longer job must not read as the job.
-    window = data.job.duration_ns is not None and data.job.duration_ns > _WINDOW * profiled
+    window = data.report.job_statistics.duration_ns is not None and data.report.job_statistics.duration_ns > _WINDOW * profiled
     time = f"the {wording.duration(profiled)} that were profiled" if window else "the time"
     sentences = [
         f"{'GPUs were' if several else 'The GPU was'} busy {wording.whole_percent(data.busy_percent)} of {time}.",
         _largest_loss(data),
-        data.steps.trend or "",
+        data.report.steps.trend or "",
     ]
-    active = data.usage.gpu_active
+    active = data.report.system_usage.gpu_active
     if window and active is not None and not active.derived:
         # Samples are of all GPUs of the machines, also of those without device work.
-        they = "they were" if several else "it was" if len(data.devices) <= 1 else "the GPUs were"
+        they = "they were" if several else "it was" if len(data.report.devices) <= 1 else "the GPUs were"
         sentences.append(f"Over the whole job {they} active in {wording.percent(active.active_percent)} of the samples.")
     return sentences
 
 
 def _of_gpu_samples(data: SummaryData) -> list[str]:
-    active = data.usage.gpu_active
+    active = data.report.system_usage.gpu_active
     idle = active is not None and active.active == 0
     utilization = f"GPU utilisation was {median_range(data.gpu_samples)} (median of the samples)."
-    return ["No GPU was active in any sample." if idle else utilization, _step_sentence(data.steps), data.steps.trend or ""]
+    return ["No GPU was active in any sample." if idle else utilization, _step_sentence(data.report.steps), data.report.steps.trend or ""]
 
 
 def _of_host_steps(data: SummaryData) -> list[str]:
     loading = _loading_loss(data)
     named = loading[1] if loading is not None and loading[0] >= WORTH_NAMING_PERCENT else ""
-    return [_step_sentence(data.steps), _slow_sentence(data.steps), named, data.steps.trend or ""]
+    return [_step_sentence(data.report.steps), _slow_sentence(data.report.steps), named, data.report.steps.trend or ""]
 
 
 def _largest_loss(data: SummaryData) -> str:
@@ -98,10 +98,10 @@ def _largest_loss(data: SummaryData) -> str:
 
 def _loading_loss(data: SummaryData) -> tuple[float, str] | None:
     """Return data loading's share of the steps and its sentence, or None."""
-    loading = data_loading(data.steps)
+    loading = data_loading(data.report.steps)
     if not data.loader_recorded or loading is None or not loading.total_ns:
         return None
-    return loading.percent, f"{wording.whole_percent(loading.percent)} of a step went to data loading{loading_basis(data.steps)}."
+    return loading.percent, f"{wording.whole_percent(loading.percent)} of a step went to data loading{loading_basis(data.report.steps)}."
 
 
 def _by_rank(breakdown: Sequence[DeviceTime]) -> str:

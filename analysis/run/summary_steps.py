@@ -51,10 +51,7 @@ def profiled_left_out(steps: Steps) -> bool:
 
 
 def uneven_processes(steps: Steps) -> tuple[tuple[float, str], tuple[float, str]] | None:
-    """Return median step (ns) and name of the fastest and the slowest process.
-
-    None if they differ little, or for steps timed on the GPU.
-    """
+    """Return median step (ns) and name of fastest and slowest process, if they differ."""
     timed = main_steps(steps.steps)
     durations: dict[tuple[str, int | None, int | None], list[int]] = {}
     for step in timed:

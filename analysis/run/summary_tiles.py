@@ -34,18 +34,18 @@ def _of_host(data: SummaryData) -> list[Tile | None]:
     """
     cpu, memory = data.samples("cpu"), data.samples("cpu_memory")
     figures: list[Tile | None] = [None] * 5
-    if any(source.format == _RECORDED for source in data.run.sources):
-        too_short = f"fewer than {SEVERAL} steps{' without a profiler' if profiled_left_out(data.steps) else ''}"
+    if any(source.format == _RECORDED for source in data.report.run.sources):
+        too_short = f"fewer than {SEVERAL} steps{' without a profiler' if profiled_left_out(data.report.steps) else ''}"
         figures[0] = _unknown("cpu_utilisation", "CPU utilisation (median)", "processors were not sampled", "system-usage")
-        figures[2] = _unknown("longest_step", "longest step", too_short if data.steps.steps else "no steps recorded", "steps")
+        figures[2] = _unknown("longest_step", "longest step", too_short if data.report.steps.steps else "no steps recorded", "steps")
         figures[4] = _unknown("main_memory", "main memory", "memory was not sampled", "system-usage")
     if cpu:
         lowest = min(usage.p50 for usage in cpu)
         detail = f"p95 {p95_text(cpu)}"
         figures[0] = Tile("cpu_utilisation", "CPU utilisation (median)", median_range(cpu), detail, "system-usage", lowest)
-    if longest := longest_step(data.steps):
+    if longest := longest_step(data.report.steps):
         ns, profiler = longest.step.duration_ns, longest.step.profiled
-        without = ", without profiled steps" if profiled_left_out(data.steps) else f", with {profiler} on" if profiler else ""
+        without = ", without profiled steps" if profiled_left_out(data.report.steps) else f", with {profiler} on" if profiler else ""
         detail = f"{longest.name}, {wording.significant(longest.ratio)} times the median{without}"
         figures[2] = Tile("longest_step", "longest step", wording.duration(ns), detail, "steps", ns, "ns")
     if memory:
@@ -68,10 +68,10 @@ def _gpu_busy(data: SummaryData) -> Tile:
 
 
 def _step_time(data: SummaryData) -> Tile:
-    times = spread(data.steps)
+    times = spread(data.report.steps)
     if times is None:
         return _unknown("step_time", "step time", "no steps recorded", "steps")
-    if processes := uneven_processes(data.steps):
+    if processes := uneven_processes(data.report.steps):
         (low, fast), (high, slow) = processes
         detail = f"median of {slow}, the slowest; {wording.duration(low)} on {fast}, on the host"
         return Tile("step_time", "step time", wording.duration(high), detail, "steps", high, "ns")
@@ -79,8 +79,8 @@ def _step_time(data: SummaryData) -> Tile:
         details = [f"p95 {wording.duration(times.p95)}"]
     else:
         details = [f"median of {times.count} steps" if times.count > 1 else "one step"]
-    loading = data_loading(data.steps)
-    if not main_steps(data.steps.steps)[0].on_device:
+    loading = data_loading(data.report.steps)
+    if not main_steps(data.report.steps.steps)[0].on_device:
         details[0] += " on the host"
     elif times.count > 1 and loading and loading.total_ns / loading.steps > _LONGER * times.p50:
         # GPU time per step excludes what precedes the first launch, such as data loading.
@@ -95,7 +95,7 @@ def _exposed_communication(data: SummaryData) -> Tile:
     if not any(device.communication_ns for device in data.breakdown):
         return _unknown(key, label, "no collective kernels recorded", anchor)
     # Per step and GPU: over the GPUs whose process has steps with device work.
-    counts = Counter((step.node, step.rank, step.pid) for step in main_steps(data.steps.steps) if step.on_device)
+    counts = Counter((step.node, step.rank, step.pid) for step in main_steps(data.report.steps.steps) if step.on_device)
     per_gpu = [(device.exposed_communication_ns, counts[device.node, device.rank, device.pid]) for device in data.breakdown]
     detail = f"of the span of {wording.plural(len(data.breakdown), 'GPU')}"
     if steps := sum(n for _, n in per_gpu):
@@ -106,7 +106,7 @@ def _exposed_communication(data: SummaryData) -> Tile:
 
 def _data_loading(data: SummaryData) -> Tile:
     key, label, anchor = "data_loading", "data loading", "steps"
-    steps, loading = data.steps, data_loading(data.steps)
+    steps, loading = data.report.steps, data_loading(data.report.steps)
     if loading is None and steps.parts:
         numbers = {number for part in steps.parts for number in part.numbers}
         single = len(numbers) == 1
@@ -121,8 +121,9 @@ def _data_loading(data: SummaryData) -> Tile:
         return _unknown(key, label, profiled if steps.steps else "no steps recorded", anchor)
     if not data.loader_recorded:
         annotated = all(part.annotated for part in steps.parts)
-        if data.named_loading_ns and not annotated:
-            ranges = f"ranges named so took {wording.duration(data.named_loading_ns)}"
+        named_ns = sum(part.total_ns for part in data.report.framework.step_parts if part.name == "data loading")
+        if named_ns and not annotated:
+            ranges = f"ranges named so took {wording.duration(named_ns)}"
             return _unknown(key, label, f"no data-loader events; {ranges}", anchor)
         return _unknown(key, label, "no part of a step named as data loading" if annotated else "no data-loader events recorded", anchor)
     detail = f"{wording.duration(loading.waited_ns / loading.steps)} per step{loading_basis(steps)}"
@@ -131,7 +132,7 @@ def _data_loading(data: SummaryData) -> Tile:
 
 def _lower_precision(data: SummaryData) -> Tile:
     key, label, anchor = "lower_precision", "lower precision", "precision"
-    matrix = data.precision.matrix
+    matrix = data.report.precision.matrix
     total = sum(share.total_ns for share in matrix)
     if not total:
         return _unknown(key, label, "no matrix kernels recorded", anchor)

@@ -16,10 +16,7 @@ RANKS: Final = 4
 
 
 def step_breakdown(store: Store, times: pl.DataFrame | None = None) -> StepBreakdown:
-    """Return bars over the steps: the mean of all ranks, and some single ranks.
-
-    ``times``: :func:`step_times` of the store.
-    """
+    """Return the bars over the steps: the mean of all ranks, and some single ranks."""
     times = step_times(store) if times is None else times
     if times.is_empty():
         return StepBreakdown(absent=no_device_steps(store))
@@ -44,10 +41,7 @@ def step_breakdown(store: Store, times: pl.DataFrame | None = None) -> StepBreak
 
 
 def _selected(times: pl.DataFrame) -> list[int | None]:
-    """Return the processes that compute most, second most, the median and the least.
-
-    The result is empty if there is only one process.
-    """
+    """Return the two processes that compute longest, the median and the least."""
     mean = times.group_by("process").agg(pl.col("computation").mean()).sort("computation", "process", nulls_last=True)["process"].to_list()
     if len(mean) < 2:
         return []

@@ -28,10 +28,7 @@ def ranked_steps(store: Store) -> pl.DataFrame:
 
 
 def measured_steps(store: Store, steps: pl.DataFrame) -> pl.DataFrame:
-    """Add device, computation and waited (time in collectives) to ``steps``.
-
-    If a process has several devices, the one that computes most counts.
-    """
+    """Add the computation and collectives of a process's busiest device to ``steps``."""
     used = store.frame("SELECT DISTINCT node, process, device FROM device_event WHERE kind = 'kernel'").select(DEVICE)
     stretches = steps.drop("node").join(used, on="process")
     computed = with_covered(store, stretches, "computation").rename({"covered": "computation"})
@@ -42,10 +39,7 @@ def measured_steps(store: Store, steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def compared_steps(measured: pl.DataFrame, threshold: float) -> pl.DataFrame:
-    """Return the steps that at least two ranks have, with the comparison.
-
-    Columns: ``median`` (of the computation), ``excess`` over it, and ``over``: beyond the threshold.
-    """
+    """Compare the computation of each step with the median of at least two ranks."""
     computation, median = pl.col("computation"), pl.col("median")
     return (
         measured.with_columns(median=computation.median().over(STEP_KEY), among=pl.len().over(STEP_KEY))

@@ -84,10 +84,7 @@ def _on(store: Store, steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _holding(on: pl.DataFrame, process: object, starts: pl.Series) -> list[tuple[int, int]]:
-    """Return low and high of a process's windows in which something started.
-
-    ``starts`` is in ascending order.
-    """
+    """Return low and high of a process's windows in which something started."""
     windows = on.filter(pl.col("process") == process)
     some = starts.search_sorted(windows["last"], side="right") > starts.search_sorted(windows["first"], side="left")
     return windows.filter(some).select("low", "high").rows()

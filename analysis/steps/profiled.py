@@ -33,10 +33,7 @@ _WINDOWS: Final = f"""
 
 
 def with_profiled(store: Store, rows: pl.DataFrame) -> pl.DataFrame:
-    """Add ``profiled`` to rows of steps: "cProfile and torch.profiler", or null.
-
-    It lists the profilers that were on in the step.
-    """
+    """Add ``profiled``, the active profilers: "cProfile and torch.profiler", or null."""
     windows = store.frame(_WINDOWS)
     if windows.is_empty() or rows.is_empty():
         return rows.with_columns(profiled=pl.lit(None, pl.String))

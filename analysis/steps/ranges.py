@@ -48,10 +48,7 @@ def outermost_ranges(store: Store, process: int | None, steps: pl.DataFrame) -> 
 
 
 def loading_names(ranges: pl.DataFrame, windows: pl.DataFrame) -> tuple[str, ...]:
-    """Return the names of data-loading ranges in a window, in order of start.
-
-    ``windows``: disjoint, in order.
-    """
+    """Return the names of data-loading ranges in the windows, in order of start."""
     # Only the last step that begins before a range ends can overlap it.
     ended = ranges.sort("end").join_asof(
         windows.select(step="start", step_end="end"), left_on="end", right_on="step", strategy="backward", allow_exact_matches=False

@@ -100,10 +100,7 @@ def _rows(times: pl.DataFrame, numbers: Sequence[int]) -> pl.DataFrame:
 
 
 def _subject(times: pl.DataFrame, slow: Sequence[int], typical: Sequence[int]) -> int | None:
-    """Return the process whose work became longest in the slow steps.
-
-    Work is the step without exposed communication, which is waiting for others.
-    """
+    """Return the process whose step without waiting for others became longest."""
     work = pl.col("step") - pl.col("exposed_communication")
     means = times.group_by("process").agg(
         slow=work.filter(pl.col("number").is_in(slow)).mean(), typical=work.filter(pl.col("number").is_in(typical)).mean()

@@ -385,10 +385,7 @@ def _windows(members: pl.DataFrame) -> pl.DataFrame:
 
 
 def _claimed(windows: pl.DataFrame, covered: dict[str, pl.DataFrame]) -> dict[str, int]:
-    """Divide the windows by class; each class takes time that earlier ones left.
-
-    The rest is "other".
-    """
+    """Divide the windows by class, in order; the rest is "other"."""
     flags = {name: f"class {number}" for number, name in enumerate(covered)}
     sets = {"inside": union(windows), **{flags[name]: frame for name, frame in covered.items()}}
     segments = sweep(
@@ -425,10 +422,7 @@ def _covered(store: Store, process: int | None, name: str, windows: pl.DataFrame
 
 
 def _of_steps(loads: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
-    """Remove the loads that begin after the host finished a step without successor.
-
-    They belong to no step, though the device may still work on that step.
-    """
+    """Remove the loads that begin after the host finished a step without successor."""
     begun = windows.select(step="start", through=pl.when(~pl.col("followed")).then("host_end"))
     around = loads.sort("start").join_asof(begun, left_on="start", right_on="step", strategy="backward", check_sortedness=False)
     return around.filter((pl.col("start") >= pl.col("through")).fill_null(False).not_()).select("start", "end")

@@ -85,10 +85,7 @@ def step_times(store: Store) -> pl.DataFrame:
 
 
 def whole_steps(store: Store) -> pl.DataFrame:
-    """Add disjoint ``begin`` and ``until`` to :func:`main_device_steps`.
-
-    ``follows``: the number is the successor of the number of the step before, at whose ``until`` this one begins.
-    """
+    """Add disjoint ``begin`` and ``until``, and ``follows``: the one before was N - 1."""
     ordered = main_device_steps(store).sort("process", "start", "end").with_columns(until=pl.col("end").cum_max().over("process"))
     before = pl.col("until").shift(1).over("process")
     follows = (pl.col("number") == pl.col("number").shift(1).over("process") + 1).fill_null(False)

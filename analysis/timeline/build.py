@@ -221,10 +221,7 @@ def _inside(stretch: Stretch) -> pl.Expr:
 
 
 def _kept(ordered: pl.DataFrame, merged: Merged) -> pl.DataFrame:
-    """Return the remaining events, with ``count``, the number of merged events.
-
-    They are in order of track and start.
-    """
+    """Return the remaining events by track and start, with ``count`` of the members."""
     return (
         ordered[merged.first]
         .with_columns(count=pl.Series(merged.count), duration=pl.Series(merged.duration_ns))
@@ -266,10 +263,7 @@ def _crowded_words(crowded: int) -> list[str]:
 
 
 def _names(store: Store, kept: pl.DataFrame, timed: pl.DataFrame) -> tuple[tuple[Name, ...], pl.Series]:
-    """Return the distinct names, and the number of each event's name.
-
-    Names are in order of text and meaning, followed by those of merged events.
-    """
+    """Return the distinct names, those of merged events last, and each event's index."""
     single = pl.col("count") == 1
     used = kept.filter(single).select("name", "meaning").unique()
     wanted = used.filter(pl.col("meaning") != _STEP).select("name").unique()

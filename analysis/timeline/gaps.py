@@ -29,10 +29,7 @@ def recordings(store: Store, moved: dict[int, int]) -> dict[int, list[tuple[int,
 
 
 def gaps(recorded: dict[int, list[tuple[int, int]]], tracks: dict[int, list[int]], span_ns: int) -> tuple[Gap, ...]:
-    """Return the times from 0 to ``span_ns`` without a recording, per track.
-
-    ``tracks``: those of the processes.
-    """
+    """Return the times from 0 to ``span_ns`` without a recording, per track."""
     missing = []
     for process, spans in recorded.items():
         for start, end in _between(spans, span_ns):
@@ -53,10 +50,7 @@ def unrecorded_ns(recorded: dict[int, list[tuple[int, int]]], everyone: bool, sp
 
 
 def stretch(recorded: dict[int, list[tuple[int, int]]], process_of: dict[int, int], track: Numbers, start_ns: Numbers) -> Numbers:
-    """Number the recording of its process in or after which each event starts.
-
-    Events are in order of track.
-    """
+    """Number the recording of its process in or after which each event starts."""
     numbers = np.zeros(len(track), np.int64)
     for number, process in process_of.items():
         if len(recorded.get(process, ())) > 1:

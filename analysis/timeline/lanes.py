@@ -19,10 +19,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 def with_lanes(events: pl.DataFrame) -> pl.DataFrame:
-    """Sort ``events`` by track and start, longest first, and add ``lane``.
-
-    Columns: track, start, duration (at least 0).
-    """
+    """Sort ``events`` by track and start, longest first, and add ``lane``."""
     order = _order(events)
     ordered = events if order is None else events[order]
     track, start = ordered["track"].to_numpy(), ordered["start"].to_numpy()

@@ -63,10 +63,7 @@ class Drawn:
 
 
 def lines(store: Store, derived: pl.DataFrame) -> list[Drawn]:
-    """Return every line, thinned to mean and range over intervals of equal length.
-
-    ``derived``: utilization derived from kernels, if none was sampled.
-    """
+    """Return every line, thinned to mean and range over intervals of equal length."""
     counted = f"starts_with(metric, '{COUNTER}')"
     known = ", ".join(f"'{metric}'" for metric in (*_GPU, *_MACHINE))
     wanted = f"SELECT node, metric, unit, time_ns, value FROM sample WHERE isfinite(value) AND (metric IN ({known}) OR {counted})"

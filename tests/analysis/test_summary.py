@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from postrun.analysis.report import (
     Note,
     Precision,
     Process,
+    Report,
     Run,
     Share,
     Step,
@@ -66,20 +68,21 @@ def summed(
         "name": "run", "status": "completed", "started_at_ns": None, "ended_at_ns": None, "relative_times": False, "framework": None,
         "instance_type": None, "world_size": None, "resources": (), "hyperparameters": {}, "labels": {}, "metadata": {}, "sources": (),
     }  # fmt: skip
-    data = SummaryData(
-        run=Run(**(plain_run | (run or {}))),
-        nodes=[Node(name, None, None, None) for name in nodes],
-        devices=devices,
-        processes=[Process("host", i, i, None, None, None) for i in range(processes)],
-        job=JobStatistics(None, None, duration, *[None] * 9),
-        usage=SystemUsage(tuple(gpus), (), active, None, (), (), None),
-        breakdown=breakdown,
-        precision=Precision((), tuple(matrix)),
-        steps=steps or Steps((), (), (), "none"),
-        loader_recorded=loader,
-        notes=notes,
-    )
-    return summary(data)
+    sections: dict[str, Any] = {
+        "run": Run(**(plain_run | (run or {}))),
+        "nodes": [Node(name, None, None, None) for name in nodes],
+        "devices": devices,
+        "processes": [Process("host", i, i, None, None, None) for i in range(processes)],
+        "job_statistics": JobStatistics(None, None, duration, *[None] * 9),
+        "system_usage": SystemUsage(tuple(gpus), (), active, None, (), (), None),
+        "precision": Precision((), tuple(matrix)),
+        "steps": steps or Steps((), (), (), "none"),
+        "data_quality": notes,
+        "python_profile": None,
+        "framework": SimpleNamespace(collectives=(), step_parts=()),
+    }
+    report = Report(**(dict.fromkeys(field.name for field in dataclasses.fields(Report)) | sections))
+    return summary(SummaryData(report, breakdown, loader))
 
 
 def tile(result: Summary, key: str) -> Tile:
