@@ -17,23 +17,24 @@ _LONGER: Final = 1.1  # captured time of one run / of the other from which the c
 GPU: Final = "GPU model"
 WORLD: Final = "world size"
 ACTIVITY: Final = "GPU activity"
+_RECORDED: Final = {True: "recorded", False: "none recorded"}
 
 
 def differences(base: Report, new: Report) -> tuple[Difference, ...]:
     """List the runs' differences, those that limit the conclusions first."""
 
-    def differing(name: str, value: Callable[[Report], str | None], limits: str | None = None) -> Iterator[Difference]:
+    def differing(name: str, value: Callable[[Report], object], limits: str | None = None) -> Iterator[Difference]:
         before, after = value(base), value(new)
         if before and after and before != after:  # an unknown value is not a difference
-            yield Difference(name, before, after, limits)
+            yield Difference(name, str(before), str(after), limits)
 
     rows = [
         *_same_files(base, new),
         *differing(GPU, _models, "times and kernel names follow the GPU: a change need not come from the code"),
-        *differing(WORLD, _world, "work and communication are divided among another number of ranks"),
+        *differing(WORLD, lambda r: r.run.world_size, "work and communication are divided among another number of ranks"),
         *differing("nodes", _nodes, "communication takes other ways between another number of nodes"),
         *differing("GPUs used", lambda r: str(sum(d.used for d in r.devices)), "totals are of another number of GPUs"),
-        *differing(ACTIVITY, _activity, "what ran on GPUs is known of one run only: it is not compared"),
+        *differing(ACTIVITY, lambda r: _RECORDED[bool(r.time_breakdown)], "what ran on GPUs is known of one run only: it is not compared"),
         *differing("captured ranks", _ranks, "ranks may do different work: what is seen is not of the same ones"),
         *_partial(base, new),
         *differing("kind of steps", _kind, "a step of one run is not what a step of the other is"),
@@ -56,14 +57,6 @@ def _same_files(base: Report, new: Report) -> Iterator[Difference]:
     if hashes[0] and "" not in hashes[0] and hashes[0] == hashes[1]:
         files = wording.plural(len(hashes[0]), "file")
         yield Difference("recording", files, "the same", "both sides are one recording: there is no change to find")
-
-
-def _world(report: Report) -> str | None:
-    return str(report.run.world_size) if report.run.world_size is not None else None
-
-
-def _activity(report: Report) -> str:
-    return "recorded" if report.time_breakdown else "none recorded"
 
 
 def _models(report: Report) -> str | None:

@@ -113,7 +113,8 @@ def devices(base: Report, new: Report, on: Basis, least_ns: float, error_ns: flo
             )
             for name, field in PARTS
         ]
-        pairs.append(DevicePair(_called(after), before.device_name or "", after.device_name or "", tuple(parts)))
+        name = f"rank {after.rank}, GPU {after.device}" if after.rank is not None else f"{after.node} GPU {after.device}"
+        pairs.append(DevicePair(name, before.device_name or "", after.device_name or "", tuple(parts)))
     return tuple(pairs)
 
 
@@ -130,10 +131,6 @@ def _identity(device: DeviceTime, report: Report) -> tuple[int | str | None, ...
 
 def _order(identity: tuple[int | str | None, ...]) -> tuple[tuple[int, str], ...]:
     return tuple((part, "") if isinstance(part, int) else (-1, in_order(part or "")) for part in identity)
-
-
-def _called(device: DeviceTime) -> str:
-    return f"rank {device.rank}, GPU {device.device}" if device.rank is not None else f"{device.node} GPU {device.device}"
 
 
 def host_parts(base: Report, new: Report, threshold_percent: float, error_ns: float | None, summed: Sequence[Amount]) -> tuple[Amount, ...]:

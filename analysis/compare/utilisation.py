@@ -42,7 +42,7 @@ def sampling(base: Report, new: Report, on: Basis) -> Sampling:
 
 
 def sampled_mean(report: Report, metric: str) -> float | None:
-    """Return the mean of one of MEASURES over a run and its nodes, in percent, or None."""
+    """Return the mean of one of MEASURES over a run's time and nodes, in percent."""
     return _mean_over(report, metric, None, "")[0]
 
 

@@ -44,6 +44,7 @@ def _row(location: Place, device: int, total: int | None, allocations: pl.DataFr
     before = allocations.head(top + 1)
     bottom = int(before.filter(pl.col("allocated") == before["allocated"].min())["time"].tail(1).item())
     points = _drawn(allocations, most)
+    curves: dict[str, Any] = {column: tuple(points[column]) for column in ("time_ns", "low", "high", "reserved")}
     return AllocatorMemory(
         *location,
         device=device,
@@ -58,7 +59,7 @@ def _row(location: Place, device: int, total: int | None, allocations: pl.DataFr
         growth=allocations["rise"][top],
         growth_from_ns=bottom,
         growth_to_ns=allocations["time"][top],
-        **{column: tuple(points[column]) for column in ("time_ns", "low", "high", "reserved")},
+        **curves,
     )
 
 

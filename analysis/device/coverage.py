@@ -29,8 +29,11 @@ def with_covered(
     done = []
     groups = [group] if group else process_conditions(store)
     for condition in groups if waiting else ():
-        near = _near(stretches, times, condition)
-        for device, events in _parts(_kernels(store, f"{condition} AND {_which(store, kernels)} {near}")):
+        near = store.frame(f"""
+            SELECT e.node, e.process, e.device, e.start_ns AS start, e.start_ns + e.duration_ns AS "end" FROM device_event AS e
+            WHERE e.kind = 'kernel' AND {condition} AND {_which(store, kernels)} {_near(stretches, times, condition)}
+        """)
+        for device, events in _parts(near):
             if device in waiting:
                 rows = waiting.pop(device)
                 done.append(rows.with_columns(covered=covered_between(events, rows["start"], rows["end"])))
@@ -46,13 +49,6 @@ def union_lengths(events: pl.DataFrame) -> dict[Device, int]:
 def _parts(rows: pl.DataFrame) -> Iterator[tuple[Device, pl.DataFrame]]:
     parts: dict[Any, pl.DataFrame] = rows.partition_by(DEVICE, as_dict=True, maintain_order=False)
     yield from parts.items()
-
-
-def _kernels(store: Store, condition: str) -> pl.DataFrame:
-    return store.frame(f"""
-        SELECT e.node, e.process, e.device, e.start_ns AS start, e.start_ns + e.duration_ns AS "end"
-        FROM device_event AS e WHERE e.kind = 'kernel' AND {condition}
-    """)
 
 
 def _which(store: Store, kernels: Kernels) -> str:

@@ -15,11 +15,11 @@ POINTS: Final = 400  # values per counter; more are averaged, with lowest and hi
 MOST: Final = 200  # counters per process, those with the largest number of values
 
 _SERIES: Final = f"""
-    SELECT node, unit, metric, count(*) AS values, count(*) FILTER (NOT isfinite(value)) AS odd,
-        min(time_ns) FILTER (NOT isfinite(value)) AS odd_ns, min(time_ns) FILTER (isfinite(value)) AS start_ns,
+    SELECT node, unit, metric, count(*) AS values, count(*) FILTER (NOT isfinite(value)) AS not_finite,
+        min(time_ns) FILTER (NOT isfinite(value)) AS first_not_finite_ns, min(time_ns) FILTER (isfinite(value)) AS start_ns,
         max(time_ns) FILTER (isfinite(value)) AS end_ns, arg_min(value, time_ns) FILTER (isfinite(value)) AS first,
-        arg_max(value, time_ns) FILTER (isfinite(value)) AS last, min(value) FILTER (isfinite(value)) AS low,
-        max(value) FILTER (isfinite(value)) AS high
+        arg_max(value, time_ns) FILTER (isfinite(value)) AS last, min(value) FILTER (isfinite(value)) AS "min",
+        max(value) FILTER (isfinite(value)) AS "max"
     FROM sample WHERE starts_with(metric, '{COUNTER}') GROUP BY node, unit, metric
     QUALIFY row_number() OVER (PARTITION BY node, unit ORDER BY count(*) DESC, metric) <= {MOST}
 """
@@ -30,7 +30,7 @@ _DRAWN: Final = f"""
         min(v.value) AS low, max(v.value) AS high
     FROM sample AS v JOIN series AS s ON v.node = s.node AND v.metric = s.metric AND v.unit IS NOT DISTINCT FROM s.unit
     WHERE isfinite(v.value)
-    GROUP BY s.node, s.unit, s.metric, CASE WHEN s.values - s.odd <= {POINTS} THEN v.time_ns - s.start_ns
+    GROUP BY s.node, s.unit, s.metric, CASE WHEN s.values - s.not_finite <= {POINTS} THEN v.time_ns - s.start_ns
         ELSE (v.time_ns - s.start_ns) // ((s.end_ns - s.start_ns) // {POINTS} + 1) END
     ORDER BY time_ns
 """
@@ -48,17 +48,7 @@ def counters(store: Store) -> tuple[CounterSeries, ...]:
         location = places.process(row["unit"], row["node"])
         points = drawn.get((row["node"], row["unit"], row["metric"]), pl.DataFrame(schema=["time_ns", "mean", "low", "high"]))
         name = row["metric"].removeprefix(COUNTER)
-        series = CounterSeries(
-            name,
-            *location,
-            values=row["values"],
-            not_finite=row["odd"],
-            first_not_finite_ns=row["odd_ns"],
-            first=row["first"],
-            last=row["last"],
-            min=row["low"],
-            max=row["high"],
-            **{column: tuple(points[column]) for column in ("time_ns", "mean", "low", "high")},
-        )
-        ordered.append((name, location.order, series))
+        fields = {column: row[column] for column in ("values", "not_finite", "first_not_finite_ns", "first", "last", "min", "max")}
+        fields |= {column: tuple(points[column]) for column in ("time_ns", "mean", "low", "high")}
+        ordered.append((name, location.order, CounterSeries(name, *location, **fields)))
     return tuple(series for _, _, series in sorted(ordered, key=lambda item: item[:2]))

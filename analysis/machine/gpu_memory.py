@@ -20,8 +20,8 @@ _USED: Final = """
         QUALIFY metric = min(metric) OVER (PARTITION BY node, unit)
     ), whole AS (
         SELECT node, unit, min(metric) AS metric, count(*) AS samples, min(time_ns) AS start_ns, max(time_ns) AS end_ns,
-            arg_min(value, time_ns) AS first, arg_max(value, time_ns) AS last, min(value) AS low, max(value) AS high,
-            min_by(time_ns, (-value, time_ns)) AS high_ns
+            arg_min(value, time_ns) AS first, arg_max(value, time_ns) AS last, min(value) AS "min", max(value) AS "max",
+            min_by(time_ns, (-value, time_ns)) AS max_at_ns
         FROM used GROUP BY node, unit
     )
 """
@@ -57,19 +57,8 @@ def gpu_memory(store: Store) -> tuple[GpuMemory, ...]:
     for row in rows.iter_rows(named=True):
         in_bytes = row["metric"] == "gpu_memory_used_bytes"
         points: pl.DataFrame = drawn[row["node"], row["unit"]]
-        memories.append(
-            GpuMemory(
-                node=places.node(row["node"]),
-                device=row["unit"],
-                unit="B" if in_bytes else "%",
-                samples=row["samples"],
-                total=row["bytes"] if in_bytes else 100.0,
-                first=row["first"],
-                last=row["last"],
-                min=row["low"],
-                max=row["high"],
-                max_at_ns=row["high_ns"],
-                **{column: tuple(points[column]) for column in ("time_ns", "mean", "low", "high")},
-            )
-        )
+        fields = {column: row[column] for column in ("samples", "first", "last", "min", "max", "max_at_ns")}
+        fields |= {column: tuple(points[column]) for column in ("time_ns", "mean", "low", "high")}
+        total = row["bytes"] if in_bytes else 100.0
+        memories.append(GpuMemory(node=places.node(row["node"]), device=row["unit"], unit="B" if in_bytes else "%", total=total, **fields))
     return tuple(sorted(memories, key=lambda row: (in_order(row.node), row.device)))

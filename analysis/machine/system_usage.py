@@ -86,13 +86,15 @@ def system_usage(store: Store, derived: pl.DataFrame | None = None) -> SystemUsa
         usage += rows
         if sentence := _statement({row.metric: row for row in rows}, _mean(figures)):
             statements.append((name, sentence))
-        series += [_series(name, figure) for key in _drawn(figures) for figure in figures if figure.name == key]
+        drawn = _DRAWN if any(figure.name in ("gpu", "gpu_memory") for figure in figures) else (*_DRAWN, *_DISKS)
+        series += [_series(name, figure) for key in drawn for figure in figures if figure.name == key]
         heat += [_heat(name, figure) for key in ("cpu", "gpu") for figure in figures if figure.name == key]
     clocks = gpu_clocks(store)
     return SystemUsage(
         nodes=tuple(sorted(usage, key=lambda row: in_order(row.node))),
         statements=tuple(sorted(statements, key=lambda row: in_order(row[0]))),
-        gpu_active=_active(store, "gpu_utilization") or _derived_active(derived),
+        gpu_active=_active(store, "gpu_utilization")
+        or _active_time(len(derived), derived.filter(pl.col("value") > 0).height, derived=True),
         cpu_active=_active(store, "cpu_utilization"),
         series=tuple(sorted(series, key=lambda row: in_order(row.node))),
         heat=tuple(sorted(heat, key=lambda row: in_order(row.node))),
@@ -100,10 +102,6 @@ def system_usage(store: Store, derived: pl.DataFrame | None = None) -> SystemUsa
         gpu_clocks=clocks,
         throttling=throttling(clocks),
     )
-
-
-def _drawn(figures: Sequence[_Figure]) -> tuple[str, ...]:
-    return _DRAWN if any(figure.name in ("gpu", "gpu_memory") for figure in figures) else (*_DRAWN, *_DISKS)
 
 
 class _Figure:
@@ -262,10 +260,8 @@ def _grid(snapshots: pl.Series, limit: int) -> tuple[pl.DataFrame, list[int]]:
 
 
 def _active(store: Store, metric: str) -> ActiveTime | None:
-    points, active = store.frame("SELECT count(*), count(*) FILTER (value > 0) FROM sample WHERE metric = ?", [metric]).row(0)
-    return ActiveTime(points, active, 100 * active / points, derived=False) if points else None
+    return _active_time(*store.frame("SELECT count(*), count(*) FILTER (value > 0) FROM sample WHERE metric = ?", [metric]).row(0))
 
 
-def _derived_active(derived: pl.DataFrame) -> ActiveTime | None:
-    points, active = len(derived), derived.filter(pl.col("value") > 0).height
-    return ActiveTime(points, active, 100 * active / points, derived=True) if points else None
+def _active_time(points: int, active: int, *, derived: bool = False) -> ActiveTime | None:
+    return ActiveTime(points, active, 100 * active / points, derived=derived) if points else None

@@ -72,7 +72,7 @@ def bucket_ns(span_ns: int, interval_ns: int | None) -> int:
 
 
 def _busy_share(busy: pl.DataFrame, profiles: pl.DataFrame, width: int) -> pl.DataFrame:
-    """Return the covered percentage of each part of a profile in a bucket of ``width``."""
+    """Return the covered percentage of every bucket's part in a profile."""
     by = ["node", "unit", "window"]
     start, end, bucket = pl.col("start"), pl.col("end"), pl.col("bucket")
     numbers = pl.int_ranges(start // width, (end - 1) // width + 1)
@@ -83,7 +83,7 @@ def _busy_share(busy: pl.DataFrame, profiles: pl.DataFrame, width: int) -> pl.Da
 
 
 def _interval(store: Store) -> int | None:
-    """Return the median sampling interval, in ns, of the node with the most samples."""
+    """Return the median sampling interval, in ns, of the node sampled most often."""
     interval = store.frame(f"""
         SELECT median(step) AS step FROM (
             SELECT time_ns - lag(time_ns) OVER (PARTITION BY node, metric, unit ORDER BY time_ns) AS step FROM sample

@@ -51,7 +51,8 @@ def timeline(store: Store, report: Report, *, cap: int = CAP) -> Timeline | None
     span = end - origin
     tree = Tree(store, keys.select(KEYS).rows(), drawn)
     process_of = {track: process for (_, _, process, _, _), track in tree.of.items()}
-    all_events = events(store, timed, keys.select(*KEYS, "moved").with_columns(track=_tracks(tree, keys)))
+    track = pl.Series([tree.of[PLACES[place], *rest] for place, *rest in keys.select(KEYS).iter_rows()], dtype=pl.Int32)
+    all_events = events(store, timed, keys.select(*KEYS, "moved").with_columns(track=track))
     placed = with_lanes(all_events)
     del all_events
     heights: dict[int, int] = dict(placed.group_by("track").agg(pl.col("lane").max().cast(pl.Int32) + 1).rows())
@@ -75,14 +76,16 @@ def timeline(store: Store, report: Report, *, cap: int = CAP) -> Timeline | None
     )
     total = placed.height
     crowded = int((placed["lane"] < 0).sum())
+    left_out = []
     if crowded:
         placed = placed.filter(pl.col("lane") >= 0)
+        left_out = [f"Left out: {plural(crowded, 'event')} that happened at the same time as a thousand others of the same track."]
     ordered = _by_lane(placed)
     del placed
     part = stretch(recorded, process_of, ordered["track"].to_numpy(), ordered["start"].to_numpy())
     merged = _merge(ordered, part, stretches, cap)
     kept = _kept(ordered, merged)
-    remarks = [*_merged_words(ordered, merged, stretches), *_crowded_words(crowded), *remarks]
+    remarks = [*_merged_words(ordered, merged, stretches), *left_out, *remarks]
     names, number = _names(store, kept, timed)
     alone = kept.filter(pl.col("count") == 1)
     known, texts = details(store, alone.select("source", "row"))
@@ -114,10 +117,6 @@ def timeline(store: Store, report: Report, *, cap: int = CAP) -> Timeline | None
         shown=" ".join(remarks) or None,
         gaps=gaps(recorded, tree.process, span),
     )
-
-
-def _tracks(tree: Tree, keys: pl.DataFrame) -> pl.Series:
-    return pl.Series([tree.of[PLACES[place], *rest] for place, *rest in keys.select(KEYS).iter_rows()], dtype=pl.Int32)
 
 
 def _of_single(joined: pl.DataFrame, column: str) -> npt.NDArray[np.int64]:
@@ -196,7 +195,8 @@ def _merge(ordered: pl.DataFrame, part: npt.NDArray[np.int64], stretches: Sequen
         steps = [stretch for stretch in stretches if stretch.view.track is not None]
         for chosen in (steps, steps[:1]):
             if chosen:
-                inside = pl.any_horizontal(_inside(stretch) for stretch in chosen)
+                end = pl.col("start") + pl.col("duration")
+                inside = pl.any_horizontal((pl.col("start") < s.last_ns) & (end >= s.first_ns) for s in chosen)
                 unmerged.append(ordered.select(inside.alias("inside"))["inside"].to_numpy())
     return merge(lane, start, length, unmerged, cap)
 
@@ -214,10 +214,6 @@ def _by_lane(placed: pl.DataFrame) -> pl.DataFrame:
     order = np.argsort(lane, kind="stable")  # of short integers a radix sort
     short = track.astype(np.int16) if int(track.max()) < 2**15 else track
     return placed[order[np.argsort(short[order], kind="stable")]]
-
-
-def _inside(stretch: Stretch) -> pl.Expr:
-    return (pl.col("start") < stretch.last_ns) & (pl.col("start") + pl.col("duration") >= stretch.first_ns)
 
 
 def _kept(ordered: pl.DataFrame, merged: Merged) -> pl.DataFrame:
@@ -254,12 +250,6 @@ def _merged_words(ordered: pl.DataFrame, merged: Merged, stretches: Sequence[Str
         share = percent(100 * time / whole_time) if whole_time else "none"
         remarks.append(f"Left out: {plural(merged.dropped, 'event')}, the shortest ({share} of the time).")
     return remarks
-
-
-def _crowded_words(crowded: int) -> list[str]:
-    if not crowded:
-        return []
-    return [f"Left out: {plural(crowded, 'event')} that happened at the same time as a thousand others of the same track."]
 
 
 def _names(store: Store, kept: pl.DataFrame, timed: pl.DataFrame) -> tuple[tuple[Name, ...], pl.Series]:

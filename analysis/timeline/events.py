@@ -188,7 +188,8 @@ def registered(store: Store, name: str, rows: pl.DataFrame) -> Iterator[duckdb.D
 
 def _of(store: Store, query: str, kept: pl.DataFrame, source: int) -> pl.DataFrame:
     with registered(store, "wanted", kept.filter(pl.col("source") == source).select("row")) as cursor:
-        return cursor.sql(query).pl()
+        rows: pl.DataFrame = cursor.sql(query).pl()
+    return rows
 
 
 def _words(row: dict[str, int | str | bool | None]) -> tuple[tuple[str, str], ...]:

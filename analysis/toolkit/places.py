@@ -63,8 +63,10 @@ class Places:
 def process_conditions(store: Store, *, rows: int = ROWS_AT_ONCE) -> list[str]:
     """Return SQL conditions on ``e.process`` that divide the device events.
 
-    Each group has about ``rows`` events. A process is never divided."""
-    counts = store.frame("SELECT process, count(*) AS n FROM device_event WHERE kind <> 'sync' GROUP BY process ORDER BY process").rows()
+    Each group has about ``rows`` events. A process is never divided.
+    """
+    sql = "SELECT process, count(*) AS n FROM device_event WHERE kind <> 'sync' GROUP BY process ORDER BY process"
+    counts: list[tuple[int | None, int]] = store.frame(sql).rows()
     return [_condition(group) for group in batches(counts, rows)]
 
 
