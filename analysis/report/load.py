@@ -40,9 +40,7 @@ def report_of(data: Mapping[str, Any]) -> Report:
 
 
 def rule_details(rule: str, category: str, data: dict[str, Any]) -> RuleDetails | dict[str, Any]:
-    """Return the details of a built-in rule, or ``data`` itself.
-
-    ``data`` is returned for other rules, and if it does not fit this version of the rule."""
+    """Return the details of a built-in rule, or ``data`` itself."""
     kind = DETAILS.get(rule) if category != "custom" else None
     try:
         return _object(data, kind, "details") if kind else data

@@ -227,14 +227,18 @@ class SystemUsage:
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceTime:
+class _OfProcess:
+    node: str
+    rank: int | None
+    pid: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTime(_OfProcess):
     """Time of one device by activity, as one process saw it (definitions: interval unions over all streams).
 
     span = computation + exposed communication + exposed memory operations + idle."""
 
-    node: str
-    rank: int | None
-    pid: int | None
     device: int
     device_name: str | None
     events: int
@@ -391,14 +395,11 @@ class Idle:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Step(_OfProcess):
     """One training step on one process. ``duration_ns`` is the device duration, or the host's if the step launched no device work.
     ``profiled``: the profilers of a configuration that were active in the step and made it longer ("cProfile"), or None. ``again``:
     number of earlier steps with the same number, if numbers restart in each epoch."""
 
-    node: str
-    rank: int | None
-    pid: int | None
     phase: str | None
     index: int
     start_ns: int
@@ -410,12 +411,9 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class StepGroup:
+class StepGroup(_OfProcess):
     """Durations of the steps of one (node, process, phase); ``slowest``: at most ten steps, longest first."""
 
-    node: str
-    rank: int | None
-    pid: int | None
     phase: str | None
     on_device: bool
     quantiles: Quantiles
@@ -424,7 +422,7 @@ class StepGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class StepParts:
+class StepParts(_OfProcess):
     """Parts of the average step of a process. Wall time is assigned in this order, each class getting the time that the ones before it
     left: kernel, memcpy, memset, communication, runtime, data_loader, cpu_op, other (the order of the PyTorch TensorBoard plugin).
 
@@ -434,9 +432,6 @@ class StepParts:
     with recorded events if only some of ``of`` steps have them, else empty; ``partly``: further steps that were recorded in part.
     ``typical``: whether these steps represent all steps."""
 
-    node: str
-    rank: int | None
-    pid: int | None
     steps: int
     mean_step_ns: float
     mean_ns: dict[str, float]
@@ -449,13 +444,10 @@ class StepParts:
 
 
 @dataclass(frozen=True, slots=True)
-class StepTrend:
+class StepTrend(_OfProcess):
     """Steps of one (node, process, phase) that became longer or shorter over the run: the medians of the first and the last quarter of
     ``steps`` steps, and the part of the average step with the largest change (None if not known)."""
 
-    node: str
-    rank: int | None
-    pid: int | None
     phase: str | None
     on_device: bool
     steps: int
@@ -499,12 +491,9 @@ class StepBar:
 
 
 @dataclass(frozen=True, slots=True)
-class RankSteps:
+class RankSteps(_OfProcess):
     """The bars of one process."""
 
-    node: str
-    rank: int | None
-    pid: int | None
     device: int
     bars: tuple[StepBar, ...]
 
@@ -525,14 +514,11 @@ class StepBreakdown:
 
 
 @dataclass(frozen=True, slots=True)
-class RankRow:
+class RankRow(_OfProcess):
     """One rank over the steps that several ranks have; times are means per step. ``waiting_ns``: communication beyond that of the rank
     with least of it in the same step, in each process group of its own. ``excess_percent``, ``steps_over``, ``others_wait_ns``,
     ``straggler``: from StragglerRank. ``waiting_group``: of several process groups the one in which the rank waits longest."""
 
-    node: str
-    rank: int | None
-    pid: int | None
     device: int
     steps: int
     step_ns: float
@@ -751,15 +737,12 @@ class GpuMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class AllocatorMemory:
+class AllocatorMemory(_OfProcess):
     """Memory of the framework's allocator of one process on one GPU: ``allocated`` to tensors, ``reserved`` from the GPU; bytes.
     ``events``: allocations and releases. ``total``: the memory of the GPU, None if not known. ``growth``: the largest rise of
     ``allocated`` from one moment to a later one. Up to 400 points (for more than 32 allocators fewer, at least 20): each event, or the
     lowest and highest of stretches of equal time."""
 
-    node: str
-    rank: int | None
-    pid: int | None
     device: int
     events: int
     total: int | None
@@ -779,15 +762,12 @@ class AllocatorMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamQueue:
+class StreamQueue(_OfProcess):
     """Work that was launched on one stream and had not begun. ``runs``: kernels, copies and memsets; ``linked``: those whose launch is in
     the trace, which alone count for the following fields. ``mean_depth``: over ``span_ns``, from the first launch to the end of the
     last execution; ``empty_ns``: the part of ``busy_ns``, in which the stream was busy, with an empty queue. ``time_ns``, ``depth``:
     starts of stretches of equal time and their mean depths, for the streams with the largest number of executions."""
 
-    node: str
-    rank: int | None
-    pid: int | None
     device: int
     stream: int | None
     runs: int
@@ -871,12 +851,9 @@ class Collective:
 
 
 @dataclass(frozen=True, slots=True)
-class CollectiveWait:
+class CollectiveWait(_OfProcess):
     """Time of one rank in the collectives that are matched across ranks, and its part beyond the shortest duration of each."""
 
-    node: str
-    rank: int | None
-    pid: int | None
     collectives: int
     total_ns: int
     wait_ns: int

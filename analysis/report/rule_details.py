@@ -617,24 +617,7 @@ class ProfilerReportDetails(RuleDetails):
 
 
 DETAILS: Final[dict[str, type[RuleDetails]]] = {
-    "ProfilerReport": ProfilerReportDetails,
     "CPUBottleneck": BottleneckDetails,
     "IOBottleneck": BottleneckDetails,
-    "LowGPUUtilization": LowGPUUtilizationDetails,
-    "GPUMemoryIncrease": GPUMemoryIncreaseDetails,
-    "BatchSize": BatchSizeDetails,
-    "LoadBalancing": LoadBalancingDetails,
-    "OverallSystemUsage": OverallSystemUsageDetails,
-    "MaxInitializationTime": MaxInitializationTimeDetails,
-    "StepOutlier": StepOutlierDetails,
-    "Dataloader": DataloaderDetails,
-    "OverallFrameworkMetrics": OverallFrameworkMetricsDetails,
-    "HostBound": HostBoundDetails,
-    "InputBound": InputBoundDetails,
-    "ExposedCommunication": ExposedCommunicationDetails,
-    "LowPrecision": LowPrecisionDetails,
-    "PageableCopies": PageableCopiesDetails,
-    "SyncBound": SyncBoundDetails,
-    "ShortKernels": ShortKernelsDetails,
-    "StragglerRank": StragglerRankDetails,
+    **{kind.__name__.removesuffix("Details"): kind for kind in RuleDetails.__subclasses__() if kind is not BottleneckDetails},
 }

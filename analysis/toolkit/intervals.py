@@ -82,34 +82,6 @@ def difference_length(a: pl.DataFrame, b: pl.DataFrame, by: Sequence[str] = ()) 
     return _lengths(a, difference(a, b, by), by)
 
 
-def intersection_length(a: pl.DataFrame, b: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
-    """Return the length of ``a`` and ``b``'s intersection per group of ``a``."""
-    return _lengths(a, intersection(a, b, by), by)
-
-
-def covered_per_bucket(intervals: pl.DataFrame, by: Sequence[str], *, origin: int, width: int, buckets: int) -> pl.DataFrame:
-    """Return the length of the union inside each equal bucket, per group.
-
-    The first of ``buckets`` buckets of ``width`` starts at ``origin``. Returns ``by``, ``bucket`` (0 based) and ``length`` (int64),
-    without the buckets that nothing covers. Intervals outside of all buckets are cut off. Raises ValueError unless width and buckets are
-    positive."""
-    if width <= 0 or buckets <= 0:
-        raise ValueError("width and buckets must be positive")
-    start, end, bucket = pl.col("start"), pl.col("end"), pl.col("bucket")
-    # The segments are disjoint: exploding them makes at most (segments + buckets) rows per group.
-    return (
-        union(intervals, by)
-        .with_columns(start=start.clip(lower_bound=origin) - origin, end=end.clip(upper_bound=origin + width * buckets) - origin)
-        .filter(end > start)
-        .with_columns(bucket=pl.int_ranges(start // width, (end - 1) // width + 1))
-        .explode("bucket")
-        .with_columns(length=pl.min_horizontal(end, (bucket + 1) * width) - pl.max_horizontal(start, bucket * width))
-        .group_by(*by, "bucket")
-        .agg(pl.col("length").sum())
-        .sort(*by, "bucket")
-    )
-
-
 def _two_sets(a: pl.DataFrame, b: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     sets = [frame.select(*by, "start", "end", a=pl.lit(i == 0), b=pl.lit(i == 1)) for i, frame in enumerate((a, b))]
     return sweep(pl.concat(sets), by, ("a", "b"))

@@ -12,9 +12,7 @@ UNKNOWN_HOST: Final = "unknown host"  # the readers' name of a node that no file
 
 
 def place(node: str, rank: int | None, device: int | None) -> str:
-    """Name a device: "rank 5, node-1 GPU 3".
-
-    A host that no file names is left out if nothing depends on its number."""
+    """Name a device: "rank 5, node-1 GPU 3"."""
     unknown = node == UNKNOWN_HOST or (rank is not None and node.startswith(UNKNOWN_HOST))
     gpu = f"GPU {device}" if unknown else f"{node} GPU {device}"
     return gpu if rank is None else f"rank {rank}, {gpu}"

@@ -6,8 +6,6 @@ import polars as pl
 
 
 def base_name(text: pl.Expr) -> pl.Expr:
-    """Remove the number at the end: ProfilerStep#12 -> ProfilerStep, step_3 -> step.
-
-    A name that is only a number is kept."""
+    """Remove the number at the end: ProfilerStep#12 -> ProfilerStep, step_3 -> step."""
     cut = text.str.replace(r"[\s#_:.\-]*\d+$", "")
     return pl.when(cut == "").then(text).otherwise(cut)

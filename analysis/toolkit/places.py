@@ -61,13 +61,10 @@ class Places:
 
 
 def process_conditions(store: Store, *, rows: int = ROWS_AT_ONCE) -> list[str]:
-    """Return SQL conditions on ``e.process`` that divide the device events.
-
-    Each group has about ``rows`` events. A process is never divided.
-    """
+    """Return SQL conditions on ``e.process`` for groups of about ``rows`` events; a process is never divided."""
     sql = "SELECT process, count(*) AS n FROM device_event WHERE kind <> 'sync' GROUP BY process ORDER BY process"
     counts: list[tuple[int | None, int]] = store.frame(sql).rows()
-    return [_condition(group) for group in batches(counts, rows)]
+    return [one_of("e.process", group) for group in batches(counts, rows)]
 
 
 def batches(sizes: Iterable[tuple[T, int]], rows: int = ROWS_AT_ONCE) -> list[list[T]]:
@@ -83,9 +80,11 @@ def batches(sizes: Iterable[tuple[T, int]], rows: int = ROWS_AT_ONCE) -> list[li
     return groups
 
 
-def _condition(processes: list[int | None]) -> str:
-    known = ", ".join(str(p) for p in processes if p is not None)
-    parts = [f"e.process IN ({known})"] if known else []
-    if None in processes:
-        parts.append("e.process IS NULL")
+def one_of(column: str, values: Iterable[int | None]) -> str:
+    """Return an SQL condition that a column is one of ``values``, which can be None."""
+    values = list(values)
+    known = ", ".join(str(value) for value in values if value is not None)
+    parts = [f"{column} IN ({known})"] if known else []
+    if None in values:
+        parts.append(f"{column} IS NULL")
     return f"({' OR '.join(parts)})"

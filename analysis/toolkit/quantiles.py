@@ -15,9 +15,7 @@ LINEAR_BINS: Final = 50
 BINS_PER_DECADE: Final = 10
 FEWEST_BINS: Final = 5
 MOST_BINS: Final = 40
-
-# p95 / p5 at which equal bins start to hide one end of the distribution.
-_WIDE: Final = 10.0
+_WIDE: Final = 10.0  # p95 / p5 at which equal bins start to hide one end of the distribution
 
 
 def quantile(ordered: pl.Series, fraction: float) -> float:
@@ -34,9 +32,7 @@ def quantile(ordered: pl.Series, fraction: float) -> float:
 
 
 def quantiles(values: pl.Series) -> Quantiles | None:
-    """Return quantiles, mean and population standard deviation, or None if empty.
-
-    Nulls are left out."""
+    """Return quantiles, mean and population standard deviation, or None if empty."""
     ordered = values.drop_nulls().sort().rechunk()
     if not len(ordered):
         return None

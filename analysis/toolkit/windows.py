@@ -23,9 +23,7 @@ def windows(store: Store, by: Literal["process", "node"]) -> pl.DataFrame:
 
 
 def with_window(rows: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
-    """Add the number of the window in which each row starts; 0 if none is known.
-
-    ``windows``: the key column of ``rows``, start, window."""
+    """Add the number of the window in which each row starts; 0 if none is known."""
     if windows["window"].max() in (None, 0):
         return rows.with_columns(window=pl.lit(0, pl.Int64))
     key = windows.columns[0]
@@ -44,9 +42,7 @@ def pauses_ns(windows: pl.DataFrame) -> int:
 
 
 def recorded(store: Store) -> pl.DataFrame:
-    """Return when the recorder was active in each process, in the form of ``windows``.
-
-    A program can stop and start it again."""
+    """Return when the recorder was active in each process, in the form of ``windows``."""
     rows = store.frame('SELECT process, first_ns AS start, last_ns + 1 AS "end" FROM recorded_window')
     return union(rows, ["process"]).with_columns(window=pl.int_range(pl.len()).over("process"))
 

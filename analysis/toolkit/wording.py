@@ -15,9 +15,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def significant(value: float) -> str:
-    """Format three significant digits: 0.0123, 1.02, 12.4, 178, 12 345.
-
-    Numbers of at least 1000 keep all digits of the integer part, in groups."""
+    """Format three significant digits: 0.0123, 1.02, 12.4, 178, 12 345."""
     if value == 0:
         return "0"
     magnitude = abs(value)
@@ -52,9 +50,7 @@ def duration(ns: float) -> str:
 
 
 def percent(value: float) -> str:
-    """Format a percentage (0..100) with one decimal: 18.9 %.
-
-    "< 0.1 %" and "> 99.9 %" separate small and large shares from 0 and 100."""
+    """Format a percentage (0..100) with one decimal: 18.9 %."""
     if 0 < value < 0.05:
         return "< 0.1 %"
     if 99.95 <= value < 100:
@@ -102,6 +98,15 @@ def plural(number: int, noun: str, nouns: str | None = None) -> str:
 def capitalized(text: str) -> str:
     """Return ``text`` with a capital first letter, and the rest as it is."""
     return text[:1].upper() + text[1:]
+
+
+def distinct(value: float, limit: float, decimals: int) -> str:
+    """Format with ``decimals`` digits, or as many as separate it from ``limit``."""
+    for digits in range(decimals, 7):
+        text = f"{value:.{digits}f}"
+        if float(text) != limit or value == limit:
+            break
+    return text
 
 
 def ordinal(number: int) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 
 import polars as pl
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from postrun.analysis.toolkit import intervals
@@ -81,7 +80,6 @@ def test_difference_and_intersection(a: Spans, b: Spans) -> None:
         assert cells(combined, group) == points(a, group) & points(b, group)
     groups = {s[0] for s in a}
     assert lengths(intervals.difference_length(frame(a), frame(b), ["group"])) == {g: len(points(a, g) - points(b, g)) for g in groups}
-    assert lengths(intervals.intersection_length(frame(a), frame(b), ["group"])) == {g: len(points(a, g) & points(b, g)) for g in groups}
 
 
 @given(small, small, small)
@@ -94,17 +92,6 @@ def test_sweep_flags(x: Spans, y: Spans, z: Spans) -> None:
     for group in "abc":
         for flag, spans in zip("xyz", (x, y, z), strict=True):
             assert cells(result.filter(pl.col(flag)), group) == points(spans, group)
-
-
-@given(small, st.integers(-5, 20), st.integers(1, 9), st.integers(1, 6))
-def test_buckets(spans: Spans, origin: int, width: int, buckets: int) -> None:
-    result = intervals.covered_per_bucket(frame(spans), ["group"], origin=origin, width=width, buckets=buckets)
-    actual = {(group, bucket): length for group, bucket, length in result.rows()}
-    for group in "abc":
-        for bucket in range(buckets):
-            inside = {t for t in points(spans, group) if origin + bucket * width <= t < origin + (bucket + 1) * width}
-            assert actual.pop((group, bucket), 0) == len(inside)
-    assert not actual
 
 
 @given(wide)
@@ -135,11 +122,4 @@ def test_nothing_in_nothing_out() -> None:
     assert intervals.union_length(empty).item() == 0
     assert intervals.union_length(empty, ["group"]).is_empty()
     assert intervals.sweep(empty.with_columns(x=pl.lit(True)), ["group"], ["x"]).is_empty()
-    assert intervals.covered_per_bucket(empty, ["group"], origin=0, width=5, buckets=2).is_empty()
     assert lengths(intervals.union_length(frame([("a", 5, 5)]), ["group"])) == {"a": 0}
-
-
-@pytest.mark.parametrize(("width", "buckets"), [(0, 1), (1, 0), (-1, 1)])
-def test_buckets_need_a_size(width: int, buckets: int) -> None:
-    with pytest.raises(ValueError, match="positive"):
-        intervals.covered_per_bucket(frame([]), ["group"], origin=0, width=width, buckets=buckets)

@@ -10,28 +10,10 @@ import polars as pl
 from ...report.model import FINE, ISSUES
 from ...report.rule_details import P95, BatchSizeBoxes, BatchSizeDetails, BatchSizeGpu
 from ...toolkit.wording import count, percent, plural
+from ..evidence import gpus
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated, required
 from ..evidence.blocks import CONTROLLER, FOOTPRINT, SampleBlock, box, samples_of
 from ..evidence.frameworks import BATCH_SIZE, framework_of
-from ..evidence.gpus import (
-    NO_CPU,
-    NO_GPU,
-    RECORD,
-    RECORD_LONGER,
-    also_too_few,
-    capped,
-    gpu,
-    gpu_time,
-    gpu_time_ns,
-    in_windows,
-    no_memory,
-    record,
-    sample_ns,
-    threshold,
-    too_few,
-    where,
-    with_ranks,
-)
 from ..evidence.run_data import RunData
 
 CAVEATS: Final = (
@@ -47,11 +29,7 @@ _GPU: Final = ["node", "unit"]
 
 
 class BatchSize(SampleRule):
-    """Evaluates every GPU with the CPU of its node, at the end of every evaluation window in which both and the GPU's memory have a
-    sample and more than ``patience`` and more than ``window`` samples. The threshold is exceeded if p95 of all three over the last
-    ``window`` samples are below their thresholds. CPU utilization is the mean over the node's cores.
-
-    Cost: the unused share, 100 % - mean, of the time of the GPUs with violations, times the share of their windows with a violation."""
+    """Every GPU with the CPU of its node, at the end of every evaluation window in which all three have enough samples (docs/rules.md)."""
 
     name = "BatchSize"
     category = "system"
@@ -90,7 +68,7 @@ class BatchSize(SampleRule):
             .sort(*_GPU, "window")
         )
         violated = pl.col("time_ns").filter("violation")
-        gpus = judged.group_by(_GPU).agg(
+        per_gpu = judged.group_by(_GPU).agg(
             pl.col("cpu_p95", "gpu_p95", "gpu_memory_p95").last(),
             pl.col("cpu_p95", "gpu_p95", "gpu_memory_p95").filter("violation").last().name.prefix("violated_"),
             windows=pl.len().cast(pl.Int64),
@@ -99,23 +77,25 @@ class BatchSize(SampleRule):
             violated_last_ns=violated.max(),
         )
         of_memory = block.boxes("gpu_memory").rename(lambda name: name if name in _GPU else f"memory_{name}")
-        rows = block.boxes("gpu").join(gpus, on=_GPU, how="left").join(of_memory, on=_GPU, how="left")
+        rows = block.boxes("gpu").join(per_gpu, on=_GPU, how="left").join(of_memory, on=_GPU, how="left")
         windows = judged.group_by("window").agg(pl.col("violation").any())
         return rows, block.boxes("cpu"), windows
 
     def conclude(self, observed: Sequence[Any], run: RunData, parameters: Parameters) -> Outcome:
-        for figure, reason in (("gpu", NO_GPU), ("cpu", NO_CPU)):
+        for figure, reason in (("gpu", gpus.NO_GPU), ("cpu", gpus.NO_CPU)):
             if not run.samples.has(figure):
-                return not_evaluated(reason, record(run, reason))
+                return not_evaluated(reason, gpus.record(run, reason))
         if not run.samples.has("gpu_memory"):
-            return not_evaluated(*no_memory(run))
+            return not_evaluated(*gpus.no_memory(run))
         cpu = {row["node"]: row for _, part, _ in observed for row in part.iter_rows(named=True)}
         rows = [row for part, _, _ in observed for row in part.iter_rows(named=True)]
-        devices = with_ranks((_device(row, cpu.get(row["node"]), run) for row in rows), run)
+        devices = gpus.with_ranks((_device(row, cpu.get(row["node"]), run) for row in rows), run)
         small = [row for row in devices if row.violations]
         judged = [row for row in devices if row.windows]
-        listed, left_out = capped(devices, lambda row: row.violations)
-        details = BatchSizeDetails(devices=listed, left_out=left_out, caveats=(*CAVEATS, *_memory_notes(devices)))
+        listed, left_out = gpus.capped(devices, lambda row: row.violations)
+        figures = {row.memory_figure for row in devices}
+        notes = (note for figure, note in (("footprint", _USED), ("memory controller", _RECORDED)) if figure in figures)
+        details = BatchSizeDetails(devices=listed, left_out=left_out, caveats=(*CAVEATS, *notes))
         if not judged:
             return not_evaluated(*self._too_few(devices, run, parameters), details=details)
         windows = pl.concat([part for _, _, part in observed]).group_by("window").agg(pl.col("violation").any())
@@ -130,26 +110,26 @@ class BatchSize(SampleRule):
             first_ns=min((required(row.first_ns) for row in small), default=None),
             last_ns=max((required(row.last_ns) for row in small), default=None),
             details=details,
-            finding=(_finding if small else _fine)(small or judged, judged, parameters) + also_too_few(len(devices) - len(judged)) + ".",
+            finding=(_finding if small else _fine)(small or judged, judged, parameters)
+            + gpus.also_too_few(len(devices) - len(judged))
+            + ".",
             recommendation=_recommendation(small, run) if small else None,
             cost=_cost(small, devices, run) if small else None,
         )
 
     def _too_few(self, devices: Sequence[BatchSizeGpu], run: RunData, parameters: Parameters) -> tuple[str, str]:
-        """Return why no GPU was evaluated, and which capture would help.
-
-        The reason is the figure with the fewest samples on the GPU with most of them."""
+        """Return why no GPU was evaluated, and which capture would help."""
         name = max(("patience", "window"), key=lambda one: float(parameters[one]))
         counts = [(min(box.samples if box else 0 for box in (row.boxes.cpu, row.boxes.gpu, row.boxes.gpu_memory)), row) for row in devices]
         most, row = max(counts, key=lambda item: item[0], default=(0, None))
         if not devices:
-            return NO_GPU, record(run, NO_GPU)
+            return gpus.NO_GPU, gpus.record(run, gpus.NO_GPU)
         if not most:
-            return "no machine has samples of its GPUs, of their memory and of its CPU", RECORD
+            return "no machine has samples of its GPUs, of their memory and of its CPU", gpus.RECORD
         if most > max(parameters["patience"], samples_of(parameters["window"])):
-            return "no evaluation window has enough samples of a GPU, of its memory and of the CPU", RECORD
+            return "no evaluation window has enough samples of a GPU, of its memory and of the CPU", gpus.RECORD
         derived = bool(row and row.derived)
-        return too_few(self.name, most, parameters[name], run, parameter=name, derived=derived), RECORD_LONGER
+        return gpus.too_few(self.name, most, parameters[name], run, parameter=name, derived=derived), gpus.RECORD_LONGER
 
 
 def _device(row: Mapping[str, Any], cpu: Mapping[str, Any] | None, run: RunData) -> BatchSizeGpu:
@@ -169,9 +149,7 @@ def _device(row: Mapping[str, Any], cpu: Mapping[str, Any] | None, run: RunData)
         gpu_memory_p95=row["gpu_memory_p95"],
         at_last_violation=P95(row["violated_cpu_p95"], row["violated_gpu_p95"], row["violated_gpu_memory_p95"]),
         boxes=BatchSizeBoxes(
-            cpu=None if cpu is None else box(cpu),
-            gpu=box(row),
-            gpu_memory=None if memory["samples"] is None else box(memory),
+            cpu=None if cpu is None else box(cpu), gpu=box(row), gpu_memory=None if memory["samples"] is None else box(memory)
         ),
     )
 
@@ -179,36 +157,27 @@ def _device(row: Mapping[str, Any], cpu: Mapping[str, Any] | None, run: RunData)
 # -- what the reader sees --------------------------------------------------------------------------------------------------
 
 
-def _memory_notes(devices: Sequence[BatchSizeGpu]) -> list[str]:
-    figures = {row.memory_figure for row in devices}
-    notes = {"footprint": _USED, "memory controller": _RECORDED}
-    return [note for figure, note in notes.items() if figure in figures]
-
-
-def _memory(row: BatchSizeGpu) -> str:
-    return "GPU memory" if row.memory_figure == "footprint" else "the GPU's memory controller"
-
-
 def _limits(parameters: Parameters) -> str:
     limits = [parameters[name] for name in ("cpu_threshold_p95", "gpu_threshold_p95", "gpu_memory_threshold_p95")]
     if len(set(limits)) == 1:
-        return f"threshold {threshold(limits[0])}"
-    return f"thresholds {threshold(limits[0])}, {threshold(limits[1])} and {threshold(limits[2])}"
+        return f"threshold {gpus.threshold(limits[0])}"
+    return f"thresholds {gpus.threshold(limits[0])}, {gpus.threshold(limits[1])} and {gpus.threshold(limits[2])}"
 
 
 def _figures(row: BatchSizeGpu, at: BatchSizeGpu | P95) -> str:
     cpu, gpu, memory = (percent(required(figure)) for figure in (at.cpu_p95, at.gpu_p95, at.gpu_memory_p95))
-    return f"p95 of the CPU is {cpu}, of the GPU {gpu} and of {_memory(row)} {memory}"
+    subject = "GPU memory" if row.memory_figure == "footprint" else "the GPU's memory controller"
+    return f"p95 of the CPU is {cpu}, of the GPU {gpu} and of {subject} {memory}"
 
 
 def _finding(small: Sequence[BatchSizeGpu], judged: Sequence[BatchSizeGpu], parameters: Parameters) -> str:
     """Write how often, and the last figures of the GPU with most of the violations."""
     worst = max(small, key=lambda row: (row.violations, -required(row.gpu_p95)))
-    windows = in_windows(sum(row.violations for row in small), sum(row.windows for row in small))
+    windows = gpus.in_windows(sum(row.violations for row in small), sum(row.windows for row in small))
     of_all = f", {count(len(small))} of {plural(len(judged), 'GPU')}" if len(judged) > 1 else ""
     return (
-        f"CPU, GPU and GPU memory were all low ({_limits(parameters)} of p95) in {windows} of {where(small)}{of_all}:"
-        f" in the last of them {_figures(worst, worst.at_last_violation)}" + (f" on {gpu(worst)}" if len(small) > 1 else "")
+        f"CPU, GPU and GPU memory were all low ({_limits(parameters)} of p95) in {windows} of {gpus.where(small)}{of_all}:"
+        f" in the last of them {_figures(worst, worst.at_last_violation)}" + (f" on {gpus.gpu(worst)}" if len(small) > 1 else "")
     )
 
 
@@ -217,7 +186,7 @@ def _fine(_: Sequence[BatchSizeGpu], judged: Sequence[BatchSizeGpu], parameters:
     windows = plural(sum(row.windows for row in judged), "window")
     return (
         f"In none of {windows} of {plural(len(judged), 'GPU')} were CPU, GPU and GPU memory all below their {_limits(parameters)} of p95:"
-        f" on {gpu(lowest)}, the least used one at the end, {_figures(lowest, lowest)}"
+        f" on {gpus.gpu(lowest)}, the least used one at the end, {_figures(lowest, lowest)}"
     )
 
 
@@ -232,22 +201,19 @@ def _recommendation(small: Sequence[BatchSizeGpu], run: RunData) -> str:
         room = "how much of its memory is used was not recorded"
         raise_it = f"Raise {batch_size} as far as GPU memory allows (`nvidia-smi` shows how much of it is used)"
     return (
-        f"{raise_it}, or use smaller GPUs: {gpu(worst)} is at {percent(worst.boxes.gpu.mean)} on average, and {room}."
+        f"{raise_it}, or use smaller GPUs: {gpus.gpu(worst)} is at {percent(worst.boxes.gpu.mean)} on average, and {room}."
         f" {CAVEATS[0]} {CAVEATS[1]}"
     )
 
 
 def _cost(small: Sequence[BatchSizeGpu], devices: Sequence[BatchSizeGpu], run: RunData) -> Cost:
-    unused = round(sum(_unused_ns(row, run) * row.violations / row.windows for row in small))
+    times = [(row, row.samples * gpus.sample_ns(row.derived, run)) for row in small]
+    unused = round(sum(ns * max(100 - row.boxes.gpu.mean, 0) / 100 * row.violations / row.windows for row, ns in times))
     return Cost(
         title="Raise the batch size",
         ns=unused,
-        of_ns=round(gpu_time_ns(devices, run)),
+        of_ns=round(gpus.gpu_time_ns(devices, run)),
         saving_ns=unused,
-        where=None if len(small) == len(devices) > 1 else where(small),
-        base=gpu_time(devices, run),
+        where=None if len(small) == len(devices) > 1 else gpus.where(small),
+        base=gpus.gpu_time(devices, run),
     )
-
-
-def _unused_ns(row: BatchSizeGpu, run: RunData) -> float:
-    return float(row.samples * sample_ns(row.derived, run) * max(100 - row.boxes.gpu.mean, 0) / 100)

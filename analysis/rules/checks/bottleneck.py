@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -31,22 +31,10 @@ _SUMMED: Final = ("snapshots", "low", "bottlenecks", "windows", "windows_exceede
 
 
 class Bottleneck(SampleRule):
-    """Snapshots of a node that have a value of a used GPU and one of a core.
+    """Snapshots in which the lowest used GPU of a node is low while a core is at its limit (docs/rules.md).
 
-    *Low*: the lowest used GPU is below ``gpu_threshold``; *bottleneck*: low, and the highest core is above the limit. A GPU that is 0 %
-    for the whole run is not used.
-
-    Every node with more than ``patience`` such snapshots is evaluated: an issue if bottlenecks / snapshots x 100 > ``threshold`` over the
-    whole run. Triggered: windows in which this share is over the threshold, summed over these nodes, including the windows before
-    ``patience`` is reached. Violations: bottleneck snapshots; data points: snapshots. ``active``: activity on the node between each
-    bottleneck snapshot and the next one.
-
-    Cost: bottleneck snapshots x sampling interval x used GPUs of the node x the unused share of the lowest of them, because in data
-    parallel training all of them wait for the lowest. Nodes with an issue only.
-
-    In a run without GPUs (:attr:`.samples.Samples.without_gpu`) the mean of a node's cores is its one device, and *low* is below 50 %.
-
-    Subclasses set the core's column of the snapshots, the parameter of its limit, and the words."""
+    ``waited_snapshots``, times the interval, is the cost: in data parallel training all used GPUs wait for the lowest. Subclasses set
+    the core's column of the snapshots, the parameter of its limit, and the words."""
 
     category = "system"
     core: ClassVar[str]
@@ -110,11 +98,7 @@ class Bottleneck(SampleRule):
         issues = [row for row in judged if row.issue]
         listed, left_out = capped(nodes, lambda row: row.issue)
         details = BottleneckDetails(
-            total=total,
-            nodes=listed,
-            left_out=left_out,
-            bottleneck_ns=total.bottlenecks * interval,
-            without_gpu=alone or None,
+            total=total, nodes=listed, left_out=left_out, bottleneck_ns=total.bottlenecks * interval, without_gpu=alone or None
         )
         if not judged:
             return not_evaluated(*self._nothing(nodes, run, parameters), details=details)
@@ -134,7 +118,7 @@ class Bottleneck(SampleRule):
             first_ns=min((row.first_ns for row in judged if row.first_ns is not None), default=None),
             last_ns=max((row.last_ns for row in judged if row.last_ns is not None), default=None),
             details=details,
-            finding=(self._finding(issues, judged, parameters, alone) if issues else self._fine(judged, parameters, alone))
+            finding=self._finding(issues, judged, parameters, alone)
             + (f"; {plural(skipped, 'machine')} could not be judged" if skipped else "")
             + ".",
             recommendation=self.recommendation(max(issues, key=_share), run, details.active) if issues else None,
@@ -173,20 +157,19 @@ class Bottleneck(SampleRule):
         return reason, RECORD_LONGER
 
     def _finding(self, issues: Sequence[BottleneckNode], judged: Sequence[BottleneckNode], parameters: Parameters, alone: bool) -> str:
-        worst = max(issues, key=_share)
-        verb = "is" if len(issues) == 1 else "are"
-        more = f"; {count(len(issues))} of {plural(len(judged), 'machine')} {verb} over it" if len(judged) > 1 else ""
+        worst = max(issues or judged, key=_share)
+        most = more = ""
+        if issues and len(judged) > 1:
+            more = f"; {count(len(issues))} of {plural(len(judged), 'machine')} {'is' if len(issues) == 1 else 'are'} over it"
+        elif not issues:
+            most = f", the highest share of {plural(len(judged), 'machine')}" if len(judged) > 1 else ""
+            if over := sum(row.windows_exceeded for row in judged):
+                windows = plural(sum(row.windows for row in judged), "single window")
+                more = f"; {count(over)} of {windows} are over it, the whole run is not"
+        derived = ", GPU utilisation derived from kernel activity" if any(row.derived for row in issues or judged) else ""
         return (
-            f"{self._state(parameters, alone)} in {percent(_share(worst))} of {plural(worst.snapshots, 'snapshot')} of {worst.node}"
-            f" (threshold {threshold(parameters['threshold'])}){more}{_derived(issues)}"
-        )
-
-    def _fine(self, judged: Sequence[BottleneckNode], parameters: Parameters, alone: bool) -> str:
-        worst = max(judged, key=_share)
-        most = f", the highest share of {plural(len(judged), 'machine')}" if len(judged) > 1 else ""
-        return (
-            f"{self._state(parameters, alone)} in {percent(_share(worst))} of {plural(worst.snapshots, 'snapshot')} of {worst.node}"
-            f"{most} (threshold {threshold(parameters['threshold'])}){_in_windows(judged)}{_derived(judged)}"
+            f"{self._state(parameters, alone)} in {percent(_share(worst))} of {plural(worst.snapshots, 'snapshot')} of {worst.node}{most}"
+            f" (threshold {threshold(parameters['threshold'])}){more}{derived}"
         )
 
     def _cost(self, measured: Sequence[_Measured], interval: int, run: RunData) -> Cost:
@@ -205,14 +188,6 @@ class Bottleneck(SampleRule):
 def _exceeded(bottlenecks: Any, snapshots: Any, share: float) -> Any:
     """Return whether bottlenecks / snapshots x 100 > share, without rounding."""
     return bottlenecks * 100 > snapshots * share
-
-
-def _in_windows(judged: Sequence[BottleneckNode]) -> str:
-    """Mention single windows over the threshold although the whole run is not."""
-    over = sum(row.windows_exceeded for row in judged)
-    if not over:
-        return ""
-    return f"; {count(over)} of {plural(sum(row.windows for row in judged), 'single window')} are over it, the whole run is not"
 
 
 def _stretches(rows: pl.DataFrame) -> pl.DataFrame:
@@ -272,10 +247,6 @@ def _part(count: int, total: int) -> float | None:
 
 def _share(row: BottleneckNode) -> float:
     return row.bottleneck_percent or 0.0
-
-
-def _derived(rows: Iterable[BottleneckNode]) -> str:
-    return ", GPU utilisation derived from kernel activity" if any(row.derived for row in rows) else ""
 
 
 def _workers(node: str, run: RunData) -> str:

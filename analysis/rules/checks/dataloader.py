@@ -52,18 +52,10 @@ SETTINGS: Final = """
 
 
 class Dataloader(Rule):
-    """Compares data loading processes of each node with its cores.
+    """Compares data loading processes of each node with its cores (docs/rules.md).
 
-    Number of processes: the sum of ``num_workers`` over the processes of the node that record it (the largest of each; 0 workers are 1
-    process, the training process itself); training processes with steps but without a record of their loaders count like those with one,
-    and the finding reports this. Otherwise the overlap: the median, over the seconds in which anything was loaded, of the largest number
-    of loader intervals open at the same moment. An interval inside another interval of the same thread is a call of the same loader and
-    not counted. Time without loading lowers nothing: a loader that is seldom active counts as one. Waits of PyTorch's training process
-    for its worker processes do not show the number of workers; without num_workers the node is then not evaluated.
-
-    Seconds are the whole seconds of the clock in which a loader interval was open. Data points: seconds, of all nodes. Violations: those
-    of nodes with an issue. Triggered: evaluation windows in which loading began on a node with an issue; first and last time are of the
-    same loads. Cost: the wait for data of the average step, of its length, on the nodes with an issue."""
+    Seconds are the whole seconds of the clock in which a loader interval was open. Time without loading lowers nothing: a loader that is
+    seldom active counts as one. If not all training processes have a record of their loaders, the finding reports it."""
 
     name: ClassVar[str] = "Dataloader"
     category: ClassVar[Category] = "framework"
@@ -84,7 +76,8 @@ class Dataloader(Rule):
         intervals, settings = _intervals(run.store), run.store.frame(SETTINGS)
         if intervals.is_empty() and settings.is_empty():
             return not_evaluated(_no_events(run), _LOADER)
-        machines = [_machine(run, node, intervals, settings, parameters) for node in _nodes(intervals, settings)]
+        nodes = sorted(set(intervals["node"].drop_nulls()) | set(settings["node"].drop_nulls()))
+        machines = [_machine(run, node, intervals, settings, parameters) for node in nodes]
         loading, histogram = _loading(intervals)
         details = DataloaderDetails(
             nodes=tuple(machine.row for machine in machines),
@@ -100,12 +93,7 @@ class Dataloader(Rule):
         if not evaluated:
             reason, capture = _missing(machines, parameters)
             return not_evaluated(
-                reason,
-                capture,
-                details=details,
-                recommendation=_pin(run, settings, None),
-                datapoints=seconds,
-                windows=number,
+                reason, capture, details=details, recommendation=_pin(run, settings, None), datapoints=seconds, windows=number
             )
         issues = [machine for machine in evaluated if machine.row.issue]
         of_issues = windows.filter(pl.col("node").is_in([machine.node for machine in issues]))
@@ -162,10 +150,6 @@ def _intervals(store: Store) -> pl.DataFrame:
     every = store.frame(_INTERVALS)
     worker = pl.col("source") == "worker"
     return pl.concat([every.filter(worker), recorded_once(every.filter(~worker))]).drop("recorder")
-
-
-def _nodes(intervals: pl.DataFrame, settings: pl.DataFrame) -> list[int]:
-    return sorted(set(intervals["node"].drop_nulls()) | set(settings["node"].drop_nulls()))
 
 
 def _machine(run: RunData, node: int, intervals: pl.DataFrame, settings: pl.DataFrame, parameters: Parameters) -> _Machine:

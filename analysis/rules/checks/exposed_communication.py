@@ -1,10 +1,7 @@
-"""ExposedCommunication: the share of each device's time in collectives that no computation covers.
+"""ExposedCommunication: the share of each device's time in collectives that no computation covers (docs/rules.md).
 
-Per kernel name: ``time_ns`` is the summed duration; ``exposed_ns`` is the length of the union of the executions on each device minus the
-time that computation kernels of that device cover, added up over the devices. If kernels of two names execute at the same time, each gets
-all of its own union, so these parts can exceed the exposed communication of the devices.
-
-Could save at most: all of the exposed communication, limited to computation that hides no other communication yet.
+Per kernel name, ``exposed_ns`` is the length of the union of the executions minus the time that computation covers. Kernels of two names
+that execute at the same time each get all of their own union, so these parts can exceed the exposed communication of the devices.
 """
 
 from __future__ import annotations
@@ -30,8 +27,6 @@ from ..evidence.device_share import DeviceShare, above, finding, issues, no_devi
 from ..evidence.frameworks import OVERLAPPED, framework_of
 from ..evidence.run_data import RunData
 
-_THRESHOLD: Final = Parameter("threshold", "%", 10, 10, "percentile", "share of a device's span that exposed communication may take")
-
 # Kinds of collectives by the name of the kernel; the first match counts.
 _KINDS: Final = (
     ("reduce-scatter", re.compile(r"reduce_?scatter", re.IGNORECASE)),
@@ -44,15 +39,9 @@ _KINDS: Final = (
 
 # Ranges of TorchRec's pipelines that exchange the sparse features of the next batch ahead: who has them uses one.
 _SPARSE_PIPELINE: Final = ("## wait_sparse_data_dist ##", "## start_sparse_data_dist%", "## sparse_data_dist ##", "## sdd_%")
-
-# Collectives shorter than this on average are bound by their latency and not by their bytes.
-_SHORT_NS: Final = 200_000
-
-# All-reduces longer than this on average: the gradients come in few, large pieces.
-_LONG_NS: Final = 2_000_000
-
-# Only the backward pass can hide the reduction of gradients: about two thirds of the computation.
-_BACKWARD_SHARE: Final = 2 / 3
+_SHORT_NS: Final = 200_000  # collectives shorter than this on average are bound by their latency and not by their bytes
+_LONG_NS: Final = 2_000_000  # all-reduces longer than this on average: the gradients come in few, large pieces
+_BACKWARD_SHARE: Final = 2 / 3  # only the backward pass can hide the reduction of gradients: about two thirds of the computation
 
 # Share of the all-reduces that threads with backward operators launch, from which on they are taken to reduce gradients.
 _GRADIENTS_SHARE: Final = 0.9
@@ -64,7 +53,7 @@ _SLOW_PERCENT: Final = 5.0
 class ExposedCommunication(Rule):
     name = "ExposedCommunication"
     category = "trace"
-    parameters = (_THRESHOLD,)
+    parameters = (Parameter("threshold", "%", 10, 10, "percentile", "share of a device's span that exposed communication may take"),)
     needs = "A profiler trace with the activity of the GPUs, such as one of torch.profiler with CUDA activity."
     checks = "How much of each device's time goes into collectives while it computes nothing."
     condition = "communication not covered by computation > threshold of the device's span, on any device"
@@ -113,9 +102,7 @@ def _could_hide(device: DeviceTime) -> int:
 
 
 def _collectives(store: Store, exposed_ns: int) -> tuple[CollectiveKernel, ...]:
-    """Return the collectives by short name, over all devices, longest exposed first.
-
-    ``exposed_ns``: that of all collectives, which is used if there is only one name."""
+    """Return the collectives by short name, over all devices, longest exposed first."""
     totals = store.frame("""
         SELECT coalesce(n.short, n.text) AS name, count(*) AS count, sum(e.duration_ns)::BIGINT AS time_ns
         FROM device_event AS e JOIN name AS n ON n.id = e.name
@@ -155,7 +142,8 @@ class _Advice:
     def of(cls, run: RunData, collectives: Sequence[CollectiveKernel], devices: Sequence[DeviceTime]) -> _Advice:
         exposed: dict[str, list[int]] = {}
         for row in collectives:
-            sums = exposed.setdefault(_kind(row.name), [0, 0, 0])
+            kind = next((kind for kind, pattern in _KINDS if pattern.search(row.name)), "collective")
+            sums = exposed.setdefault(kind, [0, 0, 0])
             for position, number in enumerate((row.exposed_ns, row.time_ns, row.count)):
                 sums[position] += number
         kind, (part, time, count) = max(exposed.items(), key=lambda item: item[1][0])
@@ -173,10 +161,6 @@ class _Advice:
 def _overlap(devices: Sequence[DeviceTime]) -> float:
     total = sum(device.communication_ns for device in devices)
     return 100 * (total - sum(device.exposed_communication_ns for device in devices)) / total if total else 0.0
-
-
-def _kind(name: str) -> str:
-    return next((kind for kind, pattern in _KINDS if pattern.search(name)), "collective")
 
 
 def _what(kind: str, count: int) -> str:

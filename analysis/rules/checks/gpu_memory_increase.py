@@ -12,7 +12,7 @@ import polars as pl
 from ...report.model import FINE, ISSUES
 from ...report.rule_details import Episode, GPUMemoryIncreaseDetails, GrowingMemory
 from ...toolkit.labels import place, ranks
-from ...toolkit.wording import count, moment, plural
+from ...toolkit.wording import count, distinct, moment, plural
 from ..evidence.base import Outcome, Parameter, Parameters, SampleRule, not_evaluated
 from ..evidence.blocks import FOOTPRINT, SampleBlock, box, samples_of
 from ..evidence.frameworks import ALLOCATIONS, NUMBERS_ONLY, framework_of
@@ -126,8 +126,8 @@ class GPUMemoryIncrease(SampleRule):
             datapoints=int(evaluated["samples"].sum()),
             windows=len(windows),
             windows_triggered=len(triggered),
-            first_ns=_least(episodes["start_ns"]),
-            last_ns=_most(episodes["end_ns"]),
+            first_ns=episodes["start_ns"].min(),  # type: ignore[arg-type]
+            last_ns=episodes["end_ns"].max(),  # type: ignore[arg-type]
             details=details,
             finding=_finding(evaluated, episodes, worst, run, parameters),
             recommendation=_recommendation(episodes, worst, run) if violations else None,
@@ -168,9 +168,7 @@ def slopes(series: pl.DataFrame) -> pl.DataFrame:
 
 
 def _scale(series: pl.DataFrame) -> float:
-    """Return a power of ten that makes integers of the values and keeps sums exact.
-
-    1e9, or less if sums would not fit 64 bits."""
+    """Return a power of ten that makes integers of the values and keeps sums exact."""
     greatest = series["value"].abs().max()
     sums = max(float(greatest) if isinstance(greatest, float) else 0.0, 1.0) * max(len(series), 1) * 4
     return float(10.0 ** min(_DIGITS, math.floor(math.log10(_MOST / sums))))
@@ -218,11 +216,11 @@ def _finding(evaluated: pl.DataFrame, episodes: pl.DataFrame, worst: dict[str, A
         growing = evaluated.filter(pl.col("violations") > 0).height
         whose = f"{count(growing)} of {plural(evaluated.height, 'GPU')} grew so, in" if evaluated.height > 1 else "it grew so in"
         return (
-            f"{subject} grew on {label} by up to {_points(largest, increase)} percentage points from one window of"
+            f"{subject} grew on {label} by up to {distinct(largest, increase, 1)} percentage points from one window of"
             f" {plural(window, 'sample')} to the next, more than the threshold of {increase:g}; {whose}"
             f" {plural(episodes.height, 'episode')}{_trend(worst)}."
         )
-    grew = f"grew by at most {_points(largest, increase)} percentage points" if largest > 0 else "did not grow"
+    grew = f"grew by at most {distinct(largest, increase, 1)} percentage points" if largest > 0 else "did not grow"
     text = f"{subject} {grew} from one window of {plural(window, 'sample')} to the next; the threshold is {increase:g}"
     leak = evaluated.filter(pl.col("slope").is_not_null()).sort("slope", descending=True).head(1).rows(named=True)
     if leak and leak[0]["slope"] * (leak[0]["last_ns"] - leak[0]["first_ns"]) / _HOUR_NS >= 1:
@@ -262,22 +260,3 @@ def _trend(worst: dict[str, Any]) -> str:
 def _label(row: dict[str, Any], run: RunData) -> str:
     node = run.places.node(row["node"])
     return place(node, ranks(run.breakdown).get((node, row["unit"])), row["unit"])
-
-
-def _points(value: float, threshold: float) -> str:
-    """Format ``value`` with enough decimals to differ from the threshold."""
-    for decimals in range(1, 7):
-        text = f"{value:.{decimals}f}"
-        if float(text) != threshold or value == threshold:
-            break
-    return text
-
-
-def _least(times: pl.Series) -> int | None:
-    least = times.min()
-    return least if isinstance(least, int) else None
-
-
-def _most(times: pl.Series) -> int | None:
-    most = times.max()
-    return most if isinstance(most, int) else None

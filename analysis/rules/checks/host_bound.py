@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,11 +20,7 @@ from ..evidence.idle_findings import Judged, in_order, names, outcome, unjudged,
 from ..evidence.run_data import RunData
 from ..evidence.sync_calls import begun_inside, sync_calls
 
-_IDLE: Final = Parameter("idle_threshold", "%", 20, 20, "percentile", "share of a device's span that it may stand idle")
-_SHARE: Final = Parameter("host_share", "%", 50, 50, "percentile", "share of the idle time that may be host wait")
-
-# The advice omits host activities with a smaller share of the waits.
-_NAMED_PERCENT: Final = 1.0
+_NAMED_PERCENT: Final = 1.0  # the advice omits host activities with a smaller share of the waits
 _LONGEST: Final = 10
 _RANGES_NAMED: Final = 4
 FIRST_USE: Final = "first use"
@@ -36,7 +33,10 @@ _Judged = list[Judged[HostBoundDevice]]
 class HostBound(Rule):
     name = "HostBound"
     category = "trace"
-    parameters = (_IDLE, _SHARE)
+    parameters = (
+        Parameter("idle_threshold", "%", 20, 20, "percentile", "share of a device's span that it may stand idle"),
+        Parameter("host_share", "%", 50, 50, "percentile", "share of the idle time that may be host wait"),
+    )
     needs = "A profiler trace with the activity of the GPUs and the launch calls of the host."
     checks = "Whether each device stands idle because the host launches its work too late."
     condition = "idle time > idle_threshold of the span and host wait > host_share of the idle time"
@@ -52,7 +52,10 @@ class HostBound(Rule):
         if not judged:
             return no_device_activity()
         if not any(device.linked for device, _ in judged):
-            return _without_launches(run)
+            return not_evaluated(
+                "no launch call of this run has the correlation of a device run" if run.launches.calls else "no launch calls in this run",
+                "Profile with torch.profiler on CPU activity, too: it records the launch calls and which run belongs to each.",
+            )
         judged = in_order(judged)
         bad = with_issue(judged)
         waits = _Waits(parts)
@@ -107,14 +110,11 @@ class _Waits:
         longest = [wait for part in parts for wait in part.longest]
         self.longest = sorted(longest, key=lambda wait: (-wait["time_ns"], wait["start_ns"]))[:_LONGEST]
         self.calls = pl.concat([part.calls for part in parts]).group_by("name").agg(pl.col("count", "time").sum(), pl.col("longest").max())
-        self.meanwhile: dict[str, int] = {}
+        self.meanwhile: Counter[str] = Counter()
+        self.in_ranges: Counter[str] = Counter()
         for part in parts:
-            for name, time in part.meanwhile.items():
-                self.meanwhile[name] = self.meanwhile.get(name, 0) + time
-        self.in_ranges: dict[str, int] = {}
-        for part in parts:
-            for name, time in part.in_ranges.items():
-                self.in_ranges[name] = self.in_ranges.get(name, 0) + time
+            self.meanwhile.update(part.meanwhile)
+            self.in_ranges.update(part.in_ranges)
 
     def shares(self) -> tuple[HostActivity, ...]:
         """Return the activities of the host, longest first."""
@@ -165,9 +165,7 @@ def _part(run: RunData, group: GapGroup, bad: list[IdleDevice]) -> _Part:
 
 
 def _details(run: RunData, devices: tuple[HostBoundDevice, ...], waits: _Waits) -> HostBoundDetails:
-    """Return the kernels after the waits, the longest waits, and the host's activity.
-
-    Lists are empty without an issue. ``calls`` lists the runtime calls if they make up more than half of the waits."""
+    """Return the kernels after the waits, the longest waits, and the host's activity."""
     kernels = waits.kernels.sort("time", "count", "name", descending=[True, True, False]).head(run.top)
     calls = waits.calls.sort("time", "name", descending=[True, False]).head(run.top)
     text = names(run.store, [*kernels["name"], *calls["name"], *(wait["name"] for wait in waits.longest)])
@@ -180,13 +178,6 @@ def _details(run: RunData, devices: tuple[HostBoundDevice, ...], waits: _Waits) 
         calls=tuple(HostCall(text.get(row["name"], ""), row["count"], row["time"], row["longest"]) for row in calls.iter_rows(named=True)),
         after_synchronisation_ns=waits.after_sync,
         first_use=_first_use(run, waits),
-    )
-
-
-def _without_launches(run: RunData) -> Outcome:
-    reason = "no launch calls in this run" if not run.launches.calls else "no launch call of this run has the correlation of a device run"
-    return not_evaluated(
-        reason, "Profile with torch.profiler on CPU activity, too: it records the launch calls and which run belongs to each."
     )
 
 
@@ -287,6 +278,8 @@ def _recommendation(run: RunData, waits: _Waits) -> str | None:
     total = duration(waits.total)
     main = _main(waits)
     framework = framework_of(run.store)
+    call = _first_use(run, waits)
+    longest_call = f" (one `{call.name}` took {duration(call.time_ns)} of the waiting)" if call else ""
     advice = {
         "profiler overhead": f"Profile again {LESS_OVERHEAD.of(framework)}, because most of the waiting is the profiler's own",
         "data loader": f"Load data ahead with {LOAD_AHEAD.of(framework)}, because the device waits for batches",
@@ -297,7 +290,7 @@ def _recommendation(run: RunData, waits: _Waits) -> str | None:
         UNRECORDED: f"{_look_closer(run, framework)} and shorten the Python that runs between the launches (logging, checkpoints, data"
         " preparation), because most of the waiting lies outside of operators and runtime calls",
         FIRST_USE: f"Profile after some warm-up steps {WARMED_UP.of(framework)}, because contexts, modules"
-        f" and memory are made at their first use{_longest_call(run, waits)}",
+        f" and memory are made at their first use{longest_call}",
         "launches": f"Launch less often {FEWER_LAUNCHES.of(framework)}, because the host takes longer to launch the work than the device to"
         " run it",
     }[main]
@@ -330,8 +323,3 @@ def _first_use(run: RunData, waits: _Waits) -> TimeOf | None:
         return None
     name, longest = waits.calls.sort("longest", "name", descending=[True, False]).select("name", "longest").row(0)
     return TimeOf(names(run.store, [name]).get(name, ""), longest)
-
-
-def _longest_call(run: RunData, waits: _Waits) -> str:
-    call = _first_use(run, waits)
-    return f" (one `{call.name}` took {duration(call.time_ns)} of the waiting)" if call else ""

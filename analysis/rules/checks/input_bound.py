@@ -20,9 +20,6 @@ from ..evidence.frameworks import LOAD_AHEAD, LOADERS, PYTORCH, framework_of
 from ..evidence.run_data import RunData
 from .dataloader import SETTINGS, cores_of
 
-_THRESHOLD: Final = Parameter("threshold", "%", 20, 20, "percentile", "share of the time of a process's steps that may be waits for data")
-_PATIENCE: Final = Parameter("patience", "steps", 10, 10, "positive", "a process is evaluated when it has more steps than this")
-
 _BUSY_PERCENT: Final = 80.0  # mean of the cores from which on more workers would take time from each other
 _RECORD: Final = "Record the training with `postrun record`, which finds steps and the waits of PyTorch's data loaders, or annotate both."
 _LOADER_KEYS: Final = ("num_workers", "prefetch_factor")
@@ -32,7 +29,10 @@ _USED_GPU: Final = "SELECT EXISTS (FROM sample WHERE metric = 'gpu_utilization' 
 class InputBound(Rule):
     name = "InputBound"
     category = "trace"
-    parameters = (_THRESHOLD, _PATIENCE)
+    parameters = (
+        Parameter("threshold", "%", 20, 20, "percentile", "share of the time of a process's steps that may be waits for data"),
+        Parameter("patience", "steps", 10, 10, "positive", "a process is evaluated when it has more steps than this"),
+    )
     needs = "Steps and the waits for data in them, in a run without device activity."
     checks = "How much of the time of its steps each process waits for data."
     condition = "waits for data > threshold of the time of a process's steps, with more than patience steps"
@@ -53,7 +53,8 @@ class InputBound(Rule):
             most = max(part.steps for part in parts)
             return not_evaluated(f"{most} of more than {parameters['patience']:g} steps needed", "Record more steps.")
         bad = [part for part in judged if _percent(part) > parameters["threshold"]]
-        rows = [_row(part, parameters) for part in sorted(judged, key=_order)]
+        ordered = sorted(judged, key=lambda part: (in_order(part.node), part.rank or 0, part.pid or 0))
+        rows = [_row(part, parameters) for part in ordered]
         worst = max(bad or judged, key=_percent)
         loader = _loader(run, worst)
         return of_the_run(
@@ -77,10 +78,6 @@ def _length(part: StepParts) -> float:
 
 def _percent(part: StepParts) -> float:
     return 100 * _waited(part) / _length(part) if part.mean_step_ns else 0.0
-
-
-def _order(part: StepParts) -> tuple[str, int, int]:
-    return in_order(part.node), part.rank or 0, part.pid or 0
 
 
 def _row(part: StepParts, parameters: Parameters) -> InputBoundProcess:
@@ -148,9 +145,7 @@ def _share(parts: list[StepParts]) -> str:
 
 
 def _recommendation(run: RunData, worst: StepParts, loader: LoaderSettings) -> str:
-    """Advise what the recording supports.
-
-    The order: more workers if cores are free, then loading ahead, then cheaper preprocessing."""
+    """Advise what the recording supports."""
     framework = framework_of(run.store)
     cores, workers, busy = loader.cores, loader.num_workers, loader.core_percent
     cheaper = "make preprocessing cheaper: decode and resize once and store the result, or do it for whole batches"

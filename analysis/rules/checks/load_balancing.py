@@ -14,7 +14,7 @@ from ...machine.utilisation import LABEL
 from ...report.rule_details import ComparedGpu, Gpu, GpuPair, LoadBalancingDetails
 from ...toolkit.labels import ranks
 from ...toolkit.places import in_order
-from ...toolkit.wording import count, duration, percent, plural
+from ...toolkit.wording import count, distinct, duration, percent, plural
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated, of_the_run
 from ..evidence.blocks import SampleBlock
 from ..evidence.common_time import CommonTime
@@ -237,12 +237,12 @@ def _finding(evaluated: Sequence[ComparedGpu], pairs: Sequence[_Pair], violating
     if furthest.b is not None:
         compared = (
             f"of {gpu(furthest.a)} (mean {percent(furthest.a.mean)}) and {gpu(furthest.b)} (mean {percent(furthest.b.mean)}) lie"
-            f" {_text(furthest.distance, threshold)} apart"
+            f" {distinct(furthest.distance, threshold, 2)} apart"
         )
         number = f"{count(len(violating))} of {plural(len(pairs), 'pair')}"
     else:
         compared = (
-            f"of {gpu(furthest.a)} (mean {percent(furthest.a.mean)}) lies {_text(furthest.distance, threshold)} from the mean of"
+            f"of {gpu(furthest.a)} (mean {percent(furthest.a.mean)}) lies {distinct(furthest.distance, threshold, 2)} from the mean of"
             f" {plural(len(pairs), 'GPU')} (mean {percent(furthest.a.mean - furthest.mean_difference)})"
         )
         number = f"{count(len(violating))} of {plural(len(pairs), 'GPU')}"
@@ -278,9 +278,7 @@ def _recommendation(evaluated: Sequence[ComparedGpu], violating: Sequence[_Pair]
 
 
 def _cost(evaluated: Sequence[ComparedGpu], concerned: Sequence[ComparedGpu], in_pairs: bool, run: RunData) -> Cost | None:
-    """Sum the GPU time by which the GPUs concerned were less busy than the busiest.
-
-    The busiest is that of the compared GPUs: all of them if each was compared with the mean."""
+    """Sum the GPU time by which the GPUs concerned were less busy than the busiest."""
     members = {id(device): device for device in concerned}.values()
     compared = list(members) if in_pairs else evaluated
     busiest = {made: max((device.mean for device in compared if device.derived == made), default=0.0) for made in (False, True)}
@@ -296,12 +294,3 @@ def _cost(evaluated: Sequence[ComparedGpu], concerned: Sequence[ComparedGpu], in
         where=gpu(least),
         base=gpu_time(evaluated) if run.samples.gpus_together is None else "GPU time while all were recorded",
     )
-
-
-def _text(value: float, threshold: float) -> str:
-    """Format ``value`` with enough decimals to differ from the threshold."""
-    for decimals in range(2, 7):
-        text = f"{value:.{decimals}f}"
-        if float(text) != threshold or value == threshold:
-            break
-    return text

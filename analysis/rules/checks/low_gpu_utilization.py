@@ -11,25 +11,10 @@ from ...device.time_breakdown import WORTH_NAMING_PERCENT, only_copied
 from ...report.model import FINE, ISSUES
 from ...report.rule_details import LowGpu, LowGPUUtilizationDetails
 from ...toolkit.wording import count, duration, percent, plural, whole_percent
+from ..evidence import gpus
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated, required
 from ..evidence.blocks import SampleBlock, box, samples_of
 from ..evidence.frameworks import EVERY_GPU, FRAMEWORKS, FURTHER_AHEAD, framework_of
-from ..evidence.gpus import (
-    NO_GPU,
-    RECORD_LONGER,
-    also_too_few,
-    capped,
-    covers,
-    gpu,
-    gpu_time,
-    gpu_time_ns,
-    record,
-    sample_ns,
-    threshold,
-    too_few,
-    where,
-    with_ranks,
-)
 from ..evidence.run_data import RunData
 
 UNDER: Final = "under-utilised"
@@ -59,23 +44,11 @@ _GPU: Final = ["node", "unit"]
 
 
 class LowGPUUtilization(SampleRule):
-    """Every GPU at the end of every evaluation window, over its last ``window`` samples: *under-utilized* if p95 < threshold_p95,
-    *fluctuating* if p95 >= threshold_p95 and p5 < threshold_p5.
+    """Every GPU at the end of every evaluation window, over its last ``window`` samples (docs/rules.md).
 
-    ``state`` of a GPU: the state of more of its windows (a tie is under-utilized), "unused" if it is 0 % for the whole run (its windows
-    count as under-utilized).
-
-    Idle head and idle tail of a GPU: the longest stretch at the start, or end, of its series with all values below threshold_p5, if it has
-    at least 5 % of the samples and not all of them. ``pattern`` of a GPU with such windows:
-
-    * "idle tail": each of them ends in the tail, and the last ``window`` samples before the tail (without the head) are neither
-      under-utilized nor fluctuating. "idle head": each of them reaches into the head, and the first ``window`` samples after it (without
-      the tail) are neither. "idle head and tail": each does one of the two.
-    * "whole run": otherwise, if all windows are one or the other, including those before ``patience`` was reached. "parts of the run":
-      otherwise.
-
-    Cost, of the GPUs with such windows: the unused share (100 % - mean) of head or tail if they are low only there; otherwise of the time
-    between the two."""
+    ``pattern`` of a GPU with windows that are low: "idle tail" and "idle head" as defined there; "idle head and tail": each window is
+    explained by one of the two; "whole run": all windows are low, including those before ``patience`` was reached; otherwise "parts of the
+    run"."""
 
     name = "LowGPUUtilization"
     category = "system"
@@ -103,7 +76,7 @@ class LowGPUUtilization(SampleRule):
         )
         ends = ends.with_columns(low=pl.col("under") | pl.col("fluctuating")).with_columns(triggered=pl.col("judged") & pl.col("low"))
         judged, triggered = pl.col("judged"), pl.col("triggered")
-        gpus = ends.group_by(_GPU).agg(
+        per_gpu = ends.group_by(_GPU).agg(
             windows=judged.sum(),
             triggered=triggered.sum(),
             under_utilised=(judged & pl.col("under")).sum(),
@@ -116,26 +89,26 @@ class LowGPUUtilization(SampleRule):
             triggered_last_ns=pl.col("time_ns").filter(triggered).max(),
             always_low=pl.col("low").all(),
         )
-        gpus = block.boxes("gpu").sort(_GPU).join(gpus, on=_GPU, maintain_order="left")
-        idle = _idle_ends(block.series("gpu"), gpus, ends.filter("triggered"), window, p95, p5)
+        per_gpu = block.boxes("gpu").sort(_GPU).join(per_gpu, on=_GPU, maintain_order="left")
+        idle = _idle_ends(block.series("gpu"), per_gpu, ends.filter("triggered"), window, p95, p5)
         windows = ends.filter("judged").group_by("window").agg(pl.col("triggered").any())
-        return gpus.join(idle, on=_GPU, how="left", maintain_order="left"), windows
+        return per_gpu.join(idle, on=_GPU, how="left", maintain_order="left"), windows
 
     def conclude(self, observed: Sequence[Any], run: RunData, parameters: Parameters) -> Outcome:
         if not run.samples.has("gpu"):
-            return not_evaluated(NO_GPU, record(run, NO_GPU))
-        rows = [row for gpus, _ in observed for row in gpus.iter_rows(named=True)]
-        devices = with_ranks((_device(row, run) for row in rows), run)
+            return not_evaluated(gpus.NO_GPU, gpus.record(run, gpus.NO_GPU))
+        rows = [row for part, _ in observed for row in part.iter_rows(named=True)]
+        devices = gpus.with_ranks((_device(row, run) for row in rows), run)
         windows = pl.concat([part for _, part in observed]).group_by("window").agg(pl.col("triggered").any())
         low = [row for row in devices if row.triggered]
-        details = LowGPUUtilizationDetails(*capped(devices, lambda row: row.triggered))
+        details = LowGPUUtilizationDetails(*gpus.capped(devices, lambda row: row.triggered))
         judged = [row for row in devices if row.windows]
         if not devices:
-            return not_evaluated(NO_GPU, record(run, NO_GPU))
+            return not_evaluated(gpus.NO_GPU, gpus.record(run, gpus.NO_GPU))
         if not judged:
             most = max(devices, key=lambda row: int(row.samples))
-            reason = too_few(self.name, most.samples, parameters["patience"], run, parameter="patience", derived=most.derived)
-            return not_evaluated(reason, RECORD_LONGER, details=details)
+            reason = gpus.too_few(self.name, most.samples, parameters["patience"], run, parameter="patience", derived=most.derived)
+            return not_evaluated(reason, gpus.RECORD_LONGER, details=details)
         skipped = len(devices) - len(judged)
         triggered = sum(row.triggered for row in low)
         return Outcome(
@@ -148,20 +121,20 @@ class LowGPUUtilization(SampleRule):
             first_ns=min((required(row.first_ns) for row in low), default=None),
             last_ns=max((required(row.last_ns) for row in low), default=None),
             details=details,
-            finding=(_finding(low, judged, run, parameters) if low else _fine(judged, run, parameters)) + also_too_few(skipped) + ".",
+            finding=(_finding(low, judged, run, parameters) if low else _fine(judged, run, parameters)) + gpus.also_too_few(skipped) + ".",
             recommendation=_recommendation(low, run) if low else None,
             cost=_cost(low, devices, run) if low else None,
         )
 
 
-def _idle_ends(series: pl.DataFrame, gpus: pl.DataFrame, triggered: pl.DataFrame, window: int, p95: float, p5: float) -> pl.DataFrame:
+def _idle_ends(series: pl.DataFrame, per_gpu: pl.DataFrame, triggered: pl.DataFrame, window: int, p95: float, p5: float) -> pl.DataFrame:
     """Return the idle head and tail of each GPU, a row per GPU.
 
     Columns: node, unit; ``head``, ``between``, ``tail`` (samples) and ``head_unused`` and so on (samples x unused share); head_end_ns,
-    tail_start_ns (None without one); in_head, in_tail (triggered windows in it), inside (triggered windows in neither). ``gpus``: sorted,
-    a row per series. ``triggered``: rows of the windows that are low."""
+    tail_start_ns (None without one); in_head, in_tail (triggered windows in it), inside (triggered windows in neither). ``per_gpu``:
+    sorted, a row per series. ``triggered``: rows of the windows that are low."""
     ends = pl.col("samples").cum_sum().cast(pl.Int64)
-    rows = gpus.select(*_GPU, "samples", begin=ends - pl.col("samples").cast(pl.Int64), end=ends)  # one series follows the other
+    rows = per_gpu.select(*_GPU, "samples", begin=ends - pl.col("samples").cast(pl.Int64), end=ends)  # one series follows the other
     busy = series["value"].ge(p5).arg_true().cast(pl.Int64)
     first, after = busy.search_sorted(rows["begin"], side="left"), busy.search_sorted(rows["end"], side="left")
     rows = rows.with_columns(
@@ -208,9 +181,7 @@ def _idle_ends(series: pl.DataFrame, gpus: pl.DataFrame, triggered: pl.DataFrame
 
 
 def _good(series: pl.DataFrame, parts: pl.DataFrame, p95: float, p5: float) -> pl.DataFrame:
-    """Return whether rows ``begin`` to ``end`` of each series are neither low state.
-
-    Columns: node, unit, good. The states are under-utilized and fluctuating."""
+    """Return whether rows ``begin`` to ``end`` of each series are neither low state."""
     index = parts.select(*_GPU, index=pl.int_ranges("begin", "end")).explode("index").drop_nulls("index")
     value = pl.col("value")
     return (
@@ -223,7 +194,7 @@ def _good(series: pl.DataFrame, parts: pl.DataFrame, p95: float, p5: float) -> p
 
 def _device(row: Mapping[str, Any], run: RunData) -> LowGpu:
     derived = row["source"] == "derived"
-    end = row["last_ns"] + sample_ns(derived, run)
+    end = row["last_ns"] + gpus.sample_ns(derived, run)
     return LowGpu(
         node=run.places.node(row["node"]),
         device=row["unit"],
@@ -283,15 +254,15 @@ def _finding(low: Sequence[LowGpu], judged: Sequence[LowGpu], run: RunData, para
     unused, under, fluctuating = (_of(low, state) for state in (UNUSED, UNDER, FLUCTUATING))
     parts = []
     if unused:
-        parts.append(f"{count(len(unused))} unused, at 0 % for the whole {covers(unused)} ({where(unused)})")
+        parts.append(f"{count(len(unused))} unused, at 0 % for the whole {gpus.covers(unused)} ({gpus.where(unused)})")
     if under:
         worst = min(under, key=lambda row: required(row.lowest_p95))
-        limit, lowest = threshold(parameters["threshold_p95"]), required(worst.lowest_p95)
-        parts.append(f"{count(len(under))} under-utilised (p95 below {limit}, lowest {percent(lowest)} on {gpu(worst)})")
+        limit, lowest = gpus.threshold(parameters["threshold_p95"]), required(worst.lowest_p95)
+        parts.append(f"{count(len(under))} under-utilised (p95 below {limit}, lowest {percent(lowest)} on {gpus.gpu(worst)})")
     if fluctuating:
         worst = min(fluctuating, key=lambda row: required(row.lowest_p5))
-        limit, lowest = threshold(parameters["threshold_p5"]), required(worst.lowest_p5)
-        parts.append(f"{count(len(fluctuating))} fluctuating (p5 below {limit}, lowest {percent(lowest)} on {gpu(worst)})")
+        limit, lowest = gpus.threshold(parameters["threshold_p5"]), required(worst.lowest_p5)
+        parts.append(f"{count(len(fluctuating))} fluctuating (p5 below {limit}, lowest {percent(lowest)} on {gpus.gpu(worst)})")
     listed = f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
     derived = ", derived from kernel activity" if any(row.derived for row in low) else ""
     return f"{_used_too_little(low, judged)}{derived}: {listed}; {_when(low, run)}{_left_out(low)}"
@@ -307,8 +278,8 @@ def _used_too_little(low: Sequence[LowGpu], judged: Sequence[LowGpu]) -> str:
     return f"{which} is used too little in {some}"
 
 
-def _all(gpus: int) -> str:
-    return "Both GPUs" if gpus == 2 else f"All {count(gpus)} GPUs"
+def _all(number: int) -> str:
+    return "Both GPUs" if number == 2 else f"All {count(number)} GPUs"
 
 
 def _when(low: Sequence[LowGpu], run: RunData) -> str:
@@ -331,7 +302,7 @@ def _pattern_words(kind: str, rows: Sequence[LowGpu], run: RunData) -> str:
         return f"low only in an idle start of {_head(rows, run)}"
     if kind == IDLE_ENDS:
         return f"low only in an idle start of {_head(rows, run)} and an idle tail of {_tail(rows, run)}"
-    scope = covers(rows)
+    scope = gpus.covers(rows)
     return {WHOLE_RUN: f"low for the whole {scope}", FLUCTUATING: "fluctuating throughout"}.get(kind, f"low in parts of the {scope}")
 
 
@@ -350,9 +321,7 @@ def _head(rows: Sequence[LowGpu], run: RunData) -> str:
 
 
 def _near(time_ns: int, step_ns: int | None, run: RunData) -> bool:
-    """Return whether an idle stretch begins or ends with the steps.
-
-    Steps of a short profile in the middle of a job prove nothing about it."""
+    """Return whether an idle stretch begins or ends with the steps."""
     duration_ns = run.job.duration_ns
     return step_ns is not None and duration_ns is not None and abs(time_ns - step_ns) <= _NEAR * duration_ns
 
@@ -365,7 +334,7 @@ def _left_out(low: Sequence[LowGpu]) -> str:
         longest = max((ns for row in rows if (ns := getattr(row, key)) is not None), default=None)
         if longest is not None:
             parts.append(f"{which} {duration(longest)}")
-    return f"; the idle {' and '.join(parts)} of the {covers(rows)} not counted" if parts else ""
+    return f"; the idle {' and '.join(parts)} of the {gpus.covers(rows)} not counted" if parts else ""
 
 
 def _fine(judged: Sequence[LowGpu], run: RunData, parameters: Parameters) -> str:
@@ -377,15 +346,13 @@ def _fine(judged: Sequence[LowGpu], run: RunData, parameters: Parameters) -> str
     only = f"; for {whole_percent(copied)} of the profile {they} only copied or set memory" if how == "busy" else ""
     return (
         f"{'The GPU was' if len(judged) == 1 else f'All {count(len(judged))} GPUs were'} {how} in every window{derived}:"
-        f" the lowest p95 is {percent(low)} (threshold {threshold(parameters['threshold_p95'])}),"
-        f" the lowest p5 {percent(steep)} (threshold {threshold(parameters['threshold_p5'])}){only}"
+        f" the lowest p95 is {percent(low)} (threshold {gpus.threshold(parameters['threshold_p95'])}),"
+        f" the lowest p5 {percent(steep)} (threshold {gpus.threshold(parameters['threshold_p5'])}){only}"
     )
 
 
 def _copied(judged: Sequence[LowGpu], run: RunData) -> float:
-    """Return the percentage of the profile with copies and memsets but no kernel.
-
-    Of GPUs with derived utilization, which counts these as use."""
+    """Return the percentage of the profile with copies and memsets but no kernel."""
     derived = {(row.node, row.device) for row in judged if row.derived}
     return only_copied([device for device in run.whole_devices if (device.node, device.device) in derived]) if derived else 0.0
 
@@ -405,33 +372,33 @@ def _kinds(low: Sequence[LowGpu]) -> dict[str, list[LowGpu]]:
 
 def _advice(kind: str, rows: Sequence[LowGpu], run: RunData) -> str:
     if kind == UNUSED:
-        gpus = next((node.gpus for node in run.nodes if node.hostname == rows[0].node), None)
-        start = EVERY_GPU.of(framework_of(run.store)).format(gpus=gpus if gpus and gpus > 1 else "GPUS")
-        return f"Start a worker on every GPU ({start}) or choose an instance with fewer GPUs: nothing ran on {where(rows)}."
+        used = next((node.gpus for node in run.nodes if node.hostname == rows[0].node), None)
+        start = EVERY_GPU.of(framework_of(run.store)).format(gpus=used if used and used > 1 else "GPUS")
+        return f"Start a worker on every GPU ({start}) or choose an instance with fewer GPUs: nothing ran on {gpus.where(rows)}."
     if kind in _IDLE:
         parts = []
         if kind != IDLE_HEAD:
             takes = _beside("finalisation", run.job.finalization_ns, _longest(rows, "idle_tail_ns"))
             parts.append(
                 "End the job when training ends, and move what follows it (last evaluation, export, upload) to a machine without GPUs:"
-                f" {where(rows)} stood idle for the last {_tail(rows, run)}{takes}."
+                f" {gpus.where(rows)} stood idle for the last {_tail(rows, run)}{takes}."
             )
         if kind != IDLE_TAIL:
             takes = _beside("initialisation", run.job.initialization_ns, _longest(rows, "idle_head_ns"))
             parts.append(
                 "Begin to train sooner: download and prepare data before the job, or read it as a stream:"
-                f" {where(rows)} stood idle for the first {_head(rows, run)}{takes}."
+                f" {gpus.where(rows)} stood idle for the first {_head(rows, run)}{takes}."
             )
         return " ".join(parts)
     if kind == FLUCTUATING:
         worst = min(rows, key=lambda row: required(row.lowest_p5))
         return (
-            f"Feed the GPUs without pauses{guess(framework_of(run.store))} because {gpu(worst)} reaches {percent(worst.box.p95)} but"
+            f"Feed the GPUs without pauses{guess(framework_of(run.store))} because {gpus.gpu(worst)} reaches {percent(worst.box.p95)} but"
             f" falls to {percent(required(worst.lowest_p5))} in between."
         )
     worst = min(rows, key=_mean)
     return (
-        f"Raise `batch_size` while it fits into GPU memory, or use fewer or smaller GPUs: {gpu(worst)} is at"
+        f"Raise `batch_size` while it fits into GPU memory, or use fewer or smaller GPUs: {gpus.gpu(worst)} is at"
         f" {percent(_mean(worst))} on average and leaves the rest unused."
     )
 
@@ -441,9 +408,7 @@ def _longest(rows: Sequence[LowGpu], key: str) -> int:
 
 
 def _beside(part: str, time_ns: int | None, idle_ns: int) -> str:
-    """Describe how long a part of the job takes if that differs from the idle time.
-
-    Samples show the idle time, steps the part."""
+    """Describe how long a part of the job takes if that differs from the idle time."""
     if not time_ns:
         return ""
     return f" ({part})" if abs(time_ns - idle_ns) <= _SAME * idle_ns else f" ({part} takes {duration(time_ns)})"
@@ -472,15 +437,15 @@ def _cost(low: Sequence[LowGpu], devices: Sequence[LowGpu], run: RunData) -> Cos
     return Cost(
         title=_TITLES[costliest],
         ns=unused,
-        of_ns=round(gpu_time_ns(devices, run)),
+        of_ns=round(gpus.gpu_time_ns(devices, run)),
         saving_ns=unused,
-        where=None if every else where(low),
-        base=gpu_time(devices, run),
+        where=None if every else gpus.where(low),
+        base=gpus.gpu_time(devices, run),
     )
 
 
 def _unused_ns(rows: Sequence[LowGpu], run: RunData) -> float:
-    return float(sum(row.unused_samples * sample_ns(row.derived, run) for row in rows))
+    return float(sum(row.unused_samples * gpus.sample_ns(row.derived, run) for row in rows))
 
 
 def _of(rows: Sequence[LowGpu], state: str) -> list[LowGpu]:

@@ -1,12 +1,6 @@
-"""LowPrecision: matrix work in FP32 on devices whose matrix units are faster in a lower precision.
+"""LowPrecision: matrix work in FP32 on devices whose matrix units are faster in a lower precision (docs/rules.md).
 
-Times are summed kernel durations of GEMM, attention and convolution kernels; TF32 counts as a lower precision, and kernels whose name
-does not show the precision count in the total. A device counts only if it is known to have matrix units for a lower precision
-(:mod:`.matrix_units`), and if the name of any of its matrix kernels shows the precision.
-
-The cost is the length of the union of the FP32 kernels. Could save at most: that x (1 - peak in FP32 / highest peak among TF32, BF16 and
-FP16), if the data sheet of every device with the issue is known. FP8 and FP4 are named, but not counted: they require another library and
-a change of the model.
+FP8 and FP4 are named, but not counted: they require another library and a change of the model.
 """
 
 from __future__ import annotations
@@ -31,21 +25,15 @@ from ..evidence.frameworks import BF16, FP8, FP16, TF32, framework_of
 from ..evidence.matrix_units import ORDER, matrix_units, speed_up
 from ..evidence.run_data import RunData
 
-_THRESHOLD: Final = Parameter("threshold", "%", 30, 30, "percentile", "share of the matrix time of a device that may run in FP32")
-
 _MATRIX: Final = f"n.category IN ({', '.join(repr(category) for category in sorted(MATRIX_CATEGORIES))})"
-
-# Precisions that a switch in PyTorch turns on.
-_SWITCHES: Final = ("TF32", "BF16", "FP16")
-
-# The finding reports a share of unknown precision of at least this percentage.
-_UNKNOWN_PERCENT: Final = 5.0
+_SWITCHES: Final = ("TF32", "BF16", "FP16")  # precisions that a switch in PyTorch turns on
+_UNKNOWN_PERCENT: Final = 5.0  # the finding reports a share of unknown precision of at least this percentage
 
 
 class LowPrecision(Rule):
     name = "LowPrecision"
     category = "trace"
-    parameters = (_THRESHOLD,)
+    parameters = (Parameter("threshold", "%", 30, 30, "percentile", "share of the matrix time of a device that may run in FP32"),)
     needs = "A profiler trace with the activity of the GPUs, such as one of torch.profiler with CUDA activity."
     checks = "How much of the GEMM, attention and convolution time runs in FP32 on devices with matrix units for a lower precision."
     condition = "FP32 (not TF32) > threshold of the GEMM, attention and convolution time, on any device with matrix units for less"
@@ -85,9 +73,7 @@ class _Row:
 
 
 def _matrix_kernels(run: RunData) -> pl.DataFrame:
-    """Return the matrix kernels by device and name.
-
-    Columns: node (host name), device, name, category, precision, count, time."""
+    """Return the matrix kernels by device and name."""
     matrix = run.store.frame(f"""
         SELECT e.node, e.device, coalesce(n.short, n.text) AS name, n.category, coalesce(n.precision, 'unknown') AS precision,
                count(*) AS count, sum(e.duration_ns)::BIGINT AS time
@@ -248,9 +234,7 @@ def _cost(run: RunData, rows: list[_Row], bad: list[_Row]) -> Cost:
 
 
 def _union_of_fp32(store: Store) -> dict[tuple[str, int], int]:
-    """Return the length of the union of each device's FP32 matrix kernels.
-
-    Lengths of several processes that share a device are added up."""
+    """Return the length of the union of each device's FP32 matrix kernels."""
     places = Places(store)
     lengths: dict[tuple[str, int], int] = {}
     for condition in process_conditions(store):

@@ -20,8 +20,7 @@ from ..evidence.frameworks import COMPILED, framework_of
 from ..evidence.run_data import RunData
 
 _MINUTE_NS: Final = 60_000_000_000
-# Times before 2001-09-09 count from an anchor, not from the epoch; they cannot be set against ones that do.
-_FIRST_EPOCH_NS: Final = 10**18
+_FIRST_EPOCH_NS: Final = 10**18  # times before 2001-09-09 count from an anchor, not from the epoch; they cannot be set against ones that do
 
 _LATE_NS: Final = 10**9  # a program that records from its start begins up to this late, after its interpreter and imports
 
@@ -60,19 +59,9 @@ _ONE_RUN: Final = "Give the files of one run; see Data quality."
 
 
 class MaxInitializationTime(Rule):
-    """Initialization is the time from the start of the job to the start of the first step of any process.
+    """The time from the start of the job to the start of the first step of any process (docs/rules.md).
 
-    The start of the job is that of its recorders, else the first sample of the hosted profiler, or the start of the capture.
-
-    The rule evaluates the run once: data points and windows are 1. Without any step, the time in which steps would have been recorded
-    counts: a process with annotations that was profiled or recorded without a break for longer than the threshold and began no step in
-    that time is an issue. Ranges of collectives and of data loading are not annotations here: a source that records them alone never has
-    steps. Without samples the time to a first step counts from the start of the capture. The rule is then not evaluated if the capture
-    begins with the first step, or if the number of that step shows that others came before it, unless the time exceeds the threshold
-    anyway. The same applies if a program began to record later than it began itself.
-
-    First and last time: when the threshold was passed, and when the first step began. Cost: initialization, of the job's duration, on
-    every GPU of the run."""
+    First and last time: when the threshold was passed, and when the first step began."""
 
     name: ClassVar[str] = "MaxInitializationTime"
     category: ClassVar[Category] = "framework"
@@ -220,7 +209,7 @@ def _issue(run: RunData, details: MaxInitializationTimeDetails, finding: str, lo
         details=details,
         finding=finding,
         recommendation=(
-            f"Move downloads and preprocessing out of the job and keep compiled code between jobs{_compiled(run)}:"
+            f"Move downloads and preprocessing out of the job and keep compiled code between jobs ({COMPILED.of(framework_of(run.store))}):"
             f" the time {'before the first' if details.steps else 'without a'} step {held} {wording.duration(lost)},"
             f" {share} of the run{spent}."
         ),
@@ -235,9 +224,7 @@ def _issue(run: RunData, details: MaxInitializationTimeDetails, finding: str, lo
 
 
 def _most(run: RunData, active: Active | None, first_step: int | None, lost: int) -> str | None:
-    """Return the range that covers more than half of the time before the first step.
-
-    Ranges are grouped by their name without a number."""
+    """Return the range that covers more than half of the time before the first step."""
     if not active or not active.annotations or first_step is None:
         return None
     rows = run.store.frame(
@@ -251,8 +238,3 @@ def _most(run: RunData, active: Active | None, first_step: int | None, lost: int
     name = active.annotations[0].name
     covered = union(rows.filter(base_name(pl.col("text")) == name)).select((pl.col("end") - pl.col("start")).sum()).item()
     return name if 2 * int(covered or 0) > lost else None
-
-
-def _compiled(run: RunData) -> str:
-    """Return how to keep compiled code."""
-    return f" ({COMPILED.of(framework_of(run.store))})"

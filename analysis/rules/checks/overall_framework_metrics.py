@@ -67,7 +67,11 @@ def _finding(framework: Framework, gaps: int) -> str:
 
     ``gaps``: how long (ns) nothing was recorded between the steps."""
     if framework.phases:
-        named = [dataclasses.replace(phase, name=_phase(phase.name)) for phase in framework.phases if phase.name != OTHER_PHASE]
+        named = [
+            dataclasses.replace(phase, name="the steps") if phase.name == "step" else phase
+            for phase in framework.phases
+            if phase.name != OTHER_PHASE
+        ]
         rest = next((phase.percent for phase in framework.phases if phase.name == OTHER_PHASE), 0.0)
         outside = f"{wording.whole_percent(rest)} lies outside of the steps"
         left_out = f", without the {wording.duration(gaps)} in which nothing was recorded" if gaps else ""
@@ -81,10 +85,6 @@ def _finding(framework: Framework, gaps: int) -> str:
         )
         return f"Of the summed times of operators{what}, {_parts(framework.operator_time)}."
     return f"Of the time of collectives, {_parts(framework.collectives)}."
-
-
-def _phase(name: str) -> str:
-    return "the steps" if name == "step" else name
 
 
 def _parts(rows: Sequence[Share]) -> str:

@@ -1,10 +1,7 @@
-"""PageableCopies: the share of each device's time in copies from or to pageable host memory.
+"""PageableCopies: the share of each device's time in copies from or to pageable host memory (docs/rules.md).
 
-The time of a device is the length of the union of its pageable copies. A device is not evaluated if the trace does not record, for any of
-its copies, whether the host memory was pageable.
-
-Could save at most: the part that computation and communication kernels do not cover. Copies from pinned memory use the full speed of the
-bus and overlap with kernels, so in the best case nothing waits for them.
+Copies from pinned memory use the full speed of the bus and overlap with kernels, so in the best case nothing waits for them: the saving
+is the part that no kernel covers.
 """
 
 from __future__ import annotations
@@ -25,10 +22,7 @@ from ..evidence.device_share import DeviceShare, above, finding, issues, no_devi
 from ..evidence.frameworks import PINNED_BATCHES, PINNED_RESULTS, framework_of
 from ..evidence.run_data import RunData
 
-_THRESHOLD: Final = Parameter("threshold", "%", 1, 1, "percentile", "share of a device's span that pageable copies may take")
-
-# If copies are smaller than this on average, their bandwidth means nothing.
-_LARGE_BYTES: Final = 64 * 1024
+_LARGE_BYTES: Final = 64 * 1024  # if copies are smaller than this on average, their bandwidth means nothing
 
 _CAPTURE_KIND: Final = "On NVIDIA GPUs torch.profiler records it with CUDA activity."
 _CAPTURE_COPIES: Final = "Profile a part of the run that copies batches to the GPU."
@@ -37,7 +31,7 @@ _CAPTURE_COPIES: Final = "Profile a part of the run that copies batches to the G
 class PageableCopies(Rule):
     name = "PageableCopies"
     category = "trace"
-    parameters = (_THRESHOLD,)
+    parameters = (Parameter("threshold", "%", 1, 1, "percentile", "share of a device's span that pageable copies may take"),)
     needs = "A profiler trace with the activity of the GPUs, such as one of torch.profiler with CUDA activity."
     checks = "How much of each device's time goes into copies from or to pageable host memory."
     condition = "time in copies from or to pageable host memory > threshold of the device's span, on any device"
@@ -88,9 +82,7 @@ class PageableCopies(Rule):
 
 
 def _host_calls(store: Store) -> tuple[int, int]:
-    """Return how many host calls made pageable copies, and how long they took.
-
-    A thread inside several calls at once counts once."""
+    """Return how many host calls made pageable copies, and how long they took."""
     calls = store.frame("""
         SELECT h.process, h.tid, h.start_ns AS start, h.start_ns + h.duration_ns AS "end" FROM host_event AS h
         WHERE h.kind IN ('launch', 'call', 'sync') AND EXISTS (FROM device_event AS e WHERE e.kind = 'memcpy' AND e.pageable

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import polars as pl
 
@@ -16,20 +15,17 @@ from ..evidence.frameworks import FUSED, FUSED_OPTIMIZER, framework_of
 from ..evidence.idle_findings import Judged, in_order, names, outcome, with_issue
 from ..evidence.run_data import RunData
 
-_SHORT: Final = Parameter("short_us", "µs", 10, 10, "positive", "a kernel run shorter than this is short")
-_COUNT: Final = Parameter("count_threshold", "%", 50, 50, "percentile", "share of a device's kernel runs that may be short")
-_TIME: Final = Parameter(
-    "time_threshold", "%", 10, 10, "percentile", "share of a device's span that idle gaps before short kernels may take"
-)
-
-
 _Judged = list[Judged[ShortKernelsDevice]]
 
 
 class ShortKernels(Rule):
     name = "ShortKernels"
     category = "trace"
-    parameters = (_SHORT, _COUNT, _TIME)
+    parameters = (
+        Parameter("short_us", "µs", 10, 10, "positive", "a kernel run shorter than this is short"),
+        Parameter("count_threshold", "%", 50, 50, "percentile", "share of a device's kernel runs that may be short"),
+        Parameter("time_threshold", "%", 10, 10, "percentile", "share of a device's span that idle gaps before short kernels may take"),
+    )
     needs = "A profiler trace with the activity of the GPUs, such as one of torch.profiler with CUDA activity."
     checks = "Whether most kernel runs are short, and what the idle gaps before them cost."
     condition = "kernel runs shorter than short_us > count_threshold of all and idle gaps that end with one > time_threshold of the span"
@@ -63,9 +59,7 @@ class ShortKernels(Rule):
 
 
 def _look(run: RunData, group: GapGroup, parameters: Parameters) -> tuple[_Judged, pl.DataFrame]:
-    """Return the devices of a group, and their short kernels by name.
-
-    The kernels are those of devices with an issue, if there is one."""
+    """Return the devices of a group, and their short kernels by name."""
     limit = parameters["short_us"] * 1000
     runs = run.store.frame(
         f"""
@@ -93,13 +87,7 @@ def _row(device: IdleDevice, launches: int, short: int, gap: int, parameters: Pa
     if short_percent is not None:
         issue = short_percent > parameters["count_threshold"] and gap_percent > parameters["time_threshold"]
     return ShortKernelsDevice(
-        **device.details(),
-        launches=launches,
-        short=short,
-        short_percent=short_percent,
-        gap_ns=gap,
-        gap_percent=gap_percent,
-        issue=issue,
+        **device.details(), launches=launches, short=short, short_percent=short_percent, gap_ns=gap, gap_percent=gap_percent, issue=issue
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import polars as pl
 
@@ -35,18 +35,10 @@ _BASE: Final = "time of the training loop"
 
 
 class StepOutlier(Rule):
-    """Steps of one (process, phase) are a group, and a group is evaluated over the whole run.
+    """Steps that are much longer than the others of their process and phase (docs/rules.md).
 
-    An outlier is longer than mean + ``stddev`` x population standard deviation of its group; an issue is a group with more than
-    ``n_outliers`` of them. A group of n steps can have an outlier only if n > stddev^2 + 1: smaller groups are not evaluated. If no group
-    has enough steps for more than ``n_outliers`` outliers, the rule is not evaluated. Durations are those of the report's steps; steps
-    without device work in a group that has some are a group of their own. Steps that a profiler of a configuration made longer are left
-    out if enough others remain.
-
-    Triggered: evaluation windows in which an outlier of a group with an issue began; first and last time are of the same outliers.
-    Violations: outliers of all groups. Data points: steps. Cost: the time of the outliers of groups with an issue beyond their group's
-    median, of the time from each process's first step to its last one. If a process has steps with and without phases, they are the same
-    steps twice: each kind is evaluated, but slowest steps and cost are taken from one."""
+    Steps that a profiler of a configuration made longer are left out if enough others remain. If a process has steps with and without
+    phases, they are the same steps twice: each kind is evaluated, but slowest steps and cost are taken from one."""
 
     name: ClassVar[str] = "StepOutlier"
     category: ClassVar[Category] = "framework"
@@ -144,9 +136,7 @@ class _Group:
 
 
 def fewest_steps(factor: float) -> int:
-    """Return the number of steps that a group must exceed to have an outlier.
-
-    A step among fewer cannot be longer than mean + factor x standard deviation."""
+    """Return the number of steps that a group must exceed to have an outlier."""
     return math.floor(factor * factor + 1)
 
 
@@ -274,7 +264,10 @@ def _slowest(run: RunData, groups: Sequence[_Group]) -> tuple[SlowStep, ...]:
     ]
     slow.sort(key=lambda item: (-item[0], item[1], item[2]["start"]))
     slow = slow[:SLOWEST]
-    typical = {position: _typical(counted[position]) for _, position, _ in slow}
+    typical = {}  # steps of median duration (the shorter of two)
+    for position in dict.fromkeys(position for _, position, _ in slow):
+        members = counted[position].members
+        typical[position] = members.sort("duration", "start").row((len(members) - 1) // 2, named=True)
     places = list(typical)
     ran = ran_in_steps(run.store, [row for _, _, row in slow] + [typical[position] for position in places])
     return tuple(
@@ -295,11 +288,6 @@ def _slowest(run: RunData, groups: Sequence[_Group]) -> tuple[SlowStep, ...]:
     )
 
 
-def _typical(group: _Group) -> dict[str, Any]:
-    """Return the step of median duration (the shorter of two)."""
-    return group.members.sort("duration", "start").row((len(group.members) - 1) // 2, named=True)
-
-
 def _compared(here: Mapping[tuple[str, str], int], there: Mapping[tuple[str, str], int], top: int) -> tuple[RanInStep, ...]:
     """Return times by kind and name in a step and a typical one, largest extra first."""
     times = [(kind, name, here.get((kind, name), 0), there.get((kind, name), 0)) for kind, name in {**here, **there}]
@@ -313,7 +301,7 @@ def _too_few(groups: Sequence[_Group], factor: float, details: StepOutlierDetail
     of_all = "" if len(groups) == 1 else f" in the largest of {wording.plural(len(groups), 'group')}"
     return not_evaluated(
         f"{wording.count(longest)} of more than {wording.plural(needed, 'step')} needed{of_all}: among fewer no step can be longer than"
-        f" mean + {_number(factor)} x standard deviation",
+        f" mean + {factor:g} x standard deviation",
         f"Record more than {wording.plural(needed, 'step')} of each process and phase.",
         details=details,
         datapoints=sum(group.spread.count for group in groups),
@@ -322,9 +310,7 @@ def _too_few(groups: Sequence[_Group], factor: float, details: StepOutlierDetail
 
 
 def steps_for_an_issue(factor: float, allowed: float) -> int:
-    """Return the number of steps that a group must exceed for an issue.
-
-    More than ``allowed`` of them can then be outliers."""
+    """Return the number of steps that a group must exceed for an issue."""
     return max(fewest_steps(factor), math.floor((math.floor(allowed) + 1) * (1 + factor * factor)))
 
 
@@ -333,11 +319,12 @@ def _never(
 ) -> Outcome:
     """Return the result if no group can have more outliers than are allowed."""
     most = max(group.most for group in evaluable)
+    largest = max(group.spread.count for group in evaluable)
     needed = steps_for_an_issue(factor, allowed)
     of_all = "" if len(groups) == 1 else f" in the largest of {wording.plural(len(groups), 'group')}"
     return not_evaluated(
-        f"{wording.count(_largest(evaluable))} of more than {wording.plural(needed, 'step')} needed{of_all}: with factor {_number(factor)}"
-        f" no more than {wording.count(most)} of so few can be outliers, and {_number(allowed)} are allowed",
+        f"{wording.count(largest)} of more than {wording.plural(needed, 'step')} needed{of_all}: with factor {factor:g}"
+        f" no more than {wording.count(most)} of so few can be outliers, and {allowed:g} are allowed",
         f"Record more than {wording.plural(needed, 'step')} of each process and phase, or allow fewer outliers (StepOutlier_n_outliers).",
         details=details,
         violations=sum(len(group.outliers) for group in evaluable),
@@ -350,7 +337,7 @@ def _never(
 def _finding(groups: Sequence[_Group], factor: float, allowed: float, slowest: Sequence[SlowStep]) -> str:
     issues = [group for group in groups if group.issue]
     evaluable = [group for group in groups if group.evaluable]
-    limit = f"the threshold of {wording.plural(int(allowed), 'outlier') if allowed == int(allowed) else f'{_number(allowed)} outliers'}"
+    limit = f"the threshold of {wording.plural(int(allowed), 'outlier') if allowed == int(allowed) else f'{allowed:g} outliers'}"
     if issues:
         worst = max(issues, key=lambda group: (group.extra_ns, len(group.outliers)))
         of_place = f" of {_where(worst.location)}" if len({group.location for group in groups}) > 1 else ""
@@ -370,9 +357,7 @@ def _finding(groups: Sequence[_Group], factor: float, allowed: float, slowest: S
 
 
 def _longest(slowest: Sequence[SlowStep], *, several: bool) -> str:
-    """Write a sentence on the outlier furthest beyond a typical step.
-
-    The sentence names what took longer in it; it is empty without outliers."""
+    """Write a sentence on the outlier furthest beyond a typical step."""
     row = next((row for row in slowest if row.outlier), None)
     if row is None:
         return ""
@@ -382,15 +367,11 @@ def _longest(slowest: Sequence[SlowStep], *, several: bool) -> str:
     return f" The longest, step {row.index}{of_place}, took {wording.duration(row.duration_ns)}{why}."
 
 
-def _largest(groups: Sequence[_Group]) -> int:
-    return max(group.spread.count for group in groups)
-
-
 def _counted(group: _Group, of_place: str, factor: float) -> str:
     number = len(group.outliers)
     return (
         f"{wording.count(number) if number else 'None'} of {wording.count(group.spread.count)} {group.steps}{of_place} took longer than"
-        f" {wording.duration(group.threshold)} (mean {wording.duration(group.spread.mean)} + {_number(factor)} x standard deviation"
+        f" {wording.duration(group.threshold)} (mean {wording.duration(group.spread.mean)} + {factor:g} x standard deviation"
         f" {wording.duration(group.spread.std)})"
     )
 
@@ -489,7 +470,3 @@ def _cost(groups: Sequence[_Group]) -> Cost:
 def _where(location: Place) -> str:
     """Name a process: "rank 5, node-1"."""
     return process_place(location.node, location.rank, location.pid)
-
-
-def _number(value: float) -> str:
-    return f"{value:g}"

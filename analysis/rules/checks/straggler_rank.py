@@ -1,20 +1,8 @@
-"""StragglerRank: a rank that computes longer than the others in most steps, so that they wait for it.
+"""StragglerRank: a rank that computes longer than the others in most steps, so that they wait for it (docs/rules.md).
 
-Steps are matched by phase and number; those that fewer than two ranks recorded are left out. The computation of a rank in a step is the
-length of the union of its device's computation kernels between the start and the end of the step's device work. Its time in collectives
-is that of the union of its communication kernels there. A rank is *over* in a step if its computation exceeds the median of the ranks in
-this step by more than the threshold.
-
-A rank that is over in more than half of its steps is a straggler if the collectives confirm it: a rank that computes longer arrives later,
-and the others wait in the collective until then. So the others (the ranks that are not over in most steps) must be in collectives for
-longer, by at least half of the rank's extra computation. Both differences are from the median of the others, and their medians over the
-steps count. Without any collective kernels nothing can be confirmed.
-
-The cost is the waiting time of the other ranks: in every step the excess of the slowest straggler, for each rank that is not a straggler,
-but at most the exposed communication of that rank.
-
-Why a straggler is slow: the computation kernels that it ran as often as the others do are compared by name. If the kernels that make up
-most of the time take longer by at least half of the rank's excess, the device is slow; otherwise some kernels have more to do.
+Computation and collectives of a rank in a step are unions of kernels between the start and the end of the step's device work. Why a
+straggler is slow: the computation kernels that it ran as often as the others do are compared by name. If the kernels that make up most
+of the time take longer by at least half of the rank's excess, the device is slow; otherwise some kernels have more to do.
 """
 
 from __future__ import annotations
@@ -24,7 +12,7 @@ from typing import Final
 import polars as pl
 
 from ....ingest.store.store import Store
-from ...report.model import FINE, ISSUES, DeviceTime
+from ...report.model import FINE, ISSUES
 from ...report.rule_details import StragglerRankDetails
 from ...steps.over_steps import STEP_KEY, THRESHOLD, RankOverSteps, compared_steps, measured_steps, ranked_steps, ranks_over_steps
 from ...toolkit.labels import place
@@ -33,10 +21,6 @@ from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, not_eval
 from ..evidence.device_share import no_device_activity, span_of_all
 from ..evidence.run_data import RunData
 
-_THRESHOLD: Final = Parameter(
-    "threshold", "%", THRESHOLD, THRESHOLD, "percentile", "by how much a rank's computation per step may exceed the median of the ranks"
-)
-
 _CAPTURE_RANKS: Final = "Give the traces of all ranks."
 _CAPTURE_STEPS: Final = "Call step() of the profiler once per training step on every rank, with CUDA activity."
 
@@ -44,7 +28,16 @@ _CAPTURE_STEPS: Final = "Call step() of the profiler once per training step on e
 class StragglerRank(Rule):
     name = "StragglerRank"
     category = "trace"
-    parameters = (_THRESHOLD,)
+    parameters = (
+        Parameter(
+            "threshold",
+            "%",
+            THRESHOLD,
+            THRESHOLD,
+            "percentile",
+            "by how much a rank's computation per step may exceed the median of the ranks",
+        ),
+    )
     needs = "Profiler traces of several ranks, with steps."
     checks = "Whether a rank computes longer than the others in most steps, while they wait for it in collectives."
     condition = "computation per step > median of the ranks by more than threshold, in more than half of the steps, and the others wait"
@@ -106,7 +99,10 @@ def _finding(ranks: list[RankOverSteps], bad: list[RankOverSteps], threshold: fl
     limit = f"threshold {percent(threshold)}"
     if len(ranks) == 2:  # the median is halfway between the two
         limit = f"{duration(2 * worst.excess_ns)} longer than the other; {limit}"
-    text = f"{worst.place} computes {_more(worst)} than the median of {len(ranks)} ranks ({limit})"
+    text = (
+        f"{worst.place} computes {duration(worst.excess_ns)} per step ({percent(worst.excess_percent)}) longer than the median of"
+        f" {len(ranks)} ranks ({limit})"
+    )
     often = f"and is over it in {worst.steps_over} of {plural(worst.steps, 'step')}"
     if bad:
         also = f"; {plural(len(bad) - 1, 'more rank does', 'more ranks do')}, too" if len(bad) > 1 else ""
@@ -115,10 +111,6 @@ def _finding(ranks: list[RankOverSteps], bad: list[RankOverSteps], threshold: fl
         wait = f"only {duration(worst.waits_ns)} per step more" if worst.waits_ns and worst.waits_ns > 0 else "no more time"
         return _capital(f"{text} {often}, but the others spend {wait} in collectives: they do not wait for it.")
     return f"The rank that computes longest, {text.replace(' computes', ', computes', 1)}."
-
-
-def _more(rank: RankOverSteps) -> str:
-    return f"{duration(rank.excess_ns)} per step ({percent(rank.excess_percent)}) longer"
 
 
 def _capital(text: str) -> str:
@@ -171,7 +163,7 @@ def _cost(run: RunData, compared: pl.DataFrame, ranks: list[RankOverSteps], bad:
     slow = compared.filter(pl.col("process").is_in([rank.process for rank in bad]))
     per_step = slow.group_by(STEP_KEY).agg(pl.col("excess").max().clip(lower_bound=0))
     excess = round(per_step["excess"].sum())
-    exposed = {_key(device): device.exposed_communication_ns for device in run.breakdown}
+    exposed = {(device.node, device.rank, device.pid, device.device): device.exposed_communication_ns for device in run.breakdown}
     waiting = [rank for rank in ranks if not rank.straggler]
     ns = sum(min(excess, exposed.get((rank.node, rank.rank, rank.pid, rank.device), 0)) for rank in waiting)
     steps = sum(rank.steps for rank in waiting)
@@ -183,7 +175,3 @@ def _cost(run: RunData, compared: pl.DataFrame, ranks: list[RankOverSteps], bad:
         per_step_ns=ns / steps if steps else None,
         where="; ".join(rank.place for rank in bad[:3]) + (f" and {len(bad) - 3} more" if len(bad) > 3 else ""),
     )
-
-
-def _key(device: DeviceTime) -> tuple[str, int | None, int | None, int]:
-    return (device.node, device.rank, device.pid, device.device)

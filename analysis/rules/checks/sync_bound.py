@@ -18,10 +18,6 @@ from ..evidence.idle_findings import Judged, in_order, names, outcome, unjudged,
 from ..evidence.run_data import RunData
 from ..evidence.sync_calls import begun_inside, sync_calls, with_operator
 
-_THRESHOLD: Final = Parameter(
-    "threshold", "%", 10, 10, "percentile", "share of a device's span that the host may block in synchronisation with the device idle"
-)
-
 # Operators that synchronize, with the code that calls them and the alternatives.
 _INSTEAD: Final = {
     "aten::_local_scalar_dense": "`.item()`, `float(tensor)` and `if tensor:`",
@@ -41,7 +37,16 @@ _Judged = list[Judged[SyncBoundDevice]]
 class SyncBound(Rule):
     name = "SyncBound"
     category = "trace"
-    parameters = (_THRESHOLD,)
+    parameters = (
+        Parameter(
+            "threshold",
+            "%",
+            10,
+            10,
+            "percentile",
+            "share of a device's span that the host may block in synchronisation with the device idle",
+        ),
+    )
     needs = "A profiler trace with the activity of the GPUs and the calls of the host."
     checks = "How long the host blocks in synchronisation calls while the device stands idle."
     condition = "host time in blocking synchronisation with the device idle > threshold of the span"

@@ -27,9 +27,7 @@ _FAILED = "error"
 
 
 def names(value: Any) -> tuple[str, ...] | None:
-    """Return the words of --rules (None: all rules), checked as rule names.
-
-    A name can follow a minus."""
+    """Return the words of --rules (None: all rules), checked as rule names."""
     if value is None:
         return None
     rule_names = words(value)
@@ -173,7 +171,10 @@ def chosen(
     }
     values: dict[str, dict[str, Any]] = {name: {} for name in running}
     for key, value in {**of_file, **settings}.items():
-        rule, parameter = of_own.get(key) or _named(key)
+        if key in of_own:
+            rule, parameter = of_own[key]
+        else:
+            rule, parameter = (part.name for part in setting(key))
         if rule in values:
             values[rule][parameter] = value
         elif key in settings:
@@ -184,13 +185,8 @@ def chosen(
     return selection, _running(fail_on, selection)
 
 
-def _named(key: str) -> tuple[str, str]:
-    rule, parameter = setting(key)
-    return rule.name, parameter.name
-
-
 def _running(fail_on: Iterable[str], selection: Selection) -> tuple[str, ...]:
-    running = [one.label or one.rule.name for one in selection.rules] + [PROFILER_REPORT] * selection.summarised
+    running = [one.name for one in selection.rules] + [PROFILER_REPORT] * selection.summarised
     custom_rules = _by_name(one.rule for one in selection.rules if isinstance(one.rule, Guarded))
     names = {name: rule.name for name, rule in custom_rules.items()} | {word: word for word in (_ANY, _FAILED, *running)}
     accepted = {word.lower(): meant for word, meant in names.items()}
@@ -221,9 +217,7 @@ def unmatched(report: Report, fail_on: Sequence[str]) -> Iterator[str]:
 
 
 def matched(report: Report, fail_on: Sequence[str]) -> str | None:
-    """Describe the verdicts that match --fail-on, or return None.
-
-    A rule that was not evaluated does not match."""
+    """Describe the verdicts that match --fail-on, or return None."""
     any_rule = _ANY in fail_on
     issues = [
         result.rule

@@ -17,7 +17,7 @@ from ....errors import UsageError
 from ..evidence.base import PRESETS, Parameter, Preset, Rule, Value
 from .bounds import LIMIT_S
 from .catalogue import DOCUMENTED, PROFILER_REPORT, RULES
-from .custom import Guarded, broken, guarded, load
+from .custom import Guarded, broken, guarded, load, number
 from .selection import Chosen, Selection, checked, effective, known, named_setting, select, turned_off
 
 ATTACHED: Final = 20  # How many rules can be attached to a run; postrun's own trace rules do not count
@@ -71,9 +71,7 @@ class ProfilerReport(RuleConfig):
 
 
 def overrides(parameters: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return values by rule and parameter from keys ``<Rule>_<parameter>``.
-
-    Raises AssertionError and TypeError with the documented messages."""
+    """Return values by rule and parameter from keys ``<Rule>_<parameter>``."""
     reported = {rule.name.lower(): rule for rule in DOCUMENTED}
     values: dict[str, dict[str, Any]] = {}
     for key, value in parameters.items():
@@ -87,9 +85,8 @@ def overrides(parameters: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
             )
         table = {one.name: one for one in rule.all_parameters()}
         if parameter.lower() not in table:
-            raise TypeError(
-                f"{parameter.lower()} is an invalid parameter name! Accepted parameter names for {rule.name} are: {_signature(rule)}"
-            )
+            signature = f"(self, {', '.join(f'{name}={known.documented!r}' for name, known in table.items())})"
+            raise TypeError(f"{parameter.lower()} is an invalid parameter name! Accepted parameter names for {rule.name} are: {signature}")
         declared = table[parameter.lower()]
         if declared.name in values.setdefault(rule.name, {}):
             raise TypeError(f"{rule.name}_{declared.name} is given twice, in different spelling")
@@ -97,14 +94,8 @@ def overrides(parameters: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return values
 
 
-def _signature(rule: type[Rule]) -> str:
-    return f"(self, {', '.join(f'{one.name}={one.documented!r}' for one in rule.all_parameters())})"
-
-
 def _valid(parameter: Parameter, value: Any) -> Value:
-    """Return ``value`` as a plain number or text.
-
-    Raises AssertionError with the documented messages, TypeError for values that cannot be compared."""
+    """Return ``value`` as a plain number or text."""
     if parameter.kind != "text":
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
             raise TypeError(f"{parameter.name} must be a number, not {type(value).__name__} {value!r}")
@@ -199,11 +190,11 @@ class ProfilerRule:
         overriding = {key: value for key, value in (rule_parameters or {}).items() if key != _INVOKE}
         base = {key: value for key, value in base_config.rule_parameters.items() if key != _INVOKE}
         if isinstance(base_config, ProfilerReport):
-            merged = {**base, **{key: _read(value) for key, value in overriding.items()}}
+            merged = {**base, **{key: _text(number(value)) for key, value in overriding.items()}}
             overrides(merged)
         else:
             texts = {one.name for one in base_config.rule.all_parameters() if one.kind == "text"}
-            overriding = {key: _text(value) if key in texts else _read(value) for key, value in overriding.items()}
+            overriding = {key: _text(value if key in texts else number(value)) for key, value in overriding.items()}
             config = type(base_config)(preset=base_config.preset or "documented", **{**base, **overriding})
             merged = {key: value for key, value in config.rule_parameters.items() if key != _INVOKE}
         rule = cls(
@@ -264,17 +255,6 @@ class ProfilerRule:
 
     def __repr__(self) -> str:
         return f"ProfilerRule({self.name!r}, {self.rule_parameters!r})"
-
-
-def _read(value: Any) -> Any:
-    """Convert a text that is a number to this number."""
-    if isinstance(value, str):
-        for kind in (int, float):
-            try:
-                return kind(value)
-            except ValueError:
-                continue
-    return _text(value)
 
 
 def _text(value: Any) -> Any:
@@ -338,7 +318,12 @@ class _Attaching:
         values = self._settings(settings)
         order = {name: number for number, name in enumerate(RULES)}
         names = sorted(self.chosen, key=lambda name: (order.get(own := self.chosen[name][0].name, len(order)), name != own))
-        return Selection(tuple(self._choice(name, values.get(name, {})) for name in names), self.report is not None, self.preset)
+        choices = []
+        for name in names:
+            kind, own_values, preset = self.chosen[name]
+            parameters = effective(kind, preset, {**own_values, **values.get(name, {})})
+            choices.append(Chosen(kind(), parameters, name if name != kind.name else None))
+        return Selection(tuple(choices), self.report is not None, self.preset)
 
     def _add(self, rule: Attached) -> None:
         if isinstance(rule, str):
@@ -432,7 +417,3 @@ class _Attaching:
                 raise UsageError(turned_off(key, name, chosen))
             values.setdefault(name, {})[parameter.name] = checked(kind, parameter, value)
         return values
-
-    def _choice(self, name: str, settings: Mapping[str, Value]) -> Chosen:
-        kind, values, preset = self.chosen[name]
-        return Chosen(kind(), effective(kind, preset, {**values, **settings}), name if name != kind.name else None)

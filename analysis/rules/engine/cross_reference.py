@@ -12,24 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from ...report import rule_details
 from ...report.model import FINE, ISSUES, RuleDetails
-from ...report.rule_details import (
-    BatchSizeDetails,
-    BatchSizeGpu,
-    BottleneckDetails,
-    CommunicationDevice,
-    DataloaderDetails,
-    ExposedCommunicationDetails,
-    HostBoundDetails,
-    HostBoundDevice,
-    LoadBalancingDetails,
-    LowGpu,
-    LowGPUUtilizationDetails,
-    OverallSystemUsageDetails,
-    ShortKernelsDetails,
-    StragglerRankDetails,
-    SyncBoundDetails,
-)
 from ...toolkit.wording import duration, percent
 from ..checks.batch_size import BatchSize
 from ..checks.bottleneck import CPUBottleneck, IOBottleneck
@@ -52,7 +36,7 @@ Sentence = Callable[[Outcome, Outcome, Outcomes], str | None]
 """Arguments: the outcome whose recommendation is extended, the one that comes first, and all."""
 
 D = TypeVar("D", bound=RuleDetails)
-P = TypeVar("P", HostBoundDevice, CommunicationDevice)
+P = TypeVar("P", rule_details.HostBoundDevice, rule_details.CommunicationDevice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,19 +91,19 @@ def _details(outcome: Outcome, kind: type[D]) -> D:
     return outcome.details
 
 
-def _low(outcome: Outcome) -> Sequence[BatchSizeGpu | LowGpu]:
+def _low(outcome: Outcome) -> Sequence[rule_details.BatchSizeGpu | rule_details.LowGpu]:
     """Return the GPUs of LowGPUUtilization or BatchSize with too little work."""
     details = outcome.details
-    if isinstance(details, BatchSizeDetails):
+    if isinstance(details, rule_details.BatchSizeDetails):
         return [row for row in details.devices if row.violations]
-    if not isinstance(details, LowGPUUtilizationDetails):
+    if not isinstance(details, rule_details.LowGPUUtilizationDetails):
         return []
     elsewhere = (IDLE_TAIL, IDLE_HEAD, IDLE_ENDS)
     return [row for row in details.devices if row.triggered and row.state != UNUSED and row.pattern not in elsewhere]
 
 
 def _unbalanced(outcome: Outcome) -> set[tuple[str, int]]:
-    pairs = [pair for pair in _details(outcome, LoadBalancingDetails).pairs if pair.violation]
+    pairs = [pair for pair in _details(outcome, rule_details.LoadBalancingDetails).pairs if pair.violation]
     return {(gpu.node, gpu.device) for pair in pairs for gpu in (pair.a, pair.b) if gpu}
 
 
@@ -136,16 +120,20 @@ def _divide_first(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
 
 def _straggler_first(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
     unbalanced = _unbalanced(later)
-    slow = [row for row in _details(first, StragglerRankDetails).ranks if row.straggler and (row.node, row.device) in unbalanced]
+    slow = [
+        row for row in _details(first, rule_details.StragglerRankDetails).ranks if row.straggler and (row.node, row.device) in unbalanced
+    ]
     if not slow:
         return None
     return f"First look at {where(slow)} (StragglerRank): the other ranks wait for it in collectives."
 
 
 def _well_used(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
-    low = {row.node for row in _details(later, LowGPUUtilizationDetails).devices if row.triggered}
+    low = {row.node for row in _details(later, rule_details.LowGPUUtilizationDetails).devices if row.triggered}
     well = [
-        row for row in _details(first, OverallSystemUsageDetails).nodes if row.node in low and (row.statement or "").startswith("Well used")
+        row
+        for row in _details(first, rule_details.OverallSystemUsageDetails).nodes
+        if row.node in low and (row.statement or "").startswith("Well used")
     ]
     if not well:
         return None
@@ -160,7 +148,7 @@ def _cores_first(advice: str, state: str) -> Sentence:
 
     def sentence(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
         low = {row.node for row in _low(later)}
-        nodes = (row for row in _details(first, BottleneckDetails).nodes if row.issue and row.node in low)
+        nodes = (row for row in _details(first, rule_details.BottleneckDetails).nodes if row.issue and row.node in low)
         worst = max(nodes, key=lambda row: row.bottleneck_percent or 0.0, default=None)
         if worst is None:
             return None
@@ -171,13 +159,11 @@ def _cores_first(advice: str, state: str) -> Sentence:
 
 
 def _warm_first(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
-    """Refer to a profile of the first use of the devices.
-
-    Only findings on a profile are concerned: sampled utilization covers the entire run."""
-    bound = _details(first, HostBoundDetails)
+    """Refer to a profile of the first use of the devices."""
+    bound = _details(first, rule_details.HostBoundDetails)
     call = bound.first_use
     rows: list[OnGpu] = [row for row in _low(later) if row.derived]
-    if isinstance(later.details, ShortKernelsDetails):
+    if isinstance(later.details, rule_details.ShortKernelsDetails):
         rows += [row for row in later.details.devices if row.issue]
     if not call or not _shared(rows, bound.devices):
         return None
@@ -188,7 +174,7 @@ def _warm_first(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
 
 
 def _host_first(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
-    shared = _shared(_low(later), _details(first, HostBoundDetails).devices)
+    shared = _shared(_low(later), _details(first, rule_details.HostBoundDetails).devices)
     if not shared:
         return None
     worst = max(shared, key=_host_percent)
@@ -198,12 +184,12 @@ def _host_first(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
     )
 
 
-def _host_percent(row: HostBoundDevice) -> float:
+def _host_percent(row: rule_details.HostBoundDevice) -> float:
     return 100 * row.host_wait_ns / row.span_ns if row.span_ns else 0.0
 
 
 def _communication_first(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
-    shared = _shared(_low(later), _details(first, ExposedCommunicationDetails).devices)
+    shared = _shared(_low(later), _details(first, rule_details.ExposedCommunicationDetails).devices)
     if not shared:
         return None
     worst = max(shared, key=lambda row: row.exposed_percent)
@@ -220,8 +206,8 @@ def _shared(rows: Sequence[OnGpu], devices: Sequence[P]) -> list[P]:
 
 
 def _blocking_first(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
-    bound = {(row.node, row.rank, row.device) for row in _details(later, HostBoundDetails).devices if row.issue}
-    devices = _details(first, SyncBoundDetails).devices
+    bound = {(row.node, row.rank, row.device) for row in _details(later, rule_details.HostBoundDetails).devices if row.issue}
+    devices = _details(first, rule_details.SyncBoundDetails).devices
     shared = [row for row in devices if row.issue and (row.node, row.rank, row.device) in bound]
     if not shared:
         return None
@@ -230,7 +216,7 @@ def _blocking_first(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
 
 
 def _loaders_first(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
-    worst = next((row for row in _details(first, DataloaderDetails).nodes if row.issue), None)
+    worst = next((row for row in _details(first, rule_details.DataloaderDetails).nodes if row.issue), None)
     if worst is None or not _names_loaders(later):
         return None
     return (
@@ -240,7 +226,7 @@ def _loaders_first(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
 
 
 def _loaders_fine(later: Outcome, first: Outcome, known: Outcomes) -> str | None:
-    judged = [row for row in _details(first, DataloaderDetails).nodes if row.issue is False]
+    judged = [row for row in _details(first, rule_details.DataloaderDetails).nodes if row.issue is False]
     if not judged or not _names_loaders(later):
         return None
     most = max(judged, key=lambda row: row.percent_of_cores or 0.0)
@@ -249,7 +235,7 @@ def _loaders_fine(later: Outcome, first: Outcome, known: Outcomes) -> str | None
         f" {percent(required(most.percent_of_cores))} of the cores of {most.node}, so loading itself is slow"
     )
     waits = known.get(IOBottleneck)
-    nodes = waits.details.nodes if waits and isinstance(waits.details, BottleneckDetails) else ()
+    nodes = waits.details.nodes if waits and isinstance(waits.details, rule_details.BottleneckDetails) else ()
     worst = max(nodes, key=lambda row: row.bottleneck_percent or 0.0, default=None)
     if worst is None or not worst.bottleneck_percent:
         return f"{text}: look at decoding and augmentation."

@@ -14,8 +14,9 @@ import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, is_dataclass, replace
+from dataclasses import asdict, is_dataclass, replace
 from enum import Enum
+from functools import cached_property
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
@@ -114,7 +115,7 @@ def guarded(
         "condition": getattr(kind, "condition", None) or "its own condition is met",
         "advice": getattr(kind, "advice", None) or f"Look at what {known} found.",
         "file": file,
-        "path": str(file.path) if file else _file_of(kind),
+        "path": str(file.path) if file else getattr(sys.modules.get(kind.__module__), "__file__", None),
         "loaded_values": _fitting(kind, values or {}),
         "make": staticmethod(make or kind),
         "__doc__": kind.__doc__,
@@ -153,14 +154,14 @@ def _fitting(kind: type[Rule], texts: Mapping[str, Any]) -> dict[str, Any]:
     parameters = {parameter.name: parameter for parameter in (*kind.parameters, SCAN_INTERVAL)}
     if unknown := [key for key in texts if key not in parameters]:
         raise MisuseError(f"{kind.__name__} has no parameter {', '.join(unknown)}; it has: {', '.join(parameters)}")
-    values = {key: value if parameters[key].kind == "text" else _number(value) for key, value in texts.items()}
+    values = {key: value if parameters[key].kind == "text" else number(value) for key, value in texts.items()}
     for key, value in values.items():
         if problem := parameters[key].problem(value):
             raise MisuseError(f"{problem} (given: {value!r})", "ValueError")
     return values
 
 
-def _number(value: Any) -> Any:
+def number(value: Any) -> Any:
     """Convert a text that is a number to this number; keep everything else."""
     if isinstance(value, str):
         for kind in (int, float):
@@ -260,35 +261,29 @@ class RuleFile:
         self.limit = TimeLimit(limit_s)
         self._source = str(source)
         self._name = f"postrun_rule_file_{self.path.stem}"
-        self._module: ModuleType | None = None
         self._modules: dict[str, ModuleType] = {}
 
     def find(self, name: str) -> type:
-        """Return the class of that name; ValueError lists the classes of the file.
-
-        Exceptions of the file itself are passed on."""
-        kind = getattr(self._load(), name, None)
+        """Return the class of that name; ValueError lists the classes of the file."""
+        kind = getattr(self._module, name, None)
         if isinstance(kind, type):
             return kind
-        classes = [
-            key for key, value in vars(self._load()).items() if isinstance(value, type) and value.__module__ == self._load().__name__
-        ]
+        classes = [key for key, value in vars(self._module).items() if isinstance(value, type) and value.__module__ == self._name]
         raise ValueError(f"{self.path.name} has no class {name}; it has: {', '.join(classes) or 'none'}")
 
-    def _load(self) -> ModuleType:
-        if self._module is None:
-            if "://" in self._source:
-                raise ValueError(f"{self._source} is no file of this machine; copy it here and give its path")
-            try:
-                text = self.path.read_bytes()
-            except OSError as error:
-                raise ValueError(f"{self.path}: cannot be read ({error.strerror}); give the path of a Python file") from error
-            module = ModuleType(self._name)
-            module.__file__ = str(self.path)
-            sys.modules[module.__name__] = module
-            exec(compile(text, str(self.path), "exec"), module.__dict__)
-            self._module = module
-        return self._module
+    @cached_property
+    def _module(self) -> ModuleType:
+        if "://" in self._source:
+            raise ValueError(f"{self._source} is no file of this machine; copy it here and give its path")
+        try:
+            text = self.path.read_bytes()
+        except OSError as error:
+            raise ValueError(f"{self.path}: cannot be read ({error.strerror}); give the path of a Python file") from error
+        module = ModuleType(self._name)
+        module.__file__ = str(self.path)
+        sys.modules[module.__name__] = module
+        exec(compile(text, str(self.path), "exec"), module.__dict__)
+        return module
 
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
@@ -336,20 +331,12 @@ def _lies_in(name: str, folder: Path) -> bool:
     return (path.parent.parent if path.name == "__init__.py" else path.parent) == folder
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """The function of a contract class to call: by window, or (older rules) by number."""
-
-    name: str
-    by_window: bool
-
-
-def _call(kind: type) -> _Call:
-    """Return the most specific contract function that the file itself defines."""
+def _call(kind: type) -> tuple[str, bool]:
+    """Return the most specific contract function of the file, and if it takes times."""
     for name in ("invoke_for_timerange", "invoke", "invoke_at_step"):
         owner = next((one for one in kind.__mro__ if name in vars(one)), None)
         if owner is not None and owner is not ContractRule and not owner.__module__.startswith("smdebug."):
-            return _Call(name, name == "invoke_for_timerange")
+            return name, name == "invoke_for_timerange"
     raise TypeError(f"{kind.__name__} has none of invoke_for_timerange(start_us, end_us), invoke(step) and invoke_at_step(step)")
 
 
@@ -376,9 +363,9 @@ class _Contract(Guarded):
             raise ValueError(
                 f"scan_interval_us={scan} makes {count(trial.windows)} windows of this run; at most {count(_WINDOWS)} are evaluated"
             )
-        call = _call(self.kind)
+        function, by_window = _call(self.kind)
         rule = self.kind(trial, **self._arguments(parameters))
-        ask = getattr(rule, call.name)
+        ask = getattr(rule, function)
         hits: list[int] = []
         windows = trial.windows
         for number in range(windows):
@@ -387,7 +374,7 @@ class _Contract(Guarded):
             start = trial.first_ns + number * trial.interval_ns
             trial.window = (_us(start), _us(start + trial.interval_ns))
             try:
-                met = bool(ask(*trial.window) if call.by_window else ask(number))
+                met = bool(ask(*trial.window) if by_window else ask(number))
                 over = False
             except Exception as error:
                 kinds = {one.__name__ for one in type(error).__mro__}
@@ -412,7 +399,7 @@ class _Contract(Guarded):
             if name in self.passed and self.loaded_values[name] == value:
                 arguments[name] = self.passed[name]
             elif name in self.passed or value != defaults.get(name):
-                arguments[name] = value if isinstance(defaults.get(name), str) else _number(value)
+                arguments[name] = value if isinstance(defaults.get(name), str) else number(value)
         return arguments
 
     def _outcome(self, trial: Trial, report: object, hits: list[int], windows: int) -> Outcome:
@@ -457,7 +444,7 @@ def _contract(file: RuleFile, kind: type, values: dict[str, Any], name: str) -> 
         raise MisuseError(
             f"{kind.__name__} needs a value for {', '.join(missing)}; give it in rule_parameters, or as CLASS?{missing[0]}=VALUE"
         )
-    values = {key: value if isinstance(defaults.get(key), str) else _number(value) for key, value in values.items()}
+    values = {key: value if isinstance(defaults.get(key), str) else number(value) for key, value in values.items()}
     names = [key for key in {**defaults, **values} if key != SCAN_INTERVAL.name]
     meaning = "parameter of the rule file"
     table: list[Parameter] = [FreeParameter(key, "", defaults.get(key), defaults.get(key), "text", meaning) for key in names]
@@ -495,9 +482,7 @@ def _us(ns: int) -> float:
 
 
 def installed() -> dict[str, type[Guarded]]:
-    """Return the rules of installed packages (entry points of ``postrun.rules``).
-
-    A rule that cannot be loaded, or has the name of another rule, is included with the verdict Error."""
+    """Return the rules of installed packages (entry points of ``postrun.rules``)."""
     rules: dict[str, type[Guarded]] = {}
     taken = {name.lower(): "postrun" for name in (*RULES, PROFILER_REPORT)}
     try:
@@ -540,9 +525,7 @@ def _of_package(point: metadata.EntryPoint) -> type[Guarded]:
 
 
 def described(error: BaseException, file: str | None = None) -> str:
-    """Describe an exception: "ValueError: no data (my_rule.py, line 12)".
-
-    The line is the last one in ``file``, if the exception passed through it."""
+    """Describe an exception: "ValueError: no data (my_rule.py, line 12)"."""
     try:
         text = str(error).strip().splitlines()
     except Exception:
@@ -597,8 +580,3 @@ def plain(value: Any, depth: int = 0) -> Any:
 def _first_line(kind: type) -> str | None:
     text = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0].replace("\n", " ").strip() if kind.__doc__ else ""
     return storable(text[:_TEXT]) or None
-
-
-def _file_of(kind: type) -> str | None:
-    module = sys.modules.get(kind.__module__)
-    return getattr(module, "__file__", None)

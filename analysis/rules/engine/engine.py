@@ -80,7 +80,7 @@ def _result(chosen: Chosen, outcome: Outcome, interval_ns: int | None) -> RuleRe
         for parameter in rule.all_parameters()
     )
     return RuleResult(
-        rule=chosen.label or rule.name,
+        rule=chosen.name,
         category=rule.category,
         verdict=outcome.verdict,
         reason=outcome.reason,
@@ -119,7 +119,7 @@ def _findings(rules: Sequence[Chosen], outcomes: Sequence[Outcome]) -> tuple[Fin
         findings.append(
             Finding(
                 rank=rank,
-                rule=chosen.label or chosen.rule.name,
+                rule=chosen.name,
                 severity=_severity(percent),
                 title=(cost.title if cost else outcome.title or chosen.rule.advice).rstrip("."),
                 text=outcome.finding or outcome.reason or chosen.rule.checks,

@@ -10,7 +10,7 @@ from typing import Any
 from ....errors import UsageError
 from ..evidence.base import DISTANCE, Parameter, Parameters, Preset, Rule, Value
 from .catalogue import DOCUMENTED, PROFILER_REPORT, RULES
-from .custom import Guarded, installed, plain
+from .custom import Guarded, installed, number, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,10 @@ class Chosen:
     rule: Rule
     parameters: Parameters
     label: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.label or self.rule.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +73,7 @@ def effective(rule: type[Rule], preset: Preset, values: Mapping[str, Value]) -> 
 
 
 def find(name: str, rules: Mapping[str, type[Rule]] | None = None) -> type[Rule]:
-    """Return the rule of that name in any case (None: out of :func:`known`).
-
-    Raises UsageError naming the accepted ones."""
+    """Return the rule of that name in any case (None: out of :func:`known`)."""
     rules = known() if rules is None else rules
     for known_name, rule in rules.items():
         if known_name.lower() == name.lower():
@@ -82,16 +84,12 @@ def find(name: str, rules: Mapping[str, type[Rule]] | None = None) -> type[Rule]
 
 
 def setting(key: str, rules: Mapping[str, type[Rule]] | None = None) -> tuple[type[Rule], Parameter]:
-    """Return the rule and parameter of a key like "LowGPUUtilization_patience".
-
-    ``rules``: default :func:`known`. Raises UsageError naming the accepted ones."""
+    """Return the rule and parameter of a key like "LowGPUUtilization_patience"."""
     return named_setting(key, rules)[1:]
 
 
 def named_setting(key: str, rules: Mapping[str, type[Rule]] | None = None) -> tuple[str, type[Rule], Parameter]:
-    """Return the key's rule name in ``rules``, and the result of :func:`setting`.
-
-    "ProfilerReport_LowGPUUtilization_patience" has the same meaning."""
+    """Return the key's rule name in ``rules``, and the result of :func:`setting`."""
     rules = known() if rules is None else rules
     reported = f"{PROFILER_REPORT}_".lower()
     if key.lower().startswith(reported) and "_" in key[len(reported) :]:
@@ -116,10 +114,10 @@ def checked(rule: type[Rule], parameter: Parameter, value: Any, *, integral: boo
 
     ``integral``: patience and window must be integers, although the documented interface takes fractions. ``documented``: a value that
     could never trigger the rule passes if the documented interface accepts it."""
-    if parameter.kind == "text":
-        value = None if value in ("", "None", "none") else value
-    elif isinstance(value, str):
-        value = _number(value)
+    if parameter.kind != "text":
+        value = number(value)
+    elif value in ("", "None", "none"):
+        value = None
     problem = parameter.problem(value)
     if not problem and not documented and parameter.unit == DISTANCE and value > 1:
         problem = f"{parameter.name} is a distance, which is never above 1"
@@ -144,16 +142,6 @@ def _wanted(names: Iterable[str] | None, rules: Mapping[str, type[Rule]]) -> set
         else:
             wanted.add(find(name, rules).name)
     return wanted
-
-
-def _number(text: str) -> Any:
-    try:
-        return int(text)
-    except ValueError:
-        try:
-            return float(text)
-        except ValueError:
-            return text
 
 
 def _meant(word: str, accepted: Iterable[str]) -> str:

@@ -11,6 +11,7 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import ModuleType
 from typing import Any, Final
 
@@ -161,9 +162,7 @@ class Trial:
         return [SystemEvent(*row) for row in events.iter_rows()]
 
     def get_framework_metrics(self, start_us: float, end_us: float) -> list[FrameworkEvent]:
-        """Return events with ``start_us <= start < end_us``, in the order of their start.
-
-        Events are steps, annotations, operators and device activity."""
+        """Return events with ``start_us <= start < end_us``, in the order of their start."""
         rows = self._counted(self._framework.between(_nanoseconds(start_us), _nanoseconds(end_us)))
         return [
             FrameworkEvent(name, phase, _us(start), _us(start + duration), _us(duration), pid, tid, node, _arguments(value, text))
@@ -227,11 +226,10 @@ class _Timeline:
         self._order = order
         self._rows: pl.DataFrame | None = None
         self._held = (0, 0)
-        self._bounds: tuple[int, int, int] | None = None
 
     def between(self, start_ns: int | None, end_ns: int | None) -> pl.DataFrame:
         """Return rows of ``start_ns <= time < end_ns``; None: from the start, to the end."""
-        first, last, stretch = self._extent()
+        first, last, stretch = self._extent
         start = first if start_ns is None else min(max(start_ns, first), last)
         end = last if end_ns is None else max(min(end_ns, last), start)
         if self._rows is None or not self._held[0] <= start <= end <= self._held[1]:
@@ -243,20 +241,17 @@ class _Timeline:
         low, high = (int(times.search_sorted(value, side="left")) for value in (start, end))
         return self._rows.slice(low, high - low)
 
+    @cached_property
     def _extent(self) -> tuple[int, int, int]:
         """Return the first time, the end, and the length of ROWS_AT_ONCE rows."""
-        if self._bounds is None:
-            count, first, last = self._store.frame(f"SELECT count(*), min({self._time}), max({self._time}) FROM ({self._sql})").row(0)
-            length = 0 if first is None else last + 1 - first
-            stretch = length if count <= ROWS_AT_ONCE else max(length * ROWS_AT_ONCE // count, 1)
-            self._bounds = (first or 0, (first or 0) + length, stretch)
-        return self._bounds
+        count, first, last = self._store.frame(f"SELECT count(*), min({self._time}), max({self._time}) FROM ({self._sql})").row(0)
+        length = 0 if first is None else last + 1 - first
+        stretch = length if count <= ROWS_AT_ONCE else max(length * ROWS_AT_ONCE // count, 1)
+        return first or 0, (first or 0) + length, stretch
 
 
 def _origin_ns(run: RunData, first: int, interval_ns: int) -> int:
-    """Return the start of the first window, which is at or before ``first``.
-
-    Windows count from the full minute of the first sample; earlier events are in windows before that."""
+    """Return the start of the first window, which is at or before ``first``."""
     sampled = bool(run.samples.metrics) or len(run.samples.derived) > 0
     origin = run.samples.origin_ns if sampled else first // _MINUTE_NS * _MINUTE_NS
     return origin + min((first - origin) // interval_ns, 0) * interval_ns

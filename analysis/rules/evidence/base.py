@@ -141,9 +141,7 @@ class Outcome:
 
 
 def not_evaluated(reason: str, capture: str | None = None, **more: Any) -> Outcome:
-    """Return the result of a rule without data.
-
-    ``reason`` is a clause without a full stop: "no CPU samples in this run"."""
+    """Return the result of a rule without data."""
     return Outcome(NOT_EVALUATED, reason=reason, capture=capture, **more)
 
 

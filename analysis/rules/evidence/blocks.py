@@ -150,8 +150,7 @@ class Samples:
         inside = pl.col("node").is_between(nodes[0], nodes[-1])
         counts = self._counts.filter(inside & (pl.col("finite") > 0))
         derived = self.derived.filter(inside)
-        shared = (self.origin_ns, self.bucket_ns, self.gpus_together, self.without_gpu)
-        return SampleBlock(self._store, tuple(nodes), packing, counts, derived, *shared)
+        return SampleBlock(self, self._store, tuple(nodes), packing, counts, derived)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,9 +185,7 @@ class _Packing:
         )  # fmt: skip
 
     def moment(self, node: str = "node", time: str = "time_ns") -> pl.Expr:
-        """Return the key of a node and a time.
-
-        It fits whenever a block has several nodes; for one node it is the time since the first sample."""
+        """Return the key of a node and a time."""
         return (pl.col(node).cast(pl.Int64) - self.first_node) * self.span + (pl.col(time) - self.first_ns)
 
 
@@ -198,25 +195,20 @@ class SampleBlock:
     Frames are computed once and shared by the rules: do not change them in place."""
 
     def __init__(
-        self, store: Store, nodes: tuple[int, ...], packing: _Packing, counts: pl.DataFrame, derived: pl.DataFrame, origin_ns: int,
-        bucket_ns: int | None, gpus_together: CommonTime | None = None, without_gpu: bool = False,
-    ) -> None:  # fmt: skip
+        self, samples: Samples, store: Store, nodes: tuple[int, ...], packing: _Packing, counts: pl.DataFrame, derived: pl.DataFrame
+    ) -> None:
         self.nodes = nodes
-        self.gpus_together = gpus_together
-        """As :attr:`Samples.gpus_together`, of all blocks."""
-        self.device = "cpu" if without_gpu else "gpu"
-        """The figure of the devices that compute in :meth:`snapshots`."""
-        self.origin_ns = origin_ns
+        self.gpus_together = samples.gpus_together  # of all blocks
+        self.device = "cpu" if samples.without_gpu else "gpu"  # figure of the devices that compute in :meth:`snapshots`
+        self.origin_ns = samples.origin_ns
+        self._bucket_ns = samples.bucket_ns
         self._store = store
         self._packing = packing
         self._counts = counts
         self._derived = derived
-        self._bucket_ns = bucket_ns
         self._read_metrics: dict[str, pl.DataFrame] = {}
         self._series: dict[str, pl.DataFrame] = {}
         self._ends: dict[tuple[object, ...], pl.DataFrame] = {}
-        self._moments: pl.DataFrame | None = None
-        self._snapshots: pl.DataFrame | None = None
 
     def series(self, figure: str) -> pl.DataFrame:
         """Return the samples of ``figure`` in the order of node, unit and time.
@@ -237,7 +229,7 @@ class SampleBlock:
         key = ("ends", figure, scan_interval_us)
         if key not in self._ends:
             series = self.series(figure)
-            windows = series.select("series", window=self._window(scan_interval_us))
+            windows = series.select("series", window=(pl.col("time_ns") - self.origin_ns) // window_ns(scan_interval_us))
             last = (pl.col("window") != pl.col("window").shift(-1)) | (pl.col("series") != pl.col("series").shift(-1))
             rows = windows.select(last.fill_null(True).arg_true().alias("row")).to_series().cast(pl.UInt32)
             self._ends[key] = series.select(
@@ -322,8 +314,6 @@ class SampleBlock:
 
         Derived utilization is joined to the other samples by time: a bucket belongs to every snapshot inside it; a bucket without one is a
         snapshot of its own, at its start."""
-        if self._snapshots is None:
-            self._snapshots = self._make_snapshots()
         return self._snapshots
 
     def unused(self) -> pl.DataFrame:
@@ -331,9 +321,6 @@ class SampleBlock:
         return self.boxes("gpu").filter(pl.col("max") <= 0).select("node", "unit")
 
     # -- making ------------------------------------------------------------------------------------------------------------
-
-    def _window(self, scan_interval_us: float) -> pl.Expr:
-        return (pl.col("time_ns") - self.origin_ns) // window_ns(scan_interval_us)
 
     def _make(self, figure: str) -> pl.DataFrame:
         if figure == "cpu":
@@ -396,7 +383,8 @@ class SampleBlock:
 
     # -- snapshots ---------------------------------------------------------------------------------------------------------
 
-    def _find_moments(self) -> pl.DataFrame:
+    @cached_property
+    def _moments(self) -> pl.DataFrame:
         """Map each packed (node, time) with a sample to the start of its snapshot.
 
         Columns: moment, snapshot. Empty if every moment of the block is a snapshot of its own."""
@@ -424,27 +412,20 @@ class SampleBlock:
     def _with_snapshot(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Add ``snapshot``, the packed start of its snapshot, to rows (node, time_ns)."""
         keyed = rows.with_columns(snapshot=self._packing.moment())
-        if self._alone():
+        if self._moments.is_empty():
             return keyed
-        assert self._moments is not None
         begin = keyed.select(moment="snapshot").join(self._moments, on="moment", how="left", maintain_order="left")
         return keyed.with_columns(begin["snapshot"])
-
-    def _alone(self) -> bool:
-        """Whether every moment is a snapshot of its own."""
-        if self._moments is None:
-            self._moments = self._find_moments()
-        return self._moments.is_empty()
 
     def _extreme(self, rows: pl.DataFrame, which: Literal["min", "max"]) -> pl.DataFrame:
         """Return the lowest or highest value of a node's series: snapshot, value."""
         values = self._with_snapshot(per_moment(rows, which)).select("snapshot", "value")
-        return values if self._alone() else values.group_by("snapshot").agg(getattr(pl.col("value"), which)())
+        return values if self._moments.is_empty() else values.group_by("snapshot").agg(getattr(pl.col("value"), which)())
 
     def _mean_core(self) -> pl.DataFrame:
         """Average the cores per node and snapshot: node, unit (0), time_ns, value; sorted."""
         cores = self.series("core")
-        if self._alone():
+        if self._moments.is_empty():
             return per_moment(cores, "mean").select("node", pl.lit(0, pl.Int32).alias("unit"), "time_ns", "value")
         rows = self._with_snapshot(cores).group_by("snapshot", "series").agg(pl.col("value").mean())
         means = self._unpacked(rows.group_by("snapshot").agg(pl.col("value").mean()).sort("snapshot"))
@@ -457,7 +438,8 @@ class SampleBlock:
             time_ns=pl.col("snapshot") - number * self._packing.span + self._packing.first_ns,
         )
 
-    def _make_snapshots(self) -> pl.DataFrame:
+    @cached_property
+    def _snapshots(self) -> pl.DataFrame:
         unused = self.unused()
         gpus = self.series(self.device) if unused.is_empty() else self.series(self.device).join(unused, on=["node", "unit"], how="anti")
         derived = gpus.filter(pl.col("source") == "derived") if len(self._derived) else gpus.clear()

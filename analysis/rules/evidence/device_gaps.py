@@ -23,7 +23,7 @@ import polars as pl
 from ....ingest.store.store import Store
 from ...device.idle import KERNEL_WAIT_NS
 from ...toolkit.labels import place
-from ...toolkit.places import Places
+from ...toolkit.places import Places, batches, one_of
 from ...toolkit.windows import windows, with_window
 
 HOST_WAIT: Final = 0
@@ -115,15 +115,7 @@ def _device_groups(store: Store) -> list[pl.DataFrame]:
                count(*) AS n
         FROM device_event WHERE kind <> 'sync' GROUP BY node, device ORDER BY node, device
     """)
-    groups: list[list[int]] = []
-    held = ROWS_AT_ONCE
-    for index, n in enumerate(counted["n"]):
-        if held + n > ROWS_AT_ONCE:
-            groups.append([])
-            held = 0
-        groups[-1].append(index)
-        held += n
-    return [counted[group] for group in groups]
+    return [counted[group] for group in batches(enumerate(counted["n"]), ROWS_AT_ONCE)]
 
 
 def _gaps(store: Store, users: pl.DataFrame, places: Places) -> GapGroup:
@@ -187,11 +179,7 @@ def _device(row: dict[str, int], places: Places) -> IdleDevice:
 def _condition(users: pl.DataFrame) -> str:
     parts = []
     for node, device in users.group_by("node", maintain_order=True).agg("device").iter_rows():
-        listed = ", ".join(str(index) for index in device if index is not None)
-        here = [f"e.device IN ({listed})"] if listed else []
-        if None in device:
-            here.append("e.device IS NULL")
-        parts.append(f"(e.node IS NOT DISTINCT FROM {'NULL' if node is None else node} AND ({' OR '.join(here)}))")
+        parts.append(f"(e.node IS NOT DISTINCT FROM {'NULL' if node is None else node} AND {one_of('e.device', device)})")
     return f"({' OR '.join(parts)})"
 
 
@@ -212,9 +200,7 @@ def _events(store: Store, users: pl.DataFrame, condition: str) -> pl.DataFrame:
 
 
 def _in_profiles(store: Store, events: pl.DataFrame) -> pl.DataFrame:
-    """Add the ``window`` in which each event starts.
-
-    It is a window of the event's process, or of any process of the node if several share the device."""
+    """Add the ``window`` in which each event starts."""
     shared = events.filter("shared")
     if shared.is_empty():
         return with_window(events, windows(store, "process"))

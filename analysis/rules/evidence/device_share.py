@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -77,11 +78,18 @@ def gpus(bad: int, judged: int) -> str:
 
 
 def outcome(
-    run: RunData, shares: Sequence[DeviceShare], *, details: RuleDetails, finding: str, title: str, recommendation: str,
-    saving_ns: int | None,
-) -> Outcome:  # fmt: skip
+    run: RunData, shares: Sequence[DeviceShare], *, details: RuleDetails, finding: str, title: str, recommendation: str, saving_ns: int
+) -> Outcome:
     """Return the result of a rule over these devices: an issue if any has one."""
     bad = issues(shares)
+    total_ns = span_of_all(run)
+    ns = min(sum(share.ns for share in bad), total_ns)
+    where = None
+    if len(bad) == 1:
+        where = place_of(bad[0].device)
+    elif bad and len(bad) < len(shares):
+        where = f"{gpus(len(bad), len(shares))}, most on {place_of(bad[0].device)}"
+    times = [(share.ns, (share.device.node, share.device.rank, share.device.pid)) for share in bad]
     return of_the_run(
         bad,
         sum(share.issue is not None for share in shares),
@@ -89,7 +97,7 @@ def outcome(
         details=details,
         finding=finding,
         recommendation=recommendation if bad else None,
-        cost=_cost(run, shares, bad, title, saving_ns) if bad else None,
+        cost=Cost(title, ns, total_ns, min(saving_ns, ns), per_step(run, times), where) if bad else None,
     )
 
 
@@ -98,38 +106,18 @@ def span_of_all(run: RunData) -> int:
     return sum(device.span_ns for device in run.whole_devices)
 
 
-def steps_of(run: RunData) -> dict[Process, int]:
+def steps_of(run: RunData) -> Counter[Process]:
     """Count the steps with device work of each process (node, rank, pid)."""
-    steps: dict[Process, int] = {}
+    steps: Counter[Process] = Counter()
     for group in run.steps.groups:
         if group.on_device:
-            process = (group.node, group.rank, group.pid)
-            steps[process] = steps.get(process, 0) + group.quantiles.count
+            steps[group.node, group.rank, group.pid] += group.quantiles.count
     return steps
 
 
 def per_step(run: RunData, times: Iterable[tuple[int, Process]]) -> float | None:
     """Average the times over the steps with device work of their processes."""
     steps = steps_of(run)
-    timed = [(ns, steps.get(process, 0)) for ns, process in times]
+    timed = [(ns, steps[process]) for ns, process in times]
     number = sum(n for _, n in timed)
     return sum(ns for ns, n in timed if n) / number if number else None
-
-
-def _cost(run: RunData, shares: Sequence[DeviceShare], bad: Sequence[DeviceShare], title: str, saving_ns: int | None) -> Cost:
-    """Return the time of the devices with the issue, at most the span of all devices."""
-    total_ns = span_of_all(run)
-    ns = min(sum(share.ns for share in bad), total_ns)
-    where = None
-    if len(bad) == 1:
-        where = place_of(bad[0].device)
-    elif len(bad) < len(shares):
-        where = f"{gpus(len(bad), len(shares))}, most on {place_of(bad[0].device)}"
-    return Cost(
-        title=title,
-        ns=ns,
-        of_ns=total_ns,
-        saving_ns=None if saving_ns is None else min(saving_ns, ns),
-        per_step_ns=per_step(run, [(share.ns, (share.device.node, share.device.rank, share.device.pid)) for share in bad]),
-        where=where,
-    )

@@ -26,9 +26,7 @@ _TENSORFLOW_TRACE: Final = "TensorFlow trace"
 
 
 def framework_of(store: Store) -> str | None:
-    """Return PYTORCH, TENSORFLOW or JAX; None if unknown or ambiguous.
-
-    Sources in this order: the run itself, its kind of trace, the names in it."""
+    """Return PYTORCH, TENSORFLOW or JAX; None if unknown or ambiguous."""
     recorded = store.frame("SELECT lower(framework) FROM run WHERE framework IS NOT NULL LIMIT 1").to_series()
     frameworks = {framework for word, framework in _CALLED.items() if len(recorded) and word in recorded[0]}
     if len(frameworks) == 1:
@@ -38,18 +36,14 @@ def framework_of(store: Store) -> str | None:
     there = ", ".join("coalesce(bool_or(regexp_matches(text, ?)), FALSE)" for _ in _NAMES)
     named = store.frame(f"SELECT {there} FROM name", list(_NAMES.values())).row(0)
     known |= {framework for framework, seen in zip(_NAMES, named, strict=True) if seen}
-    if _of_torch_loaders(store):
+    # The hosted profiler records these settings of PyTorch's data loaders alone.
+    if store.frame("SELECT EXISTS (FROM annotation WHERE arguments->>'num_workers' IS NOT NULL) AS found").item():
         known.add(PYTORCH)
     if _TENSORFLOW_TRACE in formats:
         known.add(TENSORFLOW)
     if JAX in known:
         known.discard(TENSORFLOW)  # JAX uses TensorFlow's profiler and input pipelines
     return known.pop() if len(known) == 1 else None
-
-
-def _of_torch_loaders(store: Store) -> bool:
-    """Return whether the hosted profiler recorded settings of PyTorch's data loaders."""
-    return bool(store.frame("SELECT EXISTS (FROM annotation WHERE arguments->>'num_workers' IS NOT NULL) AS found").item())
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +131,7 @@ READS: Final = Words(
     "`.numpy()`, `float(tensor)` and printed tensors",
     "`.item()`, `np.asarray(array)` and printed arrays",
 )
-WAITS_FOR_ALL: Final = Words(
-    "`torch.cuda.synchronize()`",
-    "`tf.test.experimental.sync_devices()`",
-    "`block_until_ready()`",
-)
+WAITS_FOR_ALL: Final = Words("`torch.cuda.synchronize()`", "`tf.test.experimental.sync_devices()`", "`block_until_ready()`")
 SAVE: Final = Words(
     "`torch.distributed.checkpoint.async_save`",
     "`tf.train.CheckpointOptions(enable_async=True)`",

@@ -142,9 +142,7 @@ def number(value: float) -> str:
 
 
 def capped(rows: Sequence[T], important: Callable[[T], Any]) -> tuple[tuple[T, ...], int | None]:
-    """Return at most 2,000 rows in order, and how many were left out (or None).
-
-    ``important`` rows are kept first."""
+    """Return at most 2,000 rows in order, and how many were left out (or None)."""
     if len(rows) <= MOST_ROWS:
         return tuple(rows), None
     first = sorted(range(len(rows)), key=lambda at: (not important(rows[at]), at))[:MOST_ROWS]

@@ -38,9 +38,7 @@ UNRECORDED: Final = "nothing recorded"
 # Overhead in CUPTI's words (those of Kineto and Nsight Systems), or that Kineto cannot name, which is the driver's own work in
 # a call, which takes as long without a profiler. The rest is the profiler's: its buffers and their flushes, instrumentation, its resources.
 _OF_THE_DRIVER: Final = r"(?i)^(unknown|unrecognized)$|driver.*compiler|module loading|lazy function loading|command buffer full"
-
-# Host events that are held in memory at once.
-_ROWS_AT_ONCE: Final = 500_000
+_ROWS_AT_ONCE: Final = 500_000  # host events that are held in memory at once
 
 
 def activities(store: Store, gaps: pl.DataFrame) -> tuple[dict[str, int], dict[str, int]]:
@@ -54,22 +52,23 @@ def activities(store: Store, gaps: pl.DataFrame) -> tuple[dict[str, int], dict[s
     times: dict[str, int] = {}
     before = 0
     ends, starts = (gaps.select("process", time=column).sort("time") for column in ("end", "start"))
+
+    def covered_by(segments: pl.DataFrame) -> int:
+        known = _cumulated(segments, "process")
+        return sum(sign * int(_covered(points, known, "process")["covered"].sum()) for sign, points in ((1, ends), (-1, starts)))
+
     stretches = _merged(gaps.select("process", "start", "end"))
     segments = stretches.clear()
     for name, kinds in _CLAIMS:
         parts = [_merged(part) for part in (_events_in(store, stretches, kinds) if kinds else _loading_in(store, stretches))]
         if any(part.height for part in parts):
             segments = _merged(pl.concat([segments, *parts]))
-            known = _cumulated(segments, "process")
-            total = sum(sign * int(_covered(points, known, "process")["covered"].sum()) for sign, points in ((1, ends), (-1, starts)))
+            total = covered_by(segments)
             times[name] = times.get(name, 0) + total - before
             before = total
     ranges: dict[str, int] = {}
     for (name,), intervals in _innermost(store, difference(stretches, segments, ["process"])).group_by("name"):
-        known = _cumulated(intervals, "process")
-        ranges[str(name)] = sum(
-            sign * int(_covered(points, known, "process")["covered"].sum()) for sign, points in ((1, ends), (-1, starts))
-        )
+        ranges[str(name)] = covered_by(intervals)
     if ranges:
         times[RANGES] = sum(ranges.values())
     times[UNRECORDED] = int((gaps["end"] - gaps["start"]).sum()) - before - times.get(RANGES, 0)

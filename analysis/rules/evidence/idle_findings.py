@@ -30,17 +30,14 @@ def with_issue(judged: Iterable[Judged[R]]) -> list[Judged[R]]:
 
 
 def outcome(
-    run: RunData,
-    judged: Sequence[Judged[R]],
-    *,
-    cost_key: str,
-    title: str,
-    details: RuleDetails,
-    finding: str,
-    recommendation: str | None,
+    run: RunData, judged: Sequence[Judged[R]], *, cost_key: str, title: str, details: RuleDetails, finding: str, recommendation: str | None
 ) -> Outcome:
     """Return the result of a rule; ``cost_key`` is the column of cost and saving."""
     bad = with_issue(judged)
+    times = [(getattr(row, cost_key), (device.node, device.rank, device.pid)) for device, row in bad]
+    ns = sum(time for time, _ in times)
+    of_ns = sum(device.span_ns for device, _ in judged)
+    where = None if len(bad) == len(judged) else _labels([device for device, _ in bad])
     return of_the_run(
         bad,
         sum(row.issue is not None for _, row in judged),
@@ -48,19 +45,7 @@ def outcome(
         details=details,
         finding=finding,
         recommendation=recommendation if bad else None,
-        cost=_cost(run, judged, bad, cost_key, title) if bad else None,
-    )
-
-
-def _cost(run: RunData, judged: Sequence[Judged[R]], bad: Sequence[Judged[R]], key: str, title: str) -> Cost:
-    ns = sum(getattr(row, key) for _, row in bad)
-    return Cost(
-        title=title,
-        ns=ns,
-        of_ns=sum(device.span_ns for device, _ in judged),
-        saving_ns=ns,
-        per_step_ns=per_step(run, [(getattr(row, key), (device.node, device.rank, device.pid)) for device, row in bad]),
-        where=None if len(bad) == len(judged) else _labels([device for device, _ in bad]),
+        cost=Cost(title, ns, of_ns, ns, per_step(run, times), where) if bad else None,
     )
 
 
@@ -76,8 +61,7 @@ def unjudged(judged: Sequence[Judged[R]], why: str) -> str:
     return f"; {plural(len(left), 'GPU')} could not be judged ({_labels(left)}: {why})" if left else ""
 
 
-def names(store: Store, ids: Iterable[int | None], *, short: bool = True) -> dict[int | None, str]:
+def names(store: Store, ids: Iterable[int | None]) -> dict[int | None, str]:
     """Return the text of name ids (the short text of kernels)."""
     wanted = ", ".join(str(i) for i in sorted({i for i in ids if i is not None}))
-    text = "coalesce(short, text)" if short else "text"
-    return dict(store.frame(f"SELECT id, {text} FROM name WHERE id IN ({wanted})").rows()) if wanted else {}
+    return dict(store.frame(f"SELECT id, coalesce(short, text) FROM name WHERE id IN ({wanted})").rows()) if wanted else {}

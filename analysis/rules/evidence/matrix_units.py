@@ -14,7 +14,6 @@ which the clock of a variant does not change.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from ...report.model import Device
@@ -35,17 +34,12 @@ _NVIDIA: Final[dict[str, tuple[str, ...]]] = {
 _AMD: Final[dict[str, tuple[str, ...]]] = {"9.4": ("TF32", "BF16", "FP16", "FP8"), "9.5": ("BF16", "FP16", "FP8", "FP4")}
 
 
-@dataclass(frozen=True, slots=True)
-class _Model:
-    """A product by its name. ``units``: precisions of its matrix units. ``peaks``: TFLOPS by precision, if the data sheet is clear."""
-
-    pattern: re.Pattern[str]
-    units: tuple[str, ...]
-    peaks: dict[str, float]
+# Pattern of a product's name, precisions of its matrix units, and TFLOPS by precision if the data sheet is clear.
+_Model = tuple[re.Pattern[str], tuple[str, ...], dict[str, float]]
 
 
 def _model(pattern: str, units: tuple[str, ...], **peaks: float) -> _Model:
-    return _Model(re.compile(pattern, re.IGNORECASE), units, peaks)
+    return re.compile(pattern, re.IGNORECASE), units, peaks
 
 
 # The first that fits counts.
@@ -83,27 +77,20 @@ _MODELS: Final = (
 
 
 def matrix_units(device: Device) -> tuple[str, ...] | None:
-    """Return the precisions below FP32 of the matrix units, or None if unknown.
-
-    In the order of ``ORDER``; empty if the device has no matrix units."""
-    model = _find(device.name)
-    if model is not None:
-        return model.units
+    """Return the precisions below FP32 of the matrix units, or None if unknown."""
+    if model := _find(device.name):
+        return model[1]
     table = {"NVIDIA": _NVIDIA, "AMD": _AMD}.get(device.vendor or "", {})
     return table.get(device.compute_capability or "")
 
 
 def speed_up(device: Device, precisions: tuple[str, ...]) -> tuple[str, float] | None:
-    """Return the fastest of ``precisions`` and its ratio to FP32; None if unknown.
-
-    The first of equal peaks counts."""
+    """Return the fastest of ``precisions`` and its ratio to FP32; None if unknown."""
     model = _find(device.name)
-    known = {precision: model.peaks[precision] for precision in precisions if precision in model.peaks} if model else {}
-    if not model or not known or "FP32" not in model.peaks:
-        return None
-    best = max(known, key=lambda precision: known[precision])
-    return best, known[best] / model.peaks["FP32"]
+    peaks = model[2] if model else {}
+    best = max((precision for precision in precisions if precision in peaks), key=lambda precision: peaks[precision], default=None)
+    return None if best is None or "FP32" not in peaks else (best, peaks[best] / peaks["FP32"])
 
 
 def _find(name: str | None) -> _Model | None:
-    return next((model for model in _MODELS if name and model.pattern.search(name)), None)
+    return next((model for model in _MODELS if name and model[0].search(name)), None)

@@ -10,8 +10,7 @@ import polars as pl
 from ....ingest.store.store import Store
 from .host_time import host_events
 
-# Operators inside of operators are looked through to this depth.
-_DEPTH: Final = 64
+_DEPTH: Final = 64  # operators inside of operators are looked through to this depth
 
 _SCHEMA: Final = {"process": pl.Int32, "tid": pl.Int64, "name": pl.Int32, "start": pl.Int64, "end": pl.Int64}
 
@@ -28,9 +27,7 @@ def reach(calls: pl.DataFrame, by: str) -> pl.DataFrame:
 
 
 def begun_inside(gaps: pl.DataFrame, calls: pl.DataFrame, by: str) -> pl.DataFrame:
-    """Return the gaps that begin during a call of their group.
-
-    The work launched before had run, and the host launched nothing."""
+    """Return the gaps that begin during a call of their group."""
     last_calls = gaps.sort("start").join_asof(reach(calls, by), on="start", by=by, strategy="backward", check_sortedness=False)
     return last_calls.filter(pl.col("reach") >= pl.col("start")).drop("reach")
 
