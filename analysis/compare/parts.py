@@ -51,20 +51,15 @@ def parts(
     if not base.time_breakdown or not new.time_breakdown:
         return (), ()
 
-    def of(devices: tuple[Sequence[DeviceTime], Sequence[DeviceTime]], listed: Iterable[tuple[str, str]]) -> tuple[Amount, ...]:
-        return tuple(
-            amount(
-                name,
-                [float(sum(getattr(d, field) for d in side)) for side in devices],
-                on,
-                least_ns=least_ns,
-                error_ns=error_ns if name in _WAITS else 0.0,
-            )
-            for name, field in listed
-        )
+    def of(fields: Iterable[tuple[str, str]]) -> tuple[Amount, ...]:
+        totals = ((name, [float(sum(getattr(d, field) for d in r.time_breakdown)) for r in (base, new)]) for name, field in fields)
+        return _amounts(totals, on, least_ns, error_ns)
 
-    pair = (base.time_breakdown, new.time_breakdown)
-    return _explained(of(pair, PARTS), least_ns, shift_ns), of(pair, _WITHIN)
+    return _explained(of(PARTS), least_ns, shift_ns), of(_WITHIN)
+
+
+def _amounts(totals: Iterable[tuple[str, Sequence[float]]], on: Basis, least_ns: float, error_ns: float | None) -> tuple[Amount, ...]:
+    return tuple(amount(name, pair, on, least_ns=least_ns, error_ns=error_ns if name in _WAITS else 0.0) for name, pair in totals)
 
 
 def _explained(amounts: tuple[Amount, ...], least_ns: float, shift_ns: tuple[float, float] | None) -> tuple[Amount, ...]:
@@ -103,18 +98,11 @@ def devices(base: Report, new: Report, on: Basis, least_ns: float, error_ns: flo
     for identity in sorted(sides[0], key=_order):
         before, after = (side[identity] for side in sides)
         scale = [1e9 / d.span_ns if on.unit == "second" and d.span_ns else 1.0 for d in (before, after)]
-        parts = [
-            amount(
-                name,
-                [getattr(before, field) * scale[0], getattr(after, field) * scale[1]],
-                device_basis,
-                least_ns=least_ns,
-                error_ns=error_ns if name in _WAITS else 0.0,
-            )
-            for name, field in PARTS
-        ]
+        totals = [(name, [getattr(d, field) * factor for d, factor in zip((before, after), scale, strict=True)]) for name, field in PARTS]
         name = f"rank {after.rank}, GPU {after.device}" if after.rank is not None else f"{after.node} GPU {after.device}"
-        pairs.append(DevicePair(name, before.device_name or "", after.device_name or "", tuple(parts)))
+        pairs.append(
+            DevicePair(name, before.device_name or "", after.device_name or "", _amounts(totals, device_basis, least_ns, error_ns))
+        )
     return tuple(pairs)
 
 
