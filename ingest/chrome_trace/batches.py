@@ -1,4 +1,4 @@
-"""How is a trace read piece by piece, so that memory does not grow with its length?"""
+"""Reads a trace in batches, in a thread of its own; memory does not grow with the length of the trace."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Final
 from .inflate import Inflate
 from .scan import Batch, TraceScan
 
-BATCH_BYTES: Final = 48 << 20  # How much decompressed text is turned into rows at a time
-FLUSH_ROWS: Final = 300_000  # How many rows of a table are collected before they go to the store; traces with fewer are stored in one go
-DEPTH_ROWS: Final = 2_000_000  # Annotations up to this many per file get their nesting depth; beyond it ``depth`` stays null
+BATCH_BYTES: Final = 48 << 20  # of decompressed text that are converted to rows at a time
+FLUSH_ROWS: Final = 300_000  # of a table that are collected before they are stored; traces with fewer are stored at the end
+DEPTH_ROWS: Final = 2_000_000  # annotations of a file that get a nesting depth; with more, ``depth`` stays null
 
 Progress = Callable[[float], None]
 
 
 def batches(inflate: Inflate, scan: TraceScan, size: int, progress: Progress | None) -> Iterator[Batch]:
-    """Batches of the whole file. Inflating and scanning run in a thread of their own, at most two batches ahead."""
+    """Yield the batches of a file; another thread scans at most two batches ahead."""
     ready: queue.Queue[Batch | BaseException | None] = queue.Queue(1)
     stop = threading.Event()
 

@@ -1,4 +1,4 @@
-"""How are correlations and external ids kept apart that count from the start again in every file of a process?"""
+"""Keeps the correlations and external ids of several files of a process apart: they count from the start in every file."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Final
 
 import polars as pl
 
-CYCLE_IDS: Final = 1 << 40  # This much is between the ids of two files
+CYCLE_IDS: Final = 1 << 40  # distance between the ids of two files
 
 
 def of_cycle(column: str, cycle: int) -> pl.Expr:
-    """Ids that count from the start in every file, moved to a range of this file's own; 0 and what is no such number stay."""
+    """Move the ids of a file to a separate range; 0 and impossible ids stay."""
     return pl.when(pl.col(column).is_between(1, CYCLE_IDS - 1)).then(pl.col(column) + cycle * CYCLE_IDS).otherwise(column).alias(column)

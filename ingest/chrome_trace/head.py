@@ -11,7 +11,7 @@ TRACE_HEAD_BYTES: Final = 1 << 20  # bytes of a JSON file that show its format a
 
 
 def read_head(path: Path, size: int = HEAD_BYTES) -> bytes:
-    """Read the first ``size`` bytes of a file, decompressed; fewer if it is damaged. Raises OSError."""
+    """Read the first ``size`` bytes, decompressed; fewer if damaged. Raises OSError."""
     with path.open("rb") as file:
         raw = file.read(size)
     if raw.startswith(b"\x1f\x8b"):

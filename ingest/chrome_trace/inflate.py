@@ -1,16 +1,16 @@
-"""What are the bytes of a trace file, plain or compressed, as far as they can be read?
+"""Decompresses trace files up to the first damage.
 
-``Inflate`` streams a plain, gzip or zstd file in pieces; the compression is recognised by the first bytes, never by the
-name. A file that is cut or corrupt gives everything before the damage, and says so in ``defects``:
+``Inflate`` streams a plain, gzip or zstd file in pieces; the compression is recognized by the first bytes, never by the
+name. A file that is cut or corrupt gives everything before the damage, which is listed in ``defects``:
 
 ================  ========================================================================================
-code              what was found
+code              damage
 ================  ========================================================================================
 cut_stream        the file ends inside a compressed stream (a job was killed, a copy stopped)
-corrupt_stream    compressed data that cannot be decoded; what follows it is not read
+corrupt_stream    compressed data that cannot be decoded; the rest is not read
 checksum          all data was decoded, but its checksum or length does not match
-trailing_garbage  count = bytes after the last compressed stream that are no compressed stream; not read
-unpacked_limit    the file has more decompressed bytes than ``max_unpacked`` allows; what follows is not read
+trailing_garbage  count = other bytes after the last compressed stream; not read
+unpacked_limit    the file has more decompressed bytes than ``max_unpacked`` allows; the rest is not read
 ================  ========================================================================================
 """
 
@@ -46,10 +46,9 @@ _ISAL_ERROR: Final = cast(type[Exception], isal_zlib.IsalError)  # its stub decl
 class Inflate:
     """Iterates once over the decompressed bytes of ``path`` in pieces of at most ``size`` bytes.
 
-    ``max_unpacked``: the value of --max-unpacked.
-    ``compression`` is known from the start; ``raw_bytes`` counts what was decompressed so far, ``read_bytes`` what was read
-    of the file; ``defects`` is complete after the iteration, its offsets are positions in the decompressed text. Raises
-    InputError if the file cannot be opened or read.
+    ``max_unpacked``: the value of --max-unpacked. ``raw_bytes``: decompressed bytes so far; ``read_bytes``: bytes read from the file.
+    ``defects`` is complete after the iteration; its offsets are positions in the decompressed text. Raises InputError if the file cannot
+    be opened or read.
     """
 
     def __init__(self, path: Path, *, size: int = 4 << 20, max_unpacked: str | None = None) -> None:
@@ -115,7 +114,7 @@ class Inflate:
     # gzip
 
     def _gzip(self, file: BinaryIO) -> Iterator[bytes]:
-        """Member after member with isal; a member isal stops in is read again, carefully, from its start."""
+        """Decode members with isal; a member with an error is read again carefully."""
         pending = self._read(file, _INPUT)
         member_start = 0
         while pending:
@@ -158,9 +157,9 @@ class Inflate:
                 return
 
     def _careful_gzip(self, file: BinaryIO, start: int, delivered: int) -> Iterator[bytes]:
-        """The rest of the member at ``start`` behind its first ``delivered`` bytes, up to the damage.
+        """Yield the member at ``start`` without its first ``delivered`` bytes.
 
-        zlib gives nothing of a call that fails, so input that fails is decoded again byte by byte.
+        A zlib call that fails returns nothing, so input that fails is decoded again byte by byte.
         """
         file.seek(start)
         decoder = zlib.decompressobj(_GZIP_WBITS)
@@ -197,7 +196,7 @@ class Inflate:
     # zstd
 
     def _zstd(self, file: BinaryIO) -> Iterator[bytes]:
-        """Frame after frame; a piece of input that fails is decoded again byte by byte, from the frame's start."""
+        """Decode frame after frame; a frame with an error is read again byte by byte."""
         pending = self._read(file, _CAREFUL_INPUT)
         frame_start = 0
         while pending:
@@ -231,7 +230,7 @@ class Inflate:
             pending = pending or self._read(file, _CAREFUL_INPUT)
 
     def _careful_zstd(self, file: BinaryIO, start: int, taken: int, failing: bytes) -> Iterator[bytes]:
-        """What the first bytes of ``failing`` give; the ``taken`` bytes of the frame before it are decoded again, unseen."""
+        """Yield the valid part of ``failing``, after ``taken`` bytes of the frame."""
         file.seek(start)
         decoder = zstandard.ZstdDecompressor().decompressobj()
         try:
@@ -248,7 +247,7 @@ class Inflate:
 
 
 def over_limit(path: Path, max_unpacked: str | None) -> str | None:
-    """Why ``path`` is not to be unpacked by others: it unpacks to more than the limit. None if it does not, or is not compressed."""
+    """Return a message if ``path`` unpacks to more than the limit, else None."""
     packed = path.stat().st_size
     limit = unpacked_limit(packed, max_unpacked)
     inflate = Inflate(path, max_unpacked=max_unpacked)
@@ -259,11 +258,6 @@ def over_limit(path: Path, max_unpacked: str | None) -> str | None:
     if not any(defect.code == "unpacked_limit" for defect in inflate.defects):
         return None
     return f"unpacked it has more than {limit:,} bytes, the limit; raise --max-unpacked to read it"
-
-
-def chunks(path: Path, *, size: int = 4 << 20) -> Inflate:
-    """The decompressed bytes of a file in pieces of at most ``size`` bytes; see :class:`Inflate`."""
-    return Inflate(path, size=size)
 
 
 def _until_it_fails(decoder: zlib._Decompress, block: bytes) -> list[bytes]:

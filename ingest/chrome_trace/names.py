@@ -35,7 +35,7 @@ class Names:
             self.table = self.table.with_columns(id=column)
 
     def of(self, indices: pl.Series, columns: list[str]) -> pl.DataFrame:
-        """Return the columns for each index. Nulls stay null, except that an event without a name has the empty name's id."""
+        """Return the columns of strings; a null name has the id of the empty name."""
         rows = self.table.select(pl.col(columns).gather(pl.lit(indices.cast(pl.UInt32))))
         if "id" in columns and indices.null_count():
             rows = rows.with_columns(pl.col("id").fill_null(self.store.name_ids([""])[0]))

@@ -1,8 +1,9 @@
-"""How are the defects of a trace, and the profiler's own complaints in it, told to the report's reader?"""
+"""Notes on the defects of a trace and on records that the profiler reports as missing."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
@@ -13,9 +14,7 @@ from .scan import MEMBER_LIMIT, Defect
 
 TRUNCATING: Final = frozenset({"truncated", "cut_stream", "corrupt_stream", "lost_event", "too_long", "too_deep", "unpacked_limit"})
 """Codes of defects that mean that a part of the run is missing."""
-
-OF_THE_LIMIT: Final = frozenset({"truncated", "lost_bytes", "lost_event", "broken_member"})
-"""Codes of defects that a file has because it was read only up to ``unpacked_limit``."""
+_OF_LIMIT: Final = frozenset({"truncated", "lost_bytes", "lost_event", "broken_member"})  # also follow from ``unpacked_limit``
 
 _MESSAGES: Final[dict[str, tuple[Severity, str]]] = {
     "control_character": ("info", "Raw control characters inside texts were kept."),
@@ -74,11 +73,11 @@ _MOST_LINES: Final = 20
 
 
 def note_defects(store: Store, source: int, file: str, defects: Iterable[Defect]) -> None:
-    """One note per kind of damage, with the place and text of the first."""
+    """Write one note per kind of damage, with the offset and text of the first."""
     defects = list(defects)
     limited = any(defect.code == "unpacked_limit" for defect in defects)
     for defect in defects:
-        if limited and defect.code in OF_THE_LIMIT:
+        if limited and defect.code in _OF_LIMIT:
             continue
         severity, message = _MESSAGES.get(defect.code, ("warning", f"Damage of kind {defect.code} was found."))
         example = defect.example.encode("unicode_escape").decode("ascii")[:60]
@@ -88,19 +87,18 @@ def note_defects(store: Store, source: int, file: str, defects: Iterable[Defect]
 
 
 def note_info_lines(store: Store, source: int, file: str, lines: object) -> None:
-    """Warnings for the profiler's own log lines (member ``INFO``) that say that records are missing."""
-    losses: dict[str, int] = {}
+    """Warn of missing records that the profiler's log (member ``INFO``) reports."""
+    losses = Counter[str]()
     dropped: list[str] = []
     for line in lines if isinstance(lines, list) else ():
         if not isinstance(line, str):
             continue
         counts = {key.strip().lower(): int(value) for key, value in _COUNT.findall(line[:10_000])}
-        for key in _LOSSES.keys() & counts.keys():
-            losses[key] = losses.get(key, 0) + counts[key]
+        losses.update({key: counts[key] for key in _LOSSES.keys() & counts.keys()})
         if _DROPPED.search(line) and not _NONE.search(line) and len(dropped) < _MOST_LINES:
             dropped.append(line[:200])
     for key, (code, message) in _LOSSES.items():
-        if losses.get(key):
+        if losses[key]:
             store.note("warning", code, message, count=losses[key], source=source, file=file)
     for line in dropped:
         store.note("warning", "profiler_dropped", f"The profiler says that it lost records: {line}", source=source, file=file)

@@ -1,4 +1,4 @@
-"""How do begin and end events become ranges, and how deep is a range nested in others of its thread?"""
+"""Pairs begin and end events to ranges, and computes how deep ranges are nested."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ END = ord("E")
 
 
 def pair(events: pl.DataFrame, end_of_trace_ns: int) -> tuple[pl.DataFrame, int]:
-    """Begin and end events as ranges, and how many end events had no begin.
+    """Return begin and end events as ranges, and the number of ends without a begin.
 
     ``events``: rows with phase (``ord`` of B or E), pid, tid, start_ns, ordinal and any other columns. Per (pid, tid), in order of
     time, then of the file, an end closes the latest open begin, as the trace-event format has it. The result has the columns and
     rows of the begin events, with ``duration_ns`` and ``complete``; a begin without an end lasts until ``end_of_trace_ns`` and is not
-    complete. What an end event says beside its time is taken where the begin has null.
+    complete. Values of the end event replace nulls of the begin event.
     """
     thread = ["pid", "tid"]
     ordered = events.sort(["pid", "tid", "start_ns", "ordinal"], nulls_last=False).with_columns(
         change=pl.when(pl.col("phase") == BEGIN).then(1).otherwise(-1).cast(pl.Int64)
     )
-    # An end is stray where it takes the count of open ranges below everything it has been so far, and below zero.
+    # An end is stray if it lowers the count of open ranges below zero and below all previous counts.
     open_now = pl.col("change").cum_sum().over(thread)
     ordered = ordered.with_columns(open=open_now).with_columns(
         lowest_before=pl.min_horizontal(pl.col("open").cum_min().shift(1).over(thread), pl.lit(0)).fill_null(0)
@@ -47,7 +47,7 @@ def pair(events: pl.DataFrame, end_of_trace_ns: int) -> tuple[pl.DataFrame, int]
 
 
 def depths(ranges: pl.DataFrame, thread: list[str]) -> pl.Series:
-    """For each row, how many other rows of the same thread enclose it (0: outermost); rows with ``start_ns`` and ``duration_ns``.
+    """Return, per row, how many rows of the same thread enclose it (0: outermost).
 
     A range that starts at or after another's end is not enclosed; of two equal ranges the earlier row encloses the later one.
     A range that starts inside another and outlasts it counts as enclosed: profilers cut such ends by less than a microsecond.

@@ -1,25 +1,25 @@
-"""Turns the text of a Chrome trace into typed columns, exactly, in a stream, and repairs damage.
+"""Converts the text of a Chrome trace to typed columns, exactly and as a stream, and repairs damage.
 
 ``TraceScan`` takes a trace in chunks cut anywhere and gives back Arrow record batches with one row per complete or
 begin/end event, and per instant (ph "i") of chosen categories. It knows the trace-event *format*, not what the events of
 a particular profiler mean. The C scanner of ``postrun.native._native`` does the work. An installation without it uses
-:mod:`.trace_scan_python`: equal results for undamaged text, InputError for damaged text.
+:mod:`.scan_python`: equal results for undamaged text, InputError for damaged text.
 
 Exactness: ``ts`` and ``dur`` are microseconds; their text is converted to int64 nanoseconds without a float on the way and
 cut (not rounded) beyond three decimals. Results do not depend on where the chunks are cut.
 
-What is repaired, and what is lost (``Defect.code``; each kind is counted, with the offset and the text of the first):
+Repairs and losses (``Defect.code``; each kind is counted, with the offset and the text of the first):
 
 ======================  ==================================================================================================
-code                    what was found, what was done
+code                    damage and repair
 ======================  ==================================================================================================
 control_character       a raw control character inside a string; kept
 invalid_escape          a backslash that starts no JSON escape (a Windows path); the backslash is kept
-invalid_utf8            bytes that are no UTF-8; U+FFFD, as ``bytes.decode(errors="replace")`` does
+invalid_utf8            bytes that are not UTF-8; U+FFFD, as ``bytes.decode(errors="replace")`` does
 lone_surrogate          half of a ``\\uD83D\\uDE00`` pair; U+FFFD
 bare_word               an unquoted word (N/A, NaN, Infinity) or a malformed number; null
 empty_value             nothing between ``:`` and ``,``; null
-bare_quote              an unescaped quote inside a string value, recognised by what follows it; kept
+bare_quote              an unescaped quote inside a string value, recognized by the text that follows it; kept
 trailing_comma          a comma too many; ignored
 missing_comma           no comma between two events; ignored
 not_an_event            a null, number, string or array where an event was expected; skipped
@@ -30,8 +30,8 @@ lost_event              text that could not be read as an event; skipped up to t
 lost_bytes              count = how many bytes the lost events and broken members had (truncated and unreadable text too)
 too_long, too_deep      why an event was lost: longer than EVENT_LIMIT, nested deeper than DEPTH_LIMIT
 truncated               the text ends inside an event or member, or before the arrays and objects are closed
-broken_member           a top-level member that could not be read; its text is kept as it stands. Or one under another key than
-                        traceEvents that holds events; they are read
+broken_member           a top-level member that could not be read; its text is kept unchanged. Or a member other than
+                        traceEvents that contains events; they are read
 trailing_garbage        count = bytes after the end of the document
 not_json                no event and no member could be found at all
 empty                   no text
@@ -108,7 +108,7 @@ class Defect:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What was decoded since the last :meth:`TraceScan.take`.
+    """The events, strings and metadata that were decoded since the last :meth:`TraceScan.take`.
 
     ``events`` and ``wide``: ordinal (index among the events of the file that give a row), phase (``ord`` of ph), category and name
     (string ids), pid, tid, start_ns, duration_ns, then the argument columns. ``strings``: texts of the string ids first used
@@ -134,7 +134,7 @@ class Scanner(Protocol):
 
 
 def text_id(value: int) -> int | None:
-    """String id behind a pid or tid that is a text ("Spans", "stream 7"), or None for an ordinary number."""
+    """Return the string id of a pid or tid that is a text ("stream 7"), else None."""
     return _TEXT_ID_BASE - value if _TEXT_ID_BASE - 2**31 <= value <= _TEXT_ID_BASE else None
 
 
@@ -201,7 +201,7 @@ class TraceScan:
         self._scanner.feed(data)
 
     def finish(self) -> None:
-        """Tell that the text has ended; fills ``members``, ``event_counts`` and ``defects``. Call ``take`` once more."""
+        """End the text; fill ``members``, ``event_counts`` and ``defects``."""
         if self._finished:
             return
         self._finished = True
@@ -214,7 +214,7 @@ class TraceScan:
         self.defects = sorted(defects, key=lambda d: (d.first_offset, d.code))
 
     def take(self) -> Batch:
-        """Everything decoded since the last call."""
+        """Return everything that was decoded since the last call."""
         n, columns, n_wide, wide_columns, strings, metadata = self._scanner.take()
         return Batch(
             events=_record_batch(self._schema, n, columns),
@@ -225,14 +225,14 @@ class TraceScan:
 
 
 def _columns(args: Mapping[str, Arg]) -> list[Arg]:
-    """The distinct columns, in order of first mention."""
-    found: dict[str, Arg] = {}
+    """Return the distinct columns, in order of first mention."""
+    columns: dict[str, Arg] = {}
     for arg in args.values():
         if arg.kind not in ("int", "text", "int3"):
             raise ValueError(f"unknown kind of argument {arg.kind!r}")
-        if found.setdefault(arg.column, arg).kind != arg.kind:
+        if columns.setdefault(arg.column, arg).kind != arg.kind:
             raise ValueError(f"column {arg.column!r} has two kinds")
-    return list(found.values())
+    return list(columns.values())
 
 
 def _arrow_names(arg: Arg) -> list[str]:
@@ -249,7 +249,7 @@ def _record_batch(schema: pa.Schema, rows: int, columns: list[Any]) -> pa.Record
 
 
 def _array(kind: pa.DataType, rows: int, column: Any) -> pa.Array:
-    """Wraps the C scanner's buffers without a copy; the Python scanner gives lists."""
+    """Wrap the C scanner's buffers without a copy; the Python scanner returns lists."""
     if isinstance(column, list):
         return pa.array(column, kind)
     values, validity, nulls = column

@@ -1,7 +1,6 @@
 """Scans undamaged Chrome traces with the standard library, for installations without the compiled extension.
 
-The rules are those of ``native/src/scan``, told in Python: simple rather than quick, and the oracle the C scanner is
-tested against. Events that are plain JSON go through :mod:`json`; the others through the tolerant reader ``_Reader``.
+The rules are those of ``native/src/scan``, simple rather than fast; the C scanner is tested against this one.
 
 The text is cut into *units*: an event, or a top-level member. A unit is read only when it is there completely, and leaves
 nothing behind if it cannot be read, so results do not depend on how the text was cut into chunks.
@@ -133,7 +132,7 @@ class PythonScanner:
             self._damaged()
 
     def _next(self) -> Generator[None, None, str]:
-        """Step over white space; return the character behind it, "" at the end of the text."""
+        """Skip white space; return the next character, "" at the end of the text."""
         while True:
             self._at = _behind(self._text, self._at)
             if self._at < len(self._text) or self._final:
@@ -152,7 +151,7 @@ class PythonScanner:
         )
 
     def _value(self, limit: int) -> Generator[None, None, tuple[Any, str]]:
-        """Read the value at or after ``_at`` of at most ``limit`` bytes; return it and its text."""
+        """Read the next value, of at most ``limit`` bytes; return it and its text."""
         yield from self._next()
         while True:
             size = len(self._text) - self._at
@@ -208,7 +207,10 @@ class PythonScanner:
             self._event(event, text, self._offset + self._at - len(text.encode()))
 
     def _goes_on(self, closings: tuple[str, ...], first: bool) -> Generator[None, None, bool]:
-        """Step over the comma before the next value (True) or over one of ``closings`` (False); "" is the end of the text."""
+        """Skip the comma before the next value (True) or one of ``closings`` (False).
+
+        A closing "" is the end of the text.
+        """
         character = yield from self._next()
         if character == "," and not first:
             self._at += 1
@@ -262,8 +264,8 @@ class PythonScanner:
             """Nanoseconds of microseconds."""
             return integer(value, 3) if isinstance(value, str) and _NUMBER.fullmatch(value.strip(_STRIPPED)) else None
 
-        def text_id(shown: str | None) -> int | None:
-            return None if shown is None else self._intern(shown, at, text)
+        def text_id(string: str | None) -> int | None:
+            return None if string is None else self._intern(string, at, text)
 
         def identifier(value: Any) -> int | None:
             """The number of a pid or tid, or what stands for its text."""
@@ -292,12 +294,12 @@ class PythonScanner:
         self._event_count += 1
 
     def _collect(self, event: _Members) -> tuple[dict[str, Any], dict[int, Any]]:
-        """Return the last value of each member, and of each column that a key of args fills."""
+        """Return the last value of each member and of each column of args."""
         args = [member for key, value in event if key == "args" and isinstance(value, _Members) for member in value]
         return dict(event), {self._keys[key]: value for key, value in args if key in self._keys}
 
     def _intern(self, text: str, at: int, event: str) -> int:
-        """Return the id of a text: one that is too long is cut, and when the table is full, new ones are one text."""
+        """Return the id of a text. Long texts are cut; a full table gives one id."""
         short = cut_text(text, self._text_limit)
         if short != text:
             self._defect("text_cut", at, event)
@@ -312,7 +314,7 @@ class PythonScanner:
         return self._ids[short]
 
     def _count(self, phase: str, category: str) -> None:
-        """Count an event of a phase and a category; when the table is full, those of a new pair by their phase alone."""
+        """Count an event by phase and category; in a full table by phase alone."""
         key = cut_text(phase, self._text_limit), cut_text(category, self._text_limit)
         size = 4 + len(key[0].encode()) + len(key[1].encode())
         if key not in self._counts and (len(self._counts) >= self._string_limit or self._count_bytes + size > self._total_limit):
@@ -324,7 +326,7 @@ class PythonScanner:
 
 
 def _spelled(text: str, inside: str | None = "args") -> _Members:
-    """Read the object ``text`` with the arrays and objects in it as their JSON text, except the members of ``inside``."""
+    """Read an object; nested values become JSON text, except in ``inside``."""
     members, at = _Members(), _behind(text, 1)
     while text[at] != "}":
         key, end = _JSON.raw_decode(text, at)
@@ -350,9 +352,9 @@ def _text(value: Any) -> str | None:
 
 
 def _integer(value: Any, decimals: int = 0) -> int | None:
-    """Return a number, or what a text or a truth value stands for, times 10**decimals, cut toward zero; None if it is not a number.
+    """Return a number, text or boolean times 10**decimals, cut toward zero, or None.
 
-    What does not fit int64 may come as any number beyond it.
+    Numbers that do not fit int64 may become any number beyond it.
     """
     if isinstance(value, bool):
         return int(value)

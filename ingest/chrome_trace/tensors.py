@@ -1,4 +1,4 @@
-"""How many elements, and of what type, do the shapes and types of tensors in a trace stand for?"""
+"""Counts the elements of tensors by their shapes and types in a trace."""
 
 from __future__ import annotations
 
@@ -8,32 +8,36 @@ from math import prod
 
 
 def tensors(shapes: str, types: str) -> tuple[int | None, str | None]:
-    """Elements of all tensors that JSON texts such as ``[[8, 1024], []]`` and ``["float", "Scalar"]`` tell, and their type; None where they
-    tell none, or tensors of several types. A list of tensors has a list of shapes; its type may be one or a list of them."""
-    try:
-        shape, kind = json.loads(shapes), json.loads(types)
-    except ValueError:
-        return None, None
-    if not isinstance(shape, list) or not isinstance(kind, list):
-        return None, None
-    found = [one for given, name in zip(shape, kind, strict=False) for one in _each(given, name)]
-    kinds = {name for _, name in found}
-    return (sum(elements for elements, _ in found), kinds.pop()) if len(kinds) == 1 else (None, None)
+    """Return the number of elements of all tensors and their type.
+
+    The arguments are JSON texts such as ``[[8, 1024], []]`` and ``["float", "Scalar"]``. A list of tensors has a list of shapes; its type
+    may be one or a list of them. None without tensors or for several types.
+    """
+    arguments = _arguments(shapes, types)
+    kinds = {kind for sizes in arguments for _, kind in sizes}
+    return (sum(elements for sizes in arguments for elements, _ in sizes), kinds.pop()) if len(kinds) == 1 else (None, None)
 
 
 def output_and_input(shapes: str, types: str) -> tuple[int, int, str] | None:
-    """Elements of the first two arguments, as of a collective that says what it gives and what it is given, and their type; None where one
-    has none, or they are of several types."""
+    """Return the elements of an output and an input, and their type.
+
+    They are the first two arguments. None if one has no elements or there are several types.
+    """
+    arguments = _arguments(shapes, types)[:2]
+    kinds = {kind for sizes in arguments for _, kind in sizes}
+    counts = [sum(elements for elements, _ in sizes) for sizes in arguments]
+    return (counts[0], counts[1], kinds.pop()) if len(counts) == 2 and len(kinds) == 1 and min(counts) > 0 else None
+
+
+def _arguments(shapes: str, types: str) -> list[list[tuple[int, str]]]:
+    """Return elements and type of the tensors of each argument; [] if unreadable."""
     try:
         shape, kind = json.loads(shapes), json.loads(types)
     except ValueError:
-        return None
-    if not isinstance(shape, list) or not isinstance(kind, list) or min(len(shape), len(kind)) < 2:
-        return None
-    output, given = (list(_each(shape[i], kind[i])) for i in range(2))
-    kinds = {name for _, name in (*output, *given)}
-    sums = [sum(elements for elements, _ in part) for part in (output, given)]
-    return (sums[0], sums[1], kinds.pop()) if len(kinds) == 1 and min(sums) > 0 else None
+        return []
+    if not isinstance(shape, list) or not isinstance(kind, list):
+        return []
+    return [list(_each(extents, name)) for extents, name in zip(shape, kind, strict=False)]
 
 
 def _each(shape: object, kind: object) -> Iterator[tuple[int, str]]:
@@ -44,5 +48,5 @@ def _each(shape: object, kind: object) -> Iterator[tuple[int, str]]:
             yield prod(shape), kind
         return
     kinds = kind if isinstance(kind, list) else [kind] * len(shape)
-    for one, name in zip(shape, kinds, strict=False):
-        yield from _each(one, name)
+    for extents, name in zip(shape, kinds, strict=False):
+        yield from _each(extents, name)

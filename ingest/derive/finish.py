@@ -1,4 +1,4 @@
-"""What can be told only when all files are read? Names and classes of kernels, and ranks by the order of files."""
+"""Steps that need all files of a run: names and classes of kernels, and ranks by the order of files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..store.store import Store
 
 
 def demangle_kernels(store: Store) -> None:
-    """Give kernels whose names are symbols the names of the source; of several symbols with one name the first gets the runs of all."""
+    """Replace symbols of kernels by names; symbols with the same name become one."""
     from ..kernels.demangle import demangled
 
     if not store.frame("SELECT EXISTS (FROM name WHERE starts_with(text, '_Z'))").item():
@@ -33,9 +33,9 @@ def demangle_kernels(store: Store) -> None:
 
 
 def classify_kernels(store: Store) -> None:
-    """Set short name, precision and category of the names of device kernels; other names stay without.
+    """Set short name, precision and category of the names of device kernels.
 
-    No two short names are alike: of kernels that would have the same, the one with most time keeps it.
+    If kernels would have the same short name, the one with the longest total time keeps it.
     """
     import polars as pl
 
@@ -61,7 +61,7 @@ def classify_kernels(store: Store) -> None:
 
 
 def _limit_kernels(store: Store) -> None:
-    """Give the kernels beyond the bounds of a run, those with the least time, one name; and note it."""
+    """Give the kernels beyond the limits, those with the least time, one name."""
     execute = store.connection.execute
     ranked = """
         SELECT n.id, row_number() OVER largest AS place, sum(strlen(n.text)) OVER largest AS bytes FROM name AS n
@@ -72,8 +72,8 @@ def _limit_kernels(store: Store) -> None:
     left_out = execute(f"SELECT count(*) FROM ({beyond})").fetchall()[0][0]
     if not left_out:
         return
-    [other] = store.name_ids([OTHER_KERNELS])
-    events = execute(f"UPDATE device_event SET name = ? WHERE kind = 'kernel' AND name IN ({beyond})", [other]).fetchall()[0][0]
+    [name] = store.name_ids([OTHER_KERNELS])
+    events = execute(f"UPDATE device_event SET name = ? WHERE kind = 'kernel' AND name IN ({beyond})", [name]).fetchall()[0][0]
     text = (
         f"The run has more than {KERNELS:,} kernels or {KERNEL_TEXT_BYTES >> 20} MiB of their names, the limit; the {left_out:,} kernels"
         f" with the least time are shown as {OTHER_KERNELS}."
@@ -82,9 +82,9 @@ def _limit_kernels(store: Store) -> None:
 
 
 def ranks_by_order(store: Store, processes: Sequence[int]) -> None:
-    """Where no trace says its rank, number the processes of several traces in the order of their files, and note it.
+    """Number the processes of several traces by the order of files if none has a rank.
 
-    ``processes``: of the traces, in the order of their files. With ranks on some of them nothing is guessed.
+    ``processes``: of the traces, in the order of their files. Nothing is guessed if some of them have ranks.
     """
     ranks = dict(store.connection.execute("SELECT id, rank FROM process").fetchall())
     order = [process for process in dict.fromkeys(processes) if process in ranks]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from ..store.limits import (
@@ -51,17 +52,16 @@ _ROWS_OF_NODES: Final = (
 
 
 def limit_rows(store: Store) -> None:
-    """Remove the rows beyond the bounds of a run, once all files are read, and note each bound that was reached."""
+    """Remove the rows beyond the limits of a run, and note each limit reached."""
     _remove_further_nodes(store)
-    removed: dict[tuple[str, int], int] = {}
+    removed = Counter[tuple[str, int]]()
     for what, table, owner, column, bound in _BOUNDS:
-        if count := _remove_beyond(store, table, owner, column, bound):
-            removed[what, bound] = removed.get((what, bound), 0) + count
-    if count := _remove_further_devices(store):
-        removed["devices", DEVICES] = count
+        removed[what, bound] += _remove_beyond(store, table, owner, column, bound)
+    removed["devices", DEVICES] += _remove_further_devices(store)
     for (what, bound), count in removed.items():
-        text = f"The run has more than {bound:,} {what}, the limit; the events of the further ones were left out."
-        store.note("warning", "limit_reached", text, count=count)
+        if count:
+            text = f"The run has more than {bound:,} {what}, the limit; the events of the further ones were left out."
+            store.note("warning", "limit_reached", text, count=count)
     if LEFT_OUT in store.limited:
         name = store.name_ids([LEFT_OUT])[0]
         events = sum(
@@ -79,7 +79,7 @@ def limit_rows(store: Store) -> None:
 
 
 def _remove_beyond(store: Store, table: str, owner: tuple[str, ...], column: str, bound: int) -> int:
-    """Remove the rows of ``table`` whose ``column`` is beyond the ``bound`` lowest values of its owner; how many."""
+    """Remove rows beyond the ``bound`` lowest values per owner; return how many."""
     by, of = ", ".join(owner), f"GROUP BY {', '.join(owner)}" if owner else ""
     execute = store.connection.execute
     most = execute(f"SELECT max(n) FROM (SELECT count(DISTINCT {column}) AS n FROM {table} {of})").fetchall()[0][0]
@@ -95,7 +95,7 @@ def _remove_beyond(store: Store, table: str, owner: tuple[str, ...], column: str
 
 
 def _remove_further_devices(store: Store) -> int:
-    """Remove the devices of the run beyond ``DEVICES``, by node and index, and their events; how many events."""
+    """Remove the devices beyond ``DEVICES``; return the number of their events."""
     execute = store.connection.execute
     if execute("SELECT count(*) FROM device").fetchall()[0][0] <= DEVICES:
         return 0
@@ -108,7 +108,7 @@ def _remove_further_devices(store: Store) -> int:
 
 
 def _remove_further_nodes(store: Store) -> None:
-    """Remove what the registry gave to ``FURTHER_NODES``, and note it."""
+    """Remove and note the rows that the registry assigned to ``FURTHER_NODES``."""
     execute = store.connection.execute
     for (node,) in execute("SELECT id FROM node WHERE hostname = ?", [FURTHER_NODES]).fetchall():
         processes = "SELECT id FROM process WHERE node = ?"

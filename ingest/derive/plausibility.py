@@ -1,4 +1,4 @@
-"""Can the files be of one run at all, by their ranks, world sizes and times?"""
+"""Warns if files cannot be of one run, by their ranks, world sizes and times."""
 
 from __future__ import annotations
 
@@ -10,13 +10,10 @@ from ..store.registry import UNKNOWN_HOST, ReadResult
 from ..store.result import CaptureResult, TraceResult
 from ..store.store import Store
 
-LONGEST_PAUSE_NS: Final = 86_400 * 10**9
-"""Files of one run have at most this much between the end of what one records and the start of the next."""
+LONGEST_PAUSE_NS: Final = 86_400 * 10**9  # between the end of a file's events and the start of those of the next file of a run
+_STRANGE_PAUSE_NS: Final = 3_600 * 10**9  # after it, files without a common machine or process are probably of another run
 
-_STRANGE_PAUSE_NS: Final = 3_600 * 10**9
-"""Beyond this, files before and after that have no machine and no process in common are hardly of one run."""
-
-# Which machine and process recorded before and after a time; what counts from an anchor tells nothing.
+# The machines and processes that recorded before and after a time; times that count from an anchor are excluded.
 _SIDES: Final = """
     SELECT DISTINCT node, process, start_ns > $1 AS later FROM (
         SELECT node, process, start_ns FROM annotation UNION ALL SELECT node, process, start_ns FROM host_event
@@ -27,36 +24,28 @@ _SIDES: Final = """
 
 
 def note_several_runs(store: Store, results: Iterable[ReadResult]) -> None:
-    """A warning with the evidence, where the files cannot be of one run.
+    """Warn, with the evidence, if the files cannot be of one run.
 
-    Evidence is a rank that several processes have, more than one world size, and pauses beyond ``LONGEST_PAUSE_NS`` between files with
-    absolute times. A pause of more than an hour counts where the files before and after it name machines and pids, have none in common and
-    say no rank: that may still be one run, and the warning says so. Files of one process, as a profiler writes them cycle by cycle, are
-    none, whatever is between them. To be asked while the ranks are those that the files say, not guessed ones.
+    Evidence is a rank of several processes, more than one world size, and pauses beyond ``LONGEST_PAUSE_NS`` between files with absolute
+    times. A pause of more than an hour counts if the files before and after it have machines and pids, none in common, and no rank: that
+    may still be one run, and the warning says so. Pauses between files of one process, as a profiler writes them cycle by cycle, do not
+    count. Call it before ranks are guessed.
     """
     spans: dict[tuple[bool, int], tuple[int, int]] = {}
     processes: set[int] = set()
     for position, result in enumerate(results):
+        key = (False, position)
         if isinstance(result, TraceResult | CaptureResult) and result.process is not None:
             key = (True, result.process)
             processes.add(result.process)
-        else:
-            key = (False, position)
         if result.first_ns is not None and result.last_ns is not None and not result.relative:
             first, last = spans.get(key, (result.first_ns, result.last_ns))
             spans[key] = (min(first, result.first_ns), max(last, result.last_ns))
-    known = {process: said for process, *said in store.connection.execute("SELECT id, rank, world_size FROM process").fetchall()}
-    said = [known[process] for process in sorted(processes) if process in known]
-    evidence = [
-        text
-        for text in (
-            _ranks(Counter(rank for rank, _ in said if rank is not None)),
-            _world_sizes({size for _, size in said if size is not None}),
-            _pause(spans),
-        )
-        if text
-    ]
-    if evidence:
+    rows = store.connection.execute("SELECT rank, world_size FROM process WHERE id IN (SELECT unnest(?))", [sorted(processes)]).fetchall()
+    sizes = sorted({size for _, size in rows if size is not None})
+    world_sizes = f"world sizes are {', '.join(map(str, sizes))}" if len(sizes) > 1 else ""
+    repeated_rank = _repeated_rank(Counter(rank for rank, _ in rows if rank is not None))
+    if evidence := list(filter(None, (repeated_rank, world_sizes, _pause(spans)))):
         text = f"The files cannot all be of one run: {'; '.join(evidence)}. Their figures are mixed here; give the files of one run."
         store.note("warning", "several_runs", text, count=len(spans) or len(processes))
     elif strangers := _strangers(store, spans):
@@ -64,8 +53,8 @@ def note_several_runs(store: Store, results: Iterable[ReadResult]) -> None:
         store.note("warning", "several_runs", text, count=len(spans))
 
 
-def _ranks(ranks: Counter[int]) -> str:
-    """The rank that most processes have, where that is more than one."""
+def _repeated_rank(ranks: Counter[int]) -> str:
+    """Name the rank of the largest number of processes if there are several."""
     repeated = {rank: count for rank, count in sorted(ranks.items()) if count > 1}
     if not repeated:
         return ""
@@ -74,12 +63,8 @@ def _ranks(ranks: Counter[int]) -> str:
     return f"rank {rank} occurs {repeated[rank]} times{others}"
 
 
-def _world_sizes(sizes: set[int]) -> str:
-    return f"world sizes are {', '.join(map(str, sorted(sizes)))}" if len(sizes) > 1 else ""
-
-
 def _pause(spans: Mapping[tuple[bool, int], tuple[int, int]]) -> str:
-    """The longest time in which no file records anything, between the first and the last, where it is too long for one run."""
+    """Name the longest pause between files if it is too long for one run."""
     longest = _longest_pause(spans)[0]
     days = longest // LONGEST_PAUSE_NS
     if longest <= LONGEST_PAUSE_NS:
@@ -88,7 +73,7 @@ def _pause(spans: Mapping[tuple[bool, int], tuple[int, int]]) -> str:
 
 
 def _longest_pause(spans: Mapping[tuple[bool, int], tuple[int, int]]) -> tuple[int, int]:
-    """Its length, and when it began."""
+    """Return the length of the longest pause between files, and its start."""
     longest, began, end = 0, 0, None
     for first, last in sorted(spans.values()):
         if end is not None and first - end > longest:
@@ -98,12 +83,12 @@ def _longest_pause(spans: Mapping[tuple[bool, int], tuple[int, int]]) -> tuple[i
 
 
 def _strangers(store: Store, spans: Mapping[tuple[bool, int], tuple[int, int]]) -> str:
-    """The machines before and after a long pause, where these have nothing in common, and all that is needed to say so is known."""
+    """Name the machines before and after a long pause if they have nothing in common."""
     longest, began = _longest_pause(spans)
     if longest <= _STRANGE_PAUSE_NS:
         return ""
     hosts = dict(store.connection.execute("SELECT id, hostname FROM node").fetchall())
-    known = {process: said for process, *said in store.connection.execute("SELECT id, pid, rank FROM process").fetchall()}
+    known = {process: facts for process, *facts in store.connection.execute("SELECT id, pid, rank FROM process").fetchall()}
     sides: tuple[set[str], set[str]] = (set(), set())
     pids: tuple[set[int], set[int]] = (set(), set())
     for node, process, later in store.connection.execute(_SIDES, [began]).fetchall():

@@ -1,9 +1,9 @@
-"""Which training steps does a run have, and when did the device work of each begin and end? -> ``step``.
+"""Derives the training steps of a run, with the start and end of the device work of each -> ``step``.
 
 Steps come from annotations on the host: ``ProfilerStep#N``, ``step_N`` (also "step N", "step-N", "stepN", in any case), ``step`` with
-a value, ranges that TensorFlow's profiler says are steps (their phase is ``step``), and the phase events ``Step:ModeKeys.<PHASE>`` of the
-hosted profiler. A process that has ProfilerStep#N has no step_N: both mean one thing. Where a profiler was on for some of the steps that
-somebody else marked all of (each ProfilerStep#N is mostly one of theirs, and there are more), those are the steps.
+a value, ranges that TensorFlow's profiler marks as steps (their phase is ``step``), and the phase events ``Step:ModeKeys.<PHASE>`` of the
+hosted profiler. A process with ProfilerStep#N has no step_N: both mean the same. But if another tool marked all steps and the profiler was
+on for only some of them (each ProfilerStep#N is mostly one step_N, and there are more of those), step_N are the steps.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 from ..store.format_names import CAPTURE
 from ..store.store import Store
 
-# Families: 0 phase events, 1 ProfilerStep#N, 2 step_N. `value` is the step's number where the source gives one.
+# Families: 0 phase events, 1 ProfilerStep#N, 2 step_N. `value` is the step's number if the source has one.
 _CANDIDATES: Final = r"""
 CREATE TEMP TABLE step_candidate AS
 WITH named AS (
@@ -66,7 +66,7 @@ LEFT JOIN families ON families.process IS NOT DISTINCT FROM named.process
 WHERE family = 0 OR family = best
 """
 
-# Steps at whose begin or end a recording's window of device activity opened or closed: a part of their device work was not recorded.
+# Steps during which a recording's window of device activity opened or closed: a part of their device work was not recorded.
 _CUT: Final = f"""
 CREATE TEMP TABLE step_cut AS
 SELECT DISTINCT s.id FROM step_candidate s JOIN profile_window w ON w.process = s.process JOIN source f ON f.id = w.source
@@ -106,11 +106,11 @@ ORDER BY s.process, s.start_ns
 
 
 def derive_steps(store: Store) -> int:
-    """Fill the ``step`` table from annotations, launches and device events; returns how many steps there are.
+    """Fill the ``step`` table; return the number of steps.
 
     Device start and duration of a step: first start to last end of the kernels, copies and memsets whose launch call starts inside
     the step's host interval, on any thread of the process. ``index`` is the number in the source, else the position among the steps
-    of the same process and phase. A step of which only a part lies in a window of device activity has none.
+    of the same process and phase. A step that is only partly inside a window of device activity has no device times.
     """
     connection = store.connection
     connection.execute(_CANDIDATES)

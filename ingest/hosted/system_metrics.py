@@ -1,6 +1,6 @@
-"""What do the system metric files of the hosted profiler say? JSON lines of utilisation, memory, disk and network -> ``sample``.
+"""Reads the hosted profiler's system metric files: JSON lines of utilization, memory, disk and network -> ``sample``.
 
-One file holds one minute of one machine, so a long job has thousands of them: they are read many at a time, by DuckDB's JSON reader.
+A file covers one minute of one machine, so a long job has thousands of them: DuckDB's JSON reader reads many at a time.
 """
 
 from __future__ import annotations
@@ -117,9 +117,9 @@ _NOTES: Final = {
 
 
 def recognises_system_metrics(head: bytes, name: str) -> bool:
-    """Whether a file is one of the hosted profiler's system metrics, by its path ``name`` and its first bytes ``head``.
+    """Return whether a file has the hosted profiler's system metrics.
 
-    An empty or broken file of the right name is one too, so that it is reported as such.
+    An empty or broken file with the right name counts, so that it is reported as such.
     """
     if re.search(_NAME, name):
         return not head.lstrip().startswith(b"[")
@@ -127,9 +127,9 @@ def recognises_system_metrics(head: bytes, name: str) -> bool:
 
 
 def parse_lines(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:
-    """Every line of the files, by native path, as the temporary table ``system_line``. Raises duckdb.Error.
+    """Read the lines of files into the temporary table ``system_line``.
 
-    ``connection`` reads no files: another one, which may read these files only, parses them.
+    ``connection`` must not read files: another one, which may read only these files, parses them. Raises duckdb.Error.
     """
     with _reader(connection, files) as reader:
         rows = reader.sql(_PARSE, params={"files": [_literal(file) for file in files]}).to_arrow_reader()
@@ -141,7 +141,7 @@ def parse_lines(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> 
 
 
 def _reader(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> duckdb.DuckDBPyConnection:
-    """A database in memory that may read these files and nothing else, with the settings of ``connection``."""
+    """Open a database in memory that may only read these files."""
     import duckdb
 
     names = ("memory_limit", "threads", "preserve_insertion_order")
@@ -162,26 +162,26 @@ def _size(file: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Where the lines of files come from, by native path: ``parse`` as :func:`parse_lines`."""
+    """The source of the lines of files, by native path. ``parse``: as :func:`parse_lines`."""
 
     parse: Callable[[duckdb.DuckDBPyConnection, Sequence[str]], None] = parse_lines
     size: Callable[[str], int] = _size
 
 
 def read_system_metrics(store: Store, path: Path, source_id: int, registry: Registry) -> ReadResult:
-    """Stores the samples of one file. See :func:`read_system_metrics_many`, which is much faster for many files."""
+    """Store the samples of one file; see :func:`read_system_metrics_many`."""
     return read_system_metrics_many(store, [(path, source_id)], registry)[0]
 
 
 def read_system_metrics_many(
     store: Store, files: Sequence[tuple[Path, int]], registry: Registry, lines: Lines | None = None
 ) -> list[ReadResult]:
-    """Stores the samples of (path, source id) pairs; one result per pair, in order.
+    """Store the samples of (path, source id) pairs; return the results in order.
 
-    Times are exact nanoseconds from the text. Lines that are no JSON, lack a field or name an unknown metric are left out and
-    counted in ``ingest_note``, wherever they stand; a line without NodeId belongs to the machine of the file name. Repeated records
-    are kept. Sets ``cores`` and ``gpus`` of the machines from the units seen. A file that cannot be read gives a note and an empty,
-    partial result; lost lines alone do not make a result partial.
+    Times are exact nanoseconds from the text. Lines that are not JSON, lack a field or name an unknown metric are left out and counted in
+    ``ingest_note``; a line without NodeId belongs to the machine of the file name. Repeated records are kept. The units seen determine
+    ``cores`` and ``gpus`` of the machines. An unreadable file gets a note and an empty, partial result; lost lines do not make a result
+    partial.
     """
     results: dict[str, ReadResult] = {}
     names = [_native(store, path, source) if lines is not None else _readable(store, path, source) for path, source in files]
@@ -192,30 +192,34 @@ def read_system_metrics_many(
 
 
 def _native(store: Store, path: Path, source: int) -> str | None:
-    """The path as DuckDB opens it; None, and a note, where it cannot."""
+    """Return the path as DuckDB opens it; None, with a note, if it cannot."""
     try:
         return native_path(path)
     except UsageError as error:
-        store.note("error", "unreadable", f"The file could not be read as system metrics: {error}.", source=source, file=path.name)
+        _note_unreadable(store, f"{error}.", path, source)
         return None
 
 
 def _readable(store: Store, path: Path, source: int) -> str | None:
-    """As :func:`_native`; None, and a note, also for a file that unpacks to too much: DuckDB unpacks without a bound."""
+    """Return the path as :func:`_native`; None if the file unpacks to too much."""
     from ..chrome_trace.inflate import over_limit
 
     try:
-        why = over_limit(path, store.max_unpacked)
+        why = over_limit(path, store.max_unpacked)  # DuckDB unpacks without a limit
     except (InputError, OSError):
-        why = None  # DuckDB says what is wrong
+        why = None  # DuckDB reports the reason
     if why is not None:
-        store.note("error", "unreadable", f"The file could not be read as system metrics: {why}.", source=source, file=path.name)
+        _note_unreadable(store, f"{why}.", path, source)
         return None
     return _native(store, path, source)
 
 
+def _note_unreadable(store: Store, why: str, path: Path, source: int) -> None:
+    store.note("error", "unreadable", f"The file could not be read as system metrics: {why}", source=source, file=path.name)
+
+
 def _batches(files: Sequence[tuple[str, int]], lines: Lines) -> Iterator[dict[str, int]]:
-    """Files by native path with their source ids, in portions that DuckDB parses within its memory limit."""
+    """Yield files with their source ids in portions that fit DuckDB's memory limit."""
     batch: dict[str, int] = {}
     size = 0
     for path, source in files:
@@ -237,48 +241,39 @@ def _read_batch(store: Store, batch: dict[str, int], registry: Registry, results
     except duckdb.Error as error:
         if len(batch) == 1:
             [(file, source)] = batch.items()
-            reason = str(error).splitlines()[0]
-            store.note(
-                "error", "unreadable", f"The file could not be read as system metrics: {reason}", source=source, file=Path(file).name
-            )
+            _note_unreadable(store, str(error).splitlines()[0], Path(file), source)
             results[file] = ReadResult(0, None, None, partial=True)
             return
-        one_by_one = list(batch.items())  # one unreadable file must not cost the others
-        for half in (one_by_one[: len(batch) // 2], one_by_one[len(batch) // 2 :]):
+        files = list(batch.items())  # an unreadable file must not cost the other files
+        for half in (files[: len(batch) // 2], files[len(batch) // 2 :]):
             _read_batch(store, dict(half), registry, results, lines)
         return
     hostnames = connection.execute(_HOSTNAMES).fetchall()
     with store.transaction():
         for hostname, within in hostnames:
             registry.begin_file()  # the query bounds the machines of each file
-            if within:
-                registry.node(hostname)
-            else:
-                registry.further_node()
+            registry.node(hostname) if within else registry.further_node()
     connection.execute(_STORE)
     connection.execute(_UNITS)
     if FURTHER_NODES in registry.hostnames:  # beyond the bound of nodes: they have no row to join
         unplaced = "SELECT count(*) FROM system_line WHERE verdict = 'stored' AND hostname NOT IN (SELECT hostname FROM node)"
         store.limited["unplaced"] += connection.execute(unplaced).fetchall()[0][0]
-    found = {row["file"]: row for row in connection.sql(_PER_FILE).pl().sort("file").to_dicts()}
+    rows_by_file = {row["file"]: row for row in connection.sql(_PER_FILE).pl().sort("file").to_dicts()}
     connection.execute("DROP TABLE system_line")
     for file in batch:
-        row = found.get(file)
-        if row is None:
-            results[file] = ReadResult(0, None, None)
-        else:
-            results[file] = ReadResult(row["stored"], row["first_ns"], row["last_ns"])
-    _write_notes(store, batch, found)
+        row = rows_by_file.get(file, {"stored": 0, "first_ns": None, "last_ns": None})
+        results[file] = ReadResult(row["stored"], row["first_ns"], row["last_ns"])
+    _write_notes(store, batch, rows_by_file)
 
 
 def _literal(file: str) -> str:
-    """``file`` as a pattern that matches only itself: DuckDB reads ``*``, ``?`` and ``[`` as wildcards."""
+    """Escape DuckDB's wildcards ``*``, ``?`` and ``[`` in a file name."""
     return re.sub(r"([*?\[])", r"[\1]", file)
 
 
-def _write_notes(store: Store, sources: dict[str, int], found: dict[str, dict[str, Any]]) -> None:
+def _write_notes(store: Store, sources: dict[str, int], rows_by_file: dict[str, dict[str, Any]]) -> None:
     for column, (code, message) in _NOTES.items():
-        rows = [row for row in found.values() if row[column]]
+        rows = [row for row in rows_by_file.values() if row[column]]
         severity: Severity = "warning" if column == "corrupt" else "info"
         for row in rows[:_NOTES_PER_KIND]:
             text = message.format(keys=", ".join(row["keys"] or ()))
@@ -288,7 +283,7 @@ def _write_notes(store: Store, sources: dict[str, int], found: dict[str, dict[st
             keys = sorted({key for row in rest for key in row["keys"] or ()})
             text = f"{message.format(keys=', '.join(keys))} The same in {len(rest)} more files."
             store.note(severity, code, text, count=sum(row[column] for row in rest))
-    empty = [file for file in sources if file not in found]
+    empty = [file for file in sources if file not in rows_by_file]
     for file in empty[:_NOTES_PER_KIND]:
         store.note("info", "empty_file", "The file holds no record.", source=sources[file], file=Path(file).name)
     if len(empty) > _NOTES_PER_KIND:

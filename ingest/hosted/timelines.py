@@ -1,4 +1,4 @@
-"""What do the framework timelines of the hosted profiler say? Chrome-trace arrays of steps, modules and operators -> ``annotation``."""
+"""Reads the hosted profiler's framework timelines: Chrome-trace arrays of steps, modules and operators -> ``annotation``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..store.tables import Severity
 
 _TIMELINES: Final = ("pythontimeline.json", "model_timeline.json", "horovod_timeline.json", "smdataparallel_timeline.json")
-# What Horovod itself writes has no start time and may have any name.
+# Files of Horovod itself have no start time and any name.
 _RAW_HOROVOD: Final = re.compile(rb'"name"\s*:\s*"(CYCLE_START|NEGOTIATE_[A-Z_]+)"')
 _BASE: Final = "start_time_since_epoch_in_micros"
 # Members of ``args`` that are kept as JSON in ``annotation.arguments``: the settings of data loaders.
@@ -27,7 +27,7 @@ _SETTINGS: Final = ("num_workers", "pin_memory", "worker_id", "prefetch_factor")
 
 
 def recognises_pevents(head: bytes, name: str) -> bool:
-    """Whether a file is a framework timeline of the hosted profiler, by its path ``name`` and its first bytes ``head``."""
+    """Return whether a file is a framework timeline of the hosted profiler or Horovod."""
     if head.lstrip()[:1] not in (b"[", b""):
         return False
     if _RAW_HOROVOD.search(head):
@@ -38,17 +38,16 @@ def recognises_pevents(head: bytes, name: str) -> bool:
 
 
 def stable_tid(node: str, phase: str) -> int:
-    """Thread id for events that name none: the same in every run, one per node and phase, positive and below 2^47."""
+    """Return a thread id below 2^47 for the events of a node and phase without one."""
     return int.from_bytes(hashlib.blake2b(f"{node}_0{phase}".encode(), digest_size=8).digest()) >> 17
 
 
 def read_pevents(store: Store, path: Path, source_id: int, registry: Registry) -> ReadResult:
-    """Stores the events of one timeline file as annotations: phase set, value = step number.
+    """Store the events of a timeline as annotations with a phase; value = step number.
 
-    Start = the event's microseconds + the last declared base, exactly. Phases are the names declared for the file's pids, from the
-    declaration on ("Unknown" before any). B and E events pair as a stack per phase. What is dropped or repaired is counted in
-    ``ingest_note``: begins without end, ends without begin, missing and negative durations, cut-off text. A file that declares no
-    base counts from 0 (``relative``).
+    Start = the event's microseconds + the last declared base, exactly. Phases are the names declared for the file's pids, which hold for
+    later events ("Unknown" before the first). B and E events pair as a stack per phase. ``ingest_note`` counts losses and repairs: begins
+    without end, ends without begin, missing and negative durations, cut-off text. A file without a base counts from 0 (``relative``).
     """
     result, events, texts = read_events(store, path, source_id)
     if events is not None:
@@ -57,8 +56,10 @@ def read_pevents(store: Store, path: Path, source_id: int, registry: Registry) -
 
 
 def read_events(store: Store, path: Path, source_id: int) -> tuple[ReadResult, pl.DataFrame | None, list[str]]:
-    """What :func:`read_pevents` is to return, and what the file says by itself: its events, None where there are none, and its texts.
-    Notes go to ``store``, nothing else."""
+    """Return the result of :func:`read_pevents`, the events or None, and the texts.
+
+    Only notes are stored.
+    """
     import polars as pl
 
     from ..chrome_trace.inflate import Inflate
@@ -91,7 +92,7 @@ def read_events(store: Store, path: Path, source_id: int) -> tuple[ReadResult, p
         keep()
     scan.finish()
     keep()
-    found = pl.concat(frames)
+    raw_events = pl.concat(frames)
 
     def note(severity: Severity, code: str, message: str, count: int) -> None:
         if count:
@@ -102,18 +103,18 @@ def read_events(store: Store, path: Path, source_id: int) -> tuple[ReadResult, p
     partial = any(defect.code in TRUNCATING for defect in defects)
     bases, phases, impossible = _declarations(metadata)
     note("warning", "absurd_time", "Start times that are of no possible day were left out.", impossible)
-    if found.height and not bases:
+    if raw_events.height and not bases:
         note("warning", "relative_times", "The file declares no start time; its times count from 0.", 1)
-    if other := sum(count for (ph, _), count in scan.event_counts.items() if ph not in ("X", "B", "E", "M")):
-        note("info", "not_shown", "Instant, counter and other events without a duration are not shown.", other)
+    if not_shown := sum(count for (ph, _), count in scan.event_counts.items() if ph not in ("X", "B", "E", "M")):
+        note("info", "not_shown", "Instant, counter and other events without a duration are not shown.", not_shown)
 
-    pids = found["pid"].unique(maintain_order=True)
+    pids = raw_events["pid"].unique(maintain_order=True)
     lanes = pl.DataFrame(
         {"pid": pids, "lane": [None if pid is None else texts[i] if (i := text_id(pid)) is not None else str(pid) for pid in pids]},
         schema={"pid": pl.Int64, "lane": pl.String},
     )
-    found, read = possible_times(found), found.height
-    events = _with_declarations(found.join(lanes, on="pid", how="left", nulls_equal=True).sort("ordinal"), bases, phases)
+    raw_events, read = possible_times(raw_events), raw_events.height
+    events = _with_declarations(raw_events.join(lanes, on="pid", how="left", nulls_equal=True).sort("ordinal"), bases, phases)
     events, unclosed, stray = _closed(events)
     note("warning", "unclosed_begin", "Ranges that begin and never end were left out.", unclosed)
     note("info", "stray_end", "Ends of ranges that never began were left out.", stray)
@@ -123,7 +124,7 @@ def read_events(store: Store, path: Path, source_id: int) -> tuple[ReadResult, p
     note("warning", "negative_duration", "Events that end before they start were left out.", negative)
     events = events.filter(pl.col("duration_ns") >= 0)
     possible = possible_times(events)
-    note(*ABSURD_TIME, read - found.height + events.height - possible.height)
+    note(*ABSURD_TIME, read - raw_events.height + events.height - possible.height)
     events = possible
     ready = _ready_ranks(events, texts)
     text = "Marks of Horovod that say when a rank was ready for a collective are no ranges; they are not shown."
@@ -140,7 +141,7 @@ def read_events(store: Store, path: Path, source_id: int) -> tuple[ReadResult, p
 
 
 def _ready_ranks(events: pl.DataFrame, texts: Sequence[str]) -> pl.DataFrame:
-    """The ordinals of Horovod's marks: complete events of no duration, named by the number of a rank, while ranks negotiate."""
+    """Return the ordinals of Horovod's marks: events of duration 0 named by a rank."""
     import polars as pl
 
     used = events["name"].unique().drop_nulls().to_list()
@@ -152,7 +153,7 @@ def _ready_ranks(events: pl.DataFrame, texts: Sequence[str]) -> pl.DataFrame:
 
 
 def _declarations(metadata: Iterable[tuple[int, dict[str, Any]]]) -> tuple[list[tuple[int, int]], list[tuple[int, str, str]], int]:
-    """(ordinal, base in ns) and (ordinal, pid, phase) from the M events, each valid from its ordinal; how many bases are impossible."""
+    """Return the bases and phases with their ordinals, and the impossible bases."""
     from ..store.time_limits import EARLIEST_NS, LATEST_NS
 
     impossible = 0
@@ -178,9 +179,9 @@ def _declarations(metadata: Iterable[tuple[int, dict[str, Any]]]) -> tuple[list[
 
 
 def _with_declarations(events: pl.DataFrame, bases: Sequence[tuple[int, int]], phases: Sequence[tuple[int, str, str]]) -> pl.DataFrame:
-    """``events`` (sorted by ordinal) with start times from the epoch and the phase as column ``declared``.
+    """Add the base to start times, and the phase as column ``declared``.
 
-    Events before the first declared base use that one.
+    ``events`` are sorted by ordinal. Events before the first declared base use that one.
     """
     import polars as pl
 
@@ -198,9 +199,9 @@ def _with_declarations(events: pl.DataFrame, bases: Sequence[tuple[int, int]], p
 
 
 def _closed(events: pl.DataFrame) -> tuple[pl.DataFrame, int, int]:
-    """Complete events: X as they are, B and E joined (name, phase and start of the B; arguments of the E, else of the B).
+    """Return complete events, and the numbers of unclosed begins and of stray ends.
 
-    Returns them with the numbers of unclosed begins and of stray ends.
+    A pair has the name, phase and start of the begin, and the arguments of the end, else of the begin.
     """
     import polars as pl
 
@@ -212,16 +213,17 @@ def _closed(events: pl.DataFrame) -> tuple[pl.DataFrame, int, int]:
     begins = events.join(pairs, left_on="ordinal", right_on="begin", how="inner")
     ends = events.select(pl.all().name.prefix("end_"))
     joined = begins.join(ends, left_on="end", right_on="end_ordinal", how="inner")
-    own = ("os_pid", "thread", "arg_tid", "value", *_SETTINGS)
+    args = ("os_pid", "thread", "arg_tid", "value", *_SETTINGS)
     joined = joined.with_columns(
-        pl.col("end_start_ns").sub(pl.col("start_ns")).alias("duration_ns"), *(pl.coalesce(f"end_{name}", name).alias(name) for name in own)
+        pl.col("end_start_ns").sub(pl.col("start_ns")).alias("duration_ns"),
+        *(pl.coalesce(f"end_{name}", name).alias(name) for name in args),
     ).select(complete.columns)
     opened = marks.filter(pl.col("opens")).height
     return pl.concat([complete, joined]), opened - pairs.height, marks.height - opened - pairs.height
 
 
 def pair_begin_end(marks: pl.DataFrame) -> pl.DataFrame:
-    """Pairs begin and end marks as a stack per lane: an end closes the last open begin, or nothing where none is open.
+    """Pair begin and end marks as a stack per lane: an end closes the last open begin.
 
     ``marks``: ordinal, lane, opens (true: begin). Returns columns ``begin`` and ``end``, the ordinals of each pair, in order of the ends.
     """
@@ -243,7 +245,7 @@ def pair_begin_end(marks: pl.DataFrame) -> pl.DataFrame:
 
 
 def append_events(store: Store, registry: Registry, events: pl.DataFrame, texts: Sequence[str], name: str, source_id: int) -> None:
-    """Store the events of the file ``name`` as annotations of their machine and processes."""
+    """Store the events of a file as annotations of their machine and processes."""
     import polars as pl
 
     from ..chrome_trace.scan import text_id
@@ -252,9 +254,9 @@ def append_events(store: Store, registry: Registry, events: pl.DataFrame, texts:
     label = node_label(name) or None
     node = registry.node(hostname)
     pids = events["os_pid"].unique().sort().to_list()
-    own, rank = _writer(store, label, number, events)
+    writer_pid, rank = _writer(store, label, number, events)
     with store.transaction():
-        ids = [registry.process(node, own if pid is None else pid, rank=rank, label=label, source=source_id) for pid in pids]
+        ids = [registry.process(node, writer_pid if pid is None else pid, rank=rank, label=label, source=source_id) for pid in pids]
     processes = pl.DataFrame({"os_pid": pids, "process": ids}, schema={"os_pid": pl.Int64, "process": pl.Int32})
     names = events["name"].unique().drop_nulls()
     name_ids = pl.DataFrame(
@@ -264,12 +266,12 @@ def append_events(store: Store, registry: Registry, events: pl.DataFrame, texts:
     lanes = pl.DataFrame(
         {
             "declared": declared,
-            "phase_name": store.name_ids(declared.to_list()),  # stands for the name of a nameless event
+            "phase_name": store.name_ids(declared.to_list()),  # for events without a name
             "phase_tid": [stable_tid(label or hostname, phase) for phase in declared],
         },
         schema={"declared": pl.String, "phase_name": pl.Int32, "phase_tid": pl.Int64},
     )
-    # A tid that is a text has an encoded number for which any other in this file would do; across files it must stay the same.
+    # The number of a tid that is a text differs between files; the stable one is the same in all.
     worded = {
         tid: stable_tid(label or hostname, texts[i]) for tid in events["tid"].unique().drop_nulls() if (i := text_id(tid)) is not None
     }
@@ -301,9 +303,10 @@ def append_events(store: Store, registry: Registry, events: pl.DataFrame, texts:
 
 
 def _writer(store: Store, label: str | None, number: int | None, events: pl.DataFrame) -> tuple[int | None, int | None]:
-    """Pid and rank of the process that wrote the file, from the number in its name: a pid, or under Horovod the rank.
+    """Return pid and rank of the writing process from the number in the file's name.
 
-    It is the rank where steps, which only the training process itself writes, come from another pid, here or in an earlier file.
+    It is a pid, or under Horovod the rank: then the steps, which only the training process writes, have another pid in this or an
+    earlier file.
     """
     import polars as pl
 

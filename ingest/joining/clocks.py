@@ -42,14 +42,14 @@ def shift_identical(run: Sources) -> None:
     """Shift sources without an epoch to a source with the same kernels of the same process, such as a whole copy of a damaged trace."""
     relative = [source for source in run.sources if source.result.relative and source.rows]
     for source in relative:
-        for other in run.sources:
-            if other.result.relative or not processes(run, other, "device_event") & processes(run, source, "device_event"):
+        for target in run.sources:
+            if target.result.relative or not processes(run, target, "device_event") & processes(run, source, "device_event"):
                 continue
-            count, offsets, by = run.store.frame(_SAME_KERNELS, [*source.rows["device_event"], *other.rows["device_event"]]).row(0)
+            count, offsets, by = run.store.frame(_SAME_KERNELS, [*source.rows["device_event"], *target.rows["device_event"]]).row(0)
             if count >= LEAST_EVENTS and offsets == 1:
-                evidence = f"{count:,} identical kernels of {other.file}"
+                evidence = f"{count:,} identical kernels of {target.file}"
                 _shift(run, source, Clock(by, evidence))
-                text = f"Times of {source.file} have no epoch; they were shifted to those of {other.file} ({count:,} identical kernels)."
+                text = f"Times of {source.file} have no epoch; they were shifted to those of {target.file} ({count:,} identical kernels)."
                 run.store.note("info", "clock_shifted", text, source=source.id, file=source.file)
                 break
 

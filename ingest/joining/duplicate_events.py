@@ -26,15 +26,15 @@ def leave_out_twice(run: Sources) -> None:
                 [first, last],
             ).rows():
                 spans[source.id, process] = (start, end)
-    for place, source in enumerate(tracers):
-        for other in tracers[place + 1 :]:
-            for process in sorted({process for one, process in spans if one == source.id} & {p for one, p in spans if one == other.id}):
-                mine, theirs = spans[source.id, process], spans[other.id, process]
+    for position, source in enumerate(tracers):
+        for partner in tracers[position + 1 :]:
+            for process in sorted({process for one, process in spans if one == source.id} & {p for one, p in spans if one == partner.id}):
+                mine, theirs = spans[source.id, process], spans[partner.id, process]
                 first, last = max(mine[0], theirs[0]), min(mine[1], theirs[1])
                 shorter = min(mine[1] - mine[0], theirs[1] - theirs[0])
                 # Files of one profiler that follow each other may touch.
-                if last - first > (0.5 * shorter if source.format == other.format else 0):
-                    _leave_out(run, source, other, process, (first, last))
+                if last - first > (0.5 * shorter if source.format == partner.format else 0):
+                    _leave_out(run, source, partner, process, (first, last))
 
 
 def _other_process(run: Sources, tracers: Sequence[SourceRows]) -> None:
@@ -102,9 +102,9 @@ def _leave_same(run: Sources, goes: SourceRows, stays: SourceRows, device: int, 
     run.store.note("info", "recorded_twice", text, count=twice, source=goes.id, file=goes.file)
 
 
-def _leave_out(run: Sources, source: SourceRows, other: SourceRows, process: int, span: tuple[int, int]) -> None:
-    counts = {one.id: operators(run, one, process) for one in (source, other)}
-    stays, goes = (source, other) if counts[source.id] >= counts[other.id] else (other, source)
+def _leave_out(run: Sources, source: SourceRows, right: SourceRows, process: int, span: tuple[int, int]) -> None:
+    counts = {one.id: operators(run, one, process) for one in (source, right)}
+    stays, goes = (source, right) if counts[source.id] >= counts[right.id] else (right, source)
     first, last = goes.rows["device_event"]
     inside = "process = ? AND start_ns BETWEEN ? AND ?"
     alone = _alone(run, goes, stays, process, span)
@@ -112,16 +112,16 @@ def _leave_out(run: Sources, source: SourceRows, other: SourceRows, process: int
     kept = f"SELECT correlation FROM device_event WHERE rowid >= {int(first)} AND rowid < {int(last)} AND process = {int(process)}"
     kept += f" AND device IN ({units}) AND correlation IS NOT NULL"
     # Both have the launches of the first kernels, which lie before these.
-    launches = [_first_launch(run, one, process) for one in (source, other)]
+    launches = [_first_launch(run, one, process) for one in (source, right)]
     early = min(span[0], max(launch for launch in launches if launch is not None)) if None not in launches else span[0]
     twice = run.store.connection.execute(
         f"DELETE FROM device_event WHERE rowid >= ? AND rowid < ? AND {inside} AND (device IN ({units})) IS NOT TRUE",
         [first, last, process, *span],
     ).fetchall()[0][0]
     same = stays.format == goes.format
-    whole = span  # of two files of one profiler all that both have
+    all_of_both = span  # of two files of one profiler all that both have
     if same and None not in (stays.result.first_ns, stays.result.last_ns):
-        whole = (stays.result.first_ns or 0, stays.result.last_ns or 0)
+        all_of_both = (stays.result.first_ns or 0, stays.result.last_ns or 0)
     for table in TABLES[1:]:
         begin, end = goes.rows.get(table, (0, 0))
         kinds = "" if same or table != "host_event" else " AND kind IN ('launch', 'sync', 'call')"
@@ -130,7 +130,7 @@ def _leave_out(run: Sources, source: SourceRows, other: SourceRows, process: int
         if begin < end and (same or table == "host_event"):
             run.store.connection.execute(
                 f"DELETE FROM {table} WHERE rowid >= ? AND rowid < ? AND {inside}{kinds}",
-                [begin, end, process, *(whole if same else (early, span[1]))],
+                [begin, end, process, *(all_of_both if same else (early, span[1]))],
             )
     if not twice:
         return
@@ -156,5 +156,5 @@ def _alone(run: Sources, goes: SourceRows, stays: SourceRows, process: int, span
 
 def _first_launch(run: Sources, source: SourceRows, process: int) -> int | None:
     query = "SELECT min(start_ns) FROM host_event WHERE rowid >= ? AND rowid < ? AND process = ? AND kind = 'launch'"
-    found: int | None = run.store.frame(query, [*source.rows.get("host_event", (0, 0)), process]).item()
-    return found
+    start: int | None = run.store.frame(query, [*source.rows.get("host_event", (0, 0)), process]).item()
+    return start

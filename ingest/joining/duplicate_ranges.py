@@ -18,9 +18,9 @@ def leave_out_ranges(run: Sources) -> None:
     the one that knows the operators. Each range stands for one of the other file at most."""
     pairs = tracer_pairs(run, "annotation")
     ranged = {source.id: processes(run, source, "annotation") for pair in pairs for source in pair}
-    for one, other in pairs:
-        for process in sorted(ranged[one.id] & ranged[other.id]):
-            goes, stays = (one, other) if operators(run, one, process) < operators(run, other, process) else (other, one)
+    for left, right in pairs:
+        for process in sorted(ranged[left.id] & ranged[right.id]):
+            goes, stays = (left, right) if operators(run, left, process) < operators(run, right, process) else (right, left)
             if twice := _leave_out(run, goes, stays, process):
                 text = f"Ranges of the same process, name and time stand in {stays.file}, too; they count once."
                 run.store.note("info", "recorded_twice", text, count=twice, source=goes.id, file=goes.file)

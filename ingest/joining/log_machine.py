@@ -148,8 +148,8 @@ def _different_gpu(run: Sources, node: int, gpus: Sequence[Gpu]) -> str | None:
     rows = run.store.frame('SELECT "index", uuid, name FROM device WHERE node = ?', [node]).rows()
     numbers = {plain(uuid): index for index, uuid, _ in rows if plain(uuid)}
     devices = {index: (uuid, name) for index, uuid, name in rows}
-    for place, gpu in enumerate(gpus):
-        uuid, name = devices.get(place if gpu.index is None else gpu.index, (None, None))
+    for position, gpu in enumerate(gpus):
+        uuid, name = devices.get(position if gpu.index is None else gpu.index, (None, None))
         if plain(gpu.uuid) in numbers:  # known under any number
             continue
         if plain(gpu.uuid) and plain(uuid):

@@ -32,21 +32,21 @@ def join_same_work(run: Sources) -> None:
     known: dict[str, set[int]] = {}
     for source in run.sources:
         known.setdefault(source.format, set()).update(process for process, _ in spans.get(source.id, ()))
-    found: dict[tuple[int, int], tuple[int, SourceRows, SourceRows]] = {}
-    for one, other in pairs:
-        if one.result.relative or other.result.relative:
+    identical: dict[tuple[int, int], tuple[int, SourceRows, SourceRows]] = {}
+    for left, right in pairs:
+        if left.result.relative or right.result.relative:
             continue
-        for mine, theirs in sorted(_candidates(spans[one.id], spans[other.id])):
-            if mine not in known[other.format] and theirs not in known[one.format]:
-                same = identical_events(run, one, other, mine, theirs)
-                if same and found.get((mine, theirs), (0,))[0] < same:
-                    found[mine, theirs] = (same, one, other)
-    partners = Counter(process for pair in found for process in pair)
-    for (mine, theirs), (same, one, other) in sorted(found.items(), key=lambda item: item[0]):
+        for mine, theirs in sorted(_candidates(spans[left.id], spans[right.id])):
+            if mine not in known[right.format] and theirs not in known[left.format]:
+                same = identical_events(run, left, right, mine, theirs)
+                if same and identical.get((mine, theirs), (0,))[0] < same:
+                    identical[mine, theirs] = (same, left, right)
+    partners = Counter(process for pair in identical for process in pair)
+    for (mine, theirs), (same, left, right) in sorted(identical.items(), key=lambda item: item[0]):
         if partners[mine] == partners[theirs] == 1 and not contradicted(run, mine, theirs):
-            if operators(run, one, mine) < operators(run, other, theirs):
-                mine, theirs, one, other = theirs, mine, other, one
-            _join(run, mine, theirs, f"{same:,} device events of {one.file} and {other.file}", one, other)
+            if operators(run, left, mine) < operators(run, right, theirs):
+                mine, theirs, left, right = theirs, mine, right, left
+            _join(run, mine, theirs, f"{same:,} device events of {left.file} and {right.file}", left, right)
 
 
 def identical_events(
@@ -97,11 +97,11 @@ def _spans(run: Sources, source: SourceRows) -> Spans:
     return {(process, device): (start, end) for process, device, start, end in rows}
 
 
-def _candidates(one: Spans, other: Spans) -> set[tuple[int, int]]:
+def _candidates(left: Spans, right: Spans) -> set[tuple[int, int]]:
     """Pairs of processes that worked on GPUs of one number at one time."""
     return {
         (mine, theirs)
-        for ((mine, device), (start, end)), ((theirs, unit), (begin, stop)) in product(one.items(), other.items())
+        for ((mine, device), (start, end)), ((theirs, unit), (begin, stop)) in product(left.items(), right.items())
         if device == unit and start <= stop and begin <= end
     }
 
@@ -122,40 +122,40 @@ def contradicted(run: Sources, mine: int, theirs: int) -> bool:
     )
 
 
-def _join(run: Sources, gone: int, stays: int, both: str, one: SourceRows, other: SourceRows) -> None:
-    why = f"{both} have the same GPU, start and duration to the nanosecond"
+def _join(run: Sources, gone: int, stays: int, evidence: str, left: SourceRows, right: SourceRows) -> None:
+    why = f"{evidence} have the same GPU, start and duration to the nanosecond"
     query = "SELECT id, node, pid FROM process WHERE id IN (?, ?)"
-    said = {process: (node, pid) for process, node, pid in run.store.frame(query, [gone, stays]).rows()}
-    (node, pid), (home, known) = said[gone], said[stays]
-    _number_threads(run, gone, stays, one, other)
+    facts = {process: (node, pid) for process, node, pid in run.store.frame(query, [gone, stays]).rows()}
+    (node, pid), (home, known) = facts[gone], facts[stays]
+    _number_threads(run, gone, stays, left, right)
     merge_processes(run, gone, stays)
     if pid != known:
         numbers = [f"process {number}" if number is not None else "the process" for number in (pid, known)]
         text = (
-            f"{numbers[0].capitalize()} of {one.file} is {numbers[1]} of {other.file}: {why}. Process ids differ as in containers, which"
+            f"{numbers[0].capitalize()} of {left.file} is {numbers[1]} of {right.file}: {why}. Process ids differ as in containers, which"
             f" count their own; {'it is shown under the latter' if known is not None else 'they are one'}."
         )
-        run.store.note("info", "process_joined", text, source=one.id, file=one.file)
+        run.store.note("info", "process_joined", text, source=left.id, file=left.file)
     if node == home:
         return
     names = dict(run.store.frame("SELECT id, hostname FROM node WHERE id IN (?, ?)", [node, home]).rows())
     keep, drop = (node, home) if less_told(names[home]) > less_told(names[node]) else (home, node)
     merge(run, drop, keep, by_pid=False)
     if names[drop].startswith(UNKNOWN_HOST):
-        text = f"{one.file if drop == node else other.file} names no machine; it is of {names[keep]}: {why}."
+        text = f"{left.file if drop == node else right.file} names no machine; it is of {names[keep]}: {why}."
     else:
         text = f"{names[drop]} and {names[keep]} are one machine, shown as {names[keep]}: {why}. A container has a host name of its own."
-    run.store.note("info", "machine_joined", text, source=one.id, file=one.file)
+    run.store.note("info", "machine_joined", text, source=left.id, file=left.file)
 
 
-def _number_threads(run: Sources, gone: int, stays: int, one: SourceRows, other: SourceRows) -> None:
+def _number_threads(run: Sources, gone: int, stays: int, left: SourceRows, right: SourceRows) -> None:
     """Threads of a process get the ids that the other file has for them: of most of the launches that both have at the same time."""
     launches = " JOIN ".join(
         f"(SELECT tid, start_ns, duration_ns FROM host_event WHERE rowid >= {first} AND rowid < {last} AND process = {process}"
         f" AND kind = 'launch' AND tid IS NOT NULL) AS {name}"
         for name, process, (first, last) in (
-            ("a", gone, one.rows.get("host_event", (0, 0))),
-            ("b", stays, other.rows.get("host_event", (0, 0))),
+            ("a", gone, left.rows.get("host_event", (0, 0))),
+            ("b", stays, right.rows.get("host_event", (0, 0))),
         )
     )
     query = f"SELECT a.tid, b.tid FROM {launches} USING (start_ns, duration_ns) GROUP BY ALL ORDER BY count(*) DESC, 1, 2"

@@ -1,6 +1,6 @@
-"""What kind of thing is an event of a PyTorch profiler trace, by its category and its name?
+"""Classifies events of a PyTorch profiler trace by category and name.
 
-One table of categories, new and old spelling alike, and one set of patterns for names. Both are applied to distinct texts only.
+There is one table of categories, in new and old spelling, and one set of patterns for names. Both are applied to distinct texts only.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _COPY: Final = rf"(?i)(?:^|[^a-z0-9]|Copy|copy)({'|'.join(sorted(_COPY_WORDS, ke
 
 
 def route_of(category: str | None) -> str:
-    """Where complete events of this category go (a value of ``ROUTE``)."""
+    """Return the route of complete events of this category (a value of ``ROUTE``)."""
     for pattern, route in _CATEGORIES:
         if category is not None and re.fullmatch(pattern, category, re.IGNORECASE | re.ASCII):
             return route
@@ -70,11 +70,11 @@ def route_of(category: str | None) -> str:
 
 
 def features(texts: pl.Series) -> pl.DataFrame:
-    """What can be told from each text as the name of an event, one row per text.
+    """Return the features of texts as names of events, one row per text.
 
     Columns: ``call`` (launch, sync or call: if it is the name of a runtime call), ``loader`` (a data-loader wait), ``step`` (an
-    annotation whatever its category), ``copy_kind`` (HtoD, DtoH, DtoD, PtoP, HtoH or null), ``pageable`` (True, False or null where
-    the text does not say), ``value`` (the number at its end, or null).
+    annotation whatever its category), ``copy_kind`` (HtoD, DtoH, DtoD, PtoP, HtoH or null), ``pageable`` (True, False or null if
+    unknown), ``value`` (the number at its end, or null).
     """
     text = pl.col("text")
     call = (

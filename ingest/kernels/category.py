@@ -1,16 +1,16 @@
-"""What kind of work does a kernel do, as far as its name tells?
+"""The category of work that a kernel does, by its name.
 
-The category is what the kernel is for, not how it does it. Where a name could go two ways:
+The category is the purpose of the kernel, not its method. Ambiguous names are sorted as follows:
 
-* memory: copies, casts, quantisation, fills, concatenation, transposes, padding, writes to a KV cache: nothing is
-  computed but where or in which format values stand.
+* memory: copies, casts, quantization, fills, concatenation, transposes, padding, writes to a KV cache: values are not
+  changed, only their location or format.
 * GEMM: matrix and matrix-vector products, with their split-K sums and epilogues; also of a mixture of experts.
 * convolution: also its own helpers (offset tables, Winograd and FFT transforms, im2col), not layout changes.
 * reduction: also pooling (a reduction of windows), scans and loss sums. softmax includes cross entropy.
 * embedding/index: look-ups and their gradients (with an optimizer fused in), gather, scatter, sort, top-k, routing.
 * optimizer: also everything run over lists of tensors (`multi_tensor_apply`), as optimizers and gradient clipping do.
 * elementwise: also activations, dropout, random numbers, rotary embeddings.
-* other: the name does not tell.
+* other: the name does not show it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from .text import NameRule, normalised, rule
+from .text import NameRule, normalized, rule
 
 CATEGORIES: Final[tuple[str, ...]] = (
     "GEMM", "attention", "convolution", "normalisation", "elementwise", "reduction", "softmax", "embedding/index",
     "optimizer", "memory", "communication", "other",
 )  # fmt: skip
 
-# Read on the whole name, however long: the time breakdown depends on it.
+# Searched in the complete name, however long: the time breakdown depends on it.
 _COMMUNICATION: Final = NameRule(
     "communication",
     re.compile(
@@ -58,12 +58,9 @@ CATEGORY_RULES: Final[tuple[NameRule, ...]] = (
     rule("convolution", _TRITON + r"tem_\w*?conv", "Inductor template of a convolution", "triton_tem_fused_convolution_4"),
     rule("embedding/index", _TRITON + r"poi_\w*?(?:embedding|index|gather|scatter)", "Inductor pointwise with look-up",
          "triton_poi_fused_embedding_0"),
-    rule(
-        "memory",
-        _TRITON + r"poi_fused_(?:_?(?:to_copy|clone|cat|copy|view|transpose|permute|t|expand|slice|split|stack|unsafe_view"
-        r"|constant_pad_nd|zeros|zeros_like|full|full_like|fill|reshape|select|unsqueeze|squeeze|arange)_)+\d+",
-        "Inductor pointwise with nothing but copies", "triton_poi_fused__to_copy_0", "triton_poi_fused_cat_clone_7",
-    ),
+    rule("memory", _TRITON + r"poi_fused_(?:_?(?:to_copy|clone|cat|copy|view|transpose|permute|t|expand|slice|split|stack|unsafe_view"
+         r"|constant_pad_nd|zeros|zeros_like|full|full_like|fill|reshape|select|unsqueeze|squeeze|arange)_)+\d+",
+         "Inductor pointwise with nothing but copies", "triton_poi_fused__to_copy_0", "triton_poi_fused_cat_clone_7"),
     rule("elementwise", _TRITON + r"(?:poi|for)_", "Inductor pointwise", "triton_poi_fused_add_mul_silu_2",
          "triton_poi_fused_convolution_relu_1"),
     rule("softmax", _TRITON + r"(?:red|per)_\w*?(?:softmax|logsumexp|nll_loss|cross_entropy)", "Inductor softmax",
@@ -72,7 +69,7 @@ CATEGORY_RULES: Final[tuple[NameRule, ...]] = (
          "Inductor reduction that ends in a norm or a reciprocal root",
          "triton_red_fused__to_copy_add_mean_mul_pow_rsqrt_view_6", "triton_per_fused_native_layer_norm_3"),
     rule("reduction", _TRITON + r"(?:red|per|split)_", "Inductor reduction", "triton_red_fused_sum_11"),
-    # What would otherwise be taken for attention.
+    # These would otherwise count as attention.
     rule("memory", r"reshape_and_cache|concat_and_cache|store_?kv|set_\w{0,20}kv_?buffer|kv_?cache_?(?:store|write"
          r"|append|insert|copy)|appendpagedkv",
          "writes keys and values to their cache",
@@ -232,19 +229,19 @@ CATEGORY_RULES: Final[tuple[NameRule, ...]] = (
 
 
 def is_communication(name: str) -> bool:
-    """Whether a kernel of this name is communication between ranks; the whole name is read."""
+    """Return whether a kernel of this name is communication between ranks."""
     return _COMMUNICATION.pattern.search(name) is not None
 
 
 def category_rule(name: str) -> NameRule | None:
-    """The row of CATEGORY_RULES that decides this kernel name, None where none does."""
+    """Return the first row of CATEGORY_RULES that matches a kernel's name, or None."""
     if is_communication(name):
         return _COMMUNICATION
-    function, _ = normalised(name)
+    function, _ = normalized(name)
     return next((row for row in CATEGORY_RULES if row.pattern.search(function)), None)
 
 
 def category(name: str) -> str:
-    """One of CATEGORIES: the kind of work of a kernel of this name (definition: top of this file)."""
+    """Return the kernel's category, one of CATEGORIES (definition: top of this file)."""
     row = category_rule(name)
     return row.value if row else "other"

@@ -1,7 +1,7 @@
-"""What is a kernel called in the source? Symbols of compilers (``_Z...``) become names as PyTorch's profiler shows them.
+"""Converts symbols of compilers (``_Z...``) to the names that PyTorch's profiler shows.
 
-That profiler asks ``__cxa_demangle`` of the C++ runtime, for symbols of at most 1024 bytes; so does this, and names are equal. A symbol can
-be made so that its name has more letters than any memory holds, so the function runs in a process of its own, with bounds on what it takes.
+That profiler calls ``__cxa_demangle`` of the C++ runtime for symbols of at most 1024 bytes; so does this module, and names are equal. A
+hostile symbol can have a name that exceeds any memory, so the function runs in another process with limits on its resources.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-LONGEST: Final = 1024  # Longer symbols stay as they are
+LONGEST: Final = 1024  # bytes; longer symbols stay unchanged
 _LONGEST_NAME: Final = 1 << 16
-_PROCESSES: Final = 8  # So many symbols may each end the process; those after them stay as they are
+_PROCESSES: Final = 8  # this many symbols may each end the process; later symbols stay unchanged
 _SECONDS: Final = 20
 
-# Reads symbols, one a line; writes names, one a line as JSON, null where it has none. Ends by itself where a symbol takes too much.
+# Reads one symbol per line; writes one name per line as JSON, or null. It ends if a symbol takes too many resources.
 _PROGRAM: Final = """
 import ctypes, json, sys
 try:
@@ -47,17 +47,16 @@ for line in sys.stdin.buffer:
 
 
 def demangled(symbols: Sequence[str]) -> list[str]:
-    """The name of each symbol; what is no symbol, is longer than ``LONGEST`` bytes or cannot be read stays as it is."""
+    """Return the name of each symbol; unreadable symbols stay unchanged."""
     wanted = list(dict.fromkeys(symbol for symbol in symbols if _is_symbol(symbol)))
     names: dict[str, str | None] = {}
     for _ in range(_PROCESSES):
         if not wanted:
             break
-        found = _ask(wanted)
-        if found is None:
+        if (results := _names(wanted)) is None:
             break
-        names.update(zip(wanted, found, strict=False))
-        wanted = wanted[len(found) + 1 :]  # the one that it ended at is left out
+        names.update(zip(wanted, results, strict=False))
+        wanted = wanted[len(results) + 1 :]  # without the symbol that ended the process
     return [names.get(symbol) or symbol for symbol in symbols]
 
 
@@ -65,8 +64,8 @@ def _is_symbol(text: str) -> bool:
     return text.startswith("_Z") and len(text) <= LONGEST and text.isascii() and text.isprintable()
 
 
-def _ask(symbols: Sequence[str]) -> list[str | None] | None:
-    """Names of the first symbols, as many as the process came to; None where it cannot be asked."""
+def _names(symbols: Sequence[str]) -> list[str | None] | None:
+    """Return the names of the symbols before the process ended; None if it cannot run."""
     command = [sys.executable, "-I", "-S", "-c", _PROGRAM.replace("LONGEST", str(_LONGEST_NAME))]
     try:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
@@ -80,6 +79,4 @@ def _ask(symbols: Sequence[str]) -> list[str | None] | None:
             out, _ = process.communicate()
     if process.returncode == 3:
         return None
-    lines = out.decode().split("\n")[:-1]
-    found = [json.loads(line) for line in lines[: len(symbols)]]
-    return [name if isinstance(name, str) else None for name in found]
+    return [json.loads(line) for line in out.decode().split("\n")[:-1][: len(symbols)]]

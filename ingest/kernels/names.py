@@ -1,7 +1,6 @@
-"""What does a kernel's name say: how is it shown, in which precision and for what does it run?
+"""Classifies kernels by name: short name, precision (:mod:`.precision`) and category (:mod:`.category`).
 
-One place to ask; the tables are in kernel_precision.py and kernel_category.py, the name's grammar in kernel_text.py.
-Meant to run once per distinct name of a run (thousands), never per event.
+Runs once per distinct name of a run (thousands), never per event.
 """
 
 from __future__ import annotations
@@ -10,31 +9,15 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from .category import CATEGORIES, CATEGORY_RULES, category, category_rule, is_communication
-from .precision import PRECISION_RULES, PRECISIONS, precision, precision_rule
-from .text import SHORT, NameRule, short_name
-
-__all__ = [
-    "CATEGORIES",
-    "CATEGORY_RULES",
-    "PRECISIONS",
-    "PRECISION_RULES",
-    "NameRule",
-    "category",
-    "category_rule",
-    "classify",
-    "distinct_short_names",
-    "is_communication",
-    "precision",
-    "precision_rule",
-    "short_name",
-]
+from .category import category
+from .precision import precision
+from .text import SHORT, short_name
 
 
 def classify(names: Sequence[str]) -> pl.DataFrame:
-    """Columns name, short, precision, category (all text): one row per name given, in that order.
+    """Return the text columns name, short, precision and category, one row per name.
 
-    Lone surrogates, which no text column can hold, become the replacement character in `name`.
+    Lone surrogates, which a text column cannot contain, become the replacement character in `name`.
     """
     return pl.DataFrame(
         {
@@ -43,13 +26,12 @@ def classify(names: Sequence[str]) -> pl.DataFrame:
             "precision": [precision(name) for name in names],
             "category": [category(name) for name in names],
         },
-        schema={"name": pl.String, "short": pl.String, "precision": pl.String, "category": pl.String},
+        schema=dict.fromkeys(("name", "short", "precision", "category"), pl.String),
     )
 
 
 def distinct_short_names(names: Sequence[str]) -> list[str]:
-    """A short name for each of the different ``names``, no two alike: of those that would be, the first keeps it and the others
-    get " #2", " #3" and so on, in the order given."""
+    """Return a distinct short name for each name; equal ones get " #2", " #3", ..."""
     taken: set[str] = set()
     last: dict[str, int] = {}
     shorts = []

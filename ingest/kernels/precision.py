@@ -1,22 +1,22 @@
-"""In which precision does a kernel compute, as far as its name tells?
+"""The precision in which a kernel computes, by its name.
 
-The precision is that of the inputs, which is what a reader chooses; sums are usually kept wider. So a BF16 matrix
+The precision is that of the inputs, which a user chooses; sums are usually kept wider. So a BF16 matrix
 product with FP32 accumulation is BF16, and an element-wise kernel over BF16 values that computes in float registers is
 BF16 as well.
 
-* mixed: the two inputs differ (FP8 x FP4, weight-only quantised products), or the kernel converts between two formats
-  (quantise, dequantise, cast to a named type). Optimizers and embeddings with inputs of several widths are named by
+* mixed: the two inputs differ (FP8 x FP4, weight-only quantized products), or the kernel converts between two formats
+  (quantize, dequantize, cast to a named type). Optimizers and embeddings with inputs of several widths are named by
   the narrowest floating type.
 * INT32: integer and boolean work of 16 to 64 bits. GPUs have 32-bit integer units; a 64-bit operation is a pair of them.
 * INT8: 8-bit integers, on matrix units or not.
-* unknown: the name has no type, or the type only says how wide the copied elements are. Never guessed away.
+* unknown: the name has no type, or the type is only the width of the copied elements. Never guessed.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from .text import NameRule, normalised, rule
+from .text import NameRule, normalized, rule
 
 PRECISIONS: Final[tuple[str, ...]] = (
     "FP64", "TF32", "FP32", "BF16", "FP16", "FP8", "FP4", "INT32", "INT8", "mixed", "unknown",
@@ -30,58 +30,38 @@ _NVJET: Final = r"nvjet_(?:sm\d+_)?"
 
 PRECISION_RULES: Final[tuple[NameRule, ...]] = (
     # The name has a type, but it is not that of any arithmetic.
-    rule(
-        "unknown", r"opaquetype<",
-        "PyTorch moves elements of n bytes, whatever they mean",
-        "void at::native::(anonymous namespace)::CatArrayBatchedCopy<at::native::(anonymous namespace)::OpaqueType<2u>, "
-        "unsigned int, 3, 64, 64>",
-    ),
-    rule(
-        "unknown", r"vectorized_gather_kernel",
-        "moves bytes; the type named is that of the index",
-        "void at::native::vectorized_gather_kernel<(int)16, long>(char *, char *, T2 *, int, long, long, long, long, bool)",
-    ),
-    rule(
-        "unknown", r"\A\w{0,60}?nccl\w{0,60}(?:sendrecv|allgather|broadcast)",
-        "NCCL moves bytes as int8_t; no arithmetic",
-        "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)", "ncclDevKernel_AllGather_RING_LL(ncclDevComm*)",
-        "ncclKernel_Broadcast_RING_LL_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)",
-    ),
+    rule("unknown", r"opaquetype<",
+         "PyTorch moves elements of n bytes, whatever they mean",
+         "void at::native::(anonymous namespace)::CatArrayBatchedCopy<at::native::(anonymous namespace)::OpaqueType<2u>, "
+         "unsigned int, 3, 64, 64>"),
+    rule("unknown", r"vectorized_gather_kernel",
+         "moves bytes; the type named is that of the index",
+         "void at::native::vectorized_gather_kernel<(int)16, long>(char *, char *, T2 *, int, long, long, long, long, bool)"),
+    rule("unknown", r"\A\w{0,60}?nccl\w{0,60}(?:sendrecv|allgather|broadcast)",
+         "NCCL moves bytes as int8_t; no arithmetic",
+         "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)", "ncclDevKernel_AllGather_RING_LL(ncclDevComm*)",
+         "ncclKernel_Broadcast_RING_LL_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)"),
     rule("unknown", r"deep_ep::[\w:]{0,40}?(?:dispatch|notify)", "moves tokens; its pointers are scales and counters",
          "void deep_ep::intranode::dispatch<8, 768, 8192>(int4*, float*, float*, int*)"),
-    rule(
-        "unknown", r"cudnn_generated\w{0,40}_sdpa_\w{0,80}_f16",
-        "cuDNN's attention writes f16 for FP16 and BF16 alike",
-        "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x128_4x1x1_kernel0_0",
-    ),
-    rule(
-        "unknown", r"\Abatched_transpose_\w{0,40}_(?:half|dword|byte)",
-        "MIOpen writes half for any 16-bit element of a transpose",
-        "batched_transpose_32x32_half",
-    ),
+    rule("unknown", r"cudnn_generated\w{0,40}_sdpa_\w{0,80}_f16",
+         "cuDNN's attention writes f16 for FP16 and BF16 alike",
+         "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x128_4x1x1_kernel0_0"),
+    rule("unknown", r"\Abatched_transpose_\w{0,40}_(?:half|dword|byte)",
+         "MIOpen writes half for any 16-bit element of a transpose",
+         "batched_transpose_32x32_half"),
     # Generators that spell the types of A and B.
-    rule(
-        "FP4", r"\A(?:bmm|gemm)_[a-z0-9]{1,20}_(?:mx)?e2m1(?:mx)?e2m1_", "trtllm-gen: output, A and B, accumulator",
-        "bmm_E2m1_E2m1E2m1_Fp32_bA16_bB16_bC16_t128x16x256",
-    ),
-    rule(
-        "FP8", r"\A(?:bmm|gemm)_[a-z0-9]{1,20}_(?:mx)?(e4m3|e5m2)(?:mx)?\1_", "trtllm-gen: output, A and B, accumulator",
-        "bmm_Bfloat16_E4m3E4m3_Fp32_t128x16x128u2_s6_et64x16_m64x16x32_c1x1x1_rM_TN_transOut_noShfl_dsFp8",
-    ),
-    rule(
-        "BF16", r"\A(?:bmm|gemm)_[a-z0-9]{1,20}_bfloat16bfloat16_", "trtllm-gen: output, A and B, accumulator",
-        "bmm_Bfloat16_Bfloat16Bfloat16_Fp32_t128x64x128u2_s5_et128x64_m256x64x16_c2x1x1_rM_BN_transOut",
-    ),
-    rule(
-        "FP16", r"\A(?:bmm|gemm)_[a-z0-9]{1,20}_fp16fp16_", "trtllm-gen: output, A and B, accumulator",
-        "gemm_Fp16_Fp16Fp16_Fp32_t128x64x64_s4_et128x64",
-    ),
-    rule(
-        "mixed", r"\A(?:bmm|gemm)_[a-z0-9]{1,20}_(?:mx)?(?:e2m1|e4m3|e5m2|int4|bfloat16|fp16)(?:mx)?(?:e2m1|e4m3|e5m2|bfloat16|fp16)_",
-        "trtllm-gen: A and B differ",
-        "bmm_MxE4m3_MxE2m1MxE4m3_Fp32_t128x16x256u2_s3_et128x16", "bmm_Bfloat16_MxE2m1MxE4m3_Fp32_t128x16x256u2",
-        "bmm_Bfloat16_MxInt4Bfloat16_castBfloat16_Fp32_Ab32_t128",
-    ),
+    rule("FP4", r"\A(?:bmm|gemm)_[a-z0-9]{1,20}_(?:mx)?e2m1(?:mx)?e2m1_", "trtllm-gen: output, A and B, accumulator",
+         "bmm_E2m1_E2m1E2m1_Fp32_bA16_bB16_bC16_t128x16x256"),
+    rule("FP8", r"\A(?:bmm|gemm)_[a-z0-9]{1,20}_(?:mx)?(e4m3|e5m2)(?:mx)?\1_", "trtllm-gen: output, A and B, accumulator",
+         "bmm_Bfloat16_E4m3E4m3_Fp32_t128x16x128u2_s6_et64x16_m64x16x32_c1x1x1_rM_TN_transOut_noShfl_dsFp8"),
+    rule("BF16", r"\A(?:bmm|gemm)_[a-z0-9]{1,20}_bfloat16bfloat16_", "trtllm-gen: output, A and B, accumulator",
+         "bmm_Bfloat16_Bfloat16Bfloat16_Fp32_t128x64x128u2_s5_et128x64_m256x64x16_c2x1x1_rM_BN_transOut"),
+    rule("FP16", r"\A(?:bmm|gemm)_[a-z0-9]{1,20}_fp16fp16_", "trtllm-gen: output, A and B, accumulator",
+         "gemm_Fp16_Fp16Fp16_Fp32_t128x64x64_s4_et128x64"),
+    rule("mixed", r"\A(?:bmm|gemm)_[a-z0-9]{1,20}_(?:mx)?(?:e2m1|e4m3|e5m2|int4|bfloat16|fp16)(?:mx)?(?:e2m1|e4m3|e5m2|bfloat16|fp16)_",
+         "trtllm-gen: A and B differ",
+         "bmm_MxE4m3_MxE2m1MxE4m3_Fp32_t128x16x256u2_s3_et128x16", "bmm_Bfloat16_MxE2m1MxE4m3_Fp32_t128x16x256u2",
+         "bmm_Bfloat16_MxInt4Bfloat16_castBfloat16_Fp32_Ab32_t128"),
     rule("BF16", r"fmhasm\d+\w{0,40}_qkvbfloat16", "trtllm-gen attention: type of Q, K and V",
          "fmhaSm100fKernel_QkvBfloat16OBfloat16H128PagedKvCausalP64MultiCtasKvVarSeqQ8Kv128StaticSwapsAbForGen"),
     rule("FP8", r"fmhasm\d+\w{0,40}_qkve4m3", "trtllm-gen attention: type of Q, K and V",
@@ -120,32 +100,25 @@ PRECISION_RULES: Final[tuple[NameRule, ...]] = (
          "Cijk_Alik_Bljk_SB_Bias_AS_SAV_UserArgs_MT64x16x32_MI16x16x1_SN", "Cijk_Ailk_Bljk_CB_MT32x32x8_SE"),
     rule("FP64", _TENSILE + r"[dz]", "Tensile D, and Z for complex", "Cijk_Ailk_Bljk_DB_MT64x64x16_MI16x16x4x1_SN"),
     # Two formats in one kernel.
-    rule(
-        "mixed", r"marlin|wna16|w[48]a16|w4a8|(?<![a-z])awq_|gptq|fpa_intb|4bit_inference|int8_sv_f|afp8_wfp4",
-        "weights in fewer bits than activations, or Q K in other types than P V",
-        "void marlin_moe_wna16::Marlin<1125899906909960l, 562949953487106l, 1125899906909960l, 281474976710660l, 256>",
-        "void kgemm_4bit_inference_naive<__nv_bfloat16, 128, 16>(int, int, int, __nv_bfloat16*, unsigned char*, float*)",
-        "qk_int8_sv_f8_accum_f32_attn_kernel", "awq_gemm_kernel",
-    ),
-    rule(
-        "mixed",
-        r"\A(?!.*(?:(?<!fb)gemm|matmul|fmha|flash|attention))"
-        r".*?(?:quant(?!il|it|um)|_qparam|_to_h?fp8|fp8\w{0,20}_to_|float\w{0,10}_copy_kernel|cast_transpose)",
-        "converts between two formats",
-        "void vllm::scaled_fp8_quant_kernel<c10::BFloat16>(c10::Float8_e4m3fn*, c10::BFloat16 const*, float const*, long)",
-        "void at::native::vectorized_elementwise_kernel<4, at::native::bfloat16_copy_kernel_cuda(at::TensorIteratorBase&)"
-        "::{lambda(float)#1}, std::array<char*, 2ul> >",
-        "void fbgemm_gpu::_FP8rowwise_to_float_cuda_kernel<float>",
-        "void fbgemm_gpu::_get_FP8_qparam_cuda_kernel<float>",
-        "void at::native::vectorized_elementwise_kernel<4, fbgemm_gpu::_float_to_hfp8_gpu(at::Tensor const&, long, long, "
-        "double)::{lambda(float)#1}, at::detail::Array<char*, 2> >",
-        "void kDequantizeBlockwise<__nv_bfloat16, 512, 64, 8, 2>(float*, unsigned char*, float*, __nv_bfloat16*, int, int)",
-    ),
-    rule(
-        "mixed", r"\A(?=[^\n]*?(?<!u)e[45]m[23])[^\n]*?e2m1", "an FP8 and an FP4 input",
-        "void deep_gemm::sm100_fp8_fp4_gemm_1d1d_impl<(cute::UMMA::Major)0, (cute::UMMA::Major)0, 128u, 128u, "
-        "cutlass::float_e4m3_t, cutlass::detail::float_e2m1_unpacksmem_t, float>",
-    ),
+    rule("mixed", r"marlin|wna16|w[48]a16|w4a8|(?<![a-z])awq_|gptq|fpa_intb|4bit_inference|int8_sv_f|afp8_wfp4",
+         "weights in fewer bits than activations, or Q K in other types than P V",
+         "void marlin_moe_wna16::Marlin<1125899906909960l, 562949953487106l, 1125899906909960l, 281474976710660l, 256>",
+         "void kgemm_4bit_inference_naive<__nv_bfloat16, 128, 16>(int, int, int, __nv_bfloat16*, unsigned char*, float*)",
+         "qk_int8_sv_f8_accum_f32_attn_kernel", "awq_gemm_kernel"),
+    rule("mixed", r"\A(?!.*(?:(?<!fb)gemm|matmul|fmha|flash|attention))"
+         r".*?(?:quant(?!il|it|um)|_qparam|_to_h?fp8|fp8\w{0,20}_to_|float\w{0,10}_copy_kernel|cast_transpose)",
+         "converts between two formats",
+         "void vllm::scaled_fp8_quant_kernel<c10::BFloat16>(c10::Float8_e4m3fn*, c10::BFloat16 const*, float const*, long)",
+         "void at::native::vectorized_elementwise_kernel<4, at::native::bfloat16_copy_kernel_cuda(at::TensorIteratorBase&)"
+         "::{lambda(float)#1}, std::array<char*, 2ul> >",
+         "void fbgemm_gpu::_FP8rowwise_to_float_cuda_kernel<float>",
+         "void fbgemm_gpu::_get_FP8_qparam_cuda_kernel<float>",
+         "void at::native::vectorized_elementwise_kernel<4, fbgemm_gpu::_float_to_hfp8_gpu(at::Tensor const&, long, long, "
+         "double)::{lambda(float)#1}, at::detail::Array<char*, 2> >",
+         "void kDequantizeBlockwise<__nv_bfloat16, 512, 64, 8, 2>(float*, unsigned char*, float*, __nv_bfloat16*, int, int)"),
+    rule("mixed", r"\A(?=[^\n]*?(?<!u)e[45]m[23])[^\n]*?e2m1", "an FP8 and an FP4 input",
+         "void deep_gemm::sm100_fp8_fp4_gemm_1d1d_impl<(cute::UMMA::Major)0, (cute::UMMA::Major)0, 128u, 128u, "
+         "cutlass::float_e4m3_t, cutlass::detail::float_e2m1_unpacksmem_t, float>"),
     # Types of few bits anywhere in the name: they are the inputs, wider ones the accumulator or the output.
     rule("FP4", r"e2m1|xf4_", "E2M1, the 4-bit float",
          "cutlass3x_sm100_bstensorop_s256x192x64gemm_block_scaled_ue4m3xf4_ue4m3xf4_f32_f16_f16_256x192x256_0_tnn",
@@ -200,8 +173,8 @@ PRECISION_RULES: Final[tuple[NameRule, ...]] = (
          "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x256x8_stage3_warpsize1x4x1_ffma_aligna4_alignc4",
          "void implicit_convolve_sgemm<float, float, 1024, 6, 7, 3, 3, 5, 1, false, true, true>",
          "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "miopenSp3AsmConv_v30_3_1_gfx9_fp32_f2x3_stride1"),
-    # What PyTorch's functors take. The lambda of the innermost dispatch is the surest; `gpu_kernel_impl` adds one of its
-    # own over the index, `lambda(int)`, which says nothing.
+    # Arguments of PyTorch's functors. The lambda of the innermost dispatch is the most reliable one; `gpu_kernel_impl` adds `lambda(int)`
+    # over the index, which has no information.
     rule("FP64", r"lambda\((?:bool, )?(?:c10::complex<)?double", "the functor takes doubles",
          "void at::native::vectorized_elementwise_kernel<4, at::native::log2_kernel_cuda(at::TensorIteratorBase&)::"
          "{lambda()#2}::operator()() const::{lambda()#1}::operator()() const::{lambda(double)#1}, at::detail::Array<char*, 2> >"),
@@ -236,7 +209,7 @@ PRECISION_RULES: Final[tuple[NameRule, ...]] = (
          "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<long>, at::detail::Array<char*, 3> >",
          "void linearize_index_kernel<long>(at::GenericPackedTensorAccessor<int, 1ul>)",
          "void fbgemm_gpu::permute_2D_data_kernel<false, int, int, decltype(nullptr)>"),
-    # Kernels that are no templates: their pointers.
+    # Kernels that are not templates: their pointers.
     rule("FP64", r"\n[^\n]*?\bdouble(?: const)? ?\*", "a pointer to double", "void axpy_kernel(double*, double const*, int)"),
     rule("FP32", r"\n[^\n]*?(?:\bfloat[24]?(?: const)? ?\*|<float\b)", "a pointer to float",
          "fused_bias_act(float*, float const*, int)"),
@@ -247,12 +220,12 @@ PRECISION_RULES: Final[tuple[NameRule, ...]] = (
 
 
 def precision_rule(name: str) -> NameRule | None:
-    """The row of PRECISION_RULES that decides this kernel name, None where none does."""
-    text = "\n".join(normalised(name))
+    """Return the first row of PRECISION_RULES that matches a kernel's name, or None."""
+    text = "\n".join(normalized(name))
     return next((row for row in PRECISION_RULES if row.pattern.search(text)), None)
 
 
 def precision(name: str) -> str:
-    """One of PRECISIONS: the arithmetic that a kernel of this name runs in (definition: top of this file)."""
+    """Return the kernel's precision, one of PRECISIONS (see the top of this file)."""
     row = precision_rule(name)
     return row.value if row else "unknown"

@@ -1,4 +1,4 @@
-"""What is a GPU kernel's name made of? Function, template arguments, parameters; and how is it shown short?
+"""Splits a GPU kernel's name into function, template arguments and parameters, and shortens it.
 
 Names come as compilers and libraries spell them: demangled C++ of two styles (`{lambda(float)#1}` and
 `[lambda(float) (instance 1)]`), mangled C++ (`_ZN...`), plain identifiers of code generators. They are hostile input:
@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-# Characters that are looked at. Real names reach 4,000; what comes later is repetition of the template arguments.
-EXAMINED: Final = 8192
+EXAMINED: Final = 8192  # characters; real names reach 4,000, and the rest repeats the template arguments
 
 
 @dataclass(frozen=True, slots=True)
 class NameRule:
-    """One row of an ordered table: a name in which `pattern` is found has `value`.
+    """One row of an ordered table: a name that contains `pattern` has `value`.
 
-    `pattern` is searched in the lower-case text that `normalised` gives, so it is written in lower case. `reason` says
-    why the name tells it, `examples` are (shortened) real names which exactly this row decides.
+    `pattern` is searched in the lower-case text of `normalized`, so it is written in lower case. `reason` explains it, `examples` are
+    (shortened) real names that exactly this row decides.
     """
 
     value: str
@@ -32,75 +32,64 @@ class NameRule:
 
 
 def rule(value: str, pattern: str, reason: str, *examples: str) -> NameRule:
-    """A row of a table, its pattern compiled."""
     return NameRule(value, re.compile(pattern), reason, examples)
 
 
-def normalised(name: str) -> tuple[str, str]:
-    """(function with its template arguments, parameter list): lower case, each on one line, `EXAMINED` characters in all.
+def normalized(name: str) -> tuple[str, str]:
+    """Return the function with its template arguments, and the parameter list.
 
-    The parameter list is empty where the name has none. The separation matters because the types in a parameter list
-    tell less (`float` may be a learning rate) than those of the template arguments.
+    Both are in lower case; only `EXAMINED` characters are used. The types in a parameter list mean less (`float` may be a learning rate)
+    than those of the template arguments.
     """
     text = " ".join(name[:EXAMINED].split()).lower()
     cut = _parameters_at(text)
     return text[:cut], text[cut:]
 
 
-_BRACKET: Final = re.compile(r"[<>()\[\]{}]")
+_BRACKET_OR_BLANK: Final = re.compile(r"[<>()\[\]{} ]")
 _CLOSES: Final = {">": "<", ")": "(", "]": "[", "}": "{"}
-_ANONYMOUS: Final = "(anonymous namespace)"
+
+
+def _brackets(text: str) -> Iterator[tuple[re.Match[str], int, int]]:
+    """Yield brackets and blanks with the number of open brackets before and after."""
+    open_brackets: list[str] = []
+    for match in _BRACKET_OR_BLANK.finditer(text):
+        character, before = match.group(), len(open_brackets)
+        if character in _CLOSES:
+            if open_brackets and open_brackets[-1] == _CLOSES[character]:  # a lone '>' is an arrow or a comparison
+                open_brackets.pop()
+        elif character != " ":
+            open_brackets.append(character)
+        yield match, before, len(open_brackets)
 
 
 def _parameters_at(text: str) -> int:
-    """Index of the bracket that opens the parameter list; the length of the text where there is none."""
-    open_brackets: list[str] = []
-    for match in _BRACKET.finditer(text):
-        bracket, at = match.group(), match.start()
-        if bracket in _CLOSES:
-            # A lone '>' is an arrow or a comparison.
-            if open_brackets and open_brackets[-1] == _CLOSES[bracket]:
-                open_brackets.pop()
-            continue
-        if bracket == "(" and not open_brackets and _opens_parameters(text, at):
+    """Return the index of the bracket that opens the parameter list, or the length."""
+    for match, before, _ in _brackets(text):
+        at = match.start()
+        qualifier = text.startswith("(anonymous namespace)", at) or text.endswith("operator", 0, at)
+        if match.group() == "(" and not before and at and text[at - 1] not in " :" and not qualifier:
             return at
-        open_brackets.append(bracket)
     return len(text)
 
 
-def _opens_parameters(text: str, at: int) -> bool:
-    """Whether the '(' at this place, outside all brackets, begins a parameter list."""
-    if at == 0 or text[at - 1] in " :" or text.startswith(_ANONYMOUS, at):
-        return False
-    return not text.endswith("operator", 0, at)
-
-
 def _outside_brackets(text: str) -> str:
-    """The text without everything in brackets; a bracket that is never closed swallows the rest."""
+    """Return the text outside brackets, up to a bracket that is never closed."""
     kept: list[str] = []
-    open_brackets: list[str] = []
-    start = 0
-    for match in _BRACKET.finditer(text):
-        bracket, at = match.group(), match.start()
-        if bracket in _CLOSES:
-            if open_brackets and open_brackets[-1] == _CLOSES[bracket]:
-                open_brackets.pop()
-                if not open_brackets:
-                    start = match.end()
-        else:
-            if not open_brackets:
-                kept.append(text[start:at])
-            open_brackets.append(bracket)
-    if not open_brackets:
-        kept.append(text[start:])
-    return "".join(kept)
+    start = after = 0
+    for match, before, after in _brackets(text):
+        if before == 0 and after == 1:
+            kept.append(text[start : match.start()])
+        elif before == 1 and after == 0:
+            start = match.end()
+    return "".join(kept) + ("" if after else text[start:])
 
 
-# Namespaces that say nothing to a reader: the framework's own, and where it hides helpers.
+# Namespaces without information for a reader: those of the framework and of its helpers.
 _SILENT_NAMESPACES: Final = frozenset(
     {"", "at", "native", "c10", "std", "detail", "internal", "impl", "at_cuda_detail", "_GLOBAL__N_1", "templates"}
 )
-# Functions that only carry the work of a template argument: the argument is what a reader looks for.
+# Functions that only carry the work of a template argument, which is the name that a reader looks for.
 _CARRIERS: Final = frozenset(
     {
         "elementwise_kernel", "vectorized_elementwise_kernel", "unrolled_elementwise_kernel",
@@ -110,7 +99,7 @@ _CARRIERS: Final = frozenset(
         "multi_tensor_apply_kernel", "Kernel", "Kernel2", "device_kernel", "kentry", "EigenMetaKernel",
     }
 )  # fmt: skip
-# Not what a carrier carries, but adapters around it, and types.
+# Adapters around the carried function, and types.
 _ADAPTERS: Final = frozenset(
     {
         "gpu_kernel_impl", "gpu_kernel_impl_nocast", "gpu_index_kernel", "opmath_gpu_kernel_with_scalars",
@@ -124,12 +113,12 @@ _ADAPTERS: Final = frozenset(
     }
 )  # fmt: skip
 _IDENTIFIER_IN_ARGUMENTS: Final = re.compile(r"[A-Za-z_]\w*(?=[<(,>]|::[{\[]|$)")
-# What no C++ name holds: markup, and a word right behind template arguments.
+# Markup, and a word directly after template arguments, do not occur in C++ names.
 _NO_CPP: Final = re.compile(r"\A<|</|(?<!-)>\w")
-# The ends of names that a library's build gives and that tell nothing: always cut.
+# Endings from the build of a library, which are always cut.
 _TAIL: Final = re.compile(r"_execute(_split_k|_segment_k_on|)(?:_segment_k_off)?_kernel\w{0,40}\Z")
-# What tells least in the middle of too long names, in the order in which it goes: how threads divide a tile; of AMD's generated matrix
-# products everything behind the tile.
+# The least informative parts of long names, in the order in which they are cut: how threads divide a tile; the part after the tile in AMD's
+# generated matrix products.
 _DETAILS: Final = (
     (re.compile(r"_warpgroupsize\d+x\d+x\d+"), ""),
     (re.compile(r"_warpsize\d+x\d+x\d+"), ""),
@@ -139,18 +128,15 @@ _DETAILS: Final = (
 )
 _MANGLED_LENGTH: Final = re.compile(r"\d{1,4}")
 _MANGLED_PART: Final = re.compile(r"L[a-z]n?\d+E|(\d+)")
-
-
-SHORT: Final = 60  # Characters of a short name, where nothing else is asked for
+SHORT: Final = 60  # characters of a short name by default
 
 
 def short_name(name: str, *, limit: int = SHORT) -> str:
-    """The name as a table shows it: at most `limit` characters, never empty for a name that is not.
+    """Return the name for a table: at most `limit` characters.
 
-    Return type, parameter list and template arguments are cut, and namespaces that say nothing (`at::native`). A
-    function that only carries another one is followed by what it carries: `reduce_kernel[MeanOps]`. The tails that builds
-    of libraries give are cut, too. What is too long loses what tells least, then its middle to an ellipsis. Control and
-    direction characters are dropped, so that a name cannot disturb the line it stands on.
+    Return type, parameter list, template arguments, endings from builds and namespaces without information (`at::native`) are cut. A
+    function that only carries another one is followed by that function: `reduce_kernel[MeanOps]`. Longer names lose their least informative
+    parts, then their middle. Control and direction characters are dropped, so that a name cannot disturb its line.
 
     Raises ValueError for a limit below 1.
     """
@@ -161,7 +147,7 @@ def short_name(name: str, *, limit: int = SHORT) -> str:
     text = " ".join(name[:EXAMINED].split())
     text = "".join(c for c in text if unicodedata.category(c) not in {"Cc", "Cf", "Cs"}).strip()
     short = _mangled(text) if text.startswith("_Z") else _demangled(text)
-    if not any(c.isalnum() for c in short):  # what was cut was the name: "](javascript:x)"
+    if not any(c.isalnum() for c in short):  # the name itself was cut: "](javascript:x)"
         short = text or "(blank)"
     short = _TAIL.sub(r"\1", short) or short
     for detail, instead in _DETAILS:
@@ -178,48 +164,39 @@ def _demangled(text: str) -> str:
         return text
     head = text[: _parameters_at(text)]
     if len(head) == len(text) and "<" not in text and "::" not in text and not text.startswith("void "):
-        return text  # not C++: a generator's plain name, which may hold spaces
+        return text  # not C++: a generator's plain name, which may contain spaces
     function = _function(head)
     plain = _outside_brackets(function)
     path = [part for part in plain.split("::") if part not in _SILENT_NAMESPACES]
     if not path:
         return plain.strip(": ")
-    shown = "::".join(path)
+    name = "::".join(path)
     if path[-1] not in _CARRIERS:
-        return shown
+        return name
     carried = _carried(function)
     if carried.startswith("cutlass"):
-        return carried  # a library kernel: its name says all, the wrapper nothing
-    return f"{shown}[{carried}]" if carried else shown
+        return carried  # a library kernel, whose wrapper adds no information
+    return f"{name}[{carried}]" if carried else name
 
 
 def _function(head: str) -> str:
-    """The head without its return type: what follows the last blank outside brackets. Words of other scripts are no types and stay."""
-    start = 0
-    open_brackets: list[str] = []
-    for match in re.finditer(r"[<>()\[\]{} ]", head):
-        character = match.group()
-        if character == " ":
-            if not open_brackets and match.end() < len(head):
-                start = match.end()
-        elif character in _CLOSES:
-            if open_brackets and open_brackets[-1] == _CLOSES[character]:
-                open_brackets.pop()
-        else:
-            open_brackets.append(character)
+    """Return the head after its last blank outside brackets: without its return type.
+
+    A word with other characters than ASCII is not a type and stays.
+    """
+    blanks = [match.end() for match, before, _ in _brackets(head) if match.group() == " " and not before]
+    start = max((end for end in blanks if end < len(head)), default=0)
     return head[start:] if head[:start].isascii() else head
 
 
 def _carried(function: str) -> str:
-    """The first thing in the template arguments that is neither a type nor an adapter; empty where there is none."""
-    for match in _IDENTIFIER_IN_ARGUMENTS.finditer(function, function.find("<") + 1):
-        if match.group() not in _ADAPTERS:
-            return match.group()
-    return ""
+    """Return the first template argument that is neither a type nor an adapter, or ""."""
+    matches = _IDENTIFIER_IN_ARGUMENTS.finditer(function, function.find("<") + 1)
+    return next((match.group() for match in matches if match.group() not in _ADAPTERS), "")
 
 
 def _mangled(text: str) -> str:
-    """The function of a mangled name where it is a plain nested name; empty where it is not."""
+    """Return the function of a mangled name that is a plain nested name, else ""."""
     parts: list[str] = []
     at = 2
     if text.startswith("_ZN"):
@@ -237,13 +214,13 @@ def _mangled(text: str) -> str:
     path = [part for part in parts if part not in _SILENT_NAMESPACES]
     if not path:
         return ""
-    shown = "::".join(path)
+    name = "::".join(path)
     carried = _carried_mangled(text, at) if path[-1] in _CARRIERS else ""
-    return f"{shown}[{carried}]" if carried else shown
+    return f"{name}[{carried}]" if carried else name
 
 
 def _carried_mangled(text: str, at: int) -> str:
-    """The first capitalised identifier in mangled template arguments (namespaces are written small)."""
+    """Return the first capitalized identifier in mangled template arguments."""
     while match := _MANGLED_PART.search(text, at):
         at = match.end()
         if match.group(1) is None or len(match.group(1)) > 4:

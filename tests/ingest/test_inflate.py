@@ -13,7 +13,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 from postrun.errors import InputError
-from postrun.ingest.chrome_trace.inflate import Inflate, chunks
+from postrun.ingest.chrome_trace.inflate import Inflate
 
 SOURCE = random.Random(5)
 TEXT = b"".join(b'{"ph": "X", "ts": %d, "name": "op %d"},\n' % (i, SOURCE.randrange(10**6)) for i in range(40_000))
@@ -22,7 +22,7 @@ HALF = len(TEXT) // 2
 
 def read(path: Path, data: bytes, size: int = 1 << 18) -> tuple[bytes, Inflate]:
     path.write_bytes(data)
-    stream = chunks(path, size=size)
+    stream = Inflate(path, size=size)
     pieces = list(stream)
     assert all(0 < len(piece) <= size for piece in pieces)
     assert stream.raw_bytes == sum(map(len, pieces))

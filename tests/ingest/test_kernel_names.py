@@ -14,21 +14,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from postrun.ingest.kernels.names import (
-    CATEGORIES,
-    CATEGORY_RULES,
-    PRECISION_RULES,
-    PRECISIONS,
-    NameRule,
-    category,
-    category_rule,
-    classify,
-    distinct_short_names,
-    is_communication,
-    precision,
-    precision_rule,
-    short_name,
-)
+from postrun.ingest.kernels.category import CATEGORIES, CATEGORY_RULES, category, category_rule, is_communication
+from postrun.ingest.kernels.names import classify, distinct_short_names
+from postrun.ingest.kernels.precision import PRECISION_RULES, PRECISIONS, precision, precision_rule
+from postrun.ingest.kernels.text import NameRule, short_name
 
 # Written by hand from knowledge of the libraries: name (arguments shortened), precision, category, short name.
 KNOWN: tuple[tuple[str, str, str, str], ...] = (
