@@ -21,7 +21,10 @@ STATED: Final = "stated with --clock-offset"
 
 
 def shift_stated(run: Sources) -> None:
-    """Add the stated offsets to the times of their sources. Raises UsageError if no event has a time afterward."""
+    """Add the stated offsets to the times of sources.
+
+    Raises UsageError if a source has no times or they would be out of range.
+    """
     logs = {log.source: log for log in run.logs.logs}
     for source in run.sources:
         if (by := run.statements.offsets_ns.get(source.id)) is None:
@@ -39,7 +42,10 @@ def shift_stated(run: Sources) -> None:
 
 
 def shift_identical(run: Sources) -> None:
-    """Shift sources without an epoch to a source with the same kernels of the same process, such as a whole copy of a damaged trace."""
+    """Shift sources without an epoch to a source with the same kernels of the process.
+
+    An example is a complete copy of a damaged trace.
+    """
     relative = [source for source in run.sources if source.result.relative and source.rows]
     for source in relative:
         for target in run.sources:
@@ -54,7 +60,7 @@ def shift_identical(run: Sources) -> None:
                 break
 
 
-# How many kernels that are unique in each of two sources are in both, how many different distances they have, and one of these.
+# Kernels that are unique in each of two sources: how many are in both, how many different distances they have, and any distance.
 _SAME_KERNELS: Final = (
     "WITH "
     + ", ".join(
@@ -73,10 +79,9 @@ FROM mine JOIN theirs USING (process, device, name, duration_ns, id)
 
 def _shift(run: Sources, source: SourceRows, clock: Clock) -> None:
     by, result = clock.offset_ns, source.result
-    for table, (first, last) in source.rows.items():
-        if first < last:
-            time = "time_ns" if table == "sample" else "start_ns"
-            run.store.connection.execute(f"UPDATE {table} SET {time} = {time} + ? WHERE rowid >= ? AND rowid < ?", [by, first, last])
+    for table in source.rows:
+        time = "time_ns" if table == "sample" else "start_ns"
+        run.store.connection.execute(f"UPDATE {table} SET {time} = {time} + ? WHERE {source.within(table)}", [by])
     run.store.connection.execute(
         "UPDATE profile_window SET first_ns = first_ns + $by, last_ns = last_ns + $by, on_ns = on_ns + $by, off_ns = off_ns + $by"
         " WHERE source = $source",
@@ -89,7 +94,7 @@ def _shift(run: Sources, source: SourceRows, clock: Clock) -> None:
 
 
 def note_clocks(run: Sources) -> None:
-    """Note the sources whose times cannot be related to those of the others, each with the option that states the offset."""
+    """Note the sources whose times cannot be related to those of the others."""
     _note_relative(run)
     _note_zones(run)
     _note_tracers(run)
@@ -108,40 +113,36 @@ def _note_relative(run: Sources) -> None:
 
 
 def _note_zones(run: Sources) -> None:
-    """Logs without a time zone. Their times count as UTC."""
+    """Note logs without a time zone. Their times count as UTC."""
     for log in run.logs.logs:
         if log.zoned or log.source in run.clocks or log.first_ns is None or log.last_ns is None:
             continue
-        span = _span_of_others(run, log.source)
+        span, evidence = _span_of_others(run, log.source), ""
         if span is not None and (log.last_ns < span[0] or span[1] < log.first_ns):
-            text = (
-                f"The log's times have no zone and count as UTC: {_utc(log.first_ns)} to {_utc(log.last_ns)}. That is not the time of the"
-                f" other files ({_utc(span[0])} to {_utc(span[1])}). If they are local times, state what to add, such as"
-                f" --clock-offset {log.file}=-2h, or log with TZ=UTC."
-            )
-            run.store.note("warning", "clock_unknown", text, source=log.source, file=log.file)
-        else:
-            text = (
-                "The log's times have no zone and count as UTC. If they are local times, state what to add, such as"
-                f" --clock-offset {log.file}=-2h, or log with TZ=UTC."
-            )
-            run.store.note("info", "times_without_zone", text, source=log.source, file=log.file)
+            times, others = (f"{_utc(first)} to {_utc(last)}" for first, last in ((log.first_ns, log.last_ns), span))
+            evidence = f": {times}. That is not the time of the other files ({others})"
+        text = (
+            f"The log's times have no zone and count as UTC{evidence}. If they are local times, state what to add, such as"
+            f" --clock-offset {log.file}=-2h, or log with TZ=UTC."
+        )
+        code = "clock_unknown" if evidence else "times_without_zone"
+        run.store.note("warning" if evidence else "info", code, text, source=log.source, file=log.file)
 
 
 def _span_of_others(run: Sources, source: int) -> tuple[int, int] | None:
-    """First and last time of the sources with an epoch and a zone; None without any."""
+    """Return first and last time of the sources with an epoch and a zone, or None."""
     excluded = {source} | {log.source for log in run.logs.logs if not log.zoned and log.source not in run.clocks}
     spans = [
         (result.first_ns, result.last_ns)
         for number, result in run.results.items()
         if number not in excluded and not result.relative and result.first_ns is not None and result.last_ns is not None
+        if result.first_ns >= YEAR_2001_NS
     ]
-    spans = [span for span in spans if span[0] >= YEAR_2001_NS]
     return (min(first for first, _ in spans), max(last for _, last in spans)) if spans else None
 
 
 def _note_tracers(run: Sources) -> None:
-    """Two tracers of one process without an event in common: one of their clocks may be off."""
+    """Note two tracers of a process without a common event: one clock may be off."""
     for left, right in tracer_pairs(run):
         if left.result.relative or right.result.relative or {left.id, right.id} & run.clocks.keys():
             continue

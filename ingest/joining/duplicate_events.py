@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations, product
+from typing import Any
 
 from ..store.tables import SCHEMA
 from .same_work import identical_events
@@ -11,37 +12,36 @@ from .source_rows import TABLES, SourceRows, Sources, operators
 
 
 def leave_out_twice(run: Sources) -> None:
-    """Device activity of one process and time that two tracers have counts once: that of the one that knows operators."""
+    """Count device activity of one process once if two tracers recorded it.
+
+    The tracer with more operators is kept.
+    """
     tracers = [source for source in run.sources if source.format in run.tracers and source.rows]
     if len(tracers) < 2:
         return
     _other_process(run, tracers)
     spans: dict[tuple[int, int], tuple[int, int]] = {}
     for source in tracers:
-        first, last = source.rows.get("device_event", (0, 0))
-        if first < last:
-            for process, start, end in run.store.frame(
-                "SELECT process, min(start_ns), max(start_ns + duration_ns) FROM device_event WHERE rowid >= ? AND rowid < ?"
-                " AND process IS NOT NULL GROUP BY process",
-                [first, last],
-            ).rows():
-                spans[source.id, process] = (start, end)
-    for position, source in enumerate(tracers):
-        for partner in tracers[position + 1 :]:
-            for process in sorted({process for one, process in spans if one == source.id} & {p for one, p in spans if one == partner.id}):
-                mine, theirs = spans[source.id, process], spans[partner.id, process]
-                first, last = max(mine[0], theirs[0]), min(mine[1], theirs[1])
-                shorter = min(mine[1] - mine[0], theirs[1] - theirs[0])
-                # Files of one profiler that follow each other may touch.
-                if last - first > (0.5 * shorter if source.format == partner.format else 0):
-                    _leave_out(run, source, partner, process, (first, last))
+        query = (
+            "SELECT process, min(start_ns), max(start_ns + duration_ns) FROM device_event"
+            f" WHERE {source.within('device_event')} AND process IS NOT NULL GROUP BY process"
+        )
+        spans |= {(source.id, process): (start, end) for process, start, end in run.store.frame(query).rows()}
+    for left, right in combinations(tracers, 2):
+        for process in sorted(process for source, process in spans if source == left.id and (right.id, process) in spans):
+            mine, theirs = spans[left.id, process], spans[right.id, process]
+            first, last = max(mine[0], theirs[0]), min(mine[1], theirs[1])
+            shorter = min(mine[1] - mine[0], theirs[1] - theirs[0])
+            # Consecutive files of one profiler may touch.
+            if last - first > (0.5 * shorter if left.format == right.format else 0):
+                _leave_out(run, left, right, process, (first, last))
 
 
 def _other_process(run: Sources, tracers: Sequence[SourceRows]) -> None:
-    """Count device activity once that two tracers have under different processes of one machine.
+    """Count device activity once if two tracers have it under different processes.
 
-    A trace that was made of an export can hold several processes and names one; the source with more processes stays. The same work on GPUs
-    of different numbers gets a warning alone.
+    A trace that was converted from an export can contain several processes but names only one; the source with more processes stays. The
+    same work on GPUs with different numbers only gets a warning.
     """
     worked = {source.id: _worked(run, source) for source in tracers}
     for left, right in combinations(tracers, 2):
@@ -70,29 +70,27 @@ def _other_process(run: Sources, tracers: Sequence[SourceRows]) -> None:
 
 
 def _worked(run: Sources, source: SourceRows) -> dict[tuple[int, int, int], tuple[int, int]]:
-    """Node, device and process of the kernels of a source -> first start and last end."""
+    """Return the span of a source's kernels by node, device and process."""
     query = (
         "SELECT node, device, process, min(start_ns), max(start_ns + duration_ns) FROM device_event"
-        " WHERE rowid >= ? AND rowid < ? AND kind = 'kernel' AND process IS NOT NULL GROUP BY ALL ORDER BY ALL"
+        f" WHERE {source.within('device_event')} AND kind = 'kernel' AND process IS NOT NULL GROUP BY ALL ORDER BY ALL"
     )
-    rows = run.store.frame(query, list(source.rows.get("device_event", (0, 0)))).rows()
-    return {(node, device, process): (first, last) for node, device, process, first, last in rows}
+    return {(node, device, process): (first, last) for node, device, process, first, last in run.store.frame(query).rows()}
 
 
 def _leave_same(run: Sources, goes: SourceRows, stays: SourceRows, device: int, process: int, theirs: int) -> None:
-    """Leave out every row of a source that the other has with the same kind and times under another process."""
+    """Remove the rows that the other source has with the same kind and times."""
     twice = 0
     for table in TABLES:
-        (first, last), (begin, end) = (one.rows.get(table, (0, 0)) for one in (goes, stays))
-        if first >= last or begin >= end or not {"process", "start_ns", "duration_ns"} <= set(SCHEMA[table]):
+        if not {"process", "start_ns", "duration_ns"} <= set(SCHEMA[table]):
             continue
         kind = " AND b.kind = a.kind" if "kind" in SCHEMA[table] else ""
-        on = " AND b.device = a.device AND a.device = " + str(int(device)) if table == "device_event" else ""
+        on = f" AND b.device = a.device AND a.device = {int(device)}" if table == "device_event" else ""
         gone = run.store.connection.execute(
-            f"DELETE FROM {table} AS a WHERE a.rowid >= ? AND a.rowid < ? AND a.process = ? AND EXISTS (SELECT 1 FROM {table} AS b"
-            f" WHERE b.rowid >= ? AND b.rowid < ? AND b.process = ? AND b.start_ns = a.start_ns"
-            f" AND b.duration_ns = a.duration_ns{kind}{on})",
-            [first, last, process, begin, end, theirs],
+            f"DELETE FROM {table} AS a WHERE {goes.within(table)} AND process = ? AND EXISTS ("
+            f"SELECT 1 FROM (FROM {table} WHERE {stays.within(table)} AND process = ?) AS b"
+            f" WHERE b.start_ns = a.start_ns AND b.duration_ns = a.duration_ns{kind}{on})",
+            [process, theirs],
         ).fetchall()[0][0]
         twice += gone if table == "device_event" else 0
     text = (
@@ -102,36 +100,32 @@ def _leave_same(run: Sources, goes: SourceRows, stays: SourceRows, device: int, 
     run.store.note("info", "recorded_twice", text, count=twice, source=goes.id, file=goes.file)
 
 
-def _leave_out(run: Sources, source: SourceRows, right: SourceRows, process: int, span: tuple[int, int]) -> None:
-    counts = {one.id: operators(run, one, process) for one in (source, right)}
-    stays, goes = (source, right) if counts[source.id] >= counts[right.id] else (right, source)
-    first, last = goes.rows["device_event"]
+def _leave_out(run: Sources, left: SourceRows, right: SourceRows, process: int, span: tuple[int, int]) -> None:
+    counts = {source.id: operators(run, source, process) for source in (left, right)}
+    stays, goes = (left, right) if counts[left.id] >= counts[right.id] else (right, left)
     inside = "process = ? AND start_ns BETWEEN ? AND ?"
     alone = _alone(run, goes, stays, process, span)
     units = ", ".join(map(str, alone)) or "NULL"
-    kept = f"SELECT correlation FROM device_event WHERE rowid >= {int(first)} AND rowid < {int(last)} AND process = {int(process)}"
+    of_goes = goes.within("device_event")
+    kept = f"SELECT correlation FROM device_event WHERE {of_goes} AND process = {int(process)}"
     kept += f" AND device IN ({units}) AND correlation IS NOT NULL"
-    # Both have the launches of the first kernels, which lie before these.
-    launches = [_first_launch(run, one, process) for one in (source, right)]
-    early = min(span[0], max(launch for launch in launches if launch is not None)) if None not in launches else span[0]
     twice = run.store.connection.execute(
-        f"DELETE FROM device_event WHERE rowid >= ? AND rowid < ? AND {inside} AND (device IN ({units})) IS NOT TRUE",
-        [first, last, process, *span],
+        f"DELETE FROM device_event WHERE {of_goes} AND {inside} AND (device IN ({units})) IS NOT TRUE", [process, *span]
     ).fetchall()[0][0]
     same = stays.format == goes.format
-    all_of_both = span  # of two files of one profiler all that both have
-    if same and None not in (stays.result.first_ns, stays.result.last_ns):
-        all_of_both = (stays.result.first_ns or 0, stays.result.last_ns or 0)
-    for table in TABLES[1:]:
-        begin, end = goes.rows.get(table, (0, 0))
-        kinds = "" if same or table != "host_event" else " AND kind IN ('launch', 'sync', 'call')"
+    if not same:
+        # Both have the launches of the first kernels, which start before the kernels.
+        launches = [_first_launch(run, source, process) for source in (left, right)]
+        host_span = (min(span[0], max(launches)) if None not in launches else span[0], span[1])
+    elif None in (stays.result.first_ns, stays.result.last_ns):
+        host_span = span
+    else:  # for two files of one profiler, everything that both have
+        host_span = (stays.result.first_ns or 0, stays.result.last_ns or 0)
+    for table in TABLES[1:] if same else ("host_event",):
+        kinds = "" if same else " AND kind IN ('launch', 'sync', 'call')"
         if alone and table == "host_event":
             kinds += f" AND (kind = 'launch' AND correlation IN ({kept})) IS NOT TRUE"
-        if begin < end and (same or table == "host_event"):
-            run.store.connection.execute(
-                f"DELETE FROM {table} WHERE rowid >= ? AND rowid < ? AND {inside}{kinds}",
-                [begin, end, process, *(all_of_both if same else (early, span[1]))],
-            )
+        run.store.connection.execute(f"DELETE FROM {table} WHERE {goes.within(table)} AND {inside}{kinds}", [process, *host_span])
     if not twice:
         return
     why = "it knows the operators" if counts[stays.id] > counts[goes.id] else "it comes first"
@@ -142,19 +136,18 @@ def _leave_out(run: Sources, source: SourceRows, right: SourceRows, process: int
 
 
 def _alone(run: Sources, goes: SourceRows, stays: SourceRows, process: int, span: tuple[int, int]) -> list[int]:
-    """The devices of a process that only ``goes`` tells of; none where the two have no device in common and so number them in ways of
-    their own."""
-    query = (
-        "SELECT DISTINCT device FROM device_event WHERE rowid >= ? AND rowid < ? AND process = ? AND device IS NOT NULL"
-        " AND start_ns BETWEEN ? AND ?"
-    )
+    """Return the devices of a process that only ``goes`` has.
+
+    There are none if the two have no device in common: then they number devices differently.
+    """
+    query = "SELECT DISTINCT device FROM device_event WHERE {} AND process = ? AND device IS NOT NULL AND start_ns BETWEEN ? AND ?"
     mine, theirs = (
-        {int(unit) for (unit,) in run.store.frame(query, [*one.rows["device_event"], process, *span]).rows()} for one in (goes, stays)
+        {int(unit) for (unit,) in run.store.frame(query.format(source.within("device_event")), [process, *span]).rows()}
+        for source in (goes, stays)
     )
     return sorted(mine - theirs) if mine & theirs else []
 
 
-def _first_launch(run: Sources, source: SourceRows, process: int) -> int | None:
-    query = "SELECT min(start_ns) FROM host_event WHERE rowid >= ? AND rowid < ? AND process = ? AND kind = 'launch'"
-    start: int | None = run.store.frame(query, [*source.rows.get("host_event", (0, 0)), process]).item()
-    return start
+def _first_launch(run: Sources, source: SourceRows, process: int) -> Any:
+    query = f"SELECT min(start_ns) FROM host_event WHERE {source.within('host_event')} AND process = ? AND kind = 'launch'"
+    return run.store.frame(query, [process]).item()

@@ -1,4 +1,4 @@
-"""Which ranges of a process count where two tracers recorded the same ones?"""
+"""Ranges of a process that two tracers recorded count once: one of the two is removed, with a note."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ import polars as pl
 
 from .source_rows import SourceRows, Sources, operators, processes, tracer_pairs
 
+# Highest difference of the starts and ends of a range in two tracers, which each read the clock.
 _NEAR_NS: Final = 20_000
-"""So near are starts and ends of one range in two tracers, which each read the clock; of long ones a hundredth of their duration."""
-_NEAR_SHARE: Final = 0.01
+_NEAR_SHARE: Final = 0.01  # of the duration of long ranges
 
 
 def leave_out_ranges(run: Sources) -> None:
-    """Ranges of one process with the same name, and nearly the same start and end, that tracers of two formats have count once: those of
-    the one that knows the operators. Each range stands for one of the other file at most."""
+    """Count ranges once that two tracers have with the same name and similar times.
+
+    The tracer with more operators is kept. Each range matches at most one of the other file.
+    """
     pairs = tracer_pairs(run, "annotation")
     ranged = {source.id: processes(run, source, "annotation") for pair in pairs for source in pair}
     for left, right in pairs:
@@ -27,11 +29,11 @@ def leave_out_ranges(run: Sources) -> None:
 
 
 def _leave_out(run: Sources, goes: SourceRows, stays: SourceRows, process: int) -> int:
-    """Of each range the nearest ones of the other source before and after its start are looked at."""
+    """Match each range with the nearest ones of the other source."""
     mine, theirs = (
-        f"SELECT rowid AS id, name, coalesce(side, 'host') AS side, start_ns, start_ns + duration_ns AS end_ns, duration_ns FROM annotation"
-        f" WHERE rowid >= {first} AND rowid < {last} AND process = {process} AND complete"
-        for first, last in (source.rows["annotation"] for source in (goes, stays))
+        "SELECT rowid AS id, name, coalesce(side, 'host') AS side, start_ns, start_ns + duration_ns AS end_ns, duration_ns"
+        f" FROM annotation WHERE {source.within('annotation')} AND process = {process} AND complete"
+        for source in (goes, stays)
     )
     near = " UNION ALL ".join(
         f"""

@@ -19,7 +19,7 @@ class Joining(Sources):
     """The sources of one run: :meth:`settle` joins them; then ``clocks`` and ``results`` describe each."""
 
     def settle(self) -> None:
-        """Apply the stated offsets, join processes and nodes, store the samples of logs, then leave out what is recorded twice."""
+        """Apply statements, join processes and nodes, store samples, remove duplicates."""
         shift_stated(self)
         join_same_work(self)
         join_machines(self)

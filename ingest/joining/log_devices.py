@@ -1,4 +1,4 @@
-"""Which GPU of its machine is each GPU of a log?"""
+"""Numbers the GPUs of a log as their machine does, and stores them as devices."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..store.store import Store
 
 
 def number_gpus(store: Store, log: Log, node: int, gpus: Sequence[Gpu]) -> None:
-    """The machine's number of every GPU: by UUID, else the log's index, else in order of the bus."""
+    """Set the machine's number of every GPU by UUID, else index, else bus order."""
     rows = store.connection.execute('SELECT "index", uuid FROM device WHERE node = ? AND uuid IS NOT NULL', [node]).fetchall()
     by_uuid = {plain(uuid): index for index, uuid in rows if plain(uuid)}
     free = iter(range(MOST_GPUS * 2))
@@ -37,7 +37,7 @@ def number_gpus(store: Store, log: Log, node: int, gpus: Sequence[Gpu]) -> None:
 
 
 def store_devices(store: Store, node: int, gpus: Sequence[Gpu]) -> None:
-    """Rows for the GPUs of a log that the store has none of yet; what it does not know of the others."""
+    """Add missing devices for the GPUs of a log, and missing facts to the others."""
     execute = store.connection.execute
     known = {index for (index,) in execute('SELECT "index" FROM device WHERE node = ?', [node]).fetchall()}
     for gpu in gpus:

@@ -23,7 +23,7 @@ _IDLE_PERCENT = 1.0
 
 
 def place_logs(run: Sources, stated: Mapping[int, int]) -> None:
-    """Give every log its machine and the numbers of its GPUs there. ``stated``: machines by source, of those that ``--same`` names."""
+    """Assign every log a machine and GPU numbers. ``stated``: machines by source."""
     logs = run.logs
     stated = dict(stated)
     for log in logs.logs:
@@ -87,18 +87,19 @@ def _node(run: Sources, log: Log, host: str | None, gpus: Sequence[Gpu]) -> int:
 
 
 def _named(run: Sources, host: str, known: Mapping[int, str], note: Callable[[str], None]) -> int:
-    """The machine of a name; the only one whose name is the same without its domain."""
-    if host in known.values():
-        return run.logs.registry.node(host)
+    """Return the machine with a name, or the only one with this name without domain."""
     short = [node for node, hostname in known.items() if is_same_host(host, hostname)]
-    if len(short) != 1:
+    if host in known.values() or len(short) != 1:
         return run.logs.registry.node(host)
     note(f"{host} of the log is taken for {known[short[0]]}: one is the other without its domain.")
     return short[0]
 
 
 def _in_name(log: Log, known: Mapping[int, str]) -> int | None:
-    """The only machine whose name the file name contains, else the folder name; of nvidia-smi.HOST.csv HOST alone counts."""
+    """Return the only machine whose name is in the name of the file or the folder.
+
+    In nvidia-smi.HOST.csv only HOST counts.
+    """
     if (host := documented_host(log.path.name)) is not None:
         matches = [[node for node, name in known.items() if not name.startswith(UNKNOWN_HOST) and is_same_host(host, name)]]
     else:
@@ -114,7 +115,7 @@ def _by_uuid(run: Sources, gpus: Sequence[Gpu]) -> set[int]:
 
 
 def _nameless(run: Sources, log: Log, gpus: Sequence[Gpu], known: Mapping[int, str]) -> int:
-    """The first machine without a name that the log does not contradict, else a new one, with a note if there are others."""
+    """Return the first machine without a name that fits the log, else a new one."""
     only_logs = {placed.node for placed in run.logs.placed}
     nameless = [node for node, name in known.items() if name.startswith(UNKNOWN_HOST)]
     traced = [node for node in nameless if node not in only_logs]
@@ -144,7 +145,7 @@ def _nameless(run: Sources, log: Log, gpus: Sequence[Gpu], known: Mapping[int, s
 
 
 def _different_gpu(run: Sources, node: int, gpus: Sequence[Gpu]) -> str | None:
-    """Which GPU number is another GPU in the log than on the machine, by UUID, else by model; None: no number is."""
+    """Name a GPU number that is another GPU, by UUID or model, in the log, or None."""
     rows = run.store.frame('SELECT "index", uuid, name FROM device WHERE node = ?', [node]).rows()
     numbers = {plain(uuid): index for index, uuid, _ in rows if plain(uuid)}
     devices = {index: (uuid, name) for index, uuid, name in rows}
@@ -160,9 +161,9 @@ def _different_gpu(run: Sources, node: int, gpus: Sequence[Gpu]) -> str | None:
 
 
 def _same_values(run: Sources, log: Log, gpus: Sequence[Gpu], placed: Placed) -> bool | None:
-    """Whether two logs have equal values of GPUs of the same number at the same times; None if they have no metric at the same time.
+    """Return whether logs have the same values at the same times; None if no overlap.
 
-    Values that monitors write with other units differ in the last digits. Half of the shorter log has to be in the other one.
+    Values in different units differ in the last digits. At least half of the shorter log must be in the other one.
     """
     theirs = {gpu.unit: gpu.number for gpu in placed.gpus}
     units = [(gpu.number, place if gpu.index is None else gpu.index) for place, gpu in enumerate(gpus)]
@@ -189,7 +190,7 @@ def _same_values(run: Sources, log: Log, gpus: Sequence[Gpu], placed: Placed) ->
 
 
 def note_numbers(run: Sources) -> None:
-    """Warn of GPUs with work in a trace that a monitor has at 0 %: the two may number GPUs differently."""
+    """Warn of GPUs that work in a trace and are idle in a log: numbers may differ."""
     rows = run.store.frame(
         f"""
         SELECT w.node, n.hostname, w.device FROM (

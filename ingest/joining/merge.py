@@ -1,4 +1,4 @@
-"""How do the rows of one machine become those of another that it turned out to be?"""
+"""Merges machines and processes that turn out to be the same: rows move from one to the other."""
 
 from __future__ import annotations
 
@@ -11,23 +11,20 @@ from .source_rows import Sources
 
 
 def merge(run: Sources, mine: int, theirs: int, *, by_pid: bool = True) -> None:
-    """All rows of one machine to another; processes of one pid become one, unless ``by_pid`` is False, and what the first was called is
-    the other from now on."""
+    """Move all rows of a machine to another one, which also gets its name as an alias.
+
+    Processes with the same pid become one, unless ``by_pid`` is False.
+    """
     execute = run.store.connection.execute
     ((hostname,),) = execute("SELECT hostname FROM node WHERE id = ?", [mine]).fetchall()
-    known = {
-        pid: process
-        for process, pid in execute("SELECT id, pid FROM process WHERE node = ? AND pid IS NOT NULL ORDER BY id DESC", [theirs]).fetchall()
-    }
-    same = [
-        (process, known[pid])
-        for process, pid in execute("SELECT id, pid FROM process WHERE node = ?", [mine]).fetchall()
-        if by_pid and pid in known
-    ]
+    same = execute(
+        "SELECT a.id, min(b.id) FROM process AS a JOIN process AS b USING (pid) WHERE a.node = ? AND b.node = ? GROUP BY a.id ORDER BY 1",
+        [mine, theirs],
+    ).fetchall()
     for table in _tables("node"):
         if table != "device":
             execute(f"UPDATE {table} SET node = ? WHERE node = ?", [theirs, mine])
-    for gone, stays in same:
+    for gone, stays in same if by_pid else ():
         merge_processes(run, gone, stays)
     execute(
         'UPDATE device SET node = ? WHERE node = ? AND "index" NOT IN (SELECT "index" FROM device WHERE node = ?)',
@@ -53,7 +50,7 @@ def merge(run: Sources, mine: int, theirs: int, *, by_pid: bool = True) -> None:
 
 
 def merge_processes(run: Sources, gone: int, stays: int) -> None:
-    """All rows of one process to another, with its machine; of that what the other does not say (rank, command) is kept."""
+    """Move all rows of a process to another, whose rank and command have priority."""
     execute = run.store.connection.execute
     _apart(run, gone, stays)
     ((node,),) = execute("SELECT node FROM process WHERE id = ?", [stays]).fetchall()
@@ -73,13 +70,13 @@ def merge_processes(run: Sources, gone: int, stays: int) -> None:
         if getattr(result, "process", None) == gone:
             changes["process"] = stays
         if gone in getattr(result, "ranked", ()):
-            changes["ranked"] = tuple(stays if one == gone else one for one in result.ranked)  # type: ignore[attr-defined]
+            changes["ranked"] = tuple(stays if process == gone else process for process in result.ranked)  # type: ignore[attr-defined]
         if changes:
             run.results[source] = replace(result, **changes)
 
 
 def _apart(run: Sources, gone: int, stays: int) -> None:
-    """Correlations and external ids of two sources of one process are kept apart."""
+    """Keep the correlations and external ids of two sources of a process apart."""
     execute = run.store.connection.execute
     for column in ("correlation", "external_id"):
         ((most,),) = execute(

@@ -1,4 +1,4 @@
-"""Which machines of a run are one: by a process id, or as the user states with ``--same``. A note names machines that may be one."""
+"""Joins machines of a run that are one: by a process id, or as the user states with ``--same``. A note names machines that may be one."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from ...errors import UsageError
 from ..store.gpu_names import model, plain
 from ..store.registry import UNKNOWN_HOST
 from .merge import merge
-from .same_work import less_told
+from .same_work import anonymity
 from .source_rows import SourceRows, Sources
 
 _LISTED = 3  # files in a note
 
 
 def join_machines(run: Sources) -> None:
-    """Join the only machine without a name and the only one with a name if both have a process id and no rank or GPU contradicts."""
+    """Join the only machine without and the only one with a name by a process id.
+
+    Different ranks or GPUs prevent it.
+    """
     nodes = dict(run.store.connection.execute("SELECT id, hostname FROM node").fetchall())
     nameless = [node for node, name in nodes.items() if name.startswith(UNKNOWN_HOST)]
     named = [node for node in nodes if node not in nameless]
@@ -36,7 +39,7 @@ def join_machines(run: Sources) -> None:
 
 
 def different_gpu(run: Sources, mine: int, theirs: int) -> str | None:
-    """Which GPU number two machines use for different GPUs, by UUID or model; None: for none."""
+    """Name a GPU number that two machines use for different GPUs, or return None."""
     query = (
         'SELECT a."index", a.uuid, b.uuid, a.name, b.name FROM device AS a JOIN device AS b ON a."index" = b."index"'
         " WHERE a.node = ? AND b.node = ? ORDER BY 1"
@@ -49,9 +52,9 @@ def different_gpu(run: Sources, mine: int, theirs: int) -> str | None:
 
 
 def join_stated(run: Sources) -> dict[int, int]:
-    """Join the machines of the sources that ``--same`` names. The machine of each group of sources whose machine is known, by source.
+    """Join the machines of sources that ``--same`` names; return them by source.
 
-    Logs of GPU monitors have no machine yet. Raises UsageError for a file with rows of several machines, or with none.
+    Logs of GPU monitors have no machine yet. Raises UsageError for a file with rows of several machines or of none.
     """
     logs = {log.source: log for log in run.logs.logs}
     stated: dict[int, int] = {}
@@ -61,7 +64,7 @@ def join_stated(run: Sources) -> dict[int, int]:
         members = [source for source in run.sources if source.id in group and source.id not in logs]
         nodes = [_only_node(run, source) for source in members]
         names = dict(run.store.frame("SELECT id, hostname FROM node").rows())
-        keep = min(nodes, key=lambda node: less_told(names[node]), default=None)
+        keep = min(nodes, key=lambda node: anonymity(names[node]), default=None)
         if keep is None:
             continue
         for node in dict.fromkeys(nodes):
@@ -89,7 +92,7 @@ def _only_node(run: Sources, source: SourceRows) -> int:
 
 
 def note_possible(run: Sources) -> None:
-    """Note machines that may be one although no file states it: one has traces and no samples, the other samples and no traces."""
+    """Note machines that may be one: one has only traces, the other only samples."""
     events = " OR ".join(f"EXISTS (FROM {table} AS e WHERE e.node = n.id)" for table in ("device_event", "host_event", "annotation"))
     rows = run.store.frame(
         f"SELECT id, hostname, {events}, EXISTS (FROM sample AS e WHERE e.node = n.id) FROM node AS n ORDER BY id"
@@ -124,7 +127,7 @@ def note_possible(run: Sources) -> None:
 
 
 def a_file_of(run: Sources, nodes: Collection[int]) -> str | None:
-    """The first file whose events are all of one of these machines."""
+    """Return the first file whose events are all of one of these machines."""
     return next(
         (source.file for source in run.sources if source.result.events and run.nodes_of(source) in [{node} for node in nodes]), None
     )

@@ -1,7 +1,7 @@
-"""Which processes of two tracers are one, since they did the same work of the GPUs, whatever their ids and machines are called?
+"""Joins processes of two tracers that have the same GPU work, whatever their process ids and host names are.
 
-A container numbers its processes anew and has a host name of its own; a tracer outside of it tells other ones. The device events, though,
-have the same starts and durations to the nanosecond, which no two processes have by chance. What is joined is told in a note.
+A container has different process ids and another host name than the machine; a tracer outside it records the latter. But device events have
+the same starts and durations to the nanosecond, which two processes never have by chance. A note reports each join.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _CONTAINER: Final = re.compile(r"[0-9a-f]{12}|[0-9a-f]{64}")
 
 
 def join_same_work(run: Sources) -> None:
-    """Make one process, and one machine, of those of which two tracers of different formats have the same device events.
+    """Join processes, and their machines, that have the same device events.
 
-    A process that both tracers know, ranks or GPUs that differ, and work that more than two processes have speak against it.
+    Processes stay separate if both tracers know one of them, if ranks or GPUs differ, or if more than two processes have the work.
     """
     pairs = tracer_pairs(run)
     spans = {source.id: _spans(run, source) for source in {source.id: source for pair in pairs for source in pair}.values()}
@@ -52,7 +52,7 @@ def join_same_work(run: Sources) -> None:
 def identical_events(
     run: Sources, left: SourceRows, right: SourceRows, mine: int, theirs: int, devices: tuple[int, int] | None = None
 ) -> int:
-    """Count the device events that two sources have of two processes (or one) with the same GPU, start and duration.
+    """Count the device events of two sources with the same GPU, start and duration.
 
     ``devices``: GPU numbers that stand for each other; None: every GPU for itself. 0 if fewer than ``LEAST_EVENTS`` are identical, or less
     than half of those in the time of both, or half of them have neither the same name nor the same correlation.
@@ -61,9 +61,9 @@ def identical_events(
     unit = "0" if devices else "device"
     rows = " UNION ALL ".join(
         f"SELECT {side} AS side, {unit} AS unit, start_ns, duration_ns, any_value(name) AS name, any_value(correlation % {CYCLE_IDS}) AS id"
-        f" FROM device_event WHERE rowid >= {first} AND rowid < {last} AND process = {process} AND kind <> 'sync' AND {selected[side]}"
+        f" FROM device_event WHERE {source.within('device_event')} AND process = {process} AND kind <> 'sync' AND {selected[side]}"
         " GROUP BY ALL"
-        for side, process, (first, last) in ((0, mine, left.rows["device_event"]), (1, theirs, right.rows["device_event"]))
+        for side, process, source in ((0, mine, left), (1, theirs, right))
     )
     same, alike, least = run.store.frame(
         f"""
@@ -87,18 +87,16 @@ def identical_events(
 
 
 def _spans(run: Sources, source: SourceRows) -> Spans:
-    """From when to when the device events of a source start, by process and GPU."""
-    first, last = source.rows["device_event"]
+    """Return the first and last start of a source's device events by process and GPU."""
     rows = run.store.frame(
-        "SELECT process, device, min(start_ns), max(start_ns) FROM device_event WHERE rowid >= ? AND rowid < ?"
-        " AND process IS NOT NULL AND device IS NOT NULL AND kind <> 'sync' GROUP BY ALL ORDER BY ALL",
-        [first, last],
+        f"SELECT process, device, min(start_ns), max(start_ns) FROM device_event WHERE {source.within('device_event')}"
+        " AND process IS NOT NULL AND device IS NOT NULL AND kind <> 'sync' GROUP BY ALL ORDER BY ALL"
     ).rows()
     return {(process, device): (start, end) for process, device, start, end in rows}
 
 
 def _candidates(left: Spans, right: Spans) -> set[tuple[int, int]]:
-    """Pairs of processes that worked on GPUs of one number at one time."""
+    """Return pairs of processes that worked on the same GPU number at the same time."""
     return {
         (mine, theirs)
         for ((mine, device), (start, end)), ((theirs, unit), (begin, stop)) in product(left.items(), right.items())
@@ -107,7 +105,7 @@ def _candidates(left: Spans, right: Spans) -> set[tuple[int, int]]:
 
 
 def contradicted(run: Sources, mine: int, theirs: int) -> bool:
-    """Whether two processes have different ranks, or GPUs of one number that are different ones."""
+    """Return whether two processes have different ranks or GPUs."""
     rows = run.store.frame("SELECT node, rank FROM process WHERE id IN (?, ?)", [mine, theirs]).rows()
     if len({rank for _, rank in rows if rank is not None}) > 1:
         return True
@@ -139,7 +137,7 @@ def _join(run: Sources, gone: int, stays: int, evidence: str, left: SourceRows, 
     if node == home:
         return
     names = dict(run.store.frame("SELECT id, hostname FROM node WHERE id IN (?, ?)", [node, home]).rows())
-    keep, drop = (node, home) if less_told(names[home]) > less_told(names[node]) else (home, node)
+    keep, drop = (node, home) if anonymity(names[home]) > anonymity(names[node]) else (home, node)
     merge(run, drop, keep, by_pid=False)
     if names[drop].startswith(UNKNOWN_HOST):
         text = f"{left.file if drop == node else right.file} names no machine; it is of {names[keep]}: {why}."
@@ -149,14 +147,14 @@ def _join(run: Sources, gone: int, stays: int, evidence: str, left: SourceRows, 
 
 
 def _number_threads(run: Sources, gone: int, stays: int, left: SourceRows, right: SourceRows) -> None:
-    """Threads of a process get the ids that the other file has for them: of most of the launches that both have at the same time."""
+    """Replace the thread ids of a process by those of the other file.
+
+    They are matched by most of the launches that both files have at the same time.
+    """
     launches = " JOIN ".join(
-        f"(SELECT tid, start_ns, duration_ns FROM host_event WHERE rowid >= {first} AND rowid < {last} AND process = {process}"
+        f"(SELECT tid, start_ns, duration_ns FROM host_event WHERE {source.within('host_event')} AND process = {process}"
         f" AND kind = 'launch' AND tid IS NOT NULL) AS {name}"
-        for name, process, (first, last) in (
-            ("a", gone, left.rows.get("host_event", (0, 0))),
-            ("b", stays, right.rows.get("host_event", (0, 0))),
-        )
+        for name, process, source in (("a", gone, left), ("b", stays, right))
     )
     query = f"SELECT a.tid, b.tid FROM {launches} USING (start_ns, duration_ns) GROUP BY ALL ORDER BY count(*) DESC, 1, 2"
     ids: dict[int, int] = {}
@@ -169,6 +167,6 @@ def _number_threads(run: Sources, gone: int, stays: int, left: SourceRows, right
             run.store.connection.execute(f"UPDATE {table} SET tid = CASE tid {cases} ELSE tid END WHERE process = ?", [gone])
 
 
-def less_told(name: str) -> int:
-    """How little the name of a machine says: 0 of a machine, 1 of a container, 2 of none."""
+def anonymity(name: str) -> int:
+    """Return 0 for the host name of a machine, 1 for that of a container, 2 for none."""
     return 2 if name.startswith(UNKNOWN_HOST) else 1 if _CONTAINER.fullmatch(name) else 0

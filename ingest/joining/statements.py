@@ -1,6 +1,6 @@
-"""What the user states about sources: which are of one node, and what to add to the times of one.
+"""The user's statements about sources: which are of one node (``--same``), and offsets of clocks (``--clock-offset``).
 
-Names of files, as written to ``--same`` and ``--clock-offset`` -> ids of sources. A name is a path of the run, or the end of one.
+Names of files in these options -> ids of sources. A name is a path of the run, or the end of a path.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Statements:
 
     @property
     def sources(self) -> frozenset[int]:
-        """All sources that the user states something about."""
+        """All sources with a statement."""
         return frozenset(self.offsets_ns).union(*self.same)
 
 
@@ -41,11 +41,11 @@ class Stated:
         return bool(self.same or self.offsets_ns)
 
     def renamed(self, name: Callable[[str], str]) -> Stated:
-        """The same statements about files of other names."""
+        """Return the same statements about files with other names."""
         return Stated(tuple(tuple(map(name, names)) for names in self.same), {name(file): ns for file, ns in self.offsets_ns.items()})
 
     def resolved(self, files: Sequence[tuple[int, Path]]) -> Statements:
-        """The statements about the files that are read, which come with their ids.
+        """Return the statements with the ids of ``files`` instead of names.
 
         Raises UsageError for a name of no file or of several, for a group of fewer than two files, and for two offsets of one file.
         """
