@@ -29,7 +29,7 @@ def version() -> str | None:
 
 
 def gpu_driver() -> bool:
-    """Return whether the NVIDIA driver can be loaded into this process, without initializing CUDA."""
+    """Whether the NVIDIA driver loads into this process, without initializing CUDA."""
     native = _extension()
     return native is not None and bool(native.gpu_driver())
 
@@ -43,15 +43,15 @@ def _root() -> Path:
 
 
 def library() -> Path:
-    """The C library itself. Raises FileNotFoundError in an installation without the C side."""
+    """Return the C library. Raise FileNotFoundError if it was not built."""
     return _root() / "lib" / "libpostrun.so"
 
 
 def include_dir() -> Path:
-    """Folder that holds ``postrun.h``. Raises FileNotFoundError in an installation without the C side."""
+    """Return the folder of ``postrun.h``. Raise FileNotFoundError if it was not built."""
     return _root() / "include"
 
 
 def cmake_dir() -> Path:
-    """Folder for ``-Dpostrun_DIR=``. Raises FileNotFoundError in an installation without the C side."""
+    """Return the folder for ``-Dpostrun_DIR=``. Raise FileNotFoundError if not built."""
     return _root() / "lib" / "cmake" / "postrun"

@@ -377,8 +377,8 @@ def test_a_folder_that_cannot_be_written_is_told_once_and_the_recordings_own_is_
     assert len(told) == 1
     assert facts["profiling.python.recorded"] == "step 1"
     with pytest.warns(RuntimeWarning, match="nothing can be written there"):
-        assert engine._place(str(tmp_path / "file" / "x"), tmp_path) == tmp_path
-    assert engine._place(str(tmp_path / "new" / "x"), tmp_path) == tmp_path / "new" / "x"
+        assert engine._output_folder(str(tmp_path / "file" / "x"), tmp_path) == tmp_path
+    assert engine._output_folder(str(tmp_path / "new" / "x"), tmp_path) == tmp_path / "new" / "x"
     assert list((tmp_path / "new" / "x").iterdir()) == []
 
 
@@ -786,11 +786,11 @@ WINDOW = '{"ProfilingIntervalInMilliseconds": 1000, "ProfilingParameters": {"Det
 def test_the_command_line_counts_before_the_configuration_and_says_so(tmp_path: Path) -> None:
     file = tmp_path / "c.json"
     file.write_text(WINDOW, "utf-8")
-    assert (record_profiling.told(file, None).interval_ms, record_profiling.told(file, None).remarks) == (1000, ())
-    told = record_profiling.told(file, 100)
+    assert (record_profiling.profiling_for(file, None).interval_ms, record_profiling.profiling_for(file, None).remarks) == (1000, ())
+    told = record_profiling.profiling_for(file, 100)
     assert told.interval_ms == 100
     assert "every 100 ms, as --interval-ms says" in told.remarks[0]
-    assert record_profiling.told(None, None).interval_ms == 500
+    assert record_profiling.profiling_for(None, None).interval_ms == 500
 
 
 def test_the_environment_of_a_job_with_windows(tmp_path: Path) -> None:
@@ -798,7 +798,7 @@ def test_the_environment_of_a_job_with_windows(tmp_path: Path) -> None:
     file.write_text(WINDOW, "utf-8")
     gpus = {"POSTRUN_GPU": "1", "CUDA_INJECTION64_PATH": "lib", "NVTX_INJECTION64_PATH": "lib"}
     before = {"POSTRUN_DIR": str(tmp_path), "PYTHONPATH": "a:b", **gpus}
-    told = record_profiling.told(file, None)
+    told = record_profiling.profiling_for(file, None)
     (tmp_path / ".postrun-run").mkdir()
     told.copy(tmp_path / ".postrun-run")
     found = told.applied(before, gpus, explicit=False)
@@ -808,8 +808,8 @@ def test_the_environment_of_a_job_with_windows(tmp_path: Path) -> None:
     assert "NVTX_INJECTION64_PATH" in found
     assert told.applied(found, {}, explicit=False)["PYTHONPATH"] == found["PYTHONPATH"]
     assert told.applied(before, gpus, explicit=True)["POSTRUN_GPU"] == "1"
-    assert record_profiling.told(None, None).applied(before, gpus, explicit=False) == before
-    hooked = record_profiling.told(None, None, hooks=True).applied(before, gpus, explicit=False)
+    assert record_profiling.profiling_for(None, None).applied(before, gpus, explicit=False) == before
+    hooked = record_profiling.profiling_for(None, None, hooks=True).applied(before, gpus, explicit=False)
     assert hooked == before | {"POSTRUN_HOOKS": "1", "PYTHONPATH": f"{record_profiling.STARTUP}:a:b"}
 
 
@@ -818,7 +818,7 @@ def test_the_age_of_trace_files_goes_to_the_job(tmp_path: Path) -> None:
     before = {"POSTRUN_DIR": str(tmp_path), "POSTRUN_ROTATE_S": "5"}
     for seconds, expected in (("60", "60"), ("0", "5")):
         file.write_text(json.dumps({"ProfilingParameters": {"SMPFileRotationSecs": seconds}}), "utf-8")
-        assert record_profiling.told(file, None).applied(before, {}, explicit=False)["POSTRUN_ROTATE_S"] == expected
+        assert record_profiling.profiling_for(file, None).applied(before, {}, explicit=False)["POSTRUN_ROTATE_S"] == expected
 
 
 CLEAN = {key: value for key, value in os.environ.items() if not key.startswith(("POSTRUN_", "PYTHONPATH"))}

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from postrun.errors import PostrunError
 from postrun.ingest import ingest
-from postrun.native.record.ranks import Folder, Place, default_folder, place
+from postrun.native.record.ranks import Folder, LaunchedRank, default_folder, launched_rank
 from prt_reader import read
 
 pytest.importorskip("postrun.native._native", reason="the C library was not built")
@@ -156,7 +156,7 @@ def test_the_first_rank_reports_though_another_does_not_end(work: Path) -> None:
     }
     marks = work / "run" / ".postrun-run"
     marks.mkdir(parents=True)
-    (marks / "launch.json").write_text(json.dumps({"launch": place(environment).launch}), "utf-8")
+    (marks / "launch.json").write_text(json.dumps({"launch": launched_rank(environment).launch}), "utf-8")
     (marks / "rank-1").write_text(json.dumps({"host": "another machine", "pid": 1}), "utf-8")
     done = run(*RECORD, "--out", "run", *REPORT, "--", *TRAINING, "0", cwd=work, env=environment)
     assert done.returncode == 5
@@ -316,13 +316,13 @@ def test_nothing_is_told_where_one_rank_failed_and_the_last_one_did_not(work: Pa
 
 
 def test_it_is_known_when_the_last_of_all_ranks_has_ended(tmp_path: Path) -> None:
-    first, second = (Folder(tmp_path / "run", Place("slurm", rank, rank, 3, "slurm-1-0")) for rank in range(2))
+    first, second = (Folder(tmp_path / "run", LaunchedRank("slurm", rank, rank, 3, "slurm-1-0")) for rank in range(2))
     assert not first.of_nobody(failed=False), "ranks 1 and 2 could record still"
     assert not second.of_nobody(failed=False), "rank 2 has not begun"
-    third = Folder(tmp_path / "run", Place("slurm", 2, 2, 3, "slurm-1-0"))
+    third = Folder(tmp_path / "run", LaunchedRank("slurm", 2, 2, 3, "slurm-1-0"))
     assert third.of_nobody(failed=False)
     assert not third.of_nobody(failed=False), "it is told once"
-    unknown = Folder(tmp_path / "other", Place("mpi", 0, 0, None, "mpi-1"))
+    unknown = Folder(tmp_path / "other", LaunchedRank("mpi", 0, 0, None, "mpi-1"))
     assert not unknown.of_nobody(failed=False), "nobody says how many ranks there are"
 
 
@@ -404,45 +404,52 @@ TORCHRUN = {"RANK": "9", "LOCAL_RANK": "1", "WORLD_SIZE": "16", "LOCAL_WORLD_SIZ
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
-        ({}, Place(None, None, None, None, "")),
-        (SLURM, Place("slurm", 3, 1, 8, "slurm-77-2")),
-        ({key: value for key, value in SLURM.items() if key != "SLURM_STEP_ID"}, Place(None, None, None, None, "")),  # a batch script
-        (SLURM | TORCHRUN, Place("torchrun", 9, 1, 16, "torchrun-x", again=True)),
-        (TORCHRUN | {"TORCHELASTIC_RESTART_COUNT": "2"}, Place("torchrun", 9, 1, 16, "torchrun-x", 2, again=True)),
-        (TORCHRUN | {"TORCHELASTIC_RUN_ID": "none"}, Place("torchrun", 9, 1, 16, "torchrun-none-n0")),
-        ({"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "n0"}, Place("launch", 1, None, 4, "launch-n0")),  # not by torchrun
-        ({"RANK": "x", "PMI_RANK": "1", "PMI_SIZE": "2"}, Place("mpi", 1, None, 2, "")),
-        ({"RANK": "-1"}, Place(None, None, None, None, "")),
+        ({}, LaunchedRank(None, None, None, None, "")),
+        (SLURM, LaunchedRank("slurm", 3, 1, 8, "slurm-77-2")),
+        (
+            {key: value for key, value in SLURM.items() if key != "SLURM_STEP_ID"},
+            LaunchedRank(None, None, None, None, ""),
+        ),  # a batch script
+        (SLURM | TORCHRUN, LaunchedRank("torchrun", 9, 1, 16, "torchrun-x", again=True)),
+        (TORCHRUN | {"TORCHELASTIC_RESTART_COUNT": "2"}, LaunchedRank("torchrun", 9, 1, 16, "torchrun-x", 2, again=True)),
+        (TORCHRUN | {"TORCHELASTIC_RUN_ID": "none"}, LaunchedRank("torchrun", 9, 1, 16, "torchrun-none-n0")),
+        ({"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "n0"}, LaunchedRank("launch", 1, None, 4, "launch-n0")),  # not by torchrun
+        ({"RANK": "x", "PMI_RANK": "1", "PMI_SIZE": "2"}, LaunchedRank("mpi", 1, None, 2, "")),
+        ({"RANK": "-1"}, LaunchedRank(None, None, None, None, "")),
     ],
 )
-def test_which_rank_of_which_launch(environment: dict[str, str], expected: Place) -> None:
-    assert place(environment) == expected
+def test_which_rank_of_which_launch(environment: dict[str, str], expected: LaunchedRank) -> None:
+    assert launched_rank(environment) == expected
 
 
 def test_recorders_that_cannot_find_each_other_ask_for_a_folder(tmp_path: Path) -> None:
     with pytest.raises(PostrunError, match="give all of them the same --out"):
-        default_folder("train", Place("mpi", 1, None, 2, ""), tmp_path)
+        default_folder("train", LaunchedRank("mpi", 1, None, 2, ""), tmp_path)
 
 
 def test_one_rank_of_each_machine_samples_where_the_launcher_does_not_number_them(tmp_path: Path) -> None:
-    folders = [Folder(tmp_path / "run", Place("mpi", rank, None, 3, "mpi-1")) for rank in range(3)]
+    folders = [Folder(tmp_path / "run", LaunchedRank("mpi", rank, None, 3, "mpi-1")) for rank in range(3)]
     assert [folder.samples() for folder in folders] == [True, False, False]
 
 
 def test_a_folder_is_of_one_launch_and_each_rank_is_there_once(tmp_path: Path) -> None:
-    first = Folder(tmp_path / "run", Place("slurm", 0, 0, 2, "slurm-1-0"))
-    second = Folder(tmp_path / "run", Place("slurm", 1, 1, 2, "slurm-1-0"))
+    first = Folder(tmp_path / "run", LaunchedRank("slurm", 0, 0, 2, "slurm-1-0"))
+    second = Folder(tmp_path / "run", LaunchedRank("slurm", 1, 1, 2, "slurm-1-0"))
     assert first.unfinished() == [1]
-    for other in (Place("slurm", 1, 1, 2, "slurm-1-0"), Place("slurm", 2, 0, 2, "slurm-2-0"), Place(None, None, None, None, "")):
+    for other in (
+        LaunchedRank("slurm", 1, 1, 2, "slurm-1-0"),
+        LaunchedRank("slurm", 2, 0, 2, "slurm-2-0"),
+        LaunchedRank(None, None, None, None, ""),
+    ):
         with pytest.raises(PostrunError, match="holds a recording already"):
             Folder(tmp_path / "run", other)
     second.ended()
     assert first.unfinished() == []
-    Folder(tmp_path / "run", Place("slurm", 1, 1, 2, "slurm-1-0", attempt=1))  # started again by the launcher
+    Folder(tmp_path / "run", LaunchedRank("slurm", 1, 1, 2, "slurm-1-0", attempt=1))  # started again by the launcher
 
 
 def test_ranks_that_are_started_again_join_the_folder_though_nobody_counts(tmp_path: Path) -> None:
-    where = [Place("torchrun", rank, 0, 2, "torchrun-x", again=True) for rank in range(2)]
+    where = [LaunchedRank("torchrun", rank, 0, 2, "torchrun-x", again=True) for rank in range(2)]
     first, second = (Folder(tmp_path / "run", one) for one in where)
     with pytest.raises(PostrunError, match="of the same rank"):
         Folder(tmp_path / "run", where[1])  # the first one is still there
@@ -457,8 +464,8 @@ def test_ranks_that_are_started_again_join_the_folder_though_nobody_counts(tmp_p
 
 
 def test_a_rank_whose_recorder_died_is_not_waited_for(tmp_path: Path) -> None:
-    first = Folder(tmp_path / "run", Place("slurm", 0, 0, 2, "slurm-1-0"))
-    code = "from postrun.native.record.ranks import *; Folder(Path('run'), Place('slurm', 1, 1, 2, 'slurm-1-0'))"
+    first = Folder(tmp_path / "run", LaunchedRank("slurm", 0, 0, 2, "slurm-1-0"))
+    code = "from postrun.native.record.ranks import *; Folder(Path('run'), LaunchedRank('slurm', 1, 1, 2, 'slurm-1-0'))"
     assert run(sys.executable, "-P", "-c", code, cwd=tmp_path).returncode == 0
     assert (tmp_path / "run" / ".postrun-run" / "rank-1").exists()
     assert first.unfinished() == []

@@ -151,12 +151,12 @@ def test_gpus_of_other_makers_are_found(tmp_path: Path) -> None:
 
 def test_gpus_of_other_makers_are_named_as_not_captured() -> None:
     nothing = record_gpu.Window()
-    told = record_gpu.told(None, nothing, {}, Path("lib"), explicit=False, driver=False, other="AMD")
+    told = record_gpu.job_changes(None, nothing, {}, Path("lib"), explicit=False, driver=False, vendor="AMD")
     assert told.remarks == ("GPU activity is not captured on AMD GPUs; use PyTorch's profiler",)
     assert told.facts == {"capability.gpu": "AMD GPUs are not supported; use PyTorch's profiler"}
     assert "POSTRUN_GPU" not in told.variables
-    assert record_gpu.told(None, nothing, {}, Path("lib"), explicit=False, driver=True, other="AMD").remarks == ()
-    assert record_gpu.told(False, nothing, {}, Path("lib"), explicit=True, driver=False, other="AMD").remarks == ()
+    assert record_gpu.job_changes(None, nothing, {}, Path("lib"), explicit=False, driver=True, vendor="AMD").remarks == ()
+    assert record_gpu.job_changes(False, nothing, {}, Path("lib"), explicit=True, driver=False, vendor="AMD").remarks == ()
 
 
 def test_there_is_one_profiler() -> None:

@@ -1,6 +1,4 @@
-"""How does a training script record what it does?
-
-With a session around what is to be recorded, and annotations in it::
+"""The capture API: a training script records itself with a session, and annotations in it::
 
     from postrun import capture
 
@@ -74,7 +72,7 @@ annotation_end = range_end
 
 
 _library.set_decorator(_decorated)
-_session.tell_framework_at_exit()
+_session.record_framework_at_exit()
 _stop_in_workers()
 os.register_at_fork(before=_stop_in_workers)
 _profiling.arm_by_environment()

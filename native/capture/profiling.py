@@ -1,4 +1,4 @@
-"""What of a profiling configuration holds for a session of this process, the job's or the program's own, and from when on?"""
+"""The profiling plan of a session, from the job or from the program, and its start and end."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from ..recording import gpu as capture_gpu
 if TYPE_CHECKING:
     from ..profiling.plan import ProfilingPlan
 
-SAMPLE_MS: Final = 500  # How often the system is sampled where nothing else is said
+SAMPLE_MS: Final = 500  # default interval of the system sampler
 
 
 def plan_of(config: object) -> ProfilingPlan | None:
-    """That of the job, else of the script. Raises UsageError, TypeError."""
+    """Return the plan of the job, else of the script. Raise UsageError, TypeError."""
     if config is None and not capture_environment.has_profiler_config():
         return None
     from ..profiling.engine import active
 
     try:
-        given = None if config is None else active.plan(config)
+        plan_of_script = None if config is None else active.plan(config)
     except Exception as error:
         raise error.with_traceback(None) from None  # the caller's mistake, not one of the functions that read the file
-    return active.of_environment() or given
+    return active.of_environment() or plan_of_script
 
 
-def sample_ms(given: int | None, plan: ProfilingPlan | None) -> int:
-    """The system sampler's interval in milliseconds: as given, else the plan's, else SAMPLE_MS."""
-    if given is not None:
-        return given
+def sample_ms(interval_ms: int | None, plan: ProfilingPlan | None) -> int:
+    """Return the sampler's interval in ms: the argument, the plan's, or SAMPLE_MS."""
+    if interval_ms is not None:
+        return interval_ms
     return SAMPLE_MS if plan is None or plan.sample_ms is None else plan.sample_ms
 
 
-def rotate_s(given: int | None, plan: ProfilingPlan | None) -> int:
-    """The age of a trace file, in seconds, at which it is closed: as given, else the plan's, else 0."""
-    return given if given is not None else (plan and plan.rotate_s) or 0
+def rotate_s(age_s: int | None, plan: ProfilingPlan | None) -> int:
+    """Return the age in seconds at which a trace file is closed; 0: never."""
+    return age_s if age_s is not None else (plan and plan.rotate_s) or 0
 
 
 def arm(plan: ProfilingPlan | None, gpu: bool | str | None) -> bool:
-    """The windows of the plan open and close with the steps from now on."""
+    """Let the windows of the plan open and close with the steps."""
     if plan is None or not plan.of_framework:
         return False
     from ..profiling.engine import active
@@ -50,14 +50,14 @@ def arm(plan: ProfilingPlan | None, gpu: bool | str | None) -> bool:
 
 
 def disarm() -> None:
-    """Every window closes."""
+    """Close every window."""
     active = sys.modules.get("postrun.native.profiling.engine.active")
     if active is not None:
         active.disarm()
 
 
 def arm_by_environment() -> None:
-    """In the session that POSTRUN_CAPTURE=1 began at import: the windows of the job's configuration, and the hooks that find steps."""
+    """Arm the plan's windows and the hooks in a session of POSTRUN_CAPTURE=1."""
     capture_gpu.begins_by_environment()
     if not capture_environment.session_lasts():
         return
@@ -67,4 +67,4 @@ def arm_by_environment() -> None:
 
         if not armed:
             active.arm_hooks()
-        loading.hook()  # around what profiles data loaders: a step begins before its batch is requested
+        loading.hook()  # around the profiler of data loaders: a step begins before its batch is requested

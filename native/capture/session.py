@@ -1,4 +1,4 @@
-"""How does a session begin and end, around what is to be recorded?"""
+"""A recording session: its options, its start and its end."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 class session:  # noqa: N801 - used like a function
     """Records while the ``with`` lasts.
 
-    ``directory``: where trace files go; else $POSTRUN_DIR, else "postrun-traces". ``sample_ms``: interval of the system sampler (100,
-    200, 500, 1000, 5000, 60000; 0: none), ``sample_for_s``: how long it samples. ``follow_fork``: forked processes record, too.
+    ``directory``: of the trace files; else $POSTRUN_DIR, else "postrun-traces". ``sample_ms``: interval of the system sampler (100,
+    200, 500, 1000, 5000, 60000; 0: none), ``sample_for_s``: how long it samples. ``follow_fork``: forked processes record as well.
     ``gpu``: True records all GPU activity, and initializes CUDA for it. None records it in bounded windows (20 steps after 10, and again
     every 10 minutes; see docs/gpu-capture.md) once the program has initialized CUDA itself. "windows" records it only in
-    :class:`gpu_window`; False does not record it. ``profiler_config``: what is profiled in which steps, a ProfilerConfig or
-    a JSON or TOML file; where it has an interval of the sampler, or of files, that holds unless ``sample_ms`` or ``rotate_s`` is given.
-    ``rotate_s``: a file that is older, in seconds, is closed and another begun (0: as $POSTRUN_ROTATE_S says, else never).
-    ``mode``: permissions of the files, such as 0o640 (None: as $POSTRUN_MODE says, else 0o600).
+    :class:`gpu_window`; False does not record it. ``profiler_config``: which steps are profiled and how, a ProfilerConfig or a JSON or
+    TOML file; its intervals of the sampler and of files apply unless ``sample_ms`` or ``rotate_s`` is given.
+    ``rotate_s``: age in seconds at which a file is closed and the next begun (None: $POSTRUN_ROTATE_S; 0: never).
+    ``mode``: permissions of the files, such as 0o640 (None: $POSTRUN_MODE, else 0o600).
     ``zstd_level``, ``rotate_bytes``, ``ring_records``, ``drain_ms``: see docs/capture.md.
 
-    Where a session is recording already, it goes on with a warning: what is recorded goes to its file. Under `postrun record` there is no
-    warning, and what is recorded goes to the folder of the job, whose recorder samples the system.
+    If a session is already recording, this one becomes part of it, with a warning. Under `postrun record` there is no warning, the files
+    go to the folder of the job, and the job's recorder samples the system.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class session:  # noqa: N801 - used like a function
         self._mode = mode
         self._plan = capture_profiling.plan_of(profiler_config)
         if gpu is None and self._plan is not None and self._plan.detailed and library.gpu_driver():
-            gpu = "windows"  # kernels of the steps that are profiled, not of all
+            gpu = "windows"  # kernels of the profiled steps, not of all
         self._gpu = gpu
         self._options: dict[str, Any] = {
             "directory": directory,
@@ -96,7 +96,7 @@ class session:  # noqa: N801 - used like a function
         if self._started:
             try:
                 capture_gpu.begins(self._gpu, stacklevel=3)
-            except BaseException:  # a warning that is an error: there will be no __exit__
+            except BaseException:  # a warning that is an error: __exit__ will not be called
                 self.__exit__(None, None, None)
                 raise
         if not self._started and self._gpu == "windows" and capture_environment.session_lasts():
@@ -115,46 +115,48 @@ class session:  # noqa: N801 - used like a function
             capture_profiling.disarm()
         if self._started:
             self._started = False
-            tell_framework()
+            record_framework()
             library.stop()
 
 
 _FRAMEWORKS: Final = {"torch": "PyTorch", "tensorflow": "TensorFlow", "jax": "JAX"}
 
 
-def tell_framework() -> None:
-    """The framework that the program has imported, if that is one: advice in a report is in its words."""
-    found = [name for module, name in _FRAMEWORKS.items() if module in sys.modules]
+def record_framework() -> None:
+    """Record the framework, if the program uses exactly one, for the advice."""
+    frameworks = [name for module, name in _FRAMEWORKS.items() if module in sys.modules]
     if not library.recording():
         return
-    if len(found) == 1:
-        library.metadata("framework", found[0])
+    if len(frameworks) == 1:
+        library.metadata("framework", frameworks[0])
     version = getattr(sys.modules.get("torch"), "version", None)
     maker = "AMD" if getattr(version, "hip", None) else "Intel" if getattr(version, "xpu", None) else None
     if maker is not None:
         library.metadata("capability.gpu", f"{maker} GPUs are not supported; use PyTorch's profiler")
 
 
-def tell_framework_at_exit() -> None:
-    """In the session that POSTRUN_CAPTURE=1 began, whose end is that of the program."""
+def record_framework_at_exit() -> None:
+    """Record the framework when the program ends, in the session of POSTRUN_CAPTURE=1."""
     if capture_environment.session_lasts():
-        atexit.register(tell_framework)
+        atexit.register(record_framework)
 
 
-_told = False
+_reported = False
 
 
 def start_in(directory: str | os.PathLike[str] | None) -> bool | None:
-    """Begins to record; False where a session is recording. If no file can be written, raises OSError that names the folder; under
-    `postrun record`, whose command goes on, it says so once and returns None."""
-    global _told
+    """Begin to record; False if a session is recording already. Raise OSError.
+
+    The error names the folder. Under `postrun record`, whose command must go on, it is a message, once per process, and None is returned.
+    """
+    global _reported
     try:
         return library.start()
     except OSError as error:
         folder = os.fspath(directory) if directory is not None else os.environ.get("POSTRUN_DIR") or "postrun-traces"
         if capture_environment.of_recorder():
-            if not _told:
-                _told = True
+            if not _reported:
+                _reported = True
                 sys.stderr.write(f"postrun: process {os.getpid()} is not recorded: cannot write to {folder!a}: {error.strerror}\n")
             return None
         raise OSError(error.errno, f"no trace file can be written ({error.strerror})", folder) from None

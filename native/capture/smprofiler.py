@@ -1,4 +1,4 @@
-"""How does a script of the hosted profiler record? With the same SMProfiler and Config."""
+"""SMProfiler and Config, with which scripts of the hosted profiler record."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ..recording import environment as capture_environment
 from ..recording import gpu as capture_gpu
 from ..recording import library as library
 from . import profiling as capture_profiling
-from .session import start_in, tell_framework
+from .session import record_framework, start_in
 
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 
 
 class Config:
-    """What a profiler is to do: ``profiler`` is a dict of texts, such as ``{"EnableCuda": "1"}``."""
+    """The configuration of a profiler: ``profiler`` is a dict of texts, such as ``{"EnableCuda": "1"}``."""
 
     def __init__(self, profiler: Mapping[str, str | int | bool] | None = None) -> None:
         self.profiler: Mapping[str, str | int | bool] = dict(profiler or {})
@@ -39,31 +39,35 @@ class SMProfiler:
 
     @classmethod
     def instance(cls) -> SMProfiler:
-        """The profiler of this process."""
+        """Return the profiler of this process."""
         return cls()
 
     @property
     def config(self) -> Mapping[str, str]:
-        """What was configured, as texts; also keys that mean nothing here."""
+        """The configuration as texts, including keys without a meaning here."""
         return MappingProxyType(self._config)
 
     def configure(self, config: Config) -> None:
-        """Sets what the next session does. Keys that are not known are kept, and written to the trace file's metadata.
+        """Configure the next session.
 
-        Raises RuntimeError while recording (not in a session that POSTRUN_CAPTURE=1 began), TypeError for what is no text or number.
+        Unknown keys are kept and written to the trace file's metadata. Raise RuntimeError while recording (not in a session of
+        POSTRUN_CAPTURE=1), TypeError for a value that is neither a text nor a number.
         """
         if not isinstance(config, Config) or not isinstance(config.profiler, Mapping):
             raise TypeError("configure takes a Config whose profiler is a dict, such as {'EnableCuda': '1'}")
-        found = {_text(key, "key"): _text(value, f"value of {key!r}") for key, value in config.profiler.items()}
+        config_texts = {_text(key, "key"): _text(value, f"value of {key!r}") for key, value in config.profiler.items()}
         if library.recording() and not capture_environment.session_lasts():
             raise RuntimeError("the configuration cannot change while recording; call stop_profiling first")
-        self._config = found
+        self._config = config_texts
         if library.recording():
             self._tell()
 
     def start_profiling(self) -> None:
-        """Begins to record, with EnableCuda also what runs on the GPUs (where that cannot be: a RuntimeWarning says why). Where it records
-        already: nothing, with a warning (not in a session that POSTRUN_CAPTURE=1 began). Raises OSError where no file can be written."""
+        """Begin to record, with EnableCuda also GPU activity. Raise OSError.
+
+        A RuntimeWarning reports why GPU activity cannot be recorded, or that a session is recording already (not in one of
+        POSTRUN_CAPTURE=1); then nothing changes.
+        """
         if library.recording():
             if not capture_environment.session_lasts():
                 _warn("start_profiling: recording already")
@@ -91,11 +95,11 @@ class SMProfiler:
         capture_profiling.arm(plan, self._gpu())
 
     def stop_profiling(self) -> None:
-        """Ends the recording; ranges that are open end here. Without one: nothing, with a warning."""
+        """End the recording and its open ranges; warn if nothing is recording."""
         capture_profiling.disarm()
         capture_environment.session_ended()
         if library.recording():
-            tell_framework()
+            record_framework()
             library.metadata("recording.stopped", "by the program")
         if not library.stop():
             _warn("stop_profiling: nothing was recording")
@@ -107,7 +111,7 @@ class SMProfiler:
                 library.metadata(f"config.{key}"[:200].replace("\0", " "), text)
 
     def _gpu(self) -> bool | None:
-        """Under `postrun record --gpu` also what does not ask for it, unless it says no."""
+        """Return the session's ``gpu``; under `postrun record --gpu` None by default."""
         asked = self._config.get("EnableCuda", "").lower()
         return True if asked in _TRUE else None if not asked and capture_environment.gpu() == "1" else False
 

@@ -1,4 +1,4 @@
-"""The session of a process whose program does not use postrun: begun at the first use of a framework, by importing postrun.capture."""
+"""Begins the session of a process whose program does not use postrun: at the first use of a framework, by importing postrun.capture."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ _failed = False
 
 
 def steps() -> Steps | None:
-    """The steps of the session, which begins if it has not."""
+    """Return the steps of the session, which begins if it has not."""
     return steps_of_session() if record() is not None else None
 
 
 def steps_of_session() -> Steps | None:
-    """The steps of the session."""
+    """Return the steps of the session, if it has begun."""
     module = sys.modules.get("postrun.native.profiling.engine.steps")
     return None if module is None else module.current()
 
 
 def begin_range(name: str, value: int) -> Any:
-    """A range begins, in the session, which begins if it has not; None where there is none."""
+    """Begin a range, and the session if it has not begun; None if it cannot."""
     library = record()
     return None if library is None else library.range_begin(name, value)
 
 
 def end_range(handle: Any) -> None:
-    """The range ends."""
+    """End the range."""
     _library.range_end(handle)
 
 
 def record() -> Any:
-    """The C library, once it records. Importing postrun.capture begins the session of POSTRUN_CAPTURE=1, and the plan's windows."""
+    """Begin the session by importing postrun.capture; return the C library."""
     global _library, _failed
     if _library is None and not _failed:
         _failed = True

@@ -1,4 +1,4 @@
-"""The begin of a recording: the first use that a program makes of a framework for training. A launcher that imports torch is not recorded.
+"""Begins a recording at the first training use of a framework, so that a launcher which imports torch is not recorded.
 
 A process trains when a module of PyTorch is called for training, an optimizer steps, a data loader is iterated, Keras fits, or a compiled
 function is called again. The hooks here begin the session (begin.py). Training goes on whatever happens.
@@ -17,14 +17,14 @@ from ..profiling.engine import torch_forward
 from ..recording.when_imported import when_imported
 from . import begin
 
-HOOKS: Final = "POSTRUN_HOOKS"  # 1: steps and data loading are recorded as frameworks show them
+HOOKS: Final = "POSTRUN_HOOKS"  # 1: record the steps and data loading that hooks in frameworks find
 _LOADER: Final = "torch.utils.data.dataloader"
 _CAPTURE: Final = "postrun.native.capture"
 _hooked: set[str] = set()
 
 
 def hook(framework: str) -> None:
-    """Acts on the first use of what a framework offers for training: ``torch``, ``jax``, ``tensorflow`` or ``keras``."""
+    """Hook the training functions of a framework: torch, jax, tensorflow or keras."""
     from ..recording import other_profilers
 
     other_profilers.watch()
@@ -68,7 +68,7 @@ def _watch_optimizers(module: ModuleType) -> None:
     register = getattr(module, "register_optimizer_step_pre_hook", None)
     pid = os.getpid()
 
-    def steps(optimizer: Any, arguments: Any, keywords: Any) -> None:  # stays: torch goes through its hooks now
+    def steps(optimizer: Any, arguments: Any, keywords: Any) -> None:  # not removed: torch is iterating over its hooks now
         if _CAPTURE not in sys.modules and os.getpid() == pid:
             begin.record()
 

@@ -1,13 +1,13 @@
 """Training steps of JAX and of TensorFlow's ``tf.function``: calls of a compiled function that repeat -> boundaries of steps.
 
-A step lasts from one call of the function to the next. The function is the first one that is called twice; one whose name contains
-``train``, ``step`` or ``update`` replaces another one, and a function for evaluation (``eval``, ``test``, ``valid``, ``predict``, ``init``,
-``loss``, ``metric``) never counts. A call inside of another compiled function is none. ``jax.profiler.StepTraceAnnotation`` marks steps
-as an annotation does.
+A step lasts from one call of the function to the next. The function is the first that is called twice; a function whose name contains
+``train``, ``step`` or ``update`` replaces another, and a function for evaluation (``eval``, ``test``, ``valid``, ``predict``, ``init``,
+``loss``, ``metric``) never counts. Calls inside another compiled function do not count. ``jax.profiler.StepTraceAnnotation`` marks steps
+like an annotation.
 
-``jax.jit`` and ``jax.pmap`` return a callable object that calls their own result and passes on its attributes: JAX offers no hook for calls
-that are compiled already. Code that JAX itself has compiled, and functions that are compiled by other names (``jax._src``), are not seen; a
-loop inside of one call (``lax.scan``) is one step.
+``jax.jit`` and ``jax.pmap`` return a callable object that calls JAX's own result and passes on its attributes: JAX has no hook for calls
+of compiled functions. Functions that JAX itself compiles, or that are compiled by other names (``jax._src``), are not seen; a loop inside
+one call (``lax.scan``) is one step.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from . import begin
 _RANK: Final = 1
 _TRAINS: Final = re.compile(r"train|step|update", re.IGNORECASE)
 _EVALUATES: Final = re.compile(r"eval|test|valid|predict|init|loss|metric|generate|sample", re.IGNORECASE)
-_KERAS: Final = ("keras.", "tf_keras.")  # Compiles what its own methods call; keras_steps.py knows more of them
+_KERAS: Final = ("keras.", "tf_keras.")  # compiled by Keras, whose steps keras_steps.py finds better
 _WITHOUT_THE_CHOSEN: Final = 100
-_MOST: Final = 1000  # Functions that are counted before one is chosen; a program that compiles more makes new ones all the time
+_MOST: Final = 1000  # functions counted before one is chosen; a program that compiles more keeps making new ones
 
 
 class _Calls(threading.local):
@@ -37,7 +37,7 @@ class _Calls(threading.local):
 
 
 class _Chosen:
-    """The function whose calls are steps, and how often others were called since."""
+    """The function whose calls are steps, and how often others have been called since."""
 
     def __init__(self) -> None:
         self.function: int | None = None
@@ -50,19 +50,19 @@ _chosen: Final = _Chosen()
 
 
 def hook_jax(module: ModuleType) -> None:
-    """Watches JAX, which has been imported."""
+    """Watch JAX, which has been imported."""
     for name in ("jit", "pmap"):
         setattr(module, name, _compiling(getattr(module, name)))
     when_imported("jax.profiler", _watch_annotations)
 
 
 def hook_tensorflow() -> None:
-    """Watches ``tf.function``."""
+    """Watch ``tf.function``."""
     when_imported("tensorflow.python.eager.polymorphic_function.polymorphic_function", _watch_functions)
 
 
 def _compiling(compile_function: Callable[..., Any]) -> Callable[..., Any]:
-    """``jax.jit`` with results that are counted."""
+    """Wrap ``jax.jit`` so that calls of its results are counted."""
 
     @functools.wraps(compile_function)
     def compiling(*arguments: Any, **keywords: Any) -> Any:
@@ -75,7 +75,7 @@ def _compiling(compile_function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Compiled:
-    """What ``jax.jit`` returned, which is called, and whose attributes are its own."""
+    """A result of ``jax.jit``: calls it and passes on its attributes."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._postrun_function = function
@@ -165,7 +165,7 @@ def _watch_annotations(module: ModuleType) -> None:
 
 
 def _called(function: int, named: Any, framework: str) -> None:
-    """A compiled function is called, from outside of others."""
+    """Count a call of a compiled function from outside other compiled functions."""
     chosen = _chosen
     if chosen.function != function and not _chooses(function, named):
         return
@@ -173,12 +173,12 @@ def _called(function: int, named: Any, framework: str) -> None:
     if steps is None or not steps.takes("compiled function", _RANK, f"{framework}, calls of {_name(named)}"):
         return
     if steps.open is None:
-        steps.passes()  # the first call, which was not known to be one of many
+        steps.passes()  # the first call, before the function was known to repeat
     steps.turns()
 
 
 def _chooses(function: int, named: Any) -> bool:
-    """Whether the function is the one whose calls are steps from now on."""
+    """Count a call; return whether this function's calls become the steps."""
     chosen, counts = _chosen, _chosen.counts
     if len(counts) >= _MOST and function not in counts:
         return False
@@ -198,7 +198,7 @@ def _chooses(function: int, named: Any) -> bool:
 
 
 def _name(function: Any) -> str:
-    """The function's own name."""
+    """Return the function's own name."""
     while (inner := getattr(function, "func", None)) is not None:  # functools.partial
         function = inner
     return str(getattr(function, "__name__", type(function).__name__))

@@ -1,6 +1,6 @@
 """Training steps of Keras (2, 3 and tf.keras): batches of ``Model.fit`` and calls of ``Model.train_on_batch`` -> boundaries of steps.
 
-A step lasts from the begin of a batch to the begin of the next one, or to the end of the epoch or the begin of a validation. With
+A step lasts from the beginning of a batch to the beginning of the next, or to the end of the epoch or the start of a validation. With
 ``steps_per_execution=N`` a step has N batches. A custom loop without ``tf.function`` makes a step with each ``optimizer.apply_gradients``.
 """
 
@@ -25,7 +25,7 @@ Source = tuple[str, int, str]
 
 
 def hook() -> None:
-    """Watches Keras, which is imported now or later."""
+    """Watch Keras, which is imported now or later."""
     for names, act in ((_CALLBACKS, _watch_fit), (_MODELS, _watch_models), (_OPTIMIZERS, _watch_optimizers)):
         for name in names:
             when_imported(name, act)
@@ -66,7 +66,7 @@ def _ends(source: Source) -> None:
 
 
 def _before(owner: Any, name: str, act: Callable[[], None]) -> None:
-    """``act`` is called before each call of a method of ``owner``. Once: a module may be found under two names."""
+    """Call ``act`` before each call of a method; hook each method only once."""
     original = getattr(owner, name, None)
     if original is None or hasattr(original, _MARK):
         return

@@ -37,7 +37,7 @@ POSTRUN_API const char *postrun_version(void);
  * another. Under `postrun record` (POSTRUN_RECORDER in the environment) each session of the program goes to the folder of the job, and has
  * no sampler, as the recorder samples the system. */
 
-/* What a session does. Fill with POSTRUN_CONFIG_INIT; a 0 stands for the default. */
+/* The configuration of a session. Fill with POSTRUN_CONFIG_INIT; 0 means the default. */
 typedef struct postrun_config {
     size_t size;             /* sizeof(postrun_config): fields that a newer header adds are defaults for an older program */
     const char *directory;   /* where trace files go; created if missing. Default: $POSTRUN_DIR, else "postrun-traces" */
@@ -45,19 +45,19 @@ typedef struct postrun_config {
     uint32_t ring_records;   /* 32-byte records a thread can hold until they are drained, a power of two; default 16384 */
     uint32_t drain_ms;       /* time between two drains; default 50 */
     uint32_t sample_ms;      /* interval of the system sampler: 100, 200, 500, 1000, 5000 or 60000; default 0: no sampler */
-    uint32_t sample_for_s;   /* the sampler ends after so many seconds; default 0: with the session */
+    uint32_t sample_for_s;   /* seconds after which the sampler ends; default 0: with the session */
     int32_t zstd_level;      /* compression of blocks; default 0: none. -ENOTSUP from postrun_start where libzstd cannot be loaded */
     uint32_t flags;          /* POSTRUN_FOLLOW_FORK, POSTRUN_GPU, POSTRUN_NO_GPU_YET, POSTRUN_NO_GPU_SAMPLES, POSTRUN_GPU_BOUNDED */
-    uint32_t cpu_for_s;      /* processors are sampled for so many seconds, the rest goes on; default 0: as long as the rest */
-    /* 64 bits, as 32 would lie in what an older structure ends with: padding, which nobody has filled */
+    uint32_t cpu_for_s;      /* seconds for which processors are sampled; default 0: as long as the rest */
+    /* 64 bits: 32 would be inside the padding at the end of an older structure, which callers leave uninitialized */
     uint64_t rotate_s;       /* a file that holds records and is older is closed, another begun; default: $POSTRUN_ROTATE_S, else never */
     uint64_t file_mode; /* permissions of files, such as 0640, whatever the umask; default: $POSTRUN_MODE, else 0600. New folders get the
                               * matching search permissions */
 } postrun_config;
 
 #define POSTRUN_CONFIG_INIT {sizeof(postrun_config), NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
-#define POSTRUN_FOLLOW_FORK 1u /* a forked child records, too, to a file of its own */
-#define POSTRUN_GPU 2u /* records GPU activity where it can; where not, metadata "capability.gpu" says why. Initialises CUDA */
+#define POSTRUN_FOLLOW_FORK 1u /* a forked child also records, to a file of its own */
+#define POSTRUN_GPU 2u /* records GPU activity if possible; if not, metadata "capability.gpu" has the reason. Initializes CUDA */
 #define POSTRUN_NO_GPU_YET 4u /* GPU activity is recorded from postrun_gpu(1) on */
 #define POSTRUN_NO_GPU_SAMPLES 8u /* the sampler leaves GPUs out. POSTRUN_GPU=0 in the environment: neither samples nor activity of GPUs */
 #define POSTRUN_GPU_BOUNDED \
@@ -79,13 +79,13 @@ POSTRUN_API int postrun_flush(void);
 /* The file being written, into `path` of `size` bytes: its length, or -ENOENT when none is. */
 POSTRUN_API int postrun_path(char *path, size_t size);
 
-/* Opens (1) or closes (0) a window in which a running session records GPU activity; outside of it nothing slows the GPU's calls. Where the
- * calling thread has a CUDA context, closing waits for the GPU to finish what it was given. 0; -EALREADY where it is so already or nothing
- * records; -ENOTSUP where GPU activity cannot be recorded: the metadata "capability.gpu" says why. */
+/* Opens (1) or closes (0) a window in which a running session records GPU activity; outside of it nothing slows the GPU's calls. If the
+ * calling thread has a CUDA context, closing waits for the GPU to finish its work. 0; -EALREADY if the window is so already or nothing
+ * records; -ENOTSUP if GPU activity cannot be recorded: the metadata "capability.gpu" has the reason. */
 POSTRUN_API int postrun_gpu(int on);
-/* Why GPU activity is not recorded, for the program's user: into `text` of `size` bytes, cut where it is longer; at most 480 bytes. 0 and
- * an empty text where it is, or can be (from the next window on, or when the program uses CUDA). -ENOTSUP and the reason where it cannot
- * be, or was not asked for; -EALREADY where nothing records. */
+/* Writes why GPU activity is not recorded, for the program's user, into `text` of `size` bytes: at most 480 bytes, cut if necessary. 0 and
+ * an empty text if it is recorded, or will be (in the next window, or when the program uses CUDA). -ENOTSUP and the reason if it cannot be
+ * recorded, or was not requested; -EALREADY if nothing records. */
 POSTRUN_API int postrun_gpu_reason(char *text, size_t size);
 
 /* For a language runtime with a lock that its threads hold while they run code, such as Python's global interpreter lock. A begin or an end
@@ -96,7 +96,7 @@ POSTRUN_API void postrun_lock_hooks(void *(*release)(void), void (*acquire)(void
 
 /* Another profiler of the program goes first: before it starts, `who` closes an open window and postpones others; the metadata
  * "capability.gpu" then name it. After it has ended, NULL: about a second later the window that is due opens. Calls may nest. 0, or -EALREADY
- * if nothing records GPU activity. Whoever uses CUPTI without this call gets its error 39 while a window is open. */
+ * if nothing records GPU activity. A profiler that uses CUPTI without this call gets CUPTI's error 39 while a window is open. */
 POSTRUN_API int postrun_gpu_yield(const char *who);
 
 /* For the CUDA driver, which calls it when CUDA_INJECTION64_PATH names this library: records as with POSTRUN_CAPTURE=1 and POSTRUN_GPU=1
@@ -107,7 +107,7 @@ POSTRUN_API int InitializeInjectionNvtx2(const void *(*get)(uint32_t));
 /* 1 once the program has begun a range of NVTX that is named as a step (step, step_10, ProfilerStep#10), else 0. */
 POSTRUN_API int postrun_nvtx_steps(void);
 
-/* What a session has done so far. */
+/* Counters of a session so far. */
 typedef struct postrun_statistics {
     size_t size; /* sizeof(postrun_statistics) */
     uint64_t recorded; /* records put into rings */
@@ -148,7 +148,7 @@ POSTRUN_API void postrun_counter(uint32_t name, double value);
  * the same key holds. 0, -EINVAL, or -ENOMEM (also beyond 65536 keys). */
 POSTRUN_API int postrun_metadata(const char *key, const char *value);
 
-/* Nanoseconds of CLOCK_REALTIME as the library's own clock gives them, for measurements beside a trace. */
+/* Nanoseconds of CLOCK_REALTIME as the library's own clock gives them, for measurements that accompany a trace. */
 POSTRUN_API int64_t postrun_now_ns(void);
 
 #ifdef __cplusplus

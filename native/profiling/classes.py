@@ -1,7 +1,7 @@
-"""Which framework metrics does a program ask for, in which steps or times? ``FrameworkProfile`` and the classes of the documented API.
+"""FrameworkProfile and the classes of the documented API: the framework metrics to profile, and their steps or times.
 
-Parameters, defaults, messages and dictionaries are the documented ones: docs/profiling-configuration.md. What they mean for a recording
-is made of the dictionaries by :func:`postrun.native.profiling.config_file.plan_of`.
+Parameters, defaults, messages and dictionaries are the documented ones: docs/profiling-configuration.md.
+:func:`postrun.native.profiling.config_file.plan_of` converts the dictionaries to the plan of a recording.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, ClassVar, Final, TypeVar
 
-LOCAL_PATH: Final = "/opt/ml/output/profiler"  # Where the hosted agent writes; here: the recording's own folder
+LOCAL_PATH: Final = "/opt/ml/output/profiler"  # the folder of the hosted agent; here: the recording's own folder
 FILE_MAX_SIZE: Final = 10_485_760
 FILE_CLOSE_INTERVAL: Final = 60
 FILE_OPEN_FAIL_THRESHOLD: Final = 50
@@ -22,14 +22,14 @@ EVERY_METRIC: Final = ".*"
 
 
 class PythonProfiler(Enum):
-    """What profiles Python functions."""
+    """The profiler of Python functions."""
 
     CPROFILE = "cprofile"
     PYINSTRUMENT = "pyinstrument"
 
 
 class cProfileTimer(Enum):  # noqa: N801  # the documented name
-    """What cProfile counts. DEFAULT: total, processor and off-processor time, one after the other."""
+    """The clock of cProfile. DEFAULT: total, processor and off-processor time, one after the other."""
 
     TOTAL_TIME = "total_time"
     CPU_TIME = "cpu_time"
@@ -55,7 +55,7 @@ class StepRange:
 
 
 class TimeRange:
-    """The time from ``start_unix_time`` (None: at once) on, for ``duration`` seconds (None: one step). Raises AssertionError."""
+    """``duration`` seconds (None: one step) from ``start_unix_time`` (None: immediately). Raises AssertionError."""
 
     def __init__(self, start_unix_time: int | None, duration: float | None) -> None:
         _require_time(start_unix_time, duration)
@@ -63,14 +63,14 @@ class TimeRange:
         self.duration = duration
 
     def to_json(self) -> dict[str, Any]:
-        found = {"StartTimeInSecSinceEpoch": self.start_unix_time, "Duration": self.duration}
-        return {key: value for key, value in found.items() if value is not None}
+        values = {"StartTimeInSecSinceEpoch": self.start_unix_time, "Duration": self.duration}
+        return {key: value for key, value in values.items() if value is not None}
 
 
 class MetricsConfigBase:
     """A kind of profiling and its range. ``name``: its key in the service's request; ``range``: a StepRange or a TimeRange.
 
-    Without any of the four, and with ``profile_default_steps=True`` (which stands over a given range of steps), the default range holds.
+    The default range applies without any of the four arguments, and with ``profile_default_steps=True``, which overrides a range of steps.
     """
 
     name: ClassVar[str]
@@ -99,7 +99,7 @@ class MetricsConfigBase:
         return self.range.to_json()
 
     def to_json_string(self) -> str:
-        """The text that the service's request holds: a Python dictionary with a comma behind every value."""
+        """Return the text in the service's request: a dictionary with trailing commas."""
         return dictionary_text(self._to_json())
 
     def __repr__(self) -> str:
@@ -172,7 +172,7 @@ class PythonProfilingConfig(MetricsConfigBase):
 
 
 def timer_left_out(timer: str) -> str:
-    """What is said of a timer that is given for Pyinstrument."""
+    """Return the warning about a timer for Pyinstrument."""
     return f"cprofile_timer={timer} is left out: Pyinstrument takes wall-clock time, and only cProfile has timers"
 
 
@@ -200,10 +200,10 @@ CONFIGS: Final[tuple[type[MetricsConfigBase], ...]] = (
 
 
 class FrameworkProfile:
-    """What of the framework is profiled; ``profiling_parameters`` is the service's form of it, all texts.
+    """The parts of the framework to profile; ``profiling_parameters`` is the service's form of it, all texts.
 
-    Any ``*_profiling_config`` given: only these, and a range given here is ignored. Else a range given here holds for all five kinds.
-    Else all five have their default steps.
+    With any ``*_profiling_config``, only these are profiled and the range is ignored. Else the range applies to all five kinds. Without a
+    range, all five have their default steps.
     """
 
     profiling_parameters: dict[str, str]
@@ -227,19 +227,19 @@ class FrameworkProfile:
         _require(isinstance(local_path, str), "local_path must be a string!")
         _require(isinstance(file_max_size, int) and file_max_size > 0, "file_max_size must be an integer greater than 0!")
         _require(_is_positive(file_close_interval), "file_close_interval must be a float/integer greater than 0!")
-        whole = isinstance(file_open_fail_threshold, int) and file_open_fail_threshold > 0
-        _require(whole, "file_open_fail threshold must be an integer greater than 0!")
-        given: list[MetricsConfigBase | None] = [
+        valid_threshold = isinstance(file_open_fail_threshold, int) and file_open_fail_threshold > 0
+        _require(valid_threshold, "file_open_fail threshold must be an integer greater than 0!")
+        given_configs: list[MetricsConfigBase | None] = [
             detailed_profiling_config,
             dataloader_profiling_config,
             python_profiling_config,
             horovod_profiling_config,
             smdataparallel_profiling_config,
         ]
-        for kind, one in zip(CONFIGS, given, strict=True):
-            if one is not None and not isinstance(one, kind):
-                raise TypeError(f"{kind.name} must be an object of {kind.__name__}, such as {kind.__name__}(start_step=10), not {one!r}")
-        configs = [one for one in given if one is not None]
+        for kind, config in zip(CONFIGS, given_configs, strict=True):
+            if config is not None and not isinstance(config, kind):
+                raise TypeError(f"{kind.name} must be an object of {kind.__name__}, such as {kind.__name__}(start_step=10), not {config!r}")
+        configs = [one for one in given_configs if one is not None]
         if not configs:
             in_all = {"start_step": start_step, "num_steps": num_steps, "start_unix_time": start_unix_time, "duration": duration}
             default = all(one is None for one in in_all.values())
@@ -257,7 +257,7 @@ class FrameworkProfile:
 
 
 def dictionary_text(values: dict[str, Any]) -> str:
-    """A dictionary as the service's request holds it: ``{"StartStep": 5, "NumSteps": 1, }``; ``ast.literal_eval`` reads it."""
+    """Return ``{"StartStep": 5, "NumSteps": 1, }``, which ``ast.literal_eval`` reads."""
     return "{" + "".join(f'"{key}": {_literal(value)}, ' for key, value in values.items()) + "}"
 
 
@@ -268,7 +268,7 @@ def _literal(value: Any) -> str:
 
 
 def is_regex(text: Any) -> bool:
-    """Whether it is a regular expression, as a text that can be written to a file."""
+    """Whether a value is a regular expression that can be written to a file."""
     try:
         text.encode()
         re.compile(text)
@@ -310,7 +310,7 @@ _Of = TypeVar("_Of", bound=Enum)
 
 
 def _member(kind: type[_Of], value: Any, message: str) -> _Of:
-    """``value``, or the member whose value this text is, in any case. Raises AssertionError with ``message``."""
+    """Return the member with this value, in any case. Raise AssertionError."""
     try:
         return value if isinstance(value, kind) else kind(value.lower())
     except (AttributeError, ValueError):

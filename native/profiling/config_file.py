@@ -1,4 +1,4 @@
-"""Which plan does a file of ``--profiler-config`` hold, and which file says what a ProfilerConfig says?
+"""Reads the plan of a ``--profiler-config`` file, and converts a ProfilerConfig to a plan or a file.
 
 A file is JSON, in the service's form (:mod:`postrun.native.profiling.config_json`), or TOML (:mod:`postrun.native.profiling.config_toml`).
 """
@@ -22,7 +22,7 @@ _EXAMPLE: Final = (
 
 
 def read_profiler_config(path: str | os.PathLike[str]) -> ProfilingPlan:
-    """The plan of a JSON or TOML file. Raises UsageError, naming the file, the key and what is accepted."""
+    """Return the plan of a JSON or TOML file. Raise UsageError."""
     file = Path(path)
     text = _text(file)
     if file.suffix.lower() == ".json" or (file.suffix.lower() != ".toml" and text.lstrip().startswith("{")):
@@ -33,9 +33,9 @@ def read_profiler_config(path: str | os.PathLike[str]) -> ProfilingPlan:
 
 
 def plan_of(config: ProfilerConfig) -> ProfilingPlan:
-    """What ``config`` asks of a recording; that of the service's own SDK does, too.
+    """Return the plan of a ProfilerConfig, also of one from the service's own SDK.
 
-    Raises TypeError for another object, UsageError where a value has no meaning, such as a duration that is no number.
+    Raise TypeError for another object, UsageError for a meaningless value, such as a duration that is not a number.
     """
     if isinstance(config, type) or not callable(getattr(config, "_to_request_dict", None)):
         raise TypeError(f"profiler_config must be a ProfilerConfig, such as postrun.ProfilerConfig(), not {config!r}")
@@ -43,7 +43,7 @@ def plan_of(config: ProfilerConfig) -> ProfilingPlan:
 
 
 def to_profilerconfig_json(config: ProfilerConfig) -> str:
-    """The hosted agent's file of ``config``, which :func:`read_profiler_config` reads; durations stand under both of their names."""
+    """Return the hosted agent's file of ``config``, with both names of durations."""
     return json.dumps(agents_form(config._to_request_dict()), indent=2, ensure_ascii=False) + "\n"
 
 
@@ -70,12 +70,12 @@ def _text(file: Path) -> str:
 
 def _json(file: Path, text: str) -> dict[str, Any]:
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
+        content = dict(pairs)
+        if len(content) != len(pairs):
             keys = [key for key, _ in pairs]
             twice = next(key for key in keys if keys.count(key) > 1)
             raise UsageError(f"{file}: {twice[:60]!r} is given twice")
-        return found
+        return content
 
     try:
         value = json.loads(text, object_pairs_hook=once)

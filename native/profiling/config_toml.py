@@ -1,4 +1,4 @@
-"""What does a TOML file of profiling ask for? The parameters of the documented classes, a table per class::
+"""Converts a TOML file of profiling to a ProfilerConfig. It contains the parameters of the documented classes, a table per class::
 
     system_monitor_interval_millis = 500      # ProfilerConfig
 
@@ -12,8 +12,8 @@
     [framework_profile.python]                # PythonProfilingConfig
     profile_default_steps = true
 
-or, for deep profiling, ``[profiler]`` with ``cpu_profiling_duration``, which ``[framework_profile]`` takes, too, as the service's form
-does. All keys: docs/profiling-configuration.md.
+or, for deep profiling, ``[profiler]`` with ``cpu_profiling_duration``, which ``[framework_profile]`` also accepts, like the service's
+form. All keys: docs/profiling-configuration.md.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .classes import (
     PythonProfilingConfig,
     SMDataParallelProfilingConfig,
 )
-from .profiler_config import BOTH, Profiler, ProfilerConfig
+from .profiler_config import EXCLUSIVE, Profiler, ProfilerConfig
 
 _TABLE: Final = "a table"
 _RANGE: Final = {
@@ -70,15 +70,15 @@ _KINDS: Final[dict[str, tuple[type[MetricsConfigBase], dict[str, str]]]] = {
     "smdataparallel": (SMDataParallelProfilingConfig, _KIND),
 }
 _SWITCHES: Final = frozenset({"disable_profiler", "profile_default_steps"})
-_Made = TypeVar("_Made")
+_Built = TypeVar("_Built")
 
 
 def config_of(content: Mapping[str, Any], source: str) -> ProfilerConfig:
-    """The configuration of a file's content. ``source`` stands before every message. Raises UsageError."""
+    """Convert the content of a file. Raise UsageError, prefixed by ``source``."""
     root = _checked(content, _ROOT, source)
     if "profiler" in root and "framework_profile" in root:
         raise UsageError(
-            f"{source}: [profiler] and [framework_profile]: {BOTH}; remove [profiler] and write its keys under [framework_profile]"
+            f"{source}: [profiler] and [framework_profile]: {EXCLUSIVE}; remove [profiler] and write its keys under [framework_profile]"
         )
     params: dict[str, Any] = {key: value for key, value in root.items() if key not in ("profiler", "framework_profile")}
     if "profiler" in root:
@@ -87,63 +87,63 @@ def config_of(content: Mapping[str, Any], source: str) -> ProfilerConfig:
         params["framework_profile_params"] = _framework(_table(root["framework_profile"], f"{source}: framework_profile"), source)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of framework profiling in the hosted service
-        return _made(ProfilerConfig, params, _ROOT, source)
+        return _build(ProfilerConfig, params, _ROOT, source)
 
 
-def _profiler(table: Mapping[str, Any], place: str) -> Profiler:
-    return Profiler(**_whole_seconds(_checked(table, _PROFILER, place), place))
+def _profiler(table: Mapping[str, Any], where: str) -> Profiler:
+    return Profiler(**_whole_seconds(_checked(table, _PROFILER, where), where))
 
 
-def _whole_seconds(values: Mapping[str, Any], place: str) -> Mapping[str, Any]:
+def _whole_seconds(values: Mapping[str, Any], where: str) -> Mapping[str, Any]:
     for key, value in values.items():
         if not str(value).isdecimal():
-            raise UsageError(f"{place}: {key} = {_shown(value)}; accepted: {_PROFILER[key]}")
+            raise UsageError(f"{where}: {key} = {_quoted(value)}; accepted: {_PROFILER[key]}")
     return values
 
 
 def _framework(table: Mapping[str, Any], source: str) -> FrameworkProfile:
-    place = f"{source}: [framework_profile]"
+    where = f"{source}: [framework_profile]"
     accepted = {**_FILES, **_PROFILER, **_RANGE, **dict.fromkeys(_KINDS, _TABLE)}
-    values = _checked(table, accepted, place)
-    of_profiler = _whole_seconds({key: values.pop(key) for key in _PROFILER if key in values}, place)
+    values = _checked(table, accepted, where)
+    of_profiler = _whole_seconds({key: values.pop(key) for key in _PROFILER if key in values}, where)
     for name, (kind, keys) in _KINDS.items():
         if name in values:
             inner = f"{source}: [framework_profile.{name}]"
-            found = _checked(_table(values.pop(name), inner), keys, inner)
-            values[f"{name}_profiling_config"] = _made(kind, found, keys, inner)
-    made = _made(FrameworkProfile, values, accepted, place)
-    made.profiling_parameters |= {_PARAMETERS[key]: str(value) for key, value in of_profiler.items()}
-    return made
+            table_values = _checked(_table(values.pop(name), inner), keys, inner)
+            values[f"{name}_profiling_config"] = _build(kind, table_values, keys, inner)
+    profile = _build(FrameworkProfile, values, accepted, where)
+    profile.profiling_parameters |= {_PARAMETERS[key]: str(value) for key, value in of_profiler.items()}
+    return profile
 
 
-def _made(kind: Callable[..., _Made], values: Mapping[str, Any], accepted: Mapping[str, str], place: str) -> _Made:
+def _build(kind: Callable[..., _Built], values: Mapping[str, Any], accepted: Mapping[str, str], where: str) -> _Built:
     try:
         return kind(**values)
     except (AssertionError, ValueError) as error:
         key = str(error).partition(" ")[0]
-        told = f"{key} = {_shown(values[key])}: " if key in values else ""
-        values_told = f" Accepted: {accepted[key]}" if key in accepted and accepted[key] not in str(error) else ""
-        raise UsageError(f"{place}: {told}{error}{values_told}") from error
+        setting = f"{key} = {_quoted(values[key])}: " if key in values else ""
+        accepted_values = f" Accepted: {accepted[key]}" if key in accepted and accepted[key] not in str(error) else ""
+        raise UsageError(f"{where}: {setting}{error}{accepted_values}") from error
 
 
-def _checked(table: Mapping[str, Any], accepted: Mapping[str, str], place: str) -> dict[str, Any]:
-    """``table``, with known keys only, true and false only where they are accepted, and times with a zone as seconds."""
+def _checked(table: Mapping[str, Any], accepted: Mapping[str, str], where: str) -> dict[str, Any]:
+    """Check the keys and types of ``table``; convert times with a zone to seconds."""
     for key, value in table.items():
         if key not in accepted:
-            raise UsageError(f"{place}: unknown key {key[:60]!r}; possible: {', '.join(accepted)}")
+            raise UsageError(f"{where}: unknown key {key[:60]!r}; possible: {', '.join(accepted)}")
         if isinstance(value, bool) != (key in _SWITCHES) or (isinstance(value, dict | list) and accepted[key] != _TABLE):
-            raise UsageError(f"{place}: {key} = {_shown(value)}; accepted: {accepted[key]}")
+            raise UsageError(f"{where}: {key} = {_quoted(value)}; accepted: {accepted[key]}")
     return {key: int(value.timestamp()) if isinstance(value, datetime) and value.tzinfo else value for key, value in table.items()}
 
 
-def _table(value: Any, place: str) -> Mapping[str, Any]:
+def _table(value: Any, where: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise UsageError(f"{place} = {_shown(value)}; accepted: {_TABLE}")
+        raise UsageError(f"{where} = {_quoted(value)}; accepted: {_TABLE}")
     return value
 
 
-def _shown(value: Any) -> str:
-    """A value as TOML writes it."""
+def _quoted(value: Any) -> str:
+    """Return a value as TOML writes it."""
     if isinstance(value, dict | list):  # as deep as the file nests it
         return _TABLE if isinstance(value, dict) else "a list"
     if isinstance(value, bool):

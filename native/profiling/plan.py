@@ -1,6 +1,6 @@
-"""The plan of a recording, as plain values: which parts of the framework are profiled, in which steps or times.
+"""The plan of a recording, as plain values: the profiled parts of the framework, and their steps or times.
 
-:mod:`.profiler_config` makes it from the configuration classes, :mod:`.config_file` from files; the capture side reads it.
+:mod:`.config_json` and :mod:`.config_file` make it from configuration classes and files; the capture side reads it.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 Timer = Literal["total_time", "cpu_time", "off_cpu_time", "default"]
-"""What a Python profile counts: wall-clock time, processor time, or the difference; "default": one after the other, a step each."""
+"""The clock of a Python profile: wall-clock time, processor time, or the difference; "default": one after the other, a step each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Steps ``first_step`` to ``first_step + steps - 1``, or the time from ``start_s`` on, for ``duration_s``.
+    """Steps ``first_step`` to ``first_step + steps - 1``, or ``duration_s`` seconds after ``start_s``.
 
-    By steps: ``first_step`` is a number; ``steps`` is None where the window has no end. By time: ``start_s`` is seconds since the Unix
-    epoch (None: from the start of the recording on); ``duration_s`` None: the one step that begins at or after ``start_s``.
+    By steps: ``first_step`` is a number; ``steps`` None: the window has no end. By time: ``start_s`` is in seconds since the Unix epoch
+    (None: the start of the recording); ``duration_s`` None: the single step that begins at or after ``start_s``.
     """
 
     first_step: int | None = None
@@ -27,17 +27,17 @@ class Window:
 
     @property
     def by_steps(self) -> bool:
-        """Whether steps, not times, bound it."""
+        """Whether the window is bounded by steps rather than times."""
         return self.first_step is not None
 
     def holds(self, step: int) -> bool:
-        """Whether a window by steps has this step."""
+        """Whether a window by steps contains this step."""
         return self.first_step is not None and self.first_step <= step and (self.steps is None or step < self.first_step + self.steps)
 
 
 @dataclass(frozen=True, slots=True)
 class LoaderPlan:
-    """Iterations of data loaders, and of their workers, whose metric's name matches the regular expression ``metrics_regex``."""
+    """Iterations of data loaders and their workers whose metric's name matches the regular expression ``metrics_regex``."""
 
     window: Window
     metrics_regex: str = ".*"
@@ -45,7 +45,7 @@ class LoaderPlan:
 
 @dataclass(frozen=True, slots=True)
 class PythonPlan:
-    """A profile of Python functions for each step of the window. ``timer`` is of cProfile; Pyinstrument takes wall-clock time."""
+    """A profile of Python functions for each step of the window. ``timer``: of cProfile; Pyinstrument uses wall-clock time."""
 
     window: Window
     profiler: Literal["cprofile", "pyinstrument"] = "cprofile"
@@ -54,12 +54,12 @@ class PythonPlan:
 
 @dataclass(frozen=True, slots=True)
 class ProfilingPlan:
-    """What to record. None: not said (the system sampler), or not at all (the five kinds of profiling).
+    """The plan of a recording. None: the default (the system sampler), or off (the five kinds of profiling).
 
-    ``sample_ms``: interval of the system sampler; ``cpu_seconds``: how long processors are sampled; ``rotate_s``: after how many seconds a
-    trace file is closed and the next one begun (None: never). ``local_path``: where the files of framework profiling go (None: the
-    recording's own folder); ``max_file_bytes``, ``close_interval_s``: when a timeline file is closed and the next one begun;
-    ``open_fail_threshold``: after how many files that could not be opened in a row none is tried any more.
+    ``sample_ms``: interval of the system sampler; ``cpu_seconds``: how long processors are sampled; ``rotate_s``: age in seconds at which a
+    trace file is closed and the next begun (None: never). ``local_path``: folder of the files of framework profiling (None: the
+    recording's own); ``max_file_bytes``, ``close_interval_s``: size and age at which a timeline file is closed and the next begun;
+    ``open_fail_threshold``: failures to open a file in a row after which no further file is opened.
     ``detailed``: operators and kernels. ``horovod``, ``smdataparallel``: the timelines of these libraries.
     """
 
@@ -79,5 +79,5 @@ class ProfilingPlan:
 
     @property
     def of_framework(self) -> bool:
-        """Whether anything but the system is to be profiled."""
+        """Whether anything besides the system is profiled."""
         return not self.disabled and any((self.detailed, self.loader, self.python, self.horovod, self.smdataparallel))

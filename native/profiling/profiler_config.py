@@ -1,7 +1,7 @@
-"""How does a program configure profiling? ``ProfilerConfig`` and ``Profiler`` of the documented API.
+"""``ProfilerConfig`` and ``Profiler`` of the documented API, with which programs configure profiling.
 
-Parameters, defaults, messages and requests are the documented ones; what each does in a recording, and how contradictions of the
-documentation are resolved: docs/profiling-configuration.md.
+Parameters, defaults, messages and requests are the documented ones. Their effect on a recording, and the resolution of contradictions in
+the documentation: docs/profiling-configuration.md.
 """
 
 from __future__ import annotations
@@ -11,15 +11,17 @@ from typing import Any, Final
 
 from .classes import FrameworkProfile
 
-INTERVALS_MS: Final = (100, 200, 500, 1000, 5000, 60000)  # How often the system can be sampled
-BOTH: Final = "Profiler will not work when Framework Profiler is ON"
+INTERVALS_MS: Final = (100, 200, 500, 1000, 5000, 60000)  # supported intervals of the system sampler
+EXCLUSIVE: Final = "Profiler will not work when Framework Profiler is ON"
 DEPRECATED: Final = "Framework profiling will be deprecated from tensorflow 2.12 and pytorch 2.0"
 
 
 class Profiler:
-    """Deep profiling. ``cpu_profiling_duration``: for how many seconds the processors are sampled; ``file_rotation_interval``: after how
-    many a trace file is closed and the next one begun (0: never); as texts or numbers. ``instanceType``, ``volumeSizeInGB``: of the hosted
-    service; kept, and without effect here."""
+    """Deep profiling, with texts or numbers. ``cpu_profiling_duration``: seconds for which the processors are sampled.
+
+    ``file_rotation_interval``: age in seconds at which a trace file is closed and the next begun (0: never). ``instanceType``,
+    ``volumeSizeInGB``: of the hosted service; kept, and without effect here.
+    """
 
     def __init__(self, cpu_profiling_duration: str | int = "3600", file_rotation_interval: str | int = "600") -> None:
         self.profiling_parameters = {
@@ -34,7 +36,7 @@ class Profiler:
 
 
 class ProfilerConfig:
-    """What is profiled, and how often the system is sampled.
+    """The profiling of a job, and the interval of the system sampler.
 
     ``s3_output_path``: kept for the request. ``system_monitor_interval_millis``: 100, 200, 500, 1000, 5000 or 60000 (None: 500).
     ``framework_profile_params``: a FrameworkProfile; ``profile_params``: a Profiler; not both. ``disable_profiler``: nothing is profiled.
@@ -61,7 +63,7 @@ class ProfilerConfig:
         if not (profile_params is None or isinstance(profile_params, Profiler)):
             raise AssertionError("profile_params must be of type Profiler if specified.")
         if framework_profile_params is not None and profile_params is not None:
-            raise ValueError(BOTH)
+            raise ValueError(EXCLUSIVE)
         if system_monitor_interval_millis is not None and system_monitor_interval_millis not in INTERVALS_MS:
             raise ValueError(
                 f"system_monitor_interval_millis must be one of {', '.join(map(str, INTERVALS_MS))}, not {system_monitor_interval_millis!r}"
@@ -75,7 +77,7 @@ class ProfilerConfig:
         self.disable_profiler = disable_profiler
 
     def _to_request_dict(self) -> dict[str, Any]:
-        """The part of the service's request."""
+        """Return the profiler configuration of the service's request."""
         request: dict[str, Any] = {}
         if self.s3_output_path is not None and not self.disable_profiler:
             request["S3OutputPath"] = self.s3_output_path

@@ -696,7 +696,7 @@ static PyType_Spec annotation_spec = {
  * Up to CPython 3.13 "with" creates two bound methods, each a garbage-collected object. The descriptors here create smaller ones, from
  * memory that is kept. On the type itself they return the plain methods (contextlib.ExitStack reads these). */
 
-#define HAVE_VECTORCALL (1UL << 11) /* as in 3.8 to 3.13; the limited API names it from 3.12 on */
+#define HAVE_VECTORCALL (1UL << 11) /* as in 3.8 to 3.13; named in the limited API since 3.12 */
 #define MAKES_BOUND_METHODS (Py_Version < 0x030E0000)
 
 typedef PyObject *(*fast_call)(PyObject *callable, PyObject *const *args, size_t count, PyObject *keywords);
@@ -833,7 +833,7 @@ static PyType_Spec method_spec = {
     .slots = method_slots,
 };
 
-/* Puts a descriptor in the place of a method of annotations. */
+/* Replaces a method of annotations by a descriptor. */
 static int replace_method(capture_state *state, PyTypeObject *type, const char *name, fast_call call) {
     PyObject *plain = PyObject_GetAttrString((PyObject *)state->annotation, name);
     method_object *method = plain ? PyObject_GC_New(method_object, type) : NULL;
@@ -1137,7 +1137,7 @@ static void *release_gil(void) {
 static void acquire_gil(void *state) { PyEval_RestoreThread(state); }
 
 static void find_gil(void) {
-    void *at = dlsym(RTLD_DEFAULT, "PyThreadState_GetUnchecked"); /* from 3.13 on */
+    void *at = dlsym(RTLD_DEFAULT, "PyThreadState_GetUnchecked"); /* since 3.13 */
     at = at ? at : dlsym(RTLD_DEFAULT, "_PyThreadState_UncheckedGet");
     memcpy(&state_of_thread, &at, sizeof at);
     if (state_of_thread) {

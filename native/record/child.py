@@ -1,7 +1,7 @@
-"""How is a command run so that signals, the terminal and its end are as if nobody stood between?
+"""Runs a command so that signals, the terminal and its end behave as they do without the recorder.
 
-The command stays in the process group of the recorder, so what a terminal sends (Ctrl-C, Ctrl-Z, Ctrl-\\, hang-up) reaches it directly; a
-signal that a program sends to the recorder alone is passed on (see record_witness.py). The recorder lives as long as the command does.
+The command stays in the process group of the recorder, so signals of a terminal (Ctrl-C, Ctrl-Z, Ctrl-\\, hang-up) reach it directly; a
+signal that a program sends only to the recorder is passed on (see signal_probe.py). The recorder lives as long as the command does.
 See docs/record.md.
 """
 
@@ -33,12 +33,12 @@ _HELD: Final = PASSED_ON | {signal.SIGCHLD}
 _ASK_TO_END: Final = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM})
 _STOPS: Final = frozenset({signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
 _BY_THE_KERNEL: Final = 0x80  # si_code SI_KERNEL: a terminal sends to the whole process group
-# Python ignores these, and what is ignored is inherited.
+# Python ignores these, and a child inherits that.
 _DEFAULTS: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 class CommandError(PostrunError):
-    """The command is not there (exit code 127), or cannot be executed (126), as shells say it."""
+    """The command does not exist (exit code 127) or cannot be executed (126), as in a shell."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -47,8 +47,10 @@ class CommandError(PostrunError):
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a process ended: with an exit code, or by a signal (then 128 + its number, as shells count). ``asked``: after somebody had asked
-    the recorder to end."""
+    """How a process ended: with an exit code, or by a signal (then 128 + its number, as in a shell).
+
+    ``asked``: the recorder had been asked to end before.
+    """
 
     exit_code: int
     signal: int | None = None
@@ -56,7 +58,7 @@ class End:
 
     @property
     def signal_name(self) -> str | None:
-        """SIGKILL, ...; a number where it has no name."""
+        """Return SIGKILL, ...; the number of a signal without a name."""
         try:
             return signal.Signals(self.signal).name if self.signal is not None else None
         except ValueError:
@@ -64,14 +66,14 @@ class End:
 
 
 def find(command: str, path: str | None = None) -> str:
-    """The file that runs when the user says ``command``, looked up as shells do. Raises CommandError."""
-    found = shutil.which(command, path=path)
-    if found is not None:
-        return found
+    """Return the file of ``command``, found as shells find it. Raise CommandError."""
+    file = shutil.which(command, path=path)
+    if file is not None:
+        return file
     if "/" not in command:
         raise CommandError(f"{command}: command not found; check the name and PATH", 127)
     try:
-        os.stat(command)  # noqa: PTH116 - the text is no Path: it may be empty or hold anything
+        os.stat(command)  # noqa: PTH116 - the text may not be a valid Path: it can be empty or contain anything
     except PermissionError:
         raise CommandError(f"{command}: permission denied", 126) from None
     except (OSError, ValueError) as error:
@@ -81,17 +83,22 @@ def find(command: str, path: str | None = None) -> str:
 
 
 def hold_signals() -> set[int]:
-    """From now on signals wait until :func:`wait` looks at them. For the main thread, before others; what was blocked before."""
+    """Block signals until :func:`wait` reads them; return the signals blocked before.
+
+    Call it in the main thread, before other threads start.
+    """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    return {int(one) for one in signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)}
+    return {int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)}
 
 
 def start(
     file: str, command: Sequence[str], environment: Mapping[str, str], blocked: set[int], stdout: int = 1, ignored: int | None = None
 ) -> int:
-    """Start a command with the signals blocked that were before, its output to ``stdout``; its process id. ``ignored``: a signal that does
-    not end it, as long as it does nothing about it. Raises CommandError."""
-    before = None if ignored is None else signal.signal(ignored, signal.SIG_IGN)  # is inherited; what is held here still arrives
+    """Start a command and return its process id. Raise CommandError.
+
+    ``blocked``: its blocked signals. ``stdout``: its output. ``ignored``: a signal that it ignores unless it installs a handler.
+    """
+    before = None if ignored is None else signal.signal(ignored, signal.SIG_IGN)  # is inherited; a blocked signal still arrives here
     try:
         with modes.umask_of_user():
             return _start(file, command, environment, blocked, stdout)
@@ -115,7 +122,10 @@ def _start(file: str, command: Sequence[str], environment: Mapping[str, str], bl
 
 
 def wait(child: int, witness: Witness | None = None) -> End:
-    """Pass signals on until the child ends, but for those that a witness says it has. Stops with it, and goes on with it."""
+    """Wait for the child and pass on signals that the witness has not seen.
+
+    The recorder stops and continues with the child.
+    """
     asked = False
     while True:
         arrived = signal.sigwaitinfo(_HELD)
@@ -128,10 +138,12 @@ def wait(child: int, witness: Witness | None = None) -> End:
             send(child, arrived.si_signo)
 
 
-def apart(work: Callable[[], None], said: Path) -> int:
-    """Do something in a child of a session of its own, which no signal to this process's group or terminal reaches; its process id.
-    What it prints goes to a file. For a process of one thread. Raises OSError."""
-    output, nothing = os.open(said, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC), os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+def apart(work: Callable[[], None], output_file: Path) -> int:
+    """Run ``work`` in a child with its own session; return its id. Raise OSError.
+
+    No signal to this process's group or terminal reaches it. ``output_file`` gets its output. The calling process has one thread.
+    """
+    output, nothing = os.open(output_file, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC), os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     try:
         sys.stderr.flush()
         child = os.fork()
@@ -139,8 +151,8 @@ def apart(work: Callable[[], None], said: Path) -> int:
             code = 1
             try:
                 os.setsid()
-                for number, place in ((0, nothing), (1, output), (2, output)):
-                    os.dup2(place, number)
+                for number, target in ((0, nothing), (1, output), (2, output)):
+                    os.dup2(target, number)
                 work()
                 code = 0
             except Exception as error:
@@ -154,8 +166,10 @@ def apart(work: Callable[[], None], said: Path) -> int:
 
 
 def outlast(child: int, going_on: Callable[[], None], asked: bool) -> End | None:
-    """Wait for a child that signals do not reach. At the first that asks to end (or if ``asked`` before) ``going_on`` is called; at the
-    next: None."""
+    """Wait for a child that signals do not reach; None at a second request to end.
+
+    ``going_on`` is called at the first request, or at once if ``asked``.
+    """
     if asked:
         going_on()
     while True:
@@ -174,19 +188,19 @@ def outlast(child: int, going_on: Callable[[], None], asked: bool) -> End | None
 
 
 def asked_to_end(seconds: float) -> End | None:
-    """Wait without a child, so long or until a signal asks to end."""
+    """Wait ``seconds`` without a child, or until a signal requests the end."""
     arrived = signal.sigtimedwait(_ASK_TO_END, seconds)
     return None if arrived is None else End(128 + arrived.si_signo, arrived.si_signo)
 
 
 def send(child: int, number: int) -> None:
-    """A signal to a child that has not been waited for."""
+    """Send a signal to a child that has not been waited for."""
     with suppress(PermissionError):  # it changed its user
         os.kill(child, number)
 
 
 def leave(end: End) -> NoReturn:
-    """End as the command did: with its exit code, or by its signal (without a memory dump of the recorder)."""
+    """End like the command: by its exit code, or by its signal without a core dump."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
@@ -200,7 +214,10 @@ def leave(end: End) -> NoReturn:
 
 
 def _look(child: int, witness: Witness | None) -> End | None:
-    """What became of the processes that changed: the end of the child. As process 1 of a container the recorder has others, too."""
+    """Reap ended processes; return the end of the child.
+
+    As process 1 of a container the recorder also has other children.
+    """
     end = None
     while True:
         try:
@@ -214,7 +231,7 @@ def _look(child: int, witness: Witness | None) -> End | None:
                 witness.reaped(process)
             continue
         if os.WIFSTOPPED(status):
-            # Ctrl-Z: the shell that waits for the recorder sees the job stopped only when the recorder is, too.
+            # Ctrl-Z: the shell that waits for the recorder sees the job stopped only when the recorder is stopped as well.
             if os.WSTOPSIG(status) in _STOPS:
                 os.kill(os.getpid(), signal.SIGSTOP)
         elif os.WIFSIGNALED(status):

@@ -1,6 +1,6 @@
-"""What is known of a job without asking anybody: what runs where, on what, from which commit, started by whom?
+"""Facts of a job: its command, node, commit and launcher, as text by key.
 
-Only files and the environment are read, never the network, and no program is started.
+Reads only files and the environment; uses no network and starts no program.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ... import redaction
 from ...version import __version__
 from ..recording.host_name import redacted
 
-# What launchers and schedulers tell their processes; nothing that could be a secret.
+# Set by launchers and schedulers for their processes; none of these can be a secret.
 LAUNCHER_VARIABLES: Final = (
     "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
     "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS",
@@ -39,7 +39,7 @@ _LONGEST: Final = 60_000
 
 
 def facts(command: Sequence[str], *, name: str | None, environment: Mapping[str, str], root: Path = Path("/")) -> dict[str, str]:
-    """The job's information by key, all as text. ``root``: where the machine's files are."""
+    """Return the job's facts by key. ``root``: the folder of the system's files."""
     resources = _json(root / _HOSTED / "resourceconfig.json")
     kind, source = _instance_type(resources, root)
     hosts = resources.get("hosts")
@@ -47,7 +47,7 @@ def facts(command: Sequence[str], *, name: str | None, environment: Mapping[str,
         directory = os.getcwd()  # noqa: PTH109 - a folder that is gone raises
     except OSError:
         directory = ""
-    found: dict[str, Any] = {
+    job_facts: dict[str, Any] = {
         "job.command": shlex.join(redaction.mask_arguments(command)[0]),
         "job.directory": directory,
         "job.host": socket.gethostname(),
@@ -61,14 +61,14 @@ def facts(command: Sequence[str], *, name: str | None, environment: Mapping[str,
         "job.hosts": " ".join(map(str, hosts)) if isinstance(hosts, list) else None,
     }
     if "hosts" in redacted():  # names of other hosts, and only those of this host are replaced
-        found["job.hosts"] = None
+        job_facts["job.hosts"] = None
         environment = {key: value for key, value in environment.items() if key not in _OF_HOSTS}
-    found |= {f"job.environment.{key}": environment[key] for key in LAUNCHER_VARIABLES if environment.get(key)}
-    return {key: _storable(redaction.mask_value(key, str(value))[0]) for key, value in found.items() if value}
+    job_facts |= {f"job.environment.{key}": environment[key] for key in LAUNCHER_VARIABLES if environment.get(key)}
+    return {key: _storable(redaction.mask_value(key, str(value))[0]) for key, value in job_facts.items() if value}
 
 
 def _main_memory() -> int | None:
-    """Bytes of the machine's main memory; None where the system does not tell."""
+    """Return the bytes of the node's main memory; None if unknown."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):
@@ -76,12 +76,12 @@ def _main_memory() -> int | None:
 
 
 def hosted_hyperparameters(root: Path = Path("/")) -> dict[str, Any]:
-    """What the hosted service gives its jobs as a file; empty elsewhere."""
+    """Return the hyperparameters of a job of the hosted service; empty elsewhere."""
     return _json(root / _HOSTED / "hyperparameters.json")
 
 
 def _instance_type(resources: Mapping[str, Any], root: Path) -> tuple[str | None, str | None]:
-    """The kind of machine, and who says it: the hosted service, or the firmware of an EC2 machine."""
+    """Return the node's type and its source: the service, or the firmware on EC2."""
     kind = resources.get("current_instance_type")
     if isinstance(kind, str) and kind:
         return kind, "resourceconfig.json"
@@ -91,11 +91,11 @@ def _instance_type(resources: Mapping[str, Any], root: Path) -> tuple[str | None
 
 
 def git_commit(folder: Path) -> str | None:
-    """The commit that is checked out where ``folder`` is, from git's own files; None where there is none, or it cannot be told."""
-    for place in (folder, *folder.parents):
-        git = place / ".git"
+    """Return the commit that ``folder`` has checked out, from git's files, or None."""
+    for parent in (folder, *folder.parents):
+        git = parent / ".git"
         if git.is_file():  # a worktree, a submodule
-            git = place / (_line(git) or "").removeprefix("gitdir:").strip()
+            git = parent / (_line(git) or "").removeprefix("gitdir:").strip()
         head = _line(git / "HEAD")
         if head is None:
             continue
@@ -140,6 +140,6 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _storable(text: str) -> str:
-    """As UTF-8 without NUL, of a length that a trace file takes."""
+    """Return a text as a trace file accepts it: UTF-8, without NUL, cut to length."""
     clean = text.replace("\0", " ").encode("utf-8", "backslashreplace")
     return (clean if len(clean) <= _LONGEST else clean[: _LONGEST - 3] + b"...").decode("utf-8", "ignore")

@@ -1,6 +1,6 @@
-"""What does a recorder tell the processes of a job about GPUs: whether to record what runs on them, when, and by which way in?
+"""The environment that determines whether, when and how processes of a job record GPU activity.
 
-A process records it that imports postrun.capture, or into which the CUDA driver loads the C library, as CUDA_INJECTION64_PATH says.
+A process records it if it imports postrun.capture, or if the CUDA driver loads the C library into it, named by CUDA_INJECTION64_PATH.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Final
 from ...errors import UsageError
 
 GPU: Final = "POSTRUN_GPU"
-"""1: a process of the job records what runs on the GPUs; 0: nothing of GPUs is recorded, neither that nor samples."""
+"""1: a process of the job records GPU activity; 0: neither GPU activity nor samples of GPUs are recorded."""
 INJECTION: Final = "CUDA_INJECTION64_PATH"
-NVTX: Final = "NVTX_INJECTION64_PATH"  # Ranges that a program marks with NVTX become annotations; who has set it keeps them
+NVTX: Final = "NVTX_INJECTION64_PATH"  # ranges marked with NVTX become annotations; a value that the user set stays
 STEPS: Final = "POSTRUN_GPU_STEPS"
 SECONDS: Final = "POSTRUN_GPU_TIME"
 SIGNAL: Final = "POSTRUN_GPU_SIGNAL"
 WINDOWS: Final = "POSTRUN_GPU_WINDOWS"
-"""Bounded windows that open again and again: ``auto``, or a list such as ``warmup=10,steps=20,every=600``; unset: all the time."""
+"""Bounded windows that open repeatedly: ``auto``, or a list such as ``warmup=10,steps=20,every=600``; unset: all the time."""
 _AUTO: Final = "auto"
 _VENDORS: Final = {"0x1002": "AMD", "0x8086": "Intel"}
 _NSIGHT: Final = "NSYS_PROFILING_SESSION_ID"
@@ -32,7 +32,7 @@ _SECONDS: Final = r"\d{1,9}(?:\.\d{0,9})?|\.\d{1,9}"
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """In which part of the job; at most one of them: ``A:B``, ``A:B``, a signal's name."""
+    """The part of the job to record; at most one is set: ``A:B`` steps, ``A:B`` seconds, or the name of a signal."""
 
     steps: str | None = None
     seconds: str | None = None
@@ -40,13 +40,13 @@ class Window:
 
     @property
     def signal_number(self) -> int | None:
-        """Of the signal that opens and closes windows."""
+        """Return the number of the signal that opens and closes windows."""
         return None if self.signal is None else int(signal.Signals["SIG" + self.signal])
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What the environment of the job gets and loses, what the user is told, and what the recording says of it."""
+class JobChanges:
+    """Changes to the environment of the job, remarks for the user, and facts for the recording."""
 
     variables: Mapping[str, str] = field(default_factory=dict)
     dropped: frozenset[str] = frozenset()
@@ -55,23 +55,23 @@ class Told:
 
 
 def steps(text: str) -> str:
-    """Raises UsageError where it is no ``A:B``."""
-    found = re.fullmatch(r"(\d{1,18}):(\d{1,18})", text.strip(), re.ASCII)
-    if not found or int(found[1]) >= int(found[2]):
+    """Check an ``A:B`` of steps. Raise UsageError."""
+    match = re.fullmatch(r"(\d{1,18}):(\d{1,18})", text.strip(), re.ASCII)
+    if not match or int(match[1]) >= int(match[2]):
         raise UsageError(f"{text!r} is no range of steps; write A:B with whole numbers, A less than B, such as 10:20 (steps 10 to 19)")
-    return found[0]
+    return match[0]
 
 
 def seconds(text: str) -> str:
-    """Raises UsageError where it is no ``A:B``."""
-    found = re.fullmatch(rf"({_SECONDS}):({_SECONDS})", text.strip(), re.ASCII)
-    if not found or float(found[1]) >= float(found[2]):
+    """Check an ``A:B`` of seconds. Raise UsageError."""
+    match = re.fullmatch(rf"({_SECONDS}):({_SECONDS})", text.strip(), re.ASCII)
+    if not match or float(match[1]) >= float(match[2]):
         raise UsageError(f"{text!r} is no range of time; write A:B in seconds after the start, A less than B, such as 60:90 or 0.5:2")
-    return found[0]
+    return match[0]
 
 
 def signal_name(text: str) -> str:
-    """USR1 or USR2. Raises UsageError."""
+    """Return USR1 or USR2. Raise UsageError."""
     name = text.strip().upper().removeprefix("SIG")
     if name not in {"USR1", "USR2"}:
         raise UsageError(f"{text!r} opens no window; choose USR1 or USR2")
@@ -81,27 +81,34 @@ def signal_name(text: str) -> str:
 def chosen(
     typed: Collection[str], gpu: str | None, steps: str | None, seconds: str | None, window_signal: str | None
 ) -> tuple[bool | None, bool, Window]:
-    """What is meant if several options are given: what was ``typed`` counts before what the environment says. Returns whether GPUs are
-    recorded (None: if there is a driver), whether all of their activity is, and the window. Raises UsageError."""
-    given = {"steps": steps, "seconds": seconds, "window_signal": window_signal}
-    names = [name for name, value in given.items() if value is not None]
+    """Resolve the GPU options. Raise UsageError.
+
+    Options in ``typed`` override those of the environment.
+
+    Returns whether GPUs are recorded (None: if there is a driver), whether all of their activity is, and the window.
+    """
+    options = {"steps": steps, "seconds": seconds, "window_signal": window_signal}
+    names = [name for name, value in options.items() if value is not None]
     strong = gpu if gpu in ("off", "always") and ("gpu" in typed or not set(names) & set(typed)) else None
     names = [name for name in names if name in typed] or ([] if strong else names)
     spelled = ["--" + name.replace("_", "-") for name in names]
     spelled += {"off": ["--no-gpu"], "always": ["--gpu always"]}.get(strong or "", [])
     if len(spelled) > 1:
         raise UsageError(f"{' and '.join(spelled)} exclude each other; give one of them")
-    window = Window(**{name.removeprefix("window_"): value for name, value in given.items() if name in names})
+    window = Window(**{name.removeprefix("window_"): value for name, value in options.items() if name in names})
     if strong == "off":
         return False, False, window
     return True if gpu not in (None, "off") else None, strong == "always", window
 
 
 def other_gpus(root: Path = Path("/")) -> str | None:
-    """The maker of the machine's GPUs that are not NVIDIA's: AMD, or Intel for a card with memory of its own; None: there are none."""
+    """Return the vendor of the node's GPUs that are not NVIDIA's: AMD, Intel or None.
+
+    Only an Intel card with memory of its own counts.
+    """
     for card in sorted((root / "sys/class/drm").glob("card*/device")):
         vendor = _VENDORS.get(_line(card / "vendor"), "")
-        # Graphics in a processor have no memory of their own (AMD), or are at this address (Intel).
+        # Integrated graphics have no memory of their own (AMD), or are at this address (Intel).
         if vendor == "AMD" and int(_line(card / "mem_info_vram_total") or 0) >= _DISCRETE_BYTES:
             return vendor
         if vendor == "Intel" and not card.resolve().name.endswith(":00:02.0"):
@@ -119,10 +126,10 @@ def _line(path: Path) -> str:
         return ""
 
 
-_DISCRETE_BYTES: Final = 2 << 30  # Memory of a GPU; what a processor's graphics reserve is less
+_DISCRETE_BYTES: Final = 2 << 30  # memory of a GPU; integrated graphics reserve less
 
 
-def told(
+def job_changes(
     gpu: bool | None,
     window: Window,
     environment: Mapping[str, str],
@@ -131,24 +138,27 @@ def told(
     explicit: bool,
     driver: bool,
     always: bool = False,
-    other: str | None = None,
-) -> Told:
-    """``gpu`` is what the user wants, None: where there is a ``driver``. ``explicit``: something about GPUs was asked for. ``environment``:
-    the recorder's own. ``always``: all GPU activity, else that of bounded windows. ``other``: the maker of GPUs that are not NVIDIA's."""
+    vendor: str | None = None,
+) -> JobChanges:
+    """Return the changes for recording GPUs.
+
+    ``gpu``: the user's choice; None: if there is a ``driver``. ``explicit``: the user set an option about GPUs. ``environment``: of the
+    recorder. ``always``: all GPU activity instead of bounded windows. ``vendor``: of GPUs that are not NVIDIA's.
+    """
     windows = {STEPS: window.steps, SECONDS: window.seconds, SIGNAL: window.signal}
     unused = frozenset(name for name, value in windows.items() if value is None)
     injected = environment.get(INJECTION)
     ours = injected is not None and _same(injected, library)
-    ranges = {} if environment.get(NVTX) else {NVTX: os.fspath(library)}  # of processors, too
+    ranges = {} if environment.get(NVTX) else {NVTX: os.fspath(library)}  # ranges on the CPU count as well
     if gpu is False:
-        return Told({GPU: "0"} | ranges, unused | set(windows) | {WINDOWS} | ({INJECTION} if ours else set()))
+        return JobChanges({GPU: "0"} | ranges, unused | set(windows) | {WINDOWS} | ({INJECTION} if ours else set()))
     remarks, facts = [], {}
-    if other and not driver:
-        why = f"GPU activity is not captured on {other} GPUs; use PyTorch's profiler"
+    if vendor and not driver:
+        why = f"GPU activity is not captured on {vendor} GPUs; use PyTorch's profiler"
         remarks.append(why)
-        facts["capability.gpu"] = f"{other} GPUs are not supported; use PyTorch's profiler"
+        facts["capability.gpu"] = f"{vendor} GPUs are not supported; use PyTorch's profiler"
     if not driver and not explicit:
-        return Told(ranges, remarks=tuple(remarks), facts=facts)
+        return JobChanges(ranges, remarks=tuple(remarks), facts=facts)
     variables = {GPU: "1"} | ranges | {name: value for name, value in windows.items() if value is not None}
     if always or window != Window():
         unused |= {WINDOWS}
@@ -156,7 +166,7 @@ def told(
         variables[WINDOWS] = environment.get(WINDOWS) or _AUTO
     if explicit:
         facts["recording.gpu"] = "asked for"
-    if not driver and not other:
+    if not driver and not vendor:
         remarks.append("there is no NVIDIA driver here (libcuda.so.1); what runs on GPUs is recorded where the job finds one")
         facts["capability.gpu"] = "no NVIDIA driver: libcuda.so.1 is not on this machine"
     if injected and not ours:
@@ -168,9 +178,9 @@ def told(
         variables[INJECTION] = os.fspath(library)
         if environment.get(_NSIGHT):
             remarks.append("NVIDIA Nsight Systems profiles this job: where it uses CUPTI, kernels are left to it, and the report says so")
-    return Told(variables, unused, tuple(remarks), facts)
+    return JobChanges(variables, unused, tuple(remarks), facts)
 
 
 def _same(path: str, library: Path) -> bool:
-    """Whether a path is this library, or the one of another installation of postrun."""
+    """Whether a path is this library, or that of another installation."""
     return Path(path).name == library.name or os.path.realpath(path) == os.path.realpath(library)

@@ -1,7 +1,7 @@
-"""How is a job run and recorded, from its folder to its report?
+"""Runs and records a job, from its folder to its report.
 
-The recorder is a process with a session of the C library of its own: the system sampler, and what is known of the job. The job and its
-workers find in their environment where to record what they annotate. See docs/record.md.
+The recorder is a process with its own session of the C library: it samples the system and writes the job's facts. The environment of the
+job and its workers contains the folder that they record to. See docs/record.md.
 """
 
 from __future__ import annotations
@@ -23,45 +23,33 @@ from ... import modes, redaction
 from ...errors import PostrunError
 from ...messages import echo
 from ..recording.host_name import VARIABLE
-from . import (
-    child as record_child,
-)
-from . import (
-    facts as record_facts,
-)
-from . import (
-    gpu as record_gpu,
-)
-from . import (
-    params as record_params,
-)
-from . import (
-    profiling as record_profiling,
-)
-from . import (
-    ranks as record_ranks,
-)
+from . import child as record_child
+from . import facts as record_facts
+from . import gpu as record_gpu
+from . import params as record_params
+from . import profiling as record_profiling
+from . import ranks as record_ranks
 from .signal_probe import Witness
 
-Summary = Callable[[Path], Iterator[str]]  # Describes the recording in a folder, line by line
+Summary = Callable[[Path], Iterator[str]]  # describes the recording in a folder, line by line
 ANNOTATE: Final = 'Try: annotate the steps of the program with `with postrun.capture.annotate("step", value=i):`'
 INTERVALS_MS: Final = (0, 100, 200, 500, 1000, 5000, 60000)
-RECORDER: Final = "POSTRUN_RECORDER"  # Says to the processes of a job who records it: host and process id
+RECORDER: Final = "POSTRUN_RECORDER"  # identifies the recorder for the processes of a job: host and process id
 _WAIT_S: Final = 60.0
 _WAIT_AFTER_FAILURE_S: Final = 5.0
-"""How long the first rank waits for the others before it reports: they may wait for the launcher to see that this one failed."""
+"""How long the first rank waits for the others before it reports: they may wait for the launcher to notice that this rank failed."""
 _POLL_S: Final = 0.1
 
 
 class RecordingError(PostrunError):
-    """Nothing was started (exit code 125, as of env and timeout)."""
+    """Nothing was started (exit code 125, as with env and timeout)."""
 
     exit_code = 125
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the user asks of a recording."""
+    """The user's options of a recording."""
 
     out: Path | None = None
     interval_ms: int | None = None
@@ -81,21 +69,21 @@ class Wanted:
 
 
 def record(command: Sequence[str], wanted: Wanted, summary: Summary) -> record_child.End:
-    """Run a command to its end and record it. Returns how it ended; raises PostrunError if nothing was started."""
+    """Run a command to its end and record it; return its end. Raise PostrunError."""
     if wanted.redact:
         os.environ[VARIABLE] = ",".join(wanted.redact)  # of this process, of the job, and of the report
     os.environ[modes.VARIABLE] = f"{wanted.mode:04o}"
     outer = dict(os.environ)
-    for name in (RECORDER, record_profiling.CONFIG):  # the recorder's own session is no part of a job, and has no windows
+    for name in (RECORDER, record_profiling.CONFIG):  # the recorder's own session is outside the job, and has no windows
         os.environ.pop(name, None)
     capture = _library()
     file = record_child.find(command[0])
-    profiling = record_profiling.told(wanted.profiler_config, wanted.interval_ms, hooks=wanted.hooks)
+    profiling = record_profiling.profiling_for(wanted.profiler_config, wanted.interval_ms, hooks=wanted.hooks)
     if profiling.disabled:
         if not wanted.quiet:
             _say(profiling.remarks[0])
         record_profiling.run_alone(file, command, {**outer, **profiling.variables})
-    where = record_ranks.place(outer)
+    where = record_ranks.launched_rank(outer)
     folder, inside = _folder(command, wanted, where, outer)
     blocked = record_child.hold_signals()
     sampled = inside and outer.get(RECORDER, "").rpartition(":")[0] == socket.gethostname()
@@ -122,7 +110,7 @@ def record(command: Sequence[str], wanted: Wanted, summary: Summary) -> record_c
     if not wanted.hooks:
         environment.pop(record_profiling.HOOKS, None)
     environment[RECORDER] = outer[RECORDER] if sampled else f"{socket.gethostname()}:{os.getpid()}"
-    if early := record_child.asked_to_end(0):  # Ctrl-C, before there is a job that it could reach
+    if early := record_child.asked_to_end(0):  # Ctrl-C before the job exists
         _abandon(folder, session)
         return early
     for remark in () if wanted.quiet else (*gpus.remarks, *profiling.remarks):
@@ -170,7 +158,7 @@ def record(command: Sequence[str], wanted: Wanted, summary: Summary) -> record_c
 
 
 def _library() -> ModuleType:
-    """postrun.capture, where it can record. Raises RecordingError."""
+    """Return postrun.capture. Raise RecordingError if it cannot record."""
     from ... import native
 
     if not native.available():
@@ -184,9 +172,9 @@ def _library() -> ModuleType:
 
 
 def _folder(
-    command: Sequence[str], wanted: Wanted, where: record_ranks.Place, environment: Mapping[str, str]
+    command: Sequence[str], wanted: Wanted, where: record_ranks.LaunchedRank, environment: Mapping[str, str]
 ) -> tuple[record_ranks.Folder, bool]:
-    """Where to record, and whether another recorder records this job already into the same folder."""
+    """Return the folder, and whether another recorder already records the job there."""
     above = environment.get("POSTRUN_DIR") if environment.get(RECORDER) else None
     out = wanted.out.absolute() if wanted.out is not None else None
     if above and (out is None or os.path.normpath(above) == os.path.normpath(out)):
@@ -197,7 +185,7 @@ def _folder(
 
 
 def script_name(command: Sequence[str]) -> str:
-    """A short name of what runs: train for ``python train.py``, ``torchrun --nproc-per-node 2 train.py``, ``python -m pkg.train``."""
+    """Return a short name of the command: train for ``python train.py``."""
     script = next((one for one in command if re.search(r"\.(py|sh)$", one)), None)
     if script is None and "-m" in command[:-1]:
         script = command[list(command).index("-m") + 1].rpartition(".")[2]
@@ -206,20 +194,20 @@ def script_name(command: Sequence[str]) -> str:
 
 
 def _facts(command: Sequence[str], wanted: Wanted, environment: Mapping[str, str], inside: bool) -> dict[str, str]:
-    found = record_facts.facts(command, name=wanted.name, environment=environment)
+    facts = record_facts.facts(command, name=wanted.name, environment=environment)
     if inside:
-        found["job.inside"] = environment.get(RECORDER) or "1"
-    given = record_params.together(record_params.hosted(record_facts.hosted_hyperparameters()), wanted.files, wanted.params)
-    return found | {f"param.{key}": str(redaction.mask_value(key, value)[0]) for key, value in given.items()}
+        facts["job.inside"] = environment.get(RECORDER) or "1"
+    hyperparameters = record_params.together(record_params.hosted(record_facts.hosted_hyperparameters()), wanted.files, wanted.params)
+    return facts | {f"param.{key}": str(redaction.mask_value(key, value)[0]) for key, value in hyperparameters.items()}
 
 
-def _gpus(wanted: Wanted, environment: Mapping[str, str]) -> record_gpu.Told:
+def _gpus(wanted: Wanted, environment: Mapping[str, str]) -> record_gpu.JobChanges:
     from ... import native
 
     driver = wanted.gpu is not False and native.gpu_driver()
-    return record_gpu.told(
+    return record_gpu.job_changes(
         wanted.gpu, wanted.window, environment, native.library(), explicit=_asks_for_gpus(wanted), driver=driver, always=wanted.always,
-        other=None if driver else record_gpu.other_gpus(),
+        vendor=None if driver else record_gpu.other_gpus(),
     )  # fmt: skip
 
 
@@ -228,7 +216,7 @@ def _asks_for_gpus(wanted: Wanted) -> bool:
 
 
 def _abandon(folder: record_ranks.Folder, session: Any) -> None:
-    """Nothing was started: leave nothing behind."""
+    """Remove what the recorder wrote before the job was started."""
     session.__exit__(None, None, None)
     if session.path is not None:
         session.path.unlink(missing_ok=True)
@@ -236,12 +224,12 @@ def _abandon(folder: record_ranks.Folder, session: Any) -> None:
 
 
 def _flush(capture: ModuleType) -> None:
-    with suppress(OSError):  # told at the end
+    with suppress(OSError):  # reported at the end
         capture.flush()
 
 
 def _summarize(folder: Path, summary: Summary) -> None:
-    """Say what was recorded. Whatever happens to it, the recorder ends as its command did."""
+    """Print a summary of the recording. No failure changes how the recorder ends."""
     try:
         for line in summary(folder):
             _say(line)
@@ -252,11 +240,13 @@ def _summarize(folder: Path, summary: Summary) -> None:
 # -- when the job has ended ------------------------------------------------------------------------------------------------
 
 
-def _finish(folder: record_ranks.Folder, where: record_ranks.Place, wanted: Wanted, end: record_child.End, blocked: set[int]) -> None:
-    """What only one process of a launch does: say where the recording is, and report it."""
+def _finish(
+    folder: record_ranks.Folder, where: record_ranks.LaunchedRank, wanted: Wanted, end: record_child.End, blocked: set[int]
+) -> None:
+    """Print the recording's folder and report it, in one process per launch."""
     if not wanted.report:
         if not wanted.quiet:
-            _say(f"recorded to {_shown(folder.path)}; report it with: postrun report {shlex.quote(_shown(folder.path))}")
+            _say(f"recorded to {_relative(folder.path)}; report it with: postrun report {shlex.quote(_relative(folder.path))}")
         return
     if where.rank is None:
         _report(folder, wanted, blocked)
@@ -265,40 +255,43 @@ def _finish(folder: record_ranks.Folder, where: record_ranks.Place, wanted: Want
 
 
 def _report(folder: record_ranks.Folder, wanted: Wanted, blocked: set[int]) -> None:
-    place = folder.path / "report"
-    arguments = [sys.executable, "-P", "-m", "postrun", "report", os.fspath(folder.path), "--output", os.fspath(place)]
+    output = folder.path / "report"
+    arguments = [sys.executable, "-P", "-m", "postrun", "report", os.fspath(folder.path), "--output", os.fspath(output)]
     if wanted.formats:
         arguments += ["--format", ",".join(wanted.formats)]
     if wanted.quiet:
         arguments.append("--quiet")
     environment = {key: value for key, value in os.environ.items() if key not in _NOT_FOR_THE_REPORT}
     sys.stderr.flush()
-    made = record_child.wait(record_child.start(sys.executable, arguments, environment, blocked, stdout=2))
-    if made.exit_code != 0:
-        why = f"signal {made.signal_name}" if made.signal_name else f"exit code {made.exit_code}"
-        _say(f"the report was not made ({why}); try again with: postrun report {shlex.quote(_shown(folder.path))}")
+    end = record_child.wait(record_child.start(sys.executable, arguments, environment, blocked, stdout=2))
+    if end.exit_code != 0:
+        why = f"signal {end.signal_name}" if end.signal_name else f"exit code {end.exit_code}"
+        _say(f"the report was not made ({why}); try again with: postrun report {shlex.quote(_relative(folder.path))}")
 
 
 def _report_apart(folder: record_ranks.Folder, wanted: Wanted, end: record_child.End, blocked: set[int]) -> None:
-    """Report in a process of its own session. A launcher that ends its ranks (mpirun: one has failed) sends them SIGTERM, and soon SIGKILL,
-    and would end the report with the recorder. What is said goes to a file, as the recorder may be gone before; it tells it at the end."""
+    """Report in a process with its own session.
+
+    A launcher that ends its ranks (mpirun: if one has failed) sends them SIGTERM and soon SIGKILL, which would end the report with the
+    recorder. The output goes to a file, as the recorder may end first; otherwise it prints the file at the end.
+    """
 
     def work() -> None:
         if _others_ended(folder, end):
             _report(folder, wanted, blocked)
 
     try:
-        said = folder.said()
-        child = record_child.apart(work, said)
-    except OSError:  # no room for another process or its words
+        output_file = folder.report_output()
+        child = record_child.apart(work, output_file)
+    except OSError:  # no resources for another process or its output
         work()
         return
-    shown = shlex.quote(_shown(folder.path))
-    going_on = f"asked to end; the report is still being made, in {_shown(folder.path / 'report')} (else: postrun report {shown})"
+    quoted = shlex.quote(_relative(folder.path))
+    going_on = f"asked to end; the report is still being made, in {_relative(folder.path / 'report')} (else: postrun report {quoted})"
     if record_child.outlast(child, lambda: _say(going_on), end.asked):
         with suppress(OSError, ValueError):
-            echo(said.read_text(encoding="utf-8", errors="replace"), nl=False, err=True)
-            said.unlink()
+            echo(output_file.read_text(encoding="utf-8", errors="replace"), nl=False, err=True)
+            output_file.unlink()
 
 
 _NOT_FOR_THE_REPORT: Final = frozenset(
@@ -319,12 +312,12 @@ _NOT_FOR_THE_REPORT: Final = frozenset(
 
 
 def _others_ended(folder: record_ranks.Folder, end: record_child.End) -> bool:
-    """Wait for the other ranks; say which have not ended in time. False where a signal asks to end."""
+    """Wait for the other ranks; False if a signal requests the end."""
     patience = _WAIT_S if end.exit_code == 0 else _WAIT_AFTER_FAILURE_S
     until = time.monotonic() + patience
     while (others := folder.unfinished()) and time.monotonic() < until:
         if record_child.asked_to_end(_POLL_S):
-            _say(f"ended before the report was made; make it with: postrun report {shlex.quote(_shown(folder.path))}")
+            _say(f"ended before the report was made; make it with: postrun report {shlex.quote(_relative(folder.path))}")
             return False
     if others:
         ranks = ", ".join(map(str, others[:8])) + (f" and {len(others) - 8} more" if len(others) > 8 else "")
@@ -333,7 +326,7 @@ def _others_ended(folder: record_ranks.Folder, end: record_child.End) -> bool:
     return True
 
 
-def _shown(path: Path) -> str:
+def _relative(path: Path) -> str:
     try:
         return os.fspath(path.relative_to(Path.cwd()))
     except (ValueError, OSError):

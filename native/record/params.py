@@ -1,4 +1,4 @@
-"""Which hyperparameters does the user give with a job: --param, --params, and the file of a hosted job?"""
+"""Hyperparameters of a job, from --param, --params and the file of a hosted job: key -> text."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any, Final
 from ...errors import UsageError
 
 LONGEST_KEY: Final = 200
-LONGEST_VALUE: Final = 60_000  # Bytes of a key and of a value that a trace file takes
+LONGEST_VALUE: Final = 60_000  # bytes of a key and of a value that a trace file accepts
 MOST: Final = 10_000
 _LARGEST_FILE: Final = 16 << 20
 
 
 def pair(text: str) -> tuple[str, str]:
-    """The key and the value of one --param. Raises UsageError."""
+    """Return the key and the value of one --param. Raise UsageError."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise UsageError(f"{text!r} is no parameter; write it like learning_rate=0.1")
@@ -26,7 +26,10 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def of_file(path: Path) -> dict[str, str]:
-    """The parameters of a JSON or TOML file; inner objects become keys with dots (``optimizer.lr``). Raises UsageError."""
+    """Read the parameters of a JSON or TOML file. Raise UsageError.
+
+    Inner objects become keys with dots (``optimizer.lr``).
+    """
     try:
         with path.open("rb") as file:
             raw = file.read(_LARGEST_FILE + 1)
@@ -41,30 +44,30 @@ def of_file(path: Path) -> dict[str, str]:
     value = _parsed(path, text)
     if not isinstance(value, dict):
         raise UsageError(f'{path}: holds {_kind(value)}, not an object; write it like {{"learning_rate": 0.1}}')
-    found = dict(_checked(key, one, f"{path}: {key[:60]}") for key, one in flat(value))
-    if len(found) > MOST:
-        raise UsageError(f"{path}: {len(found):,} parameters; at most {MOST:,} are taken")
-    return found
+    parameters = dict(_checked(key, one, f"{path}: {key[:60]}") for key, one in flat(value))
+    if len(parameters) > MOST:
+        raise UsageError(f"{path}: {len(parameters):,} parameters; at most {MOST:,} are taken")
+    return parameters
 
 
 def flat(value: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
-    """Every value as text, with the keys on the way to it. Lists, numbers, booleans and null are JSON."""
+    """Yield every value with its path of keys; other values than texts are JSON."""
     waiting = [(above, iter(value.items()))]
     while waiting:
         prefix, items = waiting[-1]
-        for key, one in items:
+        for key, inner in items:
             name = f"{prefix}{key}"
-            if isinstance(one, dict) and one:
-                waiting.append((f"{name}.", iter(one.items())))
+            if isinstance(inner, dict) and inner:
+                waiting.append((f"{name}.", iter(inner.items())))
                 break
-            yield name, one if isinstance(one, str) else json.dumps(one, ensure_ascii=False, default=str)
+            yield name, inner if isinstance(inner, str) else json.dumps(inner, ensure_ascii=False, default=str)
         else:
             waiting.pop()
 
 
 def hosted(hyperparameters: Mapping[str, Any]) -> dict[str, str]:
-    """Those of a hosted job, whose texts are JSON once more; without those of the service itself."""
-    found = {}
+    """Decode a hosted job's parameters, which are JSON texts."""
+    parameters = {}
     for key, value in hyperparameters.items():
         if key.startswith("sagemaker_") or len(key.encode()) > LONGEST_KEY:
             continue
@@ -73,17 +76,17 @@ def hosted(hyperparameters: Mapping[str, Any]) -> dict[str, str]:
                 value = json.loads(value)
         for name, text in flat({key: value}):
             if name.isprintable() and "\0" not in text and len(text.encode("utf-8", "replace")) <= LONGEST_VALUE:
-                found[name] = text
-    return found
+                parameters[name] = text
+    return parameters
 
 
-def together(of_host: Mapping[str, str], files: Iterable[Mapping[str, str]], given: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """All of them; what is given later and nearer to the command counts: --param over --params over the hosted job's file."""
-    found = dict(of_host)
-    for one in files:
-        found.update(one)
-    found.update(given)
-    return found
+def together(of_host: Mapping[str, str], files: Iterable[Mapping[str, str]], pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Merge parameters: --param over --params over the hosted job's file."""
+    parameters = dict(of_host)
+    for file in files:
+        parameters.update(file)
+    parameters.update(pairs)
+    return parameters
 
 
 def _parsed(path: Path, text: str) -> Any:

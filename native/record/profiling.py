@@ -1,7 +1,7 @@
-"""The changes of `postrun record` to the environment of a job so that steps are found, and those of --profiler-config.
+"""Changes to the environment of a job: for finding its steps, and for --profiler-config.
 
 The processes of the job read the copy of the file in the recording's folder, which a variable names. Python processes get a start-up hook,
-by a folder put first on PYTHONPATH, that finds the steps of programs which do not import postrun: see hooks/startup.
+in a folder put first on PYTHONPATH, which finds the steps of programs that do not import postrun: see hooks/startup.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ _NOBODY: Final = "no process of the job annotated steps or trained with PyTorch"
 
 @dataclass(frozen=True, slots=True)
 class Profiling:
-    """``interval_ms``: of the sampler; ``hooks``: steps are found by hooks in frameworks; ``file``: the user's; ``remarks``: what the user
-    is told; ``facts``: what the recording says."""
+    """The profiling of a job. ``interval_ms``: of the sampler. ``hooks``: hooks in frameworks find steps. ``file``: the user's.
+
+    ``remarks``: for the user; ``facts``: for the recording.
+    """
 
     interval_ms: int = _INTERVAL_MS
     hooks: bool = False
@@ -42,81 +44,87 @@ class Profiling:
 
     @property
     def disabled(self) -> bool:
-        """Whether nothing is to be recorded at all."""
+        """Whether nothing is to be recorded."""
         return self.plan is not None and self.plan.disabled
 
     @property
     def of_system(self) -> ProfilingPlan | None:
-        """What the recorder itself does of it."""
+        """Return the part of the plan that the recorder itself follows."""
         if self.plan is None:
             return None
         return ProfilingPlan(sample_ms=self.plan.sample_ms, cpu_seconds=self.plan.cpu_seconds, rotate_s=self.plan.rotate_s)
 
     def copy(self, folder: Path) -> None:
-        """The file, for the processes of the job. Raises OSError."""
+        """Copy the file for the processes of the job. Raise OSError."""
         if self.file is not None:
-            place = self._copied(folder)
-            draft = place.with_name(f".{place.name}.{os.getpid()}")
+            copy = self._copied(folder)
+            draft = copy.with_name(f".{copy.name}.{os.getpid()}")
             draft.write_bytes(self.file.read_bytes())
-            draft.replace(place)
+            draft.replace(copy)
 
     def applied(self, environment: Mapping[str, str], of_gpus: Mapping[str, str], *, explicit: bool) -> dict[str, str]:
-        """The environment of the job. Where kernels are profiled in some steps, all are only recorded where that is ``explicit``."""
-        found = dict(environment)
+        """Return the environment of the job.
+
+        If only some steps profile kernels, all GPU activity is recorded only if ``explicit``.
+        """
+        variables = dict(environment)
         if self.hooks:
-            found[HOOKS] = "1"
+            variables[HOOKS] = "1"
         if self.hooks or (self.plan is not None and self.plan.of_framework):
-            others = [entry for entry in found.get("PYTHONPATH", "").split(os.pathsep) if entry and entry != os.fspath(STARTUP)]
-            found["PYTHONPATH"] = os.pathsep.join([os.fspath(STARTUP), *others])
+            others = [entry for entry in variables.get("PYTHONPATH", "").split(os.pathsep) if entry and entry != os.fspath(STARTUP)]
+            variables["PYTHONPATH"] = os.pathsep.join([os.fspath(STARTUP), *others])
         if self.plan is None or self.file is None:
-            return found
-        found[CONFIG] = os.fspath(self._copied(Path(found["POSTRUN_DIR"]) / MARKS))
+            return variables
+        variables[CONFIG] = os.fspath(self._copied(Path(variables["POSTRUN_DIR"]) / MARKS))
         if self.plan.rotate_s is not None:
-            found[ROTATE] = str(self.plan.rotate_s)
+            variables[ROTATE] = str(self.plan.rotate_s)
         if self.plan.detailed is not None and not explicit:
             for name in (record_gpu.GPU, record_gpu.INJECTION, record_gpu.WINDOWS):
                 if name in of_gpus:
-                    found.pop(name, None)
-        return found
+                    variables.pop(name, None)
+        return variables
 
     def finish(self, folder: Path, *, alone: bool) -> tuple[str, ...]:
-        """The job is over: what killed processes left of their timelines gets its name. What went wrong. ``alone``: no other ranks run."""
+        """Name the timelines that killed processes left; return warnings.
+
+        ``alone``: no other rank runs.
+        """
         places = [folder] if self.plan is None or not self.plan.local_path else [folder, Path(self.plan.local_path)]
         places = [place for place in places if (place / "framework" / "pevents").is_dir()]
         if not places:
             return ()
         from ..profiling.engine.timeline_writer import finish_leftovers_of_host
 
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", RuntimeWarning)
-            for place in places:
-                finish_leftovers_of_host(place, only_dead=not alone or place != folder)
-        return tuple(str(one.message) for one in told)
+            for root in places:
+                finish_leftovers_of_host(root, only_dead=not alone or root != folder)
+        return tuple(str(one.message) for one in caught)
 
     def of_nobody(self) -> tuple[dict[str, str], str]:
-        """No process of the job was recorded: what the recording says of the windows, and what the user is told. Empty without windows."""
+        """Return the facts and the remark for a job that recorded no window."""
         if self.plan is None or not self.plan.of_framework:
             return {}, ""
         from ..profiling.engine.engine import asked, named, windows
 
-        found = windows(self.plan)
-        facts = {f"profiling.{kind}": asked(window) for kind, window in found.items()}
-        recorded = {f"profiling.{kind}.recorded": f"nothing: {_NOBODY}" for kind in found}
-        return facts | recorded, f"{named(list(found))} recorded nothing: {_NOBODY}"
+        asked_windows = windows(self.plan)
+        facts = {f"profiling.{kind}": asked(window) for kind, window in asked_windows.items()}
+        recorded = {f"profiling.{kind}.recorded": f"nothing: {_NOBODY}" for kind in asked_windows}
+        return facts | recorded, f"{named(list(asked_windows))} recorded nothing: {_NOBODY}"
 
     def _copied(self, folder: Path) -> Path:
         suffix = self.file.suffix.lower() if self.file is not None else ""
         return folder / f"profiler-config{suffix if suffix in ('.json', '.toml') else ''}"
 
 
-def told(file: Path | None, interval_ms: int | None, *, hooks: bool = False) -> Profiling:
-    """Raises UsageError where the file is not as it has to be."""
+def profiling_for(file: Path | None, interval_ms: int | None, *, hooks: bool = False) -> Profiling:
+    """Return the profiling of a job. Raise UsageError for a wrong file."""
     if file is None:
         return Profiling(_INTERVAL_MS if interval_ms is None else interval_ms, hooks)
     from ..profiling.config_file import read_profiler_config
 
     file = file.absolute()
-    if file.exists() and not file.is_file():  # what can be read once only, such as a pipe, cannot be copied for the job
+    if file.exists() and not file.is_file():  # a pipe can be read only once, so it cannot be copied for the job
         raise UsageError(f"{file}: is no ordinary file; save the configuration to a file and give that")
     with warnings.catch_warnings(record=True) as doubts:
         warnings.simplefilter("always", UserWarning)
@@ -135,7 +143,7 @@ def told(file: Path | None, interval_ms: int | None, *, hooks: bool = False) -> 
 
 
 def run_alone(file: str, command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
-    """In the place of the recorder, as if it had not been there. Raises CommandError."""
+    """Replace the recorder by the command. Raise CommandError."""
     try:
         os.execve(file, list(command), environment)
     except OSError as error:

@@ -1,8 +1,8 @@
-"""Which process of a distributed job is recorded here, and what do the recorders of one job agree on?
+"""The process of a distributed job that is recorded here, and the state that the recorders of one job share.
 
-A launcher (torchrun, mpirun, srun) may start a recorder per process. They meet in the job's folder, where each leaves marks in
-``.postrun-run/``, which no reader of recordings looks at: which launch the folder belongs to, which ranks have begun and ended, and who
-samples a machine.
+A launcher (torchrun, mpirun, srun) may start a recorder per process. They share the job's folder, where each leaves marks in
+``.postrun-run/``, which readers of recordings skip: the launch that the folder belongs to, the ranks that have begun and ended, and the
+recorder that samples each node.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _RECORDERS: Final = ".recorder"
 _COMMAND_ENDED: Final = ".command-ended"
 _FAILED: Final = "failed\n"
 
-# Variables of rank, local rank, world size (as the C library reads them), processes on the machine, and what tells launches apart.
+# Variables of rank, local rank, world size (as the C library reads them), processes on the node, and the identity of a launch.
 _FAMILIES: Final = (
     ("torchrun", "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT")),
     (
@@ -45,11 +45,13 @@ class FolderError(PostrunError):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Which process of which launch. ``rank`` None: the only one. ``launch``: the same text in all processes of a launch, and in no other;
-    empty where the launcher gives none. ``attempt``: how often the launcher has started this rank again. ``again``: whether the launch can
-    be told from every other, so that a rank that comes twice was started again. ``restarts_left``: whether the launcher starts the ranks
-    again when one fails."""
+class LaunchedRank:
+    """A process of a launch. ``rank`` None: the only process.
+
+    ``launch``: a text that all processes of a launch share, and no other; empty if the launcher has none. ``attempt``: how often the
+    launcher has restarted this rank. ``again``: ``launch`` is unique, so a rank that comes twice was restarted. ``restarts_left``: the
+    launcher restarts the ranks when one fails.
+    """
 
     launcher: str | None
     rank: int | None
@@ -62,44 +64,44 @@ class Place:
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that speaks for all."""
+        """Whether this process prints and reports for all."""
         return self.rank in (None, 0)
 
 
-def place(environment: Mapping[str, str]) -> Place:
-    """What the launcher's variables say; the innermost launcher first (torchrun inside of srun)."""
+def launched_rank(environment: Mapping[str, str]) -> LaunchedRank:
+    """Read the variables of the innermost launcher (torchrun inside srun)."""
     for launcher, rank, local_rank, world_size, local_size, launch in _FAMILIES:
         number = _number(environment.get(rank))
-        # In a batch script SLURM says rank 0 without there being others: those come with srun, which makes a step.
+        # A batch script of SLURM has rank 0 without other ranks: srun creates those, and a step with them.
         if number is None or (launcher == "slurm" and _number(environment.get("SLURM_STEP_ID")) is None):
             continue
-        said = [environment[name] for name in launch if environment.get(name)]
+        identity = [environment[name] for name in launch if environment.get(name)]
         if launcher == "torchrun" and environment.get("TORCHELASTIC_RUN_ID", "none") != "none":
-            said = said[:1]  # the master may be another when ranks are started again
+            identity = identity[:1]  # the master may change when ranks are restarted
         size = _number(environment.get(world_size))
         here = size is not None and size == _number(environment.get(local_size))
         if here:
-            said = [_started_by(rank, environment[rank])]  # the others may be the same in the next launch
+            identity = [_started_by(rank, environment[rank])]  # the other variables may be the same in the next launch
         if launcher == "torchrun" and not any(name.startswith("TORCHELASTIC_") for name in environment):
-            launcher = "launch"  # somebody else who names ranks as torchrun does
+            launcher = "launch"  # another launcher that names ranks as torchrun does
         attempt = _number(environment.get("TORCHELASTIC_RESTART_COUNT")) if launcher == "torchrun" else None
-        name = "-".join([launcher, *said]) if said else ""
-        again = len(said) == 1 and (launcher == "torchrun" or (launcher == "launch" and here))
+        name = "-".join([launcher, *identity]) if identity else ""
+        again = len(identity) == 1 and (launcher == "torchrun" or (launcher == "launch" and here))
         restarts = _number(environment.get("TORCHELASTIC_MAX_RESTARTS")) if launcher == "torchrun" else None
         left = (restarts or 0) > (attempt or 0)
-        return Place(launcher, number, _number(environment.get(local_rank)), size, name, attempt or 0, again, left)
-    return Place(None, None, None, None, "")
+        return LaunchedRank(launcher, number, _number(environment.get(local_rank)), size, name, attempt or 0, again, left)
+    return LaunchedRank(None, None, None, None, "")
 
 
 class Folder:
-    """The folder of a run, as the recorder of one process joins it. Raises FolderError where it is another run's, or cannot be made."""
+    """The folder of a run, which one recorder joins. Raises FolderError for another run's folder, or if it cannot be created."""
 
-    def __init__(self, path: Path, where: Place, *, inside: bool = False) -> None:
-        """``inside``: of a job that another recorder records into this folder."""
+    def __init__(self, path: Path, where: LaunchedRank, *, inside: bool = False) -> None:
+        """Join the folder; ``inside``: another recorder already records the job into it."""
         self.path = path
         self.where = where
         self._marks = path / MARKS
-        self._made: list[Path] = []
+        self._created: list[Path] = []
         self._host = re.sub(r"[^\w.-]", "_", host_name())
         self._key = "job" if where.rank is None else f"rank-{where.rank}"
         if where.attempt:
@@ -110,8 +112,8 @@ class Folder:
             raise
         except OSError as error:
             self.abandon()
-            place = error.filename2 or error.filename or path
-            raise FolderError(f"{place}: cannot be written ({error.strerror or error}); choose another place with --out") from error
+            failed_path = error.filename2 or error.filename or path
+            raise FolderError(f"{failed_path}: cannot be written ({error.strerror or error}); choose another place with --out") from error
 
     def _join(self, inside: bool) -> None:
         known = self.path.is_dir()
@@ -119,12 +121,12 @@ class Folder:
         if not known:
             self.path.mkdir(parents=True, exist_ok=True)
         self._marks.mkdir(exist_ok=True)
-        # A launch that says nothing of itself is told by who started it.
+        # A launch without an identity is identified by the process that started it.
         launch = _unnamed(self.where.launch) or (self.where.launcher if self.where.rank is not None else "") or _unique()
         owner = self._marks / "launch.json"
         fresh = _claim(owner, json.dumps({"launch": launch}) + "\n")
         if fresh:
-            self._made.append(owner)
+            self._created.append(owner)
         if not inside:
             if fresh and held is not None:
                 self.abandon()
@@ -138,54 +140,56 @@ class Folder:
         for number in range(1, 1000):
             if _claim(self._marks / self._key, text):
                 break
-            # A launcher that starts its ranks again counts that, or not (torchrun, when machines come and go).
+            # A launcher that restarts its ranks counts that, or not (torchrun, when nodes come and go).
             if not inside and not (self.where.again and self._over(self._key, os.listdir(self._marks))):  # noqa: PTH208
                 raise self._taken(f"of the same {'rank' if self.where.rank is not None else 'job'}")
             self._key = f"{first.partition('.')[0]}.{self.where.attempt + number}"
-        self._made.append(self._marks / self._key)
+        self._created.append(self._marks / self._key)
 
     def _taken(self, what: str) -> FolderError:
         return FolderError(f"{self.path}: holds a recording already ({what}); give another folder with --out, or remove this one")
 
     def samples(self) -> bool:
-        """Whether this recorder samples the machine: the one of local rank 0, else whoever asks first."""
+        """Whether this recorder samples the node: local rank 0, else the first to call."""
         if self.where.rank is None:
             return True
         if self.where.local_rank is not None:
             return self.where.local_rank == 0
         mark = self._marks / f"sampler-{self._host}.{self.where.attempt}"
         if _claim(mark):
-            self._made.append(mark)
+            self._created.append(mark)
             return True
         return False
 
     def ended(self) -> None:
-        """This rank's recording is complete."""
+        """Mark this rank's recording as complete."""
         with suppress(OSError):
             _claim(self._marks / f"{self._key}.ended")
 
     def unfinished(self) -> list[int]:
-        """The other ranks that began, and have not ended; without those whose recorder is known to be dead."""
+        """Return the other ranks that run, except those whose recorder is dead."""
         names = self._names()
         return sorted(rank for rank, name in _ranks(names).items() if rank != self.where.rank and not self._over(name, names))
 
     def recorder_writes(self, file: Path) -> None:
-        """The first trace file of a recorder is no process of the job."""
+        """Mark a trace file as the recorder's own."""
         mark = self._marks / f"{file.name}{_RECORDERS}"
         with suppress(OSError):
             if _claim(mark):
-                self._made.append(mark)
+                self._created.append(mark)
 
     def of_nobody(self, *, failed: bool) -> bool:
-        """This rank's command has ended, and ``failed`` or not: whether no process of the whole job recorded, and none is left that could.
-        One recorder of a launch is told so, where the launcher says how many ranks there are."""
+        """Mark the end of the command; return whether no process of the job recorded.
+
+        True for one recorder of a launch only, when no process is left that could record; needs a launcher that reports the world size.
+        """
         with suppress(OSError):
             _claim(self._marks / f"{self._key}{_COMMAND_ENDED}", _FAILED if failed else "")
             return self._all_commands_ended() and not self._of_job() and _claim(self._marks / "of-nobody")
         return False
 
     def _all_commands_ended(self) -> bool:
-        """Not where one of an attempt failed, and the launcher starts all of them again."""
+        """Whether all commands have ended and the launcher restarts none of them."""
         if self.where.rank is None:
             return True
         if self.where.world_size is None:
@@ -201,7 +205,7 @@ class Folder:
         )
 
     def _of_job(self) -> bool:
-        """Whether a process recorded that is no recorder: has a first file (the next ones end in -2, -3, ...)."""
+        """Whether a process of the job has a first file (the next end in -2, -3, ...)."""
         names = self._names()
         return any("-" not in file.stem.rpartition(".")[2] and f"{file.name}{_RECORDERS}" not in names for file in self.path.glob("*.prt"))
 
@@ -211,26 +215,26 @@ class Folder:
         return set()
 
     def _over(self, name: str, names: Container[str]) -> bool:
-        """Whether the recorder that left a mark has ended, or is known to be dead."""
+        """Whether the recorder of a mark has ended or is dead."""
         return f"{name}.ended" in names or _dead(self._marks / name)
 
-    def said(self) -> Path:
-        """An empty file for what is said while the report is made. Raises OSError."""
+    def report_output(self) -> Path:
+        """Create an empty file for the output of the report. Raise OSError."""
         path = self._marks / f"{self._key}.said"
         path.write_bytes(b"")
         return path
 
     def abandon(self) -> None:
-        """Take back what was made here, where nothing was started."""
-        for mark in self._made:
+        """Remove what was created here, if nothing was started."""
+        for mark in self._created:
             mark.unlink(missing_ok=True)
         for folder in (self._marks, self.path):
             with suppress(OSError):
                 folder.rmdir()
 
 
-def default_folder(script: str, where: Place, base: Path = Path("postrun-runs")) -> Path:
-    """Where a run goes that was given no folder: named by its time, or where several recorders must find it, its launch."""
+def default_folder(script: str, where: LaunchedRank, base: Path = Path("postrun-runs")) -> Path:
+    """Return a run's default folder, named by its time or its launch."""
     if where.rank is None:
         stem = base / f"{script}-{time.strftime('%Y%m%d-%H%M%S')}"
         return next(path for n in range(1, 10_000) if not (path := stem if n == 1 else stem.with_name(f"{stem.name}-{n}")).exists())
@@ -240,7 +244,7 @@ def default_folder(script: str, where: Place, base: Path = Path("postrun-runs"))
 
 
 def _claim(path: Path, text: str = "") -> bool:
-    """Make a file with a text, all at once; False where it is there already. Works on network file systems, too."""
+    """Create a file with a text atomically; False if it exists."""
     draft = path.with_name(f".{path.name}.{host_name()}.{os.getpid()}")
     try:
         draft.write_text(text, encoding="utf-8")
@@ -263,21 +267,21 @@ def _claim(path: Path, text: str = "") -> bool:
 
 
 def _ranks(names: Iterable[str]) -> dict[int, str]:
-    """The last mark of each rank that began."""
+    """Return the last mark of each rank that has begun."""
     last: dict[int, str] = {}
     for name in sorted(names, key=lambda name: _number(name.rpartition(".")[2]) or 0):
-        if found := re.fullmatch(r"rank-(\d+)(\.\d+)?", name):
-            last[int(found[1])] = name
+        if match := re.fullmatch(r"rank-(\d+)(\.\d+)?", name):
+            last[int(match[1])] = name
     return last
 
 
 def _dead(mark: Path) -> bool:
-    """Whether the recorder that left a mark was on this machine, and is no more."""
+    """Whether the recorder of a mark ran on this node and is dead."""
     try:
-        said = json.loads(mark.read_bytes())
-        if said["host"] != host_name():
+        owner = json.loads(mark.read_bytes())
+        if owner["host"] != host_name():
             return False
-        os.kill(int(said["pid"]), 0)
+        os.kill(int(owner["pid"]), 0)
     except ProcessLookupError:
         return True
     except (OSError, ValueError, KeyError, TypeError):
@@ -293,7 +297,7 @@ def _launch_of(path: Path) -> str | None:
 
 
 def _started_by(variable: str, value: str) -> str:
-    """The process that gave this one its rank: the nearest above it whose own environment does not have that."""
+    """Identify the nearest ancestor process without this variable: it gave the rank."""
     process, wanted = os.getppid(), f"{variable}={value}".encode()
     for _ in range(64):
         status = _bytes(Path(f"/proc/{process}/stat")).rpartition(b")")[2].split()
@@ -311,7 +315,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def _unnamed(launch: str) -> str:
-    """A launch, without the host of its master if hosts are redacted."""
+    """Return a launch, hashed if hosts are redacted: it contains the master's host."""
     return hashlib.sha256(launch.encode()).hexdigest()[:16] if launch and "hosts" in redacted() else launch
 
 

@@ -1,9 +1,9 @@
-"""Was a signal sent to the recorder alone, or to the job as well?
+"""Detects whether a signal was sent to the recorder alone, or to the job as well.
 
-Who ends a job often signals every process of it: timeout, mpirun, a scheduler, systemd. The command then has the signal already, and
-passing it on would make it two: a second SIGTERM ends many programs in the middle of their checkpoint. The sender does not say whom else
-it sent it to. So a process stands beside the command, in the same group, session and control group, that does nothing but tell which
-signals of programs reach it.
+Senders often signal every process of a job: timeout, mpirun, a scheduler, systemd. The command then already has the signal, and passing it
+on would double it: a second SIGTERM ends many programs in the middle of their checkpoint. The signal does not name its other receivers. So
+a witness process runs next to the command, in the same group, session and control group, and only reports the signals of programs that
+reach it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
-PATIENCE_S: Final = 0.1  # How long a signal to the recorder waits for the same to the witness
+PATIENCE_S: Final = 0.1  # how long a signal to the recorder waits for the same signal at the witness
 _SAME_S: Final = 2.0
-"""A signal that reached the witness longer ago was another. (timeout sends one to the recorder, and at once one to all.)"""
-_TOLD: Final = struct.Struct("=id")  # number, time
+"""An older signal at the witness was a different one. (timeout sends one to the recorder, and immediately one to all.)"""
+_ARRIVAL: Final = struct.Struct("=id")  # number, time
 
 _CODE: Final = """
 import os, signal, struct, sys, time
@@ -34,7 +34,7 @@ while os.getppid() == parent:
 
 
 class Witness:
-    """A process that tells which of ``signals`` it gets. They must be blocked in the process that makes it."""
+    """A process that reports which of ``signals`` it receives. They must be blocked in the process that starts it."""
 
     def __init__(self, signals: Iterable[int]) -> None:
         numbers = sorted(signals)
@@ -45,7 +45,7 @@ class Witness:
         try:
             self._pipe, end = os.pipe()
         except OSError:
-            return  # every signal is passed on, then
+            return  # then every signal is passed on
         nothing = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 2)]
         with suppress(OSError):
             self._process = os.posix_spawn(
@@ -54,7 +54,7 @@ class Witness:
         os.close(end)
 
     def saw(self, number: int) -> bool:
-        """Whether a signal that the recorder got has reached this process, too."""
+        """Whether a signal to the recorder has also reached the witness."""
         until = time.monotonic() + PATIENCE_S
         while True:
             if time.monotonic() - self._seen.get(number, -_SAME_S) < _SAME_S:
@@ -62,18 +62,18 @@ class Witness:
             if self._process is None or self._pipe is None:
                 return False
             ready, _, _ = select.select([self._pipe], [], [], max(0.0, until - time.monotonic()))
-            told = os.read(self._pipe, 64 * _TOLD.size) if ready else b""
-            if not told:
+            data = os.read(self._pipe, 64 * _ARRIVAL.size) if ready else b""
+            if not data:
                 return False
-            self._seen.update(_TOLD.iter_unpack(told[: len(told) // _TOLD.size * _TOLD.size]))
+            self._seen.update(_ARRIVAL.iter_unpack(data[: len(data) // _ARRIVAL.size * _ARRIVAL.size]))
 
     def reaped(self, process: int) -> None:
-        """A child of the recorder that has ended; it may be this one."""
+        """Note that a child of the recorder has ended; it may be the witness."""
         if process == self._process:
             self._process = None
 
     def close(self) -> None:
-        """End it."""
+        """End the witness."""
         if self._process is not None:
             with suppress(ProcessLookupError):
                 os.kill(self._process, signal.SIGKILL)

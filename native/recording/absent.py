@@ -1,6 +1,6 @@
-"""Provides stand-ins for the functions of the C library: they record nothing, and the first start says so.
+"""Stand-ins for the functions of the C library: they record nothing, and the first start warns of that.
 
-They check what the C functions check of their arguments, so that a program does not first fail where it is recorded.
+They check their arguments like the C functions, so that a mistake does not first show when the program is recorded.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, SupportsFloat, SupportsIndex, TypeVar, final
 
 _F = TypeVar("_F")
-_told = False
+_warned = False
 
 
 def _answer(value: Any) -> Callable[..., Any]:
@@ -56,7 +56,7 @@ class Annotation:
 
 @final
 class Range:
-    """What range_begin returns."""
+    """The result of range_begin."""
 
 
 def begin(name: str, value: SupportsIndex | None = None) -> None:
@@ -95,10 +95,10 @@ def metadata(key: str, value: str, /) -> None:
 
 
 def start() -> bool:
-    """Warns once; True, as for a program nothing else differs."""
-    global _told
-    if not _told:
-        _told = True
+    """Warn once; return True, so that the program behaves as if it recorded."""
+    global _warned
+    if not _warned:
+        _warned = True
         warnings.warn(
             "nothing is recorded: this installation of postrun has no C library; reinstall with a C compiler and without POSTRUN_NO_NATIVE",
             RuntimeWarning,

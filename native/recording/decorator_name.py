@@ -1,10 +1,10 @@
-"""The name of functions that annotate a call and call the program's function: profiles of Python functions leave them out by it.
+"""The name of wrappers that annotate calls of the program's functions: profiles of Python functions leave wrappers out by it.
 
-Apart from :mod:`.capture_decorators`, as importing that loads the C library, which may begin a session.
+It is not in :mod:`.decorators`, because importing that loads the C library, which may begin a session.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-ANNOTATED: Final = "annotated "  # The begin of the name of their code
+ANNOTATED: Final = "annotated "  # the beginning of the name of their code

@@ -1,6 +1,6 @@
-"""How is every call of a function annotated, also of one that can be suspended?
+"""Wrappers that annotate every call of a function, a coroutine or a generator.
 
-With a function around it, whose code has a name of its own: profiles of Python functions know by that what it calls.
+The code of a wrapper has its own name: profiles of Python functions identify by it the functions that the wrapper calls.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ _numbers = itertools.count(1)
 
 
 def decorated(function: Callable[..., Any], name: str, value: int | None) -> Callable[..., Any]:
-    """``function`` with a range around each call. What can be suspended has a range by handle, from its first to its last step."""
+    """Wrap ``function`` with a range around each call.
+
+    Coroutines and generators have a range by handle, from their first step to their last.
+    """
     if not callable(function) or isinstance(function, type):
         raise TypeError(f"annotate decorates functions and methods, not {function!r}")
     if inspect.iscoroutinefunction(function):
@@ -30,7 +33,7 @@ def decorated(function: Callable[..., Any], name: str, value: int | None) -> Cal
     else:
         around = _around_call
     wrapper = around(function, name, value)
-    # Code of its own, by which profiles know what it calls.
+    # Its own code, by which profiles identify the functions that it calls.
     called = getattr(function, "__qualname__", type(function).__qualname__)
     wrapper.__code__ = wrapper.__code__.replace(co_name=f"{ANNOTATED}{called} {next(_numbers)}")
     return functools.wraps(function)(wrapper)

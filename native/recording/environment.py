@@ -1,4 +1,4 @@
-"""What has whoever started the program said of its recording, by environment variables?"""
+"""The settings of the recording in environment variables, set by the recorder or the user."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _session_lasts = os.environ.get("POSTRUN_CAPTURE") == "1" and library.recording(
 
 
 def session_lasts() -> bool:
-    """Whether POSTRUN_CAPTURE=1 began a session at import, which nobody has ended."""
+    """Whether a session that POSTRUN_CAPTURE=1 began at import is still recording."""
     return _session_lasts
 
 
 def session_ended() -> None:
-    """The program has ended it, where there was one."""
+    """Note that the program has ended the session of POSTRUN_CAPTURE=1."""
     global _session_lasts
     _session_lasts = False
 
@@ -37,12 +37,12 @@ def has_hooks() -> bool:
 
 
 def gpu() -> str | None:
-    """Whether what runs on GPUs is recorded: 1; not, whatever the program says: 0; else as the program says."""
+    """Return "1": GPU activity is recorded; "0": never; else the program decides."""
     return os.environ.get(_GPU)
 
 
 def gpu_by_windows() -> bool:
-    """Whether the job has windows of its own in which GPU activity is recorded."""
+    """Whether the job defines windows in which GPU activity is recorded."""
     return any(map(os.environ.get, _GPU_WINDOWS))
 
 
@@ -52,7 +52,7 @@ def of_recorder() -> bool:
 
 
 def of_job(options: dict[str, Any]) -> dict[str, Any]:
-    """Under `postrun record` everything goes to the folder of the job, and its recorder samples the system."""
+    """Change options for `postrun record`: the job's folder, and no own sampling."""
     if os.environ.get("POSTRUN_RECORDER") and os.environ.get("POSTRUN_DIR"):
         return {**options, "directory": None, "sample_ms": 0}
     return options

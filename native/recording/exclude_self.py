@@ -1,11 +1,11 @@
-"""How does what the recorder does in the thread that is profiled stay out of the profile of the program's functions?
+"""Keeps the work of the recorder in the profiled thread out of profiles of the program's functions.
 
-cProfile cannot be disabled and enabled again for it: that ends all functions that are running, and what they call later has no caller.
-Here the events of the profiler stop instead, and what it knows of running functions stays as it is: up to Python 3.11 by a
-``sys.setprofile(None)`` that it does not see, from 3.12 on by dropping what `sys.monitoring` tells it.
+Disabling and enabling cProfile around the work would end all functions that are running, and functions that they call later would have no
+caller. Here the profiler's events stop instead, and its state of running functions stays: up to Python 3.11 by a ``sys.setprofile(None)``
+that it does not see, from 3.12 on by dropping the events of `sys.monitoring`.
 
-Of all functions that are made here a profiler sees one, ``recording``: its calls are where the recorder began to work, its own time is how
-long that took, and it calls nothing.
+Of all functions here a profiler sees only ``recording``: its callers are where the recorder began to work, its own time is the duration of
+that work, and it calls nothing.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-MONITORED: Final = sys.version_info >= (3, 12)  # Whether cProfile is called by `sys.monitoring`, else as `sys.setprofile` has it
-# Profilers see calls of functions in C, but of no partial ones.
+MONITORED: Final = sys.version_info >= (3, 12)  # whether `sys.monitoring` calls cProfile, instead of `sys.setprofile`
+# Profilers see calls of C functions, but not of partial objects.
 _stop: Final = functools.partial(sys.setprofile, None)
 _active: Final = functools.partial(sys.getprofile)
 
 
 class Profile(Protocol):
-    """A cProfile of one thread that can be paused. ``resume``: makes it go on, up to Python 3.11; ``profiler``: what is active then."""
+    """A cProfile of one thread that can be paused. ``resume``: continues it, up to Python 3.11; ``profiler``: the one active then."""
 
     paused: bool
     profiler: Any
@@ -35,7 +35,7 @@ class Profile(Protocol):
 
 
 class _Here(threading.local):
-    """What holds in a thread: its open profile, and how many functions of the recorder run inside of each other."""
+    """The state of a thread: its open profile, and the nesting depth of the recorder's functions."""
 
     profile: Profile | None = None
     depth = 0
@@ -48,28 +48,30 @@ _WORKS: Final = 2
 
 
 def begin(profile: Profile) -> None:
-    """``profile``, which is paused, is that of this thread from now on, and goes on as soon as the recorder has done its work."""
+    """Make the paused ``profile`` this thread's; resume it after the work."""
     _here.profile = profile
     if not _here.depth:
         _ends()
 
 
 def end() -> None:
-    """This thread has no profile any more."""
+    """Remove the profile of this thread."""
     _here.profile = None
 
 
 def unseen(work: Callable[P, R]) -> Callable[P, R]:
-    """``work`` of the recorder; what it calls is none of the profile's either."""
-    return functools.wraps(work)(_made(_WORKS, work))
+    """Exclude ``work`` of the recorder, and its calls, from the profile."""
+    return functools.wraps(work)(_recording(_WORKS, work))
 
 
 def around(program: Callable[..., R], before: Callable[..., T], after: Callable[..., object] | None = None) -> Callable[..., R]:
-    """The program's function, with work of the recorder around it: ``before`` with its arguments, and ``after`` with what that returned,
-    what was raised (None: nothing), and its arguments. The program's function is called by who calls this."""
+    """Wrap the program's function with work that profiles do not see.
+
+    ``before`` gets its arguments; ``after`` gets the result of ``before``, the exception (None: none), and the arguments.
+    """
 
     def called(*arguments: Any, **keywords: Any) -> R:
-        told = before(*arguments, **keywords)
+        token = before(*arguments, **keywords)
         seen = _here.depth == 1
         failed: BaseException | None = None
         if seen:
@@ -83,14 +85,14 @@ def around(program: Callable[..., R], before: Callable[..., T], after: Callable[
             if seen:
                 _begins()
             if after is not None:
-                after(told, failed, *arguments, **keywords)
-            failed = None  # no cycle with its traceback
+                after(token, failed, *arguments, **keywords)
+            failed = None  # avoids a cycle with its traceback
 
-    return functools.wraps(program)(_made(_WORKS, called))
+    return functools.wraps(program)(_recording(_WORKS, called))
 
 
-def _made(what: int, work: Callable[..., Any] | None = None) -> Callable[..., Any]:
-    """All that this makes has the same code: a profiler takes it for one function, and one call of it ends what another has begun."""
+def _recording(what: int, work: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """Make a function; all share their code, so a profiler takes them for one."""
 
     def recording(*arguments: Any, **keywords: Any) -> Any:
         here = _here
@@ -116,5 +118,5 @@ def _made(what: int, work: Callable[..., Any] | None = None) -> Callable[..., An
     return recording
 
 
-_begins: Final = _made(_BEGINS)
-_ends: Final = _made(_ENDS)
+_begins: Final = _recording(_BEGINS)
+_ends: Final = _recording(_ENDS)

@@ -1,4 +1,4 @@
-"""When is recorded what runs on the GPUs, and what is told where it cannot be?"""
+"""When GPU activity is recorded in a session, and the warning if it cannot be."""
 
 from __future__ import annotations
 
@@ -16,19 +16,24 @@ _warned = ""
 
 
 def gpu_start() -> bool:
-    """Opens a window in which GPU activity is recorded, in a session with ``gpu="windows"``, or after :func:`gpu_stop`. False where one is
-    open, where nothing records or ``gpu`` is False, and, with a RuntimeWarning once in a session, where there is no way to record it."""
+    """Open a window in which GPU activity is recorded; return whether it opened.
+
+    It needs a session with ``gpu="windows"``, or a preceding :func:`gpu_stop`. False if a window is open, nothing records or ``gpu`` is
+    False; also, with a RuntimeWarning once per session, if GPU activity cannot be recorded.
+    """
     return _start(stacklevel=3)
 
 
 def gpu_stop() -> bool:
-    """Closes the window, after the GPU has done what it was given; outside of windows nothing slows calls. Whether one was open."""
+    """Close the window when the GPU has finished; return whether one was open.
+
+    Outside windows nothing slows calls.
+    """
     return library.gpu(False) is True
 
 
 class gpu_window(ContextDecorator):  # noqa: N801 - used like a function
-    """Records GPU activity while the ``with`` or the decorated function lasts, as :func:`gpu_start` and :func:`gpu_stop` do. In another
-    window it is part of it."""
+    """Records GPU activity while the ``with`` or the decorated function lasts; inside another window it is part of that."""
 
     def __enter__(self) -> gpu_window:
         self._opened = _start(stacklevel=3)
@@ -47,32 +52,32 @@ def _start(stacklevel: int) -> bool:
 
 
 def session_asks(gpu: bool | str | None) -> None:
-    """What a session with windows of a plan is asked for, as its ``gpu``."""
+    """Set the ``gpu`` of a session with windows of a plan."""
     global _in_session
     _in_session = gpu is True or (gpu is None and library.gpu_driver())
 
 
 def is_open() -> bool:
-    """Whether this process records GPU activity beside the windows of a plan: then CUPTI is not free."""
+    """Whether GPU activity is recorded outside the plan's windows, with CUPTI."""
     if capture_environment.session_lasts():
         return capture_environment.gpu() == "1" and not _in_windows
     return _in_session
 
 
 def leave_to_windows() -> None:
-    """In the session of the environment: what is open closes, and opens by :func:`gpu_start` again."""
+    """Close the window in the environment's session; :func:`gpu_start` opens it again."""
     global _in_windows
     library.gpu(False)
     _in_windows = True
 
 
 def options(gpu: bool | str | None) -> dict[str, bool]:
-    """Of the library's configuration, for a session's ``gpu``."""
+    """Return the options of the library's configuration for a session's ``gpu``."""
     return {"gpu": gpu is True, "gpu_later": gpu == "windows", "gpu_bounded": gpu is None}
 
 
 def begins(gpu: bool | str | None, stacklevel: int) -> None:
-    """What is left to do when a session has begun with these options; warns where what was asked for cannot be had."""
+    """Finish the start of a session with this ``gpu``; warn if it cannot be recorded."""
     off = capture_environment.gpu() == "0"
     if gpu is not False and not off:
         _let_profilers_go_first()
@@ -86,7 +91,10 @@ def begins(gpu: bool | str | None, stacklevel: int) -> None:
 
 
 def begins_in_job(stacklevel: int) -> None:
-    """A script asks for GPU activity in the session that POSTRUN_CAPTURE=1 began: from when it uses CUDA, and in the job's windows."""
+    """Record GPU activity for a script in the session that POSTRUN_CAPTURE=1 began.
+
+    It is recorded once the script uses CUDA, and in the job's windows.
+    """
     if capture_environment.gpu() == "0":
         begins(True, stacklevel + 1)
         return
@@ -97,13 +105,13 @@ def begins_in_job(stacklevel: int) -> None:
 
 
 def begins_by_environment() -> None:
-    """In the session that POSTRUN_CAPTURE=1 began at import."""
+    """Prepare the session that POSTRUN_CAPTURE=1 began at import."""
     if capture_environment.session_lasts() and capture_environment.gpu() == "1":
         _let_profilers_go_first()
 
 
 def _let_profilers_go_first() -> None:
-    """Those of the program, before they use CUPTI."""
+    """Watch for the program's profilers, before they use CUPTI."""
     if library.gpu_driver():
         from . import other_profilers
 
@@ -111,7 +119,7 @@ def _let_profilers_go_first() -> None:
 
 
 def _warn(stacklevel: int) -> None:
-    """Once for each session, whose files differ in the number at the end."""
+    """Warn once per session; its files differ only in the number at the end."""
     global _warned
     file = re.sub(r"-\d+\.prt$", ".prt", library.path() or "")
     if file == _warned:

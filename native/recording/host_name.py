@@ -1,4 +1,4 @@
-"""The name of this host in what is recorded: the system's, or one that does not identify it if POSTRUN_REDACT contains hosts."""
+"""The host's name in recordings: the system's, or an alias that does not identify the host if POSTRUN_REDACT contains hosts."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import os
 from pathlib import Path
 from typing import Final
 
-KINDS: Final = ("hosts", "users", "paths", "command")  # What can be redacted on request: the words of --redact
+KINDS: Final = ("hosts", "users", "paths", "command")  # the words of --redact
 VARIABLE: Final = "POSTRUN_REDACT"
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 def redacted() -> frozenset[str]:
-    """What POSTRUN_REDACT lists; everything if it contains an unknown word, as in the C library."""
+    """Return the words of POSTRUN_REDACT; all of KINDS for an unknown word."""
     words = {word for word in os.environ.get(VARIABLE, "").replace(",", " ").split(" ") if word}
     return frozenset(words if words <= set(KINDS) else KINDS)
 
 
 def host_name() -> str:
-    """The host's name, or the same replacement that the C library computes (native/src/core/redact_places.c)."""
+    """Return the host's name, or the alias of native/src/core/redact_places.c."""
     import socket
 
     host = socket.gethostname()
@@ -26,7 +26,7 @@ def host_name() -> str:
 
 
 def alias(host: str) -> str:
-    """A name for a host that stays until its next boot. The random id of the boot is part of it, so the host cannot be guessed from it."""
+    """Return an alias of a host until its next boot, whose random id protects it."""
     try:
         boot = _BOOT_ID.read_bytes()
     except OSError:

@@ -1,4 +1,4 @@
-"""Provides the functions of the C library, or stand-ins if it was not built (POSTRUN_NO_NATIVE=1).
+"""The functions of the C library, or stand-ins if it was not built (POSTRUN_NO_NATIVE=1).
 
 If POSTRUN_CAPTURE=1 is set, importing this begins to record.
 """

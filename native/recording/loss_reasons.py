@@ -1,6 +1,6 @@
-"""Why a recording lost records: reason number of a ``LOSS`` row of a trace file -> its words.
+"""Reasons of lost records: reason number of a ``LOSS`` row of a trace file -> its words.
 
-One table for `postrun inspect`, `postrun record` and the notes of a report.
+`postrun inspect`, `postrun record` and the notes of a report share the table.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from typing import Final, NamedTuple
 
 
 class LossReason(NamedTuple):
-    """``code``: of the note in a report. ``name``: a few words. ``text``: what it means, and what helps. ``missing``: a part of the run is
-    missing from the figures."""
+    """``code``: of the note in a report. ``name``: a few words. ``text``: the meaning and a remedy.
+
+    ``missing``: a part of the run is missing from the figures.
+    """
 
     code: str
     name: str
@@ -45,5 +47,5 @@ LOSS_REASONS: Final = MappingProxyType(
 
 
 def loss_reason(number: int) -> LossReason:
-    """The reason of a number; a newer file may have others."""
+    """Return the reason of a number; a newer file may have unknown numbers."""
     return LOSS_REASONS.get(number) or LossReason("records_lost", f"reason {number}", f"Records were lost (reason {number})")

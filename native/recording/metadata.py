@@ -6,5 +6,5 @@ from . import library as _library
 
 
 def metadata(key: str, value: object) -> None:
-    """A fact of the run, written as text; kept for the next session where none is recording."""
+    """Record a fact of the run as text; without a session, keep it for the next."""
     _library.metadata(key, str(value).encode("utf-8", "backslashreplace").decode())

@@ -1,7 +1,7 @@
-"""Lets profilers that the program starts itself use CUPTI: the window of GPU activity closes before they start and opens after they end.
+"""Lets profilers that the program starts use CUPTI: the window of GPU activity closes before they start and opens after they end.
 
-Only one client can use CUPTI at a time. PyTorch's, JAX's, TensorFlow's and Triton's profilers are known by the functions that start and end
-them; another one is refused by CUPTI while a window is open.
+Only one client can use CUPTI at a time. The profilers of PyTorch, JAX, TensorFlow and Triton are recognized by the functions that start and
+end them; CUPTI refuses any other profiler while a window is open.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _watched = False
 
 
 def watch() -> None:
-    """From now on, and once in a process."""
+    """Watch for these profilers from now on; only the first call has an effect."""
     global _watched
     if not _watched:
         _watched = True
@@ -43,7 +43,7 @@ def watch() -> None:
 
 
 class _Hook:
-    """One kind of profiler, which runs at most once at a time."""
+    """A kind of profiler; at most one of a kind runs at a time."""
 
     def __init__(self, profiler: _Profiler) -> None:
         self._profiler = profiler
@@ -51,9 +51,9 @@ class _Hook:
         self._runs = False
 
     def put(self, module: ModuleType) -> None:
-        """On the functions of the module, also where other modules of the framework have taken them from it."""
+        """Wrap the functions of the module, also where other modules have imported them."""
         framework = module.__name__.partition(".")[0]
-        others = [other for name, other in list(sys.modules.items()) if name.partition(".")[0] == framework]
+        others = [loaded for name, loaded in list(sys.modules.items()) if name.partition(".")[0] == framework]
         for names, before, after in (
             (self._profiler.starts, self._starts, self._has_started),
             (self._profiler.ends, _nothing, self._has_ended),
@@ -63,12 +63,12 @@ class _Hook:
                 if function is None:
                     continue
                 hooked = around(function, before, after)
-                for other in {id(other): other for other in (module, *others)}.values():
-                    if getattr(other, "__dict__", {}).get(name) is function:
-                        setattr(other, name, hooked)
+                for module_ in {id(other): other for other in (module, *others)}.values():
+                    if getattr(module_, "__dict__", {}).get(name) is function:
+                        setattr(module_, name, hooked)
 
     def _starts(self, *arguments: Any, **keywords: Any) -> bool:
-        """Whether CUPTI has been left to it by this call."""
+        """Leave CUPTI to the profiler; return whether this call did so."""
         with self._lock:
             yields = not self._runs and _uses_gpus(arguments)
             self._runs |= yields
@@ -91,16 +91,16 @@ class _Hook:
 
 
 def _yield_to(who: str | None) -> None:
-    from . import library as capture_library  # not before: it may begin a session, which a launcher that imports torch shall not
+    from . import library as capture_library  # imported late: it may begin a session, which a launcher that imports torch must not
 
     capture_library.gpu_yield(who)
 
 
 def _nothing(*arguments: Any, **keywords: Any) -> None:
-    """Before a profiler ends."""
+    """Do nothing before a profiler ends."""
 
 
 def _uses_gpus(arguments: tuple[Any, ...]) -> bool:
-    """Whether a profiler that is started with these uses CUPTI: PyTorch's is given the set of what it records."""
-    recorded = next((one for one in arguments if isinstance(one, (set, frozenset))), None)
-    return recorded is None or any(getattr(one, "name", "") == "CUDA" for one in recorded)
+    """Whether a profiler with these arguments uses CUPTI."""
+    recorded = next((value for value in arguments if isinstance(value, (set, frozenset))), None)  # PyTorch's activities
+    return recorded is None or any(getattr(activity, "name", "") == "CUDA" for activity in recorded)

@@ -1,4 +1,4 @@
-"""How does torch.profiler write its traces to where postrun reads them, each complete or not there?"""
+"""A handler for torch.profiler that writes complete traces to a folder that postrun reads."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _RANKS: Final = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 
 
 def torch_trace_handler(directory: str | os.PathLike[str]) -> Callable[[Any], None]:
-    """For ``torch.profiler.profile(on_trace_ready=...)``: writes each trace, gzipped, to where ``postrun report DIRECTORY`` reads it.
+    """Return an ``on_trace_ready`` of torch.profiler that writes gzipped traces.
 
-    Files are named ``<host>_<pid>.<time>.pt.trace.json.gz``, in a folder ``rank<N>`` where the process has a rank. A file is complete
-    or not there; where it cannot be written, there is a warning, and training goes on.
+    ``postrun report DIRECTORY`` reads them. Files are named ``<host>_<pid>.<time>.pt.trace.json.gz``, in a folder ``rank<N>`` if the
+    process has a rank. A file is complete or missing; if it cannot be written, there is a warning, and training goes on.
     """
     root = Path(directory)
 
@@ -36,7 +36,7 @@ def torch_trace_handler(directory: str | os.PathLike[str]) -> Callable[[Any], No
 
 
 def write_trace(profiler: Any, root: Path) -> None:
-    """The trace of a ``torch.profiler.profile``, to a file in ``root``. Raises OSError, with its name and the reason."""
+    """Write the trace of a profiler to a file in ``root``. Raise OSError."""
     number = rank()
     folder = root if number is None else root / f"rank{number}"
     name = f"{host_name().replace('/', '_')}_{os.getpid()}.{time.time_ns()}.pt.trace.json"
@@ -46,7 +46,7 @@ def write_trace(profiler: Any, root: Path) -> None:
         os.close(modes.opener(os.fspath(plain), os.O_WRONLY | os.O_CREAT))
         profiler.export_chrome_trace(os.fspath(plain))
         if not _is_whole(plain):
-            packed.write_bytes(bytes(1 << 20))  # fails for the same reason, which torch does not tell
+            packed.write_bytes(bytes(1 << 20))  # fails for the same reason, which torch does not report
             raise OSError(errno.EIO, "torch.profiler did not write it")
         _pack(plain, packed)
         packed.replace(folder / f"{name}.gz")
@@ -59,7 +59,7 @@ def write_trace(profiler: Any, root: Path) -> None:
 
 
 def _is_whole(trace: Path) -> bool:
-    """Whether it is there, to its last bracket."""
+    """Whether the trace is complete, to its last bracket."""
     with suppress(OSError), trace.open("rb") as file:
         file.seek(max(0, trace.stat().st_size - 16))
         return file.read().rstrip().endswith((b"}", b"]"))
@@ -79,7 +79,7 @@ def _pack(source: Path, target: Path) -> None:
 
 
 def rank() -> int | None:
-    """Of this process: as torch.distributed knows it, where it is in use; else as the launcher set it."""
+    """Return the process's rank: of torch.distributed if in use, else the launcher's."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_rank())

@@ -1,4 +1,4 @@
-"""How does something act on a module as soon as the program imports it, without importing it itself?"""
+"""Runs a function on a module right after the program imports it, without importing it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .exclude_self import around, unseen
 
 
 def when_imported(name: str, act: Callable[[ModuleType], None]) -> Callable[[], None]:
-    """Calls ``act`` with the module ``name``: now, where it has been imported, else right after its import. Returns what calls that off.
+    """Call ``act`` with a module after its import; return a function that cancels.
 
-    Where ``act`` fails, the import does not: there is a warning.
+    If the module is imported already, ``act`` runs now. If ``act`` fails, there is a warning, and the import succeeds.
     """
     module = sys.modules.get(name)
     if module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False):
@@ -27,7 +27,7 @@ def when_imported(name: str, act: Callable[[ModuleType], None]) -> Callable[[], 
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds one module as the finders after it do, with a loader that calls ``act`` at the end."""
+    """Finds one module like the finders after it, with a loader that calls ``act`` at the end."""
 
     def __init__(self, name: str, act: Callable[[ModuleType], None]) -> None:
         self._name = name
@@ -63,7 +63,7 @@ def _try(act: Callable[[ModuleType], None], module: ModuleType) -> None:
 
 def _act_after(loader: importlib.abc.Loader, act: Callable[[ModuleType], None]) -> None:
     def before(module: ModuleType) -> None:
-        del loader.exec_module  # the class's own again: a reload is no first import
+        del loader.exec_module  # restores the class's method: a reload is not a first import
 
     def after(_: None, failed: BaseException | None, module: ModuleType) -> None:
         if failed is None:

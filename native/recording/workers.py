@@ -1,4 +1,4 @@
-"""How is the recording of a worker of multiprocessing complete, though it leaves past the end of the library?"""
+"""Completes the recordings of multiprocessing workers, which exit without running the library's destructor."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _known = False
 
 
 def _stop_in_worker() -> None:
-    """A worker leaves by os._exit, past the end of the library, but runs its finalizers: this is the last."""
+    """Stop recording as the last finalizer: a worker exits by os._exit."""
     sys.modules["multiprocessing.util"].Finalize(None, library.stop, exitpriority=-(10**6))
 
 
 def stop_in_workers() -> None:
-    """So in each worker that begins from now on, where multiprocessing is in use, and in this process, where it is one."""
+    """Stop the recording in multiprocessing workers that start later, and in this one."""
     global _known
     util, process = sys.modules.get("multiprocessing.util"), sys.modules.get("multiprocessing.process")
     if _known or not hasattr(util, "register_after_fork") or not hasattr(process, "parent_process"):

@@ -26,7 +26,7 @@ def stub_variables(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], 
 
 @pytest.fixture(scope="session")
 def tools(stub_variables: Callable[[str], dict[str, str]], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Tools]:
-    """Version of CUPTI -> the programs of the suite and the stub libraries, with few repetitions."""
+    """Return the suite's programs and stub libraries for a version of CUPTI."""
     native = pytest.importorskip("postrun.native", reason="postrun is not installed")
     if not native.available():
         pytest.skip("the C library was not built")

@@ -95,7 +95,7 @@ def test_windows_that_miss_a_kernel_or_have_one_too_many() -> None:
 
 
 PHASE = {"begin": 10 * S, "end": 11 * S, "launched": 2, "window": 1}
-TOLD = {"capability.gpu": "another profiler uses CUPTI"}
+ANOTHER_PROFILER = {"capability.gpu": "another profiler uses CUPTI"}
 MISSING = ["phase 0: 1 kernels are missing and no reason is recorded"]
 GOES_ON = ["phase 0: 1 kernels are missing and the window goes on"]
 
@@ -105,11 +105,11 @@ GOES_ON = ["phase 0: 1 kernels are missing and the window goes on"]
     [
         ([10.1, 10.2], {"gpu.window.0": f"{9 * S} {12 * S}"}, []),
         ([10.1], {"gpu.window.0": f"{9 * S} {12 * S}"}, MISSING),
-        ([10.1], TOLD | {"gpu.window.0": f"{9 * S} {12 * S}"}, GOES_ON),
-        ([10.1], TOLD | {"gpu.window.0": f"{9 * S}"}, GOES_ON),
-        ([10.1], TOLD | {"gpu.window.0": f"{9 * S} {10 * S}"}, []),
-        ([10.1], TOLD, []),
-        ([10.1, 10.2, 10.3], TOLD, ["phase 0: 3 kernels recorded of 2"]),
+        ([10.1], ANOTHER_PROFILER | {"gpu.window.0": f"{9 * S} {12 * S}"}, GOES_ON),
+        ([10.1], ANOTHER_PROFILER | {"gpu.window.0": f"{9 * S}"}, GOES_ON),
+        ([10.1], ANOTHER_PROFILER | {"gpu.window.0": f"{9 * S} {10 * S}"}, []),
+        ([10.1], ANOTHER_PROFILER, []),
+        ([10.1, 10.2, 10.3], ANOTHER_PROFILER, ["phase 0: 3 kernels recorded of 2"]),
     ],
 )
 def test_kernels_that_another_client_took_are_reported(kernels: list[float], facts: dict[str, str], expected: list[str]) -> None:
@@ -143,9 +143,9 @@ def node(start: int, correlation: int) -> Row:
 )
 def test_replays_have_their_own_kernels(nodes: list[tuple[int, int]], expected: list[str]) -> None:
     rows = tables(kernel=[node(*at) for at in nodes], api=LAUNCHES)
-    found = checks.graph_replays(rows, REPLAYS) + checks.replay_correlations(rows, REPLAYS)
-    assert len(found) == len(expected)
-    assert all(text in problem for text, problem in zip(expected, found, strict=True)), found
+    actual = checks.graph_replays(rows, REPLAYS) + checks.replay_correlations(rows, REPLAYS)
+    assert len(actual) == len(expected)
+    assert all(text in problem for text, problem in zip(expected, actual, strict=True)), actual
 
 
 def test_launches_of_threads() -> None:

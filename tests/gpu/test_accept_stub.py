@@ -105,7 +105,7 @@ def test_no_cupti_is_a_failure_with_its_reason(run: Run, tools: Built, tmp_path:
 
 @pytest.mark.slow
 def test_a_clock_that_breaks_kernel_times_is_seen(run: Run) -> None:
-    """CUPTI 13.0 loses kernels if it is given a clock: the figures show it, and the recorder does not give it one."""
+    """CUPTI 13.0 loses kernels with a clock, so the recorder does not give it one."""
     results = run({5}, "13.0")
     figures = results[5]["figures"]
     assert verdicts(results) == {5: "PASS"}
@@ -201,12 +201,12 @@ def test_command_line(tools: Built, tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_the_first_import_of_pytorch_may_take_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would otherwise take them from the first case, whose limit it is beyond."""
-    given: dict[str, float] = {}
+    timeouts: dict[str, float] = {}
 
     def run(arguments: list[str], *, timeout: float, **options: Any) -> None:
-        given[arguments[-1]] = timeout
+        timeouts[arguments[-1]] = timeout
         raise OSError
 
     monkeypatch.setattr(command.subprocess, "run", run)
     command._versions()
-    assert [seconds >= 120 for question, seconds in given.items() if "import torch" in question] == [True]
+    assert [seconds >= 120 for question, seconds in timeouts.items() if "import torch" in question] == [True]

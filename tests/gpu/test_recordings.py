@@ -35,14 +35,14 @@ OTHERS = "SELECT count(*), coalesce(sum(bytes), 0), coalesce(sum(duration_ns), 0
 def ingested(file: Path) -> dict[str, Any]:
     """Counts and sums of a recording, as the product's own reader finds them."""
     with ingest([file]) as store:
-        found: dict[str, Any] = {
+        actual: dict[str, Any] = {
             "kernels": {name: {"count": count, "total_ns": total} for name, count, total in store.frame(KERNELS).rows()},
             "api_rows": store.frame("SELECT count(*) FROM host_event").item(),
         }
         for kind in ("memcpy", "memset"):
             ((count, size, total),) = store.frame(OTHERS.format(kind)).rows()
-            found[kind] = {"count": count, "bytes": size, "total_ns": total}
-    return found
+            actual[kind] = {"count": count, "bytes": size, "total_ns": total}
+    return actual
 
 
 def check(expected: Path) -> None:
@@ -58,10 +58,10 @@ def check(expected: Path) -> None:
             entry = kernels.setdefault(names[symbol], {"count": 0, "total_ns": 0})
             entry["count"] += sums["count"]
             entry["total_ns"] += sums["total_ns"]
-        found = ingested(file)
-        assert found["kernels"] == kernels, name
-        assert {key: found[key] for key in ("memcpy", "memset")} == {key: wanted[key] for key in ("memcpy", "memset")}, name
-        assert found["api_rows"] == wanted["api_rows"], name
+        actual = ingested(file)
+        assert actual["kernels"] == kernels, name
+        assert {key: actual[key] for key in ("memcpy", "memset")} == {key: wanted[key] for key in ("memcpy", "memset")}, name
+        assert actual["api_rows"] == wanted["api_rows"], name
 
 
 @pytest.mark.skipif(not RECORDINGS, reason="no recordings from a GPU yet: see docs/gpu-acceptance.md")

@@ -1,4 +1,4 @@
-/* capture_check.h - what the test programs of the recording library share: a check that tells where it failed, and the statistics. */
+/* capture_check.h - shared by the test programs of the recording library: a check that names its line on failure, and the statistics. */
 #ifndef CAPTURE_CHECK_H
 #define CAPTURE_CHECK_H
 

@@ -1,4 +1,4 @@
-/* capture_disk.c BEHAVIOUR FOLDER - does a program go on when its traces cannot be written? */
+/* capture_disk.c BEHAVIOR FOLDER - a program goes on when its traces cannot be written. */
 #include "capture_check.h"
 
 #include <fcntl.h>

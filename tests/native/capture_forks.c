@@ -1,4 +1,4 @@
-/* capture_forks.c BEHAVIOUR FOLDER ROUNDS - does a forked child keep its hands off what it inherits, and record for itself when asked to? */
+/* capture_forks.c BEHAVIOR FOLDER ROUNDS - a forked child does not touch inherited state, and records for itself on request. */
 #include "capture_check.h"
 
 #include <signal.h>
@@ -80,7 +80,7 @@ int main(int argc, char **argv) {
     configure(argv[2], 1024, alone ? 60000 : 1, 0, follow ? POSTRUN_FOLLOW_FORK : 0);
     EQUAL(postrun_start(), 0);
     if (alone) {
-        EQUAL(postrun_flush(), 0); /* now the drain thread has begun, which asks for memory, too, and sleeps */
+        EQUAL(postrun_flush(), 0); /* now the drain thread has begun, which also allocates memory, and sleeps */
     }
     pthread_t threads[2];
     int busy = !alone && strcmp(behaviour, "quiet") != 0;

@@ -1,4 +1,4 @@
-/* capture_hostile.c BEHAVIOUR FOLDER ROUNDS - does recording bear a program that ends, cancels, forks and interrupts where it likes? */
+/* capture_hostile.c BEHAVIOR FOLDER ROUNDS - recording in a program that ends, cancels, forks and interrupts at any time. */
 #include "capture_check.h"
 
 #include <dirent.h>
@@ -101,7 +101,7 @@ static void record_in_a_handler(int number) {
     postrun_end(); /* one too many, or that of the range that is interrupted */
 }
 
-/* No handle, no name: these may take a lock. What is interrupted may be counted wrongly, but the file stays readable. */
+/* No handle, no name: these may take a lock. An interrupted record may be counted wrongly, but the file stays readable. */
 static void handlers_that_record(const char *folder, int rounds) {
     (void)name_of("step");
     configure(folder, 256, 1, 0, 0);

@@ -1,5 +1,4 @@
-/* capture_ranges.c BEHAVIOUR FOLDER - what is written of ranges, counters and facts? The files are compared with what stands here by
- * test_capture_library.py. */
+/* capture_ranges.c BEHAVIOR FOLDER - writes ranges, counters and facts. test_capture_library.py compares the files with the code here. */
 #include "capture_check.h"
 
 static void nesting(void) {

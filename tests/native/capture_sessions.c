@@ -1,4 +1,4 @@
-/* capture_sessions.c BEHAVIOUR FOLDER ROUNDS - does a session leave nothing behind, and take nothing that is out of range? */
+/* capture_sessions.c BEHAVIOR FOLDER ROUNDS - a session leaves nothing behind, and rejects values out of range. */
 #include "capture_check.h"
 
 #include <dirent.h>
@@ -98,7 +98,7 @@ static void rotate(const char *folder, int rounds) {
     EQUAL(postrun_stop(), 0);
 }
 
-/* A record each 50 ms, by names of which one comes later; a range is open all the time. */
+/* A record each 50 ms, under several names; one name comes later. A range is open all the time. */
 static void record_slowly(int first, int rounds) {
     uint64_t all = postrun_range_begin(name_of("all"), first);
     for (int i = first; i < first + rounds; i++) {
@@ -142,7 +142,7 @@ static void aged_child(const char *folder, int rounds) {
     EQUAL(postrun_stop(), 0);
 }
 
-/* Nothing, then a record, then nothing, then a record; the configuration says nothing of the age of files. */
+/* Nothing, then a record, then nothing, then a record; the configuration does not set the age of files. */
 static void idle(const char *folder, int rounds) {
     configure_age(folder, 0, 0);
     EQUAL(postrun_start(), 0);
@@ -297,7 +297,7 @@ static void own_sessions(const char *folder, int rounds) {
     EQUAL(postrun_start(), -EALREADY);
     EQUAL(postrun_configure(&c), -EBUSY);
     steps_of(2 * rounds, rounds);
-    usleep(300000); /* for the sampler, where there is one */
+    usleep(300000); /* for the sampler, if it runs */
     EQUAL(postrun_stop(), 0);
 }
 

@@ -1,4 +1,4 @@
-/* capture_threads.c BEHAVIOUR FOLDER THREADS ROUNDS - do many threads at once lose nothing that is not counted? */
+/* capture_threads.c BEHAVIOR FOLDER THREADS ROUNDS - many threads at once lose no record that is not counted. */
 #include "capture_check.h"
 
 static int rounds;
@@ -96,7 +96,7 @@ int main(int argc, char **argv) {
     CHECK(argc == 5);
     int count = atoi(argv[3]);
     rounds = atoi(argv[4]);
-    if (strcmp(argv[1], "overflow") == 0) { /* nobody drains while these rings fill, but for what a half full ring wakes */
+    if (strcmp(argv[1], "overflow") == 0) { /* rings are drained only when a half-full ring wakes the drain thread */
         configure(argv[2], 64, 60000, 0, 0);
         EQUAL(postrun_start(), 0);
         run_threads(record, count);

@@ -1,4 +1,4 @@
-/* gpu_capture.c - GPU activity of the stub libraries is recorded: one behaviour a mode. */
+/* gpu_capture.c - records GPU activity of the stub libraries: one behavior per mode. */
 #include "capture_check.h"
 
 #include <dlfcn.h>
@@ -267,7 +267,7 @@ int main(int argc, char **argv) {
         CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
         tell("child", (uint64_t)child);
         EQUAL(postrun_stop(), 0);
-    } else if (strcmp(mode, "busy") == 0) { /* the device never comes to its end */
+    } else if (strcmp(mode, "busy") == 0) { /* the device never finishes */
         void *cuda = library("libcuda.so.1", 0);
         gpu_session(folder, 0);
         EQUAL(((int (*)(void *))dlsym(cuda, "cuCtxSetCurrent"))(&text), 0);
@@ -311,7 +311,7 @@ int main(int argc, char **argv) {
         pause_ms(1300); /* the records come in */
         tell("before", (uint64_t)postrun_now_ns());
         other("stub_other_finalize");
-        pause_ms(number); /* the recorder asks for records, or not yet */
+        pause_ms(number); /* the recorder requests records, or not yet */
         tell_reason("lost", number ? -ENOTSUP : 0);
         tell("after", (uint64_t)play(text));
         EQUAL(postrun_stop(), 0);
@@ -372,7 +372,7 @@ int main(int argc, char **argv) {
         }
         EQUAL(postrun_stop(), 0);
         EQUAL(postrun_gpu_yield("after the end"), -EALREADY);
-    } else if (strcmp(mode, "outside") == 0) { /* a kind is enabled after the window, and records come to us */
+    } else if (strcmp(mode, "outside") == 0) { /* a kind is enabled after the window, and we receive records */
         gpu_session(folder, 0);
         play(text);
         EQUAL(postrun_gpu(0), 0);
@@ -411,7 +411,7 @@ int main(int argc, char **argv) {
         EQUAL(pthread_create(&other, NULL, leave_soon, &self), 0);
         postrun_gpu(0);
         CHECK(!"interrupted");
-    } else if (strcmp(mode, "yield_window") == 0) { /* the program asks for a window while its own profiler runs */
+    } else if (strcmp(mode, "yield_window") == 0) { /* the program opens a window while its own profiler runs */
         gpu_session(folder, POSTRUN_NO_GPU_YET);
         EQUAL(postrun_gpu_yield("PyTorch's profiler"), 0);
         EQUAL(postrun_gpu(1), -ENOTSUP);
@@ -435,7 +435,7 @@ int main(int argc, char **argv) {
         EQUAL(postrun_stop(), 0);
     } else if (strcmp(mode, "exit") == 0) {
         gpu_session(folder, 0);
-        pause_ms(number); /* until the recorder asks for records, as it does each second */
+        pause_ms(number); /* until the recorder requests records, as it does each second */
         play(text);
         fflush(stdout);
         exit(0); /* without a stop */

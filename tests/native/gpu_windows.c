@@ -55,7 +55,7 @@ static void step(int number, long ms) {
 #define LAUNCHES 100
 static pthread_barrier_t barrier;
 static int threads_count, rounds;
-static _Atomic long faults; /* page faults of launches, from the second round on */
+static _Atomic long faults; /* page faults of launches after the first round */
 static void *launch_on_thread(void *argument) {
     int own = (int)(intptr_t)argument;
     for (int round = 0; round < rounds; round++) {

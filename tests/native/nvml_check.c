@@ -100,7 +100,7 @@ CODE(NVML_IS_DEPRECATED, NVML_ERROR_DEPRECATED);
 CODE(NVML_NOT_READY, NVML_ERROR_NOT_READY);
 #endif
 CODE(NVML_UNKNOWN, NVML_ERROR_UNKNOWN);
-/* What the report takes for heat and for power: analysis/machine/gpu_clocks.py. */
+/* The reasons that the report counts as heat and as power: analysis/machine/gpu_clocks.py. */
 _Static_assert(nvmlClocksThrottleReasonSwPowerCap == 4 && nvmlClocksThrottleReasonHwPowerBrakeSlowdown == 128, "power");
 _Static_assert(nvmlClocksThrottleReasonSwThermalSlowdown == 32 && nvmlClocksThrottleReasonHwThermalSlowdown == 64, "heat");
 _Static_assert(nvmlClocksThrottleReasonHwSlowdown == 8 && nvmlClocksThrottleReasonGpuIdle == 1, "slowdown by the hardware");

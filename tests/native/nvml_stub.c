@@ -1,15 +1,15 @@
-/* A made-up libnvidia-ml.so.1, which does what the file in NVML_STUB says, a line each:
+/* A made-up libnvidia-ml.so.1 that follows the file in NVML_STUB, a line each:
  *
  *     devices COUNT
  *     driver TEXT
  *     name DEVICE TEXT, uuid DEVICE TEXT     the rest of the line
- *     mig DEVICE COUNT                       is divided into so many MIG devices, MIG-DEVICE-PART
+ *     mig DEVICE COUNT                       is divided into COUNT MIG devices, MIG-DEVICE-PART
  *     fail FUNCTION DEVICE FIRST LAST CODE   calls number FIRST to LAST (from 1; 0: for ever) of this device (-1: of any, or none)
- *     value FUNCTION DEVICE FIRST LAST VALUE [VALUE]   what they give instead of what is made up below
+ *     value FUNCTION DEVICE FIRST LAST VALUE [VALUE]   their results instead of the defaults below
  *     delay FUNCTION DEVICE FIRST LAST MS    how long they take
- *     xid wait DEVICE CALL 0 CODE            an event of this device, from this call of nvmlEventSetWait on
+ *     xid wait DEVICE CALL 0 CODE            an event of this device, starting with this call of nvmlEventSetWait
  *
- * A field of nvmlDeviceGetFieldValues is a function, too: field82. Its second value is the type.
+ * A field of nvmlDeviceGetFieldValues is also a function: field82. Its second value is the type.
  *
  * When it is shut down it appends to the file in NVML_STUB_LOG how often each function was called for each device.
  * -DOLD: a driver of 2016, without later functions; -DBROKEN: one that cannot count; -DPOSTRUN_NVML_TYPES: with the vendor's nvml.h. */

@@ -3,13 +3,13 @@
  *     sampler_driver INTERVAL_MS PROC_ROOT SYS_ROOT     ("-": the machine's own)
  *
  *     sample TICKS          one sample; metrics and capabilities, then "done RESULT INTERVAL_MS ALLOCATIONS"
- *     cost NS               from now on a sample takes so much processor time
+ *     cost NS               processor time of each following sample
  *     error NUMBER          what postrun_session_metric returns from now on
  *     perf EVENT ERRNO      opening this event (0 to 3, see sampler.h) fails; 0: opens a made-up counter
  *     full EVENT            this event opens alone, not in a group
  *     counters CORE N ...   what the next read of this core's group gives, N numbers
  *     steal CORE            this core's descriptor belongs to somebody else now
- *     time COUNT            so many samples of now; prints the processor time of each in ns
+ *     time COUNT            COUNT samples of now; prints the processor time of each in ns
  *
  * Linked with -Wl,--wrap for the calls that are made up. Ticks are nanoseconds. */
 #define _GNU_SOURCE

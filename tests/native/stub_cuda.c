@@ -1,4 +1,4 @@
-/* stub_cuda.c - a libcuda.so.1 for tests: says what the environment wants, and writes down who called it.
+/* stub_cuda.c - a libcuda.so.1 for tests: returns the results in the environment, and logs its callers.
  *
  * STUB_ERRORS "cuInit=100;cuDeviceGetCount=999", STUB_DEVICES "2", STUB_DRIVER "12040", STUB_LOG: a file that gets a line "pid function" for each call. */
 #define _GNU_SOURCE

@@ -1,4 +1,4 @@
-/* stub_cupti.c - a libcupti for tests: plays records from a text, laid out as the vendor's headers of some version say.
+/* stub_cupti.c - a libcupti for tests: plays records from a text, in the layout of the vendor's headers of a version.
  *
  * Compiled with those headers, -DKERNEL=CUpti_ActivityKernel9 and so on for the newest record types of the version, and calls.inc made from
  * its lists of callback ids.
@@ -343,7 +343,7 @@ static char *word(char **line) {
 #define NUMBER() strtoll(word(&line), NULL, 10)
 #define U32() (uint32_t)NUMBER()
 
-/* Plays a text. What fills no buffer stays until a flush. 0: nothing is recorded. */
+/* Plays a text. Records that fill no buffer stay until a flush. 0: nothing is recorded. */
 EXPORT int stub_play(const char *text, uint64_t base) {
     if (!any_enabled(0)) {
         return 0;
@@ -520,7 +520,7 @@ EXPORT int stub_hoard(int buffers) {
     return got;
 }
 EXPORT void stub_deliver(void) { deliver_pending(); }
-/* What it holds never comes back. */
+/* Its records are never delivered. */
 EXPORT void stub_forget(void) {
     pthread_mutex_lock(&lock);
     for (struct open_buffer *next; pending; pending = next) {
@@ -529,7 +529,7 @@ EXPORT void stub_forget(void) {
     }
     pthread_mutex_unlock(&lock);
 }
-/* A buffer that another tool gave comes back to whoever listens now. */
+/* A buffer that another tool gave comes back to the present listener. */
 EXPORT int stub_foreign(void) {
     struct client *client = listening(&first);
     if (!client) {
@@ -832,7 +832,7 @@ static void at_call_exit(void) {
     }
 }
 
-/* The first one that stands in the way; its name. */
+/* The first obstacle; its name. */
 static const char *in_the_way(int multiple) {
     int (*driver_version)(int *) = (int (*)(int *))cuda("cuDriverGetVersion");
     int driver = 0;

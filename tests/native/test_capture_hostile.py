@@ -1,6 +1,6 @@
-"""Does recording bear a program that ends, cancels, forks, interrupts and changes things where it likes?
+"""Recording while a program ends, cancels, forks, interrupts and changes things at any time.
 
-One small C program with a behaviour each; most of them also with sanitizers. What it records is read by the plain reader of tests/helpers.
+One small C program with a behavior each; most of them also with sanitizers. The plain reader of tests/helpers reads the files.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LEAKS = {  # where the program ends in the midst of something
 
 @SANITIZED
 def test_a_signal_handler_ends_the_program(programs: Programs, variant: str, tmp_path: Path) -> None:
-    """Within start, flush and stop, too: the library's destructor does not wait for the thread that it runs on."""
+    """Also within start, flush and stop: the library's destructor waits for no thread."""
     for ticks in (5, 23, 50) if variant == "plain" else (20,):
         call(programs.program(PROGRAM, variant), "exit in a handler", tmp_path, ticks, timeout=60, **LEAKS)
     for file in files(tmp_path):
@@ -32,15 +32,15 @@ def test_a_signal_handler_ends_the_program(programs: Programs, variant: str, tmp
 
 @SANITIZED
 def test_what_is_recorded_at_the_end_is_counted_once(programs: Programs, variant: str, tmp_path: Path) -> None:
-    """A thread's last destructors run after the library's own: their ranges are lost, one each (the program adds up)."""
-    told = call(programs.program(PROGRAM, variant), "at the end", tmp_path, 20)
-    assert 0 < told["lost"] <= 20 * 20
+    """Ranges of a thread's last destructors are lost and counted."""
+    output = call(programs.program(PROGRAM, variant), "at the end", tmp_path, 20)
+    assert 0 < output["lost"] <= 20 * 20
     check_whole(files(tmp_path)[0].read_bytes())
     tables = read(tmp_path)
-    assert sum(row["count"] for row in tables["loss"]) == told["lost"] == tables["end"][0]["lost"]
+    assert sum(row["count"] for row in tables["loss"]) == output["lost"] == tables["end"][0]["lost"]
 
 
-@pytest.mark.parametrize("variant", ["address", "plain"])  # the thread sanitizer refuses handlers that ask for memory
+@pytest.mark.parametrize("variant", ["address", "plain"])  # the thread sanitizer refuses handlers that allocate memory
 def test_handlers_that_record(programs: Programs, variant: str, tmp_path: Path) -> None:
     call(programs.program(PROGRAM, variant), "handlers", tmp_path, 500)
     check_whole(files(tmp_path)[0].read_bytes())
@@ -99,31 +99,31 @@ def test_an_idle_session_is_small(programs: Programs, tmp_path: Path) -> None:
 
 @SANITIZED
 def test_facts_that_change_all_the_time(programs: Programs, variant: str, tmp_path: Path) -> None:
-    """Each value is in the file, and no more are kept than there are keys and a few; the same before a session."""
+    """The file has each value, and little more is kept than there are keys."""
     count = 100_000 if variant == "plain" else 20_000
-    told = call(programs.program(PROGRAM, variant), "facts", tmp_path, count)
-    assert told["refused"] == 0
+    output = call(programs.program(PROGRAM, variant), "facts", tmp_path, count)
+    assert output["refused"] == 0
     values = [int(row["value"]) for row in read(tmp_path)["meta"] if row["key"] == "step"]
     assert values == list(range(count - 1, 2 * count))
     if variant == "plain":
-        assert told["grown_kib"] < 2 << 10
+        assert output["grown_kib"] < 2 << 10
 
 
 @SANITIZED
 def test_a_loss_is_of_its_own_session(programs: Programs, variant: str, tmp_path: Path) -> None:
-    told = call(programs.program(PROGRAM, variant), "overflow twice", tmp_path, 1000)
-    found = sorted(files(tmp_path), key=lambda file: int(file.name.split(".")[-2]))
-    for file, session in zip(found, ("first", "second"), strict=True):
+    output = call(programs.program(PROGRAM, variant), "overflow twice", tmp_path, 1000)
+    actual = sorted(files(tmp_path), key=lambda file: int(file.name.split(".")[-2]))
+    for file, session in zip(actual, ("first", "second"), strict=True):
         losses = prt_reader.read(file.read_bytes())["loss"]
         assert losses
-        assert all(told[session] <= row["first_ns"] <= row["last_ns"] for row in losses)
+        assert all(output[session] <= row["first_ns"] <= row["last_ns"] for row in losses)
 
 
 @pytest.mark.parametrize("variant", ["thread", "plain"])  # the search for leaks needs descriptors
 def test_no_descriptors_are_left(programs: Programs, variant: str, tmp_path: Path) -> None:
-    """Refused with the right reason and without an empty file; a next file takes the place of the one before."""
-    told = call(programs.program(PROGRAM, variant), "descriptors", tmp_path, 1)
-    assert (told["written"], told["error"]) == (20000, 0)
+    """It is refused with its reason, without an empty file; a next file replaces it."""
+    output = call(programs.program(PROGRAM, variant), "descriptors", tmp_path, 1)
+    assert (output["written"], output["error"]) == (20000, 0)
     for file in files(tmp_path):
         check_whole(file.read_bytes())
 
@@ -164,5 +164,5 @@ def test_metrics_alone_fill_files_that_are_rotated(programs: Programs, variant: 
 
 
 def test_two_thousand_threads(programs: Programs, tmp_path: Path) -> None:
-    told = call(programs.program("capture_threads", "plain"), "record", tmp_path, 2000, 8)
-    assert (told["written"], told["lost"]) == (2000 * 10, 0)
+    output = call(programs.program("capture_threads", "plain"), "record", tmp_path, 2000, 8)
+    assert (output["written"], output["lost"]) == (2000 * 10, 0)

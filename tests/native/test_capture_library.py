@@ -1,6 +1,6 @@
-"""Does the recording library write what a program did, and do no harm where it cannot?
+"""The files that the recording library writes, and its effects on a program when it cannot write.
 
-Small C programs use it, built with sanitizers; their files are read by the plain reader of tests/helpers.
+Small C programs use it, built with sanitizers; the plain reader of tests/helpers reads their files.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def variant(request: pytest.FixtureRequest) -> str:
 
 def test_nested_ranges(programs: Programs, variant: str, tmp_path: Path) -> None:
     before = time.time_ns()
-    told = call(programs.program("capture_ranges", variant), "nesting", tmp_path)
+    output = call(programs.program("capture_ranges", variant), "nesting", tmp_path)
     after = time.time_ns()
-    assert (told["recorded"], told["written"], told["lost"], told["unbalanced"], told["error"]) == (300, 300, 0, 0, 0)
+    assert (output["recorded"], output["written"], output["lost"], output["unbalanced"], output["error"]) == (300, 300, 0, 0, 0)
     (file,) = files(tmp_path)
     check_whole(file.read_bytes())
-    assert told["bytes"] == file.stat().st_size
-    assert told["blocks"] == len(prt_reader.blocks(file.read_bytes()))
+    assert output["bytes"] == file.stat().st_size
+    assert output["blocks"] == len(prt_reader.blocks(file.read_bytes()))
     tables = read(tmp_path)
     steps = [row for row in tables["annotation"] if row["name"] == "step"]
     inner = [row for row in tables["annotation"] if row["name"] == "forward"]
@@ -57,7 +57,7 @@ def test_nested_ranges(programs: Programs, variant: str, tmp_path: Path) -> None
         assert end <= after + 1000  # the reader's clock may be off by its uncertainty
     assert [row["value"] for row in tables["counter"]] == [1 / (i + 1) for i in range(100)]
     (end_row,) = tables["end"]
-    assert (end_row["written"], end_row["lost"], end_row["blocks"]) == (300, 0, told["blocks"] - 1)
+    assert (end_row["written"], end_row["lost"], end_row["blocks"]) == (300, 0, output["blocks"] - 1)
     (process,) = tables["process"]
     assert process["parent_pid"] == os.getpid()
     assert (process["rank"], process["local_rank"], process["world_size"]) == (-1, -1, -1)
@@ -75,8 +75,8 @@ def test_nested_ranges(programs: Programs, variant: str, tmp_path: Path) -> None
 
 
 def test_ranges_too_deep_are_counted(programs: Programs, variant: str, tmp_path: Path) -> None:
-    told = call(programs.program("capture_ranges", variant), "deep", tmp_path)
-    assert (told["written"], told["unbalanced"], told["lost"]) == (65, 36, 0)
+    output = call(programs.program("capture_ranges", variant), "deep", tmp_path)
+    assert (output["written"], output["unbalanced"], output["lost"]) == (65, 36, 0)
     tables = read(tmp_path)
     assert [row["value"] for row in tables["annotation"]] == [*range(63, -1, -1), 1000]
     assert [row["depth"] for row in tables["annotation"]] == [*range(63, -1, -1), 0]
@@ -84,14 +84,14 @@ def test_ranges_too_deep_are_counted(programs: Programs, variant: str, tmp_path:
 
 
 def test_ends_without_a_begin_are_counted(programs: Programs, variant: str, tmp_path: Path) -> None:
-    told = call(programs.program("capture_ranges", variant), "unbalanced", tmp_path)
-    assert (told["written"], told["unbalanced"]) == (2, 3)
+    output = call(programs.program("capture_ranges", variant), "unbalanced", tmp_path)
+    assert (output["written"], output["unbalanced"]) == (2, 3)
     assert [(row["value"], row["depth"]) for row in read(tmp_path)["annotation"]] == [(1, 0), (2, 0)]
 
 
 def test_stop_closes_what_is_open(programs: Programs, variant: str, tmp_path: Path) -> None:
-    told = call(programs.program("capture_ranges", variant), "open", tmp_path)
-    assert (told["recorded"], told["written"]) == (4, 4)
+    output = call(programs.program("capture_ranges", variant), "open", tmp_path)
+    assert (output["recorded"], output["written"]) == (4, 4)
     rows = {row["name"]: (row["value"], row["depth"], row["flags"]) for row in read(tmp_path)["annotation"]}
     closed = {"outer": (1, 0, CLOSED_BY_STOP), "inner": (2, 1, CLOSED_BY_STOP), "handle": (3, 2, CLOSED_BY_STOP | BY_HANDLE)}
     assert rows == {"done": (0, 0, 0)} | closed
@@ -99,8 +99,8 @@ def test_stop_closes_what_is_open(programs: Programs, variant: str, tmp_path: Pa
 
 def test_handles_on_two_threads(programs: Programs, variant: str, tmp_path: Path) -> None:
     """A range belongs to the thread on which it began."""
-    told = call(programs.program("capture_ranges", variant), "handles", tmp_path)
-    assert (told["recorded"], told["written"]) == (1001, 1001)
+    output = call(programs.program("capture_ranges", variant), "handles", tmp_path)
+    assert (output["recorded"], output["written"]) == (1001, 1001)
     tables = read(tmp_path)
     assert sorted(row["value"] for row in tables["annotation"]) == list(range(1001))
     assert {row["flags"] for row in tables["annotation"]} == {BY_HANDLE}
@@ -152,20 +152,20 @@ def test_names_of_many_threads(programs: Programs, variant: str, tmp_path: Path)
 
 
 def test_five_hundred_threads(programs: Programs, variant: str, tmp_path: Path) -> None:
-    told = call(programs.program("capture_threads", variant), "record", tmp_path, 500, 40)
+    output = call(programs.program("capture_threads", variant), "record", tmp_path, 500, 40)
     tables = read(tmp_path)
-    assert told["lost"] == 0
+    assert output["lost"] == 0
     assert len({row["source"] for row in tables["thread"]}) == len({row["tid"] for row in tables["thread"]} | {-1}) - 1 == 500
     assert Counter(row["source"] for row in tables["annotation"]) == {row["source"]: 40 for row in tables["thread"]}
 
 
 def test_a_full_ring_is_counted(programs: Programs, variant: str, tmp_path: Path) -> None:
     """The program itself checks that recorded and lost add up to the calls."""
-    told = call(programs.program("capture_threads", variant), "overflow", tmp_path, 4, 20000)
-    assert told["lost"] > 0
+    output = call(programs.program("capture_threads", variant), "overflow", tmp_path, 4, 20000)
+    assert output["lost"] > 0
     tables = read(tmp_path)
-    assert len(tables["annotation"]) + len(tables["counter"]) == told["written"]
-    assert sum(row["count"] for row in tables["loss"]) == told["lost"]
+    assert len(tables["annotation"]) + len(tables["counter"]) == output["written"]
+    assert sum(row["count"] for row in tables["loss"]) == output["lost"]
     assert {row["reason"] for row in tables["loss"]} == {RING_FULL}
     assert all(row["first_ns"] <= row["last_ns"] for row in tables["loss"])
 
@@ -182,17 +182,17 @@ def test_stop_while_others_record(programs: Programs, variant: str, tmp_path: Pa
 @pytest.mark.slow
 def test_start_and_stop_leave_nothing_behind(programs: Programs, variant: str, tmp_path: Path) -> None:
     rounds = 3000 if variant == "plain" else 400
-    told = call(programs.program("capture_sessions", variant), "loop", tmp_path, rounds)
+    output = call(programs.program("capture_sessions", variant), "loop", tmp_path, rounds)
     if variant == "plain":  # sanitizers keep what was freed, and have a thread of their own
-        assert told["grown_kib"] < 512
-        assert told["threads"] == 1
+        assert output["grown_kib"] < 512
+        assert output["threads"] == 1
 
 
 def test_rotation(programs: Programs, variant: str, tmp_path: Path) -> None:
-    told = call(programs.program("capture_sessions", variant), "rotate", tmp_path, 20)
-    found = files(tmp_path)
-    assert len(found) == 21
-    texts = [file.read_bytes() for file in found]
+    output = call(programs.program("capture_sessions", variant), "rotate", tmp_path, 20)
+    actual = files(tmp_path)
+    assert len(actual) == 21
+    texts = [file.read_bytes() for file in actual]
     assert len({text[24:40] for text in texts}) == 1
     assert sorted(int.from_bytes(text[56:60], "little") for text in texts) == list(range(1, 22))
     for text in texts:
@@ -202,12 +202,12 @@ def test_rotation(programs: Programs, variant: str, tmp_path: Path) -> None:
         assert ("fact", "in every file") in {(row["key"], row["value"]) for row in tables["meta"]}
         assert len(tables["process"]) == 1
         assert tables["end"][0]["written"] == len(tables["annotation"])
-    assert sum(row["written"] for text in texts for row in prt_reader.read(text)["end"]) == told["written"] == 10000
-    assert {file.name.split(".")[-2].partition("-")[2] for file in found} == {"", *map(str, range(2, 22))}
+    assert sum(row["written"] for text in texts for row in prt_reader.read(text)["end"]) == output["written"] == 10000
+    assert {file.name.split(".")[-2].partition("-")[2] for file in actual} == {"", *map(str, range(2, 22))}
 
 
 def test_files_end_at_their_age(programs: Programs, variant: str, tmp_path: Path) -> None:
-    told = call(programs.program("capture_sessions", variant), "aged", tmp_path, 50)
+    output = call(programs.program("capture_sessions", variant), "aged", tmp_path, 50)
     texts = parts(tmp_path)
     tables = [prt_reader.read(text) for text in texts]
     for text, table in zip(texts, tables, strict=True):
@@ -218,14 +218,14 @@ def test_files_end_at_their_age(programs: Programs, variant: str, tmp_path: Path
     rows = [[row for row in table["annotation"] if row["name"] != "all"] for table in tables]
     assert [(row["name"], row["value"]) for part in rows for row in part] == [("early" if i < 25 else "late", i) for i in range(50)]
     assert [row["value"] for table in tables for row in table["counter"]] == list(range(50))
-    assert sum(table["end"][0]["written"] for table in tables) == told["written"] == 101
-    (whole,) = (row for row in tables[-1]["annotation"] if row["name"] == "all")  # begun in the first file, ended in the last
-    assert whole["start_ns"] <= rows[0][0]["start_ns"]
+    assert sum(table["end"][0]["written"] for table in tables) == output["written"] == 101
+    (complete,) = (row for row in tables[-1]["annotation"] if row["name"] == "all")  # begun in the first file, ended in the last
+    assert complete["start_ns"] <= rows[0][0]["start_ns"]
     # Each of the 50 takes at least 50 ms: three files, or more where the machine is slow, each for at least a second but the last.
-    made = [created(text) for text in texts]
+    created_files = [created(text) for text in texts]
     assert len(texts) >= 3
-    assert all(b - a >= 0.999e9 for a, b in pairwise(made))
-    for part, next_made in zip(rows, made[1:], strict=False):
+    assert all(b - a >= 0.999e9 for a, b in pairwise(created_files))
+    for part, next_made in zip(rows, created_files[1:], strict=False):
         assert max(row["start_ns"] + row["duration_ns"] for row in part) <= next_made
 
 
@@ -239,7 +239,7 @@ def test_a_forked_child_ends_its_files_at_their_age(programs: Programs, tmp_path
 @pytest.mark.slow
 @pytest.mark.parametrize(("variable", "expected"), [("1", [[0], [1], [2]]), ("", [[0, 1, 2]]), ("0", [[0, 1, 2]]), ("3600", [[0, 1, 2]])])
 def test_an_idle_session_makes_no_empty_files(programs: Programs, variable: str, expected: list[list[int]], tmp_path: Path) -> None:
-    """Its first file is old before the first record comes, and the second before the second."""
+    """Two files are old before the first and the second record come."""
     call(programs.program("capture_sessions", "plain"), "idle", tmp_path, 3, POSTRUN_ROTATE_S=variable)
     assert [[row["value"] for row in prt_reader.read(text)["annotation"]] for text in parts(tmp_path)] == expected
 
@@ -268,7 +268,7 @@ def parts(folder: Path) -> list[bytes]:
 
 
 def created(text: bytes) -> int:
-    """When a file was begun, as its header says: nanoseconds since 1970-01-01 in UTC."""
+    """Return when a file was begun, by its header: nanoseconds since 1970 in UTC."""
     return int.from_bytes(text[48:56], "little")
 
 
@@ -303,17 +303,17 @@ def test_start_by_the_environment(programs: Programs, variant: str, tmp_path: Pa
 
 @pytest.mark.parametrize("recorder", [False, True], ids=["environment", "recorder"])
 def test_a_program_with_sessions_of_its_own_runs_as_it_is(programs: Programs, variant: str, recorder: bool, tmp_path: Path) -> None:
-    """Its first session is the one that the environment began; later ones go where it says, but under a recorder to the job's folder."""
-    job, own = tmp_path / "job", tmp_path / "own"
+    """The environment begins the first session; under a recorder all go to the job."""
+    job, rows = tmp_path / "job", tmp_path / "own"
     known = {"POSTRUN_CAPTURE": "1", "POSTRUN_DIR": str(job)} | ({"POSTRUN_RECORDER": "host:1"} if recorder else {})
-    call(programs.program("capture_sessions", variant), "own", own, 10, **known)
-    found = sorted((*files(job), *files(own)), key=lambda path: int(path.name.split(".")[-2]))
-    assert [path.parent for path in found] == [job, job if recorder else own]
-    first, second = (prt_reader.read(path.read_bytes()) for path in found)
+    call(programs.program("capture_sessions", variant), "own", rows, 10, **known)
+    actual = sorted((*files(job), *files(rows)), key=lambda path: int(path.name.split(".")[-2]))
+    assert [path.parent for path in actual] == [job, job if recorder else rows]
+    first, second = (prt_reader.read(path.read_bytes()) for path in actual)
     assert [row["value"] for row in first["annotation"]] == list(range(20))
     assert [row["value"] for row in second["annotation"]] == list(range(20, 30))
     assert (first["metric"], bool(second["metric"])) == ([], not recorder)
-    for path in found:
+    for path in actual:
         check_whole(path.read_bytes())
 
 
@@ -343,7 +343,7 @@ def test_compression(programs: Programs, variant: str, tmp_path: Path) -> None:
 
 
 def sanitized_fork(variant: str, behaviour: str) -> dict[str, str]:
-    """A child leaves what it inherits where it is, and a sanitizer's malloc may be locked for ever in the child of several busy threads."""
+    """A child does not touch inherited state; a sanitizer's malloc may stay locked."""
     alone = variant != "plain" and behaviour not in ("exec", "spawn", "vfork")
     return {"ASAN_OPTIONS": "detect_leaks=0"} | ({"ALONE": "1"} if alone else {})
 
@@ -367,9 +367,9 @@ def test_a_child_records_to_its_own_file(programs: Programs, variant: str, behav
     if variant == "thread":
         pytest.skip("this sanitizer has no threads in a child of several threads")
     call(programs.program("capture_forks", variant), behaviour, tmp_path, 10, **sanitized_fork(variant, behaviour))
-    found = [file.read_bytes() for file in files(tmp_path)]
-    assert len(found) == 11
-    processes = {prt_reader.read(text)["process"][0]["pid"]: text for text in found}
+    actual = [file.read_bytes() for file in files(tmp_path)]
+    assert len(actual) == 11
+    processes = {prt_reader.read(text)["process"][0]["pid"]: text for text in actual}
     assert len(processes) == 11
     (parent,) = [pid for pid, text in processes.items() if any(row["name"] == "parent" for row in prt_reader.read(text)["annotation"])]
     for pid, text in processes.items():
@@ -438,25 +438,25 @@ def block_offsets(data: bytes) -> list[int]:
 # ---------------------------------------------------------------- disks
 
 
-LOSS_BYTES = 100  # No block that tells a loss is longer
+LOSS_BYTES = 100  # no block that reports a loss is longer
 
 
-def check_loss_is_told(folder: Path, told: dict[str, int], room: Callable[[int], int]) -> None:
-    """``room``: for so many bytes of the file, how many more there are; where a block of a loss has none, nothing can tell it."""
+def check_loss_is_told(folder: Path, output: dict[str, int], room: Callable[[int], int]) -> None:
+    """Check that a loss is reported if there is ``room`` for its block."""
     (file,) = files(folder)
     data = file.read_bytes()
     tables = prt_reader.read(data)
     offsets = block_offsets(data)
-    assert len(tables["annotation"]) == told["written"]
+    assert len(tables["annotation"]) == output["written"]
     assert sum(48 + int.from_bytes(data[at + 8 : at + 12], "little") for at in offsets) == len(data) - 64
     losses = [row for row in tables["loss"] if row["reason"] == DISK]
     if losses or room(offsets[-1] if tables["end"] else len(data)) >= LOSS_BYTES:
-        assert 0 < sum(row["count"] for row in losses) <= told["lost"]
+        assert 0 < sum(row["count"] for row in losses) <= output["lost"]
 
 
 def test_a_limit_on_file_sizes(programs: Programs, variant: str, tmp_path: Path) -> None:
-    told = call(programs.program("capture_disk", variant), "limit", tmp_path)
-    check_loss_is_told(tmp_path, told, lambda used: 200_000 - used)
+    output = call(programs.program("capture_disk", variant), "limit", tmp_path)
+    check_loss_is_told(tmp_path, output, lambda used: 200_000 - used)
     (file,) = files(tmp_path)
     assert 100000 < file.stat().st_size <= 200000
 
@@ -476,18 +476,18 @@ def on_tmpfs(program: Path, behaviour: str, options: str, folder: Path, copy: Pa
 
 
 def test_a_full_disk(programs: Programs, tmp_path: Path) -> None:
-    told = on_tmpfs(programs.program("capture_disk", "plain"), "full", "size=300k", tmp_path / "disk", tmp_path / "copy")
-    check_loss_is_told(tmp_path / "copy", told, lambda used: -used % os.sysconf("SC_PAGE_SIZE"))
+    output = on_tmpfs(programs.program("capture_disk", "plain"), "full", "size=300k", tmp_path / "disk", tmp_path / "copy")
+    check_loss_is_told(tmp_path / "copy", output, lambda used: -used % os.sysconf("SC_PAGE_SIZE"))
 
 
 def test_a_disk_that_is_full_at_the_start(programs: Programs, tmp_path: Path) -> None:
-    told = on_tmpfs(programs.program("capture_disk", "plain"), "start", "nr_inodes=1", tmp_path / "disk", tmp_path / "copy")
-    assert told["start"] == -28  # ENOSPC
+    output = on_tmpfs(programs.program("capture_disk", "plain"), "start", "nr_inodes=1", tmp_path / "disk", tmp_path / "copy")
+    assert output["start"] == -28  # ENOSPC
 
 
 def test_a_read_only_folder(programs: Programs, tmp_path: Path) -> None:
-    told = on_tmpfs(programs.program("capture_disk", "plain"), "start", "ro", tmp_path / "disk", tmp_path / "copy")
-    assert told["start"] == -30  # EROFS
+    output = on_tmpfs(programs.program("capture_disk", "plain"), "start", "ro", tmp_path / "disk", tmp_path / "copy")
+    assert output["start"] == -30  # EROFS
 
 
 @pytest.mark.parametrize("behaviour", ["deleted", "gone"])

@@ -1,4 +1,4 @@
-"""Do times of the device's tracer come back to the nanosecond? The library's way into ticks, then the reader's way back."""
+"""Times of the device's tracer survive the library's conversion to ticks and the reader's conversion back, to the nanosecond."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def test_times_come_back_to_the_nanosecond(programs: Programs, tmp_path: Path) -
     programs.compile(
         "plain", [programs.root / "tests" / "native" / "device_times.c", *parts], program, "-O0", f"-I{programs.root / 'native' / 'src'}"
     )
-    told = call(program, *EXACT, *SLOW)
+    output = call(program, *EXACT, *SLOW)
     for khz in EXACT:
-        assert (told[f"{khz}_starts"], told[f"{khz}_durations"]) == (0, 0), khz
+        assert (output[f"{khz}_starts"], output[f"{khz}_durations"]) == (0, 0), khz
     for khz, tick in SLOW.items():
-        assert 0 < told[f"{khz}_farthest"] <= tick
+        assert 0 < output[f"{khz}_farthest"] <= tick

@@ -29,13 +29,13 @@ def test_fuzz(target: str, project_root: Path, tmp_path: Path) -> None:
     program = build(project_root, target, tmp_path, coverage=True)
     seconds = int(os.environ.get("POSTRUN_FUZZ_SECONDS", "2"))
     kept = Path(os.environ.get("POSTRUN_FUZZ_CORPUS") or tmp_path / "corpus").resolve()
-    found, seeds = kept / target, tmp_path / "seeds"
-    found.mkdir(parents=True, exist_ok=True)
+    actual, seeds = kept / target, tmp_path / "seeds"
+    actual.mkdir(parents=True, exist_ok=True)
     seeds.mkdir()
     SEEDS[target](seeds)
     options = {"max_total_time": seconds, "max_len": 1 << 17, "timeout": 20, "rss_limit_mb": 3000, "malloc_limit_mb": 800}
     options |= {"print_final_stats": 1, "verbosity": 1, "artifact_prefix": f"{kept}/{target}-"}
-    command = [str(program), *(f"-{name}={value}" for name, value in options.items()), str(found), str(seeds)]
+    command = [str(program), *(f"-{name}={value}" for name, value in options.items()), str(actual), str(seeds)]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=2 * seconds + 600, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-6000:]
     lines = [line for line in done.stderr.splitlines() if re.search(r"cov: .* corp: |stat::|slowest input", line)]

@@ -1,6 +1,6 @@
-"""Is what CUPTI tells of the GPU recorded as it says, and does nothing break where it says nonsense, or cannot be used?
+"""GPU activity from CUPTI is recorded exactly, and nonsense or a missing CUPTI breaks nothing.
 
-The libraries are stubs built here from the vendor's headers; they play texts, and what a text says is compared with what prt_reader finds.
+The libraries are stubs built here from the vendor's headers; they play texts, and prt_reader's rows are compared with the text.
 """
 
 from __future__ import annotations
@@ -118,12 +118,12 @@ def machine(stubs: Stubs, tmp_path: Path) -> Callable[..., Machine]:
     return lambda version=NEWEST, variant="plain": Machine(stubs, tmp_path, version, variant)
 
 
-# ---------------------------------------------------------------- what a text says
+# ---------------------------------------------------------------- the rows of a text
 
 
 Row = dict[str, Any]
 KINDS = {"launch": 0, "sync": 1, "other": 2}
-PLACE = ("device", "context", "stream", "correlation")
+LOCATION = ("device", "context", "stream", "correlation")
 SHAPE = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "registers")
 
 
@@ -141,19 +141,19 @@ def expected(text: str, base: int = 0, *, graph_nodes: bool = True) -> dict[str,
         if what == "kernel":
             name, start, end, *rest = words
             *numbers, static, dynamic, node = map(int, rest)
-            row = dict(zip((*PLACE, *SHAPE), numbers, strict=True))
+            row = dict(zip((*LOCATION, *SHAPE), numbers, strict=True))
             row |= {"name": None if name == "-" else name, "shared_memory": static + dynamic, "graph_node": node if graph_nodes else 0}
             devices[row["context"]] = row["device"]
             table = "kernel"
         elif what in ("memcpy", "memcpy2"):
             kind, source, destination, size, start, end, *rest = words
-            row = dict(zip(PLACE, map(int, rest), strict=True))
+            row = dict(zip(LOCATION, map(int, rest), strict=True))
             row |= {"copy_kind": int(kind), "bytes": int(size), "pageable": int("1" in (source, destination))}
             devices[row["context"]] = row["device"]
             table = "memcpy"
         elif what == "memset":
             size, start, end, *rest = words
-            row = dict(zip(PLACE, map(int, rest), strict=True)) | {"bytes": int(size)}
+            row = dict(zip(LOCATION, map(int, rest), strict=True)) | {"bytes": int(size)}
             devices[row["context"]] = row["device"]
             table = "memset"
         elif what == "sync":
@@ -184,13 +184,13 @@ def expected(text: str, base: int = 0, *, graph_nodes: bool = True) -> dict[str,
     return tables
 
 
-def compare(found: dict[str, Any], wanted: dict[str, list[Row]]) -> None:
+def compare(actual: dict[str, Any], wanted: dict[str, list[Row]]) -> None:
     """The same rows; times as exactly as the reader's own rounding lets them be."""
     for table, rows in wanted.items():
-        assert len(found[table]) == len(rows), table
+        assert len(actual[table]) == len(rows), table
         order = ("correlation", "start_ns")
         for got, want in zip(
-            sorted(found[table], key=lambda r: [r.get(k, 0) for k in order]),
+            sorted(actual[table], key=lambda r: [r.get(k, 0) for k in order]),
             sorted(rows, key=lambda r: [r.get(k, 0) for k in order]),
             strict=True,
         ):
@@ -213,10 +213,10 @@ def facts_of(tables: dict[str, Any]) -> dict[str, str]:
 @pytest.mark.parametrize("version", slow_except((NEWEST,), cupti_headers.VERSIONS))
 def test_every_record_of_every_version(machine: Callable[..., Machine], version: str) -> None:
     here = machine(version)
-    told = here.run("play")
-    assert told["played"] == 1
+    output = here.run("play")
+    assert output["played"] == 1
     tables = here.read()
-    compare(tables, expected(ALL, told["base"]))
+    compare(tables, expected(ALL, output["base"]))
     kinds = {row["name"]: row["kind"] for row in tables["api"]}
     assert kinds == {
         "cudaLaunchKernel": KINDS["launch"],
@@ -232,7 +232,7 @@ def test_every_record_of_every_version(machine: Callable[..., Machine], version:
     assert "capability.gpu" not in facts
     assert tables["loss"] == []
     (end,) = tables["end"]
-    assert end["written"] == told["written"] == told["recorded"] == 16
+    assert end["written"] == output["written"] == output["recorded"] == 16
     calls = [name for _, name in here.calls()]
     assert calls.index("cuInit") < calls.index("cuDeviceGetCount") < calls.index("cuptiGetVersion")
     if STAYS > float(version) >= GRAPHS_SURVIVE:
@@ -244,15 +244,15 @@ def test_every_record_of_every_version(machine: Callable[..., Machine], version:
 
 def test_sanitized(machine: Callable[..., Machine], variant: str) -> None:
     here = machine(variant=variant)
-    told = here.run("play")
-    compare(here.read(), expected(ALL, told["base"]))
+    output = here.run("play")
+    compare(here.read(), expected(ALL, output["base"]))
 
 
 def test_old_kernels_have_no_graph_node(machine: Callable[..., Machine]) -> None:
     """Of CUDA 10, whose records end there."""
     here = machine("11.8")
-    told = here.run("play", STUB_VERSION="12")
-    compare(here.read(), expected(ALL, told["base"], graph_nodes=False))
+    output = here.run("play", STUB_VERSION="12")
+    compare(here.read(), expected(ALL, output["base"], graph_nodes=False))
 
 
 def test_too_old_a_version_is_refused(machine: Callable[..., Machine]) -> None:
@@ -292,14 +292,14 @@ sync 2 100 200 99 7 8
 
 def test_spans_that_cannot_be(machine: Callable[..., Machine], variant: str) -> None:
     here = machine(variant=variant)
-    told = here.run("play", HOSTILE)
+    output = here.run("play", HOSTILE)
     tables = here.read()
-    wanted = expected(HOSTILE, told["base"])
+    wanted = expected(HOSTILE, output["base"])
     wanted["memcpy"][0]["pageable"] = None  # neither side is known
     compare(tables, wanted)
     assert [(row["reason"], row["count"]) for row in tables["loss"]] == [(UNTIMED, 5)]
     assert facts_of(tables)["cupti.negative_spans"] == "1"
-    assert told["lost"] == 5
+    assert output["lost"] == 5
 
 
 def test_order_does_not_matter(machine: Callable[..., Machine]) -> None:
@@ -308,9 +308,9 @@ def test_order_does_not_matter(machine: Callable[..., Machine]) -> None:
         for n in range(30000)
     ]
     here = machine()
-    told = here.run("play", "\n".join(lines))
+    output = here.run("play", "\n".join(lines))
     tables = here.read()
-    compare(tables, expected("\n".join(lines), told["base"]))
+    compare(tables, expected("\n".join(lines), output["base"]))
     assert tables["loss"] == []
 
 
@@ -332,8 +332,8 @@ def test_from_several_threads(machine: Callable[..., Machine], variant: str) -> 
 def test_a_device_of_a_context_is_known_later(machine: Callable[..., Machine]) -> None:
     text = "sync 3 100 200 5 7 1\ncontext 5 3\nsync 3 300 400 6 7 2\nkernel k 500 600 2 6 7 3 1 1 1 1 1 1 1 0 0 0\n"
     here = machine()
-    told = here.run("play", text)
-    compare(here.read(), expected(text, told["base"]))
+    output = here.run("play", text)
+    compare(here.read(), expected(text, output["base"]))
 
 
 def test_names_of_calls_that_are_not_told(machine: Callable[..., Machine]) -> None:
@@ -352,9 +352,9 @@ def test_noisy_calls(machine: Callable[..., Machine], version: str) -> None:
         "".join(f"runtime {name} 1 2 3 4\n" for name in noisy) + "driver cuCtxGetCurrent 1 2 3 4\ndriver cuGetProcAddress 1 2 3 4\n" + ALL
     )
     here = machine(version)
-    told = here.run("play", text)
+    output = here.run("play", text)
     tables = here.read()
-    compare(tables, expected(ALL, told["base"]))
+    compare(tables, expected(ALL, output["base"]))
     assert facts_of(tables).get("cupti.noisy_calls") == ("5" if version == "12.1" else None)
 
 
@@ -363,60 +363,60 @@ def test_noisy_calls(machine: Callable[..., Machine], version: str) -> None:
 
 def test_dropped_records(machine: Callable[..., Machine]) -> None:
     here = machine()
-    told = here.run("play", ALL + "dropped 7\nbuffer\nkernel k 1 2 0 1 7 1 1 1 1 1 1 1 1 0 0 0\ndropped 5\n")
+    output = here.run("play", ALL + "dropped 7\nbuffer\nkernel k 1 2 0 1 7 1 1 1 1 1 1 1 1 0 0 0\ndropped 5\n")
     tables = here.read()
     assert len(tables["kernel"]) == 4
     assert {row["reason"] for row in tables["loss"]} == {GPU_LOST}
-    assert sum(row["count"] for row in tables["loss"]) == told["lost"] == 12
+    assert sum(row["count"] for row in tables["loss"]) == output["lost"] == 12
     assert all(row["first_ns"] <= row["last_ns"] for row in tables["loss"])
 
 
 def test_a_buffer_that_cannot_be_read(machine: Callable[..., Machine], variant: str) -> None:
     here = machine(variant=variant)
-    told = here.run("play", "kernel a 1 2 0 1 7 1 1 1 1 1 1 1 1 0 0 0\nbroken\nkernel b 1 2 0 1 7 2 1 1 1 1 1 1 1 0 0 0\n")
+    output = here.run("play", "kernel a 1 2 0 1 7 1 1 1 1 1 1 1 1 0 0 0\nbroken\nkernel b 1 2 0 1 7 2 1 1 1 1 1 1 1 0 0 0\n")
     tables = here.read()
     assert [row["name"] for row in tables["kernel"]] == ["a"]
-    assert told["lost"] == 1
+    assert output["lost"] == 1
 
 
 @pytest.mark.parametrize("version", [LAST_TO_CRASH, FIRST_TO_DECLINE])
 def test_more_buffers_than_there_is_room_for(machine: Callable[..., Machine], variant: str, version: str) -> None:
-    """A version that crashes without a buffer gets one that is not read; the others are declined. The stub tells what crashes."""
+    """A version that crashes without a buffer gets one that is not read."""
     here = machine(version, variant)
-    told = here.run("hoard", ALL, 200, POSTRUN_GPU_MEMORY="1")
+    output = here.run("hoard", ALL, 200, POSTRUN_GPU_MEMORY="1")
     tables = here.read()
     losses = sum(row["count"] for row in tables["loss"] if row["reason"] == GPU_LOST)
     if version == FIRST_TO_DECLINE:
-        assert told["got"] == 2
+        assert output["got"] == 2
         assert losses == 19  # records of the text that the stub had no buffer for
     else:
-        assert told["got"] == 200
+        assert output["got"] == 200
         assert losses == 1
     assert tables["kernel"] == []
 
 
 def test_records_after_the_stop(machine: Callable[..., Machine], variant: str) -> None:
     here = machine(variant=variant)
-    told = here.run("late", STUB_LATE="1")
-    compare(here.read(), expected(ALL, told["base"]))
+    output = here.run("late", STUB_LATE="1")
+    compare(here.read(), expected(ALL, output["base"]))
 
 
 @pytest.mark.parametrize("version", [LAST_TO_CRASH, FIRST_TO_DECLINE])
 def test_buffers_that_do_not_come_back(machine: Callable[..., Machine], version: str) -> None:
-    """With CUPTI go the buffers that it holds: windows after it have as much room as ever."""
+    """The buffers of CUPTI go with it: later windows have as much room as ever."""
     here = machine(version)
     text = ALL.replace("9007199254740993", "0")
-    told = here.run("keeps", text, 5, POSTRUN_GPU_MEMORY="1")
-    compare(here.read(), expected(text, told["base"]))
+    output = here.run("keeps", text, 5, POSTRUN_GPU_MEMORY="1")
+    compare(here.read(), expected(text, output["base"]))
     assert here.read()["loss"] == []
 
 
 def test_a_buffer_of_another_tool(machine: Callable[..., Machine], variant: str) -> None:
-    """Its memory is not touched; what stands in it is lost."""
+    """Its memory is not touched; its content is lost."""
     here = machine(variant=variant)
-    told = here.run("foreign")
-    assert told["foreign"] == 1
-    compare(here.read(), expected(ALL, told["base"]))
+    output = here.run("foreign")
+    assert output["foreign"] == 1
+    compare(here.read(), expected(ALL, output["base"]))
     assert [(row["reason"], row["count"]) for row in here.read()["loss"]] == [(GPU_LOST, 1)]
 
 
@@ -426,19 +426,19 @@ def test_a_buffer_of_another_tool(machine: Callable[..., Machine], variant: str)
 def test_a_clock_of_its_own(machine: Callable[..., Machine]) -> None:
     """After a profiler that set one: CUPTI is given the system's."""
     here = machine(ONE_CLIENT)
-    told = here.run("play", STUB_CLOCK="1")
-    compare(here.read(), expected(ALL, told["base"]))
+    output = here.run("play", STUB_CLOCK="1")
+    compare(here.read(), expected(ALL, output["base"]))
 
 
 def test_a_clock_of_its_own_in_a_version_for_several_clients(machine: Callable[..., Machine]) -> None:
     """There each client has a clock of its own, so that only WSL needs another one."""
     here = machine()
-    told = here.run("play", STUB_CLOCK="1", POSTRUN_CUPTI_CLOCK="1")
-    compare(here.read(), expected(ALL, told["base"]))
+    output = here.run("play", STUB_CLOCK="1", POSTRUN_CUPTI_CLOCK="1")
+    compare(here.read(), expected(ALL, output["base"]))
 
 
 def test_a_clock_that_cannot_be_set(machine: Callable[..., Machine]) -> None:
-    """What has a time nobody knows is counted, and no time is made up."""
+    """Rows whose time is unknown are counted, and no time is made up."""
     here = machine(ONE_CLIENT)
     here.run("play", STUB_CLOCK="1", STUB_ERRORS="cuptiActivityRegisterTimestampCallback=15")
     tables = here.read()
@@ -450,7 +450,7 @@ def test_a_clock_that_cannot_be_set(machine: Callable[..., Machine]) -> None:
 
 @pytest.mark.parametrize("version", ["12.6", "12.9", "13.0"])
 def test_kernels_keep_their_times_in_every_window(machine: Callable[..., Machine], version: str) -> None:
-    """These versions lose the times of as many kernels as a timestamp callback was registered before."""
+    """These versions lose the times of all kernels before a timestamp callback."""
     here = machine(version)
     here.run("windows", ALL, 4)
     tables = here.read()
@@ -475,7 +475,7 @@ def test_the_clock_is_set_once(machine: Callable[..., Machine], version: str, wi
 
 @pytest.mark.parametrize("version", ["12.9", "13.0", NEWEST])
 def test_the_clock_under_wsl(machine: Callable[..., Machine], tmp_path: Path, version: str) -> None:
-    """There CUPTI has a clock of its own. A version that bears a callback once keeps it, and CUPTI with it."""
+    """There CUPTI has its own clock; a version that allows a callback keeps it."""
     here = machine(version)
     stub_libraries.stub("stub_wsl.c", tmp_path / "stub_wsl.so")
     here.run("windows", ALL, 4, STUB_CLOCK="1", LD_PRELOAD=str(tmp_path / "stub_wsl.so"), POSTRUN_CUPTI_STAY="0")
@@ -496,13 +496,13 @@ FUNCTIONS = [
     *("cuptiSetThreadIdType", "cuptiActivityEnableDriverApi", "cuptiActivityEnableRuntimeApi", "cuptiSubscribe", "cuptiUnsubscribe"),
     *("cuptiEnableCallback", "cuptiActivityRegisterTimestampCallback", "cuptiActivitySetAttribute"),
 ]
-WORDS = {8, 14, 15, 23, 26, 27, 33, 35, 40, 41, 42, 43, 44, 45, 999}  # Errors of which it is told what can be done
+WORDS = {8, 14, 15, 23, 26, 27, 33, 35, 40, 41, 42, 43, 44, 45, 999}  # errors whose message suggests a remedy
 NEEDED = {"cuptiGetVersion", "cuptiActivityRegisterCallbacks", "cuptiActivityEnable"}
 
 
 @pytest.mark.parametrize("function", slow_except(NEEDED, FUNCTIONS))
 def test_every_error_of_every_function(machine: Callable[..., Machine], function: str) -> None:
-    """The session is whole, and the reason is told where nothing can be recorded."""
+    """The session is complete, and reports the reason if nothing can be recorded."""
     here = machine({"cuptiFinalize": "12.9", "cuptiActivityRegisterCallbacks": ONE_CLIENT}.get(function, NEWEST))
     for code in CODES:
         here.run("open", STUB_ERRORS=f"{function}={code}")
@@ -560,10 +560,11 @@ def test_a_kind_that_cannot_be_recorded(machine: Callable[..., Machine], kind: i
     tables = here.read()
     facts = facts_of(tables)
     names = {1: "memcpy", 2: "memset", 4: "driver", 5: "runtime", 22: "memcpy_peer", 38: "synchronization"}
-    told = {key: value for key, value in facts.items() if key.startswith("capability.")}
-    assert told == ({f"capability.gpu.{names[kind]}": told.get(f"capability.gpu.{names[kind]}")} if kind in names else {})
+    output = {key: value for key, value in facts.items() if key.startswith("capability.")}
+    assert output == ({f"capability.gpu.{names[kind]}": output.get(f"capability.gpu.{names[kind]}")} if kind in names else {})
     assert all(
-        why.startswith("cuptiActivityEnable: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (35): this user may not profile") for why in told.values()
+        why.startswith("cuptiActivityEnable: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (35): this user may not profile")
+        for why in output.values()
     )
     assert len(tables["kernel"]) == 3
 
@@ -582,18 +583,18 @@ def test_something_else_for_cupti(machine: Callable[..., Machine]) -> None:
     assert here.facts()["capability.gpu"].endswith("is no CUPTI")
 
 
-@pytest.mark.parametrize(("driver", "told"), [("12040", True), ("13000", False), ("13050", False)])
-def test_cupti_that_is_newer_than_the_driver(machine: Callable[..., Machine], driver: str, told: bool) -> None:
+@pytest.mark.parametrize(("driver", "reported"), [("12040", True), ("13000", False), ("13050", False)])
+def test_cupti_that_is_newer_than_the_driver(machine: Callable[..., Machine], driver: str, reported: bool) -> None:
     here = machine()
     here.run("play", STUB_ERRORS="cuptiActivityEnable=15", STUB_DRIVER=driver)
     reason = here.facts()["capability.gpu"]
     newer = "; CUPTI is of CUDA 13, and the driver supports no more than 12.4: POSTRUN_CUPTI can name an older libcupti"
-    assert reason.endswith(newer) == told
-    here.run("play", STUB_DRIVER=driver)  # where there is no error, it is used
+    assert reason.endswith(newer) == reported
+    here.run("play", STUB_DRIVER=driver)  # used if there is no error
     assert len(here.read()["kernel"]) == 3
 
 
-# ---------------------------------------------------------------- where CUPTI lies
+# ---------------------------------------------------------------- the location of CUPTI
 
 
 class Places:
@@ -604,15 +605,15 @@ class Places:
         self.cupti = Path(here.variables.pop("POSTRUN_CUPTI"))
         self.loaded: list[Path] = []
 
-    def put(self, place: str) -> Path:
-        path = self.folder / place
+    def put(self, location: str) -> Path:
+        path = self.folder / location
         path.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(self.cupti, path)
         return path
 
-    def load(self, place: str) -> None:
+    def load(self, location: str) -> None:
         """A library with no function of interest."""
-        path = self.folder / place
+        path = self.folder / location
         path.parent.mkdir(parents=True, exist_ok=True)
         source = self.folder / "empty.c"
         source.write_text("int stub_empty;")
@@ -624,9 +625,9 @@ class Places:
         """That one, and none other, is used."""
         preload = {"LD_PRELOAD": ":".join(map(str, self.loaded))} if self.loaded else {}
         homes = {"CUDA_HOME": "", "CUDA_PATH": ""}
-        told = self.here.run("play", ALL, STUB_CUPTI=str(path), **{**homes, **preload, **variables})
+        output = self.here.run("play", ALL, STUB_CUPTI=str(path), **{**homes, **preload, **variables})
         assert self.here.facts().get("cupti.library") == str(path), self.here.facts().get("capability.gpu")
-        assert told["played"] == 1
+        assert output["played"] == 1
         assert len(self.here.read()["kernel"]) == 3
 
 
@@ -636,7 +637,7 @@ def places(machine: Callable[..., Machine], tmp_path: Path) -> Places:
 
 
 def toolkit(major: str) -> None:
-    """Skips the test where a place that comes before the ones of the test may have a CUPTI."""
+    """Skip the test if a path searched before those of the test may have a CUPTI."""
     if any(Path("/usr/local/cuda").rglob(f"libcupti.so{major}*")):
         pytest.skip("this machine has a CUDA toolkit, whose CUPTI would be found")
 
@@ -663,10 +664,10 @@ def test_cupti_beside_what_the_program_has_loaded(places: Places, loaded: str, w
 
 @pytest.mark.parametrize("variable", ["CUDA_HOME", "CUDA_PATH"])
 @pytest.mark.parametrize(
-    "place", ["extras/CUPTI/lib64/libcupti.so.12", "lib64/libcupti.so.2024.1.1", "lib/libcupti.so", "lib/libcupti.so.11.8"]
+    "location", ["extras/CUPTI/lib64/libcupti.so.12", "lib64/libcupti.so.2024.1.1", "lib/libcupti.so", "lib/libcupti.so.11.8"]
 )
-def test_cupti_of_a_toolkit(places: Places, variable: str, place: str) -> None:
-    places.used(places.put(f"toolkit/{place}"), STUB_DRIVER="12040", **{variable: str(places.folder / "toolkit")})
+def test_cupti_of_a_toolkit(places: Places, variable: str, location: str) -> None:
+    places.used(places.put(f"toolkit/{location}"), STUB_DRIVER="12040", **{variable: str(places.folder / "toolkit")})
 
 
 @pytest.mark.parametrize("name", ["libcupti.so.12", "libcupti.so.11.8"])
@@ -680,7 +681,7 @@ def test_cupti_on_the_path_of_the_loader(places: Places, name: str) -> None:
 
 
 def test_the_cupti_that_fits_is_used(places: Places) -> None:
-    """That of the program's runtime; without one that of the driver; else any, the nearest place first."""
+    """Return the runtime's CUPTI, else the driver's, else the nearest."""
     home = str(places.folder / "toolkit")
     of_12, of_13 = places.put("toolkit/lib64/libcupti.so.12"), places.put("toolkit/extras/CUPTI/lib64/libcupti.so.13")
     places.used(of_13, CUDA_HOME=home, STUB_DRIVER="13000")
@@ -694,10 +695,10 @@ def test_the_cupti_that_fits_is_used(places: Places) -> None:
 
 
 def test_the_cupti_that_the_program_has_loaded_is_used(places: Places) -> None:
-    """Also with a name of a wheel's own, and whatever else is told: two get into each other's way."""
-    other = places.put("toolkit/lib64/libcupti.so.13")
+    """Also for a wheel's own name and next to other facts: two CUPTIs conflict."""
+    second = places.put("toolkit/lib64/libcupti.so.13")
     places.loaded = [places.put("site/torch/lib/libcupti-9af9a0c6.so.12")]
-    places.used(places.loaded[0], CUDA_HOME=str(places.folder / "toolkit"), POSTRUN_CUPTI=str(other))
+    places.used(places.loaded[0], CUDA_HOME=str(places.folder / "toolkit"), POSTRUN_CUPTI=str(second))
 
 
 def test_a_cupti_that_cannot_be_loaded_is_named(places: Places) -> None:
@@ -723,7 +724,7 @@ def test_no_cupti_anywhere(places: Places) -> None:
 
 
 def reasons(here: Machine, flags: int, *more: object, **variables: str) -> dict[str, str]:
-    """What postrun_gpu_reason says before a session, in it, and after."""
+    """postrun_gpu_reason before a session, in it, and after."""
     here.count += 1
     here.out = here.folder / f"out{here.count}"
     script = here.folder / "script.txt"
@@ -737,9 +738,9 @@ def reasons(here: Machine, flags: int, *more: object, **variables: str) -> dict[
 def test_the_reason_is_that_of_the_file(machine: Callable[..., Machine], variant: str) -> None:
     here = machine(variant=variant)
     for errors in ("cuInit=803", "cuDeviceGetCount=100", "cuptiActivityEnable=35", "cuptiSubscribe=39", "cuptiGetVersion=15"):
-        told = reasons(here, 2, "fails", STUB_ERRORS=errors)
-        assert told["in"] == here.facts()["capability.gpu"]
-        assert told["before"] == told["after"] == "nothing is being recorded"
+        output = reasons(here, 2, "fails", STUB_ERRORS=errors)
+        assert output["in"] == here.facts()["capability.gpu"]
+        assert output["before"] == output["after"] == "nothing is being recorded"
 
 
 def test_no_reason_where_there_is_none(machine: Callable[..., Machine]) -> None:
@@ -756,7 +757,7 @@ def test_no_reason_where_there_is_none(machine: Callable[..., Machine]) -> None:
 
 @pytest.mark.parametrize(("version", "name"), [("12.9", "which one is not known"), (NEWEST, "Some Profiler")])
 def test_another_profiler_is_named(machine: Callable[..., Machine], version: str, name: str) -> None:
-    """Newer versions tell who it is."""
+    """Newer versions report the other tool's name."""
     here = machine(version)
     assert here.run("play", STUB_OTHER="Some Profiler")["played"] == 0
     assert here.facts()["capability.gpu"] == f"another profiler uses CUPTI: {name}"
@@ -777,16 +778,16 @@ TAKEN_OVER = "another profiler took CUPTI over (which one is not known): nothing
 @pytest.mark.parametrize("pause_ms", [0, 1300])
 @pytest.mark.parametrize("version", ["12.9", "13.0", NEWEST])
 def test_another_client_ends_cupti_while_a_window_is_open(machine: Callable[..., Machine], version: str, pause_ms: int) -> None:
-    """CUPTI is not called any more, which the stub would answer with a crash; the window ends when it was last known to be good."""
+    """CUPTI is not called again, and the window ends when it last worked."""
     here = machine(version)
-    told = here.run("takeover", ALL, pause_ms)
+    output = here.run("takeover", ALL, pause_ms)
     tables = here.read()
-    assert told["after"] == 0
+    assert output["after"] == 0
     assert len(tables["kernel"]) == 3
     facts = facts_of(tables)
     assert facts["capability.gpu"] == TAKEN_OVER
     opened, closed = map(int, facts["gpu.window.0"].split())
-    assert told["before"] - 1_500_000_000 < closed <= told["before"] + 100_000_000
+    assert output["before"] - 1_500_000_000 < closed <= output["before"] + 100_000_000
     assert opened < closed
     assert "gpu.window.1" not in facts
     calls = [name for _, name in here.calls()]
@@ -810,9 +811,9 @@ def test_another_client_ends_cupti_and_the_program_ends(machine: Callable[..., M
 def test_another_client_is_refused_while_a_window_is_open(machine: Callable[..., Machine], version: str) -> None:
     """And not after it; then it is this library that is refused."""
     here = machine(version)
-    told = here.run("refused")
-    assert (told["in"], told["after"], told["with_it"]) == (39, 0, errno.ENOTSUP)
-    assert told["threads"] == 0, "the kind of thread ids that others expect"
+    output = here.run("refused")
+    assert (output["in"], output["after"], output["with_it"]) == (39, 0, errno.ENOTSUP)
+    assert output["threads"] == 0, "the kind of thread ids that others expect"
     tables = here.read()
     assert len(tables["kernel"]) == 3
     named = "CUPTI for the other" if float(version) >= 13 else "which one is not known"
@@ -820,12 +821,12 @@ def test_another_client_is_refused_while_a_window_is_open(machine: Callable[...,
 
 
 def test_two_clients_that_allow_each_other(machine: Callable[..., Machine], variant: str) -> None:
-    """Each has its own records; what is not finished for the other one is not flushed by force."""
+    """Each has its own records; the other one's unfinished records are not flushed."""
     here = machine(variant=variant)
-    told = here.run("together")
+    output = here.run("together")
     tables = here.read()
-    assert told["in"] == 0
-    assert told["others"] == 6
+    assert output["in"] == 0
+    assert output["others"] == 6
     assert len(tables["kernel"]) == 6
     assert "capability.gpu" not in facts_of(tables)
     calls = [name for _, name in here.calls()]
@@ -835,8 +836,8 @@ def test_two_clients_that_allow_each_other(machine: Callable[..., Machine], vari
 @pytest.mark.parametrize(("variables", "driver"), [({"POSTRUN_CUPTI_MULTIPLE": "0"}, "13050"), ({}, "13020")])
 def test_one_client_where_several_cannot_be(machine: Callable[..., Machine], variables: dict[str, str], driver: str) -> None:
     here = machine()
-    told = here.run("refused", STUB_DRIVER=driver, **variables)
-    assert (told["in"], told["after"]) == (39, 0)
+    output = here.run("refused", STUB_DRIVER=driver, **variables)
+    assert (output["in"], output["after"]) == (39, 0)
     assert len(here.read()["kernel"]) == 3
 
 
@@ -852,8 +853,8 @@ def test_one_client_where_the_callbacks_of_several_are_refused(machine: Callable
 @pytest.mark.parametrize("version", ["12.9", "13.0", NEWEST])
 def test_a_profiler_of_the_program_goes_first(machine: Callable[..., Machine], version: str) -> None:
     here = machine(version)
-    told = here.run("yield")
-    assert (told["attached"], told["in"], told["others"]) == (0, 0, 3)
+    output = here.run("yield")
+    assert (output["attached"], output["in"], output["others"]) == (0, 0, 3)
     tables = here.read()
     assert len(tables["kernel"]) == 6
     facts = facts_of(tables)
@@ -870,8 +871,8 @@ def test_a_profiler_of_the_program_goes_first_sanitized(machine: Callable[..., M
 
 def test_a_window_waits_for_a_profiler_of_the_program(machine: Callable[..., Machine]) -> None:
     here = machine("13.0")
-    told = here.run("yield_window")
-    compare(here.read(), expected(ALL, told["base"]))
+    output = here.run("yield_window")
+    compare(here.read(), expected(ALL, output["base"]))
 
 
 def test_a_window_of_steps_that_pass_while_a_profiler_of_the_program_runs(machine: Callable[..., Machine]) -> None:
@@ -894,7 +895,7 @@ def test_a_profiler_of_the_program_that_stays(machine: Callable[..., Machine]) -
 
 
 def test_the_first_version_of_13_is_refused(machine: Callable[..., Machine]) -> None:
-    """It hangs and crashes, as the stub does; the reason names the version that does not."""
+    """It hangs and crashes like the stub; the reason names a working version."""
     here = machine("13.0")
     assert here.run("play", STUB_VERSION="130000")["played"] == 0
     assert "Update 1 does not" in here.facts()["capability.gpu"]
@@ -918,7 +919,7 @@ kernel plain 8000 9000 0 1 7 3 1 1 1 1 1 1 1 0 0 0
 
 @pytest.mark.parametrize(("version", "wrong"), [("12.9", True), ("13.0", True), (ONE_CLIENT, False), (NEWEST, False)])
 def test_kernels_of_graphs_before_their_launch(machine: Callable[..., Machine], version: str, wrong: bool) -> None:
-    """In windows after the first, some versions name the next launch: a kernel cannot start before its launch, so it names none."""
+    """Some versions name the next launch for kernels of an earlier window."""
     here = machine(version)
     here.run("window2", GRAPH_LAUNCHES)
     tables = here.read()
@@ -942,8 +943,8 @@ def test_records_of_work_after_the_window(machine: Callable[..., Machine], versi
 
 def test_records_that_come_on_a_thread_of_the_library(machine: Callable[..., Machine], variant: str) -> None:
     here = machine(variant=variant)
-    told = here.run("play", STUB_FOREIGN_THREAD="1")
-    compare(here.read(), expected(ALL, told["base"]))
+    output = here.run("play", STUB_FOREIGN_THREAD="1")
+    compare(here.read(), expected(ALL, output["base"]))
 
 
 def test_records_of_cuda_events_are_known(machine: Callable[..., Machine]) -> None:
@@ -967,8 +968,8 @@ def test_the_program_keeps_cupti_while_it_is_recorded(machine: Callable[..., Mac
 @pytest.mark.parametrize(("version", "finalized"), [("12.9", 2), (ONE_CLIENT, 0), (NEWEST, 0)])
 def test_windows(machine: Callable[..., Machine], variant: str, version: str, finalized: int) -> None:
     here = machine(version, variant)
-    told = here.run("window")
-    assert (told["played"], told["again"]) == (1, 1)
+    output = here.run("window")
+    assert (output["played"], output["again"]) == (1, 1)
     assert len(here.read()["kernel"]) == 6
     assert Counter(name for _, name in here.calls())["cuptiFinalize"] == finalized
 
@@ -998,10 +999,10 @@ GRAPHICS = "runtime cudaGraphicsMapResources_v3020 1 2 3 4\n"
 def test_cupti_stays_where_leaving_would_crash(
     machine: Callable[..., Machine], version: str, text: str, variables: dict[str, str], stays: str | None
 ) -> None:
-    """The second window records as the first one does, and between them nothing is enabled."""
+    """The second window records like the first; nothing is enabled between them."""
     here = machine(version)
-    told = here.run("window2", text, **variables)
-    assert told["between"] == 0
+    output = here.run("window2", text, **variables)
+    assert output["between"] == 0
     wanted = expected(text)
     assert {name: len(here.read()[name]) for name in wanted} == {name: 2 * len(rows) for name, rows in wanted.items()}
     assert Counter(name for _, name in here.calls())["cuptiFinalize"] == (0 if stays else 2)
@@ -1011,24 +1012,24 @@ def test_cupti_stays_where_leaving_would_crash(
 
 def test_a_file_that_follows_another_at_its_age_can_be_read_alone(machine: Callable[..., Machine], variant: str) -> None:
     here = machine(variant=variant)
-    told = here.run("window2", ALL, 1300, POSTRUN_ROTATE_S="1")
+    output = here.run("window2", ALL, 1300, POSTRUN_ROTATE_S="1")
     texts = sorted((file.read_bytes() for file in files(here.out)), key=lambda text: int.from_bytes(text[56:60], "little"))
     for text in texts:
         check_whole(text)
     tables = [prt_reader.read(text) for text in texts]
     assert sum(bool(table["kernel"]) for table in tables) >= 2  # on a slow machine more
     assert {facts_of(table).get("cuda.0.name") for table in tables} == {"Stub GPU 0"}
-    wanted = expected(ALL, told["base"])  # of the second window; the first one's records are the same at other times
-    found = {name: [row for table in tables for row in table[name]] for name in wanted}
-    compare({name: rows[len(rows) // 2 :] for name, rows in found.items()}, wanted)
-    assert [row["name"] for row in found["kernel"]] == 2 * [row["name"] for row in found["kernel"][: len(wanted["kernel"])]]
+    wanted = expected(ALL, output["base"])  # of the second window; the first one's records are the same at other times
+    actual = {name: [row for table in tables for row in table[name]] for name in wanted}
+    compare({name: rows[len(rows) // 2 :] for name, rows in actual.items()}, wanted)
+    assert [row["name"] for row in actual["kernel"]] == 2 * [row["name"] for row in actual["kernel"][: len(wanted["kernel"])]]
 
 
 def test_a_device_that_does_not_end(machine: Callable[..., Machine]) -> None:
     """Waiting for it has an end."""
     here = machine()
-    told = here.run("busy", STUB_BUSY="60")
-    compare(here.read(), expected(ALL, told["base"]))
+    output = here.run("busy", STUB_BUSY="60")
+    compare(here.read(), expected(ALL, output["base"]))
 
 
 STEPS = [
@@ -1045,10 +1046,10 @@ STEPS = [
 @pytest.mark.parametrize(("naming", "steps", "wanted"), STEPS)
 def test_a_window_of_steps(machine: Callable[..., Machine], naming: int, steps: str, wanted: set[int]) -> None:
     here = machine()
-    told = here.run(
+    output = here.run(
         "steps", ALL, naming, POSTRUN_CAPTURE="1", POSTRUN_GPU="1", POSTRUN_GPU_STEPS=steps, POSTRUN_DIR=str(here.folder / "out1")
     )
-    assert {n for n in range(8) if told[f"step{n}"]} == wanted
+    assert {n for n in range(8) if output[f"step{n}"]} == wanted
     tables = here.read()
     assert len(tables["kernel"]) == 3 * len(wanted)
     assert Counter(row["name"].partition("_")[0] for row in tables["annotation"]) == {"step": 8, "Forward": 8}
@@ -1057,8 +1058,8 @@ def test_a_window_of_steps(machine: Callable[..., Machine], naming: int, steps: 
 
 def test_a_window_of_steps_sanitized(machine: Callable[..., Machine], variant: str) -> None:
     here = machine(variant=variant)
-    told = here.run("steps", ALL, 0, POSTRUN_CAPTURE="1", POSTRUN_GPU="1", POSTRUN_GPU_STEPS="3:4", POSTRUN_DIR=str(here.folder / "out1"))
-    assert [told[f"step{n}"] for n in range(8)] == [0, 0, 0, 1, 0, 0, 0, 0]
+    output = here.run("steps", ALL, 0, POSTRUN_CAPTURE="1", POSTRUN_GPU="1", POSTRUN_GPU_STEPS="3:4", POSTRUN_DIR=str(here.folder / "out1"))
+    assert [output[f"step{n}"] for n in range(8)] == [0, 0, 0, 1, 0, 0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -1083,14 +1084,14 @@ def test_a_limit_of_memory_that_is_no_number(machine: Callable[..., Machine]) ->
 
 def test_a_window_of_time(machine: Callable[..., Machine]) -> None:
     here = machine()
-    told = here.run("time", ALL, POSTRUN_CAPTURE="1", POSTRUN_GPU="1", POSTRUN_GPU_TIME="0.3:1.5", POSTRUN_DIR=str(here.folder / "out1"))
-    compare(here.read(), expected(ALL, told["base"]))
+    output = here.run("time", ALL, POSTRUN_CAPTURE="1", POSTRUN_GPU="1", POSTRUN_GPU_TIME="0.3:1.5", POSTRUN_DIR=str(here.folder / "out1"))
+    compare(here.read(), expected(ALL, output["base"]))
 
 
 def test_a_window_by_signals(machine: Callable[..., Machine], variant: str) -> None:
     here = machine(variant=variant)
-    told = here.run("signal", ALL, POSTRUN_CAPTURE="1", POSTRUN_GPU="1", POSTRUN_GPU_SIGNAL="USR2", POSTRUN_DIR=str(here.folder / "out1"))
-    compare(here.read(), expected(ALL, told["base"]))
+    output = here.run("signal", ALL, POSTRUN_CAPTURE="1", POSTRUN_GPU="1", POSTRUN_GPU_SIGNAL="USR2", POSTRUN_DIR=str(here.folder / "out1"))
+    compare(here.read(), expected(ALL, output["base"]))
 
 
 @pytest.mark.parametrize(
@@ -1112,8 +1113,8 @@ def test_windows_that_make_no_sense(machine: Callable[..., Machine], variable: s
 def test_by_the_environment(machine: Callable[..., Machine], variant: str) -> None:
     """CUDA is left to the program."""
     here = machine(variant=variant)
-    told = here.run("environment", ALL, POSTRUN_CAPTURE="1", POSTRUN_GPU="1", POSTRUN_DIR=str(here.folder / "out1"))
-    compare(here.read(), expected(ALL, told["base"]))
+    output = here.run("environment", ALL, POSTRUN_CAPTURE="1", POSTRUN_GPU="1", POSTRUN_DIR=str(here.folder / "out1"))
+    compare(here.read(), expected(ALL, output["base"]))
     assert Counter(name for _, name in here.calls())["cuInit"] == 1
 
 
@@ -1122,8 +1123,8 @@ def test_threads_of_the_recorder_leave_the_environment_alone(machine: Callable[.
     here = machine("12.9")
     stub_libraries.stub("stub_getenv.c", tmp_path / "stub_getenv.so")
     begun = {"POSTRUN_CAPTURE": "1", "POSTRUN_GPU": "1", "POSTRUN_DIR": str(here.folder / "out1"), "POSTRUN_GPU_TIME": "0.3:1.5"}
-    told = here.run("time", ALL, **begun, LD_PRELOAD=str(tmp_path / "stub_getenv.so"))
-    compare(here.read(), expected(ALL, told["base"]))
+    output = here.run("time", ALL, **begun, LD_PRELOAD=str(tmp_path / "stub_getenv.so"))
+    compare(here.read(), expected(ALL, output["base"]))
 
 
 def test_a_program_that_uses_no_cuda(machine: Callable[..., Machine]) -> None:
@@ -1149,38 +1150,38 @@ def test_injected(machine: Callable[..., Machine], variant: str) -> None:
     """The driver loads the library; the program ends without a stop."""
     here = machine(variant=variant)
     library = here.stubs.programs.library(variant) / "libpostrun.so"
-    told = here.run("injected", ALL, 1, CUDA_INJECTION64_PATH=str(library), POSTRUN_DIR=str(here.folder / "out1"))
-    compare(here.read(), expected(ALL, told["base"]))
+    output = here.run("injected", ALL, 1, CUDA_INJECTION64_PATH=str(library), POSTRUN_DIR=str(here.folder / "out1"))
+    compare(here.read(), expected(ALL, output["base"]))
 
 
 def test_a_program_asks_for_gpus_in_a_session_that_the_environment_began_without(machine: Callable[..., Machine]) -> None:
     here = machine()
     begun = {"POSTRUN_CAPTURE": "1", "POSTRUN_DIR": str(here.folder / "out1")}
-    told = here.run("exit", **begun)
-    compare(here.read(), expected(ALL, told["base"]))
+    output = here.run("exit", **begun)
+    compare(here.read(), expected(ALL, output["base"]))
 
 
 def test_the_end_of_the_program(machine: Callable[..., Machine], variant: str) -> None:
-    """What CUPTI still has is asked for, and it is left alone."""
+    """The remaining records are requested from CUPTI, and it is left alone."""
     here = machine(variant=variant)
-    told = here.run("exit")
-    compare(here.read(), expected(ALL, told["base"]))
+    output = here.run("exit")
+    compare(here.read(), expected(ALL, output["base"]))
     calls = [name for _, name in here.calls()]
     assert calls[-1] == "cuptiActivityFlushAll.forced"
     assert "cuptiFinalize" not in calls
 
 
 def test_the_end_of_the_program_while_records_come_in(machine: Callable[..., Machine], variant: str) -> None:
-    """It waits for whoever asks CUPTI just then."""
+    """It waits for the thread that is calling CUPTI."""
     here = machine(variant=variant)
-    told = here.run("exit", ALL, 1400, STUB_SLOW="1")
-    compare(here.read(), expected(ALL, told["base"]))
+    output = here.run("exit", ALL, 1400, STUB_SLOW="1")
+    compare(here.read(), expected(ALL, output["base"]))
     assert [name for _, name in here.calls()].count("cuptiActivityFlushAll") == 1
 
 
 @pytest.mark.parametrize("variant", ["plain", "address"])  # the thread sanitizer puts signal handlers off
 def test_a_signal_handler_ends_the_program_while_a_window_closes(machine: Callable[..., Machine], variant: str) -> None:
-    """The thread that it interrupted is the one that CUPTI is left to: it waits for nobody, and the file is whole."""
+    """The interrupted thread waits for nobody, and the file is complete."""
     here = machine(variant=variant)
     here.run("leave", STUB_BUSY="1", ASAN_OPTIONS="detect_leaks=0")  # which are not looked for from a signal handler
     assert [row["name"] for row in here.read()["annotation"]] == ["step"]
@@ -1189,10 +1190,10 @@ def test_a_signal_handler_ends_the_program_while_a_window_closes(machine: Callab
 @pytest.mark.parametrize("variant", ["plain", "address"])  # the thread sanitizer takes no new threads in a forked child
 def test_a_forked_child_makes_no_call(machine: Callable[..., Machine], variant: str) -> None:
     here = machine(variant=variant)
-    told = here.run("fork")
-    assert told["child"] not in {pid for pid, _ in here.calls()}
+    output = here.run("fork")
+    assert output["child"] not in {pid for pid, _ in here.calls()}
     by_pid = {int(file.name.split(".")[-3]): file for file in files(here.out) if "-" not in file.name.split(".")[-2]}
-    compare(prt_reader.read(by_pid[told["parent"]].read_bytes()), expected(ALL, told["base"]))
+    compare(prt_reader.read(by_pid[output["parent"]].read_bytes()), expected(ALL, output["base"]))
     reasons = [facts_of(prt_reader.read(file.read_bytes())).get("capability.gpu") for file in files(here.out)]
     assert reasons.count("a process forked by one that used CUDA cannot use it") == 2
 
@@ -1200,8 +1201,8 @@ def test_a_forked_child_makes_no_call(machine: Callable[..., Machine], variant: 
 def test_starting_and_stopping_leaves_nothing_behind(machine: Callable[..., Machine], variant: str) -> None:
     here = machine(variant=variant)
     cycles = 50 if variant == "thread" else 200
-    for heap in ({}, {"MALLOC_MMAP_MAX_": "0"}) if variant == "plain" else ({},):  # where it lies decides about holes on the heap
-        told = here.run("cycles", ALL, cycles, **heap)
+    for heap in ({}, {"MALLOC_MMAP_MAX_": "0"}) if variant == "plain" else ({},):  # its address determines the holes on the heap
+        output = here.run("cycles", ALL, cycles, **heap)
         if variant == "plain":
-            assert told["grown_kib"] < 1024
+            assert output["grown_kib"] < 1024
         assert len(files(here.out)) == cycles

@@ -24,8 +24,8 @@ class Machine:
         self.variables = {"POSTRUN_CAPTURE": "1", "POSTRUN_GPU": "1", "POSTRUN_DIR": str(folder / "out"), "CUDA_HOME": "", "CUDA_PATH": ""}
         self.variables["LD_LIBRARY_PATH"] = self.stubs["LD_LIBRARY_PATH"] + ":" + str(folder / "path")
 
-    def put(self, place: str, soname: str = "", *flags: str, source: str = "stub_deadly.c") -> Path:
-        path = self.folder / place
+    def put(self, location: str, soname: str = "", *flags: str, source: str = "stub_deadly.c") -> Path:
+        path = self.folder / location
         path.parent.mkdir(parents=True, exist_ok=True)
         named = (f"-Wl,-soname,{soname}",) if soname else ()
         return stub(source, path, *named, *flags)
@@ -102,11 +102,11 @@ def test_a_file_that_is_no_library(machine: Machine, content: bytes) -> None:
 
 @pytest.mark.slow
 def test_damaged_libraries_are_read_to_no_harm(machine: Machine) -> None:
-    """Every part of the headers and of the dynamic section overwritten, one at a time, and files that end early."""
-    whole = machine.put("libcupti.so", NEWER).read_bytes()
-    headers = [*range(0, 64 + 12 * 56, 4), *range(whole.index(NEWER.encode()) - 64, whole.index(NEWER.encode()) + 64, 4)]
-    damaged = [whole[:at] + value + whole[at + 4 :] for at in headers for value in (b"\xff" * 4, b"\0" * 4)]
-    damaged += [whole[:size] for size in range(0, len(whole), 512)]
+    """Each part of headers and dynamic section is overwritten, and files end early."""
+    complete = machine.put("libcupti.so", NEWER).read_bytes()
+    headers = [*range(0, 64 + 12 * 56, 4), *range(complete.index(NEWER.encode()) - 64, complete.index(NEWER.encode()) + 64, 4)]
+    damaged = [complete[:at] + value + complete[at + 4 :] for at in headers for value in (b"\xff" * 4, b"\0" * 4)]
+    damaged += [complete[:size] for size in range(0, len(complete), 512)]
     paths = [machine.folder / f"damaged-{number}" for number in range(len(damaged))]
     for path, content in zip(paths, damaged, strict=True):
         path.write_bytes(content)

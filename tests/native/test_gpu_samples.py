@@ -1,6 +1,6 @@
-"""Does the sampler write what the GPUs' driver says, whatever it says?
+"""The sampler writes the values of the GPUs' driver, whatever they are.
 
-The driver's library is made up (nvml_stub.c) and plays scripts; what was recorded is read by prt_reader. No GPU is needed or used.
+The driver's library is made up (nvml_stub.c) and plays scripts; prt_reader reads the files. No GPU is needed or used.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ FOR_GOOD = {1, 2, 3, 4, 13, 25, 26}
 LOST, NEEDS_RESET, TIMEOUT = 15, 16, 10
 
 
-def said(device: int, call: int) -> dict[str, Any]:
-    """What the made-up driver says at the call with this number, from 1."""
+def answer(device: int, call: int) -> dict[str, Any]:
+    """Return the answer of the made-up driver to this call, counted from 1."""
     used, total = GIB * ((device + call) % 10), 16 * GIB * (device + 1)
     return {
         "gpu_utilization": (7 * device + 3 * call) % 101,
@@ -58,7 +58,7 @@ def said(device: int, call: int) -> dict[str, Any]:
     } | ({"gpu_memory_total_bytes": total} if call == 1 else {})
 
 
-AT_FIRST: dict[str, Callable[[int], float]] = {  # of what is read less often; counters have no rate yet
+AT_FIRST: dict[str, Callable[[int], float]] = {  # values that are read less often; counters have no rate yet
     "gpu_memory_temperature": lambda device: 61 + device,
     "gpu_memory_clock": lambda device: 2601 + 10 * device,
     "gpu_energy": lambda device: 0,
@@ -83,21 +83,21 @@ class Recorded:
     values: dict[tuple[str, int], list[float]]
     times: dict[str, list[int]]
     calls: dict[tuple[str, int], int]
-    told: dict[str, int]
+    output: dict[str, int]
 
     @property
     def capabilities(self) -> dict[str, str]:
         return {key.removeprefix("capability.gpu."): value for key, value in self.metadata.items() if key.startswith("capability.gpu.")}
 
 
-def read(folder: Path, told: dict[str, int] | None = None) -> list[Recorded]:
-    """What each file holds, and the calls of all sessions."""
+def read(folder: Path, output: dict[str, int] | None = None) -> list[Recorded]:
+    """Return the content of each file, and the calls of all sessions."""
     calls: dict[tuple[str, int], int] = {}
     if (folder / "log").exists():
         for line in (folder / "log").read_text().splitlines():
             function, device, count = line.split()
             calls[function, int(device)] = calls.get((function, int(device)), 0) + int(count)
-    found = []
+    actual = []
     for file in native_programs.files(folder):
         native_programs.check_whole(file.read_bytes())
         tables = prt_reader.read(file.read_bytes())
@@ -108,12 +108,12 @@ def read(folder: Path, told: dict[str, int] | None = None) -> list[Recorded]:
                 values.setdefault((row["metric"], row["unit"]), []).append(row["value"])
                 times.setdefault(row["metric"], []).append(row["time_ns"])
         metadata = {row["key"]: row["value"] for row in tables["meta"]}
-        found.append(Recorded(metadata, values, times, calls, told or {}))
-    return found
+        actual.append(Recorded(metadata, values, times, calls, output or {}))
+    return actual
 
 
 class Machine:
-    """Made-up libraries and programs, built when first asked for."""
+    """Made-up libraries and programs, built at first use."""
 
     def __init__(self, programs: Programs) -> None:
         self.programs = programs
@@ -147,7 +147,7 @@ def machine(programs: Programs) -> Machine:
 
 @pytest.fixture
 def play(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
-    """Records samples of a driver that plays a script: so many, or by other arguments of gpu_samples."""
+    """Record samples of a driver that plays a script, by arguments of gpu_samples."""
     number = iter(range(1000))
     for variable in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
         monkeypatch.delenv(variable, raising=False)
@@ -162,8 +162,8 @@ def play(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
         more = {"NVML_STUB": str(folder / "script"), "NVML_STUB_LOG": str(folder / "log"), "LD_LIBRARY_PATH": str(machine.library(*flags))}
         if samples is not None:
             arguments = ("samples", samples, interval_ms, patience_ms)
-        told = native_programs.call(machine.program(variant), folder, *arguments, **(more | environment))
-        return read(folder, told)[-1]
+        output = native_programs.call(machine.program(variant), folder, *arguments, **(more | environment))
+        return read(folder, output)[-1]
 
     return begin
 
@@ -178,7 +178,7 @@ def test_every_value_of_every_gpu(play: Play, devices: int, variant: str) -> Non
     expected: dict[tuple[str, int], list[float]] = {}
     for device in range(devices):
         for call in range(1, 6):
-            for metric, value in said(device, call).items():
+            for metric, value in answer(device, call).items():
                 expected.setdefault((metric, device), []).append(value)
     assert {(metric, device): values for (metric, device), values in got.values.items() if metric in EACH_SAMPLE} == expected
     assert {metric for metric, _ in got.values} - EACH_SAMPLE == (set(AT_FIRST) if devices else set())
@@ -189,11 +189,11 @@ def test_every_value_of_every_gpu(play: Play, devices: int, variant: str) -> Non
     facts = {key: value for key, value in got.metadata.items() if key.startswith("gpu.")}
     assert facts.pop("gpu.count") == str(devices)
     for device in range(devices):
-        own = {
+        rows = {
             fact: facts.pop(f"gpu.{device}.{fact}")
             for fact in ("uuid", "name", "memory_bytes", "driver_version", "visible", "visible_index")
         }
-        assert own == {
+        assert rows == {
             "uuid": uuid(device), "name": "NVIDIA Stub X100", "memory_bytes": str(16 * GIB * (device + 1)), "driver_version": "535.104.05",
             "visible": "1", "visible_index": str(device),
         }  # fmt: skip
@@ -204,7 +204,7 @@ def test_every_value_of_every_gpu(play: Play, devices: int, variant: str) -> Non
 
 
 def test_samples_are_small(play: Play, tmp_path: Path) -> None:
-    """Values that change all the time, of eight GPUs: short blocks of names, units and values that are alike."""
+    """Changing values of eight GPUs make short blocks of names, units and values."""
     play("devices 8\n", None, "long", 200, 500)
     (file,) = native_programs.files(tmp_path / "0")
     blocks = [block for block in prt_reader.blocks(file.read_bytes()) if block.table == "metric"]
@@ -212,7 +212,7 @@ def test_samples_are_small(play: Play, tmp_path: Path) -> None:
 
 
 def words(project_root: Path) -> dict[int, str]:
-    """What nvml_loader.c calls each code."""
+    """Return the words of nvml_loader.c for each code."""
     source = (project_root / "native/src/sampler/nvml_loader.c").read_text()
     codes = dict(re.findall(r"\b(NVML_\w+) = (\d+)", (project_root / "native/src/sampler/nvml_loader.h").read_text()))
     named = {int(codes[name]): word for name, word in re.findall(r'case (NVML_\w+):\s+return "([^"]+)";', source)}
@@ -226,7 +226,7 @@ CODES = [*range(1, 31), 999, 4242]
 @pytest.mark.slow
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_every_code_for_every_question(play: Play, question: str, project_root: Path) -> None:
-    """A GPU per code, which answers so from its third call on; and one that always answers."""
+    """A GPU per code, which returns it from its third call; and a GPU without errors."""
     samples = 14
     fails = [f"fail {question} {device} 3 0 {code}" for device, code in enumerate(CODES)]
     got = play("\n".join([f"devices {len(CODES) + 1}", *fails, ""]), samples, interval_ms=60000, variant="address")
@@ -234,15 +234,15 @@ def test_every_code_for_every_question(play: Play, question: str, project_root: 
     text = got.capabilities[CAPABILITY[question]]
     for device, code in enumerate([*CODES, 0]):
         after = QUESTIONS[QUESTIONS.index(question) :]
-        for other in QUESTIONS:
-            count = first if code and other == question else samples
+        for second in QUESTIONS:
+            count = first if code and second == question else samples
             if code in (LOST, NEEDS_RESET):
-                count = first if other in after else first + 1
-            elif code == TIMEOUT and other in after and other != question:
+                count = first if second in after else first + 1
+            elif code == TIMEOUT and second in after and second != question:
                 count = first
-            if question == "memory_v2" == other and code in (2, 3, 13, 25):
+            if question == "memory_v2" == second and code in (2, 3, 13, 25):
                 count = samples  # asked in the old way
-            for metric in METRICS[other]:
+            for metric in METRICS[second]:
                 if metric != "gpu_memory_total_bytes":
                     assert len(got.values[metric, device]) == count, (metric, device, code)
         calls = got.calls[question, device]
@@ -252,15 +252,15 @@ def test_every_code_for_every_question(play: Play, question: str, project_root: 
             assert calls == first + 1
         else:
             assert calls == first + 10
-        told = words(project_root).get(code, f"error {code} of the driver")
+        output = words(project_root).get(code, f"error {code} of the driver")
         if code in (LOST, NEEDS_RESET):
-            assert f"GPU {device}: {told} ({uuid(device)}); not sampled any more" in got.capabilities["devices"]
+            assert f"GPU {device}: {output} ({uuid(device)}); not sampled any more" in got.capabilities["devices"]
         elif code == TIMEOUT:
             assert f"GPU {device}: no answer in time; asked again every 30 s" in got.capabilities["devices"]
         elif question == "memory_v2" and code in (2, 3, 13, 25):
             assert got.calls["memory", device] == samples - first
         elif code:
-            assert re.search(rf"(^|; )GPU [\d, to]*\b{device}\b[\d, to]*: {re.escape(told)}(;|$)|to {device}: ", text), (text, device)
+            assert re.search(rf"(^|; )GPU [\d, to]*\b{device}\b[\d, to]*: {re.escape(output)}(;|$)|to {device}: ", text), (text, device)
 
 
 @pytest.mark.parametrize("code", CODES)
@@ -269,17 +269,17 @@ def test_every_code_for_every_question(play: Play, question: str, project_root: 
 )
 def test_every_code_at_the_start(play: Play, function: str, code: int, project_root: Path) -> None:
     got = play(f"devices 2\nmig 1 2\nfail {function} -1 1 0 {code}\n", 2)
-    told = words(project_root).get(code, f"error {code} of the driver")
+    output = words(project_root).get(code, f"error {code} of the driver")
     facts = {key for key in got.metadata if key.startswith("gpu.")}
     if function in ("init", "count"):
-        assert got.capabilities == {"samples": f"{'nvmlInit' if function == 'init' else 'nvmlDeviceGetCount'}: {told}"}
+        assert got.capabilities == {"samples": f"{'nvmlInit' if function == 'init' else 'nvmlDeviceGetCount'}: {output}"}
         assert (got.values, facts) == ({}, set())
         assert got.calls.get(("shutdown", -1), 0) == (function == "count")
         return
     assert got.calls["shutdown", -1] == 1
     if function == "handle":
         assert got.values == {}
-        assert got.capabilities["devices"] == f"GPU 0 to 1: {told}"
+        assert got.capabilities["devices"] == f"GPU 0 to 1: {output}"
         return
     assert [len(values) for (metric, _), values in got.values.items() if metric == "gpu_power"] == [2, 2]
     missing = {
@@ -298,12 +298,12 @@ def test_every_code_at_the_start(play: Play, function: str, code: int, project_r
 
 @variants
 def test_a_gpu_falls_off_the_bus(play: Play, variant: str) -> None:
-    """In the middle of a sample: what it said before stands, the others go on, and it is asked no more."""
+    """In the middle of a sample: its earlier values stay, and it is not queried again."""
     got = play(f"devices 3\nfail power 1 4 0 {LOST}\n", 8, variant=variant)
     for metric, count in (("gpu_utilization", 4), ("gpu_memory_used_bytes", 4), ("gpu_power", 3), ("gpu_sm_clock", 3)):
-        assert got.values[metric, 1] == [said(1, call)[metric] for call in range(1, count + 1)]
-        assert got.values[metric, 0] == [said(0, call)[metric] for call in range(1, 9)]
-        assert got.values[metric, 2] == [said(2, call)[metric] for call in range(1, 9)]
+        assert got.values[metric, 1] == [answer(1, call)[metric] for call in range(1, count + 1)]
+        assert got.values[metric, 0] == [answer(0, call)[metric] for call in range(1, 9)]
+        assert got.values[metric, 2] == [answer(2, call)[metric] for call in range(1, 9)]
     assert got.capabilities == {"devices": f"GPU 1: has fallen off the bus ({uuid(1)}); not sampled any more"}
     assert got.calls["power", 1] == 4
 
@@ -311,20 +311,20 @@ def test_a_gpu_falls_off_the_bus(play: Play, variant: str) -> None:
 def test_a_gpu_that_does_not_answer_is_left_alone_for_a_while(play: Play) -> None:
     """10 s from sample to sample: not asked in the two that follow."""
     got = play(f"devices 2\nfail clock 0 3 4 {TIMEOUT}\n", 12, interval_ms=10000)
-    assert got.values["gpu_utilization", 0] == [said(0, call)["gpu_utilization"] for call in range(1, 9)]  # 1 2 3 . . 6 . . 9 10 11 12
-    assert got.values["gpu_sm_clock", 0] == [said(0, call)["gpu_sm_clock"] for call in (1, 2, 5, 6, 7, 8)]
+    assert got.values["gpu_utilization", 0] == [answer(0, call)["gpu_utilization"] for call in range(1, 9)]  # 1 2 3 . . 6 . . 9 10 11 12
+    assert got.values["gpu_sm_clock", 0] == [answer(0, call)["gpu_sm_clock"] for call in (1, 2, 5, 6, 7, 8)]
     assert len(got.values["gpu_sm_clock", 1]) == 12
     assert got.capabilities == {"devices": "GPU 0: no answer in time; asked again every 30 s"}
 
 
 def test_errors_that_pass(play: Play) -> None:
     got = play("devices 2\nfail power 1 2 5 999\nfail power 1 9 10 17\n", 12)
-    assert got.values["gpu_power", 1] == [said(1, call)["gpu_power"] for call in (1, 6, 7, 8, 11, 12)]
+    assert got.values["gpu_power", 1] == [answer(1, call)["gpu_power"] for call in (1, 6, 7, 8, 11, 12)]
     assert got.capabilities == {"power": "GPU 1: left out of some samples: unknown error of the driver"}
 
 
 @pytest.mark.parametrize(
-    ("function", "values", "lost", "told"),
+    ("function", "values", "lost", "capability"),
     [
         ("utilisation", "255 7", ["gpu_utilization"], "utilization: 255 %"),
         ("utilisation", "101 4294967295", ["gpu_utilization", "gpu_memory_controller"], "utilization: 101 %"),
@@ -341,13 +341,13 @@ def test_errors_that_pass(play: Play) -> None:
         ("throttle", "0", [], None),
     ],
 )
-def test_values_that_cannot_be(play: Play, function: str, values: str, lost: list[str], told: str | None) -> None:
+def test_values_that_cannot_be(play: Play, function: str, values: str, lost: list[str], capability: str | None) -> None:
     got = play(f"devices 2\nvalue {function} 1 2 2 {values}\n", 4)
-    for metric in said(0, 2):
+    for metric in answer(0, 2):
         assert len(got.values[metric, 1]) == (3 if metric in lost else 4)
         assert len(got.values[metric, 0]) == 4
-    what, _, value = (told or "").partition(": ")
-    assert got.capabilities == ({what: f"GPU 1: left out of some samples: {value}, which cannot be"} if told else {})
+    what, _, value = (capability or "").partition(": ")
+    assert got.capabilities == ({what: f"GPU 1: left out of some samples: {value}, which cannot be"} if capability else {})
 
 
 def test_memory_that_changes(play: Play) -> None:
@@ -366,7 +366,7 @@ def test_mig(play: Play, variant: str) -> None:
         "remapped_rows": "GPU 1 to 2: not supported",
     }  # fmt: skip
     assert ("gpu_utilization", 1) not in got.values
-    assert got.values["gpu_power", 1] == [said(1, call)["gpu_power"] for call in (1, 2, 3)]
+    assert got.values["gpu_power", 1] == [answer(1, call)["gpu_power"] for call in (1, 2, 3)]
     assert got.calls["utilisation", 1] == got.calls["memory_v2", 1] == 1
     assert got.values["gpu_memory_temperature", 1][0] == 62
     assert got.values["gpu_ecc_corrected", 1] == [0]
@@ -420,20 +420,20 @@ ALIKE = "devices 3\n"
 )
 def test_visible_devices(play: Play, script: str, environment: dict[str, str], expected: str) -> None:
     got = play(script, 1, variant="address", **environment)
-    found = ""
+    actual = ""
     for device in range(len(expected)):
         visible, number = got.metadata.get(f"gpu.{device}.visible"), got.metadata.get(f"gpu.{device}.visible_index")
-        found += number if number is not None else {"0": "-", "1": "+", None: "?"}[visible]
+        actual += number if number is not None else {"0": "-", "1": "+", None: "?"}[visible]
         assert visible == "1" or number is None
-    assert found == expected
+    assert actual == expected
     assert ("visible" in got.capabilities) == ("?" in expected)
 
 
 def test_an_old_driver(play: Play) -> None:
     got = play("devices 2\n", 3, flags=("-DOLD",))
-    assert got.values["gpu_memory_used_bytes", 1] == [said(1, call)["gpu_memory_used_bytes"] + GIB / 2 for call in (1, 2, 3)]
+    assert got.values["gpu_memory_used_bytes", 1] == [answer(1, call)["gpu_memory_used_bytes"] + GIB / 2 for call in (1, 2, 3)]
     for metric in ("gpu_utilization", "gpu_power", "gpu_sm_clock", "gpu_throttle_reasons", "gpu_temperature"):
-        assert got.values[metric, 1] == [said(1, call)[metric] for call in (1, 2, 3)]
+        assert got.values[metric, 1] == [answer(1, call)[metric] for call in (1, 2, 3)]
     missing = {"memory_temperature", "throttle_time", "pcie", "nvlink", "energy", "ecc", "remapped_rows", "xid"}
     assert got.capabilities == dict.fromkeys(missing, "GPU 0 to 1: the driver is too old for it")
 
@@ -447,7 +447,10 @@ def long(play: Play, script: str, samples: int, interval_ms: int = 1000, **envir
 
 
 def test_rates_of_counters(play: Play) -> None:
-    """20 s: traffic is read at 0, 5, 10, 15 s, health at 0 s and at the end. Each reading is a step further (nvml_stub.c)."""
+    """In 20 s, traffic is read at 0, 5, 10, 15 s, health at 0 s and at the end.
+
+    Each reading is a step further (nvml_stub.c).
+    """
     got = long(play, "devices 1\n", 20)
     per_s = {
         "gpu_throttle_power": 20, "gpu_throttle_thermal": 10, "gpu_throttle_sync_boost": 0, "gpu_throttle_board_limit": 0,
@@ -465,7 +468,7 @@ def test_rates_of_counters(play: Play) -> None:
 
 
 def test_calls_of_the_driver_in_one_sample(play: Play) -> None:
-    """Six of each GPU and one of all, and over 100 s the few of what is read less often."""
+    """Six values per GPU and one of all, and over 100 s the few rarer ones."""
     got = long(play, "devices 8\n", 200, 500)
     calls = {function: sum(count for (name, _), count in got.calls.items() if name == function) for function, _ in got.calls}
     assert all(calls[function] == 8 * 200 for function in QUESTIONS)
@@ -499,7 +502,7 @@ def test_errors_of_memory_are_written_when_they_change(play: Play) -> None:
 
 
 def test_xid_errors(play: Play) -> None:
-    """With the time of the sample that finds them; several at once; memory errors are read again at once, not after a minute."""
+    """At the time of the sample that finds them; memory errors are then read again."""
     script = ["devices 2", "xid wait 1 3 0 48", "xid wait 1 3 0 63", "xid wait 0 6 0 31", "value field4 1 2 0 5"]
     got = long(play, "\n".join([*script, ""]), 10)
     assert got.values["gpu_xid", 1] == [48, 63]
@@ -533,11 +536,11 @@ def test_xid_errors_of_the_others_when_a_gpu_is_lost(play: Play) -> None:
 def test_every_code_for_xid_errors(play: Play, function: str, code: int, project_root: Path) -> None:
     got = play(f"devices 2\nfail {function} -1 1 0 {code}\n", 14)
     lost = code in (LOST, NEEDS_RESET) and function == "register"
-    told = "unknown error of the driver" if code in (LOST, NEEDS_RESET) else words(project_root).get(code, f"error {code} of the driver")
-    assert lost or got.values["gpu_power", 1] == [said(1, call)["gpu_power"] for call in range(1, 15)]
+    output = "unknown error of the driver" if code in (LOST, NEEDS_RESET) else words(project_root).get(code, f"error {code} of the driver")
+    assert lost or got.values["gpu_power", 1] == [answer(1, call)["gpu_power"] for call in range(1, 15)]
     assert got.calls.get(("free_set", -1), 0) == (0 if function == "event_set" else 10 if function == "wait" else 1)
     assert got.calls.get(("wait", -1), 0) == (10 if function == "wait" else 0)
-    assert lost or told in got.capabilities["xid"]
+    assert lost or output in got.capabilities["xid"]
 
 
 FIELD_CAPABILITY = {
@@ -550,13 +553,13 @@ FIELD_CAPABILITY = {
 @pytest.mark.parametrize("field", FIELD_CAPABILITY)
 def test_fields_that_fail(play: Play, field: str, code: int, project_root: Path) -> None:
     got = play(f"devices 2\nfail {field} 1 1 0 {code}\n", 3)
-    told = words(project_root).get(code, f"error {code} of the driver")
+    output = words(project_root).get(code, f"error {code} of the driver")
     if code in (LOST, TIMEOUT):
         assert set(got.capabilities) == {"devices"}
         assert len(got.values["gpu_power", 1]) == 1
     else:
         before = "" if code in FOR_GOOD else "left out of some samples: "
-        assert got.capabilities == {FIELD_CAPABILITY[field]: f"GPU 1: {before}{told}"}
+        assert got.capabilities == {FIELD_CAPABILITY[field]: f"GPU 1: {before}{output}"}
         assert len(got.values["gpu_power", 1]) == 3
     assert len(got.values["gpu_power", 0]) == 3
 
@@ -588,7 +591,7 @@ def test_newer_counters_of_nvlink(play: Play) -> None:
 
 
 def test_a_counter_that_may_wrap_unseen_is_read_twice_in_20_ms(play: Play) -> None:
-    """Bytes over PCIe below 4 GiB: a counter of 32 bits may wrap several times in 5 s, but in 20 ms once at most."""
+    """A 32-bit counter of PCIe bytes may wrap several times in 5 s, but once in 20 ms."""
     windows = [(2, 3, 2**32 - 40_000_000, 60_000_000), (5, 6, 1000, 100_001_000)]  # calls of each window, values: 100 MB each
     sent = [f"value field197 0 {call} {call} {value} 1" for one, two, a, b in windows for call, value in ((one, a), (two, b))]
     idle = ["value field197 0 1 0 4000000000 1", "value field198 0 1 0 7 1"]
@@ -605,7 +608,7 @@ def test_a_counter_that_may_wrap_unseen_is_read_twice_in_20_ms(play: Play) -> No
 
 
 def test_a_counter_that_grows_beyond_32_bits(play: Play) -> None:
-    """The window is given up; the rate is that of the whole time between two readings above."""
+    """The window is dropped; the rate is that of the time between two other readings."""
     narrow = "".join(f"value field{field} 0 1 3 4000000000\n" for field in (197, 198))
     got = long(play, f"devices 1\n{narrow}", 20)
     transmitted = got.values["gpu_pcie_transmit", 0]
@@ -668,7 +671,7 @@ def test_no_driver(play: Play, tmp_path: Path) -> None:
     if got.values or "samples" not in got.capabilities:
         pytest.skip("this machine has the driver")
     assert got.capabilities == {"samples": "no libnvidia-ml.so.1 on this machine: no driver of NVIDIA GPUs"}
-    for _ in range(5):  # asked while it was looked for: whoever is not there is not called slow afterwards
+    for _ in range(5):  # calls during the search: an absent function is not called slow afterwards
         assert play("devices 2\n", 30, LD_LIBRARY_PATH=str(tmp_path), WAITING_NS="1").capabilities == got.capabilities
     (tmp_path / "libnvidia-ml.so.1").write_text("no library")
     got = play("devices 2\n", 2, LD_LIBRARY_PATH=str(tmp_path))
@@ -683,28 +686,28 @@ def test_more_gpus_than_are_sampled(play: Play) -> None:
 
 @pytest.mark.slow
 def test_texts_of_a_driver_are_no_danger(play: Play) -> None:
-    """As long as their place, without an end; and bytes that are no text."""
+    """Names as long as their buffer, without an end, and bytes that are not text."""
     got = play(f"devices 1\nname 0 {'N' * 150}\nuuid 0 {'u' * 150}\ndriver 1\x01\xff\n", 1, variant="address")
     assert (got.metadata["gpu.0.name"], got.metadata["gpu.0.uuid"]) == ("N" * 96, "u" * 96)
     assert got.metadata["gpu.0.driver_version"].startswith("1??")
 
 
 def test_a_driver_that_takes_its_time_makes_longer_intervals(play: Play) -> None:
-    """3 ms of waiting in each of 8 samples, where 1 ms is one per cent of the interval: twice as long after three, and again after six."""
+    """3 ms of waiting in 8 samples, at 1% per ms: the interval doubles twice."""
     got = play("devices 1\ndelay power 0 1 0 3\n", 8, interval_ms=100)
     assert "more than 1 % of 100 ms" in got.metadata["capability.sampler.interval"]
-    assert got.told["interval"] >= 200
+    assert got.output["interval"] >= 200
     assert len(got.values["gpu_power", 0]) == 8
     quick = play("devices 8\n", 8, interval_ms=60000)
-    assert quick.told["interval"] == 60000
+    assert quick.output["interval"] == 60000
     assert "capability.sampler.interval" not in quick.metadata
 
 
 @variants
 def test_an_answer_that_comes_late(play: Play, variant: str) -> None:
-    """Two samples ask for nothing while the first is being answered; it is written at the end, with its own time."""
+    """Two samples are skipped while the first is answered, with its own time."""
     got = play("devices 1\ndelay utilisation 0 1 1 600\n", 3, patience_ms=1, variant=variant)
-    assert got.values["gpu_utilization", 0][0] == said(0, 1)["gpu_utilization"]
+    assert got.values["gpu_utilization", 0][0] == answer(0, 1)["gpu_utilization"]
     assert len(got.values["gpu_utilization", 0]) == 1
     assert got.calls["utilisation", 0] == 1
     assert got.capabilities == {}
@@ -713,7 +716,7 @@ def test_an_answer_that_comes_late(play: Play, variant: str) -> None:
 @pytest.mark.slow
 @variants
 def test_a_driver_that_is_stuck_keeps_nobody(play: Play, tmp_path: Path, variant: str) -> None:
-    """A session ends while the driver hangs; what it says later goes nowhere, and what was in use is freed."""
+    """A session ends while the driver hangs; later answers are dropped."""
     got = play("devices 1\ndelay utilisation 0 1 1 3000\n", None, "stuck", 2500, variant=variant)
     first, second = read(tmp_path / "0")
     assert first.capabilities == {"samples": "the driver did not answer at the end: samples of GPUs are missing"}
@@ -731,7 +734,7 @@ def test_a_session(play: Play, flags: int, environment: dict[str, str], expected
     if expected:
         for device in range(2):
             values = got.values["gpu_utilization", device]
-            assert values == [said(device, call)["gpu_utilization"] for call in range(1, len(values) + 1)]
+            assert values == [answer(device, call)["gpu_utilization"] for call in range(1, len(values) + 1)]
     assert not got.capabilities
 
 
@@ -768,23 +771,26 @@ def test_against_the_vendors_header(machine: Machine, project_root: Path, tmp_pa
     vendor = cupti_headers.folder_of(version, "nvml.h")
     (tmp_path / "nvml_vendor.h").write_text(NAMED)
     theirs = ["-DPOSTRUN_NVML_TYPES", f"-I{tmp_path}", "-isystem", str(vendor)]
-    own = ["-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{project_root / 'native/src'}"]
+    rows = ["-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{project_root / 'native/src'}"]
     printed = []
     for name, more in (("own", []), ("theirs", theirs)):
-        command = [compiler, *more, *own, str(project_root / "tests/native/nvml_check.c"), "-o", str(tmp_path / name)]
+        command = [compiler, *more, *rows, str(project_root / "tests/native/nvml_check.c"), "-o", str(tmp_path / name)]
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         printed.append(subprocess.run([str(tmp_path / name)], capture_output=True, text=True, check=True).stdout)
     assert printed[0] == printed[1]
-    command = [compiler, *theirs, *own, "-fPIC", "-shared", str(project_root / "tests/native/nvml_stub.c"), "-o", str(tmp_path / "stub.so")]
+    command = [compiler, *theirs, *rows, "-fPIC", "-shared", str(project_root / "tests/native/nvml_stub.c"), "-o", f"{tmp_path}/stub.so"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
 def test_samples_reach_the_report(play: Play, tmp_path: Path) -> None:
-    """1,500 samples, half a second apart: GPU 0 idles at 10 %, is too hot in samples 101 to 140 and at its power cap in 201 to 210. GPU 1
-    is busy, and its memory goes from 20 to 90 %."""
+    """1,500 samples, half a second apart.
+
+    GPU 0 idles at 10 %, is too hot in samples 101 to 140 and at its power cap in 201 to 210. GPU 1 is busy, and its memory goes from 20 to
+    90 %.
+    """
     native = pytest.importorskip("postrun.native")
     if not native.available():
         pytest.skip("recordings are read by the C library, which was not built")
@@ -875,4 +881,4 @@ def test_postrun_record(
     assert len(files) == sampled
     if sampled:
         assert {unit for _, unit in files[0].values} == {0, 1}
-        assert files[0].values["gpu_power", 1][0] == said(1, 1)["gpu_power"]
+        assert files[0].values["gpu_power", 1][0] == answer(1, 1)["gpu_power"]

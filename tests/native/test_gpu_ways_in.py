@@ -1,7 +1,7 @@
-"""Do the ways in to GPU recording, `postrun record` and postrun.capture, record what the GPU did, and only when they shall?
+"""`postrun record` and postrun.capture record GPU activity exactly, and only when they should.
 
-Programs in the role of CUDA programs run with stub libraries, built here from the vendor's headers. The stub of the driver loads what
-CUDA_INJECTION64_PATH names as the driver does; the stub of CUPTI plays a text whose numbers the report must show.
+Programs in the role of CUDA programs run with stub libraries, built here from the vendor's headers. The stub of the driver loads the
+library of CUDA_INJECTION64_PATH like the driver; the stub of CUPTI plays a text whose numbers the report must show.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Machine:
         self.variables["STUB_LOG"] = str(folder / "calls.log")
         (folder / "calls.log").touch()
         self.folder, self.out = folder, folder / "run"
-        self.said = ""
+        self.messages = ""
 
     def python(self, script: str, **variables: str) -> list[int]:
         """A CUDA program; which of its iterations were heard."""
@@ -114,7 +114,7 @@ class Machine:
 
     def _call(self, command: list[str], variables: Mapping[str, str]) -> list[int]:
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=self.folder, env={**self.variables, **variables})
-        self.said = done.stderr
+        self.messages = done.stderr
         assert done.returncode == 0, done.stderr
         return list(json.loads(done.stdout.splitlines()[-1]))
 
@@ -123,8 +123,8 @@ class Machine:
 
     def facts(self) -> dict[str, str]:
         """Of the program, not of the recorder."""
-        found = [{row["key"]: row["value"] for row in file["meta"]} for file in self.files()]
-        (facts,) = [one for one in found if "job.command" not in one]
+        actual = [{row["key"]: row["value"] for row in file["meta"]} for file in self.files()]
+        (facts,) = [one for one in actual if "job.command" not in one]
         return facts
 
     def kernels(self) -> list[int]:
@@ -134,10 +134,10 @@ class Machine:
         return sorted(row["correlation"] // 10 - 1 for row in runs if row["name"] == GEMM)
 
     def report(self) -> dict[str, Any]:
-        made = self.folder / "report"
-        command = [sys.executable, "-P", "-m", "postrun", "report", str(self.out), "--format", "json", "-q", "-o", str(made)]
+        created_files = self.folder / "report"
+        command = [sys.executable, "-P", "-m", "postrun", "report", str(self.out), "--format", "json", "-q", "-o", str(created_files)]
         subprocess.run(command, check=True, timeout=120, env=environment())
-        return dict(json.loads((made / "report.json").read_bytes()))
+        return dict(json.loads((created_files / "report.json").read_bytes()))
 
     def store(self, query: str) -> list[tuple[Any, ...]]:
         from postrun.ingest import ingest
@@ -163,8 +163,8 @@ for number in range(3):
 
 def test_a_program_that_knows_nothing_of_postrun_is_recorded_and_reported(machine: Machine) -> None:
     assert machine.record(script=UNMODIFIED) == [0, 1, 2]
-    assert machine.said.startswith("postrun: recorded 1 window of GPU activity with 6 kernels, 1 process, ")
-    assert machine.said.endswith("postrun: recorded to run; report it with: postrun report run\n")
+    assert machine.messages.startswith("postrun: recorded 1 window of GPU activity with 6 kernels, 1 process, ")
+    assert machine.messages.endswith("postrun: recorded to run; report it with: postrun report run\n")
     assert machine.kernels() == [0, 1, 2]
     report = machine.report()
     table = {row["name"]: (row["count"], row["total_ns"]) for row in report["kernels"]}
@@ -274,7 +274,7 @@ def test_signals_to_the_recorder_open_and_close_windows(name: str, machine: Mach
     assert sorted(key for key in machine.facts() if key.startswith("gpu.window.")) == ["gpu.window.0", "gpu.window.1"]
 
 
-# -- what the job is told --------------------------------------------------------------------------------------------------
+# -- the environment of the job ----------------------------------------------------------------------------------------------
 
 AUTO = {"POSTRUN_GPU": "1", "POSTRUN_GPU_WINDOWS": "auto"}
 NAMES = (
@@ -287,10 +287,10 @@ print(json.dumps({{name: os.environ[name] for name in {NAMES} if name in os.envi
 """
 
 
-def shown(machine: Machine, *options: str, **variables: str) -> dict[str, str]:
+def variables_of(machine: Machine, *options: str, **variables: str) -> dict[str, str]:
     command = [*RECORD, "--out", "run", *options, "--", sys.executable, "-P", "-c", SHOW]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=machine.folder, env={**machine.variables, **variables})
-    machine.said = done.stderr
+    machine.messages = done.stderr
     return dict(json.loads(done.stdout)) if done.returncode == 0 else {"code": str(done.returncode)}
 
 
@@ -324,18 +324,18 @@ INJECT, NVTX = {"CUDA_INJECTION64_PATH": LIBRARY}, {"NVTX_INJECTION64_PATH": LIB
 def test_the_job_is_told_by_its_environment(
     options: list[str], variables: dict[str, str], expected: dict[str, str], machine: Machine
 ) -> None:
-    assert shown(machine, *options, **variables) == NVTX | expected
+    assert variables_of(machine, *options, **variables) == NVTX | expected
 
 
 def test_without_a_driver_nothing_is_set_and_only_who_asked_is_told(machine: Machine) -> None:
     machine.variables["LD_LIBRARY_PATH"] = ""
     if native.gpu_driver():
         pytest.skip("this machine has a driver")
-    assert shown(machine) == NVTX
-    assert "driver" not in machine.said
+    assert variables_of(machine) == NVTX
+    assert "driver" not in machine.messages
     machine.out.rename(machine.folder / "before")
-    assert shown(machine, "--gpu") == AUTO | INJECT | NVTX
-    assert machine.said.startswith("postrun: there is no NVIDIA driver here")
+    assert variables_of(machine, "--gpu") == AUTO | INJECT | NVTX
+    assert machine.messages.startswith("postrun: there is no NVIDIA driver here")
 
 
 @pytest.mark.parametrize("begin", ["s = capture.session('x', gpu=True)\n    s.__enter__()", "start_profiling()"])
@@ -374,8 +374,8 @@ assert not capture.recording()
     ],
 )
 def test_what_makes_no_sense_is_refused(options: list[str], message: str, machine: Machine) -> None:
-    assert shown(machine, *options) == {"code": "2"}
-    assert message in machine.said
+    assert variables_of(machine, *options) == {"code": "2"}
+    assert message in machine.messages
     assert not machine.out.exists()
 
 
@@ -400,7 +400,7 @@ for number in range(3):
 @pytest.mark.slow
 def test_another_profiler_is_named_and_the_rest_is_recorded(machine: Machine) -> None:
     machine.record("--gpu", "always", script=WITH_OTHERS, STUB_OTHER="Kineto", NSYS_PROFILING_SESSION_ID="1")
-    assert "NVIDIA Nsight Systems profiles this job" in machine.said
+    assert "NVIDIA Nsight Systems profiles this job" in machine.messages
     assert machine.kernels() == []
     assert machine.facts()["capability.gpu"] == "another profiler uses CUPTI: probably NVIDIA Nsight Systems"
     report = machine.report()
@@ -441,7 +441,7 @@ def test_a_profiler_that_the_program_starts_goes_first(machine: Machine) -> None
 @pytest.mark.slow
 def test_an_injection_that_the_user_has_set_is_kept_and_told(machine: Machine) -> None:
     machine.record("--interval-ms", "100", script="cuda_init()", CUDA_INJECTION64_PATH="/opt/other/libToolsInjection64.so")
-    assert "CUDA_INJECTION64_PATH is kept as it is set (/opt/other/libToolsInjection64.so)" in machine.said
+    assert "CUDA_INJECTION64_PATH is kept as it is set (/opt/other/libToolsInjection64.so)" in machine.messages
     assert machine.kernels() == []
     notes = " ".join(note["message"] for note in machine.report()["data_quality"])
     assert "gpu.injection (CUDA_INJECTION64_PATH is kept as it is set" in notes
@@ -450,7 +450,7 @@ def test_an_injection_that_the_user_has_set_is_kept_and_told(machine: Machine) -
 def test_a_program_that_imports_postrun_needs_no_injection(machine: Machine) -> None:
     script = STEPS.replace("cuda_init()", "cuda_init(); wait_for(True)")
     assert machine.record("-q", "--gpu", "always", script=script, CUDA_INJECTION64_PATH="/none.so") == [*range(8)]
-    assert machine.said == ""
+    assert machine.messages == ""
     assert machine.kernels() == [*range(8)]
 
 
@@ -473,7 +473,7 @@ play(4)
 
 def test_enable_cuda_records_from_start_to_stop(machine: Machine) -> None:
     assert machine.python(HOSTED, POSTRUN_DIR="run") == [1, 2, 3]
-    assert machine.said == ""
+    assert machine.messages == ""
     assert machine.kernels() == [1, 2, 3]
     assert machine.store("SELECT index, device_events FROM step ORDER BY index") == [(1, 3), (2, 3), (3, 3)]
 
@@ -490,7 +490,7 @@ def test_enable_cuda_records_from_start_to_stop(machine: Machine) -> None:
 def test_where_the_gpu_cannot_be_recorded_one_warning_says_why(variables: dict[str, str], reason: str, machine: Machine) -> None:
     script = HOSTED.replace("play(0)", "").replace("play(4)", "").replace("play(number)", "pass")
     machine.python(script, POSTRUN_DIR="run", **variables)
-    warnings = [line for line in machine.said.splitlines() if "RuntimeWarning" in line]
+    warnings = [line for line in machine.messages.splitlines() if "RuntimeWarning" in line]
     assert len(warnings) == 1
     assert f"<string>:{(CUDA_PROGRAM + script).splitlines().index('profiler.start_profiling()') + 1}: " in warnings[0]
     assert f"RuntimeWarning: GPU activity is not recorded: {reason}" in warnings[0]
@@ -530,7 +530,7 @@ with capture.session("run", gpu={gpu!r}, sample_ms=0):
 def test_sessions_and_windows(gpu: object, before: str, inside: str, windows: bool, heard: list[int], machine: Machine) -> None:
     script = SESSIONS.format(gpu=gpu, before=before, inside=inside or "pass", windows=windows)
     assert machine.python(script) == list(heard)
-    assert machine.said == ""
+    assert machine.messages == ""
     assert machine.kernels() == list(heard)
     calls = Path(machine.variables["STUB_LOG"]).read_text().split()
     if gpu is None and not before and not inside:
@@ -559,8 +559,8 @@ def test_an_injected_library_does_nothing_where_gpus_are_off(machine: Machine, o
 def test_the_doctor_tries_to_record(machine: Machine, errors: str, state: str, detail: str) -> None:
     command = [sys.executable, "-P", "-m", "postrun.cli", "doctor", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**machine.variables, "STUB_ERRORS": errors})
-    (found,) = [one for one in json.loads(done.stdout) if one["name"] == "GPU recording"]
-    assert (found["state"], detail in found["detail"]) == (state, True), found
+    (actual,) = [one for one in json.loads(done.stdout) if one["name"] == "GPU recording"]
+    assert (actual["state"], detail in actual["detail"]) == (state, True), actual
 
 
 def test_windows_of_the_script_hold_under_the_recorder(machine: Machine) -> None:

@@ -1,4 +1,4 @@
-"""Periodic windows of GPU activity: when they open and close, what is recorded in them, and what the file says about them.
+"""Periodic windows of GPU activity: when they open and close, their records, and their facts in the file.
 
 A C program with steps runs next to a stub of the driver and one of CUPTI that records each launch.
 """
@@ -29,11 +29,11 @@ class Machine:
         self.variables = {"POSTRUN_CAPTURE": "1", "POSTRUN_GPU": "1", "POSTRUN_DIR": str(folder), **launches(programs, variant)}
 
     def run(self, windows: str, mode: str, *arguments: object, **variables: str) -> dict[str, int]:
-        told = call(self.program, mode, *arguments, **self.variables, POSTRUN_GPU_WINDOWS=windows, **variables)
+        output = call(self.program, mode, *arguments, **self.variables, POSTRUN_GPU_WINDOWS=windows, **variables)
         (file,) = files(self.folder)
         self.tables: dict[str, list[dict[str, Any]]] = prt_reader.read(file.read_bytes())
         self.facts = {row["key"]: row["value"] for row in self.tables["meta"]}
-        return told
+        return output
 
     def kernels(self) -> list[int]:
         return sorted(row["correlation"] for row in self.tables["kernel"])
@@ -154,8 +154,8 @@ def test_steps_on_several_threads(machine: Callable[..., Machine], variant: str)
 def test_an_end_during_the_warm_up_is_reported(machine: Callable[..., Machine]) -> None:
     here = machine()
     here.run("auto", "steps", 4, 1)
-    said = "no window opened: the program ended after 4 steps, and the first window opens after 10 warm-up steps"
-    assert here.facts.get("capability.gpu") in (said, None)
+    expected = "no window opened: the program ended after 4 steps, and the first window opens after 10 warm-up steps"
+    assert here.facts.get("capability.gpu") in (expected, None)
     assert ("capability.gpu" in here.facts) == (not here.windows())
 
 
@@ -267,7 +267,7 @@ EXPLICIT, PERIODIC = {"POSTRUN_GPU_STEPS": "1:3"}, {"POSTRUN_GPU_WINDOWS": "warm
 def test_other_threads_of_python_run_while_a_step_opens_or_closes_a_window(
     programs: Programs, tmp_path: Path, caller: str, windows: dict[str, str]
 ) -> None:
-    """``held``: a C function that Python calls without a release of the GIL, as NVTX is; ``released``: with one."""
+    """``held``: Python calls a C function without releasing the GIL, as for NVTX."""
     native = pytest.importorskip("postrun.native", reason="postrun is not installed")
     if not native.available():
         pytest.skip("the C library was not built")

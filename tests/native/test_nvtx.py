@@ -1,4 +1,4 @@
-"""Do ranges of NVTX become annotations, of a program that knows nothing of the recorder? With the vendor's own headers."""
+"""NVTX ranges become annotations in a program without the recorder's API, with the vendor's own headers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are steps that a program marks with NVTX alone the steps of its report? From the program, by the injection, to the figures."""
+"""Steps that a program marks only with NVTX are the steps of its report, from the injection to the figures."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_steps_of_a_program_with_nvtx(programs: Programs, tmp_path: Path, how: s
     groups = {group.name: group.quantiles.count for group in report.annotations.groups}
     assert groups == {"step": 20, "forward": 20}
     [parts] = report.steps.parts
-    # What is nested in a step is its part; of a range with a handle, too.
+    # A range inside a step is its part, also a range with a handle.
     inside = sum(row["duration_ns"] for row in ranges if row["name"] == "forward") / 20
     assert parts.annotated
     assert parts.mean_ns["forward"] == pytest.approx(float(inside), abs=2)

@@ -116,8 +116,8 @@ def parts(version: str) -> tuple[int, int]:
 
 
 ANSWERS_WITHOUT_A_DRIVER = [version for version in cupti_headers.VERSIONS if parts(version) < (13, 2)]
-"""Versions whose library can be asked for names on any machine: 13.2 crashes, later ones answer with an error."""
-DRIVERS = ("", "11040", "12040", "13000")  # What the stub driver supports: CUDA 11.4, 12.4, 13.0. Empty: no driver.
+"""Versions whose library returns names on any machine: 13.2 crashes, later ones return an error."""
+DRIVERS = ("", "11040", "12040", "13000")  # versions of the stub driver: CUDA 11.4, 12.4, 13.0. Empty: no driver.
 
 
 def run(command: list[object], **variables: str) -> str:
@@ -128,11 +128,11 @@ def run(command: list[object], **variables: str) -> str:
 
 def compiled(compiler: str, standard: str, source: Path, lines: list[str], *flags: object) -> None:
     """Checks that the lines compile: they are static assertions."""
-    found = shutil.which(compiler)
-    if found is None:
+    actual = shutil.which(compiler)
+    if actual is None:
         pytest.skip(f"no compiler ({compiler})")
     source.write_text("\n".join(lines) + "\n")
-    run([found, f"-std={standard}", "-fsyntax-only", *flags, source])
+    run([actual, f"-std={standard}", "-fsyntax-only", *flags, source])
 
 
 def equal(ours: str, theirs: str) -> str:
@@ -141,7 +141,7 @@ def equal(ours: str, theirs: str) -> str:
 
 @cache
 def vendors_names(version: str) -> frozenset[str]:
-    """What the headers of a version define or declare."""
+    """Return the definitions and declarations in the headers of a version."""
     texts = [path.read_text(errors="replace") for path in cupti_headers.include(version).glob("cupti*.h")]
     return frozenset(name for text in texts for name in re.findall(r"\b(?:CUPTI_|CUpti_|cupti)\w+", text))
 
@@ -172,10 +172,10 @@ def test_layouts_and_numbers(project_root: Path, tmp_path: Path, version: str) -
     lines = ["#include <stddef.h>", "#include <cupti.h>", '#include "gpu/cupti_loader.h"', '#include "gpu/cupti_records.h"']
     for ours, (record, fields) in FIELDS.items():
         theirs = cupti_headers.newest(version, record)
-        for field, other in fields.items():
-            lines.append(equal(f"offsetof(struct {ours}, {field})", f"offsetof({theirs}, {other})"))
+        for field, second in fields.items():
+            lines.append(equal(f"offsetof(struct {ours}, {field})", f"offsetof({theirs}, {second})"))
             if field not in ("grid", "block"):
-                lines.append(equal(f"sizeof(((struct {ours} *)0)->{field})", f"sizeof((({theirs} *)0)->{other})"))
+                lines.append(equal(f"sizeof(((struct {ours} *)0)->{field})", f"sizeof((({theirs} *)0)->{second})"))
         lines.append(f'_Static_assert(sizeof(struct {ours}) <= sizeof({theirs}) + 4, "{ours}: whole");')
     names = {constant: vendors_name(constant, known) for constant in own_constants(project_root) - NOT_THE_VENDORS}
     lines += [equal(ours, theirs) for ours, theirs in sorted(names.items()) if theirs]
@@ -195,7 +195,7 @@ def test_layouts_and_numbers(project_root: Path, tmp_path: Path, version: str) -
 
 
 def test_every_number_is_compared(project_root: Path) -> None:
-    """A new constant is recognized by the vendor's name, or entered in NUMBERS or NOT_THE_VENDORS."""
+    """A new constant has the vendor's name, or is in NUMBERS or NOT_THE_VENDORS."""
     known = frozenset[str]().union(*map(vendors_names, cupti_headers.VERSIONS))
     assert {constant for constant in own_constants(project_root) if vendors_name(constant, known) is None} == NOT_THE_VENDORS
     assert {f"CUPTI_ERROR_{name}" for name in WORDS.values()} <= known
@@ -223,7 +223,7 @@ template <class R, class... A> struct machine<R(A...), void> { using type = of<R
 
 
 def functions(root: Path) -> dict[str, str]:
-    """Function of the vendor's library -> member of `struct cupti` that it is stored in."""
+    """Map functions of the vendor's library to their members of `struct cupti`."""
     pairs = re.findall(r'find\(library, "(cupti\w+)", &c\.(\w+)\)', own_text(root, "gpu/cupti_loader.c"))
     assert len(pairs) > 10
     return dict(pairs)
@@ -275,14 +275,14 @@ def own_calls(root: Path) -> set[str]:
 
 @cache
 def library_calls(version: str) -> tuple[dict[str, int], dict[str, int]]:
-    """What the real library calls the calls of the driver and of the runtime."""
+    """Return the real library's names of the calls of driver and runtime."""
     driver, runtime = json.loads(run([sys.executable, "-P", "-c", NAMES, cupti_headers.library(version)]))
     return driver, runtime
 
 
 @pytest.mark.parametrize("version", ANSWERS_WITHOUT_A_DRIVER)
 def test_names_of_calls(project_root: Path, version: str) -> None:
-    """The library gives the names of its headers, without gaps that would end the search, and below the limit."""
+    """The library has the names of its headers without gaps, below the limit."""
     limit = int(re.findall(r"#define CUPTI_CALLS (\d+)", own_text(project_root, "gpu/cupti_loader.h"))[0])
     for domain, names in zip(("driver", "runtime"), library_calls(version), strict=True):
         assert names == {name: number for name, number in cupti_headers.calls(version)[domain].items() if name in names}
@@ -322,7 +322,7 @@ def stub_driver(programs: Programs) -> Path:
 
 
 def session(programs: Programs, folder: Path, driver: str, **variables: str) -> dict[str, str]:
-    """The facts of a session that tries to record GPU activity twice; the session itself must be complete."""
+    """Return the facts of a session that tries twice to record GPU activity."""
     folder.mkdir()
     (folder / "script.txt").write_text("\n")
     if driver:
@@ -339,7 +339,7 @@ def session(programs: Programs, folder: Path, driver: str, **variables: str) -> 
 @pytest.mark.parametrize("version", cupti_headers.VERSIONS)
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_the_program_survives(programs: Programs, tmp_path: Path, version: str, driver: str) -> None:
-    """The library named by the user, found in the toolkit, or loaded by the program before the session begins."""
+    """The library is named by the user, in the toolkit, or loaded by the program."""
     library = cupti_headers.library(version)
     toolkit = tmp_path / "toolkit"
     (toolkit / "lib64").mkdir(parents=True)
@@ -356,7 +356,7 @@ def test_the_program_survives(programs: Programs, tmp_path: Path, version: str, 
 @needs_no_driver
 @pytest.mark.parametrize(("version", "driver"), [("12.4", "11040"), ("13.0", "12040"), ("13.5", "12040")])
 def test_a_newer_major_version_is_never_loaded(programs: Programs, tmp_path: Path, version: str, driver: str) -> None:
-    """A CUPTI for CUDA 13 next to a driver that supports CUDA 12.4. Only a child process may try it."""
+    """A CUPTI for CUDA 13 runs with a driver for CUDA 12.4, tried in a child only."""
     library = cupti_headers.library(version)
     toolkit = tmp_path / "toolkit"
     (toolkit / "lib64").mkdir(parents=True)
@@ -388,7 +388,7 @@ NVTX_NUMBERS = {
 
 
 def test_nvtx(project_root: Path, tmp_path: Path) -> None:
-    """The attributes, numbers and slots of the tables in nvtx.c: SET(RANGE_PUSH_A, ...) is NVTX_CBID_CORE_RangePushA."""
+    """Return the attributes, numbers and slots of the tables in nvtx.c."""
     text = own_text(project_root, "gpu/nvtx.c")
     slots = [name for name in re.findall(r"SET\((\w+), \w+\)", text) if name != "id"]
     assert len(slots) > 12
@@ -416,7 +416,7 @@ NOT_NVMLS = {"NVML_TEXT", "NVML_ALL_LINKS"}
 
 
 def test_nvml(project_root: Path) -> None:
-    """Each number in nvml_loader.h is that of NVIDIA's Python package, by the name that nvml_check.c compares it with, or its own."""
+    """Each number in nvml_loader.h is that of NVIDIA's Python package, by name."""
     text = own_text(project_root, "sampler/nvml_loader.h")
     numbers = re.findall(r"\b(NVML_[A-Z0-9_]+) = (\d+)", text) + re.findall(r"#define (NVML_\w+) (\d+|0x[0-9a-f]+)u?l*\b", text)
     checked = (project_root / "tests" / "native" / "nvml_check.c").read_text()

@@ -68,7 +68,7 @@ with capture.session(sys.argv[1], sample_ms=0, gpu=False):
 
 
 def recorded(folder: Path, *arguments: str, **environment: str) -> tuple[bytes, Path]:
-    """The bytes of the trace file of a program that records itself, under a wide umask."""
+    """Return the trace file of a program that records itself, under a wide umask."""
     environment = {**{key: value for key, value in os.environ.items() if not key.startswith("POSTRUN_")}, **environment}
     folder.parent.parent.joinpath("program.py").write_text(PROGRAM, encoding="utf-8")
     command = [sys.executable, "-P", str(folder.parent.parent / "program.py"), str(folder), *arguments]

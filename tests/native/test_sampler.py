@@ -1,6 +1,6 @@
-"""Does the system sampler read what /proc and /sys say, whatever they say?
+"""The system sampler reads /proc and /sys exactly, whatever they contain.
 
-The driver plays made-up trees of both; the machine's own is compared with a plain reading of the same files.
+The driver plays made-up trees of both; the machine's own are compared with a plain reading of the same files.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ def start(driver: Path, tmp_path: Path) -> Iterator[Start]:
     """Starts a driver over tmp_path/proc and tmp_path/sys, or the machine's own."""
     players: list[Player] = []
 
-    def begin(interval_ms: int = 500, own: bool = False) -> Player:
-        players.append(Player(driver, interval_ms, *(("-", "-") if own else (str(tmp_path / "proc"), str(tmp_path / "sys")))))
+    def begin(interval_ms: int = 500, real_trees: bool = False) -> Player:
+        players.append(Player(driver, interval_ms, *(("-", "-") if real_trees else (str(tmp_path / "proc"), str(tmp_path / "sys")))))
         return players[-1]
 
     yield begin
@@ -111,7 +111,7 @@ Write = Callable[[str, str], None]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Writes a file of the made-up tree; one that is there keeps its identity, as in /proc."""
+    """Write a file of the made-up tree; an existing file keeps its inode, as in /proc."""
 
     def put(path: str, text: str) -> None:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
@@ -146,7 +146,7 @@ def infiniband(values: Values) -> Values:
 
 
 def test_infiniband(start: Start, write: Write) -> None:
-    """Bytes once a second, four to a word; the second port of an adapter is a unit of its own, and so is an adapter's number 10."""
+    """Each port counts as a unit: bytes per second, four to a word."""
     ports = ("mlx5_0/1", "mlx5_0/2", "mlx5_1/1")
     for number, name in enumerate(ports):
         folder = port(write, name, 10**12 * number, 2**63)
@@ -190,7 +190,7 @@ def test_links_and_errors_of_infiniband_are_written_when_they_change(start: Star
 
 
 def test_infiniband_counters_that_do_not_count(start: Start, write: Write) -> None:
-    """Stopped at the end of 32 bits, gone back, not a number, gone; a port without any."""
+    """The counter stops at 32 bits, goes back, is not a number, or is gone."""
     port(write, "mlx5_0/1", 2**32 - 1, 100)
     port(write, "mlx5_1/1", 1000, 1000, rate="garbage", state="")
     write("sys/class/infiniband/hfi1_0/ports/1/state", "4: ACTIVE\n")
@@ -234,7 +234,7 @@ def stat(cores: dict[int, list[int]]) -> str:
 
 
 def test_cores(start: Start, write: Write) -> None:
-    """100 ticks: 20 user, 5 nice, 10 system, 40 idle, 15 waiting, 3 + 2 interrupts, 5 stolen; guests are in user and nice already."""
+    """100 ticks: user, nice, system, idle, waiting, interrupts, stolen."""
     write("proc/stat", stat({0: [100, 10, 50, 1000, 70, 4, 6, 1, 30, 2], 2: [0] * 10}))
     player = start()
     assert not any(name.startswith("cpu") for name, _ in player.sample(SECOND))
@@ -249,7 +249,7 @@ def test_cores(start: Start, write: Write) -> None:
 
 
 def test_waiting_that_runs_backwards(start: Start, write: Write) -> None:
-    """30 ticks of I/O wait turn into idle time: the core was 20 of 100 ticks busy all the same."""
+    """I/O wait that turns into idle time does not change busy ticks: 20 of 100."""
     player = start()
     write("proc/stat", stat({0: [100, 0, 0, 500, 90, 0, 0, 0, 0, 0], 1: [0, 0, 0, 500, 90, 0, 0, 0, 0, 0]}))
     player.sample(SECOND)
@@ -270,7 +270,7 @@ def test_counters_that_were_reset(start: Start, write: Write) -> None:
     player.sample(SECOND)
     smaller = {field: [*new[:field], old[field] - 5, *new[field + 1 :]] for field in range(8)}
     write("proc/stat", stat({**smaller, 8: new, 9: [0] * 10, 10: [200, 20, 60, 980, 60, 18, 19, 12, 0, 0]}))
-    # user, nice, system, interrupts, stolen backwards: reset. Idle or waiting alone: their sum grew. Both: reset, too.
+    # user, nice, system, interrupts, stolen backwards: reset. Idle or waiting alone: their sum grew. Idle and waiting: reset.
     assert units(player.sample(2 * SECOND)) == [3, 4, 8]
     write("proc/stat", stat({core: [ticks + 2000 for ticks in new] for core in range(11)}))
     assert units(player.sample(3 * SECOND)) == list(range(11))
@@ -365,7 +365,7 @@ def test_memory(start: Start, write: Write, text: str, percent: float | None) ->
 
 
 def disks(**counters: tuple[int, int, int, int]) -> str:
-    """reads, sectors read, writes, sectors written of each; the other fields are noise."""
+    """Reads, sectors read, writes and sectors written; other fields are noise."""
     rows = enumerate(counters.items())
     return "".join(
         f" 259 {i:7} {name.replace('_', '-')} {r} 71 {sr} 72 {w} 73 {sw} 74 0 75 76 77 78 79\n" for i, (name, (r, sr, w, sw)) in rows
@@ -420,7 +420,7 @@ def test_disks_that_come_go_and_reset(start: Start, write: Write) -> None:
     assert at(1, sda=100, sdb=100) is None
     assert at(2, sda=110, sdb=105) == 15
     assert at(3, sda=120) == 10
-    assert at(4, sda=121, sdb=500, sdc=9) == 1  # new ones count from their second sample on
+    assert at(4, sda=121, sdb=500, sdc=9) == 1  # a new device counts after its second sample
     assert at(5, sdc=19, sdb=500, sda=123) == 12
     assert at(6, sda=3, sdb=600, sdc=19) is None  # sda began again: the sum would be too small
     assert at(7, sda=4, sdb=600, sdc=19) == 1
@@ -438,7 +438,7 @@ def net(**counters: tuple[int, int]) -> str:
 
 @pytest.mark.parametrize(("hardware", "received"), [(["eth0", "ib0"], 11), (["eth0"], 1), ([], 1111), (["lo"], 1111)])
 def test_network(start: Start, write: Write, tmp_path: Path, hardware: list[str], received: int) -> None:
-    """On a machine with hardware interfaces only those count; in a container, without one, all but lo."""
+    """With hardware interfaces only those count; in a container, all but lo."""
     for name in ("lo", "eth0", "ib0", "veth1", "docker0"):
         (tmp_path / "sys/class/net" / name / ("device" if name in hardware else "queues")).mkdir(parents=True)
     write("proc/net/dev", net(lo=(10**6, 10**6), eth0=(5, 6), ib0=(0, 0), veth1=(1, 2), docker0=(2**63 - 1000, 7)))
@@ -462,7 +462,7 @@ def test_a_device_that_cannot_be_read_spoils_the_sum(start: Start, write: Write)
         (full, set()),
         (full, names),
         ({path: text[:-20] for path, text in full.items()}, set()),
-        (full, set()),  # of the device that is back nobody knows where it was
+        (full, set()),  # the previous value of the device that is back is unknown
         (full, names),
         ({path: text.replace(" 3 ", " x ", 1) for path, text in full.items()}, set()),
         ({path: text + "what?\n" for path, text in full.items()}, set()),
@@ -498,8 +498,8 @@ def test_pressure(start: Start, write: Write) -> None:
     assert ("psi.cpu_some", -1) not in player.sample(4 * SECOND)
 
 
-def cgroup2(write: Write, root: str = "/", mount: str = "/sys/fs/cgroup", own: str = "/job.slice/run 1.scope") -> None:
-    write("proc/self/cgroup", f"0::{own}\n")
+def cgroup2(write: Write, root: str = "/", mount: str = "/sys/fs/cgroup", group: str = "/job.slice/run 1.scope") -> None:
+    write("proc/self/cgroup", f"0::{group}\n")
     mounts = ["22 1 8:1 / / rw - ext4 /dev/sda rw", "23 22 0:5 / /proc rw shared:5 - proc proc rw", "cut off - cgroup2"]
     mounts.append(f"31 22 0:27 {root} {mount} rw,nosuid shared:9 master:1 - cgroup2 cgroup2 rw,nsdelegate")
     write("proc/self/mountinfo", "\n".join([*mounts, ""]))
@@ -510,18 +510,18 @@ def group_values(values: Values) -> dict[str, float]:
 
 
 def test_cgroup_version_2(start: Start, write: Write) -> None:
-    """The parent has the tighter quota, the process's own group the tighter memory limit."""
+    """The parent has the tighter quota, the process's group the tighter limit."""
     cgroup2(write)
-    parent, own = "sys/fs/cgroup/job.slice", "sys/fs/cgroup/job.slice/run 1.scope"
+    parent, rows = "sys/fs/cgroup/job.slice", "sys/fs/cgroup/job.slice/run 1.scope"
     write("sys/fs/cgroup/cpu.stat", "usage_usec 1\n")
     write(f"{parent}/cpu.max", "250000 100000\n")
     write(f"{parent}/cpu.stat", "usage_usec 77\nnr_periods 100\nnr_throttled 10\nthrottled_usec 5\n")
     write(f"{parent}/memory.max", "8000000\n")
     write(f"{parent}/memory.current", "7000000\n")
-    write(f"{own}/cpu.max", "max 100000\n")
-    write(f"{own}/cpu.stat", "usage_usec 77\nnr_periods 0\nnr_throttled 0\nthrottled_usec 5\n")
-    write(f"{own}/memory.max", "4000000\n")
-    write(f"{own}/memory.current", "3000000\n")
+    write(f"{rows}/cpu.max", "max 100000\n")
+    write(f"{rows}/cpu.stat", "usage_usec 77\nnr_periods 0\nnr_throttled 0\nthrottled_usec 5\n")
+    write(f"{rows}/memory.max", "4000000\n")
+    write(f"{rows}/memory.current", "3000000\n")
     player = start()
     expected = {"cpu_quota_cores": 2.5, "memory_limit_bytes": 4e6, "memory_used_bytes": 3e6}
     assert group_values(player.sample(0)) == expected
@@ -531,21 +531,21 @@ def test_cgroup_version_2(start: Start, write: Write) -> None:
     assert group_values(player.sample(2 * SECOND)) == {"memory_used_bytes": 3e6}  # no period went by: nothing is known
     write(f"{parent}/cpu.stat", "nr_periods 5\nnr_throttled 2\n")
     assert group_values(player.sample(3 * SECOND)) == {"memory_used_bytes": 3e6}
-    write(f"{own}/cpu.max", "50000 100000\n")
-    write(f"{own}/memory.max", "max\n")
-    write(f"{own}/memory.current", "3000")  # cut
+    write(f"{rows}/cpu.max", "50000 100000\n")
+    write(f"{rows}/memory.max", "max\n")
+    write(f"{rows}/memory.current", "3000")  # cut
     expected = {"cpu_quota_cores": 0.5, "memory_limit_bytes": 8e6, "memory_used_bytes": 7e6}
     assert group_values(player.sample(5 * SECOND)) == expected
     write(f"{parent}/memory.max", "max\n")
-    write(f"{own}/memory.current", "3001\n")
-    write(f"{own}/cpu.stat", "nr_periods 4\nnr_throttled 4\n")
+    write(f"{rows}/memory.current", "3001\n")
+    write(f"{rows}/cpu.stat", "nr_periods 4\nnr_throttled 4\n")
     expected = {"cpu_quota_cores": 0.5, "memory_used_bytes": 3001, "throttled_percent": 100}
     assert group_values(player.sample(10 * SECOND)) == expected
     assert player.allocations == 0
 
 
 @pytest.mark.parametrize(
-    ("root", "mount", "own", "folder"),
+    ("root", "mount", "group", "folder"),
     [
         ("/", "/sys/fs/cgroup", "/", ""),
         ("/docker/abc", "/sys/fs/cgroup", "/docker/abc", ""),
@@ -556,15 +556,15 @@ def test_cgroup_version_2(start: Start, write: Write) -> None:
         ("/", r"/sys/fs/c\040g\134", "/a:b", "/a:b"),
     ],
 )
-def test_where_the_cgroup_is(start: Start, write: Write, root: str, mount: str, own: str, folder: str) -> None:
-    cgroup2(write, root, mount, own)
+def test_where_the_cgroup_is(start: Start, write: Write, root: str, mount: str, group: str, folder: str) -> None:
+    cgroup2(write, root, mount, group)
     path = mount.replace(r"\040", " ").replace(r"\134", "\\").lstrip("/") + folder
     write(f"{path}/cpu.max", "150000 100000\n")
     assert group_values(start().sample(0)) == {"cpu_quota_cores": 1.5}
 
 
 def test_cgroup_version_1(start: Start, write: Write) -> None:
-    """Controllers in hierarchies of their own, one under another name; version 2 is mounted beside them, without controllers."""
+    """Controllers have their own hierarchies, with version 2 mounted next to them."""
     write("proc/self/cgroup", "9:name=systemd:/\n4:memory:/docker/abc\n1:cpu,cpuacct:/docker/abc\n0::/\n")
     mounts = [f"3{i} 22 0:3{i} / /sys/fs/cgroup/{name} rw - cgroup cgroup rw,{name}" for i, name in enumerate(["cpuset", "memory"])]
     mounts += [
@@ -603,7 +603,7 @@ def test_nothing_there(start: Start, tmp_path: Path) -> None:
 
 
 def test_every_cut_and_every_changed_byte(start: Start, write: Write, tmp_path: Path) -> None:
-    """Files cut anywhere, or with any byte changed: no value out of range and, under the sanitizers, no access out of bounds."""
+    """Files cut anywhere, or with any byte changed, give no value out of range."""
     texts = {
         "proc/stat": stat({0: [100, 10, 50, 1000, 70, 4, 6, 1, 30, 2], 11: [5] * 10}),
         "proc/meminfo": MEMINFO.format(1000, "MemAvailable: 400 kB\n"),
@@ -615,7 +615,7 @@ def test_every_cut_and_every_changed_byte(start: Start, write: Write, tmp_path: 
         "sys/fs/cgroup/memory.max": "1000\n",
         "sys/fs/cgroup/memory.current": "500\n",
     }
-    cgroup2(write, own="/")
+    cgroup2(write, group="/")
     for path, text in texts.items():
         write(path, text)
     player = start()
@@ -638,9 +638,9 @@ def test_every_cut_and_every_changed_byte(start: Start, write: Write, tmp_path: 
             data = (tmp_path / path).read_bytes()
             at = choice.randrange(len(data))
             (tmp_path / path).write_bytes(choice.choice([data[:at], data[:at] + bytes([choice.randrange(256)]) + data[at + 1 :]]))
-            other = start()
-            other.sample(0)
-            other.close()
+            second = start()
+            second.sample(0)
+            second.close()
             (tmp_path / path).write_bytes(data)
 
 
@@ -685,7 +685,7 @@ def test_interval_grows_where_samples_cost_too_much(start: Start, write: Write) 
     assert player.interval_ms == 30000
     for ticks in range(600):
         player.sample(2000 + ticks)
-    assert player.interval_ms == 100  # and no less than asked for
+    assert player.interval_ms == 100  # not less than requested
 
 
 def test_one_dear_sample_changes_nothing(start: Start, write: Write) -> None:
@@ -726,7 +726,7 @@ def perf_values(values: Values) -> dict[str, float]:
 @linux
 @pytest.mark.skipif(len(own_cores() if Path("/proc/stat").exists() else []) > 32, reason="more cores than the driver has counters for")
 def test_perf_counters(start: Start) -> None:
-    """On each core: 10 s enabled, 4 s of them running, so counts are those of the part and scaled by 2.5."""
+    """10 s enabled, 4 s running on each core: counts are scaled by 2.5."""
     player = start(own=True)
     for event in range(4):
         player.tell("perf", event, 0)
@@ -814,7 +814,7 @@ def read_devices() -> dict[str, int]:
 
 @linux
 def test_this_machine(start: Start) -> None:
-    """The sampler's values of a second lie between plain readings just inside of its own and just outside."""
+    """The sampler's values are between readings just inside and just outside."""
     player = start(own=True)
     outer_first, outer_devices, started = read_cores(), read_devices(), time.monotonic_ns()
     player.sample(started)

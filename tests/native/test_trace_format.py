@@ -1,4 +1,4 @@
-"""Does the reader in C give back what was written, agree with a second reader, and tell exactly what a damaged file lost?"""
+"""The C reader returns the written rows, agrees with a second reader, and reports the exact losses of a damaged file."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def rows(trace: TraceFile) -> dict[str, list[dict[str, Any]]]:
 
 
 def same(value: Any, expected: Any) -> bool:
-    """Times may differ by 1 ns from the exact ones (and are cut at the ends of 64 bits)."""
+    """Compare times within 1 ns of the exact ones, cut at the ends of 64 bits."""
     if isinstance(expected, Fraction):
         return value is not None and abs(value - min(max(expected, -(2**63)), 2**63 - 1)) <= 1
     if isinstance(expected, float) and expected != expected:
@@ -63,9 +63,9 @@ def agree(trace: TraceFile, data: bytes) -> None:
     expected = prt_reader.read(data)
     for table, got in rows(trace).items():
         assert len(got) == len(expected[table]), table
-        for row, other in zip(got, expected[table], strict=True):
-            assert row.keys() == other.keys()
-            assert [(table, key, row[key], other[key]) for key in row if not same(row[key], other[key])] == []
+        for row, second in zip(got, expected[table], strict=True):
+            assert row.keys() == second.keys()
+            assert [(table, key, row[key], second[key]) for key in row if not same(row[key], second[key])] == []
 
 
 def codes(trace: TraceFile) -> list[str]:
@@ -88,7 +88,7 @@ DOUBLES = st.lists(st.one_of(st.floats(), st.integers(-1000, 1000).map(lambda n:
 
 @given(number=st.integers(2, 20), values=COLUMN, names=st.lists(st.integers(0, 4), min_size=12, max_size=12), level=st.sampled_from([0, 3]))
 def test_integers_come_back(tmp_path_factory: pytest.TempPathFactory, number: int, values: list[int], names: list[int], level: int) -> None:
-    """Wide columns as they are: the second reader decodes every encoding that the writer may have chosen."""
+    """Decode wide columns with the second reader, in every encoding."""
     writer = PrtWriter(zstd_level=level if _native.zstd_available() else 0)
     writer.add_raw(9, [(1, INT, names), (number, INT, values)])
     block = prt_reader.blocks(writer.data())[0]
@@ -111,7 +111,7 @@ def test_doubles_come_back_to_the_bit(tmp_path_factory: pytest.TempPathFactory, 
 
 
 def spans(seed: int) -> bytes:
-    """A file with ranges of one type, anchors that may jump, and names that may be missing."""
+    """Return a file with ranges of one type, jumping anchors and missing names."""
     chance = random.Random(seed)
     table = chance.choice(prt_reader.RANGES)
     count = chance.randint(1, 30)
@@ -358,7 +358,7 @@ def test_a_block_that_makes_no_sense_is_left_out(tmp_path: Path, what: str) -> N
     assert len(trace.table("kernel").arrow()) == 1
     assert "undecodable" in codes(trace)
     trace.table("kernel").arrow()
-    assert codes(trace).count("undecodable") == 1  # told once, however often it is read
+    assert codes(trace).count("undecodable") == 1  # reported once, however often it is read
     agree(trace, good + crafted(9, MALFORMED[what], 4))
 
 
@@ -395,7 +395,7 @@ def test_compressed_payloads_that_lie_about_their_length(tmp_path: Path) -> None
 
 
 def test_hostile_headers_take_linear_time(tmp_path: Path) -> None:
-    """Headers with a right checksum of their own, each claiming the rest of a large file."""
+    """Headers with a right checksum each claim the rest of a large file."""
     header = struct.pack("<4sHBBIIIIQq", b"PRBK", 9, 0, 0, 8 << 20, 8 << 20, 1, 0, 0, 0)
     header += struct.pack("<I", prt_reader.crc32c(header)) + b"bad!"
     began = time.process_time()
@@ -442,8 +442,8 @@ def test_no_clock_and_one_anchor(tmp_path: Path) -> None:
     trace = opened(tmp_path, PrtWriter().add("kernel", columns, first_time=1000).end().data())
     assert trace.table("kernel").arrow().column("start_ns").to_pylist() == [1_700_000_000_000_000_000, 1_700_000_000_000_002_000]
     assert codes(trace) == ["no_clock"]
-    one = PrtWriter().prelude([], [(1000, 5, 10**18)], 500_000_000).add("kernel", columns, first_time=1000).end().data()
-    table = opened(tmp_path, one).table("kernel").arrow()
+    item = PrtWriter().prelude([], [(1000, 5, 10**18)], 500_000_000).add("kernel", columns, first_time=1000).end().data()
+    table = opened(tmp_path, item).table("kernel").arrow()
     assert table.column("start_ns").to_pylist() == [10**18, 10**18 + 4000]
     assert table.column("duration_ns").to_pylist() == [20, 20]
 
@@ -496,8 +496,8 @@ def test_reading_again_and_again_takes_no_more_memory(tmp_path: Path) -> None:
             for table in ("annotation", "strings", "meta"):
                 trace.table(table).arrow()
             iter(pa.RecordBatchReader.from_stream(trace.table("annotation"))).__next__()
-        found = re.search(r"VmRSS:\s+(\d+)", Path("/proc/self/status").read_text())  # its peak may have been long ago
-        return int(found[1]) if found else 0
+        actual = re.search(r"VmRSS:\s+(\d+)", Path("/proc/self/status").read_text())  # its peak may have been long ago
+        return int(actual[1]) if actual else 0
 
     before = resident_kib()
     assert resident_kib() - before < 8 << 10

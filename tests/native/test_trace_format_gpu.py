@@ -1,4 +1,4 @@
-"""Is a file of version 1.1 with everything that is recorded of GPUs read as ever, by both readers, and what does the report make of it?"""
+"""Both readers read a file of version 1.1 with all kinds of GPU records as ever, and its report has the right figures."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_what_the_report_makes_of_it(tmp_path: Path) -> None:
         def rows(sql: str) -> list[Any]:
             return store.frame(sql).rows()
 
-        # The process's device 0 is the driver's GPU 1, by UUID. The copy from host to host and a context that nothing else tells of: 0.
+        # The process's device 0 is the driver's GPU 1, by UUID. The copy from host to host and a context without other records: 0.
         assert rows("SELECT DISTINCT device FROM device_event") == [(1,)]
         assert rows(f"SELECT first_ns - {START}, last_ns - {START} FROM profile_window ORDER BY 1") == [
             (1_000_000, 5_000_000),
@@ -76,17 +76,17 @@ def test_what_the_report_makes_of_it(tmp_path: Path) -> None:
         ("PtoP", None, 200_000, 1_000_000, 5.0), ("HtoH", "pageable", 10, 0, 0.0), ("Memset", None, 4_000, 8_192, 2.048),
     }  # fmt: skip
     # Launches: runtime's 101 (the driver's inside of it is a call), the copy 102, the graph 103, and in the second window 1 and 2^32 - 1.
-    found = report.launches
-    assert (found.calls, found.pairs, found.graph_runs, found.negative) == (5, 5, 1, 0)
-    assert (found.launches_without_run, found.runs_without_launch) == (0, 5)  # copies 106 to 108, one without a correlation, the memset 109
+    actual = report.launches
+    assert (actual.calls, actual.pairs, actual.graph_runs, actual.negative) == (5, 5, 1, 0)
+    assert (actual.launches_without_run, actual.runs_without_launch) == (0, 5)  # copies 106 to 108, one without correlation, memset 109
     # 1,150 - 1,108; 1,250 - 1,206; 1,500 - 1,320; 16 - 14; 30 - 24 us
-    assert sorted(pair.latency_ns for pair in found.slowest) == [2_000, 6_000, 42_000, 44_000, 180_000]
+    assert sorted(pair.latency_ns for pair in actual.slowest) == [2_000, 6_000, 42_000, 44_000, 180_000]
     [device] = report.time_breakdown
     # First window: 1,150 - 1,170, 1,250 - 1,350, 1,500 - 1,800, 1,900 - 2,300, 2,400 - 2,450, 2,460 - 2,462, 2,470 - 2,670, 2,700 - 2,704,
     # 2,800 - 2,800.01 us; second: 16 - 1,016 us. The spans are from the first to the last of each.
     assert (device.device, device.busy_ns, device.span_ns) == (1, 1_076_010 + 1_000_000, 1_650_010 + 1_000_000)
     assert device.device_name == "NVIDIA H100 80GB HBM3"
-    # Steps 10, 11 and one that the stop ended: of that one nothing is said. Step 10: 1,150 to 2,300 us (by launches), 11: 16 to 1,016 us.
+    # Steps 10, 11 and one that the stop ended, which is left out. Step 10: 1,150 to 2,300 us (by launches), 11: 16 to 1,016 us.
     assert [(one.index, one.on_device, one.duration_ns) for one in report.steps.steps] == [(10, True, 1_150_000), (11, True, 1_000_000)]
     [clocks] = report.system_usage.gpu_clocks
     # Bits 36: power cap and thermal, from 1 s to 2 s; the last sample stands for the usual interval, 1 s.

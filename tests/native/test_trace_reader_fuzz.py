@@ -1,7 +1,7 @@
-"""Does the trace reader stay within its memory and its time, whatever file it is given? (address and undefined-behaviour sanitizers)
+"""The trace reader stays within its memory and its time for any file (address and undefined-behavior sanitizers).
 
 A fixed number of mutations, by any compiler; test_fuzz.py fuzzes the same target led by coverage. The corpus is the golden files and some
-that reach what those do not.
+that reach further code.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Does the C scanner stay within its memory, whatever it is fed? (address and undefined-behaviour sanitizers)"""
+"""The C scanner stays within its memory for any input (address and undefined-behavior sanitizers)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ def driver(project_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 def run(driver: Path, text: bytes, rounds: int, seed: int) -> tuple[int, int]:
-    """Rows and defects, summed over the rounds; the driver itself compares whole text and chunks. 0 rounds: the text as it is."""
+    """Return rows and defects, summed over the rounds (0: the text as it is).
+
+    The driver itself compares the complete text and chunks.
+    """
     path = driver.parent / "text.json"
     path.write_bytes(text)
     command = [str(driver), str(rounds), str(seed), str(path)]
@@ -35,7 +38,7 @@ def test_damaged_text(driver: Path, layout: str) -> None:
     text = LAYOUTS[layout].encode()
     rows, defects = run(driver, text, 0, 1)
     assert defects == 0
-    rowed = [("X", "B", "E"), ("X", "B", "E", "i")]  # instants of the wide category, too
+    rowed = [("X", "B", "E"), ("X", "B", "E", "i")]  # also instants of the wide category
     assert rows == sum(e["ph"] in rowed[e["cat"] == "kernel"] for e in events(100 if layout == "indent" else 150))
     damaged_rows, damaged_defects = run(driver, text, 200, 1)
     assert damaged_defects > 0
@@ -51,7 +54,7 @@ def test_hostile_text(driver: Path, text: bytes) -> None:
 
 @pytest.mark.parametrize("quoted", [False, True], ids=["number", "text"])
 def test_long_numbers(driver: Path, quoted: bool) -> None:
-    """A number that no int64 can represent is dropped with a defect; it never overflows on the way."""
+    """A number that no int64 can represent is dropped with a defect, without overflow."""
     numbers = [f'"{number}"' if quoted else number for number in long_numbers()]
     rows = [
         f'{{"ph":"X","cat":"kernel","name":"k","ts":{ts},"dur":{n},"pid":{n},"tid":{n},"args":{{"correlation":{n},"grid":[{n},{n},{n}]}}}}'

@@ -1,4 +1,4 @@
-"""Are numbers of seven bits a byte read as the format says, by the instructions of this processor and by the portable way?"""
+"""Numbers of seven bits a byte are read by the format's definition, with this processor's instructions and the portable code."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def encoded(value: int) -> bytes:
 def records() -> list[tuple[bytes, int]]:
     """Bytes, and how many numbers to read of them."""
     draw = random.Random(1)
-    found = []
+    actual = []
     for widest in (1, 2, 3, 4, 5, 9, 10):
         for count in (0, 1, 3, 7, 8, 15, 16, 17, 40, 300):
             lengths = [draw.choice(range(1, widest + 1)) if draw.random() < 0.5 else draw.choice((1, widest)) for _ in range(count)]
             numbers = [min(draw.randrange(1 << 7 * (n - 1), 1 << 7 * n) if n > 1 else draw.randrange(128), 2**64 - 1) for n in lengths]
             text = b"".join(map(encoded, numbers))
-            found += [(text, count), (text + bytes([200, 1, 5]), count)]
+            actual += [(text, count), (text + bytes([200, 1, 5]), count)]
             if count:
-                found += [(text[:-1], count), (text[:-1] + b"\x80", count), (text, count - 1), (text, count + 1)]
+                actual += [(text[:-1], count), (text[:-1] + b"\x80", count), (text, count - 1), (text, count + 1)]
     for first in range(256):  # every pattern of lengths among eight bytes
         pattern = bytes(draw.randrange(128) | (first >> i & 1) << 7 for i in range(8))
         text = pattern + bytes([1]) * 40
-        found.append((text, sum(byte < 128 for byte in text)))
+        actual.append((text, sum(byte < 128 for byte in text)))
     overlong = [b"\xff" * 9 + b"\x01", b"\xff" * 9 + b"\x02", b"\x80" * 10 + b"\x01", b"\x80\x00", b"\xff" * 64, b"\x80" * 9 + b"\x01"]
-    return found + [(text + b"\x07" * 30, 31) for text in overlong] + [(b"\x07" * 30 + text, 31) for text in overlong]
+    return actual + [(text + b"\x07" * 30, 31) for text in overlong] + [(b"\x07" * 30 + text, 31) for text in overlong]
 
 
 def expected(text: bytes, count: int) -> tuple[int, list[int]]:

@@ -183,7 +183,7 @@ static void put32(uint8_t *at, uint32_t value) {
     }
 }
 
-/* The blocks as their lengths say. */
+/* The blocks by their lengths. */
 static size_t find_blocks(const uint8_t *data, size_t length, size_t *offsets, size_t most) {
     size_t count = 0, at = PRT_FILE_HEADER;
     while (count < most && at + PRT_BLOCK_HEADER <= length && memcmp(data + at, "PRBK", 4) == 0) {

@@ -1,7 +1,7 @@
 /* varints_driver.c - reads numbers as prt_varints and prt_zigzags do.
  *
  * usage: varints_driver FILE: the file holds records of u32 bytes, u32 numbers to read, then the bytes. Prints a line for each: how many
- * bytes were taken and the numbers (-1: malformed), once plain and once as zigzag. Each record lies in memory of its very size. */
+ * bytes were taken and the numbers (-1: malformed), once plain and once as zigzag. Each record is in memory of its exact size. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 """Hooks the framework that a program imports, so that steps are found in programs that do not import postrun.
 
-Python runs this when it starts, as `postrun record` puts this folder first on PYTHONPATH, also for processes that the program starts.
-Nothing is imported until the program has imported a framework. A sitecustomize of the user runs as it would without this one.
+Python runs this at its start because `postrun record` puts this folder first on PYTHONPATH, also for processes that the program starts.
+Nothing is imported until the program has imported a framework. A sitecustomize of the user still runs.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ _HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pat
 
 
 def _the_users() -> None:
-    """Runs the sitecustomize that this one stands before."""
+    """Run the sitecustomize of the user, which this one hides."""
     sys.path[:] = [entry for entry in sys.path if entry != _HERE]
     sys.path_importer_cache.pop(_HERE, None)
-    own = sys.modules.pop(__name__, None)
+    this_module = sys.modules.pop(__name__, None)
     try:
         import sitecustomize  # type: ignore[import-not-found, unused-ignore]  # noqa: F401
     except ImportError as error:
         if error.name != "sitecustomize":
             raise
     finally:
-        if own is not None:
-            sys.modules.setdefault(__name__, own)
+        if this_module is not None:
+            sys.modules.setdefault(__name__, this_module)
 
 
 class _Frameworks:
-    """Finds the frameworks as the finders after it do, and hooks each when it has been imported."""
+    """Finds frameworks with the finders after it, and hooks each after its import."""
 
     def __init__(self) -> None:
         self.left = {"torch", "jax", "tensorflow", "keras", "tf_keras"}
@@ -47,7 +47,7 @@ class _Frameworks:
             if spec is not None:
                 self._then_hook(spec.loader, fullname)
                 return spec
-        self.left.add(fullname)  # it may be there later
+        self.left.add(fullname)  # it may become importable later
         return None
 
     def _then_hook(self, loader: Any, framework: str) -> None:

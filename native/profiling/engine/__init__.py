@@ -1,4 +1,4 @@
-"""What does a recording profile beside the system: operators, data loaders, Python functions, in which steps or times?
+"""The engine of framework profiling: operators, data loaders and Python functions, in the steps or times of a plan.
 
-:mod:`.engine` opens and closes the parts, :mod:`.steps` tells it of steps, :mod:`.part` is what a part is. See docs/capture.md.
+:mod:`.engine` opens and closes the parts, :mod:`.steps` notifies it of steps, :mod:`.part` defines a part. See docs/capture.md.
 """

@@ -1,7 +1,7 @@
-"""Which profiling configuration holds in this process, and which engine runs by it? There is one at a time.
+"""The profiling configuration of this process, and the engine that follows it; there is one of each at a time.
 
-``POSTRUN_PROFILER_CONFIG`` names the file that `postrun record --profiler-config` gives to the processes of a job; it counts before what a
-script says itself.
+``POSTRUN_PROFILER_CONFIG`` names the file that `postrun record --profiler-config` gives to the processes of a job; it overrides the
+script's own configuration.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _hooks = False
 
 
 def arm_hooks() -> None:
-    """Steps that hooks find in the running session are recorded; no window depends on them."""
+    """Record the steps that hooks find in the session; no window depends on them."""
     global _hooks
     from ...recording import library as capture_library
     from ...recording.metadata import metadata
@@ -41,19 +41,19 @@ def arm_hooks() -> None:
 
 
 def plan(config: object) -> ProfilingPlan:
-    """Of a ProfilerConfig, a file, or a plan. Raises UsageError, TypeError."""
+    """Return the plan of a ProfilerConfig, a file, or a plan. Raise UsageError."""
     if isinstance(config, ProfilingPlan):
         return config
     from ..config_file import plan_of, read_profiler_config
 
     if isinstance(config, str | os.PathLike):
         return read_profiler_config(config)
-    given: Any = config
-    return plan_of(given)
+    any_config: Any = config
+    return plan_of(any_config)
 
 
 def of_environment() -> ProfilingPlan | None:
-    """The plan that the environment names; None, with a warning, where its file cannot be used."""
+    """Return the environment's plan; None, with a warning, if it is unusable."""
     global _of_environment, _read
     file = os.environ.get(VARIABLE)
     if not file:
@@ -62,7 +62,7 @@ def of_environment() -> ProfilingPlan | None:
         _read = file
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # the recorder has said it
+                warnings.simplefilter("ignore", UserWarning)  # the recorder has reported it
                 _of_environment = plan(file)
         except UsageError as error:
             _of_environment = None
@@ -71,7 +71,7 @@ def of_environment() -> ProfilingPlan | None:
 
 
 def arm(wanted: ProfilingPlan) -> bool:
-    """Profiles the running session as planned; False where there is nothing to do, or an engine runs already."""
+    """Start the engine for the running session; False if there is nothing to profile."""
     global _engine
     from ...recording import library as capture_library
     from ...recording.metadata import metadata
@@ -95,7 +95,7 @@ def _know_of_forks() -> None:
 
 
 def disarm() -> None:
-    """Every window closes."""
+    """Close every window."""
     global _engine
     engine, _engine = _engine, None
     if engine is not None:

@@ -1,20 +1,20 @@
-"""What do PyTorch's data loaders do in a window: how long do iterations take, their initialisation, and the workers' fetches?
+"""Records PyTorch's data loaders in a window: iterations, their initialization, and the workers' fetches.
 
 The events are the hosted profiler's. ``metrics_regex`` is searched in the phase and in the name:
 
-| phase | name | what |
+| phase | name | event |
 |---|---|---|
 | ``DataLoaderIter`` | ``_MultiProcessingDataLoaderIter::GetNext``, ``_SingleProcessDataLoaderIter::GetNext`` | a wait for ``next`` |
 | ``DataLoaderIterInitialize`` | ``_MultiProcessingDataLoaderIter.__init__``, ``_SingleProcessDataLoaderIter.__init__`` | a loader begins |
 | ``DataLoaderWorker`` | ``DataLoaderWorker`` | a worker process makes a batch |
 
-Iterations that begin while the window is open are recorded, and fetches that overlap it. The batch of a step is often asked for before
-that step begins: where the last step of the window asks for none before it ends, or the first for none before the next, the window is taken
-to begin with what was asked for right before it.
+Iterations that begin while the window is open are recorded, and fetches that overlap it. The batch of a step is often requested before
+that step begins: if the last step of the window requests no batch before it ends, or the first step none before the next, the window also
+includes the requests right before it.
 
-torch's classes are wrapped while they are needed and only then: nothing is when the window has closed. Workers learn of the window by
-shared memory: those that are forked or spawned after the part was made; not those that ran before. Of a window by time, which closes
-with a step, they record no fetch that begins after its time is over.
+torch's classes are wrapped only while the window needs them. Workers share the state of the window by shared memory if they were forked or
+spawned after the part was made; older workers record nothing. In a window by time, which closes with a step, workers record no fetch that
+begins after its end time.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ _MODULE: Final = "torch.utils.data.dataloader"
 _WORKER: Final = "torch.utils.data._utils.worker"
 _FETCHERS: Final = ("_MapDatasetFetcher", "_IterableDatasetFetcher")
 _ITERATORS: Final = ("_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter")
-# The first byte of the shared memory. Before the window what came last is kept in mind.
+# Values of the first byte of the shared memory. Before the window (_AHEAD) the last events are kept.
 _CLOSED: Final = 0
 _OPEN: Final = 1
 _AHEAD: Final = 2
 _HAS_OPENED: Final = 1  # the second byte
-_HAS_WRITTEN: Final = 2  # the third one: some process has written an event
+_HAS_WRITTEN: Final = 2  # the third byte: a process has written an event
 _TIME: Final = struct.Struct("<q")
 _SINCE: Final = 8
 _UNTIL: Final = 16
@@ -80,7 +80,7 @@ class LoaderPart:
             re.compile(plan.metrics_regex)
         except re.error as error:
             raise LeftOutError(f"metrics_regex {plan.metrics_regex!r} is no regular expression ({error})") from None
-        self._recorder = _Recorder(_Flag.made(), folder, files, plan.metrics_regex)
+        self._recorder = _Recorder(_Flag.create(), folder, files, plan.metrics_regex)
         self._recorder.flag.state[0] = _AHEAD
         if plan.window.duration_s is not None:
             start = time.time() if plan.window.start_s is None else plan.window.start_s
@@ -88,7 +88,7 @@ class LoaderPart:
         self._forget = when_imported(_MODULE, self._wrap)
 
     def open(self, step: int | None) -> None:
-        """Data loaders are recorded from now on."""
+        """Record data loaders from now on."""
         module = sys.modules.get(_MODULE)
         if module is not None:
             self._wrap(module)
@@ -102,14 +102,14 @@ class LoaderPart:
         self._recorder.flag.state[0] = _OPEN
 
     def step(self, step: int) -> None:
-        """The next step begins."""
+        """Note that the next step begins."""
         self._steps += 1
         if self._steps == 1 and not self._iterated:
             self._write_kept()
         self._iterated = False
 
     def close(self, step: int | None) -> None:
-        """Nothing that begins from now on is recorded; files get their names. Raises LeftOutError where there was nothing to record."""
+        """Stop recording new events; name the files. Raise LeftOutError if there are none."""
         recorder = self._recorder
         if not self._iterated and step is not None:
             self._write_kept()
@@ -125,7 +125,7 @@ class LoaderPart:
             self._tell_of_nothing(left)
 
     def _tell_of_nothing(self, left: int) -> None:
-        """Raises LeftOutError where no event, or not all, are in a file. ``left``: how many files the workers have."""
+        """Raise LeftOutError if events are missing. ``left``: the workers' files."""
         recorder = self._recorder
         if not self._patches:
             if sys.modules.get(_MODULE) is None:
@@ -139,7 +139,7 @@ class LoaderPart:
             raise LeftOutError(why, nothing=True)
 
     def _write_kept(self) -> None:
-        """What was asked for before the window belongs to it: its first step, or its last one, asks for nothing inside of itself."""
+        """Add the kept requests to a window whose first or last step requests no batch."""
         kept, self._kept = self._kept, []
         if kept:
             for event in kept:
@@ -147,17 +147,19 @@ class LoaderPart:
             self._recorder.flag.set_since(min(start for _, _, start, _, _ in kept))
 
     def _just_before(self) -> list[tuple[str, str, int, int, dict[str, Any]]]:
-        """What this thread asked its loaders for since they last ended: of each the last initialisation and iteration, back to where one
-        repeats, which is a step before."""
-        here, found, seen = threading.get_ident(), [], set()
+        """Return this thread's last requests to loaders, back to the step before.
+
+        They are the last initialization and iteration of each loader; a repeated one belongs to an earlier step.
+        """
+        here, events, seen = threading.get_ident(), [], set()
         for reference, phase, start, duration, thread in reversed(self._recent):
             iterator = reference()
             if (id(iterator), phase) in seen:
                 break
             if iterator is not None and thread == here:
                 seen.add((id(iterator), phase))
-                found.append((phase, _name(iterator, phase), start, duration, _settings(iterator)))
-        return found[::-1]
+                events.append((phase, _name(iterator, phase), start, duration, _settings(iterator)))
+        return events[::-1]
 
     # -------------------------------------------------------------- torch's classes
 
@@ -191,7 +193,7 @@ class LoaderPart:
         return around(original, self._begins, after)
 
     def _begins(self, iterator: Any, *args: Any, **kwargs: Any) -> tuple[int, int, int]:
-        """Where the window is, and the time by both clocks."""
+        """Return the state of the window, and the time by both clocks."""
         mode = self._recorder.flag.state[0]
         if mode == _OPEN:
             self._recorder.begin(None)
@@ -209,7 +211,7 @@ class LoaderPart:
 
 
 class _Patch:
-    """An attribute of torch with something around it, until it is undone; where somebody else has wrapped it again, it stays."""
+    """A wrapped attribute of torch; undoing it has no effect if another library has wrapped it again."""
 
     def __init__(self, owner: Any, name: str, around: Callable[[Any], Any]) -> None:
         self._owner = owner
@@ -228,14 +230,14 @@ def _name(iterator: Any, phase: str) -> str:
 
 
 def _settings(iterator: Any) -> dict[str, Any]:
-    """The settings of a loader, by its iterator. ``worker_id`` only in a worker, whose data set has a loader itself."""
-    found = {
+    """Return the settings of an iterator's loader; ``worker_id`` in a worker."""
+    settings = {
         "num_workers": getattr(iterator, "_num_workers", None),
         "pin_memory": getattr(iterator, "_pin_memory", None),
         "prefetch_factor": getattr(iterator, "_prefetch_factor", None),
         "worker_id": _worker_id(),
     }
-    return {key: value for key, value in found.items() if isinstance(value, int)}
+    return {key: value for key, value in settings.items() if isinstance(value, int)}
 
 
 def _worker_id() -> int | None:
@@ -247,9 +249,9 @@ def _worker_id() -> int | None:
 
 
 class _Flag:
-    """Shared memory: where the window is, and from when on what ended before it belongs to it.
+    """Shared memory: the state of the window, and the time from which earlier events belong to it.
 
-    Forked processes have it; others open it by ``path``, while it is there, and know it by ``token``.
+    Forked processes inherit it; others open it by ``path`` while it exists, and recognize it by ``token``.
     """
 
     def __init__(self, state: mmap.mmap, token: str, path: str | None, descriptor: int | None) -> None:
@@ -259,11 +261,11 @@ class _Flag:
         self._descriptor = descriptor
 
     @classmethod
-    def made(cls) -> _Flag:
+    def create(cls) -> _Flag:
         token = f"loader-{os.getpid()}-{time.time_ns():x}"
         try:
             descriptor = os.memfd_create("postrun-loader")
-        except (AttributeError, OSError):  # forked processes have this one, too
+        except (AttributeError, OSError):  # forked processes inherit this one as well
             return cls(mmap.mmap(-1, _BYTES), token, None, None)
         os.ftruncate(descriptor, _BYTES)
         state = mmap.mmap(descriptor, _BYTES)
@@ -272,7 +274,7 @@ class _Flag:
 
     @classmethod
     def of(cls, path: str | None, token: str) -> _Flag | None:
-        """The one of another process; None where it is no more, which is after the window."""
+        """Open the flag of another process; None after the window, when it is gone."""
         if path is None:
             return None
         try:
@@ -292,19 +294,19 @@ class _Flag:
         _TIME.pack_into(self.state, _UNTIL, time_ns)
 
     def is_over(self, time_ns: int) -> bool:
-        """Whether the window has an end in time, and this is after it."""
+        """Whether the window has an end time, and this time is after it."""
         until = _TIME.unpack_from(self.state, _UNTIL)[0]
         return bool(until) and time_ns >= until
 
     def close(self) -> None:
-        """No other process can open it any more."""
+        """Prevent other processes from opening it."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
 
 
 class _Recorder:
-    """Writes the events that match, those of each process to its own files."""
+    """Writes the matching events, those of each process to its own files."""
 
     def __init__(self, flag: _Flag, folder: Path, files: FileLimits, regex: str) -> None:
         self.flag = flag
@@ -329,25 +331,25 @@ class _Recorder:
         return self.writer is not None and self._pid == os.getpid()
 
     def matches(self, phase: str, name: str) -> bool:
-        found = self._matched.get((phase, name))
-        if found is None:
-            found = self._matched[phase, name] = any(map(self._pattern.search, (phase, name)))
-        return found
+        matched = self._matched.get((phase, name))
+        if matched is None:
+            matched = self._matched[phase, name] = any(map(self._pattern.search, (phase, name)))
+        return matched
 
     def begin(self, base_ns: int | None) -> None:
-        """An event of this process begins: times count from before it."""
+        """Prepare the file for an event that begins: its times count from before it."""
         if self.writer is None or self._pid != os.getpid():
             self._pid = os.getpid()
             self.writer = TimelineWriter(self.folder, self._files, self.token, base_ns)
 
     def add(self, phase: str, name: str, start: int, duration: int, arguments: dict[str, Any]) -> None:
-        """An event of this process ends."""
+        """Write an event that ends."""
         if not self.matches(phase, name):
             return
         self.begin(start)
         if self.writer is not None:
             self.writer.add(phase, name, start, duration, {"thread_id": threading.get_native_id(), **arguments})
-        if self.flag.state[0] == _CLOSED:  # it began inside of the window: nobody else closes the file
+        if self.flag.state[0] == _CLOSED:  # it began inside the window, and nothing else closes the file
             self.finish()
 
     def finish(self) -> None:
@@ -362,13 +364,13 @@ class _Recorder:
 
 
 def _recorder_of(path: str | None, token: str, folder: str, files: FileLimits, regex: str) -> _Recorder | None:
-    """The recorder in a process that was not forked."""
+    """Return the recorder in a process that was not forked."""
     flag = _Flag.of(path, token)
     return None if flag is None else _Recorder(flag, Path(folder), files, regex)
 
 
 class _LoaderWorker:
-    """What a worker process runs instead of torch's function: the same, with fetches recorded."""
+    """Replaces torch's function of a worker process: runs it and records fetches."""
 
     def __init__(self, recorder: _Recorder | None, original: Callable[..., Any] | None) -> None:
         self._recorder = recorder
@@ -379,7 +381,7 @@ class _LoaderWorker:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         original = self._original or importlib.import_module(_WORKER)._worker_loop
-        while isinstance(original, _LoaderWorker):  # a recording of this process: the one of its parent knows the window
+        while isinstance(original, _LoaderWorker):  # this process records as well, but only its parent's recorder knows the window
             original = original._original
         recorder = self._recorder
         if recorder is None:
@@ -403,12 +405,12 @@ def _wrap_fetchers(fetches: _Fetches) -> None:
 
 
 class _Fetches:
-    """The fetches of this worker process: those that the window overlaps are recorded."""
+    """The fetches of this worker process; those that overlap the window are recorded."""
 
     def __init__(self, recorder: _Recorder) -> None:
         self._recorder = recorder
         self._inside = False
-        self._last: tuple[int, int] | None = None  # start and duration of the last one that ended before the window
+        self._last: tuple[int, int] | None = None  # start and duration of the last fetch that ended before the window
 
     def around(self, original: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         recorder = self._recorder
@@ -422,7 +424,7 @@ class _Fetches:
                     self.settle()
                 return original(fetcher, index)
             start, begun = time.time_ns(), time.perf_counter_ns()
-            if self._inside or recorder.flag.is_over(start):  # of a loader that the data set has
+            if self._inside or recorder.flag.is_over(start):  # inside: a fetch of a loader in the data set
                 return original(fetcher, index)
             if mode == _OPEN:
                 recorder.begin(start)
@@ -442,7 +444,7 @@ class _Fetches:
         return fetch
 
     def settle(self) -> None:
-        """The window has closed: of what ended before it, what belongs to it is written, and the file gets its name."""
+        """Write a kept fetch that belongs to the closed window; name the file."""
         if self._last is not None:
             (start, duration), self._last = self._last, None
             since = self._recorder.flag.since()
@@ -455,7 +457,7 @@ class _Fetches:
     def _ended(self, mode: int, start: int, duration: int) -> None:
         if mode == _AHEAD and self._recorder.flag.state[0] == _AHEAD:
             self._last = start, duration
-        elif self._recorder.flag.state[_HAS_OPENED]:  # else it closed without having been open
+        elif self._recorder.flag.state[_HAS_OPENED]:  # else the window closed without having opened
             self._write(start, duration)
 
     def _write(self, start: int, duration: int) -> None:

@@ -1,7 +1,7 @@
-"""Which operators and kernels run in a window? As torch.profiler sees them; without PyTorch, kernels as the C library sees them.
+"""Records operators and kernels in a window: by torch.profiler, or without PyTorch kernels by the C library.
 
-The trace goes to the recording's folder, as of ``capture.torch_trace_handler``. Only one profiler can run: where the program runs
-torch.profiler itself it is left alone, and where it starts one inside of the window, ours ends before.
+The trace goes to the recording's folder, like that of ``capture.torch_trace_handler``. Only one profiler can run: a torch.profiler of the
+program is left alone, and one that the program starts inside the window ends ours first.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class DetailedPart:
         self._failure: OSError | None = None
 
     def open(self, step: int | None) -> None:
-        """Operators and kernels are captured from now on."""
+        """Record operators and kernels from now on."""
         self._of_steps = step is not None
         torch = sys.modules.get("torch")
         if torch is not None and hasattr(torch, "profiler"):
@@ -46,14 +46,14 @@ class DetailedPart:
             self._start_gpu()
 
     def step(self, step: int) -> None:
-        """Nothing changes within the window."""
+        """Do nothing: the window goes on."""
 
     def close(self, step: int | None) -> None:
-        """No longer; the trace is written."""
+        """Stop recording; the trace is written."""
         if self._gpu:
             self._gpu = False
             capture_gpu.gpu_stop()
-        self._dropped = self._of_steps and step is None  # none has ended
+        self._dropped = self._of_steps and step is None  # no step has ended
         self._stop()
         if self._failure is not None:
             why = f"{self._failure.filename}: the trace could not be written ({self._failure.strerror})"
@@ -72,7 +72,7 @@ class DetailedPart:
                 self._tell("profiling.detailed.kernels", "of the whole recording, as GPU activity is recorded with it")
             else:
                 activities.append(cuda)
-                torch.cuda.synchronize()  # what was launched before is no part of the window
+                torch.cuda.synchronize()  # excludes earlier launches from the window
         profiler = torch.profiler.profile(activities=activities, on_trace_ready=self._write)
         profiler.start()
         self._profiler = profiler
@@ -109,7 +109,7 @@ class DetailedPart:
 
 
 class _Guard:
-    """While it is there, whoever starts a profiler of PyTorch calls ``act`` first: two at a time are an error, of the program's."""
+    """Calls ``act`` before the program starts a profiler of PyTorch: two at a time are an error in the program."""
 
     def __init__(self, module: ModuleType, act: Callable[[], None]) -> None:
         self._module = module

@@ -1,11 +1,11 @@
-"""Which parts of framework profiling are on in which step or time?
+"""Opens and closes the parts of framework profiling in the steps or times of their windows.
 
-A window opens once: before the first step that is in it begins, and closes after the last one has ended. By time: before the first step
-that begins at or after its start, until the first step ends at or after its end; without an end after one step. Both need steps: where
-none begins nothing is recorded. After the last window steps are not listened to any more. A window that never opens is told at the end of
-the session, with the reason; a step of an optimizer that has not ended by then is none.
+A window opens once: before its first step begins, and closes after its last step has ended. By time: before the first step that begins at
+or after its start, until the first step ends at or after its end; without an end after one step. Both need steps: without any step nothing
+is recorded. After the last window the engine ignores steps. The end of the session reports each window that never opened, with the reason;
+an optimizer's step that has not ended by then does not count.
 
-Parts open in the order of ``PARTS`` and close in the reverse order, so that no profile of Python functions has the others' work in it.
+Parts open in the order of ``PARTS`` and close in the reverse order, so that no profile of Python functions contains work of other parts.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ NAMES: Final = {
     "loader": "data-loader profiling", "python": "Python profiling",
 }  # fmt: skip
 Tell = Callable[[str, object], None]
-_MOST_STRIDES: Final = 1000  # Different ones; more are of numbers that follow no rule
+_MOST_STRIDES: Final = 1000  # different strides; more come from numbers without a rule
 
 
 class _Slot:
-    """A part, its window, and where it stands."""
+    """A part, its window, and its state."""
 
     def __init__(self, kind: str, window: Window, part: Part, start_s: float) -> None:
         self.kind = kind
@@ -83,12 +83,12 @@ class Engine:
         self._closed = False
         self._first_begun: int | None = None
         self._last_begun: int | None = None
-        self._strides: Counter[int] = Counter()  # from a step's number to the next one's
+        self._strides: Counter[int] = Counter()  # from a step's number to the next
         self._missed: dict[str, list[str]] = {}  # reason -> kinds
         self._lacking: dict[str, dict[str, str]] = {}  # package -> kind -> reason
         start_s = self._clock()
-        folder, own = _place(plan.local_path, folder), folder
-        if folder.resolve() != own.resolve():
+        folder, recording_folder = _output_folder(plan.local_path, folder), folder
+        if folder.resolve() != recording_folder.resolve():
             tell("profiling.place", os.fspath(folder.resolve()))
         limits = FileLimits(plan.max_file_bytes, plan.close_interval_s, plan.open_fail_threshold)
         self._slots: list[_Slot] = []
@@ -101,8 +101,8 @@ class Engine:
             try:
                 part = (make or _make)(kind, wanted, folder, limits, tell)
             except Exception as error:
-                _warn(f"{NAMES[kind]} is off: {_said(error)}")
-                tell(f"profiling.{kind}.recorded", f"nothing: {_said(error)}")
+                _warn(f"{NAMES[kind]} is off: {_reason(error)}")
+                tell(f"profiling.{kind}.recorded", f"nothing: {_reason(error)}")
                 continue
             self._slots.append(_Slot(kind, window, part, start_s))
         tell("profiling.plan", json.dumps(plain(plan), separators=(",", ":")))
@@ -110,12 +110,12 @@ class Engine:
         self.steps = steps_of.Steps(self, native, tell)
 
     def start(self) -> None:
-        """Listens to steps from now on."""
+        """Watch steps from now on."""
         if self._slots:
             self.steps.watch()
 
     def begins(self, step: int) -> None:
-        """A step begins: what ended before closes, what is on goes on, then what begins with it opens."""
+        """Close the windows before this step, continue the open ones, open new ones."""
         now_s = self._clock()
         for slot in reversed(self._waiting):
             if slot.is_behind(step, now_s):
@@ -136,7 +136,7 @@ class Engine:
         self._drop_what_is_over()
 
     def ends(self, step: int) -> None:
-        """A step has ended: windows whose last it was close."""
+        """Close the windows whose last step has ended."""
         now_s = self._clock()
         for slot in reversed(self._waiting):
             if slot.opened and slot.ends_with(step, now_s):
@@ -144,7 +144,7 @@ class Engine:
         self._drop_what_is_over()
 
     def close(self) -> None:
-        """The session ends, and every window with it."""
+        """End the session and every window."""
         if self._closed:
             return
         self._closed = True
@@ -178,14 +178,14 @@ class Engine:
         slot.over = True
         alive = slot.part is not None
         self._call(slot, "close", slot.last if slot.opened else None)
-        if alive and slot.part is not None:  # else the reason has been told
+        if alive and slot.part is not None:  # else the reason has been reported
             self._tell(f"profiling.{slot.kind}.recorded", self._recorded(slot))
             if slot.first is None and not _not_in_use(slot.kind):
                 self._missed.setdefault(self._why_nothing(slot), []).append(slot.kind)
         slot.part = None
 
     def _forget_step(self, step: int) -> None:
-        """One that began as the one before had ended, and did not end: what came was the end of training."""
+        """Remove a step that began at the end of training and did not end."""
         for slot in self._waiting:
             if slot.opened and slot.last == step:
                 slot.last = step - 1
@@ -201,8 +201,10 @@ class Engine:
         return f"{_steps_of(slot)}: {left}" if left else _steps_of(slot)
 
     def _why_not_all(self, slot: _Slot) -> str:
-        """Of a window that was open when the session ended, before its time was over, or where further steps would have been in it, as
-        their numbers went on; else nothing."""
+        """Return why an open window is incomplete at the end of the session; else "".
+
+        Its time was not over, or more of its steps would follow by the most common stride.
+        """
         if not self._closed or slot.last is None:
             return ""
         first, count = slot.window.first_step, slot.window.steps
@@ -217,7 +219,7 @@ class Engine:
         return f"{asked(window)} {'was' if window.steps == 1 else 'were'} not reached; the last step that began was {self._last_begun}"
 
     def _why_nothing(self, slot: _Slot) -> str:
-        """Of a window that did not open, or whose only step did not end."""
+        """Return why a window did not open, or its only step did not end."""
         if self._closed:
             if self._last_begun is None:
                 return "no step began" if self._first_begun is None else "no step ended"
@@ -230,7 +232,7 @@ class Engine:
         return f"the window was over before a step began in it; the one before it was {self._last_begun}"
 
     def _call(self, slot: _Slot, method: str, step: int | None) -> None:
-        """A part that fails is off; training goes on."""
+        """Call a part; a failure turns it off, and training goes on."""
         if slot.part is None:
             return
         try:
@@ -246,8 +248,8 @@ class Engine:
         except Exception as error:
             how = "nothing" if getattr(slot.part, "written", None) == 0 else "not complete"
             slot.part = None
-            self._tell(f"profiling.{slot.kind}.recorded", f"{how}: {_said(error)}")
-            _warn(f"{NAMES[slot.kind]} is off: {_said(error)}")
+            self._tell(f"profiling.{slot.kind}.recorded", f"{how}: {_reason(error)}")
+            _warn(f"{NAMES[slot.kind]} is off: {_reason(error)}")
 
 
 def _steps_of(slot: _Slot) -> str:
@@ -255,35 +257,35 @@ def _steps_of(slot: _Slot) -> str:
 
 
 def _not_in_use(kind: str) -> str | None:
-    """Of a library that the program has not imported: a common window asks for it, too."""
+    """Return the note for a library that the program has not imported, else None."""
     library, name = {"horovod": ("horovod", "Horovod"), "smdataparallel": ("smdistributed", "SMDataParallel")}.get(kind, ("", ""))
     return f"{name} is not in use" if library and library not in sys.modules else None
 
 
 def _lack(package: str, reasons: list[str]) -> str:
-    """Of the parts that a package is missing for, in one reason."""
+    """Return a common reason for the parts that require a missing package."""
     return reasons[0] if len(reasons) == 1 else f"the program has not imported {package}"
 
 
-def _place(wanted: str | None, folder: Path) -> Path:
-    """Where the files go: as wanted, or to the recording's folder where nothing can be written there."""
+def _output_folder(wanted: str | None, folder: Path) -> Path:
+    """Return ``wanted`` if it is writable; else the recording's folder."""
     if not wanted:
         return folder
-    place = Path(wanted)
-    trial = place / f".postrun-{os.getpid()}-{time.time_ns()}"
+    target = Path(wanted)
+    trial = target / f".postrun-{os.getpid()}-{time.time_ns()}"
     try:
-        modes.make_folder(place)
+        modes.make_folder(target)
         trial.write_bytes(b"\n")
         trial.unlink()
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         _warn(f"local_path {wanted}: nothing can be written there ({why}); what is profiled goes to {folder}")
         return folder
-    return place
+    return target
 
 
 def windows(plan: ProfilingPlan) -> dict[str, Window]:
-    """Of every kind of profiling that is asked for."""
+    """Return the window of each requested kind of profiling."""
     return {kind: _window(wanted) for kind in PARTS if (wanted := getattr(plan, kind)) is not None}
 
 
@@ -292,7 +294,7 @@ def _window(wanted: Window | LoaderPlan | PythonPlan) -> Window:
 
 
 def asked(window: Window) -> str:
-    """A window, in words."""
+    """Describe a window in words."""
     if window.first_step is not None:
         if window.steps is None:
             return f"steps from {window.first_step} on"
@@ -303,7 +305,7 @@ def asked(window: Window) -> str:
 
 
 def _time(seconds: float) -> str:
-    """As ISO 8601 has it, in UTC; seconds since 1970 where no calendar has it."""
+    """Return ISO 8601 in UTC, or seconds since 1970 outside the calendar."""
     try:
         text = datetime.fromtimestamp(seconds, tz=UTC).isoformat(timespec="milliseconds" if seconds % 1 else "seconds")
     except (ValueError, OverflowError, OSError):
@@ -312,20 +314,23 @@ def _time(seconds: float) -> str:
 
 
 def named(kinds: list[str]) -> str:
-    """Kinds of profiling, in words; libraries for communication only where there is nothing else, as a common window asks for them, too."""
-    own = [kind for kind in kinds if kind not in ("horovod", "smdataparallel")] or kinds
-    names = [NAMES[kind] for kind in sorted(own, key=PARTS.index)]
+    """Name kinds of profiling; communication libraries only if there are no others.
+
+    A common window for all kinds includes these libraries, which few programs use.
+    """
+    main_kinds = [kind for kind in kinds if kind not in ("horovod", "smdataparallel")] or kinds
+    names = [NAMES[kind] for kind in sorted(main_kinds, key=PARTS.index)]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def plain(plan: ProfilingPlan) -> dict[str, Any]:
-    """A plan as an object of JSON, without what it does not say."""
+    """Return a plan as a JSON object without its None values."""
 
     def kept(value: Any) -> Any:
-        return {key: kept(one) for key, one in value.items() if one is not None} if isinstance(value, dict) else value
+        return {key: kept(item) for key, item in value.items() if item is not None} if isinstance(value, dict) else value
 
-    found: dict[str, Any] = kept(dataclasses.asdict(plan))
-    return found
+    data: dict[str, Any] = kept(dataclasses.asdict(plan))
+    return data
 
 
 def _make(kind: str, wanted: Any, folder: Path, limits: FileLimits, tell: Tell) -> Part:
@@ -346,12 +351,11 @@ def _make(kind: str, wanted: Any, folder: Path, limits: FileLimits, tell: Tell) 
     return HorovodPart(folder, tell) if kind == "horovod" else SMDataParallelPart(folder, tell)
 
 
-def _said(error: Exception) -> str:
-    """In one line, without a traceback."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return (
-        text if isinstance(error, OSError | LeftOutError) else f"{type(error).__name__}: {text}" if text != type(error).__name__ else text
-    )
+def _reason(error: Exception) -> str:
+    """Describe an error in one line, without a traceback."""
+    kind = type(error).__name__
+    text = " ".join(str(error).split()) or kind
+    return text if isinstance(error, OSError | LeftOutError) or text == kind else f"{kind}: {text}"
 
 
 def _warn(text: str) -> None:

@@ -1,4 +1,4 @@
-"""How are the timelines of Horovod and of SMDataParallel switched on for a window, where the program uses these libraries?
+"""Switches on the timelines of Horovod and SMDataParallel for a window, if the program uses these libraries.
 
 They write their files themselves, which are complete some time after the window. Nothing is imported.
 """
@@ -22,7 +22,7 @@ Tell = Callable[[str, object], None]
 
 
 class _Library:
-    """One of them."""
+    """A library that writes a timeline."""
 
     kind = ""
     suffix = ""
@@ -34,11 +34,11 @@ class _Library:
         self._file = folder
 
     def open(self, step: int | None) -> None:
-        """The timeline begins, where the library is in use."""
-        found = self._find()
-        if isinstance(found, str):
-            raise LeftOutError(found, quiet=True)
-        start, stop = found
+        """Begin the timeline if the library is in use."""
+        functions = self._find()
+        if isinstance(functions, str):
+            raise LeftOutError(functions, quiet=True)
+        start, stop = functions
         modes.make_folder(self._folder)
         now_ns = time.time_ns()
         self._file = file = self._folder / f"{now_ns // 1000}_{node_name()}_{self.suffix}.json"
@@ -47,10 +47,10 @@ class _Library:
         self._tell(f"profiling.{self.kind}.started_ns", now_ns)
 
     def step(self, step: int) -> None:
-        """Nothing changes within the window."""
+        """Do nothing: the window goes on."""
 
     def close(self, step: int | None) -> None:
-        """The timeline ends."""
+        """End the timeline."""
         stop, self._stop = self._stop, None
         if stop is not None:
             stop()

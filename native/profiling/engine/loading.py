@@ -1,8 +1,8 @@
 """Waits for data: ``next`` of PyTorch's data loaders -> annotations, with the names that PyTorch's profiler gives them.
 
 ``enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__`` lasts as long as the training waits for its next batch, and
-``_MultiProcessingDataLoaderIter.__init__`` as long as its worker processes start. Settings of the loader with most workers are metadata,
-``dataloader.num_workers`` and others.
+``_MultiProcessingDataLoaderIter.__init__`` as long as its worker processes start. The settings of the loader with the largest number of
+workers are metadata, such as ``dataloader.num_workers``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SETTINGS: Final = ("num_workers", "pin_memory", "prefetch_factor")
 
 
 def hook() -> None:
-    """Watches PyTorch's data loaders, which are imported now or later."""
+    """Watch PyTorch's data loaders, which are imported now or later."""
     when_imported(_MODULE, _watch)
 
 
@@ -52,7 +52,7 @@ def _watch(module: ModuleType) -> None:
         finally:
             end()
 
-    # Profiles of Python functions take it for a decorator, and show what it calls as called by its caller.
+    # Profiles of Python functions treat it as a decorator, and attribute its calls to its caller.
     annotated.__code__ = annotated.__code__.replace(co_name=f"{ANNOTATED}DataLoader")
     base.__next__ = functools.wraps(original)(annotated)
     for name in _ITERATORS:

@@ -1,6 +1,6 @@
-"""What is a part of framework profiling: which calls does the engine make, and when?
+"""The interface between the engine and a part of framework profiling.
 
-A part is made when the session begins, with its plan and the folder that holds ``framework/``; it does nothing until it is opened:
+A part is made when the session begins, with its plan and the folder that contains ``framework/``; it does nothing until it is opened:
 ``LoaderPart(plan: LoaderPlan, folder: Path, files: FileLimits)``, ``PythonPart(plan: PythonPlan, folder: Path)``.
 """
 
@@ -12,7 +12,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class FileLimits:
-    """When a timeline file is closed and the next one begun, and after how many failures in a row none is opened any more."""
+    """Size and age at which a timeline file is closed and the next begun, and failures in a row after which no file is opened."""
 
     max_bytes: int = 10_485_760
     close_interval_s: float = 60
@@ -20,9 +20,11 @@ class FileLimits:
 
 
 class LeftOutError(Exception):
-    """Raised by a part: there is nothing for it to do in this program, or no more; the message says why. ``quiet``: as is usual, or
-    told already. ``nothing``: nothing was recorded, also where it was on before. ``lacks``: the package that the program has not imported,
-    which is told once of all parts."""
+    """Raised by a part that has nothing (more) to record in this program; the message is the reason.
+
+    ``quiet``: usual, or reported already. ``nothing``: nothing was recorded, even if the part was open. ``lacks``: the package that the
+    program has not imported; one warning covers all parts that lack it.
+    """
 
     def __init__(self, message: str, *, quiet: bool = False, nothing: bool = False, lacks: str | None = None) -> None:
         super().__init__(message)
@@ -33,14 +35,16 @@ class LeftOutError(Exception):
 
 class Part(Protocol):
     """One window of one kind of profiling. All calls come from the thread that makes the steps, each once, in this order: ``open``,
-    ``step`` any number of times, ``close``. Where one raises, the engine warns once (RuntimeWarning) and calls the part no more."""
+    ``step`` any number of times, ``close``. If a call raises, the engine warns once (RuntimeWarning) and stops calling the part."""
 
     def open(self, step: int | None) -> None:
-        """The window opens, at the begin of ``step``. None: at a time when no step is known."""
+        """Open the window at the beginning of ``step``; None: no step is known."""
 
     def step(self, step: int) -> None:
-        """The next step inside of the window begins; not called for the one that ``open`` was called with."""
+        """Begin the next step inside the window, after the step of ``open``."""
 
     def close(self, step: int | None) -> None:
-        """The window closes, at the end of ``step`` (None: no step is known); also at the end of the session, and of the process.
-        A step that was begun and is later than ``step`` has not ended, and is none."""
+        """Close the window at the end of ``step`` (None: no step is known).
+
+        Also called at the end of the session and of the process. A step that began after ``step`` has not ended, and does not count.
+        """

@@ -1,15 +1,15 @@
-"""Which Python functions take the time of the steps in a window? A profile of the training thread for each step, split after the forward.
+"""Profiles the Python functions of each step in a window: the training thread, split after the forward.
 
-Each is a folder as the hosted profiler names it, ``framework/pytorch/<cprofile|pyinstrument>/<pid>-<host>/<from>_<to>`` with from and to
-``<mode>-<step>-<phase>-<microseconds>``: from stepstart to forwardpassend, from there to stepend. A file postrun.json beside the profile
-says its timer. Without a forward of a torch module it is one from stepstart to stepend; where no steps are known, from start to end with
-the step ``*``. The first outermost module that returns ends the forward. The last thing of a step is what comes before the next one.
-The mode is that of the step: train where an optimizer stepped or an outermost module with parameters was called in training mode, also
+Each profile is a folder named as by the hosted profiler, ``framework/pytorch/<cprofile|pyinstrument>/<pid>-<host>/<from>_<to>`` with from
+and to ``<mode>-<step>-<phase>-<microseconds>``: from stepstart to forwardpassend, from there to stepend. postrun.json in the folder
+contains the timer. Without a forward of a torch module there is one profile from stepstart to stepend; if no steps are known, from start to
+end with the step ``*``. The return of the first outermost module ends the forward. A step extends to the beginning of the next one.
+The mode is that of the step: train if an optimizer stepped or an outermost module with parameters was called in training mode, also
 after an evaluation.
 
 Timers: total_time is wall-clock time; cpu_time is processor time of the training thread, not of the process, whose other threads would be
 charged to whatever function the training thread is in; off_cpu_time is the difference. "default" takes them in this order, one a step.
-What this package does meanwhile is one function, "postrun's own recording": see :mod:`...recording.exclude_self`, :mod:`.one_function`.
+The work of this package is one function, "postrun's own recording": see :mod:`...recording.exclude_self`, :mod:`.one_function`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ _EVENTS: Final = ("PY_START", "PY_RESUME", "PY_THROW", "PY_RETURN", "PY_YIELD", 
 
 
 def _off_cpu_clock() -> Callable[[], int]:
-    """Nanoseconds in which this thread did not run. The two clocks are not read at once: it never goes back all the same."""
+    """Return a clock of nanoseconds in which this thread did not run.
+
+    It never goes back, although its two clocks are not read at the same time.
+    """
     latest = 0
 
     def clock() -> int:
@@ -56,16 +59,16 @@ def _off_cpu_clock() -> Callable[[], int]:
 
 
 class _Profiler(Protocol):
-    """Something that profiles this thread."""
+    """A profiler of this thread."""
 
     def start(self) -> None:
-        """It profiles from now on. Raises ValueError or RuntimeError where another one does."""
+        """Start profiling. Raise ValueError or RuntimeError if another profiler runs."""
 
     def stop(self) -> None:
-        """It profiles no more."""
+        """Stop profiling."""
 
     def write(self, folder: Path) -> None:
-        """Writes its files."""
+        """Write its files."""
 
 
 class _CProfile:
@@ -98,9 +101,11 @@ class _CProfile:
 
 
 def _of_this_thread(profile: _CProfile) -> None:
-    """From Python 3.12 on cProfile is called for every thread and takes all calls for those of one: only this thread's reach it here,
-    and none while it is paused."""
-    monitoring: Any = getattr(sys, "monitoring")  # noqa: B009 - older than 3.12 there is none, and mypy knows
+    """Restrict cProfile to this thread, and to times when it is not paused.
+
+    Since Python 3.12 cProfile is called for every thread and mixes their calls.
+    """
+    monitoring: Any = getattr(sys, "monitoring")  # noqa: B009 - missing before 3.12, which mypy checks
     tool, here, get_ident = monitoring.PROFILER_ID, threading.get_ident(), threading.get_ident
 
     def only_here(callback: Callable[..., Any]) -> Callable[..., Any]:
@@ -148,15 +153,15 @@ class _Segment:
 
 @dataclass(slots=True)
 class _Step:
-    """What is profiled of a step; ``number`` None: no step is known."""
+    """The profiles of a step; ``number`` None: no step is known."""
 
     number: int | None
     timer: str
     segments: list[_Segment] = field(default_factory=list)
     mode: str = "global"
     mode_is: int = 0
-    """How sure the mode is: 1 by a module without parameters (a loss is in training mode in an evaluation, too), 2 by one with some,
-    3 of a training step."""
+    """Certainty of the mode: 1 by a module without parameters (a loss is in training mode in an evaluation as well), 2 by one with
+    parameters, 3 of a training step."""
     depth: int = 0
     forward_ended: bool = False
 
@@ -175,7 +180,7 @@ class PythonPart:
         self._hooks: list[Any] = []
         self._warn_again: Callable[[], None] = lambda: None
         self._off: LeftOutError | None = None
-        self._told = False
+        self._traced_warned = False
         self._pyinstrument: ModuleType | None = None
         if plan.profiler == "pyinstrument":
             try:
@@ -187,7 +192,7 @@ class PythonPart:
 
     @unseen
     def open(self, step: int | None) -> None:
-        """Profiles from now on. Raises LeftOutError where it cannot."""
+        """Start profiling. Raise LeftOutError if that is impossible."""
         self._node = node_name()
         _stop_in_children(self)
         self._hook_forward()
@@ -196,7 +201,7 @@ class PythonPart:
 
     @unseen
     def step(self, step: int) -> None:
-        """The step before ends, and ``step`` begins. Raises LeftOutError, OSError."""
+        """End the previous step and begin ``step``. Raise LeftOutError, OSError."""
         ended = self._end()
         self._write(ended)
         self._begin(step)
@@ -204,7 +209,7 @@ class PythonPart:
 
     @unseen
     def close(self, step: int | None) -> None:
-        """Profiles no more; what was profiled after ``step`` is of no step, and dropped. Raises LeftOutError, OSError."""
+        """Stop profiling; drop the profile after ``step``. Raise LeftOutError, OSError."""
         ended = self._end()
         self._unhook()
         if ended is None or ended.number == step:
@@ -241,10 +246,10 @@ class PythonPart:
         if sys.getprofile() is not None:
             self._off = LeftOutError("another profiler is active in this thread")
             return
-        if sys.gettrace() is not None and not self._told:
-            self._told = True
-            told = "a debugger or a coverage tool traces this thread: the times of Python functions contain what it costs"
-            warnings.warn(told, RuntimeWarning, stacklevel=5)
+        if sys.gettrace() is not None and not self._traced_warned:
+            self._traced_warned = True
+            text = "a debugger or a coverage tool traces this thread: the times of Python functions contain what it costs"
+            warnings.warn(text, RuntimeWarning, stacklevel=5)
         profiler: _Profiler = _Pyinstrument(self._pyinstrument) if self._pyinstrument is not None else _CProfile(step.timer)
         step.segments.append(_Segment(profiler, step.timer, phase, time.time_ns()))
         try:
@@ -266,7 +271,7 @@ class PythonPart:
         return ended
 
     def stopped_in_child(self) -> None:
-        """A forked process does not profile."""
+        """Stop profiling in a forked process."""
         step, self._current, self._off = self._current, None, LeftOutError("a forked process")
         if step is not None and step.segments and not step.segments[-1].end_phase:
             with contextlib.suppress(Exception):
@@ -278,7 +283,7 @@ class PythonPart:
     # -------------------------------------------------------------- the forward of torch modules
 
     def _hook_forward(self) -> None:
-        """Hooks for all modules, while the window is open. No compiled model is compiled anew for them."""
+        """Hook all modules while the window is open, without recompiling compiled models."""
         module = sys.modules.get("torch.nn.modules.module")
         if module is None or not hasattr(module, "register_module_forward_pre_hook"):
             return
@@ -292,7 +297,7 @@ class PythonPart:
         if optimizers is not None and hasattr(optimizers, "register_optimizer_step_pre_hook"):
             self._hooks.append(optimizers.register_optimizer_step_pre_hook(unseen(self._optimizer_steps)))
 
-    # What both do for modules in modules is so little that it changes no graph of a model that is compiled meanwhile.
+    # For inner modules both hooks do so little that no graph of a model that is being compiled changes.
 
     def _forward_begins(self, module: Any, arguments: Any) -> None:
         step = self._current
@@ -351,7 +356,7 @@ class PythonPart:
 
 
 def _tell_mode(step: _Step, module: Any) -> None:
-    """The mode of ``step``, in which the outermost ``module`` is called."""
+    """Update the mode of ``step`` when its outermost ``module`` is called."""
     trains = bool(getattr(module, "training", True))
     if any(True for _ in module.parameters()):
         if trains or step.mode_is < 2:
@@ -369,7 +374,7 @@ def _us(ns: int) -> str:
 
 
 def _unwarned() -> Callable[[], None]:
-    """Keeps torch from warning programs with a compiled model of hooks that they did not make. Returns what calls that off."""
+    """Suppress torch's warnings about hooks; return a function that ends that."""
     what = r"Using `torch\.compile\(module\)` when there are global hooks|Dynamo does not know how to trace the builtin `sys\.[gs]etprofile"
     warnings.filterwarnings("ignore", message=what, category=UserWarning)
     entry = warnings.filters[0]
@@ -388,7 +393,7 @@ _registered: list[Callable[[], None]] = []
 
 
 def _stop_in_children(part: PythonPart) -> None:
-    """A process that is forked while ``part`` profiles, such as a data loader's worker, does not go on with it."""
+    """Stop ``part`` in forked processes, such as a data loader's workers."""
     _open.add(part)
     if not _registered:
         _registered.append(_in_child)

@@ -19,17 +19,17 @@ ANNOTATIONS: Final = "annotations"
 
 
 class Listener(Protocol):
-    """Who is told of steps, on the thread that makes them."""
+    """Receives the steps, on the thread that makes them."""
 
     def begins(self, step: int) -> None:
-        """Before the step."""
+        """Handle the beginning of a step, before it."""
 
     def ends(self, step: int) -> None:
-        """After it."""
+        """Handle the end of a step, after it."""
 
 
 class Native(Protocol):
-    """What is needed of the C library."""
+    """The functions of the C library that steps use."""
 
     def watch_steps(self, watcher: Callable[[bool, int | None], bool] | None, /) -> None: ...
     def turn(self, before: Any, number: int | None, /) -> Any: ...
@@ -38,18 +38,18 @@ class Native(Protocol):
 
 
 class Steps:
-    """Tells ``listener`` of steps until it is closed, and records those that hooks find. ``tell`` writes a fact of the run."""
+    """Notifies ``listener`` of steps until it is closed, and records those that hooks find. ``tell`` writes a fact of the run."""
 
     def __init__(self, listener: Listener | None, native: Native, tell: Callable[[str, object], None] = lambda key, value: None) -> None:
         self.source: str | None = None
         """``annotations``, ``optimizer`` or another kind of hook; None: no step yet."""
         self.open: int | None = None
-        """The step that a hook found to begin, and that has not ended."""
+        """The open step that a hook has begun."""
         self._listener = listener
         self._native = native
         self._tell = tell
         self.thread: int | None = None
-        """The one that makes the steps, once it has."""
+        """The thread that makes the steps, once it has made one."""
         self._annotated: int | None = None
         self._counted = 0
         self._rank = 0
@@ -59,22 +59,22 @@ class Steps:
         self._torch = torch_steps.TorchSteps(self)
 
     def watch(self) -> None:
-        """From now on."""
+        """Watch steps from now on."""
         global _current
         if _current is not None:
             _current.close()
         _current = self
-        self._native.watch_steps(_told)
+        self._native.watch_steps(_on_step)
         self._torch.watch()
 
     def listen_no_more(self) -> None:
         """Detaches the listener; steps that hooks find are still recorded."""
         self._listener = None
         if self.source == ANNOTATIONS:
-            self._native.watch_steps(None)  # annotations cost what they do without it
+            self._native.watch_steps(None)  # so that annotations cost no more than without a watcher
 
     def close(self) -> None:
-        """The end of all."""
+        """Stop watching and recording steps."""
         global _current
         self._listener = None
         self._native.watch_steps(None)
@@ -99,7 +99,10 @@ class Steps:
     # -------------------------------------------------------------- annotations
 
     def annotated(self, begins: bool, number: int | None) -> bool:
-        """Handles the begin or end of an annotated step; returns whether the C library should report the end as well."""
+        """Handle the begin or end of an annotated step.
+
+        Return whether the C library should report the end as well.
+        """
         if not self.mine():
             return False
         if not begins:
@@ -119,7 +122,7 @@ class Steps:
         return True
 
     def _leave_to_annotations(self) -> None:
-        """The program makes its steps itself; what a hook began is no step."""
+        """Use the program's annotations as steps; drop the step that a hook has begun."""
         self._closed = True
         self._drop()
         self._torch.stop()
@@ -129,7 +132,7 @@ class Steps:
     # -------------------------------------------------------------- steps that hooks find
 
     def takes(self, kind: str, rank: int, words: str) -> bool:
-        """Whether a hook makes the steps of this thread: it is the first one, or of a higher ``rank`` than the one before."""
+        """Whether a hook makes this thread's steps: the first, or of higher ``rank``."""
         if self._closed or not self.mine():
             return False
         if self.source == kind:
@@ -140,17 +143,17 @@ class Steps:
             self._leave_to_annotations()
             return False
         if self.source is not None:
-            self.forgets()  # what the other source began is no step
+            self.forgets()  # drops the step of the other source
         self.source, self._rank = kind, rank
         self._tell(SOURCE_KEY, words)
         return True
 
     def passes(self) -> None:
-        """A step has ended that nobody saw begin."""
+        """Count a step that ended without a known beginning."""
         self._next += 1
 
     def turns(self) -> None:
-        """The step that is open ends, and the next one begins."""
+        """End the open step and begin the next."""
         number = self._next
         if self._listener is not None:
             self._tell_of_turn(number)
@@ -163,13 +166,13 @@ class Steps:
         self._next = number + 1
 
     def ends(self) -> None:
-        """The step that is open ends."""
+        """End the open step."""
         if self.open is not None:
             self._tell_of_turn(None)
             self.open = None
 
     def _tell_of_turn(self, begins: int | None) -> None:
-        """What is done for a listener is in no step."""
+        """Notify the listener between the steps, so that its work is in no step."""
         ended, self.open = self.open, None
         self._native.turn(self._handle, None)
         self._handle = None
@@ -181,7 +184,7 @@ class Steps:
             self._handle = self._native.turn(None, begins)
 
     def forgets(self) -> None:
-        """The step that is open is none: its number goes to the next one."""
+        """Drop the open step; the next one gets its number."""
         if self.open is not None:
             self._next -= 1
             self._drop()
@@ -196,23 +199,23 @@ _current: Steps | None = None
 
 
 def current() -> Steps | None:
-    """The steps of this process."""
+    """Return the steps of this process."""
     return _current
 
 
 def torch_current() -> torch_steps.TorchSteps | None:
-    """Those of PyTorch's optimizers."""
+    """Return the steps of PyTorch's optimizers."""
     return None if _current is None else _current._torch
 
 
 @unseen
-def _told(begins: bool, number: int | None) -> bool:
-    """What the C library calls: always the same function."""
+def _on_step(begins: bool, number: int | None) -> bool:
+    """Handle a call of the C library, which always calls this same function."""
     return _current is not None and _current.annotated(begins, number)
 
 
 def forget_in_child() -> None:
-    """A forked process makes no steps of its parent's session."""
+    """Stop counting steps in a forked process: they belong to its parent's session."""
     global _current
     steps, _current = _current, None
     if steps is not None:

@@ -1,8 +1,8 @@
-"""How are framework events written as the hosted profiler writes them? Timeline files below ``framework/pevents``, one set a process.
+"""Writes framework events like the hosted profiler: timeline files below ``framework/pevents``, one set per process.
 
-A file begins hidden, ``.<token>-<pid>-<host>-<n>.part``, and is a valid JSON array after every event: what a killed process leaves is
-whole. It gets its name, ``<hour>/<end of last event>_<pid>-<host>_pythontimeline.json``, when it is full, or old, or closed, or when
-another process finishes what is left (:func:`finish_leftovers`).
+A file begins hidden, ``.<token>-<pid>-<host>-<n>.part``, and is a valid JSON array after every event, even if the process is killed. It
+gets its name, ``<hour>/<end of last event>_<pid>-<host>_pythontimeline.json``, when it is full, old or closed, or when another process
+finishes leftover files (:func:`finish_leftovers`).
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ _KIND: Final = "pythontimeline"
 
 
 def node_name() -> str:
-    """``<pid>-<host>`` of this process, as in names of files and folders, where ``_`` separates fields."""
+    """Return ``<pid>-<host>`` of this process; ``_`` separates fields of file names."""
     host = re.sub(r"[/\\\0_\s]", "-", host_name()) or "localhost"
     return f"{os.getpid()}-{host}"
 
 
 def pevents_folder(folder: Path) -> Path:
-    """Where the timelines of the recording in ``folder`` stand."""
+    """Return the folder of the timelines of the recording in ``folder``."""
     return folder / "framework" / "pevents"
 
 
 class TimelineWriter:
-    """Writes the events of this process. ``folder`` is the recording's, ``token`` what :func:`finish_leftovers` finds its files by.
+    """Writes the events of this process. ``folder`` is the recording's; :func:`finish_leftovers` finds the files by ``token``.
 
-    ``base_ns``: what its times count from, now where it is None. Threads may share one; a forked child needs its own. An event that cannot
-    be written is lost, with one warning, not an error.
+    ``base_ns``: the origin of its times (None: now). Threads may share a writer; a forked child needs its own. An event that cannot be
+    written is lost, with one warning, not an error.
     """
 
     def __init__(self, folder: Path, limits: FileLimits, token: str = "timeline", base_ns: int | None = None) -> None:
@@ -60,13 +60,13 @@ class TimelineWriter:
         self._reason = ""
         self._given_up = False
         self.written = 0
-        """Events that were."""
+        """Number of written events."""
         self.missed = 0
-        """Events that could not be."""
+        """Number of lost events."""
         self.reason = ""
 
     def add(self, phase: str, name: str, start_ns: int, duration_ns: int, arguments: Mapping[str, Any] | None = None) -> None:
-        """An event of this process: nanoseconds since the Unix epoch, and what else is known of it."""
+        """Write an event of this process; times are nanoseconds since the Unix epoch."""
         start = start_ns // 1000
         end = max(start, (start_ns + duration_ns) // 1000)
         with self._lock:
@@ -82,7 +82,7 @@ class TimelineWriter:
                 self._failed(error)
 
     def close(self) -> None:
-        """Gives the open file its name, and warns of events that were lost and not told of."""
+        """Name the open file, and warn of lost events that were not reported."""
         with self._lock:
             try:
                 self._finish()
@@ -128,7 +128,7 @@ class TimelineWriter:
         self.missed += 1
         self._reason = self.reason = error.strerror or str(error)
         try:
-            self._finish()  # what it has is whole; the next event tries a new one
+            self._finish()  # its content is complete; the next event opens a new file
         except OSError:
             self._file = None
         if self._failures >= self._limits.open_fail_threshold and not self._given_up:
@@ -145,7 +145,7 @@ class TimelineWriter:
 
 
 class _OpenFile:
-    """A hidden file, a valid array from its first byte on. Raises OSError where it cannot be written; then it is as it was, or broken."""
+    """A hidden file, always a valid JSON array. If writing raises OSError, the file is unchanged or ``broken``."""
 
     def __init__(self, path: Path, base_us: int) -> None:
         self.path = path
@@ -155,7 +155,7 @@ class _OpenFile:
         self.broken = False
         self._phases: dict[str, int] = {}
         self._descriptor = modes.opener(os.fspath(path), os.O_RDWR | os.O_CREAT | os.O_EXCL)
-        self._at = 0  # where the closing bracket stands
+        self._at = 0  # offset of the closing bracket
         try:
             self._put(b"[\n" + _lines(_declared(0, {_BASE: base_us})))
         except OSError:
@@ -164,7 +164,7 @@ class _OpenFile:
             raise
 
     def records(self, phase: str, name: str, start: int, end: int, arguments: dict[str, Any]) -> bytes:
-        """The event as lines, with its phase's declaration before it where the file has none yet."""
+        """Return the event as lines, after the declaration of a new phase."""
         number = self._phases.get(phase)
         declared = []
         if number is None:
@@ -187,14 +187,14 @@ class _OpenFile:
             os.close(descriptor)
 
     def _put(self, text: bytes) -> None:
-        """In one call, so that no kill comes between text and bracket."""
-        whole, at = text + _END, self._at
+        """Write text and bracket in one call, so that no kill comes between them."""
+        rest, at = text + _END, self._at
         try:
-            while whole:
-                written = os.pwrite(self._descriptor, whole, at)
-                whole, at = whole[written:], at + written
+            while rest:
+                written = os.pwrite(self._descriptor, rest, at)
+                rest, at = rest[written:], at + written
         except OSError:
-            if self._at:  # the bracket's place is one that the file has already
+            if self._at:  # the file already has space for the bracket
                 self.broken = True
                 self.broken = os.pwrite(self._descriptor, _END, self._at) < len(_END)
                 os.ftruncate(self._descriptor, self._at + len(_END))
@@ -214,7 +214,7 @@ def _lines(records: list[dict[str, Any]]) -> bytes:
 
 
 def _name(hidden: Path, folder: Path, end_us: int, node: str) -> None:
-    """Gives a hidden file its name; nothing where another process has done so."""
+    """Name a hidden file; do nothing if another process has named it."""
     hour = folder / datetime.fromtimestamp(end_us // 1_000_000, tz=UTC).strftime("%Y%m%d%H")
     modes.make_folder(hour)
     while (named := hour / f"{end_us}_{node}_{_KIND}.json").exists():
@@ -226,13 +226,16 @@ def _name(hidden: Path, folder: Path, end_us: int, node: str) -> None:
 
 
 def finish_leftovers(folder: Path, token: str) -> int:
-    """Gives the hidden files with ``token`` their names: of processes that were killed, and of those that wait and may write later on,
-    then to a new file. One that holds no event is removed; one that breaks off is cut after its last event. How many got their names."""
+    """Name the hidden files with ``token``; return their number.
+
+    They are of processes that were killed, or that wait and continue with a new file. A file without events is removed; an incomplete one
+    is cut after its last event.
+    """
     return _finish_all(pevents_folder(folder), f".{token}-*.part", re.compile(rf"\.{re.escape(token)}-(\d+-.+)-\d+\.part"))
 
 
 def finish_leftovers_of_host(folder: Path, *, only_dead: bool) -> int:
-    """As :func:`finish_leftovers`, for processes of this machine whose job is over. ``only_dead``: not of those that run."""
+    """Name the files of this node's processes; ``only_dead``: skip running ones."""
     host = re.escape(node_name().partition("-")[2])
     return _finish_all(pevents_folder(folder), ".*.part", re.compile(rf"\..+?-\d+-[0-9a-f]+-(\d+-{host})-\d+\.part"), only_dead=only_dead)
 
@@ -244,7 +247,7 @@ def _finish_all(pevents: Path, glob: str, name: re.Pattern[str], *, only_dead: b
         if match is None or (only_dead and Path("/proc", match[1].partition("-")[0]).exists()):
             continue
         try:
-            end_us = _whole(hidden)
+            end_us = _completed(hidden)
             if end_us is None:
                 hidden.unlink(missing_ok=True)
             else:
@@ -257,10 +260,10 @@ def _finish_all(pevents: Path, glob: str, name: re.Pattern[str], *, only_dead: b
     return named
 
 
-def _whole(path: Path) -> int | None:
-    """When the last event of a file ends, in microseconds; cuts what follows it. None: there is no event."""
+def _completed(path: Path) -> int | None:
+    """Cut a file after its last event; return that event's end in µs, or None."""
     content = path.read_bytes()
-    base, end_us, whole = 0, None, 0
+    base, end_us, end_of_events = 0, None, 0
     at = content.find(b"\n") + 1
     while 0 < at < len(content):
         newline = content.find(b"\n", at)
@@ -272,11 +275,11 @@ def _whole(path: Path) -> int | None:
                 end_us = max(end_us or 0, base + record["ts"] + record["dur"])
         except (ValueError, KeyError, TypeError, AttributeError):
             break
-        whole = at + len(line.rstrip(b","))
+        end_of_events = at + len(line.rstrip(b","))
         at = newline + 1
-    if end_us is not None and content[whole:] != _END:
+    if end_us is not None and content[end_of_events:] != _END:
         with path.open("r+b") as file:
-            file.truncate(whole)
-            file.seek(whole)
+            file.truncate(end_of_events)
+            file.seek(end_of_events)
             file.write(_END)
     return end_us

@@ -1,8 +1,8 @@
-"""The first modules of PyTorch that are called: hooks on the calls of all modules, until they are removed or the program compiles.
+"""Hooks on the calls of all modules of PyTorch, until they are removed or the program compiles.
 
 ``torch.compile`` traces such hooks as a part of the program. A hook that it cannot trace ends a program that compiles with
-``fullgraph=True``, one that goes away later has it compile again, and it warns of each. So all hooks go before it compiles, and none comes
-after that.
+``fullgraph=True``, a hook that is removed later makes it compile again, and each causes a warning. So all hooks are removed before the
+program compiles, and none is added after that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _compiles = False
 
 
 def hook_calls(act: Callable[[Any, Any], None]) -> Callable[[], None]:
-    """Calls ``act`` with a module and its arguments before each call of a module. Returns what ends that."""
+    """Call ``act`` before each call of a module; return a function that ends that."""
     modules = sys.modules.get(MODULES)
     watch_compile()
     if modules is None or _compiles:
@@ -36,7 +36,7 @@ def hook_calls(act: Callable[[Any, Any], None]) -> Callable[[], None]:
 
 
 def watch_compile() -> None:
-    """From now on hooks are removed as soon as the program compiles something. PyTorch before 2.0 compiles nothing."""
+    """Remove all hooks when the program compiles. PyTorch before 2.0 compiles nothing."""
     global _watched
     torch = sys.modules.get("torch")
     original = getattr(torch, "compile", None)
@@ -58,4 +58,4 @@ def watch_compile() -> None:
 
 
 def _nothing() -> None:
-    """There is no hook."""
+    """Do nothing: there is no hook."""

@@ -1,16 +1,16 @@
 """Training steps of PyTorch: calls of ``optimizer.step()`` -> boundaries of steps.
 
 A step belongs to one step of an optimizer. If its batch comes from a ``DataLoader``, it lasts from the request for its first batch to the
-request for the first batch of the next step, or to the end of the loader. What follows the loader, such as a validation after an epoch, is
-in no step. Without a loader a step lasts from the end of one ``optimizer.step()`` to the end of the next. Step 0 begins with the first
-module that is called for training, unless the program compiles (:mod:`.torch_forward`).
+request for the first batch of the next step, or to the end of the loader. Work after the end of the loader, such as a validation after an
+epoch, is in no step. Without a loader a step lasts from the end of one ``optimizer.step()`` to the end of the next. Step 0 begins with the
+first module that is called for training, unless the program compiles (:mod:`.torch_forward`).
 
 * Gradient accumulation: batches whose gradients are accumulated belong to one step.
 * ``GradScaler``: an iteration that it skips belongs to the next step.
-* Several optimizers, such as those of a GAN: the one that steps first counts, until it is gone, or another one has stepped a hundred times
-  without it.
-* Batches that are requested without gradients (``torch.no_grad()``), or from another data set, are those of a validation: they begin no
-  step, and end one whose optimizer has stepped.
+* Several optimizers, such as those of a GAN: the first to step counts, until it is gone, or another has stepped a hundred times without
+  it.
+* Batches that are requested without gradients (``torch.no_grad()``), or from another data set, belong to a validation: they begin no step,
+  and end a step whose optimizer has stepped.
 
 Lightning and the Trainer of Hugging Face train with optimizers and loaders of PyTorch, so their steps are found in the same way.
 """
@@ -72,15 +72,15 @@ class TorchSteps:
         """That request found no batch: the step is one only if the optimizer steps, as in loops that load a batch ahead."""
 
     def watch(self) -> None:
-        """From now on, or from the import of PyTorch."""
+        """Watch PyTorch from now on, or from its import."""
         self._call_off = when_imported(OPTIMIZERS, self._watch)
 
     def stop(self) -> None:
-        """Counts no more; may be called by a hook, through which PyTorch is going at that time."""
+        """Stop counting; a hook may call this while PyTorch iterates over its hooks."""
         self._steps = None
 
     def remove(self) -> None:
-        """Counts no more, and leaves no hook."""
+        """Stop counting, and remove all hooks."""
         self.stop()
         self._call_off()
         self._forget_forward()
@@ -109,7 +109,7 @@ class TorchSteps:
     # -------------------------------------------------------------- what the hooks see
 
     def called(self, module: Any, arguments: Any) -> None:
-        """A module is called: the first one for training begins step 0."""
+        """Begin step 0 with the first call of a module for training."""
         steps = self._steps
         if steps is None or self._forward is None:
             return
@@ -139,7 +139,7 @@ class TorchSteps:
         steps.turns()
 
     def asks(self, iterator: Any) -> None:
-        """The iterator of a data loader is asked for its next batch."""
+        """Handle the request of a data loader's iterator for its next batch."""
         steps = self._steps
         if steps is None or (steps.thread is not None and steps.thread != get_ident()):
             return
@@ -160,7 +160,7 @@ class TorchSteps:
             self._asked = here
 
     def is_exhausted(self) -> None:
-        """The loader that was asked last had no more batches."""
+        """Handle the end of the data loader of the last request."""
         steps = self._steps
         if steps is None or (steps.thread is not None and steps.thread != get_ident()):
             return

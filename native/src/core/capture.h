@@ -11,7 +11,7 @@
 /* clock.c: ticks of the fastest clock that can be trusted. */
 enum clock_kind { CLOCK_TSC, CLOCK_CNTVCT, CLOCK_SYSTEM };
 enum clock_kind postrun_clock_kind(void);
-double postrun_clock_rate(void); /* ticks per second, as far as known now */
+double postrun_clock_rate(void); /* ticks per second, by present knowledge */
 struct clock_anchor {
     int64_t ticks, monotonic_ns, realtime_ns, uncertainty_ns;
 };

@@ -10,7 +10,7 @@
 #include "postrun.h"
 #include "ring.h"
 
-#define HANDLE_UNHELD UINT64_MAX /* there was no memory to hold the range */
+#define HANDLE_UNHELD UINT64_MAX /* there was no memory for the range */
 
 /* pairs with drain.c: drain_thread() */
 static inline void publish(struct thread *thread, uint64_t head) { atomic_store_explicit(&thread->head, head, memory_order_release); }

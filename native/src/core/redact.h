@@ -13,7 +13,7 @@ char *postrun_redact_text(const char *text, size_t length);
 char *postrun_redact_value(const char *key, const char *value);
 char *postrun_redact_arguments(const char *arguments, size_t length); /* divided by NUL -> divided by blanks */
 
-/* What is redacted in addition to secrets. */
+/* The kinds of text that are redacted in addition to secrets. */
 struct redaction {
     bool hosts, users, paths, command;
     char names[2][256]; /* of the user */

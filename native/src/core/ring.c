@@ -56,7 +56,7 @@ void postrun_threads_init(void) { have_key = pthread_key_create(&key, thread_exi
 static struct thread *thread_new(uint32_t records, uint32_t number) {
     size_t head = (sizeof(struct thread) + 4095) & ~(size_t)4095;
     size_t size = head + (size_t)records * sizeof(struct record);
-    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); /* touched only as far as it is used */
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); /* only the used part is touched */
     if (memory == MAP_FAILED) {
         return NULL;
     }

@@ -423,7 +423,7 @@ static int begin_work(struct work *w, const prt_block *block) {
     return 0;
 }
 
-/* Puts the compressed payload in the place of the one behind `start`, if it is shorter. */
+/* Replaces the payload behind `start` by the compressed one, if that is shorter. */
 static int compress_payload(prt_bytes *out, size_t start, int level, int *compressed) {
     const struct prt_zstd *zstd = prt_zstd();
     size_t raw = out->length - start;

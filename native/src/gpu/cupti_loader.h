@@ -42,7 +42,7 @@ struct cupti_subscription {
     const char *name;
     char *other; /* the name of another subscriber is put here */
     size_t other_size;
-    uint8_t multiple, padding[7]; /* from CUPTI_MULTIPLE_FIELD on */
+    uint8_t multiple, padding[7]; /* since CUPTI_MULTIPLE_FIELD */
 };
 typedef void (*cupti_request_2)(uint8_t **buffer, size_t *size, size_t *records, const void *information);
 typedef void (*cupti_complete_2)(uint8_t *buffer, size_t size, size_t valid, const void *information);

@@ -28,7 +28,7 @@ struct call {
     uint8_t kind, noisy, graph;
     _Atomic uint32_t name; /* 0: not registered yet. Relaxed: every thread stores the same id */
 };
-static struct call calls[2][CUPTI_CALLS]; /* of the driver, of the runtime; pages are touched as far as there are calls */
+static struct call calls[2][CUPTI_CALLS]; /* of the driver, of the runtime; only pages with calls are touched */
 static bool learnt;
 
 static bool takes(const char **text, const char *word) {

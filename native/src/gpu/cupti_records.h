@@ -33,7 +33,7 @@ struct cupti_kernel {
     int64_t grid_id;
     const char *name;
     uint8_t between[32];
-    uint64_t graph_node; /* from CUPTI_GRAPH_NODES on */
+    uint64_t graph_node; /* since CUPTI_GRAPH_NODES */
 };
 struct cupti_memcpy {
     uint32_t kind;

@@ -21,7 +21,7 @@ static bool nsight_systems, never_shared, refused_shared; /* refused: by this ve
 static const struct cupti *used;
 static int (*_Atomic leaving)(void); /* called once, at the end of this thread's next call: called() takes it by exchange */
 static _Atomic int leaving_result; /* called() stores it, postrun_unsubscribe_and() reads it */
-static _Atomic uint32_t heard;     /* calls of which called() was notified; cleared and read by the subscribing thread */
+static _Atomic uint32_t heard;     /* number of calls that called() has seen; cleared and read by the subscribing thread */
 static _Thread_local bool calling;
 
 /* ---------------------------------------------------------------- other tools */

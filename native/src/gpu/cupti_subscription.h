@@ -23,7 +23,7 @@ int postrun_subscribe(const struct cupti *cupti, char *other, size_t size);
 bool postrun_subscription_lasts(void);
 /* The handle for functions that take one; NULL: CUPTI has one client, and requires the other functions. */
 void *postrun_subscription_shared(void);
-void postrun_subscription_never_shared(void); /* from the next one on */
+void postrun_subscription_never_shared(void); /* starting with the next one */
 void postrun_unsubscribe(const struct cupti *cupti);
 /* Ends the subscription and calls `act`, at the end of a call into the driver if one can be listened to, as the vendor advises. The result
  * is that of `act`. */

@@ -34,7 +34,7 @@
 #define MS 1000000
 #define FLUSH_NS (1000 * (int64_t)MS)
 #define POLL_NS (20 * (int64_t)MS)
-#define INJECTED_POLL_NS (1 * (int64_t)MS) /* while the driver initialises, which called us */
+#define INJECTED_POLL_NS (1 * (int64_t)MS) /* while the driver, which called us, initializes */
 #define INJECTED_NS (30000 * (int64_t)MS)
 #define SIGNAL_NS (50 * (int64_t)MS)
 #define DEVICE_NS (2000 * (int64_t)MS) /* how long a window that closes waits for work that is not done */
@@ -299,7 +299,7 @@ static int set_window(bool open) {
     if (gpu.state == STATE_WAITING) {
         look_for_cuda(!gpu.environment);
     }
-    if (gpu.state == STATE_WAITING) { /* as soon as the program has initialised CUDA */
+    if (gpu.state == STATE_WAITING) { /* as soon as the program has initialized CUDA */
         int already = gpu.wanted == open ? -EALREADY : 0;
         gpu.wanted = open;
         return already;

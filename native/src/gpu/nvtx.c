@@ -4,7 +4,7 @@
  * recorder's own clock and threads, with and without a GPU, inside and outside of windows, and POSTRUN_GPU_STEPS sees them. The records
  * that CUPTI makes of ranges (kind MARKER) are halves without an order, and exist only while CUPTI is attached.
  *
- * These are own declarations of what NVTX 3 defines. Marks and names of categories are not recorded. */
+ * The declarations of NVTX 3 below are our own. Marks and names of categories are not recorded. */
 #define _GNU_SOURCE
 #include <string.h>
 #include <wchar.h>

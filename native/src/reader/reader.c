@@ -42,7 +42,7 @@ static prt_problem problem_at(enum prt_problem_code code, uint64_t offset) {
 static int64_t earlier(int64_t a, int64_t b) { return a == PRT_MISSING ? b : b == PRT_MISSING ? a : a < b ? a : b; }
 static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Kinds of which one entry is enough. */
+/* Kinds that need only one entry. */
 static int told_together(enum prt_problem_code code) {
     return code != PRT_DAMAGED && code != PRT_MISSING_BLOCKS && code != PRT_UNDECODABLE;
 }
@@ -94,8 +94,8 @@ void prt_reader_report_block(prt_reader *r, enum prt_problem_code code, const st
 
 int prt_reader_first_telling(prt_reader *r, size_t entry) {
     pthread_mutex_lock(&r->lock);
-    int first = !r->entries[entry].told;
-    r->entries[entry].told = 1;
+    int first = !r->entries[entry].reported;
+    r->entries[entry].reported = 1;
     pthread_mutex_unlock(&r->lock);
     return first;
 }
@@ -526,7 +526,7 @@ static int keep(struct walk *w, const struct prt_entry *e, uint64_t sequence, ui
         return status;
     }
     prt_reader_report_block(r, status == -ENOTSUP ? PRT_NO_ZSTD : status == -EIO ? PRT_UNREADABLE : PRT_UNDECODABLE, e);
-    r->entries[r->entry_count - 1].told = 1;
+    r->entries[r->entry_count - 1].reported = 1;
     return 0;
 }
 
@@ -597,7 +597,7 @@ static int number_names(struct walk *w) {
             largest = list->items[i].id;
         }
     }
-    /* After lost blocks, ids may follow whose texts are lost also: they are distinguished as far as that is cheap. */
+    /* After lost blocks, ids may follow whose texts are lost also: they are distinguished if that is cheap. */
     size_t count = (size_t)largest + (r->problem_count ? 4096 : 16) + 2;
     const struct found_string **by_id = calloc(count, sizeof(const struct found_string *));
     r->name_offsets = malloc((count + 1) * sizeof *r->name_offsets);

@@ -76,7 +76,7 @@ enum prt_problem_code {
     PRT_PROBLEMS
 };
 
-/* Blocks lost (or affected), bytes and rows lost as far as known; the affected time range, INT64_MIN if unknown. */
+/* Blocks lost (or affected), bytes and rows lost if known; the affected time range, INT64_MIN if unknown. */
 typedef struct {
     enum prt_problem_code code;
     uint64_t offset, bytes, blocks, rows;

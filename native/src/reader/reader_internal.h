@@ -14,7 +14,7 @@ struct prt_entry { /* an intact block */
     int64_t first_time;
     uint32_t stored, raw, count, source;
     uint16_t type;
-    uint8_t codec, told; /* told: its problems are reported */
+    uint8_t codec, reported; /* reported: its problems are */
 };
 
 struct prt_input { /* a file, or bytes in memory */

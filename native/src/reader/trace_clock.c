@@ -75,7 +75,7 @@ int prt_clock_begin(struct prt_clock *c, struct prt_anchor *anchors, size_t coun
         c->segments[0] = (struct prt_segment){from->ticks, from->ticks, from->realtime_ns, from->monotonic_ns, fixed, fixed};
         c->count = 1;
     }
-    /* The last one reaches as far as its times fit 64 bits. */
+    /* The last one extends until its times exceed 64 bits. */
     struct prt_segment *last = &c->segments[c->count - 1];
     wide rate = last->realtime_rate > last->monotonic_rate ? last->realtime_rate : last->monotonic_rate;
     wide reach = ((wide)(INT64_MAX - (last->realtime_ns > 0 ? last->realtime_ns : 0)) << FRACTION) / rate;

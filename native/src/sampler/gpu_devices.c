@@ -109,8 +109,8 @@ static void tell(struct gpus *gpus, const char *what, void (*why_of)(const struc
                 }
                 add(&text, last > j ? "%s%d to %d" : "%s%d", between, j, last);
                 between = ", ";
-                for (int told = j > i ? j : i + 1; told <= last; told++) {
-                    same[told] = 1;
+                for (int listed = j > i ? j : i + 1; listed <= last; listed++) {
+                    same[listed] = 1;
                 }
             }
             add(&text, ": %s", reasons[i]);

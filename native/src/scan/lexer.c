@@ -318,7 +318,7 @@ static int next_key_follows(text p, text end) {
     return p < end && *p == ':';
 }
 
-/* Whether the quote ends a value string, judging by the text behind it. DONE: yes; BROKEN: no, it is bare. */
+/* Whether the quote ends a value string, by the text behind it. DONE: yes; BROKEN: no, it is bare. */
 static enum outcome ends_string(text quote, text end, int in_array, unsigned depth) {
     text p = skip_white(quote + 1, end);
     if (p >= end) {

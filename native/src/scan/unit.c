@@ -84,7 +84,7 @@ static int is_event_array(text p, text end) {
 
 /* Each of these reads one item at *at and moves *at behind it (1), or needs more text and changes nothing (0). */
 
-/* Text from start on is lost; look for the next start of an event from *at on. */
+/* Text after start is lost; look for the next start of an event from *at on. */
 static int lose(trace_scan *s, text start, text *at, enum defect kind, enum defect reason) {
     forget_notes(s);
     s->lost_from = s->base + (start - s->start);
@@ -138,7 +138,7 @@ static int resynchronise(trace_scan *s, text *at) {
     return 1;
 }
 
-/* The unit from start on is longer than the text that is there. */
+/* The unit at start is longer than the available text. */
 static int cut(trace_scan *s, text start, size_t limit, text *at) {
     if ((size_t)(s->end - start) >= limit) {
         *at = start + limit;
@@ -412,7 +412,7 @@ static int in_array_or_object(trace_scan *s, text *at) {
     return 1;
 }
 
-/* Scans the text as far as possible; returns the number of bytes that are done. */
+/* Scans all complete units of the text; returns the number of scanned bytes. */
 static size_t scan(trace_scan *s, text start, size_t length) {
     s->start = start;
     s->end = start + length;

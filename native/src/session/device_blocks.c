@@ -218,7 +218,7 @@ static void write_batches(struct session *s, struct device_batch *batches) {
         rows += batch->rows;
     }
     if (!writer.columns) {
-        writer.columns = malloc(sizeof(int64_t) * DEVICE_WORDS * BLOCK_ROWS); /* pages are touched as far as blocks are long */
+        writer.columns = malloc(sizeof(int64_t) * DEVICE_WORDS * BLOCK_ROWS); /* only the pages that blocks fill are touched */
     }
     if (!writer.columns) {
         int64_t now = clock_ticks();

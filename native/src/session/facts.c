@@ -98,14 +98,14 @@ int postrun_metadata(const char *key, const char *value) {
     struct redaction wish = postrun_current ? postrun_current->redaction : postrun_redaction();
     pthread_mutex_unlock(&postrun_state_lock);
     bool dropped = wish.command && strcmp(key, "job.command") == 0; /* its presence marks the file of a recorder */
-    char *told = postrun_redact_places(postrun_redact_value(key, dropped ? "" : value), &wish);
-    if (!told) {
+    char *redacted = postrun_redact_places(postrun_redact_value(key, dropped ? "" : value), &wish);
+    if (!redacted) {
         return -ENOMEM;
     }
     pthread_mutex_lock(&postrun_state_lock);
-    int result = postrun_facts_add(postrun_current ? &postrun_current->facts : &pending, key, told, !postrun_current);
+    int result = postrun_facts_add(postrun_current ? &postrun_current->facts : &pending, key, redacted, !postrun_current);
     pthread_mutex_unlock(&postrun_state_lock);
-    free(told);
+    free(redacted);
     return result;
 }
 

@@ -168,7 +168,7 @@ static int begin(struct session *s) {
     if (s->config.zstd_level && !prt_zstd_available()) {
         return -ENOTSUP;
     }
-    s->rows = malloc(sizeof *s->rows); /* pages are touched as far as blocks are long */
+    s->rows = malloc(sizeof *s->rows); /* only the pages that blocks fill are touched */
     s->anchors = malloc(ANCHORS * sizeof *s->anchors);
     if (!s->rows || !s->anchors) {
         return -ENOMEM;

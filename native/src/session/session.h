@@ -1,6 +1,6 @@
 /* session.h - the state that the parts of a running session share.
  *
- * Locks: session.c holds one during a start, stop, configure or flush. postrun_state_lock is held only briefly, and never while a file is
+ * Locks: session.c locks one during a start, stop, configure or flush. postrun_state_lock is held only briefly, and never while a file is
  * written. */
 #ifndef POSTRUN_SESSION_H
 #define POSTRUN_SESSION_H
@@ -116,7 +116,7 @@ prt_block postrun_block_of(enum prt_block_type type, uint32_t source, uint32_t c
 int postrun_file_block(struct session *s, enum prt_block_type type, uint32_t source, uint32_t count, int64_t first,
                        const prt_column *columns, size_t n);
 void postrun_file_anchor(struct session *s);
-void postrun_file_facts(struct session *s, size_t from); /* from this number on */
+void postrun_file_facts(struct session *s, size_t from); /* starting with this number */
 void postrun_file_names(struct session *s, uint32_t from); /* the ids behind `from` */
 void postrun_file_thread(struct session *s, const struct thread *thread);
 void postrun_file_tables(struct session *s); /* all threads and names again */

@@ -21,23 +21,23 @@ def against_torch(bench: Bench) -> None:
     for pair in range(PAIRS):
         profiled.append(bench.script(f"profiler{pair}", "mlp.py", "profiler", STEPS, limit=60))
         recorded.append(bench.script(f"postrun{pair}", "mlp.py", "window", STEPS, limit=60))
-    found, expected = [_of_recording(done) for done in recorded], [done.report for done in profiled]
+    actual, expected = [_of_recording(done) for done in recorded], [done.report for done in profiled]
     bench.figures |= {
-        "kernels": [sum(map(len, run["kernels"].values())) for run in found],
+        "kernels": [sum(map(len, run["kernels"].values())) for run in actual],
         "kernels_of_profiler": [sum(map(len, run["kernels"].values())) for run in expected],
-        "kernel_ms": [round(_kernel_ns(run) / checks.MS, 3) for run in found],
+        "kernel_ms": [round(_kernel_ns(run) / checks.MS, 3) for run in actual],
         "kernel_ms_of_profiler": [round(_kernel_ns(run) / checks.MS, 3) for run in expected],
-        "launches": [run["launches"] for run in found],
+        "launches": [run["launches"] for run in actual],
         "median_step_us": [done.report["median_step_ns"] / 1000 for done in recorded],
         "median_step_us_of_profiler": [done.report["median_step_ns"] / 1000 for done in profiled],
     }
     bench.demand(all(run["kernels"] for run in expected), "torch.profiler recorded no kernels")
-    for pair, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+    for pair, (ours, theirs) in enumerate(zip(actual, expected, strict=True)):
         about = f"pair {pair}"
         bench.require(checks.listed(_counts(ours, theirs)), about)
         for figure in ("copies", "sets", "launches"):
             bench.require(checks.equal(ours[figure], theirs[figure], figure), about)
-    bench.require(checks.same_kernels(_pooled(found), _pooled(expected)), "all pairs together")
+    bench.require(checks.same_kernels(_pooled(actual), _pooled(expected)), "all pairs together")
 
 
 def _counts(ours: dict[str, Any], theirs: dict[str, Any]) -> list[str]:

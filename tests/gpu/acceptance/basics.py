@@ -13,17 +13,17 @@ SPINS, SPIN_MS = 100, 10
 
 
 def facts(bench: Bench) -> None:
-    """CUPTI is found, the one that the program uses, and nothing keeps it from recording."""
+    """The program's own CUPTI is found, and nothing prevents recording."""
     torch = bench.has("torch")
     done = bench.script("session", "mlp.py", "session", 2) if torch else bench.workload("session", "counts", 1)
-    found = checks.facts_of(done.tables("meta"))
+    actual = checks.facts_of(done.tables("meta"))
     keys = ("cupti.version", "cupti.library", "cuda.driver_supports", "cuda.0.name", "cuda.0.uuid", "cupti.stays")
-    bench.figures |= {key: found[key] for key in keys if key in found}
+    bench.figures |= {key: actual[key] for key in keys if key in actual}
     bench.figures |= {key: done.report[key] for key in ("torch", "cuda") if key in done.report}
-    bench.require(checks.capability(found))
-    version = int(found.get("cupti.version", 0))
+    bench.require(checks.capability(actual))
+    version = int(actual.get("cupti.version", 0))
     bench.demand(version >= OLDEST_CUPTI, f"CUPTI {version} is older than {OLDEST_CUPTI}")
-    library = os.path.realpath(found.get("cupti.library", "none"))
+    library = os.path.realpath(actual.get("cupti.library", "none"))
     mapped = done.report.get("cupti")
     if bench.tools.stub:
         mapped = [os.path.realpath(bench.tools.stub["POSTRUN_CUPTI"])]
@@ -32,20 +32,20 @@ def facts(bench: Bench) -> None:
 
 
 def first_kernel(bench: Bench) -> None:
-    """A training under session(gpu=True) is recorded without losses, inside of its window."""
+    """A training under session(gpu=True) is recorded without losses, in its window."""
     if bench.has("torch"):
         done = bench.script("training", "mlp.py", "session", 200, 3)
     else:
         done = bench.workload("training", "counts", bench.scaled(100))
     tables = done.tables("meta", "kernel", "loss", "api")
-    found = checks.facts_of(tables)
-    windows = checks.windows_of(found)
+    actual = checks.facts_of(tables)
+    windows = checks.windows_of(actual)
     bench.figures |= {"kernels": len(tables["kernel"]), "windows": len(windows), "calls": len(tables["api"])}
-    bench.require(checks.capability(found))
+    bench.require(checks.capability(actual))
     bench.demand(len(tables["kernel"]) > 0, "no kernel was recorded")
     bench.demand(len(windows) == 1, f"{len(windows)} windows instead of 1")
     bench.require(checks.nothing_lost(tables))
-    bench.require(checks.clean_records(found))
+    bench.require(checks.clean_records(actual))
     bench.require(checks.inside_window(tables["kernel"], windows))
 
 
@@ -62,7 +62,7 @@ def known_counts(bench: Bench) -> None:
 
 
 def clock(bench: Bench) -> None:
-    """Kernels lie between the host's times around them, and are as long as CUDA events say."""
+    """Kernels are between the host's times around them, and as long as CUDA events."""
     done = bench.workload("clock", "clock", bench.scaled(SPINS, least=5), SPIN_MS)
     tables = done.tables("meta", "kernel", "loss")
     bench.require(checks.spins(tables["kernel"], done.report["spins"]))
@@ -70,7 +70,10 @@ def clock(bench: Bench) -> None:
 
 
 def windows(bench: Bench) -> None:
-    """Each of 20 windows has its kernels, nothing is recorded between them; also if CUPTI is given a clock, and if not."""
+    """Each of 20 windows has its kernels, and nothing is recorded between them.
+
+    CUPTI is used with and without a clock.
+    """
     count, kernels, idle = bench.scaled(WINDOWS, least=4), bench.scaled(WINDOW_KERNELS, least=5), bench.scaled(IDLE_MS)
     runs = {"default": {}, "without_clock": {"POSTRUN_CUPTI_CLOCK": "0"}, "with_clock": {"POSTRUN_CUPTI_CLOCK": "1"}}
     done = bench.together(
@@ -90,7 +93,7 @@ def _windows_problems(done: Done, count: int, kernels: int) -> list[str]:
         tables = done.tables()
     except Failed as failure:
         return [str(failure)]
-    found = checks.facts_of(tables)
-    spans = checks.windows_of(found)
-    problems = checks.capability(found) + checks.equal(len(spans), count, "windows")
+    actual = checks.facts_of(tables)
+    spans = checks.windows_of(actual)
+    problems = checks.capability(actual) + checks.equal(len(spans), count, "windows")
     return problems + checks.kernels_per_window(tables, spans, kernels) + checks.nothing_lost(tables)

@@ -64,7 +64,7 @@ class Done:
         return sorted(self.folder.glob("*.prt"))
 
     def tables(self, *names: str) -> traces.Tables:
-        """The rows of all trace files, of these tables or of all."""
+        """Return the rows of all trace files, by default of all tables."""
         files = self.files()
         if not files:
             raise Failed(f"{self.name}: no trace file was written; it printed: {tail(self.errors) or 'nothing'}")
@@ -138,7 +138,10 @@ class Bench:
         return clean | fixed | (self.tools.stub or {}) | dict(variables)
 
     def run(self, name: str, command: Sequence[object], *, limit: float = 120, expect: int | None = 0, **variables: str) -> Done:
-        """Runs a program into a folder of its own. Raises Failed if it hangs or its exit code is not ``expect`` (None: any)."""
+        """Run a program into its own folder. Raise Failed for a hang or a wrong exit code.
+
+        ``expect``: the exit code; None: any.
+        """
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
         limit = min(limit, max(1.0, self.left()))
@@ -185,7 +188,7 @@ class Bench:
         return self.run(name, [self.tools.python, "-P", source, *arguments], limit=limit, expect=expect, **variables)
 
     def together(self, jobs: Mapping[str, Any], at_once: int = PARALLEL_JOBS) -> dict[str, Done]:
-        """Runs callables that return a Done at the same time; a Failed that one raises becomes a failure of the case."""
+        """Run callables at the same time; a Failed of one becomes a failure of the case."""
         finished: dict[str, Done] = {}
         with ThreadPoolExecutor(at_once) as pool:
             futures = {name: pool.submit(job) for name, job in jobs.items()}
@@ -197,17 +200,17 @@ class Bench:
         return finished
 
     def cupti(self) -> dict[str, str]:
-        """The variable that names a CUPTI, for a machine whose CUDA toolkit has none; PyTorch's programs have theirs."""
+        """Return the variable that names a CUPTI, if the CUDA toolkit has none."""
         return {"POSTRUN_CUPTI": self.tools.cupti} if self.tools.cupti else {}
 
     def injection(self) -> dict[str, str]:
-        """Variables with which the CUDA driver loads the recorder into a program that knows nothing of it."""
+        """Return variables with which the CUDA driver loads the recorder into a program."""
         return {"CUDA_INJECTION64_PATH": self.tools.library, "POSTRUN_CAPTURE": "1", "POSTRUN_GPU": "1"}
 
     # ------------------------------------------------------------ examples
 
     def keep(self, done: Done, name: str) -> None:
-        """Keeps the only trace file of a program as an example, with the counts and sums that a reader has to find."""
+        """Keep a program's only trace file as an example, with its counts and sums."""
         files = done.files()
         if len(files) != 1:
             self.figures[f"{name}: not kept"] = f"{len(files)} files"

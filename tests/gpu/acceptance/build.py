@@ -49,7 +49,7 @@ def build(folder: Path) -> Tools:
 
 
 def build_for_stubs(folder: Path, stub: dict[str, str], scale: float) -> Tools:
-    """The programs for stub libraries; postrun is the one that this Python has. Raises BuildError."""
+    """Return the programs for stub libraries, with this Python's postrun."""
     import postrun.native
 
     shutil.rmtree(folder, ignore_errors=True)
@@ -68,8 +68,8 @@ def build_for_stubs(folder: Path, stub: dict[str, str], scale: float) -> Tools:
 
 def _cupti() -> str | None:
     """The newest libcupti of the packages of this Python."""
-    found = [path for folder in sys.path for path in Path(folder or ".").glob("nvidia/*/lib/libcupti.so.*")]
-    return str(max(found, key=lambda path: path.name)) if found else None
+    actual = [path for folder in sys.path for path in Path(folder or ".").glob("nvidia/*/lib/libcupti.so.*")]
+    return str(max(actual, key=lambda path: path.name)) if actual else None
 
 
 def _call(command: Sequence[object]) -> None:
@@ -97,7 +97,7 @@ def _nvcc() -> str:
 
 
 def _package(folder: Path, site: Path) -> None:
-    """postrun in ``site``, without its dependencies: the Python modules of the recording side and the native part."""
+    """Install the recording side of postrun into ``site``, without its dependencies."""
     cmake = shutil.which("cmake")
     if cmake is None:
         raise BuildError("no cmake on the PATH")
@@ -139,7 +139,7 @@ def _object(source: Path, folder: Path, include: Path) -> Path:
 
 
 def _link(nvcc: str, built: Path, objects: Sequence[Path], library: Path | None) -> str:
-    """A program with the static CUDA runtime, and postrun's library unless ``library`` is None."""
+    """Build a program with the static CUDA runtime, and ``library`` unless it is None."""
     flags = [] if library is None else [f"-L{library}", "-lpostrun", "-Xlinker", f"-rpath,{library}"]
     _call([nvcc, "-o", built, *objects, *flags, "-ldl", "-lpthread"])
     return str(built)

@@ -35,14 +35,14 @@ def facts_of(tables: Tables) -> dict[str, str]:
 
 
 def windows_of(facts: Mapping[str, str]) -> list[tuple[int, int]]:
-    """Begin and end of each window in ns since the Unix epoch; an end of 0: still open when the file ended."""
-    found: dict[int, tuple[int, int]] = {}
+    """Return begin and end of each window in ns; an end of 0: still open at the end."""
+    windows: dict[int, tuple[int, int]] = {}
     for key, value in facts.items():
         number = key.removeprefix("gpu.window.")
         if number != key and number.isdecimal():
             begin, *end = map(int, value.split())
-            found[int(number)] = (begin, end[0] if end else 0)
-    return [found[number] for number in sorted(found)]
+            windows[int(number)] = (begin, end[0] if end else 0)
+    return [windows[number] for number in sorted(windows)]
 
 
 def nothing_lost(tables: Tables) -> list[str]:
@@ -50,7 +50,7 @@ def nothing_lost(tables: Tables) -> list[str]:
 
 
 def capability(facts: Mapping[str, str]) -> list[str]:
-    """No reason is recorded why GPU activity, or a kind of it, is missing. Metrics that NVML does not have do not matter."""
+    """Check that no kind of GPU activity is missing; metrics without NVML are ignored."""
     return [f"{key}: {facts[key]}" for key in ("capability.gpu", *(f"capability.gpu.{kind}" for kind in ACTIVITY)) if key in facts]
 
 
@@ -60,7 +60,7 @@ def clean_records(facts: Mapping[str, str]) -> list[str]:
 
 
 def inside_window(rows: Rows, windows: Sequence[tuple[int, int]]) -> list[str]:
-    """Every row lies in one of the windows."""
+    """Check that every row is in one of the windows."""
     problems = []
     for row in rows:
         start, end = row["start_ns"], row["start_ns"] + row["duration_ns"]
@@ -70,27 +70,27 @@ def inside_window(rows: Rows, windows: Sequence[tuple[int, int]]) -> list[str]:
 
 
 def counts_equal(rows: Iterable[Any], expected: Mapping[Any, int], about: str) -> list[str]:
-    """As many rows of each key as expected, and of no other key. ``rows`` are the keys."""
-    found = Counter(rows)
+    """Check the number of rows per key; ``rows`` are the keys."""
+    actual = Counter(rows)
     return [
-        f"{about} {key}: {found[key]} instead of {expected.get(key, 0)}"
-        for key in sorted(found.keys() | expected.keys(), key=str)
-        if found[key] != expected.get(key, 0)
+        f"{about} {key}: {actual[key]} instead of {expected.get(key, 0)}"
+        for key in sorted(actual.keys() | expected.keys(), key=str)
+        if actual[key] != expected.get(key, 0)
     ]
 
 
 def shapes(rows: Rows, expected: Mapping[str, tuple[int, ...]]) -> list[str]:
-    """Kernels have the grid, block and shared memory with which they were launched. Other names are not looked at."""
+    """Check the grid, block and shared memory of the kernels with these names."""
     problems = []
     columns = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "shared_memory")
     for name, wanted in expected.items():
-        found = {tuple(row[column] for column in columns) for row in named(rows, name)}
-        problems += [f"{name}: shape {shape} instead of {wanted}" for shape in sorted(found - {wanted})]
+        actual = {tuple(row[column] for column in columns) for row in named(rows, name)}
+        problems += [f"{name}: shape {shape} instead of {wanted}" for shape in sorted(actual - {wanted})]
     return listed(problems)
 
 
 def one_launch_each(tables: Tables) -> list[str]:
-    """The correlation of every kernel has exactly one launch call, which begins no later than the kernel."""
+    """Check that each kernel's correlation has one launch call, before the kernel."""
     calls: dict[int, Rows] = defaultdict(list)
     for row in tables["api"]:
         if row["kind"] == LAUNCH:
@@ -125,21 +125,24 @@ def known_work(tables: Tables, report: Mapping[str, Any]) -> list[str]:
     return problems + shapes(kernels, shape) + one_launch_each(tables)
 
 
-def equal(found: object, expected: object, about: str) -> list[str]:
-    return [] if found == expected else [f"{about}: {found} instead of {expected}"]
+def equal(actual: object, expected: object, about: str) -> list[str]:
+    return [] if actual == expected else [f"{about}: {actual} instead of {expected}"]
 
 
-def at_most(found: float, limit: float, about: str, unit: str = "") -> list[str]:
-    return [] if found <= limit else [f"{about}: {found:.6g}{unit}, the limit is {limit:.6g}{unit}"]
+def at_most(actual: float, limit: float, about: str, unit: str = "") -> list[str]:
+    return [] if actual <= limit else [f"{about}: {actual:.6g}{unit}, the limit is {limit:.6g}{unit}"]
 
 
 def spins(rows: Rows, reported: Sequence[Sequence[float]]) -> list[str]:
-    """Each kernel lies between the host times around it, and is as long as its events say: within 1% or 10 µs."""
-    found = sorted(named(rows, "postrun_spin"), key=lambda row: int(row["start_ns"]))
-    if len(found) != len(reported):
-        return [f"{len(found)} spin kernels instead of {len(reported)}"]
+    """Check that each kernel is between the host times around it, and its duration.
+
+    The duration is that of its events, within 1% or 10 µs.
+    """
+    actual = sorted(named(rows, "postrun_spin"), key=lambda row: int(row["start_ns"]))
+    if len(actual) != len(reported):
+        return [f"{len(actual)} spin kernels instead of {len(reported)}"]
     problems = []
-    for number, (row, (before, after, event_ms)) in enumerate(zip(found, reported, strict=True)):
+    for number, (row, (before, after, event_ms)) in enumerate(zip(actual, reported, strict=True)):
         start, duration = row["start_ns"], row["duration_ns"]
         if not (before <= start < start + duration <= after):
             early, late = before - start, start + duration - after
@@ -155,7 +158,7 @@ def untimed(tables: Tables) -> list[str]:
 
 
 def kernels_per_window(tables: Tables, windows: Sequence[tuple[int, int]], expected: int) -> list[str]:
-    """Each window has its kernels postrun_alpha, and no kernel is outside of the windows."""
+    """Check that each window has its kernels postrun_alpha, and no kernel is outside."""
     starts = sorted(row["start_ns"] for row in named(tables["kernel"], "postrun_alpha"))
     problems = []
     for number, (begin, end) in enumerate(windows):
@@ -169,7 +172,7 @@ def kernels_per_window(tables: Tables, windows: Sequence[tuple[int, int]], expec
 def missing_is_reported(
     phases: Sequence[Mapping[str, Any]], tables: Tables, tolerance_ns: int, name: str
 ) -> tuple[list[str], list[dict[str, int]]]:
-    """Kernels that were launched in a window are recorded, or a reason is, and no window covers those that are missing.
+    """Check that kernels launched in a window are recorded, or a reason is.
 
     ``phases``: launches with begin, end, launched, window. ``name``: of the kernels; "": of any name.
     Also returns the launched and recorded kernels of each phase.
@@ -180,15 +183,15 @@ def missing_is_reported(
     problems, figures = [], []
     for number, phase in enumerate(phases):
         begin, end = phase["begin"], phase["end"]
-        found = bisect.bisect_right(starts, end + SLACK_NS) - bisect.bisect_left(starts, begin - SLACK_NS)
-        figures.append({"launched": phase["launched"], "recorded": found})
+        actual = bisect.bisect_right(starts, end + SLACK_NS) - bisect.bisect_left(starts, begin - SLACK_NS)
+        figures.append({"launched": phase["launched"], "recorded": actual})
         if not phase["window"]:
-            problems += equal(found, 0, f"phase {number}: kernels outside of the window")
-        elif found > phase["launched"]:
-            problems.append(f"phase {number}: {found} kernels recorded of {phase['launched']}")
-        elif found < phase["launched"]:
+            problems += equal(actual, 0, f"phase {number}: kernels outside of the window")
+        elif actual > phase["launched"]:
+            problems.append(f"phase {number}: {actual} kernels recorded of {phase['launched']}")
+        elif actual < phase["launched"]:
             covered = any(first <= begin and (not last or last >= begin + tolerance_ns) for first, last in windows)
-            missing = phase["launched"] - found
+            missing = phase["launched"] - actual
             if "capability.gpu" not in facts and not tables["loss"]:
                 problems.append(f"phase {number}: {missing} kernels are missing and no reason is recorded")
             elif covered and not tables["loss"]:
@@ -208,7 +211,7 @@ def graph_replays(tables: Tables, report: Mapping[str, Any]) -> list[str]:
 
 
 def replay_correlations(tables: Tables, report: Mapping[str, Any]) -> list[str]:
-    """The kernels of a replay have the correlation of its own launch call, and start after that call and before the next one."""
+    """Check that a replay's kernels have its correlation and follow its launch call."""
     calls = _graph_launches(tables)
     by_correlation: dict[int, Rows] = defaultdict(list)
     for row in tables["kernel"]:
@@ -216,17 +219,17 @@ def replay_correlations(tables: Tables, report: Mapping[str, Any]) -> list[str]:
             by_correlation[row["correlation"]].append(row)
     problems = []
     for number, call in enumerate(calls):
-        own = by_correlation.get(call["correlation"], [])
+        rows = by_correlation.get(call["correlation"], [])
         next_start = calls[number + 1]["start_ns"] if number + 1 < len(calls) else None
-        if len(own) != report["kernels"]:
-            problems.append(f"replay {number}: {len(own)} kernels have its correlation")
-        elif any(row["start_ns"] < call["start_ns"] or (next_start is not None and row["start_ns"] >= next_start) for row in own):
+        if len(rows) != report["kernels"]:
+            problems.append(f"replay {number}: {len(rows)} kernels have its correlation")
+        elif any(row["start_ns"] < call["start_ns"] or (next_start is not None and row["start_ns"] >= next_start) for row in rows):
             problems.append(f"replay {number}: kernels of another replay have its correlation")
     return listed(problems)
 
 
 def _graph_launches(tables: Tables) -> Rows:
-    """In order of time; a call of the runtime and the one of the driver inside of it are one launch."""
+    """Return launches by time; a driver's call inside a runtime's call is the same."""
     calls = sorted((row for row in tables["api"] if "GraphLaunch" in (row["name"] or "")), key=lambda row: int(row["start_ns"]))
     return [row for number, row in enumerate(calls) if not number or row["correlation"] != calls[number - 1]["correlation"]]
 
@@ -234,28 +237,28 @@ def _graph_launches(tables: Tables) -> Rows:
 def launches_by_thread(tables: Tables, tids: Sequence[int], launches: int) -> list[str]:
     """Each thread has its launches of postrun_alpha, under its own thread id."""
     correlations = {row["correlation"] for row in named(tables["kernel"], "postrun_alpha")}
-    found = Counter(row["tid"] for row in tables["api"] if row["kind"] == LAUNCH and row["correlation"] in correlations)
-    return listed(counts_equal(found.elements(), dict.fromkeys(tids, launches), "launches of thread"))
+    actual = Counter(row["tid"] for row in tables["api"] if row["kind"] == LAUNCH and row["correlation"] in correlations)
+    return listed(counts_equal(actual.elements(), dict.fromkeys(tids, launches), "launches of thread"))
 
 
 def overlaps(rows: Rows) -> int:
-    """Pairs of neighbors, in order of their start, with a second one that starts before the first one ends."""
+    """Return neighbors by start time whose second starts before the first ends."""
     spans = sorted((row["start_ns"], row["start_ns"] + row["duration_ns"]) for row in rows)
     return sum(second[0] < first[1] for first, second in pairwise(spans))
 
 
-def same_kernels(found: Mapping[str, Sequence[int]], expected: Mapping[str, Sequence[int]]) -> list[str]:
-    """Durations by name agree: equal counts, sums within 3%, medians within 5% or 300 ns."""
+def same_kernels(actual: Mapping[str, Sequence[int]], expected: Mapping[str, Sequence[int]]) -> list[str]:
+    """Check durations by name: equal counts, sums within 3%, medians within 5%."""
     problems = counts_equal(
-        [name for name, values in found.items() for _ in values], {name: len(values) for name, values in expected.items()}, "kernels"
+        [name for name, values in actual.items() for _ in values], {name: len(values) for name, values in expected.items()}, "kernels"
     )
-    total, wanted = sum(map(sum, found.values())), sum(map(sum, expected.values()))
+    total, wanted = sum(map(sum, actual.values())), sum(map(sum, expected.values()))
     if abs(total - wanted) > 0.03 * wanted:
         problems.append(f"kernel time: {total} ns instead of {wanted} ns")
-    for name in sorted(found.keys() & expected.keys()):
-        middle, other = median(found[name]), median(expected[name])
-        if abs(middle - other) > max(0.05 * other, 300):
-            problems.append(f"{name[:80]}: median {middle:.0f} ns instead of {other:.0f} ns")
+    for name in sorted(actual.keys() & expected.keys()):
+        middle, second = median(actual[name]), median(expected[name])
+        if abs(middle - second) > max(0.05 * second, 300):
+            problems.append(f"{name[:80]}: median {middle:.0f} ns instead of {second:.0f} ns")
     return listed(problems)
 
 

@@ -44,7 +44,7 @@ def main(accept: Path, arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="postrun-accept-") as scratch, ThreadPoolExecutor(1) as pool:
         work = options.work.resolve() if options.work else Path(scratch)
         tools, why_not = None, ""
-        found = pool.submit(_versions)  # meanwhile; PyTorch is in memory when the first case imports it
+        actual = pool.submit(_versions)  # meanwhile; PyTorch is in memory when the first case imports it
         try:
             if options.stub:
                 tools = build_for_stubs(work / "build", json.loads(options.stub.read_text()), options.scale)
@@ -54,7 +54,7 @@ def main(accept: Path, arguments: Sequence[str] | None = None) -> int:
                 tools = build(work / "build")
         except BuildError as failed:
             why_not = f"the suite cannot be built: {failed}"
-        versions = found.result() | {"build_seconds": round(time.monotonic() - begun, 1)}
+        versions = actual.result() | {"build_seconds": round(time.monotonic() - begun, 1)}
         suite = Suite(accept, out, work, begun + seconds, tools, versions)
         return suite.run(cases, why_not)
 

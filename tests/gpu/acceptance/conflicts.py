@@ -19,7 +19,7 @@ LAUNCH_TOLERANCE, LAUNCH_TOLERANCE_NS = 0.03, 100
 
 
 def other_profilers(bench: Bench) -> None:
-    """Kernels that are missing because another client took CUPTI over are reported, and the other client misses nothing."""
+    """Kernels lost to another client of CUPTI are reported; that client loses none."""
     library = _library(bench)
     runs: dict[str, Callable[[], Done]] = {
         f"client_{order}_{finalizes}": lambda order=order, finalizes=finalizes: bench.workload(
@@ -59,15 +59,15 @@ def other_profilers(bench: Bench) -> None:
         for name in (f"torch_{order}{suffix}" for order in TORCH_ORDERS):
             if name in torch:
                 bench.figures[name] = _recorded(bench, torch[name], "") | {"profiler": _profiled(torch[name])}
-                for found in _profiled(torch[name]):
-                    bench.require(checks.equal([found], expected, f"{name}: kernels in the result of torch.profiler"))
+                for actual in _profiled(torch[name]):
+                    bench.require(checks.equal([actual], expected, f"{name}: kernels in the result of torch.profiler"))
     kept = torch.get("torch_inside") or clients.get("client_inside_1")
     if kept:
         bench.keep(kept, "conflict")
 
 
 def _seized(bench: Bench, library: str) -> Any:
-    """The effect of a client that profiles without a subscription, against the rules of CUPTI: only a figure."""
+    """A figure only: the effect of a client that profiles without a subscription."""
     try:
         done = bench.workload("client_seizes", "clients", "seizes", library, 1, PAUSE_MS, limit=30, expect=None)
         if done.code != 0:
@@ -84,23 +84,23 @@ def _profiled(done: Done) -> list[float]:
 
 def _library(bench: Bench) -> str:
     """The CUPTI that is recorded with on this machine."""
-    found = checks.facts_of(bench.workload("library", "counts", 1).tables("meta"))
-    if "cupti.library" not in found:
-        raise Failed(f"nothing is recorded: {found.get('capability.gpu', 'no reason given')}")
-    return found["cupti.library"]
+    actual = checks.facts_of(bench.workload("library", "counts", 1).tables("meta"))
+    if "cupti.library" not in actual:
+        raise Failed(f"nothing is recorded: {actual.get('capability.gpu', 'no reason given')}")
+    return actual["cupti.library"]
 
 
 def _recorded(bench: Bench, done: Done, kernel: str) -> dict[str, Any]:
     tables = done.tables("meta", "kernel", "loss")
     problems, phases = checks.missing_is_reported(done.report["phases"], tables, TOLERANCE_NS, kernel)
     bench.require(problems, done.name)
-    found = checks.facts_of(tables)
+    actual = checks.facts_of(tables)
     kept = ("capability.gpu", "cupti.stays")
-    return {"phases": phases, "windows": len(checks.windows_of(found)), **{key: found[key] for key in kept if key in found}}
+    return {"phases": phases, "windows": len(checks.windows_of(actual)), **{key: actual[key] for key in kept if key in actual}}
 
 
 def listener(bench: Bench) -> None:
-    """With a subscriber that only listens to calls, a window closes all the same: nothing is recorded after it, calls are fast again."""
+    """A subscriber that only listens does not keep a window open or calls slow."""
     done = bench.workload("listens", "clients", "listens", _library(bench), 0, 0)
     bench.figures |= _recorded(bench, done, "postrun_alpha")
     before, after = done.report["launch_ns"]
@@ -111,7 +111,7 @@ def listener(bench: Bench) -> None:
 
 
 def tools_around(bench: Bench) -> None:
-    """Under Nsight Compute and Compute Sanitizer the program ends normally, and it is recorded or the reason is."""
+    """Under Nsight Compute and Compute Sanitizer programs end normally."""
     program = bench.tools.programs["workload"]
     commands = {
         "ncu": ["ncu", "--metrics", "gpu__time_duration.sum", "--launch-count", "3", "--clock-control", "none", program, "counts", 2],
@@ -129,9 +129,9 @@ def tools_around(bench: Bench) -> None:
             bench.require([f"{name}: {exit_name(done.code)}: {tail(done.output + done.errors)}"])
             continue
         tables = done.tables("meta", "kernel", "loss")
-        found = checks.facts_of(tables)
-        bench.figures[name] = {"kernels": len(tables["kernel"]), "reason": found.get("capability.gpu")}
+        actual = checks.facts_of(tables)
+        bench.figures[name] = {"kernels": len(tables["kernel"]), "reason": actual.get("capability.gpu")}
         recorded = len(tables["kernel"]) == sum(done.report["kernels"].values())
         bench.demand(
-            recorded or "capability.gpu" in found or bool(tables["loss"]), f"{name}: kernels are missing and no reason is recorded"
+            recorded or "capability.gpu" in actual or bool(tables["loss"]), f"{name}: kernels are missing and no reason is recorded"
         )

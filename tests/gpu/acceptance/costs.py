@@ -22,7 +22,7 @@ LONG_KIB = 64 * 1024
 
 
 def overhead(bench: Bench) -> None:
-    """Criteria hold for the default; staying attached and finalizing are both measured."""
+    """The default meets the criteria; staying attached and finalizing are measured."""
     for suffix, variables in VARIANTS.items():
         for kind, count in KINDS.items():
             done = bench.workload(f"{kind}{suffix}", "overhead", kind, bench.scaled(count, least=50), **variables)
@@ -54,7 +54,7 @@ def _after(done: Done) -> float:
 
 
 def _costs(blocks: Mapping[str, Sequence[float]]) -> dict[str, Any]:
-    """Medians in a window and after it, relative to those before the first window, and the difference in ns."""
+    """Return medians in and after a window, relative to those before the first."""
     before, on, off = (checks.median(blocks[name]) for name in ("before", "on", "off"))
     return {
         "before_ns": round(before, 1),

@@ -16,5 +16,5 @@ def examples(bench: Bench) -> None:
     expected = json.loads(file.read_text())
     bench.figures["examples"] = {name: (bench.out / f"{name}.prt").stat().st_size for name in expected}
     for name, wanted in expected.items():
-        found = traces.summary(traces.read([Path(bench.out / f"{name}.prt")]))
-        bench.require(checks.equal(json.loads(json.dumps(found)), wanted, "counts and sums"), name)
+        actual = traces.summary(traces.read([Path(bench.out / f"{name}.prt")]))
+        bench.require(checks.equal(json.loads(json.dumps(actual)), wanted, "counts and sums"), name)

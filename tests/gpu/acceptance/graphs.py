@@ -36,14 +36,14 @@ def graphs(bench: Bench) -> None:
 
 def _native(bench: Bench, order: str, run: Done, alone: Done | None) -> None:
     tables = run.tables("meta", "kernel", "memcpy", "memset", "api", "loss")
-    found = checks.facts_of(tables)
+    actual = checks.facts_of(tables)
     problems = checks.graph_replays(tables, run.report) + checks.nothing_lost(tables)
     correlations = checks.replay_correlations(tables, run.report)
     none = not any(row["graph_node"] for row in tables["kernel"])
-    bench.figures[order] = {"kernels": len(tables["kernel"]), "problems": problems + correlations, "note": found.get(NOTE)}
+    bench.figures[order] = {"kernels": len(tables["kernel"]), "problems": problems + correlations, "note": actual.get(NOTE)}
     if order == "before" and none:  # CUPTI cannot see them: then the recorder has to say so
-        problems = [] if "capability.gpu" in found else ["graphs captured before the first window are missing and no reason is recorded"]
-    elif NOTE not in found:
+        problems = [] if "capability.gpu" in actual else ["graphs captured before the first window are missing and no reason is recorded"]
+    elif NOTE not in actual:
         problems += correlations
     bench.require(problems, order)
     if alone is not None:
@@ -64,7 +64,7 @@ def _torch(bench: Bench, how: str, run: Done, alone: Done | None) -> None:
 
 
 def captures(bench: Bench) -> None:
-    """Opening and closing windows, by the program or by time, never invalidates a capture of another thread."""
+    """Opening and closing windows never invalidates a capture of another thread."""
     count, ms = bench.scaled(CAPTURE_WINDOWS, least=5), bench.scaled(TIMED_MS, least=TIMED_MS_STUB)
     timed = {"POSTRUN_CAPTURE": "1", "POSTRUN_GPU": "1", "POSTRUN_GPU_WINDOWS": "seconds=1,every=2"}
     done = bench.together(

@@ -30,22 +30,22 @@ def libraries(bench: Bench) -> None:
             bench.require([f"{tried[name] or name}: {exit_name(done.code)}: {tail(done.errors)}"])
             continue
         tables = done.tables("meta", "kernel")
-        found = checks.facts_of(tables)
+        actual = checks.facts_of(tables)
         bench.figures[tried[name] or name] = {
             "kernels": len(tables["kernel"]),
-            **{key: found[key] for key in ("cupti.library", "cupti.version", "capability.gpu") if key in found},
+            **{key: actual[key] for key in ("cupti.library", "cupti.version", "capability.gpu") if key in actual},
         }
         complete = len(tables["kernel"]) == sum(done.report["kernels"].values())
-        bench.demand(complete or "capability.gpu" in found, f"{tried[name] or name}: kernels are missing and no reason is recorded")
+        bench.demand(complete or "capability.gpu" in actual, f"{tried[name] or name}: kernels are missing and no reason is recorded")
 
 
 def _libraries(bench: Bench) -> list[str]:
     """Every CUPTI on this machine, and those that were brought along."""
     if bench.tools.stub:
         return []
-    found = [path for path in os.environ.get(BROUGHT, "").split(":") if path]
-    for place in PLACES:
-        found += [str(path) for path in sorted(Path("/").glob(place[1:] + "/libcupti.so.*"))]
+    actual = [path for path in os.environ.get(BROUGHT, "").split(":") if path]
+    for location in PLACES:
+        actual += [str(path) for path in sorted(Path("/").glob(location[1:] + "/libcupti.so.*"))]
     for folder in sys.path:
-        found += [str(path) for path in sorted(Path(folder or ".").glob("nvidia/*/lib/libcupti.so.*"))]
-    return list({os.path.realpath(path): None for path in found})[:MOST]
+        actual += [str(path) for path in sorted(Path(folder or ".").glob("nvidia/*/lib/libcupti.so.*"))]
+    return list({os.path.realpath(path): None for path in actual})[:MOST]

@@ -35,7 +35,7 @@ def _native(bench: Bench, program: str) -> None:
 
 
 def _torch(bench: Bench) -> None:
-    """Ranges named step open the window at the second one and close it after the fourth one."""
+    """The window lasts from the second range named step to the end of the fourth."""
     variables = bench.injection() | {"NVTX_INJECTION64_PATH": bench.tools.library, "POSTRUN_GPU_STEPS": f"{FIRST}:{END}"}
     done = bench.script("torch", "torch_nvtx.py", STEPS, LAUNCHES, **variables)
     tables = done.tables()

@@ -37,7 +37,9 @@ class Suite:
     expected: dict[str, Any] = field(default_factory=dict)  # name of an example -> counts and sums
 
     def run(self, cases: Sequence[Case], why_not: str = "") -> int:
-        """Runs them; results of other cases from an earlier call stay. ``why_not``: why no case can run.
+        """Run the cases; earlier results of other cases stay.
+
+        ``why_not``: why no case can run.
 
         Returns the exit code: 1 if one of these cases failed, or a decisive one was not run.
         """
@@ -61,9 +63,9 @@ class Suite:
             print(f"{result['verdict']:4} case {case.number:2} {result.get('seconds', 0):6.1f} s  {case.title}", flush=True)
             if result["reason"]:
                 print(f"     {result['reason'][:600]}", flush=True)
-        own = {case.number: self.results[case.number] for case in cases}
-        failed = [number for number, result in own.items() if result["verdict"] == "FAIL" or _is_missing(result)]
-        print(f"{len(own)} cases; not passed: {', '.join(map(str, sorted(failed))) or 'none'}; results: {self.out / 'accept.json'}")
+        rows = {case.number: self.results[case.number] for case in cases}
+        failed = [number for number, result in rows.items() if result["verdict"] == "FAIL" or _is_missing(result)]
+        print(f"{len(rows)} cases; not passed: {', '.join(map(str, sorted(failed))) or 'none'}; results: {self.out / 'accept.json'}")
         return 1 if failed else 0
 
     def run_one(self, case: Case, left: float) -> dict[str, Any]:
@@ -156,10 +158,10 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text())
+        actual = json.loads(path.read_text())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return actual if isinstance(actual, dict) else {}
 
 
 def _write_json(path: Path, value: object) -> None:

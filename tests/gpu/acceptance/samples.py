@@ -35,11 +35,11 @@ def nvml(bench: Bench) -> None:
         if smi:
             poller.join()
     tables = done.tables("meta", "metric")
-    found = checks.facts_of(tables)
-    unit = next((key.split(".")[1] for key, value in found.items() if key.endswith(".uuid") and key.startswith("gpu.")), None)
+    actual = checks.facts_of(tables)
+    unit = next((key.split(".")[1] for key, value in actual.items() if key.endswith(".uuid") and key.startswith("gpu.")), None)
     if unit is None:
-        raise Skipped(f"no GPU was sampled: {found.get('capability.gpu.samples', 'no reason is recorded')}")
-    bench.require(checks.equal(found.get("cuda.0.uuid"), found.get(f"gpu.{unit}.uuid"), "UUID of the GPU in CUDA"))
+        raise Skipped(f"no GPU was sampled: {actual.get('capability.gpu.samples', 'no reason is recorded')}")
+    bench.require(checks.equal(actual.get("cuda.0.uuid"), actual.get(f"gpu.{unit}.uuid"), "UUID of the GPU in CUDA"))
     series = {
         name: sorted((row["time_ns"], row["value"]) for row in tables["metric"] if row["metric"] == name and row["unit"] == int(unit))
         for name in ("gpu_power", "gpu_memory_used_bytes", "gpu_sm_clock")
@@ -62,7 +62,7 @@ def nvml(bench: Bench) -> None:
     bench.require(checks.at_most(power, TOLERANCE_POWER, "power against nvidia-smi, relative"))
     bench.require(checks.at_most(memory, TOLERANCE_MEMORY, "memory against nvidia-smi", " bytes"))
     bench.require(checks.at_most(sm_clock, TOLERANCE_CLOCK_MHZ, "SM clock against nvidia-smi", " MHz"))
-    bench.require(checks.equal(polls[0][1], found.get(f"gpu.{unit}.uuid"), "UUID of the GPU in nvidia-smi"))
+    bench.require(checks.equal(polls[0][1], actual.get(f"gpu.{unit}.uuid"), "UUID of the GPU in nvidia-smi"))
 
 
 def nvidia_smi() -> str | None:
@@ -71,7 +71,7 @@ def nvidia_smi() -> str | None:
 
 
 def _poll(smi: str, over: threading.Event, polls: list[tuple[int, str, float, float, float]]) -> None:
-    """Asks nvidia-smi each second; the time of an answer is the middle of the question."""
+    """Query nvidia-smi each second; an answer's time is the middle of the query."""
     over.wait(2)
     while not over.is_set():
         begin = time.time_ns()
@@ -88,5 +88,5 @@ def _poll(smi: str, over: threading.Event, polls: list[tuple[int, str, float, fl
 
 def _at(series: list[tuple[int, float]], when: int) -> float:
     """The value next to a time."""
-    place = bisect.bisect_left(series, (when, 0.0))
-    return float(min(series[max(place - 1, 0) : place + 1], key=lambda sample: abs(sample[0] - when))[1])
+    location = bisect.bisect_left(series, (when, 0.0))
+    return float(min(series[max(location - 1, 0) : location + 1], key=lambda sample: abs(sample[0] - when))[1])

@@ -38,8 +38,8 @@ def _check(bench: Bench, program: str, done: Done) -> None:
     bench.require(checks.counts_equal([row["name"] for row in kernels], expected, "kernels"), program)
     bench.require(checks.equal(len(streams), report["streams"], "streams with spin kernels"), program)
     if program.endswith("per_thread") and not bench.tools.stub:
-        own = {row["stream"] for row in checks.named(kernels, "postrun_alpha")}
-        bench.require(checks.equal(len(own), report["threads"], "default streams of threads"), program)
+        rows = {row["stream"] for row in checks.named(kernels, "postrun_alpha")}
+        bench.require(checks.equal(len(rows), report["threads"], "default streams of threads"), program)
     if not bench.tools.stub:
         bench.demand(checks.overlaps(spins) > 0, f"{program}: spin kernels on different streams never overlap")
     bench.require(checks.nothing_lost(tables), program)

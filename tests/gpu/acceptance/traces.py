@@ -15,7 +15,7 @@ DEVICE_TABLES = ("kernel", "memcpy", "memset")
 
 
 def read(files: Sequence[Path], names: Sequence[str] = ()) -> Tables:
-    """The rows of the tables ``names`` (default: all) of all files, times in ns since the Unix epoch."""
+    """Return the rows of tables (default: all) of all files; times in Unix ns."""
     wanted = tuple(names) or TABLES
     tables: Tables = {name: [] for name in wanted}
     for file in files:
@@ -37,22 +37,22 @@ def count(files: Sequence[Path], table: str) -> int:
 
 
 def summary(tables: Tables) -> dict[str, Any]:
-    """Counts and sums of device and host rows, which every reader of the same file has to find."""
-    found: dict[str, Any] = {f"{table}_rows": len(tables[table]) for table in ("api", "annotation", "sync", "metric", "loss")}
+    """Return counts and sums that every reader of the same file must find."""
+    sums: dict[str, Any] = {f"{table}_rows": len(tables[table]) for table in ("api", "annotation", "sync", "metric", "loss")}
     kernels: dict[str, list[int]] = {}
     for row in tables["kernel"]:
         entry = kernels.setdefault(row["name"] or "", [0, 0])
         entry[0] += 1
         entry[1] += round(row["duration_ns"])
-    found["kernels"] = {name: {"count": count, "total_ns": total} for name, (count, total) in sorted(kernels.items())}
+    sums["kernels"] = {name: {"count": count, "total_ns": total} for name, (count, total) in sorted(kernels.items())}
     for table in ("memcpy", "memset"):
         rows = tables[table]
-        found[table] = {
+        sums[table] = {
             "count": len(rows),
             "bytes": sum(row["bytes"] for row in rows),
             "total_ns": sum(round(row["duration_ns"]) for row in rows),
         }
-    return found
+    return sums
 
 
 def _read_one(file: Path, wanted: Sequence[str]) -> Tables:

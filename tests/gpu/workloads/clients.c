@@ -81,7 +81,7 @@ static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t si
     }
 }
 
-enum client { LISTENS, PROFILES, SEIZES }; /* SEIZES: profiles without a subscription, and whoever has one */
+enum client { LISTENS, PROFILES, SEIZES }; /* SEIZES: profiles without a subscription, and without regard to a subscriber */
 
 /* 0, or why the client cannot do it. */
 static int client_begins(enum client how) {

@@ -115,7 +115,7 @@ extern "C" size_t device_free_memory(void) {
     return free_bytes;
 }
 
-/* By name: the header's cuCtxCreate takes other arguments from CUDA 13 on, the symbol of the driver does not. */
+/* By name: the header's cuCtxCreate takes other arguments since CUDA 13, the symbol of the driver does not. */
 extern "C" int device_second_context(void (*work)(void)) {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);
     auto create = driver ? (int (*)(void **, unsigned, int))dlsym(driver, "cuCtxCreate_v2") : nullptr;

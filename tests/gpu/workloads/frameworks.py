@@ -55,9 +55,9 @@ def use_numba() -> None:
 
     @cuda.jit
     def add(array):  # type: ignore[no-untyped-def]
-        place = cuda.grid(1)
-        if place < array.size:
-            array[place] += 1
+        location = cuda.grid(1)
+        if location < array.size:
+            array[location] += 1
 
     array = cuda.to_device(numpy.zeros(1024))
     time.sleep(ATTACH_S)

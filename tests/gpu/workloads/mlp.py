@@ -52,7 +52,7 @@ def synchronize(torch: Any) -> None:
 
 
 def profiled(profile: Any) -> dict[str, Any]:
-    """The counts of torch.profiler: durations of kernels by name, bytes of copies and memsets, launch calls by name."""
+    """Return torch.profiler's counts: kernels, bytes of copies, launch calls."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         profile.export_chrome_trace(str(path))
