@@ -16,7 +16,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from types import TracebackType
 from typing import Any, Final
 
 from ..errors import InputError
@@ -44,7 +43,7 @@ class Claims:
     def __enter__(self) -> Claims:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         if self._renewing is not None:
             self._renewing.join()
@@ -53,10 +52,7 @@ class Claims:
                 self.give_back(path)
 
     def take(self, path: str) -> bool:
-        """Take the claim ``path`` if nobody has it or it has expired.
-
-        Return whether this night has it now.
-        """
+        """Take the claim ``path`` if it is free; return whether this night has it."""
         known = path in self._held
         try:
             had = self._taken(path)
@@ -108,8 +104,7 @@ class Claims:
     def alone(self, path: str) -> Iterator[None]:
         """Wait for the claim and keep it inside the block.
 
-        After two leases the block runs without it: the owner has stopped renewing it.
-        """
+        After two leases the block runs without it: the owner has stopped renewing it."""
         until = time.monotonic() + 2 * self._lease_ns / 1e9
         while not (had := self.take(path)) and time.monotonic() < until:
             time.sleep(_POLL_S)

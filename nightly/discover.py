@@ -113,8 +113,7 @@ def found_runs(listing: Iterable[ObjectInfo], *, now_ns: int, settle_ns: int, ex
     """Yield the runs in a listing that is ordered by path, inner ones first.
 
     ``settle_ns``: how long a run without an end marker must be unchanged; 0 accepts all, whatever the store's clock. ``exclude``: folders
-    that are not searched, such as that of the reports.
-    """
+    that are not searched, such as that of the reports."""
     folders: set[str] = set()
     for run in _nested(listing, now_ns, settle_ns, exclude):
         folder = _folder_of_logs(run)
@@ -129,8 +128,7 @@ def found_runs(listing: Iterable[ObjectInfo], *, now_ns: int, settle_ns: int, ex
 def _folder_of_logs(run: FoundRun) -> str | None:
     """Return the only folder that contains files of the prefix's own run.
 
-    Applies only if all these files are logs of GPUs: nothing else indicates that the prefix is a run. None for other runs.
-    """
+    Applies only if all these files are logs of GPUs: nothing else indicates that the prefix is a run. None for other runs."""
     paths = [one.path for one in (*run.objects, *run.perhaps)]
     if run.id != "." or not all("/" in path and _GPU_LOG.search(path.rpartition("/")[2]) for path in paths):
         return None
@@ -159,7 +157,7 @@ def _nested(listing: Iterable[ObjectInfo], now_ns: int, settle_ns: int, exclude:
         if known is None:
             known = _Open(root)
             stack.append(known)
-            stack.sort(key=_depth)
+            stack.sort(key=lambda run: 0 if run.root == "." else len(run.root))
         known.add(file, role)
     while stack:
         yield from _runs(stack.pop(), before)
@@ -168,8 +166,7 @@ def _nested(listing: Iterable[ObjectInfo], now_ns: int, settle_ns: int, exclude:
 def place_of(path: str) -> tuple[str, Role] | None:
     """Return the folder of an object's run and its role; None without a run.
 
-    The folder is "." for the prefix itself.
-    """
+    The folder is "." for the prefix itself."""
     folder, _, name = path.rpartition("/")
     if ".postrun-run/" in path and (mark := _MARK.match(path)):
         folder = mark["folder"] or ""
@@ -218,8 +215,7 @@ def to_look_at(run: FoundRun) -> tuple[ObjectInfo, ...]:
     """Return the files whose beginnings decide whether this is a run.
 
     If no name is that of a trace, these are the largest files of each ending, one of which must begin like a run's file. Next to run
-    stores, only files from which a store is made count.
-    """
+    stores, only files from which a store is made count."""
     sure, perhaps = (("trace",), ("perhaps",)) if run.stores else (("trace", "extra"), ("perhaps", "perhaps extra"))
     roles = [(one, place[1]) for one in run.objects if (place := place_of(one.path))]
     if run.kind != "traces" or any(role in sure for _, role in roles):
@@ -240,19 +236,12 @@ def with_these(run: FoundRun, files: Sequence[ObjectInfo]) -> FoundRun:
 
 
 def fingerprint(objects: Iterable[ObjectInfo]) -> str:
-    """Return a hex digest over path, size and ETag of the objects, in order.
-
-    The time of writing replaces an ETag that the store does not provide.
-    """
+    """Return a hex digest over path, size and ETag (or time of writing), in order."""
     digest = hashlib.sha256()
     for file in objects:
         version = file.modified_ns if file.etag is None else file.etag
         digest.update(f"{file.path}\0{file.size}\0{version}\n".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
-
-
-def _depth(run: _Open) -> int:
-    return 0 if run.root == "." else len(run.root)
 
 
 def _inside(path: str, root: str) -> bool:
@@ -275,10 +264,7 @@ def _without_traces(folder: str) -> bool:
 
 @lru_cache(64)
 def _above_hosted(folder: str, end: bool) -> str | None:
-    """Return the run's folder of the hosted profiler's layout, else None.
-
-    ``end``: the folder contains an end marker.
-    """
+    """Return the run's folder of the hosted layout. ``end``: it has an end marker."""
     match = _HOSTED.search(f"{folder}/training_job_end.ts" if end else f"{folder}/")
     if match is None:
         return None
@@ -309,10 +295,7 @@ def _log_folder(folder: str) -> str:
 
 @lru_cache(256)
 def _run_folder(folder: str, host: str | None = None) -> str:
-    """Remove the folders at the end that only divide a run.
-
-    ``host``: a machine's name that may be such a folder.
-    """
+    """Remove dividing folders at the end, also one that is named after ``host``."""
     while folder:
         above, _, last = folder.rpartition("/")
         if last != host and not _PART.fullmatch(last):
@@ -346,10 +329,7 @@ def _runs(run: _Open, before_ns: int) -> Iterator[FoundRun]:
 
 
 def _recorded(marks: set[str]) -> bool:
-    """Decide whether every recorder that began has ended.
-
-    Of a recorder that was restarted, the last attempt counts.
-    """
+    """Decide whether the last attempt of every recorder has ended."""
     last: dict[str, tuple[int, str]] = {}
     for name in marks:
         if not name.endswith(".ended"):

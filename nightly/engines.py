@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import version
@@ -39,9 +39,16 @@ def executor(
     (pool.py). "dask": a Dask cluster of ``workers`` processes on this machine, which listens on loopback and accepts only this process (TLS
     with a key that exists in memory alone). "dask:ADDRESS": the cluster of that scheduler, whose workers need this version of postrun. In
     Dask also, each task runs in a supervised process next to the worker, under the same limits; the tasks of a lost Dask worker go to
-    another one. Raise UsageError for an unknown engine or a missing extra, InputError for a scheduler that cannot be reached or used.
-    """
-    pool = _executor(engine, workers, timeout_s, memory_bytes)
+    another one. Raise UsageError for an unknown engine or a missing extra, InputError for a scheduler that cannot be reached or used."""
+    kind, address = checked(engine)
+    count = processors() if workers is None else workers
+    pool: _Here | SupervisedPool | _OnDask
+    if kind == "none":
+        pool = _Here()
+    elif kind == "processes":
+        pool = _pool(count, timeout_s, memory_bytes)
+    else:
+        pool = _OnDask(address, count, timeout_s, memory_bytes)
     try:
         yield pool
     except BaseException:
@@ -56,16 +63,6 @@ def checked(engine: str) -> tuple[str, str | None]:
     if kind not in ("none", "processes", "dask") or (colon and (kind != "dask" or not address)):
         raise UsageError(f"{engine!r} is no engine; accepted: {ENGINES}, such as dask:tcp://host:8786")
     return kind, address or None
-
-
-def _executor(engine: str, workers: int | None, timeout_s: float | None, memory_bytes: int | None) -> _Here | SupervisedPool | _OnDask:
-    kind, address = checked(engine)
-    if kind == "none":
-        return _Here()
-    count = processors() if workers is None else workers
-    if kind == "processes":
-        return _pool(count, timeout_s, memory_bytes)
-    return _OnDask(address, count, timeout_s, memory_bytes)
 
 
 def _pool(workers: int, timeout_s: float | None, memory_bytes: int | None) -> SupervisedPool:
@@ -113,36 +110,39 @@ class _OnDask(Executor):
         self._limits = (timeout_s, memory_bytes)
         self._open: set[Future[Any]] = set()
         self._closed = False
+        self._stack = ExitStack()
+        try:
+            self._connect(distributed, address, workers)
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def _connect(self, distributed: Any, address: str | None, workers: int) -> None:
         self._cluster: Any = None
-        self._folder: temporary.Folder | None = None
-        self._variables: dict[str, str | None] = {}
         if address is None:
             # A process that connects to a scheduler runs code as its workers: loopback alone would admit all users of this machine.
             try:
                 security = distributed.Security.temporary()
             except ImportError as error:
                 raise UsageError('--engine dask needs the package cryptography: pip install "postrun[dask]"') from error
-            self._folder = temporary.Folder()
+            self._folder = self._stack.enter_context(temporary.Folder())
             # Processes that multiprocessing starts would import modules from the current folder.
-            self._variables = {"PYTHONSAFEPATH": os.environ.get("PYTHONSAFEPATH")}
+            self._stack.callback(_set_variable, "PYTHONSAFEPATH", os.environ.get("PYTHONSAFEPATH"))
             os.environ["PYTHONSAFEPATH"] = "1"
             with import_module("dask.config").set(_NO_PAGES):
                 self._cluster = distributed.LocalCluster(
                     n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0, silence_logs="ERROR",
-                    host="127.0.0.1", protocol="tls://", security=security, local_directory=self._folder.name,
+                    host="127.0.0.1", protocol="tls://", security=security, local_directory=self._folder,
                 )  # fmt: skip
+            self._stack.callback(self._cluster.close)
         try:
             self._client = distributed.Client(address or self._cluster, timeout=_CONNECT_S, set_as_default=False)
         except (OSError, TimeoutError, ValueError, TypeError, RuntimeError) as error:
-            self._close_cluster()
             hint = f"check the address, and {_TLS_SETTINGS}" if (address or "").startswith("tls:") else "check the address"
             raise InputError(f"no Dask scheduler answers at {address}: {str(error) or type(error).__name__}; {hint}") from error
-        try:
-            _check_workers(self._client, address)
-            self._executor = self._client.get_executor(pure=False)
-        except BaseException:
-            self._close()
-            raise
+        self._stack.callback(self._client.close)
+        _check_workers(self._client, address)
+        self._executor = self._client.get_executor(pure=False)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         # No retries by Dask: they would repeat a task that fails. A task whose Dask worker is lost goes to another one anyway.
@@ -162,28 +162,17 @@ class _OnDask(Executor):
         self._closed = True
         if wait:
             self._executor.shutdown(wait=True)
-            self._close()
+            self._stack.close()
 
     def kill(self) -> None:
         self.shutdown(wait=False, cancel_futures=True)
-        self._close()
+        self._stack.close()
 
-    def _close(self) -> None:
-        self._client.close()
-        self._close_cluster()
 
-    def _close_cluster(self) -> None:
-        if self._cluster is not None:
-            self._cluster.close()
-            self._cluster = None
-        for name, value in self._variables.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-        self._variables = {}
-        if self._folder is not None:
-            self._folder.cleanup()
+def _set_variable(name: str, value: str | None) -> None:
+    os.environ.pop(name, None)
+    if value is not None:
+        os.environ[name] = value
 
 
 def _check_workers(client: Any, address: str | None) -> None:

@@ -52,9 +52,8 @@ def size(count: int) -> str:
 
 def reason(allowed: int, needed: int | None = None) -> str:
     """The reason of a run that exceeded its memory limit; ``needed``: bytes, if known."""
-    if needed is None:
-        return f"it needed more memory than is allowed ({size(allowed)}); raise --memory"
-    return f"it needed more memory ({size(needed)}) than is allowed ({size(allowed)}); raise --memory"
+    amount = "" if needed is None else f" ({size(needed)})"
+    return f"it needed more memory{amount} than is allowed ({size(allowed)}); raise --memory"
 
 
 def doubt(allowed: int) -> str:
@@ -124,8 +123,7 @@ class DataLimit:
     def set(self, data: dict[int, int], held: int) -> None:
         """Set the limit of processes.
 
-        ``data``: process id -> bytes of its private writable memory. ``held``: bytes that all of them use now.
-        """
+        ``data``: process id -> bytes of its private writable memory. ``held``: bytes that all of them use now."""
         room = max(0, self._most - held)
         for pid, mapped in data.items():
             with contextlib.suppress(OSError, ValueError, AttributeError):
@@ -142,10 +140,7 @@ class MemoryGroup:
 
     @classmethod
     def around(cls, pid: int, memory_bytes: int, root: Path = Path("/")) -> MemoryGroup | None:
-        """Move a process into a new group.
-
-        Return None if no group is delegated to this process, or the kernel refuses.
-        """
+        """Move a process into a new group; return None if that is not possible."""
         for base in _delegated(root):
             group = cls(base / f"{_PREFIX}{secrets.token_hex(8)}")
             try:
@@ -170,10 +165,7 @@ class MemoryGroup:
         return False
 
     def remove(self) -> None:
-        """Remove the group after its processes have ended.
-
-        The kernel may need a moment to notice.
-        """
+        """Remove the group once the kernel has noticed the end of its processes."""
         until = time.monotonic() + _REMOVAL_S
         while True:
             try:
@@ -191,8 +183,7 @@ def _delegated(root: Path) -> Iterator[Path]:
 
     These are its own group and the parent. A group with processes cannot have such children (except the root), so the usual case is a
     systemd service with ``Delegate=memory`` and ``DelegateSubgroup=``. For root every group is writable: root uses only groups that systemd
-    marks as delegated.
-    """
+    marks as delegated."""
     with contextlib.suppress(OSError, ValueError):
         line = next((line for line in (root / "proc/self/cgroup").read_text().splitlines() if line.startswith("0::/")), None)
         mount = next(
@@ -221,10 +212,7 @@ def _is_ours(group: Path) -> bool:
 
 
 def _enable(group: Path) -> None:
-    """Allow memory limits in children of ``group``.
-
-    Raise OSError if processes in it forbid that.
-    """
+    """Allow memory limits in children. Raise OSError if the group has processes."""
     file = group / "cgroup.subtree_control"
     if "memory" not in file.read_text().split():
         _write(file, "+memory")

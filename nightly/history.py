@@ -25,11 +25,11 @@ METRICS: Final = (
     "step_median_ns", "gpu_busy_percent", "gpu_active_percent", "gpu_utilization_percent", "exposed_communication_percent",
     "gpu_memory_percent",
 )  # fmt: skip
-MOST_RUNS: Final = 50  # with which a run can be compared
 POINTS: Final = 60  # the newest runs of a family whose trend is kept
 _NORMAL: Final = 1.4826  # standard deviation / median absolute deviation of normally distributed values
 _SMALL: Final[dict[int, float]] = {3: 3.7, 4: 2.2, 5: 2.0, 6: 1.5, 7: 1.45}
 _FLOOR: Final = 0.01
+_MOST_FAMILIES: Final = 500
 _NIGHT_NS: Final = 36 * 3600 * 10**9
 _PAST_NS: Final = 30 * 86_400 * 10**9
 _COMPARABLE: Final = ("completed", "unknown")
@@ -165,8 +165,7 @@ def family_of(name: str | None, run_id: str, labels: Mapping[str, str], patterns
     It is the label ``family``, else the match of the first pattern in the name or the id, else the name without dates, counters and hashes
     at its end. If the name contains nothing else, or only a word such as run, the nearest folder above that is more specific counts.
     Without one, it is the nearest word for jobs (train, run), then the nearest word for a part of a job (attempt, seed), then the entire
-    name.
-    """
+    name."""
     label = labels.get(LABEL)
     if isinstance(label, str) and label.strip():
         return label.strip()
@@ -195,7 +194,7 @@ def stem_of(text: str) -> str:
 # -- history ---------------------------------------------------------------------------------------------------------------
 
 
-def history(runs: pl.DataFrame, settings: Settings, *, most_families: int = 500) -> History:
+def history(runs: pl.DataFrame, settings: Settings) -> History:
     """Return the history of ``runs``: the index columns of a Row, and ``family``."""
     ordered = _ordered(runs)
     steps = _steps(ordered, settings)
@@ -205,7 +204,7 @@ def history(runs: pl.DataFrame, settings: Settings, *, most_families: int = 500)
     findings = tuple(
         sorted(findings, key=lambda one: (order[one.kind], -abs(one.change_percent or 0.0), one.family, one.id, one.rule or ""))
     )
-    names, total = _chosen(ordered, findings, most_families)
+    names, total = _chosen(ordered, findings)
     families = _families(ordered.filter(pl.col("family").is_in(names)), steps, names, settings)
     alone = ordered.filter(pl.len().over("family") == 1).sort(["at_ns", "id"], descending=[True, False], nulls_last=True)
     return History(findings, families, total, steps, tuple(alone["id"].to_list()))
@@ -278,8 +277,7 @@ def _current(ordered: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     """Return the comparable runs to which findings may refer.
 
     ``night``: the run ended in the 36 hours before the last known end. ``newest``: it is the last of its series, and not older than 30 days
-    at that time. ``newest_step``: the same among the runs that have steps.
-    """
+    at that time. ``newest_step``: the same among the runs that have steps."""
     runs = ordered.filter("comparable").select("id", "place", "ended_ns", *_SERIES)
     last = runs["ended_ns"].max()
     fresh = pl.col("ended_ns").is_null() if last is None else pl.col("ended_ns") >= pl.lit(last) - _PAST_NS
@@ -334,16 +332,13 @@ def _new_issues(current: pl.DataFrame, settings: Settings) -> list[Finding]:
     return findings
 
 
-def _chosen(ordered: pl.DataFrame, findings: Sequence[Finding], most: int) -> tuple[list[str], int]:
-    """Return the families to list, and how many there are.
-
-    Families with findings come first, then those that ran last.
-    """
+def _chosen(ordered: pl.DataFrame, findings: Sequence[Finding]) -> tuple[list[str], int]:
+    """Return the families to list, those with findings first, and their number."""
     newest = (
         ordered.group_by("family").agg(pl.col("ended_ns").max()).sort(["ended_ns", "family"], descending=[True, False], nulls_last=True)
     )
     names = list(dict.fromkeys([*(one.family for one in findings), *newest["family"].to_list()]))
-    return names[:most], len(newest)
+    return names[:_MOST_FAMILIES], len(newest)
 
 
 def _families(ordered: pl.DataFrame, steps: pl.DataFrame, names: Sequence[str], settings: Settings) -> tuple[Family, ...]:

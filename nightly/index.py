@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from dataclasses import replace as replaced
 from typing import Any, Final
 
@@ -26,9 +26,7 @@ from .history import Family, History, Settings, family_of, history
 from .index_model import Index
 from .model import Row
 
-PAGE_RUNS: Final = 1_000  # the newest rows; the page must also open on a phone
 JSON_RUNS: Final = 10_000
-PAGE_FAMILIES: Final = 60
 _READ_AT_ONCE: Final = 32
 _MOST_REFUSED: Final = 100  # lines about damaged markers
 _TRIES: Final = 12
@@ -72,10 +70,7 @@ class Book:
         return self._known.rows
 
     def write(self, out: Objects, rows: Mapping[str, Row]) -> Index:
-        """Write the index of ``rows``, based on the rows of :meth:`known`.
-
-        Rows that are not the same objects replace or extend those.
-        """
+        """Write the index: the rows of :meth:`known`, changed as in ``rows``."""
         known = self._known or read_known(out, None)
         over = {run_id: row for run_id, row in rows.items() if known.rows.get(run_id) is not row}
         for attempt in range(_TRIES):
@@ -102,7 +97,9 @@ class Book:
                 indexed[run_id], noted_ns[run_id] = row, when
         rows = [indexed[run_id] for run_id in sorted(indexed)]
         # A row gets the version of its marker only if it equals the marker; the markers of others are read again.
-        versions = [known.versions.get(row.id) if same_as_marker(row, known.rows.get(row.id)) else None for row in rows]
+        markers = [known.rows.get(row.id) for row in rows]
+        same = [row is marker or plain_row(row) == marker for row, marker in zip(rows, markers, strict=True)]
+        versions = [known.versions.get(row.id) if equal else None for row, equal in zip(rows, same, strict=True)]
         full, past = table_of(rows, versions, [noted_ns.get(row.id) for row in rows], self.settings)
         data = table.encoded(full)
         if not out.replace(PARQUET, data, known.kept.etag):
@@ -113,7 +110,7 @@ class Book:
         out.write(JSON, to_json(index), content_type="application/json")
         from .page import index_page
 
-        page = index_page(index, most_runs=PAGE_RUNS, most_families=PAGE_FAMILIES)
+        page = index_page(index)
         out.write(HTML, page.encode("utf-8", "replace"), content_type="text/html; charset=utf-8")
         return index if table.is_still(out, PARQUET, data) else None
 
@@ -125,15 +122,8 @@ def plain_row(row: Row) -> Row:
     return replaced(row, warnings=row.warnings[:-1])
 
 
-def same_as_marker(row: Row, marker: Row | None) -> bool:
-    return marker is not None and (row is marker or plain_row(row) == marker)
-
-
 def read_known(out: Objects, last: Known | None) -> Known:
-    """Return the rows of all done-markers.
-
-    Markers whose version ``last`` or index.parquet contains are not read again.
-    """
+    """Return the rows of all done-markers; read only those in a new version."""
     kept = table.read(out, PARQUET) if last is None or _etag(out) != last.kept.etag else last.kept
     listed = {one.path: one for one in out.list(f"{places.RUNS}/") if one.path.endswith(f"/{places.DONE}")}
     rows, versions, unread, refused = dict[str, Row](), dict[str, str](), list[str](), list[str]()
@@ -224,10 +214,7 @@ def index_of(rows: Sequence[Row], full: pl.DataFrame, past: History, settings: S
 
 
 def when(row: Row) -> int:
-    """Return the sort key of a row: the time of the run, else of its report.
-
-    Runs without either are newest.
-    """
+    """Return the sort key of a row: the time of its run, else of its report."""
     return row.started_ns if row.started_ns is not None else row.reported_at_ns if row.reported_at_ns is not None else 2**63
 
 
@@ -247,7 +234,7 @@ def to_json(index: Index) -> bytes:
         },
     }
     text = [json.dumps(head, ensure_ascii=False, indent=1)[:-2]]
-    text.append(_part("findings", (_short(_plain(one)) for one in index.findings)))
+    text.append(_part("findings", (_short(asdict(one)) for one in index.findings)))
     text.append(_part("failed", ({"id": row.id, "reason": row.reason} for row in index.failed[:JSON_RUNS])))
     if (alone := index.alone_told) is not None:
         text.append(f',\n "note": {json.dumps("; ".join(alone), ensure_ascii=False)}')
@@ -271,14 +258,10 @@ def _family(family: Family) -> dict[str, Any]:
     return {
         "name": family.name,
         "runs": family.runs,
-        "trends": {name: _plain(trend) for name, trend in family.trends.items()},
-        "changes": [_plain(change) for change in family.changes],
-        "points": [_short(_plain(point)) for point in family.points],
+        "trends": {name: asdict(trend) for name, trend in family.trends.items()},
+        "changes": [asdict(change) for change in family.changes],
+        "points": [_short(asdict(point)) for point in family.points],
     }
-
-
-def _plain(value: Any) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in value.__slots__}
 
 
 def _short(data: dict[str, Any]) -> dict[str, Any]:

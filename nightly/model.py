@@ -19,8 +19,7 @@ class FoundRun:
     """One run below the prefix that is searched. ``id``: its path there, with slashes, unique, never empty ("." for the prefix itself).
 
     ``complete``: whether the job of the run has ended, according to an end marker or else its age (discover.py). ``fingerprint``: hex
-    digest over path, size and ETag of each object; it differs after every change of the run.
-    """
+    digest over path, size and ETag of each object; it differs after every change of the run."""
 
     id: str
     kind: Kind
@@ -96,8 +95,7 @@ class Task:
 class Row:
     """One run in the index: figures of its report, or the reason for its absence. Percentages are 0 to 100, times in ns (Unix if absolute).
 
-    A done-marker (``runs/<id>/done.json``) contains exactly this. Figures are None if the run does not provide them.
-    """
+    A done-marker (``runs/<id>/done.json``) contains exactly this. Figures are None if the run does not provide them."""
 
     id: str
     state: State
@@ -140,10 +138,7 @@ class Row:
 
 
 def row_of(data: dict[str, Any]) -> Row:
-    """Return the row that ``to_json`` encoded, without fields of later versions.
-
-    Raise ValueError if a required one is missing or has another type.
-    """
+    """Return the row that ``to_json`` encoded. Raise ValueError for other data."""
     known = {name: value for name, value in data.items() if name in Row.__slots__}
     for name in ("written", "warnings"):
         if name in known:

@@ -100,10 +100,7 @@ Tell = Callable[[Row, int, int], None]  # receives each returned row, the number
 
 
 def plan(source: Objects, out: Objects, wanted: Wanted, known: Mapping[str, Row]) -> Night:
-    """Decide about every run that the options accept.
-
-    ``known``: the rows of all done-markers.
-    """
+    """Decide about each run. ``known``: the rows of all done-markers."""
     digest = places.options_digest(wanted.options)
     night = Night()
     seen: set[str] = set()
@@ -133,21 +130,18 @@ def running(night: Night, digest: str) -> list[Row]:
 
 
 def own_folders(source: str, out: str) -> tuple[str, ...]:
-    """Return the folder of the reports if it is below the source.
-
-    Both arguments are as their Objects name them.
-    """
+    """Return the folder of the reports if it is below the source."""
     above, below = (url.rstrip("/") + "/" if is_url(url) else os.path.realpath(url).rstrip("/") + "/" for url in (source, out))
     return (below[len(above) : -1],) if below.startswith(above) and below != above else ()
 
 
 def lets_in(run: FoundRun, wanted: Wanted) -> bool:
     """Decide whether --since, --until and --shard leave a run to this night."""
-    if wanted.since_ns is not None and run.modified_ns < wanted.since_ns:
-        return False
-    if wanted.until_ns is not None and run.modified_ns >= wanted.until_ns:
-        return False
-    return wanted.shard is None or shard_of(run.id, wanted.shard[1]) == wanted.shard[0]
+    return (
+        (wanted.since_ns is None or run.modified_ns >= wanted.since_ns)
+        and (wanted.until_ns is None or run.modified_ns < wanted.until_ns)
+        and (wanted.shard is None or shard_of(run.id, wanted.shard[1]) == wanted.shard[0])
+    )
 
 
 def shard_of(run_id: str, count: int) -> int:
@@ -156,10 +150,7 @@ def shard_of(run_id: str, count: int) -> int:
 
 
 def decide(run: FoundRun, row: Row | None, digest: str, wanted: Wanted) -> Decision:
-    """Decide whether a run is due.
-
-    A failed run is tried again after a change, with other options, or with --retry-failed.
-    """
+    """Decide whether a run is due. By default a failed run waits for a change."""
     why: Why
     if row is None:
         why = "new" if run.complete else "running"
@@ -180,8 +171,7 @@ def decide(run: FoundRun, row: Row | None, digest: str, wanted: Wanted) -> Decis
 def real_runs(source: Objects, runs: Iterable[FoundRun], known: Mapping[str, Row]) -> Iterator[FoundRun]:
     """Yield the runs without files that only look like a run's.
 
-    If no file of a run begins like one, the run stores next to it are the runs.
-    """
+    If no file of a run begins like one, the run stores next to it are the runs."""
     doubtful = []
     for run in runs:
         complete_run = with_these(run, run.perhaps)
@@ -226,10 +216,7 @@ def _begins_like_a_trace(source: Objects, info: ObjectInfo) -> bool:
 def report(
     night: Night, out: Objects, wanted: Wanted, executor: Executor, work: Callable[[Task], Row], claims: Claims, tell: Tell | None = None
 ) -> None:
-    """Report the due runs, the largest first, and fill ``night``.
-
-    A run that fails is tried once more, alone; it never raises.
-    """
+    """Report the due runs, the largest first; try failed ones once more, alone."""
     _Handing(night, out, wanted, executor, work, claims, tell or (lambda row, done, of: None)).go()
 
 
@@ -302,10 +289,7 @@ class _Handing:
         return again
 
     def _stops(self, again: int) -> bool:
-        """Decide whether to stop after ``again`` first failures (--max-failures).
-
-        Second attempts are not stopped.
-        """
+        """Decide whether ``again`` first failures are too many (--max-failures)."""
         most = self.wanted.max_failures
         if most is not None and again > most:
             self.night.stopped = self.night.stopped or f"more than {most} runs failed (--max-failures)"
@@ -313,10 +297,7 @@ class _Handing:
         return self.broken
 
     def _claimed(self, decision: Decision) -> bool:
-        """Decide whether this night reports the run.
-
-        Another night may have its claim, or may have finished it since the plan.
-        """
+        """Take a run's claim, unless another night has it or has finished the run."""
         path = places.claim(decision.run.id)
         try:
             if not self.claims.take(path):
@@ -362,8 +343,7 @@ class _Handing:
     def _failed(self, decision: Decision, reason: str, attempts: int, *, keep: bool, worker_row: Row | None) -> Row:
         """Record a failed run and return its row.
 
-        ``keep``: whether the next night skips the run until it changes. ``worker_row``: the row that its worker returned.
-        """
+        ``keep``: whether the next night skips the run until it changes. ``worker_row``: the row that its worker returned."""
         run = decision.run
         reason = self._written(reason, decision)
         row = Row(
@@ -437,8 +417,7 @@ def read_marker(out: Objects, path: str) -> Row | None:
 def remove_superseded(out: Objects, row: Row) -> int:
     """Remove reports of earlier versions and unfinished ones; return how many.
 
-    The index must refer to the last report by then. Runs below this one are left alone.
-    """
+    The index must refer to the last report by then. Runs below this one are left alone."""
     if row.state != "reported" or row.folder is None:
         return 0
     above = places.run_folder(row.id) + "/"

@@ -84,10 +84,7 @@ class Action:
 
 
 def load(path: Path, *, settings: ticket_settings.Settings | None = None) -> tuple[Rule, ...]:
-    """Return the rules of a TOML file.
-
-    Raise UsageError for a mistake or a setting that a target needs: before the night, not after it.
-    """
+    """Return the checked rules of a TOML file. Raise UsageError for a mistake."""
     checked = rules(ticket_settings.read_toml(path, "--attach"), str(path))
     known = settings or ticket_settings.load()
     for rule in checked:
@@ -158,8 +155,7 @@ def _rule(table: Any, where: str, limit: int) -> Rule:
 def actions(rules: Sequence[Rule], rows: Sequence[Row], regressions: Iterable[Finding]) -> list[Action]:
     """Return the actions rule by rule, at most one per rule and run.
 
-    They are in the order of the rows; one summary replaces those beyond the limit. ``rows``: those that are new this night.
-    """
+    They are in the order of the rows; one summary replaces those beyond the limit. ``rows``: those that are new this night."""
     worse: dict[str, list[Finding]] = {}
     for regression in regressions:
         worse.setdefault(regression.id, []).append(regression)
@@ -258,10 +254,7 @@ def send(
     options: Options | None = None,
     link: str | None = None,
 ) -> str:
-    """Send one action and return the outcome in words.
-
-    ``read_file``: reads a file below the night's output. Raise TicketError, UsageError.
-    """
+    """Send an action; return the outcome. ``read_file``: reads below the output."""
     known = settings or ticket_settings.load()
     options = options or Options(ca_bundle=known.environment.get(ticket_settings.CA_BUNDLE) or None)
     message = replace(_full(action, read_file), link=link)

@@ -26,8 +26,7 @@ def shard(text: str) -> tuple[int, int]:
 def moment(text: str, now_ns: int) -> int:
     """Parse a time and return it as Unix time in ns.
 
-    Accepts "2026-11-20", "2026-11-20T06:00" (UTC by default), or "36h" before now (m, h, d, w).
-    """
+    Accepts "2026-11-20", "2026-11-20T06:00" (UTC by default), or "36h" before now (m, h, d, w)."""
     if ago := re.fullmatch(r"\s*(\d{1,6})\s*([mhdw])\s*", text):
         return now_ns - int(ago[1]) * _SECONDS[ago[2]] * 10**9
     try:

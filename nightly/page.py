@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from markupsafe import Markup
@@ -80,55 +80,15 @@ class Group:
     rest: int
 
 
-@dataclass(frozen=True, slots=True)
-class Card:
-    """One family. ``figures``: name, newest, before, change."""
-
-    id: str
-    name: str
-    sign: str
-    mark: str
-    detail: str
-    drawing: Markup | None
-    figures: tuple[tuple[str, str, str, str], ...]
-    worse: str
-    better: str
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One row of the table. ``full_note``: the text that ``note`` shortens; empty if it is not shortened."""
-
-    name: str
-    id: str
-    href: str | None
-    links: tuple[tuple[str, str], ...]
-    family: str
-    state: str
-    sign: str
-    mark: str
-    note: str
-    full_note: str
-    started: str
-    started_sort: int | str
-    devices: str
-    step: str
-    step_sort: int | str
-    change: str
-    change_sort: str
-    regressed: str | None
-    figures: tuple[tuple[str, str], ...]
-    verdicts: Markup
-
-
 def index_page(index: Index, *, most_runs: int = 1_000, most_families: int = 60) -> str:
-    """Render the page. Its links are relative, and it loads nothing."""
+    """Render the page for a browser or a phone; it loads nothing."""
     rows = index.rows[:most_runs]
     rules = _rules(rows)
     families = [family for family in index.families if family.runs > 1][:most_families]
     anchors = {family.name: f"family-{number}" for number, family in enumerate(families, 1)}
     groups = _groups(index, anchors)
     entries = [_entry(index, row, rules) for row in rows]
+    alone = index.alone_told
     return pages.rendered(
         "index.html.j2",
         style=pages.asset("style.css", "index.css"),
@@ -138,7 +98,7 @@ def index_page(index: Index, *, most_runs: int = 1_000, most_families: int = 60)
         tiles=_tiles(index),
         groups=groups,
         cards=[_card(family, anchors[family.name], index.findings) for family in families],
-        alone=_alone(index),
+        alone=f"{clip(alone[0], 400)}. {alone[1][0].upper()}{alone[1][1:]}." if alone else "",
         rules=rules,
         entries=entries,
         left_out=f"all {count(index.total)} are in index.parquet",
@@ -249,33 +209,27 @@ def _name(row: Row) -> str:
 # -- families --------------------------------------------------------------------------------------------------------------
 
 
-def _alone(index: Index) -> str:
-    if index.alone_told is None:
-        return ""
-    note, advice = index.alone_told
-    return f"{clip(note, 400)}. {advice[0].upper()}{advice[1:]}."
-
-
-def _card(family: Family, anchor: str, findings: Sequence[Finding]) -> Card:
+def _card(family: Family, anchor: str, findings: Sequence[Finding]) -> dict[str, Any]:
+    """Return the data of a family. ``figures``: name, newest, before, change."""
     kinds = {one.kind for one in findings if one.family == family.name}
     sign, mark = next((signs for kind, signs in _SIGNS.items() if kind in kinds), ("", ""))
     newest = next((point.at_ns for point in reversed(family.points) if point.at_ns is not None), None)
-    return Card(
-        id=anchor,
-        name=clip(family.name, 90),
-        sign=sign,
-        mark=mark,
-        detail=f"{plural(family.runs, 'run')}, the last {moment(newest)}" if newest is not None else plural(family.runs, "run"),
-        drawing=_drawing(family),
-        figures=tuple(
+    return {
+        "id": anchor,
+        "name": clip(family.name, 90),
+        "sign": sign,
+        "mark": mark,
+        "detail": f"{plural(family.runs, 'run')}, the last {moment(newest)}" if newest is not None else plural(family.runs, "run"),
+        "drawing": _drawing(family),
+        "figures": tuple(
             _figure(name, family.trends[metric], metric.endswith("_ns"))
             for metric, name in _METRICS
             if (family.trends[metric].newest is not None or family.trends[metric].base is not None)
             and not (metric == "gpu_active_percent" and family.trends["gpu_busy_percent"].newest is not None)
         ),
-        worse=", ".join(change.rule for change in family.changes if change.after == ISSUE),
-        better=", ".join(change.rule for change in family.changes if change.after == FINE),
-    )
+        "worse": ", ".join(change.rule for change in family.changes if change.after == ISSUE),
+        "better": ", ".join(change.rule for change in family.changes if change.after == FINE),
+    }
 
 
 def _figure(name: str, values: Trend, is_time: bool) -> tuple[str, str, str, str]:
@@ -311,7 +265,8 @@ def _drawing(family: Family) -> Markup | None:
 # -- the table -------------------------------------------------------------------------------------------------------------
 
 
-def _entry(index: Index, row: Row, rules: Sequence[str]) -> Entry:
+def _entry(index: Index, row: Row, rules: Sequence[str]) -> dict[str, Any]:
+    """Return the data of a row; ``full_note`` is empty if ``note`` is not cut."""
     sign, mark = _STATES[row.state]
     added = index.added.get(row.id, {})
     change, regressed = added.get("step_change_percent"), added.get("step_mark")
@@ -324,26 +279,26 @@ def _entry(index: Index, row: Row, rules: Sequence[str]) -> Entry:
         full_note, note = "; ".join(parts), "; ".join(clip(part, 60) for part in parts)
     elif row.state == "failed":
         note = clip(_first_sentence(full_note, row.id), 120)
-    return Entry(
-        name=clip(row.name or row.id.rpartition("/")[2], 80),
-        id=_name(row),
-        href=_href(row),
-        links=tuple((_KINDS.get(file.rpartition(".")[2], file), link(row, file)) for file in row.written) if row.folder else (),
-        family=clip(_family(index, row), 80),
-        state=row.state,
-        sign=sign,
-        mark=mark,
-        note=clip(note, 240),
-        full_note=clip(full_note, 2_000) if full_note != note else "",
-        started=moment(row.started_ns),
-        started_sort="" if row.started_ns is None else row.started_ns // 10**6,
-        devices=devices,
-        step=duration(row.step_median_ns),
-        step_sort="" if row.step_median_ns is None else row.step_median_ns,
-        change=UNKNOWN if change is None else _signed(change),
-        change_sort=_sort(change),
-        regressed=_SIGNS[regressed][0] if regressed else None,
-        figures=(
+    return {
+        "name": clip(row.name or row.id.rpartition("/")[2], 80),
+        "id": _name(row),
+        "href": _href(row),
+        "links": tuple((_KINDS.get(file.rpartition(".")[2], file), link(row, file)) for file in row.written) if row.folder else (),
+        "family": clip(_family(index, row), 80),
+        "state": row.state,
+        "sign": sign,
+        "mark": mark,
+        "note": clip(note, 240),
+        "full_note": clip(full_note, 2_000) if full_note != note else "",
+        "started": moment(row.started_ns),
+        "started_sort": "" if row.started_ns is None else row.started_ns // 10**6,
+        "devices": devices,
+        "step": duration(row.step_median_ns),
+        "step_sort": "" if row.step_median_ns is None else row.step_median_ns,
+        "change": UNKNOWN if change is None else _signed(change),
+        "change_sort": _sort(change),
+        "regressed": _SIGNS[regressed][0] if regressed else None,
+        "figures": (
             (percent(row.gpu_busy_percent), _sort(row.gpu_busy_percent)),
             (
                 "~" * bool(row.gpu_active_derived and row.gpu_active_percent is not None) + percent(row.gpu_active_percent),
@@ -352,10 +307,10 @@ def _entry(index: Index, row: Row, rules: Sequence[str]) -> Entry:
             (percent(row.exposed_communication_percent), _sort(row.exposed_communication_percent)),
             (percent(row.gpu_memory_percent), _sort(row.gpu_memory_percent)),
         ),
-        verdicts=Markup("").join(
+        "verdicts": Markup("").join(
             _NO_VERDICT if (verdict := row.verdicts.get(rule)) is None else _VERDICTS.get(verdict, _VERDICTS[ERROR]) for rule in rules
         ),
-    )
+    }
 
 
 def _first_sentence(text: str, run_id: str) -> str:

@@ -85,8 +85,7 @@ def parts(task: Task, most: int = PART_BYTES) -> list[Part]:
     """Split the files of a run into parts, in the same way on every machine.
 
     Recordings are left out, because reading them is as quick as reading their tables, and so is the description of the job. ``most``: bytes
-    of files that are read together.
-    """
+    of files that are read together."""
     groups: list[list[ObjectInfo]] = []
     size = 0
     for file in task.run.objects:
@@ -119,8 +118,7 @@ def _digest(most: int) -> str:
 def read_part(part: Part) -> str:
     """Read the files of a part, write their tables and the marker; return its path.
 
-    Does nothing if the marker exists. Raise ObjectStoreError if the store fails or a file is being written: another attempt may succeed.
-    """
+    Do nothing if the marker exists. Raise ObjectStoreError if the store fails or a file is being written: another attempt may succeed."""
     from ..ingest.discover import find_files
     from ..ingest.partial import write
 
@@ -171,10 +169,7 @@ def report_parts(task: Task, most: int = PART_BYTES) -> Row:
 
 
 def remove(out: Objects, run: FoundRun) -> None:
-    """Remove all parts of a run and of its earlier versions.
-
-    If the store refuses, the next report removes them.
-    """
+    """Remove all parts of a run and its earlier versions, if the store allows it."""
     above = f"{places.run_folder(run.id)}/{_FOLDER}/"
     with contextlib.suppress(InputError):
         for file in list(out.list(above)):
@@ -234,10 +229,7 @@ def _is_read_whole(file: Mapping[str, Any]) -> bool:
 
 
 def _read_markers(out: Objects, divided: Sequence[Part]) -> list[dict[str, Any]]:
-    """Return the markers of all parts.
-
-    Raise ObjectStoreError if one is missing, or was not written by :func:`read_part`.
-    """
+    """Return the markers of all parts. Raise ObjectStoreError for an unsound one."""
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         read = list(threads.map(lambda part: out.read(part.marker, count=_MOST_MARKER + 1), divided))
     markers = []
@@ -257,8 +249,7 @@ def _read_markers(out: Objects, divided: Sequence[Part]) -> list[dict[str, Any]]
 def _is_ours(marker: Any, part: Part) -> bool:
     """Decide whether :func:`read_part` could have written a marker.
 
-    Others may write below the output. The marker must name only files and tables of its part.
-    """
+    Others may write below the output. The marker must name only files and tables of its part."""
     from ..ingest.partial_check import sound
 
     prefix, tables, files = marker["prefix"], marker["tables"], marker["files"]
@@ -273,10 +264,7 @@ def _is_ours(marker: Any, part: Part) -> bool:
 
 
 def _fetch_rest(task: Task, source: Objects, work: Path, read_whole: set[str], held: set[str]) -> tuple[Path, list[InputFile]]:
-    """Return the run's folder, and the files in it that no part contains.
-
-    ``read_whole``: files that parts did not read.
-    """
+    """Return the run's folder, and its files that no part contains."""
     from ..ingest.discover import find_files
 
     rest = tuple(one for one in task.run.objects if one.path in read_whole or (one.path not in held and _read_at_the_end(one)))

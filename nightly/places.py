@@ -54,8 +54,7 @@ _problem = lru_cache(1024)(problem)
 def is_own(row: Row) -> bool:
     """Decide whether the names in a row that was read back could be our own.
 
-    Others may write below an output. Such a row must not lead a link, a deletion or an attachment out of the run's folder.
-    """
+    Others may write below an output. Such a row must not lead a link, a deletion or an attachment out of the run's folder."""
     if (row.id != "." and problem(row.id)) or row.kind not in _KINDS:
         return False
     if row.folder is not None:
@@ -70,8 +69,7 @@ def is_own(row: Row) -> bool:
 def options_digest(options: ReportOptions) -> str:
     """Return 12 hex digits that change if the options outdate a report.
 
-    So does the version of postrun. Memory, threads and permissions do not, and neither do the defaults of --max-unpacked and --redact.
-    """
+    So does the version of postrun. Memory, threads and permissions do not, and neither do the defaults of --max-unpacked and --redact."""
     without = {"memory_limit", "threads", "mode"}
     without |= {name for name in ("max_unpacked", "redact") if not getattr(options, name)}
     chosen = {name: getattr(options, name) for name in options.__slots__ if name not in without}

@@ -42,8 +42,7 @@ class SupervisedPool(Executor):
     with its process group. The task's future then gets a :class:`WorkerDied` with the reason, as it does if the worker dies by itself.
     ``max_tasks_per_worker``: a worker is replaced after this many tasks. ``environment``: overrides variables of this process in the
     workers. Each worker has a temporary folder of its own (TMPDIR), which is removed with it. Tasks, results and exceptions are pickled;
-    functions must be importable in another process.
-    """
+    functions must be importable in another process."""
 
     def __init__(
         self,
@@ -174,7 +173,7 @@ class _State:
                 if answer is not None:
                     break
             if answer is None:
-                lines = worker.output().split("\n") if worker else ["no reason"]
+                lines = worker.output().splitlines() if worker else ["no reason"]
                 last = next((line.strip() for line in reversed(lines) if line.strip()), "no message")[:300]
                 raise WorkerDied(f"no worker could be started: {last}", "start")
             del frame, task

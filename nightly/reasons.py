@@ -22,8 +22,7 @@ def relative(text: str, source: str) -> str:
 def written(text: str, run: FoundRun, source: str, out: str, redact: Sequence[str]) -> str:
     """Return ``text`` about ``run`` as reports may show it.
 
-    With ``redact``, no folder above SOURCE, the output or the temporary files remains.
-    """
+    With ``redact``, no folder above SOURCE, the output or the temporary files remains."""
     if not redact:
         return relative(text, source)
     places = (source, os.path.realpath(source), out, os.path.realpath(out), tempfile.gettempdir())
@@ -39,10 +38,7 @@ def last_part(folder: str) -> str:
 
 
 def _without(text: str, folder: str, alone: str) -> str:
-    """Remove ``folder`` in front of paths below it.
-
-    ``alone``: replaces the folder itself, unless empty.
-    """
+    """Remove ``folder`` in front of paths; ``alone`` replaces the folder itself."""
     folder = folder.rstrip("/")
     if not folder:
         return text

@@ -52,10 +52,7 @@ class Result:
 
 
 def share_of_memory(workers: int | None) -> int | None:
-    """Return a worker's share of the memory of the machine or control group.
-
-    None if it is unknown.
-    """
+    """Return a worker's share of the available memory; None if it is unknown."""
     from .pool import processors
 
     try:
@@ -66,10 +63,7 @@ def share_of_memory(workers: int | None) -> int | None:
 
 
 def _group_limits(root: Path) -> Iterator[int]:
-    """Yield the memory limits of this process's control groups, in bytes.
-
-    From the innermost to the outermost: of a container, a SLURM job or a service.
-    """
+    """Yield memory limits of this process's control groups, inner ones first."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -85,10 +79,7 @@ def _group_limits(root: Path) -> Iterator[int]:
 
 
 def places_of(source: str, out: str) -> tuple[str, str]:
-    """Return absolute paths of source and output; URLs are unchanged.
-
-    Raise InputError if the source does not exist.
-    """
+    """Return absolute paths. Raise InputError if the source does not exist."""
     if not is_url(source):
         path = Path(source)
         if not path.exists():
@@ -135,8 +126,7 @@ def everything(known: Mapping[str, Row], night: Night) -> dict[str, Row]:
     """Return the rows of the index.
 
     These are all done-markers, and the runs that are not up to date, unless another night has finished them. Runs whose files are gone get
-    a warning.
-    """
+    a warning."""
     rows = dict(known)
     for row in night.open:
         done = known.get(row.id)

@@ -40,10 +40,7 @@ def _short(reason: str | None) -> str:
 
 
 def plan_lines(night: Night, limit: int | None) -> Iterator[str]:
-    """Yield the decision about each run and its reason (--dry-run).
-
-    ``limit``: of the runs of one night.
-    """
+    """Yield the decision about each run. ``limit``: the most runs of one night."""
     for decision in sorted(night.decisions, key=lambda one: one.run.id):
         run = decision.run
         if decision.due:
@@ -133,8 +130,7 @@ def left_out(objects: Sequence[str]) -> Iterator[str]:
 def closed(out: str, mode: int) -> Iterator[str]:
     """Yield a note for folders that keep others from reports that ``mode`` opens.
 
-    These are existing local folders: of the output, and above it those that the user owns.
-    """
+    These are existing local folders: of the output, and above it those that the user owns."""
     if is_url(out):
         return
     opened = modes.folder_mode(mode) & 0o055
@@ -186,10 +182,7 @@ def summary(result: Result, out: Objects, regressions: Sequence[Finding]) -> dic
 
 
 def matched(rows: Iterable[Row], regressed: Sequence[str], fail_on: Sequence[str]) -> str | None:
-    """Describe which words of --fail-on match these runs; None if none does.
-
-    ``regressed``: a line for each of their regressions.
-    """
+    """Describe the matching words of --fail-on. ``regressed``: regression lines."""
     rows = list(rows)
     matches = []
     names = [word for word in fail_on if word not in (_ANY, _FAILED, REGRESSION)]
@@ -213,13 +206,13 @@ def matched(rows: Iterable[Row], regressed: Sequence[str], fail_on: Sequence[str
         if broken := [row.id for row in rows if ERROR in row.verdicts.values()]:
             matches.append(f"rules that failed in {_named(broken)}")
     if REGRESSION in fail_on and regressed:
-        matches.append("; ".join(regressed[:_NAMED]) + (f" and {len(regressed) - _NAMED} more" if len(regressed) > _NAMED else ""))
+        matches.append(_named(regressed, "; "))
     return "; ".join(matches) or None
 
 
-def _named(ids: Iterable[str]) -> str:
+def _named(ids: Iterable[str], separator: str = ", ") -> str:
     named = list(ids)
-    return ", ".join(named[:_NAMED]) + (f" and {len(named) - _NAMED} more" if len(named) > _NAMED else "")
+    return separator.join(named[:_NAMED]) + (f" and {len(named) - _NAMED} more" if len(named) > _NAMED else "")
 
 
 def _count(number: int, what: str) -> str:

@@ -6,7 +6,7 @@ import dataclasses
 import io
 import sys
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, get_args
 
@@ -47,16 +47,10 @@ class Kept:
     open: Mapping[str, tuple[int, Row]]
 
 
-def rules_of(rows: Iterable[Row]) -> tuple[str, ...]:
-    """Return the known rules in their order, then others with a verdict."""
-    known = (*RULES, PROFILER_REPORT)
-    others = {rule for row in rows for rule in row.verdicts} - set(known)
-    return (*known, *sorted(others))
-
-
 def frame(rows: Sequence[Row], **more: pl.Series) -> pl.DataFrame:
-    """Return the table of ``rows``. ``more``: additional columns."""
-    rules = rules_of(rows)
+    """Return the table of ``rows``, with unknown rules last and ``more`` columns."""
+    known = (*RULES, PROFILER_REPORT)
+    rules = (*known, *sorted({rule for row in rows for rule in row.verdicts} - set(known)))
     try:
         return _frame(rows, rules, more, str)
     except UnicodeEncodeError:
@@ -122,8 +116,7 @@ def is_still(out: Objects, path: str, data: bytes) -> bool:
 def read(out: Objects, path: str) -> Kept:
     """Return the content of an index.parquet.
 
-    It is only a cache: a missing, damaged or older file returns the ETag alone.
-    """
+    It is only a cache: a missing, damaged or older file returns the ETag alone."""
     now = out.head(path)
     if now is None:
         return Kept(None, {}, {})
@@ -144,9 +137,9 @@ def read(out: Objects, path: str) -> Kept:
         return empty
     # Others may write below the output, and so may have written the table and the markers.
     own_rows = [
-        one[1:]
-        for one in zip(_plausible(table), rows, marker, written_ns, strict=True)
-        if one[0] and _has_texts(one[1]) and places.is_own(one[1])
+        (row, version, when)
+        for plausible, row, version, when in zip(_plausible(table), rows, marker, written_ns, strict=True)
+        if plausible and None not in (*row.written, *row.warnings, *row.labels, *row.labels.values()) and places.is_own(row)
     ]
     markers = {row.id: (version, row) for row, version, _ in own_rows if version is not None}
     return Kept(now.etag, markers, {row.id: (when, row) for row, _, when in own_rows if when is not None})
@@ -167,10 +160,7 @@ def _is_bounded(data: bytes) -> bool:
 
 
 def _is_ours(table: pl.DataFrame) -> bool:
-    """Decide whether the columns have our types and their texts are bounded.
-
-    A short file may repeat a long text.
-    """
+    """Check the columns' types and lengths; a short file may repeat a long text."""
     kinds = {**PLAIN, **dict.fromkeys(LISTS, pl.List(pl.String)), "labels": pl.List(_LABEL), MARKER: pl.String, WRITTEN_AT: pl.Int64}
     if any(table.schema.get(name) != kind for name, kind in kinds.items()):
         return False
@@ -190,10 +180,6 @@ def _plausible(table: pl.DataFrame) -> list[bool]:
     needed = [pl.col(name).is_not_null() for name in _NEEDED]
     finite = [pl.col(name).is_null() | pl.col(name).is_finite() for name, kind in PLAIN.items() if kind == pl.Float64]
     return table.select(pl.all_horizontal(*needed, *finite, pl.col("state").is_in(_STATES))).to_series().to_list()
-
-
-def _has_texts(row: Row) -> bool:
-    return None not in (*row.written, *row.warnings, *row.labels, *row.labels.values())
 
 
 def sound(row: Row) -> bool:

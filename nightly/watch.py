@@ -65,8 +65,7 @@ class Watch:
     def doubt(self, reason: str) -> str:
         """Return words for a failure that may have been a lack of memory.
 
-        Without memory, libraries also crash, and Python may end with status 1; nothing else separates the limit from a defect.
-        """
+        Without memory, libraries also crash, and Python may end with status 1; nothing else separates the limit from a defect."""
         allowed = self._limits.memory_bytes
         if self._data is None or allowed is None or not (CRASH in reason or reason == f"{EXITED} 1"):
             return ""
@@ -95,8 +94,7 @@ class Watch:
         """Return the reason if the task has exceeded its time by ``by_s``.
 
         Shortly before the limit, the worker prints its tracebacks; it may crash while it does, so a death within the last ticks counts as
-        late.
-        """
+        late."""
         limit = self._limits.timeout_s
         if limit is None or self._since is None or time.monotonic() - self._since <= limit + by_s:
             return None
@@ -104,10 +102,7 @@ class Watch:
 
 
 def memory_of(pid: int) -> int:
-    """Return the bytes that a process and its children use, 0 if unknown.
-
-    Counts their own pages and shared memory, not pages of files.
-    """
+    """Return the bytes of a process and its children, without pages of files."""
     return sum(_sizes(one)[0] for one in (pid, *_descendants(pid)))
 
 

@@ -67,8 +67,7 @@ def report_run(task: Task, prepare: Prepare | None = None) -> Row:
     attempt on the PDF is printed by a process of its own, which its libraries may end. ``prepare``: creates the run's store, instead of
     from its files.
 
-    If objects change or disappear while they are read, the run is read again in its new state, and its row has the new fingerprint.
-    """
+    If objects change or disappear while they are read, the run is read again in its new state, and its row has the new fingerprint."""
     modes.set_umask(task.options.mode)  # not undone: this is a process of the nightly, or one of its workers
     modes.of_session(task.options.mode)
     for left in reversed(range(_TIMES)):
@@ -114,10 +113,7 @@ def _reported(task: Task, prepare: Prepare) -> Row:
 
 @contextlib.contextmanager
 def _collecting_rarely() -> Iterator[None]:
-    """Collect garbage rarely: a report creates many objects and few cycles.
-
-    This saves a twentieth of the time.
-    """
+    """Collect garbage rarely, which saves a twentieth of a report's time."""
     usual = gc.get_threshold()
     gc.set_threshold(*_COLLECTED)
     try:
@@ -157,10 +153,7 @@ def _prepare_all(task: Task, source: Objects, work: Path) -> tuple[Path, Callabl
 
 
 def _make_report(task: Task, work: Path, prepare: Prepare) -> tuple[Report, str | None]:
-    """Write the report below ``work``/out.
-
-    Return it with the reason for a missing PDF.
-    """
+    """Write the report below ``work``/out; return it, and why there is no PDF."""
     from .. import api
     from ..analysis import Options
 
@@ -182,10 +175,7 @@ def _make_report(task: Task, work: Path, prepare: Prepare) -> tuple[Report, str 
 
 @contextlib.contextmanager
 def _opened_run(task: Task, work: Path, prepare: Prepare) -> Iterator[Store]:
-    """Open the run's store, with the names of its source.
-
-    Raise ChangedError if the source changed before the analysis ended.
-    """
+    """Open the run's store. Raise ChangedError if the source changes meanwhile."""
     source = source_of(task)
     path, load = prepare(task, source, work)
     name = _source_name(task, source)
@@ -233,8 +223,7 @@ def _selection(task: Task) -> Selection:
 def fetch(task: Task, source: Objects, work: Path) -> Path:
     """Provide the run's objects below a folder named like the run, or its store.
 
-    A local run is linked, a local run store is copied: a user who can write to the source cannot replace it while it is read.
-    """
+    A local run is linked, a local run store is copied: a user who can write to the source cannot replace it while it is read."""
     run = task.run
     name = PurePosixPath(task.source.rstrip("/") if run.id == "." else run.id).name or "run"
     root = work / "source" / name
@@ -277,10 +266,7 @@ def fetch(task: Task, source: Objects, work: Path) -> Path:
 
 
 def linked(task: Task) -> tuple[str, ...]:
-    """Return the real paths of a local run's files, in order; empty for a URL.
-
-    :func:`fetch` links to them.
-    """
+    """Return the real paths of a local run's files, in order; empty for a URL."""
     if is_url(task.source):
         return ()
     root = os.path.realpath(task.source)
@@ -288,10 +274,7 @@ def linked(task: Task) -> tuple[str, ...]:
 
 
 def check_unchanged(task: Task, source: Objects) -> None:
-    """Raise ChangedError if a linked file is no longer the one that was listed.
-
-    A downloaded file cannot change.
-    """
+    """Raise ChangedError if a linked file is no longer the one that was listed."""
     for file in () if is_url(task.source) else task.run.objects:
         now = source.head(file.path)
         if now is None or (now.size, now.etag) != (file.size, file.etag):
@@ -299,10 +282,7 @@ def check_unchanged(task: Task, source: Objects) -> None:
 
 
 def _as_it_is(run: FoundRun, source: Objects) -> FoundRun:
-    """Return the run with its remaining objects in their present state.
-
-    Raise ChangedError if none remains.
-    """
+    """Return the run in its present state. Raise ChangedError if all is gone."""
     with ThreadPoolExecutor(_FETCHED_AT_ONCE) as threads:
         objects = tuple(one for one in threads.map(source.head, [one.path for one in run.objects]) if one is not None)
     if not objects:
@@ -326,10 +306,7 @@ def _upload(out: Objects, folder: str, made_files: Path) -> tuple[str, ...]:
 
 
 def _is_of_machine(error: Exception) -> bool:
-    """Decide whether the machine lacked disk, memory or a writable folder.
-
-    The same run may then succeed another time.
-    """
+    """Decide whether the machine lacked disk, memory or a writable folder."""
     if hard_limit.explained(error) is not None:
         return False
     return isinstance(error, MemoryError | OSError) or (type(error).__name__ == "IOException" and database_problem(error) is not None)
@@ -369,10 +346,7 @@ def _written(text: str, task: Task) -> str:
 
 
 def figures(report: Report) -> dict[str, Any]:
-    """Return the fields of a Row that are read from its report.
-
-    Their definitions are in docs/definitions.md; None if the run does not provide a figure.
-    """
+    """Return a report's fields of a Row (docs/definitions.md), None if unknown."""
     tiles = {tile.key: tile.number for tile in report.summary.tiles}
     used = [device for device in report.devices if device.used]
     ranks = {process.rank for process in report.processes if process.rank is not None}

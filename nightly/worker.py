@@ -20,14 +20,13 @@ import subprocess
 import sys
 import threading
 import traceback
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from . import hard_limit
 
 TAKEN: Final = b"T"
 LENGTH: Final = struct.Struct(">Q")
 _GRACE_S: Final = 5.0
-_CHUNK: Final = 1 << 20
 
 
 class TaskError(Exception):
@@ -45,7 +44,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     busy = threading.Event()
     threading.Thread(target=_watch, args=(connection, busy, folder), daemon=True).start()
-    while (frame := _received(connection)) is not None:
+    stream = connection.makefile("rb")
+    while (frame := _received(stream)) is not None:
         busy.set()
         connection.sendall(TAKEN)
         answer = _answer(frame)
@@ -59,10 +59,7 @@ def main() -> None:
 
 
 def _watch(connection: socket.socket, busy: threading.Event, folder: str) -> None:
-    """End the process group when the other side closes the socket.
-
-    In the middle of a task it ends at once, otherwise after the time to end by itself.
-    """
+    """End the process group when the socket closes; if idle, after a grace time."""
     poll = select.poll()
     poll.register(connection, getattr(select, "POLLRDHUP", 0))
     while not any(event for _, event in poll.poll()):
@@ -77,20 +74,14 @@ def _watch(connection: socket.socket, busy: threading.Event, folder: str) -> Non
     os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
-def _received(connection: socket.socket) -> bytes | None:
+def _received(stream: BinaryIO) -> bytes | None:
     """Return the next frame, or None after the last."""
-    head = _bytes(connection, LENGTH.size)
-    return None if head is None else _bytes(connection, LENGTH.unpack(head)[0])
-
-
-def _bytes(connection: socket.socket, count: int) -> bytes | None:
-    data = bytearray()
-    while len(data) < count:
-        part = connection.recv(min(_CHUNK, count - len(data)))
-        if not part:
-            return None
-        data += part
-    return bytes(data)
+    head = stream.read(LENGTH.size)
+    if len(head) < LENGTH.size:
+        return None
+    [length] = LENGTH.unpack(head)
+    frame = stream.read(length)
+    return frame if len(frame) == length else None
 
 
 def _answer(frame: bytes) -> bytes:

@@ -35,8 +35,7 @@ class WorkerDied(Exception):  # noqa: N818  (other executors name theirs the sam
     """The worker of a task is gone, and the task with it.
 
     ``cause``: time, memory: a limit; signal, exit: how the worker ended; start: no worker could be started; ended: the pool was killed.
-    ``output``: the last output of the task.
-    """
+    ``output``: the last output of the task."""
 
     def __init__(self, reason: str, cause: Cause, output: str = "") -> None:
         super().__init__(reason, cause, output)
@@ -83,8 +82,7 @@ class Worker:
     def run(self, frame: bytes, limits: Limits, killed: threading.Event) -> bytes | None:
         """Return the answer to a frame; None if the worker died before it took it.
 
-        Raise WorkerDied for any other death, and for a limit or the end of the pool; the worker is dead then.
-        """
+        Raise WorkerDied for any other death, and for a limit or the end of the pool; the worker is dead then."""
         self._tail.clear()
         self._tasks += 1
         self.fit = False
@@ -132,8 +130,7 @@ class Worker:
     def dead(self) -> bool:
         """Decide whether the process has ended.
 
-        It is not reaped, so that its id still names its process group.
-        """
+        It is not reaped, so that its id still names its process group."""
         return self._process.returncode is not None or self._status() is not None
 
     def _status(self) -> tuple[int, int] | None:

@@ -28,8 +28,7 @@ def comment(
 ) -> str:
     """Write the comment in at most ``limit`` UTF-16 units; a cut one states that.
 
-    ``left_out``: files that are not attached, and why.
-    """
+    ``left_out``: files that are not attached, and why."""
     shortened = ""
     for longest, rules, details in _SIZES:
         blocks = _blocks(message, dialect, longest, rules, details)

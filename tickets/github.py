@@ -105,10 +105,7 @@ def tracker(target: Target, settings: Settings, options: Options) -> GitHub:
 
 
 def _api(target: Target, settings: Settings) -> str:
-    """Return the address of the API for a target.
-
-    This is api.github.com, the API of a GitHub Enterprise server, or in a workflow that of the workflow.
-    """
+    """Return the API of github.com, an Enterprise server, or the workflow."""
     if target.url is None and not settings.get("github", "url"):
         return settings.environment.get("GITHUB_API_URL") or "https://api.github.com"
     base = settings.server(target, "https://github.com").rstrip("/")

@@ -59,10 +59,7 @@ class GitLab(Tracker):
         return FileLink(file.name, url), None
 
     def attached(self, name: str, before: Sequence[Comment]) -> list[Attached]:
-        """Return the files to which our comment linked.
-
-        An upload belongs to the project, not to the ticket.
-        """
+        """Return the files that our comment links: uploads belong to the project."""
         return [
             Attached(secret, name)
             for comment in before

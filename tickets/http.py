@@ -161,10 +161,7 @@ class Client:
                 raise UsageError(f"the value for the header {name!r} has characters that no header can have; check the token's file")
 
     def json(self, method: str, path: str, *, value: Any = None, **request: Any) -> Any:
-        """Send ``value`` as JSON, or what `send` accepts; return the answer's JSON.
-
-        None for an empty answer.
-        """
+        """Send ``value`` as JSON, or `send`'s arguments; return the answer's JSON."""
         if value is not None:
             request["body"] = json_body(value)
         answer = self.send(method, path, **request)
@@ -188,8 +185,7 @@ class Client:
         """Send one request, and repeat it while the trouble may pass.
 
         ``retry``: whether it may be repeated although it may have been carried out; None: depends on the method. Raise HttpError,
-        LostAnswerError, TicketError.
-        """
+        LostAnswerError, TicketError."""
         address = path if path.startswith(("https://", "http://")) else self.base + path
         if query:
             address += ("&" if "?" in address else "?") + urlencode(query)
@@ -372,8 +368,7 @@ class Client:
 def tls_context(ca_bundle: str | None) -> ssl.SSLContext:
     """Verify certificates with the system's authorities or those of a file.
 
-    SSL_CERT_FILE overrides the system's. Raise UsageError for an unusable file.
-    """
+    SSL_CERT_FILE overrides the system's. Raise UsageError for an unusable file."""
     try:
         return ssl.create_default_context(cafile=ca_bundle)
     except (OSError, ssl.SSLError):

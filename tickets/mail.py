@@ -63,8 +63,7 @@ class Mailer:
         """Return the mail.
 
         Its Message-ID follows from its content, so that programs show the same mail once. It refers to the run, so that they group mails
-        about one run.
-        """
+        about one run."""
         links = [FileLink(file.name) for file in files]
         name = slug(message.key)
         domain = self.sender.rpartition("@")[2].strip("> ")

@@ -59,10 +59,7 @@ class Message:
 
 
 def slug(key: str) -> str:
-    """Return a name for files and markers that has no meaning in any markup.
-
-    It consists of the key's a-z and 0-9, and a digest of the key.
-    """
+    """Return the key's a-z and 0-9 with a digest, harmless in every markup."""
     words = "-".join(re.findall(r"[a-z0-9]+", key.lower()))[:40].strip("-")
     digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     return f"{words or 'run'}-x{digest}"
@@ -79,10 +76,7 @@ def fingerprint(message: Message, files: Sequence[Any]) -> str:
 
 
 def from_report(report: Mapping[str, Any], *, key: str | None = None, link: str | None = None, source: str = "report.json") -> Message:
-    """Return the message of a report.
-
-    Raise InputError if it is not a report.json, or one of a later version.
-    """
+    """Return the message of a report. Raise InputError for other content."""
     version = report.get("schema_version") if isinstance(report, Mapping) else None
     if not isinstance(version, int) or not isinstance(report.get("summary"), Mapping) or not isinstance(report.get("run"), Mapping):
         raise InputError(f"{source} is not a report.json of postrun; name a file that `postrun report` wrote, or its folder")

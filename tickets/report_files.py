@@ -31,10 +31,7 @@ class ReportFiles:
 
 
 def read(report_path: Path) -> ReportFiles:
-    """Find the files of REPORT: a report file or the folder of one.
-
-    Raise InputError.
-    """
+    """Find the files of a report, given one or their folder. Raise InputError."""
     if report_path.is_dir():
         paths = {kind: report_path / f"report.{kind}" for kind in FORMATS if (report_path / f"report.{kind}").is_file()}
         if not paths:
@@ -82,10 +79,7 @@ _FILE: Final = re.compile(rb"<<[^\r\n]{0,2000}?/Type\s*/EmbeddedFile\b[^\r\n]{0,
 
 
 def embedded(pdf: bytes) -> bytes | None:
-    """Return report.json from a PDF that postrun wrote; None for others.
-
-    The PDF has one embedded file, which is deflated; its dictionary is not compressed.
-    """
+    """Return report.json from a PDF of postrun; None for other PDFs."""
     for match in _FILE.finditer(pdf):
         start, length = match.end(), int(match[1])
         data = pdf[start : start + length]
@@ -103,10 +97,7 @@ def embedded(pdf: bytes) -> bytes | None:
 
 
 def uploads(files: ReportFiles, formats: Sequence[str], key: str) -> list[Upload]:
-    """Return the files to send, under unique names that contain the run.
-
-    Raise InputError for a missing format.
-    """
+    """Return the files to send. Raise InputError for a missing format."""
     result = []
     for kind in formats:
         name = f"{slug(key)}.{kind}"

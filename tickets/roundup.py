@@ -60,10 +60,7 @@ class Roundup(Tracker):
         return value if isinstance(value, str) else str(value.get("content", ""))
 
     def _patch(self, path: str, operation: str, value: dict[str, Any]) -> None:
-        """Change an object with its ETag, as the server requires.
-
-        Try again if another client changed it meanwhile (412).
-        """
+        """Change an object with its ETag; try again after a conflict (412)."""
         for attempt in range(_TRIES):
             tag = self.client.send("GET", path).headers.get("ETag")
             headers = {"If-Match": tag} if tag else {}

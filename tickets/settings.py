@@ -65,8 +65,7 @@ class Settings:
     def server(self, target: Target, example: str) -> str:
         """Return the server of the target, else of the settings.
 
-        Both must name the same server, because the token is for that one.
-        """
+        Both must name the same server, because the token is for that one."""
         configured = self.get(target.kind, "url")
         if target.url is None:
             return configured or self._missing(target.kind, "url", f"{target.text} does not name the server (such as {example})", "")
@@ -102,10 +101,7 @@ def default_path(environment: Mapping[str, str]) -> Path:
 
 
 def load(environment: Mapping[str, str] | None = None) -> Settings:
-    """Return the user's settings.
-
-    Raise UsageError for a file with unknown settings, or with secrets that others can read.
-    """
+    """Return the user's settings. Raise UsageError for an unsafe or wrong file."""
     environment = os.environ if environment is None else environment
     named = environment.get(CONFIG, "")
     path = Path(named) if named else default_path(environment)
@@ -145,10 +141,7 @@ def read_toml(path: Path, option: str) -> dict[str, Any]:
 
 
 def _secret_file(path: Path, variable: str) -> str:
-    """Return the secret in a file.
-
-    Its mode is not checked: an orchestrator that mounts it sets the mode.
-    """
+    """Return the secret in a file, whose mode an orchestrator may have set."""
     try:
         text = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -53,10 +53,7 @@ class Target:
 
 
 def parse(text: str, *, projects: bool = False) -> Target:
-    """Parse a word. Raise UsageError with the accepted forms.
-
-    ``projects``: also accept a project without a ticket.
-    """
+    """Parse a word. ``projects``: also without a ticket. Raise UsageError."""
     word = text.strip()
     scheme, colon, rest = word.partition(":")
     scheme = scheme.lower()

@@ -125,10 +125,7 @@ class Tracker(ABC):
         self.client.json("DELETE", f"{self.comment_path}/{comment.id}")
 
     def upload_limit(self, largest: int) -> int | None:
-        """Return the size in bytes that the server accepts; None if unknown.
-
-        ``largest``: size of the largest file to send.
-        """
+        """Return the bytes that the server accepts, or None. ``largest``: to send."""
         return None
 
     def mine(self, author: Any) -> bool | None:
@@ -153,7 +150,7 @@ class Tracker(ABC):
         return items
 
     def items(self, path: str, key: str, offset: str, total: str, **query: Any) -> Iterator[Any]:
-        """Yield the items of a list that is read by offset. ``key``, ``offset``, ``total``: their names."""
+        """Yield a list that is read by offset. ``key``, ``offset``, ``total``: names."""
         start = 0
         for _ in range(PAGES):
             page = self.client.json("GET", path, query={offset: start, **query})
@@ -181,10 +178,7 @@ class Tracker(ABC):
         return comment(message, self.dialect, files, left_out, self.comment_limit)
 
     def deliver(self, message: Message, files: Sequence[Upload]) -> Outcome:
-        """Write or update the comment of ``message.key``, and attach the files.
-
-        Raise TicketError if that fails.
-        """
+        """Write or update the comment of ``message.key``, and attach the files."""
         self.check()
         mark = marker(message.key)
         before = self.ours(mark)
@@ -247,10 +241,7 @@ class Tracker(ABC):
         return "wrote a comment (another attach wrote at the same time)"
 
     def _tidy(self, before: Sequence[Comment], ids: dict[str, str | None], older: dict[str, list[Attached]]) -> list[str]:
-        """Remove our older files of the same names.
-
-        Later ones remain: another attach may have sent them meanwhile.
-        """
+        """Remove our older files of the same names, but none that came later."""
         notes = []
         for name, new in ids.items():
             old = {file.id: file for file in older[name]}
@@ -268,8 +259,7 @@ class Tracker(ABC):
 def has_marker(body: str, mark: str) -> bool:
     """Decide whether the comment ends with our marker.
 
-    Servers may escape or wrap it. A quoted marker does not count.
-    """
+    Servers may escape or wrap it. A quoted marker does not count."""
     lines = [line for line in re.sub(rf"[\\{JOINER}]", "", body).splitlines() if line.strip()]
     last = lines[-1].strip() if lines else ""
     return not last.startswith((">", "&gt;", "bq.")) and re.search(rf"(?<![\w:-]){re.escape(mark)}(?![\w-])", last) is not None

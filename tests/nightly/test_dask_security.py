@@ -1,4 +1,4 @@
-"""Does a Dask cluster that we start let nobody else in, and can we use one with certificates of its own?"""
+"""A Dask cluster that we start admits nobody else, and a cluster with its own certificates can be used."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def importable() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def ours(importable: None) -> Iterator[Executor]:
-    with engines.executor("dask", workers=1) as made:
-        yield made
+    with engines.executor("dask", workers=1) as executor:
+        yield executor
 
 
 def test_our_cluster_listens_on_loopback_alone(ours: Executor) -> None:
@@ -119,7 +119,7 @@ def test_our_cluster_serves_no_pages(ours: Any) -> None:
 
 
 def test_files_of_our_cluster_are_in_a_folder_of_our_own(ours: Any) -> None:
-    folder = Path(ours._folder.name)
+    folder = Path(ours._folder)
     assert folder.parent == Path(tempfile.gettempdir())
     assert folder.stat().st_mode & 0o777 == 0o700
     assert (folder / "dask-scratch-space").is_dir()
