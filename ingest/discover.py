@@ -206,7 +206,7 @@ def _walk(folder: Path, within: frozenset[str]) -> Iterator[InputFile]:
 
 
 def _real(folder: str, real_folder: str, name: str) -> str:
-    """The real path of the entry ``name`` of a folder."""
+    """Return the real path of the entry ``name`` of a folder."""
     path = os.path.join(folder, name)  # noqa: PTH118 - as os.walk gives it
     return os.path.realpath(path) if os.path.islink(path) else os.path.join(real_folder, name)  # noqa: PTH114, PTH118
 

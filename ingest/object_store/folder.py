@@ -308,7 +308,7 @@ class Folder(Objects):
             raise OccupiedError(f"{self.place(path)}: there is a folder of this name; choose another place")
 
     def _check(self, path: str) -> None:
-        """Also refuse pipes and devices, which could block, and links of other users."""
+        """Check the name, and refuse pipes, devices, and links of other users."""
         super()._check(path)
         target = self._root
         for part in path.split("/"):

@@ -68,7 +68,7 @@ class Problem:
 
     @property
     def message(self) -> str:
-        """Its meaning, for a reader of the report."""
+        """The meaning of the code, for a user of the report."""
         return _TEXTS[self.code]
 
 

@@ -49,7 +49,7 @@ class Window:
 
     @property
     def steps(self) -> tuple[int | None, int | None]:
-        """First and last step that is partly in the window."""
+        """First and last step with a part in the window."""
         first = None if self.start_mode in _OUTSIDE else self.start_step
         last = None if self.end_mode in _OUTSIDE or self.start_mode in _OUTSIDE else self.end_step
         if last is not None and first is not None and self.end_phase == "stepstart" and self.end_mode == self.start_mode:

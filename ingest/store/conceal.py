@@ -139,7 +139,7 @@ class _Redaction:
         self._pattern = re.compile(r"(?<![^\W_])(?:" + "|".join(map(re.escape, longest)) + r")(?![^\W_])") if longest else None
 
     def text(self, text: str) -> str:
-        """A text in which hosts, users and paths may occur."""
+        """Redact a text that may contain hosts, users and paths."""
         if PATHS in self.wanted:
             text = _without_folders(text)
         if self._pattern is not None:
@@ -147,11 +147,11 @@ class _Redaction:
         return text
 
     def path(self, text: str) -> str:
-        """A path alone, which may have blanks."""
+        """Redact a path, which may have spaces."""
         return self.text(_last_part(text) if PATHS in self.wanted else text)
 
     def value(self, key: str, value: Any) -> Any:
-        """A fact of the run, of any JSON type."""
+        """Redact a fact of the run, of any JSON type."""
         if isinstance(value, str):
             if HOSTS in self.wanted and _HOST_LISTS.search(key):
                 return MASK

@@ -74,7 +74,7 @@ class _Placed:
     facts: Facts
 
     def is_process(self, identity: Identity, facts: Facts) -> bool:
-        """The same process, captured at another time."""
+        """Whether this is the same process, captured at another time."""
         same = (self.identity.pid, self.identity.rank) == (identity.pid, identity.rank)
         return same and not self._overlaps(facts) and not self._other_hardware(facts)
 

@@ -1,4 +1,4 @@
-"""Starts a Python script that reads untrusted data in a process of its own, and stops it.
+"""Processes for Python scripts that read untrusted data: start, stop, and how one ended.
 
 The process gets no environment but what the interpreter needs, so that no credential is in it, and no modules but those that the script
 adds to its path itself. The script sets its own limits (``resource.setrlimit``).
@@ -19,7 +19,7 @@ _END_SECONDS: Final = 10  # Between the end of the output of a process and its e
 
 
 def start(script: Path, *arguments: object) -> subprocess.Popen[bytes]:
-    """The running script, with pipes for its input and output. Raises OSError."""
+    """Start a script with pipes for its input and output; OSError."""
     return subprocess.Popen(
         [sys.executable, "-I", "-S", str(script), *map(str, arguments)],
         stdin=subprocess.PIPE,

@@ -72,7 +72,7 @@ def cut_bytes(raw: bytes, limit: int) -> bytes:
 
 
 def size_in_bytes(size: str) -> int:
-    """The bytes of a size such as 600MB or 2GiB. Raises UsageError."""
+    """Return the bytes of a size such as 600MB or 2GiB, or raise UsageError."""
     match = _SIZE.fullmatch(size)
     if match is None:
         raise UsageError(f"{size!r} is not a size; write it like 600MB or 2GB")
