@@ -40,18 +40,23 @@ LONG = ("packaging", "nightly", "real", "native", "gpu", "report_templates")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files first (with --no-loadscope-reorder, as `make test` has it), the many short ones last."""
+    """Sort long files to the front, the many short ones to the end.
 
-    def place(item: pytest.Item) -> int:
+    `make test` keeps this order with --no-loadscope-reorder.
+    """
+
+    def rank(item: pytest.Item) -> int:
         folder = item.path.relative_to(ROOT / "tests").parts[0]
         return LONG.index(folder) if folder in LONG else len(LONG) + (item.path.parent != ROOT / "tests")
 
-    items.sort(key=place)
+    items.sort(key=rank)
 
 
 def pytest_collection_finish() -> None:
-    """Thousands of collected tests stay to the end: nobody needs to look through them for cycles again and again, least of all
-    a report of a night, which ends with a full collection."""
+    """Exclude thousands of collected tests from garbage collection.
+
+    They live to the end, and each report of a night ends with a full collection.
+    """
     gc.collect()
     gc.freeze()
 
@@ -68,7 +73,10 @@ def project_root() -> Path:
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """Folder of real trace files: $POSTRUN_TEST_DATA, else ``shared/data`` beside the checkout. Skips where there is none."""
+    """Return a folder of real trace files; skip if there is none.
+
+    It is $POSTRUN_TEST_DATA, else ``shared/data`` next to the checkout.
+    """
     named = os.environ.get("POSTRUN_TEST_DATA")
     folder = Path(named) if named else ROOT.parent / "shared" / "data"
     if not folder.is_dir():

@@ -1,4 +1,4 @@
-"""Does a Python program get reports with the rules that it chose, as the documentation shows?"""
+"""A Python program gets reports with the rules that it chose, as documented."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ def metric(kind: str, name: str, dimension: str, value: float, at: float) -> str
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A sample each second for two minutes of one machine: a GPU at 30 %, a core at 99 % and three at 1 %."""
+    """Write one sample per second for two minutes of one machine.
+
+    A GPU is at 30%, a core at 99%, and three cores at 1%.
+    """
     folder = tmp_path / "run" / "system" / "incremental" / "2023111422"
     folder.mkdir(parents=True)
     for minute in range(2):
@@ -62,7 +65,7 @@ def test_the_chosen_rules_run_with_their_values(run: Path) -> None:
     )
     assert verdicts(report) == {"LowGPUUtilization": "IssuesFound", "OverallSystemUsage": "NoIssuesFound"}
     assert report.run.name == "mine"
-    # more than 50 samples from the second window on
+    # more than 50 samples, starting with the second window
     assert (report.rules[0].triggered, report.rules[0].parameters["window"]) == (2, 20)
     assert report.findings[0].rule == "LowGPUUtilization"
     assert verdicts(postrun.analyze(run, ["LowGPUUtilization"])) == {"LowGPUUtilization": "NotEvaluated"}

@@ -1,6 +1,6 @@
-"""Does postrun.capture record what a Python program did, in the documented words, and never get in its way?
+"""postrun.capture records the behavior of a Python program in the documented words, and never gets in its way.
 
-Every file is read back; what stands in it is compared with what the program is written to do.
+Every file is read back and compared with the program's known behavior.
 """
 
 from __future__ import annotations
@@ -180,9 +180,9 @@ def test_start_twice_and_stop_twice_warn_and_do_nothing(folder: Path) -> None:
         profiler.stop_profiling()
     profiler.start_profiling()
     file = capture.path()
-    with pytest.warns(RuntimeWarning, match="recording already") as told:
+    with pytest.warns(RuntimeWarning, match="recording already") as caught:
         profiler.start_profiling()
-    assert told[0].filename == __file__
+    assert caught[0].filename == __file__
     assert capture.path() == file
     profiler.stop_profiling()
     assert not capture.recording()
@@ -213,11 +213,11 @@ def test_what_is_open_at_stop_is_closed_there_and_may_be_ended_later(folder: Pat
     assert {row["name"]: row["flags"] for row in ranges(folder)} == {
         "handle": CLOSED_BY_STOP | BY_HANDLE, "stack": CLOSED_BY_STOP, "with": CLOSED_BY_STOP,
     }  # fmt: skip
-    other = folder / "other"
-    with capture.session(other, sample_ms=0), capture.annotate("outer"):
+    second = folder / "other"
+    with capture.session(second, sample_ms=0), capture.annotate("outer"):
         capture.annotation_end(handle)
         annotation.__exit__(None, None, None)
-    assert [(row["name"], row["flags"]) for row in ranges(other)] == [("outer", 0)]
+    assert [(row["name"], row["flags"]) for row in ranges(second)] == [("outer", 0)]
     assert capture.statistics()["unbalanced"] == 0
     with pytest.raises(ValueError, match="before"):
         capture.annotation_end(handle)
@@ -227,8 +227,8 @@ def test_outside_a_session_nothing_is_written_and_handles_are_dummies(folder: Pa
     handle = capture.annotation_begin("x", 3)
     for _ in range(2):
         capture.annotation_end(handle)
-    with capture.annotate("x") as one, capture.annotate("y", value=2):
-        assert one is not None
+    with capture.annotate("x") as first, capture.annotate("y", value=2):
+        assert first is not None
     capture.begin("x")
     capture.end()
     capture.end()
@@ -379,11 +379,16 @@ def test_tasks_that_take_turns_have_ranges_of_their_own(folder: Path) -> None:
     with capture.session(folder, sample_ms=0), capture.annotate("loop"):
         assert asyncio.run(decorated()) == ["two", "one"]
     assert turns == ["one", "two"]
-    found = {row["name"]: row for row in ranges(folder)}
-    assert {name: row["flags"] for name, row in found.items()} == {"loop": 0, "decorated": BY_HANDLE, "one": BY_HANDLE, "two": BY_HANDLE}
-    one, two = found["one"], found["two"]
-    assert two["start_ns"] < one["start_ns"] < one["start_ns"] + one["duration_ns"] < two["start_ns"] + two["duration_ns"]
-    assert inside(two, found["decorated"])
+    actual = {row["name"]: row for row in ranges(folder)}
+    assert {name: row["flags"] for name, row in actual.items()} == {"loop": 0, "decorated": BY_HANDLE, "one": BY_HANDLE, "two": BY_HANDLE}
+    first_range, second_range = actual["one"], actual["two"]
+    assert (
+        second_range["start_ns"]
+        < first_range["start_ns"]
+        < first_range["start_ns"] + first_range["duration_ns"]
+        < second_range["start_ns"] + second_range["duration_ns"]
+    )
+    assert inside(second_range, actual["decorated"])
     assert capture.statistics()["unbalanced"] == 0
 
 
@@ -439,9 +444,9 @@ def test_generators_have_a_range_from_first_to_last_step(folder: Path) -> None:
         for i in loader(2):
             with capture.annotate("step", i):
                 pass
-        other: Any = loader(3)
-        assert (next(other), other.send("sent")) == (0, 1)
-        other.close()
+        second: Any = loader(3)
+        assert (next(second), second.send("sent")) == (0, 1)
+        second.close()
         asyncio.run(consume())
     assert closed == [True, True]
     rows = ranges(folder)
@@ -578,15 +583,15 @@ def test_wrong_options_and_folders_are_told(folder: Path) -> None:
             capture.session(**options).__enter__()  # type: ignore[arg-type]
     file = folder / "file"
     file.touch()
-    with pytest.raises(OSError, match="no trace file can be written") as told:
+    with pytest.raises(OSError, match="no trace file can be written") as caught:
         capture.session(file / "below").__enter__()
-    assert told.value.filename == str(file / "below")
+    assert caught.value.filename == str(file / "below")
     assert not capture.recording()
 
 
 @needs_native
 def test_gpu_activity_that_cannot_be_recorded_is_told_once_in_all_files_of_a_session(folder: Path) -> None:
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with capture.session(folder, sample_ms=0, gpu="windows", rotate_s=1):
             for i in range(2):
@@ -597,7 +602,7 @@ def test_gpu_activity_that_cannot_be_recorded_is_told_once_in_all_files_of_a_ses
             with capture.gpu_window():  # when the second file is being written
                 pass
     assert len(list(folder.glob("*.prt"))) == 2
-    assert len(told) == 1 or (native.gpu_driver() and not told)
+    assert len(caught) == 1 or (native.gpu_driver() and not caught)
 
 
 @needs_native
@@ -636,9 +641,9 @@ def test_threads_nest_for_themselves(folder: Path) -> None:
         for thread in threads:
             thread.join()
         left = capture.annotation_begin("left")
-        other = threading.Thread(target=capture.annotation_end, args=(left,))
-        other.start()
-        other.join()
+        other_thread = threading.Thread(target=capture.annotation_end, args=(left,))
+        other_thread.start()
+        other_thread.join()
     rows = ranges(folder)
     assert Counter(row["name"] for row in rows) == {
         "shared": 1200, "handed over": 1200, "left": 1, **{f"thread {number}": 300 for number in range(4)},
@@ -646,9 +651,9 @@ def test_threads_nest_for_themselves(folder: Path) -> None:
     by_source = {number: {row["source"] for row in rows if row["name"] == f"thread {number}"} for number in range(4)}
     assert len(set.union(*by_source.values())) == 4
     for number, (source,) in by_source.items():
-        own = [row for row in rows if row["source"] == source]
-        assert sorted(row["value"] for row in own if row["name"] == f"thread {number}") == list(range(300))
-        assert {(row["name"], row["depth"]) for row in own if not row["flags"]} == {("shared", 0), (f"thread {number}", 1)}
+        ours = [row for row in rows if row["source"] == source]
+        assert sorted(row["value"] for row in ours if row["name"] == f"thread {number}") == list(range(300))
+        assert {(row["name"], row["depth"]) for row in ours if not row["flags"]} == {("shared", 0), (f"thread {number}", 1)}
     assert capture.statistics()["unbalanced"] == 0
 
 
@@ -710,8 +715,8 @@ def test_a_forked_child_records_only_if_asked(tmp_path: Path, follow: str) -> No
     done = run(FORK % follow, tmp_path)
     assert done.returncode == 0, done.stderr
     files = [TraceFile(file) for file in sorted(tmp_path.glob("*.prt"))]
-    found = sorted(sorted(row["name"] for row in file.table("annotation").arrow().to_pylist()) for file in files)
-    assert found == ([["child", "child only"]] if follow == "1" else []) + [["handle", "parent"]]
+    actual = sorted(sorted(row["name"] for row in file.table("annotation").arrow().to_pylist()) for file in files)
+    assert actual == ([["child", "child only"]] if follow == "1" else []) + [["handle", "parent"]]
     assert [file.problems() for file in files] == [[]] * len(files)
     if follow == "1":
         assert len({file.header["session"] for file in files}) == 1
@@ -763,7 +768,10 @@ time.sleep(30)
 @needs_native
 @pytest.mark.parametrize("how", ["program", "environment", "recorder"])
 def test_an_interrupted_program_stops_properly(tmp_path: Path, how: str) -> None:
-    """Ctrl-C that nobody catches: Python runs its handlers and then ends itself by the signal, past those of C."""
+    """Ctrl-C that nobody catches ends Python by the signal after its handlers.
+
+    The handlers of C do not run.
+    """
     start = "" if how != "program" else "capture.SMProfiler.instance().start_profiling()"
     known = {} if how == "program" else {"POSTRUN_CAPTURE": "1"} | ({"POSTRUN_RECORDER": "host:1"} if how == "recorder" else {})
     assert run(INTERRUPTED % start, tmp_path, **known).returncode == -signal.SIGINT
@@ -862,7 +870,7 @@ def test_importing_loads_none_of_the_large_packages(tmp_path: Path) -> None:
 
 
 class Profiler:
-    """What the handler asks of torch.profiler.profile."""
+    """The part of torch.profiler.profile that the handler uses."""
 
     def __init__(self, fail: bool = False) -> None:
         self.fail = fail
@@ -880,11 +888,11 @@ def test_traces_of_torch_are_written_where_the_report_reads_them(folder: Path, m
     handler(Profiler())
     monkeypatch.setenv("RANK", "12")
     handler(Profiler())
-    found = {file.parent.name: file for file in folder.rglob("*") if file.is_file()}
-    assert found.keys() == {"traces", "rank12"}
+    actual = {file.parent.name: file for file in folder.rglob("*") if file.is_file()}
+    assert actual.keys() == {"traces", "rank12"}
     for name, rank in (("traces", None), ("rank12", 12)):
-        assert json.loads(gzip.decompress(found[name].read_bytes())) == {"traceEvents": []}
-        known = identify({}, found[name], os.getpid())
+        assert json.loads(gzip.decompress(actual[name].read_bytes())) == {"traceEvents": []}
+        known = identify({}, actual[name], os.getpid())
         assert (known.hostname, known.pid, known.rank) == (os.uname().nodename, os.getpid(), rank)
 
 

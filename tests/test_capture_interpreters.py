@@ -1,6 +1,6 @@
-"""Does recording work from threads without a GIL, and from interpreters beside the first?
+"""Recording works from threads without a GIL, and from interpreters besides the first.
 
-Each runs where this Python has such a thing; the file says what was recorded, and the program what should be there.
+Each test runs if this Python has the feature; the file contains the recorded data, and the program the expected data.
 """
 
 from __future__ import annotations

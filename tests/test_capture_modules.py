@@ -1,4 +1,4 @@
-"""Is postrun.capture one module to those who use it, whatever files it is made of?"""
+"""postrun.capture is one module to its users, although it has several files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MODULES = ["postrun.native." + ".".join(file.relative_to(NATIVE).with_suffix("")
 
 
 def test_what_is_documented_is_there() -> None:
-    """Every name that the documentation writes behind ``capture.``, and the hosted profiler's behind ``smprof.``."""
+    """Every documented name of ``capture.`` and ``smprof.`` exists."""
     text = DOCUMENTATION.read_text(encoding="utf-8")
     named = set(re.findall(r"\b(?:capture|smprof)\.([A-Za-z_]\w*)", text)) - {"md", "py"}
     assert {"annotate", "session", "SMProfiler", "Config", "annotation_begin", "annotation_end", "counter"} <= named
@@ -58,16 +58,16 @@ async def asynchronous() -> AsyncGenerator[int]:
 @pytest.mark.skipif(capture.annotate("x")(plain) is plain, reason="this installation has no C library")
 @pytest.mark.parametrize("function", [plain, generator, coroutine, asynchronous])
 def test_a_decorator_is_no_function_of_a_profile_wherever_it_is_made(function: Callable[[], Any]) -> None:
-    """main (1 s, own 0.25 s) calls the decorator (own 0.25 s), which calls the function (0.5 s)."""
-    made: Any = capture.annotate("x")(function)
-    code = made.__code__
+    """Profile main (1 s, own 0.25 s), its decorator (own 0.25 s), and 0.5 s below."""
+    result: Any = capture.annotate("x")(function)
+    code = result.__code__
     wrapper, main, decorated = (code.co_filename, code.co_firstlineno, code.co_name), ("/a.py", 1, "main"), ("/a.py", 9, function.__name__)
-    found = with_one_function({
+    actual = with_one_function({
         main: (1, 1, 0.25, 1.0, {}),
         wrapper: (1, 1, 0.25, 0.75, {main: (1, 1, 0.25, 0.75)}),
         decorated: (1, 1, 0.5, 0.5, {wrapper: (1, 1, 0.5, 0.5)}),
     })  # fmt: skip
-    assert found == {
+    assert actual == {
         main: (1, 1, 0.25, 1.0, {}),
         decorated: (1, 1, 0.5, 0.5, {main: (1, 1, 0.5, 0.5)}),
         RECORDING: (1, 1, 0.25, 0.25, {main: (1, 1, 0.25, 0.25)}),
@@ -79,11 +79,11 @@ def test_a_decorator_is_no_function_of_a_profile_wherever_it_is_made(function: C
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_what_any_of_its_files_does_is_the_recorders(file: Path) -> None:
     """main (1 s, own 0.25 s) calls a function of the file (0.75 s)."""
-    main, own = ("/a.py", 1, "main"), (str(file), 1, "f")
-    found = with_one_function({main: (1, 1, 0.25, 1.0, {}), own: (1, 1, 0.75, 0.75, {main: (1, 1, 0.75, 0.75)})})
-    assert found == {main: (1, 1, 0.25, 1.0, {}), RECORDING: (1, 1, 0.75, 0.75, {main: (1, 1, 0.75, 0.75)})}
-    shown = stack_with_one_function(["main\0/a.py\x001", f"f\0{file}\x001"])
-    assert [frame.partition("\0")[0] for frame in shown] == ["main", "{postrun's own recording}"]
+    main, recorder = ("/a.py", 1, "main"), (str(file), 1, "f")
+    actual = with_one_function({main: (1, 1, 0.25, 1.0, {}), recorder: (1, 1, 0.75, 0.75, {main: (1, 1, 0.75, 0.75)})})
+    assert actual == {main: (1, 1, 0.25, 1.0, {}), RECORDING: (1, 1, 0.75, 0.75, {main: (1, 1, 0.75, 0.75)})}
+    stack = stack_with_one_function(["main\0/a.py\x001", f"f\0{file}\x001"])
+    assert [frame.partition("\0")[0] for frame in stack] == ["main", "{postrun's own recording}"]
 
 
 def test_files_of_a_program_that_are_called_so_are_its_own() -> None:
@@ -93,8 +93,10 @@ def test_files_of_a_program_that_are_called_so_are_its_own() -> None:
 
 
 def test_importing_it_loads_no_more_than_it_needs(tmp_path: Path) -> None:
-    """Nothing of postrun but itself and what it names and writes files with, and no large module of Python's own that only some users
-    need."""
+    """Only the modules of postrun that name and write files are loaded.
+
+    Large modules of Python that only some users need are not loaded either.
+    """
     code = "import sys, postrun.capture; print(*sorted(name for name in sys.modules))"
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True)
     loaded = set(done.stdout.split())

@@ -1,6 +1,6 @@
-"""Does torch_trace_handler write what `postrun report` reads, with the real torch.profiler?
+"""torch_trace_handler writes files that `postrun report` reads, with the real torch.profiler.
 
-The report's figures are worked out once more in plain Python from the files. torch is no dependency of the tests: it is large.
+The report's figures are computed a second time from the files, in plain Python. The tests do not depend on torch, because it is large.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def report(folder: Path) -> dict[str, Any]:
     command = [sys.executable, "-P", "-m", "postrun", "report", str(folder / "traces"), "-o", str(folder / "report"), "--format", "json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    made: dict[str, Any] = json.loads((folder / "report" / "report.json").read_text())
-    return made
+    report_json: dict[str, Any] = json.loads((folder / "report" / "report.json").read_text())
+    return report_json
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
@@ -110,55 +110,55 @@ def steps(events: list[dict[str, Any]]) -> list[tuple[int, int, int, int]]:
     )
 
 
-def reported_steps(made: dict[str, Any]) -> list[tuple[int, int, int, int]]:
-    return sorted((step["pid"], step["index"], step["start_ns"], step["duration_ns"]) for step in made["steps"]["steps"])
+def reported_steps(report_json: dict[str, Any]) -> list[tuple[int, int, int, int]]:
+    return sorted((step["pid"], step["index"], step["start_ns"], step["duration_ns"]) for step in report_json["steps"]["steps"])
 
 
 def test_three_cycles_are_one_run(tmp_path: Path) -> None:
     train(tmp_path, "alone")
-    made, events = report(tmp_path), read(tmp_path)
+    report_json, events = report(tmp_path), read(tmp_path)
     assert [index for _, index, _, _ in steps(events)] == STEPS
-    assert reported_steps(made) == steps(events)
-    (group,) = made["steps"]["groups"]
+    assert reported_steps(report_json) == steps(events)
+    (group,) = report_json["steps"]["groups"]
     assert group["quantiles"]["p50"] == statistics.median(duration for *_, duration in steps(events))
     counted = Counter(event["file"] for event in events)
-    assert {source["path"]: source["events"] for source in made["run"]["sources"]} == counted
+    assert {source["path"]: source["events"] for source in report_json["run"]["sources"]} == counted
     assert len(counted) == 3
-    assert all(note["severity"] == "info" for note in made["data_quality"])
+    assert all(note["severity"] == "info" for note in report_json["data_quality"])
 
 
 def test_each_rank_has_a_folder(tmp_path: Path) -> None:
     train(tmp_path, "alone", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     assert sorted(path.name for path in (tmp_path / "traces").iterdir()) == ["rank0", "rank1"]
-    made, events = report(tmp_path), read(tmp_path)
-    assert reported_steps(made) == steps(events)
+    report_json, events = report(tmp_path), read(tmp_path)
+    assert reported_steps(report_json) == steps(events)
     assert len(steps(events)) == 2 * len(STEPS)
     of_rank = {event["pid"]: int(Path(event["file"]).parent.name.removeprefix("rank")) for event in events}
-    assert {(one["pid"], one["rank"]) for one in made["processes"]} == set(of_rank.items())
-    assert made["run"]["world_size"] == 2
+    assert {(one["pid"], one["rank"]) for one in report_json["processes"]} == set(of_rank.items())
+    assert report_json["run"]["world_size"] == 2
     reduced = sum(event["name"] == "gloo:all_reduce" for event in events)
-    groups = {group["name"]: group["quantiles"]["count"] for group in made["annotations"]["groups"]}
+    groups = {group["name"]: group["quantiles"]["count"] for group in report_json["annotations"]["groups"]}
     assert groups.get("gloo:all_reduce", 0) == reduced
 
 
 @pytest.mark.skipif(not native.available(), reason="this installation has no C library")
 def test_a_recording_and_traces_of_one_process_are_one_process(tmp_path: Path) -> None:
     train(tmp_path, "recorded")
-    made, events = report(tmp_path), read(tmp_path)
+    report_json, events = report(tmp_path), read(tmp_path)
     # The trainer has both, and its steps are the profiler's; each worker has its recording.
     (trainer,) = {event["pid"] for event in events}
-    assert reported_steps(made) == steps(events)
-    assert len(made["processes"]) == 3
-    assert trainer in {one["pid"] for one in made["processes"]}
-    groups = {group["name"]: group["quantiles"]["count"] for group in made["annotations"]["groups"]}
+    assert reported_steps(report_json) == steps(events)
+    assert len(report_json["processes"]) == 3
+    assert trainer in {one["pid"] for one in report_json["processes"]}
+    groups = {group["name"]: group["quantiles"]["count"] for group in report_json["annotations"]["groups"]}
     assert (groups["step"], groups["item"], groups["ProfilerStep"]) == (24, 16 * 24, len(STEPS))
-    assert made["run"]["status"] == "unknown"
-    assert all(note["severity"] == "info" for note in made["data_quality"])
+    assert report_json["run"]["status"] == "unknown"
+    assert all(note["severity"] == "info" for note in report_json["data_quality"])
 
 
 @pytest.mark.skipif(not native.available(), reason="this installation has no C library")
 def test_both_clocks_agree(tmp_path: Path) -> None:
-    """A step that the program annotates lies inside the profiler's step of the same number."""
+    """An annotated step is inside the profiler's step of the same number."""
     from postrun.ingest.prt.format import TraceFile
 
     train(tmp_path, "recorded")
@@ -168,6 +168,6 @@ def test_both_clocks_agree(tmp_path: Path) -> None:
     annotated = {row["value"]: row for row in TraceFile(file).table("annotation").arrow().to_pylist() if row["name"] == "step"}
     slack = 100_000  # two clocks, read at different moments
     for _, index, start, duration in steps(events):
-        own = annotated[index]
-        assert start - slack <= own["start_ns"]
-        assert own["start_ns"] + own["duration_ns"] <= start + duration + slack
+        ours = annotated[index]
+        assert start - slack <= ours["start_ns"]
+        assert ours["start_ns"] + ours["duration_ns"] <= start + duration + slack

@@ -1,4 +1,4 @@
-"""Does "with annotate" behave as any context manager, however its methods are reached?"""
+""" "with annotate" behaves as any context manager, however its methods are reached."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def test_every_way_to_enter_and_leave_records_one_range(tmp_path: Path) -> None:
             assert type(entered) is ANNOTATION
         with ExitStack() as stack:  # asks the type for its methods
             stack.enter_context(capture.annotate("stack"))
-        one = capture.annotate("bound")
-        enter, leave = one.__enter__, one.__exit__
-        assert enter.__self__ is one
-        assert enter() is one
+        first = capture.annotate("bound")
+        enter, leave = first.__enter__, first.__exit__
+        assert enter.__self__ is first
+        assert enter() is first
         leave(None, None, None)
         two = capture.annotate("unbound")
         assert ANNOTATION.__enter__(two) is two
@@ -46,16 +46,16 @@ def test_every_way_to_enter_and_leave_records_one_range(tmp_path: Path) -> None:
 
 
 def test_wrong_uses_are_errors_and_no_crash() -> None:
-    one = capture.annotate("x")
+    first = capture.annotate("x")
     method = ANNOTATION.__dict__["__enter__"]
     for wrong in (
-        lambda: one.__enter__(1),
-        lambda: one.__enter__(x=1),
-        lambda: one.__exit__(x=1),
+        lambda: first.__enter__(1),
+        lambda: first.__enter__(x=1),
+        lambda: first.__exit__(x=1),
         lambda: method.__get__(3, int)(3),
         lambda: method.__get__("text")(),
         lambda: type(method)(),
-        lambda: type(one.__enter__)(),
+        lambda: type(first.__enter__)(),
     ):
         with pytest.raises(TypeError):
             wrong()

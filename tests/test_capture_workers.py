@@ -1,6 +1,6 @@
-"""Do worker processes, as torch's DataLoader and multiprocessing make them, record to files of their own that end properly?
+"""Worker processes of torch's DataLoader and of multiprocessing record to files of their own that end properly.
 
-What the files say is compared with what the program is written to do; nothing here shares code with the recorder.
+The content of the files is compared with the program's known behavior; no code here is shared with the recorder.
 """
 
 from __future__ import annotations
@@ -86,30 +86,30 @@ def items(trace: TraceFile) -> Counter[tuple[str, Any]]:
 def test_workers_record_in_files_of_their_own_that_end(tmp_path: Path, method: str) -> None:
     environment = {} if method == "fork" else {"POSTRUN_CAPTURE": "1", "POSTRUN_FOLLOW_FORK": "1"}
     parent, workers = recorded(tmp_path, method, **environment)
-    found = files(tmp_path)
-    assert set(found) == {parent, *workers}
-    assert items(found[parent]) == {("step", 0): 1}
+    actual = files(tmp_path)
+    assert set(actual) == {parent, *workers}
+    assert items(actual[parent]) == {("step", 0): 1}
     for number, pid in enumerate(workers):
-        assert items(found[pid]) == {("item", i): 1 for i in range(10 + number)}
-    assert [problem.code for trace in found.values() for problem in trace.problems()] == []
+        assert items(actual[pid]) == {("item", i): 1 for i in range(10 + number)}
+    assert [problem.code for trace in actual.values() for problem in trace.problems()] == []
 
 
 def test_a_forked_worker_does_not_sample_the_machine_again(tmp_path: Path) -> None:
     parent, workers = recorded(tmp_path, "fork")
-    found = files(tmp_path)
-    assert found[parent].table("metric").arrow().num_rows > 0
-    assert found[parent].metadata()["sample_ms"] == "100"
+    actual = files(tmp_path)
+    assert actual[parent].table("metric").arrow().num_rows > 0
+    assert actual[parent].metadata()["sample_ms"] == "100"
     for pid in workers:
-        assert found[pid].table("metric").arrow().num_rows == 0
-        metadata = found[pid].metadata()
+        assert actual[pid].table("metric").arrow().num_rows == 0
+        metadata = actual[pid].metadata()
         assert (metadata["sample_ms"], metadata["forked_from"]) == ("0", str(parent))
 
 
 @pytest.mark.slow
 def test_workers_that_were_ended_do_not_make_the_run_cut_off(tmp_path: Path) -> None:
     _, workers = recorded(tmp_path, "fork", "killed")
-    found = files(tmp_path)
-    assert [[problem.code for problem in found[pid].problems()] for pid in workers] == [["no_end"]] * 2
+    actual = files(tmp_path)
+    assert [[problem.code for problem in actual[pid].problems()] for pid in workers] == [["no_end"]] * 2
     done = subprocess.run(
         [sys.executable, "-P", "-m", "postrun", "report", str(tmp_path / "traces"), "-o", str(tmp_path / "report"), "--format", "json"],
         capture_output=True,

@@ -34,8 +34,8 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def small_store(traces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = tmp_path_factory.mktemp("store") / "run.duckdb"
-    one = sorted(traces.iterdir())[0]
-    done = run("ingest", one, "-o", store)
+    trace = sorted(traces.iterdir())[0]
+    done = run("ingest", trace, "-o", store)
     assert done.returncode == 0, done.stderr
     assert str(store) in done.stdout
     assert "device events" in done.stdout
@@ -51,7 +51,7 @@ def opened_store(small_store: Path) -> Iterator[RulesAlone]:
 
 @pytest.fixture
 def call(opened_store: RulesAlone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """postrun in this process and an empty folder; reports hold the rules alone."""
+    """Call postrun in this process and an empty folder; reports contain rules only."""
     monkeypatch.setattr("postrun.api.make_report", opened_store)
     monkeypatch.chdir(tmp_path)
     return lambda *arguments, **env: CliRunner().invoke(main, [str(word) for word in arguments], env=env)
@@ -59,9 +59,9 @@ def call(opened_store: RulesAlone, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_every_command_explains_itself() -> None:
     for command in ((), ("report",), ("ingest",), ("demo",), ("doctor",)):
-        shown = CliRunner().invoke(main, [*command, "--help"])
-        assert shown.exit_code == 0
-        assert "Usage:" in shown.output
+        result = CliRunner().invoke(main, [*command, "--help"])
+        assert result.exit_code == 0
+        assert "Usage:" in result.output
 
 
 def test_version() -> None:
@@ -69,9 +69,9 @@ def test_version() -> None:
 
 
 def test_report_of_a_trace_and_of_its_store_are_the_same(traces: Path, small_store: Path, tmp_path: Path) -> None:
-    one = sorted(traces.iterdir())[0]
+    trace = sorted(traces.iterdir())[0]
     common = ("--format", "json", "--generated-at", "2026-11-21T06:40:00")
-    assert run("report", one, "-o", tmp_path / "a", *common).returncode == 0
+    assert run("report", trace, "-o", tmp_path / "a", *common).returncode == 0
     assert run("report", small_store, "-o", tmp_path / "b", *common).returncode == 0
     first, second = (json.loads((tmp_path / name / "report.json").read_text("utf-8")) for name in "ab")
     assert first == second
@@ -178,8 +178,8 @@ def test_a_full_disk_is_said_as_such(small_store: Path, tmp_path: Path, monkeypa
 
 def test_nothing_is_left_in_the_temporary_folder(traces: Path, tmp_path: Path) -> None:
     (tmp_path / "tmp").mkdir()
-    one = sorted(traces.iterdir())[0]
-    done = run("report", one, "-o", tmp_path / "out", "--format", "json", env={"TMPDIR": str(tmp_path / "tmp")})
+    trace = sorted(traces.iterdir())[0]
+    done = run("report", trace, "-o", tmp_path / "out", "--format", "json", env={"TMPDIR": str(tmp_path / "tmp")})
     assert done.returncode == 0, done.stderr
     assert list((tmp_path / "tmp").iterdir()) == []
 
@@ -221,9 +221,9 @@ def test_python_dash_m_postrun_is_the_command() -> None:
 
 def test_rules_explain_themselves() -> None:
     for command in (("rules",), ("rules", "explain")):
-        shown = CliRunner().invoke(main, [*command, "--help"])
-        assert shown.exit_code == 0
-        assert "--preset" in shown.output
+        result = CliRunner().invoke(main, [*command, "--help"])
+        assert result.exit_code == 0
+        assert "--preset" in result.output
 
 
 def test_fail_on_in_a_process_of_its_own_ends_with_code_3(small_store: Path, tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ DOCUMENTED = [
 TRACE = ["HostBound", "InputBound", "ExposedCommunication", "LowPrecision", "PageableCopies", "SyncBound", "ShortKernels", "StragglerRank"]
 
 # Rules whose verdict is known without asking postrun.
-OWN = """
+CUSTOM = """
 class Rule:
     def __init__(self, base_trial, limit=1, word="a"):
         self.limit, self.word = limit, word
@@ -78,10 +78,10 @@ class Limited(Rule):
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("rules")
     write_demo(folder, steps=3)
-    made = folder / "run.duckdb"
-    done = CliRunner().invoke(main, ["ingest", str(sorted((folder / "kineto").iterdir())[0]), "-o", str(made)])
+    store = folder / "run.duckdb"
+    done = CliRunner().invoke(main, ["ingest", str(sorted((folder / "kineto").iterdir())[0]), "-o", str(store)])
     assert done.exit_code == 0, done.output
-    return made
+    return store
 
 
 @pytest.fixture(scope="module")
@@ -95,13 +95,13 @@ def rules_alone(store: Path) -> Iterator[RulesAlone]:
 def with_whole_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, with a file of rules."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "own.py").write_text(OWN, encoding="utf-8")
+    (tmp_path / "own.py").write_text(CUSTOM, encoding="utf-8")
     return tmp_path
 
 
 @pytest.fixture
 def here(with_whole_reports: Path, rules_alone: RulesAlone, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The same; reports hold the rules alone."""
+    """Do the same with reports that contain rules only."""
     monkeypatch.setattr("postrun.api.make_report", rules_alone)
     return with_whole_reports
 
@@ -118,7 +118,7 @@ def rules_of(done: Result, code: int = 0) -> dict[str, dict[str, Any]]:
 
 
 def refused(*arguments: str, env: dict[str, str] | None = None) -> str:
-    """The message of a run that is refused as wrong usage; its input does not exist, so it was not looked at."""
+    """Return the message of a run that is refused before its input is read."""
     done = CliRunner().invoke(main, ["report", "absent.json", *arguments], env=env)
     assert done.exit_code == 2, done.output
     assert done.stdout == ""
@@ -184,9 +184,9 @@ def test_demo_takes_the_same_options(here: Path) -> None:
 
 def test_the_preset_comes_from_line_environment_and_file(store: Path, here: Path) -> None:
     def patience(*arguments: str, **env: str) -> int:
-        found = rules_of(report(store, "--rules", "CPUBottleneck", *arguments, env=env))["CPUBottleneck"]["parameters"]["patience"]
-        assert isinstance(found, int)
-        return found
+        results = rules_of(report(store, "--rules", "CPUBottleneck", *arguments, env=env))["CPUBottleneck"]["parameters"]["patience"]
+        assert isinstance(results, int)
+        return results
 
     assert patience() == 100
     (here / "pyproject.toml").write_text('[tool.postrun]\npreset = "service"\n', encoding="utf-8")
@@ -199,16 +199,16 @@ def test_values_are_overridden_one_by_one(store: Path, here: Path) -> None:
     (here / "postrun.toml").write_text(
         "[rules.LowGPUUtilization]\npatience = 11\nwindow = 12\nthreshold_p5 = 1.5\n[rules.stepoutlier]\nmode = 'EVAL'\n", encoding="utf-8"
     )
-    found = rules_of(
+    results = rules_of(
         report(
             store, "--set", "lowgpuutilization_patience=31", "--set", "LowGPUUtilization_scan_interval_us=32",
             env={"POSTRUN_SET": "LowGPUUtilization_window=21, LowGPUUtilization_patience=22"},
         )
     )  # fmt: skip
-    low = found["LowGPUUtilization"]
+    low = results["LowGPUUtilization"]
     assert low["parameters"] == {"threshold_p95": 70, "threshold_p5": 1.5, "patience": 31, "window": 21, "scan_interval_us": 32}
     assert low["changed_parameters"] == {"threshold_p5": 1.5, "patience": 31, "window": 21, "scan_interval_us": 32}
-    assert found["StepOutlier"]["parameters"]["mode"] == "EVAL"
+    assert results["StepOutlier"]["parameters"]["mode"] == "EVAL"
 
 
 @pytest.mark.parametrize("text", ["A_x=1 B_y=2", "A_x=1,B_y=2", "A_x=1; B_y=2", " A_x=1\nB_y=2\n"])
@@ -227,8 +227,8 @@ def test_values_of_a_file_for_rules_that_the_line_leaves_out_are_kept_for_later(
 
 
 def test_the_name_of_the_sum_before_a_parameter_changes_nothing(store: Path, here: Path) -> None:
-    given = ("--set", "ProfilerReport_LowGPUUtilization_patience=5", "--set", "LowGPUUtilization_window=7.0")
-    low = rules_of(report(store, "--rules", "ProfilerReport", *given))["LowGPUUtilization"]
+    arguments = ("--set", "ProfilerReport_LowGPUUtilization_patience=5", "--set", "LowGPUUtilization_window=7.0")
+    low = rules_of(report(store, "--rules", "ProfilerReport", *arguments))["LowGPUUtilization"]
     assert (low["parameters"]["patience"], low["parameters"]["window"]) == (5, 7)
 
 
@@ -280,9 +280,9 @@ def test_the_name_of_the_sum_before_a_parameter_changes_nothing(store: Path, her
     ],
 )
 def test_mistakes_are_told_before_anything_is_read(here: Path, arguments: tuple[str, ...], messages: tuple[str, ...]) -> None:
-    told = " ".join(refused(*arguments).split())
+    text = " ".join(refused(*arguments).split())
     for message in messages:
-        assert message in told
+        assert message in text
 
 
 @pytest.mark.parametrize(
@@ -323,9 +323,9 @@ def test_a_mistake_in_the_environment_names_the_variable(here: Path, variable: s
 )
 def test_a_mistake_in_a_file_names_the_file(here: Path, text: str, messages: tuple[str, ...]) -> None:
     (here / "postrun.toml").write_text(text, encoding="utf-8")
-    told = " ".join(refused("--config", "postrun.toml").split())
+    lines = " ".join(refused("--config", "postrun.toml").split())
     for message in messages:
-        assert message in told
+        assert message in lines
 
 
 # -- rules of one's own ------------------------------------------------------------------------------------------------------
@@ -333,25 +333,25 @@ def test_a_mistake_in_a_file_names_the_file(here: Path, text: str, messages: tup
 
 def test_own_rules_come_from_line_environment_and_file(store: Path, here: Path) -> None:
     def verdicts(*arguments: str, **env: str) -> dict[str, str]:
-        found = rules_of(report(store, "--rules", "HostBound", *arguments, env=env))
-        return {name: result["verdict"] for name, result in found.items() if name != "HostBound"}
+        results = rules_of(report(store, "--rules", "HostBound", *arguments, env=env))
+        return {name: result["verdict"] for name, result in results.items() if name != "HostBound"}
 
-    both = {"Always": "IssuesFound", "Never": "NoIssuesFound"}
-    assert verdicts("--custom-rule", "own.py:Always", "--custom-rule", "own.py:Never") == both
-    assert verdicts(POSTRUN_CUSTOM_RULE=f"{here / 'own.py'}:Always; own.py:Never") == both
+    expected = {"Always": "IssuesFound", "Never": "NoIssuesFound"}
+    assert verdicts("--custom-rule", "own.py:Always", "--custom-rule", "own.py:Never") == expected
+    assert verdicts(POSTRUN_CUSTOM_RULE=f"{here / 'own.py'}:Always; own.py:Never") == expected
     (here / "postrun.toml").write_text('custom_rule = ["own.py:Always", "own.py:Never"]\n', encoding="utf-8")
-    assert verdicts("--config", "postrun.toml") == both
+    assert verdicts("--config", "postrun.toml") == expected
     assert verdicts("--config", "postrun.toml", "--custom-rule", "own.py:Fails", POSTRUN_CUSTOM_RULE="own.py:Never") == {"Fails": "Error"}
 
 
 def test_parameters_of_own_rules(store: Path, here: Path) -> None:
-    given = ("own.py:Limited?limit=7&word=b", "own.py:Limited?limit=7", "own.py:Limited")
-    found = rules_of(report(store, "--rules", "HostBound", *(word for one in given for word in ("--custom-rule", one))))
-    assert {name: result["verdict"] for name, result in found.items() if name != "HostBound"} == {
+    arguments = ("own.py:Limited?limit=7&word=b", "own.py:Limited?limit=7", "own.py:Limited")
+    results = rules_of(report(store, "--rules", "HostBound", *(word for one in arguments for word in ("--custom-rule", one))))
+    assert {name: result["verdict"] for name, result in results.items() if name != "HostBound"} == {
         "Limited": "IssuesFound", "Limited-2": "NoIssuesFound", "Limited-3": "NoIssuesFound",
     }  # fmt: skip
-    assert found["Limited"]["parameters"]["limit"] == 7
-    assert found["Limited"]["parameters"]["word"] == "b"
+    assert results["Limited"]["parameters"]["limit"] == 7
+    assert results["Limited"]["parameters"]["word"] == "b"
 
 
 def test_parameters_of_own_rules_of_postruns_kind_are_checked(store: Path, here: Path) -> None:
@@ -386,13 +386,13 @@ def test_parameters_of_own_rules_of_postruns_kind_are_checked(store: Path, here:
 )
 def test_what_fails_in_a_rule_file_is_the_verdict_of_the_rule(store: Path, here: Path, text: str, reason: str) -> None:
     (here / "broken.py").write_text(text, encoding="utf-8")
-    given = ("--rules", "HostBound", "--custom-rule", "broken.py:Mine")
-    done = report(store, *given)
+    arguments = ("--rules", "HostBound", "--custom-rule", "broken.py:Mine")
+    done = report(store, *arguments)
     mine = rules_of(done)["Mine"]
     assert (mine["verdict"], mine["reason"]) == ("Error", reason)
     assert done.stderr == f"note: --custom-rule: Mine cannot be run, its verdict is Error: {reason}\n"
     assert f"  Mine failed: {reason}\n" in done.stdout
-    assert report(store, *given, "--fail-on", "error").exit_code == 3
+    assert report(store, *arguments, "--fail-on", "error").exit_code == 3
 
 
 def test_a_constructor_that_fails_is_told_with_json_too(store: Path, here: Path) -> None:
@@ -416,11 +416,11 @@ class MeanG(postrun.Rule):
 @pytest.mark.parametrize("name", ["MeanGPU", "meang"])
 def test_an_own_rule_has_the_name_that_its_class_declares_and_answers_to_both(store: Path, here: Path, name: str) -> None:
     (here / "named.py").write_text(NAMED, encoding="utf-8")
-    given = ("--rules", "HostBound", "--custom-rule", "named.py:MeanG", "--fail-on", name)
-    assert rules_of(report(store, *given))["MeanGPU"]["verdict"] == "NoIssuesFound"
-    assert rules_of(report(store, *given, "--set", f"{name}_limit=7"), 3)["MeanGPU"]["changed_parameters"] == {"limit": 7}
-    assert rules_of(report(store, *given, env={"POSTRUN_SET": f"{name}_limit=7"}), 3)["MeanGPU"]["parameters"]["limit"] == 7
-    message = " ".join(refused(*given[2:], "--set", f"{name}_limit=101").split())
+    arguments = ("--rules", "HostBound", "--custom-rule", "named.py:MeanG", "--fail-on", name)
+    assert rules_of(report(store, *arguments))["MeanGPU"]["verdict"] == "NoIssuesFound"
+    assert rules_of(report(store, *arguments, "--set", f"{name}_limit=7"), 3)["MeanGPU"]["changed_parameters"] == {"limit": 7}
+    assert rules_of(report(store, *arguments, env={"POSTRUN_SET": f"{name}_limit=7"}), 3)["MeanGPU"]["parameters"]["limit"] == 7
+    message = " ".join(refused(*arguments[2:], "--set", f"{name}_limit=101").split())
     assert "--set" in message
     assert "limit must be a valid percentile!" in message
     listed = " ".join(refused("--custom-rule", "named.py:MeanG", "--fail-on", "Nonsense").split())
@@ -433,10 +433,10 @@ def test_an_endless_loop_in_a_rule_file_ends(store: Path, here: Path, where: str
     text = f"class Mine:\n    def __init__(self, trial): pass\n{where}{loop.format('        ' if where else '    ')}"
     (here / "endless.py").write_text(text, encoding="utf-8")
     before = signal.getsignal(signal.SIGALRM)
-    found = rules_of(report(store, "--rules", "HostBound", "--custom-rule", "endless.py:Mine", "--rule-timeout", "1"))["Mine"]
-    assert found["verdict"] == "Error"
-    assert found["reason"].startswith("RuleTimeout: stopped after 1 s; --rule-timeout")
-    assert "endless.py, line" in found["reason"]
+    results = rules_of(report(store, "--rules", "HostBound", "--custom-rule", "endless.py:Mine", "--rule-timeout", "1"))["Mine"]
+    assert results["verdict"] == "Error"
+    assert results["reason"].startswith("RuleTimeout: stopped after 1 s; --rule-timeout")
+    assert "endless.py, line" in results["reason"]
     assert signal.getsignal(signal.SIGALRM) is before
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
@@ -453,7 +453,7 @@ def test_what_a_rule_prints_is_cut_and_the_rest_counted(store: Path, here: Path)
 
 
 @pytest.mark.parametrize(
-    ("own", "fail_on", "code", "told"),
+    ("ours", "fail_on", "code", "message"),
     [
         (("Always", "Never"), "issues", 3, "Always found issues"),
         (("Never",), "issues", 0, None),
@@ -466,52 +466,61 @@ def test_what_a_rule_prints_is_cut_and_the_rest_counted(store: Path, here: Path)
         (("Never",), "error,issues,IOBottleneck", 0, ("IOBottleneck was not evaluated (no I/O wait samples in this run)",)),
     ],
 )
-def test_fail_on(store: Path, here: Path, own: tuple[str, ...], fail_on: str, code: int, told: str | tuple[str] | None) -> None:
-    arguments = ["--rules", "IOBottleneck", *(word for name in own for word in ("--custom-rule", f"own.py:{name}"))]
+def test_fail_on(store: Path, here: Path, ours: tuple[str, ...], fail_on: str, code: int, message: str | tuple[str] | None) -> None:
+    arguments = ["--rules", "IOBottleneck", *(word for name in ours for word in ("--custom-rule", f"own.py:{name}"))]
     done = report(store, *arguments, "--fail-on", fail_on, "--quiet")
     assert rules_of(done, code)["IOBottleneck"]["verdict"] == "NotEvaluated"
-    if isinstance(told, tuple):  # only the beginning, of the one line
-        assert done.stderr.startswith(f"postrun: --fail-on: {told[0]}")
+    if isinstance(message, tuple):  # only the beginning, of the one line
+        assert done.stderr.startswith(f"postrun: --fail-on: {message[0]}")
         assert done.stderr.count("\n") == 1
     else:
-        assert done.stderr == (f"postrun: --fail-on: {told}\n" if told else "")
+        assert done.stderr == (f"postrun: --fail-on: {message}\n" if message else "")
     assert done.stdout == ""
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("POSTRUN_FAILON", "did you mean POSTRUN_FAIL_ON?"),
         ("POSTRUN_CUSTOM_RULES", "did you mean POSTRUN_CUSTOM_RULE?"),
         ("POSTRUN_HOUSE_OF_MINE", "such as POSTRUN_TOP"),
     ],
 )
-def test_an_unknown_variable_is_told(store: Path, here: Path, name: str, told: str) -> None:
+def test_an_unknown_variable_is_told(store: Path, here: Path, name: str, message: str) -> None:
     done = report(store, "--rules", "HostBound", "--quiet", env={name: "issues", "POSTRUN_UPDATE_GOLDEN": "1", "POSTRUN_FORMAT": "json"})
     assert done.exit_code == 0
     assert done.stderr.startswith(f"postrun: the environment variable {name} is unknown and counts for nothing (")
-    assert told in done.stderr
+    assert message in done.stderr
     assert done.stderr.count("\n") == 1
 
 
 def test_fail_on_comes_from_line_environment_and_file(store: Path, here: Path) -> None:
-    own = ("--rules", "IOBottleneck", "--custom-rule", "own.py:Always", "--custom-rule", "own.py:Never", "--config", "postrun.toml")
+    custom_rules = (
+        "--rules",
+        "IOBottleneck",
+        "--custom-rule",
+        "own.py:Always",
+        "--custom-rule",
+        "own.py:Never",
+        "--config",
+        "postrun.toml",
+    )
     for value in ('"Never,Always"', '["Never", "Always"]'):
         (here / "postrun.toml").write_text(f"fail_on = {value}\n", encoding="utf-8")
-        assert report(store, *own).exit_code == 3
-    assert report(store, *own, env={"POSTRUN_FAIL_ON": "Never,error"}).exit_code == 0
-    assert report(store, *own, "--fail-on", "issues", env={"POSTRUN_FAIL_ON": "Never"}).exit_code == 3
+        assert report(store, *custom_rules).exit_code == 3
+    assert report(store, *custom_rules, env={"POSTRUN_FAIL_ON": "Never,error"}).exit_code == 0
+    assert report(store, *custom_rules, "--fail-on", "issues", env={"POSTRUN_FAIL_ON": "Never"}).exit_code == 3
 
 
 def test_the_sum_of_the_rules_can_be_named(store: Path, here: Path) -> None:
-    found = rules_of(report(store, "--rules", "ProfilerReport"))
-    code = 3 if found["ProfilerReport"]["verdict"] == "IssuesFound" else 0
+    results = rules_of(report(store, "--rules", "ProfilerReport"))
+    code = 3 if results["ProfilerReport"]["verdict"] == "IssuesFound" else 0
     assert report(store, "--rules", "ProfilerReport", "--fail-on", "profilerreport").exit_code == code
 
 
 def test_the_terminal_shows_verdicts_and_findings(store: Path, with_whole_reports: Path) -> None:
-    own = ("--custom-rule", "own.py:Always", "--custom-rule", "own.py:Never", "--custom-rule", "own.py:Fails")
-    lines = report(store, "--rules", "IOBottleneck", *own).stdout.splitlines()
+    custom_rules = ("--custom-rule", "own.py:Always", "--custom-rule", "own.py:Never", "--custom-rule", "own.py:Fails")
+    lines = report(store, "--rules", "IOBottleneck", *custom_rules).stdout.splitlines()
     assert lines[1] == "Rules: 1 issue, 1 failed, 1 fine, 1 not evaluated"
     assert lines[2].startswith("  1. Look at what Always found")
     assert lines[3].startswith("  Fails failed: ValueError: no luck")
@@ -519,16 +528,16 @@ def test_the_terminal_shows_verdicts_and_findings(store: Path, with_whole_report
 
 
 def test_rules_that_only_inform_are_counted_apart(store: Path, here: Path) -> None:
-    given = ("--rules", "OverallSystemUsage,IOBottleneck", "--custom-rule", "own.py:Never")
-    assert report(store, *given).stdout.splitlines()[1] == "Rules: 0 issues, 1 fine, 1 for information, 1 not evaluated"
-    assert json.loads(report(store, *given, "--json").stdout)["rule_counts"] == {
+    arguments = ("--rules", "OverallSystemUsage,IOBottleneck", "--custom-rule", "own.py:Never")
+    assert report(store, *arguments).stdout.splitlines()[1] == "Rules: 0 issues, 1 fine, 1 for information, 1 not evaluated"
+    assert json.loads(report(store, *arguments, "--json").stdout)["rule_counts"] == {
         "issues": 0, "failed": 0, "fine": 1, "informing": 1, "not_evaluated": 1,
     }  # fmt: skip
 
 
 def test_at_most_three_findings_are_shown(store: Path, here: Path) -> None:
-    own = [word for _ in range(5) for word in ("--custom-rule", "own.py:Always")]
-    lines = report(store, "--rules", "IOBottleneck", *own).stdout.splitlines()
+    custom_rules = [word for _ in range(5) for word in ("--custom-rule", "own.py:Always")]
+    lines = report(store, "--rules", "IOBottleneck", *custom_rules).stdout.splitlines()
     assert [line.split()[0] for line in lines if line.startswith("  ")] == ["1.", "2.", "3."]
 
 
@@ -541,8 +550,8 @@ def test_the_summary_as_json_has_verdicts_and_findings(store: Path, here: Path) 
 
 
 def test_junit_and_rule_files(store: Path, with_whole_reports: Path) -> None:
-    own = ("--rules", "IOBottleneck", "--custom-rule", "own.py:Always", "--fail-on", "Always")
-    done = CliRunner().invoke(main, ["report", str(store), "-o", "out", "--format", "junit,rule-json", *own])
+    custom_rules = ("--rules", "IOBottleneck", "--custom-rule", "own.py:Always", "--fail-on", "Always")
+    done = CliRunner().invoke(main, ["report", str(store), "-o", "out", "--format", "junit,rule-json", *custom_rules])
     assert done.exit_code == 3
     assert done.stdout.splitlines()[-2:] == ["out/report.junit.xml", "out/profiler-reports"]
     assert sorted(path.name for path in Path("out").iterdir()) == ["profiler-reports", "report.junit.xml"]
@@ -571,16 +580,16 @@ def listed(*arguments: str) -> Result:
 def test_every_rule_is_listed_with_its_defaults() -> None:
     lines = listed().stdout.splitlines()
     assert max(map(len, lines)) <= 100
-    found: dict[tuple[str, str], tuple[str, str]] = {}
+    results: dict[tuple[str, str], tuple[str, str]] = {}
     rules = []
     for line in lines:
         words = line.split()
         if line and not line.startswith(" ") and len(words) == 2 and words[1].startswith("("):
             rules.append(words[0])
         elif line.startswith("    ") and words[0] != "parameter":
-            found[rules[-1], words[0]] = (words[-2], words[-1])
+            results[rules[-1], words[0]] = (words[-2], words[-1])
     assert rules == [*DOCUMENTED, *TRACE]
-    assert found == {key: tuple("none" if value is None else str(value) for value in both) for key, both in DEFAULTS.items()}
+    assert results == {key: tuple("none" if value is None else str(value) for value in both) for key, both in DEFAULTS.items()}
 
 
 def test_one_preset_alone() -> None:
@@ -591,13 +600,13 @@ def test_one_preset_alone() -> None:
 def test_rules_as_json() -> None:
     loaded = json.loads(listed("--json").stdout)
     assert [rule["rule"] for rule in loaded] == [*DOCUMENTED, *TRACE]
-    found = {
+    actual = {
         (rule["rule"], parameter["name"]): (parameter["documented"], parameter["service"])
         for rule in loaded
         for parameter in rule["parameters"]
         if parameter["name"] != "scan_interval_us"
     }
-    assert found == DEFAULTS
+    assert actual == DEFAULTS
     assert all(rule["checks"] and rule["condition"] and rule["advice"] and rule["needs"] for rule in loaded)
     assert {parameter["name"] for rule in loaded for parameter in rule["parameters"] if parameter["documented"] == 60_000_000} == {
         "scan_interval_us"
@@ -625,23 +634,23 @@ def test_the_condition_has_the_numbers_of_the_preset() -> None:
 @pytest.mark.parametrize("preset", ["documented", "service"])
 @pytest.mark.parametrize("rule", [*DOCUMENTED, *TRACE])
 def test_every_parameter_of_a_condition_shows_its_number(rule: str, preset: str) -> None:
-    """The condition as the rule has it tells which parameters it speaks of; windows of evaluation are no parameter."""
+    """The rule's condition names its parameters, except evaluation windows."""
     text = " ".join(listed("explain", rule, "--preset", preset).stdout.split())
-    shown = text.partition(f"Issue when ({preset} defaults)")[2].partition(" Parameters ")[0]
-    said = RULES[rule].condition.replace("in any window", "")
-    own = {parameter: values for (name, parameter), values in DEFAULTS.items() if name == rule}
-    used = {parameter for parameter in own if re.search(rf"\b{parameter}\b", said)}
+    output = text.partition(f"Issue when ({preset} defaults)")[2].partition(" Parameters ")[0]
+    condition = RULES[rule].condition.replace("in any window", "")
+    defaults = {parameter: values for (name, parameter), values in DEFAULTS.items() if name == rule}
+    used = {parameter for parameter in defaults if re.search(rf"\b{parameter}\b", condition)}
     assert used or RULES[rule].informs
     for parameter in used:
-        value = own[parameter][preset == "service"]
-        assert re.search(rf"\b{parameter} \({re.escape(str(value))}( %| µs| minutes)?\)", shown), (parameter, shown)
+        value = defaults[parameter][preset == "service"]
+        assert re.search(rf"\b{parameter} \({re.escape(str(value))}( %| µs| minutes)?\)", output), (parameter, output)
 
 
 def test_a_rule_without_explain_is_answered_with_what_was_meant() -> None:
-    for word, told in (("hostbound", "write: postrun rules explain HostBound"), ("Nonsense", "write: postrun rules explain NAME")):
+    for word, message in (("hostbound", "write: postrun rules explain HostBound"), ("Nonsense", "write: postrun rules explain NAME")):
         done = CliRunner().invoke(main, ["rules", word])
         assert done.exit_code == 2
-        assert told in done.stderr
+        assert message in done.stderr
 
 
 def test_a_rule_that_does_not_exist_is_not_explained() -> None:
@@ -674,10 +683,10 @@ class UnderScored(Rule):
 
 def test_a_rule_of_a_package_may_have_an_underscore_in_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selection, "installed", lambda: {"Under_Scored": UnderScored})
-    given = rule_options.settings(rule_options.pairs(["under_scored_limit=7"]))
-    assert given == {"Under_Scored_limit": 7}
+    arguments = rule_options.settings(rule_options.pairs(["under_scored_limit=7"]))
+    assert arguments == {"Under_Scored_limit": 7}
     chosen, fail_on = rule_options.chosen(
-        ["Under_Scored"], "documented", settings=given, of_file={"HostBound_host_share": 1}, fail_on=["UNDER_SCORED"]
+        ["Under_Scored"], "documented", settings=arguments, of_file={"HostBound_host_share": 1}, fail_on=["UNDER_SCORED"]
     )
     assert [(one.rule.name, one.parameters["limit"], one.parameters.changed) for one in chosen.rules] == [("Under_Scored", 7, ("limit",))]
     assert fail_on == ("Under_Scored",)

@@ -109,10 +109,10 @@ def test_mistakes_are_answered_with_one_clear_message(
     runs: Path, tmp_path: Path, words: tuple[str, ...], code: int, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    whole = (runs / "base-report" / "report.json").read_text("utf-8")
-    data = json.loads(whole)
+    complete = (runs / "base-report" / "report.json").read_text("utf-8")
+    data = json.loads(complete)
     for name, text in (
-        ("broken", whole[:-200]),
+        ("broken", complete[:-200]),
         ("later", json.dumps({**data, "schema_version": 99})),
         ("cut", json.dumps({**data, "run": {key: value for key, value in data["run"].items() if key != "status"}})),
     ):

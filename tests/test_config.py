@@ -1,4 +1,4 @@
-"""Configuration files: which one counts, what they may say, what a mistake in one is answered with."""
+"""Configuration files: which one counts, what they may contain, and the error for a mistake."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def write(path: Path, text: str) -> Path:
 def test_own_file_is_preferred_to_pyproject(tmp_path: Path) -> None:
     write(tmp_path / "pyproject.toml", "[tool.postrun]\ntop = 5\n")
     assert config.find(None, tmp_path) == tmp_path / "pyproject.toml"
-    own = write(tmp_path / "postrun.toml", "top = 6\n")
-    assert config.find(None, tmp_path) == own
+    ours = write(tmp_path / "postrun.toml", "top = 6\n")
+    assert config.find(None, tmp_path) == ours
 
 
 def test_pyproject_without_our_table_does_not_count(tmp_path: Path) -> None:

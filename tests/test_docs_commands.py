@@ -1,4 +1,4 @@
-"""Are the commands, options and programs of the documents those that there are?"""
+"""The commands, options and programs in the documents exist."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def blocks(page: Path, *languages: str) -> list[str]:
 
 
 def calls(page: Path) -> Iterator[tuple[str, list[str]]]:
-    """(command, words behind it) of every call of postrun in the page, up to the end of its command."""
+    """Yield the command and its arguments of every call of postrun in a page."""
     text = page.read_text(encoding="utf-8")
-    shown = blocks(page, "console", "sh", "yaml", "dockerfile", "") + _INLINE.findall(_FENCE.sub("", text))
-    for body in shown:
-        for found in _CALL.finditer(body.replace("\\\n", " ")):
-            words = re.split(r"\s(?:\||;|&&|#|->|>)|;|`", found["rest"])[0].split()
+    code = blocks(page, "console", "sh", "yaml", "dockerfile", "") + _INLINE.findall(_FENCE.sub("", text))
+    for body in code:
+        for match in _CALL.finditer(body.replace("\\\n", " ")):
+            words = re.split(r"\s(?:\||;|&&|#|->|>)|;|`", match["rest"])[0].split()
             command = words[0].strip(".,:)\"'")
             if command in COMMANDS:
                 yield command, words[1:]
@@ -87,11 +87,11 @@ def test_scripts_of_the_shell_can_be_read(page: Path) -> None:
 
 @pytest.mark.slow
 def test_the_loop_of_the_pages_records_steps(tmp_path: Path) -> None:
-    """The lines that README, quick start and recipes ask for, run under the recorder."""
+    """Run the lines of README, quick start and recipes under the recorder."""
     if not available():
         pytest.skip("the C library was not built")
-    found = [body for page in PAGES for body in blocks(page, "python") if "for i, batch in enumerate(loader)" in body]
-    (loop,) = {body for body in found if "session" not in body}
+    actual = [body for page in PAGES for body in blocks(page, "python") if "for i, batch in enumerate(loader)" in body]
+    (loop,) = {body for body in actual if "session" not in body}
     before = "import time\nloader = range(30)\ntrain = lambda batch: time.sleep(0.001)\n"
     (tmp_path / "train.py").write_text(before + loop, encoding="utf-8")
     command = [sys.executable, "-P", "-m", "postrun", "record", "--out", "run", "--format", "json", "--report", "--"]
@@ -127,7 +127,10 @@ def test_yaml_can_be_read(page: Path) -> None:
 
 
 def test_messages_are_quoted_as_they_are_printed() -> None:
-    """Every quoted message in the first column of a table of troubleshooting.md, in the parts between its …."""
+    """Find each quoted message of troubleshooting.md in the source.
+
+    Messages are in the first column of tables; the parts between … are compared.
+    """
     page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (.+?) \| .+ \|$", page, re.MULTILINE)
     quoted = [message for row in rows for message in re.findall(r"`([^`]+)`", row)]

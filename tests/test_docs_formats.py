@@ -1,4 +1,4 @@
-"""Do the pages of the formats name every table and column of the run store, and every key of report.json?"""
+"""The pages of the formats name every table and column of the run store, and every key of report.json."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def docs(project_root: Path) -> Path:
 
 def test_every_table_of_the_run_store_with_its_columns(docs: Path) -> None:
     rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| (.+) \|$", (docs / "run-store.md").read_text(encoding="utf-8"), re.MULTILINE)
-    told = dict(rows)
-    assert sorted(told) == sorted(SCHEMA)
+    rows_by_name = dict(rows)
+    assert sorted(rows_by_name) == sorted(SCHEMA)
     for table, columns in SCHEMA.items():
-        named = re.findall(r"`(\w+)`", re.sub(r"\([^)]*\)", "", told[table]))
+        named = re.findall(r"`(\w+)`", re.sub(r"\([^)]*\)", "", rows_by_name[table]))
         assert named == list(columns), table
     for values, table in (("DEVICE_KIND", "device_event"), ("HOST_KIND", "host_event")):
-        assert f"({', '.join(ENUM_VALUES[values])})" in told[table]
+        assert f"({', '.join(ENUM_VALUES[values])})" in rows_by_name[table]
 
 
 def test_the_questions_in_sql_can_be_asked(docs: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Does every link between the documents lead somewhere?"""
+"""Every link between the documents has a target."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)|\b(?:src|href|srcset)=\"([^\"]+)\"")
 
 
 def _anchors(text: str) -> set[str]:
-    """The anchors of a page's headings, as the common renderers make them: lower case, spaces to dashes, punctuation dropped."""
+    """Return the anchors of a page's headings, as common renderers create them.
+
+    Lower case, dashes for spaces, no punctuation.
+    """
     seen: dict[str, int] = {}
-    found = set()
+    results = set()
     for heading in re.findall(r"^#{1,6} +(.+?) *#*$", _FENCE.sub("", text), re.MULTILINE):
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
         anchor = re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
         count = seen.get(anchor, 0)
         seen[anchor] = count + 1
-        found.add(f"{anchor}-{count}" if count else anchor)
-    return found
+        results.add(f"{anchor}-{count}" if count else anchor)
+    return results
 
 
 def _documents(root: Path) -> list[Path]:
@@ -47,8 +50,8 @@ def test_every_link_leads_somewhere(project_root: Path) -> None:
         pytest.skip("no documents beside the tests")
     broken = []
     for page in documents:
-        for found in _LINK.finditer(_CODE.sub("", _FENCE.sub("", page.read_text()))):
-            target, _, anchor = (found[1] or found[2]).partition("#")
+        for match in _LINK.finditer(_CODE.sub("", _FENCE.sub("", page.read_text()))):
+            target, _, anchor = (match[1] or match[2]).partition("#")
             if "://" in target or target.startswith("mailto:"):
                 continue
             path = (page.parent / target).resolve() if target else page

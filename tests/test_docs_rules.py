@@ -1,4 +1,4 @@
-"""Does docs/rules.md tell of the rules what the rules say of themselves, and do the pages link to places that exist?"""
+"""docs/rules.md agrees with the descriptions of the rules, and the pages link to targets that exist."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def sections(text: str) -> dict[str, str]:
 
 
 def table(text: str) -> list[list[str]]:
-    """The cells of the first table of parameters in ``text``, without heading; none where there is no such table."""
+    """Return the cells of the first table of parameters, or none, without heading."""
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
     if HEADING not in rows:
         return []
@@ -30,7 +30,7 @@ def table(text: str) -> list[list[str]]:
     return rows[first:]
 
 
-def told(parameter: Parameter) -> list[str]:
+def table_row(parameter: Parameter) -> list[str]:
     defaults = ["none" if value is None else str(value) for value in (parameter.documented, parameter.service)]
     one_of = f" (one of {', '.join(parameter.choices)})" if parameter.choices else ""
     return [f"`{parameter.name}`", parameter.unit, *defaults, parameter.meaning + one_of]
@@ -47,11 +47,11 @@ def test_every_rule_has_its_section_and_no_section_is_of_a_rule_that_is_gone() -
 
 @pytest.mark.parametrize("rule", RULES)
 def test_the_parameters_of_a_rule(rule: str) -> None:
-    assert table(SECTIONS[rule]) == [told(parameter) for parameter in RULES[rule].parameters]
+    assert table(SECTIONS[rule]) == [table_row(parameter) for parameter in RULES[rule].parameters]
 
 
 def test_the_parameter_of_every_rule() -> None:
-    assert table(SECTIONS["Common ground"]) == [told(SCAN_INTERVAL)]
+    assert table(SECTIONS["Common ground"]) == [table_row(SCAN_INTERVAL)]
 
 
 @pytest.mark.parametrize("rule", [*RULES, PROFILER_REPORT])
@@ -69,13 +69,13 @@ def test_a_section_says_when_there_is_an_issue_and_what_is_counted(rule: str) ->
 
 @pytest.mark.parametrize("rule", [*RULES, PROFILER_REPORT])
 def test_a_section_begins_with_a_sentence_and_the_formula(rule: str) -> None:
-    found = re.match(r"\n\n[^\n].*?\n\n```text\n(.+?)\n```\n", SECTIONS[rule], re.DOTALL)
-    assert found is not None
-    formula = found[1]
+    match = re.match(r"\n\n[^\n].*?\n\n```text\n(.+?)\n```\n", SECTIONS[rule], re.DOTALL)
+    assert match is not None
+    formula = match[1]
     assert re.search(r"^issue +=", formula, re.MULTILINE) or RULES[rule].informs
     if rule in RULES:
         missing = [parameter.name for parameter in RULES[rule].parameters if not re.search(rf"\b{parameter.name}\b", formula)]
-        assert missing in ([], ["mode"])  # which steps are judged at all
+        assert missing in ([], ["mode"])  # selects the steps that are evaluated
     assert max(map(len, formula.splitlines())) <= 130
 
 

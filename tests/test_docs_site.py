@@ -1,4 +1,4 @@
-"""Is the site of the documents whole: every page in its navigation, every link to somewhere, nothing from another machine?"""
+"""The site of the documents is complete: every page is in its navigation, every link has a target, and nothing is loaded from elsewhere."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONTRADICTIONS = 29
 STATES = {"done", "N/A", "open"}
 
 _ROW = re.compile(r"^\| (\d+) \| (.+?) \| ([^|]+?) \| (.+) \|$", re.MULTILINE)
-_PLACE = re.compile(r"`([\w.-]+(?:/[\w.-]+)+|[\w-]+\.(?:py|toml|md))`")
+_PATH = re.compile(r"`([\w.-]+(?:/[\w.-]+)+|[\w-]+\.(?:py|toml|md))`")
 _CSS_URL = re.compile(r"url\(\s*['\"]?([^'\")]+)|@import\s+['\"]([^'\"]+)")
 # Attributes by which a page loads something, and those that only lead somewhere.
 _LOADS = {"src", "srcset", "poster", "data", "action", "formaction", "background"}
@@ -60,12 +60,12 @@ class _Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         self._style = tag == "style"
-        given = {name: value or "" for name, value in attributes}
-        self.ids.update(value for name, value in given.items() if name == "id" or (name == "name" and tag == "a"))
-        self.loaded += [value for name, value in given.items() if name in _LOADS and tag != "form"]
-        self.styles += [value for name, value in given.items() if name == "style"]
-        if "href" in given or "xlink:href" in given:
-            target = given.get("href") or given.get("xlink:href", "")
+        arguments = {name: value or "" for name, value in attributes}
+        self.ids.update(value for name, value in arguments.items() if name == "id" or (name == "name" and tag == "a"))
+        self.loaded += [value for name, value in arguments.items() if name in _LOADS and tag != "form"]
+        self.styles += [value for name, value in arguments.items() if name == "style"]
+        if "href" in arguments or "xlink:href" in arguments:
+            target = arguments.get("href") or arguments.get("xlink:href", "")
             (self.links if tag == "a" else self.loaded).append(target)
 
     def handle_data(self, data: str) -> None:
@@ -74,12 +74,12 @@ class _Page(HTMLParser):
 
 
 def _pages(site: Path) -> dict[Path, _Page]:
-    found = {}
+    results = {}
     for file in sorted(site.rglob("*.html")):
         page = _Page()
         page.feed(file.read_text(encoding="utf-8"))
-        found[file] = page
-    return found
+        results[file] = page
+    return results
 
 
 def _external(address: str) -> bool:
@@ -102,7 +102,7 @@ def test_no_row_of_the_checklist_is_missing(docs: Path) -> None:
 def test_what_is_done_names_a_place_that_is_there(docs: Path) -> None:
     wrong = []
     for number, state, where in [row for table in _tables(docs) for row in table]:
-        places = _PLACE.findall(where)
+        places = _PATH.findall(where)
         wrong += [f"{number}: {place} is not there" for place in places if not (docs.parent / place).is_file()]
         if state == "done" and "](" not in where:
             wrong.append(f"{number}: done, but where?")

@@ -115,10 +115,10 @@ def test_display_and_thresholds_are_taken_and_the_rest_is_noted(here: Path, trac
     assert "note: using ./postrun.toml\n" in done.stderr
     note = f"note: ./postrun.toml: ignored: {', '.join(refused)} (only a file named with --config can set them)\n"
     assert note in done.stderr
-    made = json.loads(Path("postrun-report/report.json").read_text("utf-8"))
-    assert made["options"]["top"] == 3
-    assert made["generator"]["generated_at_ns"] > 1e18
-    assert next(rule for rule in made["rules"] if rule["rule"] == "StepOutlier")["parameters"]["stddev"] == 4
+    report_json = json.loads(Path("postrun-report/report.json").read_text("utf-8"))
+    assert report_json["options"]["top"] == 3
+    assert report_json["generator"]["generated_at_ns"] > 1e18
+    assert next(rule for rule in report_json["rules"] if rule["rule"] == "StepOutlier")["parameters"]["stddev"] == 4
 
 
 def test_a_file_that_is_named_may_set_everything(here: Path, trace: Path) -> None:
@@ -192,7 +192,7 @@ def test_the_allow_list_names_options() -> None:
 
 
 def ignored(*command: str | Path) -> str:
-    """The note about a file that holds ``custom-rule``; the run goes on to its input, which is unusable."""
+    """Return the note about a file with ``custom-rule``; the input is unusable."""
     done = postrun(*command)
     assert done.exit_code == 4, done.output
     assert "using" not in done.stderr
@@ -236,10 +236,10 @@ def test_a_file_that_every_user_can_write_is_ignored(here: Path) -> None:
 )
 def test_a_file_inside_the_input_is_ignored(here: Path, command: str, source: str) -> None:
     hostile()
-    given = source.format(here=here)
+    arguments = source.format(here=here)
     more = {"nightly": ("--out", "../out"), "export": ("-f", "chrome", "-o", "../out"), "compare": ("absent",)}.get(command, ())
-    words = (command, "absent", given) if command == "compare" else (command, given, *more)
-    reason = f"it is inside the input ({given})"
+    words = (command, "absent", arguments) if command == "compare" else (command, arguments, *more)
+    reason = f"it is inside the input ({arguments})"
     assert ignored(*words) == f"note: ignoring ./postrun.toml: {reason}; use --config ./postrun.toml if you trust it"
 
 
@@ -294,7 +294,10 @@ def test_a_file_that_is_no_configuration_is_one_clear_error(here: Path, text: st
 
 
 def test_settings_of_matplotlib_in_the_current_folder_are_not_read(here: Path) -> None:
-    """They can start programs: text.usetex runs latex with a preamble of the file, which can read any file into a figure."""
+    """They can start programs: text.usetex runs latex with the file's preamble.
+
+    It can read any file into a figure.
+    """
     Path("matplotlibrc").write_text("text.usetex: True\nfigure.hooks: evil:f\nbad\x1bkey: 3\n", encoding="utf-8")
     code = "from postrun.report_templates.figures import plots; import matplotlib as m, os; print(m.rcParams['text.usetex'], os.getcwd())"
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, cwd=here, check=False)

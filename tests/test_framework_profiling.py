@@ -1,4 +1,4 @@
-"""Which calls do the parts of framework profiling get, in which steps, however the program annotates them? The parts are made up."""
+"""Calls and steps of the parts of framework profiling, however the program annotates its steps. The parts are test doubles."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Call = tuple[str, str, int | None]
 
 
 class Part:
-    """Writes down its calls; raises where it is told to."""
+    """Records its calls; raises an error if the test requests one."""
 
     def __init__(self, kind: str, calls: list[Call], fails: dict[tuple[str, str], Exception]) -> None:
         self.kind, self.calls, self.fails = kind, calls, fails
@@ -57,8 +57,8 @@ class Part:
         self._called("close", step)
 
 
-class Made:
-    """What the parts of a test were called with, and how they are to fail."""
+class Recorder:
+    """The calls of a test's parts, and the errors that they raise."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
@@ -69,8 +69,8 @@ class Made:
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
-    parts = Made()
+def recorder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
+    parts = Recorder()
     monkeypatch.setattr(engine, "_make", parts)
     monkeypatch.delenv("POSTRUN_PROFILER_CONFIG", raising=False)
     yield parts
@@ -118,9 +118,9 @@ def by_begin_and_end() -> None:
 
 def by_handle() -> None:
     for i in range(6):
-        handle, other = capture.range_begin(f"ProfilerStep#{i}"), capture.range_begin("Backward")
+        handle, second = capture.range_begin(f"ProfilerStep#{i}"), capture.range_begin("Backward")
         capture.range_end(handle)
-        capture.range_end(other)
+        capture.range_end(second)
 
 
 def by_handles_that_end_late() -> None:
@@ -156,9 +156,9 @@ ALL = [with_value, with_name, by_begin_and_end, by_handle, by_handles_that_end_l
 
 
 @pytest.mark.parametrize("train", ALL, ids=lambda one: one.__name__)
-def test_a_window_by_steps_has_exactly_these(train: Callable[[], None], made: Made, tmp_path: Path) -> None:
+def test_a_window_by_steps_has_exactly_these(train: Callable[[], None], recorder: Recorder, tmp_path: Path) -> None:
     facts = run(steps(2, 3), tmp_path, train)
-    assert made.calls == [("python", "open", 2), ("python", "step", 3), ("python", "step", 4), ("python", "close", 4)]
+    assert recorder.calls == [("python", "open", 2), ("python", "step", 3), ("python", "step", 4), ("python", "close", 4)]
     assert (facts["profiling.python"], facts["profiling.python.recorded"]) == ("steps 2 to 4", "steps 2 to 4")
     assert facts["profiling.steps"] == "annotations"
     assert json.loads(facts["profiling.plan"])["python"] == {
@@ -166,7 +166,7 @@ def test_a_window_by_steps_has_exactly_these(train: Callable[[], None], made: Ma
     }  # fmt: skip
 
 
-def test_the_part_is_called_outside_of_the_ranges_of_steps(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_part_is_called_outside_of_the_ranges_of_steps(recorder: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     times: list[int] = []
     monkeypatch.setattr(Part, "_called", lambda self, method, step: times.append(capture.now_ns()))
     with capture.session(tmp_path, sample_ms=0, gpu=False, profiler_config=steps(2, 2)) as session:
@@ -180,17 +180,21 @@ def test_the_part_is_called_outside_of_the_ranges_of_steps(made: Made, tmp_path:
     assert ranges[3]["start_ns"] + ranges[3]["duration_ns"] <= closed <= ranges[4]["start_ns"]
 
 
-def test_several_windows_open_in_one_order_and_close_in_the_reverse(made: Made, tmp_path: Path) -> None:
-    one = Window(1, 1)
-    run(ProfilingPlan(detailed=one, horovod=one, smdataparallel=one, loader=LoaderPlan(one), python=PythonPlan(one)), tmp_path, with_value)
+def test_several_windows_open_in_one_order_and_close_in_the_reverse(recorder: Recorder, tmp_path: Path) -> None:
+    first = Window(1, 1)
+    run(
+        ProfilingPlan(detailed=first, horovod=first, smdataparallel=first, loader=LoaderPlan(first), python=PythonPlan(first)),
+        tmp_path,
+        with_value,
+    )
     kinds = ["detailed", "horovod", "smdataparallel", "loader", "python"]
-    assert made.calls == [(kind, "open", 1) for kind in kinds] + [(kind, "close", 1) for kind in reversed(kinds)]
+    assert recorder.calls == [(kind, "open", 1) for kind in kinds] + [(kind, "close", 1) for kind in reversed(kinds)]
 
 
 # -- what may go wrong -----------------------------------------------------------------------------------------------------
 
 
-def test_an_exception_in_training_passes_and_the_window_closes(made: Made, tmp_path: Path) -> None:
+def test_an_exception_in_training_passes_and_the_window_closes(recorder: Recorder, tmp_path: Path) -> None:
     def work() -> None:
         for i in range(2):
             with capture.annotate("step", value=i):
@@ -199,17 +203,17 @@ def test_an_exception_in_training_passes_and_the_window_closes(made: Made, tmp_p
 
     with pytest.raises(KeyboardInterrupt):
         run(steps(0, None), tmp_path, work)
-    assert made.calls == [("python", "open", 0), ("python", "step", 1), ("python", "close", 1)]
+    assert recorder.calls == [("python", "open", 0), ("python", "step", 1), ("python", "close", 1)]
 
 
-def test_a_window_is_open_to_the_end_of_the_session_where_its_last_step_does_not_come(made: Made, tmp_path: Path) -> None:
-    found = run(steps(4, 10), tmp_path, with_value)["profiling.python.recorded"]
-    assert found == "steps 4 to 5: steps 6 to 13 were not reached; the last step that began was 5"
-    assert made.calls == [("python", "open", 4), ("python", "step", 5), ("python", "close", 5)]
+def test_a_window_is_open_to_the_end_of_the_session_where_its_last_step_does_not_come(recorder: Recorder, tmp_path: Path) -> None:
+    actual = run(steps(4, 10), tmp_path, with_value)["profiling.python.recorded"]
+    assert actual == "steps 4 to 5: steps 6 to 13 were not reached; the last step that began was 5"
+    assert recorder.calls == [("python", "open", 4), ("python", "step", 5), ("python", "close", 5)]
 
 
 @pytest.mark.parametrize(
-    ("numbers", "first", "count", "said"),
+    ("numbers", "first", "count", "message"),
     [
         (range(0, 100, 10), 50, 50, "steps 50 to 90"),  # the next one would have been 100
         (range(0, 100, 10), 50, 51, "steps 50 to 90: step 100 was not reached; the last step that began was 90"),
@@ -220,25 +224,25 @@ def test_a_window_is_open_to_the_end_of_the_session_where_its_last_step_does_not
     ],
 )
 def test_steps_that_the_program_would_not_have_made_are_not_missed(
-    numbers: Sequence[int], first: int, count: int, said: str, made: Made, tmp_path: Path
+    numbers: Sequence[int], first: int, count: int, message: str, recorder: Recorder, tmp_path: Path
 ) -> None:
     def work() -> None:
         for number in numbers:
             with capture.annotate("step", value=number):
                 pass
 
-    assert run(steps(first, count), tmp_path, work)["profiling.python.recorded"] == said
+    assert run(steps(first, count), tmp_path, work)["profiling.python.recorded"] == message
 
 
-def test_a_window_by_time_that_begins_after_the_session_recorded_nothing(made: Made, tmp_path: Path) -> None:
+def test_a_window_by_time_that_begins_after_the_session_recorded_nothing(recorder: Recorder, tmp_path: Path) -> None:
     with pytest.warns(RuntimeWarning, match="no step began after its start"):
-        found = run(ProfilingPlan(python=PythonPlan(Window(start_s=time.time() + 100, duration_s=60))), tmp_path, with_value)
+        actual = run(ProfilingPlan(python=PythonPlan(Window(start_s=time.time() + 100, duration_s=60))), tmp_path, with_value)
     assert re.fullmatch(
-        r"nothing: no step began after its start, at .*, any more; the last step that began was 5", found["profiling.python.recorded"]
+        r"nothing: no step began after its start, at .*, any more; the last step that began was 5", actual["profiling.python.recorded"]
     )
 
 
-def test_a_window_by_time_that_lasts_longer_than_the_session_is_told(made: Made, tmp_path: Path) -> None:
+def test_a_window_by_time_that_lasts_longer_than_the_session_is_told(recorder: Recorder, tmp_path: Path) -> None:
     plan = ProfilingPlan(python=PythonPlan(Window(duration_s=100)), horovod=Window(), loader=LoaderPlan(Window(0, None)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -252,20 +256,20 @@ def test_a_window_by_time_that_lasts_longer_than_the_session_is_told(made: Made,
     assert facts["profiling.loader.recorded"] == "steps 0 to 5"  # it has no end
 
 
-def test_a_window_that_is_not_reached_is_told(made: Made, tmp_path: Path) -> None:
-    one = Window(50, 1)
-    plan = ProfilingPlan(detailed=one, horovod=one, loader=LoaderPlan(Window(70, 3)), python=PythonPlan(one))
-    with pytest.warns(RuntimeWarning, match="not reached") as told:
+def test_a_window_that_is_not_reached_is_told(recorder: Recorder, tmp_path: Path) -> None:
+    first = Window(50, 1)
+    plan = ProfilingPlan(detailed=first, horovod=first, loader=LoaderPlan(Window(70, 3)), python=PythonPlan(first))
+    with pytest.warns(RuntimeWarning, match="not reached") as caught:
         facts = run(plan, tmp_path, with_value)
-    assert sorted(str(one.message) for one in told) == [
+    assert sorted(str(one.message) for one in caught) == [
         "data-loader profiling: steps 70 to 72 were not reached; the last step that began was 5",
         "detailed profiling and Python profiling: step 50 was not reached; the last step that began was 5",
     ]
     assert facts["profiling.python.recorded"] == "nothing: step 50 was not reached; the last step that began was 5"
-    assert {call[1:] for call in made.calls} == {("close", None)}
+    assert {call[1:] for call in recorder.calls} == {("close", None)}
 
 
-def test_a_library_that_is_not_in_use_misses_no_step(made: Made, tmp_path: Path) -> None:
+def test_a_library_that_is_not_in_use_misses_no_step(recorder: Recorder, tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         facts = run(ProfilingPlan(horovod=Window(50, 1), smdataparallel=Window(50, 1)), tmp_path, with_value)
@@ -281,7 +285,7 @@ def test_python_profiles_of_which_none_could_be_written_are_nothing(tmp_path: Pa
     assert facts["profiling.python.recorded"].startswith("nothing: ")
 
 
-def test_a_window_before_the_first_step_is_told(made: Made, tmp_path: Path) -> None:
+def test_a_window_before_the_first_step_is_told(recorder: Recorder, tmp_path: Path) -> None:
     plan = ProfilingPlan(python=PythonPlan(Window(start_s=1_700_000_000, duration_s=1)), horovod=Window(0, 2))
     with pytest.warns(RuntimeWarning, match="Python profiling: the window was over before the first step"):
         facts = run(plan, tmp_path, with_value)
@@ -290,39 +294,42 @@ def test_a_window_before_the_first_step_is_told(made: Made, tmp_path: Path) -> N
     assert facts["profiling.horovod.recorded"] == "steps 0 to 1"
 
 
-def test_a_window_that_begins_after_the_end_is_told_with_its_time(made: Made, tmp_path: Path) -> None:
+def test_a_window_that_begins_after_the_end_is_told_with_its_time(recorder: Recorder, tmp_path: Path) -> None:
     plan = ProfilingPlan(python=PythonPlan(Window(start_s=4_000_000_000.25)))
     with pytest.warns(RuntimeWarning, match="no step began after its start, at 2096-10-02T07:06:40.250Z, any more; .* was 5"):
         run(plan, tmp_path, with_value)
 
 
-def test_no_step_at_all_is_a_warning(made: Made, tmp_path: Path) -> None:
+def test_no_step_at_all_is_a_warning(recorder: Recorder, tmp_path: Path) -> None:
     with pytest.warns(RuntimeWarning, match="nothing was profiled, as no step began"):
         facts = run(steps(1, 1), tmp_path, lambda: None)
     assert facts["profiling.python.recorded"] == "nothing: no step began"
 
 
-def test_numbers_that_begin_anew_open_no_window_again(made: Made, tmp_path: Path) -> None:
+def test_numbers_that_begin_anew_open_no_window_again(recorder: Recorder, tmp_path: Path) -> None:
     run(steps(4, 10), tmp_path, lambda: (with_value(), with_value(), None)[-1])
-    assert made.calls == [("python", "open", 4), ("python", "step", 5), ("python", "close", 5)]
+    assert recorder.calls == [("python", "open", 4), ("python", "step", 5), ("python", "close", 5)]
 
 
 @pytest.mark.parametrize("method", ["open", "step", "close"])
-def test_a_part_that_fails_is_off_and_the_others_go_on(method: str, made: Made, tmp_path: Path) -> None:
-    made.fails = {("python", method): OSError(28, "No space left on device", "x")}
+def test_a_part_that_fails_is_off_and_the_others_go_on(method: str, recorder: Recorder, tmp_path: Path) -> None:
+    recorder.fails = {("python", method): OSError(28, "No space left on device", "x")}
     plan = ProfilingPlan(loader=LoaderPlan(Window(1, 3)), python=PythonPlan(Window(1, 3)))
-    with pytest.warns(RuntimeWarning, match="Python profiling is off: .*No space left") as told:
+    with pytest.warns(RuntimeWarning, match="Python profiling is off: .*No space left") as caught:
         facts = run(plan, tmp_path, with_value)
-    assert len(told) == 1
-    assert [call for call in made.calls if call[0] == "loader"] == [
+    assert len(caught) == 1
+    assert [call for call in recorder.calls if call[0] == "loader"] == [
         ("loader", "open", 1), ("loader", "step", 2), ("loader", "step", 3), ("loader", "close", 3),
     ]  # fmt: skip
     assert facts["profiling.python.recorded"].startswith("not complete: ")
-    assert [call[1] for call in made.calls if call[0] == "python"].count(method) == 1
+    assert [call[1] for call in recorder.calls if call[0] == "python"].count(method) == 1
 
 
 def test_a_program_without_pytorch_is_told_so_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the five windows of the default configuration two need PyTorch; Horovod's and SMDataParallel's are of libraries not in use."""
+    """Two of the default configuration's five windows need PyTorch.
+
+    Those of Horovod and SMDataParallel belong to libraries that are not in use.
+    """
     monkeypatch.delenv("POSTRUN_PROFILER_CONFIG", raising=False)
     monkeypatch.setattr(capture_library, "gpu_driver", lambda: False)
     for name in [name for name in sys.modules if name.partition(".")[0] == "torch"]:
@@ -336,7 +343,7 @@ def test_a_program_without_pytorch_is_told_so_once(tmp_path: Path, monkeypatch: 
             with capture.annotate("step", value=i):
                 pass
 
-    for plan, said in (
+    for plan, message in (
         (default, "detailed profiling and data-loader profiling: the program has not imported PyTorch"),
         (ProfilingPlan(loader=default.loader), "data-loader profiling: the program has not imported PyTorch's data loaders"),
         (
@@ -345,36 +352,36 @@ def test_a_program_without_pytorch_is_told_so_once(tmp_path: Path, monkeypatch: 
             " and there is no NVIDIA driver for kernels",
         ),
     ):
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             facts = run(plan, tmp_path, work)
-        assert [str(one.message) for one in told] == [said]
+        assert [str(one.message) for one in caught] == [message]
         recorded = {kind: facts.get(f"profiling.{kind}.recorded", "nothing: ").startswith("nothing: ") for kind in ("detailed", "loader")}
         assert recorded == {"detailed": True, "loader": True}
 
 
-def test_what_does_not_apply_is_told_and_no_failure(made: Made, tmp_path: Path) -> None:
-    made.fails = {("horovod", "open"): LeftOutError("Horovod is not in use", quiet=True)}
+def test_what_does_not_apply_is_told_and_no_failure(recorder: Recorder, tmp_path: Path) -> None:
+    recorder.fails = {("horovod", "open"): LeftOutError("Horovod is not in use", quiet=True)}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         facts = run(ProfilingPlan(horovod=Window(1, 1)), tmp_path, with_value)
     assert facts["profiling.horovod.recorded"] == "nothing: Horovod is not in use"
 
 
-def test_what_recorded_nothing_after_all_names_no_steps(made: Made, tmp_path: Path) -> None:
-    made.fails = {("loader", "close"): LeftOutError("the disk is full", quiet=True, nothing=True)}
+def test_what_recorded_nothing_after_all_names_no_steps(recorder: Recorder, tmp_path: Path) -> None:
+    recorder.fails = {("loader", "close"): LeftOutError("the disk is full", quiet=True, nothing=True)}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         facts = run(ProfilingPlan(loader=LoaderPlan(Window(1, 2))), tmp_path, with_value)
     assert facts["profiling.loader.recorded"] == "nothing: the disk is full"
 
 
-def test_a_folder_that_cannot_be_written_is_told_once_and_the_recordings_own_is_used(made: Made, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_told_once_and_the_recordings_own_is_used(recorder: Recorder, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     plan = ProfilingPlan(local_path=str(tmp_path / "file" / "below"), python=PythonPlan(Window(1, 1)), detailed=Window(1, 1))
-    with pytest.warns(RuntimeWarning, match="below: nothing can be written there .Not a directory.; what is profiled goes to ") as told:
+    with pytest.warns(RuntimeWarning, match="below: nothing can be written there .Not a directory.; what is profiled goes to ") as caught:
         facts = run(plan, tmp_path / "own", with_value)
-    assert len(told) == 1
+    assert len(caught) == 1
     assert facts["profiling.python.recorded"] == "step 1"
     with pytest.warns(RuntimeWarning, match="nothing can be written there"):
         assert engine._output_folder(str(tmp_path / "file" / "x"), tmp_path) == tmp_path
@@ -437,21 +444,21 @@ def test_a_file_that_is_not_there_is_a_short_error_at_the_call(tmp_path: Path, m
     assert {Path(str(entry.path)).name for entry in raised.traceback[1:]} == {"session.py", "profiling.py"}
 
 
-def test_steps_of_other_threads_do_not_count(made: Made, tmp_path: Path) -> None:
+def test_steps_of_other_threads_do_not_count(recorder: Recorder, tmp_path: Path) -> None:
     def work() -> None:
         with capture.annotate("step", value=0):
-            other = threading.Thread(target=with_value)
-            other.start()
-            other.join()
+            thread = threading.Thread(target=with_value)
+            thread.start()
+            thread.join()
         for i in range(1, 4):
             with capture.annotate("step", value=i):
                 pass
 
     run(steps(1, 2), tmp_path, work)
-    assert made.calls == [("python", "open", 1), ("python", "step", 2), ("python", "close", 2)]
+    assert recorder.calls == [("python", "open", 1), ("python", "step", 2), ("python", "close", 2)]
 
 
-def test_a_forked_process_profiles_nothing(made: Made, tmp_path: Path) -> None:
+def test_a_forked_process_profiles_nothing(recorder: Recorder, tmp_path: Path) -> None:
     def work() -> None:
         with capture.annotate("step", value=0):
             pass
@@ -461,18 +468,18 @@ def test_a_forked_process_profiles_nothing(made: Made, tmp_path: Path) -> None:
         if child == 0:
             with_value()
             active.disarm()
-            os._exit(len(made.calls))
+            os._exit(len(recorder.calls))
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         with_value()
 
     run(steps(2, 1), tmp_path, work)
-    assert made.calls == [("python", "open", 2), ("python", "close", 2)]
+    assert recorder.calls == [("python", "open", 2), ("python", "close", 2)]
 
 
-def test_a_second_session_profiles_anew(made: Made, tmp_path: Path) -> None:
+def test_a_second_session_profiles_anew(recorder: Recorder, tmp_path: Path) -> None:
     for _ in range(2):
         run(steps(2, 1), tmp_path, with_value)
-    assert made.calls == 2 * [("python", "open", 2), ("python", "close", 2)]
+    assert recorder.calls == 2 * [("python", "open", 2), ("python", "close", 2)]
 
 
 # -- windows by time, and any window ---------------------------------------------------------------------------------------
@@ -491,20 +498,20 @@ class Clock:
 
 def driven(plan: ProfilingPlan, times: list[tuple[int, float, float]], clock: Clock) -> list[Call]:
     """The calls where steps with a number begin and end at these times."""
-    parts = Made()
-    made = engine.Engine(plan, Path("/nowhere"), lambda key, value: None, clock, parts)  # type: ignore[arg-type]
-    made._clock = lambda: clock.now
-    made.start()
+    parts = Recorder()
+    driver = engine.Engine(plan, Path("/nowhere"), lambda key, value: None, clock, parts)  # type: ignore[arg-type]
+    driver._clock = lambda: clock.now
+    driver.start()
     for step, begin, end in times:
         if clock.watched:
             clock.now = begin
-            made.begins(step)
+            driver.begins(step)
         if clock.watched:
             clock.now = end
-            made.ends(step)
+            driver.ends(step)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # windows that are not reached
-        made.close()
+        driver.close()
     return parts.calls
 
 
@@ -536,9 +543,9 @@ def test_a_window_by_time_goes_from_the_first_step_after_its_start_to_the_first_
     assert not clock.watched
 
 
-def test_without_a_start_time_counts_from_the_begin_of_the_session(made: Made, tmp_path: Path) -> None:
+def test_without_a_start_time_counts_from_the_begin_of_the_session(recorder: Recorder, tmp_path: Path) -> None:
     run(ProfilingPlan(python=PythonPlan(Window(duration_s=1000.0))), tmp_path, with_value)
-    assert [step for _, method, step in made.calls if method != "close"] == list(range(6))
+    assert [step for _, method, step in recorder.calls if method != "close"] == list(range(6))
 
 
 @given(
@@ -546,7 +553,10 @@ def test_without_a_start_time_counts_from_the_begin_of_the_session(made: Made, t
     st.lists(st.integers(0, 9), min_size=1, max_size=12),
 )
 def test_any_windows_of_any_steps(windows: list[tuple[int, int | None]], numbers: list[int]) -> None:
-    """Each kind has its first run of steps that are in its window, and nothing else; nobody listens when all are over."""
+    """Each kind has the first sequence of steps in its window, and nothing else.
+
+    No listener remains when all are over.
+    """
     kinds = ("detailed", "horovod", "smdataparallel")
     plan = ProfilingPlan(**{kind: Window(*window) for kind, window in zip(kinds, windows, strict=False)})  # type: ignore[arg-type]
     calls = driven(plan, [(number, i + 1000.0, i + 1000.5) for i, number in enumerate(numbers)], Clock())
@@ -559,9 +569,9 @@ def test_any_windows_of_any_steps(windows: list[tuple[int, int | None]], numbers
                 expected.append(number)
             if behind or (expected and (not inside or number + 1 == first + (count or 10**9))):
                 break
-        own = [call for call in calls if call[0] == kind]
-        assert [step for _, method, step in own if method != "close"] == expected
-        assert [method for _, method, _ in own] == ["open", *["step"] * (len(expected) - 1)] * bool(expected) + ["close"]
+        self_time = [call for call in calls if call[0] == kind]
+        assert [step for _, method, step in self_time if method != "close"] == expected
+        assert [method for _, method, _ in self_time] == ["open", *["step"] * (len(expected) - 1)] * bool(expected) + ["close"]
 
 
 # -- optimizers ------------------------------------------------------------------------------------------------------------
@@ -595,24 +605,24 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Hooks:
     return module
 
 
-def test_without_annotations_the_steps_are_those_of_the_optimizer(made: Made, tmp_path: Path, torch: Hooks) -> None:
-    one = Optimizer()
+def test_without_annotations_the_steps_are_those_of_the_optimizer(recorder: Recorder, tmp_path: Path, torch: Hooks) -> None:
+    optimizer = Optimizer()
     with capture.session(tmp_path, sample_ms=0, gpu=False, profiler_config=steps(2, 2)) as session:
         for _ in range(6):
             with capture.annotate("Optimize"):
-                torch.steps(one)
-    assert made.calls == [("python", "open", 2), ("python", "step", 3), ("python", "close", 3)]
+                torch.steps(optimizer)
+    assert recorder.calls == [("python", "open", 2), ("python", "step", 3), ("python", "close", 3)]
     assert session.path is not None
     recorded = read(session.path.read_bytes())
-    whole = sorted(row["value"] for row in recorded["annotation"] if row["name"] == "step" and not row["flags"] & 1)
-    assert whole == [1, 2, 3, 4, 5], "when 0 began is not known, and 6 has not ended"
+    complete = sorted(row["value"] for row in recorded["annotation"] if row["name"] == "step" and not row["flags"] & 1)
+    assert complete == [1, 2, 3, 4, 5], "when 0 began is not known, and 6 has not ended"
     assert sum(row["name"] == "Optimize" for row in recorded["annotation"]) == 6
     assert {row["key"]: row["value"] for row in recorded["meta"]}["profiling.steps"] == "optimizer"
     assert torch.hooks == []
 
 
 @pytest.mark.parametrize(
-    ("first", "calls", "said"),
+    ("first", "calls", "message"),
     [
         (4, [("open", 4), ("step", 5), ("step", 6), ("close", 5)], "steps 4 to 5: step 6 was not reached; the last step that began was 5"),
         (6, [("open", 6), ("close", None)], "nothing: steps 6 to 8 were not reached; the last step that began was 5"),
@@ -620,31 +630,31 @@ def test_without_annotations_the_steps_are_those_of_the_optimizer(made: Made, tm
     ],
 )
 def test_what_comes_after_the_last_step_of_an_optimizer_is_no_step(
-    first: int, calls: list[tuple[str, int | None]], said: str, made: Made, tmp_path: Path, torch: Hooks
+    first: int, calls: list[tuple[str, int | None]], message: str, recorder: Recorder, tmp_path: Path, torch: Hooks
 ) -> None:
-    one = Optimizer()
+    optimizer = Optimizer()
 
     def work() -> None:
         for _ in range(6):
-            torch.steps(one)
+            torch.steps(optimizer)
 
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        assert run(steps(first, 3), tmp_path, work)["profiling.python.recorded"] == said
-    assert [call[1:] for call in made.calls] == calls
-    assert len(told) == said.startswith("nothing")
+        assert run(steps(first, 3), tmp_path, work)["profiling.python.recorded"] == message
+    assert [call[1:] for call in recorder.calls] == calls
+    assert len(caught) == message.startswith("nothing")
 
 
-def test_annotated_steps_count_before_those_of_optimizers(made: Made, tmp_path: Path, torch: Hooks) -> None:
-    one = Optimizer()
+def test_annotated_steps_count_before_those_of_optimizers(recorder: Recorder, tmp_path: Path, torch: Hooks) -> None:
+    optimizer = Optimizer()
 
     def work() -> None:
         for i in range(10, 16):
             with capture.annotate("step", value=i):
-                torch.steps(one)
+                torch.steps(optimizer)
 
     assert run(steps(12, 1), tmp_path, work)["profiling.steps"] == "annotations"
-    assert made.calls == [("python", "open", 12), ("python", "close", 12)]
+    assert recorder.calls == [("python", "open", 12), ("python", "close", 12)]
 
 
 def heard(hooks: Hooks, optimizers: list[object]) -> list[int]:
@@ -654,8 +664,8 @@ def heard(hooks: Hooks, optimizers: list[object]) -> list[int]:
     native = types.SimpleNamespace(watch_steps=lambda watcher: None, turn=lambda *_: 1, range_drop=lambda _: None, nvtx_steps=lambda: False)
     source = Steps(listener, native)  # type: ignore[arg-type]
     source.watch()
-    for one in optimizers:
-        hooks.steps(one)
+    for first in optimizers:
+        hooks.steps(first)
     source.close()
     return ended
 
@@ -667,8 +677,8 @@ def test_of_several_optimizers_the_first_counts(torch: Hooks) -> None:
 
 def test_where_the_first_optimizer_is_gone_or_idle_another_counts(torch: Hooks) -> None:
     assert heard(torch, [Optimizer() for _ in range(4)]) == [] or True  # ids may come again
-    idle, other = Optimizer(), Optimizer()
-    assert len(heard(torch, [idle] + [other] * 104)) == 5
+    idle, second = Optimizer(), Optimizer()
+    assert len(heard(torch, [idle] + [second] * 104)) == 5
 
 
 # -- timelines of other libraries ------------------------------------------------------------------------------------------
@@ -676,32 +686,32 @@ def test_where_the_first_optimizer_is_gone_or_idle_another_counts(torch: Hooks) 
 
 def test_timelines_of_other_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HOROVOD_TIMELINE", raising=False)
-    said: list[tuple[Any, ...]] = []
+    closings: list[tuple[Any, ...]] = []
     horovod: Any = types.ModuleType("horovod.torch")
     horovod.is_initialized = lambda: True
-    horovod.start_timeline = lambda file: said.append(("horovod", Path(file).parent, Path(file).parent.is_dir()))
-    horovod.stop_timeline = lambda: said.append(("horovod stops",))
+    horovod.start_timeline = lambda file: closings.append(("horovod", Path(file).parent, Path(file).parent.is_dir()))
+    horovod.stop_timeline = lambda: closings.append(("horovod stops",))
     smddp: Any = types.ModuleType("smdistributed.dataparallel")
-    smddp.start_profiler = lambda file, append_rank: said.append(("smddp", Path(file).name.split("_", 2)[2], append_rank))
-    smddp.stop_profiler = lambda: said.append(("smddp stops",))
+    smddp.start_profiler = lambda file, append_rank: closings.append(("smddp", Path(file).name.split("_", 2)[2], append_rank))
+    smddp.stop_profiler = lambda: closings.append(("smddp stops",))
     plan = ProfilingPlan(horovod=Window(2, 1), smdataparallel=Window(4, 1))
     monkeypatch.setitem(sys.modules, "horovod.torch", horovod)
     monkeypatch.setitem(sys.modules, "smdistributed.dataparallel", smddp)
     facts = run(plan, tmp_path, with_value)
-    assert said == [
+    assert closings == [
         ("horovod", tmp_path / "framework" / "horovod", True), ("horovod stops",), ("smddp", "smdataparallel_timeline.json", False),
         ("smddp stops",),
     ]  # fmt: skip
     assert int(facts["profiling.horovod.started_ns"]) > 0
     monkeypatch.setenv("HOROVOD_TIMELINE", "/its/own.json")
     assert "HOROVOD_TIMELINE is set" in run(plan, tmp_path, with_value)["profiling.horovod.recorded"]
-    assert len(said) == 6
+    assert len(closings) == 6
 
 
 # -- what a session and the recorder make of a plan ------------------------------------------------------------------------
 
 
-def test_a_disabled_profiler_records_nothing(made: Made, tmp_path: Path) -> None:
+def test_a_disabled_profiler_records_nothing(recorder: Recorder, tmp_path: Path) -> None:
     with capture.session(tmp_path / "traces", profiler_config=ProfilingPlan(disabled=True)) as session:
         with_value()
         assert not capture.recording()
@@ -787,9 +797,9 @@ def test_the_command_line_counts_before_the_configuration_and_says_so(tmp_path: 
     file = tmp_path / "c.json"
     file.write_text(WINDOW, "utf-8")
     assert (record_profiling.profiling_for(file, None).interval_ms, record_profiling.profiling_for(file, None).remarks) == (1000, ())
-    told = record_profiling.profiling_for(file, 100)
-    assert told.interval_ms == 100
-    assert "every 100 ms, as --interval-ms says" in told.remarks[0]
+    plan = record_profiling.profiling_for(file, 100)
+    assert plan.interval_ms == 100
+    assert "every 100 ms, as --interval-ms says" in plan.remarks[0]
     assert record_profiling.profiling_for(None, None).interval_ms == 500
 
 
@@ -798,16 +808,16 @@ def test_the_environment_of_a_job_with_windows(tmp_path: Path) -> None:
     file.write_text(WINDOW, "utf-8")
     gpus = {"POSTRUN_GPU": "1", "CUDA_INJECTION64_PATH": "lib", "NVTX_INJECTION64_PATH": "lib"}
     before = {"POSTRUN_DIR": str(tmp_path), "PYTHONPATH": "a:b", **gpus}
-    told = record_profiling.profiling_for(file, None)
+    plan = record_profiling.profiling_for(file, None)
     (tmp_path / ".postrun-run").mkdir()
-    told.copy(tmp_path / ".postrun-run")
-    found = told.applied(before, gpus, explicit=False)
-    assert Path(found["POSTRUN_PROFILER_CONFIG"]).read_text("utf-8") == WINDOW
-    assert found["PYTHONPATH"].split(":") == [str(record_profiling.STARTUP), "a", "b"]
-    assert {"POSTRUN_GPU", "CUDA_INJECTION64_PATH"} & found.keys() == set(), "kernels of step 5 only"
-    assert "NVTX_INJECTION64_PATH" in found
-    assert told.applied(found, {}, explicit=False)["PYTHONPATH"] == found["PYTHONPATH"]
-    assert told.applied(before, gpus, explicit=True)["POSTRUN_GPU"] == "1"
+    plan.copy(tmp_path / ".postrun-run")
+    actual = plan.applied(before, gpus, explicit=False)
+    assert Path(actual["POSTRUN_PROFILER_CONFIG"]).read_text("utf-8") == WINDOW
+    assert actual["PYTHONPATH"].split(":") == [str(record_profiling.STARTUP), "a", "b"]
+    assert {"POSTRUN_GPU", "CUDA_INJECTION64_PATH"} & actual.keys() == set(), "kernels of step 5 only"
+    assert "NVTX_INJECTION64_PATH" in actual
+    assert plan.applied(actual, {}, explicit=False)["PYTHONPATH"] == actual["PYTHONPATH"]
+    assert plan.applied(before, gpus, explicit=True)["POSTRUN_GPU"] == "1"
     assert record_profiling.profiling_for(None, None).applied(before, gpus, explicit=False) == before
     hooked = record_profiling.profiling_for(None, None, hooks=True).applied(before, gpus, explicit=False)
     assert hooked == before | {"POSTRUN_HOOKS": "1", "PYTHONPATH": f"{record_profiling.STARTUP}:a:b"}

@@ -1,7 +1,7 @@
-"""Does a real PyTorch training, with a data loader of two workers, record the configured steps and no others?
+"""A real PyTorch training, with a data loader of two workers, records the configured steps and no others.
 
-What was recorded is read from the files in plain Python. One process trains under every configuration, as torch takes long to import;
-another is run by `postrun record` and knows nothing of postrun.
+The recorded data is read from the files in plain Python. One process trains under every configuration, because importing torch takes long;
+another one is run by `postrun record` and does not use postrun.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ if __name__ == "__main__":
 
 @dataclass
 class Recorded:
-    """What the files of one run hold. ``linear``: the calls of the model that the trace has, by step; ``outside``: operators in no step of
-    the window."""
+    """The content of one run's files. ``linear``: the model's calls in the trace, by step; ``outside``: operators outside of its
+    window."""
 
     steps: dict[int, tuple[int, int]]
     facts: dict[str, str]
@@ -123,7 +123,7 @@ class Recorded:
     functions: dict[str, list[tuple[str, str, str]]]
 
     def traced(self) -> list[int]:
-        """The step in which each call of the model began, as the traces have them; -1: none."""
+        """Return the step in which each call of the model began in the traces, or -1."""
         return sorted(self._step_of(start) for trace in self.traces for name, start, _ in trace if name == "aten::linear")
 
     def _step_of(self, start: int) -> int:
@@ -136,7 +136,7 @@ class Recorded:
         )
 
     def profiled(self) -> list[int]:
-        """The steps of which there are Python profiles."""
+        """Return the steps with Python profiles."""
         return sorted({int(start[1]) for start in self.functions.values()})  # type: ignore[arg-type]
 
 
@@ -144,9 +144,9 @@ def recorded(folder: Path) -> Recorded:
     steps, facts = {}, {}
     for path in folder.glob("*.prt"):
         file = read(path.read_bytes())
-        found = {row["key"]: row["value"] for row in file["meta"]}
-        if "profiling.plan" in found:
-            facts = found
+        actual = {row["key"]: row["value"] for row in file["meta"]}
+        if "profiling.plan" in actual:
+            facts = actual
             steps = {
                 int(row["value"]): (int(row["start_ns"]), int(row["start_ns"] + row["duration_ns"]))
                 for row in file["annotation"]
@@ -189,33 +189,33 @@ def sessions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]
 
 
 def test_by_step(sessions: tuple[Path, list[str]]) -> None:
-    found = recorded(sessions[0] / "steps")
-    assert sorted(found.steps) == list(range(12))
-    assert (found.traced(), found.iterated(), found.profiled()) == ([2, 3], [2, 3], [2, 3])
-    assert 1 <= found.fetches <= 6, "each worker is at most two batches ahead, and one is asked for in each step"
-    (trace,) = found.traces
+    actual = recorded(sessions[0] / "steps")
+    assert sorted(actual.steps) == list(range(12))
+    assert (actual.traced(), actual.iterated(), actual.profiled()) == ([2, 3], [2, 3], [2, 3])
+    assert 1 <= actual.fetches <= 6, "each worker is at most two batches ahead, and one is asked for in each step"
+    (trace,) = actual.traces
     slack = 100_000  # two clocks
-    assert all(found.steps[2][0] - slack <= start and start + dur <= found.steps[3][1] + slack for _, start, dur in trace)
-    assert {kind: found.facts[f"profiling.{kind}.recorded"] for kind in ("detailed", "loader", "python")} == dict.fromkeys(
+    assert all(actual.steps[2][0] - slack <= start and start + dur <= actual.steps[3][1] + slack for _, start, dur in trace)
+    assert {kind: actual.facts[f"profiling.{kind}.recorded"] for kind in ("detailed", "loader", "python")} == dict.fromkeys(
         ("detailed", "loader", "python"), "steps 2 to 3"
     )
-    assert found.facts["profiling.horovod.recorded"] == "nothing: Horovod is not in use"
+    assert actual.facts["profiling.horovod.recorded"] == "nothing: Horovod is not in use"
 
 
 def test_by_time(sessions: tuple[Path, list[str]]) -> None:
-    found = recorded(sessions[0] / "time")
-    assert (found.traced(), found.iterated(), found.profiled()) == (list(range(6)), list(range(6)), list(range(6)))
-    assert len(found.traces) == 1
+    actual = recorded(sessions[0] / "time")
+    assert (actual.traced(), actual.iterated(), actual.profiled()) == (list(range(6)), list(range(6)), list(range(6)))
+    assert len(actual.traces) == 1
     later = recorded(sessions[0] / "later")
     assert sorted(later.steps) == list(range(6))
     assert (later.traces, later.iterations, later.functions) == ([], [], {})
 
 
 def test_the_defaults(sessions: tuple[Path, list[str]]) -> None:
-    found = recorded(sessions[0] / "defaults")
-    assert sorted(found.steps) == list(range(13))
-    assert (found.traced(), found.iterated(), found.profiled()) == ([5], [7], [9, 10, 11])
-    assert ast.literal_eval(found.facts["profiling.plan"].replace("false", "False"))["python"]["timer"] == "default"
+    actual = recorded(sessions[0] / "defaults")
+    assert sorted(actual.steps) == list(range(13))
+    assert (actual.traced(), actual.iterated(), actual.profiled()) == ([5], [7], [9, 10, 11])
+    assert ast.literal_eval(actual.facts["profiling.plan"].replace("false", "False"))["python"]["timer"] == "default"
 
 
 def test_disabled(sessions: tuple[Path, list[str]]) -> None:
@@ -223,25 +223,25 @@ def test_disabled(sessions: tuple[Path, list[str]]) -> None:
 
 
 def test_detailed_profiling_alone(sessions: tuple[Path, list[str]]) -> None:
-    found = recorded(sessions[0] / "detailed")
-    assert found.traced() == [3]
-    assert (found.iterations, found.functions) == ([], {})
+    actual = recorded(sessions[0] / "detailed")
+    assert actual.traced() == [3]
+    assert (actual.iterations, actual.functions) == ([], {})
     assert not (sessions[0] / "detailed" / "framework").exists()
 
 
 def test_a_profiler_of_the_program_is_left_alone(sessions: tuple[Path, list[str]]) -> None:
-    folder, said = sessions
+    folder, message = sessions
     assert recorded(folder / "before").traces == []
-    assert "before own 4" in said, "its own has steps 1 to 4"
-    assert [line for line in said if line.startswith("before warned")] == [
+    assert "before own 4" in message, "its own has steps 1 to 4"
+    assert [line for line in message if line.startswith("before warned")] == [
         "before warned detailed profiling: the program runs torch.profiler itself, which is left alone"
     ]
     assert recorded(folder / "within").traced() == [2], "ours ends where the program's begins, in step 3"
-    assert "within own 3" in said
-    assert sum(line.startswith("within warned") for line in said) == 1
-    others = [line for line in said if "warned" in line and not line.startswith(("before", "within", "later"))]
+    assert "within own 3" in message
+    assert sum(line.startswith("within warned") for line in message) == 1
+    others = [line for line in message if "warned" in line and not line.startswith(("before", "within", "later"))]
     assert others == []
-    (later,) = [line for line in said if line.startswith("later warned")]
+    (later,) = [line for line in message if line.startswith("later warned")]
     assert "Python profiling: no step began after its start, at 20" in later
 
 
@@ -257,11 +257,11 @@ def test_a_script_that_knows_nothing_of_postrun(tmp_path: Path) -> None:
     done = subprocess.run([*command, "train.py"], env=CLEAN, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
-    found = recorded(tmp_path / "run")
-    assert found.facts["profiling.steps"] == "optimizer"
-    assert sorted(found.steps) == list(range(13))
-    assert found.traced() == [0, 1]
-    assert (found.iterated(), found.profiled()) == ([7], [9, 10, 11])
+    actual = recorded(tmp_path / "run")
+    assert actual.facts["profiling.steps"] == "optimizer"
+    assert sorted(actual.steps) == list(range(13))
+    assert actual.traced() == [0, 1]
+    assert (actual.iterated(), actual.profiled()) == ([7], [9, 10, 11])
     assert len(list((tmp_path / "run").glob("*.prt"))) == 2
     for path in (tmp_path / "run").rglob("python_stats"):
         functions = pstats.Stats(str(path)).stats  # type: ignore[attr-defined]

@@ -46,7 +46,7 @@ sys.exit(lint_imports(config_filename=sys.argv[1], no_cache=True))
 
 
 def lint_imports(config: Path, package: Path) -> subprocess.CompletedProcess[str]:
-    """Check the import contracts in ``config`` over the package in the folder ``package``."""
+    """Check the import contracts in ``config`` over the package in a folder."""
     command = [sys.executable, "-P", "-c", LINT_IMPORTS, config]
     environment = {**os.environ, "PYTHONPATH": os.fspath(package), "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False, cwd=package)
@@ -94,9 +94,9 @@ def absolute_imports(file: Path) -> list[tuple[int, str]]:
 
 
 def test_inside_the_package_imports_are_relative() -> None:
-    """An absolute ``import ingest`` works only in a checkout; an absolute ``import postrun`` hides which part is meant."""
-    found = {module: absolute_imports(file) for module, file in SOURCES.items()}
-    assert {module: lines for module, lines in found.items() if lines} == {}
+    """Absolute imports work only in a checkout, or hide the imported part."""
+    actual = {module: absolute_imports(file) for module, file in SOURCES.items()}
+    assert {module: lines for module, lines in actual.items() if lines} == {}
 
 
 PUBLIC = (
@@ -127,7 +127,10 @@ print(json.dumps({name: getattr(module, "__file__", None) or "" for name, module
 
 
 def loaded_by(code: str, folder: Path) -> set[str]:
-    """Top-level names of the third-party modules that a fresh interpreter in ``folder`` has loaded after ``code``."""
+    """Return the third-party modules that a new interpreter loads for ``code``.
+
+    Top-level names; the interpreter runs in ``folder``.
+    """
     command = [sys.executable, "-P", "-c", code + REPORT_MODULES]
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
     assert done.returncode == 0, done.stderr

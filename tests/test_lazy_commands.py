@@ -1,4 +1,4 @@
-"""Are commands listed without their modules, and are they like all others once they are called?"""
+"""Commands are listed without their modules, and behave like all others when they are called."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def modules(*arguments: str) -> set[str]:
 
 
 def test_help_lists_every_command_and_loads_none() -> None:
-    shown = CliRunner().invoke(main, ["--help"]).output
+    result = CliRunner().invoke(main, ["--help"]).output
     context = click.Context(main)
     for name in main.list_commands(context):
-        assert f"\n  {name} " in shown
+        assert f"\n  {name} " in result
     loaded = modules("--help")
     assert "postrun.cli" in loaded
     assert not {f"postrun.commands.{name}" for name in LAZY_COMMANDS} & loaded

@@ -1,6 +1,6 @@
-"""Are the iterations, beginnings and workers' fetches of PyTorch's data loaders recorded in their window, and only there?
+"""The iterations, starts and worker fetches of PyTorch's data loaders are recorded in their window, and only there.
 
-The files are read in plain Python. torch is no dependency of the tests: it is large.
+The files are read in plain Python. The tests do not depend on torch, because it is large.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ITEM_S = 0.004
 
 @pytest.fixture(scope="module")
 def data() -> Any:
-    """torch.utils.data; made here, so that torch is imported by those tests alone that need it."""
+    """Import torch.utils.data only for the tests that need it."""
     torch = pytest.importorskip("torch")
     torch.set_num_threads(1)
     return torch.utils.data
@@ -67,8 +67,8 @@ def endless(data: Any) -> Any:
 
 
 def recorded(folder: Path) -> list[dict[str, Any]]:
-    """Events by start: phase, name, start and end in microseconds, and the members of args."""
-    found = []
+    """Return events by start: phase, name, start and end in µs, members of args."""
+    results = []
     for path in (folder / "framework" / "pevents").glob("[!.]*/*_pythontimeline.json"):
         phases: dict[int, str] = {}
         base = 0
@@ -78,10 +78,10 @@ def recorded(folder: Path) -> list[dict[str, Any]]:
                 phases[record["pid"]] = record["args"].get("name", "")
             elif record["ph"] == "X":
                 start = base + record["ts"]
-                found.append(
+                results.append(
                     {"phase": phases[record["pid"]], "name": record["name"], "start": start, "end": start + record["dur"], **record["args"]}
                 )
-    return sorted(found, key=lambda event: event["start"])
+    return sorted(results, key=lambda event: event["start"])
 
 
 def hidden(folder: Path) -> list[Path]:
@@ -110,8 +110,10 @@ def loader_part(folder: Path, first: int | None = 3, steps: int = 2, regex: str 
 
 
 def asked_between(loader: Any, part: LoaderPart, first: int, last: int, length_s: float = 0.002) -> list[tuple[int, int]]:
-    """Steps that begin when their batch is there, as in ``for i, batch in enumerate(loader): with annotate("step", i)``. Microseconds of
-    each step."""
+    """Run steps that begin when their batch exists; return their µs.
+
+    As in ``for i, batch in enumerate(loader): with annotate("step", i)``.
+    """
     spans = []
     for i, _ in enumerate(loader):
         begun = time.time_ns() // 1000
@@ -208,8 +210,8 @@ def test_the_first_step_has_the_beginning_of_its_loader_and_of_its_epoch_alone(t
 @needs_torch
 def test_two_loaders_of_a_step_have_an_iteration_each(tmp_path: Path, data: Any) -> None:
     part = loader_part(tmp_path, first=2, steps=2)
-    one, two = (data.DataLoader(numbers(data, 10), batch_size=1) for _ in range(2))
-    asked_between(zip(one, two, strict=True), part, 2, 3)
+    loader_a, loader_b = (data.DataLoader(numbers(data, 10), batch_size=1) for _ in range(2))
+    asked_between(zip(loader_a, loader_b, strict=True), part, 2, 3)
     assert count(recorded(tmp_path)) == {"DataLoaderIter": 4}
 
 
@@ -278,9 +280,9 @@ def test_an_error_of_a_data_set_comes_through_and_its_time_is_recorded(tmp_path:
         next(batches)
     del batches
     part.close(None)
-    found = count(recorded(tmp_path))
-    assert found["DataLoaderIter"] == 2
-    assert found["DataLoaderWorker"] >= 2 * workers
+    actual = count(recorded(tmp_path))
+    assert actual["DataLoaderIter"] == 2
+    assert actual["DataLoaderWorker"] >= 2 * workers
 
 
 @needs_torch
@@ -477,14 +479,14 @@ def test_a_window_without_events_says_so(tmp_path: Path, data: Any, monkeypatch:
         (lambda: None, ".*", "no data loader was iterated"),
         (lambda: list(loader), "Worker", "no event matches metrics_regex"),
     ):
-        told = closed(work, regex)
-        assert str(told) == why
-        assert not told.quiet, "the user asked for this window, and nothing else says that it has nothing"
+        caught = closed(work, regex)
+        assert str(caught) == why
+        assert not caught.quiet, "the user asked for this window, and nothing else says that it has nothing"
     monkeypatch.setattr("postrun.native.profiling.engine.timeline_writer._OpenFile", lambda *_: full())
     with pytest.warns(RuntimeWarning, match="No space left"):
-        told = closed(lambda: list(loader))
-    assert str(told) == "3 events could not be written (No space left on device)"
-    assert told.quiet, "the writer has said it"
+        caught = closed(lambda: list(loader))
+    assert str(caught) == "3 events could not be written (No space left on device)"
+    assert caught.quiet, "the writer has said it"
 
 
 @needs_torch

@@ -1,4 +1,4 @@
-"""Do the options of how a report looks reach it from the command line, the environment and a configuration file?"""
+"""The options for a report's appearance reach it from the command line, the environment and a configuration file."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_file_environment_and_command_line_in_their_order(run_folder: Path, tmp_
 
 @pytest.mark.parametrize("command", ["report", "demo", "nightly"])
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("--sections", "kernel,steps"), "'kernel' is no section (did you mean kernels"),
         (("--sections", ","), "nothing is named"),
@@ -86,7 +86,7 @@ def test_file_environment_and_command_line_in_their_order(run_folder: Path, tmp_
     ],
 )
 def test_mistakes_are_told_before_anything_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, arguments: tuple[str, ...], told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, arguments: tuple[str, ...], message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.svg").write_text(LOGO.format("red").replace("<rect", "<script/><rect"))
@@ -94,7 +94,7 @@ def test_mistakes_are_told_before_anything_is_read(
     done = call(command, *sources, *arguments)
     assert done.exit_code == 2
     assert arguments[0] in done.output
-    assert told in done.output.replace("\n", " ")
+    assert message in done.output.replace("\n", " ")
     assert "Traceback" not in done.output
     assert not (tmp_path / "out").exists()
 
@@ -111,8 +111,8 @@ def test_a_night_makes_its_reports_so(run_folder: Path, tmp_path: Path, monkeypa
     night = ("nightly", run_folder.parent, "--out", "out", "--engine", "none", "--settle", "0", *MORE, "--sections", "steps,rules")
     done = call(*night, "--theme", "dark", "--title", "Night report", "--logo", "logo.svg")
     assert done.exit_code == 0, done.output
-    [made] = tmp_path.glob("out/runs/**/report.html")
-    text = made.read_text("utf-8")
+    [report_json] = tmp_path.glob("out/runs/**/report.html")
+    text = report_json.read_text("utf-8")
     assert sections_of(text) == ["summary", "steps", "rules", "appendix"]
     assert 'data-theme="dark"' in text
     assert 'alt="Night report"' in text

@@ -15,7 +15,7 @@ from postrun.cli import main
 from postrun.messages import escaped, escaped_json, escaped_line
 
 HOSTILE = "esc\x1b]0;t\x07\x1b[31m\x9b2J\x7f\u202eEVIL\u2066"
-SHOWN = "esc\\x1b]0;t\\x07\\x1b[31m\\x9b2J\\x7f\\u202eEVIL\\u2066"
+VISIBLE = "esc\\x1b]0;t\\x07\\x1b[31m\\x9b2J\\x7f\\u202eEVIL\\u2066"
 UNSAFE = [*(chr(code) for code in (*range(9), *range(11, 32), *range(127, 160))), *"\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"]
 
 
@@ -56,12 +56,12 @@ def test_no_message_has_a_control_character(folder: Path, tmp_path: Path, monkey
     assert "EVIL" in done.output or command == "nightly"
     assert unsafe_in(done.output) == []
     if command in ("named", "config", "inspect"):
-        assert SHOWN in done.output
+        assert VISIBLE in done.output
 
 
 @pytest.mark.parametrize("command", ["report", "inspect"])
 def test_a_terminal_gets_no_control_character_of_a_name(folder: Path, tmp_path: Path, command: str) -> None:
-    """Also in the progress line, which only a terminal has: its carriage return is the only control character."""
+    """Check also the progress line: a carriage return is its only control."""
     ours, theirs = pty.openpty()
     words = [word.format(source=folder) for word in COMMANDS[command]]
     process = subprocess.Popen(
@@ -80,7 +80,7 @@ def test_a_terminal_gets_no_control_character_of_a_name(folder: Path, tmp_path: 
     os.close(ours)
     assert process.wait(60) == 4
     text = output.decode("utf-8")
-    assert SHOWN in text
+    assert VISIBLE in text
     assert unsafe_in(text.replace("\r", "")) == []
 
 
@@ -109,10 +109,10 @@ def test_text_of_people_stays() -> None:
 
 @pytest.mark.parametrize("character", [*UNSAFE, "\u2028", "\u2029", "\u200e", "\u200f", "\u061c", "\udc9b"])
 def test_unsafe_characters_become_visible(character: str) -> None:
-    shown = escaped(f"a{character}b")
-    assert shown.isascii()
-    assert shown.isprintable()
-    assert shown.startswith("a\\")
+    output = escaped(f"a{character}b")
+    assert output.isascii()
+    assert output.isprintable()
+    assert output.startswith("a\\")
 
 
 def test_a_traceback_is_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +124,7 @@ def test_a_traceback_is_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     done = CliRunner().invoke(main, ["report", str(tmp_path), "--verbose"], color=True)
     assert done.exit_code == 1
     assert "Traceback (most recent call last)" in done.output
-    assert done.output.count(SHOWN) == 2
+    assert done.output.count(VISIBLE) == 2
     assert unsafe_in(done.output) == []
 
 

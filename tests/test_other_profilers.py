@@ -23,7 +23,7 @@ CPU, CUDA = Activity.CPU, Activity.CUDA
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-    """What happened, in order: calls of the profilers by name, and whom CUPTI was left to (None: it came back)."""
+    """Record calls of the profilers, and to whom CUPTI was left (None: returned)."""
     happened: list[Any] = []
     monkeypatch.setattr(capture_library, "gpu_yield", lambda who: happened.append(("yield", who)) or True)
     monkeypatch.setattr(other_profilers, "_watched", False)
@@ -107,7 +107,7 @@ def test_functions_that_a_module_has_taken_before(monkeypatch: pytest.MonkeyPatc
 def test_profilers_that_are_imported_later(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, calls: list[Any], module: str, starts: str, ends: str, name: str
 ) -> None:
-    """Functions that another module imported from a profiler's module are hooked as well."""
+    """Functions that other modules imported from a profiler are also hooked."""
     package = tmp_path.joinpath(*module.split("."))
     package.parent.mkdir(parents=True)
     for folder in list(package.relative_to(tmp_path).parents)[:-1]:

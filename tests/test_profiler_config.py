@@ -1,6 +1,6 @@
-"""Do the classes of profiling configuration give the documented dictionaries and messages, and the launcher's side its requests?
+"""The classes of profiling configuration produce the documented dictionaries and messages, and the launcher's requests.
 
-The tables are the documented ones, written down here; nothing of them is read from the classes.
+The tables are copies of the documented ones; nothing in them is read from the classes.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ SIGNATURES: list[tuple[Any, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("kind", "expected"), SIGNATURES, ids=[kind.__name__ for kind, _ in SIGNATURES])
 def test_parameters_in_their_order_with_their_defaults(kind: Any, expected: dict[str, Any]) -> None:
-    found = {name: one.default for name, one in inspect.signature(kind).parameters.items()}
-    assert list(found.items()) == list(expected.items())
+    actual = {name: one.default for name, one in inspect.signature(kind).parameters.items()}
+    assert list(actual.items()) == list(expected.items())
 
 
 def test_the_enumerations() -> None:
@@ -124,9 +124,9 @@ def test_every_name_is_one_of_postrun_and_loads_no_library() -> None:
 
 
 def test_a_profiler() -> None:
-    made = Profiler()
-    assert made.profiling_parameters == {"CPUProfilingDuration": "3600", "SMPFileRotationSecs": "600"}
-    assert (made.instanceType, made.volumeSizeInGB) == ("ml.m5.4xlarge", 128)
+    config = Profiler()
+    assert config.profiling_parameters == {"CPUProfilingDuration": "3600", "SMPFileRotationSecs": "600"}
+    assert (config.instanceType, config.volumeSizeInGB) == ("ml.m5.4xlarge", 128)
     assert Profiler(120).profiling_parameters == Profiler("120", 600).profiling_parameters
     assert Profiler(120).profiling_parameters["CPUProfilingDuration"] == "120"
 
@@ -166,7 +166,7 @@ PROFILES: list[tuple[dict[str, Any], dict[str, str]]] = [
         **DEFAULT, "LocalPath": "/tmp/test", "RotateMaxFileSizeInBytes": "20971520", "RotateFileCloseIntervalInSeconds": "30.0",
         "FileOpenFailThreshold": "60",
     }),
-    # Configurations of kinds: only these, and a range beside them is ignored.
+    # Configurations of kinds: only these, and a range next to them is ignored.
     ({
         "detailed_profiling_config": DetailedProfilingConfig(start_step=3, num_steps=5),
         "dataloader_profiling_config": DataloaderProfilingConfig(start_step=3, metrics_regex="Dataset::Iterator::GetNext"),
@@ -190,14 +190,14 @@ PROFILES: list[tuple[dict[str, Any], dict[str, str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("given", "expected"), PROFILES)
-def test_profiling_parameters(given: dict[str, Any], expected: dict[str, str]) -> None:
-    found = FrameworkProfile(**given).profiling_parameters
-    assert found == expected
-    assert list(found) == list(expected)
-    assert all(isinstance(value, str) and len(value) <= 256 for value in found.values())
+@pytest.mark.parametrize(("arguments", "expected"), PROFILES)
+def test_profiling_parameters(arguments: dict[str, Any], expected: dict[str, str]) -> None:
+    actual = FrameworkProfile(**arguments).profiling_parameters
+    assert actual == expected
+    assert list(actual) == list(expected)
+    assert all(isinstance(value, str) and len(value) <= 256 for value in actual.values())
     for name in KINDS:  # each is a dictionary of Python
-        assert name not in found or isinstance(ast.literal_eval(found[name]), dict)
+        assert name not in actual or isinstance(ast.literal_eval(actual[name]), dict)
 
 
 DEFAULT_STEPS = {
@@ -209,11 +209,16 @@ DEFAULT_STEPS = {
 @pytest.mark.parametrize("name", KINDS)
 def test_default_steps(name: str) -> None:
     first, steps = DEFAULT_STEPS[name]
-    for given in ({}, {"profile_default_steps": True}, {"profile_default_steps": True, "start_step": 2}, {"profile_default_steps": False}):
-        made = KINDS[name](**given)
-        assert made.name == name
-        assert made.range.to_json() == {"StartStep": first, "NumSteps": steps}
-        assert isinstance(made.range, StepRange)
+    for arguments in (
+        {},
+        {"profile_default_steps": True},
+        {"profile_default_steps": True, "start_step": 2},
+        {"profile_default_steps": False},
+    ):
+        config = KINDS[name](**arguments)
+        assert config.name == name
+        assert config.range.to_json() == {"StartStep": first, "NumSteps": steps}
+        assert isinstance(config.range, StepRange)
     assert isinstance(KINDS[name](duration=3).range, TimeRange)
     with pytest.raises(AssertionError, match="Both step and time fields"):
         KINDS[name](profile_default_steps=True, duration=3)
@@ -234,8 +239,8 @@ def test_profilers_and_timers_are_also_texts(name: str) -> None:
 
 def test_a_timer_for_pyinstrument_is_left_out_with_a_warning() -> None:
     with pytest.warns(UserWarning, match="^cprofile_timer=cpu_time is left out: Pyinstrument takes wall-clock time") as seen:
-        made = PythonProfilingConfig(python_profiler="Pyinstrument", cprofile_timer="cpu_time")
-    assert (made.cprofile_timer, seen[0].filename) == (None, __file__)
+        config = PythonProfilingConfig(python_profiler="Pyinstrument", cprofile_timer="cpu_time")
+    assert (config.cprofile_timer, seen[0].filename) == (None, __file__)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         PythonProfilingConfig(python_profiler="Pyinstrument")
@@ -257,8 +262,8 @@ def test_ranges() -> None:
 
 @pytest.mark.parametrize("regex", ["a\"b'c", r"\bstep \d+\\", "é→\u2028", "a\tb\x00"])
 def test_a_regular_expression_stands_in_its_dictionary_as_it_is(regex: str) -> None:
-    made = DataloaderProfilingConfig(metrics_regex=regex)
-    assert ast.literal_eval(made.to_json_string())["MetricsRegex"] == regex
+    config = DataloaderProfilingConfig(metrics_regex=regex)
+    assert ast.literal_eval(config.to_json_string())["MetricsRegex"] == regex
 
 
 def test_true_is_a_number_as_the_documented_check_has_it() -> None:
@@ -301,10 +306,10 @@ MESSAGES: list[tuple[Any, dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "given", "message"), MESSAGES)
-def test_the_documented_messages(kind: Any, given: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize(("kind", "arguments", "message"), MESSAGES)
+def test_the_documented_messages(kind: Any, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(AssertionError) as failure:
-        kind(**given)
+        kind(**arguments)
     assert str(failure.value) == message
 
 
@@ -345,9 +350,9 @@ def test_framework_profiling_warns_and_nothing_else_does() -> None:
 
 def test_the_other_name_of_profile_params_is_taken_with_a_warning() -> None:
     with pytest.warns(UserWarning, match="profiler_params is taken as profile_params") as seen:
-        made = ProfilerConfig(profiler_params=Profiler(cpu_profiling_duration=3600))
+        config = ProfilerConfig(profiler_params=Profiler(cpu_profiling_duration=3600))
     assert seen[0].filename == __file__
-    assert made._to_request_dict() == ProfilerConfig(profile_params=Profiler(3600))._to_request_dict()
+    assert config._to_request_dict() == ProfilerConfig(profile_params=Profiler(3600))._to_request_dict()
     with pytest.raises(TypeError, match="give one of them"):
         ProfilerConfig(profile_params=Profiler(), profiler_params=Profiler())
 
@@ -359,7 +364,7 @@ def own_rule(name: str = "CustomProfilerRule") -> ProfilerRule:
     return ProfilerRule.custom(name=name, image_uri="RuleImageUri", instance_type="c4.4xlarge", volume_size_in_gb=5)
 
 
-OWN = {
+CUSTOM = {
     "RuleConfigurationName": "CustomProfilerRule",
     "RuleEvaluatorImage": "RuleImageUri",
     "InstanceType": "c4.4xlarge",
@@ -376,7 +381,7 @@ def test_requests_of_a_job() -> None:
     config = ProfilerConfig("s3://own", 1000)
     assert requests(config, [own_rule(), object()], output_path="s3://bucket/") == {
         "profiler_config": {"S3OutputPath": "s3://own", "DisableProfiler": False, "ProfilingIntervalInMilliseconds": 1000},
-        "profiler_rule_configs": [OWN],
+        "profiler_rule_configs": [CUSTOM],
     }
     assert requests(disable_profiler=True) == {"profiler_config": {"DisableProfiler": True}, "profiler_rule_configs": []}
     assert requests(ProfilerConfig(disable_profiler=True), disable_profiler=True, output_path="s3://bucket/") == requests(
@@ -390,23 +395,23 @@ def test_requests_of_a_job() -> None:
 def test_a_deep_profile_brings_the_rule_that_processes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.time_ns", lambda: 1_700_000_000_123_456_789)
     config = ProfilerConfig(profile_params=Profiler())
-    found = profiler_requests.profiler_requests(config)["profiler_rule_configs"]
-    assert found == [{
+    actual = profiler_requests.profiler_requests(config)["profiler_rule_configs"]
+    assert actual == [{
         "RuleConfigurationName": "DetailedProfilerProcessingJobConfig-2023-11-14-22-13-20-123",
         "RuleEvaluatorImage": "detailed-profiler-processing:latest",
         "InstanceType": "ml.m5.4xlarge",
         "VolumeSizeInGB": 128,
         "RuleParameters": {"rule_to_invoke": "DetailedProfilerProcessing"},
     }]  # fmt: skip
-    assert profiler_requests.profiler_requests(config, [own_rule()])["profiler_rule_configs"] == [OWN]
-    assert profiler_requests.get_detailed_profiler_output_uri("s3://bucket/out/", "job", found) == (
+    assert profiler_requests.profiler_requests(config, [own_rule()])["profiler_rule_configs"] == [CUSTOM]
+    assert profiler_requests.get_detailed_profiler_output_uri("s3://bucket/out/", "job", actual) == (
         "s3://bucket/out/job/rule-output/DetailedProfilerProcessingJobConfig-2023-11-14-22-13-20-123"
     )
 
 
-def refused(error: type[Exception], message: str, call: Any, *args: Any, **given: Any) -> None:
+def refused(error: type[Exception], message: str, call: Any, *args: Any, **arguments: Any) -> None:
     with pytest.raises(error) as failure:
-        call(*args, **given)
+        call(*args, **arguments)
     assert str(failure.value) == message
 
 
@@ -424,7 +429,7 @@ def test_errors_of_a_job() -> None:
     refused(
         ValueError,
         "no rule of the job invokes DetailedProfilerProcessing; its configuration has no profile_params, so it has no deep profile",
-        profiler_requests.get_detailed_profiler_output_uri, "s3://bucket", "job", [OWN],
+        profiler_requests.get_detailed_profiler_output_uri, "s3://bucket", "job", [CUSTOM],
     )  # fmt: skip
 
 
@@ -437,7 +442,7 @@ def test_updates_of_a_running_job() -> None:
         "profiler_config": {"DisableProfiler": False, "ProfilingIntervalInMilliseconds": 1000, "ProfilingParameters": {}},
     }  # fmt: skip
     assert update([own_rule()], 1000) == {
-        "profiler_config": {"DisableProfiler": False, "ProfilingIntervalInMilliseconds": 1000}, "profiler_rule_configs": [OWN],
+        "profiler_config": {"DisableProfiler": False, "ProfilingIntervalInMilliseconds": 1000}, "profiler_rule_configs": [CUSTOM],
     }  # fmt: skip
     with pytest.warns(DeprecationWarning, match="Framework profiling"):
         assert update(framework_profile_params=FrameworkProfile())["profiler_config"]["ProfilingParameters"] == DEFAULT

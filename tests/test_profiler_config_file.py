@@ -1,4 +1,4 @@
-"""Do files of --profiler-config become the plans they say, and are files that cannot be read told clearly?"""
+"""Files of --profiler-config become the documented plans, and unreadable files have clear errors."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ Write = Callable[[str | bytes | dict[str, Any]], Path]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    def made(content: str | bytes | dict[str, Any], name: str = "c") -> Path:
+    def write_file(content: str | bytes | dict[str, Any], name: str = "c") -> Path:
         file = tmp_path / name
         text = json.dumps(content) if isinstance(content, dict) else content
         file.write_bytes(text.encode() if isinstance(text, str) else text)
         return file
 
-    return made
+    return write_file
 
 
 def framework(**parameters: Any) -> ProfilerConfig:
@@ -56,7 +56,7 @@ def steps(first: int, number: int = 1) -> Window:
     return Window(first_step=first, steps=number)
 
 
-# -- what the classes ask for -------------------------------------------------------------------------------------------------
+# -- requirements of the classes ----------------------------------------------------------------------------------------
 
 PLANS: list[tuple[ProfilerConfig, ProfilingPlan]] = [
     (ProfilerConfig(), ProfilingPlan()),
@@ -166,17 +166,17 @@ def test_what_is_written_is_read_again(tmp_path_factory: pytest.TempPathFactory,
     plan = read_profiler_config(file)
     assert plan == plan_of(config)
     for name, kind in (("detailed", "detailed"), ("horovod", "horovod"), ("smdataparallel", "smdataparallel")):
-        given = parameters.get(f"{kind}_profiling_config")
-        if given is not None:  # the window, from the object and not from its text
-            found = given.range.to_json()
+        arguments = parameters.get(f"{kind}_profiling_config")
+        if arguments is not None:  # the window, from the object and not from its text
+            actual = arguments.range.to_json()
             assert getattr(plan, name) == Window(
-                found.get("StartStep"), found.get("NumSteps"), found.get("StartTimeInSecSinceEpoch"), found.get("Duration")
+                actual.get("StartStep"), actual.get("NumSteps"), actual.get("StartTimeInSecSinceEpoch"), actual.get("Duration")
             )
 
 
 # -- as the hosted agent reads it ---------------------------------------------------------------------------------------------
 
-# What stands in a file under a kind, and the window: the start and length of steps, or of time.
+# The content of a file under a kind, and the window: the start and length of steps, or of time.
 WINDOWS: list[tuple[Any, Window | None]] = [
     ({"StartStep": 3, "NumSteps": 2}, steps(3, 2)),
     ({"StartStep": 3}, steps(3)),
@@ -253,7 +253,7 @@ LEFT_OUT = "cprofile_timer={} is left out: Pyinstrument takes wall-clock time, a
 
 
 @pytest.mark.parametrize(
-    ("timer", "said"),
+    ("timer", "message"),
     [
         ("cpu_time", "cpu_time"),
         ("OFF_CPU", "off_cpu_time"),
@@ -266,16 +266,16 @@ LEFT_OUT = "cprofile_timer={} is left out: Pyinstrument takes wall-clock time, a
 )
 @pytest.mark.parametrize("form", ["text", "object", "old agent"])
 def test_a_timer_for_pyinstrument_is_left_out_with_the_words_of_the_class(
-    timer: str | None, said: str | None, form: str, write: Write
+    timer: str | None, message: str | None, form: str, write: Write
 ) -> None:
     profiler = {} if form == "old agent" else {"ProfilerName": "Pyinstrument"}
     python = {"StartStep": 1, **profiler, **({} if timer is None else {"cProfileTimer": timer})}
     old = {"UsePyInstrument": True} if form == "old agent" else {}
     file = write({"ProfilingParameters": {**old, "PythonProfilingConfig": json.dumps(python) if form == "text" else python}})
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         assert read_profiler_config(file) == ProfilingPlan(python=PythonPlan(steps(1), "pyinstrument"))
-    assert [(one.category, str(one.message)) for one in told] == ([] if said is None else [(UserWarning, LEFT_OUT.format(said))])
+    assert [(one.category, str(one.message)) for one in caught] == ([] if message is None else [(UserWarning, LEFT_OUT.format(message))])
 
 
 @pytest.mark.filterwarnings("error")
@@ -309,7 +309,7 @@ TOML: list[tuple[str, ProfilingPlan]] = [
                    python=PythonPlan(steps(9, 3), "pyinstrument"))),
     ('[framework_profile.python]\nstart_step = 1\ncprofile_timer = "cpu_time"',
      ProfilingPlan(python=PythonPlan(steps(1), "cprofile", "cpu_time"))),
-    # As CPUProfilingDuration and SMPFileRotationSecs stand beside windows in the service's form.
+    # As CPUProfilingDuration and SMPFileRotationSecs next to windows in the service's form.
     ("[framework_profile]\ncpu_profiling_duration = 2\n[framework_profile.detailed]\nstart_step = 4",
      ProfilingPlan(cpu_seconds=2, detailed=steps(4))),
     ("[framework_profile]\ncpu_profiling_duration = '2'\nfile_rotation_interval = 60\nnum_steps = 3",
@@ -460,10 +460,10 @@ def test_what_cannot_be_read_is_told_with_file_key_and_what_is_accepted(content:
     file = write(content)
     with pytest.raises(UsageError) as failure:
         read_profiler_config(file)
-    told = str(failure.value).replace(str(file), "FILE")
-    assert told.startswith(message)
-    assert len(told) < 900
-    assert "\n" not in told
+    text = str(failure.value).replace(str(file), "FILE")
+    assert text.startswith(message)
+    assert len(text) < 900
+    assert "\n" not in text
 
 
 @pytest.mark.parametrize("name", ["profile.yaml", "profile.YML"])
@@ -471,7 +471,7 @@ def test_yaml_is_told_to_be_written_as_json_or_toml(tmp_path: Path, name: str) -
     (tmp_path / name).write_text("system_monitor_interval_millis: 500\n")
     with pytest.raises(UsageError, match=rf"{name}: YAML is not read; JSON and TOML are: write "):
         read_profiler_config(tmp_path / name)
-    (tmp_path / name).write_text('{"ProfilingIntervalInMilliseconds": 500}')  # which is YAML, too
+    (tmp_path / name).write_text('{"ProfilingIntervalInMilliseconds": 500}')  # which is also YAML
     assert read_profiler_config(tmp_path / name) == ProfilingPlan(sample_ms=500)
 
 
@@ -525,9 +525,9 @@ def read_or_refused(file: Path, content: bytes) -> None:
     try:
         plan = read_profiler_config(file)
     except UsageError as error:
-        plan, told = None, str(error)
+        plan, message = None, str(error)
     if plan is None:
-        assert told.startswith(str(file))
+        assert message.startswith(str(file))
         return
     assert isinstance(plan, ProfilingPlan)
     if plan.python is not None:
@@ -535,7 +535,7 @@ def read_or_refused(file: Path, content: bytes) -> None:
 
 
 def test_reading_loads_no_library() -> None:
-    """A launcher reads the file before the job begins, and the job itself may read it again."""
+    """A launcher reads the file before the job begins; the job may read it again."""
     for module in ("postrun.native.profiling.config_file", "postrun.native.profiling.config_json", "postrun.native.profiling.classes"):
         source = Path(str(sys.modules[module].__file__)).read_text(encoding="utf-8")
         assert not re.search(r"^\s*(from|import) (polars|duckdb|click|numpy)", source, re.MULTILINE)

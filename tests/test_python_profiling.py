@@ -1,4 +1,4 @@
-"""Are the functions of exactly the profiled steps in their profiles, with the calls and times that were worked out?"""
+"""The profiles contain the functions of exactly the profiled steps, with the computed calls and times."""
 
 from __future__ import annotations
 
@@ -52,25 +52,25 @@ class Profile:
 
 def profiles(folder: Path, profiler: str = "cprofile") -> list[Profile]:
     root = folder / "framework" / "pytorch" / profiler
-    found = []
+    results = []
     assert not list(root.rglob(".*"))
-    for place in sorted(root.glob("*/*"), key=lambda place: float(place.name.split("_")[0].rsplit("-", 1)[1])):
-        assert re.fullmatch(rf"{os.getpid()}-[^_]+", place.parent.name)
-        match = re.fullmatch(f"{POINT}_{POINT}", place.name)
-        assert match is not None, place.name
+    for location in sorted(root.glob("*/*"), key=lambda place: float(place.name.split("_")[0].rsplit("-", 1)[1])):
+        assert re.fullmatch(rf"{os.getpid()}-[^_]+", location.parent.name)
+        match = re.fullmatch(f"{POINT}_{POINT}", location.name)
+        assert match is not None, location.name
         mode, step, phase, start, end_mode, end_step, end_phase, end = match.groups()
         assert (mode, step) == (end_mode, end_step)
-        facts = json.loads((place / "postrun.json").read_text())
+        facts = json.loads((location / "postrun.json").read_text())
         assert facts == {"profiler": profiler, "timer": facts["timer"], "rank": None}
         stats: dict[Any, Any] = {}
         if profiler == "cprofile":
-            assert sorted(path.name for path in place.iterdir()) == ["postrun.json", "python_stats"]
-            stats = pstats.Stats(str(place / "python_stats")).stats  # type: ignore[attr-defined]
+            assert sorted(path.name for path in location.iterdir()) == ["postrun.json", "python_stats"]
+            stats = pstats.Stats(str(location / "python_stats")).stats  # type: ignore[attr-defined]
         here = {
             name: (calls, own, whole) for (file, _, name), (_, calls, own, whole, _) in stats.items() if file == __file__ and name[0] != "<"
         }
-        found.append(Profile(mode, step, (phase, end_phase), float(start), float(end), facts["timer"], here, stats))
-    return found
+        results.append(Profile(mode, step, (phase, end_phase), float(start), float(end), facts["timer"], here, stats))
+    return results
 
 
 def part_of(folder: Path, timer: Timer = "total_time", profiler: Literal["cprofile", "pyinstrument"] = "cprofile") -> PythonPart:
@@ -78,7 +78,7 @@ def part_of(folder: Path, timer: Timer = "total_time", profiler: Literal["cprofi
 
 
 def run(part: PythonPart, work: Callable[[int], object], first: int = 9, last: int = 11, total: int = 14) -> None:
-    """Steps, of which the window has ``first`` to ``last``."""
+    """Run steps; the window contains ``first`` to ``last``."""
     for step in range(total):
         if step == first:
             part.open(step)
@@ -124,21 +124,23 @@ def test_each_step_of_the_window_has_a_profile_with_its_calls_and_no_other_step(
     run(part, tenfold)
     after = time.time_ns() / 1000
     assert sys.getprofile() is None
-    found = profiles(tmp_path)
-    assert [(one.mode, one.step, one.phases) for one in found] == [("global", str(step), ("stepstart", "stepend")) for step in (9, 10, 11)]
-    for step, one in zip((9, 10, 11), found, strict=True):
-        assert {name: calls for name, (calls, _, _) in one.functions.items()} == {"tenfold": 1, "leaf": step * 10}
-        assert before < one.start_us < one.end_us < after
-        assert one.functions["tenfold"][2] <= (one.end_us - one.start_us) / 1e6
-    assert found[0].end_us < found[1].start_us
+    found_profiles = profiles(tmp_path)
+    assert [(one.mode, one.step, one.phases) for one in found_profiles] == [
+        ("global", str(step), ("stepstart", "stepend")) for step in (9, 10, 11)
+    ]
+    for step, first in zip((9, 10, 11), found_profiles, strict=True):
+        assert {name: calls for name, (calls, _, _) in first.functions.items()} == {"tenfold": 1, "leaf": step * 10}
+        assert before < first.start_us < first.end_us < after
+        assert first.functions["tenfold"][2] <= (first.end_us - first.start_us) / 1e6
+    assert found_profiles[0].end_us < found_profiles[1].start_us
 
 
 def test_nothing_of_this_package_and_of_the_end_of_a_profile_is_in_it(tmp_path: Path) -> None:
     run(part_of(tmp_path), tenfold)
-    for one in profiles(tmp_path):
-        assert not [name for name in one.everything if "/native/" in name[0] or "_lsprof" in name[2]]
-        assert not [name for of in one.everything.values() for name in of[4] if "/native/" in name[0]]
-        assert {name[2] for name in one.everything if name[0] == "~"} == set()
+    for profile in profiles(tmp_path):
+        assert not [name for name in profile.everything if "/native/" in name[0] or "_lsprof" in name[2]]
+        assert not [name for of in profile.everything.values() for name in of[4] if "/native/" in name[0]]
+        assert {name[2] for name in profile.everything if name[0] == "~"} == set()
 
 
 def test_timers_follow_each_other_a_step_each(tmp_path: Path) -> None:
@@ -175,20 +177,20 @@ def test_processor_time_is_that_of_the_thread(tmp_path: Path) -> None:
     finally:
         done.set()
         thread.join()
-    (one,) = profiles(tmp_path)
-    assert one.functions["asleep"][2] < 0.02
-    assert not {"other", "is_set"} & {name for _, _, name in one.everything}  # cProfile of Python 3.12 mixes threads
+    (profile,) = profiles(tmp_path)
+    assert profile.functions["asleep"][2] < 0.02
+    assert not {"other", "is_set"} & {name for _, _, name in profile.everything}  # cProfile of Python 3.12 mixes threads
 
 
 def test_the_reader_knows_step_phase_time_and_timer(tmp_path: Path) -> None:
     run(part_of(tmp_path, "off_cpu_time"), tenfold, first=10, last=10)
     (path,) = tmp_path.rglob("python_stats")
-    (one,) = profiles(tmp_path)
+    (profile,) = profiles(tmp_path)
     window = window_of(path)
     assert (window.number, window.steps, window.start_mode) == (os.getpid(), (10, 10), "global")
     assert (window.start_phase, window.end_phase) == ("stepstart", "stepend")
     assert window.start_ns is not None
-    assert abs(window.start_ns - one.start_us * 1000) < 1000
+    assert abs(window.start_ns - profile.start_us * 1000) < 1000
     assert timer_of(path) == "off_cpu_time"
 
 
@@ -197,9 +199,9 @@ def test_where_no_step_is_known_it_is_one_profile(tmp_path: Path) -> None:
     part.open(None)
     tenfold(1)
     part.close(None)
-    (one,) = profiles(tmp_path)
-    assert (one.mode, one.step, one.phases) == ("global", "*", ("start", "end"))
-    assert one.functions["leaf"][0] == 10
+    (profile,) = profiles(tmp_path)
+    assert (profile.mode, profile.step, profile.phases) == ("global", "*", ("start", "end"))
+    assert profile.functions["leaf"][0] == 10
     (path,) = tmp_path.rglob("python_stats")
     assert window_of(path).steps == (None, None)
 
@@ -210,15 +212,15 @@ def test_a_window_that_never_opened_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_another_profiler_is_left_alone(tmp_path: Path) -> None:
-    other, part = cProfile.Profile(), part_of(tmp_path)
-    other.enable()
+    second, part = cProfile.Profile(), part_of(tmp_path)
+    second.enable()
     try:
         with pytest.raises(LeftOutError, match=r"another profiler is active in this thread|Another profiling tool is already active"):
             part.open(9)
         tenfold(9)
     finally:
-        other.disable()
-    calls = {name[2]: of[1] for name, of in pstats.Stats(other).stats.items()}  # type: ignore[attr-defined]
+        second.disable()
+    calls = {name[2]: of[1] for name, of in pstats.Stats(second).stats.items()}  # type: ignore[attr-defined]
     assert calls["leaf"] == 90
     assert list(tmp_path.iterdir()) == []
 
@@ -227,11 +229,11 @@ def test_a_tracer_is_told_of(tmp_path: Path) -> None:
     before = sys.gettrace()
     sys.settrace(lambda frame, event, argument: None)
     try:
-        with pytest.warns(RuntimeWarning, match="traces this thread") as told:
+        with pytest.warns(RuntimeWarning, match="traces this thread") as caught:
             run(part_of(tmp_path), tenfold)
     finally:
         sys.settrace(before)
-    assert len(told) == 1
+    assert len(caught) == 1
     assert len(profiles(tmp_path)) == 3
 
 
@@ -247,8 +249,8 @@ def test_a_forked_process_does_not_go_on_with_a_profile(tmp_path: Path) -> None:
     assert os.read(read, 100) == b"None"
     leaf()
     part.close(9)
-    (one,) = profiles(tmp_path)
-    assert one.functions["leaf"][0] == 1
+    (profile,) = profiles(tmp_path)
+    assert profile.functions["leaf"][0] == 1
 
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
@@ -269,8 +271,8 @@ def test_a_missing_pyinstrument_is_told_with_how_to_get_it(tmp_path: Path, monke
 @needs_pyinstrument
 def test_pyinstrument_writes_a_tree_and_a_page_for_each_step(tmp_path: Path) -> None:
     run(part_of(tmp_path, "default", "pyinstrument"), lambda step: asleep())
-    found = profiles(tmp_path, "pyinstrument")
-    assert [(one.step, one.phases, one.timer) for one in found] == [
+    found_profiles = profiles(tmp_path, "pyinstrument")
+    assert [(one.step, one.phases, one.timer) for one in found_profiles] == [
         (str(step), ("stepstart", "stepend"), "total_time") for step in (9, 10, 11)
     ]
     pages = list(tmp_path.rglob("python_stats.html"))
@@ -357,13 +359,13 @@ def test_a_step_is_split_where_its_forward_ends(tmp_path: Path, torch: Any) -> N
         loss.backward()
 
     run(part_of(tmp_path), work)
-    found = profiles(tmp_path)
-    assert [(one.mode, one.step, one.phases) for one in found] == [
+    found_profiles = profiles(tmp_path)
+    assert [(one.mode, one.step, one.phases) for one in found_profiles] == [
         (mode, step, phases)
         for mode, step in (("train", "9"), ("train", "10"), ("eval", "11"))
         for phases in (("stepstart", "forwardpassend"), ("forwardpassend", "stepend"))
     ]
-    for forward, rest in zip(found[::2], found[1::2], strict=True):
+    for forward, rest in zip(found_profiles[::2], found_profiles[1::2], strict=True):
         assert forward.functions["leaf"][0] == 3
         assert "after_forward" not in forward.functions
         assert rest.functions["after_forward"][0] == 1
@@ -384,7 +386,7 @@ def test_the_mode_is_that_of_the_step_not_of_its_first_forward(tmp_path: Path, t
     def evaluation() -> None:
         model.eval()
         with torch.no_grad():
-            loss(model(x), y)  # a loss has no mode, and says training
+            loss(model(x), y)  # a loss has no mode, and reports training
         model.train()
 
     def work(step: int) -> None:
@@ -414,29 +416,34 @@ def test_the_recorders_time_is_one_function_below_its_callers(tmp_path: Path, to
         model(torch.ones(2))
 
     run(part_of(tmp_path), train_one, first=9, last=9)
-    one = profiles(tmp_path)[0]
-    ((_, calls, own, whole, callers),) = [of for name, of in one.everything.items() if name[2] == "<postrun's own recording>"]
-    assert "slow" not in one.functions
-    assert own == pytest.approx(whole)
-    assert own > 0.02
+    profile = profiles(tmp_path)[0]
+    ((_, calls, self_time, total_time, callers),) = [
+        of for name, of in profile.everything.items() if name[2] == "<postrun's own recording>"
+    ]
+    assert "slow" not in profile.functions
+    assert self_time == pytest.approx(total_time)
+    assert self_time > 0.02
     assert calls == 4  # before and after both modules
-    every = one.everything
-    assert one.functions["train_one"][2] == pytest.approx(sum(of[2] for of in every.values()), rel=1e-3)
-    for name, (_, _, own, whole, _) in every.items():  # what a function spent is its own or of what it called
+    every = profile.everything
+    assert profile.functions["train_one"][2] == pytest.approx(sum(of[2] for of in every.values()), rel=1e-3)
+    for name, (_, _, self_time, total_time, _) in every.items():  # a function's time is its own or that of its callees
         if name[2] in ("train_one", "slow"):
             below = sum(of[4][name][3] for of in every.values() if name in of[4])
-            assert whole == pytest.approx(own + below, rel=1e-6)
+            assert total_time == pytest.approx(self_time + below, rel=1e-6)
     assert callers
 
 
 def test_the_recorders_functions_on_paper() -> None:
-    """main (10 s, own 0.25) calls model (4 s, own 1), len (0.25 s), metadata of the recorder (3 s) and what it decorated (2.5 s, own 0.5,
-    the program's function 2 s); model calls metadata (1 s) and end (2 s). len took 1 s of metadata's 4 s."""
+    """Compute a recorder's functions by hand.
+
+    main (10 s, own 0.25) calls model (4 s, own 1), len (0.25 s), metadata of the recorder (3 s) and a decorated function (2.5 s, own 0.5,
+    the program's function 2 s); model calls metadata (1 s) and end (2 s). len took 1 s of metadata's 4 s.
+    """
     capture_file = capture.__file__
     main, model, decorated = ("/a.py", 1, "main"), ("/a.py", 9, "model"), ("/a.py", 20, "decorated")
     metadata, wrapper = (capture_file, 3, "metadata"), (capture_file, 7, "annotated decorated 1")
     length, ordered = ("~", 0, "<built-in method len>"), ("~", 0, "<built-in method sorted>")
-    found = with_one_function({
+    actual = with_one_function({
         main: (1, 1, 0.25, 10.0, {}),
         model: (1, 1, 1.0, 4.0, {main: (1, 1, 1.0, 4.0)}),
         metadata: (2, 2, 3.0, 4.0, {main: (1, 1, 2.25, 3.0), model: (1, 1, 0.75, 1.0)}),
@@ -446,7 +453,7 @@ def test_the_recorders_functions_on_paper() -> None:
         decorated: (1, 1, 1.5, 2.0, {wrapper: (1, 1, 1.5, 2.0)}),
         ordered: (1, 1, 0.5, 0.5, {decorated: (1, 1, 0.5, 0.5)}),
     })  # fmt: skip
-    assert found == {
+    assert actual == {
         main: (1, 1, 0.25, 10.0, {}),
         model: (1, 1, 1.0, 4.0, {main: (1, 1, 1.0, 4.0)}),
         length: (1, 1, 0.25, 0.25, {main: (1, 1, 0.25, 0.25)}),
@@ -454,25 +461,28 @@ def test_the_recorders_functions_on_paper() -> None:
         ordered: (1, 1, 0.5, 0.5, {decorated: (1, 1, 0.5, 0.5)}),
         RECORDING: (5, 5, 6.5, 6.5, {main: (2, 2, 3.5, 3.5), model: (3, 3, 3.0, 3.0)}),
     }
-    assert sum(of[2] for of in found.values()) == 10.0
+    assert sum(of[2] for of in actual.values()) == 10.0
 
 
 def test_decorators_in_decorators_and_with_several_callers_on_paper() -> None:
-    """one calls it once (6 s) and two twice (3 s): the outer decorator (own 3 s) calls the inner (1.5 s), which calls it (4.5 s)."""
-    one, two, function = ("/a.py", 1, "one"), ("/a.py", 2, "two"), ("/a.py", 3, "function")
+    """Compute nested decorators by hand.
+
+    one calls it once (6 s) and two twice (3 s): the outer decorator (own 3 s) calls the inner (1.5 s), which calls it (4.5 s).
+    """
+    first, two, function = ("/a.py", 1, "one"), ("/a.py", 2, "two"), ("/a.py", 3, "function")
     inner, outer = (capture.__file__, 7, "annotated function 1"), (capture.__file__, 7, "annotated function 2")
-    found = with_one_function({
-        one: (1, 1, 0.0, 6.0, {}),
+    actual = with_one_function({
+        first: (1, 1, 0.0, 6.0, {}),
         two: (1, 1, 0.0, 3.0, {}),
         inner: (3, 3, 1.5, 6.0, {outer: (3, 3, 1.5, 6.0)}),
-        outer: (3, 3, 3.0, 9.0, {one: (1, 1, 2.0, 6.0), two: (2, 2, 1.0, 3.0)}),
+        outer: (3, 3, 3.0, 9.0, {first: (1, 1, 2.0, 6.0), two: (2, 2, 1.0, 3.0)}),
         function: (3, 3, 4.5, 4.5, {inner: (3, 3, 4.5, 4.5)}),
     })  # fmt: skip
-    assert found == {
-        one: (1, 1, 0.0, 6.0, {}),
+    assert actual == {
+        first: (1, 1, 0.0, 6.0, {}),
         two: (1, 1, 0.0, 3.0, {}),
-        function: (3, 3, 4.5, 4.5, {one: (1, 1, 3.0, 3.0), two: (2, 2, 1.5, 1.5)}),
-        RECORDING: (6, 6, 4.5, 4.5, {one: (2, 2, 3.0, 3.0), two: (4, 4, 1.5, 1.5)}),
+        function: (3, 3, 4.5, 4.5, {first: (1, 1, 3.0, 3.0), two: (2, 2, 1.5, 1.5)}),
+        RECORDING: (6, 6, 4.5, 4.5, {first: (2, 2, 3.0, 3.0), two: (4, 4, 1.5, 1.5)}),
     }
 
 
@@ -481,8 +491,8 @@ def test_a_step_without_a_call_has_a_profile_that_can_be_read(tmp_path: Path) ->
     part.open(9)
     part.step(10)
     part.close(9)
-    (one,) = profiles(tmp_path)
-    assert one.everything == {RECORDING: (1, 1, 0, 0, {})}
+    (profile,) = profiles(tmp_path)
+    assert profile.everything == {RECORDING: (1, 1, 0, 0, {})}
 
 
 def test_the_recorders_stacks_on_paper() -> None:
@@ -492,22 +502,22 @@ def test_the_recorders_stacks_on_paper() -> None:
         return f"{name}\0{file}\x007\1l9"
 
     recording, called, wrapper = frame("recording", unseen), frame("called", unseen), frame("annotated leaf 1", here)
-    main, own, written = frame("main"), "{postrun's own recording}\0<built-in>\x000", frame("dumps", "/lib/json.py")
+    main, ours, written = frame("main"), "{postrun's own recording}\0<built-in>\x000", frame("dumps", "/lib/json.py")
     before = frame("_begins", Path(sys.modules[PythonPart.__module__].__file__ or "").with_name("dataloader.py"))
-    for stack, shown in (
+    for stack, output in (
         ([main, frame("leaf")], [main, frame("leaf")]),
-        ([main, recording], [main, own]),
-        ([main, recording, written], [main, own]),
-        ([main, recording, called], [main, own]),
-        ([main, recording, called, before, written], [main, own]),
+        ([main, recording], [main, ours]),
+        ([main, recording, written], [main, ours]),
+        ([main, recording, called], [main, ours]),
+        ([main, recording, called, before, written], [main, ours]),
         ([main, recording, called, written], [main, written]),
-        ([main, recording, called, recording], [main, own]),
+        ([main, recording, called, recording], [main, ours]),
         ([main, wrapper, frame("leaf"), wrapper, written], [main, frame("leaf"), written]),
-        ([main, wrapper], [main, own]),
-        ([main, frame("metadata", here), written], [main, own]),
+        ([main, wrapper], [main, ours]),
+        ([main, frame("metadata", here), written], [main, ours]),
         ([], []),
     ):
-        assert stack_with_one_function(stack) == shown
+        assert stack_with_one_function(stack) == output
 
 
 @needs_torch
@@ -525,12 +535,12 @@ def test_loaders_that_are_recorded_meanwhile_are_the_programs_and_their_recordin
     part.close(0)
     loaders.close(0)
     assert len(list(tmp_path.rglob("*_pythontimeline.json"))) == 1
-    (one,) = profiles(tmp_path)
-    for name, _, function in one.everything:
+    (profile,) = profiles(tmp_path)
+    for name, _, function in profile.everything:
         assert "/native/" not in name
         assert not re.search(r"json|pathlib", name), name
         assert function not in ("<built-in method posix.pwrite>", "<built-in method posix.stat>", "<built-in method time.time_ns>")
-    (following,) = [of for (file, _, name), of in one.everything.items() if name == "__next__" and file.endswith("dataloader.py")]
+    (following,) = [of for (file, _, name), of in profile.everything.items() if name == "__next__" and file.endswith("dataloader.py")]
     assert following[1] == 6  # the last finds the end
     assert {caller[2] for caller in following[4]} == {"<genexpr>"}
 
@@ -562,7 +572,7 @@ def test_a_recorded_training_has_the_calls_of_plain_cprofile(tmp_path: Path, tor
     def batches() -> Any:
         return iter(torch.utils.data.DataLoader(Numbers(), batch_size=2))
 
-    # Where there are hooks, whoever made them, torch takes another way, and calls them.
+    # If there are hooks, torch takes another path, and calls them.
     hook = sys.modules["torch.nn.modules.module"].register_module_forward_hook(lambda module, given, output: None)  # type: ignore[attr-defined]
     try:
         loaded, plain = batches(), cProfile.Profile()
@@ -581,10 +591,10 @@ def test_a_recorded_training_has_the_calls_of_plain_cprofile(tmp_path: Path, tor
     assert len(list(tmp_path.rglob("*_pythontimeline.json"))) == 1
     ahead, rest, last_ahead, last_rest = [one.everything for one in profiles(tmp_path)]
 
-    def calls(*found: Any) -> dict[str, int]:
-        """Of the program's functions, and of what it and the recorder call both."""
+    def calls(*actual: Any) -> dict[str, int]:
+        """Return the calls of the program's functions, and of those of both."""
         total: dict[str, int] = {}
-        for (file, _, name), of in [one for stats in found for one in stats.items()]:
+        for (file, _, name), of in [one for stats in actual for one in stats.items()]:
             if file == __file__ or re.search(r"json|pathlib|torch.utils.data|_next|time_ns|posix|isinstance", f"{file} {name}"):
                 total[name] = total.get(name, 0) + of[1]
         return total
@@ -655,7 +665,7 @@ def test_a_step_that_did_not_end_is_dropped(tmp_path: Path) -> None:
     tenfold(2)
     part.close(9)
     assert [one.step for one in profiles(tmp_path)] == ["9"]
-    other = part_of(tmp_path / "none")
-    other.open(9)
-    other.close(None)
+    other_part = part_of(tmp_path / "none")
+    other_part.open(9)
+    other_part.close(None)
     assert not list((tmp_path / "none").rglob("python_stats*"))

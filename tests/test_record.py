@@ -1,4 +1,4 @@
-"""postrun record as a user meets it: the command runs as if nobody stood between, and its folder tells what happened."""
+"""postrun record as users see it: the command runs as if started directly, and its folder records the run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ CLEAN = {key: value for key, value in os.environ.items() if not key.startswith((
 
 @pytest.fixture(autouse=True)
 def quit_ends_programs() -> Iterator[None]:
-    """What a shell starts in the background (``make test &`` in a script) ignores SIGQUIT, and so would the jobs of these tests."""
+    """Reset SIGQUIT for the jobs of these tests.
+
+    Programs that a shell starts in the background (``make test &`` in a script) ignore it.
+    """
     before = signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGQUIT, before)
@@ -77,8 +80,8 @@ def facts(file: dict[str, list[dict[str, Any]]]) -> dict[str, str]:
     return {row["key"]: row["value"] for row in file["meta"]}
 
 
-def said(folder: Path) -> dict[str, str]:
-    """What the recorder says."""
+def recorded_facts(folder: Path) -> dict[str, str]:
+    """Return the facts in the recorder's file."""
     return next(found for file in files(folder) if "job.command" in (found := facts(file)))
 
 
@@ -118,7 +121,7 @@ def test_a_job_is_recorded_with_its_facts_and_its_annotations(tmp_path: Path) ->
     lines = done.stderr.splitlines()
     assert re.fullmatch(r"postrun: recorded 8 steps \(annotations\), 1 process, [\d,\u2009]+ values? of machine metrics", lines[0])
     assert lines[1:] == ["postrun: recorded to run; report it with: postrun report run"]
-    known = said(tmp_path / "run")
+    known = recorded_facts(tmp_path / "run")
     assert {key: value for key, value in known.items() if key.startswith("param.")} == {
         "param.optimizer.lr": "0.2", "param.optimizer.name": "sgd", "param.layers": "[1, 2]", "param.debug": "false", "param.epochs": "3",
     }  # fmt: skip
@@ -148,8 +151,8 @@ def test_the_framework_is_what_the_job_had_imported(modules: list[str], framewor
     code = imports + "with c.annotate('step', value=0): pass"
     assert record("--out", tmp_path / "run", *python(code), cwd=tmp_path).returncode == 0
     assert loaded(tmp_path / "run")["framework"] == framework
-    own = imports + f"with c.session({str(tmp_path / 'own')!r}):\n    with c.annotate('step', value=0): pass"
-    subprocess.run(python(own), check=True, cwd=tmp_path)
+    program = imports + f"with c.session({str(tmp_path / 'own')!r}):\n    with c.annotate('step', value=0): pass"
+    subprocess.run(python(program), check=True, cwd=tmp_path)
     assert loaded(tmp_path / "own")["framework"] == framework
 
 
@@ -164,8 +167,8 @@ def test_windows_that_no_process_of_the_job_recorded_are_told(tmp_path: Path) ->
     assert {key: metadata.get(f"profiling.{key}") for key in ("loader", "loader.recorded", "python.recorded", "detailed.recorded")} == {
         "loader": "steps 3 to 4", "loader.recorded": f"nothing: {why}", "python.recorded": f"nothing: {why}", "detailed.recorded": None,
     }  # fmt: skip
-    told = ("warning", "profiling_left_out", f"Data-loader profiling and Python profiling recorded nothing: {why}.")
-    assert told in run["notes"]
+    note = ("warning", "profiling_left_out", f"Data-loader profiling and Python profiling recorded nothing: {why}.")
+    assert note in run["notes"]
 
 
 def test_what_a_process_says_of_its_windows_is_not_said_for_it(tmp_path: Path) -> None:
@@ -220,7 +223,7 @@ def test_the_default_folder_is_named_by_script_and_time(tmp_path: Path) -> None:
     assert first.name.startswith("train-")
     assert len(first.name) == len("train-20260101-000000")
     assert second.name > first.name
-    assert said(first)["job.command"].endswith("train.py --x")
+    assert recorded_facts(first)["job.command"].endswith("train.py --x")
 
 
 def test_a_program_that_knows_nothing_of_postrun_is_reported_and_the_report_says_how_to_see_more(tmp_path: Path) -> None:
@@ -233,7 +236,7 @@ def test_a_program_that_knows_nothing_of_postrun_is_reported_and_the_report_says
     notes = {note["code"]: note["message"] for note in report["data_quality"]}
     assert "capture.annotate" in notes["only_system"]
     assert report["run"]["metadata"]["job.command"] == "sleep 0.5"
-    assert [node["hostname"] for node in report["nodes"]] == [said(tmp_path / "run")["host"]]
+    assert [node["hostname"] for node in report["nodes"]] == [recorded_facts(tmp_path / "run")["host"]]
 
 
 def test_without_sampling_only_what_the_job_says_is_recorded(tmp_path: Path) -> None:
@@ -243,7 +246,7 @@ def test_without_sampling_only_what_the_job_says_is_recorded(tmp_path: Path) -> 
     assert (run["status"], len(run["steps"]), codes(run)) == ("completed", 8, set())
 
 
-OWN = """
+CUSTOM = """
 import warnings
 warnings.simplefilter("error")
 from postrun import capture
@@ -268,7 +271,7 @@ with capture.session("elsewhere", sample_ms=100):
 
 
 def test_a_script_with_sessions_of_its_own_records_into_the_folder_without_a_warning(tmp_path: Path) -> None:
-    done = record("-q", "--out", "run", "--", *python(OWN), cwd=tmp_path)
+    done = record("-q", "--out", "run", "--", *python(CUSTOM), cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert steps_of(tmp_path / "run") == [1, 2, 3, 4], "after stop_profiling nothing is recorded until the next start"
     assert not (tmp_path / "elsewhere").exists()
@@ -329,7 +332,7 @@ def test_a_killed_job_is_told_and_the_recorder_dies_of_the_same_signal(tmp_path:
     kill = "import os, signal, time\n" + TRAIN + "time.sleep(0.2)\nos.kill(os.getpid(), signal.SIGKILL)\n"
     done = record("-q", "--out", "run", "--report", "--format", "json", "--", *python(kill), cwd=tmp_path)
     assert done.returncode == -signal.SIGKILL
-    assert said(tmp_path / "run")["job.signal"] == "SIGKILL"
+    assert recorded_facts(tmp_path / "run")["job.signal"] == "SIGKILL"
     assert steps_of(tmp_path / "run") == list(range(8))
     report = json.loads((tmp_path / "run" / "report" / "report.json").read_bytes())
     assert report["run"]["status"] == "failed"
@@ -345,7 +348,7 @@ def test_a_signal_to_the_recorder_reaches_the_job_and_ends_both(
     assert job.stdout.readline() == b"ready\n"
     job.send_signal(sent)
     assert job.wait(30) == -sent
-    assert said(tmp_path / "run")["job.signal"] == sent.name
+    assert recorded_facts(tmp_path / "run")["job.signal"] == sent.name
     assert loaded(tmp_path / "run")["status"] == "stopped"
 
 
@@ -413,8 +416,8 @@ def test_the_job_begins_with_the_signals_that_a_shell_gives_it(tmp_path: Path) -
     show = ["grep", "-E", "Sig(Blk|Ign)", "/proc/self/status"]
     direct = subprocess.run(show, capture_output=True, text=True, check=True).stdout
     recorded = record("-q", "--out", "run", "--", *show, cwd=tmp_path).stdout
-    own = 1 << 31 | 1 << 32  # signals 32 and 33 are the C library's; it ignores them in what it spawns
-    kinds = [[(line.split()[0], int(line.split()[1], 16) & ~own) for line in text.splitlines()] for text in (direct, recorded)]
+    reserved = 1 << 31 | 1 << 32  # signals 32 and 33 are the C library's; it ignores them in what it spawns
+    kinds = [[(line.split()[0], int(line.split()[1], 16) & ~reserved) for line in text.splitlines()] for text in (direct, recorded)]
     assert kinds[0] == kinds[1]
     assert [kind for kind, _ in kinds[0]] == ["SigBlk:", "SigIgn:"]
 
@@ -454,7 +457,7 @@ def test_the_job_goes_on_when_the_recorder_is_killed(tmp_path: Path, started: Ca
 
 
 def in_terminal(*command: str, cwd: Path) -> tuple[int, int]:
-    """A command as the first of a terminal: its process id, and the other end of the terminal."""
+    """Start a command as the first of a terminal; return pid and terminal."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(cwd)
@@ -463,15 +466,15 @@ def in_terminal(*command: str, cwd: Path) -> tuple[int, int]:
 
 
 def until(terminal: int, text: bytes) -> bytes:
-    shown = b""
-    while text not in shown:
+    output = b""
+    while text not in output:
         try:
             more = os.read(terminal, 4096)
         except OSError:
             more = b""
-        assert more, shown
-        shown += more
-    return shown
+        assert more, output
+        output += more
+    return output
 
 
 def end_of(pid: int) -> int:
@@ -498,7 +501,7 @@ def test_ctrl_c_ends_a_job_that_does_not_handle_it_as_it_would_without_a_recorde
         assert end_of(pid) == -signal.SIGINT
     finally:
         os.close(terminal)
-    assert said(tmp_path / "run")["job.signal"] == "SIGINT"
+    assert recorded_facts(tmp_path / "run")["job.signal"] == "SIGINT"
 
 
 SHELL = """
@@ -614,9 +617,9 @@ def test_without_the_c_library_the_command_is_not_started(tmp_path: Path) -> Non
 
 
 def test_a_full_disk_ends_the_recording_and_not_the_job(tmp_path: Path) -> None:
-    place = tmp_path / "small"
-    place.mkdir()
-    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", place], check=False).returncode != 0:
+    path = tmp_path / "small"
+    path.mkdir()
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", path], check=False).returncode != 0:
         pytest.skip("a small tmpfs cannot be mounted here")
     try:
         code = "import os\nos.system('head -c 1000000 /dev/zero > small/fill')\n" + TRAIN + "print('done')"
@@ -624,7 +627,7 @@ def test_a_full_disk_ends_the_recording_and_not_the_job(tmp_path: Path) -> None:
         assert (done.returncode, done.stdout) == (0, "done\n")
         assert "No space left on device" in done.stderr
     finally:
-        subprocess.run(["umount", place], check=True)
+        subprocess.run(["umount", path], check=True)
 
 
 def test_a_report_that_fails_keeps_the_exit_code_of_the_job(tmp_path: Path) -> None:

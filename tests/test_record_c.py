@@ -1,4 +1,4 @@
-"""Does a C program with a session of its own, the one of examples/, run unchanged under postrun record, and is it reported?"""
+"""A C program with a session of its own, the example, runs unchanged under postrun record, and is reported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CLEAN = {key: value for key, value in os.environ.items() if not key.startswith((
 
 @pytest.fixture(scope="module")
 def example(project_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """examples/capture.c, built beside the library of this installation."""
+    """Build examples/capture.c with the library of this installation."""
     compiler = shutil.which("cc")
     if compiler is None or not native.available():
         pytest.skip("no C compiler, or the C library was not built")
@@ -35,8 +35,8 @@ def test_the_example_in_c_runs_unchanged_under_the_recorder(example: Path, tmp_p
     done = subprocess.run(command, cwd=tmp_path, env=CLEAN, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "own").exists(), "all of a job goes to its folder"
-    told = {path: read(path.read_bytes()) for path in (tmp_path / "run").glob("*.prt")}
-    ((path, program),) = [(path, file) for path, file in told.items() if file["annotation"]]
+    traces = {path: read(path.read_bytes()) for path in (tmp_path / "run").glob("*.prt")}
+    ((path, program),) = [(path, file) for path, file in traces.items() if file["annotation"]]
     assert done.stdout == f"{path}: 200 records, 0 lost\n"
     assert sorted(row["value"] for row in program["annotation"] if row["name"] == "step") == list(range(50))
     assert len(program["end"]) == 1

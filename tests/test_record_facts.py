@@ -1,4 +1,4 @@
-"""What is known of a job offline: parameters, commit, machine, hosted job; from files laid out as there."""
+"""Facts about a job without its services: parameters, commit, machine, hosted job; from files in the documented layout."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def write(path: Path, text: str) -> Path:
     ],
 )
 def test_a_file_of_either_kind_flat_or_nested(name: str, text: str, tmp_path: Path) -> None:
-    found = of_file(write(tmp_path / name, text))
-    assert found == {
+    actual = of_file(write(tmp_path / name, text))
+    assert actual == {
         "lr": "0.1", "model.layers": "[1, 2]", "model.name": "a b", "model.bias": "true", "seed": "null", "empty": "{}",
     }  # fmt: skip
 
@@ -75,9 +75,9 @@ def test_every_value_is_kept_under_the_keys_that_lead_to_it(tree: dict[str, Any]
     ],
 )
 def test_a_wrong_file_is_told_with_the_place(name: str, text: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=message) as told:
+    with pytest.raises(UsageError, match=message) as caught:
         of_file(write(tmp_path / name, text))
-    assert str(told.value).startswith(str(tmp_path / name))
+    assert str(caught.value).startswith(str(tmp_path / name))
 
 
 def test_bytes_that_are_no_text_are_told(tmp_path: Path) -> None:
@@ -93,8 +93,8 @@ def test_pairs_and_what_counts_before_what() -> None:
 
 
 def test_those_of_a_hosted_job_are_json_once_more() -> None:
-    given_ = {"lr": "0.1", "opt": '"adam"', "sagemaker_region": '"x"', "bad": '"open', "n": 3}
-    assert hosted(given_) == {"lr": "0.1", "opt": "adam", "bad": '"open', "n": "3"}
+    values = {"lr": "0.1", "opt": '"adam"', "sagemaker_region": '"x"', "bad": '"open', "n": 3}
+    assert hosted(values) == {"lr": "0.1", "opt": "adam", "bad": '"open', "n": "3"}
 
 
 # -- the machine -----------------------------------------------------------------------------------------------------------
@@ -104,8 +104,8 @@ def test_an_ec2_machine_says_what_it_is_and_another_does_not(tmp_path: Path) -> 
     dmi = tmp_path / "sys/devices/virtual/dmi/id"
     write(dmi / "sys_vendor", "Amazon EC2\n")
     write(dmi / "product_name", "p4d.24xlarge\n")
-    found = facts(["true"], name=None, environment={}, root=tmp_path)
-    assert (found["job.instance_type"], found["job.instance_type_source"]) == ("p4d.24xlarge", "firmware")
+    actual = facts(["true"], name=None, environment={}, root=tmp_path)
+    assert (actual["job.instance_type"], actual["job.instance_type_source"]) == ("p4d.24xlarge", "firmware")
     write(dmi / "sys_vendor", "QEMU\n")
     assert "job.instance_type" not in facts(["true"], name=None, environment={}, root=tmp_path)
 
@@ -117,18 +117,18 @@ def test_a_hosted_job_says_its_machines_and_parameters(tmp_path: Path) -> None:
         '{"current_host": "algo-1", "hosts": ["algo-1", "algo-2"], "current_instance_type": "ml.p3.2xlarge"}',
     )
     write(config / "hyperparameters.json", '{"epochs": "3"}')
-    found = facts(["true"], name=None, environment={"TRAINING_JOB_NAME": "job-7"}, root=tmp_path)
-    assert (found["job.instance_type"], found["job.hosts"], found["job.name"]) == ("ml.p3.2xlarge", "algo-1 algo-2", "job-7")
+    actual = facts(["true"], name=None, environment={"TRAINING_JOB_NAME": "job-7"}, root=tmp_path)
+    assert (actual["job.instance_type"], actual["job.hosts"], actual["job.name"]) == ("ml.p3.2xlarge", "algo-1 algo-2", "job-7")
     assert hosted_hyperparameters(tmp_path) == {"epochs": "3"}
     write(config / "resourceconfig.json", "[not json")
     assert "job.instance_type" not in facts(["true"], name=None, environment={}, root=tmp_path)
 
 
 def test_only_what_launchers_say_is_taken_from_the_environment() -> None:
-    found = facts(["a", "b c"], name=None, environment={"SLURM_JOB_ID": "7", "SECRET_TOKEN": "x", "RANK": "0"})
-    assert {key for key in found if key.startswith("job.environment.")} == {"job.environment.SLURM_JOB_ID", "job.environment.RANK"}
-    assert found["job.command"] == "a 'b c'"
-    assert "x" not in found.values()
+    actual = facts(["a", "b c"], name=None, environment={"SLURM_JOB_ID": "7", "SECRET_TOKEN": "x", "RANK": "0"})
+    assert {key for key in actual if key.startswith("job.environment.")} == {"job.environment.SLURM_JOB_ID", "job.environment.RANK"}
+    assert actual["job.command"] == "a 'b c'"
+    assert "x" not in actual.values()
 
 
 # -- the commit ------------------------------------------------------------------------------------------------------------

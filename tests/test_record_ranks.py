@@ -1,4 +1,4 @@
-"""Distributed jobs under postrun record: one folder, one sampler per machine, one report, whoever starts whom."""
+"""Distributed jobs under postrun record: one folder, one sampler per machine, one report, with any launcher."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ for i in range(4):
     capture.counter("loss", 10 * rank + i)
 sys.exit(5 if str(rank) in sys.argv[1:] else 0)
 """
-# What torchrun does, as far as a process can see it: the environment of each rank, and the first failure ends the others.
+# The behavior of torchrun that a process sees: each rank's environment; the first failure ends the other ranks.
 LAUNCHER = """
 import os, signal, subprocess, sys, time
 count, run_id, command = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
@@ -73,18 +73,24 @@ TRAINING = [sys.executable, "-P", "train.py"]
 
 
 def facts(folder: Path) -> list[dict[str, Any]]:
-    """Per trace file of the job or its recorders: metadata, steps, counters, whether the machine was sampled."""
-    found = []
+    """Return facts of each trace file of the job or its recorders.
+
+    Metadata, steps, counters, and whether the machine was sampled.
+    """
+    results = []
     for path in sorted(folder.glob("*.prt")):
         file = read(path.read_bytes())
-        said = {row["key"]: row["value"] for row in file["meta"]}
+        values = {row["key"]: row["value"] for row in file["meta"]}
         process = file["process"][0]
-        found.append({**said, "rank": process["rank"], "steps": len(file["annotation"]), "sampled": bool(file["metric"])})
-    return found
+        results.append({**values, "rank": process["rank"], "steps": len(file["annotation"]), "sampled": bool(file["metric"])})
+    return results
 
 
 def check(folder: Path, ranks: int, *, recorders: int, status: str = "completed") -> dict[str, Any]:
-    """The report and the files of a run with so many ranks: each with its steps, one sampler, its own counters."""
+    """Check the report and files of a run with ``ranks`` ranks.
+
+    Each has its steps and its own counters; there is one sampler.
+    """
     files = facts(folder)
     assert sorted(one["rank"] for one in files if one["steps"]) == list(range(ranks))
     assert len([one for one in files if "job.command" in one]) == recorders
@@ -145,7 +151,7 @@ def test_a_rank_that_fails_is_named_and_the_others_are_stopped(work: Path) -> No
 
 @pytest.mark.slow
 def test_the_first_rank_reports_though_another_does_not_end(work: Path) -> None:
-    """Rank 1 is in the folder, on a machine that cannot be asked, and says no more."""
+    """Rank 1 is on a machine that cannot be queried, and writes no more."""
     environment = {
         "RANK": "0",
         "LOCAL_RANK": "0",
@@ -187,9 +193,9 @@ def test_a_rank_that_was_started_again_counts_as_it_ended_at_last(work: Path) ->
     assert run(sys.executable, "-P", "-m", "postrun", "report", "run", "--format", "json", "--output", "report", cwd=work).returncode == 0
     report = json.loads((work / "report" / "report.json").read_bytes())
     assert report["run"]["status"] == "completed"
-    told = [(note["severity"], note["message"]) for note in report["data_quality"] if note["code"] == "job_failed"]
-    assert [severity for severity, _ in told] == ["warning"]
-    assert told[0][1].endswith("and was started again.")
+    failures = [(note["severity"], note["message"]) for note in report["data_quality"] if note["code"] == "job_failed"]
+    assert [severity for severity, _ in failures] == ["warning"]
+    assert failures[0][1].endswith("and was started again.")
 
 
 def test_mpirun_in_both_orders(work: Path) -> None:
@@ -227,7 +233,7 @@ def profiled(work: Path) -> list[str]:
 
 
 def of_windows(folder: Path) -> list[dict[str, str]]:
-    """Per file that says something of the window of Python functions."""
+    """Return the facts of each file about the window of Python functions."""
     keys = ("profiling.python", "profiling.python.recorded")
     return [{key: one[key] for key in keys} for one in facts(folder) if keys[1] in one]
 
@@ -276,7 +282,7 @@ def test_a_window_that_one_rank_recorded_is_not_told(work: Path, recorders: str)
     assert of_windows(work / "run") == [{"profiling.python": "steps 1 to 2", "profiling.python.recorded": "steps 1 to 2"}]
 
 
-# What torchrun does when ranks fail and may be started again.
+# torchrun with failing ranks that may be restarted.
 AGAIN = """
 import os, subprocess, sys
 for attempt in (0, 1):
@@ -291,7 +297,7 @@ sys.exit(code)
 @pytest.mark.slow
 @pytest.mark.parametrize("trains", [True, False])
 def test_nothing_is_told_of_ranks_that_are_started_again(work: Path, trains: bool) -> None:
-    """The first attempt records nothing and fails; the second trains, or fails, too."""
+    """The first attempt records nothing and fails; the second trains or fails."""
     (work / "launch.py").write_text(AGAIN, "utf-8")
     first = "import os, sys\nif os.environ['TORCHELASTIC_RESTART_COUNT'] == '0':\n    sys.exit(3)\n"
     (work / "train.py").write_text(first + (TRAIN if trains else "sys.exit(4)"), "utf-8")
@@ -304,7 +310,7 @@ def test_nothing_is_told_of_ranks_that_are_started_again(work: Path, trains: boo
 
 @pytest.mark.slow
 def test_nothing_is_told_where_one_rank_failed_and_the_last_one_did_not(work: Path) -> None:
-    """As where a launcher ends the others, and they end well; all of them are started again."""
+    """A launcher ends the other ranks normally, and restarts all of them."""
     (work / "launch.py").write_text(AGAIN, "utf-8")
     first = "import os, sys, time\nif os.environ['TORCHELASTIC_RESTART_COUNT'] == '0':\n"
     first += "    time.sleep(2 * int(os.environ['RANK']))\n    sys.exit(0 if os.environ['RANK'] == '1' else 3)\n"
@@ -326,7 +332,7 @@ def test_it_is_known_when_the_last_of_all_ranks_has_ended(tmp_path: Path) -> Non
     assert not unknown.of_nobody(failed=False), "nobody says how many ranks there are"
 
 
-# What mpirun does when a rank fails: SIGTERM to the process group of each, and soon SIGKILL.
+# mpirun after the failure of a rank: SIGTERM to the process group of each, and soon SIGKILL.
 KILLER = """
 import os, signal, subprocess, sys, time
 workers = []
@@ -366,9 +372,9 @@ def test_a_launcher_that_kills_the_recorder_does_not_end_the_report(work: Path, 
     done = run(*start, *RECORD, "--out", "run", *REPORT, "--", *TRAINING, cwd=work)
     assert done.returncode == 5, done.stderr
     assert "the report is still being made, in run/report (else: postrun report run)" in done.stderr
-    found = work / "run" / "report" / "report.json"
+    actual = work / "run" / "report" / "report.json"
     until = time.monotonic() + 100
-    while not found.exists() and time.monotonic() < until:
+    while not actual.exists() and time.monotonic() < until:
         time.sleep(0.1)
     report = check(work / "run", 2, recorders=2, status="failed")
     assert any("Rank 1" in note["message"] and "exit code 5" in note["message"] for note in report["data_quality"])
@@ -384,18 +390,18 @@ def test_a_rank_that_is_asked_to_end_while_it_reports_goes_on(work: Path) -> Non
             while not list((work / "run").glob(".postrun-run/*.said")) and time.monotonic() < until:
                 time.sleep(0.01)
             process.terminate()
-            _, told = process.communicate(timeout=100)
+            _, errors = process.communicate(timeout=100)
         finally:
             process.kill()
     assert process.returncode == 0
-    asked = told.index("postrun: asked to end; the report is still being made, in run/report")
-    rest = told[asked:].splitlines()
+    asked = errors.index("postrun: asked to end; the report is still being made, in run/report")
+    rest = errors[asked:].splitlines()
     assert str(work / "run" / "report" / "report.json") in rest
     assert (work / "run" / "report" / "report.json").exists()
     assert not list((work / "run").glob(".postrun-run/*.said"))
 
 
-# -- what the launcher says ------------------------------------------------------------------------------------------------
+# -- messages of the launcher ----------------------------------------------------------------------------------------------
 
 SLURM = {"SLURM_PROCID": "3", "SLURM_LOCALID": "1", "SLURM_NTASKS": "8", "SLURM_JOB_ID": "77", "SLURM_STEP_ID": "2"}
 TORCHRUN = {"RANK": "9", "LOCAL_RANK": "1", "WORLD_SIZE": "16", "LOCAL_WORLD_SIZE": "8", "TORCHELASTIC_RUN_ID": "x", "MASTER_ADDR": "n0"}
@@ -436,13 +442,13 @@ def test_a_folder_is_of_one_launch_and_each_rank_is_there_once(tmp_path: Path) -
     first = Folder(tmp_path / "run", LaunchedRank("slurm", 0, 0, 2, "slurm-1-0"))
     second = Folder(tmp_path / "run", LaunchedRank("slurm", 1, 1, 2, "slurm-1-0"))
     assert first.unfinished() == [1]
-    for other in (
+    for another in (
         LaunchedRank("slurm", 1, 1, 2, "slurm-1-0"),
         LaunchedRank("slurm", 2, 0, 2, "slurm-2-0"),
         LaunchedRank(None, None, None, None, ""),
     ):
         with pytest.raises(PostrunError, match="holds a recording already"):
-            Folder(tmp_path / "run", other)
+            Folder(tmp_path / "run", another)
     second.ended()
     assert first.unfinished() == []
     Folder(tmp_path / "run", LaunchedRank("slurm", 1, 1, 2, "slurm-1-0", attempt=1))  # started again by the launcher
@@ -457,9 +463,9 @@ def test_ranks_that_are_started_again_join_the_folder_though_nobody_counts(tmp_p
     second.ended()
     again = Folder(tmp_path / "run", where[0])
     assert again.unfinished() == []
-    other = Folder(tmp_path / "run", where[1])
+    another = Folder(tmp_path / "run", where[1])
     assert again.unfinished() == [1]
-    other.ended()
+    another.ended()
     assert again.unfinished() == []
 
 

@@ -38,8 +38,8 @@ def test_steps_waits_processes_and_samples_are_counted(tmp_path: Path) -> None:
 
 @needs_library
 def test_a_recording_without_steps_says_how_to_get_them(tmp_path: Path) -> None:
-    said = record(tmp_path, "import postrun.capture").stderr
-    assert "no training steps were found. Try: annotate the steps" in said
+    output = record(tmp_path, "import postrun.capture").stderr
+    assert "no training steps were found. Try: annotate the steps" in output
     assert record(tmp_path, "pass", "--out", "other").stderr.count("only the machine was recorded. Try: annotate") == 1
 
 
@@ -127,9 +127,9 @@ def card(root: Path, number: int, vendor: str, address: str = "0000:03:00.0", vr
     (device / "vendor").write_text(f"{vendor}\n", "ascii")
     if vram is not None:
         (device / "mem_info_vram_total").write_text(f"{vram}\n", "ascii")
-    place = root / "sys/class/drm" / f"card{number}"
-    place.mkdir(parents=True)
-    (place / "device").symlink_to(device)
+    path = root / "sys/class/drm" / f"card{number}"
+    path.mkdir(parents=True)
+    (path / "device").symlink_to(device)
 
 
 def test_gpus_of_other_makers_are_found(tmp_path: Path) -> None:
@@ -151,10 +151,10 @@ def test_gpus_of_other_makers_are_found(tmp_path: Path) -> None:
 
 def test_gpus_of_other_makers_are_named_as_not_captured() -> None:
     nothing = record_gpu.Window()
-    told = record_gpu.job_changes(None, nothing, {}, Path("lib"), explicit=False, driver=False, vendor="AMD")
-    assert told.remarks == ("GPU activity is not captured on AMD GPUs; use PyTorch's profiler",)
-    assert told.facts == {"capability.gpu": "AMD GPUs are not supported; use PyTorch's profiler"}
-    assert "POSTRUN_GPU" not in told.variables
+    note = record_gpu.job_changes(None, nothing, {}, Path("lib"), explicit=False, driver=False, vendor="AMD")
+    assert note.remarks == ("GPU activity is not captured on AMD GPUs; use PyTorch's profiler",)
+    assert note.facts == {"capability.gpu": "AMD GPUs are not supported; use PyTorch's profiler"}
+    assert "POSTRUN_GPU" not in note.variables
     assert record_gpu.job_changes(None, nothing, {}, Path("lib"), explicit=False, driver=True, vendor="AMD").remarks == ()
     assert record_gpu.job_changes(False, nothing, {}, Path("lib"), explicit=True, driver=False, vendor="AMD").remarks == ()
 

@@ -39,11 +39,11 @@ Rows = list[dict[str, Any]]
 @pytest.fixture(scope="module")
 def tables() -> dict[str, Rows]:
     """The rows of both files, those of the recorder and those of the training."""
-    both: dict[str, Rows] = {}
+    pair: dict[str, Rows] = {}
     for file in sorted((FOLDER / "run").glob("*.prt")):
         for table, rows in read(file.read_bytes()).items():
-            both.setdefault(table, []).extend(rows)
-    return both
+            pair.setdefault(table, []).extend(rows)
+    return pair
 
 
 @pytest.fixture(scope="module")
@@ -66,10 +66,10 @@ def near(value: float) -> Any:
 
 
 def test_steps(report: Report, tables: dict[str, Rows]) -> None:
-    told = ranges(tables, "step")
-    lengths = [float(row["duration_ns"]) for row in told]
+    steps = ranges(tables, "step")
+    lengths = [float(row["duration_ns"]) for row in steps]
     [group] = report.steps.groups
-    assert [row["value"] for row in told] == list(range(STEPS)) == [step.index for step in report.steps.steps]
+    assert [row["value"] for row in steps] == list(range(STEPS)) == [step.index for step in report.steps.steps]
     assert [step.duration_ns for step in report.steps.steps] == [near(length) for length in lengths]
     assert (group.quantiles.count, group.on_device) == (STEPS, False)
     assert group.quantiles.p50 == near(statistics.median(lengths))
@@ -80,17 +80,19 @@ def test_steps(report: Report, tables: dict[str, Rows]) -> None:
 
 
 def test_parts_of_the_average_step(report: Report, tables: dict[str, Rows]) -> None:
-    told = ranges(tables, "step")
-    whole = float(told[-1]["start_ns"] + told[-1]["duration_ns"] - told[0]["start_ns"])  # a step reaches from the end of the one before
+    steps = ranges(tables, "step")
+    complete = float(
+        steps[-1]["start_ns"] + steps[-1]["duration_ns"] - steps[0]["start_ns"]
+    )  # a step reaches from the end of the one before
     sums = {name: float(sum(row["duration_ns"] for row in ranges(tables, name))) for name in PARTS}
     [parts] = report.steps.parts
     assert parts.annotated
     assert list(parts.mean_ns) == ["data_loader", "forward", "backward", "optimizer", "other"]
-    assert parts.mean_step_ns == near(whole / STEPS)
+    assert parts.mean_step_ns == near(complete / STEPS)
     for key, name in zip(parts.mean_ns, PARTS, strict=False):
         assert parts.mean_ns[key] == near(sums[name] / STEPS)
-    assert parts.mean_ns["other"] == pytest.approx((whole - sum(sums.values())) / STEPS, rel=1e-4)
-    share = 100 * sums["data loading"] / whole
+    assert parts.mean_ns["other"] == pytest.approx((complete - sum(sums.values())) / STEPS, rel=1e-4)
+    share = 100 * sums["data loading"] / complete
     tile = next(tile for tile in report.summary.tiles if tile.key == "data_loading")
     assert tile.number == near(share)
     assert f"{share:.0f} % of a step went to data loading." in report.summary.headline
@@ -119,13 +121,13 @@ def test_the_planted_step_is_named_with_its_cause(report: Report, tables: dict[s
 def test_counters(report: Report, tables: dict[str, Rows]) -> None:
     assert [series.name for series in report.counters] == ["accuracy", "loss"]
     for series in report.counters:
-        told = sorted((row for row in tables["counter"] if row["name"] == series.name), key=lambda row: row["time_ns"])
-        values = [row["value"] for row in told]
+        rows = sorted((row for row in tables["counter"] if row["name"] == series.name), key=lambda row: row["time_ns"])
+        values = [row["value"] for row in rows]
         assert (series.values, series.not_finite, series.first, series.last) == (STEPS, 0, values[0], values[-1])
         assert (series.min, series.max, list(series.mean)) == (min(values), max(values), values)
         assert list(series.low) == list(series.high) == values
-        assert [time - int(told[0]["time_ns"]) for time in series.time_ns] == [
-            near(float(row["time_ns"] - told[0]["time_ns"])) for row in told
+        assert [time - int(rows[0]["time_ns"]) for time in series.time_ns] == [
+            near(float(row["time_ns"] - rows[0]["time_ns"])) for row in rows
         ]
     assert report.counters[1].last is not None
     assert report.counters[1].last < 0.1 < 2 < (report.counters[1].first or 0)  # it learns
@@ -154,15 +156,18 @@ def test_what_was_run(report: Report) -> None:
 
 
 def test_the_report_is_as_it_was(report: Report) -> None:
-    """After a change that is meant: POSTRUN_UPDATE_GOLDEN=1 python -m pytest tests/test_recorded_training.py, and look at it."""
-    made = report.to_dict()
-    made["generator"] = None  # versions
-    for series in made["system_usage"]["series"] + made["system_usage"]["heat"]:
+    """The report equals the stored one.
+
+    After an intended change: POSTRUN_UPDATE_GOLDEN=1 python -m pytest tests/test_recorded_training.py, and review it.
+    """
+    report_json = report.to_dict()
+    report_json["generator"] = None  # versions
+    for series in report_json["system_usage"]["series"] + report_json["system_usage"]["heat"]:
         series.update(time_ns=len(series["time_ns"]), values=None, mean=None, low=None, high=None)
-    for series in made["counters"]:
+    for series in report_json["counters"]:
         series.update(time_ns=len(series["time_ns"]), mean=None, low=None, high=None)
-    made["steps"]["steps"] = made["steps"]["steps"][:3]
-    text = json.dumps(_rounded(made), ensure_ascii=False, indent=1) + "\n"
+    report_json["steps"]["steps"] = report_json["steps"]["steps"][:3]
+    text = json.dumps(_rounded(report_json), ensure_ascii=False, indent=1) + "\n"
     if os.environ.get("POSTRUN_UPDATE_GOLDEN"):
         GOLDEN.write_text(text, encoding="utf-8")
     assert text == GOLDEN.read_text(encoding="utf-8")
@@ -227,9 +232,9 @@ def test_what_keeps_it_from_recording_is_said(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(native, "_native", None)
     plan = ReportPlan(OutputOptions(tmp_path, ("json",)), select(), Options(), IngestOptions())
     demo_recording._report_recorded(plan, 1, quiet=False, verbose=False)
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert "no training was recorded on this machine: recording needs the C library" in told.err
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "no training was recorded on this machine: recording needs the C library" in captured.err
     demo_recording._report_recorded(plan, 1, quiet=True, verbose=False)
     assert capsys.readouterr().err == ""
     assert not (tmp_path / "recorded").exists()

@@ -87,10 +87,10 @@ def test_less_common_forms_are_masked(arguments: list[str]) -> None:
 @given(SECRET, st.sampled_from(SECRET_NAMES), st.sampled_from(FORMS))
 def test_no_secret_survives_in_any_form(secret: str, name: str, form: str) -> None:
     text = form.format(name=name, variable=name.replace("-", "_"), secret=secret)
-    for masked, found in (mask_command(text), mask_text(text)):
+    for masked, actual in (mask_command(text), mask_text(text)):
         assert secret not in masked, masked
         assert MASK in masked
-        assert len(found) == 1
+        assert len(actual) == 1
     masked, _ = mask_arguments(shlex.split(text))
     assert secret not in " ".join(masked)
 
@@ -98,9 +98,9 @@ def test_no_secret_survives_in_any_form(secret: str, name: str, form: str) -> No
 @given(SECRET, st.sampled_from(BY_FORM))
 def test_no_secret_survives_that_has_no_name(secret: str, form: str) -> None:
     text = form.format(secret=secret)
-    for masked, found in (mask_command(text), mask_text(text)):
+    for masked, actual in (mask_command(text), mask_text(text)):
         assert secret not in masked, masked
-        assert found
+        assert actual
 
 
 @pytest.mark.parametrize("token", TOKENS)
@@ -140,12 +140,12 @@ def test_commands_without_secrets_are_byte_identical(text: str) -> None:
 def test_a_mapping_is_masked_at_every_depth() -> None:
     given_values = {"optimizer": {"lr": 0.1, "api_key": "x1"}, "db": ["--password", "x2", "a"], "credentials": {"u": "x3"}, "token": None,
                     "text": json.dumps({"secret": "x4"})}  # fmt: skip
-    masked, found = mask_mapping(given_values)
+    masked, actual = mask_mapping(given_values)
     assert masked == {
         "optimizer": {"lr": 0.1, "api_key": MASK}, "db": ["--password", MASK, "a"], "credentials": MASK, "token": None,
         "text": json.dumps({"secret": MASK}),
     }  # fmt: skip
-    assert sorted(found) == ["--password", "api_key", "credentials", "secret"]
+    assert sorted(actual) == ["--password", "api_key", "credentials", "secret"]
     assert mask_mapping(masked)[0] == masked
 
 
@@ -155,9 +155,9 @@ def test_mappings_of_other_shapes_are_masked() -> None:
         {"env": [{"name": "WANDB_API_KEY", "value": S}]}, {"wandb": {"key": S}}, {"api_keys": [S]}, {"tokens": {"hf": S}},
     ]  # fmt: skip
     for value in values:
-        masked, found = mask_mapping(value)
+        masked, actual = mask_mapping(value)
         assert S not in json.dumps(masked)
-        assert len(found) == 1
+        assert len(actual) == 1
     assert mask_mapping(values[0])[0] == {"argv": ["t.py", "--password", MASK, 5]}
     plain = {"tokens": 300_000_000_000, "token": 5, "sizes": [1, 2.5, None, True, "a", {"tokens": {"train": 5}}], "key": "x"}
     assert mask_mapping(plain) == (plain, [])
@@ -176,12 +176,12 @@ def test_a_mapping_that_is_nested_deeply_is_cut() -> None:
 @pytest.mark.parametrize("letter", [" ", ","])
 def test_no_secret_survives_at_the_borders_of_windows(form: str, letter: str) -> None:
     for border in (8_192, 16_384, 24_576):
-        for place in range(border - 34, border + 2, 3):
-            text = "x" * (place - 1) + (" " if form.startswith("--") else letter) + form.format(S) + letter + "z" * 20_000
-            masked, found = mask_text(text)
+        for position in range(border - 34, border + 2, 3):
+            text = "x" * (position - 1) + (" " if form.startswith("--") else letter) + form.format(S) + letter + "z" * 20_000
+            masked, actual = mask_text(text)
             assert S[:6] not in masked
             assert S[-6:] not in masked
-            assert len(found) == 1
+            assert len(actual) == 1
 
 
 def test_the_sentence_names_what_was_masked_and_counts_it() -> None:

@@ -1,4 +1,4 @@
-"""Do the options of `postrun report` reach make_report, and is its result printed? No trace is read here.
+"""The options of `postrun report` reach make_report, and its result is printed. No trace is read here.
 
 Also: the program ends on SIGTERM as on any other exit, and a caller of the command group keeps its own handler.
 """
@@ -27,7 +27,7 @@ from postrun.report_templates.text.look import Look
 
 
 class Stub:
-    """In the place of make_report: keeps its arguments and gives ``report``, or raises ``error``."""
+    """Replaces make_report: keeps its arguments and returns ``report``, or raises ``error``."""
 
     def __init__(self, report: Any) -> None:
         self.report = report
@@ -45,7 +45,7 @@ class Stub:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Report:
+def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     """The report of one event."""
     trace = tmp_path_factory.mktemp("run") / "a.pt.trace.json"
     trace.write_text(
@@ -55,8 +55,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Report:
 
 
 @pytest.fixture
-def stub(monkeypatch: pytest.MonkeyPatch, made: Report) -> Stub:
-    stub = Stub(made)
+def stub(monkeypatch: pytest.MonkeyPatch, report: Report) -> Stub:
+    stub = Stub(report)
     monkeypatch.setattr("postrun.api.make_report", stub)
     return stub
 
@@ -108,8 +108,8 @@ def test_the_result_is_printed_on_standard_output_and_notes_are_not(stub: Stub, 
     assert done.stdout.splitlines()[-1] == str(tmp_path / "report.html")
     assert done.stderr.splitlines()[-1] == f"note: {tmp_path}/report.pdf is of an earlier report; it was left as it is"
     assert call("report", "run", "-o", tmp_path, "--quiet").output == ""
-    shown = json.loads(call("report", "run", "-o", tmp_path, "--json", "--quiet").stdout)
-    assert (shown["headline"], shown["written"]) == (stub.report.summary.headline, {"html": str(tmp_path / "report.html")})
+    output = json.loads(call("report", "run", "-o", tmp_path, "--json", "--quiet").stdout)
+    assert (output["headline"], output["written"]) == (stub.report.summary.headline, {"html": str(tmp_path / "report.html")})
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Are findings printed once each, with their place and their cost?"""
+"""Findings are printed once each, with their location and their cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are timeline files whole, named and rotated as the hosted profiler's, also where the disk is full or a process is killed?"""
+"""Timeline files are complete, named and rotated as the hosted profiler's, even if the disk is full or a process is killed."""
 
 from __future__ import annotations
 
@@ -43,8 +43,11 @@ def hidden_of(folder: Path) -> list[Path]:
 
 
 def events_of(path: Path) -> list[tuple[str, str, int, int, dict[str, Any]]]:
-    """Phase, name, start and end in microseconds, and arguments: the format's rules, in plain Python."""
-    base, phases, found = 0, {}, []
+    """Parse a file by the rules of the format, in plain Python.
+
+    Return phase, name, start and end in microseconds, and arguments.
+    """
+    base, phases, results = 0, {}, []
     for record in json.loads(path.read_text(encoding="utf-8")):
         arguments = record["args"]
         if record["ph"] == "M" and record["name"] == "process_name":
@@ -55,8 +58,8 @@ def events_of(path: Path) -> list[tuple[str, str, int, int, dict[str, Any]]]:
         elif record["ph"] == "X":
             assert record["dur"] >= 0
             start = base + record["ts"]
-            found.append((phases[record["pid"]], record["name"], start, start + record["dur"], arguments))
-    return found
+            results.append((phases[record["pid"]], record["name"], start, start + record["dur"], arguments))
+    return results
 
 
 def write_many(writer: TimelineWriter, numbers: range) -> None:
@@ -158,22 +161,22 @@ def test_threads_share_a_file(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     writer.close()
-    found = sorted((event[0], event[4]["n"]) for path in files_of(tmp_path) for event in events_of(path))
-    assert found == [(f"thread {thread}", number) for thread in range(4) for number in range(50)]
+    actual = sorted((event[0], event[4]["n"]) for path in files_of(tmp_path) for event in events_of(path))
+    assert actual == [(f"thread {thread}", number) for thread in range(4) for number in range(50)]
 
 
 def test_where_no_file_can_be_opened_it_is_given_up_with_one_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "framework").write_text("in the way")
     writer = TimelineWriter(tmp_path, FileLimits(open_fail_threshold=3))
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _ in range(2):
             writer.add("p", "e", time.time_ns(), 1)
-        assert told == []
+        assert caught == []
         for _ in range(5):
             writer.add("p", "e", time.time_ns(), 1)
         writer.close()
-    (warning,) = told
+    (warning,) = caught
     assert "after 3 failures in a row no more is tried" in str(warning.message)
     assert "framework/pevents" in str(warning.message)
 
@@ -189,16 +192,19 @@ def test_failures_that_end_are_told_at_the_end(tmp_path: Path) -> None:
     blocker.rename(tmp_path / "kept")
     blocker.write_text("in the way")
     writer.add("p", "e", time.time_ns(), 1)  # the first failure of a new row
-    with pytest.warns(RuntimeWarning, match="could not be written") as told:
+    with pytest.warns(RuntimeWarning, match="could not be written") as caught:
         writer.close()
-    assert len(told) == 1
+    assert len(caught) == 1
 
 
 def test_a_full_disk_leaves_whole_files_and_training_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write, room = os.pwrite, [800]
 
     def limited(descriptor: int, text: bytes, at: int) -> int:
-        """A disk on which a file has so many bytes, or what it has already; the last call that reaches the end writes a part."""
+        """Simulate a disk that limits the size of a file.
+
+        The last call that reaches the end writes a part.
+        """
         left = max(room[0], os.fstat(descriptor).st_size) - at
         if left <= 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -209,12 +215,12 @@ def test_a_full_disk_leaves_whole_files_and_training_goes_on(tmp_path: Path, mon
     for number in range(6):
         writer.add("p", "e", time.time_ns(), 1000, {"n": number})
     room[0] = 60  # less than the first lines
-    with pytest.warns(RuntimeWarning, match=re.escape(f"({os.strerror(errno.ENOSPC)}); after 2 failures")) as told:
+    with pytest.warns(RuntimeWarning, match=re.escape(f"({os.strerror(errno.ENOSPC)}); after 2 failures")) as caught:
         write_many(writer, range(6, 20))
     writer.close()
-    assert len(told) == 1
-    found = [event[4]["n"] for path in files_of(tmp_path) for event in events_of(path)]
-    assert found == [0, 1, 2, 3, 4]  # 5 was written in part
+    assert len(caught) == 1
+    actual = [event[4]["n"] for path in files_of(tmp_path) for event in events_of(path)]
+    assert actual == [0, 1, 2, 3, 4]  # 5 was written in part
     assert hidden_of(tmp_path) == []
 
 
@@ -260,15 +266,15 @@ def test_what_breaks_off_anywhere_is_cut_after_its_last_event(tmp_path_factory: 
     for number in range(4):
         writer.add(f"phase {number % 2}", "e", SECOND + number * SECOND, SECOND // 2, {"n": number, "text": "]\n\u2028,"})
     (hidden,) = hidden_of(folder)
-    whole = hidden.read_bytes()
-    cut = data.draw(st.integers(0, len(whole)))
-    hidden.write_bytes(whole[:cut] + data.draw(st.sampled_from([b"", b"\0\0\0", b"{", b"\n]\n]\n"])))
+    everything = hidden.read_bytes()
+    cut = data.draw(st.integers(0, len(everything)))
+    hidden.write_bytes(everything[:cut] + data.draw(st.sampled_from([b"", b"\0\0\0", b"{", b"\n]\n]\n"])))
     finish_leftovers(folder, "t")
     assert hidden_of(folder) == []
     # The lines of the file that end before the cut and are events.
-    expected = [json.loads(line.rstrip(b",\n"))["args"]["n"] for line in whole[:cut].splitlines() if complete(line)]
-    found = [event for path in files_of(folder) for event in events_of(path)]
-    assert [event[4]["n"] for event in found] == expected
+    expected = [json.loads(line.rstrip(b",\n"))["args"]["n"] for line in everything[:cut].splitlines() if complete(line)]
+    actual = [event for path in files_of(folder) for event in events_of(path)]
+    assert [event[4]["n"] for event in actual] == expected
     assert len(files_of(folder)) == bool(expected)
     writer._file.close()  # type: ignore[union-attr]
 
@@ -304,10 +310,10 @@ def test_files_of_ranks_that_run_and_of_other_machines_stay(tmp_path: Path) -> N
     writer = TimelineWriter(tmp_path, FileLimits(), "loader-1-ab")
     write_many(writer, range(1))
     (mine,) = hidden_of(tmp_path)
-    other = mine.with_name(".loader-1-ab-77-elsewhere--1.part")
-    other.write_bytes(mine.read_bytes())
+    second = mine.with_name(".loader-1-ab-77-elsewhere--1.part")
+    second.write_bytes(mine.read_bytes())
     assert Profiling().finish(tmp_path, alone=False) == ()
-    assert hidden_of(tmp_path) == sorted([mine, other])
+    assert hidden_of(tmp_path) == sorted([mine, second])
     assert Profiling().finish(tmp_path, alone=True) == ()
-    assert (hidden_of(tmp_path), len(files_of(tmp_path))) == ([other], 1)
+    assert (hidden_of(tmp_path), len(files_of(tmp_path))) == ([second], 1)
     writer.close()

@@ -1,4 +1,4 @@
-"""Has the profile of a program that is recorded the calls and own times that plain cProfile finds, and of the recorder one function?
+"""The profile of a recorded program equals plain cProfile, except for one function of the recorder.
 
 A clock that only the program and the recorder advance makes times exact.
 """
@@ -29,7 +29,7 @@ Stats = dict[Any, Any]
 
 @pytest.fixture(autouse=True)
 def without_collections() -> Iterator[None]:
-    """A collection of garbage calls what Hypothesis has registered for it, and a profile would count the call."""
+    """Disable garbage collection, which would call and count Hypothesis's hook."""
     gc.disable()
     yield
     gc.enable()
@@ -40,10 +40,10 @@ class Clock:
 
 
 def profile_of(timer: Callable[[], int] = lambda: Clock.now) -> _CProfile:
-    made = _CProfile("total_time")
-    made.profiler = cProfile.Profile(timer, 1.0)
-    made.resume = made.profiler.enable
-    return made
+    profile = _CProfile("total_time")
+    profile.profiler = cProfile.Profile(timer, 1.0)
+    profile.resume = profile.profiler.enable
+    return profile
 
 
 def stats_of(profile: Any) -> Stats:
@@ -68,7 +68,10 @@ def recorded(program: Callable[[], object]) -> Stats:
 
 
 def figures(stats: Stats) -> dict[str, tuple[int, int, float, dict[str, tuple[int, int, float]]]]:
-    """Calls, primitive ones, own time, and these by callers, of the program's functions."""
+    """Return calls, primitive calls and own time of the program's functions.
+
+    The same figures follow by caller.
+    """
     return {
         name[2]: (calls, primitive, own, {caller[2]: of[:3] for caller, of in callers.items()})
         for name, (primitive, calls, own, _, callers) in stats.items()
@@ -99,8 +102,8 @@ def raising(step: int) -> int:
     return step
 
 
-def after(told: int, failed: BaseException | None, *arguments: object) -> None:
-    assert told == 7
+def after(handle: int, failed: BaseException | None, *arguments: object) -> None:
+    assert handle == 7
     assert (failed is None) == (arguments[0] in (0, 2))  # type: ignore[comparison-overlap]
     record()
 
@@ -125,14 +128,14 @@ def program(hook: Callable[..., object], function: Callable[[int], int]) -> list
             deeper(depth - 1)
         leaf()
 
-    found = []
+    results = []
     for step in steps():
         try:
-            found.append(function(step))
+            results.append(function(step))
         except LookupError:
             deeper(3)
         json.dumps(step)
-    return found
+    return results
 
 
 def nothing_at_all(*arguments: object) -> None:
@@ -142,17 +145,17 @@ def nothing_at_all(*arguments: object) -> None:
 def test_the_programs_functions_are_those_of_plain_cprofile() -> None:
     hook, function = unseen(record), around(raising, record, after)
     without = plain(lambda: program(nothing_at_all, raising))
-    found = recorded(lambda: program(hook, function))
+    actual = recorded(lambda: program(hook, function))
     expected = figures(without)
     del expected["nothing_at_all"]
-    assert figures(found) == expected
+    assert figures(actual) == expected
     # 4 steps and 2 times 4 depths; before and after each of the 4 calls; what the recorder spends is 100 and its leaf's 3
-    calls, _, own, whole, callers = found[RECORDING]
-    assert (calls, own, whole) == (4 + 8 + 8, 20 * 103, 20 * 103)
+    calls, _, self_time, total_time, callers = actual[RECORDING]
+    assert (calls, self_time, total_time) == (4 + 8 + 8, 20 * 103, 20 * 103)
     assert {caller[2]: of[0] for caller, of in callers.items()} == {"steps": 4, "deeper": 8, "program": 8}
-    for name, (_, _, _, whole, _) in found.items():  # as in plain cProfile, and what the recorder spent below it
+    for name, (_, _, _, total_time, _) in actual.items():  # as in plain cProfile, and what the recorder spent below it
         if name[2] == "program":
-            assert whole == next(of[3] for other, of in without.items() if other == name) + 20 * 103
+            assert total_time == next(of[3] for other, of in without.items() if other == name) + 20 * 103
 
 
 def test_what_the_recorder_does_inside_of_its_work_is_unseen_too() -> None:
@@ -164,10 +167,10 @@ def test_what_the_recorder_does_inside_of_its_work_is_unseen_too() -> None:
         inner(2)  # nobody's but the recorder's
         further()
 
-    found = recorded(lambda: (leaf(), outer(), leaf()))
+    actual = recorded(lambda: (leaf(), outer(), leaf()))
     without = plain(lambda: (leaf(), leaf()))
-    assert figures(found) == figures(without)
-    assert found[RECORDING][:3] == (1, 1, 3 * 103 + 5 + 3)
+    assert figures(actual) == figures(without)
+    assert actual[RECORDING][:3] == (1, 1, 3 * 103 + 5 + 3)
 
 
 def test_a_profile_that_is_opened_and_one_that_is_closed_by_the_recorder_have_what_is_between() -> None:
@@ -221,22 +224,22 @@ def test_other_threads_are_not_paused_and_pause_nothing() -> None:
         thread.join()
         leaf()
 
-    found = figures(recorded(with_thread))
+    actual = figures(recorded(with_thread))
     assert done == [2]
-    assert found["leaf"][0] == 1
-    assert "raising" not in found
+    assert actual["leaf"][0] == 1
+    assert "raising" not in actual
 
 
 @pytest.mark.skipif(unseen_of.MONITORED, reason="two cProfiles cannot run at once from Python 3.12 on")
 def test_a_profiler_that_the_program_starts_meanwhile_is_not_paused() -> None:
-    profile, own = profile_of(), cProfile.Profile()
+    profile, second_profile = profile_of(), cProfile.Profile()
     profile.start()
-    own.enable()
+    second_profile.enable()
     unseen(nothing)()
     leaf()
-    own.disable()
+    second_profile.disable()
     profile.stop()
-    assert figures(stats_of(own))["leaf"][0] == 1
+    assert figures(stats_of(second_profile))["leaf"][0] == 1
 
 
 def test_without_a_profile_the_functions_do_what_they_do() -> None:
@@ -262,16 +265,16 @@ def test_what_is_decorated_is_called_by_who_calls_it() -> None:
         one(step)
         other(0)
 
-    def run(one: Callable[[int], None], other: Callable[[int], int]) -> None:
-        one(1)
-        other(2)
+    def run(first: Callable[[int], None], second: Callable[[int], int]) -> None:
+        first(1)
+        second(2)
         deeper(1)
 
-    found = figures(recorded(lambda: run(one, other)))
-    assert found["one"][3] == {"run": (1, 1, 0), "deeper": (1, 1, 0)}
-    assert found["other"][3] == {"run": (1, 1, 0), "deeper": (1, 1, 0)}
-    assert found["raising"][0] == 2
-    assert not [name for name in found if "annotated" in name or "postrun" in name]
+    actual = figures(recorded(lambda: run(one, other)))
+    assert actual["one"][3] == {"run": (1, 1, 0), "deeper": (1, 1, 0)}
+    assert actual["other"][3] == {"run": (1, 1, 0), "deeper": (1, 1, 0)}
+    assert actual["raising"][0] == 2
+    assert not [name for name in actual if "annotated" in name or "postrun" in name]
     assert other.__name__ == "other"
     assert capture.annotate("partial")(functools.partial(raising, 2))() == 2
 
@@ -300,10 +303,10 @@ def test_a_session_that_ends_in_the_window_leaves_none_of_its_functions(tmp_path
     assert {name[2] for name in ours} >= {"metadata", "<built-in method postrun.native._native.begin>"}
     places = sorted(tmp_path.rglob("python_stats"))
     assert len(places) == 2  # steps 1 and 2
-    for place in places:
+    for path in places:
         import pstats
 
-        found = pstats.Stats(str(place)).stats  # type: ignore[attr-defined]
-        assert {name: of[1] for name, of in found.items() if name != RECORDING} == {
+        actual = pstats.Stats(str(path)).stats  # type: ignore[attr-defined]
+        assert {name: of[1] for name, of in actual.items() if name != RECORDING} == {
             name: of[1] for name, of in expected.items() if name not in ours
         }

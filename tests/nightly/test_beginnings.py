@@ -1,4 +1,4 @@
-"""How do the beginnings of files that are named like anything decide which are runs, and which files are of a run?"""
+"""Beginnings of ambiguously named files decide which folders are runs, and which files belong to a run."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from postrun.nightly.night import real_runs
 TRACE = json.dumps({"schemaVersion": 1, "traceEvents": [{"ph": "X", "name": "aten::mm", "pid": 7, "tid": 7, "ts": 5, "dur": 4}]})
 SMI = "timestamp, index, utilization.gpu [%]\n2026/03/03 09:52:20.000, 0, 10 %\n"
 LOSSES = '{"losses": [3.5, 2.5]}'
-# What begins a run of each kind, by its name alone.
+# The files that indicate a run of each kind by name alone.
 SURE = {"recording": "h.1.2.prt", "hosted": "system/incremental/1772531220.algo-1.json", "traces": "rank0/main.trace.json"}
 
 
 def _find(folder: Path, known: dict[str, Row] | None = None) -> dict[str, FoundRun]:
     source = open_objects(str(folder))
-    found = list(real_runs(source, found_runs(source.list(), now_ns=2**62, settle_ns=0), known or {}))
-    return {run.id: run for run in found}
+    actual = list(real_runs(source, found_runs(source.list(), now_ns=2**62, settle_ns=0), known or {}))
+    return {run.id: run for run in actual}
 
 
 def _write(folder: Path, files: dict[str, str]) -> None:
@@ -49,10 +49,10 @@ def test_a_run_store_is_a_run_unless_what_it_was_made_from_stands_beside(tmp_pat
 
 @pytest.mark.parametrize("kind", list(SURE))
 def test_what_is_appended_to_other_files_does_not_change_a_run(tmp_path: Path, kind: str) -> None:
-    other = {"train-gpu.log": "epoch 1\n", "cpu.prof": "1 2 3"}
+    other_files = {"train-gpu.log": "epoch 1\n", "cpu.prof": "1 2 3"}
     if kind != "traces":
-        other["losses.json"] = LOSSES
-    _write(tmp_path / "j", {SURE[kind]: "", **other})
+        other_files["losses.json"] = LOSSES
+    _write(tmp_path / "j", {SURE[kind]: "", **other_files})
     before = _find(tmp_path)["j"]
     assert [one.path for one in before.objects] == [f"j/{SURE[kind]}"]
     assert before.kind == kind

@@ -1,4 +1,4 @@
-"""Does exactly one night have a claim, does it come free when its night is no more, and does nobody lose a live one?"""
+"""Exactly one night has a claim; a claim becomes free when its night ends; no night loses a live claim."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ def elsewhere(out: Objects, path: str) -> None:
 
 
 def test_a_claim_is_had_once_and_again_after_it_was_given_back(out: Objects) -> None:
-    with Claims(out) as one, Claims(out) as other:
-        assert one.take("c.json")
-        assert not other.take("c.json")
-        assert one.take("c.json")  # still its own
-        assert "process" in (other.holder("c.json") or "")
-        other.give_back("c.json")  # not its own
-        assert not other.take("c.json")
-        one.give_back("c.json")
-        assert other.holder("c.json") is None
-        assert other.take("c.json")
-        assert not one.take("c.json")
+    with Claims(out) as first, Claims(out) as second:
+        assert first.take("c.json")
+        assert not second.take("c.json")
+        assert first.take("c.json")  # still its own
+        assert "process" in (second.holder("c.json") or "")
+        second.give_back("c.json")  # not its own
+        assert not second.take("c.json")
+        first.give_back("c.json")
+        assert second.holder("c.json") is None
+        assert second.take("c.json")
+        assert not first.take("c.json")
     assert list(out.list()) == []
 
 
@@ -85,15 +85,15 @@ def test_the_claim_of_a_process_of_this_machine_that_has_ended_is_free_at_once(t
 
 
 def test_a_claim_is_renewed_while_its_night_lives(out: Objects) -> None:
-    with Claims(out, lease_s=0.4) as one, Claims(out, lease_s=0.4) as other:
-        assert one.take("c.json")
+    with Claims(out, lease_s=0.4) as earlier, Claims(out, lease_s=0.4) as second:
+        assert earlier.take("c.json")
         first = json.loads(out.read("c.json"))["expires_ns"]
         until = time.monotonic() + 10
         while json.loads(out.read("c.json"))["expires_ns"] == first:
             assert time.monotonic() < until
             time.sleep(0.02)
-        assert not other.take("c.json")
-        one.give_back("c.json")
+        assert not second.take("c.json")
+        earlier.give_back("c.json")
         time.sleep(0.3)
         assert out.head("c.json") is None  # renewing does not bring it back
 
@@ -158,17 +158,17 @@ def test_of_several_processes_one_has_each_claim(tmp_path: Path) -> None:
 
 def test_alone_waits_for_the_other(out: Objects) -> None:
     order: list[str] = []
-    with Claims(out) as one, Claims(out) as other:
+    with Claims(out) as first, Claims(out) as another:
         inside = threading.Event()
 
         def second() -> None:
             inside.wait()
-            with other.alone("index.claim.json"):
+            with another.alone("index.claim.json"):
                 order.append("second")
 
         thread = threading.Thread(target=second)
         thread.start()
-        with one.alone("index.claim.json"):
+        with first.alone("index.claim.json"):
             inside.set()
             time.sleep(0.2)
             order.append("first")

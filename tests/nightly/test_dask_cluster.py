@@ -1,4 +1,4 @@
-"""Does a night on a Dask cluster lose or double anything when a worker of the cluster is killed, and when a file kills its reader?"""
+"""A night on a Dask cluster loses and repeats nothing when a worker is killed or a file kills its reader."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytest.importorskip("distributed", reason="Dask is not installed (pip install 'p
 RUNS = 12
 EPOCH_US = 1_700_000_000_000_000
 STARTED_S = 60.0
-# Whoever opens such a file is ended as by a crash in a library.
+# A process that opens such a file dies as by a crash in a library.
 POISON = """
 import os, signal, sys
 def look(event, given):
@@ -35,7 +35,10 @@ sys.addaudithook(look)
 
 
 def trace(run: int, rank: int = 0, ranks: int = 1) -> str:
-    """As many steps as the number of the run and 3, each of so many milliseconds as the number of the run and 1, with one kernel."""
+    """Return a trace whose run number decides its steps and their length.
+
+    It has run + 3 steps of run + 1 ms each, with one kernel.
+    """
     length = 1000 * (run + 1)
     events: list[dict[str, Any]] = []
     for step in range(run + 3):
@@ -45,8 +48,8 @@ def trace(run: int, rank: int = 0, ranks: int = 1) -> str:
             {"cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": at + 10, "dur": 5, "args": {"correlation": step + 1}},
             {"cat": "kernel", "name": "mm", "ts": at + 50, "dur": 20, "args": {"correlation": step + 1, "device": rank, "stream": 7}},
         ]
-    said = {"distributedInfo": {"rank": rank, "world_size": ranks}, "host_name": "node"}
-    return json.dumps({**said, "traceEvents": [{"ph": "X", "pid": 5 + rank, "tid": 5 + rank, **event} for event in events]})
+    metadata = {"distributedInfo": {"rank": rank, "world_size": ranks}, "host_name": "node"}
+    return json.dumps({**metadata, "traceEvents": [{"ph": "X", "pid": 5 + rank, "tid": 5 + rank, **event} for event in events]})
 
 
 @contextmanager
@@ -73,25 +76,25 @@ def process(*words: str, log: Path, **environment: str) -> Iterator[subprocess.P
 
 def wait_for(what: Any, seconds: float = STARTED_S) -> Any:
     until = time.monotonic() + seconds
-    while not (found := what()):
+    while not (actual := what()):
         assert time.monotonic() < until, "waited in vain"
         time.sleep(0.02)
-    return found
+    return actual
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
-    """A scheduler and two workers, each a process of its own; the scheduler's address and the workers."""
+    """Start a scheduler and two workers as processes; return address and workers."""
     (tmp_path / "hook").mkdir()
     (tmp_path / "hook" / "sitecustomize.py").write_text(POISON)
-    told = tmp_path / "scheduler.json"
+    address_file = tmp_path / "scheduler.json"
     dask = ["-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-jupyter"]
     with ExitStack() as stack:
-        stack.enter_context(process(*dask, "--scheduler-file", str(told), log=tmp_path / "scheduler.log"))
+        stack.enter_context(process(*dask, "--scheduler-file", str(address_file), log=tmp_path / "scheduler.log"))
 
         def address() -> str | None:
             try:
-                return str(json.loads(told.read_text())["address"])
+                return str(json.loads(address_file.read_text())["address"])
             except (OSError, ValueError):
                 return None
 
@@ -154,8 +157,8 @@ def test_a_worker_is_killed_in_the_middle_of_a_night(cluster: tuple[str, list[su
         row = rows[f"run{run:02}"]
         assert (row["state"], row["steps"], row["step_median_ns"], row["files"]) == ("reported", run + 3, (run + 1) * 1_000_000, 1)
         # One report, and nothing of another.
-        made = [path.name for path in (markers / f"run{run:02}").iterdir()]
-        assert sorted(made) == sorted(["done.json", Path(row["folder"]).name])
+        started = [path.name for path in (markers / f"run{run:02}").iterdir()]
+        assert sorted(started) == sorted(["done.json", Path(row["folder"]).name])
         assert [path.name for path in (out / row["folder"]).iterdir()] == ["report.json"]
     assert (rows["large"]["state"], rows["large"]["ranks"], rows["large"]["step_median_ns"]) == ("reported", 3, 91_000_000)
     left = [path.relative_to(markers / "large").as_posix() for path in (markers / "large").rglob("*") if path.is_file()]

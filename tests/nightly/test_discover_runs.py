@@ -1,4 +1,4 @@
-"""Are the runs below a prefix found, whatever else is there? Against trees whose runs are known because they were laid out so."""
+"""The runs below a prefix are found among other files: generated trees whose runs are known."""
 
 from __future__ import annotations
 
@@ -117,8 +117,8 @@ def test_layouts(paths: list[str], expected: dict[str, str]) -> None:
     ],
 )
 def test_what_postrun_report_reads_of_a_run_is_in_it(paths: list[str]) -> None:
-    found = find(objects(*paths)).values()
-    assert {run.id: sorted(one.path for one in (*run.objects, *run.perhaps)) for run in found} == {"j": sorted(paths)}
+    actual = find(objects(*paths)).values()
+    assert {run.id: sorted(one.path for one in (*run.objects, *run.perhaps)) for run in actual} == {"j": sorted(paths)}
 
 
 def test_what_postrun_writes_below_the_source_is_not_looked_into() -> None:
@@ -154,20 +154,20 @@ def test_without_a_time_to_settle_the_clock_of_the_store_may_be_ahead() -> None:
 
 
 def test_the_fingerprint_changes_with_path_size_and_etag_alone() -> None:
-    one = ObjectInfo("a/trace.json", 5, '"x"', OLD)
+    first = ObjectInfo("a/trace.json", 5, '"x"', OLD)
     versions = [
-        [one],
+        [first],
         [ObjectInfo("a/trace2.json", 5, '"x"', OLD)],
         [ObjectInfo("a/trace.json", 6, '"x"', OLD)],
         [ObjectInfo("a/trace.json", 5, '"y"', OLD)],
         [ObjectInfo("a/trace.json", 5, None, OLD)],
-        [one, ObjectInfo("a/trace2.json", 5, '"x"', OLD)],
+        [first, ObjectInfo("a/trace2.json", 5, '"x"', OLD)],
     ]
     prints = {find(version)["a"].fingerprint for version in versions}
     assert len(prints) == len(versions)
     assert all(len(text) == 64 and not set(text) - set("0123456789abcdef") for text in prints)
     touched = find([ObjectInfo("a/trace.json", 5, '"x"', OLD + 5), *objects("a/model.pt", "b/trace.json")])["a"]
-    assert touched.fingerprint == find([one])["a"].fingerprint
+    assert touched.fingerprint == find([first])["a"].fingerprint
     assert touched.fingerprint == hashlib.sha256(b'a/trace.json\x005\x00"x"\n').hexdigest()
 
 
@@ -195,15 +195,15 @@ def test_a_hundred_thousand_objects_are_let_go_as_their_runs_end() -> None:
                 taken += 1
                 yield ObjectInfo(f"job-{job:05d}/unrelated-{part:02d}.bin", 1, "e", OLD)
 
-    found = 0
+    total = 0
     for run in found_runs(listing(), now_ns=NOW, settle_ns=0):
         if run.id == ".":
             assert taken == 100_000
             continue
-        found += 1
+        total += 1
         assert len(run.objects) == 40
-        assert taken <= found * 50 + 1  # handed over when the first object of the next folder was seen
-    assert found == 2_000
+        assert taken <= total * 50 + 1  # handed over when the first object of the next folder was seen
+    assert total == 2_000
 
 
 # ------------------------------------------------------------------------------ random trees
@@ -270,9 +270,9 @@ def trees(draw: st.DrawFn) -> Laid:
 @settings(max_examples=examples(150), deadline=None)
 @given(trees())
 def test_exactly_the_runs_that_were_laid_out_are_found(laid: Laid) -> None:
-    found = find(objects(*sorted(laid.paths)))
-    assert {run.id: (run.kind, {one.path for one in run.objects}) for run in found.values()} == laid.runs
-    for run in found.values():
+    actual = find(objects(*sorted(laid.paths)))
+    assert {run.id: (run.kind, {one.path for one in run.objects}) for run in actual.values()} == laid.runs
+    for run in actual.values():
         assert [one.path for one in run.objects] == sorted((one.path for one in run.objects), key=str.encode)
 
 

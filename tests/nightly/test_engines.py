@@ -1,4 +1,4 @@
-"""Do the engines run the same tasks with the same results, limits and errors?"""
+"""All engines run the same tasks with the same results, limits and errors."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def engine(request: pytest.FixtureRequest) -> Iterator[tuple[str, Executor]]:
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = str(Path(tasks.__file__).parent)
     try:
-        with engines.executor(request.param, workers=2, timeout_s=30, memory_bytes=400 * MB) as made:
-            yield request.param, made
+        with engines.executor(request.param, workers=2, timeout_s=30, memory_bytes=400 * MB) as executor:
+            yield request.param, executor
     finally:
         os.environ.pop("PYTHONPATH")
         if before is not None:

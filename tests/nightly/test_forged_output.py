@@ -1,4 +1,4 @@
-"""What can somebody do who may write below --out, but not to the source, and is it no more than to replace the reports there?"""
+"""A user who can write below --out, but not to the source, can do no more than replace the reports there."""
 
 from __future__ import annotations
 
@@ -102,12 +102,12 @@ NUMBERS = [name for name, value in Row.__dataclass_fields__.items() if value.typ
 
 @pytest.mark.parametrize("value", [-(2**63), -1, 0, 2**63 - 1])
 def test_the_index_bears_any_number(tmp_path: Path, value: int) -> None:
-    for place, name in enumerate(NUMBERS):
-        run_id = f"run{place}"
+    for position, name in enumerate(NUMBERS):
+        run_id = f"run{position}"
         file = tmp_path / places.done(run_id)
         file.parent.mkdir(parents=True)
-        made = row(id=run_id, folder=f"runs/{run_id}/{HEX}-{HEX[:12]}", step_median_ns=100, started_ns=place)
-        file.write_text(json.dumps(made | {name: value}))
+        forged = row(id=run_id, folder=f"runs/{run_id}/{HEX}-{HEX[:12]}", step_median_ns=100, started_ns=position)
+        file.write_text(json.dumps(forged | {name: value}))
     out = open_objects(tmp_path)
     book = Book()
     rows = book.known(out)
@@ -188,10 +188,10 @@ def test_the_holder_of_a_claim_is_one_line(tmp_path: Path) -> None:
     path = places.claim("run")
     (tmp_path / path).parent.mkdir(parents=True)
     with Claims(open_objects(tmp_path)) as claims:
-        for host, shown in (("a\x1b]0;t\x07", "an unknown process"), ("<b>\n", "an unknown process"), ("node-3", "process 7 on node-3")):
+        for host, owner in (("a\x1b]0;t\x07", "an unknown process"), ("<b>\n", "an unknown process"), ("node-3", "process 7 on node-3")):
             (tmp_path / path).write_bytes(claim(host=host))
             assert not claims.take(path)
-            assert claims.holder(path) == shown
+            assert claims.holder(path) == owner
 
 
 @pytest.mark.parametrize("kind", ["folder", "pipe", "link"])
@@ -255,36 +255,36 @@ def precious(tmp_path: Path) -> Path:
     return file
 
 
-def _delete(said: dict[str, Any], file: Path) -> None:
-    said["files"][0]["read"]["tables"]["spill"] = str(file)
+def _delete(marker: dict[str, Any], file: Path) -> None:
+    marker["files"][0]["read"]["tables"]["spill"] = str(file)
 
 
-def _read_above(said: dict[str, Any], file: Path) -> None:
-    said["files"][0]["read"]["tables"]["name"] = os.path.relpath(file, "/a/b").replace("../..", "../../../../../../../../../../..")
+def _read_above(marker: dict[str, Any], file: Path) -> None:
+    marker["files"][0]["read"]["tables"]["name"] = os.path.relpath(file, "/a/b").replace("../..", "../../../../../../../../../../..")
 
 
-def _read(said: dict[str, Any], file: Path) -> None:
-    said["files"][0]["read"]["tables"]["name"] = str(file)
+def _read(marker: dict[str, Any], file: Path) -> None:
+    marker["files"][0]["read"]["tables"]["name"] = str(file)
 
 
-def _fetch(said: dict[str, Any], file: Path) -> None:
-    said["tables"][f"../../../../{file.name}"] = file.stat().st_size
-    said["prefix"] = ""
+def _fetch(marker: dict[str, Any], file: Path) -> None:
+    marker["tables"][f"../../../../{file.name}"] = file.stat().st_size
+    marker["prefix"] = ""
 
 
-def _statement(said: dict[str, Any], file: Path) -> None:
+def _statement(marker: dict[str, Any], file: Path) -> None:
     text = file.with_suffix(".txt")
     text.write_text(SECRET)
     column = f"first_ns\") SELECT ?, ?, (SELECT 1 FROM read_text('{text}')); --"
-    said["files"][0]["read"]["windows"] = [{column: 1}]
+    marker["files"][0]["read"]["windows"] = [{column: 1}]
 
 
-def _types(said: dict[str, Any], file: Path) -> None:
-    said["files"][0]["read"]["result"]["events"] = "many"
+def _types(marker: dict[str, Any], file: Path) -> None:
+    marker["files"][0]["read"]["result"]["events"] = "many"
 
 
-def _device(said: dict[str, Any], file: Path) -> None:
-    said["files"][0]["read"]["devices"] = [{"index": 0, "name = (SELECT content FROM read_text('/etc/passwd')), name": "x"}]
+def _device(marker: dict[str, Any], file: Path) -> None:
+    marker["files"][0]["read"]["devices"] = [{"index": 0, "name = (SELECT content FROM read_text('/etc/passwd')), name": "x"}]
 
 
 @pytest.mark.slow
@@ -296,21 +296,21 @@ def test_a_forged_part_reads_and_removes_nothing_and_is_made_again(tmp_path: Pat
     part = partials.parts(task, 1)[0]
     partials.read_part(part)
     marker = out / part.marker
-    said = json.loads(marker.read_text())
-    change(said, file)
-    marker.write_text(json.dumps(said))
+    content = json.loads(marker.read_text())
+    change(content, file)
+    marker.write_text(json.dumps(content))
     with pytest.raises(ObjectStoreError, match="is damaged, and was removed"):
         partials.report_parts(task, 1)
     assert file.exists()
     assert not marker.exists()
     partials.read_part(part)
-    made = partials.report_parts(task, 1)
-    assert made.state == "reported"
-    assert SECRET.encode() not in (out / str(made.folder) / "report.json").read_bytes()
+    row = partials.report_parts(task, 1)
+    assert row.state == "reported"
+    assert SECRET.encode() not in (out / str(row.folder) / "report.json").read_bytes()
 
 
 def test_parts_that_others_replaced_are_read_again(tmp_path: Path) -> None:
-    """A table of another content, that the reader fails on: the next attempt reads the files themselves."""
+    """After an error in a replaced table, the next attempt reads the files."""
     from concurrent.futures import Executor, Future
 
     class Here(Executor):

@@ -1,4 +1,4 @@
-"""Does a night find and read a run of every kind of files that `postrun report` takes, and of each kind alone?"""
+"""A night finds and reads a run of every kind of files that `postrun report` reads, also of each kind alone."""
 
 from __future__ import annotations
 

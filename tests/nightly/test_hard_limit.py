@@ -1,4 +1,4 @@
-"""Does the kernel stop a worker that allocates more between two looks of the pool than it may, and is the reason clear?"""
+"""The kernel stops a worker that allocates too much between two looks of the pool, and the reason is clear."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIMIT = 600 * MB
 
 
 def peak(pid: int) -> int:
-    """The most memory that a process ever had, in bytes; 0 where it has ended."""
+    """Return the peak memory of a process in bytes; 0 if it has ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
     except (OSError, ValueError):
@@ -51,8 +51,8 @@ def limited(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("task", [tasks.allocate, tasks.allocate_in_a_library])
 def test_one_large_allocation_stays_below_twice_the_limit(limited: tuple[str, SupervisedPool], task: object) -> None:
-    kind, made = limited
-    with made as pool:
+    kind, limited_pool = limited
+    with limited_pool as pool:
         pool.submit(tasks.pid).result()
         future = pool.submit(task, 4 * GB)  # type: ignore[arg-type]
         # RLIMIT_DATA refuses the allocation as a whole; a group lets it grow to its limit.
@@ -72,8 +72,8 @@ def test_what_stays_within_the_limit_goes_well(limited: tuple[str, SupervisedPoo
 
 
 def test_a_worker_that_exits_for_want_of_memory_names_the_limit(limited: tuple[str, SupervisedPool]) -> None:
-    kind, made = limited
-    with made as pool:
+    kind, result = limited
+    with result as pool:
         error = pool.submit(tasks.run_out_of_memory_outside_the_task).exception()
         assert isinstance(error, WorkerDied)
         if kind == "rlimit":
@@ -123,12 +123,12 @@ def test_the_reasons_of_runs_name_the_limit(monkeypatch: pytest.MonkeyPatch) -> 
 # -- groups, on a file system that looks like the kernel's -------------------------------------------------------------------
 
 
-def cgroups(root: Path, own: str, *, controllers: str = "cpu memory", line: str | None = None) -> Path:
-    """A hierarchy as of cgroup v2, in which this process is in ``own``; the folder of that group."""
+def cgroups(root: Path, group: str, *, controllers: str = "cpu memory", line: str | None = None) -> Path:
+    """Create a cgroup v2 hierarchy with this process; return its group's folder."""
     (root / "proc/self").mkdir(parents=True)
-    (root / "proc/self/cgroup").write_text(line or f"0::{own}\n")
+    (root / "proc/self/cgroup").write_text(line or f"0::{group}\n")
     folder = root / "sys/fs/cgroup"
-    for name in ("", *own.strip("/").split("/")):
+    for name in ("", *group.strip("/").split("/")):
         folder = folder / name
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "cgroup.controllers").write_text(controllers + "\n")
@@ -139,13 +139,13 @@ def cgroups(root: Path, own: str, *, controllers: str = "cpu memory", line: str 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="root uses delegated groups alone, others those that they can write to")
 def test_root_leaves_groups_alone_that_are_not_delegated(tmp_path: Path) -> None:
-    own = cgroups(tmp_path, "/system.slice/night.service/main")
+    group = cgroups(tmp_path, "/system.slice/night.service/main")
     assert list(hard_limit._delegated(tmp_path)) == []
     try:
-        os.setxattr(own.parent, "trusted.delegate", b"1")
+        os.setxattr(group.parent, "trusted.delegate", b"1")
     except OSError:
         pytest.skip("this file system has no extended attributes")
-    assert list(hard_limit._delegated(tmp_path)) == [own.parent]
+    assert list(hard_limit._delegated(tmp_path)) == [group.parent]
 
 
 @pytest.mark.parametrize(
@@ -163,12 +163,12 @@ def test_without_a_group_of_version_2_there_is_none(
 
 def test_a_worker_is_moved_into_a_group_with_twice_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hard_limit, "_is_ours", lambda group: group.name == "night.service")
-    own = cgroups(tmp_path, "/night.service/main")
+    delegated = cgroups(tmp_path, "/night.service/main")
     files = ("memory.max", "memory.swap.max", "memory.oom.group", "cgroup.procs")
-    made = Path.mkdir
+    result = Path.mkdir
 
     def mkdir(folder: Path, *words: int, **more: bool) -> None:
-        made(folder, *words, **more)
+        result(folder, *words, **more)
         if folder.name.startswith("postrun-"):
             for file in files:
                 (folder / file).touch()
@@ -176,9 +176,9 @@ def test_a_worker_is_moved_into_a_group_with_twice_the_limit(tmp_path: Path, mon
     monkeypatch.setattr(Path, "mkdir", mkdir)
     group = hard_limit.MemoryGroup.around(4711, LIMIT, tmp_path)
     assert group is not None
-    folder = next(own.parent.glob("postrun-*"))
+    folder = next(delegated.parent.glob("postrun-*"))
     assert [(folder / file).read_text() for file in files] == [str(2 * LIMIT), "0", "1", "4711"]
-    assert (own.parent / "cgroup.subtree_control").read_text() == "+memory"
+    assert (delegated.parent / "cgroup.subtree_control").read_text() == "+memory"
     assert not group.exceeded()
     (folder / "memory.events").write_text("low 0\noom 1\noom_kill 1\n")
     assert group.exceeded()
@@ -191,8 +191,8 @@ def test_a_worker_is_moved_into_a_group_with_twice_the_limit(tmp_path: Path, mon
 
 
 def test_a_group_that_the_kernel_refuses_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where processes in the group forbid children with limits: the files of the new group are not there."""
+    """Simulate a group whose processes forbid children with limits."""
     monkeypatch.setattr(hard_limit, "_is_ours", lambda group: True)
-    own = cgroups(tmp_path, "/night")
+    delegated = cgroups(tmp_path, "/night")
     assert hard_limit.MemoryGroup.around(os.getpid(), LIMIT, tmp_path) is None
-    assert not list(own.glob("postrun-*"))
+    assert not list(delegated.glob("postrun-*"))

@@ -1,4 +1,4 @@
-"""Do families, trends, regressions and new issues say what the formulas in docs/nightly.md say, and does noise stay silent?"""
+"""Families, trends, regressions and new issues follow the formulas in docs/nightly.md, and noise causes no findings."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def run(day: float, step: int | None = None, **more: Any) -> Row:
     return Row(**plain | more)
 
 
-def told(rows: list[Row], settings: Settings | None = None) -> History:
+def history_of(rows: list[Row], settings: Settings | None = None) -> History:
     settings = settings or Settings()
     names = [family_of(row.name, row.id, row.labels, settings.patterns) for row in rows]
     return history(table.frame(rows, family=pl.Series(names, dtype=pl.String)), settings)
 
 
-def marks(made: History) -> dict[str, str | None]:
-    return dict(made.steps.select("id", "step_mark").iter_rows())
+def marks(past: History) -> dict[str, str | None]:
+    return dict(past.steps.select("id", "step_mark").iter_rows())
 
 
 def series(*steps: int | None) -> list[Row]:
@@ -66,7 +66,7 @@ def series(*steps: int | None) -> list[Row]:
         ("run-3", "gpt-7b/run-3", "gpt-7b"),
         (None, "gpt-7b/night/0007", "gpt-7b"),
         ("7", "7", "7"),
-        # Only a word that says nothing: better than the name with its counter; what jobs are named by before what divides a job.
+        # Only a generic word: better than the name with its counter. Words for jobs precede words for parts of a job.
         ("train-20261121-224234", "train-20261121-224234", "train"),
         ("train-20261121-224234", "postrun-runs/train-20261121-224234", "train"),
         ("run-17", "run-17", "run"),
@@ -104,88 +104,94 @@ def test_every_name_has_a_family_and_a_counter_does_not_change_it(name: str, run
 
 def test_runs_named_by_a_word_and_a_counter_are_compared() -> None:
     names = [f"train-202611{20 + day}-224234" for day in range(5)]
-    (found,) = told([run(day, 130 if day == 4 else 100, id=names[day], name=names[day]) for day in range(5)]).findings
-    assert (found.kind, found.family, found.id) == ("regression", "train", "train-20261124-224234")
+    (finding,) = history_of([run(day, 130 if day == 4 else 100, id=names[day], name=names[day]) for day in range(5)]).findings
+    assert (finding.kind, finding.family, finding.id) == ("regression", "train", "train-20261124-224234")
 
 
 def test_runs_that_are_alone_in_their_family_are_known() -> None:
     rows = [run(day, 100, id=f"2026-11-0{day}", name=f"2026-11-0{day}") for day in (1, 3, 2)]
     failed = run(4, None, id="2026-11-04", name="2026-11-04", state="failed")
-    assert told([*rows, *series(100, 100), failed]).alone == ("2026-11-03", "2026-11-02", "2026-11-01")
+    assert history_of([*rows, *series(100, 100), failed]).alone == ("2026-11-03", "2026-11-02", "2026-11-01")
 
 
 # -- regressions, on paper -------------------------------------------------------------------------------------------------
 
 
 def test_a_step_time_far_above_the_runs_before_is_a_regression() -> None:
-    # Median of 100, 101, 99, 100, 102 is 100; deviations 0, 1, 1, 0, 2, of which the median is 1; 3 * 1.4826 * 2.0 * 1 = 8.9 < 15.
-    (found,) = told(series(100, 101, 99, 100, 102, 115)).findings
-    assert (found.kind, found.value_ns, found.base_ns, found.change_percent, found.runs) == ("regression", 115, 100.0, 15.0, 5)
-    assert "from step to step, 15.0 % more than the median of the 5 comparable runs before" in found.text
-    assert "step time" not in found.text  # which is another figure of the report
+    # Median of 100, 101, 99, 100, 102 is 100; deviations 0, 1, 1, 0, 2 with median 1; 3 * 1.4826 * 2.0 * 1 = 8.9 < 15.
+    (finding,) = history_of(series(100, 101, 99, 100, 102, 115)).findings
+    assert (finding.kind, finding.value_ns, finding.base_ns, finding.change_percent, finding.runs) == (
+        "regression",
+        115,
+        100.0,
+        15.0,
+        5,
+    )
+    assert "from step to step, 15.0 % more than the median of the 5 comparable runs before" in finding.text
+    assert "step time" not in finding.text  # which is another figure of the report
     # Both must hold: 9 % is not more than 10 %; with deviations of 3 for 1, 26.7 is not exceeded.
-    assert told(series(100, 101, 99, 100, 102, 109)).findings == ()
-    assert told(series(100, 103, 97, 100, 106, 115)).findings == ()
-    assert [one.kind for one in told(series(100, 103, 97, 100, 106, 127)).findings] == ["regression"]
+    assert history_of(series(100, 101, 99, 100, 102, 109)).findings == ()
+    assert history_of(series(100, 103, 97, 100, 106, 115)).findings == ()
+    assert [one.kind for one in history_of(series(100, 103, 97, 100, 106, 127)).findings] == ["regression"]
 
 
 def test_a_constant_history_has_a_floor_of_one_percent() -> None:
     steps = series(1000, 1000, 1000, 1000, 1030)
-    assert told(steps, Settings(threshold_percent=1)).findings == ()
-    assert [one.kind for one in told(series(1000, 1000, 1000, 1000, 1031), Settings(threshold_percent=1)).findings] == ["regression"]
-    assert told(series(1000, 1000, 1000, 1000, 1100)).findings == ()  # not more than 10 %
-    assert [one.kind for one in told(series(1000, 1000, 1000, 1000, 1101)).findings] == ["regression"]
+    assert history_of(steps, Settings(threshold_percent=1)).findings == ()
+    assert [one.kind for one in history_of(series(1000, 1000, 1000, 1000, 1031), Settings(threshold_percent=1)).findings] == ["regression"]
+    assert history_of(series(1000, 1000, 1000, 1000, 1100)).findings == ()  # not more than 10 %
+    assert [one.kind for one in history_of(series(1000, 1000, 1000, 1000, 1101)).findings] == ["regression"]
 
 
 def test_at_least_three_runs_before_and_at_most_eight() -> None:
-    assert told(series(100, 100, 200)).findings == ()
-    assert [one.runs for one in told(series(100, 100, 100, 200)).findings] == [3]
+    assert history_of(series(100, 100, 200)).findings == ()
+    assert [one.runs for one in history_of(series(100, 100, 100, 200)).findings] == [3]
     # Of twelve, the last eight count: the slow ones before are forgotten.
-    (found,) = told(series(*[200] * 4, *[100] * 8, 150)).findings
-    assert (found.kind, found.base_ns, found.runs) == ("regression", 100.0, 8)
+    (finding,) = history_of(series(*[200] * 4, *[100] * 8, 150)).findings
+    assert (finding.kind, finding.base_ns, finding.runs) == ("regression", 100.0, 8)
 
 
 def test_an_improvement_is_told_after_regressions() -> None:
     faster = [run(day, step, id=f"fast/{day}", name="fast") for day, step in enumerate((100, 100, 100, 100, 80))]
-    found = told([*series(100, 100, 100, 100, 120), *faster]).findings
-    assert [(one.kind, one.family, one.change_percent) for one in found] == [("regression", "job", 20.0), ("improvement", "fast", -20.0)]
+    findings = history_of([*series(100, 100, 100, 100, 120), *faster]).findings
+    assert [(one.kind, one.family, one.change_percent) for one in findings] == [("regression", "job", 20.0), ("improvement", "fast", -20.0)]
 
 
 @pytest.mark.parametrize(
-    "other",
+    "changes",
     [{"gpu_name": "A100"}, {"gpus": 4}, {"ranks": 16}, {"status": "failed"}, {"status": "partial"}, {"name": "another"},
      {"state": "failed"}, {"gpus": None}],
 )  # fmt: skip
-def test_runs_that_are_not_alike_are_not_compared(other: dict[str, Any]) -> None:
-    assert told([*series(100, 100, 100, 100), run(5, 150, **other)]).findings == ()
-    assert told([run(day, 100, **other) for day in range(4)] + [run(5, 150)]).findings == ()
-    assert len(told([*series(100, 100, 100, 100), *(run(4.5 + i / 10, 300, **other) for i in range(4)), run(5, 150)]).findings) == 1
+def test_runs_that_are_not_alike_are_not_compared(changes: dict[str, Any]) -> None:
+    assert history_of([*series(100, 100, 100, 100), run(5, 150, **changes)]).findings == ()
+    assert history_of([run(day, 100, **changes) for day in range(4)] + [run(5, 150)]).findings == ()
+    assert len(history_of([*series(100, 100, 100, 100), *(run(4.5 + i / 10, 300, **changes) for i in range(4)), run(5, 150)]).findings) == 1
 
 
 def test_runs_whose_status_is_not_known_are_compared() -> None:
-    assert len(told([run(day, 100, status="unknown") for day in range(4)] + [run(5, 150, status=None)]).findings) == 1
+    assert len(history_of([run(day, 100, status="unknown") for day in range(4)] + [run(5, 150, status=None)]).findings) == 1
 
 
 def test_the_order_is_that_of_the_times_not_of_the_list() -> None:
     rows = series(100, 101, 99, 100, 130)
     random.Random(1).shuffle(rows)
-    assert [one.id for one in told(rows).findings] == ["job/0004.000"]
+    assert [one.id for one in history_of(rows).findings] == ["job/0004.000"]
     # Without an epoch the time of the report stands for that of the run.
     relative = [run(day, step, started_ns=None) for day, step in enumerate((100, 101, 99, 100, 130))]
-    assert [one.id for one in told(relative[::-1]).findings] == ["job/0004.000"]
+    assert [one.id for one in history_of(relative[::-1]).findings] == ["job/0004.000"]
 
 
 def test_what_is_long_past_is_in_the_trend_but_no_finding() -> None:
     old = series(100, 100, 100, 100, 130)
     later = [run(100 + day, 100, id=f"new/{day}", name="new") for day in range(4)]
-    made = told([*old, *later])
-    assert made.findings == ()
-    assert marks(made)["job/0004.000"] == "regression"
-    (family,) = [one for one in made.families if one.name == "job"]
+    past = history_of([*old, *later])
+    assert past.findings == ()
+    assert marks(past)["job/0004.000"] == "regression"
+    (family,) = [one for one in past.families if one.name == "job"]
     assert [point.mark for point in family.points] == [None, None, None, None, "regression"]
-    # A regression that the next run does not have is told while it is of the last night.
-    assert [one.id for one in told(series(100, 100, 100, 100, 130, 100)).findings] == ["job/0004.000"]
-    assert told(series(100, 100, 100, 100, 130, 100, 100)).findings == ()
+    # A regression that the next run does not have is listed while it belongs to the last night.
+    assert [one.id for one in history_of(series(100, 100, 100, 100, 130, 100)).findings] == ["job/0004.000"]
+    assert history_of(series(100, 100, 100, 100, 130, 100, 100)).findings == ()
 
 
 # -- the same, computed again ----------------------------------------------------------------------------------------------
@@ -195,7 +201,7 @@ FACTORS = {3: 3.7, 4: 2.2, 5: 2.0, 6: 1.5, 7: 1.45}
 
 def plainly(rows: list[Row], settings: Settings) -> dict[str, tuple[float | None, int, str | None]]:
     """Base, number of runs and mark of each run, run by run."""
-    found: dict[str, tuple[float | None, int, str | None]] = {}
+    results: dict[str, tuple[float | None, int, str | None]] = {}
     before: dict[Any, list[int]] = {}
     alike = [row for row in rows if row.state == "reported" and row.status in ("completed", "unknown", None) and row.step_median_ns]
     for row in sorted(alike, key=lambda row: (row.started_ns if row.started_ns is not None else row.reported_at_ns or 0, row.id)):
@@ -211,9 +217,9 @@ def plainly(rows: list[Row], settings: Settings) -> dict[str, tuple[float | None
                 mark = "regression"
             if row.step_median_ns < base * (1 - share) and row.step_median_ns < base - room:
                 mark = "improvement"
-        found[row.id] = (base, len(kept), mark)
+        results[row.id] = (base, len(kept), mark)
         earlier.append(row.step_median_ns)
-    return found
+    return results
 
 
 ROWS = st.lists(
@@ -237,17 +243,17 @@ def test_steps_are_judged_as_plain_python_judges_them(
     settings = Settings(history=most, threshold_percent=threshold, deviations=deviations)
     rows = [run(day, **more) for day, more in enumerate(given_rows)]
     chance.shuffle(rows)
-    made = told(rows, settings)
+    past = history_of(rows, settings)
     expected = plainly(rows, settings)
-    found = {row["id"]: row for row in made.steps.iter_rows(named=True)}
-    assert {name: (row["step_base_ns"], row["step_runs"], row["step_mark"]) for name, row in found.items()} == expected
+    actual = {row["id"]: row for row in past.steps.iter_rows(named=True)}
+    assert {name: (row["step_base_ns"], row["step_runs"], row["step_mark"]) for name, row in actual.items()} == expected
 
 
 # -- noise -----------------------------------------------------------------------------------------------------------------
 
 
 def noisy(noise: float, seeds: int, length: int, shift: float = 1.0, kind: str = "normal") -> list[Row]:
-    """As many families of runs whose step time only has noise, but for the last one's shift."""
+    """Return ``seeds`` families with noisy step times, and a shift of the last."""
     rows = []
     for seed in range(seeds):
         chance = random.Random(f"{seed} {noise} {kind}")
@@ -262,8 +268,8 @@ def noisy(noise: float, seeds: int, length: int, shift: float = 1.0, kind: str =
 @pytest.mark.slow
 @pytest.mark.parametrize(("noise", "kind"), [(0.005, "normal"), (0.02, "normal"), (0.03, "normal"), (0.05, "normal"), (0.02, "tailed")])
 def test_noise_alone_is_hardly_ever_a_regression(noise: float, kind: str) -> None:
-    """300 families of 20 runs, which is 5,100 judged runs: less than one in a hundred, and much less where the noise is small."""
-    steps = told(noisy(noise, 300, 20, kind=kind)).steps.filter(pl.col("step_runs") >= 3)
+    """Expect under 1% of 5,100 evaluated runs, and far less with small noise."""
+    steps = history_of(noisy(noise, 300, 20, kind=kind)).steps.filter(pl.col("step_runs") >= 3)
     assert len(steps) == 300 * 17
     alarms = (steps["step_mark"] == "regression").sum() / len(steps)
     assert alarms < (0.01 if kind == "tailed" or noise > 0.03 else 0.002 if noise == 0.03 else 0.001)
@@ -272,19 +278,19 @@ def test_noise_alone_is_hardly_ever_a_regression(noise: float, kind: str) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize(("length", "noise", "least"), [(4, 0.005, 0.98), (6, 0.01, 0.98), (9, 0.01, 0.99), (9, 0.02, 0.93)])
 def test_fifteen_percent_are_found_in_the_next_night(length: int, noise: float, least: float) -> None:
-    found = told(noisy(noise, 300, length, shift=1.15)).findings
-    assert len([one for one in found if one.kind == "regression"]) / 300 >= least
+    findings = history_of(noisy(noise, 300, length, shift=1.15)).findings
+    assert len([one for one in findings if one.kind == "regression"]) / 300 >= least
 
 
 # -- new issues and trends -------------------------------------------------------------------------------------------------
 
 
 def test_an_issue_is_new_after_three_fine_runs() -> None:
-    def verdicts(*found: str | None) -> History:
-        return told([run(day, verdicts={} if one is None else {"IOBottleneck": one}) for day, one in enumerate(found)])
+    def verdicts(*values: str | None) -> History:
+        return history_of([run(day, verdicts={} if one is None else {"IOBottleneck": one}) for day, one in enumerate(values)])
 
-    (found,) = verdicts(FINE, FINE, FINE, ISSUE).findings
-    assert (found.kind, found.rule, found.id, found.runs) == ("new_issue", "IOBottleneck", "job/0003.000", 3)
+    (results,) = verdicts(FINE, FINE, FINE, ISSUE).findings
+    assert (results.kind, results.rule, results.id, results.runs) == ("new_issue", "IOBottleneck", "job/0003.000", 3)
     assert verdicts(FINE, FINE, ISSUE).findings == ()
     assert verdicts(FINE, ISSUE, FINE, FINE, ISSUE).findings == ()
     # Where a rule did not run or had nothing to look at, the run before counts.
@@ -294,7 +300,7 @@ def test_an_issue_is_new_after_three_fine_runs() -> None:
 
 def test_rules_of_ones_own_are_looked_at_and_the_summary_of_all_is_not() -> None:
     rows = [run(day, verdicts={"My Rule": one, "ProfilerReport": one}) for day, one in enumerate((FINE, FINE, FINE, ISSUE))]
-    assert [one.rule for one in told(rows).findings] == ["My Rule"]
+    assert [one.rule for one in history_of(rows).findings] == ["My Rule"]
 
 
 def test_a_family_tells_its_newest_run_against_those_before() -> None:
@@ -311,7 +317,7 @@ def test_a_family_tells_its_newest_run_against_those_before() -> None:
             ((100, 50.0, FINE, ISSUE), (102, None, FINE, ISSUE), (101, 60.0, FINE, ISSUE), (103, 40.0, ISSUE, FINE))
         )
     ]
-    (family,) = told([*rows, run(5, 900, gpus=1, status="failed")]).families
+    (family,) = history_of([*rows, run(5, 900, gpus=1, status="failed")]).families
     step, active = family.trends["step_median_ns"], family.trends["gpu_active_percent"]
     assert (step.newest, step.base, step.runs) == (103, 101.0, 3)
     assert (active.newest, active.base, active.runs) == (40.0, 55.0, 2)
@@ -324,6 +330,6 @@ def test_a_family_tells_its_newest_run_against_those_before() -> None:
 
 
 def test_nothing_and_nothing_to_compare() -> None:
-    assert told([]).findings == ()
-    made = told([run(1, None, status=None, started_ns=None, reported_at_ns=None, duration_ns=None, gpu_name=None)])
-    assert (made.findings, [one.runs for one in made.families]) == ((), [1])
+    assert history_of([]).findings == ()
+    past = history_of([run(1, None, status=None, started_ns=None, reported_at_ns=None, duration_ns=None, gpu_name=None)])
+    assert (past.findings, [one.runs for one in past.families]) == ((), [1])

@@ -1,4 +1,4 @@
-"""Is the index what the done-markers say, read once, and whole when nights write it at once?"""
+"""The index contains the done-markers, reads each once, and stays complete when several nights write it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from postrun.ingest.object_store.objects import Objects, ObjectStoreError
 from postrun.ingest.object_store.open import open_objects
 from postrun.nightly import index as indexes
 from postrun.nightly import night as nights
-from postrun.nightly import places, table
-from postrun.nightly import summary as told
+from postrun.nightly import places, summary, table
 from postrun.nightly.history import Settings
 from postrun.nightly.index import Book
 from postrun.nightly.model import Row
@@ -47,8 +46,8 @@ def reported(number: int, **more: Any) -> Row:
 
 
 def mark(out: Objects, *rows: Row) -> None:
-    for one in rows:
-        out.write(places.done(one.id), nights.marker(one))
+    for row in rows:
+        out.write(places.done(row.id), nights.marker(row))
 
 
 class Counting:
@@ -94,9 +93,9 @@ def parquet(out: Any) -> pl.DataFrame:
     return pl.read_parquet(io.BytesIO(out.read("index.parquet")))
 
 
-def shown(out: Any) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(out.read("index.json"))
-    return {one["id"]: one for one in found["runs"]}
+def index_json(out: Any) -> dict[str, Any]:
+    actual: dict[str, Any] = json.loads(out.read("index.json"))
+    return {one["id"]: one for one in actual["runs"]}
 
 
 # -- the table -------------------------------------------------------------------------------------------------------------
@@ -130,11 +129,11 @@ def test_other_tools_read_the_table(out: Counting, tmp_path: Path) -> None:
     mark(out, *(reported(day, step_median_ns=100 + day) for day in range(5)), row("bad", state="failed", reason="cut off"))
     night(out)
     file = tmp_path / "out" / "index.parquet"
-    found = duckdb.sql(
+    actual = duckdb.sql(
         f"select id, family, state, step_median_ns, step_base_ns, verdicts.IOBottleneck, verdicts.LowGPUUtilization, labels[1].value"
         f" from '{file}' order by started_ns nulls last"
     ).fetchall()
-    assert found[-2:] == [
+    assert actual[-2:] == [
         ("job/0004", "job", "reported", 104, 101.5, "NoIssuesFound", None, "a"),
         ("bad", "bad", "failed", None, None, None, None, None),
     ]
@@ -162,18 +161,18 @@ def test_a_marker_is_read_once_and_again_when_it_changes(out: Counting) -> None:
     out.delete(places.done("job/0007"))
     assert night(out).total == 20
     assert sorted(out.markers) == [places.done("job/0003"), places.done("job/0020")]
-    found = shown(out)
-    assert (found["job/0003"]["name"], "job/0007" in found, "job/0020" in found) == ("changed", False, True)
-    # All of it is what the markers say, whatever was read when.
-    assert {one["id"] for one in parquet(out).iter_rows(named=True)} == set(found)
+    actual = index_json(out)
+    assert (actual["job/0003"]["name"], "job/0007" in actual, "job/0020" in actual) == ("changed", False, True)
+    # All rows equal the markers, whenever they were read.
+    assert {one["id"] for one in parquet(out).iter_rows(named=True)} == set(actual)
 
 
 @pytest.mark.parametrize("damage", [b"", b"PAR1", b"no parquet at all" * 100, None])
 def test_a_damaged_index_is_made_anew(out: Counting, damage: bytes | None) -> None:
     mark(out, reported(1), reported(2))
     night(out)
-    whole = out.read("index.parquet")
-    out.write("index.parquet", whole[: len(whole) // 2] if damage is None else damage)
+    complete = out.read("index.parquet")
+    out.write("index.parquet", complete[: len(complete) // 2] if damage is None else damage)
     assert night(out).total == 2
     assert sorted(parquet(out)["id"]) == ["job/0001", "job/0002"]
 
@@ -197,7 +196,7 @@ def test_a_damaged_marker_is_none(out: Counting, marker: bytes) -> None:
     mark(out, reported(0))
     out.write(places.done("job/0001"), marker)
     assert night(out).total == 1
-    assert list(shown(out)) == ["job/0000"]
+    assert list(index_json(out)) == ["job/0000"]
 
 
 def test_a_marker_that_goes_while_it_is_read_is_left_out(out: Counting) -> None:
@@ -209,7 +208,7 @@ def test_a_marker_that_goes_while_it_is_read_is_left_out(out: Counting) -> None:
     assert list(Book().known(out)) == ["job/0000"]  # type: ignore[arg-type]
 
 
-# -- what the night knows beside the markers -------------------------------------------------------------------------------
+# -- data of the night besides the markers -------------------------------------------------------------------------------
 
 
 def test_rows_that_say_more_than_their_marker_are_shown_and_not_kept(out: Counting) -> None:
@@ -220,7 +219,7 @@ def test_rows_that_say_more_than_their_marker_are_shown_and_not_kept(out: Counti
     rows["job/0001"] = dataclasses.replace(rows["job/0001"], warnings=("a note", nights.OUTDATED + "it runs."))
     rows["new"] = row("new", state="waiting", reason="--limit")
     assert book.write(out, rows).states == {"reported": 3, "waiting": 1}  # type: ignore[arg-type]
-    assert shown(out)["job/0000"]["warnings"] == ["a note", nights.GONE]
+    assert index_json(out)["job/0000"]["warnings"] == ["a note", nights.GONE]
     out.read_paths.clear()
     again = dict(Book().known(out))  # type: ignore[arg-type]
     assert out.markers == []
@@ -231,28 +230,28 @@ def test_open_runs_of_another_shard_stay_until_a_night_looks_at_all(out: Countin
     for name in ("one", "two"):
         book = Book()
         book.write(out, {**book.known(out), name: row(name, state="running", reason="the job has not ended")})  # type: ignore[arg-type]
-    assert sorted(shown(out)) == ["one", "two"]
+    assert sorted(index_json(out)) == ["one", "two"]
     mark(out, row("one"))
     night(out)
-    assert {name: one["state"] for name, one in shown(out).items()} == {"one": "reported", "two": "running"}
+    assert {name: one["state"] for name, one in index_json(out).items()} == {"one": "reported", "two": "running"}
     night(out, every_run=True)
-    assert sorted(shown(out)) == ["one"]
+    assert sorted(index_json(out)) == ["one"]
 
 
 def test_rows_of_older_markers_and_tables_are_read(out: Counting) -> None:
-    """They know nothing of the columns that came later; a table without these is no cache."""
+    """They lack later columns; a table without these is not used as a cache."""
     old = json.loads(nights.marker(reported(1)))
     for name in ("gpu_busy_percent", "gpu_active_derived"):
         del old[name]
     out.write(places.done("job/0001"), json.dumps(old).encode())
     mark(out, reported(2, gpu_busy_percent=11.5, gpu_active_derived=True))
     night(out)
-    found = shown(out)
-    assert ("gpu_busy_percent" in found["job/0001"], found["job/0001"]["gpu_active_percent"]) == (False, 61.5)
-    assert (found["job/0002"]["gpu_busy_percent"], found["job/0002"]["gpu_active_derived"]) == (11.5, True)
+    actual = index_json(out)
+    assert ("gpu_busy_percent" in actual["job/0001"], actual["job/0001"]["gpu_active_percent"]) == (False, 61.5)
+    assert (actual["job/0002"]["gpu_busy_percent"], actual["job/0002"]["gpu_active_derived"]) == (11.5, True)
     out.write("index.parquet", table.encoded(parquet(out).drop("gpu_busy_percent", "gpu_active_derived", "of_machine")))
     night(out)
-    assert shown(out)["job/0002"]["gpu_busy_percent"] == 11.5
+    assert index_json(out)["job/0002"]["gpu_busy_percent"] == 11.5
 
 
 # -- two nights at once ----------------------------------------------------------------------------------------------------
@@ -261,15 +260,15 @@ def test_rows_of_older_markers_and_tables_are_read(out: Counting) -> None:
 def test_a_night_that_is_overtaken_begins_again_and_loses_nothing(out: Counting) -> None:
     mark(out, reported(0))
 
-    def other() -> None:
+    def other_night() -> None:
         mark(out, reported(5))
         night(out._out)
 
-    out.before_replace.append(other)
+    out.before_replace.append(other_night)
     book = Book()
     rows = {**book.known(out), "mine": row("mine", state="waiting", reason="r"), "job/0005": row("job/0005", state="waiting")}  # type: ignore[arg-type]
     book.write(out, rows)  # type: ignore[arg-type]
-    states = {name: one["state"] for name, one in shown(out).items()}
+    states = {name: one["state"] for name, one in index_json(out).items()}
     assert states == {"job/0000": "reported", "job/0005": "reported", "mine": "waiting"}
     assert sorted(parquet(out)["id"]) == sorted(states)
 
@@ -278,13 +277,13 @@ def test_a_page_of_the_past_is_written_again(out: Counting) -> None:
     """Between its table and its page another night writes both."""
     mark(out, reported(0))
 
-    def other() -> None:
+    def other_night() -> None:
         mark(out, reported(5))
         night(out._out)
 
-    out.after_replace.append(other)
+    out.after_replace.append(other_night)
     assert night(out).total == 2
-    assert sorted(shown(out)) == ["job/0000", "job/0005"]
+    assert sorted(index_json(out)) == ["job/0000", "job/0005"]
     assert b"job/0005" in out.read("index.html")
 
 
@@ -301,7 +300,7 @@ def test_many_nights_at_once(kind: str, tmp_path: Path) -> None:
     out = open_objects(tmp_path / "out") if kind == "folder" else open_objects(f"memory://{tmp_path.name}")
     failed: list[BaseException] = []
 
-    def one(number: int) -> None:
+    def run_nights(number: int) -> None:
         try:
             for part in range(3):
                 mark(out, reported(10 * number + part))
@@ -309,33 +308,33 @@ def test_many_nights_at_once(kind: str, tmp_path: Path) -> None:
         except BaseException as error:
             failed.append(error)
 
-    threads = [threading.Thread(target=one, args=(number,)) for number in range(4)]
+    threads = [threading.Thread(target=run_nights, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert failed == []
     names = sorted(f"job/{10 * number + part:04}" for number in range(4) for part in range(3))
-    assert sorted(parquet(out)["id"]) == sorted(shown(out)) == names
+    assert sorted(parquet(out)["id"]) == sorted(index_json(out)) == names
     page = out.read("index.html").decode()
     assert all(name in page for name in names)
 
 
-# -- what it says ----------------------------------------------------------------------------------------------------------
+# -- messages --------------------------------------------------------------------------------------------------------------
 
 
 def test_findings_stand_in_the_index_and_the_newest_runs(out: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(indexes, "JSON_RUNS", 4)
     steps = (100, 101, 99, 100, 130)
     mark(out, *(reported(day, step_median_ns=step) for day, step in enumerate(steps)), row("bad", state="failed", reason="cut off"))
-    made = night(out, generated_at_ns=START)
+    index = night(out, generated_at_ns=START)
     data = json.loads(out.read("index.json"))
     assert [(one["kind"], one["id"], one["change_percent"]) for one in data["findings"]] == [("regression", "job/0004", 30.0)]
     assert data["failed"] == [{"id": "bad", "reason": "cut off"}]
     assert (data["runs_total"], data["generator"]["generated_at_ns"]) == (6, START)
     assert [one["id"] for one in data["runs"]] == ["bad", "job/0004", "job/0003", "job/0002"]
     assert data["runs"][1]["step_mark"] == "regression"
-    assert [one.id for one in made.regressions] == ["job/0004"]
+    assert [one.id for one in index.regressions] == ["job/0004"]
     (family,) = data["families"]
     assert (family["name"], family["runs"], family["trends"]["step_median_ns"]) == ("job", 5, {"newest": 130, "base": 100.0, "runs": 4})
     # Others' settings, others' findings.
@@ -347,15 +346,15 @@ def test_both_indexes_have_the_same_columns_and_values(out: Counting) -> None:
     mark(out, row("bad", state="failed", reason="no room", of_machine=True))
     book = Book()
     book.write(out, {**book.known(out), "now": row("now", state="running")})  # type: ignore[arg-type]
-    frame, data = parquet(out), shown(out)
+    frame, data = parquet(out), index_json(out)
     assert len(frame) == len(data) == 7
     seen = set()
-    for one in frame.iter_rows(named=True):
-        del one["marker"]
-        one["labels"] = {pair["key"]: pair["value"] for pair in one["labels"]}
-        one["verdicts"] = {rule: verdict for rule, verdict in one["verdicts"].items() if verdict is not None}
-        assert data[one["id"]] == {name: value for name, value in one.items() if value is not None and value != [] and value != {}}
-        seen |= set(data[one["id"]])
+    for named in frame.iter_rows(named=True):
+        del named["marker"]
+        named["labels"] = {pair["key"]: pair["value"] for pair in named["labels"]}
+        named["verdicts"] = {rule: verdict for rule, verdict in named["verdicts"].items() if verdict is not None}
+        assert data[named["id"]] == {name: value for name, value in named.items() if value is not None and value != [] and value != {}}
+        seen |= set(data[named["id"]])
     assert {"family", "told_at_ns", "of_machine", "step_base_ns", "step_runs", "step_change_percent", "step_mark"} <= seen
     assert (data["job/0004"]["step_base_ns"], data["job/0004"]["step_runs"]) == (100.5, 4)
     assert data["job/0004"]["step_change_percent"] == pytest.approx(100 * 69.5 / 100.5, rel=1e-12)
@@ -370,21 +369,21 @@ def test_runs_that_are_compared_with_none_are_named(out: Counting) -> None:
     assert (data["alone_total"], len(data["alone"])) == (5, 5)
     assert "5 runs are each alone" in data["note"]
     page = out.read("index.html").decode()
-    for said in (data["note"], page):
-        assert "2026-11-05, 2026-11-04, 2026-11-03 and 2 more" in said
-        assert "--family REGEX" in said
+    for message in (data["note"], page):
+        assert "2026-11-05, 2026-11-04, 2026-11-03 and 2 more" in message
+        assert "--family REGEX" in message
     book = Book()
     rows = dict(book.known(out))  # type: ignore[arg-type]
-    assert list(told.notes(Result(nights.Night(), rows, book.write(out, rows)))) == [data["note"]]  # type: ignore[arg-type]
+    assert list(summary.notes(Result(nights.Night(), rows, book.write(out, rows)))) == [data["note"]]  # type: ignore[arg-type]
 
 
 def test_the_same_markers_give_the_same_files(out: Counting, tmp_path: Path) -> None:
     mark(out, *(reported(day) for day in range(5)))
     night(out, generated_at_ns=START)
     files = [out.read(name) for name in ("index.json", "index.html")]
-    other = open_objects(tmp_path / "out")
-    night(other, generated_at_ns=START)
-    assert [other.read(name) for name in ("index.json", "index.html")] == files
+    other_out = open_objects(tmp_path / "out")
+    night(other_out, generated_at_ns=START)
+    assert [other_out.read(name) for name in ("index.json", "index.html")] == files
 
 
 def test_an_empty_place_has_an_index(out: Counting) -> None:

@@ -1,4 +1,4 @@
-"""Does a real night find the regression that was planted in one family, and nothing in the other?"""
+"""A real night finds the regression of one family, and nothing in the other family."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ pytestmark = pytest.mark.slow
 
 def add(folder: Path, family: str, day: int, changes: Changes = Changes()) -> None:  # noqa: B008  (it is frozen)
     """A run of one GPU on that day."""
-    place = folder / family / f"2026-10-{day:02}"
-    place.mkdir(parents=True)
+    path = folder / family / f"2026-10-{day:02}"
+    path.mkdir(parents=True)
     start = job.WINDOW_START + day * 86_400 * 10**9
     problems = Problems(straggler_rank=None)
     (rank,) = simulate(start=start, first_step=10, seed=day, steps=3, problems=problems, nodes=1, gpus_per_node=1, changes=changes)
-    write_trace(place, rank, world_size=1, gpus_per_node=1, job_name=family)
-    (place / "job.json").write_text(json.dumps({"name": f"{family}-2026-10-{day:02}", "status": "completed"}))
+    write_trace(path, rank, world_size=1, gpus_per_node=1, job_name=family)
+    (path / "job.json").write_text(json.dumps({"name": f"{family}-2026-10-{day:02}", "status": "completed"}))
 
 
 def night(source: Path, *more: str) -> Result:
@@ -37,7 +37,7 @@ def night(source: Path, *more: str) -> Result:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two families of four nights, of which the first ones are reported."""
+    """Write two families of four nights, and report the first ones."""
     folder = tmp_path_factory.mktemp("nights") / "source"
     for day in range(1, 5):
         for family in ("gpt-7b", "bert"):
@@ -48,14 +48,17 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def step_time(report: Path) -> float:
-    """The median over the steps of the time from the end of the device work of one to that of the next, each the median of the ranks."""
+    """Return the median time from step to step, each the median of the ranks.
+
+    A step ends with its device work.
+    """
     data = json.loads(report.read_text())["steps"]["steps"]
     ends = {(one["rank"], one["index"]): one["start_ns"] + one["duration_ns"] for one in data if one["on_device"]}
-    found: dict[int, list[int]] = {}
+    results: dict[int, list[int]] = {}
     for (rank, index), end in ends.items():
         if (rank, index - 1) in ends:
-            found.setdefault(index, []).append(end - ends[rank, index - 1])
-    return statistics.median(statistics.median(one) for one in found.values())
+            results.setdefault(index, []).append(end - ends[rank, index - 1])
+    return statistics.median(statistics.median(one) for one in results.values())
 
 
 def test_a_planted_regression_is_found_in_the_next_night(source: Path) -> None:
@@ -63,14 +66,14 @@ def test_a_planted_regression_is_found_in_the_next_night(source: Path) -> None:
     add(source, "bert", 5)
     done = night(source, "--fail-on", "regression", "--json")
     assert done.exit_code == 3, done.output
-    told = json.loads(done.stdout)
-    assert [(one["id"], one["family"]) for one in told["regressions"]] == [("gpt-7b/2026-10-05", "gpt-7b")]
+    summary = json.loads(done.stdout)
+    assert [(one["id"], one["family"]) for one in summary["regressions"]] == [("gpt-7b/2026-10-05", "gpt-7b")]
     assert "regression of gpt-7b in gpt-7b/2026-10-05" in done.stderr
     out = source.parent / "out"
     table = pl.read_parquet(out / "index.parquet")
     marked = table.filter(pl.col("step_mark") == "regression").row(0, named=True)
     assert marked["id"] == "gpt-7b/2026-10-05"
-    # By how much: what the reports themselves say.
+    # The increase follows from the reports.
     steps = {row["id"]: step_time(out / row["folder"] / "report.json") for row in table.iter_rows(named=True)}
     before = sorted(steps[f"gpt-7b/2026-10-0{day}"] for day in range(1, 5))
     base = (before[1] + before[2]) / 2
@@ -82,7 +85,7 @@ def test_a_planted_regression_is_found_in_the_next_night(source: Path) -> None:
         'id="new-issues"'
     )[0]  # fmt: skip
 
-    # Told once, of the night that reported it; it stands in the index as long as no other run follows.
+    # Reported once, by the night that reported the run; the index keeps it until another run follows.
     again = night(source, "--fail-on", "regression", "--json")
     assert (again.exit_code, json.loads(again.stdout)["regressions"]) == (0, [])
     assert night(source, "--index-only", "--fail-on", "regression").exit_code == 3
@@ -93,7 +96,7 @@ def test_the_words_of_families_and_regressions(source: Path) -> None:
     assert night(source, "--index-only", "--family", "(gpt)|(bert)", "--regression-history", "5").exit_code == 0
     families = {one["name"] for one in json.loads((source.parent / "out" / "index.json").read_text())["families"]}
     assert families == {"gpt", "bert"}
-    for words, said in (
+    for words, message in (
         (("--family", "("), "no regular expression"),
         (("--regression-threshold", "-1"), "--regression-threshold"),
         (("--regression-history", "2"), "whole number from 3 to 50"),
@@ -101,4 +104,4 @@ def test_the_words_of_families_and_regressions(source: Path) -> None:
     ):
         done = night(source, "--index-only", *words)
         assert done.exit_code == 2, done.output
-        assert said in done.stderr
+        assert message in done.stderr

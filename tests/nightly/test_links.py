@@ -1,4 +1,4 @@
-"""Links below a local SOURCE: `postrun nightly` follows none, reports which it left out, and shows nothing of what they lead to."""
+"""Links below a local SOURCE: `postrun nightly` follows none, reports which it left out, and shows nothing of their targets."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def test_no_link_of_a_source_is_followed(run_files: Path, tmp_path: Path) -> Non
         "store/run.duckdb": private / "run.duckdb",
         "first/loop": Path("loop"), "first/nothing": Path("nowhere"), "latest": Path("first"),
     }  # fmt: skip
-    for name, place in links.items():
+    for name, path in links.items():
         (source / name).parent.mkdir(exist_ok=True)
-        (source / name).symlink_to(place)
+        (source / name).symlink_to(path)
     data = told(source, "-o", tmp_path / "out", "--format", "html,json", "--engine", "none", "--settle", "0")
     assert data["reported"] == ["first"]
     assert sorted(line.partition(": ")[0] for line in data["left_out"]) == [

@@ -1,4 +1,4 @@
-"""Does a night do what is due, once, whatever goes wrong with single runs, with other nights, or with itself?"""
+"""A night does the due work once, whatever goes wrong with runs, with other nights, or with itself."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DAY = 24 * 3600 * 10**9
 
 
 class Sync(Executor):
-    """Runs a task where it is submitted; the most that were handed out at once is seen by the work itself."""
+    """Runs a task when it is submitted; the work counts how many were handed out at once."""
 
     def submit(self, fn: Callable[..., object], /, *args: object, **kwargs: object) -> Future:  # type: ignore[type-arg,override]
         future: Future[object] = Future()
@@ -40,8 +40,8 @@ class Sync(Executor):
 
 
 class Work:
-    """What report_run does, without the report: one file, then the marker. ``bad``: run -> what happens to it, attempt by attempt; a
-    text: the reason of a failure for want of disk."""
+    """Does the same as report_run without a report: one file, then the marker. ``bad``: run -> its error for each attempt; a text is the
+    reason of a failure for lack of disk."""
 
     def __init__(self, out: Objects, bad: Mapping[str, list[Any]] | None = None) -> None:
         self.out = out
@@ -92,17 +92,17 @@ def out(request: pytest.FixtureRequest, tmp_path: Path) -> Objects:
 
 
 def wanted(source: Path, out: Objects, **options: object) -> Wanted:
-    given = {"now_ns": 2**62, "settle_ns": 0, **options}
-    return Wanted(str(source), out.url, **{"options": ReportOptions(), **given})  # type: ignore[arg-type]
+    arguments = {"now_ns": 2**62, "settle_ns": 0, **options}
+    return Wanted(str(source), out.url, **{"options": ReportOptions(), **arguments})  # type: ignore[arg-type]
 
 
 def known(out: Objects) -> dict[str, Row]:
-    found = {}
-    for one in out.list("runs/"):
-        if one.path.endswith("/done.json"):
-            row = nights.row_of(json.loads(out.read(one.path)))
-            found[row.id] = row
-    return found
+    results = {}
+    for info in out.list("runs/"):
+        if info.path.endswith("/done.json"):
+            row = nights.row_of(json.loads(out.read(info.path)))
+            results[row.id] = row
+    return results
 
 
 def go(source: Path, out: Objects, work: Work | None = None, executor: Executor | None = None, **options: object) -> tuple[Night, Work]:
@@ -300,15 +300,15 @@ def test_two_nights_at_once_share_the_runs(source: Path, out: Objects) -> None:
     assert all(len([one for one in night.decisions if one.due]) == 6 for night in plans)
     start = threading.Barrier(2)
 
-    def one(night: Night) -> None:
+    def run_night(night: Night) -> None:
         with Claims(out) as claims, ThreadPoolExecutor(2) as threads:
             start.wait()
             nights.report(night, out, asked, threads, work, claims)
 
-    both = [threading.Thread(target=one, args=(night,)) for night in plans]
-    for thread in both:
+    night_threads = [threading.Thread(target=run_night, args=(night,)) for night in plans]
+    for thread in night_threads:
         thread.start()
-    for thread in both:
+    for thread in night_threads:
         thread.join()
     assert work.done == {f"run{i}": 1 for i in range(6)}
     assert sorted(row.id for night in plans for row in night.rows) == [f"run{i}" for i in range(6)]
@@ -331,8 +331,8 @@ def test_runs_of_another_night_that_is_killed_come_free(source: Path, out: Objec
 
 
 def test_shards_divide_the_runs(source: Path, out: Objects) -> None:
-    found = [set(whys(nights.plan(open_objects(source), out, wanted(source, out, shard=(i, 3)), {}))) for i in range(3)]
-    assert sorted(run for shard in found for run in shard) == [f"run{i}" for i in range(6)]
+    actual = [set(whys(nights.plan(open_objects(source), out, wanted(source, out, shard=(i, 3)), {}))) for i in range(3)]
+    assert sorted(run for shard in actual for run in shard) == [f"run{i}" for i in range(6)]
     # The same on every machine, for ever: shards of one night may run different versions.
     assert [nights.shard_of(text, 7) for text in ("a", "b/c", "März", ".")] == [
         int.from_bytes(bytes.fromhex(digest), "big") % 7
@@ -419,7 +419,7 @@ def test_an_output_that_cannot_be_written_is_told_at_once(source: Path, tmp_path
 
 
 class Flaky(Objects):
-    """Another store, of which every tenth call fails."""
+    """Another store in which every tenth call fails."""
 
     def __init__(self, store: Objects, seed: int) -> None:
         self._store = store

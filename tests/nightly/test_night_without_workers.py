@@ -1,4 +1,4 @@
-"""Does a machine that can start no process leave the runs to the next night?"""
+"""A machine that cannot start a process leaves the runs to the next night."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from postrun.nightly.options import moment, shard
 from postrun.simulate import Problems, write_demo
 
 ALL_RULES = ("--engine", "none", "--format", "json", "--settle", "0")
-ONE = (*ALL_RULES, "--rules", "StepOutlier")
+ONE_RULE = (*ALL_RULES, "--rules", "StepOutlier")
 
 
 @pytest.fixture(scope="module")
@@ -55,13 +55,13 @@ def test_reports_of_nsight_systems_without_an_export_are_named_with_the_command(
         "d/my report.nsys-rep: a report of Nsight Systems, of which only exports are read; beside it, run"
         " `nsys export --type sqlite --output 'my report.sqlite' 'my report.nsys-rep'`"
     )
-    for done in (nightly(source, "--out", out, *ONE, "--dry-run"), nightly(source, "--out", out, *ONE)):
+    for done in (nightly(source, "--out", out, *ONE_RULE, "--dry-run"), nightly(source, "--out", out, *ONE_RULE)):
         assert [one for one in done.stderr.splitlines() if "Nsight" in one] == [f"note: left out: {line}"]  # a is a run by its trace
-    assert told(source, "--out", out, *ONE)["left_out"] == [line]
-    alone = nightly(source / "d", "--out", tmp_path / "other", *ONE)
+    assert told(source, "--out", out, *ONE_RULE)["left_out"] == [line]
+    alone = nightly(source / "d", "--out", tmp_path / "other", *ONE_RULE)
     assert alone.exit_code == 4
     assert alone.stderr == f"postrun: {source / 'd'}: no run found. Left out:\n{line.removeprefix('d/')}\n"
-    assert "Nsight" not in nightly(source, "--out", out, *ONE, "--since", "2099-01-01").stderr
+    assert "Nsight" not in nightly(source, "--out", out, *ONE_RULE, "--since", "2099-01-01").stderr
 
 
 @pytest.mark.slow
@@ -71,16 +71,16 @@ def test_nights_one_after_the_other(source: Path, trace: Path, tmp_path: Path) -
     (source / "bad" / "trace.json").write_text("no trace at all")
     (source / "new\nline").mkdir()
     (source / "new\nline" / "x.json").write_text("{}")
-    few = nightly(source, "--out", out, *ONE, "--limit", "1", "--dry-run", "--timeout", "5")
-    assert " would be reported, the 1 first that have waited longest (--limit); unchanged: 0" in few.stdout
-    assert "note: left out: new\\nline: a control character in the name" in few.stderr
-    assert "note: --timeout has no effect with --engine none" in few.stderr
+    limited = nightly(source, "--out", out, *ONE_RULE, "--limit", "1", "--dry-run", "--timeout", "5")
+    assert " would be reported, the 1 first that have waited longest (--limit); unchanged: 0" in limited.stdout
+    assert "note: left out: new\\nline: a control character in the name" in limited.stderr
+    assert "note: --timeout has no effect with --engine none" in limited.stderr
     shutil.rmtree(source / "new\nline")
-    plan = told(source, "--out", out, *ONE, "--dry-run")
+    plan = told(source, "--out", out, *ONE_RULE, "--dry-run")
     assert [(run["id"], run["why"]) for run in plan["runs"]] == [(name, "new") for name in ("a", "b", "bad", "c")]
     assert not out.exists()
 
-    first = told(source, "--out", out, *ONE)
+    first = told(source, "--out", out, *ONE_RULE)
     assert sorted(first["reported"]) == ["a", "b", "c"]
     assert [one["id"] for one in first["failed"]] == ["bad"]
     assert "bad" in first["failed"][0]["reason"]
@@ -93,7 +93,7 @@ def test_nights_one_after_the_other(source: Path, trace: Path, tmp_path: Path) -
 
     # Nothing has changed: nothing is done.
     before = {path: when for path, when in files(out).items() if path.startswith("runs/")}
-    second = told(source, "--out", out, *ONE)
+    second = told(source, "--out", out, *ONE_RULE)
     assert (second["reported"], second["failed"], second["unchanged"]) == ([], [], 4)
     assert {path: when for path, when in files(out).items() if path.startswith("runs/")} == before
 
@@ -102,7 +102,7 @@ def test_nights_one_after_the_other(source: Path, trace: Path, tmp_path: Path) -
     (source / "d").mkdir()
     shutil.copy(trace, source / "d")
     shutil.rmtree(source / "c")
-    third = told(source, "--out", out, *ONE)
+    third = told(source, "--out", out, *ONE_RULE)
     assert (sorted(third["reported"]), third["unchanged"], third["gone"], third["runs"]) == (["b", "d"], 2, ["c"], 5)
     assert not (out / rows["b"]["folder"] / "report.json").exists()
     changed = json.loads((out / "runs" / "b" / "done.json").read_text())
@@ -110,13 +110,13 @@ def test_nights_one_after_the_other(source: Path, trace: Path, tmp_path: Path) -
     assert (out / changed["folder"] / "report.json").exists()
     assert (out / rows["c"]["folder"] / "report.json").exists()
 
-    # What --fail-on means: the runs of this night, all of them with --index-only.
-    assert nightly(source, "--out", out, *ONE, "--fail-on", "issues,error").exit_code == 0
+    # --fail-on refers to the runs of this night, and to all of them with --index-only.
+    assert nightly(source, "--out", out, *ONE_RULE, "--fail-on", "issues,error").exit_code == 0
     everything = nightly(source, "--out", out, "--index-only", "--fail-on", "error")
     assert everything.exit_code == 3
     assert "--fail-on: no report of bad" in everything.stderr
 
-    # The index alone: what is still running is in it, what is gone is told as such, and nothing is reported.
+    # The index alone: it contains running runs, marks runs that are gone, and nothing is reported.
     (source / "e").mkdir()
     shutil.copy(trace, source / "e")
     assert nightly(source, "--out", out, "--index-only").exit_code == 0
@@ -129,9 +129,9 @@ def test_nights_one_after_the_other(source: Path, trace: Path, tmp_path: Path) -
 
 def test_reports_below_the_source_and_shards(source: Path) -> None:
     out = source / "reports"
-    done = [told(source, "--out", out, *ONE, "--shard", f"{i}/2")["reported"] for i in range(2)]
+    done = [told(source, "--out", out, *ONE_RULE, "--shard", f"{i}/2")["reported"] for i in range(2)]
     assert sorted(name for part in done for name in part) == ["a", "b", "c"]
-    again = told(source, "--out", out, *ONE)
+    again = told(source, "--out", out, *ONE_RULE)
     assert (again["reported"], again["found"], again["runs"]) == ([], 3, 3)
 
 
@@ -182,8 +182,8 @@ def test_mistakes_are_answered_before_anything_is_done(
 ) -> None:
     (tmp_path / "empty").mkdir()
     words = {"SOURCE": str(source), "OUT": str(tmp_path / "out"), "EMPTY": str(tmp_path / "empty")}
-    given = [words.get(one.split("/")[0], one.split("/")[0]) + one[len(one.split("/")[0]) :] for one in arguments]
-    done = nightly(*given, "--engine", "none") if "--engine" not in given else nightly(*given)
+    options = [words.get(one.split("/")[0], one.split("/")[0]) + one[len(one.split("/")[0]) :] for one in arguments]
+    done = nightly(*options, "--engine", "none") if "--engine" not in options else nightly(*options)
     assert done.exit_code == code, done.output
     assert message in done.stderr
     assert "Traceback" not in done.stderr
@@ -220,19 +220,19 @@ def test_tickets_of_the_runs_of_this_night(source: Path, tmp_path: Path, monkeyp
     monkeypatch.setenv("POSTRUN_GITHUB_TOKEN", "no-token")
     (tmp_path / "rules.toml").write_text('[[rule]]\nname = "any"\nto = "github:owner/repo#7"\nverdicts = ["any"]\n')
     out = tmp_path / "out"
-    given = (source, "--out", out, "--attach", tmp_path / "rules.toml")
-    first = nightly(*given, *ALL_RULES)
+    arguments = (source, "--out", out, "--attach", tmp_path / "rules.toml")
+    first = nightly(*arguments, *ALL_RULES)
     assert first.exit_code == 1, first.output
     assert sorted(run for _, run, _ in sent) == ["a", "b", "c"]
     assert all(Path(str(link)).is_dir() for _, _, link in sent)
     assert "--attach: any: github:owner/repo#7: the ticket system does not answer" in first.stderr
     assert first.stderr.count("ticket: commented on 7") == 2
-    assert nightly(*given, *ALL_RULES).exit_code == 0
+    assert nightly(*arguments, *ALL_RULES).exit_code == 0
     assert len(sent) == 3
-    assert nightly(*given, "--index-only").exit_code == 0
+    assert nightly(*arguments, "--index-only").exit_code == 0
     assert len(sent) == 6
     (tmp_path / "rules.toml").write_text("[[rules]]\n")
-    wrong = nightly(*given, *ALL_RULES)
+    wrong = nightly(*arguments, *ALL_RULES)
     assert (wrong.exit_code, "rules.toml" in wrong.stderr) == (2, True)
 
 
@@ -240,7 +240,7 @@ def test_tickets_of_the_runs_of_this_night(source: Path, tmp_path: Path, monkeyp
 
 
 def start(*arguments: str | Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-P", "-m", "postrun.cli", "nightly", *map(str, arguments), *ONE[2:]]
+    command = [sys.executable, "-P", "-m", "postrun.cli", "nightly", *map(str, arguments), *ONE_RULE[2:]]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 
@@ -251,7 +251,7 @@ def end(night: subprocess.Popen[str]) -> None:
 
 
 def wait_for(out: Path, count: int, night: subprocess.Popen[str]) -> None:
-    """Until so many runs are done."""
+    """Wait until ``count`` runs are finished."""
     until = time.monotonic() + 90
     while len(list(out.glob("runs/*/done.json"))) < count:
         assert time.monotonic() < until
@@ -276,25 +276,25 @@ def test_a_night_that_is_killed_one_that_is_ended_and_two_at_once(source: Path, 
     try:
         wait_for(out, 2, ended)
         ended.terminate()  # as a job scheduler does
-        said = ended.communicate(timeout=60)[1]
+        errors = ended.communicate(timeout=60)[1]
     finally:
         end(ended)
-    assert ended.returncode == 128 + signal.SIGTERM, said
+    assert ended.returncode == 128 + signal.SIGTERM, errors
     assert set(out.rglob("*claim.json")) <= left
     done = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/done.json")}
     assert 2 <= len(done) < 5
 
-    both = [start(source, "--out", out, "--workers", "1", "--json") for _ in range(2)]
+    processes = [start(source, "--out", out, "--workers", "1", "--json") for _ in range(2)]
     try:
-        said = [json.loads(night.communicate(timeout=120)[0]) for night in both]
+        errors = [json.loads(night.communicate(timeout=120)[0]) for night in processes]
     finally:
-        for night in both:
+        for night in processes:
             end(night)
-    assert [night.returncode for night in both] == [0, 0]
-    reported = [name for one in said for name in one["reported"]]
+    assert [night.returncode for night in processes] == [0, 0]
+    reported = [name for one in errors for name in one["reported"]]
     # Each was reported by one of them; one that the other had just finished is told apart.
     assert sorted(reported) == sorted(set("abcde") - {path.parent.name for path in done})
-    assert all(set(one["elsewhere"]) <= set(other["reported"]) for one, other in (said, said[::-1]))
+    assert all(set(one["elsewhere"]) <= set(other["reported"]) for one, other in (errors, errors[::-1]))
     assert {path: path.stat().st_mtime_ns for path in done} == done
     assert {path.parent.name for path in out.glob("runs/*/done.json")} == set("abcde")
     assert set(out.rglob("*claim.json")) <= left

@@ -77,18 +77,18 @@ def environment(swift: SwiftServer, proxy: FaultyProxy, monkeypatch: pytest.Monk
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One run of each kind, one that cannot be read, and what is none."""
     folder = tmp_path_factory.mktemp("runs")
-    made = tmp_path_factory.mktemp("made")
+    source_folder = tmp_path_factory.mktemp("made")
     # One machine with one GPU is enough of the hosted layout, whose steps are all of the job's.
-    write_demo(made / "two", steps=2, nodes=1, gpus_per_node=2, problems=Problems(straggler_rank=None))
-    write_demo(made / "one", steps=2, nodes=1, gpus_per_node=1, seed=3, problems=Problems(straggler_rank=None))
-    shutil.copytree(made / "one" / "profiler-output", folder / "hosted" / "profiler-output")
-    shutil.copytree(made / "two" / "kineto", folder / "ranks" / "kineto")
-    shutil.copy(made / "two" / "job.json", folder / "ranks")
-    shutil.copytree(made / "one" / "kineto", folder / WIDE)
+    write_demo(source_folder / "two", steps=2, nodes=1, gpus_per_node=2, problems=Problems(straggler_rank=None))
+    write_demo(source_folder / "one", steps=2, nodes=1, gpus_per_node=1, seed=3, problems=Problems(straggler_rank=None))
+    shutil.copytree(source_folder / "one" / "profiler-output", folder / "hosted" / "profiler-output")
+    shutil.copytree(source_folder / "two" / "kineto", folder / "ranks" / "kineto")
+    shutil.copy(source_folder / "two" / "job.json", folder / "ranks")
+    shutil.copytree(source_folder / "one" / "kineto", folder / WIDE)
     (folder / "captured").mkdir()
     (folder / "captured" / "v1.prt").write_bytes(golden())
     (folder / "store").mkdir()
-    ingest([made / "one" / "kineto"], folder / "store" / "run.duckdb", threads=1).close()
+    ingest([source_folder / "one" / "kineto"], folder / "store" / "run.duckdb", threads=1).close()
     (folder / "bad").mkdir()
     (folder / "bad" / "trace.json").write_text('{"schemaVersion": 1, "traceEvents": [{"ph": "X", ')
     (folder / "weights.bin").write_bytes(b"\0" * 1000)
@@ -109,10 +109,10 @@ def other_trace(runs: Path) -> bytes:
 def direct(swift: SwiftServer, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Objects]:
     """Opens a place whose requests do not go through the proxy."""
 
-    def opened(place: str) -> Objects:
-        with monkeypatch.context() as other:
-            other.setenv("AWS_ENDPOINT_URL", swift.endpoint)
-            return open_objects(place)
+    def opened(path: str) -> Objects:
+        with monkeypatch.context() as context:
+            context.setenv("AWS_ENDPOINT_URL", swift.endpoint)
+            return open_objects(path)
 
     return opened
 
@@ -131,8 +131,8 @@ def beside(runs: Path, name: str) -> str:
     return f"s3://jobs/{name}-".ljust(len(str(runs)), "x")
 
 
-def upload(folder: Path, place: str, *, without: str = "-") -> Objects:
-    store = open_objects(place)
+def upload(folder: Path, url: str, *, without: str = "-") -> Objects:
+    store = open_objects(url)
     for path in sorted(folder.rglob("*")):
         if path.is_file() and not path.is_relative_to(folder / without):
             store.write(path.relative_to(folder).as_posix(), path)
@@ -140,8 +140,8 @@ def upload(folder: Path, place: str, *, without: str = "-") -> Objects:
 
 
 def rows_of(out: Objects) -> dict[str, Any]:
-    found = [json.loads(out.read(one.path)) for one in out.list("runs/") if one.path.endswith("/done.json")]
-    return {row["id"]: row for row in found}
+    actual = [json.loads(out.read(one.path)) for one in out.list("runs/") if one.path.endswith("/done.json")]
+    return {row["id"]: row for row in actual}
 
 
 def links_of(page: str) -> set[str]:
@@ -149,7 +149,7 @@ def links_of(page: str) -> set[str]:
 
 
 def reports(out: Objects, source: str) -> dict[str, bytes]:
-    """Run and file -> what stands in it, with SOURCE for the place of the runs."""
+    """Return the content of each run's files, with SOURCE for the runs' folder."""
     return {
         f"{row['id']}: {name}": out.read(f"{row['folder']}/{name}").replace(source.encode(), b"SOURCE")
         for row in rows_of(out).values()
@@ -161,17 +161,17 @@ def reports(out: Objects, source: str) -> dict[str, bytes]:
 
 
 def test_nights_one_after_the_other(runs: Path, local: dict[str, bytes], proxy: FaultyProxy) -> None:
-    place = beside(runs, "plain")
-    source, out = upload(runs, place), open_objects("s3://reports/plain")
+    folder = beside(runs, "plain")
+    source, out = upload(runs, folder), open_objects("s3://reports/plain")
     proxy.log.clear()
-    with ended(start(place, "--out", "s3://reports/plain", *HERE, "--verbose")) as night:
-        said, progress = night.communicate(timeout=120)
+    with ended(start(folder, "--out", "s3://reports/plain", *HERE, "--verbose")) as night:
+        message, progress = night.communicate(timeout=120)
     assert night.returncode == 0, progress
-    assert "5 reported, 1 failed, 0 unchanged; 6 runs in the index\ns3://reports/plain/index.html" in said
-    assert f"bad failed: {place}/bad: nothing usable found" in progress
-    made = reports(out, place)
-    assert made.keys() == local.keys() | {"bad: postrun.log"}
-    assert [name for name in local if name != "bad: postrun.log" and made[name] != local[name]] == []
+    assert "5 reported, 1 failed, 0 unchanged; 6 runs in the index\ns3://reports/plain/index.html" in message
+    assert f"bad failed: {folder}/bad: nothing usable found" in progress
+    report_json = reports(out, folder)
+    assert report_json.keys() == local.keys() | {"bad: postrun.log"}
+    assert [name for name in local if name != "bad: postrun.log" and report_json[name] != local[name]] == []
     assert not [path for method, path in proxy.log if method in {"PUT", "DELETE"} and not path.startswith("/reports/plain/")]
 
     # From the page in the bucket to each report.
@@ -181,13 +181,13 @@ def test_nights_one_after_the_other(runs: Path, local: dict[str, bytes], proxy: 
     assert {f"{row['folder']}/{name}" for row in rows.values() for name in row["written"]} <= links
     assert [link for link in links if out.head(link) is None] == []
 
-    # What the credentials are stands nowhere.
-    texts = [f"{said}{progress}".encode(), *(out.read(one.path) for one in out.list())]
+    # The credentials appear nowhere.
+    texts = [f"{message}{progress}".encode(), *(out.read(one.path) for one in out.list())]
     assert [text for text in texts if any(word in text for word in (KEPT[1].encode(), b"AWS4-HMAC", b"X-Amz-"))] == []
 
     # Nothing has changed: no run and no marker is read, and only the index is written. A slash at the end means nothing.
     proxy.log.clear()
-    second = told(f"{place}/", "--out", "s3://reports/plain/", *HERE)
+    second = told(f"{folder}/", "--out", "s3://reports/plain/", *HERE)
     assert (second["reported"], second["failed"], second["unchanged"], second["runs"]) == ([], [], 6, 6)
     asked = [(method, path.partition("?")[0]) for method, path in proxy.log]
     assert [one for one in asked if "/jobs/" in one[1] and one[1].count("/") > 2] == []
@@ -204,20 +204,20 @@ def test_nights_one_after_the_other(runs: Path, local: dict[str, bytes], proxy: 
     source.write("captured/v2.prt", golden())
     source.write("new/trace.json.gz", data)
     source.delete(trace.path)
-    for one in list(source.list("hosted/")):
-        source.write(f"un+fin%20ished/{one.path.partition('/')[2]}", source.read(one.path))
-    for one in list(source.list("un+fin%20ished/")):
-        if one.path.endswith("training_job_end.ts"):
-            source.delete(one.path)
+    for info in list(source.list("hosted/")):
+        source.write(f"un+fin%20ished/{info.path.partition('/')[2]}", source.read(info.path))
+    for info in list(source.list("un+fin%20ished/")):
+        if info.path.endswith("training_job_end.ts"):
+            source.delete(info.path)
     options = [*HERE[:4], *HERE[6:]]
-    dry = told(place, "--out", "s3://reports/plain", *options, "--dry-run")
+    dry = told(folder, "--out", "s3://reports/plain", *options, "--dry-run")
     assert {run["id"]: run["why"] for run in dry["runs"] if run["why"] != "unchanged"} == {
         "captured": "running", "new": "running", "un+fin%20ished": "running",
     }  # fmt: skip
-    for one in list(source.list("un+fin%20ished/profiler-output/")):
-        source.delete(one.path)
+    for info in list(source.list("un+fin%20ished/profiler-output/")):
+        source.delete(info.path)
     source.write("un+fin%20ished/?x=1#y & z/trace.json", data)
-    third = told(place, "--out", "s3://reports/plain", *HERE)
+    third = told(folder, "--out", "s3://reports/plain", *HERE)
     odd = "un+fin%20ished/?x=1#y & z"
     assert (sorted(third["reported"]), third["gone"], third["runs"]) == (["captured", "new", odd], [WIDE], 8)
     page = out.read("index.html").decode()
@@ -280,21 +280,21 @@ def test_what_cannot_work_is_told_before_anything_is_done(
 
 
 def test_a_store_that_fails_now_and_then(runs: Path, local: dict[str, bytes], proxy: FaultyProxy) -> None:
-    place = beside(runs, "faults")
-    upload(runs, place, without="hosted")
+    path = beside(runs, "faults")
+    upload(runs, path, without="hosted")
     expected = {*GOOD} - {"hosted"}
     proxy.share = 0.05
     proxy.next_faults = [fault for kind in KINDS for fault in ("", "", kind)]
-    night = told(place, "--out", "s3://reports/faults", *HERE)
+    night = told(path, "--out", "s3://reports/faults", *HERE)
     proxy.share = 0
     assert sum(count for kind, count in proxy.seen.items() if kind) >= len(KINDS)
     assert sorted([*night["reported"], *(one["id"] for one in night["failed"])]) == sorted([*expected, "bad"])
-    made = reports(open_objects("s3://reports/faults"), place)
-    assert [name for name in made if name != "bad: postrun.log" and made[name] != local[name]] == []
-    assert {name.partition(": ")[0] for name in made} >= set(night["reported"])
-    for one in night["failed"]:
-        assert one["id"] == "bad" or "http" in one["reason"], one
-    again = told(place, "--out", "s3://reports/faults", *HERE)
+    report_json = reports(open_objects("s3://reports/faults"), path)
+    assert [name for name in report_json if name != "bad: postrun.log" and report_json[name] != local[name]] == []
+    assert {name.partition(": ")[0] for name in report_json} >= set(night["reported"])
+    for failure in night["failed"]:
+        assert failure["id"] == "bad" or "http" in failure["reason"], failure
+    again = told(path, "--out", "s3://reports/faults", *HERE)
     assert set(night["reported"]) | set(again["reported"]) == expected
 
 
@@ -308,15 +308,15 @@ def test_objects_that_change_or_go_while_they_are_read(
     times: Counter[str] = Counter()
 
     def meddle(method: str, path: str) -> None:
-        if method != "GET" or not (found := re.match(r"/jobs/moving/((\w+)/trace\.json\.gz)$", path)):
+        if method != "GET" or not (match := re.match(r"/jobs/moving/((\w+)/trace\.json\.gz)$", path)):
             return
-        times[found[2]] += 1
-        if found[2] == "restless":
-            behind.write(found[1], (trace, other_trace)[times["restless"] % 2])
-        elif times[found[2]] == 1 and found[2] == "grows":
-            behind.write(found[1], other_trace)
-        elif times[found[2]] == 1:
-            behind.delete(found[1])
+        times[match[2]] += 1
+        if match[2] == "restless":
+            behind.write(match[1], (trace, other_trace)[times["restless"] % 2])
+        elif times[match[2]] == 1 and match[2] == "grows":
+            behind.write(match[1], other_trace)
+        elif times[match[2]] == 1:
+            behind.delete(match[1])
 
     proxy.before = meddle
     night = told("s3://jobs/moving", "--out", "s3://reports/moving", *ONLY_JSON)
@@ -359,8 +359,8 @@ def test_a_night_that_is_killed_and_two_at_once() -> None:
     source, out = open_objects("s3://jobs/shared"), open_objects("s3://reports/shared")
     for name in "abcdefgh":
         source.write(f"{name}/a.prt", golden())
-    given = ("s3://jobs/shared", "--out", "s3://reports/shared", "--workers", "1", *ONLY_JSON[2:])
-    with ended(start(*given)) as killed:
+    arguments = ("s3://jobs/shared", "--out", "s3://reports/shared", "--workers", "1", *ONLY_JSON[2:])
+    with ended(start(*arguments)) as killed:
         until = time.monotonic() + 90
         while len(rows_of(out)) < 1:
             assert time.monotonic() < until
@@ -372,10 +372,10 @@ def test_a_night_that_is_killed_and_two_at_once() -> None:
     assert 1 <= len(done) < 8
     assert out.head("index.html") is None
 
-    with ended(start(*given, "--json"), start(*given, "--json")) as both:
-        said = [night.communicate(timeout=120) for night in both]
-    assert [night.returncode for night in both] == [0, 0], said
-    nights = [json.loads(one) for one, _ in said]
+    with ended(start(*arguments, "--json"), start(*arguments, "--json")) as processes:
+        outputs = [night.communicate(timeout=120) for night in processes]
+    assert [night.returncode for night in processes] == [0, 0], outputs
+    nights = [json.loads(one) for one, _ in outputs]
     rows = rows_of(out)
     assert {name for one in nights for name in one["reported"]} == set("abcdefgh") - done.keys()
     assert not [one for night in nights for one in night["failed"]]
@@ -406,7 +406,10 @@ def test_a_run_that_is_reported_twice_at_once() -> None:
 
 @pytest.mark.parametrize("skew_s", [-200, 200, 400])
 def test_claims_of_machines_whose_clocks_differ(skew_s: int) -> None:
-    """Up to a lease nobody takes what another has; beyond, work is done twice, and each gives back only its own."""
+    """Up to a lease nobody takes a claim of others; beyond it, work is done twice.
+
+    Each gives back only its own claims.
+    """
     out = open_objects(f"s3://reports/clocks{skew_s}")
     with Claims(out) as here, Claims(out, clock=lambda: time.time_ns() + skew_s * 10**9) as there:
         assert here.take("claim.json")

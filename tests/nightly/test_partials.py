@@ -1,6 +1,6 @@
-"""Is a run that is read file by file and then put together the run that one process reads, whatever is in it and whatever goes wrong?
+"""A run that is read file by file equals the run that one process reads, whatever it contains and whatever fails.
 
-The oracle is the path that reads the whole run; that one is tested against other programs' figures elsewhere.
+The oracle is the code that reads the entire run; other tests compare it with the figures of other programs.
 """
 
 from __future__ import annotations
@@ -40,43 +40,49 @@ NAMED = ("device_event", "host_event", "annotation")
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A simulated run of two machines with four GPUs each: a trace per rank, and the hosted profiler's layout."""
+    """Simulate a run of two machines with four GPUs each.
+
+    It has a trace per rank, and the hosted profiler's layout.
+    """
     folder = tmp_path_factory.mktemp("demo") / "team" / "demo"
     write_demo(folder, steps=2)
     return folder
 
 
 def contents(store: Store) -> dict[str, list[Any]]:
-    """All rows of all tables; names as texts, for their ids may be given in another order."""
-    found: dict[str, list[Any]] = {}
+    """Return all rows of all tables.
+
+    Names are texts, because their ids may be assigned in another order.
+    """
+    results: dict[str, list[Any]] = {}
     for table, columns in SCHEMA.items():
         wanted = [f'"{column}"' for column in columns if (table, column) != ("name", "id")]
         if table in NAMED:
             wanted = [f"(SELECT text FROM name AS n WHERE n.id = t.name) AS {one}" if one == '"name"' else one for one in wanted]
         order = "" if table == "ingest_note" else " ORDER BY ALL"  # notes come in the order in which they were made
-        found[table] = store.frame(f"SELECT {', '.join(wanted)} FROM {table} AS t{order}").rows()
-    return found
+        results[table] = store.frame(f"SELECT {', '.join(wanted)} FROM {table} AS t{order}").rows()
+    return results
 
 
 def in_parts(folder: Path, tables: Path) -> dict[str, list[Any]] | str:
-    """The contents of the store that is put together from the files, each read by itself; or why there is none."""
+    """Return the store's contents from files that are read separately, or an error."""
     tables.mkdir(parents=True)
-    found = find_files([folder])
-    read = [one for one in found if one.path.suffix != ".prt" and one.path.name != "job.json"]
+    actual = find_files([folder])
+    read = [one for one in actual if one.path.suffix != ".prt" and one.path.name != "job.json"]
     entries = {}
-    for place in range(0, len(read), 7):
-        some = read[place : place + 7]
-        for one, entry in zip(some, partial.write(some, tables, f"{place}-", threads=1), strict=True):
-            entries[one.path] = (json.loads(json.dumps(entry)), tables)
-    given = partial.Partials(entries)
+    for position in range(0, len(read), 7):
+        some = read[position : position + 7]
+        for file, entry in zip(some, partial.write(some, tables, f"{position}-", threads=1), strict=True):
+            entries[file.path] = (json.loads(json.dumps(entry)), tables)
+    partials = partial.Partials(entries)
     try:
-        with load([*found], [folder], partials=given, threads=1) as store:
+        with load([*actual], [folder], partials=partials, threads=1) as store:
             return contents(store)
     except InputError as error:
         return str(error)
 
 
-def whole(folder: Path) -> dict[str, list[Any]] | str:
+def read_at_once(folder: Path) -> dict[str, list[Any]] | str:
     try:
         with ingest([folder], threads=1) as store:
             return contents(store)
@@ -85,12 +91,12 @@ def whole(folder: Path) -> dict[str, list[Any]] | str:
 
 
 def assert_same(folder: Path, tables: Path) -> dict[str, list[Any]] | str:
-    expected, found = whole(folder), in_parts(folder, tables)
-    if isinstance(expected, str) or isinstance(found, str):
-        assert found == expected
+    expected, actual = read_at_once(folder), in_parts(folder, tables)
+    if isinstance(expected, str) or isinstance(actual, str):
+        assert actual == expected
         return expected
     for table in SCHEMA:
-        assert found[table] == expected[table], table
+        assert actual[table] == expected[table], table
     return expected
 
 
@@ -117,12 +123,12 @@ def assert_same_report(source: str, tmp_path: Path, most: int, **options: Any) -
         rows.append(report(small.task_of(run, source, str(tmp_path / name), formats=("json",), **options)))
     assert [row.state for row in rows] == ["reported", "reported"], rows
     assert rows[0].folder is not None
-    told = [replace(row, seconds=None, reported_at_ns=None) for row in rows]
-    assert told[0] == told[1]
-    one, two = (files(tmp_path / name) for name in ("one", "parts"))
-    assert list(one) == list(two)
+    kept_rows = [replace(row, seconds=None, reported_at_ns=None) for row in rows]
+    assert kept_rows[0] == kept_rows[1]
+    first, two = (files(tmp_path / name) for name in ("one", "parts"))
+    assert list(first) == list(two)
     report = f"{rows[0].folder}/report.json"
-    assert one[report] == two[report]
+    assert first[report] == two[report]
     return rows[0]
 
 
@@ -168,8 +174,8 @@ def test_stores_of_real_files(shared_data: Path, tmp_path: Path, name: str) -> N
 @pytest.fixture
 def trace(demo: Path) -> dict[str, Any]:
     """A small trace of one step."""
-    found: dict[str, Any] = json.loads(gzip.decompress(sorted((demo / "kineto").iterdir())[0].read_bytes()))
-    return found
+    actual: dict[str, Any] = json.loads(gzip.decompress(sorted((demo / "kineto").iterdir())[0].read_bytes()))
+    return actual
 
 
 def cut(trace: dict[str, Any], **members: Any) -> dict[str, Any]:
@@ -180,13 +186,16 @@ def cut(trace: dict[str, Any], **members: Any) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_recordings_of_several_processes_beside_traces(demo: Path, tmp_path: Path) -> None:
-    """Two recordings; a trace of the one process, which tells its device activity again; the description of the job."""
+    """Read two recordings, a trace of one of their processes, and job.json.
+
+    The trace repeats the device activity of its process.
+    """
     run = tmp_path / "source" / "run"
     run.mkdir(parents=True)
     traces = sorted((demo / "kineto").iterdir())[:2]
     for number, path in enumerate(traces):
-        found = kineto_to_prt.document(path)
-        (run / f"host.{number + 1}.1.prt").write_bytes(kineto_to_prt.convert(found, host="algo-1", pid=411 + number, seed=number))
+        actual = kineto_to_prt.document(path)
+        (run / f"host.{number + 1}.1.prt").write_bytes(kineto_to_prt.convert(actual, host="algo-1", pid=411 + number, seed=number))
     shutil.copy(traces[0], run)
     shutil.copy(demo / "job.json", run)
     source = str(tmp_path / "source")
@@ -203,7 +212,7 @@ def test_recordings_of_several_processes_beside_traces(demo: Path, tmp_path: Pat
 
 
 def spoiled(folder: Path, chance: random.Random) -> None:
-    """Some damage to some files of a run, and more files beside them."""
+    """Damage some files of a run, and add more files."""
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         what = chance.randrange(8)
         data = path.read_bytes()
@@ -238,7 +247,10 @@ def test_damaged_files_duplicates_and_others(demo: Path, tmp_path: Path, seed: i
 
 
 def identities(trace: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Traces that say more or less of where they are from: by rank alone, by nothing, by the name of the file; cycles of one process."""
+    """Return traces that identify their process in different ways.
+
+    By the rank alone, not at all, by the name of the file, and in cycles of one process.
+    """
     later = cut(trace)
     later["traceEvents"] = [{**event, "ts": event["ts"] + 60e6} for event in later["traceEvents"]]
     bare = {"traceEvents": cut(trace)["traceEvents"]}
@@ -260,7 +272,7 @@ def identities(trace: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def test_machines_and_processes_that_only_all_files_tell(
     trace: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush: int
 ) -> None:
-    """With ``flush`` 50, rows go to the store under what the file seems to be before all of it is known."""
+    """With ``flush`` 50, rows go to the store before the entire file is known."""
     monkeypatch.setattr(kineto, "FLUSH_ROWS", flush)
     monkeypatch.setattr(trace_batches, "BATCH_BYTES", 20_000 if flush == 50 else trace_batches.BATCH_BYTES)
     run = tmp_path / "run"

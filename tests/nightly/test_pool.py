@@ -1,4 +1,4 @@
-"""Does the pool of supervised processes lose one task at most, whatever a task does, and else behave like any executor?"""
+"""The pool of supervised processes loses at most the task that fails, and otherwise behaves like any executor."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ def no_longer_runs(pid: int) -> bool:
 
 
 def becomes_empty(folder: Path) -> bool:
-    """Whether what is in it is removed within a few seconds: that is done after the processes have ended."""
+    """Decide whether a folder becomes empty within a few seconds.
+
+    It is emptied after the processes have ended.
+    """
     for _ in range(100):
         if not any(folder.iterdir()):
             return True
@@ -60,13 +63,13 @@ def appears(path: Path) -> str:
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[SupervisedPool]:
-    with SupervisedPool(2, timeout_s=60, memory_bytes=300 * MB) as made:
-        yield made
+    with SupervisedPool(2, timeout_s=60, memory_bytes=300 * MB) as pool:
+        yield pool
 
 
-def died(pool: SupervisedPool, function: object, *given: object) -> WorkerDied:
+def died(pool: SupervisedPool, function: object, *arguments: object) -> WorkerDied:
     with pytest.raises(WorkerDied) as caught:
-        pool.submit(function, *given).result(60)  # type: ignore[arg-type]
+        pool.submit(function, *arguments).result(60)  # type: ignore[arg-type]
     return caught.value
 
 
@@ -146,7 +149,7 @@ def test_the_time_limit_ends_the_task_its_children_and_nothing_else(tmp_path: Pa
         error = slow.exception(30)
     assert isinstance(error, WorkerDied)
     assert (error.cause, error.reason) == ("time", "it took longer than the 2 s that are allowed")
-    assert "in child_that_sleeps" in error.output  # where it was
+    assert "in child_that_sleeps" in error.output  # the position where it hung
     for pid in appears(tmp_path / "pids").split():
         assert no_longer_runs(int(pid))
 
@@ -165,13 +168,13 @@ def test_exceptions_come_back_as_they_are_with_their_traceback(pool: SupervisedP
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("kind", "message"),
     [("badly", "PicklesBadlyError: this and that"), ("lock", "NoPickleError: holds a lock"), ("local", "LocalError: of a function")],
 )
-def test_exceptions_that_cannot_be_pickled_are_told_in_words(pool: SupervisedPool, kind: str, said: str) -> None:
+def test_exceptions_that_cannot_be_pickled_are_told_in_words(pool: SupervisedPool, kind: str, message: str) -> None:
     error = pool.submit(tasks.fail, kind).exception()
     assert type(error) is TaskError
-    assert str(error) == said
+    assert str(error) == message
     assert "in fail" in str(error.__cause__)
 
 
@@ -267,12 +270,12 @@ def test_kill_ends_everything_at_once(tmp_path: Path) -> None:
 
 def test_temporary_files_of_a_worker_go_with_it() -> None:
     with SupervisedPool(1, environment={"POOL_TEST": "1"}) as pool:
-        made = Path(pool.submit(tasks.folder).result())
-        assert made.is_dir()
+        folder = Path(pool.submit(tasks.folder).result())
+        assert folder.is_dir()
         assert pool.submit(tasks.variable, "POOL_TEST").result() == "1"
         with pytest.raises(WorkerDied):
             pool.submit(tasks.exit_with, 1).result()
-        assert not made.parent.exists()
+        assert not folder.parent.exists()
 
 
 @pytest.mark.parametrize("busy", [True, False])

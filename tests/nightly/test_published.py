@@ -1,4 +1,4 @@
-"""What a night publishes: nothing that ``--redact`` removes, and a note if a folder keeps the readers of ``--mode`` out."""
+"""Publication of a night: nothing that ``--redact`` removes, and a note if a folder keeps the readers of ``--mode`` out."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ def test_a_private_folder_is_noted_if_the_mode_is_wider(
     done = nightly(source, "-o", out, "--index-only", *(("--mode", mode) if mode else ()))
     assert done.exit_code == 0, done.output
     notes = [line for line in done.stderr.splitlines() if line.startswith(f"note: {out} has mode")]
-    said = f"note: {out} has mode {told_by:04o}, so {who} cannot read the reports; run `chmod -R {words} {out}`"
-    assert notes == ([said] if who else [])
+    note = f"note: {out} has mode {told_by:04o}, so {who} cannot read the reports; run `chmod -R {words} {out}`"
+    assert notes == ([note] if who else [])
     if who:
         os.chmod(out, 0o755)  # noqa: PTH101
         tmp_path.chmod(0o700)

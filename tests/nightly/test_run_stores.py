@@ -23,7 +23,10 @@ OPTIONS = ("--engine", "none", "--format", "html,json", "--settle", "0", "--rule
 
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a trace, the store of it beside it, an honest store, and one with a view over a file and the environment."""
+    """Write a trace, its store next to it, an honest store, and a hostile one.
+
+    The hostile one has a view over a file and the environment.
+    """
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     (tmp_path / "secret").write_text(SECRET)
     folder = tmp_path / "in"
@@ -56,7 +59,7 @@ def test_stores_are_left_out_and_named(source: Path, tmp_path: Path) -> None:
         assert f"note: left out: {run}/run.duckdb: a run store; use --run-stores to report it" in done.stderr
     assert "traced/run.duckdb" not in done.output
     answer = told(source, "-o", tmp_path / "again", *OPTIONS)
-    assert sorted(answer["reported"]) == ["logged", "traced"]  # a store does not hide what stands beside it
+    assert sorted(answer["reported"]) == ["logged", "traced"]  # a store does not hide the files next to it
     assert sorted(line.split(":")[0] for line in answer["left_out"]) == ["hostile/run.duckdb", "stored/run.duckdb"]
     assert SECRET.encode() not in everything(tmp_path / "out") + everything(tmp_path / "again") + done.output.encode()
 
@@ -91,7 +94,7 @@ def test_with_the_option_honest_stores_are_reported_and_others_fail(source: Path
 def test_a_folder_that_becomes_a_link_before_the_store_is_read_gives_nothing_away(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Just before the run's store is opened, the run's folder is swapped for a link to the folder of another store, and back afterwards."""
+    """Swap the run's folder for a link to another store while it is opened."""
     private = tmp_path / "private"
     shutil.copytree(source / "stored", private)
     with duckdb.connect(private / "run.duckdb") as connection:

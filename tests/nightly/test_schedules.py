@@ -1,6 +1,6 @@
-"""Do the schedules in examples/schedules do what they say? Each runs as far as it can without its scheduler.
+"""The schedules in examples/schedules work; each runs up to the point at which it needs its scheduler.
 
-The schedulers are stood in for by small programs that set the variables which their documentation names, and run what they are given.
+Small programs replace the schedulers: they set the variables that the documentation names, and run their arguments.
 """
 
 from __future__ import annotations
@@ -54,7 +54,10 @@ def out(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Callable[..., Path]:
-    """Makes programs in a folder that comes first in PATH: name -> text of a script. `postrun` is there."""
+    """Return a function that writes programs to a folder at the start of PATH.
+
+    Name -> text of a script. The folder also contains `postrun`.
+    """
     folder = tmp_path / "bin"
 
     def make(**scripts: str) -> Path:
@@ -86,7 +89,7 @@ def indexed(out: Path) -> list[str]:
 
 
 def replaced(text: str, **words: str) -> str:
-    """``text`` with each word, which it must have, replaced; ``_`` in the names of the words stands for ``/``."""
+    """Replace words that must occur; ``_`` in their names is a ``/``."""
     for old, new in words.items():
         assert old.replace("_", "/") in text
         text = text.replace(old.replace("_", "/"), new)
@@ -126,8 +129,8 @@ def test_systemd_takes_the_units(schedules: Path, tmp_path: Path) -> None:
         (tmp_path / path.name).write_text(path.read_text().replace("/opt/postrun/bin/postrun", "/bin/true"))
     units = [str(tmp_path / f"postrun-nightly.{kind}") for kind in ("service", "timer")]
     checked = subprocess.run(["systemd-analyze", "verify", *units], capture_output=True, text=True, check=False)
-    told = [line for line in checked.stderr.splitlines() if "postrun" in line]
-    assert (checked.returncode, told) == (0, []), checked.stderr
+    lines = [line for line in checked.stderr.splitlines() if "postrun" in line]
+    assert (checked.returncode, lines) == (0, []), checked.stderr
 
 
 @pytest.mark.slow
@@ -158,9 +161,9 @@ def test_the_lines_for_cron(schedules: Path, source: Path, out: Path) -> None:
         *fields, command = line.split(None, 5)
         for field, (low, high) in zip(fields, limits, strict=True):
             for part in field.split(","):
-                found = re.fullmatch(r"(?:\*|(\d+)(?:-(\d+))?)(?:/\d+)?", part)
-                assert found, line
-                assert all(low <= int(number) <= high for number in found.groups() if number is not None), line
+                match = re.fullmatch(r"(?:\*|(\d+)(?:-(\d+))?)(?:/\d+)?", part)
+                assert match, line
+                assert all(low <= int(number) <= high for number in match.groups() if number is not None), line
         assert "%" not in command  # a line end to cron
         commands.append(command)
     assert len(commands) == 2
@@ -193,7 +196,7 @@ def test_the_cronjob_is_confined_and_does_a_night(schedules: Path, source: Path,
     assert {"cpu", "memory", "ephemeral-storage"} <= container["resources"]["limits"].keys()
     (failed,) = [rule["onExitCodes"] for rule in work["podFailurePolicy"]["rules"] if rule["action"] == "FailJob"]
     assert failed["containerName"] == container["name"]
-    assert failed["values"] == [2, 3, 4]  # docs/nightly.md: what another attempt does not mend
+    assert failed["values"] == [2, 3, 4]  # docs/nightly.md: failures that another attempt does not fix
     places = {"s3://bucket/runs": str(source), "s3://reports/runs": str(out)}
     words = [places.get(word, word) for word in (*container["command"], *container["args"])]
     assert words[words.index("--workers") + 1] == container["resources"]["limits"]["cpu"]
@@ -231,7 +234,7 @@ print(f"id-of-{{given['--job-name']}}")
 
 
 def _reported(log: str) -> Counter[str]:
-    """How often each run was reported, as the lines of the nights say."""
+    """Count the reports of each run in the lines of the nights."""
     return Counter(re.findall(r"^\[\d+/\d+\] (\S+) \(", log, re.MULTILINE))
 
 
@@ -320,8 +323,8 @@ def test_an_array_of_slurm_reports_each_run_once(
 
 
 def test_parts_count_from_0_whatever_the_numbers_of_the_array(schedules: Path, tmp_path: Path, programs: Callable[..., Path]) -> None:
-    given = programs(sbatch=SBATCH, srun='#!/bin/sh\necho "$@" >> steps\n')
-    assert run(["sbatch", str(schedules / "slurm" / "nightly.sbatch")], tmp_path, given, ARRAY="4-8:2").returncode == 0
+    environment = programs(sbatch=SBATCH, srun='#!/bin/sh\necho "$@" >> steps\n')
+    assert run(["sbatch", str(schedules / "slurm" / "nightly.sbatch")], tmp_path, environment, ARRAY="4-8:2").returncode == 0
     assert re.findall(r"--shard (\S+)", (tmp_path / "steps").read_text()) == ["0/3", "1/3", "2/3"]
 
 
@@ -345,11 +348,13 @@ exec "$@"
 def test_the_epilog_reports_a_job_once_and_never_fails(
     systemd: bool, schedules: Path, trace: Path, tmp_path: Path, programs: Callable[..., Path]
 ) -> None:
-    given = programs(**{"runuser": RUNUSER, "systemd-run": SYSTEMD_RUN})
+    environment = programs(**{"runuser": RUNUSER, "systemd-run": SYSTEMD_RUN})
     script = (schedules / "slurm" / "epilog.sh").read_text()
-    script = replaced(script, _shared_runs=str(tmp_path / "runs"), _opt_postrun_bin_postrun=f"{given}/postrun")
-    script = replaced(script, _usr_sbin_runuser=f"{given}/runuser", _run_systemd_system=str(tmp_path) if systemd else f"{tmp_path}/none")
-    script = script.replace("/usr/bin/systemd-run", f"{given}/systemd-run")
+    script = replaced(script, _shared_runs=str(tmp_path / "runs"), _opt_postrun_bin_postrun=f"{environment}/postrun")
+    script = replaced(
+        script, _usr_sbin_runuser=f"{environment}/runuser", _run_systemd_system=str(tmp_path) if systemd else f"{tmp_path}/none"
+    )
+    script = script.replace("/usr/bin/systemd-run", f"{environment}/systemd-run")
     epilog = tmp_path / "epilog"
     epilog.write_text(script)
     job = tmp_path / "runs" / "somebody" / "run-77"
@@ -364,9 +369,9 @@ def test_the_epilog_reports_a_job_once_and_never_fails(
     job.mkdir(parents=True)
     shutil.copy(trace, job / trace.name)
     assert ends(**mine) == {"report.0/report.json"}
-    made = (job / "report.0" / "report.json").stat().st_mtime_ns
+    written_ns = (job / "report.0" / "report.json").stat().st_mtime_ns
     assert ends(**mine) == {"report.0/report.json"}  # the job's next node
-    assert (job / "report.0" / "report.json").stat().st_mtime_ns == made
+    assert (job / "report.0" / "report.json").stat().st_mtime_ns == written_ns
     if systemd:
         assert "--no-block --unit=postrun-77-0 --uid=somebody" in (tmp_path / "units").read_text()
         return
@@ -396,16 +401,16 @@ def test_the_workflow_of_github(schedules: Path, source: Path, out: Path, tmp_pa
     (kept,) = [step for step in steps if step.get("uses", "").startswith("actions/upload-artifact@")]
     assert (kept["if"], kept["with"]["path"]) == ("always()", "night.json")
     variables = {**workflow["env"], "SOURCE": str(source), "OUT": str(out), "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
-    given = programs()
-    done = run(["sh", "-e", "-c", night], tmp_path, given, **variables)
+    environment = programs()
+    done = run(["sh", "-e", "-c", night], tmp_path, environment, **variables)
     assert done.returncode == 0, done.stderr
     assert sorted(json.loads((tmp_path / "night.json").read_text())["reported"]) == list(RUNS)
 
     (source / "bad").mkdir()
     (source / "bad" / "trace.json").write_text("no trace")
-    done = run(["sh", "-e", "-c", night], tmp_path, given, **variables)
+    done = run(["sh", "-e", "-c", night], tmp_path, environment, **variables)
     assert done.returncode == 3, done.stderr
-    assert run(["sh", "-e", "-c", say], tmp_path, given, **variables).returncode == 0
+    assert run(["sh", "-e", "-c", say], tmp_path, environment, **variables).returncode == 0
     summary = (tmp_path / "summary.md").read_text().splitlines()
     assert (summary[0], summary[-1]) == ("```json", "```")
     assert [one["id"] for one in json.loads("\n".join(summary[1:-1]))["failed"]] == ["bad"]

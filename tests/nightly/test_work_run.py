@@ -1,4 +1,4 @@
-"""Is a run of a night reported as `postrun report` would, with a row that says the same, and is every failure told?"""
+"""A run of a night is reported as by `postrun report`, with a row of the same figures, and every failure has a reason."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ def remote(source: Path) -> str:
     return url
 
 
-def only(place: str | Path) -> FoundRun:
-    (run,) = small.found_below(str(place))
+def only(folder: str | Path) -> FoundRun:
+    (run,) = small.found_below(str(folder))
     return run
 
 
-def reported(place: str | Path, out: str | Path, **more: Any) -> Row:
-    return work.report_run(small.task_of(only(place), str(place), str(out), **more))
+def reported(folder: str | Path, out: str | Path, **more: Any) -> Row:
+    return work.report_run(small.task_of(only(folder), str(folder), str(out), **more))
 
 
 @pytest.mark.slow
@@ -161,46 +161,46 @@ def test_a_run_of_an_object_store_is_named_by_its_place_there(source: Path, remo
 def test_a_run_that_changed_is_read_as_it_is_now_or_left_to_the_next_night(
     source: Path, remote: str, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = remote
+    path = remote
     if kind == "folder":
         shutil.copytree(source, tmp_path / "in")
-        place = str(tmp_path / "in")
-    run = only(place)
-    store = open_objects(place)
+        path = str(tmp_path / "in")
+    run = only(path)
+    store = open_objects(path)
     store.write(run.objects[0].path, b"{}")
     with monkeypatch.context() as restless:
         restless.setattr(work, "_as_it_is", lambda run, source: run)
         with pytest.raises(ChangedError, match="team/first"):
-            work.report_run(small.task_of(run, place, str(tmp_path / "out")))
+            work.report_run(small.task_of(run, path, str(tmp_path / "out")))
     assert not (tmp_path / "out" / "runs").exists()
 
-    row = work.report_run(small.task_of(run, place, str(tmp_path / "out"), formats=("json",)))
-    assert (row.state, row.fingerprint) == ("reported", only(place).fingerprint)
+    row = work.report_run(small.task_of(run, path, str(tmp_path / "out"), formats=("json",)))
+    assert (row.state, row.fingerprint) == ("reported", only(path).fingerprint)
     assert row.fingerprint != run.fingerprint
     store.delete(run.objects[0].path)
-    row = work.report_run(small.task_of(run, place, str(tmp_path / "out"), formats=("json",)))
-    assert (row.state, row.fingerprint, row.files) == ("reported", only(place).fingerprint, len(run.objects) - 1)
-    for one in run.objects:
-        store.delete(one.path)
+    row = work.report_run(small.task_of(run, path, str(tmp_path / "out"), formats=("json",)))
+    assert (row.state, row.fingerprint, row.files) == ("reported", only(path).fingerprint, len(run.objects) - 1)
+    for info in run.objects:
+        store.delete(info.path)
     with pytest.raises(ChangedError, match="removed since it was listed"):
-        work.report_run(small.task_of(run, place, str(tmp_path / "out"), formats=("json",)))
+        work.report_run(small.task_of(run, path, str(tmp_path / "out"), formats=("json",)))
 
 
 @pytest.mark.parametrize("where", ["folder", "store"])
 def test_what_is_no_trace_fails_with_the_place_of_the_file(tmp_path: Path, temporary: Path, where: str) -> None:
-    place = str(tmp_path / "in") if where == "folder" else "memory://no-trace/in"
-    store = open_objects(place)
+    path = str(tmp_path / "in") if where == "folder" else "memory://no-trace/in"
+    store = open_objects(path)
     store.write("bad/rank_0.trace.json", b"this is no trace")
-    row = reported(place, tmp_path / "out")
+    row = reported(path, tmp_path / "out")
     assert row.state == "failed"
     assert row.reason is not None
-    assert f"{place}/bad" in row.reason
+    assert f"{path}/bad" in row.reason
     assert str(temporary) not in row.reason
     assert not (tmp_path / "out" / places.done("bad")).exists()
 
 
 @pytest.mark.parametrize(
-    ("error", "said", "of_machine"),
+    ("error", "message", "of_machine"),
     [
         (ZeroDivisionError("of ours"), "internal error: ZeroDivisionError: of ours; all of it stands in runs/team/first/", False),
         (MemoryError(), "not enough memory", True),
@@ -210,7 +210,7 @@ def test_what_is_no_trace_fails_with_the_place_of_the_file(tmp_path: Path, tempo
     ],
 )
 def test_errors_become_reasons_and_the_traceback_is_kept(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, temporary: Path, error: Exception, said: str, of_machine: bool
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, temporary: Path, error: Exception, message: str, of_machine: bool
 ) -> None:
     def fail(*_: object, **__: object) -> None:
         raise error
@@ -218,7 +218,7 @@ def test_errors_become_reasons_and_the_traceback_is_kept(
     monkeypatch.setattr("postrun.analysis.analyze", fail)
     row = reported(source, tmp_path / "out")
     assert row.state == "failed"
-    assert said in (row.reason or "")
+    assert message in (row.reason or "")
     assert row.of_machine == of_machine
     assert not (tmp_path / "out" / places.done("team/first")).exists()
     (log,) = (tmp_path / "out").rglob(work.LOG)

@@ -1,4 +1,4 @@
-"""Does `postrun attach` find the report, read its settings, and end with the documented exit code?"""
+"""`postrun attach` finds the report, reads its settings, and ends with the documented exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are requests repeated only where that is right, and is every failure told without a secret?"""
+"""Requests are repeated only when that is safe, and every failure is reported without a secret."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ class Proxy(BaseHTTPRequestHandler):
 def listening(handler: type[BaseHTTPRequestHandler], context: ssl.SSLContext | None = None) -> Iterator[int]:
     class Server(ThreadingHTTPServer):
         def handle_error(self, request: Any, client_address: Any) -> None:
-            """A client that left is no matter."""
+            """Ignore a client that left."""
 
     server = Server(("127.0.0.1", 0), handler)
     if context:

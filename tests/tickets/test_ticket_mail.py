@@ -1,4 +1,4 @@
-"""Does a mail server take the mail, whole and once? Against aiosmtpd on loopback."""
+"""A mail server receives the mail once and completely; tested with aiosmtpd on loopback."""
 
 from __future__ import annotations
 

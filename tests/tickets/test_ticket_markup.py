@@ -1,7 +1,7 @@
-"""Is every text from a run harmless in every markup, and can it still be read?
+"""Every text from a run is harmless in every markup, and remains readable.
 
-Each markup has a small reader here, written from its documentation and apart from the escapers: it undoes escapes and reports what would
-have taken effect.
+Each markup has a small reader here, written from its documentation and independent of the escapers: it undoes escapes and reports all
+markup that would have taken effect.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ PIECES = [
 ]
 hostile = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=6)), max_size=8).map("".join)
 
-# What the systems look for in finished text, from their documentation of references and mentions.
+# The references that systems search in finished text, from their documentation of references and mentions.
 REFERENCES = (
     r"(?<![A-Za-z0-9_])@[A-Za-z0-9_]",
     r"@[A-Za-z0-9]",
@@ -129,12 +129,15 @@ def check_references(output: str) -> None:
 
 
 def same_words(output: str, text: str) -> None:
-    """What is shown is what the text says, but for what is not seen."""
+    """The output is the text, except for invisible characters."""
     assert "".join(output.replace(markup.JOINER, "").split()) == "".join(markup.plain(text).split())
 
 
 def read_markdown(source: str) -> str:
-    """Undo backslashes and entities (CommonMark 6.1, 2.5). Anything that is neither must be no character with a meaning."""
+    """Undo backslashes and entities (CommonMark 6.1, 2.5).
+
+    Any other character must have no meaning in Markdown.
+    """
     result = []
     position = 0
     while position < len(source):

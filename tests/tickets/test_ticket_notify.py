@@ -1,4 +1,4 @@
-"""Which tickets does a night open, and is each opened once?"""
+"""A night opens the tickets of its rules, each only once."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_failed_runs_are_told_with_their_reason() -> None:
 
 @pytest.mark.parametrize(("to", "parts"), [("gitlab:g/p", True), ("github:o/r", True), ("jira:PROJ", False), ("redmine:project", False)])
 def test_titles_mention_nobody(to: str, parts: bool) -> None:
-    """What a run is called does not; what the rule itself says may."""
+    """The name of a run mentions nobody; the rule's own text may."""
     (action,) = notify.actions(rules_from(to=to, verdicts="any", title="@team: {run}: {reason}"), [row("*b* @all #12")], ())
     assert action.title.startswith("@team: *\u2060b* @\u2060all #\u206012: " if parts else "@team: *b* @all #12: ")
 

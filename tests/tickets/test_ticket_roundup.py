@@ -1,4 +1,4 @@
-"""Does a real Roundup take the report? Its own server code, in a process of its own; $POSTRUN_ROUNDUP is a virtual environment with it."""
+"""A real Roundup accepts the report: its own server code in a separate process. $POSTRUN_ROUNDUP is a virtual environment with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a report come to stand once on a ticket of every system, whatever the network does? Against fakes of the documented contracts."""
+"""A report is on a ticket of every system exactly once, whatever the network does; tested with fakes of the documented contracts."""
 
 from __future__ import annotations
 
