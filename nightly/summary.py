@@ -185,18 +185,11 @@ def matched(rows: Iterable[Row], regressed: Sequence[str], fail_on: Sequence[str
     """Describe the matching words of --fail-on. ``regressed``: regression lines."""
     rows = list(rows)
     matches = []
-    names = [word for word in fail_on if word not in (_ANY, _FAILED, REGRESSION)]
-    issues = {
-        row.id: rules
-        for row in rows
-        if (
-            rules := [
-                rule
-                for rule, verdict in row.verdicts.items()
-                if verdict == ISSUES and (rule in names or (_ANY in fail_on and rule != PROFILER_REPORT))
-            ]
-        )
-    }
+    names = {word for word in fail_on if word not in (_ANY, _FAILED, REGRESSION)}
+    if _ANY in fail_on:
+        names |= {rule for row in rows for rule in row.verdicts if rule != PROFILER_REPORT}
+    rules_of = {row.id: [rule for rule, verdict in row.verdicts.items() if verdict == ISSUES and rule in names] for row in rows}
+    issues = {run_id: rules for run_id, rules in rules_of.items() if rules}
     if issues:
         counts = Counter(rule for rules in issues.values() for rule in rules)
         matches.append(f"issues in {_named(issues)} ({', '.join(rule for rule, _ in counts.most_common(_NAMED))})")

@@ -44,25 +44,25 @@ def read(report_path: Path) -> ReportFiles:
     else:
         raise InputError(f"{report_path} is no report; name report.pdf, report.html, report.json or the folder that holds them")
     if "json" in paths:
-        try:
-            if paths["json"].stat().st_size > _LARGEST_JSON:
-                raise InputError(f"{paths['json']} is larger than 1 GiB; this is no report.json")
-            text = paths["json"].read_bytes()
-        except OSError as error:
-            raise InputError(f"{paths['json']}: {error.strerror}") from None
+        text = _content(paths["json"], _LARGEST_JSON)
         return ReportFiles(_loaded(text, str(paths["json"])), str(paths["json"]), paths)
     if "pdf" in paths:
         source = f"report.json in {paths['pdf']}"
-        try:
-            embedded_json = embedded(paths["pdf"].read_bytes())
-        except OSError as error:
-            raise InputError(f"{paths['pdf']}: {error.strerror}") from None
-        if embedded_json is not None:
+        if (embedded_json := embedded(_content(paths["pdf"]))) is not None:
             return ReportFiles(_loaded(embedded_json, source), source, paths, embedded_json)
     what = " and ".join(str(path) for path in paths.values())
     raise InputError(
         f"the verdicts stand in report.json, which is not beside {what}; write it with: postrun report SOURCE --format html,pdf,json"
     )
+
+
+def _content(path: Path, largest: int | None = None) -> bytes:
+    try:
+        if largest is not None and path.stat().st_size > largest:
+            raise InputError(f"{path} is larger than 1 GiB; this is no report.json")
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
 
 
 def _loaded(text: bytes, source: str) -> Mapping[str, Any]:
