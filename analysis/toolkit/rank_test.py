@@ -41,7 +41,8 @@ def rank_test(first: Sequence[float], second: Sequence[float]) -> RankTest:
     u = _u(first, second)
     ties = [size for size in Counter([*first, *second]).values() if size > 1]
     p_value = _exact(u, n, m) if not ties and max(n, m) <= _EXACT else _normal(u, n, m, ties)
-    ratios = _ratios(first, second)
+    below, above = pl.DataFrame({"first": _thinned(first)}), pl.DataFrame({"second": _thinned(second)})
+    ratios = below.join(above, how="cross").select(ratio=pl.col("second") / pl.col("first"))["ratio"].sort().rechunk()
     # The interval leaves out as many of the ordered ratios on either side as U has values below its 0.5 % quantile.
     out = max(0.0, 0.5 - _Z_995 * math.sqrt((n + m + 1) / (12 * n * m)))
     last = len(ratios) - 1
@@ -78,11 +79,6 @@ def _normal(u: float, n: int, m: int, ties: Sequence[int]) -> float:
         return 1.0
     z = max(0.0, abs(u - n * m / 2) - 0.5) / math.sqrt(variance)
     return math.erfc(z / math.sqrt(2))
-
-
-def _ratios(first: Sequence[float], second: Sequence[float]) -> pl.Series:
-    below, above = (pl.DataFrame({name: _thinned(values)}) for name, values in (("first", first), ("second", second)))
-    return below.join(above, how="cross").select(ratio=pl.col("second") / pl.col("first"))["ratio"].sort().rechunk()
 
 
 def _thinned(values: Sequence[float]) -> list[float]:

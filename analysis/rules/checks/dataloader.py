@@ -79,9 +79,11 @@ class Dataloader(Rule):
         nodes = sorted(set(intervals["node"].drop_nulls()) | set(settings["node"].drop_nulls()))
         machines = [_machine(run, node, intervals, settings, parameters) for node in nodes]
         loading, histogram = _loading(intervals)
+        keys = ["node", "pin_memory", "num_workers", "prefetch_factor"]
+        counted = settings.filter(pl.any_horizontal(pl.col(keys[1:]).is_not_null())).group_by(keys).len("count").sort(keys)
         details = DataloaderDetails(
             nodes=tuple(machine.row for machine in machines),
-            configurations=_configurations(run, settings),
+            configurations=tuple(LoaderConfiguration(run.places.node(node), *row) for node, *row in counted.iter_rows()),
             loading=loading,
             histogram=histogram,
         )
@@ -240,12 +242,6 @@ def cores_of(store: Store, node: int) -> int | None:
         [node],
     ).item()
     return int(cores) if cores else None
-
-
-def _configurations(run: RunData, settings: pl.DataFrame) -> tuple[LoaderConfiguration, ...]:
-    keys = ["node", "pin_memory", "num_workers", "prefetch_factor"]
-    counted = settings.filter(pl.any_horizontal(pl.col(keys[1:]).is_not_null())).group_by(keys).len("count").sort(keys)
-    return tuple(LoaderConfiguration(run.places.node(node), *row) for node, *row in counted.iter_rows())
 
 
 def _loading(intervals: pl.DataFrame) -> tuple[LoadingTimes, Histogram | None]:

@@ -42,12 +42,8 @@ _SPARSE_PIPELINE: Final = ("## wait_sparse_data_dist ##", "## start_sparse_data_
 _SHORT_NS: Final = 200_000  # collectives shorter than this on average are bound by their latency and not by their bytes
 _LONG_NS: Final = 2_000_000  # all-reduces longer than this on average: the gradients come in few, large pieces
 _BACKWARD_SHARE: Final = 2 / 3  # only the backward pass can hide the reduction of gradients: about two thirds of the computation
-
-# Share of the all-reduces that threads with backward operators launch, from which on they are taken to reduce gradients.
-_GRADIENTS_SHARE: Final = 0.9
-
-# A rank that computes longer than the median by more than this percentage can be the reason for the waits of the others.
-_SLOW_PERCENT: Final = 5.0
+_GRADIENTS_SHARE: Final = 0.9  # all-reduces reduce gradients if threads with backward operators launch at least this share
+_SLOW_PERCENT: Final = 5.0  # a rank that computes this much longer than the median can be the reason for the waits of the others
 
 
 class ExposedCommunication(Rule):
@@ -150,17 +146,15 @@ class _Advice:
         too_much = sum(d.communication_ns for d in devices) > _BACKWARD_SHARE * sum(d.computation_ns for d in devices)
         title, change = _change(run.store, kind, time / count, too_much=too_much)
         total = sum(sums[0] for sums in exposed.values())
+        communication = sum(device.communication_ns for device in devices)
+        hidden = communication - sum(device.exposed_communication_ns for device in devices)
+        overlap = 100 * hidden / communication if communication else 0.0
         why = (
             f"{_what(kind, count)} of {duration(time / count)} on average make up {whole_percent(100 * part / total if total else 0.0)} of"
-            f" what is exposed, and computation hides {percent(_overlap(devices))} of the communication"
+            f" what is exposed, and computation hides {percent(overlap)} of the communication"
         )
         slow = _slow_rank(run.breakdown)
         return cls(title, f"{f'{slow} ' if slow else ''}{change}, because {why}.")
-
-
-def _overlap(devices: Sequence[DeviceTime]) -> float:
-    total = sum(device.communication_ns for device in devices)
-    return 100 * (total - sum(device.exposed_communication_ns for device in devices)) / total if total else 0.0
 
 
 def _what(kind: str, count: int) -> str:

@@ -106,7 +106,7 @@ class MaxInitializationTime(Rule):
             finding += "; what the job did before the capture is not known"
         if not issue:
             return Outcome(FINE, datapoints=1, windows=1, details=details, finding=f"{finding}.")
-        if _several(run):
+        if run.store.frame("SELECT EXISTS (FROM ingest_note WHERE code = 'several_runs') AS found").item():
             reason = f"the files may not be of one run: {wording.duration(initialization)} before the first step may lie between two"
             return not_evaluated(reason, _ONE_RUN, details=details)
         active = active_during(run.store, pl.DataFrame({"start": [began], "end": [first]}), run.top)
@@ -148,12 +148,6 @@ def _watched(run: RunData) -> tuple[int, int] | None:
         return 0, 0
     first, last = stretches.sort(pl.col("end") - pl.col("start"), descending=True, maintain_order=True).select("start", "end").row(0)
     return first, last
-
-
-def _several(run: RunData) -> bool:
-    """Return whether a note doubts that the files are of one run."""
-    exists: bool = run.store.frame("SELECT EXISTS (FROM ingest_note WHERE code = 'several_runs') AS found").item()
-    return exists
 
 
 def _captured(run: RunData) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -33,26 +34,13 @@ class OverallSystemUsage(Rule):
         if not usage:
             return not_evaluated("no system metrics and no kernel activity in this run", RECORD)
         sentences = dict(run.usage.statements)
+        names = [field.name for field in dataclasses.fields(MetricQuantiles)]
         metrics: dict[str, list[MetricQuantiles]] = {}
         for row in usage:
-            metrics.setdefault(row.node, []).append(_metric(row))
+            metrics.setdefault(row.node, []).append(MetricQuantiles(**{name: getattr(row, name) for name in names}))
         nodes = tuple(NodeUsage(node, sentences.get(node), tuple(rows)) for node, rows in metrics.items())
         details = OverallSystemUsageDetails(nodes[:MOST_ROWS], max(len(nodes) - MOST_ROWS, 0) or None)
         return Outcome(FINE, datapoints=sum(row.samples for row in usage), details=details, finding=_finding(usage, sentences))
-
-
-def _metric(row: MetricUsage) -> MetricQuantiles:
-    return MetricQuantiles(
-        metric=row.metric,
-        unit=row.unit,
-        max=row.max,
-        p99=row.p99,
-        p95=row.p95,
-        p50=row.p50,
-        min=row.min,
-        derived=row.derived,
-        samples=row.samples,
-    )
 
 
 def _finding(usage: Iterable[MetricUsage], sentences: Mapping[str, str]) -> str:

@@ -74,7 +74,11 @@ class StepOutlier(Rule):
             )
         chosen = chosen.with_columns(window=run.samples.windows_of(chosen["start"], parameters["scan_interval_us"]))
         windows = chosen["window"].n_unique()
-        groups = _groups(run, chosen, factor, allowed)
+        groups = [
+            _group(run.places.process(process, members["node"][0]), members.sort("start", "duration"), factor, allowed)
+            for (process, _, _), members in chosen.group_by("process", "phase", "on_device")
+        ]
+        groups.sort(key=lambda group: (group.location.order, group.phase or "", not group.on_device, group.process or 0))
         details = _details(run, groups, factor)
         evaluable = [group for group in groups if group.evaluable]
         if not evaluable:
@@ -151,14 +155,6 @@ def _of_mode(rows: pl.DataFrame, mode: str | None) -> pl.DataFrame:
         return rows
     phase = pl.col("phase").str.split(".").list.last().str.to_uppercase().fill_null(UNNAMED)
     return rows.filter(phase == wanted)
-
-
-def _groups(run: RunData, rows: pl.DataFrame, factor: float, allowed: float) -> list[_Group]:
-    groups = [
-        _group(run.places.process(process, members["node"][0]), members.sort("start", "duration"), factor, allowed)
-        for (process, _, _), members in rows.group_by("process", "phase", "on_device")
-    ]
-    return sorted(groups, key=lambda group: (group.location.order, group.phase or "", not group.on_device, group.process or 0))
 
 
 def _group(location: Place, members: pl.DataFrame, factor: float, allowed: float) -> _Group:

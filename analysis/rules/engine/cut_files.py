@@ -83,13 +83,11 @@ def _broken(store: Store) -> list[tuple[str, frozenset[str]]]:
         """,
         [_HOROVOD, _NAMED],
     )
-    return [(file, _holds(format, collectives)) for file, format, collectives in files.rows()]
-
-
-def _holds(format: str | None, collectives: bool) -> frozenset[str]:
-    if format is None:
-        return _EVERY
-    return _COLLECTIVES if format == _TIMELINE and collectives else _HOLDS.get(format, frozenset())
+    broken = []
+    for file, format, collectives in files.rows():
+        possible = _EVERY if format is None else _HOLDS.get(format, frozenset())
+        broken.append((file, _COLLECTIVES if format == _TIMELINE and collectives else possible))
+    return broken
 
 
 def _sentence(files: Sequence[str]) -> str:
