@@ -57,10 +57,9 @@ def kernels(base: Report, new: Report, on: Basis, whole_ns: float, threshold_per
                 unmatched.setdefault((_NUMBERED.sub("", kernel.short_name), kernel.category), []).append(kernel)
     for key in left[0].keys() & left[1].keys():
         changes.append(_change((left[0][key], left[1][key]), "short name", on, whole_ns, threshold_percent))
-    for key in left[0].keys() - left[1].keys():
-        changes += [_change(([kernel], []), None, on, whole_ns, threshold_percent) for kernel in left[0][key]]
-    for key in left[1].keys() - left[0].keys():
-        changes += [_change(([], [kernel]), None, on, whole_ns, threshold_percent) for kernel in left[1][key]]
+    for key in left[0].keys() ^ left[1].keys():
+        changes += [_change(([kernel], []), None, on, whole_ns, threshold_percent) for kernel in left[0].get(key, ())]
+        changes += [_change(([], [kernel]), None, on, whole_ns, threshold_percent) for kernel in left[1].get(key, ())]
     return _numbered(sorted(changes, key=lambda one: (-abs(one.effect_ns), one.short_name, one.base_names, one.new_names)))
 
 

@@ -33,16 +33,16 @@ def run(store: Store, *, name: str | None = None) -> Run:
     absolute = [source for source in timed if (source.first_ns or 0) >= FIRST_EPOCH_NS]
     first = [source.first_ns for source in absolute or timed if source.first_ns is not None]
     last = [source.last_ns for source in absolute or timed if source.last_ns is not None]
-    world_size = store.frame("SELECT max(world_size) FROM process").item()
+    started, ended = known.get("started_ns"), known.get("ended_ns")
     return Run(
         name=name or known.get("name") or "run",
         status=known.get("status") or "unknown",
-        started_at_ns=_first_known(known.get("started_ns"), min(first, default=None)),
-        ended_at_ns=_first_known(known.get("ended_ns"), max(last, default=None)),
+        started_at_ns=min(first, default=None) if started is None else started,
+        ended_at_ns=max(last, default=None) if ended is None else ended,
         relative_times=bool(timed) and not absolute,
         framework=known.get("framework"),
         instance_type=known.get("instance_type"),
-        world_size=world_size,
+        world_size=store.frame("SELECT max(world_size) FROM process").item(),
         resources=_texts(known.get("resources")),
         hyperparameters=_pairs(known.get("hyperparameters")),
         labels=_pairs(known.get("labels")),
@@ -119,10 +119,6 @@ def _sources(store: Store) -> tuple[Source, ...]:
     columns = "path, format, bytes, sha256, events, first_ns, last_ns, clock_offset_ns, clock_evidence"
     rows = store.frame(f"SELECT {columns} FROM source ORDER BY path, id").rows()
     return tuple(Source(path, form or "unknown", size, digest, events or 0, *rest) for path, form, size, digest, events, *rest in rows)
-
-
-def _first_known(*values: int | None) -> int | None:
-    return next((value for value in values if value is not None), None)
 
 
 def _pairs(text: str | None) -> dict[str, str]:

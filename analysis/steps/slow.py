@@ -74,13 +74,11 @@ def slow_steps(store: Store, times: pl.DataFrame | None = None) -> SlowSteps:
     if sides[0].is_empty() or sides[1].is_empty():
         return SlowSteps(steps=number, absent="No process has both slow and typical steps, so nothing explains the slow ones.")
     parts = tuple(_difference("part", name, *(rows[name].to_list() for rows in sides)) for name in ("step", *PARTS))
-    extra = parts[0].extra_ns
     beside = _beside(store, times.filter(~here), sides, (slow, typical))
-    ran = _ran(store, sides, extra)
+    ran = _ran(store, sides, parts[0].extra_ns)
     location = Places(store).process(process, sides[0]["node"][0])
     numbers = tuple(sides[0]["number"].to_list())
-    several = times["process"].n_unique() > 1
-    where = process_place(*location) if several else None
+    where = process_place(*location) if times["process"].n_unique() > 1 else None
     return SlowSteps(
         *location,
         steps=number,
@@ -174,13 +172,11 @@ def _sentences(
         f"{capitalized(which)} of {count(steps)} {each} {duration(step.slow_ns)}{on_process}, {duration(abs(step.extra_ns))}"
         f" {'longer' if step.extra_ns >= 0 else 'shorter'} than the typical step ({duration(step.typical_ns)}{spread})."
     ]
-    longer = _largest([part for part in parts[1:] if part.claimed and part.extra_ns > 0])
-    if longer:
+    if longer := _largest(parts[1:]):
         sentences.append(f"More in {'it' if len(numbers) == 1 else 'them'}: {_listed([_more(part, len(numbers)) for part in longer])}.")
     else:
         sentences.append("No part of them is longer than in the typical steps.")
-    also = _largest([part for part in beside if part.claimed and part.extra_ns > 0])
-    if also:
+    if also := _largest(beside):
         sentences.append(f"At the same time: {_listed([_more(part, len(numbers)) for part in also])}.")
     if ran:
         first = ran[0]
@@ -195,7 +191,7 @@ def _sentences(
 
 
 def _largest(differences: Sequence[StepDifference]) -> list[StepDifference]:
-    return sorted(differences, key=lambda one: -one.extra_ns)
+    return sorted((one for one in differences if one.claimed and one.extra_ns > 0), key=lambda one: -one.extra_ns)
 
 
 def _more(part: StepDifference, slow: int) -> str:
