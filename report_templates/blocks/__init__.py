@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,7 +12,9 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from markupsafe import Markup
 
+from ...analysis.report.model import Histogram, Quantiles
 from ..figures.donut import Sector, donut, shaded
+from ..figures.histogram import Bins
 from ..figures.palette import MEANINGS
 from ..text.formats import clip, count, glued, percent, plural, printable
 from .tables import Cell, Col, Table, table, word
@@ -253,3 +256,15 @@ def line_of(pairs: Iterable[tuple[str, str]], most: int = 40, longest: int = 80)
     known = list(pairs)
     text = " · ".join(f"{clip(key, 40)}: {clip(held, longest)}" for key, held in known[:most])
     return text if len(known) <= most else f"{text}; {count(most)} of {count(len(known))} shown; all in the attached report.json."
+
+
+def worth_drawing(quantiles: Quantiles) -> bool:
+    """Test whether there are enough values that are not nearly equal."""
+    return quantiles.count >= 5 and quantiles.p95 - quantiles.p5 > 0.01 * quantiles.p50
+
+
+def bins_of(label: str, histogram: Histogram, median: float | None, limit: float = math.inf) -> Bins:
+    """Return the bins up to ``limit`` ns, at least one; the others count as beyond."""
+    kept = max(1, sum(1 for edge in histogram.edges[1:] if edge <= limit))
+    beyond = histogram.beyond + sum(histogram.counts[kept:])
+    return Bins(label, histogram.edges[: kept + 1], histogram.counts[:kept], median, beyond, histogram.logarithmic)

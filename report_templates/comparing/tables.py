@@ -18,7 +18,6 @@ _SAMPLED_OVER: Final = {
     "run": "over all samples",
 }
 _ORDER: Final = ("broken", "mended", "other", "same")
-_OUTCOMES: Final = {"same": ("= same", "v-none"), "other": ("– not comparable", "v-none")}
 _DEFINITIONS: Final = (
     (
         "Steps",
@@ -40,7 +39,7 @@ _DEFINITIONS: Final = (
 
 
 def alike(comparison: Comparison) -> Section:
-    """Make the section "The two runs": the runs, and the circumstances in which they differ."""
+    """Make "The two runs": the runs, and the circumstances in which they differ."""
     limits = [difference for difference in comparison.differences if difference.limits]
     if limits:
         lead = say("Not alike: {} what may be concluded.", f"{plural(len(limits), 'difference limits', 'differences limit')}")
@@ -75,7 +74,7 @@ def alike(comparison: Comparison) -> Section:
 
 
 def precision(comparison: Comparison) -> Section:
-    """Make the section "Precision": the arithmetic of the matrix work in both runs."""
+    """Make "Precision": the arithmetic of the matrix work in both runs."""
     rows = comparison.precision
     if not rows:
         return Section("precision", "Precision", say("No matrix kernels in both runs."))
@@ -103,7 +102,7 @@ def precision(comparison: Comparison) -> Section:
 
 
 def memory(comparison: Comparison) -> Section:
-    """Make the section "Memory operations": copies and memsets that changed, and GPU memory."""
+    """Make "Memory operations": copies and memsets that changed, and GPU memory."""
     operations, peak = comparison.memory_operations, comparison.gpu_memory
     if not operations and peak is None:
         return Section("memory", "Memory operations", say("No copies, memsets or samples of GPU memory in both runs."))
@@ -134,7 +133,7 @@ def memory(comparison: Comparison) -> Section:
 
 
 def launches(comparison: Comparison) -> Section:
-    """Make the section "Launches and gaps": launch calls, host time, latency, and causes of gaps."""
+    """Make "Launches and gaps": calls, host time, latency, and causes of gaps."""
     if not comparison.launches and not comparison.idle:
         return Section("launches", "Launches and gaps", say("No launches in both runs."))
 
@@ -176,7 +175,7 @@ def launches(comparison: Comparison) -> Section:
 
 
 def utilisation(comparison: Comparison) -> Section:
-    """Make the section "Sampled utilisation": mean utilization of GPUs and processors in both runs."""
+    """Make "Sampled utilisation": means of GPUs and processors in both runs."""
     over, means = _SAMPLED_OVER[comparison.sampling.over], comparison.sampling.means
     sampled = [
         f"{row.name} {percent(row.base_percent)} before, {percent(row.new_percent)} now ({points(row.difference_points)})"
@@ -202,7 +201,7 @@ def utilisation(comparison: Comparison) -> Section:
 
 
 def verdicts(comparison: Comparison) -> Section:
-    """Make the section "Rules": the verdicts of both runs."""
+    """Make "Rules": the verdicts of both runs."""
     if not comparison.rules:
         return Section("verdicts", "Rules", say("No rule ran for either run."))
     broken, mended = (", ".join(row.rule for row in comparison.rules if row.outcome == outcome) for outcome in ("broken", "mended"))
@@ -231,14 +230,13 @@ def _verdict(verdict: str | None) -> Cell:
 def _outcome(change: VerdictChange) -> Cell:
     if change.parameters_differ:
         return Cell("– other parameters", mark="v-none")
-    if change.outcome in _OUTCOMES:
-        text, mark = _OUTCOMES[change.outcome]
-        return Cell(text, mark=mark)
-    return words.state(change.outcome)
+    if change.outcome == "other":
+        return Cell("– not comparable", mark="v-none")
+    return Cell("= same", mark="v-none") if change.outcome == "same" else words.state(change.outcome)
 
 
 def reading(comparison: Comparison) -> Section:
-    """Make the section "How to read this": the conditions for calling a difference a change."""
+    """Make "How to read this": the conditions for a change."""
     lead = say("A change is beyond the spread of both runs and at least the threshold of {} %.", f"{comparison.threshold_percent:g}")
     definitions = list(_DEFINITIONS)
     if comparison.basis.unit == "second" and comparison.whole is not None:

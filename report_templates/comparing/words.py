@@ -11,15 +11,13 @@ from ...analysis.toolkit import wording
 from ..blocks.tables import Cell, Col
 from ..text.formats import UNKNOWN, duration, glued, percent
 
-STATES: Final = {
+_STATES: Final = {
     "grown": ("▲ grew", "v-changed"),
     "shrunk": ("▼ shrank", "v-changed"),
     "added": ("+ added", "v-changed"),
     "vanished": ("✕ vanished", "v-changed"),
     "undecided": ("? undecided", "v-none"),
     "same": ("= same", "v-none"),
-}
-VERDICTS: Final = {
     "slower": ("▲ slower", "v-issue"),
     "faster": ("▼ faster", "v-fine"),
     "mended": ("✓ mended", "v-fine"),
@@ -30,7 +28,7 @@ _ORDER: Final = ("added", "grown", "shrunk", "vanished", "undecided", "same")
 
 
 def state(name: str) -> Cell:
-    text, mark = STATES.get(name) or VERDICTS[name]
+    text, mark = _STATES[name]
     return Cell(text, mark=mark, sort=_ORDER.index(name) if name in _ORDER else None)
 
 

@@ -31,7 +31,9 @@ class Heat:
 
 def heat_map(blocks: Sequence[Heat], unit_name: str) -> str:
     """Return SVG text; the last end is not zero."""
-    tall = [_row(len(block.units), len(blocks)) * len(block.units) for block in blocks]
+    # The rows of many blocks are lower, so that more blocks fit on a page.
+    most = 112.0 if len(blocks) <= 2 else 80.0
+    tall = [min(_ROW, max(1.0, most / len(block.units))) * len(block.units) for block in blocks]
     height = _TOP + sum(tall) + _TITLE * len(blocks) + _BOTTOM
     plot = Plot(height)
     colours = colormaps["cividis"].with_extremes(bad=(0, 0, 0, 0))
@@ -60,11 +62,6 @@ def heat_map(blocks: Sequence[Heat], unit_name: str) -> str:
     plot.text(WIDTH - 152, 14, "0 %", anchor="right", colour=MUTED, size=9)
     plot.text(WIDTH - 40, 14, "100 %", colour=MUTED, size=9)
     return plot.svg()
-
-
-def _row(units: int, blocks: int) -> float:
-    """Return the height of a unit's row, which is lower if there are many blocks."""
-    return min(_ROW, max(1.0, (112.0 if blocks <= 2 else 80.0) / units))
 
 
 def _every(row: float) -> int:

@@ -20,9 +20,7 @@ from ..sections.idle import idle
 from ..sections.information import information
 from ..sections.job_statistics import job_statistics
 from ..sections.kernels import kernels
-from ..sections.launch_configurations import launch_configurations
-from ..sections.launch_queue import launch_queue
-from ..sections.launches import launches
+from ..sections.launches import launch_configurations, launch_queue, launches
 from ..sections.memory_operations import memory_operations
 from ..sections.operators import operators
 from ..sections.python_profile import python_profile

@@ -96,9 +96,10 @@ def rendered(template: str, *, style: str, script: str, **names: Any) -> str:
     return _environment().get_template(template).render(style=Markup(style), script=Markup(script), script_digest=digest, **names)
 
 
+@cache
 def asset(*names: str) -> str:
     """Join the texts of these files of templates/."""
-    return "".join(map(_asset, names))
+    return "".join((TEMPLATES / name).read_text(encoding="utf-8") for name in names)
 
 
 @cache
@@ -121,18 +122,13 @@ def _printable(value: Any) -> Any:
 
 
 @cache
-def _asset(name: str) -> str:
-    return (TEMPLATES / name).read_text(encoding="utf-8")
-
-
-@cache
 def _pdf_style(paper: str) -> str:
     """Return the style for paper, with light colors instead of variables."""
-    screen = _asset("style.css")
+    screen = asset("style.css")
     # WeasyPrint would resolve each variable again for every cell.
     colours = dict(re.findall(r"--([\w-]+): (#\w+);", screen[: screen.index("@media")]))
     style = re.sub(r"@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", screen[screen.index("}") + 1 :])
-    return re.sub(r"var\(--([\w-]+)\)", lambda match: colours[match[1]], style) + _asset("pdf.css").replace("@PAPER@", paper)
+    return re.sub(r"var\(--([\w-]+)\)", lambda match: colours[match[1]], style) + asset("pdf.css").replace("@PAPER@", paper)
 
 
 def _inline(figure: Figure) -> Markup:
@@ -149,7 +145,7 @@ def _image(figure: Figure) -> Markup:
 
 def _camel(text: str | Markup) -> Markup:
     """Let a name break between its words: CPU|Bottleneck, GPU|Memory|Increase."""
-    return Markup(_WORDS.sub("<wbr>", str(escape(printable(text) if type(text) is str else text))))
+    return Markup(_WORDS.sub("<wbr>", str(escape(_printable(text)))))
 
 
 def _swatch(sector: Sector) -> Markup:

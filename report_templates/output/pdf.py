@@ -48,7 +48,7 @@ class Job:
     attached_as: str = "report.json"
 
 
-class Printer:
+class Printer(contextlib.AbstractContextManager["Printer"]):
     """The child process. Start it early: it loads WeasyPrint while the page is being made. Use as a context manager."""
 
     def __init__(self) -> None:
@@ -61,9 +61,6 @@ class Printer:
             encoding="utf-8",
             errors="replace",
         )
-
-    def __enter__(self) -> Printer:
-        return self
 
     def __exit__(self, *_: object) -> None:
         """End the child if it still runs, whatever happened here."""

@@ -6,13 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ...analysis.report.model import AnnotationGroup, CounterSeries, Report
-from ..blocks import Block, Details, Figure, Only, Section, say, spread
+from ..blocks import Block, Details, Figure, Only, Section, bins_of, say, spread, worth_drawing
 from ..blocks.tables import Col, Table, table
 from ..figures.histogram import panels
 from ..figures.lines import Line, Panel, lines
 from ..text import labels
 from ..text.formats import UNKNOWN, clip, count, duration, plural, significant
-from .distribution import bins_of, worth_drawing
 
 _FIGURES = 8
 _FURTHER = 48  # histograms of the HTML besides the chosen ones

@@ -21,62 +21,55 @@ _PDF_ROWS: Final = 10  # with that default; cells take time in the PDF
 def kernels(report: Report) -> Section:
     every = report.kernels
     if not every:
-        return Section(
-            "kernels",
-            "Kernels",
-            coded("No kernel in this run: record the job with `postrun record`, or profile it with ProfilerActivity.CUDA."),
-        )
+        lead = coded("No kernel in this run: record the job with `postrun record`, or profile it with ProfilerActivity.CUDA.")
+        return Section("kernels", "Kernels", lead)
     top = int(report.options.get("top", _TOP))
-    total = sum(kernel.total_ns for kernel in every)
     launches = sum(kernel.count for kernel in every)
-    first = every[0]
-    top_kernels = every[:top]
-    covered = percent(sum(kernel.share_of_kernel_time for kernel in top_kernels))
-    together = f", the first {count(len(top_kernels))} together {covered}" if len(top_kernels) < len(every) else ""
+    first, complete = every[0], len(every) <= top
+    covered = percent(sum(kernel.share_of_kernel_time for kernel in every[:top]))
     lead = say(
         "{} took {} in {}; the longest, {}, took {} of it{}.",
         plural(len(every), "kernel"),
-        duration(total),
+        duration(sum(kernel.total_ns for kernel in every)),
         plural(launches, "run"),
         clip(first.short_name, 60),
         percent(first.share_of_kernel_time),
-        together,
+        "" if complete else f", the first {count(top)} together {covered}",
     )
-    complete = len(top_kernels) == len(every)
-    spent = say(
-        "{}Percent of the summed kernel time; the profile is its span times the devices.",
-        "" if complete else f"Above all kernels, below the top {count(len(top_kernels))}. ",
-    )
-    counted = say(
-        "{}Many short runs cost host time.",
-        "" if complete else f"Above all launches, below those of the top {count(len(top_kernels))} by launches. ",
-    )
+    above = "" if complete else f"Above all kernels, below the top {count(top)}. "
+    spent = say("{}Percent of the summed kernel time; the profile is its span times the devices.", above)
+    above = "" if complete else f"Above all launches, below those of the top {count(top)} by launches. "
+    counted = say("{}Many short runs cost host time.", above)
     numbers = itertools.count(1)
+
+    def spent_texts(some: Sequence[Kernel]) -> tuple[str, ...]:
+        return duration(sum(k.total_ns for k in some)), percent(sum(k.share_of_profile for k in some))
+
+    def counted_texts(some: Sequence[Kernel]) -> tuple[str, ...]:
+        return (count(sum(k.count for k in some)),)
+
     blocks = [
         _rings("kernels-time", spent, "Time spent by all kernels", every, top, lambda kernel: kernel.share_of_kernel_time,
-                ("Kernel", "Total", "Of profile", "Of kernel time"),
-                lambda some: (duration(sum(k.total_ns for k in some)), percent(sum(k.share_of_profile for k in some))),
-                lambda some: duration(sum(k.total_ns for k in some)), "kernel time"),
+               ("Total", "Of profile"), spent_texts, "kernel time"),
         # The table also contains the number of runs.
         Only("html", _rings("kernels-launches", counted, "Launches of all kernels", sorted(every, key=lambda kernel: -kernel.count), top,
-                lambda kernel: 100.0 * kernel.count / launches, ("Kernel", "Launches", "Of launches"),
-                lambda some: (count(sum(k.count for k in some)),), lambda some: count(sum(k.count for k in some)), "launches")),
+                            lambda kernel: 100.0 * kernel.count / launches, ("Launches",), counted_texts, "launches")),
         table(
             "kernels-table",
             "Every kernel, longest first",
             every,
             Col("#", lambda _: next(numbers), str, html_only=True),
-                Col("Kernel", lambda kernel: word(kernel.short_name, full=kernel.name, limit=72), kind="name"),
-                Col("Category", lambda kernel: kernel.category),
-                Col("Precision", lambda kernel: kernel.precision),
-                Col("Runs", lambda kernel: kernel.count, count),
-                Col("Total", lambda kernel: kernel.total_ns, duration),
-                Col("Mean", lambda kernel: kernel.mean_ns, duration),
-                Col("Min", lambda kernel: kernel.min_ns, duration, html_only=True),
-                Col("Max", lambda kernel: kernel.max_ns, duration, html_only=True),
-                Col("Of kernel time", lambda kernel: kernel.share_of_kernel_time, percent),
-                Col("Of profile", lambda kernel: kernel.share_of_profile, percent, html_only=True),
-                Col("Full name", lambda kernel: kernel.name, kind="full", limit=400, html_only=True),
+            Col("Kernel", lambda kernel: word(kernel.short_name, full=kernel.name, limit=72), kind="name"),
+            Col("Category", lambda kernel: kernel.category),
+            Col("Precision", lambda kernel: kernel.precision),
+            Col("Runs", lambda kernel: kernel.count, count),
+            Col("Total", lambda kernel: kernel.total_ns, duration),
+            Col("Mean", lambda kernel: kernel.mean_ns, duration),
+            Col("Min", lambda kernel: kernel.min_ns, duration, html_only=True),
+            Col("Max", lambda kernel: kernel.max_ns, duration, html_only=True),
+            Col("Of kernel time", lambda kernel: kernel.share_of_kernel_time, percent),
+            Col("Of profile", lambda kernel: kernel.share_of_profile, percent, html_only=True),
+            Col("Full name", lambda kernel: kernel.name, kind="full", limit=400, html_only=True),
             pdf_rows=_PDF_ROWS if top == _TOP else top,
         ),
     ]  # fmt: skip
@@ -90,12 +83,12 @@ def _rings(
     rows: Sequence[Kernel],
     top: int,
     share: Callable[[Kernel], float],
-    columns: tuple[str, ...],
+    headers: tuple[str, ...],
     texts: Callable[[Sequence[Kernel]], tuple[str, ...]],
-    total: Callable[[Sequence[Kernel]], str],
     label: str,
 ) -> Figure | None:
     """Draw a ring of all kernels, and one of the first ``top`` with the same numbers."""
+    columns = ("Kernel", *headers, f"Of {label}")
     named, further, rest = rows[:SECTORS], rows[SECTORS:top], rows[top:]
     parts = [Slice(k.short_name, meaning_of(k.category), share(k), texts([k]), title=k.name) for k in named]
     if further:
@@ -103,16 +96,9 @@ def _rings(
     within = len(parts)
     if rest:
         parts.append(Slice(f"All others ({count(len(rest))})", "other", sum(share(k) for k in rest), texts(rest)))
-    figure = ring(id, caption, what, parts, columns, middle=(total(rows), label), total_percent=sum(share(k) for k in rows))
+    figure = ring(id, caption, what, parts, columns, middle=(texts(rows)[0], label), total_percent=sum(map(share, rows)))
     if figure is None or not rest:
         return figure
-    first = ring(
-        f"{id}-top",
-        caption,
-        f"{what}, top {top} alone",
-        parts[:within],
-        columns,
-        middle=(total(rows[:top]), f"top {top}"),
-        total_percent=sum(share(k) for k in rows[:top]),
-    )
-    return replace(figure, below=first)
+    middle, total_percent = (texts(rows[:top])[0], f"top {top}"), sum(map(share, rows[:top]))
+    what = f"{what}, top {top} alone"
+    return replace(figure, below=ring(f"{id}-top", caption, what, parts[:within], columns, middle=middle, total_percent=total_percent))

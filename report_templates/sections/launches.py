@@ -1,18 +1,36 @@
-"""Section "Launches": launch latency, and the host time in runtime calls."""
+"""The sections about launches: latency and host time, the queue of each stream, and launch configurations."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
+from typing import Final
 
-from ...analysis.report.model import Report
-from ..blocks import Figure, Section, say
-from ..blocks.tables import Col, pairs_table, table
+from ...analysis.report.model import LaunchConfiguration, Report, StreamQueue
+from ..blocks import Figure, Only, Section, bins_of, coded, name, say, worth_drawing
+from ..blocks.tables import Cell, Col, pairs_table, table, word
+from ..figures import lines
 from ..figures.histogram import histogram
 from ..text import labels
-from ..text.formats import clip, count, digits, duration, percent, plural, since
-from .distribution import bins_of, worth_drawing
+from ..text.formats import UNKNOWN, clip, count, digits, duration, percent, percent_of, plural, significant, since, size
 
 _LONG = 1_000_000  # ns; a shorter median is the way to the device, not a queue
+_UNKNOWN_QUEUE = "No queue of launches is known of this run: make the report again from the traces."
+_LEFT_OUT = "{} of {} do not count: their launch is not in the trace, and neither is what waited then."
+_UNKNOWN_CONFIGURATIONS = "No launch configurations are known of this run: make the report again from the traces."
+_NOTE = "Registers per thread and shared memory per block; below one block per SM a part of the GPU has nothing to do."
+_COLUMNS: Final[tuple[Col[LaunchConfiguration], ...]] = (
+    Col("Category", lambda row: row.category, html_only=True),
+    Col("Kernel", lambda row: word(row.short_name, full=row.name, limit=72), kind="name"),
+    Col("Grid", lambda row: _three(row.grid)),
+    Col("Block", lambda row: _three(row.block)),
+    Col("Blocks per SM", lambda row: row.blocks_per_sm, significant),
+    Col("Registers", lambda row: row.registers, count, html_only=True),
+    Col("Shared memory", lambda row: row.shared_memory, size, html_only=True),
+    Col("Runs", lambda row: row.count, count),
+    Col("Total", lambda row: row.total_ns, duration),
+    Col("Of kernel time", lambda row: row.share_of_kernel_time, percent),
+)
 
 
 def launches(report: Report) -> Section:
@@ -79,3 +97,95 @@ def launches(report: Report) -> Section:
         ),
     ]
     return Section("launches", "Launches", lead, blocks)
+
+
+def launch_queue(report: Report) -> Section:
+    queue = report.launch_queue
+    if queue is None or not queue.streams:
+        return Section("launch-queue", "Launch queue", coded((queue and queue.absent) or _UNKNOWN_QUEUE))
+    first = queue.streams[0]
+    unlinked = first.runs - first.linked
+    left_out = f" {_LEFT_OUT.format(plural(unlinked, 'run'), count(first.runs))}" if unlinked else ""
+    lead = say(
+        "On the stream with most work, {}, {} waited on average and {} at most; {} of the time it ran, nothing waited behind.{}",
+        name(_label(first), 60),
+        UNKNOWN if first.mean_depth is None else f"{significant(first.mean_depth)} launched runs",
+        count(first.max_depth),
+        percent(percent_of(first.empty_ns, first.busy_ns)),
+        left_out,
+    )
+    drawn = [stream for stream in queue.streams if len(stream.time_ns) > 1]
+    rest = f" Listed are {count(len(queue.streams))} of {plural(queue.total, 'stream')}." if queue.total > len(queue.streams) else ""
+    blocks = [
+        _queue_figure(drawn) if any(any(stream.depth) for stream in drawn) else None,
+        table(
+            "launch-queue-table",
+            "Queue of each stream",
+            queue.streams,
+            Col("Process", lambda stream: labels.process(stream.node, stream.rank, stream.pid), kind="name"),
+            Col("GPU", lambda stream: stream.device, str),
+            Col("Stream", lambda stream: stream.stream, digits),
+            Col("Runs", lambda stream: stream.runs, count),
+            Col("Launch known", lambda stream: stream.linked, count, html_only=True),
+            Col("Mean depth", lambda stream: stream.mean_depth, significant),
+            Col("Highest", lambda stream: stream.max_depth, count),
+            Col("Busy", lambda stream: stream.busy_ns, duration),
+            Col("Busy and nothing waiting", lambda stream: stream.empty_ns, duration),
+            Col("Of busy", lambda stream: percent_of(stream.empty_ns, stream.busy_ns), percent),
+            pdf_rows=6,
+            note="Depth: runs whose launch call has ended and that have not begun; times are of runs whose launch is known. With an empty"
+            " queue a GPU idles once the host is late." + rest,
+        ),
+    ]
+    return Section("launch-queue", "Launch queue", lead, blocks)
+
+
+def _queue_figure(drawn: Sequence[StreamQueue]) -> Figure:
+    start = min(stream.time_ns[0] for stream in drawn)
+    labelled = [lines.Line(clip(_label(stream), 28), [time - start for time in stream.time_ns], stream.depth) for stream in drawn]
+    highest = max(drawn, key=lambda stream: stream.max_depth)
+    return Figure(
+        "launch-queue-depth",
+        lines.lines([lines.Panel("launched and not begun", labelled)], "time since the first launch", x_time=True, height=110),
+        f"Depth of the launch queue over time; the highest is {highest.max_depth} on {_label(highest)}",
+        say("Mean of stretches of equal time. At zero the host is only just ahead of the GPU, or behind it."),
+    )
+
+
+def _label(stream: StreamQueue) -> str:
+    where = labels.device(stream.node, stream.rank, stream.device) if stream.rank is None else f"rank {stream.rank} GPU {stream.device}"
+    return where if stream.stream is None else f"{where} stream {stream.stream}"
+
+
+def launch_configurations(report: Report) -> Section:
+    summary = report.launch_configurations
+    if summary is None or not summary.rows:
+        lead = coded((summary and summary.absent) or _UNKNOWN_CONFIGURATIONS)
+        return Section("launch-configurations", "Launch configurations", lead)
+    small = summary.small_percent
+    small_grids = (
+        f" {percent(small)} of the kernel time went into grids with fewer blocks than the GPU has multiprocessors." if small else ""
+    )
+    kernels = summary.kernels or (len({row.name for row in summary.rows}) if len(summary.rows) == summary.total else None)
+    configurations = plural(summary.total, "launch configuration")
+    lead = say("{}{}.{}", f"{plural(kernels, 'kernel')} in " if kernels else "", configurations, small_grids)
+    listed = f"the {count(len(summary.rows))} with most time" if summary.total > len(summary.rows) else "all"
+    html_note = pdf_note = _NOTE
+    if summary.total > len(summary.rows):
+        html_note += f" Listed are {listed}."
+    longest = sorted(summary.rows, key=lambda row: -row.total_ns)[:10]
+    if summary.total > len(longest):
+        pdf_note += f" {count(len(longest))} of {count(summary.total)} shown; {listed} are in the attached report.json."
+    blocks = [
+        Only(
+            "html",
+            table("launch-configurations-table", "Kernels by category and launch configuration", summary.rows, *_COLUMNS, note=html_note),
+        ),
+        Only("pdf", table("launch-configurations-longest", "Launch configurations with most time", longest, *_COLUMNS, note=pdf_note)),
+    ]
+    return Section("launch-configurations", "Launch configurations", lead, blocks)
+
+
+def _three(sizes: tuple[int, int, int] | None) -> Cell:
+    """Write three sizes; the cell is sorted by their product."""
+    return Cell("–") if sizes is None else Cell(" × ".join(map(str, sizes)), sort=prod(sizes))

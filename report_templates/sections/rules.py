@@ -13,7 +13,7 @@ from ...analysis.report.model import Report, RuleParameter, RuleResult
 from ...analysis.report.rule_details import DETAILS
 from ..blocks import Section, coded, plain, say
 from ..blocks.tables import Cell, Col, Table, table
-from ..rules import balance, bottlenecks, generic, loop, trace, utilisation
+from ..rules import bottlenecks, generic, loop, trace, utilisation
 from ..rules.rule_context import Blocks, RuleContext
 from ..text.formats import capitalized, clip, count, duration, glued, plural, sentences, significant
 from ..text.signs import ERROR, ISSUE
@@ -25,7 +25,7 @@ _BLOCKS: Final[dict[str, Callable[[RuleContext, Any], Blocks]]] = {
     "GPUMemoryIncrease": utilisation.gpu_memory_increase,
     "CPUBottleneck": partial(bottlenecks.bottleneck, what="CPU"),
     "IOBottleneck": partial(bottlenecks.bottleneck, what="I/O"),
-    "LoadBalancing": balance.load_balancing,
+    "LoadBalancing": utilisation.load_balancing,
     "MaxInitializationTime": loop.max_initialization_time,
     "StepOutlier": loop.step_outlier,
     "Dataloader": loop.dataloader,

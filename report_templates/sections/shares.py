@@ -41,7 +41,7 @@ def shares_ring(
 
 
 def activity(report: Report) -> Section:
-    """Make the section "Activity distribution": device time by kernels, memory operations, and synchronization."""
+    """Make "Activity distribution": device time by kind of activity."""
     shares = [dataclasses.replace(share, name=_ACTIVITIES.get(share.name, share.name)) for share in report.activity.shares]
     if not shares:
         lead = say("No kernel, copy or memset in this run: record the GPU activity of the profiler.")
@@ -62,7 +62,7 @@ def activity(report: Report) -> Section:
 
 
 def categories(report: Report) -> Section:
-    """Make the section "Kernel categories": kernel time by kind of work."""
+    """Make "Kernel categories": kernel time by kind of work."""
     if not report.categories:
         lead = say("No kernel in this run to sort into categories: record the GPU activity of the profiler.")
         return Section("categories", "Kernel categories", lead)
@@ -82,7 +82,7 @@ def categories(report: Report) -> Section:
 
 
 def precision(report: Report) -> Section:
-    """Make the section "Precision": kernel time and matrix work by arithmetic."""
+    """Make "Precision": kernel time and matrix work by arithmetic."""
     every, matrix = report.precision.shares, report.precision.matrix
     if not every:
         lead = say("No kernel in this run, so no arithmetic to tell: record the GPU activity of the profiler.")

@@ -12,7 +12,7 @@ from typing import Final
 from ...analysis.report.model import Report, Step, StepGroup, StepParts
 from ...analysis.steps.profiled import ENOUGH
 from ...analysis.toolkit import wording
-from ..blocks import BARS, Figure, Section, of_all, say, spread
+from ..blocks import BARS, Figure, Section, bins_of, of_all, say, spread, worth_drawing
 from ..blocks.tables import Cell, Col, table
 from ..figures.axes import time_unit
 from ..figures.histogram import histogram
@@ -20,7 +20,6 @@ from ..figures.lines import Line, Panel, lines
 from ..figures.stacked_bars import Part, stacked_bars
 from ..text import labels
 from ..text.formats import capitalized, clip, count, duration, plural, since
-from .distribution import bins_of, worth_drawing
 
 PARTS: Final = {
     "kernel": Part("kernels", "computation"),

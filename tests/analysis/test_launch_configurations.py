@@ -15,7 +15,7 @@ from postrun.analysis.device.launch_configurations import MOST, launch_configura
 from postrun.analysis.options import Options
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
-from postrun.report_templates.sections.launch_configurations import launch_configurations as section_of
+from postrun.report_templates.sections.launches import launch_configurations as section_of
 
 MakeStore = Callable[..., Store]
 

@@ -14,7 +14,7 @@ from postrun.analysis.device.launch_queue import DRAWN, MOST, launch_queue
 from postrun.analysis.options import Options
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
-from postrun.report_templates.sections.launch_queue import launch_queue as section_of
+from postrun.report_templates.sections.launches import launch_queue as section_of
 
 
 def launch(end: int, correlation: int, **columns: Any) -> dict[str, Any]:
