@@ -251,10 +251,10 @@ def meaning_of(category: str) -> str:
     return lowered if lowered in MEANINGS else "computation"
 
 
-def line_of(pairs: Iterable[tuple[str, str]], most: int = 40, longest: int = 80) -> str:
+def line_of(pairs: Iterable[tuple[str, str]], longest: int = 80) -> str:
     """Write names and values on one line of the PDF, where a table would take a page."""
-    known = list(pairs)
-    text = " · ".join(f"{clip(key, 40)}: {clip(held, longest)}" for key, held in known[:most])
+    known, most = list(pairs), 40
+    text = " · ".join(f"{clip(key, 40)}: {clip(value, longest)}" for key, value in known[:most])
     return text if len(known) <= most else f"{text}; {count(most)} of {count(len(known))} shown; all in the attached report.json."
 
 

@@ -9,6 +9,7 @@ from typing import Final
 from . import svg
 from .axes import nice_ticks, time_unit
 from .palette import GRID, INK, MEANINGS, MUTED, ON, PAPER
+from .stacked_bars import Part
 
 WIDTH: Final = 720.0
 _ROW: Final = 16.0
@@ -30,16 +31,7 @@ class Bar:
     shade: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A row of the legend."""
-
-    name: str
-    meaning: str
-    shade: float = 1.0
-
-
-def flame_graph(bars: Sequence[Bar], kinds: Sequence[Kind], total_s: float) -> str:
+def flame_graph(bars: Sequence[Bar], kinds: Sequence[Part], total_s: float) -> str:
     """Return SVG text; ``total_s``: seconds of the full width."""
     depth = max((bar.depth for bar in bars), default=0) + 1
     body: list[str] = []

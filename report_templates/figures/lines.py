@@ -84,7 +84,7 @@ def _draw(axes: Axes, panel: Panel, names: Sequence[str]) -> list[float]:
     if least < 0:
         edge = 0.06 * (upper / 1.06 - least) if upper > 0 else 0.06 * abs(least)
         lower, upper = least - edge, max(max([*line.y, *line.high]) for line in panel.lines) + edge
-    ticks_y(axes, lower, upper, most=4)
+    ticks_y(axes, lower, upper)
     for line in panel.lines:
         if line.label is None:
             axes.plot(line.x, line.y, color=GRID, linewidth=0.9, clip_on=False)

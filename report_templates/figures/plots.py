@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, cast
 
@@ -19,7 +19,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from ..text.formats import printable
+from ..text.formats import NARROW_SPACE, printable
 from .axes import nice_ticks
 from .palette import GRID, INK, MUTED
 from .svg import SHARED
@@ -98,24 +98,16 @@ class Plot:
         return root + box + text[text.index(">") + 1 :]
 
 
-def ticks_x(
-    axes: Axes, low: float, high: float, labels: list[tuple[float, str]] | None = None, *, most: int = 6, grid: bool = False
-) -> None:
+def ticks_x(axes: Axes, low: float, high: float, labels: Sequence[tuple[float, str]]) -> None:
     axes.set_xlim(low, high)
-    chosen = labels if labels is not None else [(tick, _label(tick)) for tick in nice_ticks(low, high, most)]
-    axes.xaxis.set_major_locator(FixedLocator([tick for tick, _ in chosen]))
-    axes.set_xticklabels([label for _, label in chosen])
-    if grid:
-        axes.grid(axis="x", color=GRID, linewidth=0.8)
+    axes.xaxis.set_major_locator(FixedLocator([tick for tick, _ in labels]))
+    axes.set_xticklabels([label for _, label in labels])
 
 
-def ticks_y(axes: Axes, low: float, high: float, *, most: int = 5) -> None:
+def ticks_y(axes: Axes, low: float, high: float) -> None:
+    """Draw at most 5 ticks and the grid."""
     axes.set_ylim(low, high)
-    chosen = nice_ticks(low, high, most)
+    chosen = nice_ticks(low, high, 4)
     axes.yaxis.set_major_locator(FixedLocator(chosen))
-    axes.set_yticklabels([_label(tick) for tick in chosen])
+    axes.set_yticklabels([f"{tick:,.0f}".replace(",", NARROW_SPACE) if abs(tick) >= 1000 else f"{tick:g}" for tick in chosen])
     axes.grid(axis="y", color=GRID, linewidth=0.8)
-
-
-def _label(value: float) -> str:
-    return f"{value:,.0f}".replace(",", "\u202f") if abs(value) >= 1000 else f"{value:g}"

@@ -61,9 +61,9 @@ def device_cell(row: Device) -> Cell:
     return Cell(device_name(row), sort=rank if rank is not None else row.device)
 
 
-def listed(texts: Sequence[str] | None, most: int = 6) -> str | None:
+def listed(texts: Sequence[str] | None) -> str | None:
     """Join the first texts."""
-    return ", ".join(clip(text, 30) for text in (texts or ())[:most]) or None
+    return ", ".join(clip(text, 30) for text in (texts or ())[:6]) or None
 
 
 def answer(truth: bool | None, yes: str, no: str) -> Cell:

@@ -187,9 +187,9 @@ def _pattern(device: rule_details.LowGpu) -> str | None:
     return f"{device.pattern} ({', '.join(lengths)})" if lengths else device.pattern
 
 
-def _list(devices: Sequence[rule_details.LowGpu], most: int = 4) -> str:
-    named = ", ".join(device_name(device) for device in devices[:most])
-    return named if len(devices) <= most else f"{named} and {count(len(devices) - most)} more"
+def _list(devices: Sequence[rule_details.LowGpu]) -> str:
+    named = ", ".join(map(device_name, devices[:4]))
+    return named if len(devices) <= 4 else f"{named} and {count(len(devices) - 4)} more"
 
 
 def _together(limits: Sequence[tuple[str, float]]) -> list[tuple[float, str]]:

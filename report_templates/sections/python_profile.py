@@ -13,7 +13,8 @@ from markupsafe import Markup
 from ...analysis.report.model import FlameFrame, FlameGraph, ProfileGroup, ProfileRow, PythonProfile, Report
 from ..blocks import Block, Details, Figure, Only, Section, Texts, coded, name, say
 from ..blocks.tables import PDF_ROWS, Cell, Col, Table, table, word
-from ..figures.flame_graph import Bar, Kind, flame_graph
+from ..figures.flame_graph import Bar, flame_graph
+from ..figures.stacked_bars import Part
 from ..text.formats import capitalized, clip, count, duration, glued, percent, percent_of, plural
 
 # Color and shade of each kind of code: the user's code is the darkest.
@@ -225,7 +226,7 @@ def _phases(question: str, heading: str, groups: Sequence[ProfileGroup], of: _Of
 
 def _flame(number: int, flame: FlameGraph) -> Figure:
     kinds = [kind for kind in _KINDS if kind != "recursion" and any(frame.kind == kind for frame in flame.frames)]
-    legend = [Kind({"other": "others, together"}.get(kind, kind), *_KINDS[kind]) for kind in kinds]
+    legend = [Part({"other": "others, together"}.get(kind, kind), *_KINDS[kind]) for kind in kinds]
     where = _where(flame)
     caption = say(
         "{} ({}): a frame is as wide as its time and stands below the frame that called it; what no frame below covers is its own. {}{}",

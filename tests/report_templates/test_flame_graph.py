@@ -16,8 +16,9 @@ from matplotlib.textpath import TextPath
 from postrun.analysis.report import FlameFrame, FlameGraph, ProfileGroup, ProfileRow, PythonProfile, Report, Step
 from postrun.report_templates.blocks import Texts
 from postrun.report_templates.figures import svg
-from postrun.report_templates.figures.flame_graph import WIDTH, Bar, Kind, fitting, flame_graph
+from postrun.report_templates.figures.flame_graph import WIDTH, Bar, fitting, flame_graph
 from postrun.report_templates.figures.palette import themed
+from postrun.report_templates.figures.stacked_bars import Part
 from postrun.report_templates.output.context import context
 from postrun.report_templates.output.pages import page
 from postrun.report_templates.sections.python_profile import python_profile
@@ -67,7 +68,7 @@ def bar(depth: int, start: float, total: float, *names: str) -> Bar:
 
 
 def test_frames_are_as_wide_as_their_time_and_below_their_callers() -> None:
-    text = flame_graph([bar(0, 0, 4, "main"), bar(1, 0, 3, "a"), bar(1, 3, 0.5, "b")], [Kind("own code", "computation")], 4.0)
+    text = flame_graph([bar(0, 0, 4, "main"), bar(1, 0, 3, "a"), bar(1, 3, 0.5, "b")], [Part("own code", "computation")], 4.0)
     boxes = {title: (x, y, width) for x, y, width, title in rects(text)}
     assert boxes["main"][0] == 0
     assert boxes["main"][2] == pytest.approx(WIDTH, abs=1)
