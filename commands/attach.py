@@ -115,10 +115,7 @@ def attach(
 def _send(
     targets: Sequence[Target], known: Settings, options: Options, message: Message, files: Sequence[Upload], *, as_json: bool, quiet: bool
 ) -> None:
-    """Send to each target; a failed target does not stop the others.
-
-    A missing setting of any target is an error before anything is sent.
-    """
+    """Send to every target, even if one fails; check all settings before sending."""
     from ..tickets.systems import delivery
 
     deliveries = [(target, delivery(target, known, options)) for target in targets]

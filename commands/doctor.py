@@ -104,31 +104,39 @@ def _gpus() -> list[Check]:
         return [Check("GPU recording", "warning", f"GPU activity is not captured on {vendor} GPUs; use PyTorch's profiler")]
     if not native.gpu_driver():
         return [Check("GPU recording", "ok", "no NVIDIA driver on this machine (libcuda.so.1): there is nothing to record")]
-    try:
-        done = subprocess.run([sys.executable, "-P", "-c", _TRY_GPUS], capture_output=True, text=True, timeout=60, check=False)
-    except subprocess.TimeoutExpired:
+    done = _run(_TRY_GPUS)
+    if done is None:
         return [Check("GPU recording", "warning", "the driver did not answer for 60 s: is a GPU in trouble? See what nvidia-smi says")]
     if done.returncode:
-        last = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
-        return [Check("GPU recording", "warning", f"the attempt ended with: {last[0]}")]
+        return [Check("GPU recording", "warning", f"the attempt ended with: {_last_line(done)}")]
     reason = done.stdout.strip()
     return [Check("GPU recording", "warning" if reason else "ok", reason or "CUDA and CUPTI work here")]
+
+
+def _run(code: str) -> subprocess.CompletedProcess[str] | None:
+    """Run Python code in a child process; None after 60 s."""
+    try:
+        return subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def _last_line(done: subprocess.CompletedProcess[str]) -> str:
+    return (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
 
 
 def _pdf() -> list[Check]:
     # WeasyPrint prints a banner on standard output if Pango is missing, and a signal can kill it if the system has no font.
     script = "import warnings; warnings.simplefilter('ignore'); import weasyprint; weasyprint.HTML(string='<p>a</p>').write_pdf()"
-    try:
-        done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, timeout=60, check=False)
-    except subprocess.TimeoutExpired:
+    done = _run(script)
+    if done is None:
         return [Check("PDF", "missing", "a one-line PDF took more than 60 s", None)]
     if done.returncode == 0:
         pdf = Check("PDF", "ok", "WeasyPrint and Pango work")
     elif done.returncode < 0:
         pdf = Check("PDF", "warning", f"WeasyPrint died of signal {-done.returncode} without a system font; reports bring their own")
     else:
-        last = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit status {done.returncode}"
-        pdf = Check("PDF", "missing", f"{last}; report.html and report.json still work", APT_LINE)
+        pdf = Check("PDF", "missing", f"{_last_line(done)}; report.html and report.json still work", APT_LINE)
     from ctypes.util import find_library
 
     subset = (

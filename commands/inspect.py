@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -15,11 +15,8 @@ from ..messages import echo, echo_line, escaped_line
 from ..native.recording.loss_reasons import loss_reason
 from .parts import print_json
 
-_TIMES: Final = {
-    "annotation": ("start_ns", "duration_ns"), "counter": ("time_ns", None), "api": ("start_ns", "duration_ns"),
-    "kernel": ("start_ns", "duration_ns"), "memcpy": ("start_ns", "duration_ns"), "memset": ("start_ns", "duration_ns"),
-    "sync": ("start_ns", "duration_ns"), "metric": ("time_ns", None),
-}  # fmt: skip
+_INTERVALS: Final = ("annotation", "api", "kernel", "memcpy", "memset", "sync")  # tables with start_ns and duration_ns
+_INSTANTS: Final = ("counter", "metric")  # tables with time_ns
 _MAX_LISTED: Final = 20  # How many threads, names and places of damage the text lists; JSON has all
 
 
@@ -71,13 +68,9 @@ def contents(path: Path) -> dict[str, Any]:
     file = TraceFile(path, name_ids=True)
     header = {key: value.hex() if isinstance(value, bytes) else value for key, value in file.header.items()}
     names: dict[int, int] = {}
-    first = last = None
     texts = file.names()
     try:
-        for table, (start, length) in _TIMES.items():
-            span = _span(file, table, start, length, names)
-            first = min((t for t in (first, span[0]) if t is not None), default=None)
-            last = max((t for t in (last, span[1]) if t is not None), default=None)
+        spans = [span for table in (*_INTERVALS, *_INSTANTS) for span in _spans(file, table, names)]
         losses = file.table("loss").arrow().to_pylist()
         tables = {name: file.table(name).arrow().to_pylist() for name in ("process", "thread", "end")}
         metadata = file.metadata()
@@ -88,8 +81,8 @@ def contents(path: Path) -> dict[str, Any]:
         "path": str(path),
         "header": header,
         "complete": not problems and not losses,
-        "first_ns": first,
-        "last_ns": last,
+        "first_ns": min((first for first, _ in spans if first is not None), default=None),
+        "last_ns": max((last for _, last in spans if last is not None), default=None),
         "tables": {name: asdict(one) for name, one in file.contents.items() if one.blocks},
         "processes": tables["process"],
         "threads": tables["thread"],
@@ -101,24 +94,21 @@ def contents(path: Path) -> dict[str, Any]:
     }
 
 
-def _span(file: Any, table: str, start: str, length: str | None, names: dict[int, int]) -> tuple[int | None, int | None]:
-    """Return the time span of a table; add the uses of each name to ``names``."""
+def _spans(file: Any, table: str, names: dict[int, int]) -> Iterator[tuple[int | None, int | None]]:
+    """Yield the time span of each block; add the uses of each name to ``names``."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    first = last = None
     with pa.RecordBatchReader.from_stream(file.table(table)) as batches:
         for batch in batches:
             if not batch.num_rows:
                 continue
-            starts = batch.column(start)
-            ends = starts if length is None else pc.add(starts, batch.column(length))
-            first = min((t for t in (first, pc.min(starts).as_py()) if t is not None), default=None)
-            last = max((t for t in (last, pc.max(ends).as_py()) if t is not None), default=None)
+            starts = batch.column("time_ns" if table in _INSTANTS else "start_ns")
+            ends = starts if table in _INSTANTS else pc.add(starts, batch.column("duration_ns"))
+            yield pc.min(starts).as_py(), pc.max(ends).as_py()
             for value in pc.value_counts(batch.column("metric" if table == "metric" else "name")).to_pylist():
                 if value["values"] is not None:
                     names[value["values"]] = names.get(value["values"], 0) + value["counts"]
-    return first, last
 
 
 def listed(content: dict[str, Any]) -> list[str]:

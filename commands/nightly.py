@@ -6,6 +6,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -159,7 +160,7 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
     out = open_objects(wanted.out)
     if options["dry_run"]:
         night, _ = course.look(wanted, parts)
-        _planned(source, False)(night)
+        _check_found(source, False, night)
         _print(texts.plan_lines(night, wanted.limit), texts.plan_data(night), as_json, quiet)
         for line in () if quiet else texts.left_out(night.not_read):
             echo_line(f"note: {line}", err=True)
@@ -175,7 +176,9 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
     else:
         with progress_line(quiet, verbose) as progress:
             progress("looking for runs", None)
-            result = course.full_night(wanted, parts, _tell(progress, quiet or as_json), _planned(source, verbose))
+            result = course.full_night(
+                wanted, parts, partial(_report_progress, progress, quiet or as_json), partial(_check_found, source, verbose)
+            )
             progress("", None)
         rows = result.night.rows
     regressed = course.regressions(result, rows)
@@ -302,31 +305,24 @@ def _parts(options: dict[str, Any]) -> Parts:
     return course.Parts(known=book.known, index=book.write, executor=executor, work=report_run, refused=book.refused)
 
 
-def _planned(source: str, verbose: bool) -> Callable[[Night], None]:
-    def planned(night: Night) -> None:
-        if not night.runs_found and not night.gone:
-            if night.not_read:
-                more = len(night.not_read) - _NAMED
-                rest = [f"and {more} more"] if more > 0 else []
-                raise InputError("\n".join([f"{source}: no run found. Left out:", *night.not_read[:_NAMED], *rest]))
-            raise InputError(f"{source}: no run found; what is looked for: {KNOWN}")
-        if verbose:
-            echo(f"{night.runs_found} runs found, {sum(one.due for one in night.decisions)} to report", err=True)
-
-    return planned
+def _check_found(source: str, verbose: bool, night: Night) -> None:
+    if not night.runs_found and not night.gone:
+        if night.not_read:
+            more = len(night.not_read) - _NAMED
+            rest = [f"and {more} more"] if more > 0 else []
+            raise InputError("\n".join([f"{source}: no run found. Left out:", *night.not_read[:_NAMED], *rest]))
+        raise InputError(f"{source}: no run found; what is looked for: {KNOWN}")
+    if verbose:
+        echo(f"{night.runs_found} runs found, {sum(decision.due for decision in night.decisions)} to report", err=True)
 
 
-def _tell(progress: Callable[[str, float | None], None], silent: bool) -> Callable[[Row, int, int], None]:
-    def tell(row: Row, done: int, due: int) -> None:
-        from ..nightly.summary import row_line
+def _report_progress(progress: Callable[[str, float | None], None], silent: bool, row: Row, done: int, due: int) -> None:
+    from ..nightly.summary import row_line
 
-        if silent:
-            return
+    if not silent:
         progress("", None)
         echo_line(row_line(row, done, due), err=True)
         progress("reporting", done / max(1, due))
-
-    return tell
 
 
 def _print(lines: Iterable[str], data: Mapping[str, Any], as_json: bool, quiet: bool) -> None:

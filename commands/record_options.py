@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,12 +14,14 @@ from .parts import Listed, bad_parameter, option, parsed
 from .report_options import MODE, REDACT
 
 
+@partial(parsed, absent=())
 def _parameters(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
     from ..native.record import params as record_params
 
     return tuple(map(record_params.pair, texts))
 
 
+@partial(parsed, absent=())
 def _parameter_files(paths: Sequence[str]) -> tuple[dict[str, str], ...]:
     from ..native.record import params as record_params
 
@@ -98,9 +101,9 @@ RECORD_OPTIONS = [
             help="The same from A to B seconds after the program began to record."),
     option("--window-signal", envvar="POSTRUN_GPU_SIGNAL", callback=_gpu_window, metavar="USR1|USR2",
             help="The same from one signal to the next."),
-    option("--param", "params", multiple=True, type=Listed(r"[\n;]+"), callback=parsed(_parameters, absent=()), metavar="KEY=VALUE",
+    option("--param", "params", multiple=True, type=Listed(r"[\n;]+"), callback=_parameters, metavar="KEY=VALUE",
             help="A hyperparameter of the job; may be repeated."),
-    option("--params", "files", multiple=True, type=Listed(r"[\n;]+"), callback=parsed(_parameter_files, absent=()), metavar="FILE",
+    option("--params", "files", multiple=True, type=Listed(r"[\n;]+"), callback=_parameter_files, metavar="FILE",
             help="A JSON or TOML file of hyperparameters; may be repeated. --param counts before it."),
     option("--report", is_flag=True, help="Write a report to the folder report/ of the recording when the job has ended."),
     option("--format", "formats", type=click.UNPROCESSED, callback=parsed(option_values.formats, absent=()), metavar="LIST",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,16 +40,14 @@ def _mode(ctx: click.Context, _param: click.Parameter, value: Any) -> None:
 _same = parsed(lambda texts: tuple(map(option_values.same, texts)), absent=())
 
 
-def _offsets(texts: Sequence[str]) -> dict[str, int]:
+@partial(parsed, absent={})
+def _clock_offsets(texts: Sequence[str]) -> dict[str, int]:
     offsets: dict[str, int] = {}
     for name, offset_ns in map(option_values.clock_offset, texts):
         if name in offsets:
             raise UsageError(f"{name} has two offsets; state one")
         offsets[name] = offset_ns
     return offsets
-
-
-_clock_offsets = parsed(_offsets, absent={})
 
 
 @parsed
@@ -75,6 +74,7 @@ def _settings(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]
     return (below, above) if ctx.get_parameter_source("settings") is ParameterSource.COMMANDLINE else (above, ())
 
 
+@partial(parsed, absent=())
 def _custom_rules(texts: Sequence[str]) -> tuple[RuleText, ...]:
     from ..analysis.rules.engine import choose as rule_options
 
@@ -121,13 +121,11 @@ def chosen_look(options: dict[str, Any]) -> Look:
     return Look(sections, theme, title, logo)
 
 
-def _fail_on_words(value: Any) -> tuple[str, ...]:
+@partial(parsed, absent=())
+def fail_on_words(value: Any) -> tuple[str, ...]:
     from ..analysis.rules.engine import choose as rule_options
 
     return rule_options.fail_words(value)
-
-
-fail_on_words = parsed(_fail_on_words, absent=())
 
 
 REDACT = option("--redact", type=click.UNPROCESSED, callback=parsed(option_values.redactions, absent=()), metavar="LIST",
@@ -165,7 +163,7 @@ REPORT_OPTIONS = [
             help="Folder to write report.html, report.pdf and report.json to."),
     FORMAT,
     *CHOICE_OF_RULES,
-    option("--custom-rule", "custom_rules", multiple=True, type=Listed(r"[\n;]+"), callback=parsed(_custom_rules, absent=()),
+    option("--custom-rule", "custom_rules", multiple=True, type=Listed(r"[\n;]+"), callback=_custom_rules,
             metavar="FILE.py:CLASS[?NAME=VALUE&...]", help="Run a rule of your own, too; may be repeated."),
     option("--rule-timeout", type=Number(1, 86_400 * 30), default=300, show_default=True, metavar="SECONDS",
             help="How long the file of a rule of your own may take to load, and then to judge; after that it failed."),

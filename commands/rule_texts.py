@@ -109,10 +109,7 @@ def _table(parameters: Sequence[Parameter], presets: Sequence[Preset]) -> list[s
 
 
 def _with_numbers(condition: str, parameters: Mapping[str, Parameter], preset: Preset) -> str:
-    """Add the default behind the first mention of each parameter in the condition.
-
-    A parameter whose name is also a word counts only if it is marked.
-    """
+    """Add each parameter's default behind its first (for words: marked) mention."""
     for name, parameter in parameters.items():
         marked = f"`{name}`" in condition
         if name in _ALSO_WORDS and not marked:

@@ -182,10 +182,7 @@ def mask_text(text: str) -> tuple[str, list[str]]:
 
 
 def _mask_windows(text: str, first: int) -> tuple[str, list[str]]:
-    """Mask ``text`` in windows, the first with ``first`` characters.
-
-    A window ends at a blank if there is one near its end.
-    """
+    """Mask ``text`` in windows that end near a blank, first after ``first`` chars."""
     pieces: list[str] = []
     names: list[str] = []
     begin = 0
@@ -514,7 +511,8 @@ def mask_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
             masked.append(argument[:password_at] + MASK)
             option = previous = ""
             continue
-        named = _is_option(argument) or previous in ("-genv", "setenv")
+        is_option = argument.startswith("-") and _NAME.fullmatch(argument) and argument[-1] not in ".-"
+        named = is_option or previous in ("-genv", "setenv")
         option = argument if named and is_secret_name(argument) else ""
         text = None if _SHELL_TEXT.fullmatch(previous) else _mask_assigned(argument, names)
         if text is None:
@@ -525,15 +523,8 @@ def mask_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return masked, names
 
 
-def _is_option(argument: str) -> bool:
-    return argument.startswith("-") and _NAME.fullmatch(argument) is not None and argument[-1] not in ".-"
-
-
 def _mask_assigned(argument: str, names: list[str]) -> str | None:
-    """Mask ``NAME=VALUE`` or ``NAME: VALUE``; None for a harmless value.
-
-    In an argument, all the text behind the name belongs to the value.
-    """
+    """Mask an argument ``NAME=VALUE`` or ``NAME: VALUE``; None: a harmless value."""
     at = 0
     while match := _ASSIGNED.match(argument, at):
         end = match.end()

@@ -83,10 +83,7 @@ def _remove(entry: os.DirEntry[str]) -> None:
 
 
 def _locked(folder: str) -> int | None:
-    """Create the lock file of a new folder, locked before it gets its name.
-
-    None if the file system has no locks: then no later process removes the folder.
-    """
+    """Lock a new file, then name it; None if the file system has no locks."""
     if fcntl is None:
         return None
     descriptor: int | None = None

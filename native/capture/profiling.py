@@ -27,16 +27,14 @@ def plan_of(config: object) -> ProfilingPlan | None:
     return active.of_environment() or plan_of_script
 
 
-def sample_ms(interval_ms: int | None, plan: ProfilingPlan | None) -> int:
-    """Return the sampler's interval in ms: the argument, the plan's, or SAMPLE_MS."""
-    if interval_ms is not None:
-        return interval_ms
-    return SAMPLE_MS if plan is None or plan.sample_ms is None else plan.sample_ms
-
-
-def rotate_s(age_s: int | None, plan: ProfilingPlan | None) -> int:
-    """Return the age in seconds at which a trace file is closed; 0: never."""
-    return age_s if age_s is not None else (plan and plan.rotate_s) or 0
+def options(plan: ProfilingPlan | None, sample_ms: int | None = None, rotate_s: int | None = None) -> dict[str, int]:
+    """Return the library's options of the sampler and of files; arguments override the plan."""
+    planned_ms = SAMPLE_MS if plan is None or plan.sample_ms is None else plan.sample_ms
+    return {
+        "sample_ms": planned_ms if sample_ms is None else sample_ms,
+        "cpu_for_s": (plan and plan.cpu_seconds) or 0,
+        "rotate_s": rotate_s if rotate_s is not None else (plan and plan.rotate_s) or 0,
+    }
 
 
 def arm(plan: ProfilingPlan | None, gpu: bool | str | None) -> bool:

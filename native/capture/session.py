@@ -65,16 +65,14 @@ class session:  # noqa: N801 - used like a function
         self._gpu = gpu
         self._options: dict[str, Any] = {
             "directory": directory,
-            "sample_ms": capture_profiling.sample_ms(sample_ms, self._plan),
-            "cpu_for_s": (self._plan and self._plan.cpu_seconds) or 0,
             "sample_for_s": sample_for_s,
             "follow_fork": follow_fork,
             "zstd_level": zstd_level,
             "rotate_bytes": rotate_bytes,
-            "rotate_s": capture_profiling.rotate_s(rotate_s, self._plan),
             "file_mode": mode or 0,
             "ring_records": ring_records,
             "drain_ms": drain_ms,
+            **capture_profiling.options(self._plan, sample_ms, rotate_s),
             **capture_gpu.options(gpu),
         }
         self._started = False

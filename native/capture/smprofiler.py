@@ -78,9 +78,8 @@ class SMProfiler:
         if plan is not None and plan.disabled:
             return
         follow_fork = self._config.get("EnableForkFollow", "").lower() in _TRUE
-        sampled = {"sample_ms": capture_profiling.sample_ms(None, plan), "cpu_for_s": (plan and plan.cpu_seconds) or 0}
-        files = {"rotate_s": capture_profiling.rotate_s(None, plan), "follow_fork": follow_fork}
-        library.configure(**capture_environment.of_job({**sampled, **files, **capture_gpu.options(self._gpu())}))
+        options = {"follow_fork": follow_fork, **capture_profiling.options(plan), **capture_gpu.options(self._gpu())}
+        library.configure(**capture_environment.of_job(options))
         started = start_in(None)
         if not started:
             if started is False:

@@ -74,8 +74,7 @@ def plan_of_request(request: Mapping[str, Any], source: str) -> ProfilingPlan:
     local = parameters.get("LocalPath")
     if local is not None and (not isinstance(local, str) or not local or "\0" in local):
         raise _wrong(where, "LocalPath", local, "the path of a folder")
-    windows = {kind: _window(parameters, kind, where) for kind in _KINDS}
-    loader, python = windows["DataloaderProfilingConfig"], windows["PythonProfilingConfig"]
+    detailed, loader, python, horovod, smdataparallel = (_window(parameters, kind, where) for kind in _KINDS)
     max_bytes = _integer(parameters, "RotateMaxFileSizeInBytes", where, 1)
     close_s = _number(parameters, "RotateFileCloseIntervalInSeconds", where)
     threshold = _integer(parameters, "FileOpenFailThreshold", where, 1)
@@ -87,11 +86,11 @@ def plan_of_request(request: Mapping[str, Any], source: str) -> ProfilingPlan:
         max_file_bytes=FILE_MAX_SIZE if max_bytes is None else max_bytes,
         close_interval_s=FILE_CLOSE_INTERVAL if close_s is None else close_s,
         open_fail_threshold=FILE_OPEN_FAIL_THRESHOLD if threshold is None else threshold,
-        detailed=_of(windows["DetailedProfilingConfig"]),
+        detailed=detailed and detailed[0],
         loader=loader and LoaderPlan(loader[0], _regex(loader[1], where)),
         python=python and _python(*python, where, pyinstrument=_switch(parameters, "UsePyInstrument", where)),
-        horovod=_of(windows["HorovodProfilingConfig"]),
-        smdataparallel=_of(windows["SMDataParallelProfilingConfig"]),
+        horovod=horovod and horovod[0],
+        smdataparallel=smdataparallel and smdataparallel[0],
     )
 
 
@@ -142,10 +141,6 @@ def _window(parameters: Mapping[str, Any], kind: str, where: str) -> _Parsed | N
     if by_steps:
         return Window(first_step=first or 0, steps=steps or 1), values
     return Window(start_s=start_s, duration_s=duration_s), values
-
-
-def _of(parsed: _Parsed | None) -> Window | None:
-    return parsed and parsed[0]
 
 
 def _inner(value: Any, where: str) -> Mapping[str, Any]:

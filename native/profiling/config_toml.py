@@ -82,16 +82,13 @@ def config_of(content: Mapping[str, Any], source: str) -> ProfilerConfig:
         )
     params: dict[str, Any] = {key: value for key, value in root.items() if key not in ("profiler", "framework_profile")}
     if "profiler" in root:
-        params["profile_params"] = _profiler(_table(root["profiler"], f"{source}: profiler"), f"{source}: [profiler]")
+        values = _checked(_table(root["profiler"], f"{source}: profiler"), _PROFILER, f"{source}: [profiler]")
+        params["profile_params"] = Profiler(**_whole_seconds(values, f"{source}: [profiler]"))
     if "framework_profile" in root:
         params["framework_profile_params"] = _framework(_table(root["framework_profile"], f"{source}: framework_profile"), source)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of framework profiling in the hosted service
         return _build(ProfilerConfig, params, _ROOT, source)
-
-
-def _profiler(table: Mapping[str, Any], where: str) -> Profiler:
-    return Profiler(**_whole_seconds(_checked(table, _PROFILER, where), where))
 
 
 def _whole_seconds(values: Mapping[str, Any], where: str) -> Mapping[str, Any]:

@@ -47,10 +47,7 @@ class CommandError(PostrunError):
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a process ended: with an exit code, or by a signal (then 128 + its number, as in a shell).
-
-    ``asked``: the recorder had been asked to end before.
-    """
+    """How a process ended: exit code, or signal (128 + its number). ``asked``: after the recorder had been asked to end."""
 
     exit_code: int
     signal: int | None = None
@@ -83,10 +80,7 @@ def find(command: str, path: str | None = None) -> str:
 
 
 def hold_signals() -> set[int]:
-    """Block signals until :func:`wait` reads them; return the signals blocked before.
-
-    Call it in the main thread, before other threads start.
-    """
+    """Block signals for :func:`wait`, before threads start; return the old mask."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     return {int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)}
 
@@ -122,10 +116,7 @@ def _start(file: str, command: Sequence[str], environment: Mapping[str, str], bl
 
 
 def wait(child: int, witness: Witness | None = None) -> End:
-    """Wait for the child and pass on signals that the witness has not seen.
-
-    The recorder stops and continues with the child.
-    """
+    """Wait for the child and pass on signals, except those the witness has seen."""
     asked = False
     while True:
         arrived = signal.sigwaitinfo(_HELD)
@@ -214,10 +205,7 @@ def leave(end: End) -> NoReturn:
 
 
 def _look(child: int, witness: Witness | None) -> End | None:
-    """Reap ended processes; return the end of the child.
-
-    As process 1 of a container the recorder also has other children.
-    """
+    """Reap all ended processes (process 1 has others); return the child's end."""
     end = None
     while True:
         try:

@@ -81,9 +81,7 @@ def signal_name(text: str) -> str:
 def chosen(
     typed: Collection[str], gpu: str | None, steps: str | None, seconds: str | None, window_signal: str | None
 ) -> tuple[bool | None, bool, Window]:
-    """Resolve the GPU options. Raise UsageError.
-
-    Options in ``typed`` override those of the environment.
+    """Resolve the GPU options; those in ``typed`` have priority. Raise UsageError.
 
     Returns whether GPUs are recorded (None: if there is a driver), whether all of their activity is, and the window.
     """
@@ -102,10 +100,7 @@ def chosen(
 
 
 def other_gpus(root: Path = Path("/")) -> str | None:
-    """Return the vendor of the node's GPUs that are not NVIDIA's: AMD, Intel or None.
-
-    Only an Intel card with memory of its own counts.
-    """
+    """Return the vendor of non-NVIDIA GPUs, without integrated ones, or None."""
     for card in sorted((root / "sys/class/drm").glob("card*/device")):
         vendor = _VENDORS.get(_line(card / "vendor"), "")
         # Integrated graphics have no memory of their own (AMD), or are at this address (Intel).
@@ -148,7 +143,7 @@ def job_changes(
     windows = {STEPS: window.steps, SECONDS: window.seconds, SIGNAL: window.signal}
     unused = frozenset(name for name, value in windows.items() if value is None)
     injected = environment.get(INJECTION)
-    ours = injected is not None and _same(injected, library)
+    ours = injected is not None and (Path(injected).name == library.name or os.path.realpath(injected) == os.path.realpath(library))
     ranges = {} if environment.get(NVTX) else {NVTX: os.fspath(library)}  # ranges on the CPU count as well
     if gpu is False:
         return JobChanges({GPU: "0"} | ranges, unused | set(windows) | {WINDOWS} | ({INJECTION} if ours else set()))
@@ -179,8 +174,3 @@ def job_changes(
         if environment.get(_NSIGHT):
             remarks.append("NVIDIA Nsight Systems profiles this job: where it uses CUPTI, kernels are left to it, and the report says so")
     return JobChanges(variables, unused, tuple(remarks), facts)
-
-
-def _same(path: str, library: Path) -> bool:
-    """Whether a path is this library, or that of another installation."""
-    return Path(path).name == library.name or os.path.realpath(path) == os.path.realpath(library)

@@ -125,7 +125,8 @@ def record(command: Sequence[str], wanted: Wanted, summary: Summary) -> record_c
         raise
     capture.metadata("job.started_ns", began)
     capture.metadata("job.pid", child)
-    _flush(capture)
+    with suppress(OSError):  # reported at the end
+        capture.flush()
     end = record_child.wait(child, witness)
     witness.close()
     capture.metadata("job.ended_ns", capture.now_ns())
@@ -221,11 +222,6 @@ def _abandon(folder: record_ranks.Folder, session: Any) -> None:
     if session.path is not None:
         session.path.unlink(missing_ok=True)
     folder.abandon()
-
-
-def _flush(capture: ModuleType) -> None:
-    with suppress(OSError):  # reported at the end
-        capture.flush()
 
 
 def _summarize(folder: Path, summary: Summary) -> None:

@@ -26,10 +26,7 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def of_file(path: Path) -> dict[str, str]:
-    """Read the parameters of a JSON or TOML file. Raise UsageError.
-
-    Inner objects become keys with dots (``optimizer.lr``).
-    """
+    """Read JSON or TOML; inner objects become keys with dots (``optimizer.lr``)."""
     try:
         with path.open("rb") as file:
             raw = file.read(_LARGEST_FILE + 1)
@@ -43,7 +40,8 @@ def of_file(path: Path) -> dict[str, str]:
         raise UsageError(f"{path}: not UTF-8 (byte {error.start:,}); save the file as UTF-8") from error
     value = _parsed(path, text)
     if not isinstance(value, dict):
-        raise UsageError(f'{path}: holds {_kind(value)}, not an object; write it like {{"learning_rate": 0.1}}')
+        kind = {list: "a list", str: "a text", bool: "a boolean", type(None): "nothing"}.get(type(value), "a number")
+        raise UsageError(f'{path}: holds {kind}, not an object; write it like {{"learning_rate": 0.1}}')
     parameters = dict(_checked(key, one, f"{path}: {key[:60]}") for key, one in flat(value))
     if len(parameters) > MOST:
         raise UsageError(f"{path}: {len(parameters):,} parameters; at most {MOST:,} are taken")
@@ -118,7 +116,3 @@ def _checked(key: str, value: str, what: str) -> tuple[str, str]:
     if sizes[0] > LONGEST_KEY or sizes[1] > LONGEST_VALUE:
         raise UsageError(f"{what}: too long; a key has at most {LONGEST_KEY} bytes, a value {LONGEST_VALUE:,}")
     return key, value
-
-
-def _kind(value: Any) -> str:
-    return {list: "a list", str: "a text", bool: "a boolean", type(None): "nothing"}.get(type(value), "a number")

@@ -29,10 +29,7 @@ _NOBODY: Final = "no process of the job annotated steps or trained with PyTorch"
 
 @dataclass(frozen=True, slots=True)
 class Profiling:
-    """The profiling of a job. ``interval_ms``: of the sampler. ``hooks``: hooks in frameworks find steps. ``file``: the user's.
-
-    ``remarks``: for the user; ``facts``: for the recording.
-    """
+    """``interval_ms``: of the sampler. ``hooks``: find steps. ``file``: the user's. ``remarks``: for the user; ``facts``: to record."""
 
     interval_ms: int = _INTERVAL_MS
     hooks: bool = False
@@ -85,10 +82,7 @@ class Profiling:
         return variables
 
     def finish(self, folder: Path, *, alone: bool) -> tuple[str, ...]:
-        """Name the timelines that killed processes left; return warnings.
-
-        ``alone``: no other rank runs.
-        """
+        """Name the timelines of killed processes; ``alone``: no other rank runs."""
         places = [folder] if self.plan is None or not self.plan.local_path else [folder, Path(self.plan.local_path)]
         places = [place for place in places if (place / "framework" / "pevents").is_dir()]
         if not places:

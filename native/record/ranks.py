@@ -108,8 +108,6 @@ class Folder:
             self._key += f".{where.attempt}"
         try:
             self._join(inside)
-        except FolderError:
-            raise
         except OSError as error:
             self.abandon()
             failed_path = error.filename2 or error.filename or path
@@ -122,7 +120,11 @@ class Folder:
             self.path.mkdir(parents=True, exist_ok=True)
         self._marks.mkdir(exist_ok=True)
         # A launch without an identity is identified by the process that started it.
-        launch = _unnamed(self.where.launch) or (self.where.launcher if self.where.rank is not None else "") or _unique()
+        launch = (
+            _unnamed(self.where.launch)
+            or (self.where.launcher if self.where.rank is not None else "")
+            or f"{host_name()}-{os.getpid()}-{time.time_ns()}"
+        )
         owner = self._marks / "launch.json"
         fresh = _claim(owner, json.dumps({"launch": launch}) + "\n")
         if fresh:
@@ -317,10 +319,6 @@ def _bytes(path: Path) -> bytes:
 def _unnamed(launch: str) -> str:
     """Return a launch, hashed if hosts are redacted: it contains the master's host."""
     return hashlib.sha256(launch.encode()).hexdigest()[:16] if launch and "hosts" in redacted() else launch
-
-
-def _unique() -> str:
-    return f"{host_name()}-{os.getpid()}-{time.time_ns()}"
 
 
 def _number(text: str | None) -> int | None:

@@ -18,10 +18,7 @@ _numbers = itertools.count(1)
 
 
 def decorated(function: Callable[..., Any], name: str, value: int | None) -> Callable[..., Any]:
-    """Wrap ``function`` with a range around each call.
-
-    Coroutines and generators have a range by handle, from their first step to their last.
-    """
+    """Wrap ``function`` with a range around each call; suspended ones by handle."""
     if not callable(function) or isinstance(function, type):
         raise TypeError(f"annotate decorates functions and methods, not {function!r}")
     if inspect.iscoroutinefunction(function):

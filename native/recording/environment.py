@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Final
+from typing import Any
 
 from . import library as library
-
-_PROFILER_CONFIG: Final = "POSTRUN_PROFILER_CONFIG"
-_HOOKS: Final = "POSTRUN_HOOKS"
-_GPU: Final = "POSTRUN_GPU"
-_GPU_WINDOWS: Final = ("POSTRUN_GPU_STEPS", "POSTRUN_GPU_TIME", "POSTRUN_GPU_SIGNAL")
 
 _session_lasts = os.environ.get("POSTRUN_CAPTURE") == "1" and library.recording()
 
@@ -28,22 +23,22 @@ def session_ended() -> None:
 
 def has_profiler_config() -> bool:
     """Whether the job has a profiling configuration."""
-    return bool(os.environ.get(_PROFILER_CONFIG))
+    return bool(os.environ.get("POSTRUN_PROFILER_CONFIG"))
 
 
 def has_hooks() -> bool:
     """Whether hooks in frameworks find the steps of the job."""
-    return os.environ.get(_HOOKS) == "1"
+    return os.environ.get("POSTRUN_HOOKS") == "1"
 
 
 def gpu() -> str | None:
     """Return "1": GPU activity is recorded; "0": never; else the program decides."""
-    return os.environ.get(_GPU)
+    return os.environ.get("POSTRUN_GPU")
 
 
 def gpu_by_windows() -> bool:
     """Whether the job defines windows in which GPU activity is recorded."""
-    return any(map(os.environ.get, _GPU_WINDOWS))
+    return any(map(os.environ.get, ("POSTRUN_GPU_STEPS", "POSTRUN_GPU_TIME", "POSTRUN_GPU_SIGNAL")))
 
 
 def of_recorder() -> bool:

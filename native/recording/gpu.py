@@ -25,10 +25,7 @@ def gpu_start() -> bool:
 
 
 def gpu_stop() -> bool:
-    """Close the window when the GPU has finished; return whether one was open.
-
-    Outside windows nothing slows calls.
-    """
+    """Close the window when the GPU has finished; return whether one was open."""
     return library.gpu(False) is True
 
 
@@ -91,10 +88,7 @@ def begins(gpu: bool | str | None, stacklevel: int) -> None:
 
 
 def begins_in_job(stacklevel: int) -> None:
-    """Record GPU activity for a script in the session that POSTRUN_CAPTURE=1 began.
-
-    It is recorded once the script uses CUDA, and in the job's windows.
-    """
+    """Record GPU activity for a script in the session of POSTRUN_CAPTURE=1."""
     if capture_environment.gpu() == "0":
         begins(True, stacklevel + 1)
         return

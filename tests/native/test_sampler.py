@@ -727,7 +727,7 @@ def perf_values(values: Values) -> dict[str, float]:
 @pytest.mark.skipif(len(own_cores() if Path("/proc/stat").exists() else []) > 32, reason="more cores than the driver has counters for")
 def test_perf_counters(start: Start) -> None:
     """10 s enabled, 4 s running on each core: counts are scaled by 2.5."""
-    player = start(own=True)
+    player = start(real_trees=True)
     for event in range(4):
         player.tell("perf", event, 0)
     player.sample(0)
@@ -760,7 +760,7 @@ def test_perf_counters(start: Start) -> None:
 @linux
 @pytest.mark.skipif(len(own_cores() if Path("/proc/stat").exists() else []) > 32, reason="more cores than the driver has counters for")
 def test_perf_counters_that_are_missing(start: Start) -> None:
-    player = start(own=True)
+    player = start(real_trees=True)
     for event, error in enumerate([0, 2, 0, 13]):  # no such counter; not allowed
         player.tell("perf", event, error)
     player.sample(0)
@@ -777,7 +777,7 @@ def test_perf_counters_that_are_missing(start: Start) -> None:
 @linux
 @pytest.mark.skipif(len(own_cores() if Path("/proc/stat").exists() else []) > 32, reason="more cores than the driver has counters for")
 def test_perf_counters_beyond_the_cores_counters(start: Start) -> None:
-    player = start(own=True)
+    player = start(real_trees=True)
     for event in range(4):
         player.tell("perf", event, 0)
     player.tell("full", 3)
@@ -815,7 +815,7 @@ def read_devices() -> dict[str, int]:
 @linux
 def test_this_machine(start: Start) -> None:
     """The sampler's values are between readings just inside and just outside."""
-    player = start(own=True)
+    player = start(real_trees=True)
     outer_first, outer_devices, started = read_cores(), read_devices(), time.monotonic_ns()
     player.sample(started)
     inner_first, inner_devices = read_cores(), read_devices()
@@ -850,7 +850,7 @@ def test_this_machine(start: Start) -> None:
 @linux
 def test_against_psutil(start: Start) -> None:
     psutil = pytest.importorskip("psutil")
-    player = start(own=True)
+    player = start(real_trees=True)
     psutil.cpu_percent(percpu=True)
     player.sample(time.monotonic_ns())
     time.sleep(1.0)

@@ -40,7 +40,7 @@ def arm_hooks() -> None:
     Steps(None, capture_library, metadata).watch()
 
 
-def plan(config: object) -> ProfilingPlan:
+def plan(config: Any) -> ProfilingPlan:
     """Return the plan of a ProfilerConfig, a file, or a plan. Raise UsageError."""
     if isinstance(config, ProfilingPlan):
         return config
@@ -48,8 +48,7 @@ def plan(config: object) -> ProfilingPlan:
 
     if isinstance(config, str | os.PathLike):
         return read_profiler_config(config)
-    any_config: Any = config
-    return plan_of(any_config)
+    return plan_of(config)
 
 
 def of_environment() -> ProfilingPlan | None:

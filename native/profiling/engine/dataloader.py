@@ -325,11 +325,6 @@ class _Recorder:
     def __reduce__(self) -> tuple[Any, ...]:
         return _recorder_of, (self.flag.path, self.token, os.fspath(self.folder), self._files, self._regex)
 
-    @property
-    def writes(self) -> bool:
-        """Whether this process has a file open."""
-        return self.writer is not None and self._pid == os.getpid()
-
     def matches(self, phase: str, name: str) -> bool:
         matched = self._matched.get((phase, name))
         if matched is None:
@@ -353,14 +348,14 @@ class _Recorder:
             self.finish()
 
     def finish(self) -> None:
-        if self.writes:
-            writer, self.writer = self.writer, None
-            if writer is not None:
-                writer.close()
-                self.written += writer.written
-                self.flag.state[_HAS_WRITTEN] |= writer.written > 0
-                self.missed += writer.missed
-                self.reason = writer.reason or self.reason
+        writer = self.writer
+        if writer is not None and self._pid == os.getpid():
+            self.writer = None
+            writer.close()
+            self.written += writer.written
+            self.flag.state[_HAS_WRITTEN] |= writer.written > 0
+            self.missed += writer.missed
+            self.reason = writer.reason or self.reason
 
 
 def _recorder_of(path: str | None, token: str, folder: str, files: FileLimits, regex: str) -> _Recorder | None:
@@ -451,7 +446,7 @@ class _Fetches:
             self._recorder.finish()
             if since is not None and start + duration >= since:
                 self._write(start, duration)
-        elif self._recorder.writes:
+        else:
             self._recorder.finish()
 
     def _ended(self, mode: int, start: int, duration: int) -> None:

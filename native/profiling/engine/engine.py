@@ -161,7 +161,8 @@ class Engine:
             _warn('nothing was profiled, as no step began: annotate steps, `with postrun.capture.annotate("step", value=i):`')
         else:
             for package, reasons in self._lacking.items():
-                self._missed.setdefault(_lack(package, list(reasons.values())), []).extend(reasons)
+                why = next(iter(reasons.values())) if len(reasons) == 1 else f"the program has not imported {package}"
+                self._missed.setdefault(why, []).extend(reasons)
             for why, kinds in self._missed.items():
                 _warn(f"{named(kinds)}: {why}")
         self._waiting = []
@@ -201,10 +202,7 @@ class Engine:
         return f"{_steps_of(slot)}: {left}" if left else _steps_of(slot)
 
     def _why_not_all(self, slot: _Slot) -> str:
-        """Return why an open window is incomplete at the end of the session; else "".
-
-        Its time was not over, or more of its steps would follow by the most common stride.
-        """
+        """Return why a window that is open at the end is incomplete; else ""."""
         if not self._closed or slot.last is None:
             return ""
         first, count = slot.window.first_step, slot.window.steps
@@ -262,11 +260,6 @@ def _not_in_use(kind: str) -> str | None:
     return f"{name} is not in use" if library and library not in sys.modules else None
 
 
-def _lack(package: str, reasons: list[str]) -> str:
-    """Return a common reason for the parts that require a missing package."""
-    return reasons[0] if len(reasons) == 1 else f"the program has not imported {package}"
-
-
 def _output_folder(wanted: str | None, folder: Path) -> Path:
     """Return ``wanted`` if it is writable; else the recording's folder."""
     if not wanted:
@@ -314,10 +307,7 @@ def _time(seconds: float) -> str:
 
 
 def named(kinds: list[str]) -> str:
-    """Name kinds of profiling; communication libraries only if there are no others.
-
-    A common window for all kinds includes these libraries, which few programs use.
-    """
+    """Name kinds of profiling; communication libraries only without other kinds."""
     main_kinds = [kind for kind in kinds if kind not in ("horovod", "smdataparallel")] or kinds
     names = [NAMES[kind] for kind in sorted(main_kinds, key=PARTS.index)]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
@@ -325,12 +315,7 @@ def named(kinds: list[str]) -> str:
 
 def plain(plan: ProfilingPlan) -> dict[str, Any]:
     """Return a plan as a JSON object without its None values."""
-
-    def kept(value: Any) -> Any:
-        return {key: kept(item) for key, item in value.items() if item is not None} if isinstance(value, dict) else value
-
-    data: dict[str, Any] = kept(dataclasses.asdict(plan))
-    return data
+    return dataclasses.asdict(plan, dict_factory=lambda items: {key: value for key, value in items if value is not None})
 
 
 def _make(kind: str, wanted: Any, folder: Path, limits: FileLimits, tell: Tell) -> Part:
@@ -346,9 +331,9 @@ def _make(kind: str, wanted: Any, folder: Path, limits: FileLimits, tell: Tell) 
         from .detailed import DetailedPart
 
         return DetailedPart(folder, tell)
-    from .libraries import HorovodPart, SMDataParallelPart
+    from .libraries import LibraryPart
 
-    return HorovodPart(folder, tell) if kind == "horovod" else SMDataParallelPart(folder, tell)
+    return LibraryPart(kind, folder, tell)
 
 
 def _reason(error: Exception) -> str:

@@ -29,7 +29,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from .... import modes
 from ...recording.exclude_self import MONITORED, begin, end, unseen
@@ -44,10 +44,7 @@ _EVENTS: Final = ("PY_START", "PY_RESUME", "PY_THROW", "PY_RETURN", "PY_YIELD", 
 
 
 def _off_cpu_clock() -> Callable[[], int]:
-    """Return a clock of nanoseconds in which this thread did not run.
-
-    It never goes back, although its two clocks are not read at the same time.
-    """
+    """Return a monotonic clock of the nanoseconds in which this thread did not run."""
     latest = 0
 
     def clock() -> int:
@@ -56,19 +53,6 @@ def _off_cpu_clock() -> Callable[[], int]:
         return latest
 
     return clock
-
-
-class _Profiler(Protocol):
-    """A profiler of this thread."""
-
-    def start(self) -> None:
-        """Start profiling. Raise ValueError or RuntimeError if another profiler runs."""
-
-    def stop(self) -> None:
-        """Stop profiling."""
-
-    def write(self, folder: Path) -> None:
-        """Write its files."""
 
 
 class _CProfile:
@@ -143,7 +127,7 @@ class _Pyinstrument:
 class _Segment:
     """One profile: from one point of a step to the next."""
 
-    profiler: _Profiler
+    profiler: _CProfile | _Pyinstrument
     timer: str
     phase: str
     start_ns: int
@@ -250,7 +234,7 @@ class PythonPart:
             self._traced_warned = True
             text = "a debugger or a coverage tool traces this thread: the times of Python functions contain what it costs"
             warnings.warn(text, RuntimeWarning, stacklevel=5)
-        profiler: _Profiler = _Pyinstrument(self._pyinstrument) if self._pyinstrument is not None else _CProfile(step.timer)
+        profiler = _Pyinstrument(self._pyinstrument) if self._pyinstrument is not None else _CProfile(step.timer)
         step.segments.append(_Segment(profiler, step.timer, phase, time.time_ns()))
         try:
             profiler.start()
@@ -341,10 +325,11 @@ class PythonPart:
             start = f"{step.mode}-{number}-{segment.phase}-{_us(segment.start_ns)}"
             end = f"{step.mode}-{number}-{segment.end_phase}-{_us(segment.end_ns)}"
             hidden = root / f".{start}"
+            facts = {"profiler": self._plan.profiler, "timer": segment.timer, "rank": rank()}
             try:
                 modes.make_folder(hidden)
                 segment.profiler.write(hidden)
-                (hidden / "postrun.json").write_text(json.dumps(_facts(self._plan.profiler, segment.timer)) + "\n", encoding="ascii")
+                (hidden / "postrun.json").write_text(json.dumps(facts) + "\n", encoding="ascii")
                 for file in hidden.iterdir():
                     modes.close_to_others(file)
                 hidden.rename(root / f"{start}_{end}")
@@ -363,10 +348,6 @@ def _tell_mode(step: _Step, module: Any) -> None:
             step.mode, step.mode_is = ("train", 3) if trains else ("eval", 2)
     elif not step.mode_is:
         step.mode, step.mode_is = "train" if trains else "eval", 1
-
-
-def _facts(profiler: str, timer: str) -> dict[str, Any]:
-    return {"profiler": profiler, "timer": timer, "rank": rank()}
 
 
 def _us(ns: int) -> str:

@@ -99,10 +99,7 @@ class Steps:
     # -------------------------------------------------------------- annotations
 
     def annotated(self, begins: bool, number: int | None) -> bool:
-        """Handle the begin or end of an annotated step.
-
-        Return whether the C library should report the end as well.
-        """
+        """Handle an annotated step's begin or end; return whether to report its end."""
         if not self.mine():
             return False
         if not begins:

@@ -57,7 +57,6 @@ class TimelineWriter:
         self._file: _OpenFile | None = None
         self._failures = 0
         self._lost = 0
-        self._reason = ""
         self._given_up = False
         self.written = 0
         """Number of written events."""
@@ -126,7 +125,7 @@ class TimelineWriter:
         self._failures += 1
         self._lost += 1
         self.missed += 1
-        self._reason = self.reason = error.strerror or str(error)
+        self.reason = error.strerror or str(error)
         try:
             self._finish()  # its content is complete; the next event opens a new file
         except OSError:
@@ -138,7 +137,7 @@ class TimelineWriter:
     def _warn(self, further: str) -> None:
         events = "event" if self._lost == 1 else "events"
         warnings.warn(
-            f"{self._folder}: {self._lost} {events} of process {self._pid} could not be written ({self._reason}){further}",
+            f"{self._folder}: {self._lost} {events} of process {self._pid} could not be written ({self.reason}){further}",
             RuntimeWarning,
             stacklevel=2,
         )
