@@ -37,7 +37,7 @@ def bad_parameter(origin: str = "", option: str | None = None) -> Iterator[None]
 
 
 def parsed(parse: Callable[[Any], Any], absent: Any = None) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """Make ``parse`` a callback that returns ``absent`` for no value; a UsageError names the option."""
+    """Make ``parse`` an option's callback; ``absent`` is returned for no value."""
 
     def callback(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
         with bad_parameter():

@@ -205,7 +205,7 @@ STORE_OPTIONS = [MEMORY_LIMIT, THREADS, MAX_UNPACKED, *JOINING]
 
 
 def checked_settings(settings: Sequence[Sequence[tuple[str, str]]], custom: Sequence[Guarded] = ()) -> dict[str, Any]:
-    """Check the result of :func:`_settings` against the rules, including those of --custom-rule. Raise UsageError."""
+    """Check the values of --set against the rules. Raise UsageError."""
     from ..analysis.rules.engine import choose as rule_options
 
     below, above = settings

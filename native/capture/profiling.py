@@ -28,7 +28,7 @@ def plan_of(config: object) -> ProfilingPlan | None:
 
 
 def options(plan: ProfilingPlan | None, sample_ms: int | None = None, rotate_s: int | None = None) -> dict[str, int]:
-    """Return the library's options of the sampler and of files; arguments override the plan."""
+    """Return the options of sampler and files; arguments override the plan."""
     planned_ms = SAMPLE_MS if plan is None or plan.sample_ms is None else plan.sample_ms
     return {
         "sample_ms": planned_ms if sample_ms is None else sample_ms,
