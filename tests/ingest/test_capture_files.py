@@ -1,4 +1,4 @@
-"""Does a run recorded by the capture library become the right rows, whatever happened to its files?"""
+"""Tests for the files of the capture library -> rows, including damaged and split files."""
 
 from __future__ import annotations
 
@@ -103,9 +103,9 @@ def test_every_table_of_the_golden_file(tmp_path: Path) -> None:
         assert cpu == [(None, 50.5), (0, 0.1), (1, 99.9), (None, 100.0), (0, 0.0), (1, 33.3)]
         assert rows(store, "SELECT cores FROM node") == [(2,)]
         assert rows(store, 'SELECT "index" FROM device ORDER BY 1') == [(0,), (1,)]
-        found = notes(store)
-        assert found["ring_full"] == 12
-        assert found["disk_full"] == 2**33
+        noted = notes(store)
+        assert noted["ring_full"] == 12
+        assert noted["disk_full"] == 2**33
         assert status(store) == "partial"  # the disk ended the file
         events = store.frame("SELECT events FROM source").item()
         assert events == 40 + 3 + 16 + 3 + 6
@@ -115,11 +115,11 @@ def test_files_of_one_process_are_one(tmp_path: Path) -> None:
     first = Recording(["step"]).ranges(1, [0, 10, 20], 5, [0, 1, 2]).end()
     second = Recording(["warm-up", "step"], number=2).ranges(2, [30, 40], 5, [3, 4]).end()
     again = Recording(["step"], session=2).ranges(1, [90], 5, [5]).end()  # stopped and started
-    other = Recording(["step"], session=3, started=START + 60 * 10**9).ranges(1, [95], 5, [5]).end()  # the number used again
-    with load(tmp_path, a=first, b=second, c=again, d=other) as store:
+    repeated = Recording(["step"], session=3, started=START + 60 * 10**9).ranges(1, [95], 5, [5]).end()  # the number used again
+    with load(tmp_path, a=first, b=second, c=again, d=repeated) as store:
         assert rows(store, "SELECT process, count(*) FROM step GROUP BY 1 ORDER BY 1") == [(0, 6), (1, 1)]
-        found = rows(store, 'SELECT "index", host_start_ns - 1700000000000000000 FROM step WHERE process = 0 ORDER BY 2')
-        assert found == [(0, 0), (1, 10), (2, 20), (3, 30), (4, 40), (5, 90)]
+        actual = rows(store, 'SELECT "index", host_start_ns - 1700000000000000000 FROM step WHERE process = 0 ORDER BY 2')
+        assert actual == [(0, 0), (1, 10), (2, 20), (3, 30), (4, 40), (5, 90)]
         assert status(store) == "unknown"
         assert notes(store) == {}
         assert store.frame("SELECT count(*) FROM profile_window").item() == 0  # nothing of devices: no time in which they were watched
@@ -190,7 +190,7 @@ def test_a_range_may_end_after_the_file_in_which_its_thread_did(tmp_path: Path) 
 
 
 def test_parts_of_a_recording_are_read_by_their_number(tmp_path: Path) -> None:
-    """The thread is described anew in each, with another id here, so that the last one before counts."""
+    """Each file describes the thread with another id; the latest earlier one counts."""
     written = {}
     for number in range(1, 12):
         part = Recording(["load"], number=number)
@@ -204,7 +204,7 @@ def test_parts_of_a_recording_are_read_by_their_number(tmp_path: Path) -> None:
 
 
 def test_what_a_recording_says_in_the_end_counts(tmp_path: Path) -> None:
-    """A later part says it all again; of two recordings that contradict each other neither counts."""
+    """A later part repeats everything; if recordings contradict, neither counts."""
     written = {}
     for session, pid in ((1, 4711), (2, 4712)):
         for number in range(1, 4):
@@ -243,7 +243,7 @@ def test_a_trace_without_its_machine_is_of_the_recorded_process(tmp_path: Path) 
 
 
 def outcome(path: Path) -> str:
-    """The status of a run of one file; why it is none where it is not."""
+    """Return the status of a run of one file, or the reason why it has none."""
     try:
         with ingest([path]) as store:
             assert notes(store)
@@ -255,18 +255,18 @@ def outcome(path: Path) -> str:
 @pytest.mark.slow
 def test_damaged_files_never_fail(tmp_path: Path) -> None:
     recording = Recording(["step", "memory_used_percent"]).ranges(1, [0, 10], 5, [0, 1]).ranges(1, [20], 5, [2])
-    whole = recording.samples(2, [0, 10**9], [1.0, 2.0]).end().data()
-    place = tmp_path / "d.prt"
-    for at in [*range(64, len(whole), 80), len(whole) - 1]:  # in a block, wherever
-        place.write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])
-        assert outcome(place) == "partial", at
+    complete = recording.samples(2, [0, 10**9], [1.0, 2.0]).end().data()
+    path = tmp_path / "d.prt"
+    for at in [*range(64, len(complete), 80), len(complete) - 1]:  # in a block, wherever
+        path.write_bytes(complete[:at] + bytes([complete[at] ^ 0x55]) + complete[at + 1 :])
+        assert outcome(path) == "partial", at
     for at, expected in ((0, "nothing usable"), (8, "unknown"), (25, "unknown"), (41, "unknown"), (62, "unknown")):
-        place.write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])
-        assert outcome(place) == expected, at
+        path.write_bytes(complete[:at] + bytes([complete[at] ^ 0x55]) + complete[at + 1 :])
+        assert outcome(path) == expected, at
     outcomes = []
-    for size in [0, 7, 64, *range(100, len(whole), 120)]:
-        place.write_bytes(whole[:size])
-        outcomes.append(outcome(place))
+    for size in [0, 7, 64, *range(100, len(complete), 120)]:
+        path.write_bytes(complete[:size])
+        outcomes.append(outcome(path))
     assert outcomes[:3] == ["nothing usable"] * 3
     assert outcomes == sorted(outcomes)  # nothing, until the first rows are there; then a part
     assert outcomes[-1] == "partial"
@@ -344,25 +344,25 @@ def test_a_killed_recording_is_partial(recorded: Path) -> None:
 
 
 def test_inspect(recorded: Path, tmp_path: Path) -> None:
-    [whole] = (recorded / "whole").iterdir()
-    done = command("inspect", whole)
+    [complete] = (recorded / "whole").iterdir()
+    done = command("inspect", complete)
     assert done.returncode == 0, done.stderr
     for text in ("Process ", "Threads: ", "forward", "sample_ms: 100", "Complete: stopped properly"):
         assert text in done.stdout
-    found = json.loads(command("inspect", whole, "--json").stdout)
-    assert found["complete"]
-    assert found["tables"]["annotation"]["rows"] == 24
-    assert {"name": "step", "rows": 12} in found["names"]
-    assert found["end"]["lost"] == 0
-    assert 1e9 < found["last_ns"] - found["first_ns"] < 60e9
+    actual = json.loads(command("inspect", complete, "--json").stdout)
+    assert actual["complete"]
+    assert actual["tables"]["annotation"]["rows"] == 24
+    assert {"name": "step", "rows": 12} in actual["names"]
+    assert actual["end"]["lost"] == 0
+    assert 1e9 < actual["last_ns"] - actual["first_ns"] < 60e9
     [killed] = (recorded / "killed").iterdir()
     done = command("inspect", killed)
     assert done.returncode == 0
     assert "Damage: the recording was not stopped properly" in done.stdout
-    other = tmp_path / "x.prt"
-    other.write_bytes(b"whatever")
+    copy = tmp_path / "x.prt"
+    copy.write_bytes(b"whatever")
     (tmp_path / "nothing").mkdir()
-    for wrong in (other, tmp_path / "nothing", tmp_path / "missing.prt"):
+    for wrong in (copy, tmp_path / "nothing", tmp_path / "missing.prt"):
         done = command("inspect", wrong)
         assert done.returncode == 4
         assert done.stderr.startswith(f"postrun: {wrong}: ")
@@ -370,24 +370,24 @@ def test_inspect(recorded: Path, tmp_path: Path) -> None:
 
 
 def test_inspect_several_files_and_folders(recorded: Path, tmp_path: Path) -> None:
-    [whole], [killed] = (list((recorded / name).iterdir()) for name in ("whole", "killed"))
-    alone = command("inspect", killed).stdout + "\n" + command("inspect", whole).stdout
-    assert command("inspect", killed, whole).stdout == alone
-    assert command("inspect", recorded / "killed", recorded / "whole", whole).stdout == alone, "a file is shown once"
-    found = json.loads(command("inspect", "--json", recorded / "killed", recorded / "whole").stdout)
-    assert [one["path"] for one in found] == [str(killed), str(whole)]
+    [complete], [killed] = (list((recorded / name).iterdir()) for name in ("whole", "killed"))
+    alone = command("inspect", killed).stdout + "\n" + command("inspect", complete).stdout
+    assert command("inspect", killed, complete).stdout == alone
+    assert command("inspect", recorded / "killed", recorded / "whole", complete).stdout == alone, "a file is shown once"
+    actual = json.loads(command("inspect", "--json", recorded / "killed", recorded / "whole").stdout)
+    assert [one["path"] for one in actual] == [str(killed), str(complete)]
     (only,) = json.loads(command("inspect", "--json", recorded / "whole").stdout)
-    assert only == json.loads(command("inspect", "--json", whole).stdout)
+    assert only == json.loads(command("inspect", "--json", complete).stdout)
     empty = tmp_path / "empty.prt"
     empty.touch()
     done = command("inspect", empty)
     assert (done.returncode, done.stdout) == (4, "")
     assert f"{empty}: the file is empty" in done.stderr
-    done = command("inspect", empty, whole)
+    done = command("inspect", empty, complete)
     assert done.returncode == 4
     assert f"{empty}: the file is empty" in done.stderr
     assert "Complete: stopped properly" in done.stdout, "the others are shown"
-    assert [one["path"] for one in json.loads(command("inspect", "--json", empty, whole).stdout)] == [str(whole)]
+    assert [one["path"] for one in json.loads(command("inspect", "--json", empty, complete).stdout)] == [str(complete)]
 
 
 @pytest.mark.parametrize(
@@ -413,12 +413,12 @@ def test_only_a_recorder_without_a_driver_proves_that_there_is_no_gpu(
 
 def test_a_process_with_gpus_of_another_maker_refutes_that_there_is_none(tmp_path: Path) -> None:
     job = {"capability.gpu.samples": NO_DRIVER, "job.command": "python t.py", "job.started_ns": str(START), "job.pid": "50"}
-    other = {"capability.gpu": "AMD GPUs are not supported; use PyTorch's profiler"}
+    reason = {"capability.gpu": "AMD GPUs are not supported; use PyTorch's profiler"}
     for names in (("a", "b"), ("b", "a")):  # in whatever order the files are read
         recorder = Recording(["cpu_utilization"]).samples(1, [0, 10**9], [50.0, 50.0], unit=0)
         recorder.add("meta", {1: list(job), 2: list(job.values())})
         process = Recording(["step"], pid=50, session=2).ranges(1, [0], 5)
-        process.add("meta", {1: list(other), 2: list(other.values())})
+        process.add("meta", {1: list(reason), 2: list(reason.values())})
         folder = tmp_path / names[0]
         folder.mkdir()
         with load(folder, **dict(zip(names, (recorder, process), strict=True))) as store:

@@ -1,4 +1,4 @@
-"""Does what was recorded of GPUs become the right rows and figures, in whatever order, with whatever missing? Events worked out by hand."""
+"""Tests for recorded GPU activity -> rows and figures, in any order and with gaps. The events are computed by hand."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from prt_writer import PrtWriter
 
 START = 1_700_000_000_000_000_000
 NAMES = ["k", "cudaLaunchKernel", "cudaStreamSynchronize", "cudaGraphLaunch", "cuLaunchKernel", "step", "other", "gpu_utilization"]
-K, LAUNCH, WAIT, GRAPH, DRIVER, STEP, OTHER, UTILISATION = range(1, 9)
+K, LAUNCH, WAIT, GRAPH, DRIVER, STEP, SECOND, UTILIZATION = range(1, 9)
 HOST_LAUNCH, HOST_SYNC, HOST_CALL = range(3)
 
 
@@ -50,18 +50,18 @@ class Gpu:
 
     def run(self, start: int, length: int, correlation: int, *, stream: int = 7, device: int = 0, name: int = K, node: int = 0) -> Gpu:
         shape = {number: [1] for number in range(8, 16)}
-        return self.add("kernel", {1: [name], **self._place(start, length, correlation, stream, device), **shape, 16: [node]})
+        return self.add("kernel", {1: [name], **self._columns(start, length, correlation, stream, device), **shape, 16: [node]})
 
     def copy(self, start: int, length: int, correlation: int, *, kind: int, size: int, pageable: int, stream: int = 7) -> Gpu:
-        return self.add("memcpy", {**self._place(start, length, correlation, stream, 0), 8: [kind], 9: [size], 10: [pageable]})
+        return self.add("memcpy", {**self._columns(start, length, correlation, stream, 0), 8: [kind], 9: [size], 10: [pageable]})
 
     def fill(self, start: int, length: int, correlation: int, *, size: int) -> Gpu:
-        return self.add("memset", {**self._place(start, length, correlation, 7, 0), 9: [size]})
+        return self.add("memset", {**self._columns(start, length, correlation, 7, 0), 9: [size]})
 
     def sync(
         self, start: int, length: int, correlation: int, *, kind: int, device: int = -1, context: int = 1, stream: int = MISSING
     ) -> Gpu:
-        return self.add("sync", {**self._place(start, length, correlation, stream, device), 5: [context], 8: [kind]})
+        return self.add("sync", {**self._columns(start, length, correlation, stream, device), 5: [context], 8: [kind]})
 
     def step(self, start: int, length: int, value: int) -> Gpu:
         return self.add("annotation", {1: [STEP], 2: [start], 3: [length], 4: [value], 5: [0], 6: [0]}, 1)
@@ -72,22 +72,22 @@ class Gpu:
         writer.prelude(self.names, [(i * 10**9, i * 10**9, START + i * 10**9) for i in range(3)])
         if self.metadata:
             writer.add("meta", {1: list(self.metadata), 2: list(self.metadata.values())})
-        place = {6: [self.rank], 7: [self.rank], 8: [-1]}
-        writer.add("process", {1: [self.pid], 2: [1], 3: [START], 4: ["python t.py"], 5: [self.host], **place})
+        ids = {6: [self.rank], 7: [self.rank], 8: [-1]}
+        writer.add("process", {1: [self.pid], 2: [1], 3: [START], 4: ["python t.py"], 5: [self.host], **ids})
         writer.add("thread", {1: [1], 2: [self.pid], 3: ["MainThread"]})
         for table, columns, source in self.blocks:
             writer.add(table, columns, source=source)
         return writer.end().data()
 
     @staticmethod
-    def _place(start: int, length: int, correlation: int, stream: int, device: int) -> dict[int, list[int]]:
+    def _columns(start: int, length: int, correlation: int, stream: int, device: int) -> dict[int, list[int]]:
         return {2: [start], 3: [length], 4: [device], 5: [device + 1], 6: [stream], 7: [correlation]}
 
 
 def load(folder: Path, *recordings: Gpu) -> Store:
     folder.mkdir(exist_ok=True)
-    for i, one in enumerate(recordings):
-        (folder / f"{i}.prt").write_bytes(one.data())
+    for i, recording in enumerate(recordings):
+        (folder / f"{i}.prt").write_bytes(recording.data())
     return ingest([folder])
 
 
@@ -111,89 +111,101 @@ def facts(prefix: str, uuids: Iterable[str], **more: str) -> dict[str, str]:
 def test_a_step_by_hand(tmp_path: Path) -> None:
     # Host:    launch 100-110 (1), copy 120-130 (2), memset 140-150 (3), launch 160-170 (4), wait 200-600 (5)
     # Device:  k 150-250, copy 250-300, memset 300-310 on stream 7; k 220-420 on stream 8. Records come backwards.
-    one = Gpu().step(50, 600, 3)
-    one.sync(205, 390, 5, kind=3, stream=8).run(220, 200, 4, stream=8, name=OTHER).fill(300, 10, 3, size=640)
-    one.copy(250, 50, 2, kind=1, size=1000, pageable=1).run(150, 100, 1)
-    one.call(200, 400, 5, name=WAIT, kind=HOST_SYNC).call(160, 10, 4).call(140, 10, 3).call(120, 10, 2).call(100, 10, 1)
-    report = reported(tmp_path, one)
+    recording = Gpu().step(50, 600, 3)
+    recording.sync(205, 390, 5, kind=3, stream=8).run(220, 200, 4, stream=8, name=SECOND).fill(300, 10, 3, size=640)
+    recording.copy(250, 50, 2, kind=1, size=1000, pageable=1).run(150, 100, 1)
+    recording.call(200, 400, 5, name=WAIT, kind=HOST_SYNC).call(160, 10, 4).call(140, 10, 3).call(120, 10, 2).call(100, 10, 1)
+    report = reported(tmp_path, recording)
     [device] = report.time_breakdown
-    # busy 150-420; computation k and other: 150-250 and 220-420 = 270; memory 250-310, all of it beside the second kernel
+    # busy 150-420; computation k and other: 150-250 and 220-420 = 270; memory 250-310, always during the second kernel
     assert (device.span_ns, device.busy_ns, device.computation_ns, device.memory_ns, device.exposed_memory_ns) == (270, 270, 270, 60, 0)
     assert (device.memcpy_ns, device.memset_ns, device.kernel_total_ns, device.linked_busy_ns) == (50, 10, 300, 270)
     assert {(row.name, row.total_ns, row.count) for row in report.activity.shares} == {
         ("kernel", 300, 2), ("memcpy", 50, 1), ("memset", 10, 1), ("sync", 390, 1),
     }  # fmt: skip
     assert report.activity.sync_source == "device"
-    found = report.launches
+    launches = report.launches
     # latencies: 150 - 110, 250 - 130, 300 - 150, 220 - 170
-    assert (found.calls, found.pairs, found.runs_without_launch, found.launches_without_run, found.negative) == (4, 4, 0, 0, 0)
-    assert sorted(pair.latency_ns for pair in found.slowest) == [40, 50, 120, 150]
+    assert (launches.calls, launches.pairs, launches.runs_without_launch, launches.launches_without_run, launches.negative) == (
+        4,
+        4,
+        0,
+        0,
+        0,
+    )
+    assert sorted(pair.latency_ns for pair in launches.slowest) == [40, 50, 120, 150]
     assert [(one.kind, one.memory, one.total_bytes, one.bandwidth_gb_per_s) for one in report.memory_operations] == [
         ("HtoD", "pageable", 1000, 20.0), ("Memset", None, 640, 64.0),
     ]  # fmt: skip
-    assert report.idle == ()  # no stream stands still between two runs: what runs on 7 follows without a gap
+    assert report.idle == ()  # no stream is idle between two kernels: those on stream 7 follow without a gap
     [step] = report.steps.steps
     assert (step.index, step.duration_ns, step.on_device) == (3, 270, True)
 
 
 def test_gaps_of_a_stream_and_their_causes(tmp_path: Path) -> None:
     # Stream 7: 100-200 | gap of 50, launched at 210: host wait | 250-300 | gap of 25, launched long before: kernel wait | 325-400
-    one = Gpu().run(325, 75, 3).run(100, 100, 1).run(250, 50, 2).call(10, 10, 1).call(200, 10, 2).call(60, 10, 3)
-    [idle] = reported(tmp_path, one).idle
+    recording = Gpu().run(325, 75, 3).run(100, 100, 1).run(250, 50, 2).call(10, 10, 1).call(200, 10, 2).call(60, 10, 3)
+    [idle] = reported(tmp_path, recording).idle
     assert (idle.stream, idle.gaps, idle.host_wait_ns, idle.kernel_wait_ns, idle.other_ns) == (7, 2, 50, 25, 0)
 
 
 def test_a_graph_is_one_launch(tmp_path: Path) -> None:
-    one = Gpu().call(0, 10, 9, name=GRAPH)
+    recording = Gpu().call(0, 10, 9, name=GRAPH)
     for i, node in enumerate((2**40 + 3, 2**40 + 1, 2**40 + 2)):
-        one.run(100 - 20 * i, 10, 9, node=node)
-    with load(tmp_path, one) as store:
+        recording.run(100 - 20 * i, 10, 9, node=node)
+    with load(tmp_path, recording) as store:
         nodes = rows(store, "SELECT graph_node FROM device_event ORDER BY start_ns")
         assert nodes == [(2**40 + 2,), (2**40 + 1,), (2**40 + 3,)]
-        found = RunData(store).launches
-    assert (found.calls, found.pairs, found.graph_runs, found.runs_without_launch, found.launches_without_run) == (1, 1, 2, 0, 0)
-    assert [pair.latency_ns for pair in found.slowest] == [50]  # to the first run
+        launches = RunData(store).launches
+    assert (launches.calls, launches.pairs, launches.graph_runs, launches.runs_without_launch, launches.launches_without_run) == (
+        1,
+        1,
+        2,
+        0,
+        0,
+    )
+    assert [pair.latency_ns for pair in launches.slowest] == [50]  # to the first run
 
 
 def test_correlations_that_are_missing(tmp_path: Path) -> None:
-    one = Gpu().call(0, 10, 1).call(20, 10, 2).call(40, 10, MISSING).run(30, 5, 1).run(50, 5, 3).run(60, 5, 0).run(70, 5, MISSING)
-    with load(tmp_path, one) as store:
+    recording = Gpu().call(0, 10, 1).call(20, 10, 2).call(40, 10, MISSING).run(30, 5, 1).run(50, 5, 3).run(60, 5, 0).run(70, 5, MISSING)
+    with load(tmp_path, recording) as store:
         assert rows(store, "SELECT count(*) FROM device_event WHERE correlation IS NULL") == [(2,)]
-        found = RunData(store).launches
-    assert (found.calls, found.pairs, found.runs_without_launch, found.launches_without_run) == (3, 1, 3, 2)
+        launches = RunData(store).launches
+    assert (launches.calls, launches.pairs, launches.runs_without_launch, launches.launches_without_run) == (3, 1, 3, 2)
 
 
 def test_a_device_whose_clock_is_before_the_hosts(tmp_path: Path) -> None:
-    one = Gpu().call(100, 20, 1).call(200, 20, 2).run(90, 50, 1).run(230, 50, 2)
-    found = reported(tmp_path, one).launches
-    assert (found.pairs, found.negative) == (2, 1)
-    assert found.latency is not None
-    assert (found.latency.count, found.latency.max) == (1, 10)
+    recording = Gpu().call(100, 20, 1).call(200, 20, 2).run(90, 50, 1).run(230, 50, 2)
+    launches = reported(tmp_path, recording).launches
+    assert (launches.pairs, launches.negative) == (2, 1)
+    assert launches.latency is not None
+    assert (launches.latency.count, launches.latency.max) == (1, 10)
 
 
 def test_times_that_cannot_be(tmp_path: Path) -> None:
-    one = Gpu().run(100, -5_000, 1).run(200, -900, 2).run(300, 0, 3).run(400, 8 * 86_400 * 10**9, 4).run(-START, 10, 5)
-    one.call(50, -3_000, 6).call(60, 0, 7).run(MISSING, 5, 8).run(500, 7, 9)
-    with load(tmp_path, one) as store:
+    recording = Gpu().run(100, -5_000, 1).run(200, -900, 2).run(300, 0, 3).run(400, 8 * 86_400 * 10**9, 4).run(-START, 10, 5)
+    recording.call(50, -3_000, 6).call(60, 0, 7).run(MISSING, 5, 8).run(500, 7, 9)
+    with load(tmp_path, recording) as store:
         assert rows(store, f"SELECT start_ns - {START}, duration_ns FROM device_event ORDER BY 1") == [(200, 0), (300, 0), (500, 7)]
         assert rows(store, "SELECT duration_ns FROM host_event") == [(0,)]
-        found = notes(store)
-        assert found.pop("out_of_range", 1) == 1
-        assert found == {"negative_duration": 2, "rounded_duration": 1, "absurd_duration": 1, "zero_time": 2} or found == {
+        noted = notes(store)
+        assert noted.pop("out_of_range", 1) == 1
+        assert noted == {"negative_duration": 2, "rounded_duration": 1, "absurd_duration": 1, "zero_time": 2} or noted == {
             "negative_duration": 2, "rounded_duration": 1, "absurd_duration": 1, "zero_time": 1, "incomplete_record": 1,
         }  # fmt: skip
 
 
 def test_the_drivers_call_inside_of_the_runtimes_is_no_launch(tmp_path: Path) -> None:
-    one = Gpu().call(0, 50, 1).call(10, 20, 1, name=DRIVER).run(60, 5, 1).call(100, 10, 2, name=DRIVER).run(120, 5, 2)
-    one.call(200, 10, 3, name=DRIVER).call(220, 10, 3, name=DRIVER).run(240, 5, 3)  # one after the other: both are what they say
-    with load(tmp_path, one) as store:
+    recording = Gpu().call(0, 50, 1).call(10, 20, 1, name=DRIVER).run(60, 5, 1).call(100, 10, 2, name=DRIVER).run(120, 5, 2)
+    recording.call(200, 10, 3, name=DRIVER).call(220, 10, 3, name=DRIVER).run(240, 5, 3)  # consecutive calls: both count
+    with load(tmp_path, recording) as store:
         assert rows(store, "SELECT kind::VARCHAR FROM host_event ORDER BY start_ns") == [
             ("launch",), ("call",), ("launch",), ("launch",), ("launch",),
         ]  # fmt: skip
-        found = RunData(store).launches
-    assert (found.calls, found.pairs) == (4, 3)
-    assert [pair.latency_ns for pair in found.slowest] == [30, 10, 10]
+        launches = RunData(store).launches
+    assert (launches.calls, launches.pairs) == (4, 3)
+    assert [pair.latency_ns for pair in launches.slowest] == [30, 10, 10]
 
 
 def test_calls_are_named_as_programs_write_them(tmp_path: Path) -> None:
@@ -206,22 +218,30 @@ def test_calls_are_named_as_programs_write_them(tmp_path: Path) -> None:
         "my_v7000": "my_v7000",
         "cudaGraphLaunch_v10000": "cudaGraphLaunch",
     }
-    one = Gpu(names=list(texts))
+    recording = Gpu(names=list(texts))
     for i in range(len(texts)):
-        one.call(i * 10, 1, i + 1, name=i + 1, kind=MISSING)
-    with load(tmp_path, one) as store:
-        found = rows(store, "SELECT n.text, kind::VARCHAR FROM host_event JOIN name n ON n.id = name ORDER BY start_ns")
-    assert [text for text, _ in found] == list(texts.values())
-    assert [kind for _, kind in found] == ["launch", "launch", "launch", "call", "sync", "call", "launch"]  # by name, where nothing is said
+        recording.call(i * 10, 1, i + 1, name=i + 1, kind=MISSING)
+    with load(tmp_path, recording) as store:
+        actual = rows(store, "SELECT n.text, kind::VARCHAR FROM host_event JOIN name n ON n.id = name ORDER BY start_ns")
+    assert [text for text, _ in actual] == list(texts.values())
+    assert [kind for _, kind in actual] == [
+        "launch",
+        "launch",
+        "launch",
+        "call",
+        "sync",
+        "call",
+        "launch",
+    ]  # by name, if the recording has no kind
 
 
 def test_copies_are_named_as_the_profiler_does(tmp_path: Path) -> None:
-    one = Gpu()
+    recording = Gpu()
     for i, (kind, pageable) in enumerate([(1, 1), (1, 0), (2, 0), (2, MISSING), (8, 0), (10, 0), (9, 1), (77, 0)]):
-        one.copy(i * 10, 5, i + 1, kind=kind, size=1, pageable=pageable)
-    with load(tmp_path, one) as store:
-        found = rows(store, "SELECT n.text, copy_kind, pageable FROM device_event JOIN name n ON n.id = name ORDER BY start_ns")
-    assert found == [
+        recording.copy(i * 10, 5, i + 1, kind=kind, size=1, pageable=pageable)
+    with load(tmp_path, recording) as store:
+        actual = rows(store, "SELECT n.text, copy_kind, pageable FROM device_event JOIN name n ON n.id = name ORDER BY start_ns")
+    assert actual == [
         ("Memcpy HtoD (Pageable -> Device)", "HtoD", True), ("Memcpy HtoD (Pinned -> Device)", "HtoD", False),
         ("Memcpy DtoH (Device -> Pinned)", "DtoH", False), ("Memcpy DtoH", "DtoH", None), ("Memcpy DtoD (Device -> Device)", "DtoD", None),
         ("Memcpy PtoP (Device -> Device)", "PtoP", None), ("Memcpy HtoH", "HtoH", True), ("Memcpy (unknown)", None, None),
@@ -229,36 +249,36 @@ def test_copies_are_named_as_the_profiler_does(tmp_path: Path) -> None:
 
 
 def test_synchronisation_is_of_the_device_of_its_context(tmp_path: Path) -> None:
-    one = Gpu().run(0, 5, 1, device=3).sync(10, 5, 2, kind=4, context=4, stream=2**32 - 1).sync(20, 5, 3, kind=1, context=9)
-    one.add("kernel", {1: [K], 2: [2], 3: [1], 4: [2], 5: [8], 6: [7], 7: [9]})
-    with load(tmp_path, one) as store:
-        found = rows(
+    recording = Gpu().run(0, 5, 1, device=3).sync(10, 5, 2, kind=4, context=4, stream=2**32 - 1).sync(20, 5, 3, kind=1, context=9)
+    recording.add("kernel", {1: [K], 2: [2], 3: [1], 4: [2], 5: [8], 6: [7], 7: [9]})
+    with load(tmp_path, recording) as store:
+        actual = rows(
             store, "SELECT n.text, device, stream FROM device_event JOIN name n ON n.id = name WHERE kind = 'sync' ORDER BY start_ns"
         )
-        assert found == [("Context Sync", 3, -1), ("Event Sync", 0, None)]
+        assert actual == [("Context Sync", 3, -1), ("Event Sync", 0, None)]
         assert notes(store)["device_unknown"] == 1  # a context that nothing else is of, and two devices
 
 
 def test_windows_of_one_session(tmp_path: Path) -> None:
     # Two windows, in each correlation 1; between them the device works unseen. Steps: in the first, cut, outside, in the second.
     metadata = {"gpu.window.0": f"{START + 1000} {START + 2000}", "gpu.window.1": f"{START + 9000}"}
-    one = Gpu(metadata=metadata).step(1000, 900, 0).step(1900, 600, 1).step(4000, 100, 2).step(9000, 1000, 3)
-    one.call(1100, 10, 1).run(1200, 100, 1).run(1400, 100, 2).call(1350, 10, 2).call(1920, 10, 3).run(1940, 20, 3)
-    one.run(8990, 200, 1).call(9005, 10, 1).call(9500, 10, 2).run(9600, 100, 2)  # the device's clock is 20 ns behind
-    with load(tmp_path, one) as store:
+    recording = Gpu(metadata=metadata).step(1000, 900, 0).step(1900, 600, 1).step(4000, 100, 2).step(9000, 1000, 3)
+    recording.call(1100, 10, 1).run(1200, 100, 1).run(1400, 100, 2).call(1350, 10, 2).call(1920, 10, 3).run(1940, 20, 3)
+    recording.run(8990, 200, 1).call(9005, 10, 1).call(9500, 10, 2).run(9600, 100, 2)  # the device's clock is 20 ns behind
+    with load(tmp_path, recording) as store:
         windows = rows(store, f"SELECT first_ns - {START}, last_ns - {START} FROM profile_window ORDER BY 1")
         assert windows == [(1000, 2000), (8990, 10_000)]  # the second one was not closed: until the last event
         report = analyze(store, Options(generated_at_ns=0))
         metadata_of_run = report.run.metadata
-        said = rows(store, f"SELECT message, count, first_ns - {START}, last_ns - {START} FROM ingest_note WHERE code = 'gpu_windows'")
+        noted = rows(store, f"SELECT message, count, first_ns - {START}, last_ns - {START} FROM ingest_note WHERE code = 'gpu_windows'")
         # 1000 and, to the last event, 1000 of the 9000 from the first to the last event
         text = "GPU activity was recorded in 2 windows only, 2.00 us of 9.00 us; figures of GPUs are of that time."
-        assert [(one[0].replace("µ", "u"), *one[1:]) for one in said] == [(text, 2, 1000, 10_000)]
+        assert [(one[0].replace("µ", "u"), *one[1:]) for one in noted] == [(text, 2, 1000, 10_000)]
     [device] = report.time_breakdown
     assert (device.span_ns, device.busy_ns) == ((1960 - 1200) + (9700 - 8990), 100 + 100 + 20 + 200 + 100)
-    found = report.launches
-    assert (found.calls, found.pairs, found.negative) == (5, 5, 1)
-    assert sorted(pair.latency_ns for pair in found.slowest) == [10, 40, 90, 90]
+    launches = report.launches
+    assert (launches.calls, launches.pairs, launches.negative) == (5, 5, 1)
+    assert sorted(pair.latency_ns for pair in launches.slowest) == [10, 40, 90, 90]
     [idle] = report.idle
     assert idle.host_wait_ns + idle.kernel_wait_ns + idle.other_ns == 100 + 440 + 410
     steps = {step.index: step.duration_ns if step.on_device else None for step in report.steps.steps}
@@ -275,25 +295,25 @@ def test_a_window_that_ended_in_a_later_file(tmp_path: Path) -> None:
     with load(tmp_path, later, first) as store:
         windows = rows(store, f"SELECT first_ns - {START}, last_ns - {START} FROM profile_window ORDER BY 1")
         assert windows == [(1000, 2000), (9000, 9500)]
-        found = RunData(store).launches
-    assert sorted(pair.latency_ns for pair in found.slowest) == [80, 90]
+        launches = RunData(store).launches
+    assert sorted(pair.latency_ns for pair in launches.slowest) == [80, 90]
 
 
 LAST = 2**32 - 1
 
 
 def test_correlations_that_begin_anew_in_one_window(tmp_path: Path) -> None:
-    # They count ..., 2^32 - 1, 0 (which is none), 1, 2 and come to 4,000,000,000 once more, twice. Two threads, records backwards.
+    # Ids count ..., 2^32 - 1, 0 (not an id), 1, 2 up to 4,000,000,000 again, twice. Two threads, records in reverse order.
     ids = [4_000_000_000, LAST - 1, LAST, 1, 2, 2_000_000_000, 4_000_000_000, LAST, 1, 2_000_000_000, 4_000_000_000]
-    one = Gpu()
-    for place, number in reversed(list(enumerate(ids))):
-        one.run(place * 1000 + 150 + place, 5, number).call(place * 1000 + 100, 10, number, tid=100 + place % 2)
-    one.call(2090, 5, 1, name=WAIT, kind=HOST_CALL)  # of another thread, a little before LAST is given
-    with load(tmp_path, one) as store:
-        found = RunData(store).launches
+    recording = Gpu()
+    for position, number in reversed(list(enumerate(ids))):
+        recording.run(position * 1000 + 150 + position, 5, number).call(position * 1000 + 100, 10, number, tid=100 + position % 2)
+    recording.call(2090, 5, 1, name=WAIT, kind=HOST_CALL)  # of another thread, a little before LAST is given
+    with load(tmp_path, recording) as store:
+        launches = RunData(store).launches
         counts = rows(store, "SELECT correlation % 1099511627776 FROM device_event ORDER BY start_ns")
-    assert (found.calls, found.pairs, found.runs_without_launch, found.graph_runs, found.negative) == (11, 11, 0, 0, 0)
-    assert sorted(pair.latency_ns for pair in found.slowest) == [40 + place for place in range(1, 11)]
+    assert (launches.calls, launches.pairs, launches.runs_without_launch, launches.graph_runs, launches.negative) == (11, 11, 0, 0, 0)
+    assert sorted(pair.latency_ns for pair in launches.slowest) == [40 + place for place in range(1, 11)]
     full = [4_000_000_000, LAST - 1, LAST]
     full += [2**32 + number for number in (1, 2, 2_000_000_000, 4_000_000_000, LAST)]
     full += [2**33 + number for number in (1, 2_000_000_000, 4_000_000_000)]
@@ -302,20 +322,20 @@ def test_correlations_that_begin_anew_in_one_window(tmp_path: Path) -> None:
 
 def test_correlations_of_a_graph_that_begin_anew(tmp_path: Path) -> None:
     # The first records of the window are those of the higher numbers: a run of before the count began anew starts behind a later launch.
-    one = Gpu().call(0, 10, 3).call(20, 10, LAST, name=GRAPH)
-    one.run(100, 5, LAST, node=1).run(110, 5, LAST, node=2).run(120, 5, 3)
-    with load(tmp_path, one) as store:
-        found = RunData(store).launches
+    recording = Gpu().call(0, 10, 3).call(20, 10, LAST, name=GRAPH)
+    recording.run(100, 5, LAST, node=1).run(110, 5, LAST, node=2).run(120, 5, 3)
+    with load(tmp_path, recording) as store:
+        launches = RunData(store).launches
         assert rows(store, "SELECT count(DISTINCT correlation), min(correlation) > 0 FROM device_event") == [(2, True)]
-    assert (found.pairs, found.graph_runs) == (2, 1)
-    assert sorted(pair.latency_ns for pair in found.slowest) == [70, 110]
+    assert (launches.pairs, launches.graph_runs) == (2, 1)
+    assert sorted(pair.latency_ns for pair in launches.slowest) == [70, 110]
 
 
 def test_high_correlations_of_two_windows_stay(tmp_path: Path) -> None:
     # Far apart, but of two windows: nothing began anew.
     metadata = {"gpu.window.0": f"{START} {START + 1000}", "gpu.window.1": f"{START + 5000} {START + 9000}"}
-    one = Gpu(metadata=metadata).call(10, 5, LAST).run(50, 5, LAST).call(6000, 5, 7).run(6050, 5, 7)
-    with load(tmp_path, one) as store:
+    recording = Gpu(metadata=metadata).call(10, 5, LAST).run(50, 5, LAST).call(6000, 5, 7).run(6050, 5, 7)
+    with load(tmp_path, recording) as store:
         assert rows(store, "SELECT correlation % 1099511627776 FROM device_event ORDER BY start_ns") == [(LAST,), (7,)]
         assert RunData(store).launches.pairs == 2
 
@@ -331,11 +351,11 @@ def test_a_recording_without_windows_is_one(tmp_path: Path) -> None:
 
 
 def test_correlations_begin_anew_in_every_session_and_process(tmp_path: Path) -> None:
-    one, again = Gpu().call(0, 10, 1).run(20, 5, 1), Gpu(session=2).call(1000, 10, 1).run(1030, 5, 1)
-    other = Gpu(pid=200, session=3, rank=1).call(5, 10, 1).run(115, 5, 1, device=1)
-    found = reported(tmp_path, one, again, other).launches
-    assert (found.pairs, found.graph_runs, found.negative) == (3, 0, 0)
-    assert sorted(pair.latency_ns for pair in found.slowest) == [10, 20, 100]
+    recording, again = Gpu().call(0, 10, 1).run(20, 5, 1), Gpu(session=2).call(1000, 10, 1).run(1030, 5, 1)
+    other_process = Gpu(pid=200, session=3, rank=1).call(5, 10, 1).run(115, 5, 1, device=1)
+    launches = reported(tmp_path, recording, again, other_process).launches
+    assert (launches.pairs, launches.graph_runs, launches.negative) == (3, 0, 0)
+    assert sorted(pair.latency_ns for pair in launches.slowest) == [10, 20, 100]
 
 
 def test_devices_are_joined_by_uuid(tmp_path: Path) -> None:
@@ -344,11 +364,11 @@ def test_devices_are_joined_by_uuid(tmp_path: Path) -> None:
     seen = facts(
         "cuda", [f"0000000{i}AAAABBBBCCCC000000000000" for i in (2, 3)], name="NVIDIA A100-SXM4", sm_count="108", compute_capability="8.0"
     )
-    one = Gpu(metadata=seen).run(0, 10, 1).run(20, 10, 2, device=1)
-    one.sync(40, 5, 3, kind=4)
+    recording = Gpu(metadata=seen).run(0, 10, 1).run(20, 10, 2, device=1)
+    recording.sync(40, 5, 3, kind=4)
     sampler = Gpu(pid=99, session=2, metadata=driver)
-    sampler.add("metric", {1: [UTILISATION] * 4, 2: [0, 1, 2, 3], 3: [0] * 4, 4: [0.0, 0.0, 50.0, 60.0]})
-    with load(tmp_path, one, sampler) as store:
+    sampler.add("metric", {1: [UTILIZATION] * 4, 2: [0, 1, 2, 3], 3: [0] * 4, 4: [0.0, 0.0, 50.0, 60.0]})
+    with load(tmp_path, recording, sampler) as store:
         assert rows(store, "SELECT device, kind::VARCHAR FROM device_event ORDER BY start_ns") == [
             (2, "kernel"),
             (3, "kernel"),
@@ -372,8 +392,8 @@ def test_ranks_that_each_see_one_device(tmp_path: Path) -> None:
             (1, 1),
             (2, 2),
         ]
-        found = rows(store, 'SELECT "index", uuid FROM device ORDER BY 1')
-        assert found == [(i, f"GPU-{i + 1:032x}") for i in range(3)]
+        actual = rows(store, 'SELECT "index", uuid FROM device ORDER BY 1')
+        assert actual == [(i, f"GPU-{i + 1:032x}") for i in range(3)]
         assert notes(store) == {"device_renumbered": 2}
 
 
@@ -406,8 +426,8 @@ def test_parts_of_a_divided_gpu_are_devices_of_their_own(tmp_path: Path) -> None
     ]
     with load(tmp_path, *ranks) as store:
         assert rows(store, "SELECT rank, device FROM device_event e JOIN process p ON p.id = e.process ORDER BY 1") == [(0, 1), (1, 2)]
-        found = rows(store, 'SELECT "index", name, uuid FROM device ORDER BY 1')
-        assert found == [(0, None, "GPU-" + "1" * 32), (1, "A100 MIG 1g.5gb", parts[0]), (2, "A100 MIG 1g.5gb", parts[1])]
+        actual = rows(store, 'SELECT "index", name, uuid FROM device ORDER BY 1')
+        assert actual == [(0, None, "GPU-" + "1" * 32), (1, "A100 MIG 1g.5gb", parts[0]), (2, "A100 MIG 1g.5gb", parts[1])]
         text = "GPU 1 is divided (MIG): devices 1 and 2 are parts of it. What was sampled of GPU 1 is of the whole GPU."
         assert rows(store, "SELECT message, count FROM ingest_note WHERE code = 'gpu_divided'") == [(text, 2)]
 
@@ -423,20 +443,20 @@ def test_a_part_of_a_divided_gpu_that_was_sampled(tmp_path: Path, *, listed: boo
     driver |= {"gpu.1.mig_devices": f"MIG-{'7' * 32},{part}"} if listed else {}
     driver["capability.gpu.utilization"] = "GPU 1: the GPU is divided (MIG), for which the driver has none"
     sampler = Gpu(pid=99, session=9, metadata=driver)
-    sampler.add("metric", {1: [UTILISATION], 2: [0], 3: [0], 4: [50.0]})
+    sampler.add("metric", {1: [UTILIZATION], 2: [0], 3: [0], 4: [50.0]})
     seen = facts("cuda", ["GPU-" + part[4:]], name="NVIDIA A100-SXM4-40GB MIG 3g.20gb", memory_bytes="20937965568")
     with load(tmp_path, sampler, Gpu(metadata=seen).run(0, 10, 1)) as store:
         assert rows(store, "SELECT device FROM device_event") == [(1,)]
-        found = rows(store, 'SELECT "index", name, uuid, memory_bytes FROM device ORDER BY 1')
-        assert found == [
+        actual = rows(store, 'SELECT "index", name, uuid, memory_bytes FROM device ORDER BY 1')
+        assert actual == [
             (0, "NVIDIA A100-SXM4-40GB", "GPU-" + "1" * 32, 42949672960),
             (1, "NVIDIA A100-SXM4-40GB MIG 3g.20gb", part, 20937965568),
         ]
-        said = dict(rows(store, "SELECT code, message FROM ingest_note"))
+        messages = dict(rows(store, "SELECT code, message FROM ingest_note"))
         report = analyze(store, Options(generated_at_ns=0))
-    assert said["gpu_divided"] == "GPU 1 is divided (MIG): device 1 is a part of it. What was sampled of GPU 1 is of the whole GPU."
-    assert said["not_captured"] == "Not captured: gpu.utilization (GPU 1: the GPU is divided (MIG), for which the driver has none)."
-    # Of the part there are no samples of utilisation, so it is that of its kernels; GPU 0's was sampled.
+    assert messages["gpu_divided"] == "GPU 1 is divided (MIG): device 1 is a part of it. What was sampled of GPU 1 is of the whole GPU."
+    assert messages["not_captured"] == "Not captured: gpu.utilization (GPU 1: the GPU is divided (MIG), for which the driver has none)."
+    # The part of a GPU has no samples of the utilization, so its kernels determine it; that of GPU 0 was sampled.
     assert {(series.metric, series.derived) for series in report.system_usage.series} >= {("gpu", False)}
     assert report.time_breakdown[0].device_name == "NVIDIA A100-SXM4-40GB MIG 3g.20gb"
 
@@ -471,8 +491,8 @@ def test_facts_that_make_no_sense(tmp_path: Path, metadata: dict[str, str]) -> N
 
 @pytest.mark.parametrize(("reason", "code"), [(5, "device_records_lost"), (6, "device_times_lost")])
 def test_lost_device_records_make_a_run_partial(tmp_path: Path, reason: int, code: str) -> None:
-    one = Gpu().run(0, 10, 1).add("loss", {1: [0], 2: [reason], 3: [77], 4: [5], 5: [9]})
-    with load(tmp_path, one) as store:
+    recording = Gpu().run(0, 10, 1).add("loss", {1: [0], 2: [reason], 3: [77], 4: [5], 5: [9]})
+    with load(tmp_path, recording) as store:
         assert notes(store) == {code: 77}
         assert rows(store, "SELECT status FROM run") == [("partial",)]
 
@@ -503,17 +523,17 @@ def test_what_is_missing_is_a_warning_where_there_was_something(tmp_path: Path, 
         assert rows(store, "SELECT severity, code FROM ingest_note") == [(severity, code)]
 
 
-@pytest.mark.parametrize("own", [True, False])
-def test_a_recorder_that_was_asked_for_gpus_makes_their_absence_a_warning(tmp_path: Path, own: bool) -> None:
-    """Once, with the words of the program where it has some; and nothing where another process of the job has activity."""
+@pytest.mark.parametrize("explained", [True, False])
+def test_a_recorder_that_was_asked_for_gpus_makes_their_absence_a_warning(tmp_path: Path, explained: bool) -> None:
+    """The note appears once, and not if another process of the job has activity."""
     ours, theirs = "no NVIDIA driver: libcuda.so.1 is not on this machine", "no NVIDIA driver: libcuda.so.1: cannot open"
     job = {"job.command": "python train.py", "recording.gpu": "asked for", "capability.gpu": ours, "capability.perf.cycles": "no counter"}
     recorder = Gpu(pid=1, session=1, metadata=job)
-    program = Gpu(pid=2, session=2, metadata={"capability.gpu": theirs} if own else {}).step(0, 10, 1)
+    program = Gpu(pid=2, session=2, metadata={"capability.gpu": theirs} if explained else {}).step(0, 10, 1)
     with load(tmp_path / "without", recorder, program) as store:
         assert rows(store, "SELECT severity, message FROM ingest_note WHERE code IN ('gpu_not_captured', 'not_captured') ORDER BY 1") == [
             ("info", "Not captured: perf.cycles (no counter)."),
-            ("warning", f"GPU activity was not recorded: {theirs if own else ours}."),
+            ("warning", f"GPU activity was not recorded: {theirs if explained else ours}."),
         ]
     with load(tmp_path / "with", recorder, program, Gpu(pid=3, session=3).run(0, 10, 1)) as store:
         assert rows(store, "SELECT message FROM ingest_note WHERE code = 'gpu_not_captured'") == []
@@ -528,15 +548,15 @@ def test_a_part_of_the_activity_is_missing(tmp_path: Path) -> None:
 def test_whose_activity_is_missing(tmp_path: Path) -> None:
     came, old = "another profiler came", "no CUPTI: not found"
     all_there = Gpu(pid=1).run(0, 10, 1)
-    # Two files of one process, of which only the second has rows of a device; two processes without any; one that did not use CUDA.
+    # Two files of one process, and only the second has rows of a device; two processes without any; one that did not use CUDA.
     partly = [Gpu(pid=2, session=2, number=i, metadata={"capability.gpu": came}) for i in (1, 2)]
     partly[1].run(0, 10, 1)
     without = [Gpu(pid=pid, session=pid, metadata={"capability.gpu": old}).step(0, 10, 1) for pid in (3, 4)]
     unused = Gpu(pid=5, session=5, metadata={"capability.gpu": "the program did not use CUDA"}).step(0, 10, 1)
     attached = Gpu(pid=6, session=6, metadata={"capability.gpu": "another profiler uses CUPTI: nsys"}).step(0, 10, 1)
     with load(tmp_path, all_there, *partly, *without, unused, attached) as store:
-        found = rows(store, "SELECT message, count FROM ingest_note WHERE code IN ('gpu_not_captured', 'not_captured') ORDER BY 1")
-    assert found == [
+        actual = rows(store, "SELECT message, count FROM ingest_note WHERE code IN ('gpu_not_captured', 'not_captured') ORDER BY 1")
+    assert actual == [
         ("GPU activity of 2 processes was not recorded: no CUPTI: not found.", 2),
         ("GPU activity of process 6 was not recorded: another profiler uses CUPTI: nsys.", 1),
         ("Not all GPU activity was recorded: another profiler came.", 1),
@@ -551,8 +571,8 @@ def test_what_a_profiler_traced_at_the_same_time_counts_once(tmp_path: Path) -> 
     ]
     trace = {"schemaVersion": 1, "baseTimeNanoseconds": START, "traceEvents": [{"ph": "X", **event} for event in events]}
     (tmp_path / "trace.json").write_text(json.dumps(trace))
-    one = Gpu().call(100, 10, 1).run(200, 30, 1).call(1000, 10, 2).run(1900, 100, 2).call(3000, 10, 3).run(3100, 60, 3)
-    with load(tmp_path, one) as store:
+    recording = Gpu().call(100, 10, 1).run(200, 30, 1).call(1000, 10, 2).run(1900, 100, 2).call(3000, 10, 3).run(3100, 60, 3)
+    with load(tmp_path, recording) as store:
         assert rows(store, f"SELECT start_ns - {START}, duration_ns FROM device_event ORDER BY 1") == [(200, 30), (1900, 100), (3100, 60)]
         assert rows(store, f"SELECT start_ns - {START} FROM host_event ORDER BY 1") == [(100,), (1000,), (3000,)]
         assert notes(store)["recorded_twice"] == 1
@@ -560,10 +580,10 @@ def test_what_a_profiler_traced_at_the_same_time_counts_once(tmp_path: Path) -> 
 
 
 def test_ids_of_other_tools_change_nothing(tmp_path: Path) -> None:
-    def one() -> Gpu:
+    def gpu() -> Gpu:
         return Gpu().call(0, 10, 1).run(20, 5, 1)
 
-    for name, recording in (("with", one().add("external", {1: [1, 99, -5], 2: [3, 0, 5], 3: [2**40, -1, MISSING]})), ("without", one())):
+    for name, recording in (("with", gpu().add("external", {1: [1, 99, -5], 2: [3, 0, 5], 3: [2**40, -1, MISSING]})), ("without", gpu())):
         (tmp_path / name).mkdir()
         with load(tmp_path / name, recording) as store:
             assert rows(store, "SELECT external_id FROM device_event UNION ALL SELECT external_id FROM host_event") == [(None,), (None,)]
@@ -572,15 +592,20 @@ def test_ids_of_other_tools_change_nothing(tmp_path: Path) -> None:
 
 
 def test_ranges_of_the_framework_around_its_loader(tmp_path: Path) -> None:
-    one = Gpu(names=["enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", "DataLoader"])
-    one.add("annotation", {1: [1, 2], 2: [0, 50], 3: [40, 10], 4: [MISSING] * 2, 5: [0, 0], 6: [0, 0]}, 1)
-    with load(tmp_path, one) as store:
+    recording = Gpu(names=["enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", "DataLoader"])
+    recording.add("annotation", {1: [1, 2], 2: [0, 50], 3: [40, 10], 4: [MISSING] * 2, 5: [0, 0], 6: [0, 0]}, 1)
+    with load(tmp_path, recording) as store:
         assert rows(store, "SELECT kind::VARCHAR, tid, duration_ns FROM host_event") == [("loader", 100, 40)]
         assert rows(store, "SELECT n.text FROM annotation JOIN name n ON n.id = name") == [("DataLoader",)]
 
 
 RUN = st.tuples(
-    st.integers(0, 500), st.integers(0, 40), st.integers(0, 12), st.sampled_from([7, 20]), st.integers(0, 1), st.sampled_from([K, OTHER])
+    st.integers(0, 500),
+    st.integers(0, 40),
+    st.integers(0, 12),
+    st.sampled_from([7, 20]),
+    st.integers(0, 1),
+    st.sampled_from([K, SECOND]),
 )
 CALL = st.tuples(st.integers(0, 500), st.integers(0, 20), st.integers(0, 12))
 
@@ -588,12 +613,12 @@ CALL = st.tuples(st.integers(0, 500), st.integers(0, 20), st.integers(0, 12))
 @settings(max_examples=examples(20))  # each is a whole report
 @given(runs=st.lists(RUN, min_size=1, max_size=30), calls=st.lists(CALL, max_size=30))
 def test_any_events_against_plain_python(tmp_path_factory: pytest.TempPathFactory, runs: list[Any], calls: list[Any]) -> None:
-    one = Gpu()
+    recording = Gpu()
     for start, length, correlation, stream, device, name in runs:
-        one.run(start, length, correlation, stream=stream, device=device, name=name)
+        recording.run(start, length, correlation, stream=stream, device=device, name=name)
     for start, length, correlation in calls:
-        one.call(start, length, correlation)
-    report = reported(tmp_path_factory.mktemp("any"), one)
+        recording.call(start, length, correlation)
+    report = reported(tmp_path_factory.mktemp("any"), recording)
 
     totals: Counter[str] = Counter()
     busy: dict[int, set[int]] = defaultdict(set)
@@ -612,8 +637,8 @@ def test_any_events_against_plain_python(tmp_path_factory: pytest.TempPathFactor
     assert {kernel.name: kernel.total_ns for kernel in report.kernels} == dict(totals)
     assert sum(kernel.count for kernel in report.kernels) == len(runs)
     assert {row.device: row.busy_ns for row in report.time_breakdown} == {run[4]: len(busy[run[4]]) for run in runs}
-    found = report.launches
-    assert (found.calls, found.pairs, found.negative) == (len(calls), len(latencies), sum(one < 0 for one in latencies))
-    assert sorted(pair.latency_ns for pair in found.slowest) == sorted(sorted(one for one in latencies if one >= 0)[-10:])
-    assert found.runs_without_launch == sum(run[2] not in first_call for run in runs)
-    assert found.launches_without_run == sum(call[2] not in first_run for call in calls)
+    launches = report.launches
+    assert (launches.calls, launches.pairs, launches.negative) == (len(calls), len(latencies), sum(one < 0 for one in latencies))
+    assert sorted(pair.latency_ns for pair in launches.slowest) == sorted(sorted(one for one in latencies if one >= 0)[-10:])
+    assert launches.runs_without_launch == sum(run[2] not in first_call for run in runs)
+    assert launches.launches_without_run == sum(call[2] not in first_run for call in calls)

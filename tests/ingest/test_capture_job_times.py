@@ -1,4 +1,4 @@
-"""When does a recorded job begin and end, in which time was nothing recorded, and whose missing end cuts a run off?"""
+"""Tests for the start and end of a recorded job, gaps in its recordings, and missing ends."""
 
 from __future__ import annotations
 
@@ -50,8 +50,14 @@ class Session(PrtWriter):
 def recorder(first: float, last: float | None, *, pid: int = 50, **facts: str) -> PrtWriter:
     """The recorder of a job that ran from ``first`` to ``last``, without samples."""
     ended = {} if last is None else {"job__ended_ns": str(START + round(last * SECOND)), "job__exit_code": "0"}
-    said = {"job__command": "python t.py", "job__started_ns": str(START + round(first * SECOND)), "job__pid": str(pid), **ended, **facts}
-    return Session(first, last if last is not None else first + 1, pid=7, parent=6, **said).end()
+    metadata = {
+        "job__command": "python t.py",
+        "job__started_ns": str(START + round(first * SECOND)),
+        "job__pid": str(pid),
+        **ended,
+        **facts,
+    }
+    return Session(first, last if last is not None else first + 1, pid=7, parent=6, **metadata).end()
 
 
 def report(folder: Path, **files: PrtWriter) -> Report:
@@ -61,39 +67,39 @@ def report(folder: Path, **files: PrtWriter) -> Report:
         return analyze(store, Options(generated_at_ns=0))
 
 
-def notes(found: Report) -> dict[str, str]:
-    return {note.code: note.message for note in found.data_quality}
+def notes(actual: Report) -> dict[str, str]:
+    return {note.code: note.message for note in actual.data_quality}
 
 
-def rule(found: Report, name: str) -> Any:
-    return next(one for one in found.rules if one.rule == name)
+def rule(actual: Report, name: str) -> Any:
+    return next(one for one in actual.rules if one.rule == name)
 
 
 def test_the_jobs_times_are_those_of_its_recorder(tmp_path: Path) -> None:
     # 12 s: 5 s, 20 steps of 0.1 s, 5 s. Nothing was sampled.
-    found = report(tmp_path, r=recorder(0, 12), t=Session(0.5, 11.9, parent=7).steps(5, 20).end())
-    job = found.job_statistics
+    actual = report(tmp_path, r=recorder(0, 12), t=Session(0.5, 11.9, parent=7).steps(5, 20).end())
+    job = actual.job_statistics
     assert (job.duration_ns, job.initialization_ns, job.loop_ns, job.finalization_ns) == (12 * SECOND, 5 * SECOND, 2 * SECOND, 5 * SECOND)
-    assert (found.run.started_at_ns, found.run.ended_at_ns) == (START, START + 12 * SECOND)
-    assert found.summary.subtitle == "1 node · 12.0 s"
+    assert (actual.run.started_at_ns, actual.run.ended_at_ns) == (START, START + 12 * SECOND)
+    assert actual.summary.subtitle == "1 node · 12.0 s"
     assert not job.captured_only
-    assert "5.00 s after the start of the job" in rule(found, "MaxInitializationTime").finding
-    assert notes(found).keys() & {"stopped_early", "recording_gap"} == set()
+    assert "5.00 s after the start of the job" in rule(actual, "MaxInitializationTime").finding
+    assert notes(actual).keys() & {"stopped_early", "recording_gap"} == set()
 
 
 def test_of_several_recorders_the_earliest_start_and_the_latest_end(tmp_path: Path) -> None:
-    said = {"job__started_ns": str(START + SECOND), "job__ended_ns": str(START + 9 * SECOND), "job__exit_code": "0", "job__pid": "51"}
-    second = Session(1, 9, pid=8, parent=6, rank=1, job__command="t", **said).end()
-    found = report(tmp_path, a=recorder(0, 8), b=second)
-    assert (found.run.started_at_ns, found.run.ended_at_ns) == (START, START + 9 * SECOND)
+    metadata = {"job__started_ns": str(START + SECOND), "job__ended_ns": str(START + 9 * SECOND), "job__exit_code": "0", "job__pid": "51"}
+    second = Session(1, 9, pid=8, parent=6, rank=1, job__command="t", **metadata).end()
+    actual = report(tmp_path, a=recorder(0, 8), b=second)
+    assert (actual.run.started_at_ns, actual.run.ended_at_ns) == (START, START + 9 * SECOND)
 
 
 def test_a_session_alone_does_not_tell_when_the_job_began(tmp_path: Path) -> None:
-    found = report(tmp_path, t=Session(3, 6, began=0).steps(3, 20).end())
-    job = found.job_statistics
+    actual = report(tmp_path, t=Session(3, 6, began=0).steps(3, 20).end())
+    job = actual.job_statistics
     assert job.captured_only
     assert (job.duration_ns, job.initialization_ns, job.finalization_ns) == (3 * SECOND, 0, SECOND)
-    judged = rule(found, "MaxInitializationTime")
+    judged = rule(actual, "MaxInitializationTime")
     assert (judged.verdict, judged.reason) == (
         "NotEvaluated",
         "the recording began 3.00 s after the program: what came before it is not known",
@@ -101,68 +107,68 @@ def test_a_session_alone_does_not_tell_when_the_job_began(tmp_path: Path) -> Non
 
 
 def test_a_session_that_begins_with_its_process_tells_of_its_start(tmp_path: Path) -> None:
-    found = report(tmp_path, t=Session(0.2, 9, began=0).steps(3, 20).end())
-    assert rule(found, "MaxInitializationTime").verdict == "NoIssuesFound"
+    actual = report(tmp_path, t=Session(0.2, 9, began=0).steps(3, 20).end())
+    assert rule(actual, "MaxInitializationTime").verdict == "NoIssuesFound"
 
 
 def test_time_between_two_sessions_is_not_outside_of_the_steps(tmp_path: Path) -> None:
     # Steps 10 to 19 and 60 to 69 fill two windows of a second; 3 s lie between them.
-    found = report(tmp_path, a=Session(1, 2).steps(1, 10, number=10).end(), b=Session(5, 6).steps(5, 10, number=60).end())
-    assert {phase.name: round(phase.percent, 6) for phase in found.framework.phases} == {"step": 100.0, "other": 0.0}
-    text = rule(found, "OverallFrameworkMetrics").finding
+    actual = report(tmp_path, a=Session(1, 2).steps(1, 10, number=10).end(), b=Session(5, 6).steps(5, 10, number=60).end())
+    assert {phase.name: round(phase.percent, 6) for phase in actual.framework.phases} == {"step": 100.0, "other": 0.0}
+    text = rule(actual, "OverallFrameworkMetrics").finding
     assert "without the 3.00 s in which nothing was recorded, the steps took 100 %" in text
-    assert notes(found)["recording_gap"] == "Process 50 recorded in 2 parts; what it did in the 3.00 s between them is not known."
-    assert found.job_statistics.absent == "In 3.00 s of it nothing was recorded."
-    assert rule(found, "MaxInitializationTime").verdict == "NotEvaluated"
+    assert notes(actual)["recording_gap"] == "Process 50 recorded in 2 parts; what it did in the 3.00 s between them is not known."
+    assert actual.job_statistics.absent == "In 3.00 s of it nothing was recorded."
+    assert rule(actual, "MaxInitializationTime").verdict == "NotEvaluated"
 
 
 @pytest.mark.parametrize(("pid", "marked"), [(50, False), (51, True)])
 def test_a_process_that_stopped_to_record_does_not_tell_when_training_ended(tmp_path: Path, pid: int, *, marked: bool) -> None:
     mark = {"recording__stopped": "by the program"} if marked else {}
-    found = report(tmp_path, r=recorder(0, 10), t=Session(0.5, 4, pid=pid, parent=7, **mark).steps(1, 30).end())
-    job = found.job_statistics
+    actual = report(tmp_path, r=recorder(0, 10), t=Session(0.5, 4, pid=pid, parent=7, **mark).steps(1, 30).end())
+    job = actual.job_statistics
     assert (job.initialization_ns, job.loop_ns, job.loop_ended_at_ns, job.finalization_ns, job.finalization_percent) == (
         SECOND,
         *[None] * 4,
     )
     assert "stopped 6.00 s before the job ended" in (job.absent or "")
-    assert notes(found)["stopped_early"].startswith(f"Process {pid} stopped recording 6.00 s before")
+    assert notes(actual)["stopped_early"].startswith(f"Process {pid} stopped recording 6.00 s before")
 
 
 def test_a_child_that_ended_before_the_job_did_recorded_to_its_end(tmp_path: Path) -> None:
-    found = report(tmp_path, r=recorder(0, 10), t=Session(0.5, 4, pid=51, parent=50).steps(1, 30).end())
-    assert found.job_statistics.finalization_ns == 6 * SECOND
+    actual = report(tmp_path, r=recorder(0, 10), t=Session(0.5, 4, pid=51, parent=50).steps(1, 30).end())
+    assert actual.job_statistics.finalization_ns == 6 * SECOND
 
 
 def test_a_job_of_which_nothing_was_recorded_but_its_facts(tmp_path: Path) -> None:
-    found = report(tmp_path, r=recorder(0, 3))
-    assert (found.run.status, found.job_statistics.duration_ns) == ("completed", 3 * SECOND)
-    assert notes(found)["only_system"].startswith("Only the job's facts were recorded")
-    assert "traced" not in found.summary.headline
+    actual = report(tmp_path, r=recorder(0, 3))
+    assert (actual.run.status, actual.job_statistics.duration_ns) == ("completed", 3 * SECOND)
+    assert notes(actual)["only_system"].startswith("Only the job's facts were recorded")
+    assert "traced" not in actual.summary.headline
 
 
 def test_the_first_page_of_a_recording_has_no_figures_of_gpus(tmp_path: Path) -> None:
-    found = report(tmp_path, r=recorder(0, 5), t=Session(0.5, 4.9, parent=7).steps(1, 3).end())
-    assert [tile.key for tile in found.summary.tiles] == ["cpu_utilisation", "step_time", "longest_step", "data_loading", "main_memory"]
-    assert found.summary.headline.startswith("No GPU activity in this run, 1 process traced.")
+    actual = report(tmp_path, r=recorder(0, 5), t=Session(0.5, 4.9, parent=7).steps(1, 3).end())
+    assert [tile.key for tile in actual.summary.tiles] == ["cpu_utilisation", "step_time", "longest_step", "data_loading", "main_memory"]
+    assert actual.summary.headline.startswith("No GPU activity in this run, 1 process traced.")
 
 
 def test_the_headline_of_a_file_that_was_cut_off_names_the_longest_step(tmp_path: Path) -> None:
-    found = report(tmp_path, t=Session(0.5, 4.9).steps(1, 12, length=0.01).steps(2, 1, length=0.5, number=20))
-    assert found.summary.headline.startswith("No GPU activity in what could be read: the trace was cut off. A step took 10.0 ms")
-    assert "The longest, step 20, took 500 ms, 50.0 times as long." in found.summary.headline
+    actual = report(tmp_path, t=Session(0.5, 4.9).steps(1, 12, length=0.01).steps(2, 1, length=0.5, number=20))
+    assert actual.summary.headline.startswith("No GPU activity in what could be read: the trace was cut off. A step took 10.0 ms")
+    assert "The longest, step 20, took 500 ms, 50.0 times as long." in actual.summary.headline
 
 
 def test_metadata_of_every_process_that_no_other_contradicts(tmp_path: Path) -> None:
-    found = report(
+    actual = report(
         tmp_path,
         r=recorder(0, 5, capability__perf="no counter", seed="0"),
         t=Session(0.5, 4.9, parent=7, model="tiny", seed="1", capability__psi="no kernel support").steps(1, 3).end(),
         w=Session(0.6, 4.9, pid=51, parent=50).end(),
     )
-    assert found.run.metadata["model"] == "tiny"
-    assert "seed" not in found.run.metadata
-    [note] = [note for note in found.data_quality if note.code == "not_captured"]
+    assert actual.run.metadata["model"] == "tiny"
+    assert "seed" not in actual.run.metadata
+    [note] = [note for note in actual.data_quality if note.code == "not_captured"]
     assert (note.message, note.count) == ("Not captured: perf (no counter); psi (no kernel support).", 2)
 
 
@@ -176,16 +182,16 @@ SPAWN = "python -c from multiprocessing.spawn import spawn_main; spawn_main()"
 )  # fmt: skip
 def test_a_worker_without_an_end_does_not_cut_the_run_off(tmp_path: Path, parent: int, command: str, rank: int, *, cut: bool) -> None:
     worker = Session(1, 3, pid=60, parent=parent, command=command, rank=rank).steps(1, 2)  # its file is read first
-    found = report(tmp_path, a=worker, r=recorder(0, 5), t=Session(0.5, 4.9, parent=7).steps(1, 3).end())
-    [note] = [note for note in found.data_quality if note.code == "no_end"]
-    assert (found.run.status, note.severity) == (("partial", "warning") if cut else ("completed", "info"))
-    assert ("cut off" in found.summary.headline) == cut
+    actual = report(tmp_path, a=worker, r=recorder(0, 5), t=Session(0.5, 4.9, parent=7).steps(1, 3).end())
+    [note] = [note for note in actual.data_quality if note.code == "no_end"]
+    assert (actual.run.status, note.severity) == (("partial", "warning") if cut else ("completed", "info"))
+    assert ("cut off" in actual.summary.headline) == cut
 
 
 def test_a_worker_of_a_parent_without_an_end_is_cut_off_with_it(tmp_path: Path) -> None:
-    found = report(tmp_path, a=Session(1, 3, pid=60, parent=50, command=SPAWN).steps(1, 2), t=Session(0.5, 4).steps(1, 3))
-    assert found.run.status == "partial"
-    assert [note.severity for note in found.data_quality if note.code == "no_end"] == ["warning"] * 2
+    actual = report(tmp_path, a=Session(1, 3, pid=60, parent=50, command=SPAWN).steps(1, 2), t=Session(0.5, 4).steps(1, 3))
+    assert actual.run.status == "partial"
+    assert [note.severity for note in actual.data_quality if note.code == "no_end"] == ["warning"] * 2
 
 
 def test_durations_in_notes_are_written_as_in_the_report() -> None:
@@ -196,14 +202,14 @@ def test_durations_in_notes_are_written_as_in_the_report() -> None:
 
 
 def test_facts_of_the_program_stay_though_they_begin_like_ours(tmp_path: Path) -> None:
-    own = {"host_batch": "8", "clock_speed": "fast", "commander": "me", "forked_from_checkpoint": "v3"}
+    custom = {"host_batch": "8", "clock_speed": "fast", "commander": "me", "forked_from_checkpoint": "v3"}
     ours = {"host": "h1", "command": "python t.py", "clock": "tsc", "clock__ticks_per_second": "1000000000", "forked_from": "7"}
-    found = report(tmp_path, t=Session(0, 3, **own, **ours).steps(0.5, 5).end())
-    assert {key: found.run.metadata.get(key) for key in own} == own
-    assert not set(found.run.metadata) & {key.replace("__", ".") for key in ours}
+    actual = report(tmp_path, t=Session(0, 3, **custom, **ours).steps(0.5, 5).end())
+    assert {key: actual.run.metadata.get(key) for key in custom} == custom
+    assert not set(actual.run.metadata) & {key.replace("__", ".") for key in ours}
 
 
 def test_an_empty_file_beside_others_is_told_as_that(tmp_path: Path) -> None:
     (tmp_path / "e.prt").write_bytes(b"")
-    found = report(tmp_path, t=Session(0, 3).steps(0.5, 5).end())
-    assert any("e.prt" in note.message + str(note.file) and "empty" in note.message for note in found.data_quality)
+    actual = report(tmp_path, t=Session(0, 3).steps(0.5, 5).end())
+    assert any("e.prt" in note.message + str(note.file) and "empty" in note.message for note in actual.data_quality)

@@ -1,4 +1,4 @@
-"""Does the report of a recorded training on two GPUs say what can be worked out on paper? The recording: tests/helpers/gpu_training.py."""
+"""Tests for the report of a recorded training on two GPUs; the expected figures can be computed on paper."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def report_of(folder: Path) -> Report:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    with ingest([files(tmp_path_factory.mktemp("training") / "run")]) as found:
-        yield found
+    with ingest([files(tmp_path_factory.mktemp("training") / "run")]) as loaded:
+        yield loaded
 
 
 @pytest.fixture(scope="module")
@@ -109,20 +109,20 @@ def test_copies(report: Report) -> None:
 
 
 def test_launches(report: Report) -> None:
-    found = report.launches
+    launches = report.launches
     # A step: copy, memset, 10 + 10 kernels, the reduction, the graph, the copy back.
-    assert (found.calls, found.pairs, found.graph_runs) == (2 * STEPS * 25, 2 * STEPS * 25, 2 * STEPS * 2)
-    assert (found.runs_without_launch, found.launches_without_run, found.negative) == (0, 0, 0)
+    assert (launches.calls, launches.pairs, launches.graph_runs) == (2 * STEPS * 25, 2 * STEPS * 25, 2 * STEPS * 2)
+    assert (launches.runs_without_launch, launches.launches_without_run, launches.negative) == (0, 0, 0)
     # Of a call of 8 us at 10.1 ms + i x 20 us to the run at 13 ms + i x 2.505 ms, and so on.
-    one = [40 * US, 12_500 * US - 10_035 * US, 60 * MS - 40_510 * US, 80_100 * US - 80_030 * US, 90_050 * US - 90_020 * US]
-    one += [13 * MS + i * 2_505 * US - 10_108 * US - i * 20 * US for i in range(10)]
-    one += [41 * MS + i * 3_005 * US - 40_108 * US - i * 20 * US for i in range(10)]
-    latency = found.latency
+    latencies = [40 * US, 12_500 * US - 10_035 * US, 60 * MS - 40_510 * US, 80_100 * US - 80_030 * US, 90_050 * US - 90_020 * US]
+    latencies += [13 * MS + i * 2_505 * US - 10_108 * US - i * 20 * US for i in range(10)]
+    latencies += [41 * MS + i * 3_005 * US - 40_108 * US - i * 20 * US for i in range(10)]
+    latency = launches.latency
     assert latency is not None
-    assert (latency.count, latency.min, latency.max) == (2 * STEPS * 25, min(one), max(one))
-    assert latency.mean == pytest.approx(sum(one) / 25)
-    assert latency.p50 == sorted(one)[12]
-    calls = {row.name: (row.total_ns, row.count) for row in found.call_time}
+    assert (latency.count, latency.min, latency.max) == (2 * STEPS * 25, min(latencies), max(latencies))
+    assert latency.mean == pytest.approx(sum(latencies) / 25)
+    assert latency.p50 == sorted(latencies)[12]
+    calls = {row.name: (row.total_ns, row.count) for row in launches.call_time}
     assert calls == {
         "cudaStreamSynchronize": (2 * STEPS * 500 * US, 2 * STEPS), "cudaLaunchKernel": (2 * STEPS * 20 * 8 * US, 2 * STEPS * 20),
         "cudaGraphLaunch": (2 * STEPS * 30 * US, 2 * STEPS), "cudaMemcpyAsync": (2 * STEPS * 30 * US, 4 * STEPS),
@@ -131,24 +131,24 @@ def test_launches(report: Report) -> None:
 
 
 def test_every_stream_and_why_it_stood_still(report: Report) -> None:
-    found = {(row.rank, row.device, row.stream): (row.gaps, row.host_wait_ns, row.kernel_wait_ns, row.other_ns) for row in report.idle}
-    assert found.keys() == {(rank, rank, stream) for rank in range(2) for stream in (7, 20, 21)}
+    actual = {(row.rank, row.device, row.stream): (row.gaps, row.host_wait_ns, row.kernel_wait_ns, row.other_ns) for row in report.idle}
+    assert actual.keys() == {(rank, rank, stream) for rank in range(2) for stream in (7, 20, 21)}
     for rank in range(2):
         # Stream 20: the copy alone, of 2 ms every 100 ms; stream 21: the reduction alone. Each launched after the one before.
-        assert found[rank, rank, 20] == (STEPS - 1, (STEPS - 1) * (PERIOD - 2 * MS), 0, 0)
-        assert found[rank, rank, 21] == (STEPS - 1, (STEPS - 1) * (PERIOD - REDUCTION[rank]), 0, 0)
+        assert actual[rank, rank, 20] == (STEPS - 1, (STEPS - 1) * (PERIOD - 2 * MS), 0, 0)
+        assert actual[rank, rank, 21] == (STEPS - 1, (STEPS - 1) * (PERIOD - REDUCTION[rank]), 0, 0)
         # Stream 7 in a step: from the memset to forward 400 us (launched long before: other), nine gaps of 5 us (kernel wait) each in
         # forward and backward, and waits for launches: before backward, the graph, the copy back, and from there to the next memset.
         forward_end, backward_end, copied = 13 * MS + 9 * 2_505 * US + 2_500 * US, 71_045 * US, 90_060 * US
         inside = (41 * MS - forward_end) + (80_100 * US - backward_end) + (90_050 * US - 83_100 * US)
         host = STEPS * inside + (STEPS - 1) * (PERIOD - copied + 12_500 * US)
-        assert found[rank, rank, 7] == (STEPS * 22 + STEPS - 1, host, STEPS * 18 * 5 * US, STEPS * 400 * US)
+        assert actual[rank, rank, 7] == (STEPS * 22 + STEPS - 1, host, STEPS * 18 * 5 * US, STEPS * 400 * US)
 
 
 def test_steps_of_annotations_and_of_nvtx_ranges(report: Report, store: Store) -> None:
-    found = {(step.rank, step.index): step for step in report.steps.steps}
-    assert found.keys() == {(rank, step) for rank in range(2) for step in range(STEPS)}
-    for (_, number), step in found.items():
+    actual = {(step.rank, step.index): step for step in report.steps.steps}
+    assert actual.keys() == {(rank, step) for rank in range(2) for step in range(STEPS)}
+    for (_, number), step in actual.items():
         assert (step.on_device, step.duration_ns, step.host_duration_ns) == (True, LAST - FIRST, STEP)
         assert step.start_ns == START + LOOP + number * PERIOD + FIRST
     texts = store.frame(
@@ -162,7 +162,7 @@ def test_steps_of_annotations_and_of_nvtx_ranges(report: Report, store: Store) -
             "step": STEP, "backward": 40 * MS, "forward": 30 * MS, "optimizer": 15 * MS, "data_loading": 10 * MS
         }.items()
     }  # fmt: skip
-    # The average step is 100 ms from one to the next, but for the last one's 96 ms.
+    # The average step is 100 ms from one to the next, except the last with 96 ms.
     for parts, end in zip(report.steps.parts, (75 * MS, 72 * MS), strict=True):
         assert parts.mean_step_ns == ((STEPS - 1) * PERIOD + STEP) / STEPS
         assert parts.mean_ns["kernel"] == FORWARD + BACKWARD + OPTIMIZER
@@ -205,24 +205,24 @@ def test_of_what_the_job_was_made(report: Report) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("first", "end"), [(8, 14), (4, 18)])
 def test_a_window_of_steps_and_a_device_clock_that_is_behind(tmp_path: Path, first: int, end: int) -> None:
-    # gpu.window says when it was open. The GPU's clock is 100 us behind, so the copies (40 and 30 us after their calls) and the graph (70)
-    # seem to run before their calls end.
+    # gpu.window is the time of the window. The GPU's clock is 100 us behind, so the copies (40 and 30 us after their calls) and the graph
+    # (70 us) seem to run before their calls end.
     begin, close = LOOP + first * PERIOD - 2 * MS, LOOP + (end - 1) * PERIOD + 98 * MS
     window = {"gpu.window.0": f"{START + begin} {START + close}"}
     for rank in range(2):
-        one = Rank(rank, recorded=range(first, end), skew_ns=-100 * US, metadata=window)
-        (tmp_path / f"{rank}.prt").write_bytes(one.data())
+        recording = Rank(rank, recorded=range(first, end), skew_ns=-100 * US, metadata=window)
+        (tmp_path / f"{rank}.prt").write_bytes(recording.data())
     (tmp_path / "r.prt").write_bytes(recorder(samples()))
     report = report_of(tmp_path)
-    found, inside = report.launches, end - first
-    assert (found.pairs, found.negative, found.runs_without_launch) == (2 * inside * 25, 2 * inside * 3, 0)
-    assert found.latency is not None
-    assert found.latency.count == 2 * inside * 22
+    launches, inside = report.launches, end - first
+    assert (launches.pairs, launches.negative, launches.runs_without_launch) == (2 * inside * 25, 2 * inside * 3, 0)
+    assert launches.latency is not None
+    assert launches.latency.count == 2 * inside * 22
     assert len(report.steps.steps) == 2 * STEPS
-    [said] = [note.message for note in report.data_quality if note.code == "gpu_windows"]
-    length, whole = inside * PERIOD, (STEPS - 1) * PERIOD + STEP
-    assert said == (
-        f"GPU activity was recorded in a window only, {length // MS} ms of {whole / SECOND:.2f} s (where longest, of 2 recordings);"
+    [message] = [note.message for note in report.data_quality if note.code == "gpu_windows"]
+    length, total = inside * PERIOD, (STEPS - 1) * PERIOD + STEP
+    assert message == (
+        f"GPU activity was recorded in a window only, {length // MS} ms of {total / SECOND:.2f} s (where longest, of 2 recordings);"
         " figures of GPUs are of that time."
     ).replace("1400 ms", "1.40 s")
     # Those inside of the window are timed on the device; what comes first are they, and the average step is one of them.

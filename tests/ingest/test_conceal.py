@@ -1,4 +1,4 @@
-"""What a run store, and everything made of it, contains of secrets, hosts, users, paths and commands that traces name."""
+"""Tests that a run store and its reports do not contain concealed secrets, hosts, users, paths and commands."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SECRETS = ("PLANTEDA", "PLANTEDB", "PLANTEDC", "PLANTEDD")
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A trace of PyTorch's profiler with everything that is private, below a folder of the user's."""
+    """Write a PyTorch trace with private data below a folder of the user's."""
     folder = tmp_path / FOLDER / "run"
     folder.mkdir(parents=True)
     events = [
@@ -65,28 +65,28 @@ def run(tmp_path: Path) -> Path:
 
 
 def everything(folder: Path) -> bytes:
-    """All bytes of a folder, names included, also of what is compressed in a PDF or in the data of a page."""
-    found = []
+    """Return all bytes of a folder with file names and decompressed contents."""
+    actual = []
     for path in sorted(folder.rglob("*") if folder.is_dir() else [folder]):
-        found.append(path.name.encode())
+        actual.append(path.name.encode())
         if path.is_file():
             data = path.read_bytes()
-            found.append(data)
+            actual.append(data)
             for stream in findall(rb"(?s)stream\r?\n(.*?)endstream", data) if path.suffix == ".pdf" else ():
                 unpacked = zlib.decompressobj()
                 try:
-                    found.append(unpacked.decompress(stream))
+                    actual.append(unpacked.decompress(stream))
                 except zlib.error:
                     continue
             for text in findall(rb"[A-Za-z0-9+/]{200,}={0,2}", data) if path.suffix == ".html" else ():
                 raw = b64decode(text + b"=" * (-len(text) % 4))
-                found.append(raw)
+                actual.append(raw)
                 for bits in (15, 31, -15):
                     try:
-                        found.append(zlib.decompress(raw, bits))
+                        actual.append(zlib.decompress(raw, bits))
                     except zlib.error:
                         continue
-    return b"\n".join(found)
+    return b"\n".join(actual)
 
 
 def call(*arguments: str) -> str:
@@ -195,22 +195,22 @@ def modes(folder: Path) -> set[tuple[bool, int]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("mode", "file", "place"), [(None, 0o600, 0o700), ("0640", 0o640, 0o750)])
-def test_files_have_their_mode_whatever_the_umask(run: Path, tmp_path: Path, mode: str | None, file: int, place: int) -> None:
-    out, given = tmp_path / "out", ["--mode", mode] if mode else []
+@pytest.mark.parametrize(("mode", "file", "expected"), [(None, 0o600, 0o700), ("0640", 0o640, 0o750)])
+def test_files_have_their_mode_whatever_the_umask(run: Path, tmp_path: Path, mode: str | None, file: int, expected: int) -> None:
+    out, options = tmp_path / "out", ["--mode", mode] if mode else []
     (tmp_path / "kept").mkdir(mode=0o755)
     (tmp_path / "kept").chmod(0o755)
     before = os.umask(0o000 if mode is None else 0o077)
     try:
-        call("report", str(run), "-o", str(out / "report"), "--format", "html,json,junit,rule-json", *given)
-        call("report", str(run), "-o", str(tmp_path / "kept"), "--format", "json", *given)
-        call("ingest", str(run), "-o", str(out / "run.duckdb"), *given)
-        call("export", str(run), "-f", "csv", "-o", str(out / "csv"), *given)
-        call("nightly", str(run.parent), "--out", str(out / "night"), "--format", "json", "--engine", "none", "--settle", "0", *given)
+        call("report", str(run), "-o", str(out / "report"), "--format", "html,json,junit,rule-json", *options)
+        call("report", str(run), "-o", str(tmp_path / "kept"), "--format", "json", *options)
+        call("ingest", str(run), "-o", str(out / "run.duckdb"), *options)
+        call("export", str(run), "-f", "csv", "-o", str(out / "csv"), *options)
+        call("nightly", str(run.parent), "--out", str(out / "night"), "--format", "json", "--engine", "none", "--settle", "0", *options)
         assert os.umask(0) == (0o000 if mode is None else 0o077)  # as it was before the commands
     finally:
         os.umask(before)
-    assert modes(out) == {(False, file), (True, place)}
+    assert modes(out) == {(False, file), (True, expected)}
     assert stat.S_IMODE((tmp_path / "kept").stat().st_mode) == 0o755
 
 

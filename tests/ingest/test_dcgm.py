@@ -1,4 +1,4 @@
-"""Do CSV files of DCGM's fields and timed tables of `dcgmi dmon` give the values that stand in them?"""
+"""Tests for CSV files with DCGM's fields and timed tables of `dcgmi dmon` -> samples."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_column_per_field(tmp_path: Path) -> None:
 
 
 def test_what_is_used_and_free_makes_the_total(tmp_path: Path) -> None:
-    """As DCGM's exporter writes it by default: 20 of 80 GiB, 60 then of 80; of the other GPU the reserved memory is written, too."""
+    """Write lines of DCGM's exporter; one GPU also has reserved memory."""
     header = "timestamp,gpu,Hostname,DCGM_FI_DEV_FB_USED,DCGM_FI_DEV_FB_FREE,DCGM_FI_DEV_FB_RESERVED"
     rows = [f"{AT},0,n1,20480,61440,", f"{LATER},0,n1,61440,20480,", f"{AT},1,n1,20480,60416,1024", f"{LATER},2,n1,1024,,"]
     with log(tmp_path, header, *rows) as store:
@@ -82,12 +82,12 @@ def test_what_is_used_and_free_makes_the_total(tmp_path: Path) -> None:
 
 
 def test_several_lines_of_one_time_make_one_total(tmp_path: Path) -> None:
-    """Of GPU 0 a line is repeated, 20 of 80 GiB; of GPU 1 two samples are of one second, 20 and 60 of 80 GiB."""
+    """A line of GPU 0 is repeated; GPU 1 has two samples in one second."""
     header = "timestamp,gpu,Hostname,DCGM_FI_DEV_FB_USED,DCGM_FI_DEV_FB_FREE"
     rows = [f"{AT},0,n1,20480,61440", f"{AT},0,n1,20480,61440", f"{AT},1,n1,20480,61440", f"{AT},1,n1,61440,20480"]
     with log(tmp_path, header, *rows) as store:
-        found = {(metric, unit, value) for _, metric, unit, _, value in values(store) if not metric.endswith("used_bytes")}
-        assert found == {
+        actual = {(metric, unit, value) for _, metric, unit, _, value in values(store) if not metric.endswith("used_bytes")}
+        assert actual == {
             ("gpu_memory_total_bytes", 0, 80 * 2.0**30), ("gpu_memory_total_bytes", 1, 80 * 2.0**30),
             ("gpu_memory_used_percent", 0, 25.0), ("gpu_memory_used_percent", 1, 25.0), ("gpu_memory_used_percent", 1, 75.0),
         }  # fmt: skip
@@ -105,8 +105,8 @@ def test_several_lines_of_one_time_make_one_total(tmp_path: Path) -> None:
 def test_machines_whose_names_begin_alike_are_several(tmp_path: Path, hosts: tuple[str, ...], files: int) -> None:
     rows = [f"{AT},0,{host},{10 * number}" for number, host in enumerate(hosts)]
     for file in range(files):
-        own = rows if files == 1 else rows[file : file + 1]
-        (tmp_path / f"dcgm{file}.csv").write_text("\n".join(["timestamp,gpu,Hostname,DCGM_FI_DEV_GPU_UTIL", *own]) + "\n")
+        part = rows if files == 1 else rows[file : file + 1]
+        (tmp_path / f"dcgm{file}.csv").write_text("\n".join(["timestamp,gpu,Hostname,DCGM_FI_DEV_GPU_UTIL", *part]) + "\n")
     with ingest([tmp_path]) as store:
         assert [(host, value) for host, _, _, _, value in values(store)] == [
             (host.removesuffix(":9400"), 10.0 * number) for number, host in enumerate(hosts)
@@ -179,17 +179,17 @@ def test_dmon_with_a_time_before_each_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "message"),
     [
         (["#Entity   GPUTL   MCUTL", "ID", "GPU 0     98      40"], "no times"),
         (['DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-1",Hostname="n1"} 98'], "Prometheus"),
         (['"Time","DCGM_FI_DEV_GPU_UTIL{gpu=""0""}"', '"2024-05-06 07:08:09","98"'], "columns"),
     ],
 )
-def test_a_log_that_says_too_little_is_refused_with_the_next_step(tmp_path: Path, lines: list[str], said: str) -> None:
+def test_a_log_that_says_too_little_is_refused_with_the_next_step(tmp_path: Path, lines: list[str], message: str) -> None:
     with pytest.raises(InputError) as refused:
         log(tmp_path, *lines)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert "DCGM_FI_DEV_GPU_UTIL" in str(refused.value) or "dcgmi dmon -e" in str(refused.value)
 
 
@@ -199,27 +199,27 @@ def test_a_log_that_says_too_little_is_refused_with_the_next_step(tmp_path: Path
 )
 def test_times_of_every_form(time: datetime, form: str) -> None:
     micros = (time.replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // (datetime.resolution)
-    whole = {"s": 10**6, "ms": 1000}.get(form, 1)
-    micros -= micros % whole
+    factor = {"s": 10**6, "ms": 1000}.get(form, 1)
+    micros -= micros % factor
     text = {
         "s": f"{micros // 10**6}", "ms": f"{micros // 1000}", "us": f"{micros}", "ns": f"{micros * 1000}",
     }.get(form) or f"{time:%Y-%m-%dT%H:%M:%S.%f}{form}"  # fmt: skip
-    found, zoned = times_of(pl.Series([text]))
+    times, zoned = times_of(pl.Series([text]))
     away = {"+05:30": 330, "-0700": -420}.get(form, 0) * 60_000_000
-    assert found.to_list() == [micros - away]
+    assert times.to_list() == [micros - away]
     assert zoned.to_list() == [form != ""]
 
 
 def test_what_is_no_time() -> None:
-    found, _ = times_of(pl.Series(["", "yesterday", "99999999999999999999", "1", "2024-05-06", "1999-01-01 00:00:00", "12:00:01", "-5"]))
-    assert found.to_list() == [None] * 8
+    times, _ = times_of(pl.Series(["", "yesterday", "99999999999999999999", "1", "2024-05-06", "1999-01-01 00:00:00", "12:00:01", "-5"]))
+    assert times.to_list() == [None] * 8
 
 
 def test_a_zone_that_is_none_makes_no_time() -> None:
     noon = 1_714_996_800_000_000  # 2024-05-06T12:00:00Z
     times = [f"2024-05-06T12:00:00{zone}" for zone in ("+14:00", "-12:00", "+05:45", "+14:15", "-12:15", "+05:37", "+0060", "+99:99")]
-    found, _ = times_of(pl.Series(times))
-    assert found.to_list() == [noon - 14 * 3600 * 10**6, noon + 12 * 3600 * 10**6, noon - 345 * 60 * 10**6, *[None] * 5]
+    actual, _ = times_of(pl.Series(times))
+    assert actual.to_list() == [noon - 14 * 3600 * 10**6, noon + 12 * 3600 * 10**6, noon - 345 * 60 * 10**6, *[None] * 5]
 
 
 @settings(max_examples=examples(15))

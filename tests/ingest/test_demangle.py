@@ -1,4 +1,4 @@
-"""Do kernels get the names of their source, as the compiler's tools and the profiler write them, whatever the symbols are?"""
+"""Tests that kernels get the names that the compiler's tools and the profiler show, for any symbols."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def recording(names: list[str]) -> bytes:
     writer = PrtWriter().prelude(names, [(0, 0, 1_700_000_000 * 10**9), (10**9, 10**9, 1_700_000_001 * 10**9)])
     writer.add("process", {1: [1], 2: [0], 3: [0], 4: ["t"], 5: ["h"], 6: [-1], 7: [-1], 8: [-1]})
     count = len(names)
-    place = {2: [i * 10 for i in range(count)], 3: [1 + i for i in range(count)], 4: [0] * count, 5: [1] * count, 6: [7] * count}
+    columns = {2: [i * 10 for i in range(count)], 3: [1 + i for i in range(count)], 4: [0] * count, 5: [1] * count, 6: [7] * count}
     shape = {number: [1] * count for number in range(8, 16)}
-    writer.add("kernel", {1: list(range(1, count + 1)), **place, 7: list(range(1, count + 1)), **shape, 16: [MISSING] * count})
+    writer.add("kernel", {1: list(range(1, count + 1)), **columns, 7: list(range(1, count + 1)), **shape, 16: [MISSING] * count})
     return writer.end().data()
 
 
@@ -60,9 +60,9 @@ def symbols(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     (folder / "k.cc").write_text(SOURCE)
     subprocess.run([compiler, "-std=c++17", "-w", "-c", folder / "k.cc", "-o", folder / "k.o"], check=True, timeout=120)
     listed = subprocess.run(["nm", folder / "k.o"], check=True, capture_output=True, text=True, timeout=60).stdout.split()
-    found = [word for word in listed if word.startswith("_Z") or word.startswith("sm80")]
-    names = subprocess.run([filt], input="\n".join(found), check=True, capture_output=True, text=True, timeout=60).stdout.splitlines()
-    return dict(zip(found, names, strict=True))
+    symbols = [word for word in listed if word.startswith("_Z") or word.startswith("sm80")]
+    names = subprocess.run([filt], input="\n".join(symbols), check=True, capture_output=True, text=True, timeout=60).stdout.splitlines()
+    return dict(zip(symbols, names, strict=True))
 
 
 def test_names_are_those_of_the_compilers_tools(symbols: dict[str, str]) -> None:
@@ -99,7 +99,7 @@ def test_long_symbols_stay_as_the_profiler_leaves_them() -> None:
 
 
 def exploding(times: int) -> str:
-    """A symbol whose name doubles with every eight letters or so: f(pair<int, int>, pair<that, that>, ...)."""
+    """Return a symbol whose name doubles every few letters: f(pair<int, int>, ...)."""
     digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
     last, parts = "S0_", ["_Z1f1pIiiE"]
     for i in range(times):
@@ -132,21 +132,21 @@ def test_kernels_of_a_recording(tmp_path: Path) -> None:
     names = [symbol, "triton_poi_fused", same, "_Z" + "9" * 3000, "_Zbad"]
     (tmp_path / "a.prt").write_bytes(recording(names))
     with ingest([tmp_path]) as store:
-        found = store.frame("""
+        actual = store.frame("""
             SELECT n.text, n.short, n.precision, n.category, count(*) AS runs, sum(duration_ns)::BIGINT AS total
             FROM device_event JOIN name n ON n.id = name GROUP BY ALL ORDER BY total DESC
         """).rows(named=True)
-    assert {(row["text"], row["runs"], row["total"]) for row in found} == {
+    assert {(row["text"], row["runs"], row["total"]) for row in actual} == {
         (same, 2, 4), ("triton_poi_fused", 1, 2), (names[3], 1, 4), ("_Zbad", 1, 5),
     }  # fmt: skip
     expected = {row["name"]: row for row in classify(names).rows(named=True)}
-    for row in found:
+    for row in actual:
         assert (row["precision"], row["category"]) == (expected[row["text"]]["precision"], expected[row["text"]]["category"])
     assert expected[same]["precision"] == "FP16"
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=40).map(lambda text: "_Z" + text), max_size=20))
 def test_any_text_stays_or_gets_a_name(texts: list[str]) -> None:
-    found = demangled(texts)
-    assert len(found) == len(texts)
-    assert demangled(list(reversed(texts))) == list(reversed(found))
+    names = demangled(texts)
+    assert len(names) == len(texts)
+    assert demangled(list(reversed(texts))) == list(reversed(names))

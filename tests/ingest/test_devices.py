@@ -1,4 +1,4 @@
-"""Are facts of a GPU kept, whichever source of the run gives them and whichever is read first?"""
+"""Tests that facts of a GPU are kept, whichever source has them and whichever is read first."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def test_what_one_source_does_not_say_another_does(order: tuple[dict[str, Any], 
 
 
 @pytest.mark.parametrize(
-    "other", [{"name": "NVIDIA H100 80GB HBM3", "numSms": 132}, {"uuid": "GPU-99999999-2222-3333-4444-555555555555", "numSms": 132}]
+    "facts", [{"name": "NVIDIA H100 80GB HBM3", "numSms": 132}, {"uuid": "GPU-99999999-2222-3333-4444-555555555555", "numSms": 132}]
 )
-def test_facts_of_another_gpu_of_the_same_number_are_not_taken(other: dict[str, Any]) -> None:
-    """A process that sees one GPU of several calls it 0: so does the machine another one."""
+def test_facts_of_another_gpu_of_the_same_number_are_not_taken(facts: dict[str, Any]) -> None:
+    """A process that sees only one GPU numbers it 0; the machine has another GPU 0."""
     store = Store.create(None)
-    add(store, EXPORT, {"id": 0, **other})
+    add(store, EXPORT, {"id": 0, **facts})
     assert device(store) == ("A100-SXM4-40GB", f"GPU-{UUID}", None, None, None, "NVIDIA")
 
 
@@ -58,7 +58,7 @@ def test_a_uuid_written_otherwise_is_of_the_same_gpu() -> None:
 
 
 def test_an_export_that_names_no_gpu_leaves_what_the_trace_says(tmp_path: Path) -> None:
-    """One process, recorded by the profiler of PyTorch and by Nsight Systems, the latter without a table of GPUs."""
+    """A process recorded by PyTorch's profiler and Nsight Systems, without GPU table."""
     start = EPOCH // 1000
     kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": start, "dur": 5, "args": {"device": 0, "stream": 7}}
     host = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 77, "tid": 77, "ts": start - 10, "dur": 5}

@@ -134,7 +134,7 @@ def test_a_store_with_anything_but_our_tables_is_refused(
 
 
 def test_nothing_connects(honest: Path, tmp_path: Path, listener: socket.socket) -> None:
-    """DuckDB does not make a view of a URL without the extension: a view of the same length is patched in the file."""
+    """Patch a view of a URL in the file: DuckDB needs the extension to create one."""
     url = f"http://127.0.0.1:{listener.getsockname()[1]}/x"
     sql = VIEW.format("content", f"read_text('{'/' * len(url)}')")
     path = altered(honest, tmp_path, sql)
@@ -151,8 +151,8 @@ def patch(path: Path, old: bytes, new: bytes) -> None:
     data = bytearray(path.read_bytes())
     places = [i for i in range(len(data)) if data.startswith(old, i)] if len(old) > 8 else []
     assert places
-    for place in places:
-        data[place : place + len(old)] = new
+    for location in places:
+        data[location : location + len(old)] = new
     for start, size in blocks(data):
         write_block(data, start, size)
     path.write_bytes(data)
@@ -423,21 +423,21 @@ def test_an_unexpected_exception_names_the_store_and_others_stay(honest: Path) -
         raise KeyError("x")
 
 
-# -- what lies next to the file, and who may replace it --------------------------------------------------------------------
+# -- files next to the store, and other users who may replace it ------------------------------------------------------------
 
 
 def test_a_store_with_a_log_next_to_it_is_refused_and_the_log_is_not_opened(honest: Path, tmp_path: Path) -> None:
-    path, other = altered(honest, tmp_path / "in", "SELECT 1"), altered(honest, tmp_path / "other", "SELECT 1")
-    with duckdb.connect(other) as connection:
+    path, replacement = altered(honest, tmp_path / "in", "SELECT 1"), altered(honest, tmp_path / "other", "SELECT 1")
+    with duckdb.connect(replacement) as connection:
         connection.execute("SET checkpoint_threshold = '1GB'; PRAGMA disable_checkpoint_on_shutdown")
         connection.execute(f"INSERT INTO ingest_note BY NAME SELECT 'info' AS severity, 'c' AS code, '{SECRET}' AS message, 1 AS count")
-    assert SECRET.encode() in Path(f"{other}.wal").read_bytes()
+    assert SECRET.encode() in Path(f"{replacement}.wal").read_bytes()
     log = Path(f"{path}.wal")
     for kind in ("file", "link", "pipe"):
         if kind == "file":
-            shutil.copyfile(f"{other}.wal", log)
+            shutil.copyfile(f"{replacement}.wal", log)
         elif kind == "link":
-            log.symlink_to(f"{other}.wal")
+            log.symlink_to(f"{replacement}.wal")
         else:
             os.mkfifo(log)
         began = time.monotonic()
@@ -453,7 +453,7 @@ def test_a_store_with_a_log_next_to_it_is_refused_and_the_log_is_not_opened(hone
 
 
 def test_the_child_reads_the_bytes_that_were_opened_and_not_the_path(honest: Path, tmp_path: Path) -> None:
-    """The child replaces the given file by a link to another store before it reads anything."""
+    """Replace the file by a link to another store before the child reads it."""
     private = altered(honest, tmp_path / "private", f"UPDATE run SET name = '{SECRET}'")
     path = altered(honest, tmp_path / "in", "SELECT 1")
     child = tmp_path / "child.py"

@@ -13,11 +13,11 @@ from postrun.ingest.store import Store
 
 BASE = 1_700_000_000
 NAME = "NVIDIA A100-SXM4-40GB"
-Load = Callable[[int], int]  # Utilisation in percent by the second since the trace's begin
+Load = Callable[[int], int]  # utilization in percent by the second since the start of the trace
 
 
 def busy(second: int) -> int:
-    """As the trace has it: work from second 0 to 20 and from 30 to 60; the sample of a second is of the time before it."""
+    """Return the load of the trace: work from 0 to 20 s and from 30 to 60 s."""
     return 80 if 0 < second <= 20 or 30 < second <= 60 else 0
 
 
@@ -26,7 +26,7 @@ def idle(second: int) -> int:
 
 
 def write(folder: Path, gpus: dict[int, Load], *, devices: tuple[int, ...] = (0,), shift: int = 0, zoned: bool = False) -> Path:
-    """A trace of a process on ``devices`` and a log of ``gpus``, from 10 s before it to 10 s after it."""
+    """Write a trace on ``devices`` and a log of ``gpus``, 10 s longer on each side."""
     kernels = [
         {"ph": "X", "cat": "kernel", "name": "k", "pid": device, "tid": 7, "ts": second * 1e6, "dur": 8e5,
          "args": {"device": device, "stream": 7}}
@@ -51,12 +51,12 @@ def write(folder: Path, gpus: dict[int, Load], *, devices: tuple[int, ...] = (0,
 
 
 def means(store: Store) -> dict[int, float]:
-    """Of the utilisation, by GPU."""
+    """Return the samples of the utilization by GPU."""
     query = "SELECT unit, avg(value) FROM sample WHERE metric = 'gpu_utilization' GROUP BY 1 ORDER BY 1"
     return {unit: round(mean, 3) for unit, mean in store.frame(query).rows()}
 
 
-def told(store: Store) -> list[tuple[str, str, str]]:
+def noted(store: Store) -> list[tuple[str, str, str]]:
     query = "SELECT severity::VARCHAR, code, message FROM ingest_note WHERE code = 'device_contradicted'"
     return [(severity, code, text) for severity, code, text in store.frame(query).rows()]
 
@@ -71,7 +71,7 @@ def test_a_gpu_with_work_that_the_log_has_idle_keeps_its_number_with_a_warning(
 ) -> None:
     with ingest([write(tmp_path / "run", {0: idle, **others}, zoned=zoned)]) as store:
         assert means(store) == {0: 0, **{unit: MEAN if load is busy else 0 for unit, load in others.items()}}
-        ((severity, code, text),) = told(store)
+        ((severity, code, text),) = noted(store)
         assert (severity, code) == ("warning", "device_contradicted")
         assert "The trace has work on GPU 0 of n1, and the log has that GPU at 0 %" in text
         assert "CUDA_VISIBLE_DEVICES" in text
@@ -82,10 +82,10 @@ def test_a_gpu_with_work_that_the_log_has_idle_keeps_its_number_with_a_warning(
 def test_gpus_that_do_not_contradict_leave_no_note(tmp_path: Path, gpus: dict[int, Load]) -> None:
     with ingest([write(tmp_path / "run", gpus)]) as store:
         assert sorted(means(store)) == sorted(gpus)
-        assert told(store) == []
+        assert noted(store) == []
 
 
 def test_a_log_of_another_time_with_no_busy_gpu_says_nothing(tmp_path: Path) -> None:
     with ingest([write(tmp_path / "run", {0: idle, 1: idle}, shift=7200)]) as store:
-        assert told(store) == []
+        assert noted(store) == []
         assert means(store) == {0: 0, 1: 0}

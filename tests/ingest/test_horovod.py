@@ -1,4 +1,4 @@
-"""Are timelines of Horovod (as it writes them, and as the hosted profiler rewrites them) and of smdataparallel read for what they say?"""
+"""Tests for timelines of Horovod (its files and those of the hosted profiler) and of smdataparallel."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def named(pid: int, name: str) -> list[dict[str, Any]]:
 
 
 def reduced(pid: int, at: int) -> list[dict[str, Any]]:
-    """One tensor: negotiated for 100 us, while ranks 0 and 1 get ready; reduced for 500 us, of which NCCL takes 300. Ends have no name."""
+    """Return a tensor: negotiated for 100 us, reduced for 500 us, 300 by NCCL."""
     return [
         {"ph": "B", "name": "NEGOTIATE_ALLREDUCE", "ts": at, "pid": pid},
         {"ph": "X", "name": "0", "ts": at + 20, "pid": pid, "dur": 0},
@@ -46,7 +46,7 @@ def reduced(pid: int, at: int) -> list[dict[str, Any]]:
 
 
 def raw(at: int = BOOT_US, *, cycle: bool = True) -> list[dict[str, Any]]:
-    """What Horovod itself writes of two tensors; of the second the last range is still open."""
+    """Return Horovod's events of two tensors; the last range of the second is open."""
     begin = [{"ph": "i", "name": "CYCLE_START", "ts": at, "s": "g"}] if cycle else []
     second = [*reduced(2, at + 2000), {"ph": "B", "name": "NEGOTIATE_ALLREDUCE", "ts": at + 9000, "pid": 2}]
     return [*begin, *named(1, TENSOR), *reduced(1, at + 1000), *named(2, "gradient/allreduce.bias"), *second]
@@ -90,8 +90,8 @@ def test_what_horovod_writes_is_told_by_content(tmp_path: Path, name: str, *, cl
         store, result = read(path)
         assert result == ReadResult(6, (BOOT_US + 1000) * 1000, (BOOT_US + 2610) * 1000, relative=True)  # the end is not wanted
         assert ranges(store) == expected(TENSOR, BOOT_US + 1000) + expected("gradient/allreduce.bias", BOOT_US + 2000)
-        told = notes(store)
-        assert (told["relative_times"], told["unclosed_begin"], told["rank_ready"]) == (1, 1, 4)
+        noted = notes(store)
+        assert (noted["relative_times"], noted["unclosed_begin"], noted["rank_ready"]) == (1, 1, 4)
         assert store.frame("SELECT pid, rank FROM process").rows() == [(None, None)]
 
 
@@ -120,7 +120,7 @@ def test_traces_of_pytorch_with_a_range_of_the_same_name_stay_such(tmp_path: Pat
 
 
 def rewritten(folder: Path, kind: str, events: list[dict[str, Any]]) -> Path:
-    """As the hosted profiler rewrites it: times from a base, which stands in front."""
+    """The hosted profiler's version: times count from a base at the beginning."""
     base = {"name": "process_name", "ph": "M", "pid": 0, "args": {"start_time_since_epoch_in_micros": BASE_US}}
     path = folder / f"framework/pevents/2024010100/{BASE_US + 2610}_88359-algo-1_{kind}.json"
     path.parent.mkdir(parents=True)
@@ -145,7 +145,7 @@ def test_collectives_of_the_framework_section(tmp_path: Path) -> None:
     rewritten(tmp_path, "horovod_timeline", raw(0))
     store = ingest([tmp_path])
     shares = {share.name: (share.total_ns, share.count) for share in framework(store).collectives}
-    # of the tensor that is not named after Horovod the ready ranks are told by nothing
+    # the ready ranks of the tensor without Horovod's name cannot be recognized
     assert shares == {
         "NEGOTIATE_ALLREDUCE": (200_000, 2), "ALLREDUCE": (1_000_000, 2),  # NCCL_ALLREDUCE lies inside of ALLREDUCE
     }  # fmt: skip
@@ -185,21 +185,21 @@ def test_whatever_is_cut_ranges_are_those_of_a_stack_per_tensor(
     tmp_path_factory: pytest.TempPathFactory, events: list[dict[str, Any]], cut: int
 ) -> None:
     folder = tmp_path_factory.mktemp("raw")
-    whole = folder / "a.json"
-    whole.write_text(lines(events, closed=True))
-    found: list[tuple[int, int]] = []
+    path = folder / "a.json"
+    path.write_text(lines(events, closed=True))
+    pairs: list[tuple[int, int]] = []
     stacks: dict[int, list[int]] = {}
     for event in events:
         stack = stacks.setdefault(event["pid"], [])
         if event["ph"] == "X":
-            found.append((event["ts"], 4))
+            pairs.append((event["ts"], 4))
         elif event["ph"] == "B":
             stack.append(event["ts"])
         elif event["ph"] == "E" and stack and (length := event["ts"] - (begin := stack.pop())) >= 0:
-            found.append((begin, length))
-    store, result = read(whole)
-    assert result.events == len(found)
-    assert sorted((start // 1000, length // 1000) for _, _, start, length in ranges(store)) == sorted(found)
+            pairs.append((begin, length))
+    store, result = read(path)
+    assert result.events == len(pairs)
+    assert sorted((start // 1000, length // 1000) for _, _, start, length in ranges(store)) == sorted(pairs)
     part = folder / "b.json"
-    part.write_text(whole.read_text()[: -cut or None])
+    part.write_text(path.read_text()[: -cut or None])
     assert read(part)[1].events <= result.events

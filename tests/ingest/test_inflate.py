@@ -1,4 +1,4 @@
-"""Does a damaged or compressed file give everything in it that can be read, and say what is wrong?"""
+"""Tests that damaged and compressed files give everything that can be read, and list their defects."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def read(path: Path, data: bytes, size: int = 1 << 18) -> tuple[bytes, Inflate]:
 )
 @pytest.mark.parametrize("size", [1 << 20, 5000])
 def test_whole_files(tmp_path: Path, data: bytes, compression: str, size: int) -> None:
-    out, stream = read(tmp_path / "trace.json", data, size)  # the name says nothing
+    out, stream = read(tmp_path / "trace.json", data, size)  # the name does not matter
     assert stream.compression == compression
     assert out == (TEXT if len(data) > 1000 else data if compression == "none" else b"")
     assert stream.defects == []
@@ -58,7 +58,7 @@ def test_a_cut_file_gives_what_is_there(tmp_path: Path, compress: object) -> Non
     data = gzip.compress(TEXT) if compress is gzip.compress else zstandard.compress(TEXT)
     for keep in (3, 11, 50, len(data) // 3, len(data) // 2, len(data) - 9, len(data) - 1):
         if keep < 4 and compress is not gzip.compress:
-            continue  # not recognised
+            continue  # not recognized
         out, stream = read(tmp_path / "x", data[:keep])
         assert TEXT.startswith(out)
         assert [(d.code, d.first_offset) for d in stream.defects] == [("cut_stream", len(out))]
@@ -78,7 +78,7 @@ def test_a_second_member_that_is_cut(tmp_path: Path) -> None:
 
 
 def test_all_before_corrupt_gzip_data_is_read(tmp_path: Path) -> None:
-    """A stored block has no redundancy, so the place of the damage in the text is known."""
+    """A stored block has no redundancy, so the offset of the damage is known."""
     stored = zlib.compressobj(0, zlib.DEFLATED, 31)
     head = stored.compress(TEXT[:HALF]) + stored.flush(zlib.Z_FULL_FLUSH)
     out, stream = read(tmp_path / "x", head + b"\xff" * 5000)
@@ -112,8 +112,8 @@ def test_any_damage_is_survived_and_said(tmp_path_factory: pytest.TempPathFactor
     source = random.Random(seed)
     text = TEXT[: 1 << 16]
     data = bytearray(gzip.compress(text) if compression == "gzip" else zstandard.ZstdCompressor(write_checksum=True).compress(text))
-    place = source.randrange(20, len(data))
-    data[place] ^= source.randrange(1, 256)
+    offset = source.randrange(20, len(data))
+    data[offset] ^= source.randrange(1, 256)
     out, stream = read(tmp_path_factory.getbasetemp() / "damaged", bytes(data), 5000)
     assert out == text or stream.defects
 

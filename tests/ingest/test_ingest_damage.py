@@ -1,4 +1,4 @@
-"""Does damaged and hostile input end in a store with notes, or in one clear message, and never in a traceback?"""
+"""Tests that damaged and hostile input gives a store with notes or one clear message, never a traceback."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def _trace(count: int = 400) -> bytes:
     return json.dumps({"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA H100"}], "traceEvents": events}).encode()
 
 
-WHOLE = _trace()
-PACKED = gzip.compress(WHOLE, mtime=0)
+COMPLETE = _trace()
+PACKED = gzip.compress(COMPLETE, mtime=0)
 
 
 def attempt(path: Path) -> Store | None:
-    """The store, with sums that hold in any case; None where the input was refused with a message."""
+    """Check and return a store; None if the input is refused with a message."""
     try:
         store = ingest([path])
     except InputError as error:
@@ -61,9 +61,9 @@ def test_a_gzip_cut_anywhere_gives_what_comes_before_and_says_so(tmp_path: Path,
     assert store.frame("SELECT status FROM run").item() == "partial"
     codes = set(store.frame("SELECT code FROM ingest_note WHERE severity = 'warning'").to_series())
     assert {"cut_stream", "truncated"} <= codes
-    found = store.frame("SELECT count(*), max(start_ns) FROM device_event").row(0)
-    assert 0 < found[0] < 400
-    assert found[1] == (US + 10 * (found[0] - 1) + 4) * 1000  # a prefix without holes
+    actual = store.frame("SELECT count(*), max(start_ns) FROM device_event").row(0)
+    assert 0 < actual[0] < 400
+    assert actual[1] == (US + 10 * (actual[0] - 1) + 4) * 1000  # a prefix without holes
 
 
 def test_a_gzip_cut_in_its_header_is_refused_with_the_reason(tmp_path: Path) -> None:
@@ -74,9 +74,9 @@ def test_a_gzip_cut_in_its_header_is_refused_with_the_reason(tmp_path: Path) -> 
 
 
 @settings(max_examples=examples(40))
-@given(st.lists(st.tuples(st.integers(0, len(WHOLE) - 1), st.integers(0, 255)), min_size=1, max_size=4))
+@given(st.lists(st.tuples(st.integers(0, len(COMPLETE) - 1), st.integers(0, 255)), min_size=1, max_size=4))
 def test_flipped_bytes_of_text(tmp_path_factory: pytest.TempPathFactory, flips: list[tuple[int, int]]) -> None:
-    damaged = bytearray(WHOLE)
+    damaged = bytearray(COMPLETE)
     for position, value in flips:
         damaged[position] = value
     path = tmp_path_factory.mktemp("flip") / "flipped.json"
@@ -148,7 +148,7 @@ def test_hostile_names_and_control_characters(tmp_path: Path) -> None:
 
 def test_raw_control_characters_and_bad_utf8_in_the_text(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    path.write_bytes(WHOLE.replace(b"kernel_3", b"ker\x01nel\xff_3").replace(b"kernel_4", b'ker"nel_4'))
+    path.write_bytes(COMPLETE.replace(b"kernel_3", b"ker\x01nel\xff_3").replace(b"kernel_4", b'ker"nel_4'))
     store = attempt(path)
     assert store is not None
     assert store.frame("SELECT count(*) FROM device_event").item() == 400
@@ -169,7 +169,7 @@ def test_what_is_no_trace_is_refused(tmp_path: Path, content: bytes) -> None:
 
 
 def test_a_damaged_file_beside_good_ones_does_not_hide_them(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_bytes(WHOLE)
+    (tmp_path / "a.json").write_bytes(COMPLETE)
     (tmp_path / "b.json.gz").write_bytes(PACKED[: len(PACKED) // 2])
     (tmp_path / "c.json.gz").write_bytes(b"\x1f\x8b" + b"x" * 100)
     (tmp_path / "d.trace.json").write_bytes(b"{not json")
@@ -181,7 +181,7 @@ def test_a_damaged_file_beside_good_ones_does_not_hide_them(tmp_path: Path) -> N
 @pytest.mark.parametrize("missing", [1, 40, 5_000])
 def test_a_cut_trace_without_compression_makes_the_run_partial(tmp_path: Path, missing: int) -> None:
     path = tmp_path / "cut.json"
-    path.write_bytes(WHOLE[: len(WHOLE) - missing])
+    path.write_bytes(COMPLETE[: len(COMPLETE) - missing])
     store = attempt(path)
     assert store is not None
     assert store.frame("SELECT status FROM run").item() == "partial"

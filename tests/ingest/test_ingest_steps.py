@@ -1,4 +1,4 @@
-"""Are the steps of a run the ones its annotations name, with the device work that was launched in each?"""
+"""Tests that the steps of a run are those of its annotations, with the device work launched in each."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ def store_of(
     launches: list[tuple[Any, ...]] = (),
     device: list[tuple[Any, ...]] = (),  # type: ignore[assignment]
 ) -> Store:
-    """annotations: (process, name, value, start, duration, phase); launches: (process, start, correlation, kind);
-    device: (process, kind, start, duration, correlation)."""
+    """Create a store with annotations, launches and device events.
+
+    annotations: (process, name, value, start, duration, phase); launches: (process, start, correlation, kind); device: (process, kind,
+    start, duration, correlation).
+    """
     store = Store.create(None)
     ids = store.name_ids([row[1] for row in annotations])
     store.append(
@@ -146,7 +149,7 @@ def test_incomplete_and_device_side_annotations_are_no_steps() -> None:
 
 @pytest.mark.slow
 def test_equals_a_loop_over_steps_and_is_not_quadratic(tmp_path: Path) -> None:
-    """20,000 steps and 200,000 launches in random order, against a plain loop; a quadratic join would look at 4 * 10^9 pairs."""
+    """Compare with a plain loop; a quadratic join would compare 4 * 10^9 pairs."""
     chance = random.Random(1)
     starts = sorted(chance.sample(range(10**9), 20_000))
     lengths = [chance.randrange(1, after - start + 1) for start, after in zip(starts, [*starts[1:], 10**9], strict=True)]

@@ -1,4 +1,4 @@
-"""Are several sources of one run one run: the same machine, process and clock, and nothing counted twice?"""
+"""Tests that several sources become one run: same machine, process and clock, nothing counted twice."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ def joined_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def device_work(joined_run: Path) -> Events:
     """Starts and ends of device work by device, as the traces' text has them."""
-    found: Events = {}
+    events: Events = {}
     for path in sorted((joined_run / "kineto").iterdir()):
         trace = json.loads(gzip.decompress(path.read_bytes()))
         base = int(trace.get("baseTimeNanoseconds", 0))
         for event in trace["traceEvents"]:
             if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset"):
                 start = base + round(event["ts"] * 1000)
-                found.setdefault(event["args"]["device"], []).append((start, start + round(event["dur"] * 1000)))
-    return found
+                events.setdefault(event["args"]["device"], []).append((start, start + round(event["dur"] * 1000)))
+    return events
 
 
 def busy_within(events: Iterable[tuple[int, int]], begin: int, end: int) -> int:
@@ -89,11 +89,11 @@ def traces(run: Path, folder: Path, *, without_host: bool = False) -> Path:
     """The traces alone."""
     shutil.copytree(run / "kineto", folder / "kineto")
     if without_host:
-        for place, path in enumerate(sorted((folder / "kineto").iterdir())):
+        for rank, path in enumerate(sorted((folder / "kineto").iterdir())):
             trace = json.loads(gzip.decompress(path.read_bytes()))
             trace.pop("host_name", None)
             path.unlink()
-            (folder / "kineto" / f"trace{place}.json").write_text(json.dumps(trace))
+            (folder / "kineto" / f"trace{rank}.json").write_text(json.dumps(trace))
     return folder
 
 
@@ -111,16 +111,16 @@ def test_a_log_without_a_host_name_is_joined_and_shifted_as_stated(
         assert totals(store) == before
         assert store.frame("SELECT hostname FROM node ORDER BY 1").to_series().to_list() == ["algo-1", "unknown host"]
         assert store.frame("SELECT clock_offset_ns FROM source").drop_nulls().is_empty()
-        found = notes(store)
-        assert f"--same smi.csv,{trace}" in found["machine_unknown"]
-        assert "may_be_one_machine" not in found, "one note is enough"
-        assert "--clock-offset smi.csv=-2h" in found["clock_unknown" if hours else "times_without_zone"]
+        noted = notes(store)
+        assert f"--same smi.csv,{trace}" in noted["machine_unknown"]
+        assert "may_be_one_machine" not in noted, "one note is enough"
+        assert "--clock-offset smi.csv=-2h" in noted["clock_unknown" if hours else "times_without_zone"]
     with ingest([tmp_path], same=[("smi.csv", f"kineto/{trace}")], clock_offsets={"smi.csv": -shift}) as store:
         assert totals(store) == before
         assert store.frame("SELECT hostname, gpus FROM node").rows() == [("algo-1", 2)]
-        found = notes(store)
-        assert found["machine_joined"] == "The log is of algo-1, as stated with --same."
-        assert not {"machine_unknown", "clock_unknown", "times_without_zone"} & found.keys()
+        noted = notes(store)
+        assert noted["machine_joined"] == "The log is of algo-1, as stated with --same."
+        assert not {"machine_unknown", "clock_unknown", "times_without_zone"} & noted.keys()
         row = store.frame("SELECT clock_offset_ns, clock_evidence FROM source WHERE format = 'nvidia-smi log'").row(0)
         assert row == (-shift, "stated with --clock-offset")
         # With the stated offset every sample is the busy share of the time before it.
@@ -156,9 +156,9 @@ def test_a_log_of_other_gpus_is_not_of_the_machine_whatever_is_stated(joined_run
 
 
 def test_traces_without_a_host_name_are_of_the_machine_of_the_metrics_as_stated(joined_run: Path, tmp_path: Path) -> None:
-    with ingest([joined_run]) as whole:
-        expected, samples = totals(whole), whole.frame("SELECT count(*) FROM sample").item()
-        processes = whole.frame("SELECT pid, rank FROM process ORDER BY ALL").rows()
+    with ingest([joined_run]) as all_sources:
+        expected, samples = totals(all_sources), all_sources.frame("SELECT count(*) FROM sample").item()
+        processes = all_sources.frame("SELECT pid, rank FROM process ORDER BY ALL").rows()
     shutil.copytree(joined_run / "profiler-output" / "system", tmp_path / "profiler-output" / "system")
     traces(joined_run, tmp_path, without_host=True)
     with ingest([tmp_path]) as store:
@@ -285,8 +285,8 @@ def test_a_trace_that_is_there_twice_in_two_forms_counts_once(joined_run: Path, 
 
 
 def test_samples_of_one_gpu_from_two_samplers_count_once(joined_run: Path, device_work: Events, tmp_path: Path) -> None:
-    with ingest([joined_run]) as whole:
-        before = whole.frame("SELECT count(*) FROM sample WHERE metric = 'gpu_utilization'").item()
+    with ingest([joined_run]) as all_sources:
+        before = all_sources.frame("SELECT count(*) FROM sample WHERE metric = 'gpu_utilization'").item()
     shutil.copytree(joined_run, tmp_path / "run")
     (tmp_path / "run" / "nvidia-smi.algo-1.csv").write_text(smi_text(device_work, 0))
     with ingest([tmp_path / "run"]) as store:
@@ -350,8 +350,8 @@ def test_two_tracers_of_one_process_count_once() -> None:
             ("launch", 201),
             ("operator", 50),
         ]
-        told = store.frame("SELECT code, file, message, count FROM ingest_note").rows()
-        assert told == [
+        noted = store.frame("SELECT code, file, message, count FROM ingest_note").rows()
+        assert noted == [
             (
                 "recorded_twice",
                 "b.sqlite",
@@ -402,7 +402,7 @@ def test_one_process_of_two_sources_keeps_its_launches_apart() -> None:
 
 
 def two_processes(store: Store, moved_ns: int) -> Joining:
-    """An export of two processes with a GPU each, and a trace of both that names the first alone."""
+    """Write an export of two processes and a trace of both that names only the first."""
     registry = Registry(store)
     node = registry.node("n1")
     first, second = (registry.process(node, pid, source=0) for pid in (111, 112))
@@ -437,8 +437,8 @@ def test_device_activity_under_another_process_counts_once(moved_ns: int, second
             processes = "SELECT pid, count(*) FROM {} AS e JOIN process AS p ON p.id = e.process GROUP BY 1 ORDER BY 1"
             for table in ("device_event", "host_event"):
                 assert store.frame(processes.format(table)).rows() == [(111, 20), (112, 20)], table
-            told = store.frame("SELECT message FROM ingest_note WHERE code = 'recorded_twice'").to_series().to_list()
-            assert any("GPU 1 stands in s1, under another process" in text for text in told)
+            messages = store.frame("SELECT message FROM ingest_note WHERE code = 'recorded_twice'").to_series().to_list()
+            assert any("GPU 1 stands in s1, under another process" in text for text in messages)
 
 
 def test_a_log_alone_makes_a_report_with_verdicts(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Does a kernel's name say the same to the tables as to somebody who knows the kernel?"""
+"""Tests that the tables classify kernel names as an expert does."""
 
 # ruff: noqa: E501  (kernel names are long)
 
@@ -242,7 +242,7 @@ KNOWN: tuple[tuple[str, str, str, str], ...] = (
     ("void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*)", "BF16", "communication", "multimem_all_reduce_kernel"),
     ("void vllm::cross_device_reduce_2stage<__half, 8>(vllm::RankData*)", "FP16", "communication", "vllm::cross_device_reduce_2stage"),
     ("void deep_ep::intranode::dispatch<8, 768, 8192>(int4*, float*)", "unknown", "communication", "deep_ep::intranode::dispatch"),
-    # nothing told
+    # no information in the name
     ("kernel", "unknown", "other", "kernel"),
     ("_chunk_scan_fwd_kernel", "unknown", "other", "_chunk_scan_fwd_kernel"),
     ("Memcpy DtoD (Device -> Device)", "unknown", "memory", "Memcpy DtoD (Device -> Device)"),
@@ -373,7 +373,7 @@ def test_no_two_different_names_are_shown_alike(names: list[str]) -> None:
     assert all(short.startswith(short_name(name)) for name, short in zip(names, shorts, strict=True))
 
 
-# What the patterns repeat, so that a pattern that backtracks would show.
+# Texts that the patterns repeat, so that a pattern that backtracks would take long.
 REPEATED = (
     "<", "(", "{", "<(", "a::", "nccl", "xmma_", "nvjet_", "cudnn_generated_sdpa_", "float_", "fp8_", "lambda(", "operator()() const::{", "<1, ",
     "cijk_ab_bc_", "_execute_", "_MT1x1x1", "_g1", "e4m3", "ck:: ", "_ZN4ab", "1a", "9", "set_", "\n", "double *", "🙂", "_", "triton_poi_fused_cat_", "unsigned short", " ", "bmm_a_",
@@ -419,7 +419,7 @@ def kernel_time(trace: Path) -> Counter[str]:
     return total
 
 
-# Precision that the model was run in, and the least share of computing kernel time that must be recognised as it.
+# Precision of the model, and the least share of computing kernel time that must be recognized as such.
 TRUTHS = (
     ("v100_old_schema/resnet50_num_workers_0.json.gz", {"FP32"}, 0.99),
     ("v100_ddp/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz", {"FP32"}, 0.99),

@@ -1,4 +1,4 @@
-"""Does a hand-made PyTorch profiler trace become exactly the rows it says?"""
+"""Tests for hand-made traces of PyTorch's profiler -> rows."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ EPOCH_US = 1_700_000_000_000_000
 def event(
     name: str, cat: str | None, ts: object, dur: object = 1, *, ph: str = "X", pid: object = 7, tid: object = 7, **args: Any
 ) -> dict[str, Any]:
-    made = {"ph": ph, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args}
+    event = {"ph": ph, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args}
     if cat is not None:
-        made["cat"] = cat
+        event["cat"] = cat
     if dur is None or ph in "BE":
-        del made["dur"]
-    return made
+        del event["dur"]
+    return event
 
 
 def write(folder: Path, events: list[dict[str, Any]], name: str = "trace.json", **members: Any) -> Path:
@@ -54,9 +54,9 @@ HOST = event("aten::add", "cpu_op", EPOCH_US, 5)
 
 
 def memory(ts: float, category: str | None = "cpu_instant_event", **changes: Any) -> dict[str, Any]:
-    told = {"Device Type": 1, "Device Id": 0, "Bytes": 512, "Total Allocated": 2048, "Total Reserved": 4096, "Addr": 1, **changes}
-    given = {key: value for key, value in told.items() if value is not None}
-    return event("[memory]", category, ts, None, ph="i", **given)
+    members = {"Device Type": 1, "Device Id": 0, "Bytes": 512, "Total Allocated": 2048, "Total Reserved": 4096, "Addr": 1, **changes}
+    present = {key: value for key, value in members.items() if value is not None}
+    return event("[memory]", category, ts, None, ph="i", **present)
 
 
 def test_memory_events_of_devices_are_allocations(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_when_the_profiler_was_on_counts_from_the_base_of_the_times(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("shapes", "types", "found"),
+    ("shapes", "types", "expected"),
     [
         ("[[8, 1024]]", '["float"]', (8192, "float")),
         ("[[2, 3], [4]]", '["float", "float"]', (10, "float")),
@@ -126,15 +126,15 @@ def test_when_the_profiler_was_on_counts_from_the_base_of_the_times(tmp_path: Pa
         ("5", '["float"]', (None, None)),
     ],
 )
-def test_elements_of_tensors(shapes: str, types: str, found: tuple[int | None, str | None]) -> None:
-    assert tensors(shapes, types) == found
+def test_elements_of_tensors(shapes: str, types: str, expected: tuple[int | None, str | None]) -> None:
+    assert tensors(shapes, types) == expected
 
 
 def test_ranges_of_collectives_with_shapes_are_collectives_and_annotations(tmp_path: Path) -> None:
-    told = {"Input Dims": [[10, 3]], "Input type": ["float"], "External id": 4}
+    arguments = {"Input Dims": [[10, 3]], "Input type": ["float"], "External id": 4}
     events = [
-        HOST, event("nccl:all_reduce", "user_annotation", EPOCH_US + 1, 2, **told),
-        event("Forward", "user_annotation", EPOCH_US, 9, **told),
+        HOST, event("nccl:all_reduce", "user_annotation", EPOCH_US + 1, 2, **arguments),
+        event("Forward", "user_annotation", EPOCH_US, 9, **arguments),
         event("nccl:broadcast", "user_annotation", EPOCH_US + 5, 2, **{"Input Dims": [[]], "Input type": ["TensorList"]}),
         event("nccl:barrier", "user_annotation", EPOCH_US + 8, 1),
     ]  # fmt: skip
@@ -204,9 +204,9 @@ def test_old_and_new_categories_go_to_the_same_tables(tmp_path: Path) -> None:
         rows.append([event("cudaLaunchKernel", category, EPOCH_US, 2, device=0, stream=7, correlation=3) for category in (new, old)])
     stores = [load(tmp_path, [pair[side] for pair in rows], f"{side}.json") for side in (0, 1)]
     for table in ("device_event", "host_event"):
-        one, other = (store.frame(f"SELECT * FROM {table} ORDER BY kind") for store in stores)
-        assert one.height == 2
-        assert one.equals(other)
+        first, second = (store.frame(f"SELECT * FROM {table} ORDER BY kind") for store in stores)
+        assert first.height == 2
+        assert first.equals(second)
 
 
 def test_device_rows_say_what_the_arguments_say(tmp_path: Path) -> None:
@@ -292,7 +292,7 @@ def test_late_base_time_rank_and_host_also_reach_rows_that_were_stored_before(tm
     events += [event(f"step {i}", "user_annotation", 1000 + i, 1) for i in range(500)]
     late = {"baseTimeNanoseconds": EPOCH_US * 1000, "distributedInfo": {"rank": 5, "world_size": 8}, "host_name": "machine-9"}
     path = write(tmp_path, events, **late)
-    whole = ingest([path])
+    store = ingest([path])
     monkeypatch.setattr(trace_batches, "BATCH_BYTES", 1)
     monkeypatch.setattr(kineto, "FLUSH_ROWS", 100)
     monkeypatch.setattr(kineto.Inflate.__init__, "__kwdefaults__", {"size": 20_000})
@@ -305,8 +305,8 @@ def test_late_base_time_rank_and_host_also_reach_rows_that_were_stored_before(tm
             query = query.replace("*", "* EXCLUDE (node)" if table == "device" else "* EXCLUDE (node, process)")
         if table == "process":
             query = query.replace("EXCLUDE (id)", "EXCLUDE (id, node)")
-        assert whole.frame(query).equals(pieces.frame(query)), table
-    assert whole.frame("SELECT hostname FROM node").rows() == [("machine-9",)]
+        assert store.frame(query).equals(pieces.frame(query)), table
+    assert store.frame("SELECT hostname FROM node").rows() == [("machine-9",)]
     for table in ("device_event", "host_event", "annotation"):
         joined = f"SELECT count(*) FROM {table} t JOIN process p ON p.id = t.process AND p.node = t.node JOIN node n ON n.id = p.node"
         assert pieces.frame(joined).item() == pieces.frame(f"SELECT count(*) FROM {table}").item()
@@ -390,7 +390,7 @@ def test_begin_and_end_events_pair_per_thread(tmp_path: Path) -> None:
 
 
 def _paired_by_stack(events: list[tuple[int, int, int]]) -> tuple[Counter[tuple[int, int, int]], int, int]:
-    """(thread, start, end) of pairs, unclosed begins, stray ends: a stack per thread, in order of time, then of the list."""
+    """Return (thread, start, end) of pairs, unclosed begins and stray ends."""
     stacks: dict[int, list[int]] = {}
     pairs: Counter[tuple[int, int, int]] = Counter()
     strays = 0
@@ -419,8 +419,8 @@ def test_pairing_equals_a_stack(events: list[tuple[int, int, int]]) -> None:
     )
     ranges, strays = pair(frame, 99)
     closed = ranges.filter("complete")
-    found = Counter(zip(closed["tid"], closed["start_ns"], closed["start_ns"] + closed["duration_ns"], strict=True))
-    assert (found, ranges.height - closed.height, strays) == _paired_by_stack(events)
+    actual = Counter(zip(closed["tid"], closed["start_ns"], closed["start_ns"] + closed["duration_ns"], strict=True))
+    assert (actual, ranges.height - closed.height, strays) == _paired_by_stack(events)
     assert all(end == 99 for end in (ranges.filter(~pl.col("complete")).select(pl.col("start_ns") + pl.col("duration_ns"))).to_series())
 
 
@@ -481,7 +481,7 @@ def test_ranks_from_metadata_file_names_and_order(tmp_path: Path) -> None:
 
 
 def test_different_processes_never_become_one(tmp_path: Path) -> None:
-    """Unknown hosts: one pid and rank at one time is another machine, at another time the same process."""
+    """With unknown hosts, the same pid and rank at one time is another machine."""
     later = [event("a", "cpu_op", EPOCH_US + 1000)]
     same_time, other_time = tmp_path / "same", tmp_path / "other"
     for folder, events in ((same_time, [HOST]), (other_time, later)):
@@ -497,8 +497,8 @@ def test_ranks_on_one_device_index_are_on_two_machines_unless_the_host_is_known(
         for host in (None, "one"):
             members = {"host_name": host} if host else {}
             kernel = event("k", "kernel", EPOCH_US, device=0)
-            own = event("a", "cpu_op", EPOCH_US, pid=100 + rank)
-            write(tmp_path / str(host), [kernel, own], f"{rank}.json", distributedInfo={"rank": rank}, **members)
+            operator = event("a", "cpu_op", EPOCH_US, pid=100 + rank)
+            write(tmp_path / str(host), [kernel, operator], f"{rank}.json", distributedInfo={"rank": rank}, **members)
     hosts = "SELECT DISTINCT n.hostname FROM device_event d JOIN node n ON n.id = d.node ORDER BY 1"
     assert ingest([tmp_path / "None"]).frame(hosts).to_series().to_list() == ["unknown host", "unknown host 2"]
     assert ingest([tmp_path / "one"]).frame(hosts).to_series().to_list() == ["one"]
@@ -507,8 +507,8 @@ def test_ranks_on_one_device_index_are_on_two_machines_unless_the_host_is_known(
 def test_host_and_pid_from_the_name_that_the_profiler_gives(tmp_path: Path) -> None:
     store = load(tmp_path, [HOST], "node-12_7.1712345678901234567.pt.trace.json")
     assert store.frame("SELECT n.hostname, p.pid FROM process p JOIN node n ON n.id = p.node").row(0) == ("node-12", 7)
-    other = load(tmp_path, [HOST], "worker_9.1712345678901234567.pt.trace.json")
-    assert other.frame("SELECT n.hostname, p.pid, p.rank FROM process p JOIN node n ON n.id = p.node").row(0) == ("unknown host", 7, 9)
+    second = load(tmp_path, [HOST], "worker_9.1712345678901234567.pt.trace.json")
+    assert second.frame("SELECT n.hostname, p.pid, p.rank FROM process p JOIN node n ON n.id = p.node").row(0) == ("unknown host", 7, 9)
 
 
 def test_devices_listed_and_used(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Do the bounds of a run hold, with a note that counts what they left out, and does everything else stay as it was?"""
+"""Tests that the limits of a run hold, with notes on the omissions, and that everything else is unchanged."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ START_US = 1_700_000_000_000_000
 LONG = 200_000
 
 
-def kernel(name: str, place: int, *, device: int = 0, stream: int = 7) -> dict[str, Any]:
-    args = {"device": device, "stream": stream, "correlation": place + 1}
-    return {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": stream, "ts": START_US + 10 * place, "dur": 3, "args": args}
+def kernel(name: str, index: int, *, device: int = 0, stream: int = 7) -> dict[str, Any]:
+    args = {"device": device, "stream": stream, "correlation": index + 1}
+    return {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": stream, "ts": START_US + 10 * index, "dur": 3, "args": args}
 
 
-def operator(name: str, place: int, *, tid: int = 100) -> dict[str, Any]:
-    return {"ph": "X", "cat": "cpu_op", "name": name, "pid": 100, "tid": tid, "ts": START_US + 10 * place, "dur": 5, "args": {}}
+def operator(name: str, index: int, *, tid: int = 100) -> dict[str, Any]:
+    return {"ph": "X", "cat": "cpu_op", "name": name, "pid": 100, "tid": tid, "ts": START_US + 10 * index, "dur": 5, "args": {}}
 
 
 def text_of(events: Iterable[dict[str, Any]]) -> bytes:
@@ -138,8 +138,8 @@ def test_names_beyond_the_limit_share_one_name_and_keep_their_times(tmp_path: Pa
 
 
 def test_the_scanner_limits_texts_of_one_file_with_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = TraceScan.__init__
-    monkeypatch.setattr(TraceScan, "__init__", lambda self, **options: made(self, **{**options, "string_limit": 10}))
+    original = TraceScan.__init__
+    monkeypatch.setattr(TraceScan, "__init__", lambda self, **options: original(self, **{**options, "string_limit": 10}))
     path = write(tmp_path / "trace.json", [operator(f"op{place}", place) for place in range(30)])
     with ingest([path]) as store:
         [(_, count)] = notes(store, "text_left_out")
@@ -275,13 +275,13 @@ def test_sizes_and_the_default_limit() -> None:
 @pytest.mark.parametrize("zstd", [False, True])
 def test_inflate_stops_exactly_at_the_limit(tmp_path: Path, zstd: bool) -> None:
     path = packed_trace(tmp_path, zstd=zstd)
-    whole = b"".join(Inflate(path))
-    assert len(whole) > 2_000_000
+    unpacked = b"".join(Inflate(path))
+    assert len(unpacked) > 2_000_000
     stream = Inflate(path, max_unpacked="1MB")
-    assert b"".join(stream) == whole[:1_000_000]
+    assert b"".join(stream) == unpacked[:1_000_000]
     assert [defect.code for defect in stream.defects] == ["unpacked_limit"]
     stream = Inflate(path, max_unpacked="100MB")
-    assert (b"".join(stream), stream.defects) == (whole, [])
+    assert (b"".join(stream), stream.defects) == (unpacked, [])
 
 
 @pytest.mark.slow
@@ -312,11 +312,11 @@ def test_every_command_that_reads_runs_takes_the_option(tmp_path: Path, command:
     path = str(packed_trace(tmp_path, 10))
     arguments = {"compare": [path, path], "export": [path, "-f", "csv", "-o", str(tmp_path / "x")]}
     arguments |= {"nightly": [str(tmp_path), "-o", str(tmp_path / "out")]}
-    given = arguments.get(command, [path])
-    result = CliRunner().invoke(main, [command, *given, "--max-unpacked", "much"])
+    args = arguments.get(command, [path])
+    result = CliRunner().invoke(main, [command, *args, "--max-unpacked", "much"])
     assert result.exit_code == 2
     assert "'much'" in result.output
-    result = CliRunner().invoke(main, [command, *given], env={"POSTRUN_MAX_UNPACKED": "lots"})
+    result = CliRunner().invoke(main, [command, *args], env={"POSTRUN_MAX_UNPACKED": "lots"})
     assert result.exit_code == 2
     assert "POSTRUN_MAX_UNPACKED" in result.output
 
@@ -324,8 +324,10 @@ def test_every_command_that_reads_runs_takes_the_option(tmp_path: Path, command:
 def test_a_night_reads_with_the_limit(tmp_path: Path) -> None:
     (tmp_path / "runs" / "a").mkdir(parents=True)
     packed_trace(tmp_path / "runs" / "a")
-    made = told(tmp_path / "runs", "-o", tmp_path / "out", "--engine", "none", "--settle", "0", "--format", "json", "--max-unpacked", "1MB")
-    assert made
+    output = told(
+        tmp_path / "runs", "-o", tmp_path / "out", "--engine", "none", "--settle", "0", "--format", "json", "--max-unpacked", "1MB"
+    )
+    assert output
     [report] = (tmp_path / "out").rglob("report.json")
     assert "unpacks to more than the limit" in report.read_text()
 
@@ -381,10 +383,10 @@ def test_blocks_of_a_recording_beyond_the_limit_are_left_out(tmp_path: Path) -> 
     (tmp_path / "a.prt").write_bytes(writer.end().data())
     block = TraceFile(tmp_path / "a.prt").contents["annotation"].raw_bytes // 4
     with ingest([tmp_path]) as store:
-        whole = store.frame("SELECT count(*) AS n FROM annotation").item()
+        total = store.frame("SELECT count(*) AS n FROM annotation").item()
     with ingest([tmp_path], max_unpacked=f"{block * 1.5 / 1000:.3f}KB") as store:
         part = store.frame("SELECT count(*) AS n FROM annotation").item()
-        assert (whole, part) == (80_000, 20_000)
+        assert (total, part) == (80_000, 20_000)
         assert any("Raise --max-unpacked" in message for message, _ in notes(store, "unpacked_limit"))
 
 

@@ -44,8 +44,8 @@ def noted(tmp_path: Path) -> Notes:
         (tmp_path / "a.prt").write_bytes(recording([("gpu_power", 0, 0, 100), *samples], metadata or {}))
         with ingest([tmp_path]) as store:
             assert store.frame("SELECT count(*) FROM ingest_note WHERE code = 'unknown_metric'").item() == 0
-            found = "SELECT code, severity, message, count FROM ingest_note WHERE regexp_matches(code, '^(gpu|infiniband)_') ORDER BY 1"
-            return [(code, severity, text, count) for code, severity, text, count in store.frame(found).rows()]
+            actual = "SELECT code, severity, message, count FROM ingest_note WHERE regexp_matches(code, '^(gpu|infiniband)_') ORDER BY 1"
+            return [(code, severity, text, count) for code, severity, text, count in store.frame(actual).rows()]
 
     return read
 
@@ -67,7 +67,7 @@ def test_well_known_xid_errors_have_words() -> None:
 
 
 def test_memory_errors_of_the_run(noted: Notes) -> None:
-    """What was there before is none of this run; only what was added is."""
+    """Only increases count; earlier values do not belong to this run."""
     before: list[Sample] = [
         (metric, unit, 0, 5)
         for unit in (0, 1)
@@ -102,7 +102,7 @@ def test_links_that_went_down(noted: Notes) -> None:
 
 
 def test_figures_of_temperatures_and_links(tmp_path: Path) -> None:
-    """Temperatures are the mean of the GPUs, bytes the sum of both directions and the mean of the GPUs or ports."""
+    """Temperatures are means of GPUs, bytes sums of both directions, then means."""
     samples: list[Sample] = []
     for second in range(10):
         for gpu in (0, 1):

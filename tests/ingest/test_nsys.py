@@ -1,4 +1,4 @@
-"""Do exports of Nsight Systems become what they say, whatever their generation, and what they do not say, whatever is done to them?
+"""Tests for exports of Nsight Systems of all generations -> rows, also damaged and hostile ones.
 
 Every file is made here, with events worked out on paper.
 """
@@ -79,7 +79,7 @@ def count(store: Store, table: str) -> int:
 
 
 def current(path: Path) -> Path:
-    """As nsys of 2023 to 2026 exports: one training process on the second GPU of a machine, which it calls 0."""
+    """Write an export of nsys 2023 to 2026: the process calls the second GPU 0."""
     return write(
         path,
         {
@@ -108,7 +108,7 @@ def current(path: Path) -> Path:
                  (720, 730, 0, 1, 7, 0, P, 8, 11, 7, 7)],
             ),
             "CUPTI_ACTIVITY_KIND_MEMSET": (MEMSET, [(800, 801, 0, 1, 7, 15, P, 0, 256, 2)]),
-            # The device of a synchronisation is that of the calling thread; here there is no such.
+            # The device of a synchronization is that of the calling thread; this one does not exist.
             "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": (SYNC, [(5000, 8000, 5, 1, 4294967295, 16, P, 4), (1, 2, 0, 1, 7, 17, P, 2)]),
             "CUPTI_ACTIVITY_KIND_RUNTIME": (
                 RUNTIME,
@@ -200,7 +200,7 @@ def test_an_export_of_today(tmp_path: Path) -> None:
 
 
 def test_an_export_of_2021(tmp_path: Path) -> None:
-    """TARGET_INFO_CUDA_GPU; no table of processes, sessions or meanings; absent values are zeros."""
+    """Write an old export: TARGET_INFO_CUDA_GPU, fewer tables, zeros if absent."""
     path = write(
         tmp_path / "old.sqlite",
         {
@@ -413,8 +413,8 @@ def test_values_of_wrong_types_are_absent(tmp_path: Path) -> None:
         kernel(80, 90, b"name", device=-1),
     ]  # fmt: skip
     store = ingest([write(tmp_path / "x.sqlite", {**session(), "CUPTI_ACTIVITY_KIND_KERNEL": (KERNEL, rows)})])
-    found = store.frame(f"SELECT start_ns - {EPOCH}, duration_ns, device, correlation FROM device_event ORDER BY start_ns").rows()
-    assert found == [(10, 10, 0, None), (40, 10, 0, None), (60, 10, 0, None), (80, 10, 0, None)]
+    actual = store.frame(f"SELECT start_ns - {EPOCH}, duration_ns, device, correlation FROM device_event ORDER BY start_ns").rows()
+    assert actual == [(10, 10, 0, None), (40, 10, 0, None), (60, 10, 0, None), (80, 10, 0, None)]
     assert notes(store) == {
         "no_timestamp": 4, "no_duration": 2, "zero_time": 1, "negative_duration": 1, "absurd_duration": 1, "impossible_time": 2,
         "device_unknown": 3,
@@ -425,9 +425,9 @@ def test_values_of_wrong_types_are_absent(tmp_path: Path) -> None:
 def test_a_report_is_told_how_to_export_it(tmp_path: Path) -> None:
     for name in ("x.nsys-rep", "y.qdrep", "z.qdstrm"):
         (tmp_path / name).write_bytes(b"NVTX whatever")
-        found = format_of(tmp_path / name)
-        assert found is not None
-        assert found.name == NSIGHT_REPORT
+        kind = format_of(tmp_path / name)
+        assert kind is not None
+        assert kind.name == NSIGHT_REPORT
     with pytest.raises(InputError, match="nsys export --type sqlite"):
         ingest([tmp_path / "x.nsys-rep"])
 
@@ -448,13 +448,13 @@ def test_a_compressed_export_is_the_same_run(tmp_path: Path, ending: str) -> Non
     pack = gzip.compress if ending == "gz" else zstandard.compress
     packed = tmp_path / "packed" / f"report1.sqlite.{ending}"
     packed.parent.mkdir()
-    packed.write_bytes(pack(plain.read_bytes() + bytes(5_000_000)))  # what stands behind the database is none of it
+    packed.write_bytes(pack(plain.read_bytes() + bytes(5_000_000)))  # bytes after the database do not belong to it
     (packed.parent / "report1.nsys-rep").write_bytes(b"x")
     query = "SELECT start_ns, duration_ns, name.text FROM device_event JOIN name ON name.id = name ORDER BY ALL"
-    with ingest([plain]) as one, ingest([packed.parent]) as other:
-        assert other.frame(query).rows() == one.frame(query).rows() != []
-        assert notes(other) == notes(one)
-        assert other.frame("SELECT parse_filename(path) FROM source ORDER BY 1").to_series().to_list()[-1] == packed.name
+    with ingest([plain]) as left, ingest([packed.parent]) as unpacked:
+        assert unpacked.frame(query).rows() == left.frame(query).rows() != []
+        assert notes(unpacked) == notes(left)
+        assert unpacked.frame("SELECT parse_filename(path) FROM source ORDER BY 1").to_series().to_list()[-1] == packed.name
         assert not [path for path in packed.parent.iterdir() if path.name not in (packed.name, "report1.nsys-rep")]
 
 
@@ -485,10 +485,10 @@ def test_another_database_is_told_as_such(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="SQLite database; no table of an Nsight Systems export is in it"):
         ingest([path])
     with pytest.raises(InputError, match="its tables are runs;"):
-        read_export(*_place(), path, 0)
+        read_export(*_parts(), path, 0)
 
 
-def _place() -> tuple[Store, Registry, Placement]:
+def _parts() -> tuple[Store, Registry, Placement]:
     store = Store.create(None)
     registry = Registry(store)
     return store, registry, Placement(registry)
@@ -552,7 +552,7 @@ def test_a_corrupt_page_costs_what_lies_behind_it_alone(tmp_path: Path, long_fil
 
 
 def test_what_a_schema_defines_is_not_carried_out(tmp_path: Path) -> None:
-    """Views in the place of tables, also cyclic and endless ones, triggers and virtual tables."""
+    """Replace tables by views (also cyclic and endless), triggers, virtual tables."""
     path = write(tmp_path / "evil.sqlite", {**session(), "CUPTI_ACTIVITY_KIND_KERNEL": (KERNEL, [kernel(1, 2)])})
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE VIEW a AS SELECT * FROM NVTX_EVENTS")
@@ -626,17 +626,17 @@ VALUE = st.one_of(
     st.lists(st.tuples(VALUE, VALUE, st.sampled_from([P, Q, None, "x"]), st.sampled_from([0, 1, None, -3]), st.integers(0, 9)), max_size=12)
 )
 def test_any_rows_are_stored_or_counted(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[Any, ...]]) -> None:
-    """As many events as plain Python takes for events, with their times; the others are counted."""
+    """Compare the number and times of events with plain Python; the rest is counted."""
     kernels = [kernel(start, end, name, process=process, device=device) for start, end, process, device, name in rows]
     kernels.append(kernel(100, 200))
     path = write(tmp_path_factory.mktemp("any") / "x.sqlite", {**session(), "CUPTI_ACTIVITY_KIND_KERNEL": (KERNEL, kernels)})
-    store, registry, placement = _place()
+    store, registry, placement = _parts()
     read_export(store, registry, placement, path, 0)
     expected = []
     for start, end, *_ in kernels:
-        whole = type(start) is int and type(end) is int
-        if whole and (start, end) != (0, 0) and abs(start) <= 2**61 and abs(end) <= 2**61 and 0 <= end - start <= 7 * DAY:
+        is_valid = type(start) is int and type(end) is int
+        if is_valid and (start, end) != (0, 0) and abs(start) <= 2**61 and abs(end) <= 2**61 and 0 <= end - start <= 7 * DAY:
             expected.append((EPOCH + start, end - start))
-    found = store.frame("SELECT start_ns, duration_ns FROM device_event ORDER BY ALL").rows()
-    assert found == sorted(expected)
-    assert len(found) + sum(n for code, n in notes(store).items() if code in NOT_STORED) == len(kernels)
+    actual = store.frame("SELECT start_ns, duration_ns FROM device_event ORDER BY ALL").rows()
+    assert actual == sorted(expected)
+    assert len(actual) + sum(n for code, n in notes(store).items() if code in NOT_STORED) == len(kernels)

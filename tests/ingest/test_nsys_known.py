@@ -1,7 +1,7 @@
-"""Does device activity of a damaged export end for all of its tables where the one that is cut ends?
+"""Tests that device activity of a damaged export ends, for all tables, at the end of the cut table.
 
 Every file is made here: kernels of 50 us every 100 us, so that a GPU is busy for half of the time, and copies of 10 us every 1,000 us in
-the other half. Pages are damaged by their content; how many rows SQLite can still read is asked of SQLite itself.
+the other half. Pages are damaged by their content; SQLite itself determines how many rows are still readable.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def write(path: Path, tables: dict[str, Rows]) -> Path:
 
 
 def damage(path: Path, row: tuple[int, ...]) -> None:
-    """Overwrite the page in which the row with this start and end lies."""
+    """Overwrite the page that contains the row with this start and end."""
     raw = bytearray(path.read_bytes())
     page = raw.index(row[0].to_bytes(4) + row[1].to_bytes(4)) // PAGE
     raw[page * PAGE : (page + 1) * PAGE] = b"\xff" * PAGE
@@ -61,17 +61,17 @@ def damage(path: Path, row: tuple[int, ...]) -> None:
 
 def readable(path: Path, table: str) -> Rows:
     """The rows that SQLite reads before the damage."""
-    found: Rows = []
+    rows: Rows = []
     with closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as connection:
         connection.execute("PRAGMA writable_schema = ON")
         try:
-            found.extend(connection.execute(f"SELECT * FROM {table}"))  # keeps what is read before the error
+            rows.extend(connection.execute(f"SELECT * FROM {table}"))  # keeps what is read before the error
         except sqlite3.DatabaseError:
-            return found
+            return rows
     raise AssertionError(f"{table} is not damaged")
 
 
-def told(store: Store, code: str) -> list[tuple[str, int]]:
+def noted(store: Store, code: str) -> list[tuple[str, int]]:
     return store.frame("SELECT message, count FROM ingest_note WHERE code = ?", [code]).rows()
 
 
@@ -97,10 +97,10 @@ def test_copies_after_the_last_kernel_that_can_be_read_are_left_out(tmp_path: Pa
     [device] = time_breakdown(store)
     assert device.span_ns == until - 100 * MS
     assert device.busy_ns == len(read) * 50 * US + len(kept) * 10 * US
-    [(message, count)] = told(store, "after_damage")
+    [(message, count)] = noted(store, "after_damage")
     assert count == 400 - len(kept)
     assert message.startswith(f"Device activity is known until {(until - 100 * MS) / MS:.0f} ms after its begin, as table {KERNELS} could")
-    assert len(told(store, "damaged")) == 1
+    assert len(noted(store, "damaged")) == 1
 
 
 def test_kernels_after_the_last_copy_that_can_be_read_are_left_out(tmp_path: Path) -> None:
@@ -112,15 +112,15 @@ def test_kernels_after_the_last_copy_that_can_be_read_are_left_out(tmp_path: Pat
     kept = begun(kernels(4_000), read[-1][1])
     assert starts(store, "kernel") == kept
     assert starts(store, "memcpy") == [row[0] for row in read]
-    assert told(store, "after_damage")[0][1] == 4_000 - len(kept)
+    assert noted(store, "after_damage")[0][1] == 4_000 - len(kept)
 
 
 def test_of_a_page_that_is_cut_within_the_rows_before_it_count(tmp_path: Path) -> None:
-    """SQLite reads what is missing as rows of nothing, and behind them the rows of the page that stand before the cut."""
+    """SQLite reads missing rows as nulls, and then the rows of the cut page."""
     path = write(tmp_path / "a.sqlite", {COPIES: copies(400), KERNELS: kernels(4_000)})
     raw = path.read_bytes()
-    place = raw.index(b"".join(number.to_bytes(4) for number in kernels(4_000)[2_345][:2]))
-    path.write_bytes(raw[: place // PAGE * PAGE + PAGE * 3 // 4])
+    offset = raw.index(b"".join(number.to_bytes(4) for number in kernels(4_000)[2_345][:2]))
+    path.write_bytes(raw[: offset // PAGE * PAGE + PAGE * 3 // 4])
     read = readable(path, KERNELS)
     first_empty = next(i for i, row in enumerate(read) if row[0] is None)
     assert read[-1][0] is not None
@@ -128,17 +128,17 @@ def test_of_a_page_that_is_cut_within_the_rows_before_it_count(tmp_path: Path) -
     store = ingest([path])
     assert starts(store, "kernel") == begun(kernels(4_000), until)
     assert starts(store, "memcpy") == begun(copies(400), until)
-    counted = {code: sum(count for _, count in told(store, code)) for code in NOT_STORED}
+    counted = {code: sum(count for _, count in noted(store, code)) for code in NOT_STORED}
     stored = store.frame("SELECT count(*) FROM device_event").item()
     assert counted["no_timestamp"] == sum(row[0] is None for row in read)
     assert stored + sum(counted.values()) == len(read) + 400
 
 
 def test_in_the_order_of_time_all_gpus_are_known_up_to_the_cut(tmp_path: Path) -> None:
-    """The second GPU has its last kernel long before the cut: that it has none after it is known."""
+    """The last kernel of the second GPU is long before the cut, which is known."""
     early = kernels(100, device=1)
-    both = sorted([*kernels(4_000), *early])
-    path = write(tmp_path / "a.sqlite", {KERNELS: both, COPIES: [*copies(400), *copies(400, device=1)]})
+    expected = sorted([*kernels(4_000), *early])
+    path = write(tmp_path / "a.sqlite", {KERNELS: expected, COPIES: [*copies(400), *copies(400, device=1)]})
     damage(path, kernels(4_000)[2_345])
     until = readable(path, KERNELS)[-1][1]
     store = ingest([path])
@@ -147,7 +147,7 @@ def test_in_the_order_of_time_all_gpus_are_known_up_to_the_cut(tmp_path: Path) -
 
 
 def test_one_gpu_after_the_other_each_is_known_up_to_its_own_last_row(tmp_path: Path) -> None:
-    """The rows of GPU 1 stand first and are whole; those of GPU 0 are cut; of GPU 2, which would come last, nothing is known."""
+    """The rows of GPU 1 are complete, those of GPU 0 are cut, those of GPU 2 missing."""
     path = write(
         tmp_path / "a.sqlite",
         {
@@ -157,17 +157,17 @@ def test_one_gpu_after_the_other_each_is_known_up_to_its_own_last_row(tmp_path: 
     )
     raw = path.read_bytes()
     again = b"".join(number.to_bytes(4) for number in kernels(4_000)[2_345][:2])
-    assert raw.count(again) == 2  # GPU 0 stands before GPU 2
+    assert raw.count(again) == 2  # GPU 0 comes before GPU 2
     damage(path, kernels(4_000)[2_345])
-    own = [row for row in readable(path, KERNELS) if row[2] == 0]
-    assert 2_200 < len(own) <= 2_345
+    of_first = [row for row in readable(path, KERNELS) if row[2] == 0]
+    assert 2_200 < len(of_first) <= 2_345
     store = ingest([path])
-    assert starts(store, "memcpy", 0) == begun(copies(400), own[-1][1])
+    assert starts(store, "memcpy", 0) == begun(copies(400), of_first[-1][1])
     assert starts(store, "memcpy", 1) == begun(copies(400), kernels(1_000)[-1][1])
     assert starts(store, "kernel", 1) == [row[0] for row in kernels(1_000)]
     assert starts(store, "memcpy", 2) == starts(store, "kernel", 2) == []
-    [(message, _)] = told(store, "after_damage")
-    assert f"known until 100 ms to {(own[-1][1] - 100 * MS) / MS:.0f} ms, depending on the GPU, after" in message
+    [(message, _)] = noted(store, "after_damage")
+    assert f"known until 100 ms to {(of_first[-1][1] - 100 * MS) / MS:.0f} ms, depending on the GPU, after" in message
 
 
 def test_without_a_kernel_that_can_be_read_copies_make_no_activity(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_without_a_kernel_that_can_be_read_copies_make_no_activity(tmp_path: Pat
     store = ingest([path])
     assert store.frame("SELECT count(*) FROM device_event").item() == 0
     assert time_breakdown(store) == ()
-    [(message, count)] = told(store, "after_damage")
+    [(message, count)] = noted(store, "after_damage")
     assert message == (f"What the GPUs did is not known, as table {KERNELS} cannot be read; what other tables hold of it was left out.")
     assert count == 400
 
@@ -188,8 +188,8 @@ def test_without_a_synchronisation_that_can_be_read_activity_is_as_without_their
     damage(path, syncs[0])
     store = ingest([path])
     assert len(starts(store, "kernel")) == 4_000
-    assert not told(store, "after_damage")
-    assert len(told(store, "damaged")) == 1
+    assert not noted(store, "after_damage")
+    assert len(noted(store, "damaged")) == 1
 
 
 def test_rows_without_a_start_in_a_whole_file_are_no_cut(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_rows_without_a_start_in_a_whole_file_are_no_cut(tmp_path: Path) -> None
     store = ingest([path])
     assert len(starts(store, "kernel")) == 20
     assert len(starts(store, "memcpy")) == 400
-    assert not told(store, "after_damage")
+    assert not noted(store, "after_damage")
 
 
 def test_nothing_that_can_be_read_is_an_error(tmp_path: Path) -> None:

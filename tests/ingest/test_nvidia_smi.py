@@ -1,4 +1,4 @@
-"""Do logs of nvidia-smi give the values that stand in them, and are all that cannot be read told?"""
+"""Tests for logs of nvidia-smi -> samples, with notes on everything that cannot be read."""
 
 from __future__ import annotations
 
@@ -101,15 +101,15 @@ def test_the_same_log_in_other_clothes(tmp_path: Path, change: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "told"),
+    ("row", "message"),
     [
         ("5/6/2024 7:08,0,85", r"accepted is what nvidia-smi writes, such as 2026/11/20 06:00:00\.123 .*'5/6/2024 7:08,0,85'"),
         ("06.05.2024 07:08:09,0,85", r"accepted is what nvidia-smi writes, such as 2026/11/20 06:00:00\.123 "),
         ("2024/05/06 07:08:09.123,0,85,5", r"decimal commas between commas.* save it with semicolons or tabs"),
     ],
 )
-def test_what_a_spreadsheet_made_of_a_log_is_told_with_what_to_do(tmp_path: Path, row: str, told: str) -> None:
-    with pytest.raises(InputError, match=r"(?s)smi\.csv: nvidia-smi log; .*" + told):
+def test_what_a_spreadsheet_made_of_a_log_is_told_with_what_to_do(tmp_path: Path, row: str, message: str) -> None:
+    with pytest.raises(InputError, match=r"(?s)smi\.csv: nvidia-smi log; .*" + message):
         log(tmp_path, "timestamp,index,utilization.gpu [%]", row, row)
 
 
@@ -131,8 +131,8 @@ def test_what_cannot_be_read_is_counted(tmp_path: Path) -> None:
     with log(tmp_path, *lines, "2024/05/06 07:08:18.123, 0, GPU", end="") as store:
         assert [value for _, _, value in values(store, "gpu_utilization")] == [85.0, 85.0]
         assert len(values(store, "gpu_power")) == 6
-        found = notes(store)
-        assert found == {
+        noted = notes(store)
+        assert noted == {
             "before_header": 1, "no_value": 4, "no_number": 2, "wrong_length": 1, "bad_time": 1, "cut_line": 1, "times_without_zone": 1,
         }  # fmt: skip
 
@@ -140,8 +140,8 @@ def test_what_cannot_be_read_is_counted(tmp_path: Path) -> None:
 LOST = "Unable to determine the device handle for GPU0000:17:00.0: GPU is lost.  Reboot the system to recover this GPU"
 
 
-def told(store: Store) -> list[tuple[str, str, str, int]]:
-    """Severity, code, message and count of what is noted beside the times."""
+def noted(store: Store) -> list[tuple[str, str, str, int]]:
+    """Return severity, code, message and count of notes not about times."""
     query = "SELECT severity, code, message, count FROM ingest_note WHERE code <> 'times_without_zone' ORDER BY ALL"
     return store.frame(query).rows()
 
@@ -150,7 +150,7 @@ def test_a_gpu_that_is_lost_is_told_with_its_time_and_its_words(tmp_path: Path) 
     with log(tmp_path, HEADER, line(0, 0), line(0, 1), line(1, 0), HEADER, LOST, line(2, 0), LOST, line(3, 0)) as store:
         words = '"GPU is lost. Reboot the system to recover this GPU"'
         message = f"GPU 0000:17:00.0 was lost after 2024/05/06 07:08:10 (as the log counts): {words}."
-        assert told(store) == [("warning", "gpu_lost", message, 2)]
+        assert noted(store) == [("warning", "gpu_lost", message, 2)]
         assert [(unit, value) for unit, _, value in values(store, "gpu_utilization")] == [(0, 85.0)] * 4 + [(1, 85.0)]
 
 
@@ -160,7 +160,7 @@ def test_what_nvidia_smi_says_of_failures_in_a_log(tmp_path: Path) -> None:
     with log(tmp_path, LOST, HEADER, line(0, 0), nvml, newer, nvml) as store:
         after = "after 2024/05/06 07:08:09 (as the log counts)"
         lost = 'GPU 0000:17:00.0 was lost before the first sample: "GPU is lost. Reboot the system to recover this GPU".'
-        assert told(store) == [
+        assert noted(store) == [
             ("warning", "gpu_lost", lost, 1),
             ("warning", "gpu_lost", f'GPU 1: 0000:18:00.0 could not be reached {after}: "Unknown Error".', 1),
             ("warning", "monitor_failed", f'nvidia-smi failed {after}: "{nvml}".', 2),
@@ -170,14 +170,14 @@ def test_what_nvidia_smi_says_of_failures_in_a_log(tmp_path: Path) -> None:
 def test_a_gpu_that_is_lost_in_a_log_of_dmon(tmp_path: Path) -> None:
     head = ["#Date       Time        gpu     sm    mem", "#YYYYMMDD   HH:MM:SS    Idx      %      %"]
     with log(tmp_path, *head, " 20240506   07:08:09      0   85   40", *head, LOST) as store:
-        [(_, code, message, _)] = told(store)
+        [(_, code, message, _)] = noted(store)
         assert (code, message.partition(" (")[0]) == ("gpu_lost", "GPU 0000:17:00.0 was lost after 20240506 07:08:09")
 
 
 def test_a_gpu_that_is_lost_in_a_log_of_dmon_with_commas(tmp_path: Path) -> None:
     head = ["#Date, Time, gpu, sm, mem", "#YYYYMMDD, HH:MM:SS, Idx, %, %"]
     with log(tmp_path, *head, " 20240506, 07:08:09, 0, 85, 40", " 20240506, 07:08:10, 0, 75, 40", LOST) as store:
-        [(_, code, message, _)] = told(store)
+        [(_, code, message, _)] = noted(store)
         assert (code, message.partition(" (")[0]) == ("gpu_lost", "GPU 0000:17:00.0 was lost after 20240506 07:08:10")
         assert [value for _, _, value in values(store, "gpu_utilization")] == [85.0, 75.0]
 
@@ -194,7 +194,7 @@ def test_a_file_with_nothing_but_the_failure_of_nvidia_smi_says_so(tmp_path: Pat
         log(tmp_path, words, end=end)
     (tmp_path / "good.csv").write_text("\n".join([HEADER, line(0), line(1)]) + "\n")
     with ingest([tmp_path]) as store:
-        [(severity, _, message, _)] = told(store)
+        [(severity, _, message, _)] = noted(store)
         assert severity in ("warning", "error")
         assert f'nvidia-smi itself failed and wrote no sample: "{first}"' in message
 
@@ -218,7 +218,7 @@ def test_reasons_for_lower_clocks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "message"),
     [
         (["index, utilization.gpu [%]", "0, 85 %"], "no column timestamp"),
         ([line(0), line(1)], "no header line"),
@@ -239,11 +239,11 @@ def test_reasons_for_lower_clocks(tmp_path: Path) -> None:
         (["timestamp, utilization.gpu [%]", *(f"2024/05/06 07:08:{9 + k // 2:02}.{123 + k % 2}, 85 %" for k in range(20))], "several GPUs"),
     ],
 )
-def test_a_log_that_says_too_little_is_refused_with_the_next_step(tmp_path: Path, lines: list[str], said: str) -> None:
+def test_a_log_that_says_too_little_is_refused_with_the_next_step(tmp_path: Path, lines: list[str], message: str) -> None:
     with pytest.raises(InputError) as refused:
         log(tmp_path, *lines)
     text = str(refused.value)
-    assert said in text
+    assert message in text
     assert "nvidia-smi" in text
     assert "smi.csv" in text
 
@@ -349,9 +349,9 @@ def test_the_same_log_with_and_without_units_is_of_one_machine(tmp_path: Path) -
     with ingest([tmp_path]) as store:
         assert store.frame("SELECT hostname, gpus FROM node").rows() == [("unknown host", 2)]
         assert len(values(store, "gpu_utilization")) == 18
-        told = dict(store.frame("SELECT code, message FROM ingest_note").rows())
-        assert "has the values of a.csv at the same times" in told["machine_joined"]
-        assert "machine_unknown" not in told
+        messages = dict(store.frame("SELECT code, message FROM ingest_note").rows())
+        assert "has the values of a.csv at the same times" in messages["machine_joined"]
+        assert "machine_unknown" not in messages
 
 
 def test_two_logs_of_unknown_machines_say_how_to_name_them(tmp_path: Path) -> None:
@@ -368,8 +368,8 @@ def test_two_logs_of_unknown_machines_say_how_to_name_them(tmp_path: Path) -> No
 def test_logs_of_two_machines_and_of_one_in_two_parts(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("\n".join([HEADER, line(0), line(1)]) + "\n")
     (tmp_path / "b.csv").write_text("\n".join([HEADER, line(2), line(3)]) + "\n")
-    other = [line(second).replace("GPU-0", "GPU-9") for second in range(4)]
-    (tmp_path / "c.csv").write_text("\n".join([HEADER, *other]) + "\n")
+    second_log = [line(second).replace("GPU-0", "GPU-9") for second in range(4)]
+    (tmp_path / "c.csv").write_text("\n".join([HEADER, *second_log]) + "\n")
     with ingest([tmp_path]) as store:
         query = "SELECT hostname, count(*) FROM sample JOIN node ON node.id = node WHERE metric = 'gpu_utilization' GROUP BY 1 ORDER BY 1"
         assert store.frame(query).rows() == [("unknown host", 4), ("unknown host 2", 4)]
@@ -429,12 +429,12 @@ def test_cut_and_garbled_logs_give_only_values_that_stand_in_them(
     text = "\n".join([HEADER, *garbled, line(99)]) + "\n"
     text = text[: len(text) - cut] if cut else text
     (folder / "smi.csv").write_text(text)
-    whole = text[: text.rfind("\n") + 1].splitlines()[1:]
-    kept = [one for one in whole if one.count(", ") == 8]
+    complete = text[: text.rfind("\n") + 1].splitlines()[1:]
+    kept = [one for one in complete if one.count(", ") == 8]
     expected = [float(re.findall(r", (\d+) %", one)[0]) for one in kept]
     try:
         with ingest([folder / "smi.csv"]) as store:
             assert [value for _, _, value in values(store, "gpu_utilization")] == expected
-            assert notes(store).get("wrong_length", 0) == len(whole) - len(kept)
+            assert notes(store).get("wrong_length", 0) == len(complete) - len(kept)
     except InputError:
         assert not expected

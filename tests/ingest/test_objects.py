@@ -1,4 +1,4 @@
-"""Do local folders, the store in memory and an S3 server keep the same contract?"""
+"""Tests that local folders, the store in memory and an S3 server have the same contract."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def swift() -> Iterator[SwiftServer]:
 
 
 @pytest.fixture(params=["folder", "memory", pytest.param("s3", marks=pytest.mark.slow)])
-def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Objects:
+def objects(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Objects:
     """An empty place of each kind; every test has its own prefix."""
     name = f"{request.node.originalname}-{time.monotonic_ns()}"
     clean_environment(monkeypatch)
@@ -40,60 +40,60 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     return open_objects(f"s3://contract/{name}/a prefix/")
 
 
-def test_what_is_written_is_read_listed_and_removed(place: Objects, tmp_path: Path) -> None:
-    assert list(place.list()) == []
-    assert place.head("a") is None
+def test_what_is_written_is_read_listed_and_removed(objects: Objects, tmp_path: Path) -> None:
+    assert list(objects.list()) == []
+    assert objects.head("a") is None
     before = time.time_ns() - 2 * 10**9
     for name in NAMES:
-        place.write(name, name.encode())
-    listed = list(place.list())
+        objects.write(name, name.encode())
+    listed = list(objects.list())
     assert [one.path for one in listed] == sorted(NAMES, key=str.encode)
-    for one in listed:
-        head = place.head(one.path)
+    for info in listed:
+        head = objects.head(info.path)
         assert head is not None
-        assert abs(one.modified_ns - head.modified_ns) <= 10**9  # listings and answers round differently
-        assert (one.path, one.size, one.etag) == (head.path, head.size, head.etag)
-        assert one.size == len(one.path.encode())
-        assert before <= one.modified_ns <= time.time_ns() + 2 * 10**9
-        assert place.read(one.path) == one.path.encode()
-        place.download(one, tmp_path / "got")
-        assert (tmp_path / "got").read_bytes() == one.path.encode()
+        assert abs(info.modified_ns - head.modified_ns) <= 10**9  # listings and answers round differently
+        assert (info.path, info.size, info.etag) == (head.path, head.size, head.etag)
+        assert info.size == len(info.path.encode())
+        assert before <= info.modified_ns <= time.time_ns() + 2 * 10**9
+        assert objects.read(info.path) == info.path.encode()
+        objects.download(info, tmp_path / "got")
+        assert (tmp_path / "got").read_bytes() == info.path.encode()
     for name in NAMES:
-        place.delete(name)
-        place.delete(name)
-    assert list(place.list()) == []
+        objects.delete(name)
+        objects.delete(name)
+    assert list(objects.list()) == []
 
 
-def test_listings_by_prefix_and_behind_a_name(place: Objects) -> None:
+def test_listings_by_prefix_and_behind_a_name(objects: Objects) -> None:
     names = sorted(["a", "a.b", "a/b", "a/b/c", "a/c", "ab", "b/a/a", "b/b", "ü"], key=str.encode)
-    names.remove("a")  # a folder cannot hold the file a beside the folder a
+    names.remove("a")  # a folder cannot contain both a file and a folder named a
     names.remove("a/b")
     for name in names:
-        place.write(name, b"x")
+        objects.write(name, b"x")
     for prefix in ("", "a", "a/b", "a/b/", "b/a/a", "ü", "a//", "../"):
         for after in (None, "", "a/", "a/b", "a/b/c", "\U0001f600", "a//b"):
             expected = [name for name in names if name.startswith(prefix) and (after is None or name.encode() > after.encode())]
-            assert [one.path for one in place.list(prefix, after=after)] == expected, (prefix, after)
+            assert [one.path for one in objects.list(prefix, after=after)] == expected, (prefix, after)
 
 
-def test_parts_of_an_object(place: Objects) -> None:
-    place.write("x", b"0123456789")
-    place.write("empty", b"")
-    assert place.read("x", first=3) == b"3456789"
-    assert place.read("x", first=3, count=4) == b"3456"
-    assert place.read("x", first=8, count=4) == b"89"
-    assert place.read("x", count=0) == place.read("x", first=10) == place.read("x", first=99, count=1) == b""
-    assert place.read("empty") == place.read("empty", first=1) == place.read("empty", count=5) == b""
+def test_parts_of_an_object(objects: Objects) -> None:
+    objects.write("x", b"0123456789")
+    objects.write("empty", b"")
+    assert objects.read("x", first=3) == b"3456789"
+    assert objects.read("x", first=3, count=4) == b"3456"
+    assert objects.read("x", first=8, count=4) == b"89"
+    assert objects.read("x", count=0) == objects.read("x", first=10) == objects.read("x", first=99, count=1) == b""
+    assert objects.read("empty") == objects.read("empty", first=1) == objects.read("empty", count=5) == b""
     for arguments in ({}, {"first": 1}, {"count": 0}, {"first": 1, "count": 1}):
         with pytest.raises(ObjectStoreError, match=r"nothing: no such (object|file)"):
-            place.read("nothing", **arguments)  # type: ignore[arg-type]
+            objects.read("nothing", **arguments)  # type: ignore[arg-type]
 
 
-def test_only_one_of_many_creates(place: Objects) -> None:
+def test_only_one_of_many_creates(objects: Objects) -> None:
     written: list[int] = []
 
     def create(number: int) -> None:
-        if place.create("claims/one", b"%d" % number):
+        if objects.create("claims/one", b"%d" % number):
             written.append(number)
 
     threads = [threading.Thread(target=create, args=(number,)) for number in range(8)]
@@ -102,38 +102,38 @@ def test_only_one_of_many_creates(place: Objects) -> None:
     for thread in threads:
         thread.join()
     assert len(written) == 1
-    assert place.read("claims/one") == b"%d" % written[0]
-    assert not place.create("claims/one", b"again")
-    place.delete("claims/one")
-    assert place.create("claims/one", b"again")
+    assert objects.read("claims/one") == b"%d" % written[0]
+    assert not objects.create("claims/one", b"again")
+    objects.delete("claims/one")
+    assert objects.create("claims/one", b"again")
 
 
-def test_replace_needs_the_version_that_is_there(place: Objects) -> None:
-    assert not place.replace("x", b"new", '"0-0-0"')
-    assert place.replace("x", b"one", None)
-    assert not place.replace("x", b"two", None)
-    first = place.head("x")
+def test_replace_needs_the_version_that_is_there(objects: Objects) -> None:
+    assert not objects.replace("x", b"new", '"0-0-0"')
+    assert objects.replace("x", b"one", None)
+    assert not objects.replace("x", b"two", None)
+    first = objects.head("x")
     assert first is not None
-    assert place.replace("x", b"two", first.etag)
-    assert not place.replace("x", b"three", first.etag)
-    assert place.read("x") == b"two"
-    assert [one.path for one in place.list()] == ["x"]  # no lock or temporary file is left, or is seen
+    assert objects.replace("x", b"two", first.etag)
+    assert not objects.replace("x", b"three", first.etag)
+    assert objects.read("x") == b"two"
+    assert [one.path for one in objects.list()] == ["x"]  # no lock or temporary file is left, or is seen
 
 
-def test_of_many_that_replace_a_version_one_does(place: Objects) -> None:
+def test_of_many_that_replace_a_version_one_does(objects: Objects) -> None:
     """A counter that several raise: none of the steps is lost."""
-    place.write("n", b"0")
+    objects.write("n", b"0")
     done = threading.Semaphore(0)
 
     def raise_it() -> None:
         for _ in range(200):
-            now = place.head("n")
+            now = objects.head("n")
             assert now is not None
             try:
-                value = int(place.read("n"))
+                value = int(objects.read("n"))
             except ObjectStoreError:
                 continue
-            if place.head("n") == now and place.replace("n", b"%d" % (value + 1), now.etag):
+            if objects.head("n") == now and objects.replace("n", b"%d" % (value + 1), now.etag):
                 done.release()
                 return
             time.sleep(0.01)
@@ -147,43 +147,43 @@ def test_of_many_that_replace_a_version_one_does(place: Objects) -> None:
     successes = 1
     while done.acquire(blocking=False):
         successes += 1
-    assert int(place.read("n")) == successes == 3
+    assert int(objects.read("n")) == successes == 3
 
 
-def test_a_version_that_is_no_more_is_not_downloaded(place: Objects, tmp_path: Path) -> None:
+def test_a_version_that_is_no_more_is_not_downloaded(objects: Objects, tmp_path: Path) -> None:
     target = tmp_path / "target"
-    place.write("grows", b"12")
-    place.write("same size", b"12")
-    place.write("goes", b"12")
-    seen = {one.path: one for one in place.list()}
-    place.write("grows", b"123")
-    place.write("same size", b"21")
-    place.delete("goes")
-    for one in seen.values():
-        with pytest.raises(ChangedError, match=f"{one.path}: replaced, changed or removed"):
-            place.download(one, target)
+    objects.write("grows", b"12")
+    objects.write("same size", b"12")
+    objects.write("goes", b"12")
+    seen = {one.path: one for one in objects.list()}
+    objects.write("grows", b"123")
+    objects.write("same size", b"21")
+    objects.delete("goes")
+    for info in seen.values():
+        with pytest.raises(ChangedError, match=f"{info.path}: replaced, changed or removed"):
+            objects.download(info, target)
     assert list(tmp_path.glob("*")) in ([], [tmp_path / "root"])
-    now = place.head("grows")
+    now = objects.head("grows")
     assert now is not None
-    place.download(now, target)
+    objects.download(now, target)
     assert target.read_bytes() == b"123"
 
 
-def test_large_objects_in_parts_and_streams(place: Objects, tmp_path: Path) -> None:
+def test_large_objects_in_parts_and_streams(objects: Objects, tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     data = b"".join(number.to_bytes(4, "big") for number in range(3 << 20))  # 12 MB: several parts
     source.write_bytes(data)
-    etag = place.write("large", source, content_type="application/octet-stream")
-    one = place.head("large")
-    assert one is not None
-    assert (one.size, one.etag) == (len(data), etag)
-    assert [info.etag for info in place.list()] == [etag]
+    etag = objects.write("large", source, content_type="application/octet-stream")
+    stored = objects.head("large")
+    assert stored is not None
+    assert (stored.size, stored.etag) == (len(data), etag)
+    assert [info.etag for info in objects.list()] == [etag]
     steps: list[int] = []
-    place.download(one, target, progress=steps.append)
+    objects.download(stored, target, progress=steps.append)
     assert target.read_bytes() == data
     assert steps == sorted(steps)
     assert steps[-1] == len(data)
-    assert place.read("large", first=9_999_999, count=5) == data[9_999_999:10_000_004]
+    assert objects.read("large", first=9_999_999, count=5) == data[9_999_999:10_000_004]
 
     class StopError(Exception):
         pass
@@ -194,7 +194,7 @@ def test_large_objects_in_parts_and_streams(place: Objects, tmp_path: Path) -> N
 
     target.unlink()
     with pytest.raises(StopError):
-        place.download(one, target, progress=stop)
+        objects.download(stored, target, progress=stop)
     assert not target.exists()
     assert [path.name for path in tmp_path.iterdir() if path.name not in {"source", "root"}] == []
 
@@ -202,24 +202,24 @@ def test_large_objects_in_parts_and_streams(place: Objects, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "name", ["", "/x", "x/", "a//b", ".", "..", "../x", "a/../b", "a/./b", "new\nline", "nul\0", "\x7f", "\ud800", "x" * 1025]
 )
-def test_hostile_names_are_refused_everywhere(place: Objects, tmp_path: Path, name: str) -> None:
+def test_hostile_names_are_refused_everywhere(objects: Objects, tmp_path: Path, name: str) -> None:
     for action in (
-        lambda: place.head(name),
-        lambda: place.read(name),
-        lambda: place.write(name, b""),
-        lambda: place.create(name, b""),
-        lambda: place.replace(name, b"", '"x"'),
-        lambda: place.delete(name),
-        lambda: place.download(ObjectInfo(name, 1, None, 0), tmp_path / "x"),
+        lambda: objects.head(name),
+        lambda: objects.read(name),
+        lambda: objects.write(name, b""),
+        lambda: objects.create(name, b""),
+        lambda: objects.replace(name, b"", '"x"'),
+        lambda: objects.delete(name),
+        lambda: objects.download(ObjectInfo(name, 1, None, 0), tmp_path / "x"),
     ):
         with pytest.raises(ObjectStoreError, match="give it another name") as raised:
             action()
         assert "\n" not in str(raised.value)
-    assert list(place.list(name)) == []
+    assert list(objects.list(name)) == []
 
 
-def test_names_of_our_own_files_are_kept_for_them(place: Objects) -> None:
-    for action in (place.write, place.create):
+def test_names_of_our_own_files_are_kept_for_them(objects: Objects) -> None:
+    for action in (objects.write, objects.create):
         with pytest.raises(ObjectStoreError, match="kept for temporary files"):
             action("a/.postrun-x", b"")
 
@@ -266,18 +266,18 @@ def test_urls_of_folders(tmp_path: Path) -> None:
 
 
 def test_a_store_that_lists_in_no_order(tmp_path: Path) -> None:
-    """Such as Azure: what comes is put in order; the way of stores that promise an order is not taken."""
-    place = open_objects("memory://unordered/x")
-    assert isinstance(place, object_stores.Stored)
-    place._to = replace(place._to, ordered=False)
+    """Stores without a promised order, such as Azure, are sorted after listing."""
+    objects = open_objects("memory://unordered/x")
+    assert isinstance(objects, object_stores.Stored)
+    objects._to = replace(objects._to, ordered=False)
     for name in NAMES:
-        place.write(name, b"")
-    assert [one.path for one in place.list(after="a-")] == [name for name in sorted(NAMES, key=str.encode) if name > "a-"]
-    assert [one.path for one in place.list("a/b", after="\U0001f600")] == []
+        objects.write(name, b"")
+    assert [one.path for one in objects.list(after="a-")] == [name for name in sorted(NAMES, key=str.encode) if name > "a-"]
+    assert [one.path for one in objects.list("a/b", after="\U0001f600")] == []
 
 
 def test_a_store_that_lists_out_of_order_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    place = open_objects("memory://out-of-order")
-    monkeypatch.setattr(place, "_pages", lambda *_: iter([ObjectInfo("b", 1, None, 0), ObjectInfo("a", 1, None, 0)]))
+    objects = open_objects("memory://out-of-order")
+    monkeypatch.setattr(objects, "_pages", lambda *_: iter([ObjectInfo("b", 1, None, 0), ObjectInfo("a", 1, None, 0)]))
     with pytest.raises(ObjectStoreError, match="does not list objects in order"):
-        list(place.list())
+        list(objects.list())

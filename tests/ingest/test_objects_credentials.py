@@ -1,4 +1,4 @@
-"""Where are the settings of a store looked for, and is a secret ever told?"""
+"""Tests for the places of an object store's settings, and that no message contains a secret."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ DEFAULT = "[default]\naws_access_key_id=D\naws_secret_access_key=DS\n"
 
 
 def test_the_environment_goes_before_the_profile(tmp_path: Path) -> None:
-    found = settings(tmp_path, "[default]\nregion=eu-west-1\n", DEFAULT, **KEYS)
-    assert found.provider is None  # obstore reads the environment
-    assert found.region == "eu-west-1"
+    actual = settings(tmp_path, "[default]\nregion=eu-west-1\n", DEFAULT, **KEYS)
+    assert actual.provider is None  # obstore reads the environment
+    assert actual.region == "eu-west-1"
     assert settings(tmp_path, "[default]\nregion=eu-west-1\n", DEFAULT, AWS_REGION="us-west-2").region == "us-west-2"
     assert settings(tmp_path, "[default]\nregion=eu-west-1\n", DEFAULT, AWS_DEFAULT_REGION="us-west-2").region == "us-west-2"
     assert settings(tmp_path, "", "", AWS_PROFILE="not there", **KEYS).provider is None
@@ -43,13 +43,13 @@ def test_profiles(tmp_path: Path) -> None:
     default = settings(tmp_path, config, credentials)
     assert default.provider is not None
     assert default.region == "a"
-    given = default.provider()
-    assert (given["access_key_id"], given["secret_access_key"], given["token"]) == ("D", "DS", None)
+    keys = default.provider()
+    assert (keys["access_key_id"], keys["secret_access_key"], keys["token"]) == ("D", "DS", None)
     team = settings(tmp_path, config, credentials, AWS_PROFILE="team")
     assert (team.region, team.endpoint) == ("b", "https://s3.example")
     assert team.provider is not None
-    given = team.provider()
-    assert (given["access_key_id"], given["secret_access_key"], given["token"]) == ("T", "TS%x=y", "TT")
+    keys = team.provider()
+    assert (keys["access_key_id"], keys["secret_access_key"], keys["token"]) == ("T", "TS%x=y", "TT")
     assert "TS" not in repr(team)
     # Renewed while a night runs: read again.
     (tmp_path / "credentials").write_text(credentials.replace("TS%x=y", "renewed"), encoding="utf-8")
@@ -57,20 +57,20 @@ def test_profiles(tmp_path: Path) -> None:
 
 
 def test_a_program_that_gives_credentials(tmp_path: Path) -> None:
-    said = {"Version": 1, "AccessKeyId": "P", "SecretAccessKey": "PS", "SessionToken": "PT", "Expiration": "2031-01-01T00:00:00Z"}
+    answer = {"Version": 1, "AccessKeyId": "P", "SecretAccessKey": "PS", "SessionToken": "PT", "Expiration": "2031-01-01T00:00:00Z"}
     script = tmp_path / "give.py"
-    script.write_text(f"print('''{json.dumps(said)}''')", encoding="utf-8")
-    found = settings(tmp_path, f"[default]\ncredential_process = {sys.executable} {script}\n")
-    assert found.provider is not None
-    given = found.provider()
-    assert (given["access_key_id"], given["token"], given["expires_at"].year) == ("P", "PT", 2031)
+    script.write_text(f"print('''{json.dumps(answer)}''')", encoding="utf-8")
+    actual = settings(tmp_path, f"[default]\ncredential_process = {sys.executable} {script}\n")
+    assert actual.provider is not None
+    credentials = actual.provider()
+    assert (credentials["access_key_id"], credentials["token"], credentials["expires_at"].year) == ("P", "PT", 2031)
     script.write_text("print('SECRET'); raise SystemExit(3)", encoding="utf-8")
     with pytest.raises(ObjectStoreError, match="credential_process ends with 3; run it by hand") as raised:
-        found.provider()
+        actual.provider()
     assert "SECRET" not in str(raised.value)
     script.write_text("print('SECRET')", encoding="utf-8")
     with pytest.raises(ObjectStoreError, match="does not print credentials as JSON") as raised:
-        found.provider()
+        actual.provider()
     assert "SECRET" not in str(raised.value)
 
 
@@ -121,9 +121,9 @@ def test_what_is_left_to_obstore(tmp_path: Path) -> None:
 )
 def test_where_requests_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, env: dict[str, str], url: str) -> None:
     clean_environment(monkeypatch, {**KEYS, "AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null", **env})
-    found = object_connect.connect(parse("s3://bucket/x"))
-    assert found.once.config["endpoint"] == url
-    assert found.atomic == ("amazonaws" in url)
+    connection = object_connect.connect(parse("s3://bucket/x"))
+    assert connection.once.config["endpoint"] == url
+    assert connection.atomic == ("amazonaws" in url)
 
 
 def test_settings_of_other_stores(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,9 +132,9 @@ def test_settings_of_other_stores(monkeypatch: pytest.MonkeyPatch) -> None:
         open_objects("az://container/x")
     text = "DefaultEndpointsProtocol=https;AccountName=me;AccountKey=aGlkZGVuPT0=;EndpointSuffix=core.windows.net"
     clean_environment(monkeypatch, {"AZURE_STORAGE_CONNECTION_STRING": text})
-    made = object_connect.connect(parse("az://container/x"))
-    assert made.once.config["account_name"] == "me"
-    assert made.once.config["account_key"] == "aGlkZGVuPT0="
+    connection = object_connect.connect(parse("az://container/x"))
+    assert connection.once.config["account_name"] == "me"
+    assert connection.once.config["account_key"] == "aGlkZGVuPT0="
     clean_environment(monkeypatch, {"GOOGLE_SERVICE_ACCOUNT_KEY": "hidden {not json"})
     with pytest.raises(ObjectStoreError, match=r"gs://bucket: the settings of the store cannot be used.*GOOGLE_\*") as raised:
         open_objects("gs://bucket")
@@ -160,10 +160,10 @@ def test_settings_of_other_stores(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_errors_that_no_server_here_gives(text: str, kind: str, words: str) -> None:
-    """Texts as Amazon, Azure and obstore write them; nothing of them but code, status and region is told."""
-    found = trouble(Exception(f"{text} https://x/?X-Amz-Signature=hidden"))
-    assert found.kind == kind
-    told = message(found, "s3://bucket/x", "s3://bucket", "s3.example")
-    assert words in told
-    assert "hidden" not in told
-    assert told.startswith("s3://bucket/x: ")
+    """Only code, status and region of the stores' messages remain."""
+    reason = trouble(Exception(f"{text} https://x/?X-Amz-Signature=hidden"))
+    assert reason.kind == kind
+    answer = message(reason, "s3://bucket/x", "s3://bucket", "s3.example")
+    assert words in answer
+    assert "hidden" not in answer
+    assert answer.startswith("s3://bucket/x: ")

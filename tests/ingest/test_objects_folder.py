@@ -1,4 +1,4 @@
-"""What does a local folder bear: links, foreign files, other processes, missing rights, a full disk?"""
+"""Tests for local folders: links, foreign files, other processes, missing rights, a full disk."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def paths(folder: Path, prefix: str = "", after: str | None = None) -> list[str]
 
 
 def test_links_are_followed_but_never_in_a_circle(tmp_path: Path) -> None:
-    root, other = tmp_path / "above" / "root", tmp_path / "other"
+    root, elsewhere = tmp_path / "above" / "root", tmp_path / "other"
     put(root / "run" / "a")
-    put(other / "deep" / "b")
+    put(elsewhere / "deep" / "b")
     put(tmp_path / "above" / "beside")
-    (root / "outside").symlink_to(other)
-    (root / "file").symlink_to(other / "deep" / "b")
+    (root / "outside").symlink_to(elsewhere)
+    (root / "file").symlink_to(elsewhere / "deep" / "b")
     (root / "latest").symlink_to("run")  # listed as run already
     (root / "up").symlink_to("..")
     (root / "self").symlink_to(".")
     (root / "nothing").symlink_to("nowhere")
     (root / "circle").symlink_to("circle")
     (root / "run" / "root").symlink_to(root)
-    (other / "back").symlink_to(root)
-    (other / "again").symlink_to(other / "deep")
+    (elsewhere / "back").symlink_to(root)
+    (elsewhere / "again").symlink_to(elsewhere / "deep")
     assert paths(root) == ["file", "outside/deep/b", "run/a"]
     assert open_objects(root).read("outside/deep/b") == b"x"
     assert paths(root, after="file") == ["outside/deep/b", "run/a"]
@@ -52,11 +52,11 @@ def test_links_that_lead_on_and_on_end(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
     (root / "begin").symlink_to(tmp_path / "far0")
-    place = open_objects(root)
-    found = [one.path for one in place.list()]
-    assert found[0] == "begin/f"
-    assert max(path.count("/") for path in found) == 3
-    assert any("links to folders" in line for line in place.left_out)
+    objects = open_objects(root)
+    names = [one.path for one in objects.list()]
+    assert names[0] == "begin/f"
+    assert max(path.count("/") for path in names) == 3
+    assert any("links to folders" in line for line in objects.left_out)
 
 
 def test_files_that_are_no_objects(tmp_path: Path) -> None:
@@ -68,49 +68,53 @@ def test_files_that_are_no_objects(tmp_path: Path) -> None:
     put(Path(os.fsdecode(os.fsencode(tmp_path) + b"/not utf-8 \xff")))
     put(tmp_path / "new\nline" / "x")
     put(tmp_path / "tab\t")
-    place = open_objects(tmp_path)
-    assert [one.path for one in place.list()] == [".hidden", "good"]
-    assert place.head("d") is None
+    objects = open_objects(tmp_path)
+    assert [one.path for one in objects.list()] == [".hidden", "good"]
+    assert objects.head("d") is None
     with pytest.raises(ObjectStoreError, match="pipe: not a file; remove it"):
-        place.head("pipe")
-    said = "\n".join(place.left_out)
-    assert len(place.left_out) == 3
-    assert "not UTF-8" in said
-    assert said.count("control character") == 2
-    assert said.isprintable() or all(line.isprintable() for line in place.left_out)
-    list(place.list())
-    assert len(place.left_out) == 3
+        objects.head("pipe")
+    notes = "\n".join(objects.left_out)
+    assert len(objects.left_out) == 3
+    assert "not UTF-8" in notes
+    assert notes.count("control character") == 2
+    assert notes.isprintable() or all(line.isprintable() for line in objects.left_out)
+    list(objects.list())
+    assert len(objects.left_out) == 3
 
 
 def test_a_file_and_a_folder_of_one_name(tmp_path: Path) -> None:
-    place = open_objects(tmp_path)
-    place.write("a/b", b"x")
-    for action in (place.write, place.create):
+    objects = open_objects(tmp_path)
+    objects.write("a/b", b"x")
+    for action in (objects.write, objects.create):
         with pytest.raises(ObjectStoreError, match="there is a folder of this name"):
             action("a", b"y")
         with pytest.raises(ObjectStoreError, match="a/b/c: "):
             action("a/b/c", b"y")
-    assert not place.replace("a", b"y", '"x"')
-    assert place.head("a/b/c") is None
-    place.delete("a/b/c")
+    assert not objects.replace("a", b"y", '"x"')
+    assert objects.head("a/b/c") is None
+    objects.delete("a/b/c")
     assert paths(tmp_path) == ["a/b"]
 
 
 def test_a_failed_write_leaves_the_old_object_and_no_other_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = open_objects(tmp_path)
-    place.write("a", b"old")
+    objects = open_objects(tmp_path)
+    objects.write("a", b"old")
 
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "utime", full)
-    etag = place.head("a")
+    etag = objects.head("a")
     assert etag is not None
-    for action in (lambda: place.write("a", b"new"), lambda: place.create("b", b"new"), lambda: place.replace("a", b"new", etag.etag)):
+    for action in (
+        lambda: objects.write("a", b"new"),
+        lambda: objects.create("b", b"new"),
+        lambda: objects.replace("a", b"new", etag.etag),
+    ):
         with pytest.raises(ObjectStoreError, match=r"No space left on device; free some space"):
             action()
     assert sorted(path.name for path in tmp_path.iterdir()) in (["a"], [".postrun-lock", "a"])
-    assert place.read("a") == b"old"
+    assert objects.read("a") == b"old"
 
 
 def test_a_file_to_upload_that_is_not_there(tmp_path: Path) -> None:
@@ -125,10 +129,10 @@ def test_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         raise OSError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr(object_folder.os, "link", refused)
-    place = open_objects(tmp_path)
-    assert place.create("a", b"1")
-    assert not place.create("a", b"2")
-    assert place.read("a") == b"1"
+    objects = open_objects(tmp_path)
+    assert objects.create("a", b"1")
+    assert not objects.create("a", b"2")
+    assert objects.read("a") == b"1"
 
 
 def test_without_rights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,15 +140,15 @@ def test_without_rights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     put(tmp_path / "open" / "a")
     real = os.scandir
 
-    def scandir(place: os.PathLike[str]) -> object:
-        if Path(place).name == "closed":
-            raise PermissionError(errno.EACCES, "Permission denied", str(place))
-        return real(place)
+    def scandir(path: os.PathLike[str]) -> object:
+        if Path(path).name == "closed":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real(path)
 
     monkeypatch.setattr(object_folder.os, "scandir", scandir)
-    place = open_objects(tmp_path)
-    assert [one.path for one in place.list()] == ["open/a"]
-    assert place.left_out == [f"{tmp_path}/closed/: the folder cannot be searched (Permission denied)"]
+    objects = open_objects(tmp_path)
+    assert [one.path for one in objects.list()] == ["open/a"]
+    assert objects.left_out == [f"{tmp_path}/closed/: the folder cannot be searched (Permission denied)"]
 
 
 COUNT = """
@@ -161,13 +165,13 @@ while done < 50:
 
 
 def test_several_processes_replace_one_object(tmp_path: Path) -> None:
-    """Between head and read another may write: then the ETag is old, and the replacing fails."""
-    place = open_objects(tmp_path)
-    place.write("n", b"0")
+    """Another process may write between head and read: then replacing fails."""
+    objects = open_objects(tmp_path)
+    objects.write("n", b"0")
     command = [sys.executable, "-P", "-c", COUNT, str(tmp_path)]
     running = [subprocess.Popen([*command, str(number)], stdout=subprocess.PIPE, text=True) for number in range(3)]
-    said = [process.communicate(timeout=120)[0].strip() for process in running]
+    outputs = [process.communicate(timeout=120)[0].strip() for process in running]
     assert [process.returncode for process in running] == [0, 0, 0]
-    assert sorted(said) == ["False", "False", "True"]
-    assert place.read("n") == b"150"
-    assert place.read("claim") == str(said.index("True")).encode()
+    assert sorted(outputs) == ["False", "False", "True"]
+    assert objects.read("n") == b"150"
+    assert objects.read("claim") == str(outputs.index("True")).encode()

@@ -1,4 +1,4 @@
-"""Does a place behave as a dictionary of names and bytes, whatever is done to it in whatever order? Folder and memory, against a dict."""
+"""Tests that folder and memory behave as a dictionary of names and bytes under any operations."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ DATA = st.binary(max_size=3)
 
 
 class Model(RuleBasedStateMachine):
-    place: Objects
+    objects: Objects
     versions = Bundle("versions")
 
     def __init__(self) -> None:
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
-        self.place = self.new_place()
+        self.objects = self.new_place()
         self.model: dict[str, bytes] = {}
         self.current: dict[str, ObjectInfo] = {}
 
@@ -35,28 +35,28 @@ class Model(RuleBasedStateMachine):
         raise NotImplementedError
 
     def teardown(self) -> None:
-        for one in list(self.place.list()):
-            self.place.delete(one.path)
+        for info in list(self.objects.list()):
+            self.objects.delete(info.path)
         self.folder.cleanup()
 
     def _now(self, name: str, data: bytes) -> ObjectInfo:
         self.model[name] = data
-        one = self.place.head(name)
-        assert one is not None
-        assert self.current.get(name) != one  # another version has another ETag, also with the same bytes
-        self.current[name] = one
-        return one
+        info = self.objects.head(name)
+        assert info is not None
+        assert self.current.get(name) != info  # another version has another ETag, also with the same bytes
+        self.current[name] = info
+        return info
 
     @rule(target=versions, name=NAMES, data=DATA)
     def write(self, name: str, data: bytes) -> ObjectInfo:
-        etag = self.place.write(name, data)
-        one = self._now(name, data)
-        assert one.etag == etag
-        return one
+        etag = self.objects.write(name, data)
+        info = self._now(name, data)
+        assert info.etag == etag
+        return info
 
     @rule(name=NAMES, data=DATA)
     def create(self, name: str, data: bytes) -> None:
-        written = self.place.create(name, data)
+        written = self.objects.create(name, data)
         assert written == (name not in self.model)
         if written:
             self._now(name, data)
@@ -64,13 +64,13 @@ class Model(RuleBasedStateMachine):
     @rule(version=versions, data=DATA)
     def replace(self, version: ObjectInfo, data: bytes) -> None:
         fresh = self.current.get(version.path) == version
-        assert self.place.replace(version.path, data, version.etag) == fresh
+        assert self.objects.replace(version.path, data, version.etag) == fresh
         if fresh:
             self._now(version.path, data)
 
     @rule(name=NAMES)
     def delete(self, name: str) -> None:
-        self.place.delete(name)
+        self.objects.delete(name)
         self.model.pop(name, None)
         self.current.pop(name, None)
 
@@ -78,23 +78,23 @@ class Model(RuleBasedStateMachine):
     def download(self, version: ObjectInfo) -> None:
         target = Path(self.folder.name, "target")
         if self.current.get(version.path) == version:
-            self.place.download(version, target)
+            self.objects.download(version, target)
             assert target.read_bytes() == self.model[version.path]
             target.unlink()
         else:
             with pytest.raises(ChangedError):
-                self.place.download(version, target)
+                self.objects.download(version, target)
             assert not target.exists()
 
     @rule(name=NAMES, first=st.integers(0, 4), count=st.none() | st.integers(0, 4))
     def read(self, name: str, first: int, count: int | None) -> None:
         if name in self.model:
             data = self.model[name][first:]
-            assert self.place.read(name, first=first, count=count) == (data if count is None else data[:count])
+            assert self.objects.read(name, first=first, count=count) == (data if count is None else data[:count])
         else:
-            assert self.place.head(name) is None
+            assert self.objects.head(name) is None
             with pytest.raises(ObjectStoreError):
-                self.place.read(name, first=first, count=count)
+                self.objects.read(name, first=first, count=count)
 
     @rule(
         prefix=st.just("") | NAMES | FOLDERS | st.text("df./é", max_size=3),
@@ -106,11 +106,11 @@ class Model(RuleBasedStateMachine):
             for name in sorted(self.model, key=str.encode)
             if name.startswith(prefix) and (after is None or name.encode() > after.encode())
         ]
-        assert [*self.place.list(prefix, after=after)] == expected
+        assert [*self.objects.list(prefix, after=after)] == expected
 
     @invariant()
     def nothing_is_left_out(self) -> None:
-        assert self.place.left_out == []
+        assert self.objects.left_out == []
 
 
 class FolderModel(Model):

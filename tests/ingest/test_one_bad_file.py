@@ -294,9 +294,9 @@ def test_a_failure_at_the_only_file_is_the_reason_of_the_error(tmp_path: Path, m
         raise ZeroDivisionError("odd")
 
     monkeypatch.setattr(smdebug_pevents, "append_events", failing)
-    with pytest.raises(InputError, match=r"(?s)nothing usable found.*its reader failed \(ZeroDivisionError: odd\)") as told:
+    with pytest.raises(InputError, match=r"(?s)nothing usable found.*its reader failed \(ZeroDivisionError: odd\)") as raised:
         ingest([tmp_path])
-    assert path.name in str(told.value)
+    assert path.name in str(raised.value)
 
 
 def test_a_test_of_a_format_that_fails_costs_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,10 +326,10 @@ def test_a_part_of_a_run_with_a_failing_reader_is_read_without_that_file(tmp_pat
         return result
 
     monkeypatch.setattr(kineto._Trace, "finish", failing)
-    found = find_files([run])
+    actual = find_files([run])
     (tmp_path / "tables").mkdir()
-    entries = write(found, tmp_path / "tables", "x-")
-    partials = Partials({one.path: (entry, tmp_path / "tables") for one, entry in zip(found, entries, strict=True)})
+    entries = write(actual, tmp_path / "tables", "x-")
+    partials = Partials({one.path: (entry, tmp_path / "tables") for one, entry in zip(actual, entries, strict=True)})
     with load.load(partials.files(), [run], partials=partials) as store:
         assert good_figures(store) == GOOD
         assert store.frame("SELECT count(*) FROM device_event").item() == 40

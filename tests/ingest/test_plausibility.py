@@ -1,4 +1,4 @@
-"""Are files of several runs told from those of one?"""
+"""Tests that files of several runs are distinguished from files of one run."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def metrics(folder: Path, minute: int) -> None:
 def warnings(folder: Path) -> list[str]:
     """The evidence in the warnings."""
     with ingest([folder]) as store:
-        found = store.frame("SELECT severity, message FROM ingest_note WHERE code = 'several_runs'").rows()
-    if len(found) == 1 and found[0][1].startswith("The files may not be of one run: "):
-        return [found[0][1]]
+        actual = store.frame("SELECT severity, message FROM ingest_note WHERE code = 'several_runs'").rows()
+    if len(actual) == 1 and actual[0][1].startswith("The files may not be of one run: "):
+        return [actual[0][1]]
     before, after = "The files cannot all be of one run: ", ". Their figures are mixed here; give the files of one run."
-    assert all(severity == "warning" and text.startswith(before) and text.endswith(after) for severity, text in found)
-    return [text.removeprefix(before).removesuffix(after) for _, text in found]
+    assert all(severity == "warning" and text.startswith(before) and text.endswith(after) for severity, text in actual)
+    return [text.removeprefix(before).removesuffix(after) for _, text in actual]
 
 
 def rank(number: int, world_size: int = 2) -> dict[str, Any]:

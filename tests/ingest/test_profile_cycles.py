@@ -1,4 +1,4 @@
-"""Two traces of one process, as a profiler with a schedule writes them: are their events kept apart although their ids repeat?"""
+"""Tests that events of two traces of one process stay apart although their ids repeat."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAUSE_US = 10_000_000
 
 
 def trace(start: int, step: int, *names: str) -> dict[str, Any]:
-    """One step of 1 ms; of every name an operator (external id 1, 2, ...), its launch and its kernel (correlation 1, 2, ...)."""
+    """Write a step of 1 ms with an operator, its launch and its kernel per name."""
     events: list[dict[str, Any]] = [{"cat": "user_annotation", "name": f"ProfilerStep#{step}", "ts": start, "dur": 1000}]
     for i, name in enumerate(names, 1):
         at = start + 100 * i
@@ -45,18 +45,18 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     if request.param == "in small pieces":  # rows go to the store before the whole file is known
         monkeypatch.setattr(kineto, "FLUSH_ROWS", 1)
         monkeypatch.setattr(trace_batches, "BATCH_BYTES", 200)
-    with ingest(cycles(tmp_path)) as made:
-        yield made
+    with ingest(cycles(tmp_path)) as store:
+        yield store
 
 
 def test_ids_are_not_shared(store: Store) -> None:
     (process,) = store.frame("SELECT DISTINCT process FROM device_event").to_series()
     assert store.frame("SELECT id, pid, rank FROM process").rows() == [(process, 5, 0)]
-    found = store.frame(
+    actual = store.frame(
         "SELECT n.text, correlation, external_id FROM device_event AS e JOIN name AS n ON n.id = e.name ORDER BY start_ns"
     ).rows()
     later = [(name, CYCLE_IDS + i, CYCLE_IDS + i) for i, name in enumerate(("bmm", "gelu", "add"), 1)]
-    assert found == [("mm", 1, 1), ("relu", 2, 2), *later]
+    assert actual == [("mm", 1, 1), ("relu", 2, 2), *later]
     assert (
         store.frame("SELECT max(runs) FROM (SELECT count(*) AS runs FROM host_event WHERE kind = 'launch' GROUP BY correlation)").item()
         == 1

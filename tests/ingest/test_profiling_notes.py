@@ -1,4 +1,4 @@
-"""Does a report say which configured windows recorded nothing, and why?"""
+"""Tests for notes on configured windows that recorded nothing."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Notes:
         self.notes.append((severity, text, count))
 
 
-def told(*processes: dict[str, str]) -> list[tuple[str, str, int]]:
+def noted(*processes: dict[str, str]) -> list[tuple[str, str, int]]:
     store = Notes()
     facts = [{f"profiling.{kind}.recorded": value for kind, value in one.items()} for one in processes]
-    given = [Missing(i, f"{i}.prt", "h", i, 100 + i, one, False) for i, one in enumerate(facts)]
-    note_profiling(cast(Store, store), [*given, *given])  # each process has two files
+    missing = [Missing(i, f"{i}.prt", "h", i, 100 + i, one, False) for i, one in enumerate(facts)]
+    note_profiling(cast(Store, store), [*missing, *missing])  # each process has two files
     return store.notes
 
 
@@ -42,9 +42,9 @@ def test_a_window_that_was_not_reached_is_one_warning() -> None:
     same = f"nothing: {NOT_REACHED}"
     everything = {"python": same, "detailed": same, "horovod": same, "loader": same}
     text = f"Detailed profiling, data-loader profiling and Python profiling recorded nothing: {NOT_REACHED}."
-    assert told(everything, {}) == [("warning", text, 1)]
-    both = told(everything, everything, {"python": "step 3"})
-    assert both == [("warning", text.replace("nothing:", "nothing in 2 of 3 processes:"), 2)]
+    assert noted(everything, {}) == [("warning", text, 1)]
+    combined = noted(everything, everything, {"python": "step 3"})
+    assert combined == [("warning", text.replace("nothing:", "nothing in 2 of 3 processes:"), 2)]
 
 
 @pytest.mark.parametrize(
@@ -73,15 +73,15 @@ def test_a_window_that_was_not_reached_is_one_warning() -> None:
     ],
 )  # fmt: skip
 def test_each_outcome(kind: str, value: str, expected: tuple[str, str] | None) -> None:
-    assert told({kind: value}) == ([] if expected is None else [(*expected, 1)])
+    assert noted({kind: value}) == ([] if expected is None else [(*expected, 1)])
 
 
 def test_a_process_without_steps_beside_one_with_steps_is_no_news() -> None:
-    assert told({"python": "nothing: no step began"}, {"python": "steps 1 to 2"}) == []
+    assert noted({"python": "nothing: no step began"}, {"python": "steps 1 to 2"}) == []
 
 
 def test_notes_are_few_however_many_processes_say_something_else() -> None:
-    assert len(told(*({"python": f"nothing: {i}"} for i in range(100)))) == 12
+    assert len(noted(*({"python": f"nothing: {i}"} for i in range(100)))) == 12
 
 
 # ------------------------------------------------------------------ files in another folder
@@ -111,15 +111,15 @@ def told_elsewhere(formats: set[str], *processes: dict[str, str], devices: bool 
 def test_files_that_are_in_another_folder_and_not_given_are_told_of(formats: set[str], kinds: dict[str, str], says: bool) -> None:
     recorded = {f"{kind}.recorded": value for kind, value in kinds.items()}
     text = "Framework profiling was written to /data/my runs; give it beside the recording: postrun report RECORDING '/data/my runs'."
-    one = {**recorded, "place": "/data/my runs"}
-    assert told_elsewhere(formats, one, one) == ([("warning", text, 2)] if says else [])
+    facts = {**recorded, "place": "/data/my runs"}
+    assert told_elsewhere(formats, facts, facts) == ([("warning", text, 2)] if says else [])
     assert told_elsewhere(formats, recorded) == []
 
 
 def test_kernels_that_the_recording_has_itself_are_in_no_other_folder() -> None:
     facts = {"place": "/data", "detailed.recorded": "step 5"}
     assert told_elsewhere(set(), facts, devices=True) == []
-    # Of a recording in several files some have the kernels, and the last one tells of them; of another process there are none.
+    # Some files of a recording have kernels, and the last one has their number; another process has none.
     store = Notes("profiling_elsewhere")
     told_of = {f"profiling.{kind}": value for kind, value in facts.items()}
     cut = [Missing(i, f"{i}.prt", "h", 7, 7, {} if i == 0 else told_of, i == 0) for i in range(3)]
@@ -132,17 +132,17 @@ def test_kernels_that_the_recording_has_itself_are_in_no_other_folder() -> None:
 
 @pytest.mark.skipif(not native.available(), reason="this installation has no C library")
 def test_a_recording_says_where_its_profiles_are_until_they_are_given(tmp_path: Path) -> None:
-    own, other = tmp_path / "own", tmp_path / "other"
-    plan = ProfilingPlan(local_path=str(other), python=PythonPlan(Window(1, 2)))
-    with capture.session(own, sample_ms=0, gpu=False, profiler_config=plan):
+    first, second = tmp_path / "own", tmp_path / "other"
+    plan = ProfilingPlan(local_path=str(second), python=PythonPlan(Window(1, 2)))
+    with capture.session(first, sample_ms=0, gpu=False, profiler_config=plan):
         for step in range(4):
             with capture.annotate("step", value=step):
                 sum(range(10))
     query = "SELECT severity, message FROM ingest_note WHERE code = 'profiling_elsewhere'"
-    with ingest([own]) as store:
-        text = f"Framework profiling was written to {other}; give it beside the recording: postrun report RECORDING {other}."
+    with ingest([first]) as store:
+        text = f"Framework profiling was written to {second}; give it beside the recording: postrun report RECORDING {second}."
         assert store.frame(query).rows() == [("warning", text)]
-    with ingest([own, other]) as store:
+    with ingest([first, second]) as store:
         assert store.frame(query).rows() == []
         assert store.frame("SELECT count(*) FROM python_window").item() == 2
 
@@ -161,11 +161,11 @@ def test_the_recordings_own_folder_by_another_name_is_no_other_place(tmp_path: P
 
 
 def told_sampled(*machines: tuple[str, str, float]) -> list[tuple[str, str, int]]:
-    """Of each machine the seconds that its recording says, and how many it has."""
+    """Machines have the seconds that recordings state, and the seconds of samples."""
     store = Notes("processors_sampled_in_part")
-    given = [Missing(i, f"{i}.prt", name, i, i, {"sample_cpu_for_s": said}, False) for i, (name, said, _) in enumerate(machines)]
+    missing = [Missing(i, f"{i}.prt", name, i, i, {"sample_cpu_for_s": said}, False) for i, (name, said, _) in enumerate(machines)]
     spans = {i: (10**18, 10**18 + int(seconds * 1e9)) for i, (_, _, seconds) in enumerate(machines)}
-    note_sampled(cast(Store, store), [*given, *given], spans)
+    note_sampled(cast(Store, store), [*missing, *missing], spans)
     return store.notes
 
 
@@ -177,8 +177,8 @@ def test_that_processors_were_sampled_for_a_part_is_told() -> None:
     assert told_sampled(("a", "60", 300.4), ("b", "60", 299.6)) == [
         ("info", f"Processors were sampled for the first 60 s of 300 s on 2 machines {PARTLY}", 2)
     ]
-    for whole in ("60", "61"):  # to the end
-        assert told_sampled(("a", whole, 60.5)) == []
+    for step in ("60", "61"):  # to the end
+        assert told_sampled(("a", step, 60.5)) == []
     for odd in ("", "no", "-5", "0", "9" * 40):
         assert told_sampled(("a", odd, 300.0)) == []
 
@@ -188,11 +188,11 @@ def test_a_recording_says_for_how_long_processors_were_sampled(tmp_path: Path) -
     with capture.session(tmp_path, sample_ms=100, gpu=False, profiler_config=ProfilingPlan(cpu_seconds=1)):
         time.sleep(3.2)
     with ingest([tmp_path]) as store:
-        (found,) = store.frame("SELECT message FROM ingest_note WHERE code = 'processors_sampled_in_part'").rows()
+        (actual,) = store.frame("SELECT message FROM ingest_note WHERE code = 'processors_sampled_in_part'").rows()
         used = store.frame("SELECT (max(time_ns) - min(time_ns)) / 1e9 FROM sample WHERE starts_with(metric, 'cpu')").item()
-        whole = store.frame("SELECT (max(time_ns) - min(time_ns)) / 1e9 FROM sample").item()
-    assert found == (f"Processors were sampled for the first 1 s of {whole:.0f} s {PARTLY}",)
-    assert used < 1.2 < whole
+        seconds = store.frame("SELECT (max(time_ns) - min(time_ns)) / 1e9 FROM sample").item()
+    assert actual == (f"Processors were sampled for the first 1 s of {seconds:.0f} s {PARTLY}",)
+    assert used < 1.2 < seconds
 
 
 @pytest.mark.skipif(not native.available(), reason="this installation has no C library")
@@ -202,5 +202,5 @@ def test_a_recording_says_it(tmp_path: Path) -> None:
             pass
         capture.metadata("profiling.python.recorded", f"nothing: {NOT_REACHED}")
     with ingest([tmp_path]) as store:
-        found = store.frame("SELECT severity, message FROM ingest_note WHERE code = 'profiling_left_out'").rows()
-    assert found == [("warning", f"Python profiling recorded nothing: {NOT_REACHED}.")]
+        actual = store.frame("SELECT severity, message FROM ingest_note WHERE code = 'profiling_left_out'").rows()
+    assert actual == [("warning", f"Python profiling recorded nothing: {NOT_REACHED}.")]

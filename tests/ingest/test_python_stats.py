@@ -1,4 +1,4 @@
-"""Are results of cProfile and Pyinstrument read as they say, and can a damaged or hostile one hurt?"""
+"""Tests for results of cProfile and Pyinstrument, also damaged and hostile ones."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_names_of_folders(folder: str, steps: tuple[int, int], modes: tuple[str,
 
 
 def test_machine_and_process_are_those_of_the_timelines(tmp_path: Path) -> None:
-    """Under Horovod the number in the names is a rank; the timeline of the same process tells its pid."""
+    """Horovod's file names have a rank; the timeline of the process has its pid."""
     events = [
         {"name": "process_name", "ph": "M", "pid": 0, "args": {"start_time_since_epoch_in_micros": 1783656600000000}},
         {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "Step:ModeKeys.TRAIN"}},
@@ -128,10 +128,10 @@ def test_the_timer_beside_a_profile(tmp_path: Path, content: str) -> None:
     assert timer_of(tmp_path / "python_stats") == ("cpu_time" if content == '{"timer": "cpu_time"}' else None)
 
 
-@pytest.mark.parametrize(("rank", "told"), [(3, 3), (True, None), (-1, None), (2**40, None), ("3", None), (None, None)])
-def test_the_rank_beside_a_profile(tmp_path: Path, rank: object, told: int | None) -> None:
+@pytest.mark.parametrize(("rank", "expected"), [(3, 3), (True, None), (-1, None), (2**40, None), ("3", None), (None, None)])
+def test_the_rank_beside_a_profile(tmp_path: Path, rank: object, expected: int | None) -> None:
     (tmp_path / "postrun.json").write_text(json.dumps({"rank": rank, "timer": ["cpu_time"]}))
-    assert (rank_of(tmp_path / "python_stats"), timer_of(tmp_path / "python_stats")) == (told, None)
+    assert (rank_of(tmp_path / "python_stats"), timer_of(tmp_path / "python_stats")) == (expected, None)
 
 
 def test_a_dump_of_this_interpreter_is_what_pstats_makes_of_it(tmp_path: Path) -> None:
@@ -153,13 +153,13 @@ def test_a_dump_of_this_interpreter_is_what_pstats_makes_of_it(tmp_path: Path) -
 
 
 def test_cut_at_every_fiftieth_of_the_file() -> None:
-    whole = marshal.dumps(
+    complete = marshal.dumps(
         {("/app/a.py", i, f"f{i}"): (1, 1, 0.1, 0.2, {("/app/a.py", i - 1, "g"): (1, 1, 0.1, 0.1)}) for i in range(1, 200)}
     )
     for part in range(50):
         with pytest.raises(StatsError, match=r"breaks off|damaged"):
-            read(whole[: len(whole) * part // 50])
-    assert read(whole).functions.height == 199
+            read(complete[: len(complete) * part // 50])
+    assert read(complete).functions.height == 199
 
 
 BOMBS = {
@@ -210,19 +210,19 @@ WRONG = {
 def test_entries_that_no_profiler_writes_are_left_out_and_told(entry: dict[Any, Any]) -> None:
     with pytest.raises(StatsError, match="entries are not those of a profile"):
         read(marshal.dumps(entry))
-    found = read(marshal.dumps({CALLER: STATS[CALLER], **entry}))
-    assert (found.functions["name"].to_list(), found.odd) == (["caller"], 1)
+    actual = read(marshal.dumps({CALLER: STATS[CALLER], **entry}))
+    assert (actual.functions["name"].to_list(), actual.odd) == (["caller"], 1)
 
 
 def test_callers_that_no_profiler_writes() -> None:
     callers = {CALLER: (1, 1, 0.1, 0.1), ("x", 1, "unknown"): (1, 1, 0.1, 0.1), 3: (1, 1, 0.1, 0.1), LEAF: (1, "1", 0.1, 0.1), BUILT_IN: 7}
     stats = {**STATS, LEAF: (1, 1, -0.5, 0.5, callers), ("b", 1, "c"): (1, 1, 0.0, 0.0, [1])}
-    found = read(marshal.dumps(stats))
-    assert (found.functions.height, found.odd, found.negative) == (4, 4, 1)
-    assert found.functions.filter(name="leaf")["total_s"].to_list() == [0.0]
+    actual = read(marshal.dumps(stats))
+    assert (actual.functions.height, actual.odd, actual.negative) == (4, 4, 1)
+    assert actual.functions.filter(name="leaf")["total_s"].to_list() == [0.0]
     # The module profile keeps the number of calls alone.
-    ids = {name: i for i, name in enumerate(found.functions["name"])}
-    row = found.calls.filter(caller=ids[BUILT_IN[2]], callee=ids["leaf"]).row(0, named=True)
+    ids = {name: i for i, name in enumerate(actual.functions["name"])}
+    row = actual.calls.filter(caller=ids[BUILT_IN[2]], callee=ids["leaf"]).row(0, named=True)
     assert (row["calls"], row["cumulative_s"]) == (7, 0.0)
 
 
@@ -231,9 +231,9 @@ def test_an_empty_profile_is_one() -> None:
 
 
 def test_texts_are_bounded_and_storable() -> None:
-    found = read(marshal.dumps({("a\ud800\0b", 1, "x" * 10_000): STATS[CALLER]}))
-    assert found.functions["file"].to_list() == ["a\\ud800\ufffdb"]
-    assert found.functions["name"].str.len_chars().to_list() == [4096]
+    actual = read(marshal.dumps({("a\ud800\0b", 1, "x" * 10_000): STATS[CALLER]}))
+    assert actual.functions["file"].to_list() == ["a\\ud800\ufffdb"]
+    assert actual.functions["name"].str.len_chars().to_list() == [4096]
 
 
 @settings(max_examples=examples(150), deadline=None)
@@ -244,17 +244,17 @@ def test_random_bytes(data: bytes) -> None:
 
 
 def test_a_sound_file_with_changed_bytes() -> None:
-    whole = bytearray(marshal.dumps(STATS))
+    complete = bytearray(marshal.dumps(STATS))
     chance = random.Random(5)
     for _ in range(150):
-        changed = bytearray(whole)
+        changed = bytearray(complete)
         for _ in range(chance.randint(1, 4)):
             changed[chance.randrange(len(changed))] = chance.randrange(256)
         try:
-            found = read(bytes(changed))
+            actual = read(bytes(changed))
         except StatsError:
             continue
-        assert found.functions["total_s"].is_between(0, 1e9).all()
+        assert actual.functions["total_s"].is_between(0, 1e9).all()
 
 
 # -- processes that do not do what they should --------------------------------------------------------------------------
@@ -271,28 +271,28 @@ REPLIES = {
 }
 
 
-@pytest.mark.parametrize(("body", "told"), REPLIES.values(), ids=REPLIES)
-def test_a_process_that_breaks_down_is_told(tmp_path: Path, body: str, told: str) -> None:
+@pytest.mark.parametrize(("body", "message"), REPLIES.values(), ids=REPLIES)
+def test_a_process_that_breaks_down_is_told(tmp_path: Path, body: str, message: str) -> None:
     child = tmp_path / "child.py"
     child.write_text(body)
-    with pytest.raises(StatsError, match=told):
-        read_stats(marshal.dumps(STATS) + bytes(200_000), child=child, wall_seconds=0.5 if "0.5" in told else 30)
+    with pytest.raises(StatsError, match=message):
+        read_stats(marshal.dumps(STATS) + bytes(200_000), child=child, wall_seconds=0.5 if "0.5" in message else 30)
 
 
 def answer(
-    functions: int = 1, calls: int = 1, *, own: float = 0.5, caller: int = 0, text: bytes = b"f\0n", line: int = 3, cut: int = 0
+    functions: int = 1, calls: int = 1, *, own_time: float = 0.5, caller: int = 0, text: bytes = b"f\0n", line: int = 3, cut: int = 0
 ) -> bytes:
     head = struct.pack("=7q", functions, calls, 0, 0, 0, 0, len(text))
-    body = struct.pack("=3q2d", line, 1, 1, own, 1.0) + struct.pack("=4q2d", caller, 0, 1, 1, 0.5, 0.5)
-    whole = b"\1" + head + body + text
-    return whole[: len(whole) - cut]
+    body = struct.pack("=3q2d", line, 1, 1, own_time, 1.0) + struct.pack("=4q2d", caller, 0, 1, 1, 0.5, 0.5)
+    complete = b"\1" + head + body + text
+    return complete[: len(complete) - cut]
 
 
 @pytest.mark.parametrize(
     "reply",
     [
-        answer(cut=1), answer(functions=2), answer(calls=5), answer(functions=-1), answer(functions=1 << 60), answer(own=math.nan),
-        answer(own=-1.0), answer(own=math.inf), answer(caller=1), answer(caller=-1), answer(text=b"f\xff\0n"), answer(text=b"f"),
+        answer(cut=1), answer(functions=2), answer(calls=5), answer(functions=-1), answer(functions=1 << 60), answer(own_time=math.nan),
+        answer(own_time=-1.0), answer(own_time=math.inf), answer(caller=1), answer(caller=-1), answer(text=b"f\xff\0n"), answer(text=b"f"),
         answer(text=b"f\0n\0m"), answer(line=-2), b"\1", b"\1" + bytes(8),
     ],
 )  # fmt: skip
@@ -446,7 +446,7 @@ def test_rows_of_two_processes_and_timers(tmp_path: Path) -> None:
     for pid in (1, 2):
         put(tmp_path / f"cprofile/{pid}-h" / STEP, marshal.dumps(STATS), timer="cpu_time")
     with ingest([tmp_path]) as store:
-        found = store.frame("SELECT process, timer, count(*) AS n FROM python_profile GROUP BY ALL ORDER BY ALL")
-    assert found.select("timer", "n").rows() == [("cpu_time", 3)] * 2
-    assert found["process"].n_unique() == 2
-    assert found.schema["timer"] == pl.String
+        actual = store.frame("SELECT process, timer, count(*) AS n FROM python_profile GROUP BY ALL ORDER BY ALL")
+    assert actual.select("timer", "n").rows() == [("cpu_time", 3)] * 2
+    assert actual["process"].n_unique() == 2
+    assert actual.schema["timer"] == pl.String

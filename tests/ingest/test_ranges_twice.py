@@ -1,4 +1,4 @@
-"""Do ranges that two tracers of one process recorded count once, and all others as often as they were?"""
+"""Tests that ranges recorded by two tracers of a process count once, and all others as often as recorded."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ Ranges = list[tuple[str, int, int]]  # Names, starts and ends
 
 
 def left(mine: Ranges, theirs: Ranges, *, other_process: bool = False, formats: tuple[str, str] = (NSIGHT, TRACE)) -> Ranges:
-    """What counts of the ranges of an export and a trace of one process. Each has a kernel, too; the trace knows its operator."""
+    """Return the remaining ranges of an export and a trace, whose operator is known."""
     with empty_store() as store:
-        made = Made(store)
-        process = made.process("node7", 1)
-        other = made.process("node7", 2) if other_process else process
-        for format, one, ranges, start in ((formats[0], process, mine, 0), (formats[1], other, theirs, 900 * MS)):
-            made.source(format, {one: [(BASE + start, 100)]})
+        builder = Made(store)
+        process = builder.process("node7", 1)
+        second = builder.process("node7", 2) if other_process else process
+        for format, owner, ranges, start in ((formats[0], process, mine, 0), (formats[1], second, theirs, 900 * MS)):
+            builder.source(format, {owner: [(BASE + start, 100)]})
             store.connection.execute("DELETE FROM annotation WHERE name = (SELECT id FROM name WHERE text = 'forward') AND value IS NULL")
             rows = pl.DataFrame(
-                [(one, 0, BASE + begin, end - begin, "host", True, 1) for _, begin, end in ranges],
+                [(owner, 0, BASE + begin, end - begin, "host", True, 1) for _, begin, end in ranges],
                 schema={
                     "process": pl.Int32, "node": pl.Int32, "start_ns": pl.Int64, "duration_ns": pl.Int64, "side": pl.String,
                     "complete": pl.Boolean, "value": pl.Int64,
@@ -31,17 +31,17 @@ def left(mine: Ranges, theirs: Ranges, *, other_process: bool = False, formats: 
             names = store.name_ids([name for name, *_ in ranges])
             store.append("annotation", rows.with_columns(name=pl.Series(names, dtype=pl.Int32)))
             last = store.frame("SELECT coalesce(max(rowid) + 1, 0) FROM annotation").item()
-            made.sources[-1].rows = {**made.sources[-1].rows, "annotation": (last - len(ranges), last)}
-        made.settle()
-        found = store.frame(
+            builder.sources[-1].rows = {**builder.sources[-1].rows, "annotation": (last - len(ranges), last)}
+        builder.settle()
+        actual = store.frame(
             "SELECT n.text, start_ns - ?, start_ns + duration_ns - ? FROM annotation AS a JOIN name AS n ON n.id = a.name"
             " ORDER BY start_ns, 1, 3",
             [BASE, BASE],
         ).rows()
-        told = made.told("recorded_twice")
-        assert len(told) == (len(found) < len(mine) + len(theirs))
-        assert all("Ranges of the same process, name and time stand in file1, too" in text for text in told)
-        return found
+        noted = builder.told("recorded_twice")
+        assert len(noted) == (len(actual) < len(mine) + len(theirs))
+        assert all("Ranges of the same process, name and time stand in file1, too" in text for text in noted)
+        return actual
 
 
 def test_equal_ranges_count_once_under_each_name() -> None:
@@ -66,18 +66,18 @@ def test_ranges_may_start_and_end_twenty_microseconds_apart(start: int, end: int
 
 @pytest.mark.parametrize(("apart", "ranges"), [(990_000, 1), (1_100_000, 2)])
 def test_long_ranges_may_be_a_hundredth_of_their_duration_apart(apart: int, ranges: int) -> None:
-    found = left([("epoch", apart, 100 * MS + apart)], [("epoch", 0, 100 * MS)])
-    assert len(found) == ranges
-    assert ("epoch", 0, 100 * MS) in found
+    actual = left([("epoch", apart, 100 * MS + apart)], [("epoch", 0, 100 * MS)])
+    assert len(actual) == ranges
+    assert ("epoch", 0, 100 * MS) in actual
 
 
 def test_a_range_stands_for_one_of_the_other_file() -> None:
-    """Three short ranges within 20 us in the export, two in the trace: one of the three has no other."""
+    """Three short ranges in the export, two in the trace: one has no counterpart."""
     export = [("tick", 0, 100), ("tick", 5000, 5100), ("tick", 10_000, 10_100)]
     assert len(left(export, [("tick", 0, 100), ("tick", 10_000, 10_100)])) == 3
 
 
 def test_ranges_of_other_processes_and_of_one_profiler_all_count() -> None:
-    both = [("forward", 10, 500), ("forward", 600 * MS, 700 * MS)]
-    assert len(left(both, both, other_process=True)) == 4
-    assert len(left(both, both, formats=(TRACE, TRACE))) == 4
+    combined = [("forward", 10, 500), ("forward", 600 * MS, 700 * MS)]
+    assert len(left(combined, combined, other_process=True)) == 4
+    assert len(left(combined, combined, formats=(TRACE, TRACE))) == 4

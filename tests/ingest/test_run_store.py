@@ -1,4 +1,4 @@
-"""Is a run store whole or gone, told from one that is in use, and able to hold every text?"""
+"""Tests that a run store is complete or absent, protected while in use, and able to store every text."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def trace(path: Path | str, count: int = 1) -> Path:
 @pytest.mark.parametrize("limit", [300_000, 1_000_000])
 def test_a_store_that_cannot_be_written_whole_is_an_error_and_leaves_nothing(tmp_path: Path, limit: int) -> None:
     source, target = trace(tmp_path / "a.json", 40_000), tmp_path / "out" / "r.duckdb"
-    whole = tmp_path / "whole.duckdb"
-    ingest([source], whole).close()
-    assert whole.stat().st_size > limit
+    path = tmp_path / "whole.duckdb"
+    ingest([source], path).close()
+    assert path.stat().st_size > limit
 
     def bound() -> None:  # a file that may not grow stands for a disk that is full
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
@@ -81,17 +81,17 @@ def test_a_store_that_another_program_writes_is_left_to_it(tmp_path: Path) -> No
         print("open", flush=True)
         input()
     """)
-    with subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "open\n"
+    with subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "open\n"
         before = target.stat().st_ino
         with pytest.raises(InputError) as caught:
             ingest([source], target)
-        assert str(caught.value) == f"{target}: another program has it open (PID {other.pid}); wait for it or choose another place with -o"
-        with pytest.raises(InputError, match=rf"another program has it open \(PID {other.pid}\); wait for it$"):
+        assert str(caught.value) == f"{target}: another program has it open (PID {holder.pid}); wait for it or choose another place with -o"
+        with pytest.raises(InputError, match=rf"another program has it open \(PID {holder.pid}\); wait for it$"):
             ingest([target])
         assert target.stat().st_ino == before
-        other.communicate("\n")
+        holder.communicate("\n")
     with ingest([source], target) as store:
         assert store.frame("SELECT count(*) FROM host_event").item() == 1
         with pytest.raises(InputError, match=rf"this program has it open already \(PID {os.getpid()}\)"):
@@ -111,9 +111,9 @@ def test_an_existing_file_is_replaced_without_opening_it_as_a_database(tmp_path:
 
 
 @pytest.mark.parametrize("limit", ["much", "", "12", "99999999999TB"])
-@pytest.mark.parametrize("place", [None, "r.duckdb"])
-def test_a_bad_memory_limit_names_its_option_and_costs_no_file(tmp_path: Path, limit: str, place: str | None) -> None:
-    target = None if place is None else tmp_path / place
+@pytest.mark.parametrize("location", [None, "r.duckdb"])
+def test_a_bad_memory_limit_names_its_option_and_costs_no_file(tmp_path: Path, limit: str, location: str | None) -> None:
+    target = None if location is None else tmp_path / location
     if target is not None:
         target.write_bytes(b"precious")
     with pytest.raises(UsageError, match=r"^--memory-limit ") as caught:
@@ -155,9 +155,9 @@ def test_files_with_names_of_any_bytes(tmp_path: Path, name: bytes, alone: bool)
     given_path = path if alone else path.parent
     with ingest([given_path]) as store:
         assert store.frame("SELECT count(*) FROM host_event").item() == 1
-        shown = name.decode("utf-8", "backslashreplace")
-        assert store.frame("SELECT path FROM source").item() == f"{tmp_path}/in\\xff/{shown}"
-        assert store.frame("SELECT label FROM process").item() == shown
+        displayed = name.decode("utf-8", "backslashreplace")
+        assert store.frame("SELECT path FROM source").item() == f"{tmp_path}/in\\xff/{displayed}"
+        assert store.frame("SELECT label FROM process").item() == displayed
     with pytest.raises(UsageError, match=r"in\\xff.*not UTF-8.*rename it, or choose another"):
         Store.create(path.with_suffix(".duckdb"))
 

@@ -1,4 +1,4 @@
-"""Do the readers of the hosted profiler's files give what hand-made files say?"""
+"""Tests for the hosted profiler's hand-made files -> rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BASE = SECOND * 1_000_000
 
 
 def record(kind: str, name: str | None, dimension: str, value: object, timestamp: str, node: str | None = "algo-1") -> str:
-    """One line of a system metric file; ``timestamp`` goes in as text, so that no float comes between."""
+    """Return a line of system metrics; ``timestamp`` is text, to avoid a float."""
     fields = {"Type": kind, "Name": name, "Dimension": dimension, "Value": value, "NodeId": node}
     given_fields = {key: item for key, item in fields.items() if item is not None}
     return json.dumps(given_fields)[:-1] + f', "Timestamp": {timestamp}}}'
@@ -104,7 +104,7 @@ def test_damage_is_skipped_and_counted_wherever_it_stands(tmp_path: Path) -> Non
             record("gpu", "gpu0", "Temperature", 60, "1700000040.1"),
             record("tpu", "tpu0", "", 60, "1700000040.1"),
             record("cpu", "cpu1", "CPUUtilization", "2.5", "1700000040.2", node=None),
-            good,  # said twice: kept twice
+            good,  # repeated records are kept
             good[:-20],
         ]
     )
@@ -312,8 +312,8 @@ def test_durations_of_more_than_seven_days_are_told(tmp_path: Path) -> None:
 
 def test_a_cut_file_keeps_what_came_before(tmp_path: Path) -> None:
     path = tmp_path / "1700000041_27-algo-1_pythontimeline.json"
-    whole = [base(), phase(1, "P"), complete(1, 1, 1), complete(1, 2, 1)]
-    path.write_text("[\n" + ",\n".join(json.dumps(event) for event in whole)[:-9])
+    events = [base(), phase(1, "P"), complete(1, 1, 1), complete(1, 2, 1)]
+    path.write_text("[\n" + ",\n".join(json.dumps(event) for event in events)[:-9])
     store = Store.create(None)
     result = read_pevents(store, path, 0, Registry(store))
     assert (result.events, result.partial) == (1, True)

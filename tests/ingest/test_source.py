@@ -1,4 +1,4 @@
-"""Is every file recognised for what it is, and is the rest told, not raised?"""
+"""Tests that the kind of every file is recognized, and problems are reported, not raised."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def put(path: Path, content: bytes) -> Path:
     ],
 )
 def test_format_by_head_and_name(tmp_path: Path, name: str, content: bytes, expected: str | None) -> None:
-    found = format_of(put(tmp_path / name, content))
-    assert (found.name if found else None) == expected
+    kind = format_of(put(tmp_path / name, content))
+    assert (kind.name if kind else None) == expected
 
 
 def test_head_of_plain_gzip_and_zstd(tmp_path: Path) -> None:
@@ -109,10 +109,10 @@ def test_folders_are_searched_in_order_without_hidden_files_and_link_loops(tmp_p
     (tmp_path / "again.json").symlink_to(tmp_path / "c.json")
     (tmp_path / "dangling.json").symlink_to(tmp_path / "nowhere")
     os.mkfifo(tmp_path / "pipe.json")
-    found = [(one.path.relative_to(tmp_path).as_posix(), one.problem) for one in find_files([tmp_path])]
-    assert [name for name, problem in found if problem is None] == ["again.json", "a/deep/er/x.json", "b/1.json", "b/2.json"]
-    assert "write it to a file first" in str(dict(found)["pipe.json"])
-    assert "No such file" in str(dict(found)["dangling.json"])
+    actual = [(one.path.relative_to(tmp_path).as_posix(), one.problem) for one in find_files([tmp_path])]
+    assert [name for name, problem in actual if problem is None] == ["again.json", "a/deep/er/x.json", "b/1.json", "b/2.json"]
+    assert "write it to a file first" in str(dict(actual)["pipe.json"])
+    assert "No such file" in str(dict(actual)["dangling.json"])
 
 
 def test_links_that_lead_out_of_the_given_folder_are_not_followed(tmp_path: Path) -> None:
@@ -124,14 +124,14 @@ def test_links_that_lead_out_of_the_given_folder_are_not_followed(tmp_path: Path
         "up": tmp_path / "runs", "root": Path("/"), "self": mine, "aside": tmp_path / "elsewhere", "sub/upper": Path("../../../.."),
         "sub/within": mine / "deep", "file.json": tmp_path / "elsewhere/c.json", "nothing": tmp_path / "nowhere", "circle": Path("circle"),
     }  # fmt: skip
-    for name, place in links.items():
-        (mine / name).symlink_to(place)
+    for name, target in links.items():
+        (mine / name).symlink_to(target)
     (mine / "prefix.json").symlink_to(tmp_path / "mined/e.json")
-    found = {one.path.relative_to(mine).as_posix(): one.problem for one in find_files([mine])}
+    actual = {one.path.relative_to(mine).as_posix(): one.problem for one in find_files([mine])}
     refused = "a link that leads out of the given folder and is not followed; to include it, give it as a SOURCE of its own"
     left_out = ["up", "root", "aside", "sub/upper", "file.json", "nothing", "prefix.json"]
     circle = "cannot be read (Too many levels of symbolic links)"
-    assert found == {"a.json": None, "deep/d.json": None, "circle": circle, **dict.fromkeys(left_out, refused)}
+    assert actual == {"a.json": None, "deep/d.json": None, "circle": circle, **dict.fromkeys(left_out, refused)}
     (tmp_path / "mine").symlink_to(mine, target_is_directory=True)  # a SOURCE may be a link itself
     through_link = find_files([tmp_path / "mine"])
     assert [one.path.name for one in through_link if one.problem is None] == ["a.json", "d.json"]
@@ -166,20 +166,20 @@ def test_a_link_is_followed_to_what_is_a_source_of_its_own(tmp_path: Path) -> No
     put(tmp_path / "run/a.json", TRACE)
     put(tmp_path / "elsewhere/b.json", TRACE + b" ")
     (tmp_path / "run/link.json").symlink_to(tmp_path / "elsewhere/b.json")
-    for given in ([tmp_path / "run", tmp_path / "elsewhere"], [tmp_path / "run", tmp_path / "run/link.json"]):
-        found = find_files(given)
-        assert sorted(one.path.name for one in found) == ["a.json", "link.json"]
-        assert [one.problem for one in found] == [None, None]
+    for paths in ([tmp_path / "run", tmp_path / "elsewhere"], [tmp_path / "run", tmp_path / "run/link.json"]):
+        actual = find_files(paths)
+        assert sorted(one.path.name for one in actual) == ["a.json", "link.json"]
+        assert [one.problem for one in actual] == [None, None]
 
 
 def test_a_file_that_becomes_a_link_before_it_is_read_is_left_out(tmp_path: Path) -> None:
     secret = put(tmp_path / "secret.json", b'{"name": "hidden-words"}')
     put(tmp_path / "run/trace.json", TRACE)
     put(tmp_path / "run/job.json", b'{"name": "usual"}')
-    found = find_files([tmp_path / "run"])
+    actual = find_files([tmp_path / "run"])
     (tmp_path / "run/job.json").unlink()
     (tmp_path / "run/job.json").symlink_to(secret)
-    with load(found, [tmp_path / "run"]) as store:
+    with load(actual, [tmp_path / "run"]) as store:
         assert store.frame("SELECT name FROM run").item() == "run"
         ((file, message),) = store.frame("SELECT file, message FROM ingest_note WHERE code = 'not_readable'").rows()
     assert (file, "replaced by a link" in message) == ("job.json", True)
@@ -206,7 +206,7 @@ def test_nothing_usable_lists_what_was_looked_at_and_what_is_read(tmp_path: Path
     assert caught.value.exit_code == 4
     for part in ("picture.png: unknown format", "empty.json: empty file", "nsys export --type sqlite"):
         assert part in text
-    assert "What is read" not in text  # the kind of a file was told
+    assert "What is read" not in text  # the kind of the file was recognized
     assert not target.exists()
 
 
@@ -239,7 +239,7 @@ def zipped(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "expected"),
     [
         ("run.zip", zipped(TRACE), "zip archive; unpack it first, as with `unzip"),
         ("trace.json", zipped(TRACE), "zip archive; unpack it first"),
@@ -254,15 +254,15 @@ def zipped(data: bytes) -> bytes:
         ("trace.json", TRACE.decode().encode("utf-16-be"), "JSON in UTF-16; save it as UTF-8, as with `iconv"),
     ],
 )
-def test_what_must_be_unpacked_first_is_told_by_its_first_bytes(tmp_path: Path, name: str, content: bytes, told: str) -> None:
+def test_what_must_be_unpacked_first_is_told_by_its_first_bytes(tmp_path: Path, name: str, content: bytes, expected: str) -> None:
     path = put(tmp_path / "in" / name, content)
-    for given in (path, path.parent):
-        with pytest.raises(InputError, match=f"{re.escape(name)}: {re.escape(told)}"):
-            ingest([given])
+    for path_or_folder in (path, path.parent):
+        with pytest.raises(InputError, match=f"{re.escape(name)}: {re.escape(expected)}"):
+            ingest([path_or_folder])
     put(tmp_path / "in" / "a.json", TRACE)
-    with ingest([tmp_path / "in"]) as store:  # beside a trace it may be anything
+    with ingest([tmp_path / "in"]) as store:  # next to a trace it may be anything
         notes = store.frame("SELECT code, severity, count FROM ingest_note WHERE code LIKE '%format%'").rows()
-    of_an_input = ".json." in name or "UTF-16" in told
+    of_an_input = ".json." in name or "UTF-16" in expected
     assert notes == [("format_not_read" if of_an_input else "unknown_format", "info", 1)]
 
 
@@ -376,7 +376,7 @@ def test_run_stores_are_opened_when_given_alone(tmp_path: Path) -> None:
         ingest([target, tmp_path / "traces" / "a.json"])
     with pytest.raises(UsageError, match="is a run store already"):
         ingest([target], tmp_path / "other.duckdb")
-    with ingest([tmp_path / "traces"], target) as store:  # again, in the same place: the old store is no source
+    with ingest([tmp_path / "traces"], target) as store:  # again, with the same target: the old store is not a source
         assert summary(store)["sources"] == {format_names.TRACE: 1}
     with ingest([tmp_path / "traces"]) as store:
         assert "run_store_left_out" in {note["code"] for note in summary(store)["notes"]}
@@ -447,9 +447,10 @@ def test_notes_on_job_information_say_why_and_what_to_do(tmp_path: Path) -> None
     ],
 )
 def test_name_from_the_common_place(tmp_path: Path, paths: list[str], name: str) -> None:
-    for place in ("r/a.json", "r/b.json", "r/x/a.json", "r/y/b.json", "r/a.pt.trace.json.gz"):
+    for file in ("r/a.json", "r/b.json", "r/x/a.json", "r/y/b.json", "r/a.pt.trace.json.gz"):
         put(
-            tmp_path / place, TRACE + place.encode().replace(b"r", b" ").translate(None, b"abcdefghijklmnopqstuvwxyz./") + b" " * len(place)
+            tmp_path / file,
+            TRACE + file.encode().replace(b"r", b" ").translate(None, b"abcdefghijklmnopqstuvwxyz./") + b" " * len(file),
         )
     assert ingest([tmp_path / path for path in paths]).frame("SELECT name FROM run").item() == name
 
@@ -479,9 +480,9 @@ def test_hosted_files_beside_traces(tmp_path: Path) -> None:
 def test_progress_rises_to_one(tmp_path: Path) -> None:
     for name in ("a.json", "b.json"):
         put(tmp_path / name, TRACE.replace(b"aten", name.encode()))
-    told: list[tuple[str, float | None]] = []
-    ingest([tmp_path], progress=lambda text, fraction: told.append((text, fraction)))
-    fractions = [fraction for _, fraction in told if fraction is not None]
+    progress: list[tuple[str, float | None]] = []
+    ingest([tmp_path], progress=lambda text, fraction: progress.append((text, fraction)))
+    fractions = [fraction for _, fraction in progress if fraction is not None]
     assert fractions == sorted(fractions)
     assert fractions[-1] == 1.0
-    assert {text for text, _ in told} >= {"reading a.json", "reading b.json"}
+    assert {text for text, _ in progress} >= {"reading a.json", "reading b.json"}

@@ -77,7 +77,7 @@ def test_one_file_is_no_group() -> None:
 
 @pytest.fixture
 def run_folder(tmp_path: Path) -> Path:
-    """A trace of n1 from BASE, and a log without a host name in local time, two hours ahead."""
+    """Write a trace of n1 from BASE and an unnamed log in local time, two hours ahead."""
     folder = tmp_path / "run"
     folder.mkdir()
     kernels = [

@@ -51,7 +51,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def mutated(data: bytes, random: random.Random) -> bytes:
-    """The file with some bytes of one or two parts changed, where there are any, and right checksums."""
+    """Return the file with some changed bytes and right checksums."""
     out = bytearray(data)
     parts = list(blocks(data))
     weights = [4, 8, 8, *[6] * (len(parts) - 3)]
@@ -62,19 +62,19 @@ def mutated(data: bytes, random: random.Random) -> bytes:
         # Half of the changes are in the first bytes: metadata is written there.
         used = used[: random.choice((64, 512, len(used)))]
         for _ in range(random.choice((1, 1, 2, 8, 64))):
-            place = int(used[random.randrange(len(used))])
+            page = int(used[random.randrange(len(used))])
             kind = random.randrange(4)
             if kind == 0:
-                out[place] ^= 1 << random.randrange(8)
+                out[page] ^= 1 << random.randrange(8)
             elif kind == 1:
-                out[place] = random.randrange(256)
+                out[page] = random.randrange(256)
             else:
-                width = min(random.choice((1, 2, 4, 8)), start + size - place)
+                width = min(random.choice((1, 2, 4, 8)), start + size - page)
                 if kind == 2:
-                    out[place : place + width] = random.choice(WORDS).to_bytes(8, "little")[:width]
+                    out[page : page + width] = random.choice(WORDS).to_bytes(8, "little")[:width]
                 else:
-                    other = int(used[random.randrange(len(used))])
-                    out[place : place + width] = out[other : min(other + width, start + size)].ljust(width, b"\0")
+                    partner = int(used[random.randrange(len(used))])
+                    out[page : page + width] = out[partner : min(partner + width, start + size)].ljust(width, b"\0")
         write_block(out, start, size)
     return bytes(out)
 

@@ -1,4 +1,4 @@
-"""Do traces of TensorFlow's profiler become the rows and figures that hand-made files say, whatever is wrong with them?"""
+"""Tests for hand-made traces of TensorFlow's profiler -> rows and figures, also damaged ones."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def thread(pid: int, tid: int, name: str) -> dict[str, Any]:
 
 
 def event(pid: int, tid: int, name: str, start: float, duration: float, **arguments: str) -> dict[str, Any]:
-    said = {"args": arguments} if arguments else {}
-    return {"ph": "X", "pid": pid, "tid": tid, "name": name, "ts": start, "dur": duration, **said}
+    extra = {"args": arguments} if arguments else {}
+    return {"ph": "X", "pid": pid, "tid": tid, "name": name, "ts": start, "dur": duration, **extra}
 
 
 def written(path: Path, events: list[dict[str, Any]], *, end: bool = True) -> Path:
@@ -66,8 +66,11 @@ def hosted(
 
 
 def step_of(number: int, at: float) -> list[dict[str, Any]]:
-    """One training step from ``at`` us on: 1000 us long, in which an operator of 100 us launches two kernels of 300 us and 200 us behind
-    each other, and a copy of 1024 bytes takes 50 us on a stream of its own; 400 us pass until there is a batch."""
+    """Return a training step of 1000 us that starts at ``at`` us.
+
+    An operator of 100 us launches two consecutive kernels of 300 us and 200 us, and a copy of 1024 bytes takes 50 us on another stream; the
+    batch comes after 400 us.
+    """
     group = {"group_id": str(number)}
     launch = 10 * number
     return [
@@ -167,10 +170,10 @@ def store_of_run(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 def test_steps_have_the_numbers_and_the_device_work_of_the_profile(store_of_run: Store) -> None:
-    found = store_of_run.frame(
+    actual = store_of_run.frame(
         "SELECT index, phase, host_duration_ns, device_start_ns - host_start_ns, device_duration_ns, device_events FROM step ORDER BY 1"
     )
-    assert found.rows() == [(100 + number, None, 1_000_000, 420_000, 500_000, 3) for number in range(STEPS)]
+    assert actual.rows() == [(100 + number, None, 1_000_000, 420_000, 500_000, 3) for number in range(STEPS)]
     on_device = store_of_run.frame(
         "SELECT n.text, value, duration_ns FROM annotation AS a JOIN name AS n ON n.id = a.name WHERE side = 'device'"
     )
@@ -335,8 +338,10 @@ def test_what_a_line_is(process_name: str, thread_name: str, tid: int, expected:
 
 def test_names_of_lanes_may_come_behind_their_events(tmp_path: Path) -> None:
     events = [one for one in TRACE if one["ph"] == "X"]
-    (first, one), (second, two) = (read(hosted(tmp_path / name, given)) for name, given in (("a", TRACE), ("b", [*events, *NAMES])))
-    assert one == two
+    (first, second_result), (second, two) = (
+        read(hosted(tmp_path / name, given)) for name, given in (("a", TRACE), ("b", [*events, *NAMES]))
+    )
+    assert second_result == two
     for table in ("device_event", "host_event", "annotation"):
         query = f"SELECT t.* EXCLUDE (name), n.text FROM {table} AS t JOIN name AS n ON n.id = t.name ORDER BY ALL"
         assert first.frame(query).rows() == second.frame(query).rows()
@@ -347,8 +352,8 @@ def test_names_of_lanes_may_come_behind_their_events(tmp_path: Path) -> None:
 
 def test_a_cut_file_is_read_up_to_the_cut(tmp_path: Path) -> None:
     path = hosted(tmp_path, TRACE)
-    whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) * 3 // 4])
+    complete = path.read_bytes()
+    path.write_bytes(complete[: len(complete) * 3 // 4])
     store, result = read(path)
     assert result.partial
     assert 0 < result.events < sum(one["ph"] == "X" for one in TRACE)
@@ -382,11 +387,10 @@ def test_what_cannot_be_is_left_out_and_counted(tmp_path: Path) -> None:
     ]
     store, result = read(hosted(tmp_path, [*NAMES, *odd]))
     assert (result.events, stored(store)) == (3, 3)
-    told = notes(store)
-    assert (told["absurd_time"], told["absurd_duration"], told["negative_duration"], told["begin_and_end"], told["no_device_work"]) == (
-        2, 1, 1, 2, 1,
-    )  # fmt: skip
-    assert told["no_duration"] == 1
+    noted = notes(store)
+    codes = ("absurd_time", "absurd_duration", "negative_duration", "begin_and_end", "no_device_work")
+    assert [noted[code] for code in codes] == [2, 1, 1, 2, 1]
+    assert noted["no_duration"] == 1
     assert store.frame("SELECT registers, grid_x, block_x, correlation FROM device_event").rows() == [(None, None, None, None)]
 
 
@@ -395,8 +399,8 @@ def test_files_beside_the_trace_are_one_note_of_each_kind(tmp_path: Path) -> Non
     for name in ("kernel_stats.pb", "overview_page.pb", "xplane.pb"):
         (path.parent / f"ip-10-0-0-1.{name}").write_bytes(name.encode())
     (path.parents[3] / "events.out.tfevents.1704067200.ip.profile-empty").write_bytes(b"x")
-    told = ingest([tmp_path]).frame("SELECT severity, message, count FROM ingest_note WHERE code = 'format_not_read'").rows()
-    assert told == [("info", "TensorFlow profile data: of a TensorFlow profile its .trace.json.gz is read.", 4)]
+    noted = ingest([tmp_path]).frame("SELECT severity, message, count FROM ingest_note WHERE code = 'format_not_read'").rows()
+    assert noted == [("info", "TensorFlow profile data: of a TensorFlow profile its .trace.json.gz is read.", 4)]
 
 
 texts = st.one_of(
@@ -426,20 +430,20 @@ events_of_any_kind = st.fixed_dictionaries(
 @settings(max_examples=examples(40))
 @given(st.lists(events_of_any_kind, max_size=12), st.integers(0, 400), st.booleans())
 def test_whatever_a_file_holds_every_event_is_stored_or_counted(
-    tmp_path_factory: pytest.TempPathFactory, events: list[dict[str, Any]], cut: int, whole: bool
+    tmp_path_factory: pytest.TempPathFactory, events: list[dict[str, Any]], cut: int, complete: bool
 ) -> None:
     path = tmp_path_factory.mktemp("any") / "vm.trace.json"
     text = json.dumps({"traceEvents": [*NAMES[:2], *events, {}]})
-    path.write_text(text if whole else text[: -cut or None])
+    path.write_text(text if complete else text[: -cut or None])
     store, result = read(path)
     assert result.events == stored(store)
-    if whole:
+    if complete:
         counted = Counter(notes(store))
         assert result.events + sum(counted[code] for code in NOT_STORED) == sum(one["ph"] in ("X", "B", "E") for one in events)
 
 
 def test_a_bomb_is_read_in_bounded_pieces(tmp_path: Path) -> None:
-    """A megabyte of zeros behind each other inside of one event is no event; what is before it is read."""
+    """A megabyte of zeros inside an event is not an event; earlier events are read."""
     path = hosted(tmp_path, TRACE)
     text = json.dumps({"traceEvents": TRACE})[:-2]
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)

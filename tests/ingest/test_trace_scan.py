@@ -50,7 +50,7 @@ MakeScanner = Callable[..., Scanner] | None
 
 @dataclass
 class Read:
-    """Everything a scan gave, rows as dicts with their texts in place of string ids."""
+    """Return the results of a scan, with texts instead of string ids."""
 
     rows: list[dict[str, Any]]
     strings: list[str]
@@ -64,12 +64,12 @@ class Read:
     def codes(self) -> dict[str, int]:
         return {d.code: d.count for d in self.defects}
 
-    def same(self, other: Read) -> bool:
+    def same(self, right: Read) -> bool:
         parts = ("strings", "counts", "defects")
         return (
-            all(getattr(self, part) == getattr(other, part) for part in parts)
-            and repr((self.metadata, self.members)) == repr((other.metadata, other.members))  # repr: NaN is not NaN
-            and all(a.equals(b) for a, b in zip(self.tables, other.tables, strict=True))
+            all(getattr(self, part) == getattr(right, part) for part in parts)
+            and repr((self.metadata, self.members)) == repr((right.metadata, right.members))  # repr: NaN is not NaN
+            and all(a.equals(b) for a, b in zip(self.tables, right.tables, strict=True))
         )
 
 
@@ -319,17 +319,17 @@ events_strategy = st.lists(
 @given(events_strategy, st.sampled_from(sorted(LAYOUTS)), st.integers(0, 2**32))
 def test_every_layout_gives_what_json_gives(events: list[Any], layout: str, seed: int) -> None:
     text = LAYOUTS[layout](events)
-    whole = read(text)
-    assert whole.defects == []
+    complete = read(text)
+    assert complete.defects == []
     expected = [e for e in events if e["ph"] in ("X", "B", "E") or (e["ph"] == "i" and e.get("cat") == "kernel")]
-    assert [r["start_ns"] for r in whole.rows] == [int(Decimal(e["ts"].strip("\x01")).scaleb(3)) for e in expected]
-    assert [r["name"] for r in whole.rows] == [e.get("name") for e in expected]
-    assert sum(whole.counts.values()) == len(events)
-    assert read(text, cuts=random_cuts(seed)).same(whole)
-    assert read(text, scanner=OracleScanner).same(whole)
-    assert read(text, scanner=OracleScanner, cuts=random_cuts(seed, 200)).same(whole)
-    assert read(text, scanner=PythonScanner).same(whole)
-    assert read(text, scanner=PythonScanner, cuts=random_cuts(seed, 200)).same(whole)
+    assert [r["start_ns"] for r in complete.rows] == [int(Decimal(e["ts"].strip("\x01")).scaleb(3)) for e in expected]
+    assert [r["name"] for r in complete.rows] == [e.get("name") for e in expected]
+    assert sum(complete.counts.values()) == len(events)
+    assert read(text, cuts=random_cuts(seed)).same(complete)
+    assert read(text, scanner=OracleScanner).same(complete)
+    assert read(text, scanner=OracleScanner, cuts=random_cuts(seed, 200)).same(complete)
+    assert read(text, scanner=PythonScanner).same(complete)
+    assert read(text, scanner=PythonScanner, cuts=random_cuts(seed, 200)).same(complete)
 
 
 @all_scanners
@@ -526,24 +526,24 @@ def damaged(text: bytes, source: random.Random, places: int) -> bytes:
 def test_both_scanners_agree_on_damaged_text(events: list[Any], layout: str, seed: int, places: int) -> None:
     text = damaged(LAYOUTS[layout](events).encode(), random.Random(seed), places)
     limit = random.Random(seed).choice([200, 16 << 20])
-    whole = read(text, event_limit=limit)
-    assert read(text, scanner=OracleScanner, event_limit=limit).same(whole)
-    assert read(text, cuts=random_cuts(seed), event_limit=limit).same(whole)
+    complete = read(text, event_limit=limit)
+    assert read(text, scanner=OracleScanner, event_limit=limit).same(complete)
+    assert read(text, cuts=random_cuts(seed), event_limit=limit).same(complete)
 
 
 @needs_native
 @given(st.binary(max_size=300) | st.text('{}[]",:\\ntrue0e-"phtsX \n', max_size=120).map(str.encode), st.integers(0, 2**32))
 def test_both_scanners_agree_on_any_bytes(text: bytes, seed: int) -> None:
-    whole = read(text)
-    assert read(text, scanner=OracleScanner).same(whole)
-    assert read(text, cuts=random_cuts(seed, 10)).same(whole)
+    complete = read(text)
+    assert read(text, scanner=OracleScanner).same(complete)
+    assert read(text, cuts=random_cuts(seed, 10)).same(complete)
 
 
 # ------------------------------------------------------------------------------------------------ without the extension
 
 
 def refused_or_same(text: bytes, **options: Any) -> None:
-    """Assert that the scanner without the extension refuses a text that the oracle finds damaged, or else reads all of it."""
+    """Assert that the fallback scanner refuses damaged text or else reads all of it."""
     with suppress(InputError):
         assert read(text, scanner=PythonScanner, **options).same(read(text, scanner=OracleScanner, **options))
 
@@ -621,12 +621,12 @@ def test_events_away_from_the_damage_are_all_read(layout: str) -> None:
     starts = [text.index(f'"op {i}"'.encode()) for i in range(60)]
     for seed in range(300):
         source = random.Random(seed)
-        place = source.randrange(len(text) - 1)
-        broken = text[:place] + source.choice([bytes([source.randrange(256)]), b"", b'"', b"\n"]) + text[place + 1 :]
-        near = sum(start <= place for start in starts)
+        offset = source.randrange(len(text) - 1)
+        broken = text[:offset] + source.choice([bytes([source.randrange(256)]), b"", b'"', b"\n"]) + text[offset + 1 :]
+        near = sum(start <= offset for start in starts)
         names = {r["name"] for r in read(broken).rows}
         missing = {f"op {i}" for i in range(60) if not near - 3 <= i <= near + 1} - names
-        assert not missing, (seed, place, text[place : place + 1])
+        assert not missing, (seed, offset, text[offset : offset + 1])
 
 
 @needs_native
@@ -699,10 +699,10 @@ def test_metadata_events_beyond_the_limit_are_left_out(scanner: MakeScanner) -> 
 @needs_native
 @given(events_strategy, st.sampled_from(sorted(LAYOUTS)), st.integers(0, 2**32), st.tuples(*[st.integers(1, 200)] * 2))
 def test_both_scanners_agree_at_the_limits(events: list[Any], layout: str, seed: int, bounds: tuple[int, int]) -> None:
-    many, total = bounds[0] % 9 + 1, bounds[1]
+    parts, total = bounds[0] % 9 + 1, bounds[1]
     text = 70 + seed % 20
     written_text = LAYOUTS[layout]([{**e, "name": str(e.get("name")) * 40} if isinstance(e, dict) else e for e in events])
-    options = {"text_limit": text, "string_limit": many, "total_limit": total, "member_limit": 10_000}
+    options = {"text_limit": text, "string_limit": parts, "total_limit": total, "member_limit": 10_000}
     native = read(written_text, cuts=random_cuts(seed), **options)
     assert native.same(read(written_text, scanner=OracleScanner, **options))
     assert native.same(read(written_text, scanner=PythonScanner, **options))
