@@ -1,4 +1,4 @@
-"""Do report and ingest read a run from an object store as they read it from a folder? The same run in both, and what can go wrong."""
+"""Tests that report and ingest read a run from an object store as from a folder, also after errors."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 @pytest.fixture
-def place() -> Objects:
+def objects() -> Objects:
     return open_objects(f"memory://bucket-{time.monotonic_ns()}/runs/job 7")
 
 
 def tables(source: str | Path | list[str]) -> dict[str, list[object]]:
-    """What a run store holds, without paths."""
+    """Return the contents of a run store without paths."""
     wanted = ("run", "process", "device", "device_event", "step", "name", "ingest_note")
     with ingest(source) as store:
-        found = {name: store.frame(f"SELECT * FROM {name} ORDER BY ALL").rows() for name in wanted}
-        found["source"] = store.frame("SELECT parse_filename(path), format, bytes, sha256, events FROM source ORDER BY ALL").rows()
-    return found
+        tables = {name: store.frame(f"SELECT * FROM {name} ORDER BY ALL").rows() for name in wanted}
+        tables["source"] = store.frame("SELECT parse_filename(path), format, bytes, sha256, events FROM source ORDER BY ALL").rows()
+    return tables
 
 
 def sources(url: str) -> list[str]:
@@ -60,7 +60,7 @@ def sources(url: str) -> list[str]:
         return [row[0] for row in store.frame("SELECT path FROM source ORDER BY path").rows()]
 
 
-def test_a_run_is_the_same_from_a_folder_and_from_a_store(tmp_path: Path, place: Objects) -> None:
+def test_a_run_is_the_same_from_a_folder_and_from_a_store(tmp_path: Path, objects: Objects) -> None:
     files = {
         "rank0.pt.trace.json": trace(0),
         "deep/er/rank1.pt.trace.json": trace(1),
@@ -75,126 +75,126 @@ def test_a_run_is_the_same_from_a_folder_and_from_a_store(tmp_path: Path, place:
     for name, data in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(data)
-        place.write(name, data)
-    assert tables(place.url) == tables(str(folder))
-    assert tables(place.url + "/") == tables(folder)
-    assert sources(place.url) == sorted(f"{place.url}/{name}" for name in files if not name.startswith("."))
+        objects.write(name, data)
+    assert tables(objects.url) == tables(str(folder))
+    assert tables(objects.url + "/") == tables(folder)
+    assert sources(objects.url) == sorted(f"{objects.url}/{name}" for name in files if not name.startswith("."))
 
 
-def test_a_recording(tmp_path: Path, place: Objects) -> None:
+def test_a_recording(tmp_path: Path, objects: Objects) -> None:
     (tmp_path / "a.prt").write_bytes(golden())
-    place.write("a.prt", golden())
-    fetched, local = tables(f"{place.url}/a.prt"), tables(tmp_path / "a.prt")
+    objects.write("a.prt", golden())
+    fetched, local = tables(f"{objects.url}/a.prt"), tables(tmp_path / "a.prt")
     for name in ("run", "process", "source", "ingest_note"):
         assert fetched[name] == local[name] != []
     assert len(fetched["device_event"]) == len(local["device_event"]) > 0
 
 
-def test_one_object_and_several_places(tmp_path: Path, place: Objects) -> None:
-    place.write("a/rank0.json", trace(0))
-    place.write("a/rank1.json", trace(1))
+def test_one_object_and_several_places(tmp_path: Path, objects: Objects) -> None:
+    objects.write("a/rank0.json", trace(0))
+    objects.write("a/rank1.json", trace(1))
     local = tmp_path / "rank1.json"
     local.write_bytes(trace(1))
-    assert sources(f"{place.url}/a/rank0.json") == [f"{place.url}/a/rank0.json"]
-    with ingest([f"{place.url}/a/rank0.json", local, local.as_uri()]) as store:
-        assert store.frame("SELECT path FROM source ORDER BY path").to_series().to_list() == [str(local), f"{place.url}/a/rank0.json"]
+    assert sources(f"{objects.url}/a/rank0.json") == [f"{objects.url}/a/rank0.json"]
+    with ingest([f"{objects.url}/a/rank0.json", local, local.as_uri()]) as store:
+        assert store.frame("SELECT path FROM source ORDER BY path").to_series().to_list() == [str(local), f"{objects.url}/a/rank0.json"]
         assert store.frame("SELECT count(*) FROM device_event").item() == 6
-    with ingest([place.url, f"{place.url}/a/rank0.json"]) as store:
+    with ingest([objects.url, f"{objects.url}/a/rank0.json"]) as store:
         assert store.frame("SELECT count(*) FROM device_event").item() == 6
 
 
-def test_a_run_store(tmp_path: Path, place: Objects, temporary: Path) -> None:
-    place.write("rank0.json", trace(0))
-    ingest(place.url, tmp_path / "run.duckdb").close()
-    place.write("stores/run.duckdb", tmp_path / "run.duckdb")
-    with ingest(f"{place.url}/stores/run.duckdb") as store:
-        assert store.frame("SELECT path FROM source").item() == f"{place.url}/rank0.json"
+def test_a_run_store(tmp_path: Path, objects: Objects, temporary: Path) -> None:
+    objects.write("rank0.json", trace(0))
+    ingest(objects.url, tmp_path / "run.duckdb").close()
+    objects.write("stores/run.duckdb", tmp_path / "run.duckdb")
+    with ingest(f"{objects.url}/stores/run.duckdb") as store:
+        assert store.frame("SELECT path FROM source").item() == f"{objects.url}/rank0.json"
         assert list(temporary.iterdir()) != []
-    with pytest.raises(UsageError, match=f"^{place.url}/stores/run.duckdb is a run store already"):
-        ingest(f"{place.url}/stores/run.duckdb", tmp_path / "other.duckdb")
+    with pytest.raises(UsageError, match=f"^{objects.url}/stores/run.duckdb is a run store already"):
+        ingest(f"{objects.url}/stores/run.duckdb", tmp_path / "other.duckdb")
 
 
-def test_large_unknown_objects_are_not_downloaded(place: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
-    place.write("rank0.json", trace(0))
-    place.write("model.bin", b"x" * 5_000_000)
-    place.write("big.json", b" " * 2_000_000 + trace(1))
-    place.write("profile.nsys-rep", b"x" * 2_000_000)
+def test_large_unknown_objects_are_not_downloaded(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+    objects.write("rank0.json", trace(0))
+    objects.write("model.bin", b"x" * 5_000_000)
+    objects.write("big.json", b" " * 2_000_000 + trace(1))
+    objects.write("profile.nsys-rep", b"x" * 2_000_000)
     downloaded: list[str] = []
     original = object_stores.Stored.download
 
-    def download(self: object_stores.Stored, one: ObjectInfo, target: Path, **more: object) -> None:
-        downloaded.append(one.path)
-        original(self, one, target, **more)
+    def download(self: object_stores.Stored, info: ObjectInfo, target: Path, **more: object) -> None:
+        downloaded.append(info.path)
+        original(self, info, target, **more)
 
     monkeypatch.setattr(object_stores.Stored, "download", download)
-    with ingest(place.url) as store:
+    with ingest(objects.url) as store:
         rows = store.frame("SELECT parse_filename(path), bytes, sha256 IS NULL FROM source ORDER BY ALL").rows()
     assert rows[1:] == [("model.bin", 5_000_000, True), ("profile.nsys-rep", 2_000_000, True), ("rank0.json", len(trace(0)), False)]
     assert set(downloaded) <= {"rank0.json", "big.json"}
     assert "rank0.json" in downloaded
 
 
-def test_what_is_not_there_or_not_usable(place: Objects, temporary: Path) -> None:
-    with pytest.raises(InputError, match=f"^{place.url}: there is no object of this name, and none below it"):
-        ingest(place.url)
-    place.write("x.bin", b"x")
-    with pytest.raises(InputError, match=f"{place.url}/x.bin: unknown format") as raised:
-        ingest(place.url)
+def test_what_is_not_there_or_not_usable(objects: Objects, temporary: Path) -> None:
+    with pytest.raises(InputError, match=f"^{objects.url}: there is no object of this name, and none below it"):
+        ingest(objects.url)
+    objects.write("x.bin", b"x")
+    with pytest.raises(InputError, match=f"{objects.url}/x.bin: unknown format") as raised:
+        ingest(objects.url)
     assert str(temporary) not in str(raised.value)
-    place.write("broken.json", b'{"traceEvents": [')
+    objects.write("broken.json", b'{"traceEvents": [')
     with pytest.raises(InputError) as raised:
-        ingest(f"{place.url}/broken.json")
+        ingest(f"{objects.url}/broken.json")
     assert str(temporary) not in str(raised.value)
 
 
-def test_bounds(place: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bounds(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(4):
-        place.write(f"{number}.json", trace(number))
+        objects.write(f"{number}.json", trace(number))
     monkeypatch.setattr(fetch, "MOST_OBJECTS", 3)
     with pytest.raises(InputError, match="more than 3 objects, so not one run; give the place of one run"):
-        ingest(place.url)
+        ingest(objects.url)
     monkeypatch.undo()
     monkeypatch.setattr(fetch.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 10**9 - 1000, 1000))
     with pytest.raises(InputError, match=r"4 objects with \d\.\d kB are to be downloaded, but .* has 1\.0 kB free; set TMPDIR"):
-        ingest(place.url)
+        ingest(objects.url)
 
 
-def test_objects_that_change_or_go_while_they_are_fetched(place: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objects_that_change_or_go_while_they_are_fetched(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("goes.json", "grows.json", "stays.json"):
-        place.write(name, trace(0))
+        objects.write(name, trace(0))
     original = object_stores.Stored.download
     changed: set[str] = set()
 
-    def download(self: object_stores.Stored, one: ObjectInfo, target: Path, **more: object) -> None:
-        if one.path not in changed:
-            changed.add(one.path)
-            if one.path == "goes.json":
-                place.delete(one.path)
-            elif one.path == "grows.json":
-                place.write(one.path, trace(1, 5))
-        original(self, one, target, **more)
+    def download(self: object_stores.Stored, info: ObjectInfo, target: Path, **more: object) -> None:
+        if info.path not in changed:
+            changed.add(info.path)
+            if info.path == "goes.json":
+                objects.delete(info.path)
+            elif info.path == "grows.json":
+                objects.write(info.path, trace(1, 5))
+        original(self, info, target, **more)
 
     monkeypatch.setattr(object_stores.Stored, "download", download)
-    with ingest(place.url) as store:
+    with ingest(objects.url) as store:
         assert store.frame("SELECT count(*) FROM device_event").item() == 8
         notes = store.frame("SELECT file, severity, message FROM ingest_note").rows()
-    assert (f"{place.url}/goes.json", "warning", "The object was left out: removed since it was listed.") in notes
+    assert (f"{objects.url}/goes.json", "warning", "The object was left out: removed since it was listed.") in notes
 
-    def always(self: object_stores.Stored, one: ObjectInfo, target: Path, **more: object) -> None:
-        place.write(one.path, trace(1, 5))
-        original(self, one, target, **more)
+    def always(self: object_stores.Stored, info: ObjectInfo, target: Path, **more: object) -> None:
+        objects.write(info.path, trace(1, 5))
+        original(self, info, target, **more)
 
     monkeypatch.setattr(object_stores.Stored, "download", always)
     with pytest.raises(ChangedError, match="run again when it is written to no more"):
-        ingest(place.url)
+        ingest(objects.url)
 
 
-def test_names_that_a_folder_cannot_hold_are_left_out_with_a_warning(place: Objects) -> None:
-    place.write("rank0.json", trace(0))
-    place.write("both", b"an object")
-    place.write("both/rank1.json", trace(1))
-    place.write("x" * 300 + ".json", trace(1))
-    with ingest(place.url) as store:
+def test_names_that_a_folder_cannot_hold_are_left_out_with_a_warning(objects: Objects) -> None:
+    objects.write("rank0.json", trace(0))
+    objects.write("both", b"an object")
+    objects.write("both/rank1.json", trace(1))
+    objects.write("x" * 300 + ".json", trace(1))
+    with ingest(objects.url) as store:
         notes = store.frame("SELECT message FROM ingest_note WHERE severity = 'warning' ORDER BY message").to_series().to_list()
         assert store.frame("SELECT count(*) FROM device_event").item() == 6
     assert [note for note in notes if "left out" in note] == [
@@ -223,9 +223,9 @@ def postrun(swift: SwiftServer, folder: Path, *words: str, **environment: str) -
 def test_the_commands(swift: SwiftServer, tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clean_environment(monkeypatch, swift.environment())
     swift.list_names("bucket", ["runs/7/../../../escaped", "runs/7//x", "runs/7/gone.json", "runs/7/new\nline.json", "runs/7/"])
-    place = open_objects("s3://bucket/runs/7")
-    place.write("rank0.json", trace(0))
-    place.write("ünder/rank 1+%20.json", trace(1))
+    objects = open_objects("s3://bucket/runs/7")
+    objects.write("rank0.json", trace(0))
+    objects.write("ünder/rank 1+%20.json", trace(1))
     before = sorted(path.name for path in tmp_path.rglob("*"))
     done = postrun(swift, temporary, "report", "s3://bucket/runs/7", "-o", str(tmp_path / "out"), "--format", "json")
     assert done.returncode == 0, done.stderr
@@ -234,9 +234,9 @@ def test_the_commands(swift: SwiftServer, tmp_path: Path, temporary: Path, monke
         "s3://bucket/runs/7/rank0.json",
         "s3://bucket/runs/7/ünder/rank 1+%20.json",
     ]
-    told = json.dumps(report["data_quality"])
-    assert "removed since it was listed" in told
-    assert "control character" in told
+    notes = json.dumps(report["data_quality"])
+    assert "removed since it was listed" in notes
+    assert "control character" in notes
     assert sorted(path.name for path in tmp_path.rglob("*")) == sorted([*before, "out", "report.json"])
     done = postrun(swift, temporary, "ingest", "s3://bucket/runs/7/rank0.json", "-o", str(tmp_path / "run.duckdb"))
     assert done.returncode == 0, done.stderr

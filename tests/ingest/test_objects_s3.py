@@ -1,4 +1,4 @@
-"""What does S3 bear and tell: wrong secrets, missing buckets, hostile names, thousands of objects, a bad network? Against a real server."""
+"""Tests against an S3 server: wrong secrets, missing buckets, hostile names, many objects, a bad network."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ def setting(swift: SwiftServer, monkeypatch: pytest.MonkeyPatch) -> Setting:
 
 
 @pytest.fixture
-def place(setting: Setting) -> Objects:
+def objects(setting: Setting) -> Objects:
     return open_objects(f"s3://bucket/test-{time.monotonic_ns()}")
 
 
 ACTIONS: dict[str, Callable[[Objects], object]] = {
-    "list": lambda place: list(place.list()),
-    "head": lambda place: place.head("x"),
-    "read": lambda place: place.read("x"),
-    "write": lambda place: place.write("x", b"data"),
-    "create": lambda place: place.create("x", b"data"),
+    "list": lambda objects: list(objects.list()),
+    "head": lambda objects: objects.head("x"),
+    "read": lambda objects: objects.read("x"),
+    "write": lambda objects: objects.write("x", b"data"),
+    "create": lambda objects: objects.create("x", b"data"),
 }
 
 
@@ -85,11 +85,11 @@ def test_what_is_wrong_is_told_whatever_is_asked(
     setting(**{name: value.format(port=urlsplit(swift.endpoint).port) for name, value in changes.items()})
     with pytest.raises(ObjectStoreError, match=message) as raised:
         ACTIONS[action](open_objects("s3://bucket/prefix"))
-    told = str(raised.value)
-    assert told.startswith("s3://bucket/prefix")
+    error = str(raised.value)
+    assert error.startswith("s3://bucket/prefix")
     for secret in (SECRET, "hidden", "X-Amz", "Signature="):
-        assert secret not in told
-    assert "\n" not in told
+        assert secret not in error
+    assert "\n" not in error
 
 
 @pytest.mark.parametrize("action", ACTIONS)
@@ -98,26 +98,26 @@ def test_a_missing_bucket(setting: Setting, action: str) -> None:
         ACTIONS[action](open_objects("s3://nowhere/prefix"))
 
 
-def test_the_prefix_of_a_bucket_bounds_what_is_seen(place: Objects) -> None:
-    place.write("a", b"1")
-    open_objects(place.url + "-other").write("a", b"2")
-    assert [one.path for one in place.list()] == ["a"]
+def test_the_prefix_of_a_bucket_bounds_what_is_seen(objects: Objects) -> None:
+    objects.write("a", b"1")
+    open_objects(objects.url + "-other").write("a", b"2")
+    assert [one.path for one in objects.list()] == ["a"]
     bucket = open_objects("s3://bucket")
-    assert bucket.read(place.url.removeprefix("s3://bucket/") + "/a") == b"1"
+    assert bucket.read(objects.url.removeprefix("s3://bucket/") + "/a") == b"1"
 
 
 def test_ten_thousand_other_objects(swift: SwiftServer, setting: Setting) -> None:
     swift.make_bucket("many")
     names = [f"p/other/{number:06d}.bin" for number in range(10_000)]
     swift.list_names("many", [*names, "p/zz/last"])
-    place = open_objects("s3://many/p")
-    place.write("a/first", b"1")
-    place.write("other/005000.x", b"2")
-    listed = [one.path for one in place.list()]
+    objects = open_objects("s3://many/p")
+    objects.write("a/first", b"1")
+    objects.write("other/005000.x", b"2")
+    listed = [one.path for one in objects.list()]
     assert listed == sorted(["a/first", "other/005000.x", "zz/last", *(name.removeprefix("p/") for name in names)])
-    assert [one.path for one in place.list(after="other/009998.bin")] == ["other/009999.bin", "zz/last"]
-    assert [one.path for one in place.list("z")] == ["zz/last"]
-    lazily = place.list(after="other/000041.bin")
+    assert [one.path for one in objects.list(after="other/009998.bin")] == ["other/009999.bin", "zz/last"]
+    assert [one.path for one in objects.list("z")] == ["zz/last"]
+    lazily = objects.list(after="other/000041.bin")
     assert next(lazily).path == "other/000042.bin"
 
 
@@ -128,27 +128,27 @@ HOSTILE = [
 
 
 def test_names_that_no_file_can_have(swift: SwiftServer, setting: Setting) -> None:
-    """They are in the bucket's listing beside good ones, and do not end it."""
+    """They are listed next to good ones and do not end the listing."""
     swift.make_bucket("hostile")
     swift.list_names("hostile", [*HOSTILE, "p/folder/", "p/", "p"])
-    place = open_objects("s3://hostile/p")
+    objects = open_objects("s3://hostile/p")
     good = ["folder/x", "x", "x+y %20", "ümlaut", "\U0001f600/&<>\"'"]
     for name in good:
-        place.write(name, name.encode())
-    assert [one.path for one in place.list()] == sorted(good, key=str.encode)
+        objects.write(name, name.encode())
+    assert [one.path for one in objects.list()] == sorted(good, key=str.encode)
     below = [name for name in HOSTILE if name.startswith("p/")]
-    assert len(place.left_out) == len(below) + 2  # and the markers of folders, which have a size here
-    assert all(line.isprintable() and line.startswith("s3://hostile/p/") for line in place.left_out)
+    assert len(objects.left_out) == len(below) + 2  # and the markers of folders, which have a size here
+    assert all(line.isprintable() and line.startswith("s3://hostile/p/") for line in objects.left_out)
     bucket = open_objects("s3://hostile")
     assert [one.path for one in bucket.list()] == ["p", *(f"p/{name}" for name in sorted(good, key=str.encode))]
 
 
-def test_what_is_listed_but_gone(swift: SwiftServer, place: Objects, tmp_path: Path) -> None:
-    swift.list_names("bucket", [place.url.removeprefix("s3://bucket/") + "/gone"])
-    (one,) = place.list()
-    assert place.head("gone") is None
+def test_what_is_listed_but_gone(swift: SwiftServer, objects: Objects, tmp_path: Path) -> None:
+    swift.list_names("bucket", [objects.url.removeprefix("s3://bucket/") + "/gone"])
+    (info,) = objects.list()
+    assert objects.head("gone") is None
     with pytest.raises(ChangedError, match="removed since it was listed"):
-        place.download(one, tmp_path / "x")
+        objects.download(info, tmp_path / "x")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -164,10 +164,10 @@ def test_credentials_of_a_profile(swift: SwiftServer, setting: Setting, tmp_path
             "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "credentials"),
         },
     )
-    place = open_objects("s3://bucket/profile")
-    place.write("a", b"1")
-    assert [one.path for one in place.list()] == ["a"]
-    assert place.read("a") == b"1"
+    objects = open_objects("s3://bucket/profile")
+    objects.write("a", b"1")
+    assert [one.path for one in objects.list()] == ["a"]
+    assert objects.read("a") == b"1"
 
 
 # ------------------------------------------------------------------ a bad network
@@ -175,15 +175,15 @@ def test_credentials_of_a_profile(swift: SwiftServer, setting: Setting, tmp_path
 
 @pytest.fixture
 def proxy(swift: SwiftServer, setting: Setting) -> Iterator[FaultyProxy]:
-    with faulty_proxy(swift.endpoint, seed=7) as made:
-        setting(AWS_ENDPOINT_URL=made.endpoint)
-        yield made
+    with faulty_proxy(swift.endpoint, seed=7) as proxy:
+        setting(AWS_ENDPOINT_URL=proxy.endpoint)
+        yield proxy
 
 
-def test_five_of_a_hundred_requests_fail_and_every_answer_is_right(proxy: FaultyProxy, place: Objects, tmp_path: Path) -> None:
+def test_five_of_a_hundred_requests_fail_and_every_answer_is_right(proxy: FaultyProxy, objects: Objects, tmp_path: Path) -> None:
     chance = random.Random(3)
     model: dict[str, bytes] = {}
-    place = open_objects(place.url)
+    objects = open_objects(objects.url)
     proxy.next_faults = [fault for kind in KINDS for fault in (kind, *[""] * 6)]  # each kind at least once
     proxy.share = 0.05
     etags: dict[str, str | None] = {}
@@ -192,50 +192,50 @@ def test_five_of_a_hundred_requests_fail_and_every_answer_is_right(proxy: Faulty
         data = b"%d " % number * chance.choice([1, 1000, 100_000])
         match chance.choice(["write", "write", "create", "replace", "delete", "read", "download", "list"]):
             case "write":
-                etags[name], model[name] = place.write(name, data), data
+                etags[name], model[name] = objects.write(name, data), data
             case "create":
-                assert place.create(name, data) == (name not in model)
+                assert objects.create(name, data) == (name not in model)
                 model.setdefault(name, data)
             case "replace" if name in model:
-                now = place.head(name)
+                now = objects.head(name)
                 assert now is not None
-                assert place.replace(name, data, now.etag)
-                assert not place.replace(name, b"never", now.etag)
+                assert objects.replace(name, data, now.etag)
+                assert not objects.replace(name, b"never", now.etag)
                 model[name] = data
             case "delete":
-                place.delete(name)
+                objects.delete(name)
                 model.pop(name, None)
             case "read" if name in model:
-                assert place.read(name) == model[name]
+                assert objects.read(name) == model[name]
             case "download" if name in model:
-                now = place.head(name)
+                now = objects.head(name)
                 assert now is not None
-                place.download(now, tmp_path / "target")
+                objects.download(now, tmp_path / "target")
                 assert (tmp_path / "target").read_bytes() == model[name]
             case "list":
-                assert [(one.path, one.size) for one in place.list()] == [(name, len(model[name])) for name in sorted(model)]
+                assert [(one.path, one.size) for one in objects.list()] == [(name, len(model[name])) for name in sorted(model)]
             case _:
-                assert (place.head(name) is None) == (name not in model)
+                assert (objects.head(name) is None) == (name not in model)
     assert set(proxy.seen) == {"", *KINDS}
 
 
-def test_a_download_goes_on_where_it_was_cut_off(proxy: FaultyProxy, place: Objects, tmp_path: Path) -> None:
+def test_a_download_goes_on_where_it_was_cut_off(proxy: FaultyProxy, objects: Objects, tmp_path: Path) -> None:
     data = random.Random(1).randbytes(6 << 20)
-    place.write("large", data)
-    one = place.head("large")
-    assert one is not None
+    objects.write("large", data)
+    info = objects.head("large")
+    assert info is not None
     proxy.next_faults = ["cut body", "503", "cut body", "lost answer", "cut body"]
     steps: list[int] = []
-    place.download(one, tmp_path / "target", progress=steps.append)
+    objects.download(info, tmp_path / "target", progress=steps.append)
     assert (tmp_path / "target").read_bytes() == data
     assert steps == sorted(set(steps))
     assert proxy.next_faults == []
 
 
-def test_an_object_that_is_replaced_while_its_download_is_cut_off(proxy: FaultyProxy, place: Objects, tmp_path: Path) -> None:
-    place.write("grows", b"a" * (4 << 20))
-    one = place.head("grows")
-    assert one is not None
+def test_an_object_that_is_replaced_while_its_download_is_cut_off(proxy: FaultyProxy, objects: Objects, tmp_path: Path) -> None:
+    objects.write("grows", b"a" * (4 << 20))
+    info = objects.head("grows")
+    assert info is not None
     proxy.next_faults = ["half a body"]
     replaced = False
 
@@ -243,31 +243,31 @@ def test_an_object_that_is_replaced_while_its_download_is_cut_off(proxy: FaultyP
         nonlocal replaced
         if not replaced:
             replaced = True
-            place.write("grows", b"b" * (5 << 20))
+            objects.write("grows", b"b" * (5 << 20))
 
     with pytest.raises(ChangedError, match="grows: replaced, changed or removed"):
-        place.download(one, tmp_path / "target", progress=replace)
+        objects.download(info, tmp_path / "target", progress=replace)
     assert replaced
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("fault", ["lost answer", "error after"])
-def test_a_conditional_write_whose_answer_is_lost_is_ours(proxy: FaultyProxy, place: Objects, fault: str) -> None:
-    """The server has written; the repeated request is refused. What stands there tells that it was this one."""
+def test_a_conditional_write_whose_answer_is_lost_is_ours(proxy: FaultyProxy, objects: Objects, fault: str) -> None:
+    """The server wrote, the repeated request is refused, and the content is ours."""
     proxy.next_faults = [fault]
-    assert place.create("claim", b"mine")
+    assert objects.create("claim", b"mine")
     proxy.next_faults = [fault]
-    assert not place.create("claim", b"other")
-    assert place.read("claim") == b"mine"
+    assert not objects.create("claim", b"other")
+    assert objects.read("claim") == b"mine"
 
 
 @pytest.mark.parametrize(
     ("fault", "message"), [("500", "answers with errors"), ("503", "asks to slow down"), ("lost request", "no connection|cut off")]
 )
-def test_errors_that_do_not_pass_are_told(proxy: FaultyProxy, place: Objects, fault: str, message: str) -> None:
+def test_errors_that_do_not_pass_are_told(proxy: FaultyProxy, objects: Objects, fault: str, message: str) -> None:
     for action in ACTIONS.values():
         proxy.next_faults = [fault] * 1000
         with pytest.raises(ObjectStoreError, match=message):
-            action(place)
+            action(objects)
         assert len(proxy.next_faults) < 1000 - 2  # it was tried again
         proxy.next_faults = []
