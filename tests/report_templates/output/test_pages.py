@@ -21,7 +21,7 @@ from postrun.report_templates.text.look import Look
 from postrun.report_templates.text.section_names import NAMES
 from report_pages import html_of
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parent.parent / "golden"
 VOID = {"meta", "img", "input", "br", "col", "hr", "link", "wbr"}
 
 

@@ -19,7 +19,7 @@ from postrun.errors import RenderError, UsageError
 from postrun.report_templates.output import pdf as pdf_module
 from postrun.report_templates.output.render import render
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parent.parent
 
 RENDER = """
 import importlib.util, pathlib, sys

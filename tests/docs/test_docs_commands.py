@@ -19,7 +19,7 @@ import pytest
 from postrun import cli
 from postrun.native import available
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
 COMMANDS = cli.main.list_commands(click.Context(cli.main))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 

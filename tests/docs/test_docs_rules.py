@@ -9,7 +9,7 @@ import pytest
 from postrun.analysis.rules.engine.catalogue import DOCUMENTED, PROFILER_REPORT, RULES
 from postrun.analysis.rules.evidence.base import SCAN_INTERVAL, Parameter
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 HEADING = ["parameter", "unit", "documented", "service", ""]

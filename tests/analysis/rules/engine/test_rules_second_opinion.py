@@ -17,7 +17,7 @@ from postrun.ingest import ingest
 from rule_details import plain_details
 from slow_params import slow_except
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "helpers"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent.parent / "helpers"))
 
 from second_opinion import opinions, random_settings, read_run, write_run
 

@@ -30,7 +30,7 @@ from rule_details import plain_details
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="recordings are read and made by the C library, which was not built")
 
-FOLDER = Path(__file__).parent / "data" / "small_training"
+FOLDER = Path(__file__).parent.parent / "data" / "small_training"
 GOLDEN = FOLDER / "report.json"
 PARTS = ("data loading", "forward", "backward", "optimizer")
 Rows = list[dict[str, Any]]
@@ -158,7 +158,7 @@ def test_what_was_run(report: Report) -> None:
 def test_the_report_is_as_it_was(report: Report) -> None:
     """The report equals the stored one.
 
-    After an intended change: POSTRUN_UPDATE_GOLDEN=1 python -m pytest tests/test_recorded_training.py, and review it.
+    After an intended change: POSTRUN_UPDATE_GOLDEN=1 python -m pytest tests/commands/test_recorded_training.py, and review it.
     """
     report_json = report.to_dict()
     report_json["generator"] = None  # versions
@@ -193,7 +193,7 @@ def test_the_demo_records_and_reports_a_training(tmp_path: Path) -> None:
     simulated, recorded = (json.loads((tmp_path / "demo" / place / "report.json").read_bytes()) for place in (".", "recorded"))
     assert (simulated["run"]["name"], recorded["run"]["name"]) == ("mine", demo_recording.NAME)
     assert simulated["run"]["labels"] == {"simulated": "true"}
-    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     sample = readme.partition("$ postrun report traces/ -o report\n")[2].partition("report/report.html\n")[0]
     assert done.stdout.startswith(sample), "what the README shows is what the simulated run says"
     assert sample.count("\n") == 5

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from postrun.cli import LAZY_COMMANDS, main
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 CODE = """
 import sys
 from pathlib import Path

@@ -14,7 +14,7 @@ import pytest
 from postrun import capture
 from postrun.native.profiling.engine.one_function import RECORDING, stack_with_one_function, with_one_function
 
-DOCUMENTATION = Path(__file__).resolve().parent.parent / "docs" / "capture.md"
+DOCUMENTATION = Path(__file__).resolve().parent.parent.parent.parent / "docs" / "capture.md"
 NATIVE = Path(capture.__file__).parents[1]
 FILES = [*sorted(NATIVE.glob("capture/*.py")), *sorted(NATIVE.glob("recording/*.py"))]
 MODULES = ["postrun.native." + ".".join(file.relative_to(NATIVE).with_suffix("").parts).removesuffix(".__init__") for file in FILES]

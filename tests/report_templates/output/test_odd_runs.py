@@ -31,7 +31,7 @@ NAMES = tuple(RUNS) if ALL else QUICK
 PRINTED = (
     [(name, paper) for name in NAMES for paper in ("A4", "Letter")] if ALL else [("one-kernel", "Letter"), ("5000-kernel-names", "A4")]
 )
-CHECKS = Path(__file__).resolve().parents[1] / "helpers" / "page_checks.js"
+CHECKS = Path(__file__).resolve().parents[2] / "helpers" / "page_checks.js"
 MADE_AT_NS = 1_772_539_200_000_000_000
 
 

@@ -85,7 +85,7 @@ def test_a_terminal_gets_no_control_character_of_a_name(folder: Path, tmp_path: 
 
 
 def test_json_for_a_terminal_has_no_control_character(tmp_path: Path) -> None:
-    recording = next((Path(__file__).parent / "data/small_training/run").glob("*.prt"))
+    recording = next((Path(__file__).parent.parent / "data/small_training/run").glob("*.prt"))
     named = tmp_path / f"{HOSTILE}.prt"
     named.write_bytes(recording.read_bytes())
     done = CliRunner().invoke(main, ["inspect", "--json", str(named)], color=True)
