@@ -12,7 +12,10 @@ from ..toolkit import wording
 CUT: Final = "the trace was cut off"
 UNREAD: Final = "a part of it could not"
 
-_PARTIAL: Final = {CUT: "partial: the run or a trace of it was cut off", UNREAD: "partial: a part of the files could not be read"}
+_PARTIAL: Final = {
+    CUT: "partial: the run or a trace of it was cut off",
+    UNREAD: "partial: a part of the files could not be read",
+}
 # Codes of notes on files that broke off, and on files that could not be read in part or at all.
 _BROKE_OFF: Final = frozenset({"truncated", "cut_stream", "corrupt_stream", "no_end", "missing_blocks"})
 _NOT_READ: Final = frozenset(

@@ -29,7 +29,7 @@ from isal import isal_zlib
 
 from ...errors import InputError
 from ..store.limits import unpacked_limit
-from .scan import Defect
+from .defect import Defect
 
 Compression = Literal["none", "gzip", "zstd"]
 

@@ -10,7 +10,8 @@ from typing import Final
 from ..store.limits import LEFT_OUT, NAME_TEXT_BYTES, NAMES, TEXT_BYTES
 from ..store.store import Store
 from ..store.tables import Severity
-from .scan import MEMBER_LIMIT, Defect
+from .defect import Defect
+from .scan import MEMBER_LIMIT
 
 TRUNCATING: Final = frozenset({"truncated", "cut_stream", "corrupt_stream", "lost_event", "too_long", "too_deep", "unpacked_limit"})
 """Codes of defects that mean that a part of the run is missing."""

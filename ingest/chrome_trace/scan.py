@@ -52,6 +52,7 @@ from typing import Any, Final, Literal, Protocol
 import pyarrow as pa
 
 from ..store.limits import NAME_TEXT_BYTES, NAMES, TEXT_BYTES
+from .defect import Defect
 from .scan_python import PythonScanner
 from .values import decode_value
 
@@ -94,16 +95,6 @@ class Arg:
 
 
 _NO_ARGS: Final[Mapping[str, Arg]] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class Defect:
-    """One kind of damage: how often, where first (byte offset in the decompressed text) and what it looked like."""
-
-    code: str
-    count: int
-    first_offset: int
-    example: str
 
 
 @dataclass(frozen=True, slots=True)

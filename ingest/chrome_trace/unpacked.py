@@ -14,8 +14,8 @@ from typing import Final
 from ... import temporary
 from ...errors import InputError
 from ..store.limits import unpacked_limit
+from .defect import Defect
 from .inflate import Inflate
-from .scan import Defect
 
 _SHARE_OF_DISK: Final = 0.9  # of the free space of the temporary folder, which is shared with the run store
 _PAGE_1: Final = 65_536

@@ -22,7 +22,8 @@ from postrun.errors import InputError
 from postrun.ingest import ingest
 from postrun.ingest.chrome_trace import batches as trace_batches
 from postrun.ingest.chrome_trace import scan as trace_scan
-from postrun.ingest.chrome_trace.scan import Arg, Defect, Scanner, TraceScan, have_native, text_id
+from postrun.ingest.chrome_trace.defect import Defect
+from postrun.ingest.chrome_trace.scan import Arg, Scanner, TraceScan, have_native, text_id
 from postrun.ingest.chrome_trace.scan_python import PythonScanner
 from postrun.ingest.chrome_trace.values import decode_value
 from postrun.ingest.kineto import reader as kineto
