@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, dataclass_transform
+from typing import Any, Final, Self, dataclass_transform
 
 SCHEMA_VERSION: Final = 1
 
@@ -998,6 +999,14 @@ class DetailsRow:
 
     def __init_subclass__(cls, *, kw_only: bool = False) -> None:
         dataclass(frozen=True, kw_only=kw_only)(cls)
+
+    @classmethod
+    def of(cls, source: object, **values: Any) -> Self:
+        """Return a row of ``values``, and else of ``source``'s values of the same name."""
+        names = {one.name for one in dataclasses.fields(cls)} - values.keys()  # type: ignore[arg-type]
+        if not isinstance(source, Mapping):
+            source = {name: getattr(source, name) for name in names if hasattr(source, name)}
+        return cls(**values, **{name: source[name] for name in names if name in source})
 
 
 class RuleDetails(DetailsRow):

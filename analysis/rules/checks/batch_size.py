@@ -8,11 +8,11 @@ from typing import Any, Final
 import polars as pl
 
 from ...report.model import FINE, ISSUES
-from ...report.rule_details import P95, BatchSizeBoxes, BatchSizeDetails, BatchSizeGpu
+from ...report.rule_details import P95, BatchSizeBoxes, BatchSizeDetails, BatchSizeGpu, Box
 from ...toolkit.wording import count, percent, plural
 from ..evidence import gpus
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated, required
-from ..evidence.blocks import CONTROLLER, FOOTPRINT, SampleBlock, box, samples_of
+from ..evidence.blocks import CONTROLLER, FOOTPRINT, SampleBlock, samples_of
 from ..evidence.frameworks import BATCH_SIZE, framework_of
 from ..evidence.run_data import RunData
 
@@ -134,22 +134,19 @@ class BatchSize(SampleRule):
 
 def _device(row: Mapping[str, Any], cpu: Mapping[str, Any] | None, run: RunData) -> BatchSizeGpu:
     memory = {key.removeprefix("memory_"): value for key, value in row.items() if key.startswith("memory_")}
-    return BatchSizeGpu(
+    return BatchSizeGpu.of(
+        row,
         node=run.places.node(row["node"]),
         device=row["unit"],
         derived=row["source"] == "derived",
         memory_figure=_FIGURE.get(memory["source"]),
-        samples=row["samples"],
         windows=row["windows"] or 0,
         violations=row["violations"] or 0,
         first_ns=row["violated_first_ns"],
         last_ns=row["violated_last_ns"],
-        cpu_p95=row["cpu_p95"],
-        gpu_p95=row["gpu_p95"],
-        gpu_memory_p95=row["gpu_memory_p95"],
         at_last_violation=P95(row["violated_cpu_p95"], row["violated_gpu_p95"], row["violated_gpu_memory_p95"]),
         boxes=BatchSizeBoxes(
-            cpu=None if cpu is None else box(cpu), gpu=box(row), gpu_memory=None if memory["samples"] is None else box(memory)
+            cpu=None if cpu is None else Box.of(cpu), gpu=Box.of(row), gpu_memory=None if memory["samples"] is None else Box.of(memory)
         ),
     )
 

@@ -216,15 +216,13 @@ class _Measured:
 def _measured(row: Mapping[str, Any], run: RunData, parameters: Parameters) -> _Measured:
     counts = {key: row[key] or 0 for key in _SUMMED}
     judged = counts["snapshots"] > parameters["patience"]
-    node = BottleneckNode(
+    node = BottleneckNode.of(
+        row,
         node=run.places.node(row["node"]),
         **_slices(counts),
         issue=bool(_exceeded(counts["bottlenecks"], counts["snapshots"], parameters["threshold"])) if judged else None,
-        first_ns=row["first_ns"],
-        last_ns=row["last_ns"],
         used_gpus=row["used"],
         unused=tuple(row["unused"]),
-        derived=row["derived"],
     )
     return _Measured(node, row["gpu_samples"], (row["missing"] or 0.0) * row["used"])
 

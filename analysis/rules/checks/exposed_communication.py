@@ -82,12 +82,10 @@ class ExposedCommunication(Rule):
 
 
 def _row(share: DeviceShare) -> CommunicationDevice:
-    return CommunicationDevice(
-        **share.identity(),
-        communication_ns=share.device.communication_ns,
+    return CommunicationDevice.of(
+        share.device,
         exposed_ns=share.ns,
         exposed_percent=share.percent,
-        overlap_percent=share.device.overlap_percent,
         issue=share.issue,
     )
 

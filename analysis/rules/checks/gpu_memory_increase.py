@@ -10,11 +10,11 @@ from typing import Any, Final
 import polars as pl
 
 from ...report.model import FINE, ISSUES
-from ...report.rule_details import Episode, GPUMemoryIncreaseDetails, GrowingMemory
+from ...report.rule_details import Box, Episode, GPUMemoryIncreaseDetails, GrowingMemory
 from ...toolkit.labels import place, ranks
 from ...toolkit.wording import count, distinct, moment, plural
 from ..evidence.base import Outcome, Parameter, Parameters, SampleRule, not_evaluated
-from ..evidence.blocks import FOOTPRINT, SampleBlock, box, samples_of
+from ..evidence.blocks import FOOTPRINT, SampleBlock, samples_of
 from ..evidence.frameworks import ALLOCATIONS, NUMBERS_ONLY, framework_of
 from ..evidence.gpus import RECORD_LONGER, no_memory, with_ranks
 from ..evidence.run_data import RunData
@@ -183,18 +183,16 @@ def _rows(devices: pl.DataFrame, episodes: pl.DataFrame, run: RunData) -> list[G
         growths = by_device.get((row["node"], row["unit"]), [])
         kept = sorted(growths, key=lambda episode: -episode.largest)[:_EPISODES]
         rows.append(
-            GrowingMemory(
+            GrowingMemory.of(
+                row,
                 node=run.places.node(row["node"]),
                 device=row["unit"],
                 memory_figure=_FIGURE[row["source"] == FOOTPRINT],
-                samples=row["samples"],
                 evaluated=row["largest_increase"] is not None,
-                violations=row["violations"],
-                largest_increase=row["largest_increase"],
                 episodes=tuple(sorted(kept, key=lambda episode: episode.start_ns)),
                 episodes_left_out=len(growths) - len(kept),
                 slope_percent_per_hour=row["slope"],
-                box=box(row),
+                box=Box.of(row),
             )
         )
     return with_ranks(rows, run)

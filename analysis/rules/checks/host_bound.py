@@ -85,9 +85,8 @@ def _row(device: IdleDevice, sums: dict[str, int], parameters: Parameters) -> Ho
     idle_percent = 100 * device.idle_ns / device.span_ns if device.span_ns else 0.0
     host_percent = 100 * sums["host"] / device.idle_ns if device.idle_ns else 0.0
     idle = idle_percent > parameters["idle_threshold"]
-    return HostBoundDevice(
-        **device.details(),
-        idle_ns=device.idle_ns,
+    return HostBoundDevice.of(
+        device,
         idle_percent=idle_percent,
         host_wait_ns=sums["host"],
         host_waits=sums["waits"],

@@ -81,11 +81,8 @@ def _percent(part: StepParts) -> float:
 
 
 def _row(part: StepParts, parameters: Parameters) -> InputBoundProcess:
-    return InputBoundProcess(
-        node=part.node,
-        rank=part.rank,
-        pid=part.pid,
-        steps=part.steps,
+    return InputBoundProcess.of(
+        part,
         steps_ns=round(_length(part)),
         waiting_ns=round(_waited(part)),
         percent=_percent(part),

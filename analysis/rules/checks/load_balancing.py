@@ -158,13 +158,12 @@ def distance(p: Sequence[float], q: Sequence[float]) -> float:
 
 def _device(row: dict[str, Any], run: RunData, known: Mapping[tuple[str, int], int], patience: float) -> ComparedGpu:
     node = run.places.node(row["node"])
-    return ComparedGpu(
+    return ComparedGpu.of(
+        row,
         node=node,
         device=row["unit"],
         rank=known.get((node, row["unit"])),
         derived=row["source"] == "derived",
-        samples=row["samples"],
-        mean=row["mean"],
         histogram=tuple(n / row["samples"] for n in row["counts"]),
         evaluated=row["samples"] > patience,
     )

@@ -9,11 +9,11 @@ import polars as pl
 
 from ...device.time_breakdown import WORTH_NAMING_PERCENT, only_copied
 from ...report.model import FINE, ISSUES
-from ...report.rule_details import LowGpu, LowGPUUtilizationDetails
+from ...report.rule_details import Box, LowGpu, LowGPUUtilizationDetails
 from ...toolkit.wording import count, duration, percent, plural, whole_percent
 from ..evidence import gpus
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated, required
-from ..evidence.blocks import SampleBlock, box, samples_of
+from ..evidence.blocks import SampleBlock, samples_of
 from ..evidence.frameworks import EVERY_GPU, FRAMEWORKS, FURTHER_AHEAD, framework_of
 from ..evidence.run_data import RunData
 
@@ -195,21 +195,15 @@ def _good(series: pl.DataFrame, parts: pl.DataFrame, p95: float, p5: float) -> p
 def _device(row: Mapping[str, Any], run: RunData) -> LowGpu:
     derived = row["source"] == "derived"
     end = row["last_ns"] + gpus.sample_ns(derived, run)
-    return LowGpu(
+    return LowGpu.of(
+        row,
         node=run.places.node(row["node"]),
         device=row["unit"],
         derived=derived,
-        samples=row["samples"],
         state=_state(row),
-        windows=row["windows"],
-        triggered=row["triggered"],
-        under_utilised=row["under_utilised"],
-        fluctuating=row["fluctuating"],
         triggered_percent=100 * row["triggered"] / row["windows"] if row["windows"] else None,
         p95=row["at_end_p95"],
         p5=row["at_end_p5"],
-        lowest_p95=row["lowest_p95"],
-        lowest_p5=row["lowest_p5"],
         first_ns=row["triggered_first_ns"],
         last_ns=row["triggered_last_ns"],
         pattern=_pattern(row),
@@ -219,7 +213,7 @@ def _device(row: Mapping[str, Any], run: RunData) -> LowGpu:
         idle_tail_starts_ns=row["tail_start_ns"],
         mean_between=100 * (1 - row["between_unused"] / row["between"]) if row["between"] else None,
         unused_samples=_unused(row),
-        box=box(row),
+        box=Box.of(row),
     )
 
 

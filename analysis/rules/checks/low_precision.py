@@ -94,11 +94,9 @@ def _rows(run: RunData, kernels: pl.DataFrame, threshold: float) -> list[_Row]:
     for node, index, total, fp32, unknown in sums.sort("node", "device").rows():
         device = listed.get((node, index)) or Device(node, index, None, None, None, None, None, None, used=True)
         units = matrix_units(device)
-        details = MatrixDevice(
-            node=node,
+        details = MatrixDevice.of(
+            device,
             device=index,
-            name=device.name,
-            compute_capability=device.compute_capability,
             matrix_units=units or (),
             eligible=bool(units),
             matrix_ns=total,

@@ -169,16 +169,12 @@ def _details(run: RunData, initialization: int | None, number: int | None) -> Ma
     percent = job.initialization_percent
     if percent is None and initialization is not None and job.duration_ns:
         percent = 100 * initialization / job.duration_ns
-    return MaxInitializationTimeDetails(
+    return MaxInitializationTimeDetails.of(
+        job,
         started_ns=job.started_at_ns,
         ended_ns=job.ended_at_ns,
-        duration_ns=job.duration_ns,
         initialization_ns=initialization,
-        loop_ns=job.loop_ns,
-        finalization_ns=job.finalization_ns,
         initialization_percent=percent,
-        loop_percent=job.loop_percent,
-        finalization_percent=job.finalization_percent,
         steps=initialization is not None,
         first_step=number,
         measured_from="start of the capture" if _captured(run) else "start of the job",

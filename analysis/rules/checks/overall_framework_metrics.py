@@ -41,15 +41,7 @@ class OverallFrameworkMetrics(Rule):
         return Outcome(
             FINE,
             datapoints=_datapoints(framework),
-            details=OverallFrameworkMetricsDetails(
-                phases=framework.phases,
-                step_parts=framework.step_parts,
-                operator_time=framework.operator_time,
-                cpu_operators=framework.cpu_operators,
-                gpu_operators=framework.gpu_operators,
-                collectives=framework.collectives,
-                notes=framework.notes,
-            ),
+            details=OverallFrameworkMetricsDetails.of(framework),
             finding=_finding(framework, gaps_ns(run.store)),
             recommendation=_recommendation(framework.phases),
         )

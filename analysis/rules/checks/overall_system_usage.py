@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -34,10 +33,9 @@ class OverallSystemUsage(Rule):
         if not usage:
             return not_evaluated("no system metrics and no kernel activity in this run", RECORD)
         sentences = dict(run.usage.statements)
-        names = [field.name for field in dataclasses.fields(MetricQuantiles)]
         metrics: dict[str, list[MetricQuantiles]] = {}
         for row in usage:
-            metrics.setdefault(row.node, []).append(MetricQuantiles(**{name: getattr(row, name) for name in names}))
+            metrics.setdefault(row.node, []).append(MetricQuantiles.of(row))
         nodes = tuple(NodeUsage(node, sentences.get(node), tuple(rows)) for node, rows in metrics.items())
         details = OverallSystemUsageDetails(nodes[:MOST_ROWS], max(len(nodes) - MOST_ROWS, 0) or None)
         return Outcome(FINE, datapoints=sum(row.samples for row in usage), details=details, finding=_finding(usage, sentences))

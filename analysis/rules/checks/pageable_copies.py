@@ -60,8 +60,8 @@ class PageableCopies(Rule):
             shares,
             details=PageableCopiesDetails(
                 devices=tuple(
-                    PageableDevice(
-                        **share.identity(),
+                    PageableDevice.of(
+                        share.device,
                         pageable_ns=share.ns if share.issue is not None else None,
                         percent=share.percent if share.issue is not None else None,
                         exposed_ns=_exposed(pageable, share) if share.issue is not None else None,
@@ -147,12 +147,10 @@ def _copies(run: RunData) -> tuple[PageableCopy, ...]:
     """Return pageable copies by kind, longest first, with the pinned bandwidth."""
     pinned = _pinned(run)
     return tuple(
-        PageableCopy(
-            kind=operation.kind,
-            count=operation.count,
+        PageableCopy.of(
+            operation,
             time_ns=operation.total_ns,
             bytes=operation.total_bytes,
-            bandwidth_gb_per_s=operation.bandwidth_gb_per_s,
             pinned_bandwidth_gb_per_s=pinned[operation.kind].bandwidth_gb_per_s if operation.kind in pinned else None,
         )
         for operation in _pageable(run)

@@ -86,8 +86,8 @@ def _row(device: IdleDevice, launches: int, short: int, gap: int, parameters: Pa
     issue = None
     if short_percent is not None:
         issue = short_percent > parameters["count_threshold"] and gap_percent > parameters["time_threshold"]
-    return ShortKernelsDevice(
-        **device.details(), launches=launches, short=short, short_percent=short_percent, gap_ns=gap, gap_percent=gap_percent, issue=issue
+    return ShortKernelsDevice.of(
+        device, launches=launches, short=short, short_percent=short_percent, gap_ns=gap, gap_percent=gap_percent, issue=issue
     )
 
 

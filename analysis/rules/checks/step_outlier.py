@@ -213,19 +213,15 @@ def _details(run: RunData, groups: Sequence[_Group], factor: float) -> StepOutli
 
 def _group_row(group: _Group) -> StepGroup:
     spread, known = group.spread, group.evaluable
-    return StepGroup(
-        node=group.location.node,
-        rank=group.location.rank,
-        pid=group.location.pid,
-        phase=group.phase,
-        on_device=group.on_device,
+    return StepGroup.of(
+        group,
+        **group.location._asdict(),
         steps=spread.count,
         mean_ns=spread.mean,
         std_ns=spread.std,
         threshold_ns=group.threshold,
         outliers=len(group.outliers) if known else None,
         most_outliers=group.most,
-        evaluable=known,
         issue=group.issue if known else None,
         every_steps=group.every,
         extra_ns=group.extra_ns if known else None,
@@ -268,9 +264,7 @@ def _slowest(run: RunData, groups: Sequence[_Group]) -> tuple[SlowStep, ...]:
     ran = ran_in_steps(run.store, [row for _, _, row in slow] + [typical[position] for position in places])
     return tuple(
         SlowStep(
-            node=group.location.node,
-            rank=group.location.rank,
-            pid=group.location.pid,
+            **group.location._asdict(),
             phase=group.phase,
             index=row["number"],
             start_ns=row["start"],

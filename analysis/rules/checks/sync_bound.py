@@ -101,8 +101,8 @@ def _look(run: RunData, group: GapGroup, called: set[int], parameters: Parameter
         time, idle = sums.get(device.row, (0, 0))
         share = 100 * idle / device.span_ns if device.span_ns else 0.0
         known = not called.isdisjoint(device.processes)
-        row = SyncBoundDevice(
-            **device.details(),
+        row = SyncBoundDevice.of(
+            device,
             sync_ns=time,
             blocked_idle_ns=idle,
             percent=share,

@@ -17,12 +17,11 @@ offsets are those of the block. If it exceeds 63 bits (clocks decades apart), sa
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import polars as pl
 
@@ -30,7 +29,6 @@ from ....ingest.store.store import Store
 from ....ingest.store.tables import MEASURED
 from ...machine.snapshots import SNAPSHOT_NS, begins, tolerance_ns
 from ...machine.utilisation import derived_utilisation
-from ...report.rule_details import Box
 from .common_time import CommonTime, common_time
 
 FIGURES: Final = ("gpu", "gpu_memory", "core", "core_iowait", "cpu")
@@ -49,11 +47,6 @@ _NO_GPUS: Final = f"""
 """
 _FINITE: Final = "isfinite(value) AND time_ns IS NOT NULL"
 _SOURCE: Final = pl.Enum(["sampled", "derived", FOOTPRINT, CONTROLLER])
-
-
-def box(row: Mapping[str, Any]) -> Box:
-    """Return the box of a row of :meth:`SampleBlock.boxes`."""
-    return Box(**{field.name: row[field.name] for field in dataclasses.fields(Box)})
 
 
 def samples_of(parameter: float) -> int:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import polars as pl
 
@@ -62,10 +62,6 @@ class IdleDevice:
     def order(self) -> tuple[str, bool, int, bool, int, int]:
         """Sort key: host name, rank, pid and device; unknown values last."""
         return (self.node, self.rank is None, self.rank or 0, self.pid is None, self.pid or 0, self.device or 0)
-
-    def details(self) -> dict[str, Any]:
-        """Return the fields of :class:`.rule_details.ProfiledDevice`."""
-        return {"node": self.node, "rank": self.rank, "pid": self.pid, "device": self.device, "span_ns": self.span_ns}
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from ...report.model import DeviceTime, RuleDetails
 from ...toolkit import wording
@@ -29,11 +29,6 @@ class DeviceShare:
     @property
     def percent(self) -> float:
         return 100 * self.ns / self.device.span_ns if self.device.span_ns else 0.0
-
-    def identity(self) -> dict[str, Any]:
-        """Return the fields of :class:`.rule_details.ProfiledDevice`."""
-        device = self.device
-        return {"node": device.node, "rank": device.rank, "pid": device.pid, "device": device.device, "span_ns": device.span_ns}
 
 
 def no_device_activity() -> Outcome:

@@ -11,8 +11,9 @@ from typing import Any
 
 import polars as pl
 import pytest
+from postrun.analysis.report.rule_details import Box
 from postrun.analysis.rules.evidence import blocks as module
-from postrun.analysis.rules.evidence.blocks import CONTROLLER, FOOTPRINT, SampleBlock, Samples, box, per_moment, samples_of, window_ns
+from postrun.analysis.rules.evidence.blocks import CONTROLLER, FOOTPRINT, SampleBlock, Samples, per_moment, samples_of, window_ns
 from postrun.ingest.store import Store
 
 Make = Callable[..., Store]
@@ -195,7 +196,7 @@ def test_boxes_on_paper(make_store: Make) -> None:
     # 0, 10, .. 100 and an outlier of 300: quartiles at 2.75 and 8.25 steps, 27.5 and 82.5; 82.5 + 1.5 x 55 = 165.
     rows = line(GPU, [float(v) for v in (*range(0, 101, 10), 300)]) + line(GPU, [4.0], unit=1)
     boxes = one_block(make_store(sample=rows)).boxes("gpu")
-    first, second = (dataclasses.asdict(box(row)) for row in boxes.iter_rows(named=True))
+    first, second = (dataclasses.asdict(Box.of(row)) for row in boxes.iter_rows(named=True))
     assert first == pytest.approx(
         {"samples": 12, "min": 0, "p5": 5.5, "p25": 27.5, "p50": 55, "p75": 82.5, "p95": 190, "max": 300, "mean": 850 / 12,
          "lower": 0, "upper": 165, "whisker_lower": 0, "whisker_upper": 100}
