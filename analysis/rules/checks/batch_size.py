@@ -7,11 +7,10 @@ from typing import Any, Final
 
 import polars as pl
 
-from ...report.model import FINE, ISSUES
 from ...report.rule_details import P95, BatchSizeBoxes, BatchSizeDetails, BatchSizeGpu, Box
 from ...toolkit.wording import count, percent, plural
 from ..evidence import gpus
-from ..evidence.base import Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated, required
+from ..evidence.base import Cost, Outcome, Parameter, Parameters, SampleRule, concluded, not_evaluated, required
 from ..evidence.blocks import CONTROLLER, FOOTPRINT, SampleBlock, samples_of
 from ..evidence.frameworks import BATCH_SIZE, framework_of
 from ..evidence.run_data import RunData
@@ -100,15 +99,14 @@ class BatchSize(SampleRule):
             return not_evaluated(*self._too_few(devices, run, parameters), details=details)
         windows = pl.concat([part for _, _, part in observed]).group_by("window").agg(pl.col("violation").any())
         violations = sum(row.violations for row in small)
-        return Outcome(
-            ISSUES if small else FINE,
+        return concluded(
+            small,
+            sum(row.samples for row in judged),
+            [(row.first_ns, row.last_ns) for row in small],
             triggered=violations,
             violations=violations,
-            datapoints=sum(row.samples for row in judged),
             windows=len(windows),
             windows_triggered=int(windows["violation"].sum()),
-            first_ns=min((required(row.first_ns) for row in small), default=None),
-            last_ns=max((required(row.last_ns) for row in small), default=None),
             details=details,
             finding=(_finding if small else _fine)(small or judged, judged, parameters)
             + gpus.also_too_few(len(devices) - len(judged))

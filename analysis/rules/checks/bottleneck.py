@@ -13,12 +13,11 @@ from typing import Any, ClassVar, Final
 
 import polars as pl
 
-from ...report.model import FINE, ISSUES
 from ...report.rule_details import Active, BottleneckDetails, BottleneckNode, Snapshots
 from ...toolkit.places import in_order
-from ...toolkit.wording import count, duration, percent, plural
+from ...toolkit.wording import capitalized, count, duration, percent, plural
 from ..evidence.active_during import active_during
-from ..evidence.base import Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated, required
+from ..evidence.base import Cost, Outcome, Parameter, Parameters, SampleRule, concluded, not_evaluated, required
 from ..evidence.blocks import SampleBlock, window_ns
 from ..evidence.frameworks import BUSY_CORES, MANY_READERS, framework_of
 from ..evidence.gpus import NO_CPU, NO_GPU, RECORD, RECORD_LONGER, capped, gpu_time, machines, per_gpu, record, threshold, too_few
@@ -108,15 +107,14 @@ class Bottleneck(SampleRule):
             details = dataclasses.replace(details, active=active)
         windows = pl.concat([part["windows"] for part in observed]).group_by("window").agg(pl.col("exceeded").any())
         skipped = len(nodes) - len(judged)
-        return Outcome(
-            ISSUES if issues else FINE,
+        return concluded(
+            issues,
+            total.snapshots,
+            [(row.first_ns, row.last_ns) for row in judged],
             triggered=total.windows_exceeded,
             violations=total.bottlenecks,
-            datapoints=total.snapshots,
             windows=len(windows),
             windows_triggered=int(windows["exceeded"].sum()),
-            first_ns=min((row.first_ns for row in judged if row.first_ns is not None), default=None),
-            last_ns=max((row.last_ns for row in judged if row.last_ns is not None), default=None),
             details=details,
             finding=self._finding(issues, judged, parameters, alone)
             + (f"; {plural(skipped, 'machine')} could not be judged" if skipped else "")
@@ -138,8 +136,7 @@ class Bottleneck(SampleRule):
     def _state(self, parameters: Parameters, alone: bool) -> str:
         """Describe a bottleneck snapshot, with its thresholds."""
         if alone:
-            state = self.state(parameters)
-            return f"{state[0].upper()}{state[1:]} while the mean of the cores was below {threshold(_LOW_CORES)}"
+            return f"{capitalized(self.state(parameters))} while the mean of the cores was below {threshold(_LOW_CORES)}"
         return f"A GPU was below {threshold(parameters['gpu_threshold'])} while {self.state(parameters)}"
 
     def _nothing(self, nodes: Sequence[BottleneckNode], run: RunData, parameters: Parameters) -> tuple[str, str | None]:

@@ -11,13 +11,13 @@ from typing import ClassVar, Final
 import polars as pl
 
 from ....ingest.store.store import Store
-from ...report.model import FINE, ISSUES, Histogram
+from ...report.model import Histogram
 from ...report.rule_details import DataloaderDetails, LoaderConfiguration, LoadingNode, LoadingTimes
 from ...steps.part_ranges import LOADER_PHASE, OF_LOADER, OF_TRACE, recorded_once
 from ...toolkit import wording
 from ...toolkit.intervals import outermost
 from ...toolkit.quantiles import duration_histogram, quantile
-from ..evidence.base import Category, Cost, Outcome, Parameter, Parameters, Rule, not_evaluated, required
+from ..evidence.base import Category, Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated, required
 from ..evidence.frameworks import LOADERS, framework_of
 from ..evidence.run_data import RunData
 
@@ -89,28 +89,24 @@ class Dataloader(Rule):
         )
         window = run.samples.windows_of(intervals["start"], parameters["scan_interval_us"])
         windows = intervals.select("node", "start", window=window)
-        evaluated = [machine for machine in machines if machine.row.issue is not None]
+        judged = [machine for machine in machines if machine.row.issue is not None]
         seconds = sum(int(machine.row.seconds) for machine in machines)
         number = windows["window"].n_unique()
-        if not evaluated:
+        if not judged:
             reason, capture = _missing(machines, parameters)
             return not_evaluated(
                 reason, capture, details=details, recommendation=_pin(run, settings, None), datapoints=seconds, windows=number
             )
-        issues = [machine for machine in evaluated if machine.row.issue]
+        issues = [machine for machine in judged if machine.row.issue]
         of_issues = windows.filter(pl.col("node").is_in([machine.node for machine in issues]))
-        first, last, triggered = of_issues.select(
-            pl.col("start").min(), last=pl.col("start").max(), windows=pl.col("window").n_unique()
-        ).row(0)
-        return Outcome(
-            ISSUES if issues else FINE,
+        return concluded(
+            issues,
+            seconds,
+            [of_issues.select(pl.col("start").min(), last=pl.col("start").max()).row(0)],
             triggered=of_issues.select("node", "window").n_unique(),
             violations=sum(machine.row.seconds for machine in issues),
-            datapoints=seconds,
             windows=number,
-            windows_triggered=triggered,
-            first_ns=first,
-            last_ns=last,
+            windows_triggered=of_issues["window"].n_unique(),
             details=details,
             finding=_finding(machines, parameters),
             recommendation=_recommendation(run, issues, settings, parameters),

@@ -9,11 +9,10 @@ from typing import Any, Final
 
 import polars as pl
 
-from ...report.model import FINE, ISSUES
 from ...report.rule_details import Box, Episode, GPUMemoryIncreaseDetails, GrowingMemory
 from ...toolkit.labels import place, ranks
 from ...toolkit.wording import count, distinct, moment, plural
-from ..evidence.base import Outcome, Parameter, Parameters, SampleRule, not_evaluated
+from ..evidence.base import Outcome, Parameter, Parameters, SampleRule, concluded, not_evaluated
 from ..evidence.blocks import FOOTPRINT, SampleBlock, samples_of
 from ..evidence.frameworks import ALLOCATIONS, NUMBERS_ONLY, framework_of
 from ..evidence.gpus import RECORD_LONGER, no_memory, with_ranks
@@ -112,24 +111,24 @@ class GPUMemoryIncrease(SampleRule):
         if devices.is_empty():
             return not_evaluated(*no_memory(run))
         details = GPUMemoryIncreaseDetails(tuple(_rows(devices, episodes, run)), SLOPE)
-        evaluated = devices.filter(pl.col("largest_increase").is_not_null())
-        if evaluated.is_empty():
+        looked_at = devices.filter(pl.col("largest_increase").is_not_null())
+        if looked_at.is_empty():
             return not_evaluated(_too_few(devices, parameters), RECORD_LONGER, details=details)
-        violations = int(evaluated["violations"].sum())
+        growing = looked_at.filter(pl.col("violations") > 0)
+        violations = int(growing["violations"].sum())
         windows: set[int] = set().union(*(part.windows for part in observed))
         triggered: set[int] = set().union(*(part.windows_triggered for part in observed))
-        worst = evaluated.sort("largest_increase", "node", "unit", descending=[True, False, False]).row(0, named=True)
-        return Outcome(
-            ISSUES if violations else FINE,
+        worst = looked_at.sort("largest_increase", "node", "unit", descending=[True, False, False]).row(0, named=True)
+        return concluded(
+            growing.rows(),
+            int(looked_at["samples"].sum()),
+            episodes.select("start_ns", "end_ns").rows(),
             triggered=violations,
             violations=violations,
-            datapoints=int(evaluated["samples"].sum()),
             windows=len(windows),
             windows_triggered=len(triggered),
-            first_ns=episodes["start_ns"].min(),  # type: ignore[arg-type]
-            last_ns=episodes["end_ns"].max(),  # type: ignore[arg-type]
             details=details,
-            finding=_finding(evaluated, episodes, worst, run, parameters),
+            finding=_finding(looked_at, episodes, worst, run, parameters),
             recommendation=_recommendation(episodes, worst, run) if violations else None,
             title=_TITLE[_FIGURE[worst["source"] == FOOTPRINT]],
         )
@@ -205,14 +204,14 @@ def _too_few(devices: pl.DataFrame, parameters: Parameters) -> str:
     return f"{count(most)} of more than {count(math.floor(parameters['patience']))} samples needed"
 
 
-def _finding(evaluated: pl.DataFrame, episodes: pl.DataFrame, worst: dict[str, Any], run: RunData, parameters: Parameters) -> str:
+def _finding(looked_at: pl.DataFrame, episodes: pl.DataFrame, worst: dict[str, Any], run: RunData, parameters: Parameters) -> str:
     increase, window = parameters["increase"], samples_of(parameters["window"])
     subject = _SUBJECTS[_FIGURE[worst["source"] == FOOTPRINT]]
     label = _label(worst, run)
     largest = worst["largest_increase"]
     if worst["violations"]:
-        growing = evaluated.filter(pl.col("violations") > 0).height
-        whose = f"{count(growing)} of {plural(evaluated.height, 'GPU')} grew so, in" if evaluated.height > 1 else "it grew so in"
+        growing = looked_at.filter(pl.col("violations") > 0).height
+        whose = f"{count(growing)} of {plural(looked_at.height, 'GPU')} grew so, in" if looked_at.height > 1 else "it grew so in"
         return (
             f"{subject} grew on {label} by up to {distinct(largest, increase, 1)} percentage points from one window of"
             f" {plural(window, 'sample')} to the next, more than the threshold of {increase:g}; {whose}"
@@ -220,7 +219,7 @@ def _finding(evaluated: pl.DataFrame, episodes: pl.DataFrame, worst: dict[str, A
         )
     grew = f"grew by at most {distinct(largest, increase, 1)} percentage points" if largest > 0 else "did not grow"
     text = f"{subject} {grew} from one window of {plural(window, 'sample')} to the next; the threshold is {increase:g}"
-    leak = evaluated.filter(pl.col("slope").is_not_null()).sort("slope", descending=True).head(1).rows(named=True)
+    leak = looked_at.filter(pl.col("slope").is_not_null()).sort("slope", descending=True).head(1).rows(named=True)
     if leak and leak[0]["slope"] * (leak[0]["last_ns"] - leak[0]["first_ns"]) / _HOUR_NS >= 1:
         text += f"; on {_label(leak[0], run)} it rises by {leak[0]['slope']:.1f} percentage points per hour (Theil-Sen slope)"
     if worst["source"] != FOOTPRINT:

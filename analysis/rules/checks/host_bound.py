@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import polars as pl
 
 from ...report.rule_details import CountedTime, HostActivity, HostBoundDetails, HostBoundDevice, HostCall, HostWait, TimeOf
-from ...toolkit.wording import duration, percent, plural
+from ...toolkit.wording import capitalized, duration, percent, plural
 from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated
 from ..evidence.device_gaps import HOST_WAIT, KERNEL_WAIT, OTHER_CAUSE, GapGroup, IdleDevice
 from ..evidence.device_share import gpus, no_device_activity
@@ -23,6 +21,7 @@ from ..evidence.sync_calls import begun_inside, sync_calls
 _NAMED_PERCENT: Final = 1.0  # the advice omits host activities with a smaller share of the waits
 _LONGEST: Final = 10
 _RANGES_NAMED: Final = 4
+_SUMS: Final = {"name": pl.Int32, "count": pl.UInt32, "time": pl.Int64}
 FIRST_USE: Final = "first use"
 _NO_LAUNCHES: Final = "no launch call of its work is in the trace"
 
@@ -44,11 +43,11 @@ class HostBound(Rule):
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
         judged: _Judged = []
-        parts: list[_Part] = []
+        waits = _Waits()
         for group in run.gaps.groups():
             rows = _rows(group, parameters)
             judged += rows
-            parts.append(_part(run, group, [device for device, row in rows if row.issue]))
+            waits.add(run, group, [device for device, row in rows if row.issue])
         if not judged:
             return no_device_activity()
         if not any(device.linked for device, _ in judged):
@@ -58,7 +57,6 @@ class HostBound(Rule):
             )
         judged = in_order(judged)
         bad = with_issue(judged)
-        waits = _Waits(parts)
         return outcome(
             run,
             judged,
@@ -100,20 +98,37 @@ def _row(device: IdleDevice, sums: dict[str, int], parameters: Parameters) -> Ho
 class _Waits:
     """The host waits of some devices: how many, what ended them, what the host did meanwhile."""
 
-    def __init__(self, parts: Sequence[_Part]) -> None:
-        self.count = sum(part.count for part in parts)
-        self.total = sum(part.total for part in parts)
-        self.after_sync = sum(part.after_sync for part in parts)
-        kernels = pl.concat([part.kernels for part in parts])
-        self.kernels = kernels.group_by("name").agg(pl.col("count", "time").sum())
-        longest = [wait for part in parts for wait in part.longest]
-        self.longest = sorted(longest, key=lambda wait: (-wait["time_ns"], wait["start_ns"]))[:_LONGEST]
-        self.calls = pl.concat([part.calls for part in parts]).group_by("name").agg(pl.col("count", "time").sum(), pl.col("longest").max())
+    def __init__(self) -> None:
+        self.count = self.total = self.after_sync = 0
+        self.kernels = pl.DataFrame(schema=_SUMS)
+        self.calls = pl.DataFrame(schema={**_SUMS, "longest": pl.Int64})
+        self.longest: list[dict[str, Any]] = []
         self.meanwhile: Counter[str] = Counter()
         self.in_ranges: Counter[str] = Counter()
-        for part in parts:
-            self.meanwhile.update(part.meanwhile)
-            self.in_ranges.update(part.in_ranges)
+
+    def add(self, run: RunData, group: GapGroup, bad: list[IdleDevice]) -> None:
+        """Add the waits of the devices of a group that have the issue."""
+        waits = group.gaps.filter(pl.col("cause") == HOST_WAIT, pl.col("row").is_in([device.row for device in bad]))
+        waits = waits.with_columns(time=pl.col("end") - pl.col("start"))
+        labels = {device.row: device.label for device in bad}
+        sync = sync_calls(run.store, waits["process"].unique().to_list())
+        meanwhile, in_ranges = activities(run.store, waits) if waits.height else ({}, {})
+        total = int(waits["time"].sum())
+        self.count += waits.height
+        self.total += total
+        self.after_sync += int(begun_inside(waits, sync, "process")["time"].sum())
+        kernels = pl.concat([self.kernels, waits.group_by("name").agg(count=pl.len(), time=pl.col("time").sum())])
+        self.kernels = kernels.group_by("name").agg(pl.col("count", "time").sum())
+        called = calls_in(run.store, waits if 2 * meanwhile.get(CALLS, 0) > total else waits.clear(), ("launch", "call"))
+        calls = pl.concat([self.calls, called]).group_by("name")
+        self.calls = calls.agg(pl.col("count", "time").sum(), pl.col("longest").max())
+        self.longest += [
+            {"device": labels[wait["row"]], "start_ns": wait["start"], "time_ns": wait["time"], "name": wait["name"]}
+            for wait in waits.sort("time", "start", descending=[True, False]).head(_LONGEST).iter_rows(named=True)
+        ]
+        self.longest = sorted(self.longest, key=lambda wait: (-wait["time_ns"], wait["start_ns"]))[:_LONGEST]
+        self.meanwhile.update(meanwhile)
+        self.in_ranges.update(in_ranges)
 
     def shares(self) -> tuple[HostActivity, ...]:
         """Return the activities of the host, longest first."""
@@ -123,44 +138,6 @@ class _Waits:
     def ranges(self) -> list[tuple[str, int]]:
         """Return the annotated ranges with host time outside of operators, longest first."""
         return sorted(((name, time) for name, time in self.in_ranges.items() if time), key=lambda item: (-item[1], item[0]))
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """The host waits of the devices of one group that have the issue."""
-
-    count: int
-    total: int
-    after_sync: int
-    kernels: pl.DataFrame
-    longest: list[dict[str, Any]]
-    calls: pl.DataFrame
-    meanwhile: dict[str, int]
-    in_ranges: dict[str, int]
-
-
-def _part(run: RunData, group: GapGroup, bad: list[IdleDevice]) -> _Part:
-    length = pl.col("end") - pl.col("start")
-    waits = group.gaps.filter(pl.col("cause") == HOST_WAIT, pl.col("row").is_in([device.row for device in bad]))
-    waits = waits.with_columns(time=length)
-    labels = {device.row: device.label for device in bad}
-    longest = waits.sort("time", "start", descending=[True, False]).head(_LONGEST)
-    sync = sync_calls(run.store, waits["process"].unique().to_list())
-    meanwhile, in_ranges = activities(run.store, waits) if waits.height else ({}, {})
-    total = int(waits["time"].sum())
-    return _Part(
-        count=waits.height,
-        total=total,
-        after_sync=int(begun_inside(waits, sync, "process")["time"].sum()),
-        kernels=waits.group_by("name").agg(count=pl.len(), time=pl.col("time").sum()),
-        longest=[
-            {"device": labels[wait["row"]], "start_ns": wait["start"], "time_ns": wait["time"], "name": wait["name"]}
-            for wait in longest.iter_rows(named=True)
-        ],
-        calls=calls_in(run.store, waits if 2 * meanwhile.get(CALLS, 0) > total else waits.clear(), ("launch", "call")),
-        meanwhile=meanwhile,
-        in_ranges=in_ranges,
-    )
 
 
 def _details(run: RunData, devices: tuple[HostBoundDevice, ...], waits: _Waits) -> HostBoundDetails:
@@ -201,8 +178,7 @@ def _finding(judged: _Judged, bad: _Judged, parameters: Parameters) -> str:
 
 
 def _gpus(bad: _Judged, judged: _Judged) -> str:
-    text = gpus(len(bad), len(judged))
-    return text[0].upper() + text[1:]
+    return capitalized(gpus(len(bad), len(judged)))
 
 
 def _fine(judged: _Judged, idle_limit: str, share_limit: str, parameters: Parameters) -> str:

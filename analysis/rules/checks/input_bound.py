@@ -15,7 +15,7 @@ from ...report.rule_details import InputBoundDetails, InputBoundProcess, LoaderS
 from ...toolkit.labels import process_place
 from ...toolkit.places import in_order
 from ...toolkit.wording import duration, percent, plural
-from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, not_evaluated, of_the_run
+from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
 from ..evidence.frameworks import LOAD_AHEAD, LOADERS, PYTORCH, framework_of
 from ..evidence.run_data import RunData
 from .dataloader import SETTINGS, cores_of
@@ -57,7 +57,7 @@ class InputBound(Rule):
         rows = [_row(part, parameters) for part in ordered]
         worst = max(bad or judged, key=_percent)
         loader = _loader(run, worst)
-        return of_the_run(
+        return concluded(
             bad,
             len(judged),
             details=InputBoundDetails(tuple(rows), loader),

@@ -15,7 +15,7 @@ from ...report.rule_details import ComparedGpu, Gpu, GpuPair, LoadBalancingDetai
 from ...toolkit.labels import ranks
 from ...toolkit.places import in_order
 from ...toolkit.wording import count, distinct, duration, percent, plural
-from ..evidence.base import Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated, of_the_run
+from ..evidence.base import Cost, Outcome, Parameter, Parameters, SampleRule, concluded, not_evaluated
 from ..evidence.blocks import SampleBlock
 from ..evidence.common_time import CommonTime
 from ..evidence.frameworks import EQUAL_BATCHES, EQUAL_SHARES, EVERY_GPU, framework_of
@@ -112,7 +112,7 @@ class LoadBalancing(SampleRule):
         pairs.sort(key=lambda pair: (-pair.distance, -abs(pair.mean_difference)))
         violating = [pair for pair in pairs if pair.violation]
         concerned = [device for pair in violating for device in (pair.a, pair.b) if device is not None]
-        return of_the_run(
+        return concluded(
             violating,
             sum(device.samples for device in evaluated),
             [times[device.node, device.device] for device in concerned],

@@ -8,11 +8,10 @@ from typing import Any, Final
 import polars as pl
 
 from ...device.time_breakdown import WORTH_NAMING_PERCENT, only_copied
-from ...report.model import FINE, ISSUES
 from ...report.rule_details import Box, LowGpu, LowGPUUtilizationDetails
 from ...toolkit.wording import count, duration, percent, plural, whole_percent
 from ..evidence import gpus
-from ..evidence.base import Cost, Outcome, Parameter, Parameters, SampleRule, not_evaluated, required
+from ..evidence.base import Cost, Outcome, Parameter, Parameters, SampleRule, concluded, not_evaluated, required
 from ..evidence.blocks import SampleBlock, samples_of
 from ..evidence.frameworks import EVERY_GPU, FRAMEWORKS, FURTHER_AHEAD, framework_of
 from ..evidence.run_data import RunData
@@ -111,15 +110,14 @@ class LowGPUUtilization(SampleRule):
             return not_evaluated(reason, gpus.RECORD_LONGER, details=details)
         skipped = len(devices) - len(judged)
         triggered = sum(row.triggered for row in low)
-        return Outcome(
-            ISSUES if low else FINE,
+        return concluded(
+            low,
+            sum(row.samples for row in judged),
+            [(row.first_ns, row.last_ns) for row in low],
             triggered=triggered,
             violations=triggered,
-            datapoints=sum(row.samples for row in judged),
             windows=len(windows),
             windows_triggered=int(windows["triggered"].sum()),
-            first_ns=min((required(row.first_ns) for row in low), default=None),
-            last_ns=max((required(row.last_ns) for row in low), default=None),
             details=details,
             finding=(_finding(low, judged, run, parameters) if low else _fine(judged, run, parameters)) + gpus.also_too_few(skipped) + ".",
             recommendation=_recommendation(low, run) if low else None,

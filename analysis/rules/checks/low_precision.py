@@ -19,7 +19,7 @@ from ...toolkit.labels import place, short_model
 from ...toolkit.places import Places, process_conditions
 from ...toolkit.shares import percent_of, shares
 from ...toolkit.wording import duration, percent, plural, significant
-from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, not_evaluated, of_the_run
+from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
 from ..evidence.device_share import above, gpus, no_device_activity, span_of_all, steps_of
 from ..evidence.frameworks import BF16, FP8, FP16, TF32, framework_of
 from ..evidence.matrix_units import ORDER, matrix_units, speed_up
@@ -132,7 +132,7 @@ def _judged(run: RunData, kernels: pl.DataFrame, rows: list[_Row], judged: list[
     counted = kernels.join(keys, on=["node", "device"], how="semi")
     matrix, fp32 = sum(row.details.matrix_ns for row in judged), sum(row.details.fp32_ns for row in judged)
     units = {precision for row in bad or judged for precision in row.units or ()}
-    return of_the_run(
+    return concluded(
         bad,
         len(judged),
         [(device.first_ns, device.first_ns + device.span_ns) for device in _of(run, bad)],

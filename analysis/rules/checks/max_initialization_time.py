@@ -8,14 +8,14 @@ from typing import ClassVar, Final
 import polars as pl
 
 from ...framework.framework import COLLECTIVE_NAME, COLLECTIVE_PHASE
-from ...report.model import FINE, ISSUES
+from ...report.model import FINE
 from ...report.rule_details import Active, MaxInitializationTimeDetails
 from ...run.job_statistics import job_times
 from ...toolkit import wording
 from ...toolkit.intervals import union
 from ...toolkit.names import base_name
 from ..evidence.active_during import active_during
-from ..evidence.base import Category, Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
+from ..evidence.base import Category, Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
 from ..evidence.frameworks import COMPILED, framework_of
 from ..evidence.run_data import RunData
 
@@ -181,21 +181,16 @@ def _details(run: RunData, initialization: int | None, number: int | None) -> Ma
     )
 
 
-def _issue(run: RunData, details: MaxInitializationTimeDetails, finding: str, lost: int, first: int, last: int | None) -> Outcome:
+def _issue(run: RunData, details: MaxInitializationTimeDetails, finding: str, lost: int, first: int, last: int) -> Outcome:
     gpus = len([device for device in run.devices if device.used]) or len(run.devices) or sum(node.gpus or 0 for node in run.nodes)
     duration = max(run.job.duration_ns or 0, lost)
     held = f"held {wording.plural(gpus, 'GPU')} for" if gpus else "took"
     spent = f", most of it in {name}" if (name := _most(run, details.active, last, lost)) else ""
     share = wording.percent(100 * lost / duration) if duration else "all"
-    return Outcome(
-        ISSUES,
-        triggered=1,
-        violations=1,
-        datapoints=1,
-        windows=1,
-        windows_triggered=1,
-        first_ns=first,
-        last_ns=last,
+    return concluded(
+        [lost],
+        1,
+        [(first, last)],
         details=details,
         finding=finding,
         recommendation=(
@@ -213,9 +208,9 @@ def _issue(run: RunData, details: MaxInitializationTimeDetails, finding: str, lo
     )
 
 
-def _most(run: RunData, active: Active | None, first_step: int | None, lost: int) -> str | None:
+def _most(run: RunData, active: Active | None, first_step: int, lost: int) -> str | None:
     """Return the range that covers more than half of the time before the first step."""
-    if not active or not active.annotations or first_step is None:
+    if not active or not active.annotations:
         return None
     rows = run.store.frame(
         """

@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 
 import polars as pl
 
-from ...report.model import FINE, ISSUES, Histogram, Quantiles
+from ...report.model import Histogram, Quantiles
 from ...report.rule_details import RanInStep, SlowStep, StepGroup, StepOutlierDetails
 from ...steps.profiled import without_profiled
 from ...steps.ran_in import ran_in_steps
@@ -19,7 +19,7 @@ from ...toolkit.labels import process_place
 from ...toolkit.places import Place
 from ...toolkit.quantiles import duration_histogram, histogram, quantile, quantiles
 from ..evidence.active_during import active_during
-from ..evidence.base import Category, Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
+from ..evidence.base import Category, Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
 from ..evidence.frameworks import FURTHER_AHEAD, PINNED, SAVE, WAITS, WITH_STACKS, framework_of
 from ..evidence.run_data import RunData
 
@@ -87,18 +87,15 @@ class StepOutlier(Rule):
             return _never(evaluable, groups, factor, allowed, details, windows)
         issues = [group for group in groups if group.issue]
         outliers = pl.concat([group.outliers for group in issues]) if issues else chosen.clear()
-        first, last, triggered = outliers.select(
-            pl.col("start").min(), last=pl.col("start").max(), windows=pl.col("window").n_unique()
-        ).row(0)
-        return Outcome(
-            ISSUES if issues else FINE,
+        triggered = outliers["window"].n_unique()
+        return concluded(
+            issues,
+            len(chosen),
+            [outliers.select(pl.col("start").min(), last=pl.col("start").max()).row(0)],
             triggered=triggered,
             violations=sum(len(group.outliers) for group in evaluable),
-            datapoints=len(chosen),
             windows=windows,
             windows_triggered=triggered,
-            first_ns=first,
-            last_ns=last,
             details=details,
             finding=_finding(groups, factor, allowed, details.slowest),
             recommendation=_recommendation(_once(issues), details.slowest, framework_of(run.store)) if issues else None,

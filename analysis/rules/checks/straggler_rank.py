@@ -12,12 +12,11 @@ from typing import Final
 import polars as pl
 
 from ....ingest.store.store import Store
-from ...report.model import FINE, ISSUES
 from ...report.rule_details import StragglerRankDetails
 from ...steps.over_steps import STEP_KEY, THRESHOLD, RankOverSteps, compared_steps, measured_steps, ranked_steps, ranks_over_steps
 from ...toolkit.labels import place
-from ...toolkit.wording import duration, percent, plural
-from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
+from ...toolkit.wording import capitalized, duration, percent, plural
+from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
 from ..evidence.device_share import no_device_activity, span_of_all
 from ..evidence.run_data import RunData
 
@@ -78,15 +77,11 @@ def _outcome(run: RunData, compared: pl.DataFrame, ranks: list[RankOverSteps], t
         )
     processes = [rank.process for rank in bad]
     over = compared.filter(pl.col("over"), pl.col("process").is_in(processes))
-    return Outcome(
-        ISSUES if bad else FINE,
-        triggered=len(bad),
+    return concluded(
+        bad,
+        number,
+        over.select("start", "end").rows(),
         violations=len(over),
-        datapoints=number,
-        windows=1,
-        windows_triggered=1 if bad else 0,
-        first_ns=over["start"].min() if bad else None,  # type: ignore[arg-type]
-        last_ns=over["end"].max() if bad else None,  # type: ignore[arg-type]
         details=details,
         finding=_finding(ranks, bad, threshold),
         recommendation=_recommendation(run, ranks, bad[0]) if bad else None,
@@ -106,15 +101,11 @@ def _finding(ranks: list[RankOverSteps], bad: list[RankOverSteps], threshold: fl
     often = f"and is over it in {worst.steps_over} of {plural(worst.steps, 'step')}"
     if bad:
         also = f"; {plural(len(bad) - 1, 'more rank does', 'more ranks do')}, too" if len(bad) > 1 else ""
-        return _capital(f"{text} {often}, while the others spend {duration(worst.waits_ns or 0.0)} per step more in collectives{also}.")
+        return capitalized(f"{text} {often}, while the others spend {duration(worst.waits_ns or 0.0)} per step more in collectives{also}.")
     if worst.over:
         wait = f"only {duration(worst.waits_ns)} per step more" if worst.waits_ns and worst.waits_ns > 0 else "no more time"
-        return _capital(f"{text} {often}, but the others spend {wait} in collectives: they do not wait for it.")
+        return capitalized(f"{text} {often}, but the others spend {wait} in collectives: they do not wait for it.")
     return f"The rank that computes longest, {text.replace(' computes', ', computes', 1)}."
-
-
-def _capital(text: str) -> str:
-    return text[0].upper() + text[1:]
 
 
 def _recommendation(run: RunData, ranks: list[RankOverSteps], worst: RankOverSteps) -> str:

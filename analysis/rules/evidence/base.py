@@ -151,22 +151,16 @@ def required(value: T | None) -> T:
     return value
 
 
-def of_the_run(bad: Sequence[object], datapoints: int, times: Iterable[tuple[int, int]] = (), **more: Any) -> Outcome:
-    """Return the result of a rule that evaluates the run in one window.
+def concluded(bad: Sequence[object], datapoints: int, times: Iterable[tuple[int | None, int | None]] = (), **more: Any) -> Outcome:
+    """Return the result of a rule, by default of one that evaluates the run in one window.
 
-    ``bad``: everything with the issue; ``times``: the first and last time of each."""
-    spans = list(times)
-    return Outcome(
-        ISSUES if bad else FINE,
-        triggered=len(bad),
-        violations=len(bad),
-        datapoints=datapoints,
-        windows=1,
-        windows_triggered=1 if bad else 0,
-        first_ns=min((first for first, _ in spans), default=None),
-        last_ns=max((last for _, last in spans), default=None),
-        **more,
-    )
+    ``bad``: everything with the issue; ``times``: the first and last time of each, if it has them. ``more``: other fields, which
+    override."""
+    spans = [(first, last) for first, last in times if first is not None and last is not None]
+    counted = {"triggered": len(bad), "violations": len(bad), "windows": 1, "windows_triggered": 1 if bad else 0}
+    first_ns, last_ns = min((first for first, _ in spans), default=None), max((last for _, last in spans), default=None)
+    values = {"datapoints": datapoints, "first_ns": first_ns, "last_ns": last_ns, **counted, **more}
+    return Outcome(ISSUES if bad else FINE, **values)
 
 
 class Rule(ABC):

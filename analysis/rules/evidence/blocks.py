@@ -246,10 +246,7 @@ class SampleBlock:
                 rows = self._ends[known[0]].filter(pl.col("count") > more_than)
             else:
                 ends = self.ends(figure, scan_interval_us).filter(pl.col("count") > more_than)
-                values = self.series(figure)["value"]
-                full = pl.col("count") >= length
-                parts = [_full_windows(values, ends.filter(full), length), _short_windows(values, ends.filter(~full))]
-                rows = pl.concat(parts).sort("row")
+                rows = _with_quantiles(self.series(figure)["value"], ends, length)
             self._ends[(*asked, more_than)] = rows
         return self._ends[(*asked, more_than)]
 
@@ -509,33 +506,19 @@ def _joined(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     return rows.with_columns(series=(pl.col("position") == 0).cum_sum().cast(pl.UInt32) - 1)
 
 
-_P5: Final = pl.element().quantile(0.05, "linear").alias("p5")
-_P95: Final = pl.element().quantile(0.95, "linear").alias("p95")
-
-
-def _full_windows(values: pl.Series, ends: pl.DataFrame, length: int) -> pl.DataFrame:
-    """Add p5 and p95 of the last ``length`` values to each row of ``ends``."""
-    parts = [ends.clear().with_columns(p5=pl.lit(None, pl.Float64), p95=pl.lit(None, pl.Float64))]
-    offsets = pl.int_range(length if len(ends) else 1, dtype=pl.UInt32, eager=True).reshape((1, -1))
-    for part in ends.iter_slices(max(1, _WINDOW_SAMPLES // length)):
-        index = part.select(pl.lit(offsets) + (pl.col("row") + 1 - length)).to_series()
-        windows = values.gather(index.explode()).reshape((len(part), length)).arr.to_list()
-        quantiles = windows.to_frame("values").select(pl.col("values").list.agg(pl.struct(_P5, _P95))).to_series()
-        parts.append(part.with_columns(quantiles.struct.unnest()))
-    return pl.concat(parts)
-
-
-def _short_windows(values: pl.Series, ends: pl.DataFrame) -> pl.DataFrame:
-    """Add p5 and p95 of all earlier values of the series to each row of ``ends``."""
-    rows = pl.int_ranges(pl.col("row").cast(pl.Int64) + 1 - pl.col("count"), pl.col("row").cast(pl.Int64) + 1)
+def _with_quantiles(values: pl.Series, ends: pl.DataFrame, length: int) -> pl.DataFrame:
+    """Add p5 and p95 of the last ``length`` values of the series, or fewer, to ``ends``."""
+    end = pl.col("row").cast(pl.Int64) + 1
+    rows = pl.int_ranges(end - pl.min_horizontal("count", pl.lit(length)), end)
+    value = pl.col("value")
     parts = [ends.clear().with_columns(p5=pl.lit(None, pl.Float64), p95=pl.lit(None, pl.Float64))]
     longest = ends["count"].max()
-    for part in ends.iter_slices(max(1, _WINDOW_SAMPLES // longest) if isinstance(longest, int) else 1):
+    for part in ends.iter_slices(max(1, _WINDOW_SAMPLES // min(length, longest)) if isinstance(longest, int) else 1):
         index = part.with_row_index("end").select("end", index=rows).explode("index")
         quantiles = (
             index.select("end", value=values.gather(index["index"]))
             .group_by("end", maintain_order=True)
-            .agg(p5=pl.col("value").quantile(0.05, "linear"), p95=pl.col("value").quantile(0.95, "linear"))
+            .agg(p5=value.quantile(0.05, "linear"), p95=value.quantile(0.95, "linear"))
         )
         parts.append(part.with_columns(quantiles["p5"], quantiles["p95"]))
     return pl.concat(parts)

@@ -10,7 +10,7 @@ from typing import Final
 from ...report.model import DeviceTime, RuleDetails
 from ...toolkit import wording
 from ...toolkit.labels import place_of
-from .base import Cost, Outcome, not_evaluated, of_the_run
+from .base import Cost, Outcome, concluded, not_evaluated
 from .run_data import RunData
 
 CAPTURE_DEVICES: Final = "Record the job on its GPUs with `postrun record`, or profile it with torch.profiler and activities=[CPU, CUDA]."
@@ -85,7 +85,7 @@ def outcome(
     elif bad and len(bad) < len(shares):
         where = f"{gpus(len(bad), len(shares))}, most on {place_of(bad[0].device)}"
     times = [(share.ns, (share.device.node, share.device.rank, share.device.pid)) for share in bad]
-    return of_the_run(
+    return concluded(
         bad,
         sum(share.issue is not None for share in shares),
         [(share.device.first_ns, share.device.first_ns + share.device.span_ns) for share in bad],

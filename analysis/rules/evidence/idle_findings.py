@@ -9,7 +9,7 @@ from ....ingest.store.store import Store
 from ...report.model import RuleDetails
 from ...report.rule_details import HostBoundDevice, ShortKernelsDevice, SyncBoundDevice
 from ...toolkit.wording import count, plural
-from .base import Cost, Outcome, of_the_run
+from .base import Cost, Outcome, concluded
 from .device_gaps import IdleDevice
 from .device_share import per_step
 from .run_data import RunData
@@ -38,7 +38,7 @@ def outcome(
     ns = sum(time for time, _ in times)
     of_ns = sum(device.span_ns for device, _ in judged)
     where = None if len(bad) == len(judged) else _labels([device for device, _ in bad])
-    return of_the_run(
+    return concluded(
         bad,
         sum(row.issue is not None for _, row in judged),
         [(device.first_ns, device.last_ns) for device, _ in bad],
