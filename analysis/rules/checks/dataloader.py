@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 import polars as pl
 
 from ....ingest.store.store import Store
-from ...report.model import Histogram
+from ...report.model import Histogram, StepParts
 from ...report.rule_details import DataloaderDetails, LoaderConfiguration, LoadingNode, LoadingTimes
 from ...steps.part_ranges import LOADER_PHASE, OF_LOADER, OF_TRACE, recorded_once
 from ...toolkit import wording
@@ -133,10 +133,10 @@ class _Machine:
 def _no_events(run: RunData) -> str:
     """Return the reason without loader events; annotated ranges show times at most."""
     known = [part for part in run.steps.parts if part.typical]
-    waited = sum(part.mean_ns.get("data_loader", 0.0) * part.steps for part in known)
+    waited = sum(map(waited_ns, known))
     if not waited:
         return "no data loader events in this run"
-    share = wording.whole_percent(100 * waited / sum(part.mean_step_ns * part.steps for part in known))
+    share = wording.whole_percent(100 * waited / sum(map(steps_ns, known)))
     return (
         "no data loader events in this run: the annotated ranges tell that data loading takes"
         f" {share} of a step (see Steps), but not how many processes load"
@@ -167,15 +167,8 @@ def _machine(run: RunData, node: int, intervals: pl.DataFrame, settings: pl.Data
         loaders = float(statistics.median(peaks["loaders"])) if len(peaks) else None
         processes = len(training)
     percent = 100 * loaders / cores if loaders is not None and cores else None
-    why = (
-        "cores"
-        if not cores
-        else "workers"
-        if loaders is None and len(node_intervals)
-        else "seconds"
-        if seconds <= parameters["patience"]
-        else None
-    )
+    missing = {"cores": not cores, "workers": loaders is None and len(node_intervals), "seconds": seconds <= parameters["patience"]}
+    why = next((name for name, lacks in missing.items() if lacks), None)
     issue = None if why or percent is None else not parameters["min_threshold"] <= percent <= parameters["max_threshold"]
     row = LoadingNode(
         node=run.places.node(node),
@@ -344,8 +337,18 @@ def _waited(run: RunData, machines: Sequence[_Machine]) -> tuple[float, float, f
     nodes = {machine.row.node for machine in machines}
     parts = [part for part in run.steps.parts if part.node in nodes and part.typical]
     steps = sum(part.steps for part in parts)
-    waited = sum(part.mean_ns.get("data_loader", 0.0) * part.steps for part in parts)
-    return (waited, sum(part.mean_step_ns * part.steps for part in parts), waited / steps) if waited else None
+    waited = sum(map(waited_ns, parts))
+    return (waited, sum(map(steps_ns, parts)), waited / steps) if waited else None
+
+
+def waited_ns(part: StepParts) -> float:
+    """Return how long all steps of a process waited for data."""
+    return part.mean_ns.get("data_loader", 0.0) * part.steps
+
+
+def steps_ns(part: StepParts) -> float:
+    """Return how long all steps of a process took."""
+    return part.mean_step_ns * part.steps
 
 
 def _cost(run: RunData, issues: Sequence[_Machine], parameters: Parameters) -> Cost | None:

@@ -243,18 +243,14 @@ def _state(row: Mapping[str, Any]) -> str:
 
 
 def _finding(low: Sequence[LowGpu], judged: Sequence[LowGpu], run: RunData, parameters: Parameters) -> str:
-    unused, under, fluctuating = (_of(low, state) for state in (UNUSED, UNDER, FLUCTUATING))
     parts = []
-    if unused:
+    if unused := _of(low, UNUSED):
         parts.append(f"{count(len(unused))} unused, at 0 % for the whole {gpus.covers(unused)} ({gpus.where(unused)})")
-    if under:
-        worst = min(under, key=lambda row: required(row.lowest_p95))
-        limit, lowest = gpus.threshold(parameters["threshold_p95"]), required(worst.lowest_p95)
-        parts.append(f"{count(len(under))} under-utilised (p95 below {limit}, lowest {percent(lowest)} on {gpus.gpu(worst)})")
-    if fluctuating:
-        worst = min(fluctuating, key=lambda row: required(row.lowest_p5))
-        limit, lowest = gpus.threshold(parameters["threshold_p5"]), required(worst.lowest_p5)
-        parts.append(f"{count(len(fluctuating))} fluctuating (p5 below {limit}, lowest {percent(lowest)} on {gpus.gpu(worst)})")
+    for state, quantile in ((UNDER, "p95"), (FLUCTUATING, "p5")):
+        if rows := _of(low, state):
+            lowest, worst = min(((getattr(row, f"lowest_{quantile}"), row) for row in rows), key=lambda item: item[0])
+            limit = gpus.threshold(parameters[f"threshold_{quantile}"])
+            parts.append(f"{count(len(rows))} {state} ({quantile} below {limit}, lowest {percent(lowest)} on {gpus.gpu(worst)})")
     listed = f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
     derived = ", derived from kernel activity" if any(row.derived for row in low) else ""
     return f"{_used_too_little(low, judged)}{derived}: {listed}; {_when(low, run)}{_left_out(low)}"

@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 
 import polars as pl
 
-from ...report.model import Histogram, Quantiles
+from ...report.model import Quantiles
 from ...report.rule_details import RanInStep, SlowStep, StepGroup, StepOutlierDetails
 from ...steps.profiled import without_profiled
 from ...steps.ran_in import ran_in_steps
@@ -78,14 +78,12 @@ class StepOutlier(Rule):
             _group(run.places.process(process, members["node"][0]), members.sort("start", "duration"), factor, allowed)
             for (process, _, _), members in chosen.group_by("process", "phase", "on_device")
         ]
-        groups.sort(key=lambda group: (group.location.order, group.phase or "", not group.on_device, group.process or 0))
+        groups.sort(key=lambda group: (group.location.order, group.row.phase or "", not group.row.on_device, group.process or 0))
         details = _details(run, groups, factor)
-        evaluable = [group for group in groups if group.evaluable]
-        if not evaluable:
-            return _too_few(groups, factor, details, windows)
-        if all(group.most <= allowed for group in evaluable):
-            return _never(evaluable, groups, factor, allowed, details, windows)
-        issues = [group for group in groups if group.issue]
+        evaluable = [group for group in groups if group.row.evaluable]
+        if all(group.row.most_outliers <= allowed for group in evaluable):
+            return _too_few(evaluable, groups, factor, allowed, details, windows)
+        issues = [group for group in groups if group.row.issue]
         outliers = pl.concat([group.outliers for group in issues]) if issues else chosen.clear()
         triggered = outliers["window"].n_unique()
         return concluded(
@@ -105,35 +103,21 @@ class StepOutlier(Rule):
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """The steps of one process and phase. ``outliers``: empty if the group is not evaluable. ``most``: the largest possible number of
-    outliers among this number of steps. ``every``: distance of the outliers in steps, if it is regular."""
+    """The steps of one process and phase. ``outliers``: empty if the group is not evaluable. ``extra_ns``: the sum of their times beyond
+    the median."""
 
     location: Place
     process: int | None
-    phase: str | None
-    on_device: bool
     members: pl.DataFrame
     spread: Quantiles
-    threshold: float
-    evaluable: bool
-    most: int
     outliers: pl.DataFrame
-    issue: bool
-    robust_threshold: float
-    robust_outliers: int
-    every: int | None
-    bins: Histogram | None
-    normal_bins: Histogram | None
-
-    @property
-    def extra_ns(self) -> int:
-        """Sum of the outliers' times beyond the median."""
-        return round(float((self.outliers["duration"] - self.spread.p50).sum()))
+    extra_ns: int
+    row: StepGroup
 
     @property
     def steps(self) -> str:
         """The steps in words: "TRAIN steps"."""
-        return f"{self.phase} steps" if self.phase else "steps"
+        return f"{self.row.phase} steps" if self.row.phase else "steps"
 
 
 def fewest_steps(factor: float) -> int:
@@ -165,24 +149,32 @@ def _group(location: Place, members: pl.DataFrame, factor: float, allowed: float
     deviation = (duration - spread.p50).abs().sort()
     robust = round(spread.p50 + factor * MAD_TO_STD * quantile(deviation, 0.5), 3)
     normal = members.filter(pl.col("duration") <= threshold)["duration"] if evaluable else duration
-    return _Group(
-        location=location,
-        process=members["process"][0],
+    extra_ns = round(float((outliers["duration"] - spread.p50).sum()))
+    row = StepGroup(
+        **location._asdict(),
         phase=members["phase"][0],
         on_device=bool(members["on_device"][0]),
-        members=members,
-        spread=spread,
-        threshold=threshold,
+        steps=spread.count,
+        mean_ns=spread.mean,
+        std_ns=spread.std,
+        threshold_ns=threshold,
+        outliers=len(outliers) if evaluable else None,
+        most_outliers=max(0, math.ceil(spread.count / (1 + factor * factor)) - 1),
         evaluable=evaluable,
-        most=max(0, math.ceil(spread.count / (1 + factor * factor)) - 1),
-        outliers=outliers,
-        issue=len(outliers) > allowed,
-        robust_threshold=robust,
+        issue=len(outliers) > allowed if evaluable else None,
+        every_steps=_every(outliers["number"]),
+        extra_ns=extra_ns if evaluable else None,
+        robust_threshold_ns=robust,
         robust_outliers=int((duration > robust).sum()),
-        every=_every(outliers["number"]),
-        bins=duration_histogram(duration),
-        normal_bins=histogram(normal, bins=NORMAL_BINS),
+        max_ns=spread.max,
+        p99_ns=spread.p99,
+        p95_ns=spread.p95,
+        p50_ns=spread.p50,
+        min_ns=spread.min,
+        histogram=duration_histogram(duration),
+        normal_histogram=histogram(normal, bins=NORMAL_BINS),
     )
+    return _Group(location, members["process"][0], members, spread, outliers, extra_ns, row)
 
 
 def _every(numbers: pl.Series) -> int | None:
@@ -200,7 +192,7 @@ def _details(run: RunData, groups: Sequence[_Group], factor: float) -> StepOutli
     outliers = pl.concat([group.outliers for group in groups])
     intervals = outliers.select("process", start="host_start_ns", end=pl.col("host_start_ns") + pl.col("host_duration_ns"))
     return StepOutlierDetails(
-        groups=tuple(_group_row(group) for group in groups),
+        groups=tuple(group.row for group in groups),
         slowest=_slowest(run, groups),
         limit_percent=100 / (1 + factor * factor),
         fewest_steps=fewest_steps(factor) + 1,
@@ -208,37 +200,11 @@ def _details(run: RunData, groups: Sequence[_Group], factor: float) -> StepOutli
     )
 
 
-def _group_row(group: _Group) -> StepGroup:
-    spread, known = group.spread, group.evaluable
-    return StepGroup.of(
-        group,
-        **group.location._asdict(),
-        steps=spread.count,
-        mean_ns=spread.mean,
-        std_ns=spread.std,
-        threshold_ns=group.threshold,
-        outliers=len(group.outliers) if known else None,
-        most_outliers=group.most,
-        issue=group.issue if known else None,
-        every_steps=group.every,
-        extra_ns=group.extra_ns if known else None,
-        robust_threshold_ns=group.robust_threshold,
-        robust_outliers=group.robust_outliers,
-        max_ns=spread.max,
-        p99_ns=spread.p99,
-        p95_ns=spread.p95,
-        p50_ns=spread.p50,
-        min_ns=spread.min,
-        histogram=group.bins,
-        normal_histogram=group.normal_bins,
-    )
-
-
 def _once(groups: Iterable[_Group]) -> list[_Group]:
     """Drop groups without a phase of processes that also have groups with one."""
     listed = list(groups)
-    named = {group.process for group in listed if group.phase is not None}
-    return [group for group in listed if group.phase is not None or group.process not in named]
+    named = {group.process for group in listed if group.row.phase is not None}
+    return [group for group in listed if group.row.phase is not None or group.process not in named]
 
 
 def _slowest(run: RunData, groups: Sequence[_Group]) -> tuple[SlowStep, ...]:
@@ -262,12 +228,12 @@ def _slowest(run: RunData, groups: Sequence[_Group]) -> tuple[SlowStep, ...]:
     return tuple(
         SlowStep(
             **group.location._asdict(),
-            phase=group.phase,
+            phase=group.row.phase,
             index=row["number"],
             start_ns=row["start"],
             duration_ns=row["duration"],
             typical_ns=typical[position]["duration"],
-            outlier=group.evaluable and row["duration"] > group.threshold,
+            outlier=group.row.evaluable and row["duration"] > group.row.threshold_ns,
             active=_compared(ran[at], ran[len(slow) + places.index(position)], run.top),
         )
         for at, (_, position, row) in enumerate(slow)
@@ -282,48 +248,38 @@ def _compared(here: Mapping[tuple[str, str], int], there: Mapping[tuple[str, str
     return tuple(RanInStep(kind, name, time, typical, time - typical) for kind, name, time, typical in times[:top])
 
 
-def _too_few(groups: Sequence[_Group], factor: float, details: StepOutlierDetails, windows: int) -> Outcome:
-    longest = max(group.spread.count for group in groups)
-    needed = fewest_steps(factor)
-    of_all = "" if len(groups) == 1 else f" in the largest of {wording.plural(len(groups), 'group')}"
-    return not_evaluated(
-        f"{wording.count(longest)} of more than {wording.plural(needed, 'step')} needed{of_all}: among fewer no step can be longer than"
-        f" mean + {factor:g} x standard deviation",
-        f"Record more than {wording.plural(needed, 'step')} of each process and phase.",
-        details=details,
-        datapoints=sum(group.spread.count for group in groups),
-        windows=windows,
-    )
-
-
 def steps_for_an_issue(factor: float, allowed: float) -> int:
     """Return the number of steps that a group must exceed for an issue."""
     return max(fewest_steps(factor), math.floor((math.floor(allowed) + 1) * (1 + factor * factor)))
 
 
-def _never(
+def _too_few(
     evaluable: Sequence[_Group], groups: Sequence[_Group], factor: float, allowed: float, details: StepOutlierDetails, windows: int
 ) -> Outcome:
-    """Return the result if no group can have more outliers than are allowed."""
-    most = max(group.most for group in evaluable)
-    largest = max(group.spread.count for group in evaluable)
-    needed = steps_for_an_issue(factor, allowed)
+    """Return the result if no group can have an outlier, or more than are allowed."""
+    largest = max(group.spread.count for group in evaluable or groups)
+    needed = steps_for_an_issue(factor, allowed) if evaluable else fewest_steps(factor)
+    why, fewer, finding = f"among fewer no step can be longer than mean + {factor:g} x standard deviation", "", None
+    if evaluable:
+        most = wording.count(max(group.row.most_outliers for group in evaluable))
+        why = f"with factor {factor:g} no more than {most} of so few can be outliers, and {allowed:g} are allowed"
+        fewer = ", or allow fewer outliers (StepOutlier_n_outliers)"
+        finding = _longest(details.slowest, several=len({group.location for group in groups}) > 1).strip() or None
     of_all = "" if len(groups) == 1 else f" in the largest of {wording.plural(len(groups), 'group')}"
     return not_evaluated(
-        f"{wording.count(largest)} of more than {wording.plural(needed, 'step')} needed{of_all}: with factor {factor:g}"
-        f" no more than {wording.count(most)} of so few can be outliers, and {allowed:g} are allowed",
-        f"Record more than {wording.plural(needed, 'step')} of each process and phase, or allow fewer outliers (StepOutlier_n_outliers).",
+        f"{wording.count(largest)} of more than {wording.plural(needed, 'step')} needed{of_all}: {why}",
+        f"Record more than {wording.plural(needed, 'step')} of each process and phase{fewer}.",
         details=details,
         violations=sum(len(group.outliers) for group in evaluable),
         datapoints=sum(group.spread.count for group in groups),
         windows=windows,
-        finding=_longest(details.slowest, several=len({group.location for group in groups}) > 1).strip() or None,
+        finding=finding,
     )
 
 
 def _finding(groups: Sequence[_Group], factor: float, allowed: float, slowest: Sequence[SlowStep]) -> str:
-    issues = [group for group in groups if group.issue]
-    evaluable = [group for group in groups if group.evaluable]
+    issues = [group for group in groups if group.row.issue]
+    evaluable = [group for group in groups if group.row.evaluable]
     limit = f"the threshold of {wording.plural(int(allowed), 'outlier') if allowed == int(allowed) else f'{allowed:g} outliers'}"
     if issues:
         worst = max(issues, key=lambda group: (group.extra_ns, len(group.outliers)))
@@ -335,7 +291,7 @@ def _finding(groups: Sequence[_Group], factor: float, allowed: float, slowest: S
     of_place = f" of {_where(nearest.location)}" if len({group.location for group in groups}) > 1 else ""
     others = f", and no other of {wording.plural(len(evaluable), 'group')} of steps has more" if len(evaluable) > 1 else ""
     text = f"{_counted(nearest, of_place, factor)}, within {limit}{others}"
-    short = [group for group in groups if not group.evaluable]
+    short = [group for group in groups if not group.row.evaluable]
     if len(short) == 1:
         text += f"; {wording.count(short[0].spread.count)} {short[0].steps} are too few to be judged"
     elif short:
@@ -358,7 +314,7 @@ def _counted(group: _Group, of_place: str, factor: float) -> str:
     number = len(group.outliers)
     return (
         f"{wording.count(number) if number else 'None'} of {wording.count(group.spread.count)} {group.steps}{of_place} took longer than"
-        f" {wording.duration(group.threshold)} (mean {wording.duration(group.spread.mean)} + {factor:g} x standard deviation"
+        f" {wording.duration(group.row.threshold_ns)} (mean {wording.duration(group.spread.mean)} + {factor:g} x standard deviation"
         f" {wording.duration(group.spread.std)})"
     )
 
@@ -369,7 +325,7 @@ def _recommendation(issues: Sequence[_Group], slowest: Sequence[SlowStep], frame
     of_worst = [
         row
         for row in slowest
-        if row.outlier and (row.node, row.rank, row.pid, row.phase) == (location.node, location.rank, location.pid, worst.phase)
+        if row.outlier and (row.node, row.rank, row.pid, row.phase) == (location.node, location.rank, location.pid, worst.row.phase)
     ]
     cause = _cause(of_worst, framework)
     cost = (
@@ -377,12 +333,12 @@ def _recommendation(issues: Sequence[_Group], slowest: Sequence[SlowStep], frame
         f" of {wording.duration(worst.spread.p50)}"
     )
     if cause:
-        regular = f"; they are {worst.every} steps apart" if worst.every is not None else ""
+        regular = f"; they are {worst.row.every_steps} steps apart" if worst.row.every_steps is not None else ""
         return f"{cause[0]}: {cause[1]}, and {cost}{regular}."
-    if worst.every is not None:
+    if worst.row.every_steps is not None:
         return (
-            f"Take what runs every {worst.every} steps, such as a checkpoint, logging or validation, out of the step (checkpoints:"
-            f" {SAVE.of(framework)}): the outliers are {worst.every} steps apart, and {cost}."
+            f"Take what runs every {worst.row.every_steps} steps, such as a checkpoint, logging or validation, out of the step"
+            f" (checkpoints: {SAVE.of(framework)}): the outliers are {worst.row.every_steps} steps apart, and {cost}."
         )
     unknown = "nothing recorded tells why " if of_worst else ""
     return f"Record steps that include an outlier with call stacks {WITH_STACKS.of(framework)}: {unknown}{cost}."
@@ -434,7 +390,7 @@ def _imperative(kind: str, name: str, framework: str | None) -> str:
 
 
 def _cost(groups: Sequence[_Group]) -> Cost:
-    issues = _once(group for group in groups if group.issue)
+    issues = _once(group for group in groups if group.row.issue)
     spans: dict[int | None, tuple[int, int]] = {}
     for group in groups:
         first, last = group.members.select(pl.col("start").min(), last=(pl.col("start") + pl.col("duration")).max()).row(0)
