@@ -7,6 +7,7 @@ defined once.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import math
 import numbers
@@ -18,7 +19,7 @@ from ..evidence.base import PRESETS, Parameter, Preset, Rule, Value
 from .bounds import LIMIT_S
 from .catalogue import DOCUMENTED, PROFILER_REPORT, RULES
 from .custom import Guarded, broken, guarded, load, number
-from .selection import Chosen, Selection, checked, effective, known, named_setting, select, turned_off
+from .selection import Chosen, Selection, checked, effective, find, known, named_setting, select, turned_off
 
 ATTACHED: Final = 20  # How many rules can be attached to a run; postrun's own trace rules do not count
 DEFAULT_IMAGE: Final = "DEFAULT_RULE_EVALUATOR_IMAGE"
@@ -52,7 +53,7 @@ class RuleConfig:
         self.rule_parameters = {**{key: values.get(key, one.default(preset)) for key, one in table.items()}, _INVOKE: name}
 
     def __repr__(self) -> str:
-        values = ", ".join(f"{key}={value!r}" for key, value in self.rule_parameters.items() if key != _INVOKE)
+        values = ", ".join(f"{key}={value!r}" for key, value in _values(self.rule_parameters).items())
         return f"{self.rule_name}({values})"
 
 
@@ -144,30 +145,24 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class ProfilerRule:
     """A rule attached to a run: one of ``rule_configs`` (:meth:`sagemaker`) or one of your own (:meth:`custom`).
 
     ``image_uri``, ``instance_type``, ``volume_size_in_gb``, ``container_local_output_path`` and ``s3_output_path`` are kept for
     :meth:`to_profiler_rule_config_dict`; rules run in this process, and write nothing there."""
 
-    def __init__(
-        self,
-        name: str,
-        image_uri: str,
-        instance_type: str | None = None,
-        container_local_output_path: str | None = None,
-        s3_output_path: str | None = None,
-        volume_size_in_gb: int | None = None,
-        rule_parameters: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.name = name
-        self.image_uri = image_uri
-        self.instance_type = instance_type
-        self.container_local_output_path = container_local_output_path
-        self.s3_output_path = s3_output_path
-        self.volume_size_in_gb = volume_size_in_gb
-        self.rule_parameters = dict(rule_parameters or {})
-        self.preset: Preset | None = None
+    name: str
+    image_uri: str
+    instance_type: str | None = None
+    container_local_output_path: str | None = None
+    s3_output_path: str | None = None
+    volume_size_in_gb: int | None = None
+    rule_parameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    preset: Preset | None = dataclasses.field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.rule_parameters = dict(self.rule_parameters or {})
 
     @classmethod
     def sagemaker(
@@ -187,8 +182,7 @@ class ProfilerRule:
         if not isinstance(base_config, RuleConfig):
             meant = f"{base_config.__name__}()" if isinstance(base_config, type) else "such as rule_configs.LowGPUUtilization()"
             raise TypeError(f"base_config must be an object of a class of rule_configs ({meant}), not {base_config!r}")
-        overriding = {key: value for key, value in (rule_parameters or {}).items() if key != _INVOKE}
-        base = {key: value for key, value in base_config.rule_parameters.items() if key != _INVOKE}
+        overriding, base = _values(rule_parameters or {}), _values(base_config.rule_parameters)
         if isinstance(base_config, ProfilerReport):
             merged = {**base, **{key: _text(number(value)) for key, value in overriding.items()}}
             overrides(merged)
@@ -196,7 +190,7 @@ class ProfilerRule:
             texts = {one.name for one in base_config.rule.all_parameters() if one.kind == "text"}
             overriding = {key: _text(value if key in texts else number(value)) for key, value in overriding.items()}
             config = type(base_config)(preset=base_config.preset or "documented", **{**base, **overriding})
-            merged = {key: value for key, value in config.rule_parameters.items() if key != _INVOKE}
+            merged = _values(config.rule_parameters)
         rule = cls(
             name=name or base_config.rule_name,
             image_uri=DEFAULT_IMAGE,
@@ -255,6 +249,11 @@ class ProfilerRule:
 
     def __repr__(self) -> str:
         return f"ProfilerRule({self.name!r}, {self.rule_parameters!r})"
+
+
+def _values(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``parameters`` without the name of the rule."""
+    return {key: value for key, value in parameters.items() if key != _INVOKE}
 
 
 def _text(value: Any) -> Any:
@@ -330,10 +329,7 @@ class _Attaching:
             if rule.lower() == PROFILER_REPORT.lower():
                 self._add_report({}, None)
             else:
-                kind = self.known.get(rule) or next((one for name, one in self.known.items() if name.lower() == rule.lower()), None)
-                if kind is None:
-                    select([rule])  # raises, naming the accepted ones
-                    return
+                kind = find(rule, self.known)
                 self._put(kind.name, kind, {}, self.preset)
         elif isinstance(rule, RuleConfig):
             self._add_configured(rule.rule_name, rule.rule_parameters, rule.preset)
@@ -341,15 +337,16 @@ class _Attaching:
             self._add_configured(rule.name, rule.rule_parameters, rule.preset)
         elif isinstance(rule, type) and issubclass(rule, RuleConfig):
             raise TypeError(f"{rule.__name__} is a class; attach an object of it: {rule.__name__}()")
-        elif isinstance(rule, Rule):
-            self._add_class(type(rule), rule)
-        elif isinstance(rule, type) and issubclass(rule, Rule):
-            self._add_class(rule, None)
+        elif isinstance(rule, Rule) or (isinstance(rule, type) and issubclass(rule, Rule)):
+            kind, make = (rule, None) if isinstance(rule, type) else (type(rule), lambda: rule)
+            if RULES.get(getattr(kind, "name", "")) is not kind and not issubclass(kind, Guarded):
+                kind = guarded(kind, make)
+            self._put(kind.name, kind, {}, self.preset)
         else:
             raise TypeError(f"{rule!r} is no rule; give names, objects of rule_configs, ProfilerRule objects or classes derived from Rule")
 
     def _add_configured(self, name: str, parameters: Mapping[str, Any], preset: Preset | None) -> None:
-        values = {key: value for key, value in parameters.items() if key not in (_INVOKE, _SOURCE)}
+        values = {key: value for key, value in _values(parameters).items() if key != _SOURCE}
         invoked = parameters.get(_INVOKE)
         if _SOURCE in parameters:
             chosen_name = None if name == invoked else name  # a name that is not given is that of the class
@@ -368,11 +365,6 @@ class _Attaching:
         else:
             reason = "its code is in a container image, which does not run here; give a source file and rule_to_invoke"
             self._put(name, broken(name, reason), {}, self.preset)
-
-    def _add_class(self, kind: type[Rule], instance: Rule | None) -> None:
-        if RULES.get(getattr(kind, "name", "")) is not kind and not issubclass(kind, Guarded):
-            kind = guarded(kind, (lambda: instance) if instance is not None else None)
-        self._put(kind.name, kind, {}, self.preset)
 
     def _add_report(self, values: Mapping[str, Any], preset: Preset | None) -> None:
         if self.report is not None:

@@ -30,7 +30,7 @@ from ..evidence.base import SCAN_INTERVAL, Category, Cost, Outcome, Parameter, P
 from ..evidence.run_data import RunData
 from .bounds import LIMIT_S, TimeLimit, printing_aside
 from .catalogue import PROFILER_REPORT, RULES
-from .trial import ContractRule, Trial, stand_ins
+from .trial import ContractRule, Trial, in_us, stand_ins
 
 GROUP: Final = "postrun.rules"  # Entry points of this group name the rule classes of an installed package
 
@@ -372,7 +372,7 @@ class _Contract(Guarded):
             if self.file is not None:
                 self.file.limit.check()
             start = trial.first_ns + number * trial.interval_ns
-            trial.window = (_us(start), _us(start + trial.interval_ns))
+            trial.window = (in_us(start), in_us(start + trial.interval_ns))
             try:
                 met = bool(ask(*trial.window) if by_window else ask(number))
                 over = False
@@ -472,10 +472,6 @@ def _counted(report: Mapping[str, Any], key: str) -> int:
         return max(int(value), 0) if value is not None else 0
     except (TypeError, ValueError, OverflowError):
         return 0
-
-
-def _us(ns: int) -> float:
-    return ns // 1000 if ns % 1000 == 0 else ns / 1000
 
 
 # -- installed packages --------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any, Final
 
 from ...report.model import ERROR, ISSUES, Finding, RuleParameter, RuleResult
@@ -15,6 +16,8 @@ from .selection import Chosen, Selection
 
 HIGH_PERCENT: Final = 20.0
 MEDIUM_PERCENT: Final = 5.0
+# Fields of an outcome that a result has as they are; those of its checks and condition can also be the rule's.
+_MEASURED: Final = {field.name for field in fields(Outcome)} & {field.name for field in fields(RuleResult)} - {"checks", "condition"}
 
 
 def evaluate(run: RunData, selection: Selection) -> tuple[tuple[RuleResult, ...], tuple[Finding, ...]]:
@@ -33,30 +36,28 @@ def evaluate(run: RunData, selection: Selection) -> tuple[tuple[RuleResult, ...]
 def _outcomes(run: RunData, rules: Sequence[Chosen]) -> list[Outcome]:
     """Evaluate sample rules block by block, one block in memory, then all others."""
     observed: list[list[Any]] = [[] for _ in rules]
-    failed: dict[int, Outcome] = {}
+    outcomes: dict[int, Outcome] = {}
     sampled = [number for number, chosen in enumerate(rules) if isinstance(chosen.rule, SampleRule)]
     for block in run.samples.blocks() if sampled else ():
         for number in sampled:
-            if number not in failed:
+            if number not in outcomes:
                 rule = rules[number].rule
                 assert isinstance(rule, SampleRule)
                 try:
                     observed[number].append(rule.observe(block, rules[number].parameters))
                 except Exception as error:
-                    failed[number] = _failure(error)
-    outcomes = []
+                    outcomes[number] = _failure(error)
     for number, chosen in enumerate(rules):
-        if number in failed:
-            outcomes.append(failed[number])
-            continue
-        try:
-            if isinstance(chosen.rule, SampleRule):
-                outcomes.append(chosen.rule.conclude(observed[number], run, chosen.parameters))
-            else:
-                outcomes.append(chosen.rule.evaluate(run, chosen.parameters))
-        except Exception as error:
-            outcomes.append(_failure(error))
-    return outcomes
+        rule = chosen.rule
+        if number not in outcomes:
+            try:
+                if isinstance(rule, SampleRule):
+                    outcomes[number] = rule.conclude(observed[number], run, chosen.parameters)
+                else:
+                    outcomes[number] = rule.evaluate(run, chosen.parameters)
+            except Exception as error:
+                outcomes[number] = _failure(error)
+    return [outcomes[number] for number in range(len(rules))]
 
 
 def _failure(error: Exception) -> Outcome:
@@ -82,26 +83,14 @@ def _result(chosen: Chosen, outcome: Outcome, interval_ns: int | None) -> RuleRe
     return RuleResult(
         rule=chosen.name,
         category=rule.category,
-        verdict=outcome.verdict,
-        reason=outcome.reason,
-        capture=outcome.capture,
-        triggered=outcome.triggered,
-        violations=outcome.violations,
-        datapoints=outcome.datapoints,
-        windows=outcome.windows,
-        windows_triggered=outcome.windows_triggered,
-        first_ns=outcome.first_ns,
-        last_ns=outcome.last_ns,
         parameters=dict(values),
         changed_parameters={name: values[name] for name in values.changed},
         parameter_table=table,
-        details=outcome.details,
-        finding=outcome.finding,
-        recommendation=outcome.recommendation,
         checks=outcome.checks or rule.checks,
         condition=outcome.condition or rule.condition,
         advice=rule.advice,
         informs=rule.informs,
+        **{name: getattr(outcome, name) for name in _MEASURED},
     )
 
 

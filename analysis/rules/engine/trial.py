@@ -136,8 +136,14 @@ class Trial:
         self.asked = self.delivered = 0
         """Number of the rule's requests for data, and of the rows in the answers."""
         self._store = store
-        controller = "gpu_memory_controller" in run.samples.metrics
-        self._system = _system_frame(controller)
+        system = dict(_SYSTEM)
+        if "gpu_memory_controller" not in run.samples.metrics:  # then the memory in use has the name of its utilization
+            system["gpu_memory_used_percent"] = system["gpu_memory_controller"]
+        self._system = pl.DataFrame(
+            [(metric, *event) for metric, event in system.items()],
+            schema=dict.fromkeys(("metric", "type", "name", "dimension"), pl.String),
+            orient="row",
+        )
         self._samples = _Timeline(store, _SAMPLES, "time_ns", "time_ns, node, metric, unit")
         self._framework = _Timeline(store, _FRAMEWORK, "start_ns", "start_ns, duration_ns DESC, node_id, pid, tid, event_name")
         self._annotations = _Timeline(store, _ANNOTATIONS, "start_ns", "start_ns, duration_ns DESC, node, pid, tid, name")
@@ -165,7 +171,7 @@ class Trial:
         """Return events with ``start_us <= start < end_us``, in the order of their start."""
         rows = self._counted(self._framework.between(_nanoseconds(start_us), _nanoseconds(end_us)))
         return [
-            FrameworkEvent(name, phase, _us(start), _us(start + duration), _us(duration), pid, tid, node, _arguments(value, text))
+            FrameworkEvent(name, phase, in_us(start), in_us(start + duration), in_us(duration), pid, tid, node, _arguments(value, text))
             for start, duration, name, phase, pid, tid, node, value, text in rows.iter_rows()
         ]
 
@@ -257,17 +263,6 @@ def _origin_ns(run: RunData, first: int, interval_ns: int) -> int:
     return origin + min((first - origin) // interval_ns, 0) * interval_ns
 
 
-def _system_frame(controller: bool) -> pl.DataFrame:
-    """Return _SYSTEM as a frame.
-
-    In runs without the memory controller's utilization, the memory in use has its name."""
-    rows = []
-    for metric, (kind, name, dimension) in _SYSTEM.items():
-        event_dimension = "GPUMemoryUtilization" if metric == "gpu_memory_used_percent" and not controller else dimension
-        rows.append((metric, kind, name, event_dimension))
-    return pl.DataFrame(rows, schema={"metric": pl.String, "type": pl.String, "name": pl.String, "dimension": pl.String}, orient="row")
-
-
 def _nanoseconds(us: float) -> int:
     if math.isnan(us):
         raise ValueError("a time must be a number of microseconds, not NaN")
@@ -276,7 +271,8 @@ def _nanoseconds(us: float) -> int:
     return us * 1000 if isinstance(us, int) else round(us * 1000)
 
 
-def _us(ns: int) -> float:
+def in_us(ns: int) -> float:
+    """Return ``ns`` in microseconds; a whole number of them is an integer."""
     return ns // 1000 if ns % 1000 == 0 else ns / 1000
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 
@@ -125,7 +125,7 @@ def _gaps(store: Store, users: pl.DataFrame, places: Places) -> GapGroup:
         events.group_by("row", "window")
         .agg(start.min(), end.max(), events=pl.len(), linked=launched.count())
         .group_by("row")
-        .agg(first=start.min(), last=end.max(), span=(end - start).sum(), events=pl.col("events").sum(), linked=pl.col("linked").sum())
+        .agg(pl.col("events", "linked").sum(), first_ns=start.min(), last_ns=end.max(), span_ns=(end - start).sum())
     )
     host_wait = (launched > before).fill_null(False)
     kernel_wait = launched.is_not_null() & (start - before < KERNEL_WAIT_NS)
@@ -143,8 +143,8 @@ def _gaps(store: Store, users: pl.DataFrame, places: Places) -> GapGroup:
             cause=pl.when(host_wait).then(HOST_WAIT).when(kernel_wait).then(KERNEL_WAIT).otherwise(OTHER_CAUSE).cast(pl.Int8),
         )
     )
-    idle = gaps.group_by("row").agg(idle=(end - start).sum())
-    rows = users.join(spans, on="row").join(idle, on="row", how="left").with_columns(pl.col("idle").fill_null(0))
+    idle = gaps.group_by("row").agg(idle_ns=(end - start).sum())
+    rows = users.join(spans, on="row").join(idle, on="row", how="left").with_columns(pl.col("idle_ns").fill_null(0))
     return GapGroup(
         tuple(_device(row, places) for row in rows.sort("row").iter_rows(named=True)),
         gaps,
@@ -153,22 +153,12 @@ def _gaps(store: Store, users: pl.DataFrame, places: Places) -> GapGroup:
     )
 
 
-def _device(row: dict[str, int], places: Places) -> IdleDevice:
-    processes: Sequence[int | None] = row["processes"]  # type: ignore[assignment]
-    process_place = places.process(None if row["shared"] else processes[0], row["node"])
+def _device(row: dict[str, Any], places: Places) -> IdleDevice:
+    processes: Sequence[int | None] = row["processes"]
     return IdleDevice(
-        row=row["row"],
-        node=process_place.node,
-        rank=process_place.rank,
-        pid=process_place.pid,
-        device=row["device"],
+        **places.process(None if row["shared"] else processes[0], row["node"])._asdict(),
+        **{key: row[key] for key in ("row", "device", "first_ns", "last_ns", "span_ns", "idle_ns", "events", "linked")},
         processes=tuple(processes),
-        first_ns=row["first"],
-        last_ns=row["last"],
-        span_ns=row["span"],
-        idle_ns=row["idle"],
-        events=row["events"],
-        linked=row["linked"],
     )
 
 
