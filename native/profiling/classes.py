@@ -10,6 +10,7 @@ import json
 import math
 import re
 import warnings
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from typing import Any, ClassVar, Final, TypeVar
@@ -44,11 +45,12 @@ class StepRange:
     """
 
     def __init__(self, start_step: int | None, num_steps: int | None) -> None:
-        _require_steps(start_step, num_steps)
-        if start_step is not None and num_steps is None:
-            num_steps = 1
+        _require(
+            start_step is None or (isinstance(start_step, int) and start_step >= 0), "start_step must be integer greater or equal to 0!"
+        )
+        _require(num_steps is None or (isinstance(num_steps, int) and num_steps > 0), "num_steps must be integer greater than 0!")
         self.start_step = 0 if start_step is None else start_step
-        self.num_steps = num_steps
+        self.num_steps = 1 if num_steps is None and start_step is not None else num_steps
 
     def to_json(self) -> dict[str, Any]:
         return {"StartStep": self.start_step, "NumSteps": self.num_steps}
@@ -58,7 +60,8 @@ class TimeRange:
     """``duration`` seconds (None: one step) from ``start_unix_time`` (None: immediately). Raises AssertionError."""
 
     def __init__(self, start_unix_time: int | None, duration: float | None) -> None:
-        _require_time(start_unix_time, duration)
+        _require(start_unix_time is None or _is_unix_time(start_unix_time), "start_unix_time must be valid integer unix time!")
+        _require(duration is None or _is_positive(duration), "duration must be float greater than 0!")
         self.start_unix_time = start_unix_time
         self.duration = duration
 
@@ -67,6 +70,7 @@ class TimeRange:
         return {key: value for key, value in values.items() if value is not None}
 
 
+@dataclass(repr=False, eq=False)
 class MetricsConfigBase:
     """A kind of profiling and its range. ``name``: its key in the service's request; ``range``: a StepRange or a TimeRange.
 
@@ -75,25 +79,22 @@ class MetricsConfigBase:
 
     name: ClassVar[str]
     default_steps: ClassVar[tuple[int, int]]
-    range: StepRange | TimeRange
+    range: StepRange | TimeRange = field(init=False)
+    start_step: int | None = None
+    num_steps: int | None = None
+    start_unix_time: int | None = None
+    duration: float | None = None
+    profile_default_steps: bool = False
 
-    def __init__(
-        self,
-        start_step: int | None = None,
-        num_steps: int | None = None,
-        start_unix_time: int | None = None,
-        duration: float | None = None,
-        profile_default_steps: bool = False,
-    ) -> None:
-        _require(isinstance(profile_default_steps, bool), "profile_default_steps must be a boolean!")
-        if profile_default_steps or start_step is num_steps is start_unix_time is duration is None:
-            start_step, num_steps = self.default_steps
-        _require_steps(start_step, num_steps)
-        _require_time(start_unix_time, duration)
-        by_steps = start_step is not None or num_steps is not None
-        by_time = start_unix_time is not None or duration is not None
-        _require(not (by_steps and by_time), "Both step and time fields cannot be specified in the metrics config!")
-        self.range = StepRange(start_step, num_steps) if by_steps else TimeRange(start_unix_time, duration)
+    def __post_init__(self) -> None:
+        _require(isinstance(self.profile_default_steps, bool), "profile_default_steps must be a boolean!")
+        of_steps, of_time = (self.start_step, self.num_steps), (self.start_unix_time, self.duration)
+        if self.profile_default_steps or all(value is None for value in (*of_steps, *of_time)):
+            of_steps = self.default_steps
+        steps, times = StepRange(*of_steps), TimeRange(*of_time)
+        by_steps = of_steps != (None, None)
+        _require(not by_steps or of_time == (None, None), "Both step and time fields cannot be specified in the metrics config!")
+        self.range = steps if by_steps else times
 
     def _to_json(self) -> dict[str, Any]:
         return self.range.to_json()
@@ -113,29 +114,23 @@ class DetailedProfilingConfig(MetricsConfigBase):
     default_steps = (5, 1)
 
 
+@dataclass(repr=False, eq=False)
 class DataloaderProfilingConfig(MetricsConfigBase):
     """Iterations of data loaders, and of their workers, whose metric matches ``metrics_regex``. Default: step 7."""
 
     name = "DataloaderProfilingConfig"
     default_steps = (7, 1)
+    metrics_regex: str = EVERY_METRIC
 
-    def __init__(
-        self,
-        start_step: int | None = None,
-        num_steps: int | None = None,
-        start_unix_time: int | None = None,
-        duration: float | None = None,
-        profile_default_steps: bool = False,
-        metrics_regex: str = EVERY_METRIC,
-    ) -> None:
-        super().__init__(start_step, num_steps, start_unix_time, duration, profile_default_steps)
-        _require(is_regex(metrics_regex), "metrics_regex is invalid!")
-        self.metrics_regex = metrics_regex
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _require(is_regex(self.metrics_regex), "metrics_regex is invalid!")
 
     def _to_json(self) -> dict[str, Any]:
         return {**super()._to_json(), "MetricsRegex": self.metrics_regex}
 
 
+@dataclass(repr=False, eq=False)
 class PythonProfilingConfig(MetricsConfigBase):
     """Python functions, by cProfile or Pyinstrument. Default: steps 9 to 11.
 
@@ -146,29 +141,22 @@ class PythonProfilingConfig(MetricsConfigBase):
 
     name = "PythonProfilingConfig"
     default_steps = (9, 3)
+    python_profiler: PythonProfiler | str = PythonProfiler.CPROFILE
+    cprofile_timer: cProfileTimer | str | None = cProfileTimer.TOTAL_TIME
 
-    def __init__(
-        self,
-        start_step: int | None = None,
-        num_steps: int | None = None,
-        start_unix_time: int | None = None,
-        duration: float | None = None,
-        profile_default_steps: bool = False,
-        python_profiler: PythonProfiler | str = PythonProfiler.CPROFILE,
-        cprofile_timer: cProfileTimer | str = cProfileTimer.TOTAL_TIME,
-    ) -> None:
-        super().__init__(start_step, num_steps, start_unix_time, duration, profile_default_steps)
-        profiler = _member(PythonProfiler, python_profiler, "python_profiler must be of type PythonProfiler!")
-        timer = _member(cProfileTimer, cprofile_timer, "cprofile_timer must be of type cProfileTimer")
-        if profiler is PythonProfiler.PYINSTRUMENT and timer is not cProfileTimer.TOTAL_TIME:
-            warnings.warn(timer_left_out(timer.value), UserWarning, stacklevel=2)
-        timer = cProfileTimer.DEFAULT if profile_default_steps else timer
-        self.python_profiler = profiler
-        self.cprofile_timer = None if profiler is PythonProfiler.PYINSTRUMENT else timer
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.python_profiler = _member(PythonProfiler, self.python_profiler, "python_profiler must be of type PythonProfiler!")
+        timer = _member(cProfileTimer, self.cprofile_timer, "cprofile_timer must be of type cProfileTimer")
+        self.cprofile_timer = cProfileTimer.DEFAULT if self.profile_default_steps else timer
+        if self.python_profiler is PythonProfiler.PYINSTRUMENT:
+            self.cprofile_timer = None
+            if timer is not cProfileTimer.TOTAL_TIME:
+                warnings.warn(timer_left_out(timer.value), UserWarning, stacklevel=3)
 
     def _to_json(self) -> dict[str, Any]:
-        timer = {} if self.cprofile_timer is None else {"cProfileTimer": self.cprofile_timer.value}
-        return {**super()._to_json(), "ProfilerName": self.python_profiler.value, **timer}
+        timer = {} if self.cprofile_timer is None else {"cProfileTimer": cProfileTimer(self.cprofile_timer).value}
+        return {**super()._to_json(), "ProfilerName": PythonProfiler(self.python_profiler).value, **timer}
 
 
 def timer_left_out(timer: str) -> str:
@@ -280,16 +268,6 @@ def is_regex(text: Any) -> bool:
 def _require(holds: bool, message: str) -> None:
     if not holds:
         raise AssertionError(message)
-
-
-def _require_steps(start_step: Any, num_steps: Any) -> None:
-    _require(start_step is None or (isinstance(start_step, int) and start_step >= 0), "start_step must be integer greater or equal to 0!")
-    _require(num_steps is None or (isinstance(num_steps, int) and num_steps > 0), "num_steps must be integer greater than 0!")
-
-
-def _require_time(start_unix_time: Any, duration: Any) -> None:
-    _require(start_unix_time is None or _is_unix_time(start_unix_time), "start_unix_time must be valid integer unix time!")
-    _require(duration is None or _is_positive(duration), "duration must be float greater than 0!")
 
 
 def _is_positive(value: Any) -> bool:

@@ -12,11 +12,12 @@ import math
 import re
 import warnings
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ...errors import UsageError
-from .classes import CONFIGS, FILE_CLOSE_INTERVAL, FILE_MAX_SIZE, FILE_OPEN_FAIL_THRESHOLD, LOCAL_PATH, dictionary_text, timer_left_out
-from .plan import LoaderPlan, ProfilingPlan, PythonPlan, Window
+from . import classes
+from .classes import CONFIGS
+from .plan import LoaderPlan, ProfilingPlan, PythonPlan, Timer, Window
 from .profiler_config import INTERVALS_MS
 
 _LONGEST: Final = 4096
@@ -37,16 +38,10 @@ _PARAMETERS: Final = (
     "UsePyInstrument",
 )
 _RANGE: Final = ("StartStep", "NumSteps", "StartTimeInSecSinceEpoch", "Duration", "DurationInSeconds")
-_KINDS: Final = {
-    "DetailedProfilingConfig": ("detailed profiling", ()),
-    "DataloaderProfilingConfig": ("dataloader profiling", ("MetricsRegex",)),
-    "PythonProfilingConfig": ("python profiling", ("ProfilerName", "cProfileTimer")),
-    "HorovodProfilingConfig": ("horovod profiling", ()),
-    "SMDataParallelProfilingConfig": ("smdataparallel profiling", ()),
-}
+_OF_KIND: Final = {"DataloaderProfilingConfig": ("MetricsRegex",), "PythonProfilingConfig": ("ProfilerName", "cProfileTimer")}
 _NOT_DOUBLED: Final = re.compile(r"[\x00-\x06\x08]")
-_PROFILERS: Final = ("cprofile", "pyinstrument")
-_TIMERS: Final = ("total_time", "cpu_time", "off_cpu_time", "default")
+_PROFILERS: Final = tuple(profiler.value for profiler in classes.PythonProfiler)
+_TIMERS: Final = tuple(timer.value for timer in classes.cProfileTimer)
 # Spelled as on a page of the documentation.
 _TIMER_NAMES: Final = {"total": "total_time", "cpu": "cpu_time", "off_cpu": "off_cpu_time"}
 
@@ -74,18 +69,15 @@ def plan_of_request(request: Mapping[str, Any], source: str) -> ProfilingPlan:
     local = parameters.get("LocalPath")
     if local is not None and (not isinstance(local, str) or not local or "\0" in local):
         raise _wrong(where, "LocalPath", local, "the path of a folder")
-    detailed, loader, python, horovod, smdataparallel = (_window(parameters, kind, where) for kind in _KINDS)
-    max_bytes = _integer(parameters, "RotateMaxFileSizeInBytes", where, 1)
-    close_s = _number(parameters, "RotateFileCloseIntervalInSeconds", where)
-    threshold = _integer(parameters, "FileOpenFailThreshold", where, 1)
+    detailed, loader, python, horovod, smdataparallel = (_window(parameters, kind.name, where) for kind in CONFIGS)
     return ProfilingPlan(
+        max_file_bytes=_integer(parameters, "RotateMaxFileSizeInBytes", where, 1) or classes.FILE_MAX_SIZE,
+        close_interval_s=_number(parameters, "RotateFileCloseIntervalInSeconds", where) or classes.FILE_CLOSE_INTERVAL,
+        open_fail_threshold=_integer(parameters, "FileOpenFailThreshold", where, 1) or classes.FILE_OPEN_FAIL_THRESHOLD,
         sample_ms=None if interval is None else int(_read(interval)),
         cpu_seconds=_integer(parameters, "CPUProfilingDuration", where, 1),
         rotate_s=_integer(parameters, "SMPFileRotationSecs", where, 0) or None,
-        local_path=None if local == LOCAL_PATH else local,
-        max_file_bytes=FILE_MAX_SIZE if max_bytes is None else max_bytes,
-        close_interval_s=FILE_CLOSE_INTERVAL if close_s is None else close_s,
-        open_fail_threshold=FILE_OPEN_FAIL_THRESHOLD if threshold is None else threshold,
+        local_path=None if local == classes.LOCAL_PATH else local,
         detailed=detailed and detailed[0],
         loader=loader and LoaderPlan(loader[0], _regex(loader[1], where)),
         python=python and _python(*python, where, pyinstrument=_switch(parameters, "UsePyInstrument", where)),
@@ -98,16 +90,12 @@ def agents_form(request: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a request to the agent's file: each duration has both of its names."""
     agent_request = dict(request)
     if "ProfilingParameters" in agent_request:
-        parameters = agent_request["ProfilingParameters"]
-        agent_request["ProfilingParameters"] = {key: _both_durations(key, value) for key, value in parameters.items()}
+        agent_request["ProfilingParameters"] = parameters = dict(agent_request["ProfilingParameters"])
+        for kind in CONFIGS:
+            inner = ast.literal_eval(parameters.get(kind.name, "{}"))
+            if "Duration" in inner:
+                parameters[kind.name] = classes.dictionary_text({**inner, "DurationInSeconds": inner["Duration"]})
     return agent_request
-
-
-def _both_durations(key: str, value: str) -> str:
-    if key not in _KINDS:
-        return value
-    inner = ast.literal_eval(value)
-    return dictionary_text({**inner, "DurationInSeconds": inner["Duration"]}) if "Duration" in inner else value
 
 
 # -- one kind of profiling ----------------------------------------------------------------------------------------------------
@@ -119,9 +107,9 @@ def _window(parameters: Mapping[str, Any], kind: str, where: str) -> _Parsed | N
     """Return the window and the values of a kind of profiling; None if it is off."""
     if parameters.get(kind) is None:
         return None
-    name, more_keys = _KINDS[kind]
+    name = kind.removesuffix("ProfilingConfig").lower() + " profiling"
     where = f"{where}: {kind}"
-    inner = _keys(_inner(parameters[kind], where), (*_RANGE, *more_keys), where)
+    inner = _keys(_inner(parameters[kind], where), (*_RANGE, *_OF_KIND.get(kind, ())), where)
     values = {key: value for key, value in inner.items() if value is not None}
     if not values:
         return None
@@ -182,14 +170,15 @@ def _python(window: Window, values: Mapping[str, Any], where: str, *, pyinstrume
     timer = _TIMER_NAMES.get(timer, timer)
     if profiler == "pyinstrument":
         if timer != "total_time":
-            warnings.warn(timer_left_out(timer if timer in _TIMERS else _quoted(values["cProfileTimer"])), UserWarning, stacklevel=2)
+            warnings.warn(
+                classes.timer_left_out(timer if timer in _TIMERS else _quoted(values["cProfileTimer"])), UserWarning, stacklevel=2
+            )
         return PythonPlan(window, "pyinstrument")
     if profiler != "cprofile":
         raise UsageError(f"{where}: Profiler name must be cprofile or pyinstrument! ProfilerName = {_quoted(values['ProfilerName'])}")
-    for known in _TIMERS:
-        if known == timer:
-            return PythonPlan(window, "cprofile", known)
-    raise _wrong(where, "cProfileTimer", values["cProfileTimer"], ", ".join(_TIMERS))
+    if timer not in _TIMERS:
+        raise _wrong(where, "cProfileTimer", values["cProfileTimer"], ", ".join(_TIMERS))
+    return PythonPlan(window, "cprofile", cast(Timer, timer))
 
 
 # -- keys and values ----------------------------------------------------------------------------------------------------------

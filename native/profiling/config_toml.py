@@ -20,19 +20,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from datetime import date, datetime, time
 from typing import Any, Final, TypeVar
 
 from ...errors import UsageError
-from .classes import (
-    DataloaderProfilingConfig,
-    DetailedProfilingConfig,
-    FrameworkProfile,
-    HorovodProfilingConfig,
-    MetricsConfigBase,
-    PythonProfilingConfig,
-    SMDataParallelProfilingConfig,
-)
+from .classes import CONFIGS, FrameworkProfile
 from .profiler_config import EXCLUSIVE, Profiler, ProfilerConfig
 
 _TABLE: Final = "a table"
@@ -58,17 +51,14 @@ _FILES: Final = {
     "file_close_interval": "seconds greater than 0",
     "file_open_fail_threshold": "whole numbers from 1 on",
 }
-_KIND: Final = {**_RANGE, "profile_default_steps": "true, false"}
-_KINDS: Final[dict[str, tuple[type[MetricsConfigBase], dict[str, str]]]] = {
-    "detailed": (DetailedProfilingConfig, _KIND),
-    "dataloader": (DataloaderProfilingConfig, {**_KIND, "metrics_regex": "a regular expression"}),
-    "python": (
-        PythonProfilingConfig,
-        {**_KIND, "python_profiler": "cprofile, pyinstrument", "cprofile_timer": "total_time, cpu_time, off_cpu_time, default"},
-    ),
-    "horovod": (HorovodProfilingConfig, _KIND),
-    "smdataparallel": (SMDataParallelProfilingConfig, _KIND),
+_OF_KINDS: Final = {
+    **_RANGE,
+    "profile_default_steps": "true, false",
+    "metrics_regex": "a regular expression",
+    "python_profiler": "cprofile, pyinstrument",
+    "cprofile_timer": "total_time, cpu_time, off_cpu_time, default",
 }
+_KINDS: Final = {kind.name.removesuffix("ProfilingConfig").lower(): kind for kind in CONFIGS}
 _SWITCHES: Final = frozenset({"disable_profiler", "profile_default_steps"})
 _Built = TypeVar("_Built")
 
@@ -103,9 +93,10 @@ def _framework(table: Mapping[str, Any], source: str) -> FrameworkProfile:
     accepted = {**_FILES, **_PROFILER, **_RANGE, **dict.fromkeys(_KINDS, _TABLE)}
     values = _checked(table, accepted, where)
     of_profiler = _whole_seconds({key: values.pop(key) for key in _PROFILER if key in values}, where)
-    for name, (kind, keys) in _KINDS.items():
+    for name, kind in _KINDS.items():
         if name in values:
             inner = f"{source}: [framework_profile.{name}]"
+            keys = {field.name: _OF_KINDS[field.name] for field in fields(kind) if field.init}
             table_values = _checked(_table(values.pop(name), inner), keys, inner)
             values[f"{name}_profiling_config"] = _build(kind, table_values, keys, inner)
     profile = _build(FrameworkProfile, values, accepted, where)
