@@ -72,7 +72,7 @@ def compare(
     ):
         from . import compare_inputs
 
-        sides = [compare_inputs.load(given, selection, progress=progress, **of_store) for given in (base, new)]
+        sides = [compare_inputs.load(given, selection, progress, of_store) for given in (base, new)]
         progress("comparing", None)
         from ..analysis.assemble import generator
         from ..analysis.compare.build import compare as compared

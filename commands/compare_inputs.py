@@ -35,31 +35,24 @@ class Loaded:
 def load(
     source: str,
     selection: Selection,
-    *,
-    memory_limit: str,
-    threads: int | None,
-    max_unpacked: str | None = None,
-    redact: tuple[str, ...] = (),
-    same: tuple[tuple[str, ...], ...] = (),
-    clock_offsets: Mapping[str, int] | None = None,
     progress: Callable[[str, float | None], None],
+    of_store: Mapping[str, Any],
 ) -> Loaded:
     """Return the report of ``source``. Raise InputError and UsageError.
 
-    ``source`` is a report.json, a folder that contains one, or any input of `postrun report`.
+    ``source`` is a report.json, a folder that contains one, or any input of `postrun report`. ``of_store``: arguments of ``ingest``.
     """
     path = report_file(Path(source)) if "://" not in source else None
-    for option, value in (("--redact", redact), ("--same", same), ("--clock-offset", clock_offsets)):
-        if path is not None and value:
-            raise UsageError(f"{path}: {option} cannot change a report that is there already; give the traces of both runs")
     if path is not None:
+        for option, name in (("--redact", "redact"), ("--same", "same"), ("--clock-offset", "clock_offsets")):
+            if of_store[name]:
+                raise UsageError(f"{path}: {option} cannot change a report that is there already; give the traces of both runs")
         return Loaded(_read(path), str(path))
     from ..analysis import analyze
     from ..analysis.options import Options
     from ..ingest import ingest
 
-    of_store: dict[str, Any] = {"memory_limit": memory_limit, "threads": threads, "max_unpacked": max_unpacked, "redact": redact}
-    with ingest([source], progress=progress, same=same, clock_offsets=clock_offsets, **of_store) as store:
+    with ingest([source], progress=progress, **of_store) as store:
         progress("analysing", None)
         return Loaded(analyze(store, Options(generated_at_ns=0, selection=selection)), None)
 

@@ -54,15 +54,18 @@ _NO_SECRET_TOKENS: Final = frozenset({
     "boundary", "control", "fill", "rare", "oov", "think", "tool", "sampled", "draft", "rank", "position", "cached",
 })  # fmt: skip
 """Before "token", these words mean a token of a text."""
-_PASSES: Final = frozenset({
-    "db", "database", "user", "mysql", "postgres", "pg", "redis", "smtp", "mail", "email", "ftp", "sftp", "http", "https", "proxy",
-    "sudo", "root", "admin", "ssh", "login", "registry", "docker", "rabbitmq", "mongo", "ldap", "vault", "keystore", "cert",
-    "elastic", "rsync",
-})  # fmt: skip
-_OF_TOKENS: Final = frozenset({"access", "auth", "api", "refresh", "session", "bearer", "secret", "hf", "github", "gitlab", "wandb"})
-_OF_KEYS: Final = frozenset({"api", "secret", "access", "private", "signing", "encryption", "ssh", "wandb", "openai"})
-"""After one of these words, a plural is a secret."""
-_OF_PATS: Final = frozenset({"gh", "github", "gitlab", "azure", "ado"})
+_BEFORE: Final = {
+    "pass": {
+        "", "db", "database", "user", "mysql", "postgres", "pg", "redis", "smtp", "mail", "email", "ftp", "sftp", "http", "https", "proxy",
+        "sudo", "root", "admin", "ssh", "login", "registry", "docker", "rabbitmq", "mongo", "ldap", "vault", "keystore", "cert",
+        "elastic", "rsync",
+    },
+    "tokens": {"", "access", "auth", "api", "refresh", "session", "bearer", "secret", "hf", "github", "gitlab", "wandb"},
+    "keys": {"api", "secret", "access", "private", "signing", "encryption", "ssh", "wandb", "openai"},
+    "pat": {"gh", "github", "gitlab", "azure", "ado"},
+    "string": {"connection", "conn"},
+}  # fmt: skip
+"""Last word -> the words before it that make it a secret; "": it is the only word."""
 _SERVICES: Final = frozenset({"wandb", "openai", "anthropic", "comet", "neptune", "huggingface", "clearml", "kaggle"})
 """In the settings of these services, "key" is a secret."""
 _SWITCHES: Final = frozenset(["use", "no", "enable", "disable", "require", "skip", "with", "without"])
@@ -92,17 +95,9 @@ def is_secret_name(name: str) -> bool:
         return True
     if last == "token":
         return before not in _NO_SECRET_TOKENS
-    if last == "tokens":
-        return not before or before in _OF_TOKENS
     if last == "key":
         return any(word in _KEYS for word in words[:-1])
-    if last == "keys":
-        return before in _OF_KEYS
-    if last == "pass":
-        return not before or before in _PASSES
-    if last == "pat":
-        return before in _OF_PATS
-    return last == "string" and before in ("connection", "conn")
+    return before in _BEFORE.get(last, ())
 
 
 _NUMBER: Final = re.compile(r"[0-9]{1,7}", re.ASCII)

@@ -85,7 +85,7 @@ def _instance_type(resources: Mapping[str, Any], root: Path) -> tuple[str | None
     kind = resources.get("current_instance_type")
     if isinstance(kind, str) and kind:
         return kind, "resourceconfig.json"
-    if _line(root / _DMI / "sys_vendor") == "Amazon EC2" and (product := _line(root / _DMI / "product_name")):
+    if first_line(root / _DMI / "sys_vendor") == "Amazon EC2" and (product := first_line(root / _DMI / "product_name")):
         return product, "firmware"
     return None, None
 
@@ -95,13 +95,13 @@ def git_commit(folder: Path) -> str | None:
     for parent in (folder, *folder.parents):
         git = parent / ".git"
         if git.is_file():  # a worktree, a submodule
-            git = parent / (_line(git) or "").removeprefix("gitdir:").strip()
-        head = _line(git / "HEAD")
+            git = parent / (first_line(git) or "").removeprefix("gitdir:").strip()
+        head = first_line(git / "HEAD")
         if head is None:
             continue
         if not head.startswith("ref:"):
             return head if _COMMIT.fullmatch(head) else None
-        common = _line(git / "commondir")
+        common = first_line(git / "commondir")
         for commit in _commits(head.removeprefix("ref:").strip(), [git] + ([git / common] if common else [])):
             if _COMMIT.fullmatch(commit):
                 return commit
@@ -111,7 +111,7 @@ def git_commit(folder: Path) -> str | None:
 
 def _commits(reference: str, folders: Sequence[Path]) -> Iterator[str]:
     for folder in folders:
-        yield _line(folder / reference) or ""
+        yield first_line(folder / reference) or ""
     for folder in folders:
         for line in _text(folder / "packed-refs").splitlines():
             if line.endswith(f" {reference}"):
@@ -126,7 +126,8 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _line(path: Path) -> str | None:
+def first_line(path: Path) -> str | None:
+    """Return the first line of a file without blanks; None if there is none."""
     lines = _text(path).splitlines()
     return (lines[0].strip() or None) if lines else None
 

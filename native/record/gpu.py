@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from ...errors import UsageError
+from .facts import first_line
 
 GPU: Final = "POSTRUN_GPU"
 """1: a process of the job records GPU activity; 0: neither GPU activity nor samples of GPUs are recorded."""
@@ -102,23 +103,16 @@ def chosen(
 def other_gpus(root: Path = Path("/")) -> str | None:
     """Return the vendor of non-NVIDIA GPUs, without integrated ones, or None."""
     for card in sorted((root / "sys/class/drm").glob("card*/device")):
-        vendor = _VENDORS.get(_line(card / "vendor"), "")
+        vendor = _VENDORS.get(first_line(card / "vendor") or "")
         # Integrated graphics have no memory of their own (AMD), or are at this address (Intel).
-        if vendor == "AMD" and int(_line(card / "mem_info_vram_total") or 0) >= _DISCRETE_BYTES:
+        if vendor == "AMD" and int(first_line(card / "mem_info_vram_total") or 0) >= _DISCRETE_BYTES:
             return vendor
         if vendor == "Intel" and not card.resolve().name.endswith(":00:02.0"):
             return vendor
     for node in sorted((root / "sys/class/kfd/kfd/topology/nodes").glob("*/gpu_id")):
-        if _line(node) not in ("", "0"):
+        if first_line(node) not in (None, "0"):
             return "AMD"
     return None
-
-
-def _line(path: Path) -> str:
-    try:
-        return path.read_text("ascii").strip()
-    except (OSError, ValueError):
-        return ""
 
 
 _DISCRETE_BYTES: Final = 2 << 30  # memory of a GPU; integrated graphics reserve less
