@@ -47,7 +47,7 @@ def a_batch(function: Callable[[Any], Any], argument: Any) -> float:
 
 def loader(folder: Path) -> dict[str, Callable[[], float]]:
     part, iterator = LoaderPart(LoaderPlan(Window(first_step=7, steps=1)), folder, FileLimits()), Iterators()
-    following = part._around_next(Iterators.nothing)
+    following = part._around(dataloader.ITERATION, Iterators.nothing)
     fetch = dataloader._Fetches(part._recorder).around(lambda fetcher, index: fetcher.nothing())
     state = part._recorder.flag.state
 

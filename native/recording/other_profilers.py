@@ -56,7 +56,7 @@ class _Hook:
         others = [loaded for name, loaded in list(sys.modules.items()) if name.partition(".")[0] == framework]
         for names, before, after in (
             (self._profiler.starts, self._starts, self._has_started),
-            (self._profiler.ends, _nothing, self._has_ended),
+            (self._profiler.ends, lambda *arguments, **keywords: None, self._has_ended),
         ):
             for name in names:
                 function = getattr(module, name, None)
@@ -94,10 +94,6 @@ def _yield_to(who: str | None) -> None:
     from . import library as capture_library  # imported late: it may begin a session, which a launcher that imports torch must not
 
     capture_library.gpu_yield(who)
-
-
-def _nothing(*arguments: Any, **keywords: Any) -> None:
-    """Do nothing before a profiler ends."""
 
 
 def _uses_gpus(arguments: tuple[Any, ...]) -> bool:

@@ -38,7 +38,7 @@ from typing import Any, Final
 from ...recording.exclude_self import around
 from ...recording.when_imported import when_imported
 from ..plan import LoaderPlan
-from .part import FileLimits, LeftOutError
+from .part import FileLimits, LeftOutError, Part, Patch
 from .timeline_writer import TimelineWriter, finish_leftovers
 
 ITERATION: Final = "DataLoaderIter"
@@ -63,11 +63,11 @@ _BYTES: Final = 4096
 _KEPT: Final = 16
 
 
-class LoaderPart:
+class LoaderPart(Part):
     """Records the data loaders of this process and of its workers while it is open."""
 
     def __init__(self, plan: LoaderPlan, folder: Path, files: FileLimits) -> None:
-        self._patches: list[_Patch] = []
+        self._patches: list[Patch] = []
         self._recent: deque[tuple[weakref.ref[Any], str, int, int, int]] = deque(maxlen=_KEPT)
         self._kept: list[tuple[str, str, int, int, dict[str, Any]]] = []
         self._iterated = False  # since the last step began
@@ -168,27 +168,20 @@ class LoaderPart:
         base = getattr(module, "_BaseDataLoaderIter", None)
         if self._patches or os.getpid() != self._pid or base is None or "__next__" not in vars(base):
             return
-        self._patches.append(_Patch(base, "__next__", self._around_next))
+        self._patches.append(Patch(base, "__next__", functools.partial(self._around, ITERATION)))
         for name in _ITERATORS:
             if "__init__" in vars(iterators := getattr(module, name, base)) and iterators is not base:
-                self._patches.append(_Patch(iterators, "__init__", self._around_init))
+                self._patches.append(Patch(iterators, "__init__", functools.partial(self._around, INITIALISATION)))
         worker = sys.modules.get(_WORKER)
         if worker is not None and hasattr(worker, "_worker_loop") and recorder.matches(FETCH, FETCH):
-            self._patches.append(_Patch(worker, "_worker_loop", functools.partial(_LoaderWorker, recorder)))
+            self._patches.append(Patch(worker, "_worker_loop", functools.partial(_LoaderWorker, recorder)))
 
-    def _around_next(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        def after(begun: tuple[int, int, int], failed: BaseException | None, iterator: Any) -> None:
-            if isinstance(failed, StopIteration):
-                self._recent.clear()
-            else:
-                self._ended(begun, iterator, ITERATION)
-
-        return around(original, self._begins, after)
-
-    def _around_init(self, original: Callable[..., None]) -> Callable[..., None]:
+    def _around(self, phase: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def after(begun: tuple[int, int, int], failed: BaseException | None, iterator: Any, *args: Any, **kwargs: Any) -> None:
-            if failed is None:
-                self._ended(begun, iterator, INITIALISATION)
+            if phase == ITERATION and isinstance(failed, StopIteration):
+                self._recent.clear()
+            elif phase == ITERATION or failed is None:
+                self._ended(begun, iterator, phase)
 
         return around(original, self._begins, after)
 
@@ -208,21 +201,6 @@ class LoaderPart:
             self._seen = True
             self._iterated |= phase == ITERATION
             self._recorder.add(phase, _name(iterator, phase), start, duration, _settings(iterator))
-
-
-class _Patch:
-    """A wrapped attribute of torch; undoing it has no effect if another library has wrapped it again."""
-
-    def __init__(self, owner: Any, name: str, around: Callable[[Any], Any]) -> None:
-        self._owner = owner
-        self._name = name
-        self._original = getattr(owner, name)
-        self._replacement = around(self._original)
-        setattr(owner, name, self._replacement)
-
-    def undo(self) -> None:
-        if getattr(self._owner, self._name) is self._replacement:
-            setattr(self._owner, self._name, self._original)
 
 
 def _name(iterator: Any, phase: str) -> str:

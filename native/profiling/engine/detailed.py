@@ -16,20 +16,20 @@ from ...recording import gpu as capture_gpu
 from ...recording import library as capture_library
 from ...recording.exclude_self import around
 from ...recording.torch import write_trace
-from .part import LeftOutError
+from .part import LeftOutError, Part, Patch
 
 _STARTS: Final = ("_prepare_profiler", "_enable_profiler")
 Tell = Callable[[str, object], None]
 
 
-class DetailedPart:
+class DetailedPart(Part):
     """Operator and kernel capture while it is open."""
 
     def __init__(self, folder: Path, tell: Tell) -> None:
         self._folder = folder
         self._tell = tell
         self._profiler: Any = None
-        self._guard: _Guard | None = None
+        self._guards: list[Patch] = []
         self._gpu = False
         self._cut = False
         self._dropped = False
@@ -44,9 +44,6 @@ class DetailedPart:
             self._start(torch)
         else:
             self._start_gpu()
-
-    def step(self, step: int) -> None:
-        """Do nothing: the window goes on."""
 
     def close(self, step: int | None) -> None:
         """Stop recording; the trace is written."""
@@ -76,13 +73,14 @@ class DetailedPart:
         profiler = torch.profiler.profile(activities=activities, on_trace_ready=self._write)
         profiler.start()
         self._profiler = profiler
-        self._guard = _Guard(autograd, self._other_starts)
+        # Two profilers at a time are an error in the program.
+        self._guards = [Patch(autograd, name, self._guarded) for name in _STARTS if hasattr(autograd, name)]
 
     def _stop(self) -> None:
         profiler, self._profiler = self._profiler, None
-        if self._guard is not None:
-            self._guard.leave()
-            self._guard = None
+        for guard in self._guards:
+            guard.undo()
+        self._guards = []
         if profiler is not None:
             profiler.stop()
 
@@ -94,7 +92,10 @@ class DetailedPart:
         except OSError as error:
             self._failure = error
 
-    def _other_starts(self) -> None:
+    def _guarded(self, start: Callable[..., Any]) -> Callable[..., Any]:
+        return around(start, self._other_starts)
+
+    def _other_starts(self, *arguments: Any, **keywords: Any) -> None:
         if self._profiler is not None:
             self._cut = True
             self._stop()
@@ -106,21 +107,3 @@ class DetailedPart:
                 return
         why = "operators are those of PyTorch, which the program has not imported, and there is no NVIDIA driver for kernels"
         raise LeftOutError(why, lacks="PyTorch")
-
-
-class _Guard:
-    """Calls ``act`` before the program starts a profiler of PyTorch: two at a time are an error in the program."""
-
-    def __init__(self, module: ModuleType, act: Callable[[], None]) -> None:
-        self._module = module
-        self._before = {name: getattr(module, name) for name in _STARTS if hasattr(module, name)}
-        self._act = act
-        for name, start in self._before.items():
-            setattr(module, name, around(start, self._begins))
-
-    def _begins(self, *arguments: Any, **keywords: Any) -> None:
-        self._act()
-
-    def leave(self) -> None:
-        for name, start in self._before.items():
-            setattr(self._module, name, start)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from .... import modes
-from .part import LeftOutError
+from .part import LeftOutError, Part
 from .timeline_writer import node_name
 
 _HOROVOD: Final = ("horovod.torch", "horovod.tensorflow", "horovod.tensorflow.keras", "horovod.keras", "horovod.mxnet")
@@ -21,7 +21,7 @@ Tell = Callable[[str, object], None]
 Functions = tuple[Callable[[str], Any], Callable[[], Any]]
 
 
-class LibraryPart:
+class LibraryPart(Part):
     """The timeline of a library while it is open. ``kind``: "horovod" or "smdataparallel"."""
 
     def __init__(self, kind: str, folder: Path, tell: Tell) -> None:
@@ -40,9 +40,6 @@ class LibraryPart:
         start(os.fspath(self._file))
         self._stop = stop
         self._tell(f"profiling.{self._kind}.started_ns", now_ns)
-
-    def step(self, step: int) -> None:
-        """Do nothing: the window goes on."""
 
     def close(self, step: int | None) -> None:
         """End the timeline."""

@@ -6,8 +6,9 @@ A part is made when the session begins, with its plan and the folder that contai
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class LeftOutError(Exception):
         self.lacks = lacks
 
 
-class Part(Protocol):
+class Part:
     """One window of one kind of profiling. All calls come from the thread that makes the steps, each once, in this order: ``open``,
     ``step`` any number of times, ``close``. If a call raises, the engine warns once (RuntimeWarning) and stops calling the part."""
 
@@ -41,10 +42,26 @@ class Part(Protocol):
         """Open the window at the beginning of ``step``; None: no step is known."""
 
     def step(self, step: int) -> None:
-        """Begin the next step inside the window, after the step of ``open``."""
+        """Begin the next step inside the window, after the step of ``open``; by default nothing changes."""
 
     def close(self, step: int | None) -> None:
         """Close the window at the end of ``step`` (None: no step is known).
 
         Also called at the end of the session and of the process. A step that began after ``step`` has not ended, and does not count.
         """
+
+
+class Patch:
+    """A wrapped attribute of a class or module of torch; undoing it has no effect if another library has wrapped it again."""
+
+    def __init__(self, owner: Any, name: str, around: Callable[[Any], Any]) -> None:
+        self._owner = owner
+        self._name = name
+        self._original = getattr(owner, name)
+        self._replacement = around(self._original)
+        setattr(owner, name, self._replacement)
+
+    def undo(self) -> None:
+        """Restore the attribute."""
+        if getattr(self._owner, self._name) is self._replacement:
+            setattr(self._owner, self._name, self._original)

@@ -36,7 +36,7 @@ from ...recording.exclude_self import MONITORED, begin, end, unseen
 from ...recording.torch import rank
 from ..plan import PythonPlan, Timer
 from .one_function import stack_with_one_function, with_one_function
-from .part import LeftOutError
+from .part import LeftOutError, Part
 from .timeline_writer import node_name
 
 _TIMERS: Final[tuple[Timer, ...]] = ("total_time", "cpu_time", "off_cpu_time")
@@ -150,7 +150,7 @@ class _Step:
     forward_ended: bool = False
 
 
-class PythonPart:
+class PythonPart(Part):
     """Profiles the Python functions of each step while it is open."""
 
     def __init__(self, plan: PythonPlan, folder: Path) -> None:

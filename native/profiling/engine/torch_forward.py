@@ -23,7 +23,7 @@ def hook_calls(act: Callable[[Any, Any], None]) -> Callable[[], None]:
     modules = sys.modules.get(MODULES)
     watch_compile()
     if modules is None or _compiles:
-        return _nothing
+        return lambda: None
     hook = modules.register_module_forward_pre_hook(act)
     _hooks.append(hook)
 
@@ -55,7 +55,3 @@ def watch_compile() -> None:
         return original(*arguments, **keywords)
 
     torch.compile = compiles  # type: ignore[union-attr]
-
-
-def _nothing() -> None:
-    """Do nothing: there is no hook."""
