@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
 from .. import option_values
+from ..errors import UsageError
 from .parts import Listed, bad_parameter, option, parsed
 from .report_options import MODE, REDACT
 
@@ -38,20 +39,17 @@ def _gpu_window(_ctx: click.Context, param: click.Parameter, value: str | None) 
         return read(value)
 
 
-class _Gpu(click.ParamType):  # type: ignore[type-arg]  # generic only in newer versions
-    """How GPU activity is recorded; the environment may have a flag."""
-
-    name = "choice"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        text = str(value).lower()
-        word = "windows" if text in ("1", "true", "yes", "on") else "off" if text in ("0", "false", "no") else text
-        if word not in GPU_MODES:
-            self.fail(f"{value!r} is not a mode; choose from {', '.join(GPU_MODES)}", param, ctx)
-        return word
-
-
 GPU_MODES: Final = ("windows", "always", "off")
+
+
+@parsed
+def _gpu(value: str) -> str:
+    """Return how GPU activity is recorded; the environment may have a flag."""
+    text = value.lower()
+    word = "windows" if text in ("1", "true", "yes", "on") else "off" if text in ("0", "false", "no") else text
+    if word not in GPU_MODES:
+        raise UsageError(f"{value!r} is not a mode; choose from {', '.join(GPU_MODES)}")
+    return word
 
 
 class RecordCommand(click.Command):
@@ -69,29 +67,25 @@ class RecordCommand(click.Command):
         return super().parse_args(ctx, args)
 
 
-class _Interval(click.ParamType):  # type: ignore[type-arg]  # generic only in newer versions
-    """An interval of the system sampler."""
+@parsed
+def _interval(text: str) -> int:
+    from ..native.record.job import INTERVALS_MS
 
-    name = "integer"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        from ..native.record.job import INTERVALS_MS
-
-        if str(value) not in map(str, INTERVALS_MS):
-            self.fail(f"{value!r} is no interval of the sampler; choose from {', '.join(map(str, INTERVALS_MS))}", param, ctx)
-        return int(value)
+    if text not in map(str, INTERVALS_MS):
+        raise UsageError(f"{text!r} is no interval of the sampler; choose from {', '.join(map(str, INTERVALS_MS))}")
+    return int(text)
 
 
 RECORD_OPTIONS = [
     option("--out", "-o", type=click.Path(file_okay=False, path_type=Path),
             help="Folder of the recording, new or empty (default: postrun-runs/NAME-TIME)."),
-    option("--interval-ms", type=_Interval(), metavar="MS", default=None,
+    option("--interval-ms", callback=_interval, metavar="MS", default=None,
             help="How often the system is sampled: 100, 200, 500 (default), 1000, 5000 or 60000 ms; 0: never."),
     option("--profiler-config", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
             help="What is profiled in which steps: a JSON file as of the hosted profiler, or TOML."),
     option("--hooks/--no-hooks", default=True,
             help="Find steps of PyTorch, Keras, TensorFlow and JAX, and waits for data of PyTorch, by hooks (default: on)."),
-    option("--gpu", type=_Gpu(), is_flag=False, flag_value="windows", metavar="[windows|always|off]",
+    option("--gpu", callback=_gpu, is_flag=False, flag_value="windows", metavar="[windows|always|off]",
             help="Record samples of the GPUs, and GPU activity in bounded windows, all the time (always) or not at all (off; default:"
             " windows, if there are NVIDIA GPUs)."),
     option("--no-gpu", is_flag=True, envvar=None, help="The same as --gpu off."),

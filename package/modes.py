@@ -62,14 +62,12 @@ def set_umask(mode: int = PRIVATE) -> int:
 @contextmanager
 def umask_of_user() -> Iterator[None]:
     """Run a block, which starts a user's program, with the initial umask."""
-    if _of_user is None:
-        yield
-        return
-    ours = os.umask(_of_user)
+    ours = None if _of_user is None else os.umask(_of_user)
     try:
         yield
     finally:
-        os.umask(ours)
+        if ours is not None:
+            os.umask(ours)
 
 
 @contextmanager

@@ -85,15 +85,8 @@ class Compiled:
         self._postrun_key = id(python_function)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        calls = _calls
-        if calls.inside:
-            return self._postrun_function(*arguments, **keywords)
-        _called(self._postrun_key, self.__wrapped__, "JAX")
-        calls.inside = 1
-        try:
-            return self._postrun_function(*arguments, **keywords)
-        finally:
-            calls.inside = 0
+        function = functools.partial(self._postrun_function, *arguments, **keywords)
+        return _counted(function, self._postrun_key, self.__wrapped__, "JAX")
 
     def __get__(self, owner: Any, kind: type | None = None) -> Any:
         return self if owner is None else MethodType(self, owner)
@@ -123,15 +116,7 @@ def _watch_functions(module: ModuleType) -> None:
 
     @functools.wraps(original)
     def called(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        calls = _calls
-        if calls.inside:
-            return original(self, *arguments, **keywords)
-        _called(id(self), self.python_function, "TensorFlow")
-        calls.inside = 1
-        try:
-            return original(self, *arguments, **keywords)
-        finally:
-            calls.inside = 0
+        return _counted(functools.partial(original, self, *arguments, **keywords), id(self), self.python_function, "TensorFlow")
 
     owner.__call__ = called
 
@@ -162,6 +147,18 @@ def _watch_annotations(module: ModuleType) -> None:
         return left
 
     owner.__init__, owner.__enter__, owner.__exit__ = init, enter, leave
+
+
+def _counted(call: Callable[[], Any], function: int, named: Any, framework: str) -> Any:
+    """Make a call of a compiled function, and count it unless it is inside another."""
+    if _calls.inside:
+        return call()
+    _called(function, named, framework)
+    _calls.inside = 1
+    try:
+        return call()
+    finally:
+        _calls.inside = 0
 
 
 def _called(function: int, named: Any, framework: str) -> None:

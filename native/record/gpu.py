@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -57,17 +57,18 @@ class JobChanges:
 
 def steps(text: str) -> str:
     """Check an ``A:B`` of steps. Raise UsageError."""
-    match = re.fullmatch(r"(\d{1,18}):(\d{1,18})", text.strip(), re.ASCII)
-    if not match or int(match[1]) >= int(match[2]):
-        raise UsageError(f"{text!r} is no range of steps; write A:B with whole numbers, A less than B, such as 10:20 (steps 10 to 19)")
-    return match[0]
+    return _range(text, r"\d{1,18}", int, "steps; write A:B with whole numbers, A less than B, such as 10:20 (steps 10 to 19)")
 
 
 def seconds(text: str) -> str:
     """Check an ``A:B`` of seconds. Raise UsageError."""
-    match = re.fullmatch(rf"({_SECONDS}):({_SECONDS})", text.strip(), re.ASCII)
-    if not match or float(match[1]) >= float(match[2]):
-        raise UsageError(f"{text!r} is no range of time; write A:B in seconds after the start, A less than B, such as 60:90 or 0.5:2")
+    return _range(text, _SECONDS, float, "time; write A:B in seconds after the start, A less than B, such as 60:90 or 0.5:2")
+
+
+def _range(text: str, number: str, read: Callable[[str], float], what: str) -> str:
+    match = re.fullmatch(rf"({number}):({number})", text.strip(), re.ASCII)
+    if not match or read(match[1]) >= read(match[2]):
+        raise UsageError(f"{text!r} is no range of {what}")
     return match[0]
 
 

@@ -133,7 +133,7 @@ class Folder:
             if fresh and held is not None:
                 self.abandon()
                 raise self._taken(held.name)
-            if not fresh and _launch_of(owner) != launch:
+            if not fresh and _fact(owner, "launch") != launch:
                 raise self._taken(held.name if held is not None else "it was begun by another job")
         text = json.dumps({"host": host_name(), "pid": os.getpid()}) + "\n"
         if inside and self.where.rank is None:
@@ -280,20 +280,18 @@ def _ranks(names: Iterable[str]) -> dict[int, str]:
 def _dead(mark: Path) -> bool:
     """Whether the recorder of a mark ran on this node and is dead."""
     try:
-        owner = json.loads(mark.read_bytes())
-        if owner["host"] != host_name():
-            return False
-        os.kill(int(owner["pid"]), 0)
+        if _fact(mark, "host") == host_name():
+            os.kill(int(_fact(mark, "pid") or ""), 0)
     except ProcessLookupError:
         return True
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
+    except (OSError, ValueError):
+        pass
     return False
 
 
-def _launch_of(path: Path) -> str | None:
+def _fact(mark: Path, key: str) -> str | None:
     try:
-        return str(json.loads(path.read_bytes())["launch"])
+        return str(json.loads(mark.read_bytes())[key])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -5,13 +5,12 @@ The code of a wrapper has its own name: profiles of Python functions identify by
 
 from __future__ import annotations
 
-import functools
 import inspect
 import itertools
 from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any
 
-from .decorator_name import ANNOTATED
+from .exclude_self import annotating
 from .library import annotate, range_begin, range_end
 
 _numbers = itertools.count(1)
@@ -29,11 +28,8 @@ def decorated(function: Callable[..., Any], name: str, value: int | None) -> Cal
         around = _around_generator
     else:
         around = _around_call
-    wrapper = around(function, name, value)
-    # Its own code, by which profiles identify the functions that it calls.
     called = getattr(function, "__qualname__", type(function).__qualname__)
-    wrapper.__code__ = wrapper.__code__.replace(co_name=f"{ANNOTATED}{called} {next(_numbers)}")
-    return functools.wraps(function)(wrapper)
+    return annotating(around(function, name, value), function, f"{called} {next(_numbers)}")
 
 
 def _around_call(function: Callable[..., Any], name: str, value: int | None) -> Callable[..., Any]:

@@ -7,12 +7,11 @@ workers are metadata, such as ``dataloader.num_workers``.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final
 
-from ...recording.decorator_name import ANNOTATED
+from ...recording.exclude_self import annotating
 from ...recording.library import annotate, begin, end, metadata
 from ...recording.when_imported import when_imported
 from .steps import torch_current
@@ -52,9 +51,7 @@ def _watch(module: ModuleType) -> None:
         finally:
             end()
 
-    # Profiles of Python functions treat it as a decorator, and attribute its calls to its caller.
-    annotated.__code__ = annotated.__code__.replace(co_name=f"{ANNOTATED}DataLoader")
-    base.__next__ = functools.wraps(original)(annotated)
+    base.__next__ = annotating(annotated, original, "DataLoader")
     for name in _ITERATORS:
         iterators = getattr(module, name, base)
         if "__init__" in vars(iterators) and iterators is not base:
@@ -67,8 +64,7 @@ def _annotated_init(original: Callable[..., None], name: str) -> Callable[..., N
             original(self, *arguments, **keywords)
         _tell_settings(self)
 
-    annotated.__code__ = annotated.__code__.replace(co_name=f"{ANNOTATED}{name}")
-    return functools.wraps(original)(annotated)
+    return annotating(annotated, original, name)
 
 
 _most_workers = -1

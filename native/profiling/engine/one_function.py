@@ -14,7 +14,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
-from ...recording.decorator_name import ANNOTATED
+from ...recording.exclude_self import ANNOTATED
 
 _NATIVE: Final = Path(__file__).parents[2]
 _UNSEEN: Final = os.fspath(_NATIVE / "recording" / "exclude_self.py")
