@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import polars as pl
@@ -69,14 +68,14 @@ class ExposedCommunication(Rule):
         ]
         collectives = _collectives(run.store, sum(device.exposed_communication_ns for device in run.breakdown))
         bad = [share.device for share in issues(shares)]
-        advice = _Advice.of(run, collectives, bad or run.breakdown)
+        title, advice = _advice(run, collectives, bad or run.breakdown)
         return outcome(
             run,
             shares,
             details=ExposedCommunicationDetails(tuple(map(_row, shares)), collectives[: run.top]),
             finding=finding(shares, "Exposed communication costs", threshold),
-            title=advice.title,
-            recommendation=advice.text,
+            title=title,
+            recommendation=advice,
             saving_ns=sum(_could_hide(device) for device in bad),
         )
 
@@ -125,34 +124,27 @@ def _exposed(store: Store, group: str) -> pl.DataFrame:
     return with_covered(store, merged, "computation", group=group).group_by("name").agg(exposed_ns=left.sum())
 
 
-@dataclass(frozen=True, slots=True)
-class _Advice:
-    """Advice on a change. ``title``: the imperative that heads the finding."""
-
-    title: str
-    text: str
-
-    @classmethod
-    def of(cls, run: RunData, collectives: Sequence[CollectiveKernel], devices: Sequence[DeviceTime]) -> _Advice:
-        exposed: dict[str, list[int]] = {}
-        for row in collectives:
-            kind = next((kind for kind, pattern in _KINDS if pattern.search(row.name)), "collective")
-            sums = exposed.setdefault(kind, [0, 0, 0])
-            for position, number in enumerate((row.exposed_ns, row.time_ns, row.count)):
-                sums[position] += number
-        kind, (part, time, count) = max(exposed.items(), key=lambda item: item[1][0])
-        too_much = sum(d.communication_ns for d in devices) > _BACKWARD_SHARE * sum(d.computation_ns for d in devices)
-        title, change = _change(run.store, kind, time / count, too_much=too_much)
-        total = sum(sums[0] for sums in exposed.values())
-        communication = sum(device.communication_ns for device in devices)
-        hidden = communication - sum(device.exposed_communication_ns for device in devices)
-        overlap = 100 * hidden / communication if communication else 0.0
-        why = (
-            f"{_what(kind, count)} of {duration(time / count)} on average make up {whole_percent(100 * part / total if total else 0.0)} of"
-            f" what is exposed, and computation hides {percent(overlap)} of the communication"
-        )
-        slow = _slow_rank(run.breakdown)
-        return cls(title, f"{f'{slow} ' if slow else ''}{change}, because {why}.")
+def _advice(run: RunData, collectives: Sequence[CollectiveKernel], devices: Sequence[DeviceTime]) -> tuple[str, str]:
+    """Return the imperative that heads the finding, and the advice on a change."""
+    exposed: dict[str, list[int]] = {}
+    for row in collectives:
+        kind = next((kind for kind, pattern in _KINDS if pattern.search(row.name)), "collective")
+        sums = exposed.setdefault(kind, [0, 0, 0])
+        for position, number in enumerate((row.exposed_ns, row.time_ns, row.count)):
+            sums[position] += number
+    kind, (part, time, count) = max(exposed.items(), key=lambda item: item[1][0])
+    too_much = sum(d.communication_ns for d in devices) > _BACKWARD_SHARE * sum(d.computation_ns for d in devices)
+    title, change = _change(run.store, kind, time / count, too_much=too_much)
+    total = sum(sums[0] for sums in exposed.values())
+    communication = sum(device.communication_ns for device in devices)
+    hidden = communication - sum(device.exposed_communication_ns for device in devices)
+    overlap = 100 * hidden / communication if communication else 0.0
+    why = (
+        f"{_what(kind, count)} of {duration(time / count)} on average make up {whole_percent(100 * part / total if total else 0.0)} of"
+        f" what is exposed, and computation hides {percent(overlap)} of the communication"
+    )
+    slow = _slow_rank(run.breakdown)
+    return title, f"{f'{slow} ' if slow else ''}{change}, because {why}."
 
 
 def _what(kind: str, count: int) -> str:

@@ -170,12 +170,13 @@ def _device(row: dict[str, Any], run: RunData, known: Mapping[tuple[str, int], i
 
 
 def _pairs(evaluated: Sequence[ComparedGpu], threshold: float) -> list[_Pair]:
-    pairs = []
-    for a, b in itertools.combinations(evaluated, 2):
-        if a.derived == b.derived:
-            apart = distance(a.histogram, b.histogram)
-            pairs.append(_Pair(a, b, apart, a.mean - b.mean, apart > threshold))
-    return pairs
+    alike = ((a, b) for a, b in itertools.combinations(evaluated, 2) if a.derived == b.derived)
+    return [_pair(a, b, b.histogram, b.mean, threshold) for a, b in alike]
+
+
+def _pair(a: ComparedGpu, b: ComparedGpu | None, histogram: Sequence[float], mean: float, threshold: float) -> _Pair:
+    apart = distance(a.histogram, histogram)
+    return _Pair(a, b, apart, a.mean - mean, apart > threshold)
 
 
 def _with_mean(evaluated: Sequence[ComparedGpu], threshold: float) -> list[_Pair]:
@@ -186,9 +187,7 @@ def _with_mean(evaluated: Sequence[ComparedGpu], threshold: float) -> list[_Pair
             continue
         shares = [math.fsum(column) / len(alike) for column in zip(*(device.histogram for device in alike), strict=True)]
         mean = math.fsum(device.mean for device in alike) / len(alike)
-        for device in alike:
-            apart = distance(device.histogram, shares)
-            compared.append(_Pair(device, None, apart, device.mean - mean, apart > threshold))
+        compared += [_pair(device, None, shares, mean, threshold) for device in alike]
     return compared
 
 

@@ -33,25 +33,19 @@ class OverallFrameworkMetrics(Rule):
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
         framework = run.framework
-        if not (framework.phases or framework.step_parts or framework.operator_time or framework.collectives):
+        table: Sequence[Share] = framework.phases or framework.step_parts or framework.operator_time or framework.collectives
+        if not table:
             return not_evaluated(
                 "no steps, phases, operators or collectives in this run",
                 "Profile with torch.profiler on CPU and CUDA activity, or with the hosted profiler's framework profiling.",
             )
         return Outcome(
             FINE,
-            datapoints=_datapoints(framework),
+            datapoints=sum(row.count for row in table),
             details=OverallFrameworkMetricsDetails.of(framework),
             finding=_finding(framework, gaps_ns(run.store)),
             recommendation=_recommendation(framework.phases),
         )
-
-
-def _datapoints(framework: Framework) -> int:
-    for table in (framework.phases, framework.step_parts, framework.operator_time, framework.collectives):
-        if table:
-            return sum(row.count for row in table)
-    return 0
 
 
 def _finding(framework: Framework, gaps: int) -> str:

@@ -145,7 +145,7 @@ def _lengths(store: Store) -> _Lengths:
 
 def _copies(run: RunData) -> tuple[PageableCopy, ...]:
     """Return pageable copies by kind, longest first, with the pinned bandwidth."""
-    pinned = _pinned(run)
+    pinned = {operation.kind: operation for operation in _of_memory(run, "pinned")}
     return tuple(
         PageableCopy.of(
             operation,
@@ -153,28 +153,25 @@ def _copies(run: RunData) -> tuple[PageableCopy, ...]:
             bytes=operation.total_bytes,
             pinned_bandwidth_gb_per_s=pinned[operation.kind].bandwidth_gb_per_s if operation.kind in pinned else None,
         )
-        for operation in _pageable(run)
+        for operation in _of_memory(run, "pageable")
     )
 
 
-def _pageable(run: RunData) -> list[MemoryOperation]:
-    return [operation for operation in run.memory_operations if operation.memory == "pageable"]
-
-
-def _pinned(run: RunData) -> dict[str, MemoryOperation]:
-    return {operation.kind: operation for operation in run.memory_operations if operation.memory == "pinned"}
+def _of_memory(run: RunData, memory: str) -> list[MemoryOperation]:
+    return [operation for operation in run.memory_operations if operation.memory == memory]
 
 
 def _recommendation(run: RunData) -> str:
-    copies = _pageable(run)
+    copies = _of_memory(run, "pageable")
     if not copies:
         return ""
     main = copies[0]
+    pinned = next((operation for operation in _of_memory(run, "pinned") if operation.kind == main.kind), None)
     change = (PINNED_RESULTS if main.kind == "DtoH" else PINNED_BATCHES).of(framework_of(run.store))
     volume = f" ({size(main.total_bytes)} in all)" if main.total_bytes else ""
     why = (
         f"{plural(main.count, f'pageable {main.kind} copy', f'pageable {main.kind} copies')}{volume} took {duration(main.total_ns)}"
-        f"{_speed(main, _pinned(run).get(main.kind))}"
+        f"{_speed(main, pinned)}"
     )
     return f"{change}, because {why}, and the host waits for each of them."
 

@@ -151,10 +151,8 @@ def capped(rows: Sequence[T], important: Callable[[T], Any]) -> tuple[tuple[T, .
 
 def per_gpu(run: RunData, node: str) -> int | None:
     """Return a node's cores per GPU, the limit of loader processes, or None."""
-    for candidate in run.nodes:
-        if candidate.hostname == node and candidate.cores and candidate.gpus:
-            return max(candidate.cores // candidate.gpus, 1)
-    return None
+    shares = (one.cores // one.gpus for one in run.nodes if one.hostname == node and one.cores and one.gpus)
+    return next((max(share, 1) for share in shares), None)
 
 
 def also_too_few(rows: int) -> str:

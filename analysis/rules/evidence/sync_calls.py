@@ -21,14 +21,10 @@ def sync_calls(store: Store, processes: Iterable[int | None]) -> pl.DataFrame:
     return (pl.concat(parts) if parts else pl.DataFrame(schema=_SCHEMA)).sort("start", "end")
 
 
-def reach(calls: pl.DataFrame, by: str) -> pl.DataFrame:
-    """Return when all calls of a group begun so far end: ``by``, start, reach."""
-    return calls.sort("start").select(by, "start", reach=pl.col("end").cum_max().over(by))
-
-
 def begun_inside(gaps: pl.DataFrame, calls: pl.DataFrame, by: str) -> pl.DataFrame:
     """Return the gaps that begin during a call of their group."""
-    last_calls = gaps.sort("start").join_asof(reach(calls, by), on="start", by=by, strategy="backward", check_sortedness=False)
+    reach = calls.sort("start").select(by, "start", reach=pl.col("end").cum_max().over(by))  # when all calls so far end
+    last_calls = gaps.sort("start").join_asof(reach, on="start", by=by, strategy="backward", check_sortedness=False)
     return last_calls.filter(pl.col("reach") >= pl.col("start")).drop("reach")
 
 
