@@ -47,19 +47,17 @@ class _Group:
 def kernels(base: Report, new: Report, on: Basis, whole_ns: float, threshold_percent: float) -> tuple[KernelChange, ...]:
     """Compare every kernel of both runs, largest effect first."""
     sides = [{kernel.name: kernel for kernel in report.kernels} for report in (base, new)]
-    changes = []
-    for name in sides[0].keys() & sides[1].keys():
-        changes.append(_change(([sides[0][name]], [sides[1][name]]), "name", on, whole_ns, threshold_percent))
+    pairs: list[tuple[list[Kernel], list[Kernel], str | None]]
+    pairs = [([sides[0][name]], [sides[1][name]], "name") for name in sides[0].keys() & sides[1].keys()]
     left: list[dict[tuple[str, str], list[Kernel]]] = [{}, {}]
     for unmatched, kernels_of_side, counterpart in zip(left, sides, reversed(sides), strict=True):
         for name, kernel in kernels_of_side.items():
             if name not in counterpart:
                 unmatched.setdefault((_NUMBERED.sub("", kernel.short_name), kernel.category), []).append(kernel)
-    for key in left[0].keys() & left[1].keys():
-        changes.append(_change((left[0][key], left[1][key]), "short name", on, whole_ns, threshold_percent))
+    pairs += [(left[0][key], left[1][key], "short name") for key in left[0].keys() & left[1].keys()]
     for key in left[0].keys() ^ left[1].keys():
-        changes += [_change(([kernel], []), None, on, whole_ns, threshold_percent) for kernel in left[0].get(key, ())]
-        changes += [_change(([], [kernel]), None, on, whole_ns, threshold_percent) for kernel in left[1].get(key, ())]
+        pairs += [([kernel], [], None) for kernel in left[0].get(key, ())] + [([], [kernel], None) for kernel in left[1].get(key, ())]
+    changes = [_change((before, after), matched, on, whole_ns, threshold_percent) for before, after, matched in pairs]
     return _numbered(sorted(changes, key=lambda one: (-abs(one.effect_ns), one.short_name, one.base_names, one.new_names)))
 
 

@@ -21,14 +21,8 @@ def verdicts(base: Report, new: Report) -> tuple[VerdictChange, ...]:
 def _verdict(name: str, base: RuleResult | None, new: RuleResult | None) -> VerdictChange:
     before, after = base.verdict if base else None, new.verdict if new else None
     differ = base is not None and new is not None and _values(base) != _values(new)
-    if before == after:
-        outcome = "same"
-    elif (before, after) == (ISSUES, FINE) and not differ:
-        outcome = MENDED
-    elif (before, after) == (FINE, ISSUES) and not differ:
-        outcome = BROKEN
-    else:
-        outcome = "other"
+    known = {} if differ else {(ISSUES, FINE): MENDED, (FINE, ISSUES): BROKEN}
+    outcome = "same" if before == after else known.get((before or "", after or ""), "other")
     return VerdictChange(name, before, after, outcome, _finding(base), _finding(new), differ)
 
 

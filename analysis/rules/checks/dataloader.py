@@ -240,9 +240,7 @@ def _loading(intervals: pl.DataFrame) -> tuple[LoadingTimes, Histogram | None]:
     empty = ordered.is_empty()
     times = LoadingTimes(
         count=len(ordered),
-        p25_ns=None if empty else quantile(ordered, 0.25),
-        p50_ns=None if empty else quantile(ordered, 0.50),
-        p95_ns=None if empty else quantile(ordered, 0.95),
+        **{f"p{percent}_ns": None if empty else quantile(ordered, percent / 100) for percent in (25, 50, 95)},
         max_ns=None if empty else int(ordered[-1]),
         total_ns=int(ordered.sum()),
     )

@@ -12,7 +12,7 @@ from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated,
 from ..evidence.device_gaps import GapGroup, IdleDevice
 from ..evidence.device_share import gpus, no_device_activity
 from ..evidence.frameworks import FUSED, FUSED_OPTIMIZER, framework_of
-from ..evidence.idle_findings import Judged, in_order, names, outcome, with_issue
+from ..evidence.idle_findings import Judged, looked_at, names, outcome, with_issue
 from ..evidence.run_data import RunData
 
 _Judged = list[Judged[ShortKernelsDevice]]
@@ -32,19 +32,13 @@ class ShortKernels(Rule):
     advice = "Make fewer, larger kernels: fused operators, torch.compile, CUDA graphs, a larger batch."
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
-        judged: _Judged = []
-        parts: list[pl.DataFrame] = []
-        for group in run.gaps.groups():
-            rows, kernels = _look(run, group, parameters)
-            judged += rows
-            parts.append(kernels)
+        judged, parts = looked_at(run, lambda group: _look(run, group, parameters))
         if not judged:
             return no_device_activity()
         if all(row.issue is None for _, row in judged):
             return not_evaluated(
                 "no kernels in this run, only copies and memsets", "Profile with torch.profiler on CUDA activity while kernels run."
             )
-        judged = in_order(judged)
         bad = with_issue(judged)
         top = _kernels(run, pl.concat(parts))
         return outcome(

@@ -14,7 +14,7 @@ from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated
 from ..evidence.device_gaps import GapGroup
 from ..evidence.device_share import gpus, no_device_activity
 from ..evidence.frameworks import READS, WAITS_FOR_ALL, framework_of
-from ..evidence.idle_findings import Judged, in_order, names, outcome, unjudged, with_issue
+from ..evidence.idle_findings import Judged, looked_at, names, outcome, unjudged, with_issue
 from ..evidence.run_data import RunData
 from ..evidence.sync_calls import begun_inside, sync_calls, with_operator
 
@@ -53,13 +53,8 @@ class SyncBound(Rule):
     advice = "Remove what makes the host wait for the device from the loop: `.item()`, `.cpu()`, prints of tensors."
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
-        judged: _Judged = []
-        calls: list[pl.DataFrame] = []
         called = set(run.store.frame("SELECT DISTINCT process FROM host_event WHERE kind IN ('launch', 'sync', 'call')")["process"])
-        for group in run.gaps.groups():
-            rows, by_name = _look(run, group, called, parameters)
-            judged += rows
-            calls.append(by_name)
+        judged, calls = looked_at(run, lambda group: _look(run, group, called, parameters))
         if not judged:
             return no_device_activity()
         if not called:
@@ -70,7 +65,6 @@ class SyncBound(Rule):
             return not_evaluated(
                 "no host calls of the processes that used the devices", "Profile those processes with torch.profiler on CPU activity, too."
             )
-        judged = in_order(judged)
         bad = with_issue(judged)
         top = _calls(run, pl.concat(calls))
         return outcome(

@@ -135,13 +135,8 @@ def checked(rule: type[Rule], parameter: Parameter, value: Any, *, integral: boo
 def _wanted(names: Iterable[str] | None, rules: Mapping[str, type[Rule]]) -> set[str]:
     if names is None:
         return set(rules)
-    wanted: set[str] = set()
-    for name in names:
-        if name.lower() == PROFILER_REPORT.lower():
-            wanted |= {rule.name for rule in DOCUMENTED}
-        else:
-            wanted.add(find(name, rules).name)
-    return wanted
+    documented = {rule.name for rule in DOCUMENTED}
+    return set().union(*(documented if name.lower() == PROFILER_REPORT.lower() else {find(name, rules).name} for name in names))
 
 
 def _meant(word: str, accepted: Iterable[str]) -> str:

@@ -109,13 +109,7 @@ class Samples:
 
     def blocks(self) -> Iterator[SampleBlock]:
         """Group the nodes by about three million samples; a node is never divided."""
-        derived = self.derived.group_by("node").agg(
-            n=pl.len().cast(pl.Int64),
-            first=pl.col("time_ns").min(),
-            last=pl.col("time_ns").max(),
-            first_unit=pl.col("unit").min(),
-            last_unit=pl.col("unit").max(),
-        )
+        derived = self.derived.select("node", n=pl.lit(1), first="time_ns", last="time_ns", first_unit="unit", last_unit="unit")
         columns = ("node", "n", "first", "last", "first_unit", "last_unit")
         every = pl.concat([self._counts.select(columns), derived.select(columns)], how="vertical_relaxed")
         totals = (

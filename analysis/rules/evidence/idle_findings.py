@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
 from ....ingest.store.store import Store
@@ -10,12 +10,13 @@ from ...report.model import RuleDetails
 from ...report.rule_details import HostBoundDevice, ShortKernelsDevice, SyncBoundDevice
 from ...toolkit.wording import count, plural
 from .base import Cost, Outcome, concluded
-from .device_gaps import IdleDevice
+from .device_gaps import GapGroup, IdleDevice
 from .device_share import per_step
 from .run_data import RunData
 
 _NAMED: Final = 3
 
+P = TypeVar("P")
 R = TypeVar("R", HostBoundDevice, ShortKernelsDevice, SyncBoundDevice)
 Judged = tuple[IdleDevice, R]  # A device and its row in the details of a rule, with an ``issue`` of None if it could not be evaluated
 
@@ -23,6 +24,12 @@ Judged = tuple[IdleDevice, R]  # A device and its row in the details of a rule, 
 def in_order(judged: Iterable[Judged[R]]) -> list[Judged[R]]:
     """Sort by host name, rank, pid and device."""
     return sorted(judged, key=lambda one: one[0].order)
+
+
+def looked_at(run: RunData, look: Callable[[GapGroup], tuple[list[Judged[R]], P]]) -> tuple[list[Judged[R]], list[P]]:
+    """Return the devices of all groups in order, and what else ``look`` returns of each."""
+    results = [look(group) for group in run.gaps.groups()]
+    return in_order(device for devices, _ in results for device in devices), [part for _, part in results]
 
 
 def with_issue(judged: Iterable[Judged[R]]) -> list[Judged[R]]:
