@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from ..report.comparison import Difference
@@ -84,18 +84,7 @@ def _ranks(report: Report) -> str | None:
     world = report.run.world_size
     if world is not None and len(ranks) == world:
         return "all"
-    return f"{'rank' if len(ranks) == 1 else 'ranks'} {_listed(ranks)}{f' of {world}' if world is not None else ''}"
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    """Word 0, 1, 2, 5 as "0 to 2, 5"."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ", ".join(str(low) if low == high else f"{low} to {high}" if high > low + 1 else f"{low}, {high}" for low, high in parts)
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {', '.join(wording.number_runs(ranks))}{f' of {world}' if world is not None else ''}"
 
 
 def _partial(base: Report, new: Report) -> Iterator[Difference]:

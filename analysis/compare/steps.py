@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
@@ -14,7 +13,7 @@ from ..report.comparison import Spread, StepComparison
 from ..report.model import Report, Step
 from ..steps.steps import main_steps
 from ..toolkit import wording
-from ..toolkit.quantiles import duration_histogram, quantile
+from ..toolkit.quantiles import bin_counts, duration_histogram, quantile
 from ..toolkit.rank_test import rank_test
 from .basis import SAME, UNDECIDED, by_process
 
@@ -157,13 +156,8 @@ def _bins(
     edges = together.edges
 
     def counted(values: Sequence[float]) -> tuple[tuple[int, ...], int]:
-        counts, beyond = [0] * (len(edges) - 1), 0
-        for value in values:
-            if value > edges[-1]:
-                beyond += 1
-            else:
-                counts[min(max(bisect_right(edges, value) - 1, 0), len(counts) - 1)] += 1
-        return tuple(counts), beyond
+        drawn = pl.Series(sorted(value for value in values if value <= edges[-1]), dtype=pl.Float64)
+        return bin_counts(drawn, edges), len(values) - len(drawn)
 
     return edges, counted(first), counted(second)
 

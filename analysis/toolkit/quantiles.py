@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -65,7 +66,7 @@ def histogram(values: pl.Series, *, bins: int = LINEAR_BINS, unit: str = "ns") -
     if low == high:
         return Histogram(edges=(low, low + 1.0), counts=(len(ordered),), unit=unit, logarithmic=False)
     edges = [low + (high - low) * i / bins for i in range(bins)] + [high]
-    return Histogram(edges=tuple(edges), counts=_counts(ordered, edges), unit=unit, logarithmic=False)
+    return Histogram(edges=tuple(edges), counts=bin_counts(ordered, edges), unit=unit, logarithmic=False)
 
 
 def duration_histogram(values: pl.Series) -> Histogram | None:
@@ -106,7 +107,7 @@ def log_histogram(values: pl.Series, *, unit: str = "ns") -> Histogram | None:
         edges.insert(0, _edge(first - 1))
     if ordered[-1] > edges[-1]:
         edges.append(_edge(last + 1))
-    counts = _counts(ordered, edges)
+    counts = bin_counts(ordered, edges)
     if below == len(every):
         counts = (below,)
     elif below and edges[0] > 1:
@@ -120,7 +121,7 @@ def _edge(index: int) -> float:
     return float(10.0 ** (index / BINS_PER_DECADE))
 
 
-def _counts(ordered: pl.Series, edges: list[float]) -> tuple[int, ...]:
+def bin_counts(ordered: pl.Series, edges: Sequence[float]) -> tuple[int, ...]:
     """Count values in [edge, next edge), the last bin closed; no value is outside."""
     inner = pl.Series(edges[1:-1], dtype=pl.Float64)
     below = [0, *ordered.search_sorted(inner, side="left").to_list(), len(ordered)]

@@ -119,8 +119,8 @@ def step(number: int, again: int = 0) -> str:
     return f"step {number} ({ordinal(again + 1)} time)" if again else f"step {number}"
 
 
-def numbered(values: Iterable[int]) -> str:
-    """List numbers: "5, 7 and 9 to 11"."""
+def number_runs(values: Iterable[int]) -> list[str]:
+    """Return numbers as texts, three or more successive ones as one: 5, 7, 9 to 11."""
     runs: list[list[int]] = []
     for number in sorted(set(values)):
         if runs and number == runs[-1][-1] + 1:
@@ -130,6 +130,12 @@ def numbered(values: Iterable[int]) -> str:
     texts = []
     for run in runs:
         texts += [f"{run[0]} to {run[-1]}"] if len(run) > 2 else [str(number) for number in run]
+    return texts
+
+
+def numbered(values: Iterable[int]) -> str:
+    """List numbers: "5, 7 and 9 to 11"."""
+    texts = number_runs(values)
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
 
 

@@ -191,15 +191,9 @@ class ProfilerRule:
             overriding = {key: _text(value if key in texts else number(value)) for key, value in overriding.items()}
             config = type(base_config)(preset=base_config.preset or "documented", **{**base, **overriding})
             merged = _values(config.rule_parameters)
-        rule = cls(
-            name=name or base_config.rule_name,
-            image_uri=DEFAULT_IMAGE,
-            instance_type=instance_type,
-            container_local_output_path=container_local_output_path,
-            s3_output_path=s3_output_path,
-            volume_size_in_gb=volume_size_in_gb,
-            rule_parameters={**merged, _INVOKE: base_config.rule_name},
-        )
+        values = {**merged, _INVOKE: base_config.rule_name}
+        paths = (container_local_output_path, s3_output_path)
+        rule = cls(name or base_config.rule_name, DEFAULT_IMAGE, instance_type, *paths, volume_size_in_gb, values)
         rule.preset = base_config.preset
         return rule
 
@@ -224,16 +218,10 @@ class ProfilerRule:
             raise ValueError("If you provide a source, you must also provide a rule to invoke (and vice versa).")
         if not name and not rule_to_invoke:
             raise ValueError("a custom rule needs a name, or a source and a rule to invoke")
-        merged = {_SOURCE: str(source), _INVOKE: rule_to_invoke} if source else {}
-        return cls(
-            name=name or str(rule_to_invoke),
-            image_uri=image_uri or DEFAULT_IMAGE,
-            instance_type=instance_type,
-            container_local_output_path=container_local_output_path,
-            s3_output_path=s3_output_path,
-            volume_size_in_gb=volume_size_in_gb,
-            rule_parameters={**merged, **(rule_parameters or {})},
-        )
+        values = {_SOURCE: str(source), _INVOKE: rule_to_invoke} if source else {}
+        values.update(rule_parameters or {})
+        paths = (container_local_output_path, s3_output_path)
+        return cls(name or str(rule_to_invoke), image_uri or DEFAULT_IMAGE, instance_type, *paths, volume_size_in_gb, values)
 
     def to_profiler_rule_config_dict(self) -> dict[str, Any]:
         """Return the hosted service's request for this rule; parameters are texts."""

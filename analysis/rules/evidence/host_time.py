@@ -10,7 +10,7 @@ import polars as pl
 
 from ....ingest.store.store import Store
 from ...steps.loading_ranges import loading_ranges
-from ...toolkit.intervals import _covered, _cumulated, difference, length_inside
+from ...toolkit.intervals import _covered, _cumulated, difference, intersection, length_inside
 from ...toolkit.names import base_name
 
 CALLS: Final = "runtime calls"
@@ -94,9 +94,8 @@ def _innermost(store: Store, rest: pl.DataFrame) -> pl.DataFrame:
     inner = pl.DataFrame(rows, schema=schema, orient="row")
     parts = []
     for (name,), stretch in inner.group_by("name"):
-        # Keep the part of each range inside the rest: its difference from its difference.
-        outside = difference(stretch, rest.with_columns(pl.col("process").cast(pl.Int32)), ["process"])
-        parts.append(difference(stretch, outside, ["process"]).with_columns(name=pl.lit(name, pl.Int32)))
+        inside = intersection(stretch, rest.with_columns(pl.col("process").cast(pl.Int32)), ["process"])
+        parts.append(inside.with_columns(name=pl.lit(name, pl.Int32)))
     if not parts:
         return pl.DataFrame(schema={**schema, "name": pl.String})
     names = store.frame("SELECT id AS name, text FROM name WHERE id IN (SELECT DISTINCT name FROM annotation)")

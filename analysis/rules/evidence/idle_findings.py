@@ -27,7 +27,7 @@ def in_order(judged: Iterable[Judged[R]]) -> list[Judged[R]]:
 
 
 def looked_at(run: RunData, look: Callable[[GapGroup], tuple[list[Judged[R]], P]]) -> tuple[list[Judged[R]], list[P]]:
-    """Return the devices of all groups in order, and what else ``look`` returns of each."""
+    """Return the devices of all groups in order, and what else ``look`` returns."""
     results = [look(group) for group in run.gaps.groups()]
     return in_order(device for devices, _ in results for device in devices), [part for _, part in results]
 
