@@ -34,7 +34,7 @@ def profiler_requests(
     ``s3_output_path``. Raise RuntimeError for a configuration or rules with ``disable_profiler``, ValueError for more than 20 rules and
     for values that are too long for the service.
     """
-    attached = _profiler_rules(rules or ())
+    attached = _profiler_rules(rules)
     if disable_profiler:
         if profiler_config is not None and not profiler_config.disable_profiler:
             raise RuntimeError("profiler_config.disable_profiler cannot be False when disable_profiler is True.")
@@ -61,7 +61,7 @@ def update_profiler(
         raise ValueError("Please provide profiler config or profiler rule to be updated.")
     if disable_framework_metrics and framework_profile_params:
         raise ValueError("framework_profile_params cannot be set when disable_framework_metrics is True")
-    attached = _profiler_rules(rules or ())
+    attached = _profiler_rules(rules)
     if len(attached) < len(rules or ()):
         raise ValueError("Please provide ProfilerRule to be updated.")
     config = ProfilerConfig(s3_output_path, system_monitor_interval_millis, framework_profile_params)._to_request_dict()
@@ -99,7 +99,7 @@ def get_default_profiler_rule() -> Any:
     return ProfilerRule.sagemaker(ProfilerReport(), name=f"ProfilerReport-{int(time.time())}")
 
 
-def _profiler_rules(rules: Iterable[Any]) -> list[Any]:
+def _profiler_rules(rules: Iterable[Any] | None) -> list[Any]:
     if not rules:
         return []
     from .analysis.rules.engine.config import ATTACHED, ProfilerRule

@@ -15,8 +15,10 @@ Outside a session every call does nothing and costs almost nothing. All function
 
 from __future__ import annotations
 
+import atexit as _atexit
 import os
 
+from ..recording import environment as _environment
 from ..recording import library as _library
 from ..recording.decorators import decorated as _decorated
 from ..recording.gpu import gpu_start, gpu_stop, gpu_window
@@ -39,7 +41,7 @@ from ..recording.metadata import metadata
 from ..recording.torch import torch_trace_handler
 from ..recording.workers import stop_in_workers as _stop_in_workers
 from . import profiling as _profiling
-from . import session as _session
+from .session import record_framework as _record_framework
 from .session import session
 from .smprofiler import Config, SMProfiler
 
@@ -72,7 +74,8 @@ annotation_end = range_end
 
 
 _library.set_decorator(_decorated)
-_session.record_framework_at_exit()
+if _environment.session_lasts():
+    _atexit.register(_record_framework)
 _stop_in_workers()
 os.register_at_fork(before=_stop_in_workers)
 _profiling.arm_by_environment()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import sys
 import warnings
@@ -131,12 +130,6 @@ def record_framework() -> None:
     maker = "AMD" if getattr(version, "hip", None) else "Intel" if getattr(version, "xpu", None) else None
     if maker is not None:
         library.metadata("capability.gpu", f"{maker} GPUs are not supported; use PyTorch's profiler")
-
-
-def record_framework_at_exit() -> None:
-    """Record the framework when the program ends, in the session of POSTRUN_CAPTURE=1."""
-    if capture_environment.session_lasts():
-        atexit.register(record_framework)
 
 
 _reported = False

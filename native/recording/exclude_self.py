@@ -93,7 +93,7 @@ def around(program: Callable[..., R], before: Callable[..., T], after: Callable[
 
 
 def annotating(wrapper: Callable[..., Any], program: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Make ``wrapper`` look like ``program``; profiles leave it out by the name of its code."""
+    """Make a wrapper look like ``program``; profiles know it by its code's name."""
     wrapper.__code__ = wrapper.__code__.replace(co_name=f"{ANNOTATED}{name}")
     return functools.wraps(program)(wrapper)
 

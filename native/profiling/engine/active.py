@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import os
 import warnings
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,7 +25,6 @@ VARIABLE: Final = "POSTRUN_PROFILER_CONFIG"
 _engine: Engine | None = None
 _of_environment: ProfilingPlan | None = None
 _read: str | None = None
-_known = False
 _hooks = False
 
 
@@ -34,9 +34,8 @@ def arm_hooks() -> None:
     from ...recording import library as capture_library
     from ...recording.metadata import metadata
 
-    if not _hooks:
-        _hooks = True
-        _know_of_forks()
+    _hooks = True
+    _know_of_forks()
     Steps(None, capture_library, metadata).watch()
 
 
@@ -85,12 +84,10 @@ def arm(wanted: ProfilingPlan) -> bool:
     return True
 
 
+@cache
 def _know_of_forks() -> None:
-    global _known
-    if not _known:
-        _known = True
-        atexit.register(_at_exit)
-        os.register_at_fork(after_in_child=_forget)
+    atexit.register(_at_exit)
+    os.register_at_fork(after_in_child=_forget)
 
 
 def disarm() -> None:

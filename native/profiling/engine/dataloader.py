@@ -360,21 +360,17 @@ class _LoaderWorker:
         if recorder is None:
             return original(*args, **kwargs)
         fetches = _Fetches(recorder)
-        _wrap_fetchers(fetches)
+        module = sys.modules.get("torch.utils.data._utils.fetch")
+        for name in _FETCHERS:
+            fetcher = getattr(module, name, None)
+            if fetcher is not None and hasattr(fetcher, "fetch"):
+                fetcher.fetch = fetches.around(fetcher.fetch)
         try:
             return original(*args, **kwargs)
         finally:
             if recorder.flag.state[0] == _CLOSED:
                 fetches.settle()
             recorder.finish()
-
-
-def _wrap_fetchers(fetches: _Fetches) -> None:
-    fetch = sys.modules.get("torch.utils.data._utils.fetch")
-    for name in _FETCHERS:
-        fetcher = getattr(fetch, name, None)
-        if fetcher is not None and hasattr(fetcher, "fetch"):
-            fetcher.fetch = fetches.around(fetcher.fetch)
 
 
 class _Fetches:

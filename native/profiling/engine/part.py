@@ -42,7 +42,7 @@ class Part:
         """Open the window at the beginning of ``step``; None: no step is known."""
 
     def step(self, step: int) -> None:
-        """Begin the next step inside the window, after the step of ``open``; by default nothing changes."""
+        """Begin the next step in the window; by default nothing changes."""
 
     def close(self, step: int | None) -> None:
         """Close the window at the end of ``step`` (None: no step is known).

@@ -15,6 +15,7 @@ The work of this package is one function, "postrun's own recording": see :mod:`.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import json
 import marshal
@@ -370,15 +371,17 @@ def _unwarned() -> Callable[[], None]:
 # ------------------------------------------------------------------ forked processes
 
 _open: weakref.WeakSet[PythonPart] = weakref.WeakSet()
-_registered: list[Callable[[], None]] = []
 
 
 def _stop_in_children(part: PythonPart) -> None:
     """Stop ``part`` in forked processes, such as a data loader's workers."""
     _open.add(part)
-    if not _registered:
-        _registered.append(_in_child)
-        os.register_at_fork(after_in_child=_in_child)
+    _know_of_forks()
+
+
+@functools.cache
+def _know_of_forks() -> None:
+    os.register_at_fork(after_in_child=_in_child)
 
 
 def _in_child() -> None:
