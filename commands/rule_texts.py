@@ -15,6 +15,8 @@ from ..analysis.rules.evidence.base import PRESETS, SCAN_INTERVAL, Parameter, Pr
 _WIDTH: Final = 98
 _NAME, _UNIT, _DEFAULT = 26, 22, 12
 _UNITS_IN_SENTENCES: Final = ("%", "µs", "minutes")
+_OF_RULE: Final = ("category", "checks", "condition", "advice", "needs")
+_OF_PARAMETER: Final = ("name", "unit", "documented", "service", "meaning", "choices")
 _ALSO_WORDS: Final = ("window", "increase", "mode")
 
 
@@ -33,25 +35,9 @@ def listed(preset: Preset | None = None) -> Iterator[str]:
 def as_data() -> list[dict[str, Any]]:
     """Return the data that ``postrun rules --json`` prints."""
     return [
-        {
-            "rule": rule.name,
-            "category": rule.category,
-            "checks": rule.checks,
-            "condition": rule.condition,
-            "advice": rule.advice,
-            "needs": rule.needs,
-            "parameters": [
-                {
-                    "name": parameter.name,
-                    "unit": parameter.unit,
-                    "documented": parameter.documented,
-                    "service": parameter.service,
-                    "meaning": parameter.meaning,
-                    "choices": list(parameter.choices),
-                }
-                for parameter in rule.all_parameters()
-            ],
-        }
+        {"rule": rule.name}
+        | {key: getattr(rule, key) for key in _OF_RULE}
+        | {"parameters": [{key: getattr(parameter, key) for key in _OF_PARAMETER} for parameter in rule.all_parameters()]}
         for rule in known().values()
     ]
 
