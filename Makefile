@@ -48,10 +48,13 @@ FUZZ_CORPUS ?= ../postrun-fuzz
 fuzz: $(TEST) ## fuzzes the C code that reads foreign files: FUZZ_SECONDS per target, corpora and failing inputs kept in FUZZ_CORPUS
 	@POSTRUN_FUZZ_SECONDS=$(FUZZ_SECONDS) POSTRUN_FUZZ_CORPUS='$(FUZZ_CORPUS)' $(BIN)/python -m pytest -n 2 --dist load -m "" -q -rA tests/native/test_fuzz.py
 
-lint: $(TEST) ## ruff, clang-format, and the check of English
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
-	@$(BIN)/python tests/plain_english.py
-	@find $(C_FOLDERS) -name '*.[ch]' | xargs $(BIN)/clang-format --dry-run -Werror
+lint: $(TEST) ## ruff, clang-format, and the check of English; all of them, even if one fails
+	@failed=; \
+	$(BIN)/ruff check . || failed=1; \
+	$(BIN)/ruff format --check . || failed=1; \
+	$(BIN)/python tests/plain_english.py || failed=1; \
+	find $(C_FOLDERS) -name '*.[ch]' | xargs $(BIN)/clang-format --dry-run -Werror || failed=1; \
+	test -z "$$failed"
 
 format: $(TEST) ## lets ruff and clang-format lay out the code
 	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .

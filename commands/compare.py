@@ -43,7 +43,7 @@ _OPTIONS = [
 ]  # fmt: skip
 
 
-@click.command(short_help="Tell what changed from one run to another.")
+@click.command(short_help="Report what changed from one run to another.")
 @click.argument("base")
 @click.argument("new")
 @with_options(_OPTIONS, [CONFIG], STORE_OPTIONS, VERBOSITY)
@@ -51,11 +51,11 @@ def compare(
     base: str, new: str, output: Path, formats: tuple[str, ...], threshold: float, fail_on: tuple[str, ...], paper: str, as_json: bool,
     generated_at: str | None, quiet: bool, verbose: bool, **options: Any,
 ) -> None:  # fmt: skip
-    """Tell what changed from the run BASE to the run NEW:
+    """Report what changed from the run BASE to the run NEW:
     comparison.html, comparison.pdf and comparison.json.
 
-    Each is a trace file, a folder, a run store, or a report.json that postrun wrote (or the folder it is in). Options about rules hold for
-    runs that are analysed now.
+    Each is a trace file, a folder, a run store, or a report.json that postrun wrote (or the folder it is in). Options about rules apply to
+    runs that are analyzed now.
     """
     made_at = option_values.generated_at(generated_at)
     of_store = {name: options.pop(name) for name in ("memory_limit", "threads", "max_unpacked", "redact", "same", "clock_offsets")}

@@ -146,8 +146,8 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
     and write an index of all.
 
     SOURCE and --out are folders, or s3://bucket/prefix, gs://bucket/prefix, az://container/prefix. Below --out: index.html, index.json and
-    index.parquet, and the reports in runs/. What is unchanged is not done again; a night that was ended is resumed by the next one, and
-    nights at the same time share the work.
+    index.parquet, and the reports in runs/. Unchanged runs are not reported again; a night that was ended is resumed by the next one,
+    and nights at the same time share the work.
     """
     from ..ingest.object_store.open import open_objects
     from ..nightly import run_night as course

@@ -37,7 +37,7 @@ class _RulesGroup(click.Group):
 @click.pass_context
 def rules(ctx: click.Context, preset: Preset | None, as_json: bool) -> None:
     """List every rule: what it checks, its parameters and their defaults.
-    `postrun rules explain NAME` tells all of one."""
+    `postrun rules explain NAME` describes one rule in full."""
     if ctx.invoked_subcommand is not None:
         return
     from . import rule_texts
@@ -49,12 +49,12 @@ def rules(ctx: click.Context, preset: Preset | None, as_json: bool) -> None:
         echo(line)
 
 
-@rules.command("explain", short_help="Tell all of one rule.")
+@rules.command("explain", short_help="Describe one rule in full.")
 @click.argument("name")
 @_PRESET
 @click.pass_context
 def explain(ctx: click.Context, name: str, preset: Preset | None) -> None:
-    """Tell all of the rule NAME:
+    """Describe the rule NAME in full:
     what it checks, when it finds an issue, what it needs, what to do."""
     from . import rule_texts
 

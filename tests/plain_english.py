@@ -309,7 +309,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{folder}: {check}: {counts[folder, check]} findings, {allowances[folder, check]} allowed", file=sys.stderr)
     if options.write:
         write_allowances(Counter({key: min(number, allowances[key]) for key, number in counts.items()}))
-    elif any(counts[key] < number for key, number in allowances.items()):
+    elif not exceeded and any(counts[key] < number for key, number in allowances.items()):
         print("Fewer findings than allowed: lower the allowances with tests/plain_english.py --write.", file=sys.stderr)
     return 1 if exceeded else 0
 

@@ -160,6 +160,8 @@ def test_allowances_only_fall(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     (tree / "a" / "b.py").write_text("# It tells all.\none = 1\n", "utf-8")
     (tree / "c.py").write_text("# It is told.\n", "utf-8")
     allowances.write_text(json.dumps({"a": {"prose": 3, "name": 1}, "gone": {"prose": 2}}), "utf-8")
+    assert lint.main(["--root", str(tree)]) == 1
+    assert capsys.readouterr().err == ".: prose: 1 findings, 0 allowed\n", "not also that others are fewer than allowed"
     assert lint.main(["--root", str(tree), "--write"]) == 1
     printed = capsys.readouterr()
     assert printed.out == "c.py:1: prose: told: is reported, is passed, is shown\n"
