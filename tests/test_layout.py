@@ -52,10 +52,13 @@ def lint_imports(config: Path, package: Path) -> subprocess.CompletedProcess[str
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False, cwd=package)
 
 
+WHERE_TO_READ = "\nWhich package may import which, and where a new folder is entered: docs/development.md, Layout"
+
+
 def test_modules_import_only_what_the_contract_allows(tmp_path: Path) -> None:
     lay_out(tmp_path)
     done = lint_imports(ROOT / "pyproject.toml", tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr + WHERE_TO_READ
 
 
 BROKEN = {
