@@ -1,4 +1,4 @@
-"""Choices that change what a report contains."""
+"""Options of an analysis, with the selection of rules."""
 
 from __future__ import annotations
 

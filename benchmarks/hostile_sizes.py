@@ -1,4 +1,4 @@
-"""Memory and processor time of `postrun report` on inputs that are made to take much of either.
+"""Measures memory and processor time of `postrun report` on inputs that are built to use a lot of both.
 
     python benchmarks/hostile_sizes.py [--only NAME ...]
 

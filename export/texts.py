@@ -1,4 +1,4 @@
-"""Columns of texts as one piece of a file: joined row by row, in compiled code."""
+"""Joins columns of texts row by row in Arrow, to write them to a file at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Formats of files: one ordered list, each with a cheap test on the first bytes (after decompression) and the name; path -> files."""
+"""Finds the files of a run and recognizes their formats by their first bytes and names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process of a pool's worker: one task after the other from a socket -> its result or its exception.
+"""A worker process of the pool: reads tasks from a socket and returns results or exceptions.
 
 ``python -P -m postrun.nightly.worker DESCRIPTOR FOLDER``. A frame is 8 bytes with a length, and a pickle of that length. The worker answers
 a task with TAKEN before it unpickles it, then with a frame: ("ok", result) or ("error", exception, traceback). When the other side of the

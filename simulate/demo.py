@@ -1,4 +1,4 @@
-"""Output of `postrun demo`: traces of a simulated training run, and the totals that a report must find in them."""
+"""Writes the simulated run of `postrun demo`."""
 
 from __future__ import annotations
 

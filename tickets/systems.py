@@ -1,4 +1,4 @@
-"""The deliveries: a target's kind -> the program part that sends a message there."""
+"""Chooses the class that delivers to each kind of target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options that change the results of the analysis."""
+"""Options of an analysis without those of the rules."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ SCHEMA: Final[dict[str, dict[str, str]]] = {
         "node": "INTEGER", "index": "INTEGER", "uuid": "VARCHAR", "name": "VARCHAR", "memory_bytes": "BIGINT", "sm_count": "INTEGER",
         "compute_capability": "VARCHAR", "vendor": "VARCHAR",
     },
-    # one row per distinct string; short, precision and category for kernels only (kernel_names.py)
+    # one row per distinct string; short, precision and category for kernels only (ingest/kernels/names.py)
     "name": {"id": "INTEGER", "text": "VARCHAR", "short": "VARCHAR", "precision": "VARCHAR", "category": "VARCHAR"},
     # one row per kernel execution, copy, memset or synchronization record. correlation links to the launch of the same process and device
     # context; null if the source has none (0 counts as none). pageable: for copies, whether host memory was pageable (null: unknown).

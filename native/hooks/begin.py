@@ -1,4 +1,4 @@
-"""Begins the session of a process whose program does not use postrun: at the first use of a framework, by importing postrun.capture."""
+"""Begins a recording session by importing postrun.capture. The hooks call it at the first use of a framework."""
 
 from __future__ import annotations
 
