@@ -17,9 +17,9 @@ from postrun.analysis import analyze
 from postrun.analysis.options import Options
 from postrun.analysis.timeline.timelines import timeline_for
 from postrun.ingest import ingest
-from postrun.report_templates.output.context import context
 from postrun.report_templates.output.pages import page
 from postrun.report_templates.output.pdf import Job, PrinterHere
+from postrun.report_templates.output.section_list import context
 from postrun.simulate import write_demo
 
 MADE_AT_NS = 1_780_000_000 * 10**9

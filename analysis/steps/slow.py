@@ -14,8 +14,8 @@ from ..toolkit.places import Places
 from ..toolkit.quantiles import quantiles
 from ..toolkit.wording import capitalized, count, duration, plural
 from .profiled import without_profiled
-from .ran_in import ran_in_steps
 from .times import PARTS, host_time, no_device_steps, step_times
+from .work_in_steps import ran_in_steps
 
 FEWEST: Final = 8  # steps needed to compare the slowest with the others
 SLOWEST: Final = 5

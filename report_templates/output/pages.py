@@ -22,7 +22,7 @@ from ..text.look import TITLE
 from .pdf_tables import pdf_layout
 
 if TYPE_CHECKING:  # it loads Matplotlib, which the page of all runs does not need
-    from .context import Context
+    from .section_list import Context
 
 _WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=_)(?=[^_])")
 _TOOLTIP: Final = re.compile(r"<title>[^<]*</title>")

@@ -55,8 +55,8 @@ def render(
     targets = {kind: Path(out_dir) / place for kind, place in PLACES.items() if kind in formats}
     with OutputFolder(Path(out_dir), targets, printer) as output:
         if targets.keys() & {"html", "pdf"}:
-            from .context import context
             from .pages import page
+            from .section_list import context
 
             content = context(report, tell, timeline, look)
             if output.printer is not None:

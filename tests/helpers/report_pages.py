@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from postrun.analysis.report import Report
-from postrun.report_templates.output.context import context
 from postrun.report_templates.output.pages import page
+from postrun.report_templates.output.section_list import context
 
 KEPT = 8
 _pages: dict[tuple[int, str], tuple[Report, str]] = {}

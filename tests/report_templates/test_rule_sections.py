@@ -29,9 +29,9 @@ from postrun.report_templates.figures.paired_bars import paired_bars
 from postrun.report_templates.figures.stacked_bars import Part, stacked_bars
 from postrun.report_templates.figures.workloads import Workload, workloads
 from postrun.report_templates.output import context as contexts
-from postrun.report_templates.output.context import context
 from postrun.report_templates.output.pages import page
 from postrun.report_templates.output.render import render
+from postrun.report_templates.output.section_list import context
 from postrun.report_templates.rules.generic import written
 from postrun.report_templates.rules.loop import step_outlier
 from postrun.report_templates.rules.rule_context import RuleContext

@@ -12,8 +12,8 @@ import polars as pl
 from ...report.model import Quantiles
 from ...report.rule_details import RanInStep, SlowStep, StepGroup, StepOutlierDetails
 from ...steps.profiled import without_profiled
-from ...steps.ran_in import ran_in_steps
 from ...steps.steps import SLOWEST, timed_steps
+from ...steps.work_in_steps import ran_in_steps
 from ...toolkit import wording
 from ...toolkit.labels import process_place
 from ...toolkit.places import Place

@@ -19,8 +19,8 @@ from postrun.report_templates.figures import svg
 from postrun.report_templates.figures.flame_graph import WIDTH, Bar, fitting, flame_graph
 from postrun.report_templates.figures.palette import themed
 from postrun.report_templates.figures.stacked_bars import Part
-from postrun.report_templates.output.context import context
 from postrun.report_templates.output.pages import page
+from postrun.report_templates.output.section_list import context
 from postrun.report_templates.sections.python_profile import python_profile
 
 MAIN, STEP, CONV = "/app/train.py:1(main)", "/app/train.py:9(train_step)", "{built-in method torch._C._nn.conv2d}"

@@ -21,9 +21,9 @@ from postrun.analysis import analyze
 from postrun.analysis.options import Options
 from postrun.analysis.timeline.timelines import timeline_for
 from postrun.ingest import ingest
-from postrun.report_templates.output.context import context
 from postrun.report_templates.output.pdf import PrinterHere
 from postrun.report_templates.output.render import render
+from postrun.report_templates.output.section_list import context
 
 ALL = os.environ.get("POSTRUN_ODD_RUNS") == "all"
 NAMES = tuple(RUNS) if ALL else QUICK

@@ -14,9 +14,9 @@ import pytest
 from postrun.analysis.report import Precision, Report, Share, Steps
 from postrun.report_templates.blocks import spread
 from postrun.report_templates.blocks.tables import PDF_ROWS
-from postrun.report_templates.output.context import SECTIONS, context, name_of
 from postrun.report_templates.output.pages import page
 from postrun.report_templates.output.pdf_tables import pdf_layout
+from postrun.report_templates.output.section_list import SECTIONS, context, name_of
 from postrun.report_templates.text.look import Look
 from postrun.report_templates.text.section_names import NAMES
 from report_pages import html_of

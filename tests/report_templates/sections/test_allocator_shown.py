@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 from postrun.analysis.report import AllocatorMemory, Report
-from postrun.report_templates.output.context import context
 from postrun.report_templates.output.pages import page
+from postrun.report_templates.output.section_list import context
 from postrun.report_templates.text.look import Look
 
 G = 2**30

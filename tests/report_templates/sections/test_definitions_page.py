@@ -9,7 +9,7 @@ import pytest
 from postrun.analysis.report import Report
 from postrun.analysis.run import summary_tiles
 from postrun.report_templates.figures import plots
-from postrun.report_templates.output.context import SECTIONS
+from postrun.report_templates.output.section_list import SECTIONS
 
 
 @pytest.fixture(scope="module")

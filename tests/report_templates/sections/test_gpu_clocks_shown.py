@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 from postrun.analysis.machine.gpu_clocks import throttling
 from postrun.analysis.report import GpuClocks, Report
-from postrun.report_templates.output.context import context
 from postrun.report_templates.output.pages import page
+from postrun.report_templates.output.section_list import context
 
 S = 10**9
 

@@ -19,9 +19,9 @@ from postrun.analysis.timeline.model import NOTHING
 from postrun.errors import UsageError
 from postrun.report_templates.blocks import Section
 from postrun.report_templates.output import context as contexts
-from postrun.report_templates.output.context import SECTIONS, context, name_of
 from postrun.report_templates.output.pages import page
 from postrun.report_templates.output.render import render
+from postrun.report_templates.output.section_list import SECTIONS, context, name_of
 from postrun.report_templates.text.logo import LARGEST, Logo, read_logo, with_alt
 from postrun.report_templates.text.look import Look
 from postrun.report_templates.text.section_names import GROUPS, NAMES, checked, left_out
