@@ -213,11 +213,14 @@ def test_times_out_of_any_calendar_do_not_hinder_the_page() -> None:
 
 
 def test_the_page_is_the_one_that_was_looked_at() -> None:
-    """POSTRUN_GOLDEN=write writes it anew; look at the difference."""
+    """The page is the golden one.
+
+    After an intended change: POSTRUN_UPDATE_GOLDEN=1 python -m pytest tests/report_templates, then review the difference.
+    """
     page = index_page(made_of(small()))
     body = re.sub(r"<(script|style)>.*?</\1>", "", page, flags=re.DOTALL)
     body = re.sub(r"sha256-[^']*", "sha256-", body)
-    if os.environ.get("POSTRUN_GOLDEN") == "write":
+    if os.environ.get("POSTRUN_UPDATE_GOLDEN"):
         GOLDEN.write_text(body, encoding="utf-8")
     assert body == GOLDEN.read_text(encoding="utf-8")
 
