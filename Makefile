@@ -22,7 +22,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Hundreds of tests start Python: each would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo docs install test test-slow test-all fuzz lint format typecheck wheel sdist lock notice clean clean-venv
+.PHONY: help demo docs install test test-slow test-all fuzz lint frozen format typecheck wheel sdist lock notice clean clean-venv
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r word what; do printf '%-18s %s\n' "$$word" "$$what"; done
@@ -55,6 +55,9 @@ lint: $(TEST) ## ruff, clang-format, and the check of English; all of them, even
 	$(BIN)/python tests/plain_english.py || failed=1; \
 	find $(C_FOLDERS) -name '*.[ch]' | xargs $(BIN)/clang-format --dry-run -Werror || failed=1; \
 	test -z "$$failed"
+
+frozen: $(TEST) ## compares the outputs of whole runs with their frozen digests; FROZEN_ARGS="--keep FOLDER" or --write
+	@env -u PYTHONSAFEPATH $(BIN)/python tests/helpers/frozen_outputs.py $(FROZEN_ARGS)
 
 format: $(TEST) ## lets ruff and clang-format lay out the code
 	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .

@@ -18,4 +18,4 @@ def test_outputs_keep_their_bytes(tmp_path: Path) -> None:
     if (versions := frozen.pop("made with")) != made_with():
         pytest.skip(f"the frozen outputs are those of {versions}")
     different = differences(frozen, frozen_digests(tmp_path / "frozen", real_traces()))
-    assert different == [], "meant to change? python tests/helpers/frozen_outputs.py --keep FOLDER shows the outputs, --write accepts them"
+    assert different == [], "meant to change? docs/development.md, Compare the outputs of whole runs: make frozen"

@@ -1,8 +1,9 @@
 """Digests of all that postrun writes for seventeen runs that differ as much as possible.
 
-``python tests/helpers/frozen_outputs.py`` compares the digests with tests/data/frozen_outputs.json and lists the outputs that differ;
-``--write`` replaces that file; ``--keep FOLDER`` keeps the outputs, to look at the differences. Real traces are read from
-``../shared/data``; runs whose traces are missing are left out.
+``make frozen`` compares the digests with tests/data/frozen_outputs.json and lists the outputs that differ. Options are passed as
+``make frozen FROZEN_ARGS="..."``: ``--write`` accepts these; ``--keep FOLDER`` keeps the outputs in a new folder, to compare them with
+those of another version (docs/development.md, "Compare the outputs of whole runs"). Real traces are read from
+``../shared/data``; runs whose traces are missing are left out, and keep their digests.
 """
 
 from __future__ import annotations
@@ -126,10 +127,13 @@ def _outputs(keep: Path, name: str) -> dict[str, str]:
         keep, "report", f"runs/{name}", "-o", out, "--format", "html,pdf,json,junit,rule-json", "--generated-at", _AT, "--threads", "1",
     )  # fmt: skip
     _postrun(keep, "ingest", f"runs/{name}", "-o", f"{out}.duckdb", "--threads", "1")
-    digests = {"terminal": _digest(answer.replace(str(keep), "").encode())}
-    digests |= _files(keep / out)
+    terminal = answer.replace(str(keep), "")
+    (keep / f"{out}.terminal.txt").write_text(terminal)
+    digests = {"terminal": _digest(terminal.encode())} | _files(keep / out)
     if (keep / f"{out}.duckdb").exists():
-        digests |= _tables(keep / f"{out}.duckdb")
+        tables = _tables(keep / f"{out}.duckdb")
+        (keep / f"{out}.tables.txt").write_text("".join(f"{table}: {rows}\n" for table, rows in tables.items()))
+        digests |= tables
     return digests
 
 
@@ -205,13 +209,16 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--keep", type=Path)
     arguments = parser.parse_args()
+    if arguments.keep and arguments.keep.exists():
+        parser.error(f"{arguments.keep} exists; name a new folder")
     with tempfile.TemporaryDirectory() as folder:
         keep = (arguments.keep or Path(folder) / "frozen").resolve()
         now = frozen_digests(keep, real_traces())
+    frozen = json.loads(FROZEN.read_text())
     if arguments.write:
-        FROZEN.write_text(json.dumps({"made with": made_with()} | now, indent=1, sort_keys=True) + "\n")
+        FROZEN.write_text(json.dumps(frozen | {"made with": made_with()} | now, indent=1, sort_keys=True) + "\n")
         return
-    different = differences(json.loads(FROZEN.read_text()), now)
+    different = differences(frozen, now)
     print("\n".join(different) or f"{len(now)} runs: all equal")
     sys.exit(1 if different else 0)
 
