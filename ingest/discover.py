@@ -12,18 +12,18 @@ from typing import Final
 
 from ..errors import InputError, UsageError
 from .chrome_trace.head import TRACE_HEAD_BYTES, read_head
-from .gpu_logs.recognise import recognises_dcgm, recognises_smi
-from .hosted.system_metrics import recognises_system_metrics
-from .hosted.timelines import recognises_pevents
+from .gpu_logs.recognize import recognizes_dcgm, recognizes_smi
+from .hosted.system_metrics import recognizes_system_metrics
+from .hosted.timelines import recognizes_pevents
 from .nsys.schema import HEAD as SQLITE
 from .nsys.schema import other_database
 from .object_store.urls import is_url
 from .packed import PACKED
 from .prt.format import MAGIC
-from .python_profiles.reader import recognises_dump, recognises_tree
+from .python_profiles.reader import recognizes_dump, recognizes_tree
 from .store import format_names as names
 from .store.reader_failures import described
-from .tensorflow.recognise import recognises_tensorflow
+from .tensorflow.recognize import recognizes_tensorflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Format:
     """
 
     name: str
-    recognises: Callable[[bytes, str], bool]
+    recognizes: Callable[[bytes, str], bool]
     not_read: str | None = None
 
 
@@ -88,7 +88,7 @@ def _named(pattern: str) -> Callable[[bytes, str], bool]:
 # First match decides.
 FORMATS: Final[tuple[Format, ...]] = (
     Format(names.RUN_STORE, lambda head, path: head[8:12] == b"DUCK"),
-    *(Format(name, recognises, step) for name, recognises, step in PACKED),
+    *(Format(name, recognizes, step) for name, recognizes, step in PACKED),
     Format(names.END_MARKER, _named(r"/training_job_end\.ts$")),
     Format(names.JOB, lambda head, path: path.endswith("/job.json") and b'"ph"' not in head),
     Format(
@@ -96,18 +96,18 @@ FORMATS: Final[tuple[Format, ...]] = (
         lambda head, path: _REPORT.match(head) is not None,
         "this is a report; give the traces or the run store it was made from",
     ),
-    Format(names.SYSTEM_METRICS, recognises_system_metrics),
-    Format(names.TIMELINE, recognises_pevents),
+    Format(names.SYSTEM_METRICS, recognizes_system_metrics),
+    Format(names.TIMELINE, recognizes_pevents),
     Format(names.TENSORFLOW_TIME, _named(r"/detailed_profiling/.*_\d+_\d+\.metadata$")),
-    Format(names.TENSORFLOW, recognises_tensorflow),
+    Format(names.TENSORFLOW, recognizes_tensorflow),
     Format(
         "TensorFlow profile data",
         _named(r"/detailed_profiling/.*\.(pb|metadata|profile-empty)$|/[^/]*\.tfevents\.[^/]*$|/plugins/profile/[^/]+/[^/]+\.pb$"),
         "of a TensorFlow profile its .trace.json.gz is read",
     ),
     Format(names.PYTHON_BESIDE, _named(r"/python_stats\.html$|/(cprofile|pyinstrument)/[^/]+/[^/]+/postrun\.json$")),
-    Format(names.PYTHON_STATS, recognises_dump),
-    Format(names.PYTHON_TREE, recognises_tree),
+    Format(names.PYTHON_STATS, recognizes_dump),
+    Format(names.PYTHON_TREE, recognizes_tree),
     Format("hosted raw capture", _named(r"\.smpraw$"), "the format of .smpraw files is not published; give the job's rule-output folder"),
     Format(
         names.NSIGHT_REPORT,
@@ -117,8 +117,8 @@ FORMATS: Final[tuple[Format, ...]] = (
     Format("SQLite database", other_database, "no table of an Nsight Systems export is in it, and no other databases are read"),
     Format(names.NSIGHT, lambda head, path: head.startswith(SQLITE)),
     Format(names.CAPTURE, lambda head, path: head.startswith(MAGIC) or path.lower().endswith(".prt")),
-    Format(names.NVIDIA_SMI, recognises_smi),
-    Format(names.DCGM, recognises_dcgm),
+    Format(names.NVIDIA_SMI, recognizes_smi),
+    Format(names.DCGM, recognizes_dcgm),
     Format(names.TRACE, _is_trace),
 )
 
@@ -136,7 +136,7 @@ def format_of(path: Path) -> Format | None:
     head = read_head(path)
     name = path.absolute().as_posix()
     for known in FORMATS:
-        if known.recognises(head, name):
+        if known.recognizes(head, name):
             return known
     if head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{") and _is_trace(read_head(path, TRACE_HEAD_BYTES), name):
         return FORMATS[-1]

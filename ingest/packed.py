@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from .gpu_logs.recognise import utf16_of
+from .gpu_logs.recognize import utf16_of
 
 ZIP: Final = "zip archive"
 _TAR_MAGIC: Final = slice(257, 262)

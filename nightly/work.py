@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .. import modes, temporary
 from ..analysis.compare.steps import step_times
-from ..analysis.compare.utilisation import sampled_mean
+from ..analysis.compare.utilization import sampled_mean
 from ..analysis.report.model import Report
 from ..analysis.steps.steps import main_steps
 from ..errors import InputError, PostrunError, RenderError, database_problem

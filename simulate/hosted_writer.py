@@ -42,7 +42,7 @@ def _hour(nanoseconds: int) -> str:
     return datetime.fromtimestamp(nanoseconds // SECOND, tz=UTC).strftime("%Y%m%d%H")
 
 
-def _gpu_utilisation(job: Job, truth: RankTruth, phase: str) -> tuple[float, float]:
+def _gpu_utilization(job: Job, truth: RankTruth, phase: str) -> tuple[float, float]:
     """Return the percentages of time with kernels and with memory accesses on a GPU."""
     if phase not in ("train", "stall", "evaluation"):
         return 0.0, 0.0
@@ -59,7 +59,7 @@ def _write_system(folder: Path, node: str, job: Job, truths: list[RankTruth], se
     """Write one file per minute with a line per metric and second."""
     random = Random(seed * 10_007 - 3 - int(node.removeprefix("algo-"))).random
     phases = {job.phase(time) for time in job.sample_times}
-    levels = {phase: [_gpu_utilisation(job, truth, phase) for truth in truths] for phase in phases}
+    levels = {phase: [_gpu_utilization(job, truth, phase) for truth in truths] for phase in phases}
     minutes: dict[int, list[str]] = {}
     for second, time in enumerate(job.sample_times):
         phase = job.phase(time)

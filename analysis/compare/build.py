@@ -17,7 +17,7 @@ from .launches import idle, launches
 from .memory import gpu_memory, memory_operations
 from .parts import devices, host_name, host_parts, parts, total_span
 from .steps import FASTER, FROM_STEP_TO_STEP, SLOWER, UNKNOWN, compare_steps, mean_error
-from .utilisation import sampling
+from .utilization import sampling
 from .verdicts import BROKEN, MENDED, verdicts
 
 THRESHOLD_PERCENT: Final = 3.0  # default: the same job on the same node varies by about this much from run to run

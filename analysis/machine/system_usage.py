@@ -16,7 +16,7 @@ from ..toolkit.quantiles import quantile
 from ..toolkit.wording import whole_percent
 from .gpu_clocks import gpu_clocks, throttling
 from .snapshots import with_snapshots
-from .utilisation import derived_utilisation
+from .utilization import derived_utilization
 
 SERIES_POINTS: Final = 400
 HEAT_BUCKETS: Final = 200
@@ -71,7 +71,7 @@ def system_usage(store: Store, derived: pl.DataFrame | None = None) -> SystemUsa
     kernel activity (``derived``, if it is known).
     """
     places = Places(store)
-    derived = derived_utilisation(store) if derived is None else derived
+    derived = derived_utilization(store) if derived is None else derived
     sampled = store.frame("SELECT DISTINCT node FROM sample WHERE metric = 'gpu_utilization'")["node"].to_list()
     derived = derived.filter(~pl.col("node").is_in(sampled))
     measured = {*store.frame(f"SELECT DISTINCT node FROM sample WHERE {MEASURED}")["node"], *derived["node"]}

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from ...ingest.store.store import Store
-from ..machine.utilisation import derived_utilisation
+from ..machine.utilization import derived_utilization
 from ..report.model import Report
 from ..steps.times import whole_steps
 from ..toolkit.places import Places
@@ -39,7 +39,7 @@ def timeline(store: Store, report: Report, *, cap: int = CAP) -> Timeline | None
     """
     timed = steps_of(store)
     keys = places(store, timed)
-    drawn = lines(store, derived_utilisation(store))
+    drawn = lines(store, derived_utilization(store))
     remarks: list[str] = []
     clock = _Clock(keys)
     drawn = clock.lines(drawn, remarks)

@@ -43,7 +43,7 @@ _MACHINE: Final = {
     "network_transmit": ("Network, sent", "MiB/s", 1 / _MIB),
     **{metric: (metric.removeprefix("perf."), METRICS[metric], 1.0) for metric in METRICS if metric.startswith("perf.")},
 }
-UTILISATION: Final = ("cpu_utilization", "gpu_utilization")
+UTILIZATION: Final = ("cpu_utilization", "gpu_utilization")
 _DERIVED: Final = " (derived from kernel activity)"
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from ...ingest.store.store import Store
 from ..toolkit.places import Place, Places, in_order
 from .events import NONE, PLACES
-from .lines import UTILISATION, Drawn
+from .lines import UTILIZATION, Drawn
 from .model import Track
 
 Key = tuple[str, int, int, int, int]
@@ -52,8 +52,8 @@ class Tree:
 
     def _put(self, parent: int, lines: Iterable[Drawn]) -> None:
         # Lines of utilization come first, then lines by name.
-        for line in sorted(lines, key=lambda line: (line.number, line.metric not in (*UTILISATION, "mean"), line.label, line.metric)):
-            kind = "utilisation" if line.metric in (*UTILISATION, "mean") else "counter"
+        for line in sorted(lines, key=lambda line: (line.number, line.metric not in (*UTILIZATION, "mean"), line.label, line.metric)):
+            kind = "utilisation" if line.metric in (*UTILIZATION, "mean") else "counter"
             narrow = line.label.replace("tilization", "til.") if kind == "utilisation" else ""
             self.line[id(line)] = self._add(parent, kind, line.label, line.detail, narrow if narrow != line.label else "")
 

@@ -16,7 +16,7 @@ from ...errors import InputError
 from ..store.store import Store
 from .metrics import FREE, LIMITS, PERCENT, PERCENT_LIMIT, RESERVED, TOTAL, USED, UTILIZATION, YEAR_2001_US, YEAR_2200_US
 from .reader import LogReader
-from .recognise import ENTITY, EXPOSED, TIMES, columns_of, fields_of
+from .recognize import ENTITY, EXPOSED, TIMES, columns_of, fields_of
 from .rows import GpuLogs
 
 _MIB: Final = 2.0**20

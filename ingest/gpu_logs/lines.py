@@ -17,7 +17,7 @@ import polars as pl
 from ..chrome_trace.inflate import Inflate
 from ..chrome_trace.notes import note_defects
 from ..store.store import Store
-from .recognise import ends_with_cr, utf16_of
+from .recognize import ends_with_cr, utf16_of
 
 BATCH_BYTES: Final = 2 << 20
 LONGEST_LINE: Final = 64 << 10  # bytes; logs have no longer lines

@@ -18,7 +18,7 @@ from ..chrome_trace.head import read_head
 from ..store.store import Store
 from .metrics import LIMITS, PERCENT_LIMIT, USED, UTILIZATION, YEAR_2001_US, YEAR_2200_US
 from .reader import QUERY, LogReader
-from .recognise import (
+from .recognize import (
     COLUMNS,
     DMON_HEADER,
     FAILURE,

@@ -116,7 +116,7 @@ _NOTES: Final = {
 }
 
 
-def recognises_system_metrics(head: bytes, name: str) -> bool:
+def recognizes_system_metrics(head: bytes, name: str) -> bool:
     """Return whether a file has the hosted profiler's system metrics.
 
     An empty or broken file with the right name counts, so that it is reported as such.

@@ -26,7 +26,7 @@ _BASE: Final = "start_time_since_epoch_in_micros"
 _SETTINGS: Final = ("num_workers", "pin_memory", "worker_id", "prefetch_factor")
 
 
-def recognises_pevents(head: bytes, name: str) -> bool:
+def recognizes_pevents(head: bytes, name: str) -> bool:
     """Return whether a file is a framework timeline of the hosted profiler or Horovod."""
     if head.lstrip()[:1] not in (b"[", b""):
         return False

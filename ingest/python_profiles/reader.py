@@ -30,14 +30,14 @@ _TREE: Final = re.compile(
 _TREE_NAME: Final = re.compile(r"/python_stats\.json$|\.pyisession$", re.IGNORECASE)
 
 
-def recognises_dump(head: bytes, name: str) -> bool:
+def recognizes_dump(head: bytes, name: str) -> bool:
     """Whether a file is a dump of cProfile or profile, by its path and first bytes."""
     if _DUMP_NAME.search(name):
         return True
     return name.lower().endswith(".prof") and (_DUMP.match(head) is not None or head == b"{0")
 
 
-def recognises_tree(head: bytes, name: str) -> bool:
+def recognizes_tree(head: bytes, name: str) -> bool:
     """Whether a file is a result of Pyinstrument in JSON."""
     return _TREE_NAME.search(name) is not None or _TREE.match(head) is not None
 

@@ -174,7 +174,7 @@ def launches(comparison: Comparison) -> Section:
     return Section("launches", "Launches and gaps", lead, (measures, gaps))
 
 
-def utilisation(comparison: Comparison) -> Section:
+def utilization(comparison: Comparison) -> Section:
     """Make "Sampled utilisation": means of GPUs and processors in both runs."""
     over, means = _SAMPLED_OVER[comparison.sampling.over], comparison.sampling.means
     sampled = [

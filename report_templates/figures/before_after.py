@@ -47,21 +47,19 @@ def before_after(pairs: Sequence[Pair], unit: str, names: tuple[str, str]) -> st
         body += tick_line(left + tick * scale, tick, unit, _TOP - 4, bottom - _GAP + 2)
     for number, (label, pair) in enumerate(zip(labels, pairs, strict=True)):
         y = _TOP + row * number
-        colour = MEANINGS[pair.meaning]
+        color = MEANINGS[pair.meaning]
         body.append(svg.text(left - 8, y + _BAR + 4, label, anchor="end", fill=INK))
         wide = [max(0.0, value) * scale for value in (pair.before, pair.after)]
         short = [significant(float(f"{value:.3g}")) for value in (pair.before, pair.after)]
-        body.append(_before(left, y, wide[0], _BAR - 1, colour, f"{label}, {light}: {short[0]} {unit}"))
+        body.append(_before(left, y, wide[0], _BAR - 1, color, f"{label}, {light}: {short[0]} {unit}"))
         body.append(svg.text(left + wide[0] + 5, y + _BAR - 2, short[0], fill=MUTED, size=10))
-        body.append(svg.rect(left, y + _BAR, wide[1], _BAR - 1, colour, title=f"{label}, {full}: {short[1]} {unit}"))
+        body.append(svg.rect(left, y + _BAR, wide[1], _BAR - 1, color, title=f"{label}, {full}: {short[1]} {unit}"))
         more = (pair.change, INK) if pair.change else None
         body.append(svg.text(left + wide[1] + 5, y + 2 * _BAR - 2, short[1], fill=MUTED, size=10, more=more))
     return svg.document(WIDTH, bottom + 12, body)
 
 
-def _before(x: float, y: float, wide: float, high: float, colour: str, title: str | None = None) -> str:
+def _before(x: float, y: float, wide: float, high: float, color: str, title: str | None = None) -> str:
     """Draw a pale bar with an edge, which stays visible in grayscale."""
     right, bottom = svg.number(x + max(wide, 0.0)), svg.number(y + high)
-    return svg.path(
-        f"M{svg.number(x)} {svg.number(y)}H{right}V{bottom}H{svg.number(x)}Z", colour, opacity=_PALE, stroke=colour, title=title
-    )
+    return svg.path(f"M{svg.number(x)} {svg.number(y)}H{right}V{bottom}H{svg.number(x)}Z", color, opacity=_PALE, stroke=color, title=title)

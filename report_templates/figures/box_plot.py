@@ -71,7 +71,7 @@ def _box(box: Box, label: str, y: float, left: float, right: float, scale: float
     def x(value: float) -> float:
         return left + min(max(value, 0.0) * scale, right - left)
 
-    middle, colour = y + _ROW / 2, MEANINGS[box.meaning]
+    middle, color = y + _ROW / 2, MEANINGS[box.meaning]
     high, low = middle - _BOX / 2, middle + _BOX / 2
     body = [svg.text(left - 8, middle + 4, label, anchor="end")]
     if box.p5 is not None and box.p95 is not None:
@@ -81,7 +81,7 @@ def _box(box: Box, label: str, y: float, left: float, right: float, scale: float
         svg.line(x(box.whisker_lower), middle - 4, x(box.whisker_lower), middle + 4, MUTED),
         svg.line(x(box.whisker_upper), middle - 4, x(box.whisker_upper), middle + 4, MUTED),
         # At least two units wide: equal quartiles stay visible.
-        svg.rect(x(box.p25) - 1, high, x(box.p75) - x(box.p25) + 2, _BOX, colour, title=f"{label}: median {box.p50:.1f}"),
+        svg.rect(x(box.p25) - 1, high, x(box.p75) - x(box.p25) + 2, _BOX, color, title=f"{label}: median {box.p50:.1f}"),
         svg.line(x(box.p50), high - 3, x(box.p50), high, INK),
         svg.line(x(box.p50), low, x(box.p50), low + 3, INK),
     ]

@@ -27,7 +27,7 @@ _LEVELS: Final = 4
 KINDS: Final = ("step", "annotation", "computation", "communication", "memory", "sync", "launch", "host", "merged")
 _TALK: Final = KINDS.index("communication")
 _SHARED: Final = 5.0  # px at the lower edge for communication that overlaps other work
-_COLOUR: Final = {"step": "idle", "annotation": "other", "launch": "host", "host": "operator", "merged": "other"}
+_COLOR: Final = {"step": "idle", "annotation": "other", "launch": "host", "host": "operator", "merged": "other"}
 _WORD: Final = {
     "memory": "memory operation",
     "sync": "synchronisation",
@@ -124,13 +124,13 @@ def _strip(row: Row, left: float, y: float, low: float, high: float, scale: floa
         name = row.names[i] if row.names else ""
         room = int((wide[i] - 8) / 5.6)
         if name and room >= min(len(name), _LETTERS) and start[i] >= free and len(texts) < 60 and _HEIGHT.get(KINDS[kind_of], 1.0) >= 0.8:
-            meaning = _COLOUR.get(KINDS[kind_of], KINDS[kind_of])
+            meaning = _COLOR.get(KINDS[kind_of], KINDS[kind_of])
             free = float(end[i])
             texts.append(svg.text(left + float(start[i]) + 4, y + 12, clip(name, room), fill=ON[meaning], size=9))
     drawn = [svg.rect(left, y, (high - low) * scale, _BAR, GRID, opacity=0.3)]
     for (kind_of, level_of), shapes in sorted(paths.items()):
         name = KINDS[kind_of]
-        drawn.append(svg.path("".join(shapes), MEANINGS[_COLOUR.get(name, name)], opacity=(0.3, 0.5, 0.75, 1.0)[level_of - 1]))
+        drawn.append(svg.path("".join(shapes), MEANINGS[_COLOR.get(name, name)], opacity=(0.3, 0.5, 0.75, 1.0)[level_of - 1]))
     if edges:
         drawn.append(svg.path("".join(edges), INK))
     return drawn + texts
@@ -192,7 +192,7 @@ def _legend(kinds: Sequence[int]) -> list[str]:
     for number in kinds:
         name = KINDS[number]
         tall = 11 * _HEIGHT.get(name, 1.0)
-        body.append(svg.rect(x, 6 + 11 - tall, 11, tall, MEANINGS[_COLOUR.get(name, name)]))
+        body.append(svg.rect(x, 6 + 11 - tall, 11, tall, MEANINGS[_COLOR.get(name, name)]))
         if name == "communication":
             body.append(svg.rect(x, 6, 11, 2, INK))
         word = _WORD.get(name, name)

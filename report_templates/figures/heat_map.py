@@ -36,7 +36,7 @@ def heat_map(blocks: Sequence[Heat], unit_name: str) -> str:
     tall = [min(_ROW, max(1.0, most / len(block.units))) * len(block.units) for block in blocks]
     height = _TOP + sum(tall) + _TITLE * len(blocks) + _BOTTOM
     plot = Plot(height)
-    colours = colormaps["cividis"].with_extremes(bad=(0, 0, 0, 0))
+    colors = colormaps["cividis"].with_extremes(bad=(0, 0, 0, 0))
     last = max(block.end_ns for block in blocks)
     time = time_unit(last)
     end = last / time.nanoseconds
@@ -47,20 +47,20 @@ def heat_map(blocks: Sequence[Heat], unit_name: str) -> str:
         axes = plot.axes(_LEFT, top, _RIGHT, height - top - field)
         grid = np.array([[np.nan if value is None else value for value in line] for line in block.values], dtype=float)
         extent = (block.start_ns / time.nanoseconds, block.end_ns / time.nanoseconds, rows, 0)
-        axes.imshow(grid, cmap=colours, vmin=0, vmax=100, aspect="auto", interpolation="nearest", extent=extent)
+        axes.imshow(grid, cmap=colors, vmin=0, vmax=100, aspect="auto", interpolation="nearest", extent=extent)
         ticks_x(axes, 0, end, [(tick, f"{tick:g}") for tick in nice_ticks(0, end, 8)] if number == len(blocks) - 1 else [])
         axes.set_ylim(rows, 0)
         labeled = range(0, rows, _every(field / rows))
         axes.yaxis.set_major_locator(FixedLocator([index + 0.5 for index in labeled]))
         axes.set_yticklabels([f"{unit_name} {block.units[index]}" for index in labeled])
-        plot.text(_LEFT, top - 6, block.title, colour=MUTED)
+        plot.text(_LEFT, top - 6, block.title, color=MUTED)
         top += field
-    plot.text(WIDTH - _RIGHT, height - 4, f"time since the first sample ({time.name})", anchor="right", colour=MUTED)
+    plot.text(WIDTH - _RIGHT, height - 4, f"time since the first sample ({time.name})", anchor="right", color=MUTED)
     scale = plot.figure.add_axes(((WIDTH - 146) / WIDTH, 1 - 15 / height, 100 / WIDTH, 8 / height))
     scale.imshow(np.linspace(0, 1, 64)[None, :], cmap="cividis", aspect="auto", interpolation="nearest")
     scale.set_axis_off()
-    plot.text(WIDTH - 152, 14, "0 %", anchor="right", colour=MUTED, size=9)
-    plot.text(WIDTH - 40, 14, "100 %", colour=MUTED, size=9)
+    plot.text(WIDTH - 152, 14, "0 %", anchor="right", color=MUTED, size=9)
+    plot.text(WIDTH - 40, 14, "100 %", color=MUTED, size=9)
     return plot.svg()
 
 

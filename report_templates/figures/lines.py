@@ -65,12 +65,12 @@ def lines(panels: Sequence[Panel], x_label: str, *, x_time: bool, height: float 
         axes = plot.axes(_LEFT, top, right, total_height - top - height)
         ticks_x(axes, low, high if high > low else low + 1, labels if last else [])
         ends = _draw(axes, panel, names)
-        plot.text(_LEFT, top - 8, panel.title, colour=MUTED)
+        plot.text(_LEFT, top - 8, panel.title, color=MUTED)
         if len(names) > 1 and (number == 0 or not same):
-            labelled = [line.label for line in panel.lines if line.label is not None]
-            for name, y in zip(labelled, _apart([top + height * end for end in ends], 12, top, top + height), strict=True):
-                plot.text(WIDTH - right + 7, y + 3.5, clip(name, _LABEL), colour=LINES[names.index(name) % MOST])
-    plot.text(WIDTH - right, total_height - 4, x_label, anchor="right", colour=MUTED)
+            labeled = [line.label for line in panel.lines if line.label is not None]
+            for name, y in zip(labeled, _apart([top + height * end for end in ends], 12, top, top + height), strict=True):
+                plot.text(WIDTH - right + 7, y + 3.5, clip(name, _LABEL), color=LINES[names.index(name) % MOST])
+    plot.text(WIDTH - right, total_height - 4, x_label, anchor="right", color=MUTED)
     return plot.svg()
 
 
@@ -88,15 +88,15 @@ def _draw(axes: Axes, panel: Panel, names: Sequence[str]) -> list[float]:
     for line in panel.lines:
         if line.label is None:
             axes.plot(line.x, line.y, color=GRID, linewidth=0.9, clip_on=False)
-    labelled = [line for line in panel.lines if line.label is not None]
-    for line in labelled:
+    labeled = [line for line in panel.lines if line.label is not None]
+    for line in labeled:
         number = names.index(line.label or "")
-        colour = LINES[number % MOST]
-        if len(line.low) and len(labelled) <= 4:
-            axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.16, linewidth=0, clip_on=False)
+        color = LINES[number % MOST]
+        if len(line.low) and len(labeled) <= 4:
+            axes.fill_between(line.x, line.low, line.high, color=color, alpha=0.16, linewidth=0, clip_on=False)
         single = {"marker": "o", "markersize": 3} if len(line.x) < 3 else {}
-        axes.plot(line.x, line.y, color=colour, linewidth=1.3, linestyle=_DASHES[number % MOST], clip_on=False, **single)  # type: ignore[arg-type]
-    return [1 - (line.y[-1] - lower) / (upper - lower) for line in labelled]
+        axes.plot(line.x, line.y, color=color, linewidth=1.3, linestyle=_DASHES[number % MOST], clip_on=False, **single)  # type: ignore[arg-type]
+    return [1 - (line.y[-1] - lower) / (upper - lower) for line in labeled]
 
 
 def _apart(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:

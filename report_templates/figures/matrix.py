@@ -27,7 +27,7 @@ def matrix(labels: Sequence[str], values: Sequence[Sequence[float | None]], what
     names, widest = svg.column((f"{number}: {clip(label, 24)}" for number, label in enumerate(labels, 1)), 32, 220)
     left = 10 + widest
     body = _scale(what)
-    colours = colormaps["cividis"]
+    colors = colormaps["cividis"]
     fields: dict[int, list[str]] = {}
     numbers = []
     for row, line in enumerate(values[:count]):
@@ -46,18 +46,18 @@ def matrix(labels: Sequence[str], values: Sequence[Sequence[float | None]], what
             if count <= NUMBERED and row != column:
                 ink = _LIGHT if level < _LEVELS / 2 else _DARK
                 numbers.append(svg.text(x + cell / 2, y + cell / 2 + 4, f"{value:.2f}", anchor="middle", fill=ink, size=10))
-    body += [svg.path("".join(parts), to_hex(colours((level + 0.5) / _LEVELS))) for level, parts in sorted(fields.items())]
+    body += [svg.path("".join(parts), to_hex(colors((level + 0.5) / _LEVELS))) for level, parts in sorted(fields.items())]
     return svg.document(WIDTH, _TOP + cell * count + 6, body + numbers)
 
 
 def _scale(what: str) -> list[str]:
     """Draw the scale of the brightness at the upper right corner."""
-    colours = colormaps["cividis"]
+    colors = colormaps["cividis"]
     body = [
         svg.text(WIDTH - 148, 11, f"{what} 0", anchor="end", fill=INK, size=10),
         svg.text(WIDTH - 2, 11, "1", anchor="end", fill=INK, size=10),
     ]
     wide = 128 / _LEVELS
     for level in range(_LEVELS):
-        body.append(svg.rect(WIDTH - 142 + level * wide, 3, wide + 0.2, 9, to_hex(colours((level + 0.5) / _LEVELS))))
+        body.append(svg.rect(WIDTH - 142 + level * wide, 3, wide + 0.2, 9, to_hex(colors((level + 0.5) / _LEVELS))))
     return body

@@ -33,14 +33,14 @@ PAPER: Final = "#ffffff"
 LINES: Final = ("#0073b3", "#d45d00", "#009d72", "#b85f92", "#a87400", "#3d8fbf")
 
 VARIABLES: Final[dict[str, str]] = {
-    **{colour: f"var(--{name})" for name, colour in MEANINGS.items()},
+    **{color: f"var(--{name})" for name, color in MEANINGS.items()},
     "#fffffe": "var(--on-computation)",
     "#1b1f25": "var(--on-idle)",
     INK: "var(--ink)",
     MUTED: "var(--muted)",
     GRID: "var(--grid)",
     PAPER: "var(--paper)",
-    **{colour: f"var(--line-{number})" for number, colour in enumerate(LINES, 1)},
+    **{color: f"var(--line-{number})" for number, color in enumerate(LINES, 1)},
 }
 
 _TAG = re.compile(r"<[^>]*>")

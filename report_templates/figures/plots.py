@@ -78,10 +78,10 @@ class Plot:
         axes.set_axisbelow(True)
         return axes
 
-    def text(self, x: float, y: float, content: str, *, anchor: str = "left", colour: str = INK, size: float = 10) -> None:
+    def text(self, x: float, y: float, content: str, *, anchor: str = "left", color: str = INK, size: float = 10) -> None:
         """Add text; ``x`` and ``y`` of its baseline count from the upper left corner."""
         self.figure.text(
-            x / WIDTH, 1 - y / self.height, printable(content), ha=anchor, va="baseline", color=colour, fontsize=size, parse_math=False
+            x / WIDTH, 1 - y / self.height, printable(content), ha=anchor, va="baseline", color=color, fontsize=size, parse_math=False
         )
 
     def svg(self) -> str:

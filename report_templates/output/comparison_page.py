@@ -12,7 +12,7 @@ from ..blocks import Section
 from ..comparing.kernels import kernels
 from ..comparing.steps import steps
 from ..comparing.summary import summary
-from ..comparing.tables import alike, launches, memory, precision, reading, utilisation, verdicts
+from ..comparing.tables import alike, launches, memory, precision, reading, utilization, verdicts
 from ..comparing.time import time
 from ..figures import plots
 from .output_folder import OutputFolder
@@ -20,7 +20,7 @@ from .pages import filled
 from .pdf import Printer, checked_paper
 
 SECTIONS: Final[tuple[Callable[[Comparison], Section], ...]] = (
-    alike, steps, time, kernels, precision, memory, launches, utilisation, verdicts, reading,
+    alike, steps, time, kernels, precision, memory, launches, utilization, verdicts, reading,
 )  # fmt: skip
 PLACES: Final[dict[str, str]] = {"html": "comparison.html", "pdf": "comparison.pdf", "json": "comparison.json"}
 FORMATS: Final = tuple(PLACES)

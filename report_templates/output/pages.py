@@ -126,9 +126,9 @@ def _pdf_style(paper: str) -> str:
     """Return the style for paper, with light colors instead of variables."""
     screen = asset("style.css")
     # WeasyPrint would resolve each variable again for every cell.
-    colours = dict(re.findall(r"--([\w-]+): (#\w+);", screen[: screen.index("@media")]))
+    colors = dict(re.findall(r"--([\w-]+): (#\w+);", screen[: screen.index("@media")]))
     style = re.sub(r"@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", screen[screen.index("}") + 1 :])
-    return re.sub(r"var\(--([\w-]+)\)", lambda match: colours[match[1]], style) + asset("pdf.css").replace("@PAPER@", paper)
+    return re.sub(r"var\(--([\w-]+)\)", lambda match: colors[match[1]], style) + asset("pdf.css").replace("@PAPER@", paper)
 
 
 def _inline(figure: Figure) -> Markup:

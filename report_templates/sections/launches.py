@@ -142,11 +142,11 @@ def launch_queue(report: Report) -> Section:
 
 def _queue_figure(drawn: Sequence[StreamQueue]) -> Figure:
     start = min(stream.time_ns[0] for stream in drawn)
-    labelled = [lines.Line(clip(_label(stream), 28), [time - start for time in stream.time_ns], stream.depth) for stream in drawn]
+    labeled = [lines.Line(clip(_label(stream), 28), [time - start for time in stream.time_ns], stream.depth) for stream in drawn]
     highest = max(drawn, key=lambda stream: stream.max_depth)
     return Figure(
         "launch-queue-depth",
-        lines.lines([lines.Panel("launched and not begun", labelled)], "time since the first launch", x_time=True, height=110),
+        lines.lines([lines.Panel("launched and not begun", labeled)], "time since the first launch", x_time=True, height=110),
         f"Depth of the launch queue over time; the highest is {highest.max_depth} on {_label(highest)}",
         say("Mean of stretches of equal time. At zero the host is only just ahead of the GPU, or behind it."),
     )

@@ -13,19 +13,19 @@ from ...analysis.report.model import Report, RuleParameter, RuleResult
 from ...analysis.report.rule_details import DETAILS
 from ..blocks import Section, coded, plain, say
 from ..blocks.tables import Cell, Col, Table, table
-from ..rules import bottlenecks, generic, loop, trace, utilisation
+from ..rules import bottlenecks, generic, loop, trace, utilization
 from ..rules.rule_context import Blocks, RuleContext
 from ..text.formats import capitalized, clip, count, duration, glued, plural, sentences, significant
 from ..text.signs import ERROR, ISSUE
 from .verdicts import FIRST, Judged, findings, judged
 
 _BLOCKS: Final[dict[str, Callable[[RuleContext, Any], Blocks]]] = {
-    "LowGPUUtilization": utilisation.low_gpu_utilization,
-    "BatchSize": utilisation.batch_size,
-    "GPUMemoryIncrease": utilisation.gpu_memory_increase,
+    "LowGPUUtilization": utilization.low_gpu_utilization,
+    "BatchSize": utilization.batch_size,
+    "GPUMemoryIncrease": utilization.gpu_memory_increase,
     "CPUBottleneck": partial(bottlenecks.bottleneck, what="CPU"),
     "IOBottleneck": partial(bottlenecks.bottleneck, what="I/O"),
-    "LoadBalancing": utilisation.load_balancing,
+    "LoadBalancing": utilization.load_balancing,
     "MaxInitializationTime": loop.max_initialization_time,
     "StepOutlier": loop.step_outlier,
     "Dataloader": loop.dataloader,

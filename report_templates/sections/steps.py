@@ -259,7 +259,7 @@ def _over_index(series: _Listed, groups: Sequence[StepGroup]) -> Figure | None:
     edge = say(" {} above {} at the upper edge.", plural(beyond, "step"), duration(limit)) if beyond else ""
     only = f" Only the {what} steps are drawn." if len(main) < len(groups) else ""
     who = f" Of {label(named[0])}." if len(drawable) == 1 else ""
-    grey = " Named: the slowest, the median and the fastest by median duration; grey: the others." if len(drawn) > len(named) else ""
+    gray = " Named: the slowest, the median and the fastest by median duration; grey: the others." if len(drawn) > len(named) else ""
     return Figure(
         "steps-over-index",
         lines([Panel(f"step duration, {unit.name}", drawn_lines)], "steps before it" if anew else "step", x_time=False, height=120),
@@ -270,7 +270,7 @@ def _over_index(series: _Listed, groups: Sequence[StepGroup]) -> Figure | None:
             only,
             who,
             edge,
-            grey,
+            gray,
             of_all(len(drawn), len(drawable), "process", "median duration"),
         ),
     )

@@ -43,7 +43,7 @@ def summary(report: Report, *, rules: bool = True) -> Section:
     numbers = itertools.count(1)
     section.add(
         _costs(report),
-        _utilisation(report),
+        _utilization(report),
         table(
             "summary-kernels",
             "Longest kernels",
@@ -213,7 +213,7 @@ def _strip(title: str, parts: Sequence[tuple[str, float, str]]) -> Strip:
     return Strip(title, pieces)
 
 
-def _utilisation(report: Report) -> Figure | None:
+def _utilization(report: Report) -> Figure | None:
     """Draw the utilization of the GPUs, or of the processors, over time."""
     for metric in ("gpu", "cpu"):
         sampled = [series for series in report.system_usage.series if series.metric == metric and len(series.time_ns) > 1]

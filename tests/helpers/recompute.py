@@ -226,7 +226,7 @@ def idle(trace: Trace) -> dict[tuple[int, int], Any]:
     return rows
 
 
-def derived_utilisation(trace: Trace) -> list[float]:
+def derived_utilization(trace: Trace) -> list[float]:
     """Return busy percent of every bucket of 1, 2 or 5 x 10^n ns of a trace's devices."""
     origin, last = min(event["start"] for event in trace.work), max(event["end"] for event in trace.work)
     width = next(f * 10**n for n in range(6, 19) for f in (1, 2, 5) if f * 10**n * 2000 >= last - origin)

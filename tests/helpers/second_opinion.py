@@ -261,7 +261,7 @@ class Run:
     steps: dict[tuple[str, int, str], list[tuple[int, int, int]]] = field(default_factory=lambda: defaultdict(list))  # start, length, index
     loaders: dict[str, list[tuple[int, int, int]]] = field(default_factory=lambda: defaultdict(list))  # machine -> pid, start, length
     workers: dict[str, list[tuple[int, int, int]]] = field(default_factory=lambda: defaultdict(list))  # loader processes, the same
-    initialised: dict[str, dict[int, list[int]]] = field(default_factory=lambda: defaultdict(dict))  # machine -> pid -> num_workers
+    initialized: dict[str, dict[int, list[int]]] = field(default_factory=lambda: defaultdict(dict))  # machine -> pid -> num_workers
     events: list[tuple[int, int]] = field(default_factory=list)  # start, end
     others: dict[tuple[str, int], list[int]] = field(
         default_factory=lambda: defaultdict(list)
@@ -318,7 +318,7 @@ def read_run(folder: Path) -> Run:
                 elif phase == "DataLoaderWorker":
                     run.workers[node].append((arguments["pid"], start, length))
                 elif phase == "DataLoaderIterInitialize":
-                    run.initialised[node].setdefault(int(pid), []).append(arguments["num_workers"])
+                    run.initialized[node].setdefault(int(pid), []).append(arguments["num_workers"])
     return run
 
 
@@ -726,10 +726,10 @@ def _seconds(intervals: Iterable[tuple[int, int, int]]) -> dict[int, int]:
 
 def dataloader(run: Run, p: Mapping[str, Any]) -> dict[str, Any]:
     nodes = {}
-    for node in sorted({*run.loaders, *run.initialised, *run.workers}):
+    for node in sorted({*run.loaders, *run.initialized, *run.workers}):
         seconds = _seconds(run.loaders[node] + run.workers[node])
         cores = len(run.of(node, _CPU)) or None
-        stated = {pid: max([1, *found]) for pid, found in run.initialised[node].items()}
+        stated = {pid: max([1, *found]) for pid, found in run.initialized[node].items()}
         loaders: Fraction | None = None
         if stated:
             training = {pid for of_node, pid, _ in run.steps if of_node == node} | set(stated)

@@ -47,7 +47,7 @@ def test_handlers_that_record(programs: Programs, variant: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("variant", ["thread", "plain"])  # the address sanitizer loses count of cancelled threads
-def test_cancelled_threads_leave_no_lock(programs: Programs, variant: str, tmp_path: Path) -> None:
+def test_canceled_threads_leave_no_lock(programs: Programs, variant: str, tmp_path: Path) -> None:
     call(programs.program(PROGRAM, variant), "cancelled", tmp_path, 60, timeout=120)
     for file in files(tmp_path):
         check_whole(file.read_bytes())

@@ -342,17 +342,17 @@ def test_compression(programs: Programs, variant: str, tmp_path: Path) -> None:
 # ---------------------------------------------------------------- forks
 
 
-def sanitized_fork(variant: str, behaviour: str) -> dict[str, str]:
+def sanitized_fork(variant: str, behavior: str) -> dict[str, str]:
     """A child does not touch inherited state; a sanitizer's malloc may stay locked."""
-    alone = variant != "plain" and behaviour not in ("exec", "spawn", "vfork")
+    alone = variant != "plain" and behavior not in ("exec", "spawn", "vfork")
     return {"ASAN_OPTIONS": "detect_leaks=0"} | ({"ALONE": "1"} if alone else {})
 
 
 @pytest.mark.parametrize("behaviour", ["quiet", "while recording", "exec", "spawn", "vfork", "raw"])
-def test_a_child_leaves_alone_what_it_inherits(programs: Programs, variant: str, behaviour: str, tmp_path: Path) -> None:
-    if behaviour == "raw" and variant != "plain":
+def test_a_child_leaves_alone_what_it_inherits(programs: Programs, variant: str, behavior: str, tmp_path: Path) -> None:
+    if behavior == "raw" and variant != "plain":
         pytest.skip("the sanitizer must know of a fork")
-    call(programs.program("capture_forks", variant), behaviour, tmp_path, 15, **sanitized_fork(variant, behaviour))
+    call(programs.program("capture_forks", variant), behavior, tmp_path, 15, **sanitized_fork(variant, behavior))
     (file,) = files(tmp_path)
     check_whole(file.read_bytes())
     tables = read(tmp_path)
@@ -363,10 +363,10 @@ def test_a_child_leaves_alone_what_it_inherits(programs: Programs, variant: str,
 
 
 @pytest.mark.parametrize("behaviour", ["own", "follow", "children", "exit"])
-def test_a_child_records_to_its_own_file(programs: Programs, variant: str, behaviour: str, tmp_path: Path) -> None:
+def test_a_child_records_to_its_own_file(programs: Programs, variant: str, behavior: str, tmp_path: Path) -> None:
     if variant == "thread":
         pytest.skip("this sanitizer has no threads in a child of several threads")
-    call(programs.program("capture_forks", variant), behaviour, tmp_path, 10, **sanitized_fork(variant, behaviour))
+    call(programs.program("capture_forks", variant), behavior, tmp_path, 10, **sanitized_fork(variant, behavior))
     actual = [file.read_bytes() for file in files(tmp_path)]
     assert len(actual) == 11
     processes = {prt_reader.read(text)["process"][0]["pid"]: text for text in actual}
@@ -379,8 +379,8 @@ def test_a_child_records_to_its_own_file(programs: Programs, variant: str, behav
             continue
         tables = prt_reader.read(text)
         assert [row["name"] for row in tables["annotation"]][:1] == ["child"]
-        assert (text[24:40] == processes[parent][24:40]) == (behaviour != "own")
-        if behaviour != "children":
+        assert (text[24:40] == processes[parent][24:40]) == (behavior != "own")
+        if behavior != "children":
             assert tables["process"][0]["parent_pid"] == parent
 
 
@@ -461,13 +461,13 @@ def test_a_limit_on_file_sizes(programs: Programs, variant: str, tmp_path: Path)
     assert 100000 < file.stat().st_size <= 200000
 
 
-def on_tmpfs(program: Path, behaviour: str, options: str, folder: Path, copy: Path) -> dict[str, int]:
+def on_tmpfs(program: Path, behavior: str, options: str, folder: Path, copy: Path) -> dict[str, int]:
     """Runs it with a small file system of its own, and copies what is left there."""
     unshare = shutil.which("unshare")
     if unshare is None:
         pytest.skip("no unshare (apt-get install util-linux)")
     folder.mkdir()
-    script = f'mount -t tmpfs -o "{options}" none "{folder}" && "{program}" {behaviour} "{folder}" && cp -r "{folder}" "{copy}"'
+    script = f'mount -t tmpfs -o "{options}" none "{folder}" && "{program}" {behavior} "{folder}" && cp -r "{folder}" "{copy}"'
     done = subprocess.run([unshare, "-rm", "sh", "-c", script], capture_output=True, text=True, timeout=120, env=environment())
     if "mount" in done.stderr or "unshare" in done.stderr:
         pytest.skip(f"no file system can be mounted: {done.stderr.strip()[:200]}")
@@ -491,8 +491,8 @@ def test_a_read_only_folder(programs: Programs, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("behaviour", ["deleted", "gone"])
-def test_a_folder_that_disappears(programs: Programs, variant: str, behaviour: str, tmp_path: Path) -> None:
-    call(programs.program("capture_disk", variant), behaviour, tmp_path / "traces")
+def test_a_folder_that_disappears(programs: Programs, variant: str, behavior: str, tmp_path: Path) -> None:
+    call(programs.program("capture_disk", variant), behavior, tmp_path / "traces")
 
 
 def test_descriptors_that_the_program_closes(programs: Programs, tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def test_a_run_of_one_kind_of_files_is_reported(night: tuple[Path, dict[str, obj
 @pytest.mark.parametrize(
     ("run", "mean"), [("of-smi", 15.0), ("dmon", 15.0), ("of-dcgm", 15.0), ("hosted-metrics", 50.0), ("of-kineto", None)]
 )
-def test_the_mean_utilisation_is_in_the_index(night: tuple[Path, dict[str, object]], run: str, mean: float | None) -> None:
+def test_the_mean_utilization_is_in_the_index(night: tuple[Path, dict[str, object]], run: str, mean: float | None) -> None:
     column = pl.read_parquet(night[0] / "index.parquet").filter(pl.col("id") == run)["gpu_utilization_percent"]
     assert column.to_list() == [mean]
     (row,) = [one for one in json.loads((night[0] / "index.json").read_text())["runs"] if one["id"] == run]

@@ -223,7 +223,7 @@ def test_workers_are_replaced_after_so_many_tasks() -> None:
     assert all(gone(pid) for pid in set(pids))
 
 
-def test_a_waiting_task_can_be_cancelled() -> None:
+def test_a_waiting_task_can_be_canceled() -> None:
     with SupervisedPool(1) as pool:
         running = pool.submit(tasks.sleep, 0.5)
         waiting = [pool.submit(tasks.add, n) for n in range(3)]

@@ -649,10 +649,10 @@ class OracleScanner:
         self._lost_example = self._buffer[start : min(start + _EXAMPLE, max(at, start + 1))]
         if reason:
             self._defect(reason, self._lost_from, self._lost_example)
-        self._state = self._resynchronise
+        self._state = self._resynchronize
         return at
 
-    def _resynchronise(self, i: int) -> int:
+    def _resynchronize(self, i: int) -> int:
         restart = _RESTART.search(self._buffer, i)
         if restart is None and not self._final:
             if len(self._buffer) - _RESTART_LONGEST > i:

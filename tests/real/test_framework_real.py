@@ -13,7 +13,7 @@ import pytest
 from postrun.analysis.device.operators import operators
 from postrun.analysis.device.time_breakdown import time_breakdown
 from postrun.analysis.framework.framework import OTHER_OPERATORS, framework
-from postrun.analysis.machine.utilisation import derived_utilisation
+from postrun.analysis.machine.utilization import derived_utilization
 from postrun.analysis.toolkit.wording import duration
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
@@ -108,9 +108,9 @@ def test_operators_of_a_run_of_eight(shared_data: Path) -> None:
     assert any(f"ran for {duration(ran * 1000)} of" in note for note in section.notes)
 
 
-def test_derived_utilisation_adds_up_to_the_busy_time(run: Store) -> None:
+def test_derived_utilization_adds_up_to_the_busy_time(run: Store) -> None:
     [device] = time_breakdown(run)
-    derived = derived_utilisation(run)
+    derived = derived_utilization(run)
     ends = [*derived["time_ns"][1:], device.first_ns + device.span_ns]
     busy = sum(value / 100 * (end - start) for start, end, value in zip(derived["time_ns"], ends, derived["value"], strict=True))
     assert busy == pytest.approx(device.busy_ns)

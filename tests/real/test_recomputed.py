@@ -217,7 +217,7 @@ def sections(traces: list[recompute.Trace], report: Report) -> dict[str, tuple[A
         durations = [s.duration_ns for s in report.steps.steps if (s.rank, s.pid, s.on_device) == (group.rank, group.pid, group.on_device)]
         result[f"step times of rank {group.rank}, {group.on_device}"] = (recompute.quantiles(durations), asdict(group.quantiles))
     if len(traces) == len(devices) == 1 and devices[0]["span_ns"]:
-        values = recompute.derived_utilisation(traces[0])
+        values = recompute.derived_utilization(traces[0])
         usage, active = report.system_usage.nodes[0], report.system_usage.gpu_active
         assert active is not None
         assert report.summary.tiles[0].value == f"{100 * devices[0]['busy_ns'] / devices[0]['span_ns']:.1f} %"

@@ -9,8 +9,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 from postrun.ingest.discover import format_of
-from postrun.ingest.hosted.system_metrics import read_system_metrics_many, recognises_system_metrics
-from postrun.ingest.hosted.timelines import read_pevents, recognises_pevents
+from postrun.ingest.hosted.system_metrics import read_system_metrics_many, recognizes_system_metrics
+from postrun.ingest.hosted.timelines import read_pevents, recognizes_pevents
 from postrun.ingest.store import Store
 from postrun.ingest.store.format_names import TIMELINE
 from postrun.ingest.store.registry import ReadResult, Registry
@@ -26,7 +26,7 @@ def smdebug(shared_data: Path) -> Path:
 
 def metrics(*paths: Path) -> tuple[pl.DataFrame, list[ReadResult], Store]:
     for path in paths:
-        assert recognises_system_metrics(path.read_bytes()[:4096], path.as_posix())
+        assert recognizes_system_metrics(path.read_bytes()[:4096], path.as_posix())
     store = Store.create(None)
     results = read_system_metrics_many(store, [(path, index) for index, path in enumerate(paths)], Registry(store))
     return store.frame("SELECT * FROM sample"), results, store
@@ -37,7 +37,7 @@ def timelines(*paths: Path) -> tuple[pl.DataFrame, Store]:
     store = Store.create(None)
     registry = Registry(store)
     for index, path in enumerate(sorted(paths)):
-        assert recognises_pevents(path.read_bytes()[:4096], path.as_posix())
+        assert recognizes_pevents(path.read_bytes()[:4096], path.as_posix())
         read_pevents(store, path, index, registry)
     return store.frame("SELECT a.*, n.text, start_ns + duration_ns AS end_ns FROM annotation a JOIN name n ON n.id = a.name"), store
 

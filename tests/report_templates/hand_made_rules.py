@@ -27,8 +27,8 @@ def box(middle: float, spread: float = 12.0) -> dict[str, float]:
     }  # fmt: skip
 
 
-def bins(centre: float, wide: float, number: int, beyond: int = 0, count: int = 60) -> dict[str, Any]:
-    edges = [centre - wide + 2 * wide * i / count for i in range(count + 1)]
+def bins(center: float, wide: float, number: int, beyond: int = 0, count: int = 60) -> dict[str, Any]:
+    edges = [center - wide + 2 * wide * i / count for i in range(count + 1)]
     weights = [math.exp(-((((i + 0.5) / count - 0.5) * 6) ** 2) / 2) for i in range(count)]
     return {"edges": edges, "counts": [round(number * weight / sum(weights)) for weight in weights], "unit": "ns", "logarithmic": False, "beyond": beyond}  # fmt: skip
 

@@ -267,7 +267,7 @@ def test_the_page_needs_no_matplotlib() -> None:
     assert subprocess.run([sys.executable, "-P", "-c", code], check=False).returncode == 0
 
 
-def test_the_sampled_utilisation_of_a_family_is_told_where_there_is_one() -> None:
+def test_the_sampled_utilization_of_a_family_is_told_where_there_is_one() -> None:
     rows = [dataclasses.replace(row, gpu_utilization_percent=80.0 - row.step_median_ns / 10**7) for row in small() if row.step_median_ns]
     with_samples, without = (index_page(made_of(made)) for made in (rows, small()))
     newest, before = (80 - STEPS[-1] / 10, 80 - sorted(STEPS[:-1])[len(STEPS[:-1]) // 2] / 10)

@@ -146,7 +146,7 @@ def test_an_all_reduce_ends_on_all_ranks_together_after_the_last_has_joined(run:
         assert max(e.start for e in together) < min(ends)
 
 
-def test_the_run_is_labelled_as_simulated_everywhere(run: Run) -> None:
+def test_the_run_is_labeled_as_simulated_everywhere(run: Run) -> None:
     job = json.loads((run.folder / "job.json").read_text())
     assert job["labels"] == {"simulated": "true"}
     assert "simulated" in job["name"]

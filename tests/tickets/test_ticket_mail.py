@@ -134,7 +134,7 @@ def test_a_server_that_says_552_afterwards_is_heard() -> None:
         assert inbox.mails == []
 
 
-def test_greylisting_is_waited_for_and_a_refusal_is_told() -> None:
+def test_graylisting_is_waited_for_and_a_refusal_is_told() -> None:
     with serving() as (inbox, environment):
         inbox.answers = ["451 4.7.1 Greylisted, try again"] * 2
         mailer(environment).deliver(MESSAGE, [])

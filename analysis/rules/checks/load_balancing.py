@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from ...machine.utilisation import LABEL
+from ...machine.utilization import LABEL
 from ...report.rule_details import ComparedGpu, Gpu, GpuPair, LoadBalancingDetails
 from ...toolkit.labels import ranks
 from ...toolkit.places import in_order

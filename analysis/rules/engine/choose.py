@@ -181,12 +181,12 @@ def chosen(
             raise UsageError(f"--set {turned_off(key, rule, running)}")
     built_in = [Chosen(one.rule, effective(type(one.rule), preset, values[one.rule.name])) for one in kept]
     brought = [Chosen(one, effective(type(one), preset, {**one.loaded_values, **values[one.name]})) for one in custom_rules]
-    selection = Selection((*built_in, *brought), wanted.summarised and not dropped.summarised, preset)
+    selection = Selection((*built_in, *brought), wanted.summarized and not dropped.summarized, preset)
     return selection, _running(fail_on, selection)
 
 
 def _running(fail_on: Iterable[str], selection: Selection) -> tuple[str, ...]:
-    running = [one.name for one in selection.rules] + [PROFILER_REPORT] * selection.summarised
+    running = [one.name for one in selection.rules] + [PROFILER_REPORT] * selection.summarized
     custom_rules = _by_name(one.rule for one in selection.rules if isinstance(one.rule, Guarded))
     names = {name: rule.name for name, rule in custom_rules.items()} | {word: word for word in (_ANY, _FAILED, *running)}
     accepted = {word.lower(): meant for word, meant in names.items()}

@@ -28,8 +28,8 @@ def evaluate(run: RunData, selection: Selection) -> tuple[tuple[RuleResult, ...]
     outcomes = refer(rules, copy_again(rules, _outcomes(run, selection.rules), run.store))
     interval = run.samples.interval_ns
     results = [_result(chosen, outcome, interval) for chosen, outcome in zip(selection.rules, outcomes, strict=True)]
-    if selection.summarised:
-        results.insert(0, profiler_report.summarise(results, selection))
+    if selection.summarized:
+        results.insert(0, profiler_report.summarize(results, selection))
     return tuple(results), _findings(selection.rules, outcomes)
 
 

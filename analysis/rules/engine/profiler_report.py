@@ -16,7 +16,7 @@ CONDITION = "any of the rules it runs finds an issue"
 ADVICE = "Begin with the finding that costs most time."
 
 
-def summarise(results: Sequence[RuleResult], selection: Selection) -> RuleResult:
+def summarize(results: Sequence[RuleResult], selection: Selection) -> RuleResult:
     """Return ProfilerReport's own row over the documented rules among ``results``.
 
     An issue if any rule has one; not evaluated if none could be evaluated. A rule that only informs is not evidence that nothing is

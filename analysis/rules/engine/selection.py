@@ -31,7 +31,7 @@ class Selection:
     """The rules of a report, in order. ``summarised``: ProfilerReport's own verdict over the documented rules among them is included."""
 
     rules: tuple[Chosen, ...]
-    summarised: bool = True
+    summarized: bool = True
     preset: Preset = "documented"
 
 
@@ -50,8 +50,8 @@ def select(names: Sequence[str] | None = None, *, preset: Preset = "documented",
             raise UsageError(turned_off(key, name, [rule.name for rule in rules.values() if rule.name in wanted]))
         values.setdefault(rule.name, {})[parameter.name] = checked(rule, parameter, value)
     chosen = [Chosen(rule(), effective(rule, preset, values.get(rule.name, {}))) for rule in rules.values() if rule.name in wanted]
-    summarised = names is None or any(name.lower() == PROFILER_REPORT.lower() for name in names)
-    return Selection(tuple(chosen), summarised, preset)
+    summarized = names is None or any(name.lower() == PROFILER_REPORT.lower() for name in names)
+    return Selection(tuple(chosen), summarized, preset)
 
 
 def turned_off(key: str, rule: str, running: Iterable[str]) -> str:

@@ -28,7 +28,7 @@ import polars as pl
 from ....ingest.store.store import Store
 from ....ingest.store.tables import MEASURED
 from ...machine.snapshots import SNAPSHOT_NS, begins, tolerance_ns
-from ...machine.utilisation import derived_utilisation
+from ...machine.utilization import derived_utilization
 from .common_time import CommonTime, common_time
 
 FIGURES: Final = ("gpu", "gpu_memory", "core", "core_iowait", "cpu")
@@ -64,7 +64,7 @@ class Samples:
 
     def __init__(self, store: Store, derived: pl.DataFrame | None = None) -> None:
         self._store = store
-        self.derived = derived_utilisation(store) if derived is None else derived
+        self.derived = derived_utilization(store) if derived is None else derived
         self._counts = store.frame(f"""
             SELECT node, metric, count(*) AS n, count(*) FILTER ({_FINITE}) AS finite, min(time_ns) AS first, max(time_ns) AS last,
                 min(coalesce(unit, 0)) AS first_unit, max(coalesce(unit, 0)) AS last_unit

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
-from ...machine.utilisation import LABEL
+from ...machine.utilization import LABEL
 from ...report.rule_details import BatchSizeGpu, BottleneckNode, ComparedGpu, ComparedRank, GrowingMemory, LowGpu, ProfiledDevice
 from ...toolkit.labels import place, ranks
 from ...toolkit.places import in_order

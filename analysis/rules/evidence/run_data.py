@@ -21,7 +21,7 @@ from ...device.time_breakdown import time_breakdown, whole_devices
 from ...framework.annotations import annotation_groups
 from ...framework.framework import framework
 from ...machine.system_usage import system_usage
-from ...machine.utilisation import derived_utilisation
+from ...machine.utilization import derived_utilization
 from ...run import run_info
 from ...run.job_statistics import job_statistics
 from ...steps.steps import steps
@@ -54,7 +54,7 @@ class RunData:
     devices = _from_store(run_info.devices)
     processes = _from_store(run_info.processes)
     job = _from_store(job_statistics)
-    derived = _from_store(derived_utilisation)  # of devices without samples, from their kernels
+    derived = _from_store(derived_utilization)  # of devices without samples, from their kernels
     samples = _from_run(lambda run: Samples(run.store, run.derived))
     usage = _from_run(lambda run: system_usage(run.store, run.derived))
     breakdown = _from_store(time_breakdown)  # a row per (process, device)

@@ -42,7 +42,7 @@ from .part import FileLimits, LeftOutError, Part, Patch
 from .timeline_writer import TimelineWriter, finish_leftovers
 
 ITERATION: Final = "DataLoaderIter"
-INITIALISATION: Final = "DataLoaderIterInitialize"
+INITIALIZATION: Final = "DataLoaderIterInitialize"
 FETCH: Final = "DataLoaderWorker"
 
 _MODULE: Final = "torch.utils.data.dataloader"
@@ -171,7 +171,7 @@ class LoaderPart(Part):
         self._patches.append(Patch(base, "__next__", functools.partial(self._around, ITERATION)))
         for name in _ITERATORS:
             if "__init__" in vars(iterators := getattr(module, name, base)) and iterators is not base:
-                self._patches.append(Patch(iterators, "__init__", functools.partial(self._around, INITIALISATION)))
+                self._patches.append(Patch(iterators, "__init__", functools.partial(self._around, INITIALIZATION)))
         worker = sys.modules.get(_WORKER)
         if worker is not None and hasattr(worker, "_worker_loop") and recorder.matches(FETCH, FETCH):
             self._patches.append(Patch(worker, "_worker_loop", functools.partial(_LoaderWorker, recorder)))

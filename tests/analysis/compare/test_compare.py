@@ -440,7 +440,7 @@ def means(comparison: Comparison) -> list[tuple[str, float | None, float | None,
     return [(one.name, one.base_percent, one.new_percent, one.difference_points, one.absent) for one in comparison.sampling.means]
 
 
-def test_sampled_utilisation_in_the_time_of_the_steps(empty: Report) -> None:
+def test_sampled_utilization_in_the_time_of_the_steps(empty: Report) -> None:
     in_use = "% of device memory"
     runs = with_(empty, lengths=[10.0] * 6), with_(empty, lengths=[10.0] * 8)  # 60 and 80 ms
     base = sampled(
@@ -474,7 +474,7 @@ def test_sampled_utilisation_in_the_time_of_the_steps(empty: Report) -> None:
     assert "GPU memory, CPU utilisation: new has no samples." in page
 
 
-def test_sampled_utilisation_of_runs_without_steps(empty: Report) -> None:
+def test_sampled_utilization_of_runs_without_steps(empty: Report) -> None:
     runs = [with_(empty, time_breakdown=(device(40.0),)), with_(empty, time_breakdown=(device(20.0), device(30.0)))]
     curves = curve("gpu", {-10: 0, 10: 50, 25: 90, 35: 10}), curve("cpu", {5: 10, 50: 30})
     comparison = compared(*(sampled(run, *curves) for run in runs))
@@ -543,7 +543,7 @@ def test_a_pause_of_the_sampler_has_no_samples(make_store: Callable[..., Store],
     assert means(comparison) == [("GPU utilisation", None, 50.0, None, "base has no samples in the time that is compared")]
 
 
-def test_utilisation_that_was_derived_is_not_sampled(empty: Report) -> None:
+def test_utilization_that_was_derived_is_not_sampled(empty: Report) -> None:
     comparison = compared(sampled(empty, curve("gpu", {0: 50}, derived=True)), empty)
     assert comparison.sampling.means == ()
     assert "No samples of GPUs or processors in both runs." in pages(comparison, "html")

@@ -218,7 +218,7 @@ def test_the_demo_knows_all_changes() -> None:
 
 
 @pytest.mark.slow
-def test_the_utilisation_of_the_steps_is_compared_and_not_that_of_the_job(tmp_path: Path) -> None:
+def test_the_utilization_of_the_steps_is_compared_and_not_that_of_the_job(tmp_path: Path) -> None:
     """Logs of GPUs that were used while steps ran, and idle for the rest of the job."""
     reports = []
     for name, used in (("base", 40), ("new", 70)):

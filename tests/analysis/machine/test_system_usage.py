@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from postrun.analysis.machine.snapshots import sampling_interval, with_snapshots
 from postrun.analysis.machine.system_usage import system_usage
-from postrun.analysis.machine.utilisation import bucket_ns, derived_utilisation
+from postrun.analysis.machine.utilization import bucket_ns, derived_utilization
 from postrun.analysis.report import ActiveTime, MetricUsage, SystemUsage
 from postrun.ingest.store import Store
 
@@ -189,7 +189,7 @@ def kernel(start_us: int, duration_us: int, device: int = 0, **fields: object) -
     return {"kind": "kernel", "device": device, "start_ns": start_us * 1000, "duration_ns": duration_us * 1000, **fields}
 
 
-def test_derived_utilisation_on_paper(make_store: Callable[..., Store]) -> None:
+def test_derived_utilization_on_paper(make_store: Callable[..., Store]) -> None:
     store = make_store(
         device_event=[
             kernel(500, 250),  # buckets of 1 ms begin at 0.5 ms
@@ -200,7 +200,7 @@ def test_derived_utilisation_on_paper(make_store: Callable[..., Store]) -> None:
             kernel(7000, 10, device=1),  # its only bucket is cut at both ends
         ]
     )
-    assert derived_utilisation(store).select("unit", "time_ns", "value").rows() == [
+    assert derived_utilization(store).select("unit", "time_ns", "value").rows() == [
         (0, 500_000, pytest.approx(35.0)),
         (0, 1_500_000, pytest.approx(10.0)),
         (0, 2_500_000, 0.0),
@@ -210,14 +210,14 @@ def test_derived_utilisation_on_paper(make_store: Callable[..., Store]) -> None:
     ]
 
 
-def test_derived_utilisation_only_where_none_was_sampled(make_store: Callable[..., Store]) -> None:
+def test_derived_utilization_only_where_none_was_sampled(make_store: Callable[..., Store]) -> None:
     store = make_store(device_event=[kernel(0, 10), kernel(0, 10, device=1)], sample=[sample("gpu_utilization", 0, 3)])
-    assert derived_utilisation(store)["unit"].unique().to_list() == [1]
+    assert derived_utilization(store)["unit"].unique().to_list() == [1]
     usage = system_usage(store)
     assert [row.derived for row in usage.nodes if row.metric == "gpu"] == [False]
 
 
-def test_derived_utilisation_is_labelled(make_store: Callable[..., Store]) -> None:
+def test_derived_utilization_is_labeled(make_store: Callable[..., Store]) -> None:
     usage = system_usage(make_store(device_event=[kernel(0, 1000), kernel(3000, 1000)]))
     [gpu] = usage.nodes
     assert (gpu.metric, gpu.derived, gpu.samples, gpu.p50) == ("gpu", True, 4, 50.0)
@@ -227,18 +227,18 @@ def test_derived_utilisation_is_labelled(make_store: Callable[..., Store]) -> No
     assert usage.statements == (("host-0", "No GPU utilisation was sampled; derived from kernel activity its median is 50 %."),)
 
 
-def test_derived_utilisation_of_epoch_times_is_exact(make_store: Callable[..., Store]) -> None:
+def test_derived_utilization_of_epoch_times_is_exact(make_store: Callable[..., Store]) -> None:
     first = 1_700_000_040_123_456_789
     store = make_store(device_event=[{"kind": "kernel", "start_ns": first, "duration_ns": 3}])
-    assert derived_utilisation(store).select("time_ns", "value").rows() == [(first, 100.0)]
+    assert derived_utilization(store).select("time_ns", "value").rows() == [(first, 100.0)]
 
 
 @given(st.lists(st.tuples(st.integers(0, 9_000_000), st.integers(0, 4_000_000)), min_size=1, max_size=20))
-def test_derived_utilisation_adds_up_to_the_busy_time(intervals: list[tuple[int, int]]) -> None:
+def test_derived_utilization_adds_up_to_the_busy_time(intervals: list[tuple[int, int]]) -> None:
     with empty_store() as store:
         events = pl.DataFrame(intervals, schema={"start_ns": pl.Int64, "duration_ns": pl.Int64}, orient="row")
         store.append("device_event", events.with_columns(node=pl.lit(0, pl.Int32), device=pl.lit(0, pl.Int32), kind=pl.lit("kernel")))
-        result = derived_utilisation(store)
+        result = derived_utilization(store)
     first, last = min(start for start, _ in intervals), max(start + length for start, length in intervals)
     edges = [*result["time_ns"], last]
     busy = sum(value / 100 * (after - at) for at, after, value in zip(edges, edges[1:], result["value"], strict=False))

@@ -9,7 +9,7 @@ import pytest
 from postrun.analysis.device.idle import idle
 from postrun.analysis.device.time_breakdown import time_breakdown
 from postrun.analysis.framework.framework import framework
-from postrun.analysis.machine.utilisation import derived_utilisation
+from postrun.analysis.machine.utilization import derived_utilization
 from postrun.analysis.report import Share
 from postrun.analysis.toolkit.windows import pauses_ns, windows
 from postrun.ingest.store import Store
@@ -75,13 +75,13 @@ def test_windows_that_overlap_are_one(make_store: MakeStore) -> None:
     assert pauses_ns(windows(make_store(), "process")) == 0
 
 
-def test_derived_utilisation_has_no_points_between(make_store: MakeStore) -> None:
+def test_derived_utilization_has_no_points_between(make_store: MakeStore) -> None:
     store = make_store(
         profile_window=[window(0, 4 * MS), window(LATER, LATER + 4 * MS)],
         device_event=[run(0, MS), run(3 * MS // 2, 2 * MS), run(LATER + MS // 4, LATER + MS // 2), run(LATER + MS, LATER + 3 * MS // 2)],
     )
     # Buckets of 1 ms, as for a profile of 8 ms. The second profile begins at 0.25 ms of its first bucket, ends at 0.5 ms of the next.
-    assert derived_utilisation(store).select("time_ns", "value").rows() == [
+    assert derived_utilization(store).select("time_ns", "value").rows() == [
         (0, 100.0),
         (MS, 50.0),
         (LATER, 100.0 / 3),

@@ -183,7 +183,7 @@ def test_activity_over_the_whole_job_is_of_the_gpus_that_were_sampled(ranks: tup
     assert result.headline.endswith(f" of the 1.00 s that were profiled. Over the whole job {subject} active in 10.5 % of the samples.")
 
 
-def test_sampled_utilisation_stands_in_for_device_work() -> None:
+def test_sampled_utilization_stands_in_for_device_work() -> None:
     result = summed(gpus=[gpu(38.4, 90), gpu(50, 97, "b")])
     assert result.headline == "GPU utilisation was 38 to 50 %, depending on the node (median of the samples)."
     assert (tile(result, "gpu_busy").label, tile(result, "gpu_busy").value) == (

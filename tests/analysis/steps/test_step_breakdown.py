@@ -97,7 +97,7 @@ def test_it_computes_most_over_all_steps(make_store: MakeStore) -> None:
     assert result.devices == 2
 
 
-def test_neighbours_are_pooled_and_add_up(make_store: MakeStore) -> None:
+def test_neighbors_are_pooled_and_add_up(make_store: MakeStore) -> None:
     # 130 steps of 10 + number ns every 1000 ns: three are one bar, the last bar is one step.
     store = make_store(
         names=NAMES,

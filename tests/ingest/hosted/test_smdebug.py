@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from postrun.ingest.hosted.system_metrics import read_system_metrics, read_system_metrics_many, recognises_system_metrics
-from postrun.ingest.hosted.timelines import pair_begin_end, read_pevents, recognises_pevents, stable_tid
+from postrun.ingest.hosted.system_metrics import read_system_metrics, read_system_metrics_many, recognizes_system_metrics
+from postrun.ingest.hosted.timelines import pair_begin_end, read_pevents, recognizes_pevents, stable_tid
 from postrun.ingest.store import Store
 from postrun.ingest.store.hosted_names import machine_of, node_label
 from postrun.ingest.store.registry import ReadResult, Registry
@@ -180,8 +180,8 @@ def test_compressed_metric_files_are_read(tmp_path: Path) -> None:
         ("metrics.json", b'{"traceEvents": []}', False),
     ],
 )
-def test_metric_files_are_recognised(name: str, head: bytes, known: bool) -> None:
-    assert recognises_system_metrics(head, name) is known
+def test_metric_files_are_recognized(name: str, head: bytes, known: bool) -> None:
+    assert recognizes_system_metrics(head, name) is known
 
 
 # -- timelines ---------------------------------------------------------------------------------------------------------------------------
@@ -400,8 +400,8 @@ def test_node_names(field: str, label: str, machine: tuple[str, int | None]) -> 
         ("1589314018481947000_1234-testhost_model_timeline.json", b'{"traceEvents": []}', False),
     ],
 )
-def test_timelines_are_recognised(name: str, head: bytes, known: bool) -> None:
-    assert recognises_pevents(head, name) is known
+def test_timelines_are_recognized(name: str, head: bytes, known: bool) -> None:
+    assert recognizes_pevents(head, name) is known
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.booleans()), max_size=60))

@@ -184,7 +184,7 @@ def test_gpus_of_other_uuids_are_not_one(uuid: str, processes: int) -> None:
         assert len(builder.processes()) == processes
 
 
-def test_synchronisation_is_no_work() -> None:
+def test_synchronization_is_no_work() -> None:
     with Store.create(None) as store:
         builder = Made(store)
         builder.source(NSIGHT, {builder.process("node7", 4242): work(1)})

@@ -349,7 +349,7 @@ def test_hostile_names(name: str) -> None:
         ("_execute_kernel", "_execute_kernel"),
     ],
 )
-def test_what_is_no_cpp_stays_recognisable(name: str, expected: str) -> None:
+def test_what_is_no_cpp_stays_recognizable(name: str, expected: str) -> None:
     assert short_name(name) == expected
 
 

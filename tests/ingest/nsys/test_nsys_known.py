@@ -182,7 +182,7 @@ def test_without_a_kernel_that_can_be_read_copies_make_no_activity(tmp_path: Pat
     assert count == 400
 
 
-def test_without_a_synchronisation_that_can_be_read_activity_is_as_without_their_table(tmp_path: Path) -> None:
+def test_without_a_synchronization_that_can_be_read_activity_is_as_without_their_table(tmp_path: Path) -> None:
     syncs = every(MS, 5 * US, 50, first=100 * MS + 80 * US)
     path = write(tmp_path / "a.sqlite", {KERNELS: kernels(4_000), SYNCS: syncs})
     damage(path, syncs[0])

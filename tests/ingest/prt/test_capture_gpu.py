@@ -248,7 +248,7 @@ def test_copies_are_named_as_the_profiler_does(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_synchronisation_is_of_the_device_of_its_context(tmp_path: Path) -> None:
+def test_synchronization_is_of_the_device_of_its_context(tmp_path: Path) -> None:
     recording = Gpu().run(0, 5, 1, device=3).sync(10, 5, 2, kind=4, context=4, stream=2**32 - 1).sync(20, 5, 3, kind=1, context=9)
     recording.add("kernel", {1: [K], 2: [2], 3: [1], 4: [2], 5: [8], 6: [7], 7: [9]})
     with load(tmp_path, recording) as store:

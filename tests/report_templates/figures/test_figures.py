@@ -99,7 +99,7 @@ def test_a_sector_of_almost_all_is_almost_a_ring() -> None:
     assert path.get("d", "").count("A") == 4
 
 
-def test_neighbours_of_one_meaning_differ_in_shade() -> None:
+def test_neighbors_of_one_meaning_differ_in_shade() -> None:
     sectors = shaded([(str(i), 10.0, "computation") for i in range(SECTORS + 1)])
     assert len({sector.shade for sector in sectors}) == len(sectors)  # softmax is the seventh: not the blue of the first
     assert all(abs(a.shade - b.shade) > 0.15 for a, b in pairwise(sectors))
@@ -197,7 +197,7 @@ def test_a_strip_is_divided_by_its_shares_and_names_each() -> None:
     assert {"all", "GEMM", "75.0 %", "further", "25.0 %"} <= {text.strip() for text in texts(svg)}
 
 
-def test_lines_are_labelled_at_their_end_without_overlap() -> None:
+def test_lines_are_labeled_at_their_end_without_overlap() -> None:
     svg = lines([Panel("%", [Line(f"node-{i}", [0.0, 1e9], [50.0, 50.0 + i / 10]) for i in range(len(LINES))], 100)], "time", x_time=True)
     places = [float(e.get("y", "0")) for e in ElementTree.fromstring(svg).iter(f"{SVG}text") if (e.text or "").startswith("node-")]
     assert len(places) == len(LINES)
@@ -232,7 +232,7 @@ def test_text_from_a_trace_stays_text_in_every_figure() -> None:
     assert any("$\\frac{1}{0}$" in text for text in texts(drawn[-1]))
 
 
-def test_theming_replaces_colours_in_tags_and_never_in_text() -> None:
+def test_theming_replaces_colors_in_tags_and_never_in_text() -> None:
     svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" font-family="DejaVu Sans"><g style="fill: {LINES[0]}; stroke:#ffffff"/>'
         '<path id="m" fill="#0072b2"/><use href="#m"/><text>fill: #0072b2 url(#m)</text></svg>'
@@ -243,7 +243,7 @@ def test_theming_replaces_colours_in_tags_and_never_in_text() -> None:
     )
 
 
-def test_every_colour_is_one_variable() -> None:
+def test_every_color_is_one_variable() -> None:
     assert len(set(VARIABLES.values())) == len(VARIABLES)
 
 

@@ -91,7 +91,7 @@ def test_charts_of_the_same_counts_are_told_together(rich: Report, panels: list[
     assert "Main memory: 32 of the 60 nodes that have it are drawn" in words(second)
 
 
-def test_of_how_many_nodes_the_utilisation_is_derived(rich: Report) -> None:
+def test_of_how_many_nodes_the_utilization_is_derived(rich: Report) -> None:
     derived, sampled = series("n1", "gpu", 50, derived=True), series("n2", "gpu", 60)
     assert words(charts(rich, derived)[0]).endswith(" GPU utilisation is derived from kernel activity.")
     assert words(charts(rich, sampled, derived)[0]).endswith(" GPU utilisation of 1 of 2 nodes is derived from kernel activity.")

@@ -200,7 +200,7 @@ def kernels(unit: int, *, every_ns: int = 10_000_000, busy_ns: int = 5_000_000, 
     ]
 
 
-def test_sampled_and_derived_utilisation_are_not_compared() -> None:
+def test_sampled_and_derived_utilization_are_not_compared() -> None:
     """Sampled and derived utilization of equally busy GPUs share no bins.
 
     m0 was sampled at 45 and 55 % in turn, m1 is derived."""
@@ -280,7 +280,7 @@ def test_more_gpus_are_compared_with_the_mean_of_all() -> None:
     assert (outcome.cost.ns, outcome.cost.of_ns) == (4 * SECOND, 700 * SECOND)  # 40 % of 10 s
 
 
-def test_derived_utilisation_says_how_to_need_fewer() -> None:
+def test_derived_utilization_says_how_to_need_fewer() -> None:
     events = [
         {"node": node, "process": 0, "kind": "kernel", "name": "k", "device": 0, "start_ns": START + at * 10**6, "duration_ns": 10**6}
         for node in (0, 1) for at in (0, 4)

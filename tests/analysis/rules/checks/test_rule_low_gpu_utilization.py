@@ -30,7 +30,7 @@ def only_gpu(values: list[float], **parameters: Any) -> dict[str, Any]:
     return dict(rows[0])
 
 
-def test_a_steady_low_gpu_is_under_utilised_in_every_window() -> None:
+def test_a_steady_low_gpu_is_under_utilized_in_every_window() -> None:
     # 600 samples at 0.5 s: five windows of 120; with patience 240 those that end at 360, 480 and 600 are evaluated.
     outcome = judge(line(0, GPU, 2, [40.0] * 600, start=START), patience=240)
     assert (outcome.verdict, outcome.triggered, outcome.violations, outcome.datapoints) == (ISSUES, 3, 3, 600)
@@ -237,7 +237,7 @@ def test_not_a_number_and_nothing() -> None:
     assert only_gpu(mixed, patience=100)["samples"] == 200
 
 
-def test_derived_utilisation_is_named() -> None:
+def test_derived_utilization_is_named() -> None:
     kernels = [
         {"node": 0, "process": 0, "device": 1, "stream": 7, "kind": "kernel", "name": "k", "start_ns": START + at, "duration_ns": 400_000}
         for at in range(0, 2_000_000_000, 2_000_000)
@@ -293,7 +293,7 @@ def test_copies_say_nothing_of_a_gpu_that_was_sampled() -> None:
     assert str(outcome.finding).startswith("The GPU was well used in every window: the lowest p95 is 95.0 %")
 
 
-def test_the_base_of_sampled_and_derived_utilisation() -> None:
+def test_the_base_of_sampled_and_derived_utilization() -> None:
     sampled_gpu, derived_gpu = SimpleNamespace(derived=False), SimpleNamespace(derived=True)
     assert gpu_time([sampled_gpu, sampled_gpu]) == "GPU time of the run"
     assert gpu_time([derived_gpu]) == "GPU time of the profile"

@@ -55,7 +55,7 @@ def test_twenty_minutes_exactly_are_no_issue(make_store: MakeStore, late: int, v
     assert "after the start of the job" in (result.finding or "")
 
 
-def test_hours_between_files_of_what_may_be_two_runs_are_no_initialisation(make_store: MakeStore) -> None:
+def test_hours_between_files_of_what_may_be_two_runs_are_no_initialization(make_store: MakeStore) -> None:
     tables = {"sample": sampled(T0, T0 + 600 * MINUTE), "step": [step(0, T0 + 500 * MINUTE), step(1, T0 + 501 * MINUTE)]}
     note = {"id": 0, "severity": "warning", "code": "several_runs", "message": "The files may not be of one run: 8 hours lie between"}
     assert judged(make_store(**tables))[0].verdict == "IssuesFound"

@@ -68,7 +68,7 @@ def test_nothing_to_look_at(make_store: Callable[..., Store]) -> None:
         assert judge(store).verdict == NOT_EVALUATED
 
 
-def test_derived_utilisation(make_store: Callable[..., Store]) -> None:
+def test_derived_utilization(make_store: Callable[..., Store]) -> None:
     kernel: dict[str, Any] = {"kind": "kernel", "name": "k", "start_ns": START, "duration_ns": 10_000_000}
     outcome = judge(make_store(device_event=[kernel, {**kernel, "start_ns": START + 20_000_000}]))
     assert outcome.verdict == FINE

@@ -184,7 +184,7 @@ def test_the_same_steps_with_and_without_phase_cost_once(make_store: MakeStore) 
     assert {row["phase"] for row in plain_details(result)["slowest"]} == {"TRAIN"}
 
 
-def test_regular_outliers_are_recognised(make_store: MakeStore) -> None:
+def test_regular_outliers_are_recognized(make_store: MakeStore) -> None:
     durations = [100 if i % 25 == 0 else 10 for i in range(200)]
     result, _ = judged(make_store(step=series(durations)), stddev=2, n_outliers=5)
     assert plain_details(result)["groups"][0]["every_steps"] == 25

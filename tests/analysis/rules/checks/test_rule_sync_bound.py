@@ -77,7 +77,7 @@ def test_the_threshold_is_strict(make_store: MakeStore) -> None:
     assert judge(store, 10).verdict == "NoIssuesFound"
 
 
-def test_no_synchronisation_is_no_issue(make_store: MakeStore) -> None:
+def test_no_synchronization_is_no_issue(make_store: MakeStore) -> None:
     store = make_store(device_event=[run(0, 10), run(90, 100)], host_event=[host("launch", 0, 5, "cudaLaunchKernel")])
     outcome = judge(store)
     assert (outcome.verdict, outcome.datapoints, plain_details(outcome)["calls"]) == ("NoIssuesFound", 1, [])

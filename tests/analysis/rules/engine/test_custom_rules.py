@@ -366,12 +366,12 @@ def test_the_report_of_a_rule_becomes_plain(make_store: MakeStore, tmp_path: Pat
 
 
 def test_plain_values() -> None:
-    class Colour(Enum):
+    class Color(Enum):
         RED = 1
 
     values = {
         "int": np.int64(3), "float": np.float32(0.5), "array": np.array([[1, 2]]), "series": pl.Series([1, 2]), "set": {2, 1},
-        "frame": pl.DataFrame({"a": [1]}), "queue": deque([1]), "enum": Colour.RED, "bool": np.bool_(True), "inf": np.inf,
+        "frame": pl.DataFrame({"a": [1]}), "queue": deque([1]), "enum": Color.RED, "bool": np.bool_(True), "inf": np.inf,
         "cost": Cost("t", 1, 2), "bytes": b"x",
     }  # fmt: skip
     assert plain(values) == {

@@ -316,15 +316,15 @@ def names(*rules: Any, **more: Any) -> list[str]:
 def test_nothing_said_means_everything() -> None:
     selected = selection()
     assert {chosen.rule.name for chosen in selected.rules} == set(DEFAULTS)
-    assert selected.summarised
+    assert selected.summarized
     assert not selection([]).rules
-    assert not selection([]).summarised
+    assert not selection([]).summarized
 
 
 def test_profiler_report_runs_the_documented_rules_with_its_values() -> None:
     selected = selection([rule_configs.ProfilerReport(lowgpuutilization_PATIENCE=5)])
     assert [chosen.rule.name for chosen in selected.rules] == ORDER
-    assert selected.summarised
+    assert selected.summarized
     chosen = {chosen.rule.name: chosen.parameters for chosen in selected.rules}
     assert chosen["LowGPUUtilization"]["patience"] == 5
     assert chosen["LowGPUUtilization"].changed == ("patience",)
@@ -333,7 +333,7 @@ def test_profiler_report_runs_the_documented_rules_with_its_values() -> None:
 
 def test_rules_run_in_the_order_of_the_catalogue_once_each() -> None:
     assert names("hostbound", rule_configs.BatchSize(), "CPUBottleneck", "cpubottleneck") == ["CPUBottleneck", "BatchSize", "HostBound"]
-    assert not selection(["CPUBottleneck"]).summarised
+    assert not selection(["CPUBottleneck"]).summarized
     assert [chosen.rule.name for chosen in selection("profilerreport").rules] == ORDER  # type: ignore[arg-type]
 
 

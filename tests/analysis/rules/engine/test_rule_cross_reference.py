@@ -289,11 +289,11 @@ class _Says(Rule):
         return self.outcome
 
 
-def results(*rules: Rule, summarised: bool = False) -> Any:
+def results(*rules: Rule, summarized: bool = False) -> Any:
     with empty_store() as store:
         run: Any = SimpleNamespace(store=store, samples=SimpleNamespace(interval_ns=None))
         chosen = tuple(Chosen(rule, Parameters({"scan_interval_us": 1})) for rule in rules)
-        return evaluate(run, Selection(chosen, summarised))
+        return evaluate(run, Selection(chosen, summarized))
 
 
 def test_no_share_is_above_the_whole() -> None:
@@ -309,7 +309,7 @@ def test_a_title_without_a_cost() -> None:
 def test_the_summary_counts_the_rules_that_judge() -> None:
     verdicts = [ISSUES, FINE, NOT_EVALUATED]
     rules = [_Says(rule.name, Outcome(FINE if rule.informs else verdicts[at % 3]), rule.informs) for at, rule in enumerate(DOCUMENTED)]
-    first, *rest = results(*rules, summarised=True)[0]
+    first, *rest = results(*rules, summarized=True)[0]
     judging = [result.verdict for result in rest if not result.informs]
     assert [result.rule for result in rest if result.informs] == ["OverallSystemUsage", "OverallFrameworkMetrics"]
     assert (first.rule, first.informs, len(judging)) == ("ProfilerReport", False, 9)

@@ -12,7 +12,7 @@ _PATH: Final = re.compile(r"/plugins/profile/[^/]+/[^/]*trace\.json(\.gz|\.zst)?
 _KINETO: Final = re.compile(rb'"(schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds)"\s*:')
 
 
-def recognises_tensorflow(head: bytes, name: str) -> bool:
+def recognizes_tensorflow(head: bytes, name: str) -> bool:
     """Return whether processes have TensorFlow's names, or the path its folders.
 
     PyTorch's profiler may also write below ``plugins/profile/``.

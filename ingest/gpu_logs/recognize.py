@@ -106,7 +106,7 @@ def header_of(line: str) -> list[tuple[str, str]] | None:
     return columns if len(columns) == len(items) and (telling or "timestamp" in known) and len(known) >= 2 else None
 
 
-def recognises_smi(head: bytes, path: str) -> bool:
+def recognizes_smi(head: bytes, path: str) -> bool:
     """Return whether a file is a log of nvidia-smi, with or without a header."""
     lines = head_lines(head)
     return bool(lines) and (
@@ -166,7 +166,7 @@ def columns_of(line: str) -> dict[str, int] | None:
     return columns if "time" in columns and (fields or {"metric", "value"} <= set(columns)) else None
 
 
-def recognises_dcgm(head: bytes, path: str) -> bool:
+def recognizes_dcgm(head: bytes, path: str) -> bool:
     """Return whether a file has DCGM's fields: CSV, `dcgmi dmon` or Prometheus."""
     lines = head_lines(head)
     if any(ENTITY.match(line) for line in lines[:20]):

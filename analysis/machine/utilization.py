@@ -21,7 +21,7 @@ _LEAST_NS: Final = 1_000_000
 _SCHEMA: Final = {"node": pl.Int32, "unit": pl.Int32, "time_ns": pl.Int64, "value": pl.Float64}
 
 
-def derived_utilisation(store: Store) -> pl.DataFrame:
+def derived_utilization(store: Store) -> pl.DataFrame:
     """Return the utilization of every device with events but without samples.
 
     Columns: node, unit (device index), time_ns, value in percent. ``value`` is the share of a bucket during which a kernel, copy or memset
