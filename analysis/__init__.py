@@ -14,9 +14,9 @@ __all__ = ["Options", "analyze"]
 
 
 def analyze(store: Store, options: Options = Options()) -> Report:  # noqa: B008  (Options is frozen)
-    """Everything the report shows of the run in ``store``. Equal stores and options give equal reports.
+    """Analyze the run in ``store``, which is only read.
 
-    What the run does not have is an empty tuple, None, or a sentence in ``absent``; no figure is made up. The store is only read.
+    Equal stores and options give equal reports. Figures that the run does not have are an empty tuple, None, or a sentence in ``absent``.
     """
     from .assemble import assemble
 

@@ -86,9 +86,9 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope="session")
 def node_modules() -> Path:
-    """Folder that holds axe-core and puppeteer-core: $POSTRUN_NODE_MODULES, else ``node_modules`` in the checkout.
+    """Return the folder with axe-core and puppeteer-core; skip if one is missing.
 
-    Skips where one of them is missing.
+    It is $POSTRUN_NODE_MODULES, or ``node_modules`` in the checkout.
     """
     folder = Path(os.environ.get("POSTRUN_NODE_MODULES") or ROOT / "node_modules")
     for package in ("axe-core", "puppeteer-core"):

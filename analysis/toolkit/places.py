@@ -61,7 +61,7 @@ class Places:
 
 
 def process_conditions(store: Store, *, rows: int = ROWS_AT_ONCE) -> list[str]:
-    """Return SQL conditions on ``e.process`` for groups of about ``rows`` events; a process is never divided."""
+    """Return SQL conditions on ``e.process``, each for about ``rows`` events."""
     sql = "SELECT process, count(*) AS n FROM device_event WHERE kind <> 'sync' GROUP BY process ORDER BY process"
     counts: list[tuple[int | None, int]] = store.frame(sql).rows()
     return [one_of("e.process", group) for group in batches(counts, rows)]

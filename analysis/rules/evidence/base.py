@@ -152,10 +152,10 @@ def required(value: T | None) -> T:
 
 
 def concluded(bad: Sequence[object], datapoints: int, times: Iterable[tuple[int | None, int | None]] = (), **more: Any) -> Outcome:
-    """Return the result of a rule, by default of one that evaluates the run in one window.
+    """Return the result of a rule, by default of one that has one window.
 
-    ``bad``: everything with the issue; ``times``: the first and last time of each, if it has them. ``more``: other fields, which
-    override."""
+    ``bad``: everything with the issue; ``times``: the first and last time of each, if it has them. ``more``: fields that override.
+    """
     spans = [(first, last) for first, last in times if first is not None and last is not None]
     counted = {"triggered": len(bad), "violations": len(bad), "windows": 1, "windows_triggered": 1 if bad else 0}
     first_ns, last_ns = min((first for first, _ in spans), default=None), max((last for _, last in spans), default=None)

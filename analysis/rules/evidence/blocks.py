@@ -501,7 +501,7 @@ def _joined(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _with_quantiles(values: pl.Series, ends: pl.DataFrame, length: int) -> pl.DataFrame:
-    """Add p5 and p95 of the last ``length`` values of the series, or fewer, to ``ends``."""
+    """Add p5 and p95 of the last ``length`` values, or fewer, to ``ends``."""
     end = pl.col("row").cast(pl.Int64) + 1
     rows = pl.int_ranges(end - pl.min_horizontal("count", pl.lit(length)), end)
     value = pl.col("value")
