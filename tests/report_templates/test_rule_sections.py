@@ -28,7 +28,7 @@ from postrun.report_templates.figures.matrix import matrix
 from postrun.report_templates.figures.paired_bars import paired_bars
 from postrun.report_templates.figures.stacked_bars import Part, stacked_bars
 from postrun.report_templates.figures.workloads import Workload, workloads
-from postrun.report_templates.output import context as contexts
+from postrun.report_templates.output import section_list
 from postrun.report_templates.output.pages import page
 from postrun.report_templates.output.render import render
 from postrun.report_templates.output.section_list import context
@@ -194,7 +194,7 @@ def test_the_first_page_of_the_pdf_holds_all_verdicts(rich: Report, tmp_path: Pa
         pytest.skip("pdftotext is not installed (apt-get install poppler-utils)")
     more = " This holds for every one of the devices that were looked at, in each window."
     long = tuple(dataclasses.replace(rule, finding=rule.finding and rule.finding + more) for rule in rich.rules)
-    monkeypatch.setattr(contexts, "SECTIONS", contexts.SECTIONS[:2])  # what follows takes long to lay out
+    monkeypatch.setattr(section_list, "SECTIONS", section_list.SECTIONS[:2])  # what follows takes long to lay out
     file = render(dataclasses.replace(rich, rules=long), tmp_path, ("pdf",), paper=paper)["pdf"]
     pages = subprocess.run(["pdftotext", "-layout", str(file), "-"], capture_output=True, text=True, check=True).stdout.split("\f")
     first = " ".join(pages[0].split())

@@ -18,7 +18,7 @@ from postrun.analysis.report import Report
 from postrun.analysis.timeline.model import NOTHING
 from postrun.errors import UsageError
 from postrun.report_templates.blocks import Section
-from postrun.report_templates.output import context as contexts
+from postrun.report_templates.output import section_list
 from postrun.report_templates.output.pages import page
 from postrun.report_templates.output.render import render
 from postrun.report_templates.output.section_list import SECTIONS, context, name_of
@@ -66,7 +66,7 @@ def drawn_once(monkeypatch: pytest.MonkeyPatch, report: Report) -> None:
         again = partial(kept, build, sections)
         again.__name__ = build.__name__  # type: ignore[attr-defined]
         builds.append(again)
-    monkeypatch.setattr(contexts, "SECTIONS", tuple(builds))
+    monkeypatch.setattr(section_list, "SECTIONS", tuple(builds))
 
 
 # -- sections --------------------------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ def test_what_is_left_out_is_not_made(small_reports: dict[str, Report], monkeypa
         note_and_build.__name__ = build.__name__
         return note_and_build
 
-    monkeypatch.setattr(contexts, "SECTIONS", tuple(map(watched, SECTIONS)))
+    monkeypatch.setattr(section_list, "SECTIONS", tuple(map(watched, SECTIONS)))
     context(small_reports["cpu"], quiet, NOTHING, Look(sections=("steps", "kernels")))
     assert called == ["kernels", "steps", "appendix"]
 
