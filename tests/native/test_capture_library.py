@@ -348,7 +348,7 @@ def sanitized_fork(variant: str, behavior: str) -> dict[str, str]:
     return {"ASAN_OPTIONS": "detect_leaks=0"} | ({"ALONE": "1"} if alone else {})
 
 
-@pytest.mark.parametrize("behaviour", ["quiet", "while recording", "exec", "spawn", "vfork", "raw"])
+@pytest.mark.parametrize("behavior", ["quiet", "while recording", "exec", "spawn", "vfork", "raw"])
 def test_a_child_leaves_alone_what_it_inherits(programs: Programs, variant: str, behavior: str, tmp_path: Path) -> None:
     if behavior == "raw" and variant != "plain":
         pytest.skip("the sanitizer must know of a fork")
@@ -362,7 +362,7 @@ def test_a_child_leaves_alone_what_it_inherits(programs: Programs, variant: str,
     assert {row["flags"] for row in parents} == {0, BY_HANDLE}
 
 
-@pytest.mark.parametrize("behaviour", ["own", "follow", "children", "exit"])
+@pytest.mark.parametrize("behavior", ["own", "follow", "children", "exit"])
 def test_a_child_records_to_its_own_file(programs: Programs, variant: str, behavior: str, tmp_path: Path) -> None:
     if variant == "thread":
         pytest.skip("this sanitizer has no threads in a child of several threads")
@@ -490,7 +490,7 @@ def test_a_read_only_folder(programs: Programs, tmp_path: Path) -> None:
     assert output["start"] == -30  # EROFS
 
 
-@pytest.mark.parametrize("behaviour", ["deleted", "gone"])
+@pytest.mark.parametrize("behavior", ["deleted", "gone"])
 def test_a_folder_that_disappears(programs: Programs, variant: str, behavior: str, tmp_path: Path) -> None:
     call(programs.program("capture_disk", variant), behavior, tmp_path / "traces")
 
