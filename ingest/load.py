@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .. import modes
 from ..errors import PostrunError, UsageError
+from ..option_values import redactions
 from .checksum import Checksums
 from .discover import InputFile, find_files
-from .joining.statements import Stated
+from .joining.statements import Stated, stated_by
 from .not_read import nothing_usable
 from .object_store.urls import is_url
 from .python_profiles.window import window_of
@@ -66,7 +67,8 @@ def ingest(
     target = Path(store_path) if store_path is not None else None
     report = progress or (lambda text, fraction: None)
     options: dict[str, Any] = {"memory_limit": memory_limit, "threads": threads, "max_unpacked": max_unpacked}
-    stated = Stated(tuple(tuple(map(str, names)) for names in same), dict(clock_offsets or {}))
+    redact = redactions(redact if isinstance(redact, str) else list(redact))
+    stated = stated_by(same, clock_offsets or {})
     ingest_files = partial(_ingest_files, target=target, report=report, name=name, redact=redact, options=options)
     with modes.umask_for(modes.current()) if target is not None else nullcontext():
         if not any(is_url(path) for path in paths):

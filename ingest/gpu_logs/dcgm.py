@@ -7,6 +7,7 @@ counters measure (``DCGM_FI_PROF_*``) are not utilization and have other metrics
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Final
 
@@ -59,6 +60,11 @@ DMON: Final = (
 CSV: Final = "a CSV file with columns timestamp, gpu, Hostname and one per field (DCGM_FI_DEV_GPU_UTIL, ...), or metric and value"
 
 _ENTITY_LINE: Final = r"^(?<time>.*?)\s*\bGPU\s+(?<gpu>\d{1,4})\s+(?<rest>\S.*)$"
+_QUOTED: Final = re.compile(r'"((?:[^"]|"")*)"')
+
+
+def _hide_commas(quoted: re.Match[str]) -> str:
+    return quoted[1].replace(",", "\x1f").replace('""', '"')
 
 
 class DcgmReader(LogReader):
@@ -108,7 +114,8 @@ class DcgmReader(LogReader):
         fields = plain.str.split(",")
         if quoted.any():
             plain = pl.concat([plain, lines.filter(quoted)])
-            fields.append(pl.Series([fields_of(line) for line in lines.filter(quoted)], dtype=pl.List(pl.String)))
+            hidden = pl.Series([_QUOTED.sub(_hide_commas, line) for line in lines.filter(quoted)], dtype=pl.String)
+            fields.append(hidden.str.split(",").list.eval(pl.element().str.replace_all("\x1f", ",", literal=True)))
         table = pl.DataFrame({"line": plain, "field": fields})
         header = pl.col("field").list.get(self.columns["time"], null_on_oob=True).str.strip_chars(' "').str.to_lowercase().is_in(TIMES)
         table = table.filter(~header)
@@ -116,7 +123,7 @@ class DcgmReader(LogReader):
         self.count("wrong_length", int((~complete).sum()), table.filter(~complete)["line"])
         table = table.filter(complete)
         if len(table):
-            columns = [pl.col("field").list.get(at).str.strip_chars(' "').alias(name) for name, at in self.columns.items()]
+            columns = [pl.col("field").list.get(at).str.strip_chars(' ",').alias(name) for name, at in self.columns.items()]
             self._rows(table.with_columns(columns).drop("field"))
 
     # -- dcgmi dmon ----------------------------------------------------------------------------------------------------

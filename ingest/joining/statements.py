@@ -6,7 +6,7 @@ Names of files in these options -> ids of sources. A name is a path of the run, 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Final
@@ -63,6 +63,17 @@ class Stated:
                 raise UsageError(f"--clock-offset {name}: the file has two offsets; state one")
             offsets[source] = offset
         return Statements(tuple(groups), offsets)
+
+
+def stated_by(same: Iterable[Iterable[str | Path]], clock_offsets: Mapping[str, int]) -> Stated:
+    """Return the statements of a program. Raise UsageError for values of another kind."""
+    groups = [same] if isinstance(same, str) else list(same)
+    if any(isinstance(names, str | Path) for names in groups):
+        raise UsageError(f"same: {same!r} is not a list of groups of files; write it like [('smi.csv', 'trace.json')]")
+    for file, offset in clock_offsets.items():
+        if not isinstance(offset, int) or isinstance(offset, bool):
+            raise UsageError(f"clock_offsets: {offset!r} for {file} is not an int of nanoseconds; write it like -2 * 3600 * 10**9")
+    return Stated(tuple(tuple(map(str, names)) for names in groups), dict(clock_offsets))
 
 
 def _source(files: Sequence[tuple[int, Path]], name: str, option: str) -> int:

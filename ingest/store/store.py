@@ -16,9 +16,9 @@ class Store(Tables):
     """An open run store. Use :meth:`create`, :meth:`temporary` or :meth:`open`; close it or use it as a context manager."""
 
     @classmethod
-    def open(cls, path: Path, *, memory_limit: str = "600MB", threads: int | None = None, max_unpacked: str | None = None) -> Self:
+    def open(cls, path: str | Path, *, memory_limit: str = "600MB", threads: int | None = None, max_unpacked: str | None = None) -> Self:
         """Copy and check a store (see :mod:`.foreign`). Closing removes the copy.
 
         Raises InputError if ``path`` is not a run store, has another format or other contents than a run store, or is being written.
         """
-        return copied(cls, path, memory_limit=memory_limit, threads=threads, max_unpacked=max_unpacked)
+        return copied(cls, Path(path), memory_limit=memory_limit, threads=threads, max_unpacked=max_unpacked)

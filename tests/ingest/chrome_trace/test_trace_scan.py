@@ -29,6 +29,7 @@ from postrun.ingest.chrome_trace.values import decode_value
 from postrun.ingest.kineto import reader as kineto
 from postrun.ingest.store.limits import LEFT_OUT, cut_text
 from trace_scan_oracle import OracleScanner, scaled_int
+from trace_scan_oracle import decode_value as oracle_value
 
 ARGS = {
     "correlation": Arg("correlation", "int"),
@@ -482,6 +483,28 @@ def test_too_long_and_too_deep_events_are_lost_alone(scanner: MakeScanner) -> No
 )
 def test_members_are_decoded_tolerantly(raw: bytes, expected: Any) -> None:
     assert decode_value(raw) == expected
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        (b'{"args": {"name": "Mat_"ph":"M"_0"}}', {"args": {"name": 'Mat_"ph":"M"_0'}}),
+        (b'[{"name":"NVIDIA "H100", SXM","numSms":132}]', [{"name": 'NVIDIA "H100", SXM', "numSms": 132}]),
+        (b"[1,,2]", [1, None, 2]),
+        (b"[01, 1., .5, +1, nan]", [1, 1.0, 0.5, 1, None]),
+    ],
+)
+def test_damaged_members_are_repaired(raw: bytes, expected: Any) -> None:
+    assert decode_value(raw) == expected
+    assert oracle_value(raw) == expected
+
+
+PIECES = rb"""" \ , { } [ ] : a "name": 1 .5 \ud83d\ude00 \udc00 "ph":"X" nan""".split() + [b"\xff", b" "]
+
+
+@given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=20).map(b"".join))
+def test_any_member_is_decoded_as_by_the_oracle(raw: bytes) -> None:
+    assert repr(decode_value(raw)) == repr(oracle_value(raw))
 
 
 # ------------------------------------------------------------------------------------------------ any damage

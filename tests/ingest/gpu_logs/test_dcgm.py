@@ -65,6 +65,15 @@ def test_a_column_per_field(tmp_path: Path) -> None:
         assert store.frame("SELECT format FROM source").to_series().to_list() == [DCGM]
 
 
+@pytest.mark.parametrize(
+    ("line", "host"),
+    [(f'{LATER}, 0, "n,1", 6', "n,1"), (f'{LATER},0,"n1,6', "n1"), (f'"{LATER},0,n1,6', "n1"), (f'{LATER},0,n"a,b"c,6', "na,bc")],
+)
+def test_quotes_are_read_wherever_they_are(line: str, host: str, tmp_path: Path) -> None:
+    with log(tmp_path, "timestamp,gpu,Hostname,DCGM_FI_DEV_GPU_UTIL", f"{AT},0,n1,5", line) as store:
+        assert values(store) == sorted([("n1", "gpu_utilization", 0, 0, 5.0), (host, "gpu_utilization", 0, 1, 6.0)])
+
+
 def test_what_is_used_and_free_makes_the_total(tmp_path: Path) -> None:
     """Write lines of DCGM's exporter; one GPU also has reserved memory."""
     header = "timestamp,gpu,Hostname,DCGM_FI_DEV_FB_USED,DCGM_FI_DEV_FB_FREE,DCGM_FI_DEV_FB_RESERVED"
