@@ -5,6 +5,7 @@ Imports click only: `postrun --help` is quick.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
@@ -26,6 +27,15 @@ class LazyGroup(click.Group):
         if cmd_name in self.lazy and cmd_name not in self.commands:
             self.commands[cmd_name] = getattr(import_module(f".{cmd_name}", __package__), cmd_name)
         return self.commands.get(cmd_name)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = difflib.get_close_matches(args[0], self.lazy, n=1)
+            if not near:
+                raise
+            raise click.UsageError(f"{error.message} Did you mean {near[0]!r}?", ctx) from None
 
     def all_commands(self, ctx: click.Context) -> dict[str, click.Command]:
         """Every command by its name; loads those that are not yet."""

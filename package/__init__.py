@@ -59,7 +59,7 @@ _MODULES = {
     ".report_templates.output.render": "render",
 }
 _PUBLIC = {name: module for module, names in _MODULES.items() for name in names.split()}
-_SUBMODULES = ("profiler_requests", "rule_configs")
+_SUBMODULES = ("capture", "errors", "profiler_requests", "rule_configs")
 __all__ = ["rule_configs"]  # a literal for type checkers, which see the other names as aliases above
 __all__ += [*_PUBLIC, "profiler_requests"]
 

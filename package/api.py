@@ -67,6 +67,10 @@ class OutputOptions:
     pdf_timeout_s: float = 120
 
     def __post_init__(self) -> None:
+        if isinstance(self.formats, str):
+            raise UsageError(f"formats: {self.formats!r} is not a list; write it like ['html', 'json']")
+        if self.timeline_events < 0:
+            raise UsageError(f"timeline_events: {self.timeline_events} is negative; 0 leaves the timeline out")
         check_formats(self.formats, self.paper)
 
     @property
@@ -111,6 +115,8 @@ def make_report(
     Raises postrun.errors.PostrunError: InputError for ``source``, UsageError for options, RenderError if the PDF fails. The other files
     are written then, and the error has them as ``written`` and the Report as ``report``.
     """
+    if selection is not None and not isinstance(selection, Selection):
+        raise UsageError("selection: give what rule_configs.selection(rules) returns")
     if not isinstance(output, OutputOptions):
         output = OutputOptions(output)
     tell = progress or (lambda text, fraction: None)

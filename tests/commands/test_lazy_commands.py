@@ -64,3 +64,9 @@ def test_variables_of_their_options_are_known(monkeypatch: pytest.MonkeyPatch) -
     assert "unknown" not in CliRunner().invoke(main, ["rules"]).stderr
     monkeypatch.setenv("POSTRUN_SHARDD", "0/2")
     assert "did you mean POSTRUN_SHARD?" in CliRunner().invoke(main, ["rules"]).stderr
+
+
+def test_a_misspelled_command_is_answered_with_the_nearest() -> None:
+    done = CliRunner().invoke(main, ["reprot"])
+    assert done.exit_code == 2
+    assert "No such command 'reprot'. Did you mean 'report'?" in done.output

@@ -220,3 +220,49 @@ def test_the_examples_of_the_documentation(
     else:
         assert "('LowGPUUtilization', 'IssuesFound')" in printed
         assert "ProfilerReport IssuesFound" in printed
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (IngestOptions(redact=("host",)), "host cannot be redacted .did you mean hosts"),
+        (IngestOptions(redact="hosts,comand"), "comand cannot be redacted"),  # type: ignore[arg-type]
+        (IngestOptions(same="a.csv,b.json"), "same: .* is not a list of groups"),
+        (IngestOptions(same=["a.csv,b.json"]), "same: .* is not a list of groups"),
+        (IngestOptions(clock_offsets={"smi.csv": "-2h"}), "'-2h' for smi.csv is not an int of nanoseconds"),  # type: ignore[dict-item]
+        (IngestOptions(clock_offsets={"smi.csv": -7200e9}), "is not an int of nanoseconds"),  # type: ignore[dict-item]
+        (IngestOptions(clock_offsets={"smi.csv": True}), "is not an int of nanoseconds"),
+    ],
+)
+def test_wrong_values_of_a_program_are_refused(options: IngestOptions, message: str, run: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=message):
+        make_report(run, tmp_path / "out", ingest_options=options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_redaction_takes_words_as_the_command_line_does(run: Path) -> None:
+    with ingest([run], redact="hosts,users") as store:
+        assert store.frame("SELECT hostname FROM node").item() != "algo-1"
+
+
+def test_wrong_output_and_selection_are_refused(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="formats: 'json' is not a list"):
+        OutputOptions(tmp_path, formats="json")
+    with pytest.raises(UsageError, match="timeline_events: -1 is negative"):
+        OutputOptions(tmp_path, timeline_events=-1)
+    selection: Any = ["HostBound"]
+    with pytest.raises(UsageError, match=r"give what rule_configs.selection\(rules\) returns"):
+        make_report(run, tmp_path / "out", selection=selection)
+
+
+def test_a_store_is_opened_by_a_text_path(run: Path, tmp_path: Path) -> None:
+    ingest([run], tmp_path / "run.duckdb").close()
+    path: Any = str(tmp_path / "run.duckdb")
+    with Store.open(path) as store:
+        assert store.frame("SELECT count(*) FROM node").item() == 1
+
+
+def test_public_modules_need_no_import_of_their_own() -> None:
+    code = "import postrun; print(postrun.capture.annotate.__name__, postrun.errors.InputError.__name__)"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "annotate InputError\n"
