@@ -499,7 +499,7 @@ def test_damaged_members_are_repaired(raw: bytes, expected: Any) -> None:
     assert oracle_value(raw) == expected
 
 
-PIECES = rb"""" \ , { } [ ] : a "name": 1 .5 \ud83d\ude00 \udc00 "ph":"X" nan""".split() + [b"\xff", b" "]
+PIECES = (b'"', b"name", *rb'\ , { } [ ] : a "name": 1 .5 \ud83d\ude00 \udc00 "ph":"X" nan'.split(), b"\xff", b" ")
 
 
 @given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=20).map(b"".join))
