@@ -187,6 +187,7 @@ def test_an_example_that_does_not_match_is_found(run: Run, tmp_path: Path) -> No
     assert "kernels: counts and sums" in results[22]["reason"]
 
 
+@pytest.mark.slow
 def test_command_line(tools: Built, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     variables = tmp_path / "stub.json"
     variables.write_text(json.dumps(tools(NEWEST).stub))

@@ -161,6 +161,7 @@ for number in range(3):
 """
 
 
+@pytest.mark.slow
 def test_a_program_that_knows_nothing_of_postrun_is_recorded_and_reported(machine: Machine) -> None:
     assert machine.record(script=UNMODIFIED) == [0, 1, 2]
     assert machine.messages.startswith("postrun: recorded 1 window of GPU activity with 6 kernels, 1 process, ")

@@ -127,6 +127,7 @@ def test_nights_one_after_the_other(source: Path, trace: Path, tmp_path: Path) -
     assert any("no longer at the source" in warning for warning in listed["c"]["warnings"])
 
 
+@pytest.mark.slow
 def test_reports_below_the_source_and_shards(source: Path) -> None:
     out = source / "reports"
     done = [told(source, "--out", out, *ONE_RULE, "--shard", f"{i}/2")["reported"] for i in range(2)]

@@ -96,6 +96,7 @@ def test_the_pdf_printed_here_is_that_of_a_process_page_after_page(source: Path,
     assert pages[0] == pages[1] == pages[2]
 
 
+@pytest.mark.slow
 def test_the_row_says_what_was_simulated_and_what_the_report_says(tmp_path: Path) -> None:
     problems = Problems(straggler_rank=None)
     truth = write_demo(tmp_path / "in", seed=3, steps=3, problems=problems, nodes=1, gpus_per_node=2)

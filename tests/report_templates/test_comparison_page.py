@@ -188,6 +188,7 @@ def test_files_in_the_same_bytes_each_time(tmp_path: Path) -> None:
     assert json.loads(first["json"].read_text("utf-8"))["headline"] == comparison.headline
 
 
+@pytest.mark.slow
 def test_hostile_names_reach_the_pdf(rich_made: Comparison, tmp_path: Path) -> None:
     written = render_comparison(rich_made, tmp_path, ["pdf"], paper="Letter")
     with pikepdf.open(written["pdf"]) as document:

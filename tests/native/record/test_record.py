@@ -226,6 +226,7 @@ def test_the_default_folder_is_named_by_script_and_time(tmp_path: Path) -> None:
     assert recorded_facts(first)["job.command"].endswith("train.py --x")
 
 
+@pytest.mark.slow
 def test_a_program_that_knows_nothing_of_postrun_is_reported_and_the_report_says_how_to_see_more(tmp_path: Path) -> None:
     done = record("--out", "run", "--report", "--format", "json", "--interval-ms", "100", "--", "sleep", "0.5", cwd=tmp_path)
     assert done.returncode == 0

@@ -112,6 +112,7 @@ def check(folder: Path, ranks: int, *, recorders: int, status: str = "completed"
 REPORT = ["--report", "--format", "json"]
 
 
+@pytest.mark.slow
 def test_one_recorder_around_the_launcher(work: Path) -> None:
     done = run(*RECORD, "--out", "run", *REPORT, "--", *launch(3, *TRAINING), cwd=work)
     assert (done.returncode, done.stdout) == (0, "")
@@ -141,6 +142,7 @@ def test_recorders_of_ranks_inside_of_a_recorded_launch_join_it(work: Path) -> N
     assert done.stderr.count("postrun: ") == 1, "the inner ones leave it to the outer one to tell"
 
 
+@pytest.mark.slow
 def test_a_rank_that_fails_is_named_and_the_others_are_stopped(work: Path) -> None:
     done = run(*launch(2, *RECORD, "--out", "run", *REPORT, "--", *TRAINING, "1"), cwd=work)
     assert done.returncode == 1
