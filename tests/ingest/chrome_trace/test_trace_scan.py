@@ -490,6 +490,7 @@ def test_members_are_decoded_tolerantly(raw: bytes, expected: Any) -> None:
     [
         (b'{"args": {"name": "Mat_"ph":"M"_0"}}', {"args": {"name": 'Mat_"ph":"M"_0'}}),
         (b'[{"name":"NVIDIA "H100", SXM","numSms":132}]', [{"name": 'NVIDIA "H100", SXM', "numSms": 132}]),
+        (b'{"a": {"b": "x"} y"}}', {"a": {"b": 'x"} y'}}),
         (b"[1,,2]", [1, None, 2]),
         (b"[01, 1., .5, +1, nan]", [1, 1.0, 0.5, 1, None]),
     ],
