@@ -479,9 +479,14 @@ class Tables:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def frame(self, sql: str, parameters: Sequence[Any] | None = None) -> pl.DataFrame:
-        """Return the result of ``sql`` as a Polars frame."""
-        frame: pl.DataFrame = self.connection.cursor().sql(sql, params=list(parameters) if parameters else None).pl()
-        return frame
+        """Return the result of ``sql`` as a Polars frame; errors of the database are duckdb.Error."""
+        import polars as pl
+
+        result = self.connection.cursor().sql(sql, params=list(parameters) if parameters else None)
+        try:
+            return pl.DataFrame(result)  # an Arrow stream, read without pyarrow
+        except pl.exceptions.ComputeError as error:
+            raise _of_database(error) from error
 
 
 def storable(text: str) -> str:
@@ -508,6 +513,16 @@ def _storable(value: Any, kind: str) -> Any:
     if isinstance(value, int) and kind in ("INTEGER", "BIGINT"):
         return clamped(value, 2**31 - 1 if kind == "INTEGER" else 2**63 - 1)
     return value
+
+
+def _of_database(error: Exception) -> Exception:
+    """Return the duckdb.Error of a query that failed while Polars read its rows, or ``error`` itself."""
+    import duckdb
+
+    text = str(error).removeprefix("got external error: ")
+    kind = text.partition(" Error:")[0].replace(" ", "").lower() + "exception"
+    kinds = {name.lower(): value for name, value in vars(duckdb).items() if name.endswith("Exception")}
+    return kinds[kind](text) if kind in kinds else error
 
 
 def native_path(path: Path) -> str:
