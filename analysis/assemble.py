@@ -41,6 +41,11 @@ _LIBRARIES: Final = ("duckdb", "polars", "pyarrow")
 
 def assemble(store: Store, options: Options) -> Report:
     """Run all sections of the analysis; see :func:`postrun.analysis.analyze`."""
+    with store.unchanged():
+        return _report(store, options)
+
+
+def _report(store: Store, options: Options) -> Report:
     data = RunData(store, options)
     times = step_times(store)
     communication = communication_kernels(store)

@@ -14,6 +14,7 @@ from ..report.model import Step, StepGroup, StepParts, Steps, StepTrend
 from ..toolkit.intervals import sweep, union
 from ..toolkit.places import Place, Places
 from ..toolkit.quantiles import duration_histogram, quantiles
+from ..toolkit.shared import shared
 from ..toolkit.wording import count, numbered, plural
 from .loading_ranges import loading_ranges
 from .profiled import sentence as on_profiled
@@ -130,6 +131,7 @@ def main_steps(every: Sequence[Step]) -> list[Step]:
     return [step for step in pool if step.phase == main]
 
 
+@shared
 def timed_steps(store: Store) -> pl.DataFrame:
     """Return the steps of the store as :func:`steps` times them.
 

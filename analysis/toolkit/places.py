@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Final, NamedTuple, TypeVar
 
 from ...ingest.store.store import Store
+from .shared import shared
 
 T = TypeVar("T")
 
@@ -60,6 +61,7 @@ class Places:
         return Place(self.node(home if node is None else node), rank, pid)
 
 
+@shared
 def process_conditions(store: Store, *, rows: int = ROWS_AT_ONCE) -> list[str]:
     """Return SQL conditions on ``e.process``, each for about ``rows`` events."""
     sql = "SELECT process, count(*) AS n FROM device_event WHERE kind <> 'sync' GROUP BY process ORDER BY process"

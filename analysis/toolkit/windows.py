@@ -8,8 +8,10 @@ import polars as pl
 
 from ...ingest.store.store import Store
 from .intervals import union
+from .shared import shared
 
 
+@shared
 def windows(store: Store, by: Literal["process", "node"]) -> pl.DataFrame:
     """Return when each process, or any process of each node, was profiled.
 
@@ -41,6 +43,7 @@ def pauses_ns(windows: pl.DataFrame) -> int:
     return int(last - first - covered)
 
 
+@shared
 def recorded(store: Store) -> pl.DataFrame:
     """Return when the recorder was active in each process, in the form of ``windows``."""
     rows = store.frame('SELECT process, first_ns AS start, last_ns + 1 AS "end" FROM recorded_window')

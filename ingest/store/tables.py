@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from ...errors import InputError, PostrunError, UsageError
 from ...temporary import Folder
 from .limits import LEFT_OUT, NAME_TEXT_BYTES, NAMES, cut_columns, cut_text, size_in_bytes
+from .queries import Queries
 
 if TYPE_CHECKING:
     import duckdb
@@ -237,7 +238,7 @@ MEASURED: Final = f"NOT starts_with(metric, '{COUNTER}')"
 """Condition on `sample`: a sampler measured the value at its intervals; it is not a counter of the program."""
 
 
-class Tables:
+class Tables(Queries):
     """The tables of an open run store. Use :meth:`create` or :meth:`temporary`; close it or use it as a context manager."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path | None) -> None:
@@ -476,18 +477,6 @@ class Tables:
         row = {"source": source, "file": file, "severity": severity, "code": code, "message": message, "count": count}
         self.insert("ingest_note", {**row, "first_ns": first_ns, "last_ns": last_ns})
 
-    # -- reading -------------------------------------------------------------------------------------------------------
-
-    def frame(self, sql: str, parameters: Sequence[Any] | None = None) -> pl.DataFrame:
-        """Return the result of ``sql`` as a Polars frame; errors of the database are duckdb.Error."""
-        import polars as pl
-
-        result = self.connection.cursor().sql(sql, params=list(parameters) if parameters else None)
-        try:
-            return pl.DataFrame(result)  # an Arrow stream, read without pyarrow
-        except pl.exceptions.ComputeError as error:
-            raise _of_database(error) from error
-
 
 def storable(text: str) -> str:
     """Escape undecodable bytes and lone surrogates, so that a text is valid UTF-8.
@@ -513,16 +502,6 @@ def _storable(value: Any, kind: str) -> Any:
     if isinstance(value, int) and kind in ("INTEGER", "BIGINT"):
         return clamped(value, 2**31 - 1 if kind == "INTEGER" else 2**63 - 1)
     return value
-
-
-def _of_database(error: Exception) -> Exception:
-    """Return the duckdb.Error of a query that failed while Polars read its rows, or ``error`` itself."""
-    import duckdb
-
-    text = str(error).removeprefix("got external error: ")
-    kind = text.partition(" Error:")[0].replace(" ", "").lower() + "exception"
-    kinds = {name.lower(): value for name, value in vars(duckdb).items() if name.endswith("Exception")}
-    return kinds[kind](text) if kind in kinds else error
 
 
 def native_path(path: Path) -> str:

@@ -218,11 +218,3 @@ def test_the_documented_questions_have_right_answers(tmp_path: Path, project_roo
         ]
         assert store.connection.sql(ranks).fetchall() == [(0, 2, 4.0), (1, 2, 8.0)]
         assert store.connection.sql(waits).fetchall() == [("cudaDeviceSynchronize", 2, 0.002)]
-
-
-def test_a_query_that_fails_while_its_rows_are_read_raises_the_error_of_the_database() -> None:
-    with Store.temporary() as store:
-        with pytest.raises(duckdb.InvalidInputException, match=r"^Invalid Input Error: odd row$"):
-            store.frame("SELECT CASE WHEN i = 150000 THEN error('odd row') END FROM range(200000) AS t(i)")
-        with pytest.raises(duckdb.CatalogException, match="nowhere"):
-            store.frame("SELECT * FROM nowhere")

@@ -1,0 +1,30 @@
+"""Figures that several analyses of a run need, computed once per analysis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import update_wrapper
+from typing import Concatenate, ParamSpec, TypeVar
+
+from ...ingest.store.store import Store
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def shared(analysis: Callable[Concatenate[Store, P], T]) -> Callable[Concatenate[Store, P], T]:
+    """Compute ``analysis`` once for equal arguments while the store is unchanged.
+
+    The arguments are hashable, and callers do not change the result.
+    """
+
+    def once(store: Store, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        if store.answers is None:
+            return analysis(store, *args, **kwargs)
+        key = (analysis, args, *sorted(kwargs.items()))
+        if key not in store.answers:
+            store.answers[key] = analysis(store, *args, **kwargs)
+        result: T = store.answers[key]
+        return result
+
+    return update_wrapper(once, analysis)

@@ -1,0 +1,69 @@
+"""Queries over a run store: SQL -> Polars frames.
+
+An analysis asks many small questions more than once. While :meth:`Queries.unchanged` lasts, a query is answered once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import duckdb
+    import polars as pl
+
+_KEPT_ROWS: Final = 10_000  # Longest result that is kept: some 100 KB. Larger ones take more memory than a second query is worth.
+
+
+class Queries:
+    """Reads the tables of an open run store. ``answers``: results that :meth:`unchanged` keeps; None while rows may change."""
+
+    connection: duckdb.DuckDBPyConnection
+    answers: dict[Hashable, Any] | None = None
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Answer equal questions once; the caller ensures that no row changes meanwhile."""
+        earlier = self.answers
+        self.answers = {} if earlier is None else earlier
+        try:
+            yield
+        finally:
+            self.answers = earlier
+
+    def frame(self, sql: str, parameters: Sequence[Any] | None = None) -> pl.DataFrame:
+        """Return the result of ``sql`` as a Polars frame; errors of the database are duckdb.Error."""
+        if self.answers is None:
+            return self._read(sql, parameters)
+        key = (sql, tuple(parameters or ()))
+        rows: pl.DataFrame | None = self.answers.get(key)
+        if rows is None:
+            rows = self._read(sql, parameters)
+            if rows.height <= _KEPT_ROWS:
+                self.answers[key] = rows
+        return rows.clone()
+
+    def _read(self, sql: str, parameters: Sequence[Any] | None) -> pl.DataFrame:
+        import polars as pl
+
+        result = self.connection.cursor().sql(sql, params=list(parameters) if parameters else None)
+        try:
+            return pl.DataFrame(result)  # an Arrow stream, read without pyarrow
+        except pl.exceptions.ComputeError as error:
+            raise _of_database(error) from error
+
+    def has_rows(self, *tables: str) -> bool:
+        """Whether any of ``tables`` may have rows. False is certain; rows that were deleted may still count."""
+        rows = dict(self.frame("SELECT table_name, estimated_size FROM duckdb_tables()").iter_rows())
+        return sum(rows[table] for table in tables) > 0
+
+
+def _of_database(error: Exception) -> Exception:
+    """Return the duckdb.Error of a query that failed while Polars read its rows, or ``error`` itself."""
+    import duckdb
+
+    text = str(error).removeprefix("got external error: ")
+    kind = text.partition(" Error:")[0].replace(" ", "").lower() + "exception"
+    kinds = {name.lower(): value for name, value in vars(duckdb).items() if name.endswith("Exception")}
+    return kinds[kind](text) if kind in kinds else error
