@@ -148,13 +148,12 @@ def _pdf() -> list[Check]:
 
 
 def _fonts() -> Check:
-    try:
-        from ..report_templates import figures  # noqa: F401 - loads Matplotlib without a matplotlibrc of the current folder
-        import matplotlib  # isort: skip
-    except ImportError:
+    from ..report_templates.output.pdf import font_folder
+
+    folder = font_folder()
+    if folder is None:
         return Check("Fonts", "missing", "Matplotlib, which brings the DejaVu fonts, is not installed", "pip install postrun")
-    font = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"
-    if font.is_file():
+    if (folder / "DejaVuSans.ttf").is_file():
         return Check("Fonts", "ok", "DejaVu Sans (from Matplotlib)")
     return Check("Fonts", "warning", "Matplotlib here has no DejaVu Sans; a system font is used", "apt-get install -y fonts-dejavu-core")
 

@@ -12,7 +12,6 @@ from typing import Final
 import postrun
 from postrun.analysis.report import Report
 from postrun.report_templates.blocks import Figure, Section
-from postrun.report_templates.figures import plots
 from postrun.report_templates.figures.palette import themed
 from postrun.report_templates.sections.framework import framework
 from postrun.report_templates.sections.job_statistics import job_statistics
@@ -41,11 +40,10 @@ def examples(step_count: int = 40, nodes: int = 2, gpus: int = 3) -> dict[str, s
         slow = Problems(straggler_rank=nodes * gpus - 1)
         write_demo(run, steps=step_count, nodes=nodes, gpus_per_node=gpus, problems=slow)
         report = postrun.analyze(run, generated_at_ns=GENERATED_AT_NS)
-    with plots.settings():
-        parts = {part.title: part for part in rules(report).parts}
-        figures = {name: _first(part.figures.values()) for name, part in parts.items()}
-        for name, section in ELSEWHERE.items():
-            figures[name] = _first(section(report).figures.values())
+    parts = {part.title: part for part in rules(report).parts}
+    figures = {name: _first(part.figures.values()) for name, part in parts.items()}
+    for name, section in ELSEWHERE.items():
+        figures[name] = _first(section(report).figures.values())
     findings = {rule.rule: rule.finding or rule.reason or "" for rule in report.rules}
     return {name: _html(name, figure, findings.get(name, "")) for name, figure in figures.items() if figure is not None}
 
@@ -56,7 +54,7 @@ def _first(figures: Iterable[Figure]) -> Figure | None:
 
 def _html(rule: str, figure: Figure, finding: str) -> str:
     name = f"example-{rule.lower()}"
-    drawing = themed(figure.svg, name).removeprefix("<svg")
+    drawing = themed(figure.svg).removeprefix("<svg")
     legend = _legend(figure.legend) if figure.legend else ""
     caption = f"<p><strong>Example, a simulated run.</strong> {escape(finding.replace('`', ''))}</p><p>{figure.caption}</p>"
     html = (

@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from matplotlib.axes import Axes
-
-from ..text.formats import clip
+from ..text.formats import NARROW_SPACE, clip
+from . import svg
 from .axes import nice_ticks, time_unit
 from .palette import GRID, LINES, MUTED
-from .plots import WIDTH, Plot, ticks_x, ticks_y
-from .svg import width_of
 
-_DASHES = ("-", (0, (5, 1.5)), (0, (2, 1.2)), (0, (6, 1.5, 1.5, 1.5)), (0, (1, 1)), (0, (8, 2)))
+WIDTH = 720.0
+_DASHES = (None, "6.5 2", "2.6 1.6", "7.8 2 2 2", "1.3 1.3", "10.4 2.6")
 MOST = len(LINES)
 _LABEL = 28
 _LEFT, _TOP, _TITLE, _BOTTOM = 48.0, 2.0, 18.0, 34.0
@@ -47,56 +45,67 @@ def lines(panels: Sequence[Panel], x_label: str, *, x_time: bool, height: float 
     """
     names = list(dict.fromkeys(line.label for panel in panels for line in panel.lines if line.label is not None))
     same = all([line.label for line in panel.lines] == [line.label for line in panels[0].lines] for panel in panels)
-    right = 18.0 if len(names) <= 1 else 12 + max(width_of(clip(name, _LABEL), 10) for name in names)
+    right = WIDTH - (18.0 if len(names) <= 1 else 12 + max(svg.width_of(clip(name, _LABEL), 10) for name in names))
     total_height = _TOP + len(panels) * (_TITLE + height) + (len(panels) - 1) * 8 + _BOTTOM
-    plot = Plot(total_height)
     low = min(min(line.x) for panel in panels for line in panel.lines)
     high = max(max(line.x) for panel in panels for line in panel.lines)
-    if x_time:
-        unit = time_unit(high - low)
-        places = nice_ticks(low / unit.nanoseconds, high / unit.nanoseconds, 8)
-        labels = [(tick * unit.nanoseconds, f"{tick:g}") for tick in places]
-        x_label = f"{x_label} ({unit.name})"
-    else:
-        labels = [(tick, f"{tick:g}") for tick in nice_ticks(low, high, 8) if tick == int(tick)]
+    high = high if high > low else low + 1
+    scale = (right - _LEFT) / (high - low)
+    body: list[str] = []
     for number, panel in enumerate(panels):
         top = _TOP + _TITLE + number * (_TITLE + height + 8)
-        last = number == len(panels) - 1
-        axes = plot.axes(_LEFT, top, right, total_height - top - height)
-        ticks_x(axes, low, high if high > low else low + 1, labels if last else [])
-        ends = _draw(axes, panel, names)
-        plot.text(_LEFT, top - 8, panel.title, color=MUTED)
+        body.append(svg.text(_LEFT, top - 8, panel.title, fill=MUTED, size=10))
+        labeled = [line.label for line in panel.lines if line.label is not None]
+        lower, upper = _ends(panel)
+        tall = height / (upper - lower)
+        for tick in nice_ticks(lower, upper, 4):
+            y = top + (upper - tick) * tall
+            body.append(svg.line(_LEFT, y, right, y, GRID))
+            body.append(svg.text(_LEFT - 5, y + 3.5, _tick(tick), anchor="end", fill=MUTED, size=10))
+        for line in sorted(panel.lines, key=lambda line: line.label is not None):
+            across = [_LEFT + (x - low) * scale for x in line.x]
+            ups, lows, highs = ([top + (upper - y) * tall for y in values] for values in (line.y, line.low, line.high))
+            if line.label is None:
+                body.append(svg.curve(zip(across, ups, strict=True), GRID, 0.9))
+                continue
+            place = names.index(line.label) % MOST
+            if lows and len(labeled) <= 4:
+                band = [*zip(across, highs, strict=True), *zip(reversed(across), reversed(lows), strict=True)]
+                body.append(svg.path(svg.shape(band) + "Z", LINES[place], opacity=0.16))
+            body.append(svg.curve(zip(across, ups, strict=True), LINES[place], 1.3, dashes=_DASHES[place]))
+            if len(across) < 3:
+                body += [svg.circle(x, y, 1.5, LINES[place], LINES[place]) for x, y in zip(across, ups, strict=True)]
         if len(names) > 1 and (number == 0 or not same):
-            labeled = [line.label for line in panel.lines if line.label is not None]
-            for name, y in zip(labeled, _apart([top + height * end for end in ends], 12, top, top + height), strict=True):
-                plot.text(WIDTH - right + 7, y + 3.5, clip(name, _LABEL), color=LINES[names.index(name) % MOST])
-    plot.text(WIDTH - right, total_height - 4, x_label, anchor="right", color=MUTED)
-    return plot.svg()
+            ends = [top + (upper - line.y[-1]) * tall for line in panel.lines if line.label is not None]
+            for name, y in zip(labeled, _apart(ends, 12, top, top + height), strict=True):
+                body.append(svg.text(right + 7, y + 3.5, clip(name, _LABEL), fill=LINES[names.index(name) % MOST], size=10))
+    factor = 1.0
+    if x_time:
+        unit = time_unit(high - low)
+        factor, x_label = unit.nanoseconds, f"{x_label} ({unit.name})"
+    for tick in nice_ticks(low / factor, high / factor, 8):
+        if x_time or tick == int(tick):
+            x = _LEFT + (tick * factor - low) * scale
+            body.append(svg.text(x, total_height - _BOTTOM + 14, f"{tick:g}", anchor="middle", fill=MUTED, size=10))
+    body.append(svg.text(right, total_height - 4, x_label, anchor="end", fill=MUTED, size=10))
+    return svg.document(WIDTH, total_height, body)
 
 
-def _draw(axes: Axes, panel: Panel, names: Sequence[str]) -> list[float]:
-    """Draw the lines; return the ends of the labeled lines, from 0 at the top to 1."""
-    upper = panel.top or max(max([*line.y, *line.high]) for line in panel.lines) * 1.06 or 1.0
+def _ends(panel: Panel) -> tuple[float, float]:
+    """Return the ends of the y axis."""
+    most = max(max([*line.y, *line.high]) for line in panel.lines)
     least = min(min([*line.y, *line.low]) for line in panel.lines)
-    # Lines need no zero, and small changes at a high level stay visible.
-    flat = upper < 1.08 * least
-    lower = 0.0 if panel.top or flat or least < 0.4 * upper else least - 0.06 * (upper - least)
+    upper = panel.top or most * 1.06 or 1.0
     if least < 0:
         edge = 0.06 * (upper / 1.06 - least) if upper > 0 else 0.06 * abs(least)
-        lower, upper = least - edge, max(max([*line.y, *line.high]) for line in panel.lines) + edge
-    ticks_y(axes, lower, upper)
-    for line in panel.lines:
-        if line.label is None:
-            axes.plot(line.x, line.y, color=GRID, linewidth=0.9, clip_on=False)
-    labeled = [line for line in panel.lines if line.label is not None]
-    for line in labeled:
-        number = names.index(line.label or "")
-        color = LINES[number % MOST]
-        if len(line.low) and len(labeled) <= 4:
-            axes.fill_between(line.x, line.low, line.high, color=color, alpha=0.16, linewidth=0, clip_on=False)
-        single = {"marker": "o", "markersize": 3} if len(line.x) < 3 else {}
-        axes.plot(line.x, line.y, color=color, linewidth=1.3, linestyle=_DASHES[number % MOST], clip_on=False, **single)  # type: ignore[arg-type]
-    return [1 - (line.y[-1] - lower) / (upper - lower) for line in labeled]
+        return least - edge, most + edge
+    # Lines need no zero, and small changes at a high level stay visible.
+    flat = upper < 1.08 * least
+    return 0.0 if panel.top or flat or least < 0.4 * upper else least - 0.06 * (upper - least), upper
+
+
+def _tick(value: float) -> str:
+    return f"{value:,.0f}".replace(",", NARROW_SPACE) if abs(value) >= 1000 else f"{value:g}"
 
 
 def _apart(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:

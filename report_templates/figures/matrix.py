@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from matplotlib import colormaps
-from matplotlib.colors import to_hex
-
 from ..text.formats import clip
 from . import svg
-from .palette import INK, MUTED
+from .palette import BRIGHTNESS, INK, MUTED
 
 WIDTH = 720.0
 NUMBERED = 16  # rows at most for a number in each field
 _TOP, _FIELD, _LARGEST = 34.0, 36.0, 400.0
-_LEVELS = 20
+_LEVELS = len(BRIGHTNESS)
 # On dark and on light fields; the fields have the same colors in both themes.
 _LIGHT, _DARK = "#fefefe", "#101010"
 
@@ -27,7 +24,6 @@ def matrix(labels: Sequence[str], values: Sequence[Sequence[float | None]], what
     names, widest = svg.column((f"{number}: {clip(label, 24)}" for number, label in enumerate(labels, 1)), 32, 220)
     left = 10 + widest
     body = _scale(what)
-    colors = colormaps["cividis"]
     fields: dict[int, list[str]] = {}
     numbers = []
     for row, line in enumerate(values[:count]):
@@ -46,18 +42,17 @@ def matrix(labels: Sequence[str], values: Sequence[Sequence[float | None]], what
             if count <= NUMBERED and row != column:
                 ink = _LIGHT if level < _LEVELS / 2 else _DARK
                 numbers.append(svg.text(x + cell / 2, y + cell / 2 + 4, f"{value:.2f}", anchor="middle", fill=ink, size=10))
-    body += [svg.path("".join(parts), to_hex(colors((level + 0.5) / _LEVELS))) for level, parts in sorted(fields.items())]
+    body += [svg.path("".join(parts), BRIGHTNESS[level]) for level, parts in sorted(fields.items())]
     return svg.document(WIDTH, _TOP + cell * count + 6, body + numbers)
 
 
 def _scale(what: str) -> list[str]:
     """Draw the scale of the brightness at the upper right corner."""
-    colors = colormaps["cividis"]
     body = [
         svg.text(WIDTH - 148, 11, f"{what} 0", anchor="end", fill=INK, size=10),
         svg.text(WIDTH - 2, 11, "1", anchor="end", fill=INK, size=10),
     ]
     wide = 128 / _LEVELS
-    for level in range(_LEVELS):
-        body.append(svg.rect(WIDTH - 142 + level * wide, 3, wide + 0.2, 9, to_hex(colors((level + 0.5) / _LEVELS))))
+    for level, color in enumerate(BRIGHTNESS):
+        body.append(svg.rect(WIDTH - 142 + level * wide, 3, wide + 0.2, 9, color))
     return body

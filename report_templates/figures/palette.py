@@ -32,6 +32,12 @@ PAPER: Final = "#ffffff"
 # Lines of processes or nodes, which have no meaning; drawn with direct labels.
 LINES: Final = ("#0073b3", "#d45d00", "#009d72", "#b85f92", "#a87400", "#3d8fbf")
 
+# Shares from 0 to 1 in equal intervals, dark to light (cividis): the same in both themes.
+BRIGHTNESS: Final = (
+    "#002758", "#00306f", "#1a386f", "#2d416d", "#3c4a6c", "#49536c", "#555c6d", "#61656f", "#6c6d72", "#777776",
+    "#828079", "#8f8a78", "#9b9476", "#a79d73", "#b5a86f", "#c2b369", "#d0be62", "#dec958", "#ebd44b", "#fbe138",
+)  # fmt: skip
+
 VARIABLES: Final[dict[str, str]] = {
     **{color: f"var(--{name})" for name, color in MEANINGS.items()},
     "#fffffe": "var(--on-computation)",
@@ -43,23 +49,17 @@ VARIABLES: Final[dict[str, str]] = {
     **{color: f"var(--line-{number})" for number, color in enumerate(LINES, 1)},
 }
 
-_TAG = re.compile(r"<[^>]*>")
-_PAINT = re.compile(r"\b(fill|stroke)(: ?|=\")(#[0-9a-f]{6})")
-_ID = re.compile(r"(\bid=\"|url\(#|href=\"#)")
-_ROOT_ONLY = re.compile(r' xmlns(?::\w+)?="[^"]*"| font-family="[^"]*"')
+_ROOT_ONLY = re.compile(r' (?:xmlns|font-family)="[^"]*"')
+_PAINT = re.compile(r' (fill|stroke)="(#[0-9a-f]{6})"')
 
 # Opacities of the sectors of one meaning: as many as a ring has, all different, and far apart for neighbors.
 SHADES: Final = (1.0, 0.73, 0.46, 0.82, 0.55, 0.37, 0.91, 0.64, 0.32)
 
 
-def themed(svg: str, name: str) -> str:
-    """Prepare an SVG for HTML: CSS variables as colors, unique ids, and no font.
+def themed(svg: str) -> str:
+    """Prepare an SVG for HTML: CSS variables as colors, and no namespace and font.
 
-    Only tags change, never the text between them, which may come from a trace.
+    Text from a trace has no quotation marks in an SVG (:func:`.svg.text_of`), so only attributes change.
     """
-
-    def tag(match: re.Match[str]) -> str:
-        text = _PAINT.sub(lambda paint: f"{paint[1]}{paint[2]}{VARIABLES.get(paint[3], paint[3])}", _ROOT_ONLY.sub("", match[0]))
-        return _ID.sub(rf"\g<1>{name}-", text)
-
-    return _TAG.sub(tag, svg)
+    head, end, body = svg.partition(">")
+    return _ROOT_ONLY.sub("", head) + end + _PAINT.sub(lambda paint: f' {paint[1]}="{VARIABLES.get(paint[2], paint[2])}"', body)

@@ -66,8 +66,26 @@ def path(d: str, fill: str, *, opacity: float = 1.0, stroke: str | None = None, 
     return f'<path d="{d}" fill="{fill}"{faded}{edge}{tail}'
 
 
+def curve(points: Iterable[tuple[float, float]], stroke: str, width: float, *, dashes: str | None = None) -> str:
+    """Draw a line through ``points``, with a decimal per coordinate."""
+    dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
+    return f'<path d="{shape(points)}" fill="none" stroke="{stroke}" stroke-width="{number(width)}" stroke-linejoin="round"{dashed}/>'
+
+
+def shape(points: Iterable[tuple[float, float]]) -> str:
+    """Return the data of a path; points within level parts are left out."""
+    kept: list[tuple[str, str]] = []
+    for x, y in ((f"{x:.1f}", f"{y:.1f}") for x, y in points):
+        if len(kept) > 1 and kept[-1][1] == y == kept[-2][1]:
+            kept[-1] = (x, y)
+        else:
+            kept.append((x, y))
+    return "M" + "".join(f"{x} {y} " for x, y in kept).replace(".0 ", " ")[:-1]
+
+
 def text_of(content: str) -> str:
-    return escape(printable(content), quote=False)
+    """Escape a text, with its quotation marks: no attribute occurs in it."""
+    return escape(printable(content))
 
 
 def width_of(content: str, size: float = 11, *, bold: bool = False) -> float:

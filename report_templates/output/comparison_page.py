@@ -14,7 +14,6 @@ from ..comparing.steps import steps
 from ..comparing.summary import summary
 from ..comparing.tables import alike, launches, memory, precision, reading, utilization, verdicts
 from ..comparing.time import time
-from ..figures import plots
 from .output_folder import OutputFolder
 from .pages import filled
 from .pdf import Printer, checked_paper
@@ -32,11 +31,10 @@ def pages(comparison: Comparison, target: str, *, paper: str = "A4") -> str:
 
 
 def _sections(comparison: Comparison) -> tuple[Section, tuple[Section, ...]]:
-    with plots.settings():
-        sections = tuple(build(comparison) for build in SECTIONS)
-        for number, section in enumerate(sections, 1):
-            section.number = number
-        return summary(comparison), sections
+    sections = tuple(build(comparison) for build in SECTIONS)
+    for number, section in enumerate(sections, 1):
+        section.number = number
+    return summary(comparison), sections
 
 
 def title(comparison: Comparison) -> str:

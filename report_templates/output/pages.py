@@ -21,7 +21,7 @@ from ..text.formats import count, glued, moment, printable
 from ..text.look import TITLE
 from .pdf_tables import pdf_layout
 
-if TYPE_CHECKING:  # it loads Matplotlib, which the page of all runs does not need
+if TYPE_CHECKING:  # it loads all sections, which the page of all runs does not need
     from .section_list import Context
 
 _WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=_)(?=[^_])")
@@ -133,7 +133,7 @@ def _pdf_style(paper: str) -> str:
 
 def _inline(figure: Figure) -> Markup:
     """Return the SVG itself, in the colors that style.css defines for both themes."""
-    drawing = themed(figure.svg, figure.id).removeprefix("<svg")
+    drawing = themed(figure.svg).removeprefix("<svg")
     return Markup('<svg role="img" aria-label="{}"{}').format(printable(figure.alt), Markup(drawing))
 
 

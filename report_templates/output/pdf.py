@@ -154,15 +154,20 @@ def _death(code: int, messages: str) -> str:
     return f"the PDF process ended with code {code}: {last[:300]}"
 
 
-def _fonts() -> str:
-    """Return @font-face rules with Matplotlib's fonts, the same on all machines."""
-    import base64
+def font_folder() -> Path | None:
+    """Return the folder of the DejaVu fonts; Matplotlib is not loaded."""
     import importlib.util
 
     spec = importlib.util.find_spec("matplotlib")
-    assert spec is not None
-    assert spec.origin is not None
-    folder = Path(spec.origin).parent / "mpl-data" / "fonts" / "ttf"
+    return None if spec is None or spec.origin is None else Path(spec.origin).parent / "mpl-data" / "fonts" / "ttf"
+
+
+def _fonts() -> str:
+    """Return @font-face rules with Matplotlib's fonts, the same on all machines."""
+    import base64
+
+    folder = font_folder()
+    assert folder is not None
     # In quotes: an unquoted address is read five times slower.
     return "".join(
         f'@font-face{{font-family:"DejaVu Sans";font-weight:{weight};'

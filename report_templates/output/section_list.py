@@ -9,7 +9,6 @@ from typing import Final
 from ...analysis.report.model import Report
 from ...analysis.timeline.model import Timeline
 from ..blocks import Section, say
-from ..figures import plots
 from ..sections.annotated_ranges import annotated_ranges
 from ..sections.appendix import add_left_out, appendix
 from ..sections.collectives import collectives
@@ -71,18 +70,17 @@ def context(
     without = look.left_out
     chosen = [build for build in SECTIONS if name_of(build) not in without]
     sections = []
-    with plots.settings():
-        for number, build in enumerate(chosen):
-            progress("drawing", number / len(chosen))
-            sections.append(build(report))
-        if timeline is not None and "timeline" not in without:
-            sections.insert(-1, timeline_section(timeline))
-        if not look.named:
-            sections = _gathered(sections)
-        for number, section in enumerate(sections, 1):
-            section.number = number
-        add_left_out(sections[-1], without)
-        first = summary(report, rules="rules" not in without)
+    for number, build in enumerate(chosen):
+        progress("drawing", number / len(chosen))
+        sections.append(build(report))
+    if timeline is not None and "timeline" not in without:
+        sections.insert(-1, timeline_section(timeline))
+    if not look.named:
+        sections = _gathered(sections)
+    for number, section in enumerate(sections, 1):
+        section.number = number
+    add_left_out(sections[-1], without)
+    first = summary(report, rules="rules" not in without)
     return Context(report, first, tuple(sections), look)
 
 

@@ -17,7 +17,6 @@ from postrun.analysis.report import (
     StepBreakdown,
     StepDifference,
 )
-from postrun.report_templates.figures import plots
 from postrun.report_templates.sections.rank_comparison import rank_comparison
 from postrun.report_templates.sections.slow_steps import slow_steps
 from postrun.report_templates.sections.step_breakdown import step_breakdown
@@ -86,8 +85,7 @@ def test_a_few_ranks(rich: Report) -> None:
 def test_512_ranks_are_extremes_and_quantiles(rich: Report) -> None:
     ranks = tuple(row(rank, straggler=rank == 300) for rank in range(512))
     spread = (RankSpread("computation", 512, 50e6, 50e6, 50e6, 50e6, 60e6, 0, 300),)
-    with plots.settings():
-        section = rank_comparison(dataclasses.replace(rich, rank_comparison=RankComparison(10.0, 4, ranks, spread, ("They wait.",))))
+    section = rank_comparison(dataclasses.replace(rich, rank_comparison=RankComparison(10.0, 4, ranks, spread, ("They wait.",))))
     assert list(section.figures) == ["bars", "over-ranks"]
     names = [cells[0].text for cells in section.tables["ranks"].rows]
     assert len(names) == 16

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import math
 import re
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from markupsafe import Markup
+from matplotlib import colormaps
+from matplotlib.colors import to_hex
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath
+from PIL import Image
 from postrun.analysis.report import Share
 from postrun.report_templates.blocks import SECTORS
-from postrun.report_templates.figures import palette, plots
+from postrun.report_templates.figures import palette
 from postrun.report_templates.figures.axes import nice_ticks, time_unit
 from postrun.report_templates.figures.donut import Sector, donut, shaded
 from postrun.report_templates.figures.heat_map import Heat, heat_map
@@ -26,17 +30,11 @@ from postrun.report_templates.figures.paired_bars import paired_bars
 from postrun.report_templates.figures.palette import LINES, MEANINGS, VARIABLES, themed
 from postrun.report_templates.figures.stacked_bars import Part, stacked_bars
 from postrun.report_templates.figures.strips import Piece, Strip, strips
-from postrun.report_templates.figures.svg import fitted, width_of
+from postrun.report_templates.figures.svg import document, fitted, line, path, shape, text, width_of
 from postrun.report_templates.sections.shares import shares_ring
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = '</svg><script>alert(1)</script> $\\frac{1}{0}$ & " fill: #0072b2 \x00\u202e'
-
-
-@pytest.fixture(autouse=True)
-def _settings() -> Iterator[None]:
-    with plots.settings():
-        yield
 
 
 def texts(svg: str) -> list[str]:
@@ -213,7 +211,44 @@ def test_a_line_of_few_points_is_drawn(points: int) -> None:
 def test_heat_map_holds_one_image_and_names_its_units() -> None:
     svg = heat_map([Heat("node-0", [0, 1], [[0.0, 50.0, None], [100.0, 20.0, 10.0]], 0, 3e9)], "GPU")
     assert {"node-0", "GPU 0", "GPU 1"} <= set(texts(svg))
-    assert all(link.startswith("data:image/png;base64,") for link in re.findall(r'xlink:href="([^#"][^"]*)"', svg))
+    links = re.findall(r'href="([^"]*)"', svg)
+    assert len(links) == 2  # the block and the scale
+    assert all(link.startswith("data:image/png;base64,") for link in links)
+
+
+def test_fields_of_a_heat_map_have_the_colors_of_their_values() -> None:
+    """Decoded by Pillow, and compared with Matplotlib's own cividis."""
+    values = [[0.0, 50.0, None, 2.5], [100.0, 20.0, 10.0, 97.5]]
+    link = re.findall(r'base64,([^"]*)"', heat_map([Heat("node-0", [0, 1], values, 0, 3e9)], "GPU"))[0]
+    with Image.open(io.BytesIO(base64.b64decode(link))) as image:
+        assert image.size == (4, 2)
+        pixels = image.convert("RGBA")
+    for row, line_of in enumerate(values):
+        for column, value in enumerate(line_of):
+            shown = pixels.getpixel((column, row))
+            assert isinstance(shown, tuple)
+            if value is None:
+                assert shown[3] == 0
+                continue
+            assert shown[3] == 255
+            assert shown[:3] == pytest.approx([255 * part for part in colormaps["cividis"](value / 100)[:3]], abs=11)
+
+
+def test_the_colors_of_brightness_are_those_of_cividis() -> None:
+    count = len(palette.BRIGHTNESS)
+    assert list(palette.BRIGHTNESS) == [to_hex(colormaps["cividis"]((level + 0.5) / count)) for level in range(count)]
+
+
+def test_a_line_goes_through_its_values() -> None:
+    """The axes are 48 to 702, and the heights 20 to 112 from the top of the axis to zero."""
+    svg = lines([Panel("%", [Line("a", [0.0, 1e9, 4e9, 4e9], [0.0, 100.0, 50.0, 25.0], [0.0] * 4, [100.0] * 4)], 100)], "time", x_time=True)
+    drawn = [e.get("d") for e in ElementTree.fromstring(svg).iter(f"{SVG}path")]
+    assert drawn == ["M48 20 702 20 702 112 48 112Z", "M48 112 211.5 20 702 66 702 89"]
+    assert [text for text in texts(svg) if text.isdigit()] == ["0", "50", "100", "0", "1", "2", "3", "4"]
+
+
+def test_points_within_level_parts_of_a_line_are_not_drawn() -> None:
+    assert shape([(0, 5), (1, 5.04), (2.2, 5), (3, 6), (4, 6), (5, 5), (6, 5), (7, 5)]) == "M0 5 2.2 5 3 6 4 6 5 5 7 5"
 
 
 def test_text_from_a_trace_stays_text_in_every_figure() -> None:
@@ -233,14 +268,15 @@ def test_text_from_a_trace_stays_text_in_every_figure() -> None:
 
 
 def test_theming_replaces_colors_in_tags_and_never_in_text() -> None:
-    svg = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" font-family="DejaVu Sans"><g style="fill: {LINES[0]}; stroke:#ffffff"/>'
-        '<path id="m" fill="#0072b2"/><use href="#m"/><text>fill: #0072b2 url(#m)</text></svg>'
+    words = ' fill="#0072b2" fill: #0072b2 font-family="DejaVu Sans"'
+    svg = document(
+        9, 9, [line(0, 0, 1, 1, LINES[0]), path("M0 0", MEANINGS["computation"], stroke="#ffffff", title=words), text(0, 0, words)]
     )
-    assert themed(svg, "f") == (
-        '<svg><g style="fill: var(--line-1); stroke:var(--paper)"/><path id="f-m" fill="var(--computation)"/><use href="#f-m"/>'
-        "<text>fill: #0072b2 url(#m)</text></svg>"
-    )
+    shown = themed(svg)
+    assert re.findall(r' (?:fill|stroke)="([^"]*)"', shown) == ["var(--line-1)", "var(--computation)", "var(--paper)", "var(--ink)"]
+    assert re.match("<svg [^>]*>", shown)[0] == '<svg width="9" height="9" viewBox="0 0 9 9" font-size="11">'  # type: ignore[index]
+    root = ElementTree.fromstring(shown)
+    assert [root.findtext("path/title"), root.findtext("text")] == [words, words]
 
 
 def test_every_color_is_one_variable() -> None:

@@ -132,7 +132,7 @@ def test_the_section_shows_the_tree_with_full_names(report: Report) -> None:
     assert "The frame with most own time: {built-in method torch._C._nn.conv2d} 50.0" in figure.alt
     assert "estimate" in figure.caption
     assert "7\u00a0functions are in no frame" in figure.caption
-    assert "var(--operator)" in themed(figure.svg, "x")
+    assert "var(--operator)" in themed(figure.svg)
     levels = [cells[0].text for cells in section.tables["frames-0"].rows]
     assert levels == ["1", "2", "3", "2", "2"]
     assert section.tables["frames-0"].pdf_rows == 0

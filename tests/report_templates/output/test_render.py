@@ -92,12 +92,10 @@ def test_equal_reports_give_equal_bytes_whatever_the_process(tmp_path: Path) -> 
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes(), file
 
 
-def test_rendering_leaves_the_settings_of_matplotlib_alone(small_reports: dict[str, Report], tmp_path: Path) -> None:
-    import matplotlib
-
-    before = dict(matplotlib.rcParams)
-    render(small_reports["cpu"], tmp_path, ("html",))
-    assert dict(matplotlib.rcParams) == before
+def test_rendering_does_not_load_matplotlib(tmp_path: Path) -> None:
+    code = RENDER + "\nprint('matplotlib' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, str(HERE / "conftest.py"), "system", str(tmp_path)], capture_output=True, text=True)
+    assert done.stdout == "False\n"
 
 
 def test_a_lone_surrogate_in_a_name_reaches_json_as_its_escape(small_reports: dict[str, Report], tmp_path: Path) -> None:

@@ -1,0 +1,50 @@
+"""Images of SVG figures: a grid of shares as a PNG of one pixel per field, scaled up without smoothing."""
+
+from __future__ import annotations
+
+import base64
+import struct
+import zlib
+from collections.abc import Sequence
+from functools import cache
+from typing import Final
+
+from .palette import BRIGHTNESS
+from .svg import number
+
+_STEPS: Final = 200  # colors between a share of 0 and of 1
+_OPEN: Final = _STEPS + 1  # the transparent color
+
+
+def image(x: float, y: float, width: float, height: float, rows: Sequence[Sequence[float | None]]) -> str:
+    """Draw ``rows``, all of one length, from 0 (dark) to 1 (light); None is transparent."""
+    extent = f'x="{number(x)}" y="{number(y)}" width="{number(width)}" height="{number(height)}"'
+    data = base64.b64encode(_png(rows)).decode()
+    return f'<image {extent} preserveAspectRatio="none" image-rendering="pixelated" href="data:image/png;base64,{data}"/>'
+
+
+def _png(rows: Sequence[Sequence[float | None]]) -> bytes:
+    """Encode an image of at most 256 colors (ISO/IEC 15948)."""
+    lines = (bytes(_OPEN if share is None else round(min(max(share, 0.0), 1.0) * _STEPS) for share in row) for row in rows)
+    chunks = (
+        (b"IHDR", struct.pack(">IIBBBBB", len(rows[0]), len(rows), 8, 3, 0, 0, 0)),
+        (b"PLTE", _colors()),
+        (b"tRNS", b"\xff" * _OPEN + b"\0"),
+        (b"IDAT", zlib.compress(b"".join(b"\0" + line for line in lines), 9)),
+        (b"IEND", b""),
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
+    )
+
+
+@cache
+def _colors() -> bytes:
+    """Return the bytes of all colors: between two of ``BRIGHTNESS`` in equal steps, and black for the transparent one."""
+    known = [bytes.fromhex(color[1:]) for color in BRIGHTNESS]
+    palette = bytearray()
+    for step in range(_STEPS + 1):
+        level = min(max(step / _STEPS * len(known) - 0.5, 0.0), len(known) - 1.0)
+        below = min(int(level), len(known) - 2)
+        palette += bytes(round(low + (high - low) * (level - below)) for low, high in zip(known[below], known[below + 1], strict=True))
+    return bytes(palette) + b"\0\0\0"
