@@ -68,13 +68,13 @@ def lines(panels: Sequence[Panel], x_label: str, *, x_time: bool, height: float 
             if line.label is None:
                 body.append(svg.curve(zip(across, ups, strict=True), GRID, 0.9))
                 continue
-            place = names.index(line.label) % MOST
+            color = names.index(line.label) % MOST
             if lows and len(labeled) <= 4:
                 band = [*zip(across, highs, strict=True), *zip(reversed(across), reversed(lows), strict=True)]
-                body.append(svg.path(svg.shape(band) + "Z", LINES[place], opacity=0.16))
-            body.append(svg.curve(zip(across, ups, strict=True), LINES[place], 1.3, dashes=_DASHES[place]))
+                body.append(svg.path(svg.shape(band) + "Z", LINES[color], opacity=0.16))
+            body.append(svg.curve(zip(across, ups, strict=True), LINES[color], 1.3, dashes=_DASHES[color]))
             if len(across) < 3:
-                body += [svg.circle(x, y, 1.5, LINES[place], LINES[place]) for x, y in zip(across, ups, strict=True)]
+                body += [svg.circle(x, y, 1.5, LINES[color], LINES[color]) for x, y in zip(across, ups, strict=True)]
         if len(names) > 1 and (number == 0 or not same):
             ends = [top + (upper - line.y[-1]) * tall for line in panel.lines if line.label is not None]
             for name, y in zip(labeled, _apart(ends, 12, top, top + height), strict=True):

@@ -17,7 +17,7 @@ _OPEN: Final = _STEPS + 1  # the transparent color
 
 
 def image(x: float, y: float, width: float, height: float, rows: Sequence[Sequence[float | None]]) -> str:
-    """Draw ``rows``, all of one length, from 0 (dark) to 1 (light); None is transparent."""
+    """Draw rows of one length, from 0 (dark) to 1 (light); None is transparent."""
     extent = f'x="{number(x)}" y="{number(y)}" width="{number(width)}" height="{number(height)}"'
     data = base64.b64encode(_png(rows)).decode()
     return f'<image {extent} preserveAspectRatio="none" image-rendering="pixelated" href="data:image/png;base64,{data}"/>'
@@ -40,7 +40,7 @@ def _png(rows: Sequence[Sequence[float | None]]) -> bytes:
 
 @cache
 def _colors() -> bytes:
-    """Return the bytes of all colors: between two of ``BRIGHTNESS`` in equal steps, and black for the transparent one."""
+    """Return the bytes of all colors, interpolated between those of ``BRIGHTNESS``."""
     known = [bytes.fromhex(color[1:]) for color in BRIGHTNESS]
     palette = bytearray()
     for step in range(_STEPS + 1):

@@ -225,13 +225,13 @@ def test_fields_of_a_heat_map_have_the_colors_of_their_values() -> None:
         pixels = image.convert("RGBA")
     for row, line_of in enumerate(values):
         for column, value in enumerate(line_of):
-            shown = pixels.getpixel((column, row))
-            assert isinstance(shown, tuple)
+            pixel = pixels.getpixel((column, row))
+            assert isinstance(pixel, tuple)
             if value is None:
-                assert shown[3] == 0
+                assert pixel[3] == 0
                 continue
-            assert shown[3] == 255
-            assert shown[:3] == pytest.approx([255 * part for part in colormaps["cividis"](value / 100)[:3]], abs=11)
+            assert pixel[3] == 255
+            assert pixel[:3] == pytest.approx([255 * part for part in colormaps["cividis"](value / 100)[:3]], abs=11)
 
 
 def test_the_colors_of_brightness_are_those_of_cividis() -> None:
@@ -240,7 +240,7 @@ def test_the_colors_of_brightness_are_those_of_cividis() -> None:
 
 
 def test_a_line_goes_through_its_values() -> None:
-    """The axes are 48 to 702, and the heights 20 to 112 from the top of the axis to zero."""
+    """The axes are from 48 to 702 and from 112 up to 20."""
     svg = lines([Panel("%", [Line("a", [0.0, 1e9, 4e9, 4e9], [0.0, 100.0, 50.0, 25.0], [0.0] * 4, [100.0] * 4)], 100)], "time", x_time=True)
     drawn = [e.get("d") for e in ElementTree.fromstring(svg).iter(f"{SVG}path")]
     assert drawn == ["M48 20 702 20 702 112 48 112Z", "M48 112 211.5 20 702 66 702 89"]
@@ -272,10 +272,10 @@ def test_theming_replaces_colors_in_tags_and_never_in_text() -> None:
     svg = document(
         9, 9, [line(0, 0, 1, 1, LINES[0]), path("M0 0", MEANINGS["computation"], stroke="#ffffff", title=words), text(0, 0, words)]
     )
-    shown = themed(svg)
-    assert re.findall(r' (?:fill|stroke)="([^"]*)"', shown) == ["var(--line-1)", "var(--computation)", "var(--paper)", "var(--ink)"]
-    assert re.match("<svg [^>]*>", shown)[0] == '<svg width="9" height="9" viewBox="0 0 9 9" font-size="11">'  # type: ignore[index]
-    root = ElementTree.fromstring(shown)
+    result = themed(svg)
+    assert re.findall(r' (?:fill|stroke)="([^"]*)"', result) == ["var(--line-1)", "var(--computation)", "var(--paper)", "var(--ink)"]
+    assert re.match("<svg [^>]*>", result)[0] == '<svg width="9" height="9" viewBox="0 0 9 9" font-size="11">'  # type: ignore[index]
+    root = ElementTree.fromstring(result)
     assert [root.findtext("path/title"), root.findtext("text")] == [words, words]
 
 
