@@ -7,6 +7,8 @@ copy with ``SCHEMA`` and sends the rows as Arrow data, which are checked here be
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import selectors
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=Tables)
 CHILD: Final = Path(__file__).with_name("foreign_child.py")
 _FRAME: Final = 64 << 20  # Most bytes of a frame: the child sends at most half of it, except for a row with very long texts
+_PIPE: Final = 1 << 20  # Bytes of the pipe from the child: the most that Linux gives any account; the default is 64 KiB
 _JSON_BYTES: Final = 16 << 20
 """Most bytes of a text in table run: hyperparameters and metadata. Other texts have at most ``TEXT_BYTES``, as readers write them."""
 _AGAIN: Final = "ingest the sources again"
@@ -70,7 +73,7 @@ def copied(
     name = storable(str(path))
     source = path.resolve()
     store_files.check_finished(source, name)
-    store = kind.temporary(memory_limit=memory_limit, threads=threads)
+    store = kind.temporary(memory_limit=memory_limit, threads=threads, packed=False)
     try:
         assert store.path is not None
         copy = store.path.with_name("given.duckdb")
@@ -104,6 +107,7 @@ class _Child:
         self._limits = limits
         self._script = script
         self._process: subprocess.Popen[bytes] | None = None
+        self._buffer = memoryview(b"")
         self._order = {
             "path": self._copy,
             "parent": os.getpid(),
@@ -135,8 +139,7 @@ class _Child:
         tables = iter(SCHEMA)
         table = None
         while True:
-            frame = self._frame()
-            kind, payload = frame[:1], memoryview(frame)[1:]
+            kind, payload = self._frame()
             if kind == b"T":
                 if bytes(payload) != (table := next(tables, "")).encode():
                     raise self._refused()
@@ -164,28 +167,35 @@ class _Child:
         except BrokenPipeError:
             pass  # the missing answer is the error
         os.set_blocking(self._process.stdout.fileno(), False)
+        if hasattr(fcntl, "F_SETPIPE_SZ"):  # Linux; an account with many pipes gets no larger one
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(self._process.stdout, fcntl.F_SETPIPE_SZ, _PIPE)
 
-    def _frame(self) -> bytes:
-        length = struct.unpack("=q", self._bytes(8))[0]
+    def _frame(self) -> tuple[bytes, memoryview]:
+        """Return kind and payload of the next frame; the payload is valid until the next call."""
+        length, kind = struct.unpack("=qc", self._bytes(9))
         if not 1 <= length <= _FRAME:
             raise self._refused()
-        return self._bytes(length)
+        return kind, self._bytes(length - 1)
 
-    def _bytes(self, count: int) -> bytes:
+    def _bytes(self, count: int) -> memoryview:
+        """Return the next bytes of the child, in memory that the next call uses again."""
         assert self._process is not None
         assert self._process.stdout is not None
-        out, data = self._process.stdout.fileno(), bytearray()
+        if len(self._buffer) < count:
+            self._buffer = memoryview(bytearray(count))
+        data, size = self._buffer[:count], 0
         end = time.monotonic() + self._limits.idle_seconds
         with selectors.DefaultSelector() as ready:
-            ready.register(out, selectors.EVENT_READ)
-            while len(data) < count:
+            ready.register(self._process.stdout, selectors.EVENT_READ)
+            while size < count:
                 if not ready.select(end - time.monotonic()):
                     raise self._refused(f"gave no answer for {self._limits.idle_seconds:g} s")
-                piece = os.read(out, min(1 << 20, count - len(data)))
+                piece = self._process.stdout.readinto(data[size:])  # type: ignore[attr-defined]  # unbuffered: a FileIO
                 if not piece:
                     raise self._ended()
-                data += piece
-        return bytes(data)
+                size += piece
+        return data
 
     def _ended(self) -> InputError:
         assert self._process is not None

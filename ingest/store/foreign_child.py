@@ -54,7 +54,7 @@ def main() -> None:
     for name, value in order["limits"].items():
         _limit(getattr(resource, name), value)
     sys.path[:] = order["module_paths"]
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # NumPy, which PyArrow loads: OpenBLAS ends a process that may not start threads
+    sys.modules["numpy"] = None  # type: ignore[assignment]  # PyArrow would load it, and its OpenBLAS ends a process without threads
     try:
         _copy(order)
         _send(b"E", b"")
@@ -152,14 +152,12 @@ def _listed(entries: Any) -> str:
 
 
 def _load_writer(pa: Any) -> None:
-    _packed(pa, pa.record_batch({"a": pa.array(["x"])}))
+    _write(pa, pa.MockOutputStream(), pa.record_batch({"a": pa.array(["x"])}))
 
 
-def _packed(pa: Any, batch: Any) -> bytes:
-    sink = pa.BufferOutputStream()
+def _write(pa: Any, sink: Any, batch: Any) -> None:
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
 
 def _copy_table(connection: Any, table: str, columns: list[str]) -> None:
@@ -183,15 +181,20 @@ def _send_batch(pa: Any, batch: Any) -> None:
         _send_batch(pa, batch.slice(0, half))
         _send_batch(pa, batch.slice(half))
     elif batch.num_rows:
-        _send(b"R", _packed(pa, batch))
+        size = pa.MockOutputStream()
+        _write(pa, size, batch)
+        _begin(b"R", size.size())
+        _write(pa, pa.PythonFile(sys.stdout.buffer, mode="w"), batch)
 
 
 def _send(kind: bytes, payload: bytes) -> None:
-    out = sys.stdout.buffer
-    out.write(struct.pack("=q", 1 + len(payload)))
-    out.write(kind)
-    out.write(payload)
-    out.flush()
+    _begin(kind, len(payload))
+    sys.stdout.buffer.write(payload)
+    sys.stdout.buffer.flush()
+
+
+def _begin(kind: bytes, size: int) -> None:
+    sys.stdout.buffer.write(struct.pack("=qc", 1 + size, kind))
 
 
 def _end_with_parent() -> None:

@@ -6,8 +6,8 @@ Readers of trace files keep the same rules, and the analysis relies on them: ids
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...errors import InputError
 from .limits import DEVICES, METRICS, NAMES, NODES, PARAMETERS, PROCESSES, UNITS_PER_NODE
@@ -79,65 +79,108 @@ MOST_PER: Final[dict[tuple[str, tuple[str, ...], str], int]] = {
 MOST_DEPTH: Final = 64  # Objects and arrays inside each other in the JSON of a run; the configuration of a job has some 10
 HIGHEST_DEVICE: Final = 1 << 20  # Above the index of any GPU of a node
 
-Check = tuple[str, str, str]  # Column, SQL condition for an invalid row, and the property of such a row, for the message
+
+_SHARE: Final = " ({count:,} of {rows:,} rows)"
+
+
+class Check(NamedTuple):
+    """``suspect``: an expression of aggregates that is true if rows are invalid. ``invalid``: the condition for such a row.
+
+    ``text``: what the column then has, with the number of invalid rows as ``{count}``, for the message.
+    """
+
+    column: str
+    suspect: str
+    invalid: str
+    text: str
+
+
+class _Ids(NamedTuple):
+    """The ids of a table. ``dense``: all numbers from first to last."""
+
+    unique: bool
+    first: int | None
+    last: int | None
+    dense: bool
 
 
 def check(store: Tables, name: str) -> None:
     """Raise InputError if the store at ``name`` has a value that no reader writes."""
-    for table in SCHEMA:
-        checks = [*_checks(table)]
-        counted = ", ".join(f"count(*) FILTER ({condition})" for _, condition, _ in checks)
-        [(rows, *counts)] = store.connection.execute(f"SELECT count(*), {counted or 'NULL'} FROM {table}").fetchall()
-        if rows > MOST_ROWS.get(table, rows):
-            raise InputError(_text(name, f"table {table} has {rows:,} rows, more than {MOST_ROWS[table]:,}"))
-        for (column, _, what), count in zip(checks, counts, strict=False):
-            if count:
-                raise InputError(_text(name, f"column {column} of table {table} has {what} ({count:,} of {rows:,} rows)"))
-        if rows:
-            _check_ids(store, name, table)
+    ids = {table: _ids(store, table) for table in {*REFERENCES.values()}}
+    rows = {table: _check_table(store, name, table, ids) for table in SCHEMA}
     for (table, columns), most in MOST_DISTINCT.items():
         distinct = f"SELECT DISTINCT {', '.join(columns)} FROM {table} LIMIT {most + 1}"
-        if store.connection.execute(f"SELECT count(*) FROM ({distinct})").fetchall() == [(most + 1,)]:
+        if rows[table] > most and store.connection.execute(f"SELECT count(*) FROM ({distinct})").fetchall() == [(most + 1,)]:
             raise InputError(_text(name, f"columns {', '.join(columns)} of table {table} have more than {most:,} values"))
     for (table, owner, column), most in MOST_PER.items():
         counts_of = f"SELECT count(DISTINCT {column}) AS n FROM {table} GROUP BY {', '.join(owner)}"
-        if store.connection.execute(f"SELECT count(*) FROM ({counts_of}) WHERE n > {most}").fetchall() != [(0,)]:
+        if rows[table] > most and store.connection.execute(f"SELECT count(*) FROM ({counts_of}) WHERE n > {most}").fetchall() != [(0,)]:
             raise InputError(_text(name, f"column {column} of table {table} has more than {most:,} values for one {', '.join(owner)}"))
     _check_run(store, name)
 
 
+def _check_table(store: Tables, name: str, table: str, ids: Mapping[str, _Ids]) -> int:
+    """Check the values of a table in one pass; return the number of its rows."""
+    checks = [*_checks(table), *_id_checks(table, ids)]
+    suspects = ", ".join(check.suspect for check in checks)
+    [(rows, *suspect)] = store.connection.execute(f"SELECT count(*), {suspects or 'NULL'} FROM {table}").fetchall()
+    if rows > MOST_ROWS.get(table, rows):
+        raise InputError(_text(name, f"table {table} has {rows:,} rows, more than {MOST_ROWS[table]:,}"))
+    for check, is_suspect in zip(checks, suspect, strict=False):
+        if is_suspect:
+            [(count,)] = store.connection.execute(f"SELECT count(*) FILTER ({check.invalid}) FROM {table}").fetchall()
+            raise InputError(_text(name, f"column {check.column} of table {table} has {check.text.format(count=count, rows=rows)}"))
+    return int(rows)
+
+
+def _ids(store: Tables, table: str) -> _Ids:
+    [row] = store.connection.execute(
+        f"SELECT count(id) = count(DISTINCT id), min(id), max(id), max(id)::BIGINT - min(id) + 1 = count(DISTINCT id) FROM {table}"
+    ).fetchall()
+    return _Ids(*row)
+
+
 def _checks(table: str) -> Iterator[Check]:
     for column in REQUIRED.get(table, ()):
-        yield column, f'"{column}" IS NULL', "no value"
+        yield Check(column, f'count("{column}") < count(*)', f'"{column}" IS NULL', f"no value{_SHARE}")
     for column, kind in SCHEMA[table].items():
         if column.endswith("duration_ns"):
             # Of ranges also absurd durations are kept; start and duration can be added.
             longest = LONGEST_NS if table in ("device_event", "collective") else LATEST_NS - 1
-            yield column, f'"{column}" NOT BETWEEN 0 AND {longest}', "durations that are not possible"
+            yield _beyond(column, 0, longest, f"durations that are not possible{_SHARE}")
         elif column.endswith("_ns") and table != "ingest_note":
-            yield column, f'"{column}" NOT BETWEEN {EARLIEST_NS} AND {LATEST_NS}', "times that are not possible"
+            yield _beyond(column, EARLIEST_NS, LATEST_NS, f"times that are not possible{_SHARE}")
         elif column in ("device", "index") and kind == "INTEGER":
-            yield column, f'"{column}" NOT BETWEEN 0 AND {HIGHEST_DEVICE}', "numbers that no GPU has"
-        elif kind == "DOUBLE":
-            yield column, f'NOT isfinite("{column}")', "values that are not finite"
+            yield _beyond(column, 0, HIGHEST_DEVICE, f"numbers that no GPU has{_SHARE}")
+        elif kind == "DOUBLE":  # infinity is the largest number but NaN
+            finite = f'isfinite(min("{column}")) AND isfinite(max("{column}"))'
+            yield Check(column, f"NOT ({finite})", f'NOT isfinite("{column}")', f"values that are not finite{_SHARE}")
     if table == "annotation":
-        yield "arguments", "NOT json_valid(arguments)", "text that is not JSON"
+        yield _each("arguments", "NOT json_valid(arguments)", f"text that is not JSON{_SHARE}")
     for (of, column), words in WORDS.items():
         if of == table:
-            yield column, f'"{column}" NOT IN {words}', "words that are not known"
+            yield _each(column, f'"{column}" NOT IN {words}', f"words that are not known{_SHARE}")
 
 
-def _check_ids(store: Tables, name: str, table: str) -> None:
-    if "id" in SCHEMA[table] and table in REFERENCES.values():
-        [(repeated,)] = store.connection.execute(f"SELECT count(*) - count(DISTINCT id) FROM {table}").fetchall()
-        if repeated:
-            raise InputError(_text(name, f"column id of table {table} has the same id in several rows"))
+def _id_checks(table: str, ids: Mapping[str, _Ids]) -> Iterator[Check]:
+    if table in ids:
+        yield Check("id", str(not ids[table].unique), "true", "the same id in several rows")
     for column, target in REFERENCES.items():
         if SCHEMA[table].get(column) == "INTEGER":
-            unknown = f'SELECT count(*) FROM {table} WHERE "{column}" IS NOT NULL AND "{column}" NOT IN (SELECT id FROM {target})'
-            [(count,)] = store.connection.execute(unknown).fetchall()
-            if count:
-                raise InputError(_text(name, f"column {column} of table {table} has ids that table {target} has not ({count:,} rows)"))
+            known, text = ids[target], f"ids that table {target} has not ({{count:,}} rows)"
+            if known.dense and known.first is not None and known.last is not None:
+                yield _beyond(column, known.first, known.last, text)
+            else:
+                yield _each(column, f'"{column}" NOT IN (SELECT id FROM {target})', text)
+
+
+def _beyond(column: str, first: int, last: int, text: str) -> Check:
+    beyond = f'min("{column}") < {first} OR max("{column}") > {last}'
+    return Check(column, beyond, f'"{column}" NOT BETWEEN {first} AND {last}', text)
+
+
+def _each(column: str, invalid: str, text: str) -> Check:
+    return Check(column, f"count(*) FILTER ({invalid}) > 0", invalid, text)
 
 
 def _check_run(store: Tables, name: str) -> None:
