@@ -43,6 +43,7 @@ def make(path: Path, nodes: int, variant: str) -> None:
     series = pl.DataFrame(VARIANTS[variant], schema={"metric": pl.String, "unit": pl.Int32}, orient="row").with_row_index("series")
     machines = pl.DataFrame({"node": pl.int_range(nodes, dtype=pl.Int32, eager=True)})
     with Store.create(path) as store:
+        store.insert("run", {"name": path.stem, "status": "completed"})
         store.append("node", machines.select(id="node", hostname=pl.format("algo-{}", pl.col("node") + 1)))
         for minute in range(SAMPLES // PER_MINUTE):
             ticks = pl.DataFrame({"tick": pl.int_range(PER_MINUTE, eager=True) + minute * PER_MINUTE})
