@@ -114,18 +114,25 @@ def _check_catalog(connection: Any) -> None:
             raise RefusedError("catalog", f"{kind} {_listed(names - ours)}")
         if ours - names:
             raise RefusedError("lacking", f"{kind} {_listed(ours - names)}")
+        if kind == "view":
+            _check_entries(connection, "definition of view", "duckdb_views", "view_name, sql")
     for what, function, columns in (
         ("type", "duckdb_types", "type_name, logical_type, labels"),
         ("column", "duckdb_columns", COLUMN),
         ("constraint", "duckdb_constraints", "table_name, constraint_type, constraint_text"),
         ("definition of table", "duckdb_tables", "table_name, sql"),
     ):
-        expected = {repr(row): row for row in _rows(connection, function, columns, REFERENCE)}
-        actual = {repr(row): row for row in _rows(connection, function, columns, FOREIGN)}
-        if unexpected := [actual[row] for row in sorted(actual.keys() - expected.keys())]:
-            raise RefusedError("catalog", f"{what} {_listed(_described(what, row) for row in unexpected)}")
-        if lacking := [expected[row] for row in sorted(expected.keys() - actual.keys())]:
-            raise RefusedError("lacking", f"{what} {_listed(_described(what, row) for row in lacking)}")
+        _check_entries(connection, what, function, columns)
+
+
+def _check_entries(connection: Any, what: str, function: str, columns: str) -> None:
+    """Raise if entries of a catalog function differ from those of the reference."""
+    expected = {repr(row): row for row in _rows(connection, function, columns, REFERENCE)}
+    actual = {repr(row): row for row in _rows(connection, function, columns, FOREIGN)}
+    if unexpected := [actual[row] for row in sorted(actual.keys() - expected.keys())]:
+        raise RefusedError("catalog", f"{what} {_listed(_described(what, row) for row in unexpected)}")
+    if lacking := [expected[row] for row in sorted(expected.keys() - actual.keys())]:
+        raise RefusedError("lacking", f"{what} {_listed(_described(what, row) for row in lacking)}")
 
 
 def _rows(connection: Any, function: str, columns: str, database: str) -> list[tuple[Any, ...]]:

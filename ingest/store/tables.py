@@ -19,13 +19,14 @@ from ...errors import InputError, PostrunError, UsageError
 from ...temporary import Folder
 from .limits import LEFT_OUT, NAME_TEXT_BYTES, NAMES, cut_columns, cut_text, size_in_bytes
 from .queries import Queries
+from .views import views_script
 
 if TYPE_CHECKING:
     import duckdb
     import polars as pl
     import pyarrow as pa
 
-FORMAT_VERSION: Final = 6
+FORMAT_VERSION: Final = 7
 
 Severity = Literal["info", "warning", "error"]
 
@@ -595,12 +596,12 @@ def _connected(database: str, settings: dict[str, Any], spill: Path, last: Mappi
 
 
 def schema_script() -> list[str]:
-    """Return the SQL statements that create the types and tables of a run store."""
+    """Return the SQL statements that create the types, tables and views of a store."""
     script = [f"CREATE TYPE {enum} AS ENUM ({', '.join(map(repr, values))})" for enum, values in ENUM_VALUES.items()]
     for table, columns in SCHEMA.items():
         definitions = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
         script.append(f"CREATE TABLE {table} ({definitions})")
-    return script
+    return [*script, *views_script()]
 
 
 def _private_folder() -> Folder:

@@ -1,0 +1,203 @@
+-- Views of a run store: what the rows of its tables are. The analysis asks these views, and a user who opens the file has the same
+-- definitions. Above each view: a line for the view, and one for each of its columns. A view joins no more than most of its queries use,
+-- because DuckDB makes a join also for a query that uses none of its columns.
+
+-- annotated: range that the program, its framework or a tool annotated, with its name and its end
+-- node: node of the process
+-- process: process that annotated it
+-- tid: thread
+-- side: host, or device if the profiler projected the range onto a stream
+-- device: GPU of a range on a device
+-- stream: stream of a range on a device
+-- name: id of the name
+-- text: name as the source has it
+-- value: number in the name or of the step
+-- start_ns: start
+-- duration_ns: length in ns; null if the range has no end
+-- end_ns: end; null if the range has no end
+-- depth: number of ranges around it on its thread
+-- phase: phase of sources that have one
+-- complete: false if the range was not closed
+-- arguments: JSON object of further facts
+CREATE VIEW annotated AS
+SELECT a.node, a.process, a.tid, a.side, a.device, a.stream, a.name, n.text, a.value, a.start_ns, a.duration_ns,
+    a.start_ns + a.duration_ns AS end_ns, a.depth, a.phase, a.complete, a.arguments
+FROM annotation AS a LEFT JOIN name AS n ON n.id = a.name;
+
+-- host_call: call or function of the host, with its name and its end
+-- node: node of the process
+-- process: process that called
+-- tid: thread
+-- kind: launch, sync, call, operator, python, loader or overhead
+-- runtime: a call of the GPU runtime or driver: launch, sync or call
+-- name: id of the name
+-- text: name as the source has it
+-- start_ns: start
+-- duration_ns: length in ns
+-- end_ns: end
+-- correlation: of the device work that the call launched
+-- external_id: of the operator
+CREATE VIEW host_call AS
+SELECT h.node, h.process, h.tid, h.kind, h.kind IN ('launch', 'sync', 'call') AS runtime, h.name, n.text, h.start_ns, h.duration_ns,
+    h.start_ns + h.duration_ns AS end_ns, h.correlation, h.external_id
+FROM host_event AS h LEFT JOIN name AS n ON n.id = h.name;
+
+-- device_run: execution of a kernel, a copy or a memset on a device
+-- node: node of the device
+-- process: process that launched it
+-- device: GPU, as the node counts it
+-- context: context on the device
+-- stream: stream
+-- kind: kernel, memcpy or memset
+-- kernel: a kernel
+-- memcpy: a copy
+-- memset: a memset
+-- memory: a copy or a memset
+-- communication: a kernel of a collective or of a transfer between ranks
+-- computation: a kernel that is not communication
+-- name: id of the name
+-- text: name as the source has it
+-- short_name: name as reports show it
+-- category: category of a kernel by its name; null if unknown
+-- precision: precision of a kernel by its name; null if unknown
+-- start_ns: start
+-- duration_ns: length in ns
+-- end_ns: end
+-- correlation: of its launch in the process
+-- external_id: of the operator that launched it
+-- bytes: of a copy or a memset
+-- copy_kind: direction of a copy
+-- pageable: whether the host memory of a copy was pageable; null if unknown
+-- grid_x: blocks of the grid
+-- grid_y: blocks of the grid
+-- grid_z: blocks of the grid
+-- block_x: threads of a block
+-- block_y: threads of a block
+-- block_z: threads of a block
+-- registers: registers of a thread
+-- shared_memory: bytes of shared memory of a block
+-- graph_node: node of its CUDA graph
+CREATE VIEW device_run AS
+SELECT e.node, e.process, e.device, e.context, e.stream, e.kind,
+    e.kind = 'kernel' AS kernel, e.kind = 'memcpy' AS memcpy, e.kind = 'memset' AS memset, e.kind IN ('memcpy', 'memset') AS memory,
+    e.kind = 'kernel' AND n.category IS NOT DISTINCT FROM 'communication' AS communication,
+    e.kind = 'kernel' AND n.category IS DISTINCT FROM 'communication' AS computation,
+    e.name, n.text, coalesce(n.short, n.text) AS short_name, n.category, n.precision, e.start_ns, e.duration_ns,
+    e.start_ns + e.duration_ns AS end_ns, e.correlation, e.external_id, e.bytes, e.copy_kind, e.pageable,
+    e.grid_x, e.grid_y, e.grid_z, e.block_x, e.block_y, e.block_z, e.registers, e.shared_memory, e.graph_node
+FROM device_event AS e LEFT JOIN name AS n ON n.id = e.name
+WHERE e.kind <> 'sync';
+
+-- device_work: device_run with what is known of its process: the rank, and the profile window
+-- node: node of the device
+-- process: process that launched it
+-- device: GPU, as the node counts it
+-- context: context on the device
+-- stream: stream
+-- kind: kernel, memcpy or memset
+-- kernel: a kernel
+-- memcpy: a copy
+-- memset: a memset
+-- memory: a copy or a memset
+-- communication: a kernel of a collective or of a transfer between ranks
+-- computation: a kernel that is not communication
+-- name: id of the name
+-- text: name as the source has it
+-- short_name: name as reports show it
+-- category: category of a kernel by its name; null if unknown
+-- precision: precision of a kernel by its name; null if unknown
+-- start_ns: start
+-- duration_ns: length in ns
+-- end_ns: end
+-- correlation: of its launch in the process
+-- external_id: of the operator that launched it
+-- bytes: of a copy or a memset
+-- copy_kind: direction of a copy
+-- pageable: whether the host memory of a copy was pageable; null if unknown
+-- grid_x: blocks of the grid
+-- grid_y: blocks of the grid
+-- grid_z: blocks of the grid
+-- block_x: threads of a block
+-- block_y: threads of a block
+-- block_z: threads of a block
+-- registers: registers of a thread
+-- shared_memory: bytes of shared memory of a block
+-- graph_node: node of its CUDA graph
+-- rank: rank of the process
+-- window: number of the profile window of the process in which it starts, from 0; windows that overlap or touch are one
+CREATE VIEW device_work AS
+SELECT r.*, p.rank, greatest(coalesce(len(list_filter(w.starts, lambda start: start <= r.start_ns)), 0) - 1, 0) AS "window"
+FROM device_run AS r
+LEFT JOIN process AS p ON p.id = r.process
+LEFT JOIN (
+    SELECT process, list(first_ns) AS starts FROM (
+        SELECT process, first_ns, max(last_ns) OVER (
+            PARTITION BY process ORDER BY first_ns, last_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) AS before_ns
+        FROM profile_window
+    ) WHERE before_ns IS NULL OR first_ns > before_ns + 1 GROUP BY process
+) AS w ON w.process = r.process;
+
+-- launch: first launch call of a process and a correlation, and its device work
+-- process: process that called
+-- correlation: of the calls and the device work in the process
+-- calls: number of launch calls with this correlation
+-- tid: thread of the first call
+-- name: id of the name of the first call
+-- start_ns: start of the first call
+-- end_ns: end of the first call
+-- runs: number of kernels, copies and memsets with this correlation
+-- run_node: node of the first of them
+-- run_device: device of the first of them
+-- run_stream: stream of the first of them
+-- run_name: id of the name of the first of them
+-- run_start_ns: start of the first of them; null without any
+-- latency_ns: from the end of the first call to the start of the first work, in ns; negative if it began during the call
+CREATE VIEW launch AS
+SELECT c.process, c.correlation, c.calls, first_call['tid'] AS tid, first_call['name'] AS name, first_call['start'] AS start_ns,
+    first_call['end'] AS end_ns, coalesce(r.runs, 0) AS runs, first_run['node'] AS run_node, first_run['device'] AS run_device,
+    first_run['stream'] AS run_stream, first_run['name'] AS run_name, first_run['start'] AS run_start_ns,
+    first_run['start'] - first_call['end'] AS latency_ns
+FROM (
+    -- The smallest struct is the first one by start, then by end and so on: ties have a fixed result.
+    SELECT process, correlation, count(*) AS calls,
+        min({'start': start_ns, 'end': start_ns + duration_ns, 'name': name, 'tid': tid}) AS first_call
+    FROM host_event WHERE kind = 'launch' AND correlation IS NOT NULL GROUP BY process, correlation
+) AS c
+LEFT JOIN (
+    SELECT process, correlation, count(*) AS runs,
+        min({'start': start_ns, 'node': node, 'device': device, 'stream': stream, 'name': name}) AS first_run
+    FROM device_event WHERE kind <> 'sync' AND correlation IS NOT NULL GROUP BY process, correlation
+) AS r ON r.process = c.process AND r.correlation = c.correlation;
+
+-- step_device: device work of a step: its first call with the correlation of the work began within the step on the host
+-- process: process of the step
+-- phase: phase of the step; null if it has none
+-- index: number of the step
+-- step_start_ns: start of the step on the host
+-- node: node of the device
+-- device: GPU
+-- stream: stream
+-- kind: kernel, memcpy or memset
+-- communication: a kernel of a collective or of a transfer between ranks
+-- computation: a kernel that is not communication
+-- memory: a copy or a memset
+-- name: id of the name
+-- start_ns: start of the work
+-- duration_ns: length of the work in ns
+-- end_ns: end of the work
+-- correlation: of the call in the process
+CREATE VIEW step_device AS
+SELECT s.process, s.phase, s."index", s.host_start_ns AS step_start_ns, d.node, d.device, d.stream, d.kind, d.communication, d.computation,
+    d.memory, d.name, d.start_ns, d.duration_ns, d.end_ns, d.correlation
+FROM (
+    -- Steps of phases and other steps overlap; those of either kind do not.
+    FROM (
+        SELECT process, correlation, min(start_ns) AS called_ns FROM host_event
+        WHERE kind IN ('launch', 'sync', 'call') AND correlation IS NOT NULL GROUP BY process, correlation
+    ), (VALUES (false), (true)) AS kind(phased)
+) AS c
+ASOF JOIN (SELECT *, phase IS NOT NULL AS phased FROM step) AS s
+    ON s.process = c.process AND s.phased = c.phased AND s.host_start_ns <= c.called_ns
+JOIN device_run AS d ON d.process = c.process AND d.correlation = c.correlation
+WHERE c.called_ns < s.host_start_ns + s.host_duration_ns;
