@@ -49,7 +49,7 @@ class Queries:
 
         result = self.connection.cursor().sql(sql, params=list(parameters) if parameters else None)
         try:
-            return pl.DataFrame(result)  # an Arrow stream, read without pyarrow
+            return pl.DataFrame(_Rows(result))
         except pl.exceptions.ComputeError as error:
             raise _of_database(error) from error
 
@@ -57,6 +57,20 @@ class Queries:
         """Whether any of ``tables`` may have rows. False is certain; rows that were deleted may still count."""
         rows = dict(self.frame("SELECT table_name, estimated_size FROM duckdb_tables()").iter_rows())
         return sum(rows[table] for table in tables) > 0
+
+
+class _Rows:
+    """Rows of a query as an Arrow stream, which Polars reads without pyarrow.
+
+    Polars keeps the classes of what it is given. If it kept a class of DuckDB, that module would report leaks on standard error as the
+    process ends.
+    """
+
+    def __init__(self, rows: Any) -> None:
+        self._rows = rows
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
+        return self._rows.__arrow_c_stream__(requested_schema)
 
 
 def _of_database(error: Exception) -> Exception:
