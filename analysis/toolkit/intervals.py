@@ -1,124 +1,215 @@
-"""Interval algebra over Polars frames: unions, differences, coverage and their lengths, one vectorized pass each.
+"""Interval algebra over Polars frames: unions, differences, coverage, gaps and innermost ranges, one pass each.
 
-A frame of intervals has integer columns ``start`` and ``end`` (half open,
+A frame of intervals has int64 columns ``start`` and ``end`` (half open,
 nanoseconds, any origin; absolute values up to 4.6e18, so that differences fit int64) and any columns that name the group it belongs to
-(``by``). Intervals that are empty (``end <= start``) cover nothing. Results are sorted by group and start.
+(``by``). Intervals that are empty (``end <= start``) cover nothing. Results are sorted by group and start. The C extension computes them
+(``native/src/intervals``); without it, :mod:`.vectorized_intervals` does with the same results.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from types import ModuleType
+from typing import Any, Final
 
 import polars as pl
+
+from . import vectorized_intervals
+
+# Types of group columns that the extension reads. Groups of other types are numbered for it.
+_KEYS: Final = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.Boolean)
+_MOST_KEYS: Final = 16
+_MOST_CLASSES: Final = 8
+
+
+@cache
+def _extension() -> ModuleType | None:
+    try:
+        from ...native import _native
+    except ImportError:  # installed without a C compiler
+        return None
+    return _native
+
+
+def _native(by: Sequence[str], flags: Sequence[str] | None = None) -> ModuleType | None:
+    """Return the extension, if it is there and has room for the groups and classes."""
+    fits = len(by) <= _MOST_KEYS and (flags is None or 0 < len(flags) <= _MOST_CLASSES)
+    return _extension() if fits else None
 
 
 def union(intervals: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
     """Return the union as disjoint segments per group; touching intervals join.
 
     Columns: ``by``, ``start``, ``end``."""
-    kept = intervals.filter(pl.col("end") > pl.col("start"))
-    if kept.height < 2:
-        return kept.select(*by, "start", "end")
-    opening = kept.select(*by, time="start", delta=pl.lit(1, pl.Int32))
-    closing = kept.select(*by, time="end", delta=pl.lit(-1, pl.Int32))
-    # Openings sort before closings of the same time, so that touching intervals never bring the count to 0 between them. The count
-    # returns to 0 at the end of every group: it needs no reset.
-    points = (
-        pl.concat([opening, closing])
-        .sort(*by, "time", "delta", descending=[*(False for _ in by), False, True])
-        .with_columns(open=pl.col("delta").cum_sum())
-    )
-    starts = points.filter((pl.col("delta") == 1) & (pl.col("open") == 1)).select(*by, start="time")
-    ends = points.filter(pl.col("open") == 0).get_column("time")
-    return starts.with_columns(ends.alias("end"))
+    native = _native(by)
+    if native is None:
+        return vectorized_intervals.union(intervals, by)
+    return _segments(native, (intervals,), by, 0)
 
 
 def outermost(intervals: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
     """Return the intervals that no other of their group contains, sorted.
 
     All their columns are kept, by group and start; the first of equal intervals remains."""
-    ordered = intervals.sort(*by, "start", "end", descending=[*(False for _ in by), False, True], maintain_order=True)
-    before = pl.col("end").cum_max().shift(1)
-    return ordered.filter((pl.col("end") > (before.over(*by) if by else before)).fill_null(True))
+    native = _native(by)
+    if native is None or intervals["start"].null_count() or intervals["end"].null_count():
+        return vectorized_intervals.outermost(intervals, by)
+    (table,), _ = _tables((intervals,), by, "start", "end")
+    return intervals[_column(native.interval_outermost(table, len(by)), "row")]
 
 
 def sweep(intervals: pl.DataFrame, by: Sequence[str], flags: Sequence[str]) -> pl.DataFrame:
-    """Return elementary segments of every group with the classes active in each.
+    """Return the segments of every group with the classes active in each.
 
     ``flags`` are boolean columns of ``intervals``: the classes of an interval (null counts as false). Returns ``by``, ``start``, ``end``
-    and the flags; a flag is true if an interval of that class covers the segment. Segments are disjoint, not empty, and no flag changes
-    inside a segment; stretches without an active class are left out. Lengths of any set expression follow by summing, e.g. A minus B is
-    the sum of the segments with A and not B."""
-    kept = intervals.filter(pl.col("end") > pl.col("start")).with_columns(pl.col(f).fill_null(False).cast(pl.Int32) for f in flags)
-    opening = kept.select(*by, pl.col("start").alias("time"), *flags)
-    closing = kept.select(*by, pl.col("end").alias("time"), *(-pl.col(f) for f in flags))
-    return (
-        pl.concat([opening, closing])
-        .sort(*by, "time")
-        .with_columns(pl.col(f).cum_sum() > 0 for f in flags)  # every count is 0 again at a group's end
-        .with_columns(end=pl.col("time").shift(-1))
-        .filter(pl.any_horizontal(*flags) & (pl.col("end") > pl.col("time")))
-        .select(*by, pl.col("time").alias("start"), "end", *flags)
-    )
+    and the flags; a flag is true if an interval of that class covers the segment. Segments are disjoint and not empty. No flag changes
+    inside a segment, and one changes between segments that touch; stretches without an active class are left out. Lengths of any set
+    expression follow by summing, e.g. A minus B is the sum of the segments with A and not B."""
+    native = _native(by, flags)
+    if native is None:
+        return vectorized_intervals.sweep(intervals, by, flags)
+    return _segments(native, (intervals,), by, 0, flags)
+
+
+def sweep_length(intervals: pl.DataFrame, by: Sequence[str], flags: Sequence[str]) -> pl.DataFrame:
+    """Return the summed lengths of the segments of :func:`sweep` by their flags.
+
+    Columns: ``by``, the flags, ``length`` (int64, not 0); a row per group and combination of flags that occurs."""
+    native = _native(by, flags)
+    if native is None:
+        return vectorized_intervals.sweep_length(intervals, by, flags)
+    return _lengths(native, (intervals,), by, 0, flags)
 
 
 def union_length(intervals: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
     """Return the length of the union per group: ``by``, ``length`` (int64, may be 0)."""
-    return _lengths(intervals, union(intervals, by), by)
+    native = _native(by)
+    if native is None:
+        return vectorized_intervals.union_length(intervals, by)
+    return _lengths(native, (intervals,), by, 0)
 
 
 def difference(a: pl.DataFrame, b: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
     """Return the segments that ``a`` covers and ``b`` does not: ``by``, start, end."""
-    return union(_two_sets(a, b, by).filter(pl.col("a") & ~pl.col("b")), by)
+    native = _native(by)
+    if native is None:
+        return vectorized_intervals.difference(a, b, by)
+    return _segments(native, (a, b), by, 0b01)
 
 
 def intersection(a: pl.DataFrame, b: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
     """Return the segments that ``a`` and ``b`` cover, per group: ``by``, start, end."""
-    return union(_two_sets(a, b, by).filter(pl.col("a") & pl.col("b")), by)
+    native = _native(by)
+    if native is None:
+        return vectorized_intervals.intersection(a, b, by)
+    return _segments(native, (a, b), by, 0b11)
 
 
 def difference_length(a: pl.DataFrame, b: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
     """Return the length of ``a`` minus ``b`` per group of ``a``: ``by``, ``length``."""
-    return _lengths(a, difference(a, b, by), by)
-
-
-def _two_sets(a: pl.DataFrame, b: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    sets = [frame.select(*by, "start", "end", a=pl.lit(i == 0), b=pl.lit(i == 1)) for i, frame in enumerate((a, b))]
-    return sweep(pl.concat(sets), by, ("a", "b"))
-
-
-def _lengths(intervals: pl.DataFrame, segments: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    length = (pl.col("end") - pl.col("start")).sum().alias("length")
-    if not by:
-        return segments.select(length)
-    lengths = segments.group_by(*by).agg(length)
-    groups = intervals.select(*by).unique().sort(*by)
-    return groups.join(lengths, on=list(by), how="left", nulls_equal=True, maintain_order="left").with_columns(
-        pl.col("length").fill_null(0)
-    )
+    native = _native(by)
+    if native is None:
+        return vectorized_intervals.difference_length(a, b, by)
+    return _lengths(native, (a, b), by, 0b01)
 
 
 def length_inside(intervals: pl.DataFrame, segments: pl.DataFrame, by: str) -> pl.Series:
     """Return the part of each interval that the segments of its group cover (int64).
 
-    Segments must be disjoint within their group."""
-    known = _cumulated(segments, by)
-
-    def until(column: str) -> pl.Series:
-        points = intervals.select(by, time=column).with_row_index("number").sort("time")
-        return _covered(points, known, by).sort("number")["covered"]
-
-    return until("end") - until("start")
+    Segments must be disjoint within their group. A null group has no segments."""
+    native = _native([by])
+    if native is None:
+        return vectorized_intervals.length_inside(intervals, segments, by)
+    (rows, known), _ = _tables((intervals, segments), [by], "start", "end")
+    return _column(native.interval_covered(rows, known, 1), "covered")
 
 
-def _cumulated(segments: pl.DataFrame, by: str) -> pl.DataFrame:
-    """Sort disjoint segments by start, each with the earlier length in its group."""
-    length = pl.col("end") - pl.col("start")
-    return segments.sort("start").select(by, "start", "end", before=length.cum_sum().over(by) - length)
+def gaps(intervals: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
+    """Return the times between an interval and the latest end of those before it.
+
+    Those before it are the intervals of its group with an earlier start, or the same start and an earlier end; empty intervals count, with
+    their start. Columns: ``row`` (the number of the interval after the gap), ``start`` and ``end`` of the gap, by group and start."""
+    native = _native(by)
+    if native is None:
+        return vectorized_intervals.gaps(intervals, by)
+    (table,), _ = _tables((intervals,), by, "start", "end")
+    return _frame(native.interval_gaps(table, len(by)), ["row", "start", "end"])
 
 
-def _covered(points: pl.DataFrame, known: pl.DataFrame, by: str) -> pl.DataFrame:
-    """Add ``covered``, the group's length before each point (``by``, time; sorted)."""
-    segments = known.with_columns(time="start")
-    matched = points.join_asof(segments, on="time", by=by, strategy="backward", check_sortedness=False)
-    return matched.with_columns(covered=(pl.col("before") + pl.min_horizontal("time", "end") - pl.col("start")).fill_null(0))
+def innermost(points: pl.DataFrame, ranges: pl.DataFrame, by: Sequence[str], order: Sequence[str] = ()) -> pl.Series:
+    """Return the row number in ``ranges`` of the innermost range around each point.
+
+    ``points``: ``by`` and ``time``. ``ranges``: ``by``, ``start``, ``end`` and the integers ``order``; the ranges of a group are nested or
+    disjoint. Of ranges that start together the longest is the outermost; of equal ones, the one that is lowest in ``order`` (null first),
+    then the first. Null without a range, and for a null group."""
+    native = _native(by)
+    if native is None:
+        return vectorized_intervals.innermost(points, ranges, by, order)
+    (moments, known), _ = _tables((points, ranges), by)
+    times = points.select(pl.col("time").cast(pl.Int64))
+    spans = ranges.select(pl.col("start", "end").cast(pl.Int64), *order)
+    return _column(native.interval_innermost(moments.hstack(times), known.hstack(spans), len(by), len(order)), "range")
+
+
+def first_of(points: pl.DataFrame, rows: pl.DataFrame, by: Sequence[str]) -> pl.Series:
+    """Return the row number of the first row with the group and number of each point.
+
+    ``points``: ``by`` and ``number``. ``rows``: ``by``, ``number`` and the integer ``order``, the lowest of which is first; then the order
+    of the rows counts. Null without such a row, and for a null group or number."""
+    native = _native(by)
+    if native is None:
+        return vectorized_intervals.first_of(points, rows, by)
+    (moments, known), _ = _tables((points, rows), by)
+    numbers = points.select(pl.col("number").cast(pl.Int64))
+    return _column(
+        native.interval_first(moments.hstack(numbers), known.hstack(rows.select(pl.col("number", "order").cast(pl.Int64))), len(by)), "row"
+    )
+
+
+def _segments(
+    native: ModuleType, frames: Sequence[pl.DataFrame], by: Sequence[str], wanted: int, flags: Sequence[str] = ()
+) -> pl.DataFrame:
+    tables, names = _tables(frames, by, "start", "end", *flags)
+    result = native.interval_segments(tuple(tables), len(by), len(flags), wanted)
+    return _named(_frame(result, [*by, "start", "end", *flags]), names)
+
+
+def _lengths(native: ModuleType, frames: Sequence[pl.DataFrame], by: Sequence[str], wanted: int, flags: Sequence[str] = ()) -> pl.DataFrame:
+    tables, names = _tables(frames, by, "start", "end", *flags)
+    lengths = _named(_frame(native.interval_lengths(tuple(tables), len(by), len(flags), wanted), [*by, *flags, "length"]), names)
+    return lengths if by or flags or lengths.height else pl.DataFrame({"length": [0]}, schema={"length": pl.Int64})
+
+
+def _tables(frames: Sequence[pl.DataFrame], by: Sequence[str], *columns: str) -> tuple[list[pl.DataFrame], dict[str, pl.Series]]:
+    """Return the columns that the extension reads, and the values of numbered groups."""
+    times = [pl.col(column).cast(pl.Int64) for column in columns[:2]]
+    flags = [pl.col(column).cast(pl.Boolean) for column in columns[2:]]
+    texts = [column for column in by if any(frame.schema[column] not in _KEYS for frame in frames)]
+    if not texts:
+        return [frame.select(*by, *times, *flags) for frame in frames], {}
+    names = {}
+    numbered = [frame.select(*by, *times, *flags) for frame in frames]
+    for column in texts:
+        every = pl.concat([frame[column] for frame in frames])
+        names[column] = every.unique().drop_nulls().sort()
+        numbers = (every.rank("dense") - 1).cast(pl.UInt32)
+        at = 0
+        for i, frame in enumerate(frames):
+            numbered[i] = numbered[i].with_columns(numbers.slice(at, frame.height).alias(column))
+            at += frame.height
+    return numbered, names
+
+
+def _frame(result: Any, columns: Sequence[str]) -> pl.DataFrame:
+    frame = pl.DataFrame(result)
+    frame.columns = list(columns)
+    return frame
+
+
+def _column(result: Any, name: str) -> pl.Series:
+    return pl.DataFrame(result).to_series().alias(name)
+
+
+def _named(frame: pl.DataFrame, names: dict[str, pl.Series]) -> pl.DataFrame:
+    return frame.with_columns(values.gather(frame[column]).alias(column) for column, values in names.items()) if names else frame

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "capture.h"
+#include "intervals.h"
 #include "postrun.h"
 #include "trace_reader.h"
 #include "trace_scanner.h"
@@ -20,7 +21,13 @@ static PyMethodDef methods[] = {
 };
 
 static PyModuleDef_Slot slots[] = {
-    {Py_mod_exec, add_trace_scanner}, {Py_mod_exec, add_trace_reader}, {Py_mod_exec, add_capture}, {0, NULL}, {0, NULL}, {0, NULL},
+    {Py_mod_exec, add_trace_scanner},
+    {Py_mod_exec, add_trace_reader},
+    {Py_mod_exec, add_intervals},
+    {Py_mod_exec, add_capture},
+    {0, NULL},
+    {0, NULL},
+    {0, NULL},
 };
 
 static struct PyModuleDef definition = {
@@ -31,7 +38,7 @@ static struct PyModuleDef definition = {
 /* Slots of newer versions of Python, which older versions reject; the limited API of 3.11 has no names for them. All state belongs to
  * the module or to the library, and any thread may call it. */
 static void tell_newer(void) {
-    PyModuleDef_Slot *next = slots + 3;
+    PyModuleDef_Slot *next = slots + 4;
     if (Py_Version >= 0x030C0000) {
         *next++ = (PyModuleDef_Slot){3, (void *)2}; /* Py_mod_multiple_interpreters: each with a GIL of its own */
     }

@@ -13,6 +13,7 @@ ROOMS = {
     "session": {"core", "format", "gpu"},
     "reader": {"format"},
     "scan": set(),
+    "intervals": {"format"},
 }
 """Folder -> folders whose headers it may include."""
 PUBLIC = {"postrun.h"}

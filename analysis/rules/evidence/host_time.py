@@ -10,7 +10,7 @@ import polars as pl
 
 from ....ingest.store.store import Store
 from ...steps.loading_ranges import loading_ranges
-from ...toolkit.intervals import _covered, _cumulated, difference, intersection, length_inside
+from ...toolkit.intervals import difference, intersection, length_inside, union
 from ...toolkit.names import base_name
 
 CALLS: Final = "runtime calls"
@@ -51,18 +51,16 @@ def activities(store: Store, gaps: pl.DataFrame) -> tuple[dict[str, int], dict[s
     the profiler does not see."""
     times: dict[str, int] = {}
     before = 0
-    ends, starts = (gaps.select("process", time=column).sort("time") for column in ("end", "start"))
 
     def covered_by(segments: pl.DataFrame) -> int:
-        known = _cumulated(segments, "process")
-        return sum(sign * int(_covered(points, known, "process")["covered"].sum()) for sign, points in ((1, ends), (-1, starts)))
+        return int(length_inside(gaps, segments, "process").sum())
 
-    stretches = _merged(gaps.select("process", "start", "end"))
+    stretches = union(gaps, ["process"])
     segments = stretches.clear()
     for name, kinds in _CLAIMS:
-        parts = [_merged(part) for part in (_events_in(store, stretches, kinds) if kinds else _loading_in(store, stretches))]
+        parts = [union(part, ["process"]) for part in (_events_in(store, stretches, kinds) if kinds else _loading_in(store, stretches))]
         if any(part.height for part in parts):
-            segments = _merged(pl.concat([segments, *parts]))
+            segments = union(pl.concat([segments, *parts]), ["process"])
             total = covered_by(segments)
             times[name] = times.get(name, 0) + total - before
             before = total
@@ -144,21 +142,11 @@ def _flat(ranges: pl.DataFrame) -> Iterator[tuple[int, int, int]]:
     yield from until(None)
 
 
-def _merged(intervals: pl.DataFrame) -> pl.DataFrame:
-    """Return the union per process, faster than ``intervals.union`` for ordered rows."""
-    ordered = intervals.filter(pl.col("end") > pl.col("start")).sort("process", "start")
-    reached = ordered.select("process", "start", reach=pl.col("end").cum_max().over("process"))
-    new = (pl.col("start") > pl.col("reach").shift(1)) | (pl.col("process") != pl.col("process").shift(1))
-    marked = reached.with_columns(new=new.fill_null(True))
-    last = marked.filter(pl.col("new").shift(-1).fill_null(True))["reach"]
-    return marked.filter("new").select("process", "start", end=last)
-
-
 def calls_in(store: Store, gaps: pl.DataFrame, kinds: Iterable[str]) -> pl.DataFrame:
     """Sum host events inside gaps (process, start, end) by name, longest sum first.
 
     Columns: name, count, time (inside the gaps), longest (such time of one event)."""
-    stretches = _merged(gaps)
+    stretches = union(gaps, ["process"])
     parts = []
     for part in _events_in(store, stretches, kinds):
         inside = part.with_columns(inside=length_inside(part, stretches, "process"))

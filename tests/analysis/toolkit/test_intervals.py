@@ -1,97 +1,207 @@
-"""intervals.py against a plain-Python sweep over every integer point or every endpoint."""
+"""intervals.py, with the C extension and without it, against definitions over every integer point (oracles/interval_oracle.py)."""
 
 from __future__ import annotations
 
-import itertools
+import random
+from collections.abc import Iterator
+from typing import Any
 
+import interval_oracle as oracle
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from postrun.analysis.toolkit import intervals
+from postrun import native
+from postrun.analysis.toolkit import intervals, vectorized_intervals
 
 EPOCH = 1_712_195_495_519_689_047
 
-Spans = list[tuple[str, int, int]]
+Spans = list[tuple[str | None, int | None, int | None]]
+
+
+@pytest.fixture(params=["native", "vectorized"], scope="module", autouse=True)
+def _version(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Compute all tests with each version."""
+    if request.param == "native":
+        if not native.available():
+            pytest.skip("this installation has no C extension")
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(intervals, "_extension", lambda: None)
+        yield
 
 
 def frame(spans: Spans) -> pl.DataFrame:
     return pl.DataFrame(spans, schema={"group": pl.String, "start": pl.Int64, "end": pl.Int64}, orient="row")
 
 
-def points(spans: Spans, group: str) -> set[int]:
-    """The unit cells [t, t + 1) that the intervals of a group cover."""
-    return {t for g, start, end in spans if g == group for t in range(start, end)}
+def numbered(spans: Spans) -> pl.DataFrame:
+    """The same groups as two integer columns, which the extension reads as they are."""
+    number = {"a": (1, -1), "b": (1, 0), "c": (2, None), None: (None, None)}
+    rows = [(*number[group], start, end) for group, start, end in spans]
+    return pl.DataFrame(rows, schema={"x": pl.Int16, "y": pl.Int64, "start": pl.Int64, "end": pl.Int64}, orient="row")
 
 
-def cells(segments: pl.DataFrame, group: str) -> set[int]:
-    rows = segments.filter(pl.col("group") == group).select("start", "end").rows()
-    actual = [t for start, end in rows for t in range(start, end)]
-    assert len(actual) == len(set(actual)), "segments are disjoint"
-    return set(actual)
+def union_of(*sets: Spans, covers: Any) -> list[tuple[object, int, int]]:
+    """The segments whose cells satisfy ``covers``, which gets their membership."""
+    groups = oracle.groups([row for spans in sets for row in spans])
+    values = []
+    for group in groups:
+        every = [oracle.cells(spans, group) for spans in sets]
+        values.append((group, {t: True for t in set().union(*every) if covers(*(t in cells for cells in every))}))
+    return [row[:3] for row in oracle.segments(values)]
 
 
-def lengths(result: pl.DataFrame) -> dict[str, int]:
-    return dict(result.select("group", "length").rows())
+def lengths_of(of: Spans, *sets: Spans, covers: Any) -> list[tuple[object, int]]:
+    total: dict[object, int] = dict.fromkeys(oracle.groups(of), 0)
+    for group, start, end in union_of(*sets, covers=covers):
+        if group in total:
+            total[group] += end - start
+    return list(total.items())
 
 
+group = st.sampled_from(["a", "b", "c", None])
 small = st.lists(
-    st.tuples(st.sampled_from("abc"), st.integers(0, 30), st.integers(0, 12)).map(lambda s: (s[0], s[1], s[1] + s[2])), max_size=12
+    st.tuples(group, st.integers(0, 30), st.integers(-2, 12)).map(lambda s: (s[0], s[1], s[1] + s[2]))
+    | st.tuples(group, st.none() | st.integers(0, 30), st.none() | st.integers(0, 30)),
+    max_size=12,
 )
 wide = st.lists(st.tuples(st.integers(-4_000_000_000_000_000_000, 4_000_000_000_000_000_000), st.integers(0, 10**17)), max_size=20)
 
 
 @given(small)
-def test_union_covers_the_same_cells_in_maximal_segments(spans: Spans) -> None:
+def test_union(spans: Spans) -> None:
     result = intervals.union(frame(spans), ["group"])
     assert result.columns == ["group", "start", "end"]
-    for group in "abc":
-        assert cells(result, group) == points(spans, group)
-        rows = result.filter(pl.col("group") == group).select("start", "end").rows()
-        assert rows == sorted(rows)
-        assert all(end < start for (_, end), (start, _) in itertools.pairwise(rows)), "touching segments are one"
-    assert lengths(intervals.union_length(frame(spans), ["group"])) == {g: len(points(spans, g)) for g in {s[0] for s in spans}}
+    assert result.rows() == union_of(spans, covers=bool)
+    assert intervals.union_length(frame(spans), ["group"]).rows() == lengths_of(spans, spans, covers=bool)
+    alone = [("a", start, end) for _, start, end in spans]
+    assert intervals.union(frame(spans)).rows() == [row[1:] for row in union_of(alone, covers=bool)]
+    assert intervals.union_length(frame(spans)).rows() == [(len(oracle.cells(alone, "a")),)]
+
+
+@given(small)
+def test_groups_of_several_columns(spans: Spans) -> None:
+    """Groups are ordered by all their columns, null first."""
+    result = intervals.union(numbered(spans), ["x", "y"])
+    assert result.schema == {"x": pl.Int16, "y": pl.Int64, "start": pl.Int64, "end": pl.Int64}
+    assert result.equals(numbered(union_of(spans, covers=bool)))  # type: ignore[arg-type]
 
 
 @given(small)
 def test_outermost_lie_in_no_other_one(spans: Spans) -> None:
     """Of equal ones the first stays, with its other columns."""
+    spans = [(group, start, end) for group, start, end in spans if start is not None and end is not None]
     result = intervals.outermost(frame(spans).with_row_index("place"), ["group"])
     kept = {
         place
         for place, (group, start, end) in enumerate(spans)
         if not any(
-            g == group and a <= start and end <= b and ((a, b) != (start, end) or other < place)
+            g == group and a <= start and end <= b and ((a, b) != (start, end) or other < place)  # type: ignore[operator]
             for other, (g, a, b) in enumerate(spans)
             if other != place
         )
+        and not any(g == group and (a, -b, other) < (start, -end, place) and b >= end for other, (g, a, b) in enumerate(spans))  # type: ignore[operator]
     }
     assert set(result["place"]) == kept
-    assert result.select("group", "start", "end").rows() == sorted(spans[place] for place in kept)
+    order = {group: at for at, group in enumerate(oracle.groups(spans))}
+    assert result.select("group", "start", "end").rows() == sorted(
+        (spans[place] for place in kept), key=lambda row: (order[row[0]], row[1])
+    )
     alone = frame([("a", start, end) for _, start, end in spans])
     assert intervals.outermost(alone).equals(intervals.outermost(alone, ["group"]))
 
 
 @given(small, small)
 def test_difference_and_intersection(a: Spans, b: Spans) -> None:
-    minus = intervals.difference(frame(a), frame(b), ["group"])
-    combined = intervals.intersection(frame(a), frame(b), ["group"])
-    for group in "abc":
-        assert cells(minus, group) == points(a, group) - points(b, group)
-        assert cells(combined, group) == points(a, group) & points(b, group)
-    groups = {s[0] for s in a}
-    assert lengths(intervals.difference_length(frame(a), frame(b), ["group"])) == {g: len(points(a, g) - points(b, g)) for g in groups}
+    assert intervals.difference(frame(a), frame(b), ["group"]).rows() == union_of(a, b, covers=lambda x, y: x and not y)
+    assert intervals.intersection(frame(a), frame(b), ["group"]).rows() == union_of(a, b, covers=lambda x, y: x and y)
+    minus = intervals.difference_length(frame(a), frame(b), ["group"])
+    assert minus.rows() == lengths_of(a, a, b, covers=lambda x, y: x and not y)
 
 
-@given(small, small, small)
-def test_sweep_flags(x: Spans, y: Spans, z: Spans) -> None:
-    everything = pl.concat(
-        frame(spans).with_columns(x=pl.lit(i == 0), y=pl.lit(i == 1), z=pl.lit(i == 2)) for i, spans in enumerate((x, y, z))
+@given(small, small, small, st.randoms(use_true_random=False))
+def test_sweep_flags(x: Spans, y: Spans, z: Spans, draw: random.Random) -> None:
+    rows = [(*span, i) for i, spans in enumerate((x, y, z)) for span in spans]
+    draw.shuffle(rows)
+    everything = frame([row[:3] for row in rows]).with_columns(
+        pl.Series(name, [None if row[3] != i and draw.random() < 0.5 else row[3] == i for row in rows], pl.Boolean)
+        for i, name in enumerate("xyz")
     )
-    result = intervals.sweep(everything, ["group"], ["x", "y", "z"])
-    assert result.rows() == sorted(result.rows(), key=lambda row: row[:2])
-    for group in "abc":
-        for flag, spans in zip("xyz", (x, y, z), strict=True):
-            assert cells(result.filter(pl.col(flag)), group) == points(spans, group)
+    values = []
+    for group in oracle.groups([row[:3] for row in rows]):
+        every = [oracle.cells(spans, group) for spans in (x, y, z)]
+        values.append((group, {t: tuple(t in cells for cells in every) for t in set().union(*every)}))
+    expected = [(group, start, end, *flags) for group, start, end, flags in oracle.segments(values)]
+    assert intervals.sweep(everything, ["group"], ["x", "y", "z"]).rows() == expected
+    summed: dict[tuple[object, ...], int] = {}
+    for group, start, end, *flags in expected:
+        summed[group, *flags] = summed.get((group, *flags), 0) + end - start
+    result = intervals.sweep_length(everything, ["group"], ["x", "y", "z"])
+    assert result.columns == ["group", "x", "y", "z", "length"]
+    order = {group: at for at, (group, _) in enumerate(values)}
+    assert result.rows() == sorted(((*key, total) for key, total in summed.items()), key=lambda r: (order[r[0]], r[3], r[2], r[1]))
+
+
+@given(small, small)
+def test_length_inside(spans: Spans, covering: Spans) -> None:
+    """Rows keep their order; a null group has no segments."""
+    known = [span for span in union_of(covering, covers=bool) if span[0] is not None]
+    draw = random.Random(len(spans))
+    draw.shuffle(known)
+    spans = [span for span in spans if span[1] is not None and span[2] is not None]
+    expected = [
+        0 if group is None else sum(t < end for t in oracle.cells(known, group)) - sum(t < start for t in oracle.cells(known, group))
+        for group, start, end in spans
+    ]
+    assert intervals.length_inside(frame(spans), frame(known), "group").to_list() == expected  # type: ignore[arg-type]
+
+
+@given(small)
+def test_gaps(spans: Spans) -> None:
+    result = intervals.gaps(frame(spans), ["group"])
+    assert result.columns == ["row", "start", "end"]
+    assert result.rows() == oracle.gaps(spans)
+
+
+@st.composite
+def nested(draw: st.DrawFn) -> list[tuple[str | None, int, int, int | None]]:
+    """Ranges that are nested or disjoint in their group, in any order."""
+    rows: list[tuple[str | None, int, int, int | None]] = []
+
+    def within(name: str | None, low: int, high: int, depth: int) -> None:
+        at = low
+        while at < high and depth and draw(st.booleans()):
+            start = draw(st.integers(at, high - 1))
+            end = draw(st.integers(start, high))
+            rows.append((name, start, end, draw(st.none() | st.integers(-2, 2))))
+            within(name, start, end, depth - 1)
+            at = end
+
+    for name in ("a", "b", None):
+        within(name, 0, 30, 4)
+    return draw(st.permutations(rows))
+
+
+@given(nested(), st.lists(st.tuples(group, st.none() | st.integers(-1, 31)), max_size=30))
+def test_innermost(ranges: list[tuple[str | None, int, int, int | None]], points: list[tuple[str | None, int | None]]) -> None:
+    known = pl.DataFrame(ranges, schema={"group": pl.String, "start": pl.Int64, "end": pl.Int64, "order": pl.Int64}, orient="row")
+    moments = pl.DataFrame(points, schema={"group": pl.String, "time": pl.Int64}, orient="row")
+    result = intervals.innermost(moments, known, ["group"], ["order"])
+    assert result.to_list() == oracle.innermost(points, ranges)
+    without = intervals.innermost(moments, known, ["group"])
+    assert without.to_list() == oracle.innermost(points, [(*row[:3], None) for row in ranges])
+
+
+number = st.none() | st.integers(-3, 6)
+
+
+@given(st.lists(st.tuples(group, number), max_size=30), st.lists(st.tuples(group, number, number), max_size=20))
+def test_first_of(points: list[tuple[str | None, int | None]], rows: list[tuple[str | None, int | None, int | None]]) -> None:
+    known = pl.DataFrame(rows, schema={"group": pl.String, "number": pl.Int64, "order": pl.Int64}, orient="row")
+    moments = pl.DataFrame(points, schema={"group": pl.String, "number": pl.Int64}, orient="row")
+    assert intervals.first_of(moments, known, ["group"]).to_list() == oracle.first_of(points, rows)
 
 
 @given(wide)
@@ -106,7 +216,7 @@ def test_union_length_is_exact_for_large_times(spans: list[tuple[int, int]]) -> 
 
 
 def test_nanoseconds_at_the_epoch_of_real_traces() -> None:
-    spans = [
+    spans: Spans = [
         ("a", EPOCH, EPOCH + 3),
         ("a", EPOCH + 3, EPOCH + 3),
         ("a", EPOCH + 1, EPOCH + 2),
@@ -121,5 +231,34 @@ def test_nothing_in_nothing_out() -> None:
     assert intervals.union(empty, ["group"]).is_empty()
     assert intervals.union_length(empty).item() == 0
     assert intervals.union_length(empty, ["group"]).is_empty()
+    assert intervals.difference_length(empty, frame([("a", 1, 2)])).item() == 0
     assert intervals.sweep(empty.with_columns(x=pl.lit(True)), ["group"], ["x"]).is_empty()
-    assert lengths(intervals.union_length(frame([("a", 5, 5)]), ["group"])) == {"a": 0}
+    assert intervals.sweep_length(empty.with_columns(x=pl.lit(True)), ["group"], ["x"]).is_empty()
+    assert intervals.gaps(empty, ["group"]).is_empty()
+    assert intervals.length_inside(empty, frame([("a", 1, 2)]), "group").is_empty()
+    assert intervals.innermost(pl.DataFrame({"group": ["a"], "time": [1]}), empty, ["group"]).to_list() == [None]
+    assert intervals.union_length(frame([("a", 5, 5)]), ["group"]).rows() == [("a", 0)]
+
+
+@pytest.mark.parametrize("chunks", [1, 7])
+def test_many_rows_in_any_order(chunks: int) -> None:
+    """Larger than a block, in several chunks, with columns that begin within a bitmap."""
+    draw = random.Random(chunks)
+    rows = [
+        (draw.choice([None, *range(-3, 40)]), start, start + draw.randrange(-3, 400), draw.random() < 0.5, draw.choice([None, True, False]))
+        for start in (draw.randrange(50_000) for _ in range(5_003))
+    ]
+    schema = {"group": pl.Int32, "start": pl.Int64, "end": pl.Int64, "x": pl.Boolean, "y": pl.Boolean}
+    table = pl.DataFrame(rows, schema=schema, orient="row")
+    parts = pl.concat([table[at::chunks] for at in range(chunks)], rechunk=False).slice(3)
+    for ordered in (parts, parts.sort("group", "start"), parts.sort("start", "end", descending=True)):
+        expected = vectorized_intervals.sweep(ordered, ["group"], ["x", "y"])
+        assert intervals.sweep(ordered, ["group"], ["x", "y"]).equals(expected)
+        assert intervals.gaps(ordered, ["group"]).equals(vectorized_intervals.gaps(ordered, ["group"]))
+        segments = intervals.union(ordered.filter("x"), ["group"])
+        assert segments.equals(vectorized_intervals.union(ordered.filter("x"), ["group"]))
+        inside = intervals.length_inside(ordered, segments, "group")
+        assert inside.equals(vectorized_intervals.length_inside(ordered, segments, "group"))
+        numbers = ordered.select("group", number=pl.col("start") // 10, order="end")
+        points = numbers.select("group", "number").reverse()
+        assert intervals.first_of(points, numbers, ["group"]).equals(vectorized_intervals.first_of(points, numbers, ["group"]))
