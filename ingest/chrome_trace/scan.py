@@ -79,6 +79,7 @@ _BASE_FIELDS: Final = (
     ("start_ns", pa.int64()),
     ("duration_ns", pa.int64()),
 )
+_ROW: Final = ("row", pa.int64())
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +103,13 @@ class Batch:
     """The events, strings and metadata that were decoded since the last :meth:`TraceScan.take`.
 
     ``events`` and ``wide``: ordinal (index among the events of the file that give a row), phase (``ord`` of ph), category and name
-    (string ids), pid, tid, start_ns, duration_ns, then the argument columns. ``strings``: texts of the string ids first used
-    in this batch, in order; ids run on from 0 over the whole file. ``metadata``: M events with the number of rows before
-    each.
+    (string ids), pid, tid, start_ns, duration_ns, then the argument columns. ``sparse``: the events with a sparse argument, as ``row``
+    (index in ``events``) and the columns of such arguments. ``strings``: texts of the string ids first used in this batch, in order; ids
+    run on from 0 over the whole file. ``metadata``: M events with the number of rows before each.
     """
 
     events: pa.RecordBatch
+    sparse: pa.RecordBatch
     wide: pa.RecordBatch
     strings: list[str]
     metadata: list[tuple[int, dict[str, Any]]]
@@ -118,7 +120,7 @@ class Scanner(Protocol):
 
     def feed(self, data: bytes, /) -> None: ...
     def finish(self) -> None: ...
-    def take(self) -> tuple[int, list[Any], int, list[Any], list[str], list[tuple[int, bytes]]]: ...
+    def take(self) -> tuple[int, list[Any], int, list[Any], int, list[Any], list[str], list[tuple[int, bytes]]]: ...
     def members(self) -> list[tuple[bytes, bytes, bool]]: ...
     def counts(self) -> list[tuple[str, str, int]]: ...
     def defects(self) -> list[tuple[str, int, int, bytes]]: ...
@@ -137,17 +139,19 @@ def have_native() -> bool:
 class TraceScan:
     """Reads one trace: ``feed`` chunks and ``take`` batches in turn, then ``finish``, then ``take`` once more.
 
-    ``args`` and ``wide_args`` map keys of ``args`` to columns; several keys may share a column (the last one in the text
-    counts). Events whose category is in ``wide_categories``, instants too, go to ``Batch.wide``, which has the ``args``
-    columns and then the ``wide_args`` columns. After ``finish``: ``members``, ``event_counts`` ((ph, cat) -> events, all
-    phases, category "" if there is none) and ``defects``. Only ``PythonScanner`` raises InputError, for bad text; a wrong
-    call order raises ValueError. ``scanner`` replaces the best one that this installation has.
+    ``args``, ``sparse_args`` and ``wide_args`` map keys of ``args`` to columns; several keys may share a column (the last one in the text
+    counts). ``sparse_args`` are those that few events have: their values are in a table of their own. Events whose category is in
+    ``wide_categories``, instants too, go to ``Batch.wide``, which has all three groups of columns in this order. After ``finish``:
+    ``members``, ``event_counts`` ((ph, cat) -> events, all phases, category "" if there is none) and ``defects``. Only
+    ``PythonScanner`` raises InputError, for bad text; a wrong call order raises ValueError. ``scanner`` replaces the
+    best one that this installation has.
     """
 
     def __init__(
         self,
         *,
         args: Mapping[str, Arg],
+        sparse_args: Mapping[str, Arg] = _NO_ARGS,
         wide_args: Mapping[str, Arg] = _NO_ARGS,
         wide_categories: Collection[str] = (),
         scanner: Callable[..., Scanner] | None = None,
@@ -157,19 +161,21 @@ class TraceScan:
         string_limit: int = NAMES,
         total_limit: int = NAME_TEXT_BYTES,
     ) -> None:
-        narrow = _columns(args)
-        wide = _columns(wide_args)
-        names = [name for name, _ in _BASE_FIELDS] + [n for c in (*narrow, *wide) for n in _arrow_names(c)]
+        groups = [_columns(arguments) for arguments in (args, sparse_args, wide_args)]
+        dense, sparse, wide = groups
+        names = [_ROW[0]] + [name for name, _ in _BASE_FIELDS] + [n for c in (*dense, *sparse, *wide) for n in _arrow_names(c)]
         if len(set(names)) != len(names):
             raise ValueError(f"column names must differ: {sorted({n for n in names if names.count(n) > 1})}")
-        order = {c.column: i for i, c in enumerate((*narrow, *wide))}
-        keys = [(key, order[arg.column]) for mapping in (args, wide_args) for key, arg in mapping.items()]
+        order = {c.column: i for i, c in enumerate((*dense, *sparse, *wide))}
+        keys = [(key, order[arg.column]) for mapping in (args, sparse_args, wide_args) for key, arg in mapping.items()]
         if len({key for key, _ in keys}) != len(keys):
-            raise ValueError("a key of args may be given once, in args or in wide_args")
-        self._schema = pa.schema([*_BASE_FIELDS, *(f for c in narrow for f in _fields(c))])
-        self._wide_schema = pa.schema([*self._schema, *(pa.field(*f) for c in wide for f in _fields(c))])
+            raise ValueError("a key of args may be given once, in args, sparse_args or wide_args")
+        self._schema = pa.schema([*_BASE_FIELDS, *(f for c in dense for f in _fields(c))])
+        self._sparse_schema = pa.schema([_ROW, *(f for c in sparse for f in _fields(c))])
+        self._wide_schema = pa.schema([*_BASE_FIELDS, *(f for group in groups for c in group for f in _fields(c))])
         self._scanner: Scanner = (scanner or (PythonScanner if _NativeScanner is None else _NativeScanner))(
-            [c.kind for c in narrow],
+            [c.kind for c in dense],
+            [c.kind for c in sparse],
             [c.kind for c in wide],
             [(key.encode(), index) for key, index in keys],
             [c.encode() for c in wide_categories],
@@ -206,9 +212,10 @@ class TraceScan:
 
     def take(self) -> Batch:
         """Return everything that was decoded since the last call."""
-        n, columns, n_wide, wide_columns, strings, metadata = self._scanner.take()
+        n, columns, n_sparse, sparse_columns, n_wide, wide_columns, strings, metadata = self._scanner.take()
         return Batch(
             events=_record_batch(self._schema, n, columns),
+            sparse=_record_batch(self._sparse_schema, n_sparse, sparse_columns),
             wide=_record_batch(self._wide_schema, n_wide, wide_columns),
             strings=strings,
             metadata=[(before, decode_value(raw)) for before, raw in metadata],

@@ -57,6 +57,7 @@ class PythonScanner:
     def __init__(
         self,
         kinds: Sequence[str],
+        sparse_kinds: Sequence[str],
         wide_kinds: Sequence[str],
         keys: Sequence[tuple[bytes, int]],
         wide_categories: Sequence[bytes],
@@ -67,8 +68,9 @@ class PythonScanner:
         string_limit: int,
         total_limit: int,
     ) -> None:
-        self._kinds = [*kinds, *wide_kinds]
-        self._narrow = len(kinds)
+        self._kinds = [*kinds, *sparse_kinds, *wide_kinds]
+        self._dense = len(kinds)
+        self._narrow = len(kinds) + len(sparse_kinds)
         self._keys = {key.decode(): column for key, column in keys}
         self._wide_categories = {category.decode() for category in wide_categories}
         self._event_limit, self._member_limit = event_limit, member_limit
@@ -77,7 +79,7 @@ class PythonScanner:
         self._final = False
         self._reader = self._document()
         self._event_count = self._text_bytes = self._count_bytes = self._metadata_bytes = self._member_bytes = 0
-        self._rows: tuple[list[list[int | None]], list[list[int | None]]] = ([], [])
+        self._rows: tuple[list[list[int | None]], ...] = ([], [], [])
         self._ids: dict[str, int] = {}
         self._strings: list[str] = []
         self._metadata: list[tuple[int, bytes]] = []
@@ -93,13 +95,14 @@ class PythonScanner:
         self._final = True
         next(self._reader, None)
 
-    def take(self) -> tuple[int, list[Any], int, list[Any], list[str], list[tuple[int, bytes]]]:
+    def take(self) -> tuple[int, list[Any], int, list[Any], int, list[Any], list[str], list[tuple[int, bytes]]]:
         tables = []
-        for rows, kinds in zip(self._rows, (self._kinds[: self._narrow], self._kinds), strict=True):
-            width = 8 + sum(3 if kind == "int3" else 1 for kind in kinds)
+        layouts = (8, self._kinds[: self._dense]), (1, self._kinds[self._dense : self._narrow]), (8, self._kinds)
+        for rows, (width, kinds) in zip(self._rows, layouts, strict=True):
+            width += sum(3 if kind == "int3" else 1 for kind in kinds)
             tables += [len(rows), [[row[i] for row in rows] for i in range(width)]]
         result = (*tables, self._strings, self._metadata)
-        self._rows, self._strings, self._metadata = ([], []), [], []
+        self._rows, self._strings, self._metadata = ([], [], []), [], []
         return result  # type: ignore[return-value]
 
     def members(self) -> list[tuple[bytes, bytes, bool]]:
@@ -281,16 +284,21 @@ class PythonScanner:
             return
         row = [self._event_count, ord(phase), text_id(category), text_id(_text(texts.get("name")))]
         row += [identifier(fields.get("pid")), identifier(fields.get("tid")), start, time(fields.get("dur"))]
+        events, sparse, wide_events = self._rows
+        row_of_sparse: list[int | None] = [len(events)]
         for column, kind in enumerate(self._kinds if wide else self._kinds[: self._narrow]):
+            values = row if wide or column < self._dense else row_of_sparse
             value = args.get(column)
             if kind == "int":
-                row.append(integer(value))
+                values.append(integer(value))
             elif kind == "text":
-                row.append(text_id(_text(text_args.get(column))))
+                values.append(text_id(_text(text_args.get(column))))
             else:
                 numbers = value if isinstance(value, list) and not isinstance(value, _Members) else []
-                row += [integer(number) for number in [*numbers[:3], None, None, None][:3]]
-        self._rows[wide].append(row)
+                values += [integer(number) for number in [*numbers[:3], None, None, None][:3]]
+        (wide_events if wide else events).append(row)
+        if not wide and any(column >= self._dense for column in args):
+            sparse.append(row_of_sparse)
         self._event_count += 1
 
     def _collect(self, event: _Members) -> tuple[dict[str, Any], dict[int, Any]]:

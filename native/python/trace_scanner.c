@@ -89,14 +89,16 @@ static int read_categories(PyObject *list, arguments *a) {
     return 0;
 }
 
-static trace_scan *make_scan(PyObject *kinds, PyObject *wide_kinds, PyObject *keys, PyObject *categories, arguments *a) {
+static trace_scan *make_scan(PyObject *kinds, PyObject *sparse_kinds, PyObject *wide_kinds, PyObject *keys, PyObject *categories,
+                             arguments *a) {
     trace_scan_options *o = &a->options;
-    Py_ssize_t narrow = PySequence_Size(kinds), wide = PySequence_Size(wide_kinds);
-    if (narrow < 0 || wide < 0) {
+    Py_ssize_t dense = PySequence_Size(kinds), sparse = PySequence_Size(sparse_kinds), wide = PySequence_Size(wide_kinds);
+    if (dense < 0 || sparse < 0 || wide < 0) {
         return NULL;
     }
-    o->narrow = (size_t)narrow;
-    o->all = (size_t)narrow + (size_t)wide;
+    o->dense = (size_t)dense;
+    o->narrow = o->dense + (size_t)sparse;
+    o->all = o->narrow + (size_t)wide;
     o->key_count = (size_t)PyList_Size(keys);
     o->wide_category_count = (size_t)PyList_Size(categories);
     o->kinds = a->kinds = PyMem_Calloc(o->all + 1, sizeof *a->kinds);
@@ -107,7 +109,8 @@ static trace_scan *make_scan(PyObject *kinds, PyObject *wide_kinds, PyObject *ke
         PyErr_NoMemory();
         return NULL;
     }
-    if (read_kinds(kinds, a, 0) || read_kinds(wide_kinds, a, o->narrow) || read_keys(keys, a) || read_categories(categories, a)) {
+    if (read_kinds(kinds, a, 0) || read_kinds(sparse_kinds, a, o->dense) || read_kinds(wide_kinds, a, o->narrow) || read_keys(keys, a) ||
+        read_categories(categories, a)) {
         return NULL;
     }
     trace_scan *scan = trace_scan_new(o);
@@ -118,14 +121,14 @@ static trace_scan *make_scan(PyObject *kinds, PyObject *wide_kinds, PyObject *ke
 }
 
 static PyObject *scanner_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    PyObject *kinds, *wide_kinds, *keys, *categories;
+    PyObject *kinds, *sparse_kinds, *wide_kinds, *keys, *categories;
     Py_ssize_t event_limit, member_limit, depth_limit, text_limit, string_limit, total_limit;
     if (keywords && PyDict_Size(keywords)) {
         PyErr_SetString(PyExc_TypeError, "TraceScanner takes positional arguments only");
         return NULL;
     }
-    if (!PyArg_ParseTuple(args, "OOO!O!nnnnnn", &kinds, &wide_kinds, &PyList_Type, &keys, &PyList_Type, &categories, &event_limit,
-                          &member_limit, &depth_limit, &text_limit, &string_limit, &total_limit)) {
+    if (!PyArg_ParseTuple(args, "OOOO!O!nnnnnn", &kinds, &sparse_kinds, &wide_kinds, &PyList_Type, &keys, &PyList_Type, &categories,
+                          &event_limit, &member_limit, &depth_limit, &text_limit, &string_limit, &total_limit)) {
         return NULL;
     }
     if (event_limit < 1 || member_limit < 1 || text_limit < 1 || string_limit < 1 || total_limit < 1 || depth_limit < 1 ||
@@ -140,7 +143,7 @@ static PyObject *scanner_new(PyTypeObject *type, PyObject *args, PyObject *keywo
     a.options.string_limit = (size_t)string_limit;
     a.options.total_limit = (size_t)total_limit;
     a.options.depth_limit = (unsigned)depth_limit;
-    trace_scan *scan = make_scan(kinds, wide_kinds, keys, categories, &a);
+    trace_scan *scan = make_scan(kinds, sparse_kinds, wide_kinds, keys, categories, &a);
     PyMem_Free(a.kinds);
     PyMem_Free(a.keys);
     PyMem_Free(a.key_columns);
@@ -273,11 +276,11 @@ static PyObject *scanner_take(PyObject *object, PyObject *unused) {
     if (refuse_if_busy(self)) {
         return NULL;
     }
-    const trace_scan_table *events = trace_scan_events(self->scan), *wide = trace_scan_wide(self->scan);
+    const trace_scan_table *tables[] = {trace_scan_events(self->scan), trace_scan_sparse(self->scan), trace_scan_wide(self->scan)};
     size_t string_count = trace_scan_string_count(self->scan), metadata_count = trace_scan_metadata_count(self->scan);
-    PyObject *event_columns = columns_of(events), *wide_columns = columns_of(wide);
+    PyObject *columns[] = {columns_of(tables[0]), columns_of(tables[1]), columns_of(tables[2])};
     PyObject *strings = PyList_New((Py_ssize_t)string_count), *metadata = PyList_New((Py_ssize_t)metadata_count);
-    int failed = !event_columns || !wide_columns || !strings || !metadata;
+    int failed = !columns[0] || !columns[1] || !columns[2] || !strings || !metadata;
     for (size_t i = 0; !failed && i < string_count; i++) {
         PyObject *text = str_of(trace_scan_string(self->scan, i));
         failed = !text || PyList_SetItem(strings, (Py_ssize_t)i, text);
@@ -288,14 +291,15 @@ static PyObject *scanner_take(PyObject *object, PyObject *unused) {
         failed = !pair || PyList_SetItem(metadata, (Py_ssize_t)i, pair);
     }
     if (failed) {
-        Py_XDECREF(event_columns);
-        Py_XDECREF(wide_columns);
+        for (int i = 0; i < 3; i++) {
+            Py_XDECREF(columns[i]);
+        }
         Py_XDECREF(strings);
         Py_XDECREF(metadata);
         return NULL;
     }
-    PyObject *result =
-        Py_BuildValue("(nNnNNN)", (Py_ssize_t)events->rows, event_columns, (Py_ssize_t)wide->rows, wide_columns, strings, metadata);
+    PyObject *result = Py_BuildValue("(nNnNnNNN)", (Py_ssize_t)tables[0]->rows, columns[0], (Py_ssize_t)tables[1]->rows, columns[1],
+                                     (Py_ssize_t)tables[2]->rows, columns[2], strings, metadata);
     if (result) {
         trace_scan_clear(self->scan);
     }
@@ -363,7 +367,8 @@ static PyObject *scanner_defects(PyObject *object, PyObject *unused) {
 static PyMethodDef scanner_methods[] = {
     {"feed", scanner_feed, METH_O, "Scan the next chunk; releases the GIL."},
     {"finish", scanner_finish, METH_NOARGS, "The text has ended."},
-    {"take", scanner_take, METH_NOARGS, "(rows, columns, wide rows, wide columns, new strings, metadata) since the last call."},
+    {"take", scanner_take, METH_NOARGS,
+     "(rows, columns, the same of sparse and of wide events, new strings, metadata) since the last call."},
     {"members", scanner_members, METH_NOARGS, "[(key, text, broken)] of the top level."},
     {"counts", scanner_counts, METH_NOARGS, "[(ph, cat, events)]."},
     {"defects", scanner_defects, METH_NOARGS, "[(code, count, first offset, example)]."},
@@ -371,7 +376,8 @@ static PyMethodDef scanner_methods[] = {
 };
 
 static PyType_Slot scanner_slots[] = {
-    {Py_tp_doc, "TraceScanner(kinds, wide_kinds, keys, wide_categories, event_limit, member_limit, depth_limit, text_limit, string_limit, "
+    {Py_tp_doc, "TraceScanner(kinds, sparse_kinds, wide_kinds, keys, wide_categories, event_limit, member_limit, depth_limit, text_limit, "
+                "string_limit, "
                 "total_limit)"},
     {Py_tp_new, scanner_new},
     {Py_tp_dealloc, scanner_dealloc},

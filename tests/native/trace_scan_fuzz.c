@@ -9,7 +9,7 @@
 static const char *const argument_keys[] = {"correlation", "External id", "Input Dims", "grid", "block", "Call stack"};
 static const enum trace_scan_kind kinds[] = {TRACE_SCAN_INT,  TRACE_SCAN_INT,  TRACE_SCAN_TEXT,
                                              TRACE_SCAN_INT3, TRACE_SCAN_INT3, TRACE_SCAN_TEXT};
-enum { ARGUMENTS = 6, NARROW = 3, TEXT_COLUMNS = 5 };
+enum { ARGUMENTS = 6, DENSE = 2, NARROW = 4, TEXT_COLUMNS = 5 };
 
 static uint64_t total_rows;
 static int64_t total_defects;
@@ -17,7 +17,7 @@ static int64_t total_defects;
 /* ---------------------------------------------------------------- one scan */
 
 typedef struct {
-    uint64_t events, wide, strings, metadata, rest;
+    uint64_t events, sparse, wide, strings, metadata, rest;
     size_t rows, string_count;
     int64_t last_event, defects;
 } result;
@@ -51,10 +51,27 @@ static void add_rows(result *r, uint64_t *digest, const trace_scan_table *t, siz
     r->last_event = last > r->last_event ? last : r->last_event;
 }
 
+/* Sparse arguments, with the number of the event instead of its row: batches end where chunks do. */
+static void add_sparse(result *r, const trace_scan_table *t, const trace_scan_table *events) {
+    int64_t last = -1;
+    for (size_t row = 0; row < t->rows; row++) {
+        int64_t of = ((const int64_t *)t->columns[0].values)[row];
+        CHECK(of > last && of < (int64_t)events->rows);
+        add(&r->sparse, &((const int64_t *)events->columns[0].values)[of], sizeof of);
+        for (size_t c = 1; c < t->column_count; c++) {
+            const trace_scan_column *column = &t->columns[c];
+            add(&r->sparse, (const char *)column->values + row * column->width, column->width);
+            CHECK(column->width != TRACE_SCAN_I32 || ((const int32_t *)column->values)[row] < (int64_t)r->string_count);
+        }
+        last = of;
+    }
+}
+
 static void take(trace_scan *s, result *r) {
     size_t fresh = trace_scan_string_count(s);
     r->string_count += fresh;
     add_rows(r, &r->events, trace_scan_events(s), r->string_count);
+    add_sparse(r, trace_scan_sparse(s), trace_scan_events(s));
     add_rows(r, &r->wide, trace_scan_wide(s), r->string_count);
     for (size_t i = 0; i < fresh; i++) {
         trace_scan_text t = trace_scan_string(s, i);
@@ -68,7 +85,8 @@ static void take(trace_scan *s, result *r) {
         add_text(&r->metadata, m->raw);
     }
     trace_scan_clear(s);
-    CHECK(trace_scan_events(s)->rows == 0 && trace_scan_wide(s)->rows == 0 && trace_scan_string_count(s) == 0);
+    CHECK(trace_scan_events(s)->rows == 0 && trace_scan_sparse(s)->rows == 0 && trace_scan_wide(s)->rows == 0 &&
+          trace_scan_string_count(s) == 0);
 }
 
 static void take_rest(trace_scan *s, result *r, size_t length) {
@@ -102,7 +120,7 @@ static void take_rest(trace_scan *s, result *r, size_t length) {
 
 /* chunk: the largest size of a chunk; 0 scans the text as a whole. */
 static result scan_text(const uint8_t *data, size_t length, const trace_scan_options *options, size_t chunk) {
-    result r = {1, 1, 1, 1, 1, 0, 0, -1, 0};
+    result r = {1, 1, 1, 1, 1, 1, 0, 0, -1, 0};
     trace_scan *s = trace_scan_new(options);
     CHECK(s);
     for (size_t i = 0; i < length;) {
@@ -135,7 +153,7 @@ static void run_input(const uint8_t *data, size_t length) {
         keys[i] = (trace_scan_text){(const uint8_t *)argument_keys[i], strlen(argument_keys[i])};
         columns[i] = i;
     }
-    trace_scan_options options = {.kinds = kinds, .narrow = NARROW, .all = ARGUMENTS, .keys = keys, .key_columns = columns};
+    trace_scan_options options = {.kinds = kinds, .dense = DENSE, .narrow = NARROW, .all = ARGUMENTS, .keys = keys, .key_columns = columns};
     options.key_count = ARGUMENTS;
     options.wide_categories = &wide;
     options.wide_category_count = 1;
@@ -153,6 +171,7 @@ static void run_input(const uint8_t *data, size_t length) {
     result whole = scan_text(data, length, &options, 0);
     result cut = scan_text(data, length, &options, chunks[next_random(length < 20000 ? 5 : 6)]);
     CHECK(whole.events == cut.events);
+    CHECK(whole.sparse == cut.sparse);
     CHECK(whole.wide == cut.wide);
     CHECK(whole.strings == cut.strings);
     CHECK(whole.metadata == cut.metadata);

@@ -391,6 +391,7 @@ class OracleScanner:
     def __init__(
         self,
         kinds: Sequence[str],
+        sparse_kinds: Sequence[str],
         wide_kinds: Sequence[str],
         keys: Sequence[tuple[bytes, int]],
         wide_categories: Sequence[bytes],
@@ -401,8 +402,9 @@ class OracleScanner:
         string_limit: int,
         total_limit: int,
     ) -> None:
-        self._kinds = [*kinds, *wide_kinds]
-        self._narrow = len(kinds)
+        self._kinds = [*kinds, *sparse_kinds, *wide_kinds]
+        self._dense = len(kinds)
+        self._narrow = len(kinds) + len(sparse_kinds)
         self._keys = {key.decode(): index for key, index in keys}
         self._wide_categories = {c.decode() for c in wide_categories}
         self._event_limit = event_limit
@@ -428,6 +430,7 @@ class OracleScanner:
         self._lost_example = b""
         self._event_count = 0
         self._rows: list[list[int | None]] = []
+        self._sparse_rows: list[list[int | None]] = []
         self._wide_rows: list[list[int | None]] = []
         self._ids: dict[str, int] = {}
         self._strings: list[str] = []
@@ -451,19 +454,22 @@ class OracleScanner:
         self._final = True
         self._scan()
 
-    def take(self) -> tuple[int, list[Any], int, list[Any], list[str], list[tuple[int, bytes]]]:
-        narrow = 8 + sum(3 if kind == "int3" else 1 for kind in self._kinds[: self._narrow])
-        wide = narrow + sum(3 if kind == "int3" else 1 for kind in self._kinds[self._narrow :])
-        rows, wide_rows = self._rows, self._wide_rows
+    def take(self) -> tuple[int, list[Any], int, list[Any], int, list[Any], list[str], list[tuple[int, bytes]]]:
+        dense = 8 + sum(3 if kind == "int3" else 1 for kind in self._kinds[: self._dense])
+        sparse = 1 + sum(3 if kind == "int3" else 1 for kind in self._kinds[self._dense : self._narrow])
+        wide = 8 + sum(3 if kind == "int3" else 1 for kind in self._kinds)
+        rows, sparse_rows, wide_rows = self._rows, self._sparse_rows, self._wide_rows
         result = (
             len(rows),
-            [[row[i] for row in rows] for i in range(narrow)],
+            [[row[i] for row in rows] for i in range(dense)],
+            len(sparse_rows),
+            [[row[i] for row in sparse_rows] for i in range(sparse)],
             len(wide_rows),
             [[row[i] for row in wide_rows] for i in range(wide)],
             self._strings,
             self._metadata,
         )
-        self._rows, self._wide_rows, self._strings, self._metadata = [], [], [], []
+        self._rows, self._sparse_rows, self._wide_rows, self._strings, self._metadata = [], [], [], [], []
         return result
 
     def members(self) -> list[tuple[bytes, bytes, bool]]:
@@ -841,7 +847,13 @@ class OracleScanner:
             else:
                 three = [*value[:3], None, None, None] if _is_array(value) else [None] * 3
                 row.extend(self._as_int(v, start) for v in three[:3])
-        (self._wide_rows if wide else self._rows).append(row)
+        if wide:
+            self._wide_rows.append(row)
+        else:
+            dense = 8 + sum(3 if kind == "int3" else 1 for kind in self._kinds[: self._dense])
+            if max(args, default=-1) >= self._dense:
+                self._sparse_rows.append([len(self._rows), *row[dense:]])
+            self._rows.append(row[:dense])
         self._event_count += 1
 
     def _as_text(self, value: Any) -> str | None:

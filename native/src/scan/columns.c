@@ -98,21 +98,16 @@ static int scale_number(text p, text end, int decimals, int64_t *result) {
     if (*p == '+' || *p == '-') {
         p++;
     }
-    text q = p; /* the usual case: at most 18 digits, which fit for certain, no exponent */
-    int64_t whole = 0;
-    while (q < end && q - p < 18 && is_digit(*q)) {
-        whole = whole * 10 + (*q++ - '0');
-    }
-    if (q - p + decimals <= 18) {
+    text q = skip_digits(p, end);
+    if (q - p + decimals <= 18) { /* the usual case: the digits fit for certain, no exponent */
+        int64_t whole = number_of_digits(p, q);
         int left = decimals;
         if (q < end && *q == '.') {
             q++;
             while (q < end && is_digit(*q) && left > 0) {
                 whole = whole * 10 + (*q++ - '0'), left--;
             }
-            while (q < end && is_digit(*q)) {
-                q++;
-            }
+            q = skip_digits(q, end);
         }
         if (q == end) {
             whole *= powers[left];
@@ -389,8 +384,8 @@ static int64_t id_of(trace_scan *s, const value *v, text at, int *failed) {
     return -((int64_t)1 << 62) - intern_text(s, t, at, failed);
 }
 
-/* Counts an event of a phase and a category; when the table is full, those of a new pair by their phase alone. */
-static int count_event(trace_scan *s, trace_scan_text phase, trace_scan_text category) {
+/* Counts an event of a phase and a category; when the table is full, those of a new pair by their phase alone. The id of the count, or -1. */
+static int32_t count_event(trace_scan *s, trace_scan_text phase, trace_scan_text category) {
     uint8_t small[256];
     if (cut_text(s, &phase, &s->cut) < 0 || cut_text(s, &category, &s->cut_category) < 0) {
         return -1;
@@ -429,7 +424,7 @@ static int count_event(trace_scan *s, trace_scan_text phase, trace_scan_text cat
         memset(s->counts + before, 0, (s->counts_capacity - before) * sizeof *s->counts);
     }
     s->counts[id]++;
-    return 0;
+    return id;
 }
 
 static int is_wide(const trace_scan *s, trace_scan_text category) {
@@ -442,6 +437,67 @@ static int is_wide(const trace_scan *s, trace_scan_text category) {
 }
 
 #define METADATA_BYTES 64 /* memory of an M event in addition to its text */
+
+/* The remembered facts of a phase of one letter and a category, and the event counted; NULL: out of memory. `spare`: memory for one that is not remembered. */
+static kind_of_event *kind_of(trace_scan *s, trace_scan_text phase, trace_scan_text category, int has_category, kind_of_event *spare) {
+    int is_short = phase.length == 1 && phase.at[0] && category.length <= SHORT_CATEGORY;
+    if (is_short) {
+        uint64_t first = category.length ? category.at[0] : 0, last = category.length ? category.at[category.length - 1] : 0;
+        kind_of_event *known = &s->known[mix(phase.at[0] | category.length << 8 | first << 16 | last << 24) % KINDS_OF_EVENT];
+        if (known->letter == phase.at[0] && known->length == category.length && known->has_category == has_category &&
+            memcmp(known->category, category.at, category.length) == 0) {
+            s->counts[known->count_id]++;
+            return known;
+        }
+        spare = known;
+    }
+    *spare = (kind_of_event){.has_category = (uint8_t)has_category, .category_id = -1};
+    spare->count_id = count_event(s, phase, category);
+    if (spare->count_id < 0) {
+        return NULL;
+    }
+    spare->wide = has_category && is_wide(s, category);
+    if (is_short) {
+        spare->letter = phase.at[0];
+        spare->length = (uint8_t)category.length;
+        memcpy(spare->category, category.at, category.length);
+    }
+    return spare;
+}
+
+/* The string id of the category of an event with a row; -1: none. */
+static int32_t category_id(trace_scan *s, kind_of_event *kind, trace_scan_text category, text at, int *failed) {
+    if (!kind->has_category || kind->category_id >= 0) {
+        return kind->category_id;
+    }
+    int32_t id = intern_text(s, category, at, failed);
+    if (id >= 0) {
+        trace_scan_text stored = string_at(&s->strings, (size_t)id);
+        if (stored.length == category.length && memcmp(stored.at, category.at, category.length) == 0) {
+            kind->category_id = id; /* otherwise each event is counted as cut or left out */
+        }
+    }
+    return id;
+}
+
+static void put_i64(trace_scan_table *t, size_t *column, int64_t number) { ((int64_t *)t->columns[(*column)++].values)[t->rows] = number; }
+static void put_i32(trace_scan_table *t, size_t *column, int32_t number) { ((int32_t *)t->columns[(*column)++].values)[t->rows] = number; }
+
+/* Puts arguments into the columns of the current row, from *column on. */
+static void put_arguments(trace_scan *s, trace_scan_table *t, size_t *column, size_t from, size_t to, text start, int *failed) {
+    for (size_t i = from; i < to; i++) {
+        const value *v = &s->args[i];
+        if (s->kinds[i] == TRACE_SCAN_INT) {
+            put_i64(t, column, int_of(s, v, start, failed));
+        } else if (s->kinds[i] == TRACE_SCAN_TEXT) {
+            put_i32(t, column, text_id(s, v, start, failed));
+        } else {
+            for (int n = 0; n < 3; n++) {
+                put_i64(t, column, v->kind == ARRAY ? int_of(s, &s->elements[3 * i + n], start, failed) : TRACE_SCAN_MISSING);
+            }
+        }
+    }
+}
 
 /* Puts the event that has been read into the columns; -1 without memory. */
 int columns_add(trace_scan *s, text start, text end) {
@@ -460,10 +516,10 @@ int columns_add(trace_scan *s, text start, text end) {
         return 0;
     }
     uint8_t letter = phase.length == 1 ? phase.at[0] : 0;
-    int has_category = text_of(s, &s->field[CATEGORY], &s->category_scratch, &category);
-    int failed = has_category < 0 || count_event(s, phase, category);
+    int has_category = text_of(s, &s->field[CATEGORY], &s->category_scratch, &category), failed = 0;
+    kind_of_event spare, *kind = has_category < 0 ? NULL : kind_of(s, phase, category, has_category, &spare);
     free(phase_text.bytes);
-    if (failed) {
+    if (!kind) {
         return -1;
     }
     if (letter == 'M' && s->metadata_bytes + (size_t)(end - start) + METADATA_BYTES > s->member_limit) {
@@ -484,8 +540,7 @@ int columns_add(trace_scan *s, text start, text end) {
     if (!instant && letter != 'X' && letter != 'B' && letter != 'E') {
         return 0;
     }
-    int wide = has_category && is_wide(s, category);
-    if (instant && !wide) {
+    if (instant && !kind->wide) {
         return 0;
     }
     int64_t time = time_of(s, &s->field[TIME], start, &failed);
@@ -498,52 +553,44 @@ int columns_add(trace_scan *s, text start, text end) {
         }
         return 0;
     }
-    trace_scan_table *t = wide ? &s->wide : &s->events;
-    if (reserve_row(t)) {
+    trace_scan_table *t = kind->wide ? &s->wide : &s->events;
+    int sparse = !kind->wide && s->is_sparse;
+    if (reserve_row(t) || (sparse && reserve_row(&s->sparse))) {
         return -1;
     }
-    size_t row = t->rows, column = 0;
-#define PUT(type, what) (((type *)t->columns[column].values)[row] = (what), column++)
-    PUT(int64_t, s->event_count);
-    PUT(uint8_t, letter);
-    int32_t category_id = has_category ? intern_text(s, category, start, &failed) : -1;
-    PUT(int32_t, category_id);
-    PUT(int32_t, text_id(s, &s->field[NAME], start, &failed));
-    PUT(int64_t, id_of(s, &s->field[PID], start, &failed));
-    PUT(int64_t, id_of(s, &s->field[TID], start, &failed));
-    PUT(int64_t, time);
-    PUT(int64_t, time_of(s, &s->field[DURATION], start, &failed));
-    for (size_t i = 0; i < (wide ? s->all : s->narrow); i++) {
-        const value *v = &s->args[i];
-        if (s->kinds[i] == TRACE_SCAN_INT) {
-            PUT(int64_t, int_of(s, v, start, &failed));
-        } else if (s->kinds[i] == TRACE_SCAN_TEXT) {
-            PUT(int32_t, text_id(s, v, start, &failed));
-        } else {
-            for (int n = 0; n < 3; n++) {
-                PUT(int64_t, v->kind == ARRAY ? int_of(s, &s->elements[3 * i + n], start, &failed) : TRACE_SCAN_MISSING);
-            }
-        }
+    size_t column = 0;
+    put_i64(t, &column, s->event_count);
+    ((uint8_t *)t->columns[column++].values)[t->rows] = letter;
+    put_i32(t, &column, category_id(s, kind, category, start, &failed));
+    put_i32(t, &column, text_id(s, &s->field[NAME], start, &failed));
+    put_i64(t, &column, id_of(s, &s->field[PID], start, &failed));
+    put_i64(t, &column, id_of(s, &s->field[TID], start, &failed));
+    put_i64(t, &column, time);
+    put_i64(t, &column, time_of(s, &s->field[DURATION], start, &failed));
+    put_arguments(s, t, &column, 0, kind->wide ? s->all : s->dense, start, &failed);
+    if (sparse) {
+        column = 0;
+        put_i64(&s->sparse, &column, (int64_t)t->rows);
+        put_arguments(s, &s->sparse, &column, s->dense, s->narrow, start, &failed);
     }
-#undef PUT
     if (failed) {
         return -1;
     }
     t->rows++;
+    s->sparse.rows += (size_t)sparse;
     s->event_count++;
     return 0;
 }
 
 /* ---------------------------------------------------------------- making and freeing */
 
-static int make_table(trace_scan_table *t, const enum trace_scan_kind *kinds, size_t count) {
-    static const enum trace_scan_width base[] = {TRACE_SCAN_I64, TRACE_SCAN_U8,  TRACE_SCAN_I32, TRACE_SCAN_I32,
-                                                 TRACE_SCAN_I64, TRACE_SCAN_I64, TRACE_SCAN_I64, TRACE_SCAN_I64};
-    t->columns = calloc(8 + 3 * count, sizeof *t->columns);
+static int make_table(trace_scan_table *t, const enum trace_scan_width *base, size_t base_count, const enum trace_scan_kind *kinds,
+                      size_t count) {
+    t->columns = calloc(base_count + 3 * count, sizeof *t->columns);
     if (!t->columns) {
         return -1;
     }
-    for (size_t i = 0; i < 8; i++) {
+    for (size_t i = 0; i < base_count; i++) {
         t->columns[t->column_count++].width = base[i];
     }
     for (size_t i = 0; i < count; i++) {
@@ -554,6 +601,16 @@ static int make_table(trace_scan_table *t, const enum trace_scan_kind *kinds, si
     return 0;
 }
 
+static int make_tables(trace_scan *s) {
+    static const enum trace_scan_width base[] = {TRACE_SCAN_I64, TRACE_SCAN_U8,  TRACE_SCAN_I32, TRACE_SCAN_I32,
+                                                 TRACE_SCAN_I64, TRACE_SCAN_I64, TRACE_SCAN_I64, TRACE_SCAN_I64};
+    static const enum trace_scan_width row[] = {TRACE_SCAN_I64};
+    size_t columns = sizeof base / sizeof *base;
+    return make_table(&s->events, base, columns, s->kinds, s->dense) ||
+           make_table(&s->sparse, row, 1, s->kinds + s->dense, s->narrow - s->dense) ||
+           make_table(&s->wide, base, columns, s->kinds, s->all);
+}
+
 static void free_table(trace_scan_table *t) {
     for (size_t i = 0; i < t->column_count; i++) {
         free(t->columns[i].values);
@@ -562,6 +619,7 @@ static void free_table(trace_scan_table *t) {
 }
 
 int columns_new(trace_scan *s, const trace_scan_options *o) {
+    s->dense = o->dense;
     s->narrow = o->narrow;
     s->all = o->all;
     s->text_limit = o->text_limit ? o->text_limit : SIZE_MAX;
@@ -582,7 +640,7 @@ int columns_new(trace_scan *s, const trace_scan_options *o) {
             return -1;
         }
     }
-    return make_table(&s->events, o->kinds, o->narrow) || make_table(&s->wide, o->kinds, o->all) ? -1 : 0;
+    return make_tables(s) ? -1 : 0;
 }
 
 static void clear_metadata(trace_scan *s) {
@@ -600,6 +658,7 @@ void columns_free(trace_scan *s) {
     }
     free(s->wide_categories);
     free_table(&s->events);
+    free_table(&s->sparse);
     free_table(&s->wide);
     free_strings(&s->strings);
     free_strings(&s->counted);
@@ -613,6 +672,7 @@ void columns_free(trace_scan *s) {
 /* ---------------------------------------------------------------- results */
 
 const trace_scan_table *trace_scan_events(const trace_scan *s) { return &s->events; }
+const trace_scan_table *trace_scan_sparse(const trace_scan *s) { return &s->sparse; }
 const trace_scan_table *trace_scan_wide(const trace_scan *s) { return &s->wide; }
 size_t trace_scan_string_count(const trace_scan *s) { return s->strings.count - s->strings_taken; }
 trace_scan_text trace_scan_string(const trace_scan *s, size_t index) { return string_at(&s->strings, s->strings_taken + index); }
@@ -620,7 +680,7 @@ size_t trace_scan_metadata_count(const trace_scan *s) { return s->metadata_count
 const trace_scan_metadata *trace_scan_metadata_at(const trace_scan *s, size_t index) { return &s->metadata[index]; }
 
 void trace_scan_clear(trace_scan *s) {
-    s->events.rows = s->wide.rows = 0;
+    s->events.rows = s->sparse.rows = s->wide.rows = 0;
     s->strings_taken = s->strings.count;
     clear_metadata(s);
 }

@@ -16,7 +16,7 @@ static uint64_t key_head(text key, size_t length, text end) {
     if (length >= 8) {
         return load8(key);
     }
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#ifdef LITTLE_ENDIAN_WORDS
     if (end - key >= 8) {
         return load8(key) & (((uint64_t)1 << 8 * length) - 1);
     }
@@ -487,15 +487,10 @@ int scan_is_number(text p, text end) {
 
 /* A number, true, false or null at *at; anything else printable is null with a note. */
 enum outcome scan_word(trace_scan *s, text *at, text end, value *v) {
-    text from = *at, p = from;
-    while (p < end && is_digit(*p)) {
-        p++;
-    }
+    text from = *at, p = skip_digits(from, end);
     int simple = p > from; /* a number without sign and exponent */
     if (simple && p < end && *p == '.') {
-        do {
-            p++;
-        } while (p < end && is_digit(*p));
+        p = skip_digits(p + 1, end);
     }
     if (p < end && *p != ',' && *p != '}' && *p != ']' && !is_white(*p)) {
         simple = 0;
@@ -529,9 +524,143 @@ enum outcome scan_word(trace_scan *s, text *at, text end, value *v) {
     return DONE;
 }
 
+/* ---------------------------------------------------------------- separators */
+
+/* Where a separator is: what its key means depends on that alone. */
+static unsigned place_of(unsigned depth, int in_args) { return depth == 2 ? 2 + (unsigned)in_args : depth; }
+
+static int is_separator(const separator *known, text p, text end, unsigned place) {
+    size_t n = known->length;
+    if (known->place != place || (size_t)(end - p) < n) {
+        return 0;
+    }
+    if (n < 8) {
+        return key_head(p, n, end) == load8(known->text);
+    }
+    for (size_t i = 0; i + 8 < n; i += 8) {
+        if (load8(p + i) != load8(known->text + i)) {
+            return 0;
+        }
+    }
+    return load8(p + n - 8) == load8(known->text + n - 8);
+}
+
+/* The separator at p, if it came after the previous one before; or NULL. */
+static separator *expected_separator(trace_scan *s, const separator *previous, text p, text end, unsigned place) {
+    for (size_t i = 0; i < sizeof previous->next; i++) {
+        separator *next = &s->separators[previous->next[i]];
+        if (is_separator(next, p, end, place)) {
+            return next;
+        }
+    }
+    return NULL;
+}
+
+/* Remembers the separator from p to its end as the one that follows `previous`. */
+static separator *add_separator(trace_scan *s, separator *previous, text p, text end, unsigned place, int number) {
+    size_t n = (size_t)(end - p);
+    if (n > SEPARATOR_BYTES) {
+        return previous;
+    }
+    uint64_t hash = mix(n << 8 | place) ^ key_tail(p, n);
+    uint8_t slot = (uint8_t)(1 + mix(hash ^ mix(key_head(p, n, end))) % (SEPARATORS - 1));
+    separator *known = &s->separators[slot];
+    if (!is_separator(known, p, end, place) || known->length != n) {
+        *known = (separator){.length = (uint8_t)n, .place = (uint8_t)place, .number = number};
+        memcpy(known->text, p, n); /* zeros behind it */
+    }
+    memmove(previous->next + 1, previous->next, sizeof previous->next - 1);
+    previous->next[0] = slot;
+    return known;
+}
+
+/* The destination of the value of a key. */
+static value *target_of(trace_scan *s, unsigned place, int number, value *ignored) {
+    if (number < 0 || place > 3) {
+        return ignored;
+    }
+    if (place == 1) {
+        return number == ARGS ? ignored : &s->field[number];
+    }
+    value *target = &s->args[number];
+    if (target->kind == ABSENT) {
+        s->present[s->present_count++] = (size_t)number;
+        s->is_sparse |= (size_t)number >= s->dense;
+        target->kind = NULL_VALUE; /* counted once, also if it comes twice */
+    }
+    return target;
+}
+
+/* The number of a key of an event at that place; -1: the value is not read. */
+static int key_number(const trace_scan *s, unsigned place, const value *key, text end) {
+    const key_table *keys = place == 1 ? &s->fields : place == 3 ? &s->keys : NULL;
+    const struct key_entry *found =
+        keys ? find_key(keys, key->at, key->length, key->kind == RAW_STRING ? key->at + key->length : end) : NULL; /* decoded: elsewhere */
+    return found ? (int)found->number : -1;
+}
+
+enum expect { VALUE, FIRST_KEY, KEY, FIRST_ELEMENT, ELEMENT, AFTER };
+
+/* Where the reading of an event's object is. */
+typedef struct {
+    text at;
+    value *target; /* destination of the next value */
+    separator *previous; /* the last one */
+    unsigned depth; /* 1: the event; 2: an object in it, such as its args */
+    int in_args;
+} position;
+
+/* Reads members as long as they are laid out like earlier ones and their values are plain strings and numbers. All else stays for
+ * scan_value: the return value is what it expects next. */
+static enum expect read_usual_members(trace_scan *s, position *here, text end, value *ignored) {
+    separator *known = expected_separator(s, here->previous, here->at, end, place_of(here->depth, here->in_args));
+    while (known) {
+        if (here->depth == 1) {
+            here->in_args = known->number == ARGS;
+        }
+        unsigned place = place_of(here->depth, here->in_args);
+        text from = here->at + known->length, q;
+        value *target = target_of(s, place, known->number, ignored);
+        here->target = target;
+        here->previous = known;
+        here->at = from;
+        if (from >= end) {
+            return VALUE;
+        }
+        if (*from == '"') {
+            int odd = 0;
+            q = find_quote(++from, end, &odd);
+            if (odd || end - q < 2 || *q != '"' || q[1] != ',' || !(known = expected_separator(s, known, q + 2, end, place))) {
+                return VALUE;
+            }
+            *target = (value){PLAIN_STRING, from, (size_t)(q - from)}; /* a key follows: the string ends here for certain */
+            here->at = q + 2;
+        } else {
+            q = skip_digits(from, end);
+            if (q == from) {
+                return VALUE;
+            }
+            if (q < end && *q == '.') {
+                q = skip_digits(q + 1, end);
+            }
+            if (q >= end || (*q != ',' && *q != '}' && !is_white(*q))) {
+                return VALUE;
+            }
+            *target = (value){NUMBER, from, (size_t)(q - from)};
+            here->at = q;
+            if (*q != ',') {
+                return AFTER;
+            }
+            here->at = q + 1;
+            known = expected_separator(s, known, q + 1, end, place);
+        }
+    }
+    return KEY;
+}
+
 /* The value at or after *at. With event set, the members of the object and of its args go to s->field and s->args. */
 enum outcome scan_value(trace_scan *s, text *at, text end, int event) {
-    enum { VALUE, FIRST_KEY, KEY, FIRST_ELEMENT, ELEMENT, AFTER } expect = VALUE;
+    enum expect expect = VALUE;
     text p = *at;
     unsigned depth = 0;
     int in_args = 0;
@@ -539,7 +668,17 @@ enum outcome scan_value(trace_scan *s, text *at, text end, int event) {
     value *container[3] = {&ignored, &ignored, &ignored}; /* destination of the array or object opened at this depth */
     value *element = NULL; /* destination of the next element of an argument ... */
     int elements_left = 0; /* ... of three */
+    separator *previous = &s->separators[0];
     for (;;) {
+        if (event && (expect == FIRST_KEY || expect == KEY) && depth <= 2) {
+            position here = {p, target, previous, depth, in_args};
+            enum expect next = read_usual_members(s, &here, end, &ignored);
+            if (next != KEY || here.at > p) {
+                expect = next;
+            }
+            p = here.at, target = here.target, previous = here.previous, in_args = here.in_args;
+        }
+        text before = p;
         p = skip_white(p, end);
         if (p >= end) {
             return NEED_MORE;
@@ -554,19 +693,13 @@ enum outcome scan_value(trace_scan *s, text *at, text end, int event) {
                 }
                 target = &ignored;
                 if (event && depth <= 2) {
-                    const struct key_entry *found = NULL;
-                    text key_end = key.kind == RAW_STRING ? key.at + key.length : end; /* decoded: not in the text */
-                    if (depth == 1) {
-                        found = find_key(&s->fields, key.at, key.length, key_end);
-                        in_args = found && found->number == ARGS;
-                        if (found && !in_args) {
-                            target = &s->field[found->number];
-                        }
-                    } else if (in_args) {
-                        found = find_key(&s->keys, key.at, key.length, key_end);
-                        if (found) {
-                            target = &s->args[found->number];
-                        }
+                    unsigned place = place_of(depth, in_args);
+                    int number = key_number(s, place, &key, end);
+                    in_args = depth == 2 ? in_args : number == ARGS;
+                    target = target_of(s, place, number, &ignored);
+                    text follows = skip_white(p, end);
+                    if (key.kind == PLAIN_STRING && follows < end) {
+                        previous = add_separator(s, previous, before, follows, place, number);
                     }
                 }
                 expect = VALUE;
@@ -663,7 +796,8 @@ int lexer_new(trace_scan *s, const trace_scan_options *o) {
     s->depth_limit = o->depth_limit < TRACE_SCAN_DEPTH_MAX ? o->depth_limit : TRACE_SCAN_DEPTH_MAX;
     s->args = calloc(o->all + 1, sizeof *s->args);
     s->elements = calloc(o->all + 1, 3 * sizeof *s->elements);
-    if (!s->args || !s->elements || make_keys(&s->fields, KNOWN_KEYS) || make_keys(&s->keys, o->key_count)) {
+    s->present = calloc(o->all + 1, sizeof *s->present);
+    if (!s->args || !s->present || !s->elements || make_keys(&s->fields, KNOWN_KEYS) || make_keys(&s->keys, o->key_count)) {
         return -1;
     }
     for (size_t i = 0; i < KNOWN_KEYS; i++) {
@@ -683,6 +817,7 @@ void lexer_free(trace_scan *s) {
     free_keys(&s->fields);
     free_keys(&s->keys);
     free(s->args);
+    free(s->present);
     free(s->elements);
     free(s->scratch.bytes);
 }

@@ -4,6 +4,7 @@
 #ifndef POSTRUN_SCAN_SCANNER_H
 #define POSTRUN_SCAN_SCANNER_H
 
+#include "digits.h"
 #include "memory.h"
 
 /* ---------------------------------------------------------------- defects */
@@ -71,13 +72,32 @@ typedef struct { /* keys -> numbers */
     size_t mask;
 } key_table;
 
+/* Text between two values of an event that profilers write the same way again and again: white space, a key, its colon, white space. */
+enum { SEPARATORS = 256, SEPARATOR_BYTES = 48 };
+typedef struct {
+    uint8_t text[SEPARATOR_BYTES];
+    uint8_t length; /* 0: free */
+    uint8_t place;  /* see place_of in lexer.c */
+    uint8_t next[4]; /* the separators that came after it, the latest first */
+    int number;      /* of its key; -1: the value is not read */
+} separator;
+
+/* A phase and a category, with what columns.c has found for them. */
+enum { KINDS_OF_EVENT = 64, SHORT_CATEGORY = 40 };
+typedef struct {
+    uint8_t letter; /* of the phase; 0: free */
+    uint8_t length, has_category, wide;
+    uint8_t category[SHORT_CATEGORY];
+    int32_t count_id, category_id; /* -1: not known */
+} kind_of_event;
+
 enum state { AT_START, IN_ARRAY, IN_OBJECT, AT_TAIL, LOST, AT_END };
 enum outcome { DONE, NEED_MORE, BROKEN, NO_MEMORY };
 
 struct trace_scan {
     /* options */
     enum trace_scan_kind *kinds;
-    size_t narrow, all;
+    size_t dense, narrow, all;
     key_table fields, keys;
     buffer *wide_categories;
     size_t wide_category_count;
@@ -105,11 +125,17 @@ struct trace_scan {
     enum defect broken_reason; /* DEFECTS: none */
     value field[FIELDS];
     value *args;     /* one per column */
+    size_t *present; /* the columns of args that are not ABSENT, in any order */
+    size_t present_count;
+    int is_sparse;   /* whether one of them is beyond the dense ones */
     value *elements; /* three per column: the first ones of an array */
     uint8_t stack[TRACE_SCAN_DEPTH_MAX];
     buffer scratch, category_scratch, cut, cut_category;
+    /* what was found before, so that it need not be found again */
+    separator separators[SEPARATORS]; /* the first one: the start of an event */
+    kind_of_event known[KINDS_OF_EVENT];
     /* results */
-    trace_scan_table events, wide;
+    trace_scan_table events, sparse, wide;
     int64_t event_count;
     string_table strings, counted;
     size_t strings_taken;

@@ -21,7 +21,7 @@ typedef struct {
 
 typedef struct {
     const enum trace_scan_kind *kinds; /* one per argument column, those of every event first */
-    size_t narrow, all;                /* how many of them every event has, how many there are */
+    size_t dense, narrow, all;         /* how many of them every event has, has or has in the sparse table, how many there are */
     const trace_scan_text *keys;       /* keys of "args" ... */
     const size_t *key_columns;         /* ... and the column of each */
     size_t key_count;
@@ -77,6 +77,7 @@ int trace_scan_finish(trace_scan *scan);
 
 /* The decoded results; valid until the next call of feed, finish or clear. */
 const trace_scan_table *trace_scan_events(const trace_scan *scan);
+const trace_scan_table *trace_scan_sparse(const trace_scan *scan); /* row of the event, then the columns from dense to narrow */
 const trace_scan_table *trace_scan_wide(const trace_scan *scan);
 size_t trace_scan_string_count(const trace_scan *scan);                 /* new ones since the last clear */
 trace_scan_text trace_scan_string(const trace_scan *scan, size_t index); /* valid UTF-8 */

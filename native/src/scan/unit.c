@@ -261,9 +261,11 @@ static int element(trace_scan *s, text *at) {
         for (int i = 0; i < FIELDS; i++) {
             s->field[i].kind = ABSENT;
         }
-        for (size_t i = 0; i < s->all; i++) {
-            s->args[i].kind = ABSENT;
+        for (size_t i = 0; i < s->present_count; i++) {
+            s->args[s->present[i]].kind = ABSENT;
         }
+        s->present_count = 0;
+        s->is_sparse = 0;
         o = scan_value(s, &p, end, 1);
         if (o == DONE && columns_add(s, start, p)) {
             o = NO_MEMORY;

@@ -23,7 +23,7 @@ from postrun.ingest import ingest
 from postrun.ingest.chrome_trace import batches as trace_batches
 from postrun.ingest.chrome_trace import scan as trace_scan
 from postrun.ingest.chrome_trace.defect import Defect
-from postrun.ingest.chrome_trace.scan import Arg, Scanner, TraceScan, have_native, text_id
+from postrun.ingest.chrome_trace.scan import Arg, Batch, Scanner, TraceScan, have_native, text_id
 from postrun.ingest.chrome_trace.scan_python import PythonScanner
 from postrun.ingest.chrome_trace.values import decode_value
 from postrun.ingest.kineto import reader as kineto
@@ -35,8 +35,8 @@ ARGS = {
     "correlation": Arg("correlation", "int"),
     "External id": Arg("external_id", "int"),
     "external id": Arg("external_id", "int"),
-    "label": Arg("label", "text"),
 }
+SPARSE_ARGS = {"label": Arg("label", "text"), "cell": Arg("cell", "int3")}
 WIDE_ARGS = {"grid": Arg("grid", "int3"), "kind": Arg("kind", "text")}
 
 needs_native = pytest.mark.skipif(not have_native(), reason="installed without the C extension")
@@ -77,7 +77,7 @@ class Read:
 
 def read(text: bytes | str, *, scanner: MakeScanner = None, cuts: Iterator[int] | None = None, **options: Any) -> Read:
     data = text.encode() if isinstance(text, str) else text
-    scan = TraceScan(args=ARGS, wide_args=WIDE_ARGS, wide_categories={"kernel"}, scanner=scanner, **options)
+    scan = TraceScan(args=ARGS, sparse_args=SPARSE_ARGS, wide_args=WIDE_ARGS, wide_categories={"kernel"}, scanner=scanner, **options)
     batches = []
     at = 0
     while at < len(data):
@@ -88,7 +88,7 @@ def read(text: bytes | str, *, scanner: MakeScanner = None, cuts: Iterator[int] 
             batches.append(scan.take())
     scan.finish()
     batches.append(scan.take())
-    events = pa.Table.from_batches([b.events for b in batches]).combine_chunks()
+    events = pa.concat_tables([with_sparse(b) for b in batches]).combine_chunks()
     wide = pa.Table.from_batches([b.wide for b in batches]).combine_chunks()
     strings = [s for b in batches for s in b.strings]
     rows = sorted(events.to_pylist() + wide.to_pylist(), key=lambda row: row["ordinal"])
@@ -104,6 +104,16 @@ def read(text: bytes | str, *, scanner: MakeScanner = None, cuts: Iterator[int] 
     defects = [d for d in scan.defects if d.code != "no_extension"]
     assert (len(defects) < len(scan.defects)) == (scanner is PythonScanner or (scanner is None and not have_native()))
     return Read(rows, strings, metadata, scan.members, scan.event_counts, defects, (events, wide))
+
+
+def with_sparse(batch: Batch) -> pa.Table:
+    """Return the events with their sparse arguments, and whether they have such."""
+    places = {row: i for i, row in enumerate(batch.sparse["row"].to_pylist())}
+    at = pa.array([places.get(row) for row in range(batch.events.num_rows)], pa.int64())
+    table = pa.Table.from_batches([batch.events])
+    for name in batch.sparse.schema.names[1:]:
+        table = table.append_column(name, batch.sparse[name].take(at))
+    return table.append_column("sparse", at.is_valid())
 
 
 def random_cuts(seed: int, largest: int = 60) -> Iterator[int]:
@@ -243,7 +253,7 @@ def test_wide_events_stand_apart_with_their_place_in_the_file(scanner: MakeScann
     plain, wide = got.tables
     assert plain["ordinal"].to_pylist() == [0, 2, 3]
     assert wide["ordinal"].to_pylist() == [1]
-    assert wide.column_names == [*plain.column_names, "grid_x", "grid_y", "grid_z", "kind"]
+    assert wide.column_names == [*plain.column_names[:-1], "grid_x", "grid_y", "grid_z", "kind"]
     assert got.rows[1]["grid_y"] == 5
     assert got.rows[1]["correlation"] == 9
     assert got.counts == {("X", "cpu_op"): 1, ("X", "kernel"): 1, ("B", "cpu_op"): 1, ("i", "cpu_op"): 1, ("E", "cpu_op"): 1}
@@ -290,6 +300,23 @@ def test_string_ids_run_on_over_batches() -> None:
     assert len(got.strings) == len(set(got.strings))
 
 
+@all_scanners
+def test_sparse_arguments_have_the_row_of_their_event(scanner: MakeScanner) -> None:
+    scan = TraceScan(args=ARGS, sparse_args=SPARSE_ARGS, wide_args=WIDE_ARGS, wide_categories={"kernel"}, scanner=scanner)
+    arguments = ({"label": "a"}, {"correlation": 1}, {"cell": [1, 2], "correlation": 2}, {}, {"label": None})
+    scan.feed(written([event(args=args, cat=category) for args in arguments for category in ("kernel", "cpu_op")]).encode())
+    scan.finish()
+    batch = scan.take()
+    assert batch.events["ordinal"].to_pylist() == [1, 3, 5, 7, 9]
+    assert batch.wide["ordinal"].to_pylist() == [0, 2, 4, 6, 8]
+    assert batch.sparse.drop_columns(["label"]).to_pylist() == [
+        {"row": 0, "cell_x": None, "cell_y": None, "cell_z": None},
+        {"row": 2, "cell_x": 1, "cell_y": 2, "cell_z": None},
+        {"row": 4, "cell_x": None, "cell_y": None, "cell_z": None},
+    ]
+    assert [label if label is None else batch.strings[label] for label in batch.sparse["label"].to_pylist()] == ["a", None, None]
+
+
 # ------------------------------------------------------------------------------------------------ layouts
 
 
@@ -310,7 +337,7 @@ events_strategy = st.lists(
             "tid": st.integers(0, 9),
             "dur": times.map(number_text),
             "other": json_values,
-            "args": st.dictionaries(st.sampled_from(["correlation", "External id", "label", "grid", "ü"]), json_values, max_size=4),
+            "args": st.dictionaries(st.sampled_from(["correlation", "External id", "label", "cell", "grid", "ü"]), json_values, max_size=4),
         },
     ),
     max_size=6,
@@ -562,6 +589,29 @@ def test_both_scanners_agree_on_any_bytes(text: bytes, seed: int) -> None:
     complete = read(text)
     assert read(text, scanner=OracleScanner).same(complete)
     assert read(text, cuts=random_cuts(seed, 10)).same(complete)
+
+
+@needs_native
+@given(
+    st.lists(st.integers(0, 5), min_size=4, max_size=40),
+    st.sampled_from(sorted(LAYOUTS)),
+    st.integers(0, 2**32),
+    st.integers(0, 6),
+)
+def test_both_scanners_agree_on_repeated_layouts(order: list[int], layout: str, seed: int, places: int) -> None:
+    kinds = [
+        event(args={"External id": 12345678, "Ev Idx": 0, "correlation": 7}),
+        event(ph="s", id=4, cat="ac2g", args={}),
+        event(cat="kernel", args={"grid": [4, 106, 1], "correlation": 99, "kind": "K", "label": "l"}),
+        event(name='"quoted", "tid": 3, ', tid="stream 7", args={"label": "a", "cell": [1, 2, 3]}),
+        {"name": "last", "cat": "cpu_op", "ts": 1712195495519689.047, "ph": "B", "tid": -1, "args": {"correlation": 1e3, "label": [1]}},
+        {"ph": "M", "name": "process_name", "args": {"name": "python", "correlation": 1}},
+    ]
+    events = [kinds[number] | {"dur": i * 1.5} for i, number in enumerate(order)]
+    text = damaged(LAYOUTS[layout](events).encode(), random.Random(seed), places)
+    complete = read(text)
+    assert read(text, scanner=OracleScanner).same(complete)
+    assert read(text, cuts=random_cuts(seed)).same(complete)
 
 
 # ------------------------------------------------------------------------------------------------ without the extension
