@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -16,9 +17,9 @@ from ..report.model import Report
 from ..steps.times import whole_steps
 from ..toolkit.places import Places
 from ..toolkit.wording import count, duration, percent, plural
-from .events import DEVICE, HOST, KEYS, MEANINGS, NONE, PLACES, correlations, details, events, pairs, places, registered, steps_of
+from .events import DEVICE, HOST, KEYS, MEANINGS, NONE, PLACES, SOURCE, events, facts, pairs, places, registered, steps_of
 from .gaps import gaps, recordings, stretch, unrecorded_ns
-from .lanes import with_lanes
+from .lanes import Columns, assign_lanes
 from .lines import Drawn, lines
 from .merge import Merged, merge
 from .model import CAP, Events, Line, Name, Timeline
@@ -52,11 +53,16 @@ def timeline(store: Store, report: Report, *, cap: int = CAP) -> Timeline | None
     tree = Tree(store, keys.select(KEYS).rows(), drawn)
     process_of = {track: process for (_, _, process, _, _), track in tree.of.items()}
     track = pl.Series([tree.of[PLACES[place], *rest] for place, *rest in keys.select(KEYS).iter_rows()], dtype=pl.Int32)
-    all_events = events(store, timed, keys.select(*KEYS, "moved").with_columns(track=track))
-    placed = with_lanes(all_events)
-    del all_events
-    heights: dict[int, int] = dict(placed.group_by("track").agg(pl.col("lane").max().cast(pl.Int32) + 1).rows())
-    tracks = tuple(replace(track, lanes=heights.get(number, 0)) for number, track in enumerate(tree.tracks))
+    source = np.zeros(len(tree.tracks), np.int8)
+    source[track.to_numpy()] = np.array(SOURCE, np.int8)[keys["place"].to_numpy()]
+    crowded, parts = 0, []
+    for part in events(store, timed, keys.select(*KEYS, "moved").with_columns(track=track)):
+        crowded += assign_lanes(part)
+        parts.append(part)
+    ordered = _by_track(parts)
+    heights = np.zeros(len(tree.tracks), np.int64)
+    np.maximum.at(heights, ordered["track"], ordered["lane"] + np.int64(1))
+    tracks = tuple(replace(track, lanes=int(heights[number])) for number, track in enumerate(tree.tracks))
     moved = clock.steps(timed, origin)
     recorded = recordings(store, dict(keys.select("process", "moved").rows()))
     everyone = set(keys.filter(pl.col("place") <= PLACES.index("thread"))["process"]) <= set(recorded)
@@ -74,25 +80,19 @@ def timeline(store: Store, report: Report, *, cap: int = CAP) -> Timeline | None
         unrecorded,
         ran,
     )
-    total = placed.height
-    crowded = int((placed["lane"] < 0).sum())
     left_out = []
     if crowded:
-        placed = placed.filter(pl.col("lane") >= 0)
         left_out = [f"Left out: {plural(crowded, 'event')} that happened at the same time as a thousand others of the same track."]
-    ordered = _by_lane(placed)
-    del placed
-    part = stretch(recorded, process_of, ordered["track"].to_numpy(), ordered["start"].to_numpy())
-    merged = _merge(ordered, part, stretches, cap)
-    kept = _kept(ordered, merged)
-    remarks = [*_merged_words(ordered, merged, stretches), *left_out, *remarks]
+    recording = stretch(recorded, process_of, ordered["track"], ordered["start"])
+    merged = _merge(ordered, recording, stretches, cap)
+    total = len(ordered["track"]) + crowded
+    remarks = [*_merged_words(ordered["duration"], merged, stretches), *left_out, *remarks]
+    kept = _kept(ordered, merged, source)
+    del ordered
+    alone = kept.filter(pl.col("count") == 1).select("index", "source", "row")
+    known, texts = facts(store, alone)
+    kept = kept.join(known, on=["source", "row"], how="left", maintain_order="left")
     names, number = _names(store, kept, timed)
-    alone = kept.filter(pl.col("count") == 1)
-    known, texts = details(store, alone.select("source", "row"))
-    numbered = correlations(store, alone.select("source", "row"))
-    rows = kept.select("source", "row", "count")
-    detail = _of_single(rows.join(known, on=["source", "row"], how="left", maintain_order="left"), "detail")
-    correlation = _of_single(rows.join(numbered, on=["source", "row"], how="left", maintain_order="left"), "correlation")
     partner = _partners(store, kept, alone)
     return Timeline(
         origin_ns=origin,
@@ -106,8 +106,8 @@ def timeline(store: Store, report: Report, *, cap: int = CAP) -> Timeline | None
             name=number.to_numpy().astype(np.int32),
             lane=kept["lane"].to_numpy().astype(np.int16),
             partner=partner,
-            detail=detail.astype(np.int32),
-            correlation=correlation.astype(np.int64),
+            detail=kept["detail"].fill_null(-1).to_numpy().astype(np.int32),
+            correlation=kept["correlation"].fill_null(-1).to_numpy().astype(np.int64),
             step=steps_around(kept, partner, moved, process_of),
         ),
         details=texts,
@@ -117,12 +117,6 @@ def timeline(store: Store, report: Report, *, cap: int = CAP) -> Timeline | None
         shown=" ".join(remarks) or None,
         gaps=gaps(recorded, tree.process, span),
     )
-
-
-def _of_single(joined: pl.DataFrame, column: str) -> npt.NDArray[np.int64]:
-    """Return ``column``, with -1 if it is null or several events are merged."""
-    single = pl.when(pl.col("count") == 1).then(pl.col(column).cast(pl.Int64)).otherwise(None).fill_null(-1)
-    return joined.select(single.alias("found"))["found"].to_numpy()
 
 
 class _Clock:
@@ -186,50 +180,49 @@ def _integer(value: object) -> int:
     return value
 
 
-def _merge(ordered: pl.DataFrame, part: npt.NDArray[np.int64], stretches: Sequence[Stretch], cap: int) -> Merged:
+def _by_track(parts: Sequence[Columns]) -> Columns:
+    """Join the events of all sources; each track has events of one source."""
+    pieces = []
+    for part in parts:
+        firsts = np.flatnonzero(np.diff(part["track"], prepend=-1)).tolist()
+        pieces += [(part["track"][low], low, high, part) for low, high in pairwise([*firsts, len(part["track"])])]
+    pieces.sort(key=lambda piece: piece[0])
+    joined = {}
+    for column in ("row", "track", "lane", "start", "duration"):
+        joined[column] = np.concatenate([part[column][low:high] for _, low, high, part in pieces])
+        for part in parts:
+            del part[column]
+    return joined
+
+
+def _merge(ordered: Columns, recording: npt.NDArray[np.int64], stretches: Sequence[Stretch], cap: int) -> Merged:
+    start, length = ordered["start"], ordered["duration"]
+    if len(start) <= cap:
+        return merge(start, start, length, (), cap)
     # Events on both sides of a pause of the recording are never merged.
-    lane = _lane(ordered) * (int(part.max(initial=0)) + 1) + part
-    start, length = ordered["start"].to_numpy(), ordered["duration"].to_numpy()
+    lane = (ordered["track"].astype(np.int64) * 32_768 + ordered["lane"]) * (int(recording.max(initial=0)) + 1) + recording
     unmerged: list[npt.NDArray[np.bool_]] = []
-    if len(ordered) > cap:
-        steps = [stretch for stretch in stretches if stretch.view.track is not None]
-        for chosen in (steps, steps[:1]):
-            if chosen:
-                end = pl.col("start") + pl.col("duration")
-                inside = pl.any_horizontal((pl.col("start") < s.last_ns) & (end >= s.first_ns) for s in chosen)
-                unmerged.append(ordered.select(inside.alias("inside"))["inside"].to_numpy())
+    steps = [stretch for stretch in stretches if stretch.view.track is not None]
+    for chosen in (steps, steps[:1]):
+        if chosen:
+            unmerged.append(np.logical_or.reduce([(start < s.last_ns) & (start + length >= s.first_ns) for s in chosen]))
     return merge(lane, start, length, unmerged, cap)
 
 
-def _lane(events: pl.DataFrame) -> npt.NDArray[np.int64]:
-    """A number per lane of the run, in order of track and lane."""
-    return (events["track"].cast(pl.Int64) * 32_768 + events["lane"].cast(pl.Int64)).to_numpy()
-
-
-def _by_lane(placed: pl.DataFrame) -> pl.DataFrame:
-    """Sort by track, lane and start what is sorted by track and start."""
-    if (np.diff(_lane(placed)) >= 0).all():
-        return placed
-    lane, track = placed["lane"].to_numpy(), placed["track"].to_numpy()
-    order = np.argsort(lane, kind="stable")  # of short integers a radix sort
-    short = track.astype(np.int16) if int(track.max()) < 2**15 else track
-    return placed[order[np.argsort(short[order], kind="stable")]]
-
-
-def _kept(ordered: pl.DataFrame, merged: Merged) -> pl.DataFrame:
+def _kept(ordered: Columns, merged: Merged, source: npt.NDArray[np.int8]) -> pl.DataFrame:
     """Return the remaining events by track and start, with ``count`` of the members."""
+    columns = {column: ordered[column][merged.first] for column in ("row", "track", "lane", "start")}
     return (
-        ordered[merged.first]
-        .with_columns(count=pl.Series(merged.count), duration=pl.Series(merged.duration_ns))
+        pl.DataFrame({**columns, "source": source[columns["track"]], "count": merged.count, "duration": merged.duration_ns})
         .sort("track", "start", "lane", maintain_order=True)
         .with_row_index("index")
     )
 
 
-def _merged_words(ordered: pl.DataFrame, merged: Merged, stretches: Sequence[Stretch]) -> list[str]:
+def _merged_words(duration_ns: npt.NDArray[np.int64], merged: Merged, stretches: Sequence[Stretch]) -> list[str]:
     if merged.width_ns is None:
         return []
-    total, whole_time = ordered.height, int(ordered["duration"].sum())
+    total, whole_time = len(duration_ns), int(duration_ns.sum())
     several = merged.count > 1
     members, time = int(merged.count[several].sum()), int(merged.duration_ns[several].sum())
     single = int((~several).sum())

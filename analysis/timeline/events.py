@@ -1,4 +1,7 @@
-"""Events that a timeline can show, the launches of device work, and the known details of each event."""
+"""Events that a timeline can show, the launches of device work, and what is known of each event.
+
+Times of all events are read first, in narrow columns; names, correlations, and details only of the events that remain after merging.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,16 @@ import polars as pl
 from ...ingest.store.store import Store
 from ..steps.steps import timed_steps
 from ..toolkit.wording import size
+from .lanes import Columns
 
 NONE: Final = -(2**62)  # a process, device, stream or thread that the source does not name
 DEVICE, HOST, ANNOTATION, STEP = range(4)  # source of an event; ``row`` is its number there
 
-PLACES: Final = ("stream", "thread", "annotations", "ranges", "steps")  # kinds of tracks of events; ranges are annotations on a device
-MEANINGS: Final = ("computation", "communication", "memory", "sync", "launch", "host", "annotation", "step")
+ID: Final = "e.rowid"  # identifies an event ``e`` in its table
 
-COLUMNS: Final = {
-    "source": pl.Int8, "row": pl.Int64, "track": pl.Int32, "start": pl.Int64, "duration": pl.Int64, "name": pl.Int64, "meaning": pl.Int8,
-}  # fmt: skip
-"""``name``: id of the run store, or row of a step; ``meaning``: index in ``MEANINGS``."""
+PLACES: Final = ("stream", "thread", "annotations", "ranges", "steps")  # kinds of tracks of events; ranges are annotations on a device
+SOURCE: Final = (DEVICE, HOST, ANNOTATION, ANNOTATION, STEP)  # of each kind
+MEANINGS: Final = ("computation", "communication", "memory", "sync", "launch", "host", "annotation", "step")
 
 KEYS: Final = ("place", "node", "process", "device", "number")  # events with the same keys share a track
 # For every source: table, kind of track, columns of the key, expression of the meaning.
@@ -39,25 +41,29 @@ _SOURCES: Final = (
 )  # fmt: skip
 _LENGTH: Final = "greatest(coalesce(e.duration_ns, 0), 0)"
 # As in launches.py: the first launch of a correlation, and all its runs in the order of their starts.
-_PAIRS: Final = """
+_PAIRS: Final = f"""
     WITH wanted_key AS (
-        SELECT DISTINCT process, correlation FROM host_event AS e SEMI JOIN wanted AS w ON w.row = e.rowid
+        SELECT DISTINCT process, correlation FROM host_event AS e SEMI JOIN wanted AS w ON w.row = {ID}
         WHERE kind = 'launch' AND process IS NOT NULL AND correlation IS NOT NULL
     ), call AS (
-        SELECT process, correlation, min({'start': start_ns, 'end': start_ns + duration_ns, 'name': name, 'row': e.rowid}) AS first
+        SELECT process, correlation, min({{'start': start_ns, 'end': start_ns + duration_ns, 'name': name, 'row': {ID}}}) AS first
         FROM host_event AS e SEMI JOIN wanted_key USING (process, correlation) WHERE kind = 'launch' GROUP BY process, correlation
     )
-    SELECT e.rowid AS run, call.first."row" AS launch,
+    SELECT {ID} AS run, call.first."row" AS launch,
         row_number() OVER (
-            PARTITION BY e.process, e.correlation ORDER BY e.start_ns, e.node, e.device, e.stream, e.name, e.rowid
+            PARTITION BY e.process, e.correlation ORDER BY e.start_ns, e.node, e.device, e.stream, e.name, {ID}
         ) = 1 AS first
     FROM device_event AS e JOIN call ON call.process = e.process AND call.correlation = e.correlation WHERE e.kind <> 'sync'
 """
-_DETAILS: Final = """
-    SELECT e.rowid AS row, grid_x, grid_y, grid_z, block_x, block_y, block_z, registers, shared_memory, bytes, copy_kind, pageable
-    FROM device_event AS e SEMI JOIN wanted AS w ON w.row = e.rowid
-    WHERE coalesce(grid_x, block_x, registers, shared_memory, bytes) IS NOT NULL OR copy_kind IS NOT NULL OR pageable IS NOT NULL
-"""
+_DETAILS: Final = (
+    "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "registers", "shared_memory", "bytes", "copy_kind", "pageable",
+)  # fmt: skip
+_KNOWN: Final = ("grid_x", "block_x", "registers", "shared_memory", "bytes", "copy_kind", "pageable")  # one of them, if any is
+_FACTS: Final = {
+    DEVICE: ("CASE WHEN correlation > 0 THEN correlation END AS correlation", *_DETAILS),
+    HOST: ("CASE WHEN correlation > 0 THEN correlation END AS correlation",),
+    ANNOTATION: ("complete IS FALSE AS cut_off",),
+}
 _CUT_OFF: Final = (("ended", "not within the recording"),)
 
 
@@ -85,30 +91,37 @@ def places(store: Store, timed: pl.DataFrame) -> pl.DataFrame:
     return every
 
 
-def events(store: Store, timed: pl.DataFrame, tracks: pl.DataFrame) -> pl.DataFrame:
-    """Return every event with the columns of ``COLUMNS``; negative durations are 0.
+def events(store: Store, timed: pl.DataFrame, tracks: pl.DataFrame) -> Iterator[Columns]:
+    """Yield the events of each source in turn; negative durations are 0.
 
-    ``tracks``: the keys of :func:`places`, ``track``, and ``moved``, the offset of its events' times.
+    Columns: ``row``, ``track``, ``start`` and ``duration``. ``tracks``: the keys of :func:`places`, ``track``, and ``moved``, the offset of
+    its events' times. Each track has events of one source.
     """
-    parts: list[pl.DataFrame] = []
-    with registered(store, "placed", tracks) as cursor:
-        for source, table, kind, keys, meaning in _SOURCES:
-            same = " AND ".join(f"p.{key} = {value}" for key, value in zip(KEYS, _keys(kind, keys), strict=True))
-            parts.append(cursor.sql(
-                f"SELECT {source} AS source, e.rowid AS row, p.track, e.start_ns + p.moved AS start, {_LENGTH} AS duration,"
-                f" coalesce(e.name, {NONE}) AS name, {meaning} AS meaning FROM {table} AS e JOIN placed AS p ON {same}"
-                " WHERE e.start_ns IS NOT NULL"
-            ).pl())  # fmt: skip
+    short = "SMALLINT" if len(tracks) < 2**15 else "INTEGER"
+    for source, table, kind, keys, _ in _SOURCES:
+        placed = tracks.filter(pl.col("place").is_in([place for place, other in enumerate(SOURCE) if other == source]))
+        if placed.is_empty():
+            continue
+        # Keys that all tracks of the table share need no comparison.
+        same = [f"p.{key} = {value}" for key, value in zip(KEYS, _keys(kind, keys), strict=True) if placed[key].n_unique() > 1]
+        with registered(store, "placed", placed) as cursor:
+            columns = cursor.sql(
+                f"SELECT {ID} AS row, p.track::{short} AS track, e.start_ns + p.moved AS start, {_LENGTH} AS duration"
+                f" FROM {table} AS e JOIN placed AS p ON {' AND '.join(same) or 'true'} WHERE e.start_ns IS NOT NULL"
+            ).fetchnumpy()
+        yield columns
     ranges = (
         _step_keys(timed)
         .join(tracks, on=KEYS)
         .select(
-            source=pl.lit(STEP), row="row", track="track", start=pl.col("start") + pl.col("moved"),
-            duration=pl.col("duration").fill_null(0).clip(lower_bound=0), name="row", meaning=pl.lit(MEANINGS.index("step")),
+            pl.col("row").cast(pl.Int64),
+            "track",
+            start=pl.col("start") + pl.col("moved"),
+            duration=pl.col("duration").fill_null(0).clip(lower_bound=0),
         )
         .filter(pl.col("start").is_not_null())
-    )  # fmt: skip
-    return pl.concat([part.select(pl.col(column).cast(dtype) for column, dtype in COLUMNS.items()) for part in (*parts, ranges)])
+    )
+    yield {column: ranges[column].to_numpy() for column in ranges.columns}
 
 
 def _keys(kind: str, keys: tuple[str | None, ...]) -> list[str]:
@@ -146,33 +159,32 @@ def pairs(store: Store, kept: pl.DataFrame) -> pl.DataFrame:
     return _of(store, _PAIRS, kept, HOST)
 
 
-def correlations(store: Store, kept: pl.DataFrame) -> pl.DataFrame:
-    """Return the correlations of the kept events that have one."""
-    query = """SELECT {}::TINYINT AS source, e.rowid AS row, correlation FROM {} AS e SEMI JOIN wanted AS w ON w.row = e.rowid
-        WHERE correlation > 0"""
-    return pl.concat([_of(store, query.format(source, table), kept, source) for source, table, *_ in _SOURCES[:2]])
+def facts(store: Store, alone: pl.DataFrame) -> tuple[pl.DataFrame, tuple[tuple[tuple[str, str], ...], ...]]:
+    """Return what is known of the events ``alone``, and the distinct details in words.
 
-
-def details(store: Store, kept: pl.DataFrame) -> tuple[pl.DataFrame, tuple[tuple[tuple[str, str], ...], ...]]:
-    """Return the details of the kept events, and the distinct details in words.
-
-    Columns: ``source``, ``row`` and ``detail``, an index of the distinct details, which are words and values.
+    Columns: ``source``, ``row``, ``name`` (id of the run store, or row of a step), ``meaning`` (an index in ``MEANINGS``), ``correlation``,
+    and ``detail``, an index of the distinct details, which are words and values. ``alone``: ``source`` and ``row``.
     """
-    rows = _of(store, _DETAILS, kept, DEVICE)
-    open_ended = _of(store, "SELECT a.rowid AS row FROM annotation AS a SEMI JOIN wanted AS w ON w.row = a.rowid WHERE a.complete IS FALSE",
-                     kept, ANNOTATION)  # fmt: skip
-    columns = [column for column in rows.columns if column != "row"]
-    distinct = rows.select(columns).unique().sort(columns).with_row_index("detail")
-    texts = [_words(row) for row in distinct.iter_rows(named=True)]
-    parts = [
-        rows.join(distinct, on=columns, nulls_equal=True).select(
-            pl.lit(DEVICE, pl.Int8).alias("source"), "row", pl.col("detail").cast(pl.Int32)
+    source = pl.col("source")
+    parts = {
+        number: _of(
+            store, f"SELECT {number}::TINYINT AS source, {ID} AS row, coalesce(e.name, {NONE})::BIGINT AS name,"
+            f" ({meaning})::TINYINT AS meaning, {', '.join(_FACTS[number])} FROM {table} AS e SEMI JOIN wanted AS w ON w.row = {ID}",
+            alone, number,
         )
-    ]
-    if open_ended.height:
-        parts.append(open_ended.select(pl.lit(ANNOTATION, pl.Int8).alias("source"), "row", pl.lit(len(texts), pl.Int32).alias("detail")))
+        for number, table, _, _, meaning in _SOURCES
+    }  # fmt: skip
+    ran = parts[DEVICE]
+    distinct = ran.select(_DETAILS).filter(pl.any_horizontal(pl.col(_KNOWN).is_not_null())).unique().sort(_DETAILS)
+    texts = [_words(row) for row in distinct.iter_rows(named=True)]
+    numbered = distinct.with_columns(detail=pl.int_range(len(texts), dtype=pl.Int32))
+    parts[DEVICE] = ran.join(numbered, on=_DETAILS, how="left", nulls_equal=True).drop(_DETAILS)
+    cut_off = pl.when("cut_off").then(pl.lit(len(texts), pl.Int32)).alias("detail")
+    if parts[ANNOTATION]["cut_off"].any():
         texts.append(_CUT_OFF)
-    return pl.concat(parts), tuple(texts)
+    parts[ANNOTATION] = parts[ANNOTATION].with_columns(cut_off).drop("cut_off")
+    step = alone.filter(source == STEP).select("source", "row", name="row", meaning=pl.lit(MEANINGS.index("step"), pl.Int8))
+    return pl.concat([*parts.values(), step], how="diagonal"), tuple(texts)
 
 
 @contextmanager

@@ -5,74 +5,105 @@ An event gets the first free lane from the top, so nested events are below the e
 
 from __future__ import annotations
 
-from itertools import pairwise
-from typing import Final
+from collections.abc import Iterator
+from itertools import accumulate, pairwise
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
-MOST: Final = 1000  # lanes of a track; an event without a free lane gets lane -1
+MOST: Final = 1000  # lanes of a track
+_BLOCK: Final = 1 << 18  # events of several tracks that are handled together
+_LATEST: Final = 2**62
 
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
+Columns = dict[str, npt.NDArray[Any]]
 
 
-def with_lanes(events: pl.DataFrame) -> pl.DataFrame:
-    """Sort ``events`` by track and start, longest first, and add ``lane``."""
-    order = _order(events)
-    ordered = events if order is None else events[order]
-    track, start = ordered["track"].to_numpy(), ordered["start"].to_numpy()
-    end = start + ordered["duration"].to_numpy()
-    lane = np.zeros(len(track), np.int16)
-    bounds = [0, *(np.flatnonzero(np.diff(track)) + 1).tolist(), len(track)]
-    for first, last in pairwise(bounds):
-        lanes = _lanes(start[first:last], end[first:last])
-        lane[first:last] = np.where(lanes < MOST, lanes, -1)
-    return ordered.with_columns(lane=pl.Series(lane))
+def assign_lanes(events: Columns) -> int:
+    """Sort events by track, lane and start; return how many are left out.
+
+    Adds ``lane``. Events that no lane has room for are left out. Of events of a track that start together, the longest gets the first
+    lane, of equally long ones the first row. ``events``, of one source: ``row``, ``track``, ``start`` and ``duration``.
+    """
+    track = events["track"]
+    # The stable sort of short integers is a radix sort, and of times in long runs a merge.
+    order = np.arange(len(track)) if (track[1:] >= track[:-1]).all() else np.argsort(track, kind="stable")
+    lane = np.empty(len(track), np.int16)
+    done = 0
+    for first, last in _blocks(track[order]):
+        part, lanes = _block(order[first:last], events)
+        order[done : done + len(part)], lane[done : done + len(part)] = part, lanes
+        done += len(part)
+    for column in ("row", "track", "start", "duration"):
+        events[column] = events[column][order[:done]]
+    events["lane"] = lane[:done]
+    return len(lane) - done
 
 
-def _order(events: pl.DataFrame) -> Numbers | None:
-    """Return the order that sorts the table; None if it is sorted, as most are."""
-    track = events["track"].to_numpy()
-    order = None if (np.diff(track) >= 0).all() else np.argsort(track, kind="stable")
-    held = track if order is None else track[order]
-    bounds = [0, *(np.flatnonzero(np.diff(held)) + 1).tolist(), len(held)]
-    ties = [events[column].to_numpy() for column in ("row", "source") if column in events.columns]
-    start, duration = events["start"].to_numpy(), events["duration"].to_numpy()
-    for first, last in pairwise(bounds):
-        part = slice(first, last) if order is None else order[first:last]
-        keys = [*(column[part] for column in ties), -duration[part], start[part]]
-        if not _sorted(keys[::-1]):
-            if order is None:
-                order = np.arange(len(held))
-            order[first:last] = order[first:last][np.lexsort(keys)]
+def _blocks(track: npt.NDArray[Any]) -> Iterator[tuple[int, int]]:
+    """Yield the bounds of blocks of whole tracks."""
+    first = 0
+    for begin, end in pairwise([*np.flatnonzero(np.diff(track, prepend=-1)).tolist(), len(track)]):
+        if end - first > _BLOCK and begin > first:
+            yield first, begin
+            first = begin
+    if len(track):
+        yield first, len(track)
+
+
+def _block(part: Numbers, events: Columns) -> tuple[Numbers, npt.NDArray[np.int16]]:
+    """Return the events ``part``, whole tracks, by track, lane and start, and lanes."""
+    track, start, duration = (events[column][part] for column in ("track", "start", "duration"))
+    firsts = np.flatnonzero(np.diff(track, prepend=-1))
+    if len(firsts) > 1:
+        # Tracks one after the other are like one track with pauses.
+        lows = np.minimum.reduceat(start, firsts).tolist()
+        highs = np.maximum.reduceat(start + duration, firsts).tolist()
+        ends = list(accumulate(high - low + 1 for low, high in zip(lows, highs, strict=True)))
+        if ends[-1] > _LATEST:
+            pieces = [_block(piece, events) for piece in np.split(part, firsts[1:])]
+            return np.concatenate([piece for piece, _ in pieces]), np.concatenate([lanes for _, lanes in pieces])
+        moved = [end - high - 1 for end, high in zip(ends, highs, strict=True)]
+        start += np.repeat(np.array(moved, np.int64), np.diff(firsts, append=len(part)))
+    order = _order(start, duration, events["row"][part])
+    if order is not None:
+        part, start, duration = part[order], start[order], duration[order]
+    lanes = _lanes(start, start + duration)
+    if not lanes.any():
+        return part, lanes
+    by_lane = np.argsort(lanes, kind="stable")
+    by_lane = by_lane[int((lanes < 0).sum()) :]
+    if len(firsts) > 1:
+        by_lane = by_lane[np.argsort(track[by_lane], kind="stable")]
+    return part[by_lane], lanes[by_lane]
+
+
+def _order(start: Numbers, duration: Numbers, row: Numbers) -> Numbers | None:
+    """Return the order by start, longest first, then by row; None if it is so."""
+    order = None if (start[1:] >= start[:-1]).all() else np.argsort(start, kind="stable")
+    ordered = start if order is None else start[order]
+    same = ordered[1:] == ordered[:-1]
+    if same.any():
+        order = np.arange(len(start)) if order is None else order
+        alike = np.flatnonzero(np.append(same, False) | np.append(False, same))
+        members = order[alike]
+        order[alike] = members[np.lexsort((row[members], -duration[members], start[members]))]
     return order
 
 
-def _sorted(keys: list[Numbers]) -> bool:
-    """Return whether the rows are in lexicographic order of the keys."""
-    equal: Flags | None = None
-    for key in keys:
-        wrong = key[1:] < key[:-1]
-        if (wrong if equal is None else wrong & equal).any():
-            return False
-        same = key[1:] == key[:-1]
-        equal = same if equal is None else equal & same
-        if not equal.any():
-            return True
-    return True
-
-
-def _lanes(start: Numbers, end: Numbers) -> Numbers:
-    """Return the lanes of a track's events, which are by start, longest first."""
+def _lanes(start: Numbers, end: Numbers) -> npt.NDArray[np.int16]:
+    """Return the lanes of events by start, longest first; -1 if no lane is free."""
     overlaps = np.zeros(len(start), np.bool_)
     overlaps[1:] = start[1:] < np.maximum.accumulate(end)[:-1]
     if not overlaps.any():
-        return np.zeros(len(start), np.int64)
+        return np.zeros(len(start), np.int16)
     # The number of other events at the start of each event; events without duration never count.
     long = end > start
-    depth = np.cumsum(long) - long - np.searchsorted(np.sort(end[long]), start, "right")
+    depth = np.cumsum(long, dtype=np.int32)
+    depth -= long
+    depth -= np.searchsorted(np.sort(end[long]), start, "right")
     crossing = _crossing(start, end, depth)
     if crossing.any():
         # A stretch is from one event that overlaps no earlier one to the next.
@@ -81,7 +112,7 @@ def _lanes(start: Numbers, end: Numbers) -> Numbers:
         mixed[stretch[crossing]] = True
         chosen = np.flatnonzero(mixed[stretch])
         depth[chosen] = _first_free(start[chosen], end[chosen], stretch[chosen])
-    return depth.astype(np.int64)
+    return np.where(depth < MOST, depth, -1).astype(np.int16)
 
 
 def _crossing(start: Numbers, end: Numbers, depth: Numbers) -> Flags:

@@ -63,7 +63,7 @@ def encode(timeline: Timeline) -> str:
     text = json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode()
     block = struct.pack("<I", len(text)) + text + b"".join(data for _, data, _, _ in columns)
     compressed = io.BytesIO()
-    with gzip.GzipFile(filename="", mode="wb", compresslevel=9, fileobj=compressed, mtime=0) as file:
+    with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=compressed, mtime=0) as file:
         file.write(block)
     return base64.b64encode(compressed.getvalue()).decode()
 

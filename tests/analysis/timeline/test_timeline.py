@@ -8,14 +8,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from postrun.analysis.steps.slow import slow_steps
 from postrun.analysis.steps.steps import steps
+from postrun.analysis.timeline import lanes
 from postrun.analysis.timeline.build import timeline
-from postrun.analysis.timeline.lanes import with_lanes
+from postrun.analysis.timeline.lanes import assign_lanes
 from postrun.analysis.timeline.merge import merge
 from postrun.analysis.timeline.model import Timeline
 from postrun.ingest.store import Store
@@ -499,8 +499,10 @@ _EVENTS = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 60), st.integers(
 
 
 def laid(events: list[tuple[int, int, int]]) -> list[tuple[int, int, int, int]]:
-    frame = pl.DataFrame(events, schema={"track": pl.Int32, "start": pl.Int64, "duration": pl.Int64}, orient="row")
-    return with_lanes(frame).select("track", "lane", "start", "duration").rows()
+    track, start, duration = np.array(events, np.int64).reshape(-1, 3).T
+    columns = {"row": np.arange(len(events)), "track": track.astype(np.int16), "start": start, "duration": duration}
+    assert assign_lanes(columns) == 0
+    return list(zip(*(columns[name].tolist() for name in ("track", "lane", "start", "duration")), strict=True))
 
 
 @given(_EVENTS)
@@ -517,6 +519,16 @@ def test_lanes(events: list[tuple[int, int, int]]) -> None:
         own_times = [one for one in result if one[0] == track]
         deepest = max((sum(begin <= start < begin + other for _, _, begin, other in own_times) for _, _, start, _ in own_times), default=0)
         assert max((lane for _, lane, _, _ in own_times), default=0) <= deepest
+
+
+@given(events=_EVENTS, block=st.integers(0, 30), latest=st.sampled_from([0, 10, 2**62]))
+def test_lanes_do_not_depend_on_the_blocks(events: list[tuple[int, int, int]], block: int, latest: int) -> None:
+    several = [(3 * track + start % 3, start, length) for track, start, length in events]
+    expected = [one for track in range(9) for one in laid([event for event in several if event[0] == track])]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lanes, "_BLOCK", block)
+        patch.setattr(lanes, "_LATEST", latest)
+        assert laid(several) == expected
 
 
 @given(events=_EVENTS, fixed=st.lists(st.booleans(), min_size=40, max_size=40), cap=st.integers(1, 40))
