@@ -182,10 +182,10 @@ def _integer(value: object) -> int:
 
 def _by_track(parts: Sequence[Columns]) -> Columns:
     """Join the events of all sources; each track has events of one source."""
-    pieces = []
+    pieces = [(-1, 0, 0, parts[0])]  # at least one, even without events
     for part in parts:
         firsts = np.flatnonzero(np.diff(part["track"], prepend=-1)).tolist()
-        pieces += [(part["track"][low], low, high, part) for low, high in pairwise([*firsts, len(part["track"])])]
+        pieces += [(int(part["track"][low]), low, high, part) for low, high in pairwise([*firsts, len(part["track"])])]
     pieces.sort(key=lambda piece: piece[0])
     joined = {}
     for column in ("row", "track", "lane", "start", "duration"):

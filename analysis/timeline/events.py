@@ -97,7 +97,7 @@ def events(store: Store, timed: pl.DataFrame, tracks: pl.DataFrame) -> Iterator[
     Columns: ``row``, ``track``, ``start`` and ``duration``. ``tracks``: the keys of :func:`places`, ``track``, and ``moved``, the offset of
     its events' times. Each track has events of one source.
     """
-    short = "SMALLINT" if len(tracks) < 2**15 else "INTEGER"
+    integer, sql_integer = (pl.Int16, "SMALLINT") if len(tracks) < 2**15 else (pl.Int32, "INTEGER")
     for source, table, kind, keys, _ in _SOURCES:
         placed = tracks.filter(pl.col("place").is_in([place for place, other in enumerate(SOURCE) if other == source]))
         if placed.is_empty():
@@ -106,7 +106,7 @@ def events(store: Store, timed: pl.DataFrame, tracks: pl.DataFrame) -> Iterator[
         same = [f"p.{key} = {value}" for key, value in zip(KEYS, _keys(kind, keys), strict=True) if placed[key].n_unique() > 1]
         with registered(store, "placed", placed) as cursor:
             columns = cursor.sql(
-                f"SELECT {ID} AS row, p.track::{short} AS track, e.start_ns + p.moved AS start, {_LENGTH} AS duration"
+                f"SELECT {ID} AS row, p.track::{sql_integer} AS track, e.start_ns + p.moved AS start, {_LENGTH} AS duration"
                 f" FROM {table} AS e JOIN placed AS p ON {' AND '.join(same) or 'true'} WHERE e.start_ns IS NOT NULL"
             ).fetchnumpy()
         yield columns
@@ -115,7 +115,7 @@ def events(store: Store, timed: pl.DataFrame, tracks: pl.DataFrame) -> Iterator[
         .join(tracks, on=KEYS)
         .select(
             pl.col("row").cast(pl.Int64),
-            "track",
+            pl.col("track").cast(integer),
             start=pl.col("start") + pl.col("moved"),
             duration=pl.col("duration").fill_null(0).clip(lower_bound=0),
         )

@@ -115,7 +115,7 @@ def _lanes(start: Numbers, end: Numbers) -> npt.NDArray[np.int16]:
     return np.where(depth < MOST, depth, -1).astype(np.int16)
 
 
-def _crossing(start: Numbers, end: Numbers, depth: Numbers) -> Flags:
+def _crossing(start: Numbers, end: Numbers, depth: npt.NDArray[np.int32]) -> Flags:
     """Mark events that overlap another one of the same depth, as they are not nested."""
     crossing = np.zeros(len(start), np.bool_)
     # The stable sort of short integers is a radix sort.

@@ -553,3 +553,8 @@ def test_merging(events: list[tuple[int, int, int]], fixed: list[bool], cap: int
         before[members[0][0]] = members[0][1] + duration
     if result.dropped:
         assert len(result.first) == cap
+
+
+def test_samples_without_events_are_lines(make_store: MakeStore) -> None:
+    result = drawn(make_store(sample=[sample("cpu_utilization", 0, EPOCH + t * MS, 20.0) for t in (0, 300)]))
+    assert (result.events_total, len(result.events.track), len(result.lines)) == (0, 0, 1)
