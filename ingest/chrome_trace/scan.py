@@ -80,6 +80,7 @@ _BASE_FIELDS: Final = (
     ("duration_ns", pa.int64()),
 )
 _ROW: Final = ("row", pa.int64())
+EVENT_COLUMNS: Final = tuple(name for name, _ in _BASE_FIELDS)  # of every event, in front of the columns of arguments
 
 
 @dataclass(frozen=True, slots=True)

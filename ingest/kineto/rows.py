@@ -11,7 +11,7 @@ import polars.selectors as cs
 
 from ..chrome_trace.names import Names
 from ..chrome_trace.ranges import BEGIN, END, pair
-from ..chrome_trace.scan import Arg, Batch, text_id
+from ..chrome_trace.scan import EVENT_COLUMNS, Arg, Batch, text_id
 from ..kernels.categories import ANNOTATION, DEVICE_ANNOTATION, DEVICE_KINDS, HOST_KINDS, ROUTE, SKIPPED, route_of
 from ..store.time_limits import HIGHEST_DEVICE
 from .collectives import collective_rows, gather_rows, shaped_rows
@@ -19,12 +19,14 @@ from .left_out import LeftOut
 
 INSTANT: Final = ord("i")
 ARGS: Final[Mapping[str, Arg]] = {
-    "device": Arg("device", "int"),
-    "context": Arg("context", "int"),
-    "stream": Arg("stream", "int"),
     "correlation": Arg("correlation", "int"),
     "External id": Arg("external_id", "int"),
     "external id": Arg("external_id", "int"),
+}
+SPARSE_ARGS: Final[Mapping[str, Arg]] = {
+    "device": Arg("device", "int"),
+    "context": Arg("context", "int"),
+    "stream": Arg("stream", "int"),
     "bytes": Arg("bytes", "int"),
     "kind": Arg("kind_text", "text"),
     "grid": Arg("grid", "int3"),
@@ -86,22 +88,26 @@ class KinetoRows:
         Begin and end events wait for :meth:`close_ranges`.
         """
         self.names.add(batch.strings)
-        events, wide = pl.from_arrow(batch.events), pl.from_arrow(batch.wide)
-        assert isinstance(events, pl.DataFrame)
-        assert isinstance(wide, pl.DataFrame)
+        events, sparse, wide = (pl.DataFrame(rows) for rows in (batch.events, batch.sparse, batch.wide))
+        places = pl.repeat(None, events.height, dtype=pl.UInt32, eager=True)
+        places.scatter(sparse["row"], pl.int_range(sparse.height, dtype=pl.UInt32, eager=True))
+        events, sparse = events.with_columns(sparse=places), sparse.drop("row")
         if wide.height:
             self._allocation_rows(wide.filter(pl.col("phase") == INSTANT))
             wide = wide.filter(pl.col("phase") != INSTANT)
             self._wait("collective", shaped_rows(self.names, wide))
+            wide = wide.with_columns(sparse=pl.int_range(sparse.height, sparse.height + pl.len(), dtype=pl.UInt32))
             events = pl.concat([events, wide.select(events.columns)], how="vertical")
+            sparse = pl.concat([sparse, wide.select(sparse.columns)], how="vertical")
         if events.is_empty():
             return False
-        self._wait("collective", gather_rows(self.names, events))
-        ranges = events.filter(pl.col("phase").is_in([BEGIN, END])).sort("ordinal")
-        if ranges.height:
-            self.open_ranges.append(ranges)
+        if sparse["shapes"].null_count() < sparse.height:
+            self._wait("collective", gather_rows(self.names, _completed(events.filter(pl.col("sparse").is_not_null()), sparse)))
+        if events["phase"].n_unique() > 1:
+            ranges = events.filter(pl.col("phase").is_in([BEGIN, END])).sort("ordinal")
+            self.open_ranges.append(_completed(ranges, sparse))
             events = events.filter(~pl.col("phase").is_in([BEGIN, END]))
-        self._rows(events.with_columns(complete=pl.lit(True)), unknown_route=SKIPPED)
+        self._rows(events.with_columns(complete=pl.lit(True)), sparse, unknown_route=SKIPPED)
         return True
 
     def close_ranges(self) -> None:
@@ -116,14 +122,17 @@ class KinetoRows:
             self.left_out.count("stray_end", strays)
         if open_ones := ranges.filter(~pl.col("complete")).height:
             self.left_out.count("unclosed_begin", open_ones, ranges.filter(~pl.col("complete")))
-        self._rows(ranges, unknown_route=ANNOTATION)
+        kept = [*EVENT_COLUMNS, *dict.fromkeys(arg.column for arg in ARGS.values()), "complete"]
+        sparse = ranges.drop(kept)
+        ranges = ranges.select(*kept, sparse=pl.int_range(pl.len(), dtype=pl.UInt32))
+        self._rows(ranges, sparse, unknown_route=ANNOTATION)
 
     def _wait(self, table: str, rows: pl.DataFrame | None) -> None:
         if rows is not None:
             self.waiting[table].append(rows)
 
-    def _rows(self, events: pl.DataFrame, unknown_route: str) -> None:
-        """Sort events into the tables."""
+    def _rows(self, events: pl.DataFrame, sparse: pl.DataFrame, unknown_route: str) -> None:
+        """Sort events into the tables. Their column ``sparse`` is the row in ``sparse``."""
         events = events.with_columns(route=self._routes(events["category"], unknown_route))
         events = self.left_out.sane(events, self.names)
         if events.is_empty():
@@ -148,11 +157,12 @@ class KinetoRows:
         ).row(0)
         self.first_ns = first if self.first_ns is None else min(self.first_ns, first)
         self.last_ns = last if self.last_ns is None else max(self.last_ns, last)
-        if "operation" in events.columns:  # ranges of begin and end events have no such
-            self._wait("collective", collective_rows(self.names, events.filter(pl.col("operation").is_not_null())))
-        self._device_rows(events.filter(pl.col("kind") < _FIRST_HOST))
+        if sparse["operation"].null_count() < sparse.height:
+            described = _completed(events.filter(pl.col("sparse").is_not_null()), sparse).filter(pl.col("operation").is_not_null())
+            self._wait("collective", collective_rows(self.names, described))
+        self._device_rows(_completed(events.filter(pl.col("kind") < _FIRST_HOST), sparse))
         self._host_rows(events.filter(pl.col("kind").is_between(_FIRST_HOST, _FIRST_ANNOTATION - 1)))
-        self._annotation_rows(events.filter(pl.col("kind") >= _FIRST_ANNOTATION))
+        self._annotation_rows(_completed(events.filter(pl.col("kind") >= _FIRST_ANNOTATION), sparse))
 
     def _routes(self, categories: pl.Series, unknown_route: str) -> pl.Series:
         """Return the route of each event by its category."""
@@ -235,6 +245,11 @@ class KinetoRows:
             digits = self.names.text(string).rpartition(" ")[2] if string is not None else ""
             streams[tid] = tid if string is None else int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 18 else None
         return tids.replace_strict(list(streams), list(streams.values()), default=None, return_dtype=pl.Int64)
+
+
+def _completed(events: pl.DataFrame, sparse: pl.DataFrame) -> pl.DataFrame:
+    """Return the events with the columns of their sparse arguments."""
+    return events.drop("sparse").hstack(sparse.select(pl.all().gather(pl.lit(events["sparse"]))))
 
 
 def _device_of_pid() -> pl.Expr:
