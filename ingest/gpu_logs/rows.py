@@ -28,6 +28,42 @@ _ROWS_OF_TRANSACTION: Final = 1_000_000
 
 _TABLE: Final = "CREATE TEMP TABLE IF NOT EXISTS log_sample (log INTEGER, gpu INTEGER, metric VARCHAR, time_ns BIGINT, value DOUBLE)"
 
+# Memory of a GPU, once when it is first stated. DCGM's exporter reports used and free memory, but not the total. Several lines of one time
+# count as one.
+_TOTALS: Final = f"""
+    CREATE OR REPLACE TEMP TABLE log_total AS
+    SELECT unit, value, min(time_ns) AS time_ns FROM (
+        SELECT unit, value, time_ns FROM log_unit WHERE metric = '{TOTAL}'
+        UNION ALL
+        SELECT unit, sum(value), time_ns FROM (
+            SELECT unit, metric, time_ns, avg(value) AS value FROM log_unit
+            WHERE metric IN ('{USED}', '{FREE}', '{RESERVED}') AND unit NOT IN (SELECT unit FROM log_unit WHERE metric = '{TOTAL}')
+            GROUP BY unit, metric, time_ns)
+        GROUP BY unit, time_ns HAVING bool_or(metric = '{USED}') AND bool_or(metric = '{FREE}')
+    ) GROUP BY unit, value
+"""
+_LARGEST: Final = "SELECT unit, max(value) AS total FROM log_total WHERE value > 0 GROUP BY unit"
+_DEVICE_MEMORY: Final = f"""
+    UPDATE device SET memory_bytes = coalesce(memory_bytes, total::BIGINT) FROM ({_LARGEST}) AS t
+    WHERE device.node = ? AND device."index" = t.unit
+"""
+# Memory in percent follows from bytes if the total is known. Samples that another file has of the same GPU at the same time count once.
+_ROWS: Final = f"""
+    CREATE OR REPLACE TEMP TABLE log_row AS
+    SELECT r.unit, r.metric, r.time_ns, r.value, coalesce(r.time_ns BETWEEN s.first AND s.last, false) AS twice FROM (
+        SELECT unit, metric, time_ns, value FROM log_unit WHERE metric NOT IN ('{FREE}', '{RESERVED}', '{TOTAL}')
+        UNION ALL
+        SELECT unit, '{TOTAL}', time_ns, value FROM log_total
+        UNION ALL
+        SELECT unit, '{PERCENT}', time_ns, 100 * value / total FROM log_unit JOIN ({_LARGEST}) USING (unit)
+        WHERE metric = '{USED}' AND value <= total AND unit NOT IN (SELECT unit FROM log_unit WHERE metric = '{PERCENT}')
+    ) AS r
+    LEFT JOIN (
+        SELECT unit, metric, min(time_ns) AS first, max(time_ns) AS last FROM sample
+        WHERE node = ? AND starts_with(metric, 'gpu_') GROUP BY ALL
+    ) AS s ON s.unit = r.unit AND s.metric = r.metric
+"""
+
 
 @dataclass(slots=True)
 class Gpu:
@@ -164,56 +200,19 @@ class GpuLogs:
             """,
             [log.source],
         )
-        # DCGM's exporter reports used and free memory, but not the total. Several lines of one time count as one.
-        execute(
-            f"""
-            INSERT INTO log_unit SELECT unit, '{TOTAL}', time_ns, sum(value) FROM (
-                SELECT unit, metric, time_ns, avg(value) AS value FROM log_unit
-                WHERE metric IN ('{USED}', '{FREE}', '{RESERVED}') AND unit NOT IN (SELECT unit FROM log_unit WHERE metric = '{TOTAL}')
-                GROUP BY unit, metric, time_ns)
-            GROUP BY unit, time_ns HAVING bool_or(metric = '{USED}') AND bool_or(metric = '{FREE}')
-            """
-        )
-        execute(f"DELETE FROM log_unit WHERE metric IN ('{FREE}', '{RESERVED}')")
-        # Memory in percent follows from bytes if the total is known; the total becomes one row.
-        execute(
-            f"""
-            INSERT INTO log_unit SELECT unit, '{PERCENT}', time_ns, 100 * value / total FROM log_unit
-            JOIN (SELECT unit, max(value) AS total FROM log_unit WHERE metric = '{TOTAL}' AND value > 0 GROUP BY unit) USING (unit)
-            WHERE metric = '{USED}' AND value <= total AND unit NOT IN (SELECT unit FROM log_unit WHERE metric = '{PERCENT}')
-            """
-        )
-        execute(
-            f"""
-            UPDATE device SET memory_bytes = coalesce(memory_bytes, total::BIGINT) FROM (
-                SELECT unit, max(value) AS total FROM log_unit WHERE metric = '{TOTAL}' AND value > 0 GROUP BY unit) AS t
-            WHERE device.node = ? AND device."index" = t.unit
-            """,
-            [node],
-        )
-        execute(
-            f"""
-            DELETE FROM log_unit WHERE metric = '{TOTAL}' AND rowid NOT IN (
-                SELECT arg_min(rowid, time_ns) FROM log_unit WHERE metric = '{TOTAL}' GROUP BY unit, value)
-            """
-        )
-        # Samples that another file has of the same GPU at the same time count once.
-        twice = execute(
-            """
-            DELETE FROM log_unit USING (
-                SELECT unit, metric, min(time_ns) AS first, max(time_ns) AS last FROM sample
-                WHERE node = ? AND starts_with(metric, 'gpu_') GROUP BY ALL) AS s
-            WHERE log_unit.unit = s.unit AND log_unit.metric = s.metric AND log_unit.time_ns BETWEEN s.first AND s.last
-            """,
-            [node],
-        ).fetchall()[0][0]
+        execute(_TOTALS)
+        execute(_DEVICE_MEMORY, [node])
+        execute(_ROWS, [node])
+        ((twice,),) = execute("SELECT count(*) FILTER (twice) FROM log_row").fetchall()
         if twice:
             text = "Values that another file of the run has of the same GPU at the same time were left out; one counts."
             self.store.note("info", "sampled_twice", text, count=twice, source=log.source, file=log.file)
         stored: int = execute(
-            "INSERT INTO sample (node, metric, unit, time_ns, value) SELECT ?, metric, unit, time_ns, value FROM log_unit", [node]
+            "INSERT INTO sample (node, metric, unit, time_ns, value) SELECT ?, metric, unit, time_ns, value FROM log_row WHERE NOT twice",
+            [node],
         ).fetchall()[0][0]
-        execute("DROP TABLE log_unit")
+        for table in ("log_unit", "log_total", "log_row"):
+            execute(f"DROP TABLE {table}")
         return stored
 
 
