@@ -56,7 +56,7 @@ def timeline(store: Store, report: Report, *, cap: int = CAP) -> Timeline | None
     source = np.zeros(len(tree.tracks), np.int8)
     source[track.to_numpy()] = np.array(SOURCE, np.int8)[keys["place"].to_numpy()]
     crowded, parts = 0, []
-    for part in events(store, timed, keys.select(*KEYS, "moved").with_columns(track=track)):
+    for part in events(store, timed, keys.select(*KEYS, "events", "moved").with_columns(track=track)):
         crowded += assign_lanes(part)
         parts.append(part)
     ordered = _by_track(parts)

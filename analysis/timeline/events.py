@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Final
 
 import duckdb
+import numpy as np
 import polars as pl
 
 from ...ingest.store.store import Store
@@ -26,6 +27,7 @@ PLACES: Final = ("stream", "thread", "annotations", "ranges", "steps")  # kinds 
 SOURCE: Final = (DEVICE, HOST, ANNOTATION, ANNOTATION, STEP)  # of each kind
 MEANINGS: Final = ("computation", "communication", "memory", "sync", "launch", "host", "annotation", "step")
 
+_BATCH: Final = 100_000
 KEYS: Final = ("place", "node", "process", "device", "number")  # events with the same keys share a track
 # For every source: table, kind of track, columns of the key, expression of the meaning.
 _SOURCES: Final = (
@@ -94,10 +96,10 @@ def places(store: Store, timed: pl.DataFrame) -> pl.DataFrame:
 def events(store: Store, timed: pl.DataFrame, tracks: pl.DataFrame) -> Iterator[Columns]:
     """Yield the events of each source in turn; negative durations are 0.
 
-    Columns: ``row``, ``track``, ``start`` and ``duration``. ``tracks``: the keys of :func:`places`, ``track``, and ``moved``, the offset of
-    its events' times. Each track has events of one source.
+    Columns: ``row``, ``track``, ``start`` and ``duration``. ``tracks``: the keys and ``events`` of :func:`places`, ``track``, and
+    ``moved``, the offset of its events' times. Each track has events of one source.
     """
-    integer, sql_integer = (pl.Int16, "SMALLINT") if len(tracks) < 2**15 else (pl.Int32, "INTEGER")
+    integer, sql_integer = (np.int16, "SMALLINT") if len(tracks) < 2**15 else (np.int32, "INTEGER")
     for source, table, kind, keys, _ in _SOURCES:
         placed = tracks.filter(pl.col("place").is_in([place for place, other in enumerate(SOURCE) if other == source]))
         if placed.is_empty():
@@ -105,23 +107,31 @@ def events(store: Store, timed: pl.DataFrame, tracks: pl.DataFrame) -> Iterator[
         # Keys that all tracks of the table share need no comparison.
         same = [f"p.{key} = {value}" for key, value in zip(KEYS, _keys(kind, keys), strict=True) if placed[key].n_unique() > 1]
         with registered(store, "placed", placed) as cursor:
-            columns = cursor.sql(
+            result = cursor.sql(
                 f"SELECT {ID} AS row, p.track::{sql_integer} AS track, e.start_ns + p.moved AS start, {_LENGTH} AS duration"
                 f" FROM {table} AS e JOIN placed AS p ON {' AND '.join(same) or 'true'} WHERE e.start_ns IS NOT NULL"
-            ).fetchnumpy()
-        yield columns
+            )
+            columns = {"row": np.int64, "track": integer, "start": np.int64, "duration": np.int64}
+            part = {column: np.empty(int(placed["events"].sum()), dtype) for column, dtype in columns.items()}
+            first = 0
+            for batch in result.to_arrow_reader(_BATCH):  # all rows at once would be in memory twice
+                last = first + len(batch)
+                for column, values in part.items():
+                    values[first:last] = batch.column(column).to_numpy()
+                first = last
+        yield part
     ranges = (
         _step_keys(timed)
         .join(tracks, on=KEYS)
         .select(
-            pl.col("row").cast(pl.Int64),
-            pl.col("track").cast(integer),
+            "row",
+            "track",
             start=pl.col("start") + pl.col("moved"),
             duration=pl.col("duration").fill_null(0).clip(lower_bound=0),
         )
         .filter(pl.col("start").is_not_null())
     )
-    yield {column: ranges[column].to_numpy() for column in ranges.columns}
+    yield {column: ranges[column].to_numpy().astype(integer if column == "track" else np.int64) for column in ranges.columns}
 
 
 def _keys(kind: str, keys: tuple[str | None, ...]) -> list[str]:

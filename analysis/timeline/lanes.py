@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 MOST: Final = 1000  # lanes of a track
-_BLOCK: Final = 1 << 18  # events of several tracks that are handled together
+_BLOCK: Final = 1 << 16  # events that are handled together, so that arrays stay in the cache
 _LATEST: Final = 2**62
 
 Numbers = npt.NDArray[np.int64]
@@ -95,10 +95,18 @@ def _order(start: Numbers, duration: Numbers, row: Numbers) -> Numbers | None:
 
 def _lanes(start: Numbers, end: Numbers) -> npt.NDArray[np.int16]:
     """Return the lanes of events by start, longest first; -1 if no lane is free."""
-    overlaps = np.zeros(len(start), np.bool_)
-    overlaps[1:] = start[1:] < np.maximum.accumulate(end)[:-1]
-    if not overlaps.any():
-        return np.zeros(len(start), np.int16)
+    lanes = np.zeros(len(start), np.int16)
+    # A stretch is from one event that overlaps no earlier one to the next.
+    stretches = np.flatnonzero(np.append(True, start[1:] >= np.maximum.accumulate(end)[:-1]))[: len(start)]
+    if len(stretches) < len(start):
+        cuts = np.unique(np.searchsorted(stretches, np.arange(0, len(start), _BLOCK)))
+        bounds = np.append(stretches, len(start))[np.append(cuts, len(stretches))].tolist()
+        for first, last in pairwise(bounds):
+            lanes[first:last] = _lanes_of_stretches(start[first:last], end[first:last])
+    return lanes
+
+
+def _lanes_of_stretches(start: Numbers, end: Numbers) -> npt.NDArray[np.int16]:
     # The number of other events at the start of each event; events without duration never count.
     long = end > start
     depth = np.cumsum(long, dtype=np.int32)
@@ -106,8 +114,7 @@ def _lanes(start: Numbers, end: Numbers) -> npt.NDArray[np.int16]:
     depth -= np.searchsorted(np.sort(end[long]), start, "right")
     crossing = _crossing(start, end, depth)
     if crossing.any():
-        # A stretch is from one event that overlaps no earlier one to the next.
-        stretch = np.cumsum(~overlaps, dtype=np.int64)
+        stretch = np.cumsum(np.append(True, start[1:] >= np.maximum.accumulate(end)[:-1]))
         mixed = np.zeros(int(stretch[-1]) + 1, np.bool_)
         mixed[stretch[crossing]] = True
         chosen = np.flatnonzero(mixed[stretch])
