@@ -8,6 +8,7 @@ import polars as pl
 
 from ...ingest.store.store import Store
 from ..report.model import DeviceOperator, OperatorAttribution, OperatorKernel
+from ..toolkit.intervals import first_of, innermost
 from ..toolkit.places import process_conditions
 from ..toolkit.shares import percent_of
 
@@ -18,37 +19,21 @@ _NO_OPERATORS: Final = "No operator in this run: profile PyTorch with ProfilerAc
 _NO_WORK: Final = "Operators, but no device work in this run: profile PyTorch with ProfilerActivity.CUDA, too."
 _NO_LINK: Final = "No launch call of this run lies in an operator on its thread and has the correlation of device work."
 
+_LAUNCHES: Final = """
+    SELECT e.process, e.tid, e.correlation AS number, e.start_ns AS "order" FROM host_event AS e
+    WHERE e.kind IN ('launch', 'call') AND e.correlation IS NOT NULL AND {}
+"""
 _WORK: Final = """
-    WITH launch AS (
-        SELECT process, correlation, arg_min(tid, start_ns) AS tid, min(start_ns) AS time
-        FROM host_event WHERE kind IN ('launch', 'call') AND correlation IS NOT NULL GROUP BY process, correlation
-    )
-    SELECT e.process, l.tid, l.time, e.name AS kernel, e.kind::VARCHAR AS kind, count(*) AS count, sum(e.duration_ns)::BIGINT AS total
-    FROM device_event AS e JOIN launch AS l ON l.process = e.process AND l.correlation = e.correlation
-    WHERE e.kind <> 'sync' AND {} GROUP BY ALL
+    SELECT e.process, e.correlation AS number, e.name AS kernel, e.kind, e.duration_ns AS duration,
+        CASE WHEN e.external_id > 0 AND e.external_id IS DISTINCT FROM e.correlation THEN e.external_id END AS operator_number
+    FROM device_event AS e WHERE e.kind <> 'sync' AND {}
 """
+# Some versions of the profiler write the correlation as external id; it identifies no operator.
 _OPERATORS: Final = """
-    SELECT process, tid, name, start_ns AS start, start_ns + duration_ns AS "end", external_id AS number
-    FROM host_event AS e WHERE kind = 'operator' AND duration_ns > 0 AND {}
+    SELECT e.process, e.tid, e.name, e.start_ns AS start, e.start_ns + e.duration_ns AS "end", e.external_id AS number
+    FROM host_event AS e WHERE e.kind = 'operator' AND {}
 """
-# Work whose launch is not in the trace. Some versions of the profiler write the correlation as external id; it identifies no operator.
-_NAMED: Final = """
-    WITH operator AS (
-        SELECT process, external_id, arg_min(name, (duration_ns, name)) AS name, arg_min(tid, (duration_ns, name)) AS tid,
-            arg_min(start_ns, (duration_ns, name)) AS start
-        FROM host_event AS e WHERE kind = 'operator' AND external_id > 0
-            AND external_id IN (SELECT external_id FROM device_event)  -- most operators launch nothing: six times as fast
-            AND {0}
-        GROUP BY process, external_id
-    ), launch AS (
-        SELECT DISTINCT process, correlation FROM host_event WHERE kind IN ('launch', 'call') AND correlation IS NOT NULL
-    )
-    SELECT e.process, o.tid, o.start, o.name AS operator, e.name AS kernel, e.kind::VARCHAR AS kind, count(*) AS count,
-        sum(e.duration_ns)::BIGINT AS total
-    FROM device_event AS e JOIN operator AS o ON o.process = e.process AND o.external_id = e.external_id
-    ANTI JOIN launch AS l ON l.process = e.process AND l.correlation = e.correlation
-    WHERE e.kind <> 'sync' AND e.external_id IS DISTINCT FROM e.correlation AND {0} GROUP BY ALL
-"""
+_GROUP: Final = ("operator", "kernel", "kind")
 
 
 def operators(store: Store, attributed_work: pl.DataFrame | None = None) -> OperatorAttribution:
@@ -64,7 +49,7 @@ def operators(store: Store, attributed_work: pl.DataFrame | None = None) -> Oper
     by_operator = (
         pairs.group_by("operator")
         .agg(
-            calls=pl.col("calls").explode().n_unique(),
+            calls=pl.col("calls").first(),
             count=pl.col("count").sum(),
             total=pl.col("total").sum(),
             kernels=pl.struct("kernel", "kind").n_unique(),
@@ -97,44 +82,38 @@ def attribution(store: Store) -> pl.DataFrame:
     """Attribute device work to the innermost operator around its launch.
 
     That operator was running on the launching thread when the launch call began. Work whose launch is not in the trace is attributed by its
-    external id. Columns: operator, kernel (as reports show it), kind, calls (calls of the operator that launched the work), count, total.
+    external id. Columns: operator, kernel (as reports show it), kind, calls (calls of the operator that launched any work), count, total.
     """
-    frames = []
+    work, calls = [], []
     for condition in process_conditions(store) or ["FALSE"]:
-        work = store.frame(_WORK.format(condition))
-        launched = attributed(work, store.frame(_OPERATORS.format(condition)))
-        columns = ["process", "tid", "start", "operator", "kernel", "kind", "count", "total"]
-        linked = pl.concat([launched.select(columns), store.frame(_NAMED.format(condition)).select(columns)], how="vertical_relaxed")
-        frames.append(
-            linked.group_by("operator", "kernel", "kind").agg(
-                calls=pl.struct("process", "tid", "start").unique().implode(), count=pl.col("count").sum(), total=pl.col("total").sum()
-            )
-        )
+        linked = _linked(store, condition)
+        work.append(linked.group_by(_GROUP).agg(count=pl.len(), total=pl.col("duration").sum()))
+        calls.append(linked.group_by("operator").agg(calls=pl.col("call").n_unique()))
     texts = dict(store.frame("SELECT id, coalesce(short, text) FROM name").rows())
-    return pl.concat(frames).with_columns(pl.col("operator", "kernel").replace_strict(texts, default="", return_dtype=pl.String))
+    named = pl.col("operator").replace_strict(texts, default="", return_dtype=pl.String)
+    kernel = pl.col("kernel").replace_strict(texts, default="", return_dtype=pl.String)
+    called = pl.concat(calls).group_by(named).agg(pl.col("calls").sum())
+    summed = pl.concat(work).group_by(named, kernel, pl.col("kind").cast(pl.String)).agg(pl.col("count", "total").sum())
+    return summed.join(called, on="operator").select(*_GROUP, "calls", "count", "total")
 
 
-def attributed(work: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
-    """Return ``work`` in a range of its thread, with the innermost range.
+def _linked(store: Store, condition: str) -> pl.DataFrame:
+    """Return the work that belongs to an operator, with the number of its call.
 
-    ``work``: process, tid, time, ...; the result adds ``operator``, the range's name, and ``start``. ``ranges``: process, tid, name,
-    start, end, number; the ranges of a thread are nested or disjoint. If several have the same times, the highest number is innermost.
-    """
-    thread = ["process", "tid"]
-    ranges = ranges.join(work.select(thread).unique(), on=thread, how="semi")
-    begins = ranges.select(*thread, "number", "name", "start", time="start", delta=pl.lit(1, pl.Int32), order=-pl.col("end"))
-    ends = ranges.select(*thread, time="end", delta=pl.lit(-1, pl.Int32), order=-pl.col("start"))
-    points = pl.concat([begins, ends], how="diagonal")
-    # At equal times, ends come before starts; of ranges that start together the longest is the outermost.
-    points = points.sort(*thread, "time", "delta", "order", "number", "name")
-    depth = pl.col("delta").cum_sum().over(thread)
-    # After a range has ended, the innermost range is the last one that started at the remaining depth.
-    points = (
-        points.with_columns(depth=depth)
-        .with_columns(pl.col("name", "start").forward_fill().over(*thread, "depth"))
-        .with_columns(pl.when(pl.col("depth") > 0).then(pl.col("name", "start")))
-        .unique([*thread, "time"], keep="last", maintain_order=True)
-        .select(*thread, "time", operator="name", start="start")
-    )
-    joined = work.sort("time").join_asof(points.sort("time"), on="time", by=thread, strategy="backward", check_sortedness=False)
-    return joined.filter(pl.col("operator").is_not_null())
+    Columns: operator, call, kernel, kind, duration (ns)."""
+    work = store.frame(_WORK.format(condition))
+    launches = store.frame(_LAUNCHES.format(condition))
+    launch = first_of(work, launches, ["process"], ["order"])
+    points = launches.select(pl.col("process", "tid", "order").gather(launch)).rename({"order": "time"})
+    del launches
+    ranges = store.frame(_OPERATORS.format(condition))
+    call = innermost(points, ranges, ["process", "tid"], ["number", "name"])
+    unlaunched = work.filter(launch.is_null()).select("process", number="operator_number").drop_nulls("number")
+    if unlaunched.height:
+        called = ranges.with_row_index("call").join(unlaunched, on=["process", "number"], how="semi")
+        called = called.sort("name", maintain_order=True).with_columns(order=pl.col("end") - pl.col("start"))
+        numbers = work.select("process", number=pl.when(launch.is_null()).then("operator_number"))
+        by_number = called["call"].gather(first_of(numbers, called, ["process"], ["order"]))
+        call = call.zip_with(launch.is_not_null(), by_number)
+    linked = work.select("kernel", "kind", "duration", operator=ranges["name"].gather(call), call=call)
+    return linked.filter(pl.col("operator").is_not_null())

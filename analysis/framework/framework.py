@@ -16,7 +16,8 @@ from ..toolkit.intervals import union_length
 from ..toolkit.shares import percent_of, shares
 from ..toolkit.windows import gaps_ns, recorded, windows, with_window
 from ..toolkit.wording import duration, whole_percent
-from .phases import by_phase
+from .operator_times import OperatorTimes, operator_times
+from .phases import by_phase, phases_and_parts
 
 OTHER_OPERATORS: Final = "other (< 2 %)"
 _LEAST_PERCENT: Final = 2.0
@@ -51,7 +52,9 @@ def framework(store: Store, attributed_work: pl.DataFrame | None = None) -> Fram
     phases = _phases(store)
     ranges = part_ranges(store)
     parts, windows_differ = step_parts(store, ranges)
-    cpu = _rows(_cpu_operators(store))
+    named_phases = phases_and_parts(store, ranges)
+    times = operator_times(store, [phase.stretch for phase in named_phases])
+    cpu = _rows(times.all.rename({"text": "name"}))
     by_operator, linked = _gpu_operators(store, attributed_work)
     gpu = _rows(by_operator)
     collectives = _collectives(store)
@@ -68,10 +71,10 @@ def framework(store: Store, attributed_work: pl.DataFrame | None = None) -> Fram
         collectives=collectives,
         notes=(
             *([windows_differ] if windows_differ else []),
-            *_notes(phases, parts, inclusive=_inclusive(store, cpu, gpu), linked=linked if cpu else None, gaps=gaps_ns(store)),
+            *_notes(phases, parts, inclusive=_inclusive(times, cpu, gpu), linked=linked if cpu else None, gaps=gaps_ns(store)),
         ),
         absent=_ABSENT if empty else None,
-        by_phase=by_phase(store, ranges),
+        by_phase=by_phase(named_phases, times.inside),
     )
 
 
@@ -108,29 +111,14 @@ def _watched(store: Store) -> pl.DataFrame:
     return pl.concat([profiled, sessions.join(profiled, on="process", how="anti").select(profiled.columns)])
 
 
-def _cpu_operators(store: Store) -> pl.DataFrame:
-    return store.frame("""
-        SELECT n.text AS name, count(*) AS count, sum(duration_ns)::BIGINT AS total FROM (
-            SELECT name, duration_ns FROM host_event WHERE kind = 'operator'
-            UNION ALL SELECT name, duration_ns FROM annotation WHERE phase = 'cpu_functions'
-        ) AS e JOIN name AS n ON n.id = e.name GROUP BY n.text
-    """)
-
-
-def _inclusive(store: Store, cpu: Sequence[OperatorRow], gpu: Sequence[OperatorRow]) -> str | None:
+def _inclusive(times: OperatorTimes, cpu: Sequence[OperatorRow], gpu: Sequence[OperatorRow]) -> str | None:
     """Explain the times of CPU operators, with the time of their threads if known."""
     if not cpu:
         return None
-    [(count, ran)] = store.frame("""
-        SELECT count(*), sum(greatest(0, stop - greatest(start_ns, coalesce(before, start_ns))))::BIGINT FROM (
-            SELECT start_ns, start_ns + duration_ns AS stop, max(start_ns + duration_ns) OVER (
-                PARTITION BY process, tid ORDER BY start_ns, duration_ns DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-            FROM host_event WHERE kind = 'operator' AND duration_ns IS NOT NULL)
-    """).rows()
     total = sum(row.total_ns for row in cpu)
-    counted_once = count == sum(row.count for row in cpu) and ran < total
+    counted_once = times.recorded == sum(row.count for row in cpu) and times.ran_ns < total
     return _INCLUSIVE.format(
-        f": {duration(total)}, while operators ran for {duration(ran)} of the threads' time" if counted_once else ""
+        f": {duration(total)}, while operators ran for {duration(times.ran_ns)} of the threads' time" if counted_once else ""
     ) + (_LAUNCHED if gpu else "")
 
 

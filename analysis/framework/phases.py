@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 import polars as pl
 
@@ -11,27 +13,44 @@ from ..report.model import OperatorRow, PhaseMetrics
 from ..steps.part_ranges import Parts
 from ..toolkit.intervals import intersection, union, union_length
 from ..toolkit.shares import percent_of, shares
+from .operator_times import Stretch
 
 TOP: Final = 10
 
 
-def by_phase(store: Store, parts: Parts) -> tuple[PhaseMetrics, ...]:
-    """Return duration, step parts and CPU operators of each phase and step part.
+class Phase(NamedTuple):
+    """A phase or a part of a step, without its operators."""
 
-    They are in order of time. Phases are the named phases of the steps (TRAIN, EVAL, ...). Operators are those that began in the phase, by
-    inclusive time. For a part of a step, they are those on the thread of its ranges, without the ranges themselves.
+    metrics: PhaseMetrics
+    stretch: Stretch
+
+
+def phases_and_parts(store: Store, parts: Parts) -> list[Phase]:
+    """Return the named phases of the steps (TRAIN, EVAL, ...) and the parts of a step.
+
+    Operators of a phase are those that began in it; of a part, those on the thread of its ranges, without the ranges themselves.
     """
     steps = store.frame("""
         SELECT phase AS name, process, host_start_ns AS start, host_start_ns + host_duration_ns AS "end" FROM step
         WHERE phase IS NOT NULL AND host_duration_ns > 0
     """)
-    metrics = []
+    phases = []
     for (name,), rows in steps.group_by("name", maintain_order=True):
         inside = [(part, _length(intersection(ranges, rows, ["process"])), 0) for part, (_, ranges) in parts.items()]
-        operators = _operators(store, union(rows, ["process"]), None)
-        metrics.append(PhaseMetrics("phase", str(name), _together(rows), shares(one for one in inside if one[1]), operators))
+        metrics = PhaseMetrics("phase", str(name), _together(rows), shares(one for one in inside if one[1]), ())
+        phases.append(Phase(metrics, Stretch(("process",), union(rows, ["process"]), None)))
     for part, (pattern, ranges) in parts.items():
-        metrics.append(PhaseMetrics("part", part, _together(ranges), (), _operators(store, union(ranges, ["process", "tid"]), pattern)))
+        metrics = PhaseMetrics("part", part, _together(ranges), (), ())
+        phases.append(Phase(metrics, Stretch(("process", "tid"), union(ranges, ["process", "tid"]), pattern)))
+    return phases
+
+
+def by_phase(phases: Iterable[Phase], operators: Iterable[pl.DataFrame]) -> tuple[PhaseMetrics, ...]:
+    """Return duration, step parts and CPU operators of each phase and step part.
+
+    They are in order of time. ``operators``: those in each phase, by inclusive time; see :class:`.operator_times.OperatorTimes`.
+    """
+    metrics = [replace(phase.metrics, cpu_operators=_operators(rows)) for phase, rows in zip(phases, operators, strict=True)]
     metrics.sort(key=lambda one: (one.by != "phase", -one.total_ns, one.name))
     return tuple(one for one in metrics if one.cpu_operators or one.step_parts)
 
@@ -44,26 +63,7 @@ def _length(ranges: pl.DataFrame) -> int:
     return int(ranges.select((pl.col("end") - pl.col("start")).sum()).item() or 0)
 
 
-def _operators(store: Store, ranges: pl.DataFrame, named: str | None) -> tuple[OperatorRow, ...]:
-    """Sum the operators in ``ranges``, except those whose names match ``named``."""
-    if ranges.is_empty():
-        return ()
-    store.connection.register("phase_ranges", ranges.to_arrow())
-    try:
-        rows = store.connection.execute(
-            f"""
-            SELECT n.text, count(*), sum(e.duration_ns)::BIGINT AS total FROM (
-                SELECT process, tid, name, start_ns, duration_ns FROM host_event WHERE kind = 'operator'
-                UNION ALL SELECT process, tid, name, start_ns, duration_ns FROM annotation WHERE phase = 'cpu_functions'
-            ) AS e ASOF JOIN phase_ranges AS r
-                ON e.process = r.process {"AND e.tid = r.tid" if "tid" in ranges.columns else ""} AND e.start_ns >= r.start
-            JOIN name AS n ON n.id = e.name
-            WHERE e.start_ns < r."end" AND NOT regexp_matches(n.text, ?)
-            GROUP BY n.text ORDER BY total DESC, n.text
-            """,
-            [named or "^$^x"],
-        ).fetchall()
-    finally:
-        store.connection.unregister("phase_ranges")
-    total_ns = sum(total for _, _, total in rows)
-    return tuple(OperatorRow(name, count, total, percent_of(total, total_ns)) for name, count, total in rows[:TOP])
+def _operators(rows: pl.DataFrame) -> tuple[OperatorRow, ...]:
+    total_ns = int(rows["total"].sum())
+    top = rows.select("text", "count", "total").head(TOP).iter_rows()
+    return tuple(OperatorRow(name, count, total, percent_of(total, total_ns)) for name, count, total in top)

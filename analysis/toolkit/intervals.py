@@ -114,15 +114,16 @@ def difference_length(a: pl.DataFrame, b: pl.DataFrame, by: Sequence[str] = ()) 
     return _lengths(native, (a, b), by, 0b01)
 
 
-def length_inside(intervals: pl.DataFrame, segments: pl.DataFrame, by: str) -> pl.Series:
+def length_inside(intervals: pl.DataFrame, segments: pl.DataFrame, by: str | None = None) -> pl.Series:
     """Return the part of each interval that the segments of its group cover (int64).
 
     Segments must be disjoint within their group. A null group has no segments."""
-    native = _native([by])
+    keys = [] if by is None else [by]
+    native = _native(keys)
     if native is None:
         return vectorized_intervals.length_inside(intervals, segments, by)
-    (rows, known), _ = _tables((intervals, segments), [by], "start", "end")
-    return _column(native.interval_covered(rows, known, 1), "covered")
+    (rows, known), _ = _tables((intervals, segments), keys, "start", "end")
+    return _column(native.interval_covered(rows, known, len(keys)), "covered")
 
 
 def gaps(intervals: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
@@ -152,19 +153,18 @@ def innermost(points: pl.DataFrame, ranges: pl.DataFrame, by: Sequence[str], ord
     return _column(native.interval_innermost(moments.hstack(times), known.hstack(spans), len(by), len(order)), "range")
 
 
-def first_of(points: pl.DataFrame, rows: pl.DataFrame, by: Sequence[str]) -> pl.Series:
-    """Return the row number of the first row with the group and number of each point.
+def first_of(points: pl.DataFrame, rows: pl.DataFrame, by: Sequence[str], order: Sequence[str]) -> pl.Series:
+    """Return the number of the first row with the group and number of each point.
 
-    ``points``: ``by`` and ``number``. ``rows``: ``by``, ``number`` and the integer ``order``, the lowest of which is first; then the order
-    of the rows counts. Null without such a row, and for a null group or number."""
+    ``points``: ``by`` and ``number``. ``rows``: ``by``, ``number`` and the integers ``order``, by which the first is the lowest; rows
+    with a null in ``order[0]`` do not count, another null is the lowest. Of equal rows the first counts. Null without such a row, and for a null group or number."""
     native = _native(by)
     if native is None:
-        return vectorized_intervals.first_of(points, rows, by)
+        return vectorized_intervals.first_of(points, rows, by, order)
     (moments, known), _ = _tables((points, rows), by)
     numbers = points.select(pl.col("number").cast(pl.Int64))
-    return _column(
-        native.interval_first(moments.hstack(numbers), known.hstack(rows.select(pl.col("number", "order").cast(pl.Int64))), len(by)), "row"
-    )
+    ordered = rows.select(pl.col("number", order[0]).cast(pl.Int64), *order[1:])
+    return _column(native.interval_first(moments.hstack(numbers), known.hstack(ordered), len(by), len(order) - 1), "row")
 
 
 def _segments(

@@ -95,8 +95,10 @@ def _lengths(intervals: pl.DataFrame, segments: pl.DataFrame, by: Sequence[str])
     )
 
 
-def length_inside(intervals: pl.DataFrame, segments: pl.DataFrame, by: str) -> pl.Series:
+def length_inside(intervals: pl.DataFrame, segments: pl.DataFrame, by: str | None = None) -> pl.Series:
     """Return the part of each interval that the segments of its group cover."""
+    if by is None:
+        return length_inside(*(rows.select("start", "end", group=pl.lit(0)) for rows in (intervals, segments)), "group")
     known = _cumulated(segments, by)
 
     def until(column: str) -> pl.Series:
@@ -150,9 +152,9 @@ def innermost(points: pl.DataFrame, ranges: pl.DataFrame, by: Sequence[str], ord
     return joined.sort("point")["range"]
 
 
-def first_of(points: pl.DataFrame, rows: pl.DataFrame, by: Sequence[str]) -> pl.Series:
-    """Return the number of the first of ``rows`` with the group and number of each point."""
+def first_of(points: pl.DataFrame, rows: pl.DataFrame, by: Sequence[str], order: Sequence[str]) -> pl.Series:
+    """Return the number of the first row with the group and number of each point."""
     keys = [*by, "number"]
-    known = rows.with_row_index("row").drop_nulls([*keys, "order"]).sort("order", maintain_order=True)
+    known = rows.with_row_index("row").drop_nulls([*keys, order[0]]).sort(order, maintain_order=True)
     firsts = known.unique(keys, keep="first", maintain_order=True).select(*keys, "row")
     return points.select(keys).join(firsts, on=keys, how="left", maintain_order="left")["row"]

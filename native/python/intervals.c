@@ -198,12 +198,6 @@ static int covered_by(struct ArrowArrayStream *rows, struct ArrowArrayStream *wi
     return interval_covered(rows, with, keys, out, message);
 }
 
-static int first_with(struct ArrowArrayStream *rows, struct ArrowArrayStream *with, unsigned keys, unsigned orders, interval_table *out,
-                      char *message) {
-    (void)orders;
-    return interval_first(rows, with, keys, out, message);
-}
-
 static PyObject *call_over_two(PyObject *module, PyObject *args, over_two *function) {
     PyObject *rows, *with, *result = NULL;
     unsigned int keys, orders = 0;
@@ -226,7 +220,7 @@ static PyObject *covered(PyObject *module, PyObject *args) { return call_over_tw
 
 static PyObject *innermost(PyObject *module, PyObject *args) { return call_over_two(module, args, interval_innermost); }
 
-static PyObject *first(PyObject *module, PyObject *args) { return call_over_two(module, args, first_with); }
+static PyObject *first(PyObject *module, PyObject *args) { return call_over_two(module, args, interval_first); }
 
 static PyMethodDef functions[] = {
     {"interval_segments", segments, METH_VARARGS, "interval_segments(tables, keys, classes, wanted): keys, start, end, classes."},
@@ -235,7 +229,7 @@ static PyMethodDef functions[] = {
     {"interval_outermost", outermost, METH_VARARGS, "interval_outermost(rows, keys): row numbers."},
     {"interval_covered", covered, METH_VARARGS, "interval_covered(rows, segments, keys): a length per row."},
     {"interval_innermost", innermost, METH_VARARGS, "interval_innermost(points, ranges, keys, orders): a row number or null per point."},
-    {"interval_first", first, METH_VARARGS, "interval_first(points, rows, keys): a row number or null per point."},
+    {"interval_first", first, METH_VARARGS, "interval_first(points, rows, keys, orders=0): a row number or null per point."},
     {NULL, NULL, 0, NULL},
 };
 

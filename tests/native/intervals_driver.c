@@ -249,7 +249,7 @@ int main(int argc, char **argv) {
         } else {
             count = way < 4 ? 1 : 2;
             shape[0][0] = way > 4 ? 1 : 2;
-            shape[1][2] = way == 5 ? orders : 0;
+            shape[1][2] = way > 4 ? orders : 0;
         }
         for (size_t i = 0; i < count; i++) {
             streams[i] = table(keys, formats, shape[i][0], shape[i][1], shape[i][2], span);
@@ -261,7 +261,7 @@ int main(int argc, char **argv) {
                      : way == 3 ? interval_outermost(pointers[0], keys, &t, message)
                      : way == 4 ? interval_covered(pointers[0], pointers[1], keys, &t, message)
                      : way == 5 ? interval_innermost(pointers[0], pointers[1], keys, orders, &t, message)
-                                : interval_first(pointers[0], pointers[1], keys, &t, message);
+                                : interval_first(pointers[0], pointers[1], keys, orders, &t, message);
         refused += status != 0;
         sum = sum * 31 + take(status, &t, message, &rows);
         for (size_t i = 0; i < count; i++) {

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 Row = tuple[object, int | None, int | None]
 """Group, start and end of an interval."""
+Numbered = tuple[object, int | None, int | None, int | None]
+"""Group, number, and what orders rows of equal numbers: an integer, then another one, which can be null."""
 
 
 def cells(rows: Sequence[Row], group: object) -> set[int]:
@@ -33,36 +36,39 @@ def segments(classes: Sequence[tuple[object, dict[int, object]]]) -> list[tuple[
 def gaps(rows: Sequence[Row]) -> list[tuple[int, int, int]]:
     """Row, start and end of each gap, by comparing every row with those before it."""
     known = [(number, group, start, end) for number, (group, start, end) in enumerate(rows) if start is not None and end is not None]
-    found = []
+    rows_after = []
     for number, group, start, end in known:
         before = [max(s, e) for n, g, s, e in known if g == group and (s, e, n) < (start, end, number)]
         if before and start > max(before):
-            found.append((number, max(before), start))
+            rows_after.append((number, max(before), start))
     order = {group: at for at, group in enumerate(groups(rows))}
-    return sorted(found, key=lambda gap: (order[rows[gap[0]][0]], gap[2]))
+    return sorted(rows_after, key=lambda gap: (order[rows[gap[0]][0]], gap[2]))
 
 
 def innermost(points: Sequence[tuple[object, int | None]], ranges: Sequence[tuple[object, int, int, int | None]]) -> list[int | None]:
     """For each point the range that contains it and that started last."""
-    found: list[int | None] = []
+    numbers: list[int | None] = []
     for group, time in points:
         around = [
             (start, -end, order is not None, order or 0, number)
             for number, (g, start, end, order) in enumerate(ranges)
             if group is not None and time is not None and g == group and start <= time < end
         ]
-        found.append(max(around)[-1] if around else None)
-    return found
+        numbers.append(max(around)[-1] if around else None)
+    return numbers
 
 
-def first_of(points: Sequence[tuple[object, int | None]], rows: Sequence[tuple[object, int | None, int | None]]) -> list[int | None]:
+def first_of(points: Sequence[tuple[object, int | None]], rows: Sequence[Numbered]) -> list[int | None]:
     """For each point the row of its group and number that is first by order."""
-    found: list[int | None] = []
-    for group, wanted in points:
-        equal = [
-            (order, number)
-            for number, (g, value, order) in enumerate(rows)
-            if group is not None and wanted is not None and (g, value) == (group, wanted) and order is not None
-        ]
-        found.append(min(equal)[1] if equal else None)
-    return found
+    return [min(_equal(group, wanted, rows), default=(None,))[-1] for group, wanted in points]
+
+
+def _equal(group: object, wanted: int | None, rows: Sequence[Numbered]) -> list[tuple[Any, ...]]:
+    """The order and index of the rows of a group that have a number."""
+    if group is None or wanted is None:
+        return []
+    return [
+        (order, after is not None, after or 0, index)
+        for index, (g, value, order, after) in enumerate(rows)
+        if (g, value) == (group, wanted) and order is not None
+    ]

@@ -58,7 +58,9 @@ int interval_covered(struct ArrowArrayStream *rows, struct ArrowArrayStream *seg
  * start together the longest is outermost, then the one with the lowest integers, then the first. */
 int interval_innermost(struct ArrowArrayStream *points, struct ArrowArrayStream *ranges, unsigned keys, unsigned orders,
                        interval_table *out, char *message);
-/* The number of the first row of each point's group that has its time, or null. Rows: keys, time, and the number that orders them. */
-int interval_first(struct ArrowArrayStream *points, struct ArrowArrayStream *rows, unsigned keys, interval_table *out, char *message);
+/* The number of the first row of each point's group that has its time, or null. Rows: keys, time, the int64 that orders them, and
+ * `orders` integers for those that are equal; null is the lowest. */
+int interval_first(struct ArrowArrayStream *points, struct ArrowArrayStream *rows, unsigned keys, unsigned orders, interval_table *out,
+                   char *message);
 
 #endif

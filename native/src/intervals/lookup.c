@@ -308,13 +308,15 @@ int interval_innermost(struct ArrowArrayStream *points, struct ArrowArrayStream 
     return status;
 }
 
-int interval_first(struct ArrowArrayStream *points, struct ArrowArrayStream *rows, unsigned keys, interval_table *out, char *message) {
+int interval_first(struct ArrowArrayStream *points, struct ArrowArrayStream *rows, unsigned keys, unsigned orders, interval_table *out,
+                   char *message) {
     interval_groups g = {.keys = keys};
     interval_rows asked = {0}, known = {0};
     uint32_t *found = NULL;
     size_t *hints = NULL;
-    interval_reading point = {.times = 1, .numbered = 1, .empty = 1, .keyed = 1}, row = {.times = 2, .numbered = 1, .empty = 1, .keyed = 1};
-    int status = keys_fit(keys, 0, message);
+    interval_reading point = {.times = 1, .numbered = 1, .empty = 1, .keyed = 1},
+                     row = {.times = 2, .orders = orders, .numbered = 1, .empty = 1, .keyed = 1};
+    int status = keys_fit(keys, orders, message);
     status = status ? status : read_ordered(rows, &row, &g, 0, interval_by_end, &known, message);
     size_t groups = g.count;
     status = status ? status : interval_read(points, &point, &g, &asked, message);

@@ -116,15 +116,7 @@ int interval_by_start(const interval *a, const interval *b, const interval_rows 
     return a->start > b->start;
 }
 
-int interval_by_end(const interval *a, const interval *b, const interval_rows *r) {
-    (void)r;
-    return a->start != b->start ? a->start > b->start : a->end > b->end;
-}
-
-int interval_by_nesting(const interval *a, const interval *b, const interval_rows *r) {
-    if (a->start != b->start || a->end != b->end) {
-        return a->start != b->start ? a->start > b->start : a->end < b->end;
-    }
+static int by_orders(const interval *a, const interval *b, const interval_rows *r) {
     for (unsigned k = 0; k < r->orders; k++) {
         int64_t x = r->order[k][a->mark], y = r->order[k][b->mark];
         if (x != y) {
@@ -132,6 +124,14 @@ int interval_by_nesting(const interval *a, const interval *b, const interval_row
         }
     }
     return 0;
+}
+
+int interval_by_end(const interval *a, const interval *b, const interval_rows *r) {
+    return a->start != b->start ? a->start > b->start : a->end != b->end ? a->end > b->end : by_orders(a, b, r);
+}
+
+int interval_by_nesting(const interval *a, const interval *b, const interval_rows *r) {
+    return a->start != b->start ? a->start > b->start : a->end != b->end ? a->end < b->end : by_orders(a, b, r);
 }
 
 /* Merges rows[0, middle) and rows[middle, count); `spare` has room for the first of them. */

@@ -64,7 +64,7 @@ static int load(const struct ArrowArray *a, char format, size_t from, size_t cou
     return some;
 }
 
-/* Whether the memory of a batch can be what its schema says. */
+/* Refuses a batch whose memory cannot be that of its schema. */
 static int check_batch(const struct ArrowArray *batch, const char *formats, size_t columns, char *message) {
     if (batch->length < 0 || batch->offset < 0 || batch->length > INT64_MAX / 16 || batch->offset > INT64_MAX / 16 ||
         batch->n_children != (int64_t)columns || (columns && !batch->children)) {
@@ -77,7 +77,7 @@ static int check_batch(const struct ArrowArray *batch, const char *formats, size
         const struct ArrowArray *a = batch->children[i];
         if (!a || a->offset < 0 || a->offset > INT64_MAX / 16 || a->length < batch->offset + batch->length || a->n_buffers != 2 ||
             !a->buffers || a->dictionary || (!a->buffers[1] && batch->length)) {
-            return interval_refuse(message, "a column is not what its schema says");
+            return interval_refuse(message, "a column does not fit its schema");
         }
         if (formats[i] == 0) {
             return interval_refuse(message, "a column has a type that has no place in interval algebra");

@@ -34,7 +34,7 @@ typedef struct {
 } interval_rows;
 
 typedef struct {
-    unsigned times;    /* 1: `end` is the time, too; 2: start and end */
+    unsigned times;    /* 1: `end` is the time; 2: start and end */
     unsigned classes;  /* boolean columns, which make the mark */
     unsigned orders;   /* integer columns */
     uint32_t mark;     /* of rows without classes, unless they are numbered */

@@ -197,11 +197,13 @@ def test_innermost(ranges: list[tuple[str | None, int, int, int | None]], points
 number = st.none() | st.integers(-3, 6)
 
 
-@given(st.lists(st.tuples(group, number), max_size=30), st.lists(st.tuples(group, number, number), max_size=20))
-def test_first_of(points: list[tuple[str | None, int | None]], rows: list[tuple[str | None, int | None, int | None]]) -> None:
-    known = pl.DataFrame(rows, schema={"group": pl.String, "number": pl.Int64, "order": pl.Int64}, orient="row")
+@given(st.lists(st.tuples(group, number), max_size=30), st.lists(st.tuples(group, number, number, number), max_size=20))
+def test_first_of(points: list[tuple[str | None, int | None]], rows: list[oracle.Numbered]) -> None:
+    known = pl.DataFrame(rows, schema={"group": pl.String, "number": pl.Int64, "order": pl.Int64, "next": pl.Int32}, orient="row")
     moments = pl.DataFrame(points, schema={"group": pl.String, "number": pl.Int64}, orient="row")
-    assert intervals.first_of(moments, known, ["group"]).to_list() == oracle.first_of(points, rows)
+    assert intervals.first_of(moments, known, ["group"], ["order", "next"]).to_list() == oracle.first_of(points, rows)
+    alone = [(*row[:3], None) for row in rows]
+    assert intervals.first_of(moments, known, ["group"], ["order"]).to_list() == oracle.first_of(points, alone)
 
 
 @given(wide)
@@ -261,4 +263,6 @@ def test_many_rows_in_any_order(chunks: int) -> None:
         assert inside.equals(vectorized_intervals.length_inside(ordered, segments, "group"))
         numbers = ordered.select("group", number=pl.col("start") // 10, order="end")
         points = numbers.select("group", "number").reverse()
-        assert intervals.first_of(points, numbers, ["group"]).equals(vectorized_intervals.first_of(points, numbers, ["group"]))
+        assert intervals.first_of(points, numbers, ["group"], ["order"]).equals(
+            vectorized_intervals.first_of(points, numbers, ["group"], ["order"])
+        )
