@@ -81,7 +81,8 @@ INSERT INTO step
 WITH launch AS (
     SELECT h.process, h.correlation, min(h.start_ns) AS start_ns
     FROM host_event h
-    WHERE h.correlation IS NOT NULL AND h.kind IN ('launch', 'call', 'sync')
+    SEMI JOIN device_event d ON d.process = h.process AND d.correlation = h.correlation -- a third of all calls
+    WHERE h.kind IN ('launch', 'call', 'sync')
     GROUP BY h.process, h.correlation
 ),
 launched AS (
