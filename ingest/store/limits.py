@@ -104,18 +104,17 @@ def _short(value: Any) -> Any:
 
 def cut_columns(rows: pa.Table | pa.RecordBatch) -> tuple[pa.Table | pa.RecordBatch, int]:
     """Cut the texts of the columns of ``rows``; return how many were cut."""
+    import polars as pl
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     count = 0
     for index, kind in enumerate(rows.schema.types):
         text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
         if not text or rows.column(index).nbytes <= TEXT_BYTES:
             continue
-        column = rows.column(index).cast(pa.large_string())
-        long = pc.greater(pc.binary_length(column), TEXT_BYTES)
-        if more := pc.sum(long).as_py():
+        column = pl.Series(rows.column(index))
+        if more := (column.str.len_bytes() > TEXT_BYTES).sum():
             count += more
-            texts = [None if text is None else cut_text(text) for text in column.to_pylist()]
+            texts = [None if text is None else cut_text(text) for text in column.to_list()]
             rows = rows.set_column(index, rows.schema.names[index], pa.array(texts, pa.large_string()))
     return rows, count

@@ -46,19 +46,6 @@ def storable_rows(rows: Any) -> tuple[Any, int]:
 
     Impossible sizes become null. All rows of a store pass through here, so the times include what a reader added to those of a file.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    def beyond(name: str, first: int, last: int) -> pa.Array | None:
-        column = rows.column(name)
-        if not pa.types.is_int64(column.type) or not len(column):
-            return None
-        span = pc.min_max(column)
-        low, high = span["min"].as_py(), span["max"].as_py()
-        if low is None or (first <= low and high <= last):
-            return None
-        return pc.fill_null(pc.or_(pc.less(column, first), pc.greater(column, last)), False)
-
     names = rows.schema.names
     limits = {
         "start_ns": (EARLIEST_NS, LATEST_NS),
@@ -67,18 +54,26 @@ def storable_rows(rows: Any) -> tuple[Any, int]:
     }
     dropped = 0
     for name, (first, last) in limits.items():
-        if name in names and (bad := beyond(name, first, last)) is not None:
-            dropped += pc.sum(bad).as_py()
-            rows = rows.filter(pc.invert(bad))
+        if name in names and (bad := _beyond(rows.column(name), first, last)) is not None:
+            dropped += bad.sum()
+            rows = rows.filter((~bad).to_arrow())
     if "metric" in names and "value" in names:
         rows, wild = _possible_samples(rows)
         dropped += wild
     for name in _SIZES:
-        if name in names and (bad := beyond(name, -MOST_BYTES, MOST_BYTES)) is not None:
-            kept = pc.if_else(bad, pa.scalar(None, pa.int64()), rows.column(name))
-            table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
-            rows = table.set_column(names.index(name), name, kept)
+        if name in names and (bad := _beyond(rows.column(name), -MOST_BYTES, MOST_BYTES)) is not None:
+            rows = _with_column(rows, name, _series(rows.column(name)).set(bad, None))
     return rows, dropped
+
+
+def _beyond(column: Any, first: int, last: int) -> pl.Series | None:
+    """Return whether each number is outside of ``first`` to ``last``; None if none is."""
+    import polars as pl
+
+    series = _series(column)
+    if series.dtype != pl.Int64 or series.is_between(first, last).all():
+        return None
+    return (~series.is_between(first, last)).fill_null(False)
 
 
 def _possible_samples(rows: Any) -> tuple[Any, int]:
@@ -87,20 +82,30 @@ def _possible_samples(rows: Any) -> tuple[Any, int]:
     A value is impossible if it is not finite or beyond ``MOST_VALUE``. Counters of the program keep such values; those beyond the limit
     become infinite, which reports count as odd.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
+    import polars as pl
 
-    values = rows.column("value")
-    if not pa.types.is_float64(values.type):
+    values = _series(rows.column("value"))
+    if values.dtype != pl.Float64:
         return rows, 0
-    wild = pc.fill_null(pc.invert(pc.less_equal(pc.abs(values), MOST_VALUE)), False)  # also a NaN
-    if not pc.any(wild).as_py():
+    wild = (~(values.abs() <= MOST_VALUE) | values.is_nan()).fill_null(False)
+    if not wild.any():
         return rows, 0
+    counter = _series(rows.column("metric")).cast(pl.String).str.starts_with("counter.").fill_null(False)
+    beyond = (wild & values.is_finite()).fill_null(False)
+    rows = _with_column(rows, "value", values.zip_with(~beyond, values.sign() * float("inf")))
+    measured = wild & ~counter
+    return rows.filter((~measured).to_arrow()), measured.sum()
+
+
+def _series(column: Any) -> pl.Series:
+    """Return an Arrow column without a copy; pyarrow.compute would take longer to import than most rows to check."""
+    import polars as pl
+
+    return pl.Series(column)
+
+
+def _with_column(rows: Any, name: str, values: pl.Series) -> pa.Table:
+    import pyarrow as pa
+
     table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
-    counter = pc.fill_null(pc.starts_with(table.column("metric").cast(pa.string()), "counter."), False)
-    beyond = pc.and_(wild, pc.is_finite(values))
-    table = table.set_column(
-        table.schema.names.index("value"), "value", pc.if_else(beyond, pc.multiply(pc.sign(values), float("inf")), values)
-    )
-    measured = pc.and_(wild, pc.invert(counter))
-    return table.filter(pc.invert(measured)), pc.sum(measured).as_py()
+    return table.set_column(table.schema.names.index(name), name, values.to_arrow())
