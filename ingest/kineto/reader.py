@@ -89,12 +89,13 @@ class _Trace:
         self.base_ns = _base_time(header)
 
     def add(self, batch: Batch) -> None:
-        """Convert a batch to rows, and store the rows of a table once there are many."""
+        """Convert a batch to rows, and store full blocks of the rows of a table."""
         if not self.rows.add(batch):
             return
-        for table, frames in self.rows.waiting.items():
-            if table != "annotation" and sum(frame.height for frame in frames) >= FLUSH_ROWS:
+        for table in self.rows.waiting:
+            if table != "annotation" and (rest := self.rows.beyond_blocks(table, FLUSH_ROWS)) is not None:
                 self._flush(table)
+                self.rows.waiting[table] = [rest]
         if sum(frame.height for frame in self.rows.waiting["annotation"]) >= DEPTH_ROWS:
             self._flush("annotation")
 

@@ -127,6 +127,16 @@ class KinetoRows:
         ranges = ranges.select(*kept, sparse=pl.int_range(pl.len(), dtype=pl.UInt32))
         self._rows(ranges, sparse, unknown_route=ANNOTATION)
 
+    def beyond_blocks(self, table: str, block: int) -> pl.DataFrame | None:
+        """Remove the last rows that fill no block of ``block`` rows, and return them; None without a full block."""
+        rest = sum(frame.height for frame in self.waiting[table])
+        if rest < block:
+            return None
+        rows = pl.concat(self.waiting[table], how="vertical")
+        whole = rows.height // block * block
+        self.waiting[table] = [rows[:whole]]
+        return rows[whole:]
+
     def _wait(self, table: str, rows: pl.DataFrame | None) -> None:
         if rows is not None:
             self.waiting[table].append(rows)
