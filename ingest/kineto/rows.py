@@ -132,7 +132,7 @@ class KinetoRows:
         rest = sum(frame.height for frame in self.waiting[table])
         if rest < block:
             return None
-        rows = pl.concat(self.waiting[table], how="vertical")
+        rows = pl.concat(self.waiting[table], how="vertical", rechunk=True)  # DuckDB would share out its chunks to threads
         whole = rows.height // block * block
         self.waiting[table] = [rows[:whole]]
         return rows[whole:]
