@@ -6,6 +6,7 @@
 #include "capture.h"
 #include "intervals.h"
 #include "postrun.h"
+#include "series.h"
 #include "trace_reader.h"
 #include "trace_scanner.h"
 
@@ -17,6 +18,9 @@ static PyObject *py_version(PyObject *module, PyObject *unused) {
 
 static PyMethodDef methods[] = {
     {"version", py_version, METH_NOARGS, "Version of the loaded libpostrun."},
+    {"sort_series", py_sort_series, METH_VARARGS, "sort_series(values, ends) -> (sorted values, ranks)"},
+    {"window_ranks", py_window_ranks, METH_VARARGS, "window_ranks(ranks, ends, first, last, fractions) -> ranks"},
+    {"count_below", py_count_below, METH_VARARGS, "count_below(sorted values, ends, limits) -> counts"},
     {NULL, NULL, 0, NULL},
 };
 

@@ -14,6 +14,7 @@ ROOMS = {
     "reader": {"format"},
     "scan": set(),
     "intervals": {"format"},
+    "series": set(),
 }
 """Folder -> folders whose headers it may include."""
 PUBLIC = {"postrun.h"}
