@@ -18,7 +18,7 @@ from ...toolkit.places import in_order
 from ...toolkit.wording import capitalized, count, duration, percent, plural
 from ..evidence.active_during import active_during
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, SampleRule, concluded, not_evaluated, required
-from ..evidence.blocks import SampleBlock, window_ns
+from ..evidence.blocks import SNAPSHOTS, SampleBlock, window_ns
 from ..evidence.frameworks import BUSY_CORES, MANY_READERS, framework_of
 from ..evidence.gpus import NO_CPU, NO_GPU, RECORD, RECORD_LONGER, capped, gpu_time, machines, per_gpu, record, threshold, too_few
 from ..evidence.run_data import RunData
@@ -49,8 +49,9 @@ class Bottleneck(SampleRule):
         limit, share = parameters[self.limit], parameters["threshold"]
         low = pl.col("gpu_min") < (parameters["gpu_threshold"] if block.device == "gpu" else _LOW_CORES)
         window = (pl.col("snapshot_ns") - block.origin_ns) // window_ns(parameters["scan_interval_us"])
-        rows = block.snapshots().filter(pl.col(self.core).is_not_null())
-        rows = rows.with_columns(low=low, bottleneck=low & (pl.col(self.core) > limit), window=window).sort("node", "snapshot_ns")
+        rows = block.snapshots() if len(block.series(self.figure)) else pl.DataFrame(schema=SNAPSHOTS)
+        rows = rows.filter(pl.col(self.core).is_not_null())
+        rows = rows.with_columns(low=low, bottleneck=low & (pl.col(self.core) > limit), window=window)
         counted = rows.group_by("node").agg(
             snapshots=pl.len().cast(pl.Int64),
             low=pl.col("low").sum().cast(pl.Int64),

@@ -9,8 +9,10 @@ from typing import Any, Final
 
 import polars as pl
 
+from ...machine.series import MetricSeries
 from ...report.rule_details import Box, Episode, GPUMemoryIncreaseDetails, GrowingMemory
 from ...toolkit.labels import place, ranks
+from ...toolkit.ordered import repeated
 from ...toolkit.wording import count, distinct, moment, plural
 from ..evidence.base import Outcome, Parameter, Parameters, SampleRule, concluded, not_evaluated
 from ..evidence.blocks import FOOTPRINT, SampleBlock, samples_of
@@ -63,23 +65,27 @@ class GPUMemoryIncrease(SampleRule):
         series = block.series("gpu_memory")
         scale = _scale(series)
         # Whole multiples of 1e-9 percentage points: sums of integers are exact, so rounding decides nothing.
-        total = (pl.col("value") * scale).round().cast(pl.Int64).cum_sum()
+        total = pl.col("value")
+        total = (total * scale).round().cast(pl.Int64).cum_sum()
         growth = total - 2 * total.shift(window, fill_value=0) + total.shift(2 * window, fill_value=0)
         needed = max(2 * window, math.floor(parameters["patience"]) + 1)
         per_point = scale * window
-        looked_at = series.select("series", growth=growth, looked_at=pl.col("position") >= needed - 1)
-        increases = (
-            looked_at.with_columns(pl.col("series").set_sorted())
-            .group_by("series", maintain_order=True)
-            .agg(pl.col("growth").filter("looked_at").max() / per_point)
-            .select(largest_increase="growth")
-            .with_columns(block.boxes("gpu_memory").select("node", "unit"))
+        is_looked_at = pl.int_range(pl.len()) >= (series.begin + needed - 1).gather(series.number)
+        looked_at = (
+            pl.DataFrame({"series": series.number, "value": series.value})
+            .select(pl.col("series").set_sorted(), growth=growth)
+            .with_columns(growth=pl.when(is_looked_at).then("growth"))
         )
+        largest = looked_at.group_by("series", maintain_order=True).agg(pl.col("growth").max() / per_point)["growth"]
+        increases = series.table.select("node", "unit", largest_increase=largest)
         limit = round(parameters["increase"] * scale) * window
-        rows = looked_at.select((pl.col("looked_at") & (pl.col("growth") > limit)).arg_true()).to_series()
-        growing = series.select(pl.col("node", "unit", "position", "time_ns").gather(rows)).with_columns(looked_at["growth"].gather(rows))
+        rows = looked_at.select((pl.col("growth") > limit).arg_true()).to_series().cast(pl.Int64)
+        number = series.number.gather(rows)
+        growing = series.table.select(pl.col("node", "unit").gather(number)).with_columns(
+            position=rows - series.begin.gather(number), time_ns=series.time_ns.gather(rows), growth=looked_at["growth"].gather(rows)
+        )
         violations = growing.group_by("node", "unit").agg(violations=pl.len())
-        after = pl.col("position").cast(pl.Int64).diff().over("node", "unit")
+        after = pl.col("position").diff().over("node", "unit")
         episodes = (
             growing.with_columns(episode=(after != 1).fill_null(True).cum_sum())
             .group_by("episode", maintain_order=True)
@@ -134,41 +140,49 @@ class GPUMemoryIncrease(SampleRule):
         )
 
 
-def slopes(series: pl.DataFrame) -> pl.DataFrame:
+def slopes(series: MetricSeries) -> pl.DataFrame:
     """Return the Theil-Sen slope of every series per hour: node, unit, slope.
 
     The slope is the median of the slopes of all pairs of points. A series of more than 64 samples is first divided into 64 groups of
     successive samples, whose mean times and values are the points."""
-    sizes = series.group_by("series", maintain_order=True).agg(pl.col("node", "unit", "time_ns").first(), size=pl.len())
-    size, begin = (sizes[column].gather(series["series"]) for column in ("size", "time_ns"))
-    position = series["position"].cast(pl.UInt64)
+    size = pl.col("samples")
+    groups = pl.min_horizontal(size, pl.lit(SLOPE_POINTS, pl.Int64))
+    # Of 64 groups the next begins where position x 64 / size passes a whole number; fewer samples are a group each.
+    end = (pl.col("group") * size + groups - 1) // groups
     points = (
-        series.select(
-            # Of 64 groups the next begins where position x 64 / size passes a whole number; fewer samples are a group each.
-            point=pl.col("series").cast(pl.UInt64) * SLOPE_POINTS + position * size.clip(upper_bound=SLOPE_POINTS) // size,
-            time=(pl.col("time_ns") - begin).cast(pl.Float64),
-            value="value",
+        series.table.select("samples", series=pl.int_range(pl.len(), dtype=pl.UInt32), group=pl.int_ranges(1, groups + 1))
+        .explode("group")
+        .select("series", rows=end - pl.when(pl.col("group") > 1).then(end.shift()).otherwise(0))
+    )
+    means = (
+        pl.DataFrame(
+            {
+                "point": repeated(pl.int_range(len(points), dtype=pl.UInt32, eager=True), points["rows"]),
+                "time": (series.time_ns - series.time_ns.gather(series.begin).gather(series.number)).cast(pl.Float64),
+                "value": series.value,
+            }
         )
         .with_columns(pl.col("point").set_sorted())
         .group_by("point", maintain_order=True)
         .agg(pl.col("time", "value").mean())
-        .with_columns(series=(pl.col("point") // SLOPE_POINTS).cast(pl.UInt32))
     )
+    points = means.select("time", "value").with_columns(points["series"])
+    longest = series.table["samples"].max()
     value, time, same = pl.col("value"), pl.col("time"), pl.col("series")
-    longest = sizes["size"].max()
     pairs = [
         points.select(series="series", slope=pl.when(same == same.shift(lag)).then((value - value.shift(lag)) / (time - time.shift(lag))))
         for lag in range(1, min(longest, SLOPE_POINTS) if isinstance(longest, int) else 1)
     ]
     if not pairs:
-        return sizes.select("node", "unit", slope=pl.lit(None, pl.Float64))
+        return series.table.select("node", "unit", slope=pl.lit(None, pl.Float64))
     medians = pl.concat(pairs).group_by("series").agg(slope=pl.col("slope").median() * _HOUR_NS)
+    sizes = series.table.select("node", "unit", series=pl.int_range(pl.len(), dtype=pl.UInt32))
     return sizes.join(medians, on="series", how="left", maintain_order="left").select("node", "unit", "slope")
 
 
-def _scale(series: pl.DataFrame) -> float:
+def _scale(series: MetricSeries) -> float:
     """Return a power of ten that makes integers of the values and keeps sums exact."""
-    greatest = series["value"].abs().max()
+    greatest = series.value.abs().max()
     sums = max(float(greatest) if isinstance(greatest, float) else 0.0, 1.0) * max(len(series), 1) * 4
     return float(10.0 ** min(_DIGITS, math.floor(math.log10(_MOST / sums))))
 

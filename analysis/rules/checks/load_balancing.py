@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from ...machine.series import MetricSeries
 from ...machine.utilization import LABEL
 from ...report.rule_details import ComparedGpu, Gpu, GpuPair, LoadBalancingDetails
 from ...toolkit.labels import ranks
@@ -25,7 +26,8 @@ from ..evidence.run_data import RunData
 BINS: Final = 50
 MOST_COMPARED: Final = 64  # More GPUs than these are each compared with the mean of all, and not with each other
 
-_WIDTH: Final = 100 // BINS
+_ENDS: Final = pl.Series([*range(100 // BINS, 100, 100 // BINS), math.inf], dtype=pl.Float64)
+"""End of each bin; values below 0 are in the first, above 100 in the last."""
 _SIMILAR: Final = 10.0
 _CAPTURE: Final = (
     "Record the job with `postrun record`, or system metrics with the hosted profiler, or profile with torch.profiler on CUDA activity."
@@ -69,25 +71,17 @@ class LoadBalancing(SampleRule):
 
         Columns: node, unit, source, samples, mean, first_ns, last_ns, counts."""
         series = _together(block)
-        # A cast to an integer rounds toward 0, so values below 0 are set to 0 first.
-        bin_ = (pl.col("value").clip(0, 100) / _WIDTH).cast(pl.UInt32).clip(upper_bound=BINS - 1)
-        filled = series.select(slot=pl.col("series") * BINS + bin_).to_series().value_counts(name="n").cast({"slot": pl.Int64})
-        boxes = (
-            series.group_by("series", maintain_order=True)
-            .agg(
-                pl.col("node", "unit").first(),
-                pl.col("source").first().cast(pl.String),
-                samples=pl.len(),
-                mean=pl.col("value").mean(),
-                first_ns=pl.col("time_ns").first(),
-                last_ns=pl.col("time_ns").last(),
-            )
-            .drop("series")
-        )
-        grid = pl.DataFrame({"slot": pl.int_range(boxes.height * BINS, eager=True)})
-        counts = grid.join(filled, on="slot", how="left", maintain_order="left")["n"].fill_null(0)
-        per_device = pl.DataFrame({"device": grid["slot"] // BINS, "counts": counts}).group_by("device", maintain_order=True).agg("counts")
-        return boxes.with_columns(per_device["counts"] if boxes.height else pl.Series("counts", [], pl.List(pl.UInt32)))
+        table, begin, end = series.table, series.begin, series.end
+        below = series.ordered.below(pl.concat([_ENDS] * len(table)) if len(table) else _ENDS.clear())
+        is_first = pl.int_range(pl.len()) % BINS == 0
+        counts = below.to_frame("n").select(pl.when(is_first).then("n").otherwise(pl.col("n").diff()).cast(pl.UInt32)).to_series()
+        return table.select(
+            "node", "unit", pl.col("source").cast(pl.String), pl.col("samples").cast(pl.UInt32),
+            mean=series.mean,
+            first_ns=series.time_ns.gather(begin),
+            last_ns=series.time_ns.gather(end - 1),
+            counts=counts.reshape((len(table), BINS)).arr.to_list() if len(table) else pl.Series(dtype=pl.List(pl.UInt32)),
+        )  # fmt: skip
 
     def conclude(self, observed: Sequence[pl.DataFrame], run: RunData, parameters: Parameters) -> Outcome:
         threshold, patience = parameters["threshold"], parameters["patience"]
@@ -123,16 +117,16 @@ class LoadBalancing(SampleRule):
         )
 
 
-def _together(block: SampleBlock) -> pl.DataFrame:
+def _together(block: SampleBlock) -> MetricSeries:
     """Return the GPU samples of the time in which all nodes were recorded.
 
-    Series are renumbered. A node that was recorded earlier saw the start of the job, which is not an imbalance. Nodes that were recorded
-    for too little of the time are left out."""
+    A node that was recorded earlier saw the start of the job, which is not an imbalance. Nodes that were recorded for too little of the
+    time are left out."""
     series = block.series("gpu")
     if (together := block.gpus_together) is None:
         return series
-    inside = pl.col("time_ns").is_between(together.first_ns, together.last_ns) & ~pl.col("node").is_in(list(together.left_out))
-    return series.filter(inside).with_columns(series=pl.col("series").rle_id())
+    left_out = series.by_row("node").is_in(list(together.left_out))
+    return series.rows(series.time_ns.is_between(together.first_ns, together.last_ns) & ~left_out)
 
 
 def _when(together: CommonTime | None, run: RunData) -> str:

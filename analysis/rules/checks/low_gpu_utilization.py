@@ -8,6 +8,7 @@ from typing import Any, Final
 import polars as pl
 
 from ...device.time_breakdown import WORTH_NAMING_PERCENT, only_copied
+from ...machine.series import MetricSeries
 from ...report.rule_details import Box, LowGpu, LowGPUUtilizationDetails
 from ...toolkit.wording import count, duration, percent, plural, whole_percent
 from ..evidence import gpus
@@ -125,7 +126,7 @@ class LowGPUUtilization(SampleRule):
         )
 
 
-def _idle_ends(series: pl.DataFrame, per_gpu: pl.DataFrame, triggered: pl.DataFrame, window: int, p95: float, p5: float) -> pl.DataFrame:
+def _idle_ends(series: MetricSeries, per_gpu: pl.DataFrame, triggered: pl.DataFrame, window: int, p95: float, p5: float) -> pl.DataFrame:
     """Return the idle head and tail of each GPU, a row per GPU.
 
     Columns: node, unit; ``head``, ``between``, ``tail`` (samples) and ``head_unused`` and so on (samples x unused share); head_end_ns,
@@ -133,7 +134,7 @@ def _idle_ends(series: pl.DataFrame, per_gpu: pl.DataFrame, triggered: pl.DataFr
     sorted, a row per series. ``triggered``: rows of the windows that are low."""
     ends = pl.col("samples").cum_sum().cast(pl.Int64)
     rows = per_gpu.select(*_GPU, "samples", begin=ends - pl.col("samples").cast(pl.Int64), end=ends)  # one series follows the other
-    busy = series["value"].ge(p5).arg_true().cast(pl.Int64)
+    busy = series.value.ge(p5).arg_true().cast(pl.Int64)
     first, after = busy.search_sorted(rows["begin"], side="left"), busy.search_sorted(rows["end"], side="left")
     rows = rows.with_columns(
         head=pl.concat([busy, pl.Series([len(series)], dtype=pl.Int64)]).gather(first),
@@ -159,13 +160,13 @@ def _idle_ends(series: pl.DataFrame, per_gpu: pl.DataFrame, triggered: pl.DataFr
         .group_by(_GPU)
         .agg(pl.col("in_tail", "in_head").sum(), inside=(~pl.col("in_tail") & ~pl.col("in_head")).sum())
     )
-    sums = pl.concat([pl.Series([0.0]), series["value"].cum_sum()])
+    sums = pl.concat([pl.Series([0.0]), series.value.cum_sum()])
 
     def part(name: str, begin: str, end: str) -> dict[str, pl.Expr | pl.Series]:
         used = sums.gather(rows[end]) - sums.gather(rows[begin])
         return {name: pl.col(end) - pl.col(begin), f"{name}_unused": (pl.col(end) - pl.col(begin) - used / 100).clip(lower_bound=0)}
 
-    times = pl.concat([series["time_ns"], pl.Series([None], dtype=pl.Int64)])
+    times = pl.concat([series.time_ns, pl.Series([None], dtype=pl.Int64)])
     ends_of_gpus = rows.select(
         *_GPU,
         **part("head", "begin", "head"),
@@ -178,16 +179,11 @@ def _idle_ends(series: pl.DataFrame, per_gpu: pl.DataFrame, triggered: pl.DataFr
     return ends_of_gpus.join(explained, on=_GPU, how="left", maintain_order="left").with_columns(counts)
 
 
-def _good(series: pl.DataFrame, parts: pl.DataFrame, p95: float, p5: float) -> pl.DataFrame:
+def _good(series: MetricSeries, parts: pl.DataFrame, p95: float, p5: float) -> pl.DataFrame:
     """Return whether rows ``begin`` to ``end`` of each series are neither low state."""
-    index = parts.select(*_GPU, index=pl.int_ranges("begin", "end")).explode("index").drop_nulls("index")
-    value = pl.col("value")
-    return (
-        index.with_columns(value=series["value"].gather(index["index"]))
-        .group_by(_GPU)
-        .agg(p95=value.quantile(0.95, "linear").round(9), p5=value.quantile(0.05, "linear").round(9))
-        .select(*_GPU, good=(pl.col("p95") >= p95) & (pl.col("p5") >= p5))
-    )
+    parts = parts.filter(pl.col("begin") < pl.col("end"))
+    above, below = (quantile.round(9) for quantile in series.ordered.windows(parts["begin"], parts["end"], (0.95, 0.05)))
+    return parts.select(*_GPU, good=(above >= p95) & (below >= p5))
 
 
 def _device(row: Mapping[str, Any], run: RunData) -> LowGpu:

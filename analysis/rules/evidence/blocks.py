@@ -11,8 +11,8 @@ Rules use figures, which are derived from the metrics of the store:
 ``cpu``                 mean of the cores of a node per snapshot; unit 0
 ======================  ======================================================================================================
 
-Samples are sorted by one integer, the packed key ``((node - first node) * units + unit - first unit) * span + time - first time``, whose
-offsets are those of the block. If it exceeds 63 bits (clocks decades apart), samples are sorted by the three columns.
+A node and a time are joined by one integer, the packed key ``(node - first node) * span + time - first time``, whose offsets are those of
+the block.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import polars as pl
 
 from ....ingest.store.store import Store
 from ....ingest.store.tables import MEASURED
+from ...machine.series import FINITE, MetricSeries, read, row_of
 from ...machine.snapshots import SNAPSHOT_NS, begins, tolerance_ns
 from ...machine.utilization import derived_utilization
 from .common_time import CommonTime, common_time
@@ -38,15 +39,18 @@ _METRIC: Final = {"gpu": "gpu_utilization", "core": "cpu_utilization", "core_iow
 _MINUTE_NS: Final = 60_000_000_000
 _LEAST_BUCKET_NS: Final = 1_000_000
 _BLOCK_SAMPLES: Final = 3_000_000
-_WINDOW_SAMPLES: Final = 4_000_000  # of all windows whose quantiles are taken at once
 _MOST_SAMPLES: Final = 1 << 30
 _MOST_KEYS: Final = 1 << 62
 _NO_GPUS: Final = f"""
     SELECT coalesce(bool_and(gpus = 0), FALSE) AND NOT EXISTS (FROM device) AND NOT EXISTS (FROM device_event) FROM node
     WHERE id IN (SELECT node FROM sample WHERE {MEASURED})
 """
-_FINITE: Final = "isfinite(value) AND time_ns IS NOT NULL"
+SNAPSHOTS: Final = {
+    "node": pl.Int32, "snapshot_ns": pl.Int64, "gpu_min": pl.Float64, "core_max": pl.Float64, "iowait_max": pl.Float64,
+}  # fmt: skip
+"""Columns of :meth:`SampleBlock.snapshots`."""
 _SOURCE: Final = pl.Enum(["sampled", "derived", FOOTPRINT, CONTROLLER])
+_SAMPLES: Final = {"node": pl.Int32, "unit": pl.Int32, "time_ns": pl.Int64, "value": pl.Float64}
 
 
 def samples_of(parameter: float) -> int:
@@ -66,7 +70,7 @@ class Samples:
         self._store = store
         self.derived = derived_utilization(store) if derived is None else derived
         self._counts = store.frame(f"""
-            SELECT node, metric, count(*) AS n, count(*) FILTER ({_FINITE}) AS finite, min(time_ns) AS first, max(time_ns) AS last,
+            SELECT node, metric, count(*) AS n, count(*) FILTER ({FINITE}) AS finite, min(time_ns) AS first, max(time_ns) AS last,
                 min(coalesce(unit, 0)) AS first_unit, max(coalesce(unit, 0)) AS last_unit
             FROM sample WHERE node IS NOT NULL AND {MEASURED} GROUP BY ALL
         """)
@@ -193,15 +197,15 @@ class SampleBlock:
         self._packing = packing
         self._counts = counts
         self._derived = derived
-        self._read_metrics: dict[str, pl.DataFrame] = {}
-        self._series: dict[str, pl.DataFrame] = {}
+        self._interval_ns = samples.interval_ns
+        self._read_metrics: dict[str, MetricSeries] = {}
+        self._series: dict[str, MetricSeries] = {}
         self._ends: dict[tuple[object, ...], pl.DataFrame] = {}
 
-    def series(self, figure: str) -> pl.DataFrame:
-        """Return the samples of ``figure`` in the order of node, unit and time.
+    def series(self, figure: str) -> MetricSeries:
+        """Return the samples of ``figure``, by node and unit.
 
-        Columns: node (i32), unit (i32), series (number in the block from 0, u32), position (0-based number in the series, u32), time_ns
-        (i64), value (f64), source (enum: "sampled", "derived"; for gpu_memory the metric: FOOTPRINT or CONTROLLER)."""
+        Column ``source`` of the table: "sampled", "derived"; for gpu_memory the metric: FOOTPRINT or CONTROLLER."""
         if figure not in self._series:
             if figure not in FIGURES:
                 raise ValueError(f"{figure!r} is no figure of the samples; accepted: {', '.join(FIGURES)}")
@@ -216,15 +220,15 @@ class SampleBlock:
         key = ("ends", figure, scan_interval_us)
         if key not in self._ends:
             series = self.series(figure)
-            windows = series.select("series", window=(pl.col("time_ns") - self.origin_ns) // window_ns(scan_interval_us))
-            last = (pl.col("window") != pl.col("window").shift(-1)) | (pl.col("series") != pl.col("series").shift(-1))
-            rows = windows.select(last.fill_null(True).arg_true().alias("row")).to_series().cast(pl.UInt32)
-            self._ends[key] = series.select(
-                pl.col("node", "unit").gather(rows),
-                windows["window"].gather(rows),
-                rows,
-                count=pl.col("position").gather(rows) + 1,
-                time_ns=pl.col("time_ns").gather(rows),
+            windows = (series.time_ns - self.origin_ns) // window_ns(scan_interval_us)
+            changes = windows.to_frame("window").select((pl.col("window") != pl.col("window").shift(-1)).arg_true()).to_series()
+            rows = pl.concat([changes.cast(pl.Int64), series.end - 1]).unique().sort()
+            number = series.end.search_sorted(rows, side="right")
+            self._ends[key] = series.table.select(pl.col("node", "unit").gather(number)).with_columns(
+                window=windows.gather(rows),
+                row=rows.cast(pl.UInt32),
+                count=(rows - series.begin.gather(number) + 1).cast(pl.UInt32),
+                time_ns=series.time_ns.gather(rows),
             )
         return self._ends[key]
 
@@ -240,7 +244,7 @@ class SampleBlock:
                 rows = self._ends[known[0]].filter(pl.col("count") > more_than)
             else:
                 ends = self.ends(figure, scan_interval_us).filter(pl.col("count") > more_than)
-                rows = _with_quantiles(self.series(figure)["value"], ends, length)
+                rows = _with_quantiles(self.series(figure), ends, length)
             self._ends[(*asked, more_than)] = rows
         return self._ends[(*asked, more_than)]
 
@@ -251,50 +255,33 @@ class SampleBlock:
         1.5 IQR, limited to min and max. ``whisker_lower``, ``whisker_upper``: the most extreme values within 1.5 IQR of the quartiles."""
         key = ("boxes", figure)
         if key not in self._ends:
-            value, series = pl.col("value"), self.series(figure).with_columns(pl.col("series").set_sorted())
-            quantiles = {f"p{percent}": value.quantile(percent / 100, "linear") for percent in (5, 25, 50, 75, 95)}
-            rows = (
-                series.group_by("series", maintain_order=True)
-                .agg(
-                    pl.col("node", "unit", "source").first(),
-                    samples=pl.len(),
-                    first_ns=pl.col("time_ns").first(),
-                    last_ns=pl.col("time_ns").last(),
-                    min=value.min(),
-                    max=value.max(),
-                    mean=value.mean(),
-                    **quantiles,
-                )
-                .with_columns(
-                    pl.col("source").cast(pl.String),
-                    low=pl.col("p25") - 1.5 * (pl.col("p75") - pl.col("p25")),
-                    high=pl.col("p75") + 1.5 * (pl.col("p75") - pl.col("p25")),
-                )
-            )
-            limits = [rows[side].gather(series["series"]) for side in ("low", "high")]
-            whiskers = (
-                series.select(
-                    "series",
-                    whisker_lower=pl.when(value >= limits[0] - 1e-9).then(value),
-                    whisker_upper=pl.when(value <= limits[1] + 1e-9).then(value),
-                )
-                .group_by("series", maintain_order=True)
-                .agg(pl.col("whisker_lower").min(), pl.col("whisker_upper").max())
-            )
-            self._ends[key] = rows.select(
-                "node", "unit", "source", "samples", "first_ns", "last_ns", "min", "p5", "p25", "p50", "p75", "p95", "max", "mean",
+            series = self.series(figure)
+            ordered, begin, end = series.ordered, series.begin, series.end
+            rows = series.table.select(
+                "node", "unit", pl.col("source").cast(pl.String), pl.col("samples").cast(pl.UInt32),
+                first_ns=series.time_ns.gather(begin),
+                last_ns=series.time_ns.gather(end - 1),
+                min=ordered.values.gather(begin),
+                **{f"p{percent}": ordered.quantile(percent / 100) for percent in (5, 25, 50, 75, 95)},
+                max=ordered.values.gather(end - 1),
+                mean=series.mean,
+            ).with_columns(
+                low=pl.col("p25") - 1.5 * (pl.col("p75") - pl.col("p25")), high=pl.col("p75") + 1.5 * (pl.col("p75") - pl.col("p25"))
+            )  # fmt: skip
+            beyond = pl.Series([math.nextafter(high, math.inf) for high in rows["high"] + 1e-9], dtype=pl.Float64)
+            self._ends[key] = rows.with_columns(
                 lower=pl.max_horizontal("low", "min"),
                 upper=pl.min_horizontal("high", "max"),
-                whisker_lower=whiskers["whisker_lower"],
-                whisker_upper=whiskers["whisker_upper"],
-            )  # fmt: skip
+                whisker_lower=ordered.values.gather(begin + ordered.below(rows["low"] - 1e-9)),
+                whisker_upper=ordered.values.gather(begin + ordered.below(beyond) - 1),
+            ).drop("low", "high")
         return self._ends[key]
 
     def snapshots(self) -> pl.DataFrame:
         """Return a row per node and snapshot that has a value of a used GPU.
 
-        Columns: node, snapshot_ns, gpu_min (lowest of the used GPUs), core_max and iowait_max (highest core; null without such samples). A
-        GPU that is 0 % for the whole run is not used. In a run without GPUs gpu_min is the mean of the cores.
+        Columns: node, snapshot_ns, gpu_min (lowest of the used GPUs), core_max and iowait_max (highest core; null without such samples), by
+        node and time. A GPU that is 0 % for the whole run is not used. In a run without GPUs gpu_min is the mean of the cores.
 
         Derived utilization is joined to the other samples by time: a bucket belongs to every snapshot inside it; a bucket without one is a
         snapshot of its own, at its start."""
@@ -306,64 +293,31 @@ class SampleBlock:
 
     # -- making ------------------------------------------------------------------------------------------------------------
 
-    def _make(self, figure: str) -> pl.DataFrame:
+    def _make(self, figure: str) -> MetricSeries:
         if figure == "cpu":
-            return self._numbered(self._mean_core(), "sampled")
+            return _from(MetricSeries.of(self._mean_core()), "sampled")
         if figure == "gpu_memory":
             footprint = self._counts.filter(pl.col("metric") == FOOTPRINT)["node"]
             rest = self._read(CONTROLLER)
             if len(rest) and len(footprint):
-                rest = rest.filter(~pl.col("node").is_in(footprint.implode()))
-            return _joined([self._read(FOOTPRINT), rest])
+                rest = rest.only(~rest.table["node"].is_in(footprint.implode()))
+            return MetricSeries.joined([self._read(FOOTPRINT), rest])
         sampled = self._read(_METRIC[figure])
         if figure != "gpu" or self._derived.is_empty():
             return sampled
-        derived = self._derived.sort("node", "unit", "time_ns").select("node", "unit", "time_ns", "value")
-        return _joined([sampled, self._numbered(derived, "derived")])
+        derived = MetricSeries.of(self._derived.sort("node", "unit", "time_ns").select("node", "unit", "time_ns", "value"))
+        return MetricSeries.joined([sampled, _from(derived, "derived")])
 
-    def _numbered(self, rows: pl.DataFrame, source: str) -> pl.DataFrame:
-        """Number the series and positions of sorted rows (node, unit, time_ns, value)."""
-        changes = (pl.col("node") != pl.col("node").shift()) | (pl.col("unit") != pl.col("unit").shift())
-        begin = rows.select(changes.fill_null(True)).to_series()
-        number = begin.cum_sum().cast(pl.UInt32) - 1
-        first = begin.arg_true().cast(pl.UInt32)
-        return rows.select(
-            "node",
-            "unit",
-            number.alias("series"),
-            pl.int_range(pl.len(), dtype=pl.UInt32).alias("position") - first.gather(number),
-            "time_ns",
-            "value",
-            pl.lit(source, _SOURCE).alias("source"),
-        )
-
-    def _read(self, metric: str) -> pl.DataFrame:
-        """Read the samples of one metric in the columns of :meth:`series`."""
+    def _read(self, metric: str) -> MetricSeries:
+        """Read the samples of one metric."""
         if metric not in self._read_metrics:
-            self._read_metrics[metric] = self._numbered(self._read_now(metric), metric if metric in (FOOTPRINT, CONTROLLER) else "sampled")
+            units = (self._packing.first_unit, self._packing.last_unit)
+            if metric in self._counts["metric"]:
+                series = read(self._store, metric, (self.nodes[0], self.nodes[-1]), units, self._interval_ns)
+            else:
+                series = MetricSeries.of(pl.DataFrame(schema=_SAMPLES))
+            self._read_metrics[metric] = _from(series, metric if metric in (FOOTPRINT, CONTROLLER) else "sampled")
         return self._read_metrics[metric]
-
-    def _read_now(self, metric: str) -> pl.DataFrame:
-        """Read node, unit, time_ns, value; sorted, one row per series and time."""
-        packing, span, units = self._packing, self._packing.span, self._packing.units
-        if metric not in self._counts["metric"]:
-            return pl.DataFrame(schema={"node": pl.Int32, "unit": pl.Int32, "time_ns": pl.Int64, "value": pl.Float64})
-        rows = f"FROM sample WHERE metric = ? AND node BETWEEN {self.nodes[0]} AND {self.nodes[-1]} AND {_FINITE}"
-        if not packing.fits:
-            names = ("node", "unit", "time_ns")
-            loose = self._store.frame(f"SELECT node, coalesce(unit, 0)::INTEGER AS unit, time_ns, value {rows}", [metric]).sort(names)
-            return loose.group_by(names, maintain_order=True).agg(pl.col("value").mean())
-        series = f"((node - {packing.first_node})::BIGINT * {units} + coalesce(unit, 0) - {packing.first_unit})"
-        keyed = self._store.frame(f"SELECT {series} * {span} + (time_ns - {packing.first_ns}) AS key, value {rows}", [metric]).sort("key")
-        if keyed.select((pl.col("key").diff() == 0).any()).item():
-            keyed = keyed.group_by("key", maintain_order=True).agg(pl.col("value").mean())
-        key, unit = pl.col("key"), pl.col("series") % units + packing.first_unit
-        return keyed.with_columns(series=key // span).select(
-            (pl.col("series") // units + packing.first_node).cast(pl.Int32).alias("node"),
-            unit.cast(pl.Int32).alias("unit"),
-            (key - pl.col("series") * span + packing.first_ns).alias("time_ns"),
-            "value",
-        )
 
     # -- snapshots ---------------------------------------------------------------------------------------------------------
 
@@ -385,10 +339,9 @@ class SampleBlock:
         starts = times.select(snapshot=pl.col("moment").gather(begins(times["moment"], each)))
         return times.join_asof(starts, left_on="moment", right_on="snapshot", coalesce=False)
 
-    def _tolerances(self, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    def _tolerances(self, frames: Sequence[MetricSeries]) -> pl.DataFrame:
         """Return how long a snapshot may last on each node: node, tolerance."""
-        step = pl.col("time_ns").diff().over("node", "unit")
-        steps = pl.concat([frame.select("node", step=step).filter(pl.col("step") > 0) for frame in frames])
+        steps = pl.concat([_steps(series) for series in frames])
         medians = steps.group_by("node").agg(pl.col("step").median())
         tolerances = [tolerance_ns(round(median)) for median in medians["step"]]
         return medians.select("node", tolerance=pl.Series(tolerances, dtype=pl.Int64))
@@ -401,7 +354,7 @@ class SampleBlock:
         begin = keyed.select(moment="snapshot").join(self._moments, on="moment", how="left", maintain_order="left")
         return keyed.with_columns(begin["snapshot"])
 
-    def _extreme(self, rows: pl.DataFrame, which: Literal["min", "max"]) -> pl.DataFrame:
+    def _extreme(self, rows: MetricSeries, which: Literal["min", "max"]) -> pl.DataFrame:
         """Return the lowest or highest value of a node's series: snapshot, value."""
         values = self._with_snapshot(per_moment(rows, which)).select("snapshot", "value")
         return values if self._moments.is_empty() else values.group_by("snapshot").agg(getattr(pl.col("value"), which)())
@@ -411,7 +364,7 @@ class SampleBlock:
         cores = self.series("core")
         if self._moments.is_empty():
             return per_moment(cores, "mean").select("node", pl.lit(0, pl.Int32).alias("unit"), "time_ns", "value")
-        rows = self._with_snapshot(cores).group_by("snapshot", "series").agg(pl.col("value").mean())
+        rows = self._with_snapshot(cores.frame()).group_by("snapshot", "series").agg(pl.col("value").mean())
         means = self._unpacked(rows.group_by("snapshot").agg(pl.col("value").mean()).sort("snapshot"))
         return means.select("node", pl.lit(0, pl.Int32).alias("unit"), "time_ns", "value")
 
@@ -424,10 +377,11 @@ class SampleBlock:
 
     @cached_property
     def _snapshots(self) -> pl.DataFrame:
-        unused = self.unused()
-        gpus = self.series(self.device) if unused.is_empty() else self.series(self.device).join(unused, on=["node", "unit"], how="anti")
-        derived = gpus.filter(pl.col("source") == "derived") if len(self._derived) else gpus.clear()
-        sampled = gpus.filter(pl.col("source") != "derived") if len(self._derived) else gpus
+        gpus = self.series(self.device)
+        if self.device == "gpu" and len(gpus):
+            gpus = gpus.only(self.boxes("gpu")["max"] > 0)
+        is_derived = gpus.table["source"] == "derived"
+        derived, sampled = gpus.only(is_derived), gpus.only(~is_derived)
         lowest = self._extreme(sampled, "min").rename({"value": "gpu_min"})
         cores = {"core_max": "core", "iowait_max": "core_iowait"}
         highest = {name: self._extreme(self.series(figure), "max").rename({"value": name}) for name, figure in cores.items()}
@@ -435,15 +389,19 @@ class SampleBlock:
             known = pl.concat([frame.select("snapshot") for frame in (lowest, *highest.values())]).unique()
             matched = self._meet(derived, known)
             lowest = pl.concat([lowest, matched]).group_by("snapshot").agg(pl.col("gpu_min").min())
-        for frame in highest.values():
-            lowest = lowest.join(frame, on="snapshot", how="left")
-        return self._unpacked(lowest.sort("snapshot")).select("node", pl.col("time_ns").alias("snapshot_ns"), "gpu_min", *cores)
+        lowest = lowest if lowest["snapshot"].is_sorted() else lowest.sort("snapshot")
+        for name, frame in highest.items():
+            if frame["snapshot"].equals(lowest["snapshot"]):
+                lowest = lowest.with_columns(frame[name])
+            else:
+                lowest = lowest.join(frame, on="snapshot", how="left", maintain_order="left")
+        return self._unpacked(lowest).select("node", pl.col("time_ns").alias("snapshot_ns"), "gpu_min", *cores)
 
-    def _meet(self, derived: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+    def _meet(self, derived: MetricSeries, known: pl.DataFrame) -> pl.DataFrame:
         """Return the lowest derived utilization per snapshot, known or of its own bucket."""
         keys = ["node", "unit"]
         snapshots = self._unpacked(known).select("node", "snapshot", at="time_ns")
-        buckets = derived.select(*keys, "time_ns", "value").sort("time_ns")
+        buckets = derived.frame().select(*keys, "time_ns", "value").sort("time_ns")
         asked = snapshots.join(buckets.select(keys).unique(), on="node").sort("at")
         inside = pl.col("at") - pl.col("time_ns") < (self._bucket_ns or _LEAST_BUCKET_NS)
         met = asked.join_asof(buckets, left_on="at", right_on="time_ns", by=keys, coalesce=False, check_sortedness=False).filter(inside)
@@ -452,70 +410,49 @@ class SampleBlock:
         return pl.concat(parts).group_by("snapshot").agg(gpu_min=pl.col("value").min())
 
 
-def per_moment(rows: pl.DataFrame, which: Literal["min", "max", "mean"] | None) -> pl.DataFrame:
+def per_moment(series: MetricSeries, which: Literal["min", "max", "mean"] | None) -> pl.DataFrame:
     """Reduce the series of a node at each time: node, time_ns, value; sorted.
 
-    ``rows``: complete series in order, as :meth:`SampleBlock.series` returns them. ``which``: None for times alone. If all series of every
-    node were sampled at the same times, as samplers do, values are compared series by series; otherwise rows are grouped by time, which is
-    ten times slower."""
-    first = rows.select((pl.col("position") == 0).arg_true()).to_series().cast(pl.Int64)
-    ends = pl.concat([first.slice(1), pl.Series([len(rows)], dtype=pl.Int64)]) if len(first) else first
-    machines = (
-        pl.DataFrame({"node": rows["node"].gather(first), "row": first, "length": ends - first})
-        .group_by("node", maintain_order=True)
-        .agg(pl.col("row").first(), pl.col("length").first(), series=pl.len().cast(pl.Int64), even=pl.col("length").n_unique() == 1)
-    )
-    at = machines.select("length", "series", row=pl.int_ranges("row", pl.col("row") + pl.col("length"))).explode("row")
-    most = machines["series"].max()
-    times = rows["time_ns"].gather(at["row"])
-    even = bool(machines["even"].all())
-    values = [rows["value"].gather(at["row"])] if which else []
-    for number in range(1, most if isinstance(most, int) else 0):
-        if not even:
-            break
-        indices = at.select(pl.col("row") + pl.min_horizontal(pl.lit(number), pl.col("series") - 1) * pl.col("length")).to_series()
-        even = bool((rows["time_ns"].gather(indices) == times).all())
-        if which:
-            values.append(rows["value"].gather(indices) if which != "mean" else rows["value"].gather(indices) * (at["series"] > number))
-    if not even:
+    ``which``: None for times alone. If all series of every node were sampled at the same times, as samplers do, values are compared series
+    by series; otherwise rows are grouped by time, which is ten times slower."""
+    if (at := series.moments) is None:
+        rows = pl.DataFrame({"node": series.by_row("node"), "time_ns": series.time_ns, "value": series.value})
         grouped = rows.group_by("node", "time_ns")
         result = grouped.agg(getattr(pl.col("value"), which)()) if which else grouped.agg()
         return result.sort("node", "time_ns")
-    result = pl.DataFrame({"node": rows["node"].gather(at["row"]), "time_ns": times})
+    result = at.select("node", "time_ns")
     if not which:
         return result
-    columns = pl.DataFrame([value.alias(str(number)) for number, value in enumerate(values)])
+    most: Any = at["series"].max()
+    columns = []
+    for number in range(most or 0):
+        value = series.value.gather(row_of(at, number))
+        columns.append((value if which != "mean" else value * (at["series"] > number)).alias(str(number)))
+    if not columns:
+        return result.with_columns(value=pl.lit(None, pl.Float64))
     if which == "mean":
-        return result.with_columns(value=columns.select(pl.sum_horizontal(pl.all())).to_series() / at["series"])
+        return result.with_columns(value=pl.select(pl.sum_horizontal(columns)).to_series() / at["series"])
     across = pl.min_horizontal if which == "min" else pl.max_horizontal
-    return result.with_columns(value=columns.select(across(pl.all())).to_series())
+    return result.with_columns(value=pl.select(across(columns)).to_series())
 
 
-def _joined(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Concatenate the disjoint series of several sources in order, numbered anew."""
-    filled = [frame for frame in frames if len(frame)]
-    if len(filled) < 2:
-        return filled[0] if filled else frames[0]
-    rows = pl.concat(filled).sort("node", "unit", "position")
-    return rows.with_columns(series=(pl.col("position") == 0).cum_sum().cast(pl.UInt32) - 1)
+def _from(series: MetricSeries, source: str) -> MetricSeries:
+    return MetricSeries(series.table.with_columns(source=pl.lit(source, _SOURCE)), series.time_ns, series.value)
 
 
-def _with_quantiles(values: pl.Series, ends: pl.DataFrame, length: int) -> pl.DataFrame:
+def _steps(series: MetricSeries) -> pl.DataFrame:
+    """Return the distances of successive samples of a series: node, step."""
+    rows = pl.DataFrame({"node": series.by_row("node"), "series": series.number, "time_ns": series.time_ns})
+    step = pl.when(pl.col("series") == pl.col("series").shift()).then(pl.col("time_ns").diff())
+    return rows.select("node", step=step).filter(pl.col("step") > 0)
+
+
+def _with_quantiles(series: MetricSeries, ends: pl.DataFrame, length: int) -> pl.DataFrame:
     """Add p5 and p95 of the last ``length`` values, or fewer, to ``ends``."""
-    end = pl.col("row").cast(pl.Int64) + 1
-    rows = pl.int_ranges(end - pl.min_horizontal("count", pl.lit(length)), end)
-    value = pl.col("value")
-    parts = [ends.clear().with_columns(p5=pl.lit(None, pl.Float64), p95=pl.lit(None, pl.Float64))]
-    longest = ends["count"].max()
-    for part in ends.iter_slices(max(1, _WINDOW_SAMPLES // min(length, longest)) if isinstance(longest, int) else 1):
-        index = part.with_row_index("end").select("end", index=rows).explode("index")
-        quantiles = (
-            index.select("end", value=values.gather(index["index"]))
-            .group_by("end", maintain_order=True)
-            .agg(p5=value.quantile(0.05, "linear"), p95=value.quantile(0.95, "linear"))
-        )
-        parts.append(part.with_columns(quantiles["p5"], quantiles["p95"]))
-    return pl.concat(parts)
+    last = ends["row"].cast(pl.Int64) + 1
+    first = ends.select(last - pl.min_horizontal(pl.col("count").cast(pl.Int64), pl.lit(length, pl.Int64))).to_series()
+    p5, p95 = series.ordered.windows(first, last, (0.05, 0.95))
+    return ends.with_columns(p5.alias("p5"), p95.alias("p95"))
 
 
 def _bucket_ns(derived: pl.DataFrame, interval_ns: int | None) -> int | None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from postrun.analysis.machine.series import MetricSeries
 from postrun.analysis.report import FINE, ISSUES, NOT_EVALUATED
 from postrun.analysis.rules.checks.gpu_memory_increase import SLOPE_POINTS, slopes
 from postrun.analysis.rules.evidence.base import Outcome
@@ -181,9 +182,9 @@ def test_slopes_against_plain_python(count: int) -> None:
         groups = [[(t, v) for n, (t, v) in enumerate(zip(times, values, strict=True)) if n * min(count, SLOPE_POINTS) // count == group]
                   for group in range(min(count, SLOPE_POINTS))]  # fmt: skip
         expected.append(plain_slope([(statistics.fmean(t for t, _ in own), statistics.fmean(v for _, v in own)) for own in groups]))
-        frames.append(pl.DataFrame({"time_ns": times, "value": values, "unit": [unit] * count}).with_row_index("position"))
-    series = pl.concat(frames).with_columns(node=pl.lit(0), series=pl.col("unit").cast(pl.UInt32))
-    assert slopes(series)["slope"].to_list() == pytest.approx(expected)
+        frames.append(pl.DataFrame({"time_ns": times, "value": values, "unit": [unit] * count}))
+    series = pl.concat(frames).with_columns(node=pl.lit(0))
+    assert slopes(MetricSeries.of(series))["slope"].to_list() == pytest.approx(expected)
 
 
 def test_a_single_sample_has_no_slope() -> None:
