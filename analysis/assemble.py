@@ -126,6 +126,9 @@ def _plain(options: Options, selection: Selection, rules: Sequence[RuleResult]) 
 def _traced(store: Store) -> int:
     """Count the processes with at least one event."""
     tables = ("annotation", "host_event", "device_event", "python_profile", "step")
-    processes = " UNION ".join(f"SELECT process FROM {table}" for table in tables)
-    counted = f"SELECT unit FROM sample WHERE NOT ({MEASURED})"
-    return int(store.frame(f"SELECT count(*) FROM ({processes} UNION {counted}) AS t(process) WHERE process IS NOT NULL").item())
+    parts = [f"SELECT process FROM {table}" for table in tables if store.has_rows(table)]
+    if store.has_rows("sample"):
+        parts.append(f"SELECT unit FROM sample WHERE NOT ({MEASURED})")
+    if not parts:
+        return 0
+    return int(store.frame(f"SELECT count(*) FROM ({' UNION '.join(parts)}) AS t(process) WHERE process IS NOT NULL").item())

@@ -38,6 +38,8 @@ _DRAWN: Final = f"""
 
 def counters(store: Store) -> tuple[CounterSeries, ...]:
     """Return every counter of every process by name, from its finite values."""
+    if not store.has_rows("sample"):
+        return ()
     rows = store.frame(_SERIES)
     if rows.is_empty():
         return ()

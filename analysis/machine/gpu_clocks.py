@@ -41,6 +41,8 @@ _TIMES: Final = f"""
 
 def gpu_clocks(store: Store) -> tuple[GpuClocks, ...]:
     """Return a row per GPU with samples of power, clock or throttle reasons."""
+    if not store.has_rows("sample"):
+        return ()
     places = Places(store)
     values: dict[tuple[int, int], dict[str, Any]] = {}
     for node, unit, metric, middle, least, most in store.frame(_VALUES).rows():

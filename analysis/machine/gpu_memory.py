@@ -48,6 +48,8 @@ _DRAWN: Final = f"""
 
 def gpu_memory(store: Store) -> tuple[GpuMemory, ...]:
     """Return a row per GPU whose memory was sampled, by host name and number."""
+    if not store.has_rows("sample"):
+        return ()
     rows = store.frame(_SUMMARY)
     if rows.is_empty():
         return ()

@@ -60,6 +60,7 @@ _ABSENT: Final = (
     "No system metrics and no device activity in this run. The hosted profiler's folder system/ has samples of processors, GPUs, memory,"
     " disks and network; traces with GPU kernels give the GPUs' busy share."
 )
+_NO_SAMPLES: Final = pl.DataFrame(schema={"metric": pl.Categorical, "unit": pl.Int32, "time_ns": pl.Int64, "value": pl.Float64})
 
 
 def system_usage(store: Store, derived: pl.DataFrame | None = None) -> SystemUsage:
@@ -72,9 +73,11 @@ def system_usage(store: Store, derived: pl.DataFrame | None = None) -> SystemUsa
     """
     places = Places(store)
     derived = derived_utilization(store) if derived is None else derived
-    sampled = store.frame("SELECT DISTINCT node FROM sample WHERE metric = 'gpu_utilization'")["node"].to_list()
-    derived = derived.filter(~pl.col("node").is_in(sampled))
-    measured = {*store.frame(f"SELECT DISTINCT node FROM sample WHERE {MEASURED}")["node"], *derived["node"]}
+    measured = set(derived["node"])
+    if store.has_rows("sample"):
+        sampled = store.frame("SELECT DISTINCT node FROM sample WHERE metric = 'gpu_utilization'")["node"].to_list()
+        derived = derived.filter(~pl.col("node").is_in(sampled))
+        measured = {*store.frame(f"SELECT DISTINCT node FROM sample WHERE {MEASURED}")["node"], *derived["node"]}
     usage: list[MetricUsage] = []
     statements: list[tuple[str, str]] = []
     series: list[Series] = []
@@ -119,6 +122,9 @@ def _samples(store: Store, nodes: Sequence[int]) -> Iterator[tuple[int, pl.DataF
 
     Columns: metric, unit, time_ns, value. ``nodes`` are in ascending order.
     """
+    if not store.has_rows("sample"):
+        yield from ((node, _NO_SAMPLES) for node in nodes)
+        return
     counts = dict(store.frame(f"SELECT node, count(*) FROM sample WHERE {MEASURED} GROUP BY node").rows())
     for group in batches(((node, counts.get(node, 0)) for node in nodes), _AT_ONCE):
         rows = store.frame(
@@ -260,6 +266,8 @@ def _grid(snapshots: pl.Series, limit: int) -> tuple[pl.DataFrame, list[int]]:
 
 
 def _active(store: Store, metric: str) -> ActiveTime | None:
+    if not store.has_rows("sample"):
+        return None
     return _active_time(*store.frame("SELECT count(*), count(*) FILTER (value > 0) FROM sample WHERE metric = ?", [metric]).row(0))
 
 

@@ -29,6 +29,8 @@ def derived_utilization(store: Store) -> pl.DataFrame:
     :func:`bucket_ns` and cover the device's profile window. Of the first and the last bucket (of each profile), only the part in the window
     counts. Sorted by node, unit and time.
     """
+    if not store.has_rows("device_event"):
+        return pl.DataFrame(schema=_SCHEMA)
     devices = store.frame("""
         SELECT node, device AS unit, min(start_ns) AS first, max(start_ns + duration_ns) AS last, count(*) AS events
         FROM device_event AS e
@@ -84,6 +86,8 @@ def _busy_share(busy: pl.DataFrame, profiles: pl.DataFrame, width: int) -> pl.Da
 
 def _interval(store: Store) -> int | None:
     """Return the median sampling interval, in ns, of the node sampled most often."""
+    if not store.has_rows("sample"):
+        return None
     interval = store.frame(f"""
         SELECT median(step) AS step FROM (
             SELECT time_ns - lag(time_ns) OVER (PARTITION BY node, metric, unit ORDER BY time_ns) AS step FROM sample

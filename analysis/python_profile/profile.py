@@ -11,6 +11,7 @@ from typing import Final
 from ...ingest.store.store import Store
 from ..report.model import FlameGraph, ProfileGroup, ProfileRow, PythonProfile
 from ..toolkit import wording
+from ..toolkit.contents import stated
 from .flame_graph import LEAST_PERCENT, called_tree, sampled_tree
 from .names import PROFILER, RECORDING, kind_of, short_names
 from .windows import Question, Window, label, windows
@@ -182,7 +183,7 @@ def _flames(store: Store, all_windows: Sequence[Window]) -> tuple[FlameGraph, ..
 
 def _absent(store: Store) -> str:
     """Explain why there is no profile, with the recording's reason if it has one."""
-    text = store.frame("SELECT any_value(metadata) FROM run").item()
+    text = stated(store, "metadata")
     metadata = json.loads(text) if text else {}
     asked = metadata.get("profiling.python") if isinstance(metadata, dict) else None
     if not isinstance(metadata, dict) or not isinstance(asked, str):

@@ -60,6 +60,8 @@ class Window:
 
 def windows(store: Store) -> tuple[Window, ...]:
     """Return all windows, by their time and number."""
+    if not store.has_rows("python_window"):
+        return ()
     rows = store.frame("""
         SELECT w.id, w.process, w.profiler, w.timer, w.start_mode, w.start_step, w.start_phase, w.end_mode, w.end_phase,
             w.start_ns, w.duration_ns, w.functions, w.calls, w.total_s, p.first_step, p.last_step

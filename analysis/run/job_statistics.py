@@ -10,6 +10,7 @@ from ...ingest.store.store import Store
 from ...ingest.store.tables import MEASURED
 from ..report.model import JobStatistics
 from ..toolkit import wording
+from ..toolkit.contents import RUN, SOURCES, formats
 from ..toolkit.windows import gaps_ns
 from .run_info import FIRST_EPOCH_NS
 
@@ -22,6 +23,11 @@ _STOPPED: Final = "The recording was stopped {} before the job ended: how long t
 _GAPS: Final = "In {} of it nothing was recorded."
 _ONE_STEP: Final = "Only one step was recorded; the training loop cannot be told from initialisation and finalisation with fewer than two."
 _RELATIVE: Final = "The steps' times count from an anchor and cannot be set against the rest of the run, which has absolute times."
+_STEPS: Final = """
+    SELECT host_start_ns AS first,
+        greatest(host_start_ns + host_duration_ns, coalesce(device_start_ns + device_duration_ns, host_start_ns)) AS last
+    FROM step WHERE host_start_ns IS NOT NULL
+"""
 
 
 def job_statistics(store: Store) -> JobStatistics:
@@ -36,11 +42,7 @@ def job_statistics(store: Store) -> JobStatistics:
     """
     started, ended = _limits(store)
     unrecorded = _unrecorded(store)
-    steps = store.frame("""
-        SELECT host_start_ns AS first,
-            greatest(host_start_ns + host_duration_ns, coalesce(device_start_ns + device_duration_ns, host_start_ns)) AS last
-        FROM step WHERE host_start_ns IS NOT NULL
-    """)
+    steps = store.frame(_STEPS) if store.has_rows("step") else pl.DataFrame(schema={"first": pl.Int64, "last": pl.Int64})
     absent = None
     if started is not None and started >= FIRST_EPOCH_NS:
         absolute = steps.filter(pl.col("first") >= FIRST_EPOCH_NS)
@@ -79,7 +81,7 @@ def job_statistics(store: Store) -> JobStatistics:
 
 def job_times(store: Store) -> tuple[int | None, int | None]:
     """Return the start and end of the job that its recorders state, or None."""
-    started, ended = store.frame("SELECT min(job_started_ns), max(job_ended_ns) FROM run").row(0)
+    started, ended = store.frame(RUN).select(pl.col("job_started_ns").min(), pl.col("job_ended_ns").max()).row(0)
     return started, ended
 
 
@@ -91,16 +93,22 @@ def _captured_only(store: Store) -> bool:
     """
     if None not in job_times(store):
         return False
-    job_evidence = store.frame(f"""
-        SELECT EXISTS (FROM source WHERE format = 'hosted system metrics')
-            OR (NOT EXISTS (FROM recorded_window)
-                AND (EXISTS (FROM source WHERE format = 'hosted framework timeline') OR EXISTS (FROM sample WHERE {MEASURED})))
-    """)
-    return not job_evidence.item()
+    known = formats(store)
+    if "hosted system metrics" in known:
+        return False
+    if _exists(store, "recorded_window"):
+        return True
+    return not ("hosted framework timeline" in known or _exists(store, "sample", MEASURED))
+
+
+def _exists(store: Store, table: str, condition: str = "TRUE") -> bool:
+    return store.has_rows(table) and bool(store.frame(f"SELECT EXISTS (FROM {table} WHERE {condition})").item())
 
 
 def _unrecorded(store: Store) -> int:
     """Return the time after the last record of processes with steps, in ns, or 0."""
+    if not store.has_rows("recorded_window"):
+        return 0
     sql = """
         SELECT min(r.job_ended_ns) - max(w.last_ns) FROM recorded_window AS w, run AS r
         WHERE w.process IN (SELECT process FROM step) HAVING bool_or(w.stopped)
@@ -113,18 +121,33 @@ def _limits(store: Store) -> tuple[int | None, int | None]:
     began, over = job_times(store)
     if began is not None and over is not None:
         return began, over
-    sampled = "SELECT min(first), max(last) FROM (SELECT min(time_ns), max(time_ns) FROM sample UNION ALL"
-    sampled += " SELECT min(first_ns), max(last_ns) FROM recorded_window) AS t(first, last)"
-    for sql in (
-        sampled,
-        "SELECT min(started_ns), max(ended_ns) FROM run WHERE started_ns IS NOT NULL AND ended_ns IS NOT NULL",
-        "SELECT min(first_ns), max(last_ns) FROM source",
-    ):
-        started, ended = store.frame(sql).row(0)
+    for started, ended in (_sampled(store), _stated(store), _of_sources(store)):
         if started is not None and ended is not None:
-            if sql is sampled and started >= FIRST_EPOCH_NS:  # a log of samples may be shorter than the traces next to it
-                traced = f"SELECT min(first_ns), max(last_ns) FROM source WHERE first_ns >= {FIRST_EPOCH_NS}"
-                first, last = store.frame(traced).row(0)
-                started, ended = min(started, first or started), max(ended, last or ended)
             return began or started, ended
     return began, None
+
+
+def _sampled(store: Store) -> tuple[int | None, int | None]:
+    """Return the times of samplers and recorders, extended to those of the traces."""
+    if not store.has_rows("sample", "recorded_window"):
+        return None, None
+    sql = "SELECT min(first), max(last) FROM (SELECT min(time_ns), max(time_ns) FROM sample UNION ALL"
+    started, ended = store.frame(f"{sql} SELECT min(first_ns), max(last_ns) FROM recorded_window) AS t(first, last)").row(0)
+    if started is not None and ended is not None and started >= FIRST_EPOCH_NS:  # a log of samples may be shorter than the traces
+        first, last = _of_sources(store, FIRST_EPOCH_NS)
+        return min(started, first or started), max(ended, last or ended)
+    return started, ended
+
+
+def _stated(store: Store) -> tuple[int | None, int | None]:
+    """Return the start and end that the files of the run state."""
+    times = store.frame(RUN).select("started_ns", "ended_ns").drop_nulls()
+    started, ended = times.select(pl.col("started_ns").min(), pl.col("ended_ns").max()).row(0)
+    return started, ended
+
+
+def _of_sources(store: Store, since: int | None = None) -> tuple[int | None, int | None]:
+    """Return the first and last time of the files that begin at ``since`` or later."""
+    files = store.frame(SOURCES).filter(pl.col("first_ns") >= since) if since is not None else store.frame(SOURCES)
+    first, last = files.select(pl.col("first_ns").min(), pl.col("last_ns").max()).row(0)
+    return first, last

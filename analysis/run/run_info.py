@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from ...ingest.store.store import Store
 from ..report.model import Device, Node, Note, Process, Run, Source
+from ..toolkit.contents import NODES, PROCESSES, RUN, SOURCES
 from ..toolkit.places import Places, in_order
 
 # Times before 2001-09-09 count from an anchor or from the boot of the node, not from the Unix epoch. They cannot be compared with ones
@@ -18,6 +19,12 @@ _SEVERITIES: Final = ("error", "warning", "info")
 # Limits that the documentation of the hosted profiler advises for a profile of GPU activity; larger profiles only get a note.
 _ADVISED_STEPS: Final = 300
 _ADVISED_MACHINES: Final = 7
+# One row per file and message of errors and warnings, else one per code.
+_NOTES: Final = """
+    SELECT arg_min(file, (coalesce(file, ''), message)), severity, code, arg_min(message, (coalesce(file, ''), message)),
+        sum("count")::BIGINT, min(first_ns), max(last_ns), greatest(count(DISTINCT file), 1)
+    FROM ingest_note GROUP BY severity, code, CASE WHEN severity <> 'info' THEN (file, message) END
+"""
 
 
 def run(store: Store, *, name: str | None = None) -> Run:
@@ -26,7 +33,7 @@ def run(store: Store, *, name: str | None = None) -> Run:
     Start and end are the run's own, else the first and last time of its sources, preferably of those with epoch times. ``name`` replaces
     the run's name. ``relative_times``: no source has times after :data:`FIRST_EPOCH_NS`.
     """
-    rows = store.frame("SELECT * FROM run LIMIT 1").rows(named=True)
+    rows = store.frame(RUN).head(1).rows(named=True)
     known: dict[str, Any] = rows[0] if rows else {}
     sources = _sources(store)
     timed = [source for source in sources if source.first_ns is not None]
@@ -42,7 +49,7 @@ def run(store: Store, *, name: str | None = None) -> Run:
         relative_times=bool(timed) and not absolute,
         framework=known.get("framework"),
         instance_type=known.get("instance_type"),
-        world_size=store.frame("SELECT max(world_size) FROM process").item(),
+        world_size=store.frame(PROCESSES)["world_size"].max(),  # type: ignore[arg-type]
         resources=_texts(known.get("resources")),
         hyperparameters=_pairs(known.get("hyperparameters")),
         labels=_pairs(known.get("labels")),
@@ -54,13 +61,15 @@ def run(store: Store, *, name: str | None = None) -> Run:
 def nodes(store: Store) -> tuple[Node, ...]:
     """Return every node, by host name."""
     places = Places(store)
-    rows = store.frame("SELECT id, cores, memory_bytes, gpus FROM node ORDER BY id").rows()
+    rows = store.frame(NODES).select("id", "cores", "memory_bytes", "gpus").rows()
     rows_of_nodes = (Node(places.node(i), cores, memory, gpus) for i, cores, memory, gpus in rows)
     return tuple(sorted(rows_of_nodes, key=lambda node: in_order(node.hostname)))
 
 
 def devices(store: Store) -> tuple[Device, ...]:
     """Return every GPU that a source lists or that was used, by host and index."""
+    if not store.has_rows("device", "device_event", "sample"):
+        return ()
     places = Places(store)
     rows = store.frame("""
         WITH used AS (
@@ -78,7 +87,7 @@ def devices(store: Store) -> tuple[Device, ...]:
 def processes(store: Store) -> tuple[Process, ...]:
     """Return every process, by host name, rank and pid."""
     places = Places(store)
-    rows = store.frame("SELECT id, local_rank, world_size, label FROM process ORDER BY id").rows()
+    rows = store.frame(PROCESSES).select("id", "local_rank", "world_size", "label").rows()
     keyed = []
     for i, local_rank, world_size, label in rows:
         location = places.process(i)
@@ -92,16 +101,14 @@ def data_quality(store: Store) -> tuple[Note, ...]:
     Errors and warnings have an entry per file; other notes have one per code. A profile with more steps or nodes than the documentation
     of the hosted profiler advises also gets a note.
     """
-    rows = store.frame("""
-        SELECT arg_min(file, (coalesce(file, ''), message)), severity, code, arg_min(message, (coalesce(file, ''), message)),
-            sum("count")::BIGINT, min(first_ns), max(last_ns), greatest(count(DISTINCT file), 1)
-        FROM ingest_note GROUP BY severity, code, CASE WHEN severity <> 'info' THEN (file, message) END
-    """).rows()
+    rows = store.frame(_NOTES).rows() if store.has_rows("ingest_note") else []
     notes = [*(Note(*row) for row in rows), *_beyond_advice(store)]
     return tuple(sorted(notes, key=lambda n: (_SEVERITIES.index(n.severity), n.file or "", n.code, n.message)))
 
 
 def _beyond_advice(store: Store) -> Iterator[Note]:
+    if not store.has_rows("step", "device_event"):
+        return
     steps, machines = store.frame("""
         SELECT coalesce((SELECT max(steps) FROM (SELECT count(*) AS steps FROM step WHERE device_events > 0 GROUP BY process)), 0),
                (SELECT count(DISTINCT node) FROM device_event)
@@ -116,8 +123,8 @@ def _beyond_advice(store: Store) -> Iterator[Note]:
 
 
 def _sources(store: Store) -> tuple[Source, ...]:
-    columns = "path, format, bytes, sha256, events, first_ns, last_ns, clock_offset_ns, clock_evidence"
-    rows = store.frame(f"SELECT {columns} FROM source ORDER BY path, id").rows()
+    columns = ("path", "format", "bytes", "sha256", "events", "first_ns", "last_ns", "clock_offset_ns", "clock_evidence")
+    rows = store.frame(SOURCES).select(columns).rows()
     return tuple(Source(path, form or "unknown", size, digest, events or 0, *rest) for path, form, size, digest, events, *rest in rows)
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Final, NamedTuple, TypeVar
 
 from ...ingest.store.store import Store
+from .contents import NODES, PROCESSES
 from .shared import shared
 
 T = TypeVar("T")
@@ -42,11 +43,12 @@ class Places:
 
     @cached_property
     def _nodes(self) -> dict[int, str]:
-        return dict(self._store.frame("SELECT id, coalesce(hostname, 'node-' || id) FROM node").rows())
+        rows = self._store.frame(NODES).select("id", "hostname").rows()
+        return {node: f"node-{node}" if hostname is None else hostname for node, hostname in rows}
 
     @cached_property
     def _processes(self) -> dict[int, tuple[int | None, int | None, int | None]]:
-        rows = self._store.frame("SELECT id, node, rank, pid FROM process").rows()
+        rows = self._store.frame(PROCESSES).select("id", "node", "rank", "pid").rows()
         return {process: (node, rank, pid) for process, node, rank, pid in rows}
 
     def node(self, node: int | None) -> str:
@@ -64,6 +66,8 @@ class Places:
 @shared
 def process_conditions(store: Store, *, rows: int = ROWS_AT_ONCE) -> list[str]:
     """Return SQL conditions on ``e.process``, each for about ``rows`` events."""
+    if not store.has_rows("device_event"):
+        return []
     sql = "SELECT process, count(*) AS n FROM device_event WHERE kind <> 'sync' GROUP BY process ORDER BY process"
     counts: list[tuple[int | None, int]] = store.frame(sql).rows()
     return [one_of("e.process", group) for group in batches(counts, rows)]

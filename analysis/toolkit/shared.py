@@ -1,4 +1,4 @@
-"""Figures that several analyses of a run need, computed once per analysis."""
+"""Figures that several parts of an analysis need, computed once."""
 
 from __future__ import annotations
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import polars as pl
 
 from ...ingest.store.store import Store
 from .intervals import union
 from .shared import shared
+
+_NONE: Final = pl.DataFrame(schema={"process": pl.Int32, "start": pl.Int64, "end": pl.Int64, "window": pl.Int64})
 
 
 @shared
@@ -17,6 +19,8 @@ def windows(store: Store, by: Literal["process", "node"]) -> pl.DataFrame:
 
     Columns ``by``, ``start``, ``end`` and ``window``, its number from 0. Windows that overlap or touch are one. Sources that record all
     the time have none."""
+    if not store.has_rows("profile_window"):
+        return _NONE.rename({"process": by})
     rows = store.frame(f"""
         SELECT {"w.process" if by == "process" else "p.node"} AS {by}, w.first_ns AS start, w.last_ns + 1 AS "end"
         FROM profile_window AS w JOIN process AS p ON p.id = w.process
@@ -46,6 +50,8 @@ def pauses_ns(windows: pl.DataFrame) -> int:
 @shared
 def recorded(store: Store) -> pl.DataFrame:
     """Return when the recorder was active in each process, in the form of ``windows``."""
+    if not store.has_rows("recorded_window"):
+        return _NONE
     rows = store.frame('SELECT process, first_ns AS start, last_ns + 1 AS "end" FROM recorded_window')
     return union(rows, ["process"]).with_columns(window=pl.int_range(pl.len()).over("process"))
 

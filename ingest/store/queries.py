@@ -33,7 +33,7 @@ class Queries:
             self.answers = earlier
 
     def frame(self, sql: str, parameters: Sequence[Any] | None = None) -> pl.DataFrame:
-        """Return the result of ``sql`` as a Polars frame; errors of the database are duckdb.Error."""
+        """Return the result of ``sql`` as a Polars frame; raises duckdb.Error."""
         if self.answers is None:
             return self._read(sql, parameters)
         key = (sql, tuple(parameters or ()))
@@ -43,6 +43,16 @@ class Queries:
             if rows.height <= _KEPT_ROWS:
                 self.answers[key] = rows
         return rows.clone()
+
+    def batches(self, sql: str, parameters: Sequence[Any] | None = None, *, rows: int) -> Iterator[pl.DataFrame]:
+        """Yield the result of ``sql``, one frame of at most ``rows`` rows at a time."""
+        import polars as pl
+
+        result = self.connection.cursor().sql(sql, params=list(parameters) if parameters else None)
+        for batch in result.to_arrow_reader(rows):
+            frame = pl.from_arrow(batch)
+            assert isinstance(frame, pl.DataFrame)
+            yield frame
 
     def _read(self, sql: str, parameters: Sequence[Any] | None) -> pl.DataFrame:
         import polars as pl
@@ -54,9 +64,12 @@ class Queries:
             raise _of_database(error) from error
 
     def has_rows(self, *tables: str) -> bool:
-        """Whether any of ``tables`` may have rows. False is certain; rows that were deleted may still count."""
+        """Whether any of ``tables`` may have rows.
+
+        False is certain; rows that were deleted may still count.
+        """
         rows = dict(self.frame("SELECT table_name, estimated_size FROM duckdb_tables()").iter_rows())
-        return sum(rows[table] for table in tables) > 0
+        return bool(sum(rows[table] for table in tables))
 
 
 class _Rows:
@@ -74,7 +87,7 @@ class _Rows:
 
 
 def _of_database(error: Exception) -> Exception:
-    """Return the duckdb.Error of a query that failed while Polars read its rows, or ``error`` itself."""
+    """Return the duckdb.Error that stopped Polars, or ``error`` itself."""
     import duckdb
 
     text = str(error).removeprefix("got external error: ")

@@ -46,6 +46,8 @@ class BatchSize(SampleRule):
     )
     advice = "Raise the batch size, or use smaller GPUs."
 
+    figures = ("gpu", "cpu", "gpu_memory")
+
     def observe(self, block: SampleBlock, parameters: Parameters) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
         """Return a row per GPU, a CPU box per node, and a row per evaluated window."""
         scan, window = parameters["scan_interval_us"], samples_of(parameters["window"])

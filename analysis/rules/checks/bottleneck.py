@@ -291,6 +291,7 @@ class CPUBottleneck(Bottleneck):
 
     core = "core_max"
     figure = "core"
+    figures = ("core",)
     limit = "cpu_threshold"
     absent = NO_CPU
     title = "Take work off the processor"
@@ -331,6 +332,7 @@ class IOBottleneck(Bottleneck):
 
     core = "iowait_max"
     figure = "core_iowait"
+    figures = ("core_iowait",)
     limit = "io_threshold"
     absent = "no I/O wait samples in this run"
     title = "Shorten the waits for I/O"

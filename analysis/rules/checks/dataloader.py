@@ -15,6 +15,7 @@ from ...report.model import Histogram, StepParts
 from ...report.rule_details import DataloaderDetails, LoaderConfiguration, LoadingNode, LoadingTimes
 from ...steps.part_ranges import LOADER_PHASE, OF_LOADER, OF_TRACE, recorded_once
 from ...toolkit import wording
+from ...toolkit.contents import kinds
 from ...toolkit.intervals import outermost
 from ...toolkit.quantiles import duration_histogram, quantile
 from ..evidence.base import Category, Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated, required
@@ -73,6 +74,8 @@ class Dataloader(Rule):
     advice: ClassVar[str] = "Set `num_workers` of the data loaders to about the number of cores for each training process."
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
+        if not run.store.has_rows("annotation") and "loader" not in kinds(run.store, "host_event"):
+            return not_evaluated(_no_events(run), _LOADER)
         intervals, settings = _intervals(run.store), run.store.frame(SETTINGS)
         if intervals.is_empty() and settings.is_empty():
             return not_evaluated(_no_events(run), _LOADER)

@@ -60,6 +60,8 @@ class GPUMemoryIncrease(SampleRule):
     condition = "mean of the last `window` samples - mean of the `window` samples before > `increase` at any sample"
     advice = "Find what keeps GPU memory allocated."
 
+    figures = ("gpu_memory",)
+
     def observe(self, block: SampleBlock, parameters: Parameters) -> _Observed:
         window, scan = samples_of(parameters["window"]), parameters["scan_interval_us"]
         series = block.series("gpu_memory")

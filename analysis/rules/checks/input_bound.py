@@ -41,7 +41,7 @@ class InputBound(Rule):
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
         if run.breakdown:
             return not_evaluated("HostBound evaluates runs with device activity")
-        if run.store.frame(_USED_GPU).item():
+        if run.store.has_rows("sample") and run.store.frame(_USED_GPU).item():
             return not_evaluated("a GPU was in use, and whether it worked during the waits was not recorded", "Record GPU activity.")
         if not run.steps.steps:
             return not_evaluated("no steps in this run", _RECORD)

@@ -63,6 +63,8 @@ class LowGPUUtilization(SampleRule):
     condition = "p95 is below threshold_p95 (under-utilised), or p5 is below threshold_p5 (fluctuating), in any window of any GPU"
     advice = "Give the GPUs more work per step, feed them without pauses, or use fewer or smaller ones."
 
+    figures = ("gpu",)
+
     def observe(self, block: SampleBlock, parameters: Parameters) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return a row per GPU, and a row per evaluated window."""
         p95, p5 = parameters["threshold_p95"], parameters["threshold_p5"]

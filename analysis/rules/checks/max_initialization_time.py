@@ -75,6 +75,8 @@ class MaxInitializationTime(Rule):
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
         threshold = parameters["threshold"] * _MINUTE_NS
+        if not run.store.has_rows("step"):
+            return self._without_steps(run, threshold)
         steps = run.store.frame('SELECT host_start_ns AS start, "index" AS number FROM step WHERE host_start_ns IS NOT NULL')
         if steps.is_empty():
             return self._without_steps(run, threshold)

@@ -53,6 +53,8 @@ class SyncBound(Rule):
     advice = "Remove what makes the host wait for the device from the loop: `.item()`, `.cpu()`, prints of tensors."
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
+        if not run.store.has_rows("device_event"):
+            return no_device_activity()
         called = set(run.store.frame("SELECT DISTINCT process FROM host_event WHERE kind IN ('launch', 'sync', 'call')")["process"])
         judged, calls = looked_at(run, lambda group: _look(run, group, called, parameters))
         if not judged:

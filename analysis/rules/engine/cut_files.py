@@ -9,6 +9,7 @@ from typing import Final
 
 from ....ingest.store.store import Store
 from ...report.model import NOT_EVALUATED
+from ...toolkit.contents import RUN
 from ...toolkit.wording import count
 from ..evidence.base import Outcome, Rule
 
@@ -67,6 +68,8 @@ def _with(outcome: Outcome, sentence: str) -> Outcome:
 
 def _broken(store: Store) -> list[tuple[str, frozenset[str]]]:
     """Return the files that broke off and their possible data (unknown format: all)."""
+    if not store.has_rows("ingest_note") or "partial" not in store.frame(RUN)["status"]:
+        return []
     codes = ", ".join(f"'{code}'" for code in CODES)
     files = store.frame(
         f"""
@@ -78,7 +81,7 @@ def _broken(store: Store) -> list[tuple[str, frozenset[str]]]:
         SELECT i.file, any_value(s.format) AS format,
             bool_or(regexp_matches(coalesce(s.path, ''), ?) OR coalesce(i.source IN (SELECT source FROM horovod), false)) AS collectives
         FROM ingest_note AS i LEFT JOIN source AS s ON s.id = i.source
-        WHERE i.code IN ({codes}) AND i.file IS NOT NULL AND EXISTS (FROM run WHERE status = 'partial')
+        WHERE i.code IN ({codes}) AND i.file IS NOT NULL
         GROUP BY i.file ORDER BY i.file
         """,
         [_HOROVOD, _NAMED],

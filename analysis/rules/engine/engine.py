@@ -37,7 +37,7 @@ def _outcomes(run: RunData, rules: Sequence[Chosen]) -> list[Outcome]:
     """Evaluate sample rules block by block, one block in memory, then all others."""
     observed: list[list[Any]] = [[] for _ in rules]
     outcomes: dict[int, Outcome] = {}
-    sampled = [number for number, chosen in enumerate(rules) if isinstance(chosen.rule, SampleRule)]
+    sampled = [number for number, chosen in enumerate(rules) if isinstance(chosen.rule, SampleRule) and chosen.rule.observes(run)]
     for block in run.samples.blocks() if sampled else ():
         for number in sampled:
             if number not in outcomes:

@@ -82,14 +82,9 @@ def _times(store: Store, events: str, wanted: pl.DataFrame, keys: Sequence[str])
 
 
 def _batches(store: Store, events: str, wanted: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Yield events between the first and the last interval, a million at a time."""
-    result = store.connection.cursor().sql(
-        f'SELECT * FROM ({events}) WHERE start < ? AND "end" > ?', params=[wanted["end"].max(), wanted["start"].min()]
-    )
-    for batch in result.to_arrow_reader(_BATCH):
-        frame = pl.from_arrow(batch)
-        assert isinstance(frame, pl.DataFrame)
-        yield frame
+    """Return events between the first and the last interval, a million at a time."""
+    overlapping = f'SELECT * FROM ({events}) WHERE start < ? AND "end" > ?'
+    return store.batches(overlapping, [wanted["end"].max(), wanted["start"].min()], rows=_BATCH)
 
 
 def _with_covered(rows: pl.DataFrame, time: str, segments: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:

@@ -192,7 +192,13 @@ class SampleRule(Rule):
     """A rule over samples.
 
     Runs of any size are read in blocks of whole nodes, once for all rules: :meth:`observe` reduces each block to the small data that
-    :meth:`conclude` requires."""
+    :meth:`conclude` requires. ``figures``: those without which it is not evaluated, whatever the samples."""
+
+    figures: ClassVar[tuple[str, ...]] = ()
+
+    def observes(self, run: RunData) -> bool:
+        """Return whether the run has samples of every figure that the rule requires."""
+        return all(run.samples.has(figure) for figure in self.figures)
 
     @abstractmethod
     def observe(self, block: SampleBlock, parameters: Parameters) -> Any:
@@ -203,4 +209,5 @@ class SampleRule(Rule):
         """Return the result from the observations of all blocks."""
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
-        return self.conclude([self.observe(block, parameters) for block in run.samples.blocks()], run, parameters)
+        blocks = run.samples.blocks() if self.observes(run) else ()
+        return self.conclude([self.observe(block, parameters) for block in blocks], run, parameters)

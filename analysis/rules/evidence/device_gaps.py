@@ -106,6 +106,8 @@ class DeviceGaps:
 
 def _device_groups(store: Store) -> list[pl.DataFrame]:
     """Divide devices into groups: node, device, processes, n."""
+    if not store.has_rows("device_event"):
+        return []
     counted = store.frame("""
         SELECT node, device, list_sort(list(DISTINCT process)) || CASE WHEN bool_or(process IS NULL) THEN [NULL] ELSE [] END AS processes,
                count(*) AS n

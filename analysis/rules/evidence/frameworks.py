@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from ....ingest.store.store import Store
+from ...toolkit.contents import formats, stated
+from ...toolkit.shared import shared
 
 PYTORCH: Final = "PyTorch"
 TENSORFLOW: Final = "TensorFlow"
@@ -22,24 +24,29 @@ _NAMES: Final = {
     JAX: r"^PjitFunction\(|^jit_\w+\(|^\$pjit\.py:",
 }
 _TRACES: Final = {"PyTorch profiler trace": PYTORCH}
+_LOADER_SETTINGS: Final = "SELECT EXISTS (FROM annotation WHERE arguments->>'num_workers' IS NOT NULL)"
 _TENSORFLOW_TRACE: Final = "TensorFlow trace"
 
 
+@shared
 def framework_of(store: Store) -> str | None:
     """Return PYTORCH, TENSORFLOW or JAX; None if unknown or ambiguous."""
-    recorded = store.frame("SELECT lower(framework) FROM run WHERE framework IS NOT NULL LIMIT 1").to_series()
-    frameworks = {framework for word, framework in _CALLED.items() if len(recorded) and word in recorded[0]}
+    recorded = stated(store, "framework") or ""
+    frameworks = {framework for word, framework in _CALLED.items() if word in recorded.lower()}
     if len(frameworks) == 1:
         return frameworks.pop()
-    formats = set(store.frame("SELECT DISTINCT format FROM source").to_series())
-    known = {framework for form, framework in _TRACES.items() if form in formats}
+    read = formats(store)
+    known = {framework for form, framework in _TRACES.items() if form in read}
     there = ", ".join("coalesce(bool_or(regexp_matches(text, ?)), FALSE)" for _ in _NAMES)
     named = store.frame(f"SELECT {there} FROM name", list(_NAMES.values())).row(0)
     known |= {framework for framework, seen in zip(_NAMES, named, strict=True) if seen}
     # The hosted profiler records these settings of PyTorch's data loaders alone.
-    if store.frame("SELECT EXISTS (FROM annotation WHERE arguments->>'num_workers' IS NOT NULL) AS found").item():
+    if (
+        store.has_rows("annotation")
+        and store.frame("SELECT EXISTS (FROM annotation WHERE arguments->>'num_workers' IS NOT NULL) AS found").item()
+    ):
         known.add(PYTORCH)
-    if _TENSORFLOW_TRACE in formats:
+    if _TENSORFLOW_TRACE in read:
         known.add(TENSORFLOW)
     if JAX in known:
         known.discard(TENSORFLOW)  # JAX uses TensorFlow's profiler and input pipelines

@@ -10,6 +10,7 @@ import polars as pl
 
 from ....ingest.store.store import Store
 from ...steps.loading_ranges import loading_ranges
+from ...toolkit.contents import kinds as kinds_of
 from ...toolkit.intervals import difference, intersection, length_inside, union
 from ...toolkit.names import base_name
 
@@ -176,19 +177,20 @@ def host_events(store: Store, kinds: Iterable[str], processes: Iterable[int | No
     listed = ", ".join(str(process) for process in processes if process is not None)
     if not listed:
         return
-    condition = f"process IN ({listed}) AND {_of_kinds(store, tuple(kinds))}"
-    first, last = store.frame(f"SELECT min(rowid), max(rowid) FROM host_event WHERE {condition}").row(0)
-    for begin in range(first, last + 1, _ROWS_AT_ONCE) if first is not None else ():
-        yield store.frame(
-            'SELECT process, tid, name, start_ns AS start, start_ns + duration_ns AS "end" FROM host_event'
-            f" WHERE {condition} AND rowid BETWEEN {begin} AND {min(begin + _ROWS_AT_ONCE - 1, last)}"
-        )
+    wanted = set(kinds) | ({"overhead"} if "call" in kinds else set())
+    if wanted.isdisjoint(kinds_of(store, "host_event")):
+        return
+    yield from store.batches(
+        'SELECT process, tid, name, start_ns AS start, start_ns + duration_ns AS "end" FROM host_event'
+        f" WHERE process IN ({listed}) AND {_of_kinds(store, tuple(kinds))}",
+        rows=_ROWS_AT_ONCE,
+    )
 
 
 def _of_kinds(store: Store, kinds: tuple[str, ...]) -> str:
     """Return the condition that a host event is of one of the kinds."""
     condition = f"kind IN ({', '.join(map(repr, kinds))})"
-    if ("call" in kinds) == ("overhead" in kinds):
+    if ("call" in kinds) == ("overhead" in kinds) or "overhead" not in kinds_of(store, "host_event"):
         return condition
     driver_names = store.frame(
         "SELECT id FROM name WHERE id IN (SELECT DISTINCT name FROM host_event WHERE kind = 'overhead') AND regexp_matches(text, ?)",
