@@ -21,7 +21,7 @@ from .machine.counters import counters
 from .machine.gpu_memory import gpu_memory
 from .options import Options
 from .python_profile.profile import python_profile
-from .report.model import Generator, Report, RuleResult, Steps, Summary
+from .report.model import Generator, Report, RuleResult, Summary
 from .rules.engine.engine import evaluate
 from .rules.engine.selection import Selection, select
 from .rules.evidence.run_data import RunData
@@ -33,7 +33,6 @@ from .steps.loading_ranges import loading_recorded
 from .steps.ranges import LOADING
 from .steps.ranks import rank_comparison
 from .steps.slow import slow_steps
-from .steps.times import step_times
 
 # Libraries whose version can change a figure.
 _LIBRARIES: Final = ("duckdb", "polars", "pyarrow")
@@ -47,7 +46,7 @@ def assemble(store: Store, options: Options) -> Report:
 
 def _report(store: Store, options: Options) -> Report:
     data = RunData(store, options)
-    times = step_times(store)
+    times = data.step_times
     communication = communication_kernels(store)
     selection = options.selection or select()
     rules, findings = evaluate(data, selection)
@@ -77,9 +76,9 @@ def _report(store: Store, options: Options) -> Report:
         data_quality=run_info.data_quality(store),
         options=_plain(options, selection, rules),
         counters=counters(store),
-        step_breakdown=step_breakdown(store, times),
-        rank_comparison=rank_comparison(store, _straggler_threshold(rules), times, communication),
-        slow_steps=slow_steps(store, times),
+        step_breakdown=step_breakdown(store, times, data.step_data),
+        rank_comparison=rank_comparison(store, _straggler_threshold(rules), times, communication, data.step_data),
+        slow_steps=slow_steps(store, times, data.step_data),
         collectives=collectives(store, communication),
         launch_configurations=launch_configurations(store),
         operators=operators(store, data.attributed),
@@ -87,7 +86,7 @@ def _report(store: Store, options: Options) -> Report:
         gpu_memory=gpu_memory(store),
         allocator_memory=allocator_memory(store),
     )
-    page = SummaryData(report, data.whole_devices, _loader_recorded(store, data.steps), _traced(store))
+    page = SummaryData(report, data.whole_devices, _loader_recorded(data), _traced(store))
     return replace(report, summary=summary(page))
 
 
@@ -97,8 +96,9 @@ def generator(options: Options) -> Generator:
     return Generator("postrun", __version__, generated_at_ns, {library: metadata.version(library) for library in _LIBRARIES})
 
 
-def _loader_recorded(store: Store, steps: Steps) -> bool:
-    return any(part.annotated and LOADING in part.mean_ns for part in steps.parts) or loading_recorded(store)
+def _loader_recorded(data: RunData) -> bool:
+    annotated = any(part.annotated and LOADING in part.mean_ns for part in data.steps.parts)
+    return annotated or loading_recorded(data.store, data.step_data.loading)
 
 
 def _straggler_threshold(rules: Sequence[RuleResult]) -> float | None:

@@ -8,27 +8,27 @@ import polars as pl
 
 from ...ingest.store.store import Store
 from ..report.model import RankSteps, StepBar, StepBreakdown
-from ..toolkit.places import Places
+from .data import StepData
 from .times import PARTS, TIMES, no_device_steps, step_times
 
 BARS: Final = 60  # bars per chart; more steps are pooled with their neighbors
 RANKS: Final = 4
 
 
-def step_breakdown(store: Store, times: pl.DataFrame | None = None) -> StepBreakdown:
+def step_breakdown(store: Store, times: pl.DataFrame | None = None, data: StepData | None = None) -> StepBreakdown:
     """Return the bars over the steps: the mean of all ranks, and some single ranks."""
-    times = step_times(store) if times is None else times
+    data = data or StepData(store)
+    times = step_times(store, data) if times is None else times
     if times.is_empty():
         return StepBreakdown(absent=no_device_steps(store))
     numbers = times["number"].unique().sort()
     pooled = -(-len(numbers) // BARS)
     bar = pl.DataFrame({"number": numbers, "bar": pl.int_range(len(numbers), eager=True) // pooled})
     placed = times.join(bar, on="number")
-    places = Places(store)
     ranks = []
     for process in _selected(times):
         rows = placed.filter(pl.col("process").eq_missing(process))
-        location = places.process(process, rows["node"][0])
+        location = data.places.process(process, rows["node"][0])
         ranks.append((location.order, RankSteps(*location, rows["device"][0], _bars(rows))))
     return StepBreakdown(
         steps=len(numbers),

@@ -7,35 +7,22 @@ from typing import Final
 
 import polars as pl
 
-from ...ingest.store.store import Store
-from ..device.coverage import DEVICE, with_covered
 from ..report.rule_details import ComparedRank
 from ..toolkit.labels import place
 from ..toolkit.places import Places
-from .times import main_device_steps
+from .data import StepData
 
 THRESHOLD: Final = 10
 STEP_KEY: Final = ["phase", "number"]
 
 
-def ranked_steps(store: Store) -> pl.DataFrame:
-    """Return :func:`main_device_steps` of processes that have a rank.
+def ranked_steps(data: StepData, times: pl.DataFrame) -> pl.DataFrame:
+    """Return the :func:`.times.step_times` of the processes that have a rank.
 
-    Columns: node, process, phase, number, start, end.
+    ``computation`` and ``waited`` are those of the device work of the step alone, without the wait before it. ``computed`` is the
+    computation in the time of the whole step.
     """
-    ranks = store.frame("SELECT id AS process FROM process WHERE rank IS NOT NULL")
-    return main_device_steps(store).join(ranks, on="process", how="semi").select("node", "process", "phase", "number", "start", "end")
-
-
-def measured_steps(store: Store, steps: pl.DataFrame) -> pl.DataFrame:
-    """Add the computation and collectives of a process's busiest device to ``steps``."""
-    used = store.frame("SELECT DISTINCT node, process, device FROM device_event WHERE kind = 'kernel'").select(DEVICE)
-    stretches = steps.drop("node").join(used, on="process")
-    computed = with_covered(store, stretches, "computation").rename({"covered": "computation"})
-    most = computed.group_by("process", "device").agg(pl.col("computation").sum()).sort("process", "computation", "device")
-    chosen = most.group_by("process", maintain_order=True).last().select("process", "device")
-    computed = computed.join(chosen, on=["process", "device"], how="semi")
-    return with_covered(store, computed, "communication").rename({"covered": "waited"})
+    return times.join(data.ranked, on="process", how="semi").rename({"computation": "computed", "computing": "computation"})
 
 
 def compared_steps(measured: pl.DataFrame, threshold: float) -> pl.DataFrame:

@@ -36,36 +36,49 @@ _PARTS: Final = {
     _LOADING: (r"^(DataLoaderIter|DataIterator)$", DATA_LOADING),
 }
 
+# A column for each part of ``_PARTS``: whether the range belongs to it.
+_RANGES: Final = f"""
+    WITH named AS MATERIALIZED (
+        SELECT id, {{of_name}} FROM name WHERE id IN (SELECT name FROM annotation UNION SELECT name FROM host_event WHERE kind = 'operator')
+    ),
+    phased AS MATERIALIZED (SELECT phase, {{of_phase}} FROM (SELECT DISTINCT phase FROM annotation))
+    SELECT a.process, a.tid, a.start_ns AS start, a.start_ns + a.duration_ns AS "end",
+        CASE WHEN a.phase = '{LOADER_PHASE}' THEN '{OF_LOADER}' END AS recorder, {{either}}
+    FROM annotation AS a JOIN named AS n ON n.id = a.name LEFT JOIN phased AS p ON p.phase = a.phase
+    WHERE a.side = 'host' AND a.complete IS NOT FALSE AND ({{any_either}})
+    UNION ALL
+    SELECT h.process, h.tid, h.start_ns, h.start_ns + h.duration_ns, NULL, {{of_n}}
+    FROM host_event AS h JOIN named AS n ON n.id = h.name WHERE h.kind = 'operator' AND ({{any_n}})
+    UNION ALL
+    SELECT process, tid, start_ns, start_ns + duration_ns, '{OF_TRACE}', {{loads}} FROM host_event WHERE kind = 'loader'
+""".format(
+    of_name=", ".join(f'regexp_matches(text, ${2 * n + 2}) AS "part {n}"' for n in range(len(_PARTS))),
+    of_phase=", ".join(f'regexp_matches(phase, ${2 * n + 1}) AS "part {n}"' for n in range(len(_PARTS))),
+    either=", ".join(f'coalesce(p."part {n}", false) OR n."part {n}" AS "part {n}"' for n in range(len(_PARTS))),
+    any_either=" OR ".join(f'p."part {n}" OR n."part {n}"' for n in range(len(_PARTS))),
+    of_n=", ".join(f'n."part {n}"' for n in range(len(_PARTS))),
+    any_n=" OR ".join(f'n."part {n}"' for n in range(len(_PARTS))),
+    loads=", ".join(str(part == _LOADING).lower() for part in _PARTS),
+)
+
 
 def part_ranges(store: Store) -> Parts:
     """Return the host ranges of the parts of a step that occur.
 
     Each ends at the latest with the step in which it began, and every load counts once.
     """
+    every = store.frame(_RANGES, [pattern for patterns in _PARTS.values() for pattern in patterns])
+    if every.is_empty():
+        return {}
+    columns = ["process", "tid", "start", "end", "recorder"]
+    ranges = {part: every.filter(f"part {number}").select(columns) for number, part in enumerate(_PARTS)}
+    ranges[_LOADING] = recorded_once(ranges[_LOADING])
     steps = store.frame("""
         SELECT process, phase, host_start_ns AS step, host_start_ns + host_duration_ns AS step_end FROM step WHERE host_duration_ns > 0
     """).sort("step")
-    parts = {}
-    for part, (phase, name) in _PARTS.items():
-        ranges = store.frame(
-            f"""
-            SELECT a.process, a.tid, a.start_ns AS start, a.start_ns + a.duration_ns AS "end",
-                CASE WHEN a.phase = '{LOADER_PHASE}' THEN '{OF_LOADER}' END AS recorder
-            FROM annotation AS a JOIN name AS n ON n.id = a.name
-            WHERE a.side = 'host' AND a.complete IS NOT FALSE
-                AND (regexp_matches(coalesce(a.phase, ''), ?) OR regexp_matches(n.text, ?))
-            UNION ALL
-            SELECT h.process, h.tid, h.start_ns, h.start_ns + h.duration_ns, CASE WHEN h.kind = 'loader' THEN '{OF_TRACE}' END
-            FROM host_event AS h
-            WHERE CASE WHEN h.kind = 'loader' THEN ? ELSE h.kind = 'operator' AND h.name IN (
-                SELECT id FROM name WHERE regexp_matches(text, ?)) END
-            """,
-            [phase, name, part == _LOADING, name],
-        )
-        if len(ranges):
-            each = recorded_once(ranges) if part == _LOADING else ranges
-            parts[part] = (name, _within_steps(each.drop("recorder"), steps))
-    return parts
+    within = _within_steps(pl.concat([rows.with_columns(part=pl.lit(part)) for part, rows in ranges.items()]), steps)
+    by_part = within.partition_by("part", as_dict=True)
+    return {part: (name, by_part[part,].drop("part", "recorder")) for part, (_, name) in _PARTS.items() if (part,) in by_part}
 
 
 def recorded_once(loads: pl.DataFrame) -> pl.DataFrame:

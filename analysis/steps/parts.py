@@ -15,10 +15,12 @@ from ..toolkit.shares import shares
 from .part_ranges import Parts
 
 _UNLIKE: Final = 2
-_ON: Final = "SELECT process, first_ns AS first, last_ns AS last FROM profile_window WHERE process IS NOT NULL"
-_RECORDING: Final = " UNION ALL SELECT process, first_ns, last_ns FROM recorded_window WHERE process IS NOT NULL"
-_CONFIGURED: Final = """
-    SELECT count(*) > 0 FROM run, unnest(json_keys(coalesce(metadata, '{}'))) AS key(text) WHERE regexp_matches(key.text, '^profiling\\.')
+# When profilers were on. A recording was on all the time, unless a configuration of profiling gave its parts windows.
+_ON: Final = r"""
+    SELECT process, first_ns AS first, last_ns AS last FROM profile_window WHERE process IS NOT NULL
+    UNION ALL
+    SELECT process, first_ns, last_ns FROM recorded_window WHERE process IS NOT NULL AND NOT EXISTS (
+        FROM run, unnest(json_keys(coalesce(metadata, '{}'))) AS key(text) WHERE regexp_matches(key.text, '^profiling\.'))
 """
 
 
@@ -70,12 +72,11 @@ def _steps(store: Store, ranges: Parts) -> Mapping[str, tuple[int, int]]:
 def _on(store: Store, steps: pl.DataFrame) -> pl.DataFrame:
     """Return the windows in which profilers were on, with the range of their steps.
 
-    Columns: ``process``, ``first`` and ``last`` (ns), and step numbers ``low`` and ``high``. A recording was on all the time, unless a
-    configuration of profiling gave its parts windows; not all of those are known.
+    Columns: ``process``, ``first`` and ``last`` (ns), and step numbers ``low`` and ``high``. Not all windows of a configured profile are
+    known.
     """
-    configured = store.frame(_CONFIGURED).item()
     return (
-        store.frame(_ON + ("" if configured else _RECORDING))
+        store.frame(_ON)
         .join(steps, on="process")
         .filter(pl.col("begin") < pl.col("last"), pl.col("stop") > pl.col("first"))
         .group_by("process", "first", "last")

@@ -16,25 +16,30 @@ LOADING: Final = "data_loader"
 REMAINDER: Final = "other"
 
 
-def outermost_ranges(store: Store, process: int | None, steps: pl.DataFrame) -> dict[str, pl.DataFrame]:
+def ranges_on_step_threads(store: Store) -> pl.DataFrame:
+    """Return the closed host ranges on the threads of steps, of every process.
+
+    Columns: ``process``, ``tid``, ``text``, ``start``, ``end`` (ns).
+    """
+    return store.frame("""
+        WITH thread AS (
+            SELECT DISTINCT o.process, o.tid FROM annotation AS o JOIN step AS s ON s.process IS NOT DISTINCT FROM o.process
+                AND s.host_start_ns = o.start_ns AND s.host_duration_ns = o.duration_ns
+            WHERE o.side = 'host'
+        )
+        SELECT a.process, a.tid, a.text, a.start_ns AS start, a.end_ns AS "end"
+        FROM annotated AS a SEMI JOIN thread AS t ON t.process IS NOT DISTINCT FROM a.process AND t.tid = a.tid
+        WHERE a.side = 'host' AND a.phase IS NULL AND a.complete IS NOT FALSE AND a.duration_ns > 0 AND a.text IS NOT NULL
+    """)
+
+
+def outermost_ranges(ranges: pl.DataFrame, steps: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """Return the ranges that are parts of the steps, by name, in order of first start.
 
     These are the outermost ranges on the threads of the steps that contain no step. A range that contains a step, such as an epoch, is not
     a part of it. Names lose the number at their end. All names of data loading share a key; the column ``name`` keeps the original name.
-    ``steps``: those of the process. Columns: ``start``, ``end``, ``name``.
+    ``ranges``, :func:`ranges_on_step_threads`, and ``steps`` are those of one process. Columns: ``start``, ``end``, ``name``.
     """
-    ranges = store.frame(
-        """
-        SELECT a.tid, n.text, a.start_ns AS start, a.start_ns + a.duration_ns AS "end" FROM annotation AS a JOIN name AS n ON n.id = a.name
-        WHERE a.process IS NOT DISTINCT FROM ? AND a.side = 'host' AND a.phase IS NULL AND a.complete IS NOT FALSE
-            AND a.duration_ns > 0 AND a.tid IN (
-                SELECT o.tid FROM annotation AS o JOIN step AS s ON s.process IS NOT DISTINCT FROM o.process
-                    AND s.host_start_ns = o.start_ns AND s.host_duration_ns = o.duration_ns
-                WHERE o.process IS NOT DISTINCT FROM ? AND o.side = 'host'
-            )
-        """,
-        [process, process],
-    )
     starts = steps.select(step="host_start_ns", step_end=pl.col("host_start_ns") + pl.col("host_duration_ns")).sort("step", "step_end")
     # Steps of one process do not overlap, so a range can only contain a step if it contains the one that begins next.
     inner = ranges.sort("start").join_asof(starts, left_on="start", right_on="step", strategy="forward", check_sortedness=False)

@@ -12,11 +12,12 @@ from ..device.collectives import communication_kernels
 from ..report.model import RankComparison, RankRow, RankSpread
 from ..toolkit.intervals import union
 from ..toolkit.labels import place
-from ..toolkit.places import Places
 from ..toolkit.quantiles import quantiles
 from ..toolkit.wording import capitalized, duration, percent, plural
-from .over_steps import THRESHOLD, RankOverSteps, compared_steps, ranks_over_steps
-from .times import PARTS, TIMES, covered_within, host_time, no_device_steps, step_times
+from .covered import sums_within
+from .data import StepData
+from .over_steps import THRESHOLD, RankOverSteps, compared_steps, ranked_steps, ranks_over_steps
+from .times import PARTS, TIMES, host_time, no_device_steps, step_times
 
 SPREAD_FROM: Final = 16  # with more ranks than this, the comparison also has quantiles
 
@@ -45,27 +46,29 @@ _STEP: Final = ("phase", "number")
 
 
 def rank_comparison(
-    store: Store, threshold: float | None = None, times: pl.DataFrame | None = None, kernels: pl.DataFrame | None = None
+    store: Store,
+    threshold: float | None = None,
+    times: pl.DataFrame | None = None,
+    kernels: pl.DataFrame | None = None,
+    data: StepData | None = None,
 ) -> RankComparison:
     """Compare the ranks over the steps that at least two of them have.
 
     A rank is over, and the others wait for it, as StragglerRank evaluates it at ``threshold`` (percent; None: its default). ``times``:
-    :func:`step_times` of the store. ``kernels``: :func:`communication_kernels` of the store.
+    :func:`step_times` of the store. ``kernels``: :func:`communication_kernels` of the store. ``data``: that of the store.
     """
+    data = data or StepData(store)
     limit = float(THRESHOLD if threshold is None else threshold)
-    ranks = store.frame("SELECT id AS process FROM process WHERE rank IS NOT NULL")
-    if len(ranks) < 2:
+    if len(data.ranked) < 2:
         return RankComparison(threshold_percent=limit, absent=_TOO_FEW)
-    times = step_times(store) if times is None else times
-    measured = _with_loading(store, times.join(ranks, on="process", how="semi"))
-    # The rule looks at the device work of a step alone, without the wait before it.
-    alone = measured.rename({"computation": "computed", "computing": "computation"})
-    compared = compared_steps(alone, limit)
+    times = step_times(store, data) if times is None else times
+    compared = compared_steps(ranked_steps(data, times), limit)
     if compared.is_empty():
         return RankComparison(threshold_percent=limit, absent=no_device_steps(store) if times.is_empty() else _NO_STEPS)
     in_groups, labels = _in_groups(compared, communication_kernels(store) if kernels is None else kernels)
     waits = _waits(compared.with_columns(group=pl.lit(0, pl.Int64)) if in_groups.is_empty() else in_groups)
-    judged = ranks_over_steps(Places(store), compared)
+    judged = ranks_over_steps(data.places, compared)
+    compared = compared.with_columns(loading=host_time(data.loads, compared))
     rows = _rows(_with_waiting(compared, waits).rename({"computation": "computing", "computed": "computation"}), judged, waits, labels)
     number = compared.select(pl.struct("phase", "number").n_unique()).item()
     return RankComparison(
@@ -78,15 +81,6 @@ def rank_comparison(
     )
 
 
-def _with_loading(store: Store, times: pl.DataFrame) -> pl.DataFrame:
-    """Add ``loading``, the data loader's time in each step; null if not recorded."""
-    parts = []
-    for steps in times.partition_by("process"):
-        loading = host_time(store, "loader", steps)
-        parts.append(steps.with_columns(loading=pl.lit(None, pl.Int64) if loading is None else loading))
-    return pl.concat(parts) if parts else times.with_columns(loading=pl.lit(None, pl.Int64))
-
-
 def _in_groups(compared: pl.DataFrame, kernels: pl.DataFrame) -> tuple[pl.DataFrame, dict[int, str]]:
     """Divide ``communication`` by process group, and label the groups.
 
@@ -97,15 +91,15 @@ def _in_groups(compared: pl.DataFrame, kernels: pl.DataFrame) -> tuple[pl.DataFr
     labels = dict(enumerate((_label(*key) for key in keys.rows()), start=1)) if len(keys) else {}
     numbers = keys.with_row_index("group", offset=1)
     numbered = kernels.join(numbers, on=_GROUP, how="left", nulls_equal=True).with_columns(pl.col("group").cast(pl.Int64).fill_null(0))
-    steps = compared.partition_by("process", "device", as_dict=True)
-    frames = []
-    parts = numbered.partition_by("process", "device", "group", as_dict=True) if labels else {}
-    for (process, device, group), communicated in parts.items():
-        if (rows := steps.get((process, device))) is not None:
-            segments = union(communicated.select("start", end=pl.col("start") + pl.col("duration")))
-            taken = covered_within(segments, pl.lit(True), rows["begin"], rows["until"])
-            frames.append(rows.select("process", *_STEP, group=pl.lit(group, pl.Int64), communication=taken))
-    return pl.concat(frames) if frames else compared.clear(), labels | {0: _EVERY}
+    if not labels:
+        return compared.clear(), {0: _EVERY}
+    tracks = numbered.select("process", "device", "group").unique(maintain_order=True).with_row_index("track")
+    intervals = numbered.join(tracks, on=["process", "device", "group"], nulls_equal=True).select(
+        "track", "start", end=pl.col("start") + pl.col("duration")
+    )
+    rows = compared.join(tracks.cast({"device": pl.Int64}), on=["process", "device"], nulls_equal=True)
+    taken = sums_within(union(intervals, ["track"]), rows.select("track", start="begin", end="until"), "track")
+    return rows.select("process", *_STEP, "group", communication=taken["covered"]), labels | {0: _EVERY}
 
 
 def _label(name: str | None, ranks: str | None) -> str:

@@ -10,12 +10,12 @@ import polars as pl
 from ...ingest.store.store import Store
 from ..report.model import SlowSteps, StepDifference
 from ..toolkit.labels import process_place
-from ..toolkit.places import Places
 from ..toolkit.quantiles import quantiles
 from ..toolkit.wording import capitalized, count, duration, plural
+from .data import StepData
 from .profiled import without_profiled
 from .times import PARTS, host_time, no_device_steps, step_times
-from .work_in_steps import ran_in_steps
+from .work_in_steps import WorkInSteps
 
 FEWEST: Final = 8  # steps needed to compare the slowest with the others
 SLOWEST: Final = 5
@@ -36,14 +36,16 @@ _NAMES: Final = {
 }
 
 
-def slow_steps(store: Store, times: pl.DataFrame | None = None) -> SlowSteps:
+def slow_steps(store: Store, times: pl.DataFrame | None = None, data: StepData | None = None) -> SlowSteps:
     """Compare the slowest main steps with the typical ones.
 
     The comparison is on the process whose own work became longest in the slow steps. The time of a step is that of the rank on which it
     took longest. Slow are at most SLOWEST steps above the fence; typical are at most TYPICAL in the middle of all, within the quartiles.
     Steps that a configured profiler made longer are left out if enough others remain. ``times``: :func:`step_times` of the store.
+    ``data``: that of the store, if known.
     """
-    times = step_times(store) if times is None else times
+    data = data or StepData(store)
+    times = step_times(store, data) if times is None else times
     if times.is_empty():
         return SlowSteps(absent=no_device_steps(store))
     times = without_profiled(times)
@@ -74,9 +76,10 @@ def slow_steps(store: Store, times: pl.DataFrame | None = None) -> SlowSteps:
     if sides[0].is_empty() or sides[1].is_empty():
         return SlowSteps(steps=number, absent="No process has both slow and typical steps, so nothing explains the slow ones.")
     parts = tuple(_difference("part", name, *(rows[name].to_list() for rows in sides)) for name in ("step", *PARTS))
-    beside = _beside(store, times.filter(~here), sides, (slow, typical))
-    ran = _ran(store, sides, parts[0].extra_ns)
-    location = Places(store).process(process, sides[0]["node"][0])
+    work = WorkInSteps(store, pl.concat(sides).to_dicts())
+    beside = _beside(data, times.filter(~here), sides, (slow, typical), work.operator_times())
+    ran = _ran(work, sides, parts[0].extra_ns)
+    location = data.places.process(process, sides[0]["node"][0])
     numbers = tuple(sides[0]["number"].to_list())
     where = process_place(*location) if times["process"].n_unique() > 1 else None
     return SlowSteps(
@@ -127,24 +130,36 @@ def _difference(kind: str, name: str, slow: Sequence[float], typical: Sequence[f
 
 
 def _beside(
-    store: Store, others: pl.DataFrame, sides: Sequence[pl.DataFrame], numbers: tuple[Sequence[int], Sequence[int]]
+    data: StepData,
+    others: pl.DataFrame,
+    sides: Sequence[pl.DataFrame],
+    numbers: tuple[Sequence[int], Sequence[int]],
+    operating: Sequence[int],
 ) -> tuple[StepDifference, ...]:
     differences = []
-    for kind in ("loader", "operator"):
-        slow, typical = (host_time(store, kind, rows) for rows in sides)
-        if slow is not None and typical is not None:
-            differences.append(_difference("beside", kind, slow.to_list(), typical.to_list()))
+    number, process = len(sides[0]), sides[0]["process"][0]
+    loading = host_time(data.loads, pl.concat(sides))
+    if loading.null_count() == 0:
+        differences.append(_difference("beside", "loader", loading[:number].to_list(), loading[number:].to_list()))
+    if any(operating) or _has_operators(data.store, process):
+        differences.append(_difference("beside", "operator", operating[:number], operating[number:]))
     if len(others):
-        mean = others.group_by("number").agg(pl.col("exposed_communication").mean())
+        mean = others.group_by("number").agg(pl.col("exposed_communication").mean()).sort("number")
         slow, typical = (mean.filter(pl.col("number").is_in(wanted))["exposed_communication"] for wanted in numbers)
         if len(slow) and len(typical):
             differences.append(_difference("beside", "others", slow.to_list(), typical.to_list()))
     return tuple(differences)
 
 
-def _ran(store: Store, sides: Sequence[pl.DataFrame], extra: float) -> tuple[StepDifference, ...]:
+def _has_operators(store: Store, process: int | None) -> bool:
+    sql = "SELECT EXISTS (FROM host_event WHERE kind = 'operator' AND duration_ns > 0 AND process IS NOT DISTINCT FROM ?) AS found"
+    return bool(store.frame(sql, [process]).item())
+
+
+def _ran(work: WorkInSteps, sides: Sequence[pl.DataFrame], extra: float) -> tuple[StepDifference, ...]:
     """List activity that took longer beyond the typical spread, largest first."""
-    slow, typical = (ran_in_steps(store, rows.to_dicts()) for rows in sides)
+    times = work.times()
+    slow, typical = times[: len(sides[0])], times[len(sides[0]) :]
     keys = sorted({key for times in (*slow, *typical) for key in times})
     differences = [_difference(*key, [times.get(key, 0) for times in slow], [times.get(key, 0) for times in typical]) for key in keys]
     host = sides[1]["host_duration_ns"].to_list()

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from ...ingest.store.store import Store
-from ..steps.steps import timed_steps
+from ..steps.timed import timed_steps
 from ..toolkit.wording import size
 from .lanes import Columns
 

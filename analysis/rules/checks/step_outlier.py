@@ -12,8 +12,8 @@ import polars as pl
 from ...report.model import Quantiles
 from ...report.rule_details import RanInStep, SlowStep, StepGroup, StepOutlierDetails
 from ...steps.profiled import without_profiled
-from ...steps.steps import SLOWEST, timed_steps
-from ...steps.work_in_steps import ran_in_steps
+from ...steps.steps import SLOWEST
+from ...steps.work_in_steps import WorkInSteps
 from ...toolkit import wording
 from ...toolkit.labels import process_place
 from ...toolkit.places import Place
@@ -57,7 +57,7 @@ class StepOutlier(Rule):
     )
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
-        rows = timed_steps(run.store).filter(pl.col("duration").is_not_null())
+        rows = run.step_data.timed.filter(pl.col("duration").is_not_null())
         if rows.is_empty():
             return not_evaluated(
                 "no step annotations in this run",
@@ -224,7 +224,7 @@ def _slowest(run: RunData, groups: Sequence[_Group]) -> tuple[SlowStep, ...]:
         members = counted[position].members
         typical[position] = members.sort("duration", "start").row((len(members) - 1) // 2, named=True)
     places = list(typical)
-    ran = ran_in_steps(run.store, [row for _, _, row in slow] + [typical[position] for position in places])
+    ran = WorkInSteps(run.store, [row for _, _, row in slow] + [typical[position] for position in places]).times()
     return tuple(
         SlowStep(
             **group.location._asdict(),

@@ -13,7 +13,7 @@ import polars as pl
 
 from ....ingest.store.store import Store
 from ...report.rule_details import StragglerRankDetails
-from ...steps.over_steps import STEP_KEY, THRESHOLD, RankOverSteps, compared_steps, measured_steps, ranked_steps, ranks_over_steps
+from ...steps.over_steps import STEP_KEY, THRESHOLD, RankOverSteps, compared_steps, ranked_steps, ranks_over_steps
 from ...toolkit.labels import place
 from ...toolkit.wording import capitalized, duration, percent, plural
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
@@ -48,11 +48,11 @@ class StragglerRank(Rule):
         ranks = {(device.node, device.rank, device.pid) for device in run.breakdown if device.rank is not None}
         if len(ranks) < 2:
             return not_evaluated("one rank in this run" if ranks else "no trace of this run names its rank", _CAPTURE_RANKS)
-        steps = ranked_steps(run.store)
+        steps = ranked_steps(run.step_data, run.step_times)
         if steps["process"].n_unique() < 2:
             reason = "only one rank has steps with device work" if len(steps) else "no steps with device work"
             return not_evaluated(reason, _CAPTURE_STEPS)
-        compared = compared_steps(measured_steps(run.store, steps), parameters["threshold"])
+        compared = compared_steps(steps, parameters["threshold"])
         if compared.is_empty():
             return not_evaluated("no step was recorded on two ranks", "Profile the same steps on every rank.")
         return _outcome(run, compared, ranks_over_steps(run.places, compared), parameters["threshold"])

@@ -76,9 +76,9 @@ def activities(store: Store, gaps: pl.DataFrame) -> tuple[dict[str, int], dict[s
 
 def _loading_in(store: Store, stretches: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Yield the ranges named as data loading, one part per process."""
+    ranges = loading_ranges(store).select(pl.col("process").cast(stretches.schema["process"]), "start", "end").select(stretches.columns)
     for process in stretches["process"].drop_nulls().unique().sort():
-        ranges = loading_ranges(store, process)
-        yield ranges.select("start", "end", process=pl.lit(process, stretches.schema["process"])).select(stretches.columns)
+        yield ranges.filter(pl.col("process") == process)
 
 
 def _innermost(store: Store, rest: pl.DataFrame) -> pl.DataFrame:

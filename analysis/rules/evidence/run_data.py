@@ -24,7 +24,9 @@ from ...machine.system_usage import system_usage
 from ...machine.utilization import derived_utilization
 from ...run import run_info
 from ...run.job_statistics import job_statistics
+from ...steps.data import StepData
 from ...steps.steps import steps
+from ...steps.times import step_times
 from ...toolkit.options import AnalysisOptions
 from ...toolkit.places import Places
 from .blocks import Samples
@@ -65,7 +67,9 @@ class RunData:
     memory_operations = _from_store(memory_operations)
     launches = _from_run(lambda run: launches(run.store, top=run.top))
     idle = _from_store(idle)
-    steps = _from_store(steps)
+    step_data = _from_run(lambda run: StepData(run.store, run.places))
+    steps = _from_run(lambda run: steps(run.store, run.step_data))
+    step_times = _from_run(lambda run: step_times(run.store, run.step_data))
     annotations = _from_run(lambda run: annotation_groups(run.store, run.options))
     attributed = _from_store(attribution)  # device work by the operator that launched it
     framework = _from_run(lambda run: framework(run.store, run.attributed))

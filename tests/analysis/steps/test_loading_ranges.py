@@ -11,6 +11,7 @@ from postrun.analysis import Options, analyze
 from postrun.analysis.compare.build import compare
 from postrun.analysis.report import Generator, Report
 from postrun.analysis.rules.evidence.host_time import activities
+from postrun.analysis.steps.data import StepData
 from postrun.analysis.steps.loading_ranges import loading_ranges, loading_recorded
 from postrun.analysis.steps.steps import steps
 from postrun.analysis.steps.times import host_time
@@ -60,14 +61,14 @@ def test_ranges_named_so_on_the_threads_of_the_steps(make_store: MakeStore) -> N
         span("input", 170, 180, process=1),
     ]
     store = make_store(**rows)
-    assert loading_ranges(store, 0).rows() == [(0, 20, "Data Loading"), (110, 130, "get_batch")]
+    assert loading_ranges(store).filter(process=0).drop("process").rows() == [(0, 20, "Data Loading"), (110, 130, "get_batch")]
     assert loading_recorded(store)
 
 
 def test_without_annotated_steps_ranges_of_any_thread(make_store: MakeStore) -> None:
     store = make_store(annotation=[span("fetch", 130, 150, tid=2), span("backward", 10, 20)])
-    assert loading_ranges(store, 0).rows() == [(130, 150, "fetch")]
-    assert loading_ranges(store, 1).is_empty()
+    assert loading_ranges(store).filter(process=0).drop("process").rows() == [(130, 150, "fetch")]
+    assert loading_ranges(store).filter(process=1).is_empty()
 
 
 @pytest.mark.parametrize(
@@ -99,8 +100,7 @@ def test_the_loading_of_each_step_counts_every_moment_once(make_store: MakeStore
     rows = two_steps()
     rows["annotation"] += [span("data_loading", 0, 20), span("get_batch 7", 110, 130)]
     store = make_store(**rows, host_event=[event("loader", 100, 115)])
-    loading = host_time(store, "loader", pl.DataFrame(rows["step"]))
-    assert loading is not None
+    loading = host_time(StepData(store).loads, pl.DataFrame(rows["step"]).with_columns(process=0))
     assert loading.to_list() == [20, 30]
 
 

@@ -48,8 +48,8 @@ def test_a_meaning_is_a_text_of_its_own(view: View) -> None:
     assert all(text and not text.endswith(".") for text in view.columns.values())
 
 
-def made(random_numbers: random.Random) -> dict[str, list[Row]]:
-    """Return rows of a run of two processes: calls, device work, records of synchronization, windows and steps."""
+def random_run(random_numbers: random.Random) -> dict[str, list[Row]]:
+    """Return the rows of a run of two processes, by table."""
     calls, device, windows, annotations = [], [], [], []
     for process in (0, 1):
         for correlation in range(1, 41):
@@ -99,7 +99,7 @@ def window_of(windows: list[Row], process: int, start: int) -> int:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_device_work_is_that_of_the_events(store: Store, seed: int) -> None:
-    tables = made(random.Random(seed))
+    tables = random_run(random.Random(seed))
     fill(store, tables)
     expected = []
     for row in tables["device_event"]:
@@ -120,7 +120,7 @@ def test_device_work_is_that_of_the_events(store: Store, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_launch_is_the_first_of_its_correlation_with_the_first_work(store: Store, seed: int) -> None:
-    tables = made(random.Random(seed))
+    tables = random_run(random.Random(seed))
     fill(store, tables)
     calls, runs = defaultdict(list), defaultdict(list)
     for row in tables["host_event"]:
@@ -143,10 +143,10 @@ def test_a_launch_is_the_first_of_its_correlation_with_the_first_work(store: Sto
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_device_work_of_a_step_is_that_which_ingest_derived(store: Store, seed: int) -> None:
-    fill(store, made(random.Random(seed)))
+    fill(store, random_run(random.Random(seed)))
     assert derive_steps(store) == 8
     assert store.frame("SELECT sum(device_events) AS n FROM step").item() > 20
-    both = store.frame("""
+    of_ingest = store.frame("""
         SELECT process, "index", host_start_ns, device_start_ns, device_duration_ns, device_events FROM step WHERE device_events > 0
         ORDER BY ALL
     """)
@@ -154,11 +154,11 @@ def test_the_device_work_of_a_step_is_that_which_ingest_derived(store: Store, se
         SELECT process, "index", step_start_ns AS host_start_ns, min(start_ns) AS device_start_ns,
             max(end_ns) - min(start_ns) AS device_duration_ns, count(*) AS device_events FROM step_device GROUP BY ALL ORDER BY ALL
     """)
-    assert derived.rows() == both.rows()
+    assert derived.rows() == of_ingest.rows()
 
 
 def test_annotated_ranges_and_host_calls_have_their_names_and_ends(store: Store) -> None:
-    tables = made(random.Random(1))
+    tables = random_run(random.Random(1))
     fill(store, tables)
     ranges = store.frame("SELECT process, text, value, start_ns, end_ns FROM annotated ORDER BY ALL").rows()
     assert ranges == [(process, "step", number, 1000 * number, 1000 * number + 800) for process in (0, 1) for number in range(4)]
