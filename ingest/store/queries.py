@@ -36,7 +36,7 @@ class Queries:
         """Return the result of ``sql`` as a Polars frame; raises duckdb.Error."""
         if self.answers is None:
             return self._read(sql, parameters)
-        key = (sql, tuple(parameters or ()))
+        key = (sql, repr(parameters))
         rows: pl.DataFrame | None = self.answers.get(key)
         if rows is None:
             rows = self._read(sql, parameters)
