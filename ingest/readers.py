@@ -40,29 +40,80 @@ Reader = Callable[[Destination, Path, int, Progress], "ReadResult | None"]
 
 def readers() -> Mapping[str, Reader]:
     """Return the reader of each format, in the order in which formats are read."""
-    from .gpu_logs.dcgm import DcgmReader
-    from .gpu_logs.nvidia_smi import SmiReader
-    from .hosted.timelines import read_pevents
-    from .kineto.reader import read_trace
-    from .nsys.reader import read_export
-    from .python_profiles.reader import read_dump, read_pyinstrument
-    from .store.run_row import read_job
-    from .tensorflow.reader import read_tensorflow
-
     # Recordings name their node and process; traces often do not, and are then matched with them. Timelines show whether the number in a
     # node's name is a process id or a rank. The other files determine the node and times of logs, once all are read (joining/). Files of
     # system metrics are read many at a time (reading.py).
     return {
-        CAPTURE: lambda run, path, source, progress: run.captures.read(path, source, progress),
-        NSIGHT: lambda run, path, source, progress: read_export(run.store, run.registry, run.placement, path, source, progress),
-        TRACE: lambda run, path, source, progress: read_trace(
-            run.store, run.placement, path, source, read_head(path, TRACE_HEAD_BYTES), progress
-        ),
-        TIMELINE: lambda run, path, source, progress: read_pevents(run.store, path, source, run.registry),
-        TENSORFLOW: lambda run, path, source, progress: read_tensorflow(run.store, run.placement, path, source, progress),
-        PYTHON_STATS: lambda run, path, source, progress: read_dump(run.store, run.registry, path, source),
-        PYTHON_TREE: lambda run, path, source, progress: read_pyinstrument(run.store, run.registry, path, source),
-        NVIDIA_SMI: lambda run, path, source, progress: SmiReader(run.store, run.logs, path, source).read(progress),
-        DCGM: lambda run, path, source, progress: DcgmReader(run.store, run.logs, path, source).read(progress),
-        JOB: lambda run, path, source, progress: run.job.update(read_job(run.store, path, source)),
+        CAPTURE: _capture,
+        NSIGHT: _nsight,
+        TRACE: _trace,
+        TIMELINE: _timeline,
+        TENSORFLOW: _tensorflow,
+        PYTHON_STATS: _python_stats,
+        PYTHON_TREE: _python_tree,
+        NVIDIA_SMI: _nvidia_smi,
+        DCGM: _dcgm,
+        JOB: _job,
     }
+
+
+# A run has files of few formats: each reader is imported when the first file of its format is read.
+
+
+def _capture(run: Destination, path: Path, source: int, progress: Progress) -> ReadResult | None:
+    return run.captures.read(path, source, progress)
+
+
+def _nsight(run: Destination, path: Path, source: int, progress: Progress) -> ReadResult | None:
+    from .nsys.reader import read_export
+
+    return read_export(run.store, run.registry, run.placement, path, source, progress)
+
+
+def _trace(run: Destination, path: Path, source: int, progress: Progress) -> ReadResult | None:
+    from .kineto.reader import read_trace
+
+    return read_trace(run.store, run.placement, path, source, read_head(path, TRACE_HEAD_BYTES), progress)
+
+
+def _timeline(run: Destination, path: Path, source: int, progress: Progress) -> ReadResult | None:
+    from .hosted.timelines import read_pevents
+
+    return read_pevents(run.store, path, source, run.registry)
+
+
+def _tensorflow(run: Destination, path: Path, source: int, progress: Progress) -> ReadResult | None:
+    from .tensorflow.reader import read_tensorflow
+
+    return read_tensorflow(run.store, run.placement, path, source, progress)
+
+
+def _python_stats(run: Destination, path: Path, source: int, progress: Progress) -> ReadResult | None:
+    from .python_profiles.reader import read_dump
+
+    return read_dump(run.store, run.registry, path, source)
+
+
+def _python_tree(run: Destination, path: Path, source: int, progress: Progress) -> ReadResult | None:
+    from .python_profiles.reader import read_pyinstrument
+
+    return read_pyinstrument(run.store, run.registry, path, source)
+
+
+def _nvidia_smi(run: Destination, path: Path, source: int, progress: Progress) -> ReadResult | None:
+    from .gpu_logs.nvidia_smi import SmiReader
+
+    return SmiReader(run.store, run.logs, path, source).read(progress)
+
+
+def _dcgm(run: Destination, path: Path, source: int, progress: Progress) -> ReadResult | None:
+    from .gpu_logs.dcgm import DcgmReader
+
+    return DcgmReader(run.store, run.logs, path, source).read(progress)
+
+
+def _job(run: Destination, path: Path, source: int, progress: Progress) -> ReadResult | None:
+    from .store.run_row import read_job
+
+    run.job.update(read_job(run.store, path, source))
+    return None

@@ -10,7 +10,7 @@ import re
 from collections.abc import Container
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ..chrome_trace.batches import Progress
 from ..chrome_trace.cycle_ids import CYCLE_IDS
@@ -21,7 +21,6 @@ from ..store.tables import Severity
 from ..store.time_limits import ABSURD_TIME
 from .correlations import count_on
 from .devices import CaptureDevices
-from .file_rows import CaptureFile
 from .format import TraceFile
 from .job_record import PREFIXES, Jobs
 from .machine_health import note_health, port_names
@@ -29,6 +28,9 @@ from .notes import Missing, note_hidden, note_losses, note_missing, note_problem
 from .processes import RecordedProcesses
 from .profiling_notes import note_elsewhere, note_profiling, note_sampled
 from .windows import GpuWindows
+
+if TYPE_CHECKING:
+    from .file_rows import CaptureFile
 
 _STOPPED: Final = "recording.stopped"  # Metadata of a session that the program ended
 _NOT_OF_THE_RUN: Final = re.compile(
@@ -75,6 +77,8 @@ class Captures:
 
     def read(self, path: Path, source: int, progress: Progress | None = None) -> CaptureResult:
         """Store the rows of one file and note its losses; InputError if it is unreadable."""
+        from .file_rows import CaptureFile  # with pyarrow
+
         opened = TraceFile(path, name_ids=True, max_unpacked=self.store.max_unpacked)
         header = opened.header
         sound = not any(problem.code == "bad_header" for problem in opened.problems())

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ...analysis.report.model import Report
-from ...analysis.timeline.model import Timeline
 from ...errors import UsageError
 from ..text.look import Look
 from .output_folder import OutputFolder
 from .pdf import Printer, PrinterHere, checked_paper
+
+if TYPE_CHECKING:
+    from ...analysis.timeline.model import Timeline
 
 FORMATS = ("html", "pdf", "json")  # default
 PLACES: Final[dict[str, str]] = {

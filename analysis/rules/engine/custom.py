@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, is_dataclass, replace
 from enum import Enum
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
@@ -479,10 +479,16 @@ def _counted(report: Mapping[str, Any], key: str) -> int:
 
 def installed() -> dict[str, type[Guarded]]:
     """Return the rules of installed packages (entry points of ``postrun.rules``)."""
+    return dict(_rules_on(tuple(sys.path), metadata.entry_points))
+
+
+@cache
+def _rules_on(path: tuple[str, ...], entry_points: Callable[..., Any]) -> dict[str, type[Guarded]]:
+    """Read the entry points once per ``path``, on which the packages are."""
     rules: dict[str, type[Guarded]] = {}
     taken = {name.lower(): "postrun" for name in (*RULES, PROFILER_REPORT)}
     try:
-        points = sorted(metadata.entry_points(group=GROUP), key=lambda point: (point.name.lower(), _package(point), point.value))
+        points = sorted(entry_points(group=GROUP), key=lambda point: (point.name.lower(), _package(point), point.value))
     except Exception as error:
         return {GROUP: broken(GROUP, f"the entry points of the installed packages cannot be read ({described(error)})")}
     for point in points:
