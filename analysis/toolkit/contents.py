@@ -1,4 +1,4 @@
-"""What a run store contains: its small tables, read once, and the kinds of events that occur."""
+"""Contents of a run store: its small tables, read once, and the kinds of its events."""
 
 from __future__ import annotations
 
