@@ -200,13 +200,12 @@ def _merge(ordered: Columns, recording: npt.NDArray[np.int64], stretches: Sequen
     if len(start) <= cap:
         return merge(start, start, length, (), cap)
     # Events on both sides of a pause of the recording are never merged.
-    lane = (ordered["track"].astype(np.int64) * 32_768 + ordered["lane"]) * (int(recording.max(initial=0)) + 1) + recording
-    unmerged: list[npt.NDArray[np.bool_]] = []
+    begins = np.ones(len(start), np.bool_)
+    begins[1:] = np.logical_or.reduce([part[1:] != part[:-1] for part in (ordered["track"], ordered["lane"], recording)])
     steps = [stretch for stretch in stretches if stretch.view.track is not None]
-    for chosen in (steps, steps[:1]):
-        if chosen:
-            unmerged.append(np.logical_or.reduce([(start < s.last_ns) & (start + length >= s.first_ns) for s in chosen]))
-    return merge(lane, start, length, unmerged, cap)
+    inside = [(start < step.last_ns) & (start + length >= step.first_ns) for step in steps]
+    unmerged = [np.logical_or.reduce(inside), inside[0]] if steps else []
+    return merge(np.cumsum(begins, dtype=np.int32), start, length, unmerged, cap)
 
 
 def _kept(ordered: Columns, merged: Merged, source: npt.NDArray[np.int8]) -> pl.DataFrame:

@@ -73,18 +73,21 @@ def lines(store: Store, derived: pl.DataFrame) -> list[Drawn]:
     # The track "GPUs" shows the mean of a node's GPUs, even of a single one.
     lined = f"""(SELECT node, metric, {unit} AS number, time_ns, value FROM {every}
         UNION ALL SELECT node, 'mean', -1, time_ns, value FROM {every} WHERE metric = 'gpu_utilization')"""
-    spans = f"SELECT node, metric, number, count(*) AS values, min(time_ns) AS first, max(time_ns) AS last FROM {lined} GROUP BY ALL"
+    spans = f"""SELECT node, metric::VARCHAR AS metric, number, count(*) AS values, min(time_ns) AS first, max(time_ns) AS last
+        FROM {lined} GROUP BY node, metric, number ORDER BY number >= 0, node, metric, number"""
     with registered(store, "derived_utilisation", estimates) as cursor:
-        counts = cursor.sql(f"SELECT count(*) FROM ({spans})").fetchall()[0][0]
-        points = max(LEAST, min(MOST, POINTS // max(counts, 1)))
+        series = cursor.sql(spans).pl()
+        points = max(LEAST, min(MOST, POINTS // max(len(series), 1)))
+        length = (pl.col("last") - pl.col("first")) // points + 1
+        width = pl.when(pl.col("values") > points).then(length).otherwise(1)
+        cursor.register("series", series.head(MOST_LINES).select("node", "metric", "number", "first", width=width).to_arrow())
         thinned = cursor.sql(f"""
-            WITH series AS (FROM ({spans}) ORDER BY number >= 0, node, metric, number LIMIT {MOST_LINES})
             SELECT node, metric, number, min(time_ns) AS time_ns, favg(value) AS mean, min(value) AS low, max(value) AS high
             FROM {lined} AS l JOIN series AS s USING (node, metric, number)
-            GROUP BY node, metric, number, CASE WHEN s.values <= {points} THEN time_ns
-                ELSE s.first + (time_ns - s.first) // ((s.last - s.first) // {points} + 1) * ((s.last - s.first) // {points} + 1) END
+            GROUP BY node, metric, number, (time_ns - s.first) // s.width
             ORDER BY node, metric, number, time_ns
         """).pl()
+        cursor.unregister("series")
     estimated = set(derived.select("node", "unit").unique().rows()) if derived.height else set()
     parts = thinned.partition_by("node", "metric", "number", as_dict=True, include_key=False, maintain_order=True)
     has_bytes = {(node, number) for node, metric, number in parts if metric == "gpu_memory_used_bytes"}

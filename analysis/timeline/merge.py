@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,7 @@ class Merged:
     dropped: int
 
 
-def merge(lane: Numbers, start_ns: Numbers, duration_ns: Numbers, unmerged: Sequence[Flags], cap: int) -> Merged:
+def merge(lane: npt.NDArray[np.integer[Any]], start_ns: Numbers, duration_ns: Numbers, unmerged: Sequence[Flags], cap: int) -> Merged:
     """Merge to at most ``cap`` events, with the smallest sufficient width.
 
     ``lane``: a number per lane of the run; events are by lane and start. ``unmerged``: flags of events to keep single, most important
