@@ -265,8 +265,11 @@ def _names(store: Store, kept: pl.DataFrame, timed: pl.DataFrame) -> tuple[tuple
     names += [Name(f"{count(many)} events", f"{count(many)} events", "merged") for many in counts]
     numbers = named.join(distinct, on=["text", "meaning"]).select("name", "meaning", pl.col("number").cast(pl.Int64))
     merged = pl.DataFrame({"count": counts, "together": pl.int_range(distinct.height, distinct.height + len(counts), eager=True)})
-    joined = kept.join(numbers, on=["name", "meaning"], how="left", maintain_order="left").join(
-        merged, on="count", how="left", maintain_order="left"
+    joined = (
+        kept.select("name", "meaning", "count")
+        .join(numbers, on=["name", "meaning"], how="left", maintain_order="left")
+        .select("number", "count")
+        .join(merged, on="count", how="left", maintain_order="left")
     )
     return tuple(names), joined.select(pl.when(single).then("number").otherwise("together").alias("number"))["number"]
 
