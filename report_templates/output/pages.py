@@ -22,6 +22,7 @@ from ..text.look import TITLE
 from .pdf_tables import pdf_layout
 
 if TYPE_CHECKING:  # it loads all sections, which the page of all runs does not need
+    from ...analysis.timeline.model import Timeline
     from .section_list import Context
 
 _WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=_)(?=[^_])")
@@ -113,7 +114,7 @@ def _environment() -> Environment:
         finalize=_printable,
     )
     environment.globals.update(count=count, moment=moment, pdf_layout=pdf_layout, swatch=_swatch)
-    environment.filters.update(camel=_camel, glued=glued)
+    environment.filters.update(camel=_camel, encoded=_encoded, glued=glued)
     return environment
 
 
@@ -146,6 +147,13 @@ def _image(figure: Figure) -> Markup:
 def _camel(text: str | Markup) -> Markup:
     """Let a name break between its words: CPU|Bottleneck, GPU|Memory|Increase."""
     return Markup(_WORDS.sub("<wbr>", str(escape(_printable(text)))))
+
+
+def _encoded(timeline: Timeline) -> Markup:
+    """Encode the events; not earlier, so that the PDF, which has none, starts sooner."""
+    from ..timeline.encode import encode
+
+    return Markup(encode(timeline))
 
 
 def _swatch(sector: Sector) -> Markup:

@@ -12,7 +12,6 @@ from ...analysis.timeline.model import Timeline, View
 from ..blocks import Figure, Section, say, spread
 from ..figures.gantt import KINDS, Row, gantt
 from ..text.formats import count, duration, plural
-from .encode import encode
 
 _ROWS: Final = 12
 _LONGEST: Final = 34
@@ -48,7 +47,7 @@ def timeline(data: Timeline) -> Section:
     if not data.events_total:
         what = f"No event, but {plural(len(data.lines), 'line')} of samples"
     lead = say("{} over {}.{}", what, duration(data.span_ns), extent)
-    section = Section("timeline", "Timeline", lead, facts={"data": Markup(encode(data))})
+    section = Section("timeline", "Timeline", lead, facts={"data": data})
     order = {key: place for place, key in enumerate(_HEADING)}
     for view in sorted(data.views, key=lambda one: order.get(one.key, len(order))):
         section.add(_strips(data, view))
