@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from ...ingest.store.store import Store
+from ..toolkit.intervals import length_inside, union, union_length
 from ..toolkit.places import process_conditions
 
 DEVICE: Final = ["node", "process", "device"]
@@ -43,7 +44,7 @@ def with_covered(
 
 def union_lengths(events: pl.DataFrame) -> dict[Device, int]:
     """Return the length of the union of ``events`` (DEVICE, start, end) per device."""
-    return {device: int(_reached(own)["total"][-1]) for device, own in _parts(events)}
+    return {(node, process, device): length for node, process, device, length in union_length(events, DEVICE).rows()}
 
 
 def _parts(rows: pl.DataFrame) -> Iterator[tuple[Device, pl.DataFrame]]:
@@ -74,26 +75,6 @@ def _near(stretches: pl.DataFrame, times: str | None, condition: str) -> str:
     return f"AND (e.duration_ns >= {width} OR ({device}, {start}) IN {near} OR ({device}, {end}) IN {near})"
 
 
-def _reached(events: pl.DataFrame) -> pl.DataFrame:
-    """Add ``reach``, the latest end so far, and ``total``, the union's length so far."""
-    ordered = events.select("start", "end").sort("start").with_columns(reach=pl.col("end").cum_max())
-    fresh = pl.col("reach") - pl.max_horizontal("start", pl.col("reach").shift(1).fill_null(pl.col("start")))
-    return ordered.with_columns(total=fresh.cum_sum())
-
-
 def covered_between(events: pl.DataFrame, starts: pl.Series, ends: pl.Series) -> pl.Series:
     """Return the time of each interval that the union of ``events`` covers, in ns."""
-    known = _reached(events)
-    return _until(known, ends) - _until(known, starts)
-
-
-def _until(known: pl.DataFrame, moments: pl.Series) -> pl.Series:
-    """Return the covered time before each of the moments.
-
-    All events that start up to a moment together cover one piece after it, up to their latest end, because all of them have begun.
-    """
-    before = known["start"].search_sorted(moments, side="right").cast(pl.Int64) - 1
-    known_before = known[["reach", "total"]][before.clip(lower_bound=0)]
-    return pl.select(
-        pl.when(before >= 0).then(known_before["total"] - (known_before["reach"] - moments).clip(lower_bound=0)).otherwise(0).cast(pl.Int64)
-    ).to_series()
+    return length_inside(pl.DataFrame({"start": starts, "end": ends}), union(events))

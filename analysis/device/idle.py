@@ -8,6 +8,7 @@ import polars as pl
 
 from ...ingest.store.store import Store
 from ..report.model import Idle
+from ..toolkit.intervals import first_of, gaps
 from ..toolkit.places import Places, process_conditions
 from ..toolkit.windows import windows, with_window
 
@@ -37,28 +38,26 @@ def idle(store: Store) -> tuple[Idle, ...]:
 
 def stream_runs(store: Store, condition: str) -> pl.DataFrame:
     """Return kernels, copies and memsets, with ``launched``: end of the launch call."""
-    return store.frame(f"""
-        WITH launch AS (
-            SELECT e.process, e.correlation, min({{'start': e.start_ns, 'end': e.start_ns + e.duration_ns}}) AS first
-            FROM host_event AS e WHERE e.kind = 'launch' AND e.correlation IS NOT NULL AND {condition} GROUP BY e.process, e.correlation
-        )
-        SELECT e.node, e.process, e.device, e.stream, e.start_ns AS start, e.start_ns + e.duration_ns AS "end",
-               launch.first."end" AS launched
-        FROM device_event AS e
-        LEFT JOIN launch ON launch.process = e.process AND launch.correlation = e.correlation
-        WHERE e.kind <> 'sync' AND {condition}
+    runs = store.frame(f"""
+        SELECT e.node, e.process, e.device, e.stream, e.start_ns AS start, e.start_ns + e.duration_ns AS "end", e.correlation AS number
+        FROM device_event AS e WHERE e.kind <> 'sync' AND {condition}
     """)
+    launches = store.frame(f"""
+        SELECT e.process, e.correlation AS number, e.start_ns AS start, e.start_ns + e.duration_ns AS "end" FROM host_event AS e
+        WHERE e.kind = 'launch' AND e.correlation IS NOT NULL AND {condition}
+    """)
+    launch = first_of(runs, launches, ["process"], ["start", "end"])
+    return runs.drop("number").with_columns(launched=launches["end"].gather(launch))
 
 
 def _gaps(runs: pl.DataFrame) -> pl.DataFrame:
-    before, launched, gap = pl.col("before"), pl.col("launched"), pl.col("gap")
-    host_wait = (launched > before).fill_null(False)
-    kernel_wait = (launched <= before).fill_null(False) & (gap < KERNEL_WAIT_NS)
+    between = gaps(runs, [*_STREAM, "window"])
+    gap, launched = pl.col("gap"), pl.col("launched")
+    host_wait = (launched > pl.col("before")).fill_null(False)
+    kernel_wait = (launched <= pl.col("before")).fill_null(False) & (gap < KERNEL_WAIT_NS)
     return (
-        runs.sort(*_STREAM, "start", "end")
-        .with_columns(before=pl.col("end").cum_max().shift(1).over(*_STREAM, "window"))
-        .with_columns(gap=pl.col("start") - before)
-        .filter(gap > 0)
+        runs.select(pl.col(*_STREAM, "launched").gather(between["row"]))
+        .with_columns(between["start"].alias("before"), gap=between["end"] - between["start"])
         .group_by(_STREAM)
         .agg(
             gaps=pl.len(),

@@ -10,7 +10,7 @@ import polars as pl
 
 from ...ingest.store.store import Store
 from ..report.model import LaunchQueue, StreamQueue
-from ..toolkit.intervals import difference_length, union_length
+from ..toolkit.intervals import sweep_length
 from ..toolkit.places import Places, process_conditions
 from ..toolkit.windows import windows, with_window
 from .idle import stream_runs
@@ -35,11 +35,8 @@ def launch_queue(store: Store) -> LaunchQueue:
     queues: list[tuple[Any, StreamQueue]] = []
     for condition in process_conditions(store):
         runs = stream_runs(store, condition)
-        linked = runs.filter(pl.col("launched").is_not_null())
-        if linked.is_empty():
-            continue
-        queued = linked.select(*_STREAM, start="launched", end="start").filter(pl.col("end") > pl.col("start"))
-        queues += _streams(places, profiled, runs, linked, queued)
+        if runs["launched"].count():
+            queues += _streams(places, profiled, runs)
     if not queues:
         return LaunchQueue((), 0, _ABSENT)
     ordered = sorted(queues, key=lambda one: (-one[1].runs, one[0]))
@@ -48,55 +45,69 @@ def launch_queue(store: Store) -> LaunchQueue:
     return LaunchQueue(tuple(listed), len(queues), None)
 
 
-def _streams(
-    places: Places, profiled: pl.DataFrame, runs: pl.DataFrame, linked: pl.DataFrame, queued: pl.DataFrame
-) -> list[tuple[Any, StreamQueue]]:
+def _streams(places: Places, profiled: pl.DataFrame, runs: pl.DataFrame) -> list[tuple[Any, StreamQueue]]:
     by = list(_STREAM)
-    reach = with_window(linked.with_columns(start=pl.min_horizontal("start", "launched")), profiled)
-    spans = reach.group_by(*by, "window").agg(first=pl.col("start").min(), last=pl.col("end").max())
-    span = spans.group_by(by).agg(span_ns=(pl.col("last") - pl.col("first")).sum(), first=pl.col("first").min(), last=pl.col("last").max())
-    counts = runs.group_by(by).agg(runs=pl.len(), linked=pl.col("launched").count())
-    busy = union_length(linked, by).rename({"length": "busy_ns"})
-    empty = difference_length(linked, queued, by).rename({"length": "empty_ns"})
-    table = counts.filter(pl.col("linked") > 0)
-    for more in (span, busy, empty):
-        table = table.join(more, on=by, how="left", nulls_equal=True)
-    steps = _depths(queued)
+    linked = runs.filter(pl.col("launched").is_not_null())
+    queued = linked.select(*by, start="launched", end="start").filter(pl.col("end") > pl.col("start"))
+    busy = pl.concat(
+        [
+            linked.select(*by, "start", "end", busy=pl.lit(True), queued=pl.lit(False)),
+            queued.with_columns(busy=pl.lit(False), queued=pl.lit(True)),
+        ]
+    )
+    lengths = sweep_length(busy, by, ("busy", "queued")).filter("busy").group_by(by)
+    times = lengths.agg(busy_ns=pl.col("length").sum(), empty_ns=pl.col("length").filter(~pl.col("queued")).sum())
+    table = _spans(runs, profiled).join(times, on=by, how="left", nulls_equal=True).with_columns(pl.col("busy_ns", "empty_ns").fill_null(0))
+    waits = queued.partition_by(by, as_dict=True)
     streams = []
     for row in table.sort(by, nulls_last=True).to_dicts():
-        changes = steps.get(tuple(row[column] for column in by))
+        waiting = waits.get(tuple(row[column] for column in by))
         first, last = row.pop("first"), row.pop("last")
-        highest, area, (times, depth) = (0, 0, ((), ())) if changes is None else _series(changes, first, last)
+        highest, area, (times_ns, depth) = (0, 0, ((), ())) if waiting is None else _series(waiting, first, last)
         location = places.process(row.pop("process"), row.pop("node"))
         mean = area / row["span_ns"] if row["span_ns"] else None
-        stream = StreamQueue(*location, max_depth=highest, mean_depth=mean, time_ns=times, depth=depth, **row)
+        stream = StreamQueue(*location, max_depth=highest, mean_depth=mean, time_ns=times_ns, depth=depth, **row)
         streams.append(((location.order, row["device"], row["stream"] is None, row["stream"] or 0), stream))
     return streams
 
 
-def _depths(queued: pl.DataFrame) -> dict[tuple[Any, ...], pl.DataFrame]:
-    """Return, per stream, the times at which the depth changes and the new depth."""
-    changes = pl.concat(
-        [
-            queued.select(*_STREAM, time="start", change=pl.lit(1, pl.Int64)),
-            queued.select(*_STREAM, time="end", change=pl.lit(-1, pl.Int64)),
-        ]
+def _spans(runs: pl.DataFrame, profiled: pl.DataFrame) -> pl.DataFrame:
+    """Count the runs of each stream, with the time of those whose launch is known."""
+    linked = pl.col("launched").is_not_null()
+    reach = with_window(runs.select(*_STREAM, "launched", "end", start=pl.min_horizontal("start", "launched")), profiled)
+    spans = reach.group_by(*_STREAM, "window").agg(
+        runs=pl.len(),
+        linked=pl.col("launched").count(),
+        first=pl.col("start").filter(linked).min(),
+        last=pl.col("end").filter(linked).max(),
     )
-    summed = changes.group_by(*_STREAM, "time").agg(pl.col("change").sum()).sort("time")
-    return {
-        key: part.select("time", depth=pl.col("change").cum_sum())
-        for key, part in summed.partition_by(*_STREAM, as_dict=True, maintain_order=True).items()
-    }
+    streams = spans.group_by(_STREAM).agg(
+        pl.col("runs", "linked").sum(),
+        span_ns=(pl.col("last") - pl.col("first")).sum(),
+        first=pl.col("first").min(),
+        last=pl.col("last").max(),
+    )
+    return streams.filter(pl.col("linked") > 0)
 
 
-def _series(steps: pl.DataFrame, first: int, last: int) -> tuple[int, int, tuple[tuple[int, ...], tuple[float, ...]]]:
-    """Return the highest depth, its integral, and its means over equal intervals."""
-    time = steps["time"].to_numpy() - first  # exact, because the differences are small
-    depth = steps["depth"].to_numpy()
-    area = np.concatenate([[0], np.cumsum(depth[:-1] * np.diff(time))])
+def _series(waits: pl.DataFrame, first: int, last: int) -> tuple[int, int, tuple[tuple[int, ...], tuple[float, ...]]]:
+    """Return the highest depth, its integral, and its means over equal intervals.
+
+    ``waits``: the time of each run in the queue (``start``, ``end``; not empty)."""
+    begins, ends = (np.sort(waits[column].to_numpy() - first, kind="stable") for column in ("start", "end"))  # small, hence exact
+    depth = np.arange(1, len(begins) + 1) - np.searchsorted(ends, begins, side="right")
     width = max(1, -(-(last - first) // POINTS))
     edges = np.arange(0, last - first + width, width)
-    before = np.searchsorted(time, edges, side="right") - 1
-    at = np.where(before < 0, 0, area[before] + depth[before] * (edges - time[before]))
-    means = np.diff(at) / width
-    return int(depth.max()), int(area[-1]), (tuple(int(edge) + first for edge in edges[:-1]), tuple(float(mean) for mean in means))
+    means = np.diff(_passed(begins, edges) - _passed(ends, edges)) / width
+    return (
+        int(depth.max()),
+        int(ends.sum() - begins.sum()),
+        (tuple(int(edge) + first for edge in edges[:-1]), tuple(float(mean) for mean in means)),
+    )
+
+
+def _passed(moments: np.ndarray[Any, Any], edges: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the time that has passed at each edge since the moments before it, summed."""
+    before = np.searchsorted(moments, edges, side="right")
+    sums: np.ndarray[Any, Any] = edges * before - np.concatenate([[0], np.cumsum(moments)])[before]
+    return sums

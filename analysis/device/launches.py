@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import polars as pl
 
 from ...ingest.store.store import Store
 from ..report.model import Launches, LaunchPair, Share
-from ..toolkit.places import Places
+from ..toolkit.intervals import first_of
+from ..toolkit.places import Places, process_conditions
 from ..toolkit.quantiles import log_histogram, quantiles
 from ..toolkit.shares import percent_of, shares
 
 SLOWEST: Final = 10
 
-# A launch and the first work (by start) of its correlation. `min` of a struct compares its fields in order, so ties have a fixed result.
-# Correlations are unique per process; if two launches share one, the first by start counts.
-_PAIRS: Final = """
-    WITH run AS (
-        SELECT process, correlation, count(*) AS runs,
-               min({'start': start_ns, 'node': node, 'device': device, 'stream': stream, 'name': name}) AS first
-        FROM device_event WHERE kind <> 'sync' AND correlation IS NOT NULL GROUP BY process, correlation
-    ), call AS (
-        SELECT process, correlation, count(*) AS calls,
-               min({'start': start_ns, 'end': start_ns + duration_ns, 'name': name}) AS first
-        FROM host_event WHERE kind = 'launch' AND correlation IS NOT NULL GROUP BY process, correlation
-    )
-    SELECT process, run.runs, call.calls, run.first.node AS node, run.first.device AS device, run.first.stream AS stream,
-           run.first.name AS kernel, call.first.name AS call, call.first.start AS launch_start_ns, call.first."end" AS launch_end_ns,
-           run.first.start AS run_start_ns, run.first.start - call.first."end" AS latency_ns
-    FROM run JOIN call USING (process, correlation)
+_RUNS: Final = """
+    SELECT e.process, e.correlation AS number, e.start_ns AS start, e.node, e.device, e.stream, e.name FROM device_event AS e
+    WHERE e.kind <> 'sync' AND e.correlation IS NOT NULL AND {}
+"""
+_CALLS: Final = """
+    SELECT e.process, e.correlation AS number, e.start_ns AS start, e.start_ns + e.duration_ns AS "end", e.name FROM host_event AS e
+    WHERE e.kind = 'launch' AND e.correlation IS NOT NULL AND {}
 """
 
 
@@ -43,22 +36,66 @@ def launches(store: Store, *, top: int = 15) -> Launches:
     """
     calls = store.frame("SELECT count(*) FROM host_event WHERE kind = 'launch'").item()
     runs = store.frame("SELECT count(*) FROM device_event WHERE kind <> 'sync'").item()
-    pairs = store.frame(_PAIRS)
-    waited = pairs.filter(pl.col("latency_ns") >= 0)
-    latency = waited.get_column("latency_ns")
-    paired_runs = int(pairs.get_column("runs").sum())
+    parts = [_paired(store, condition) for condition in process_conditions(store)]
+    pairs, paired_runs, paired_calls = (
+        sum(part.pairs for part in parts),
+        sum(part.runs for part in parts),
+        sum(part.calls for part in parts),
+    )
+    latency = pl.concat([part.latency for part in parts]) if parts else pl.Series(dtype=pl.Int64)
     return Launches(
         calls=calls,
-        pairs=len(pairs),
+        pairs=pairs,
         runs_without_launch=runs - paired_runs,
-        launches_without_run=calls - int(pairs.get_column("calls").sum()),
-        graph_runs=paired_runs - len(pairs),
-        negative=len(pairs) - len(waited),
+        launches_without_run=calls - paired_calls,
+        graph_runs=paired_runs - pairs,
+        negative=pairs - len(latency),
         latency=quantiles(latency),
         histogram=log_histogram(latency),
-        slowest=_slowest(store, waited),
+        slowest=_slowest(store, [part.slowest for part in parts]),
         call_time=_call_time(store, top),
-        absent=_absent(calls, runs, len(pairs)),
+        absent=_absent(calls, runs, pairs),
+    )
+
+
+class _Paired(NamedTuple):
+    """Launches of some processes with the first work (by start) of their correlation."""
+
+    pairs: int
+    runs: int  # kernels, copies and memsets that have a launch
+    calls: int  # launches that have one of these
+    latency: pl.Series  # ns, not negative
+    slowest: pl.DataFrame
+
+
+def _paired(store: Store, condition: str) -> _Paired:
+    # Correlations are unique per process; if two launches share one, the first by start counts. The orders make ties fixed.
+    runs, calls = store.frame(_RUNS.format(condition)), store.frame(_CALLS.format(condition))
+    call = first_of(runs, calls, ["process"], ["start", "end", "name"])
+    run = first_of(calls, runs, ["process"], ["start", "node", "device", "stream", "name"])
+    first = call.drop_nulls().unique()
+    launch, work = calls.select(pl.all().gather(first)), runs.select(pl.exclude("process").gather(run.gather(first)))
+    waited = (
+        launch.select(
+            "process",
+            call="name",
+            launch_start_ns="start",
+            launch_end_ns="end",
+            run_start_ns=work["start"],
+            latency_ns=work["start"] - pl.col("end"),
+        )
+        .hstack(work.select("node", "device", "stream", kernel="name"))
+        .filter(pl.col("latency_ns") >= 0)
+    )
+    return _Paired(len(first), call.count(), run.count(), waited["latency_ns"], _top(waited))
+
+
+def _top(pairs: pl.DataFrame) -> pl.DataFrame:
+    order = ["latency_ns", "launch_start_ns", "process", "device"]
+    # A first choice by latency alone: sorting all pairs takes longer.
+    long = pairs["latency_ns"].top_k(SLOWEST)
+    return (
+        pairs.filter(pl.col("latency_ns") >= pl.lit(long.min(), pl.Int64)).sort(order, descending=[True, False, False, False]).head(SLOWEST)
     )
 
 
@@ -74,9 +111,10 @@ def _absent(calls: int, runs: int, pairs: int) -> str | None:
     return "No launch call of this run has the correlation of a device run."
 
 
-def _slowest(store: Store, pairs: pl.DataFrame) -> tuple[LaunchPair, ...]:
-    order = ["latency_ns", "launch_start_ns", "process", "device"]
-    slowest = pairs.drop("runs", "calls").sort(order, descending=[True, False, False, False]).head(SLOWEST)
+def _slowest(store: Store, parts: Sequence[pl.DataFrame]) -> tuple[LaunchPair, ...]:
+    if not parts:
+        return ()
+    slowest = _top(pl.concat(parts))
     ids = ", ".join(str(i) for column in ("kernel", "call") for i in slowest[column].drop_nulls()) or "NULL"
     names = dict(store.frame(f"SELECT id, coalesce(short, text) FROM name WHERE id IN ({ids})").rows())
     places = Places(store)

@@ -10,7 +10,7 @@ import polars as pl
 
 from ...ingest.store.store import Store
 from ..report.model import DeviceTime
-from ..toolkit.intervals import sweep
+from ..toolkit.intervals import first_of, sweep_length
 from ..toolkit.places import Places, process_conditions
 from ..toolkit.windows import windows, with_window
 
@@ -71,53 +71,48 @@ def only_copied(devices: Sequence[DeviceTime]) -> float:
 
 
 def _events(store: Store, condition: str, *, calls: str | None = None) -> pl.DataFrame:
-    return store.frame(f"""
-        WITH calls AS (
-            SELECT DISTINCT process, correlation FROM host_event AS e
-            WHERE kind IN ('launch', 'sync', 'call') AND correlation IS NOT NULL AND {calls or condition}
-        )
-        SELECT e.node, e.process, e.device, e.start_ns AS start, e.start_ns + e.duration_ns AS "end",
+    events = store.frame(f"""
+        SELECT e.node, e.process, e.device, e.start_ns AS start, e.start_ns + e.duration_ns AS "end", e.correlation AS number,
                e.kind = 'kernel' AS kernel,
                {COMPUTATION} AS computation, {COMMUNICATION} AS communication,
                e.kind = 'memcpy' AS memcpy,
-               e.kind = 'memset' AS memset,
-               c.correlation IS NOT NULL AS linked
+               e.kind = 'memset' AS memset
         FROM device_event AS e
         LEFT JOIN name AS n ON n.id = e.name
-        LEFT JOIN calls AS c ON c.process = e.process AND c.correlation = e.correlation
         WHERE e.kind <> 'sync' AND {condition}
     """)
+    called = store.frame(f"""
+        SELECT e.process, e.correlation AS number, e.start_ns AS "order" FROM host_event AS e
+        WHERE e.kind IN ('launch', 'sync', 'call') AND e.correlation IS NOT NULL AND {calls or condition}
+    """)
+    return events.with_columns(linked=first_of(events, called, ["process"], ["order"]).is_not_null()).drop("number")
 
 
 def _breakdown(events: pl.DataFrame) -> pl.DataFrame:
-    length = pl.col("end") - pl.col("start")
+    active = pl.col("length")
     computation, communication, memcpy, memset, linked = (pl.col(name) for name in _CLASSES)
     memory = memcpy | memset
-
-    def total(where: pl.Expr) -> pl.Expr:
-        return length.filter(where).sum()
-
     profiles = events.group_by(*_DEVICE, "window").agg(
         events=pl.len(),
         first_ns=pl.col("start").min(),
         span_ns=pl.col("end").max() - pl.col("start").min(),
-        kernel_total_ns=total(pl.col("kernel")),
+        kernel_total_ns=(pl.col("end") - pl.col("start")).filter("kernel").sum(),
     )
     devices = profiles.group_by(_DEVICE).agg(pl.col("first_ns").min(), pl.col("events", "span_ns", "kernel_total_ns").sum())
     # Every segment of the sweep has at least one active kernel, copy or memset: together they are the busy time.
     times = (
-        sweep(events, _DEVICE, _CLASSES)
+        sweep_length(events, _DEVICE, _CLASSES)
         .group_by(_DEVICE)
         .agg(
-            busy_ns=length.sum(),
-            computation_ns=total(computation),
-            communication_ns=total(communication),
-            exposed_communication_ns=total(communication & ~computation),
-            memory_ns=total(memory),
-            exposed_memory_ns=total(memory & ~computation & ~communication),
-            memcpy_ns=total(memcpy),
-            memset_ns=total(memset),
-            linked_busy_ns=total(linked),
+            busy_ns=active.sum(),
+            computation_ns=active.filter(computation).sum(),
+            communication_ns=active.filter(communication).sum(),
+            exposed_communication_ns=active.filter(communication & ~computation).sum(),
+            memory_ns=active.filter(memory).sum(),
+            exposed_memory_ns=active.filter(memory & ~computation & ~communication).sum(),
+            memcpy_ns=active.filter(memcpy).sum(),
+            memset_ns=active.filter(memset).sum(),
+            linked_busy_ns=active.filter(linked).sum(),
         )
     )
     return devices.join(times, on=_DEVICE, how="left", nulls_equal=True).fill_null(0).sort(_DEVICE)

@@ -156,8 +156,9 @@ def innermost(points: pl.DataFrame, ranges: pl.DataFrame, by: Sequence[str], ord
 def first_of(points: pl.DataFrame, rows: pl.DataFrame, by: Sequence[str], order: Sequence[str]) -> pl.Series:
     """Return the number of the first row with the group and number of each point.
 
-    ``points``: ``by`` and ``number``. ``rows``: ``by``, ``number`` and the integers ``order``, by which the first is the lowest; rows
-    with a null in ``order[0]`` do not count, another null is the lowest. Of equal rows the first counts. Null without such a row, and for a null group or number."""
+    ``points``: ``by`` and ``number``. ``rows``: ``by``, ``number`` and the integers ``order``; the first row is the lowest in these. Rows
+    with a null in ``order[0]`` do not count, another null is the lowest. Of equal rows the first counts. Null without such a row, and for a
+    null group or number."""
     native = _native(by)
     if native is None:
         return vectorized_intervals.first_of(points, rows, by, order)

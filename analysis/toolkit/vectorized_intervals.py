@@ -98,7 +98,8 @@ def _lengths(intervals: pl.DataFrame, segments: pl.DataFrame, by: Sequence[str])
 def length_inside(intervals: pl.DataFrame, segments: pl.DataFrame, by: str | None = None) -> pl.Series:
     """Return the part of each interval that the segments of its group cover."""
     if by is None:
-        return length_inside(*(rows.select("start", "end", group=pl.lit(0)) for rows in (intervals, segments)), "group")
+        group = pl.lit(0).alias("group")
+        return length_inside(intervals.with_columns(group), segments.with_columns(group), "group")
     known = _cumulated(segments, by)
 
     def until(column: str) -> pl.Series:
