@@ -10,8 +10,8 @@ from typing import Final
 from .inflate import Inflate
 from .scan import Batch, TraceScan
 
-BATCH_BYTES: Final = 48 << 20  # of decompressed text that are converted to rows at a time
-FLUSH_ROWS: Final = 2 * 122_880  # rows of a table that are stored at a time: two of DuckDB's row groups, so that none is merged later
+BATCH_BYTES: Final = 32 << 20  # of decompressed text that are converted to rows at a time
+FLUSH_ROWS: Final = 122_880  # rows of a table that are stored at a time: one of DuckDB's row groups, so that none is merged later
 DEPTH_ROWS: Final = 2_000_000  # annotations of a file that get a nesting depth; with more, ``depth`` stays null
 
 Progress = Callable[[float], None]
