@@ -11,6 +11,7 @@ from ...ingest.store.tables import MEASURED
 from ..report.model import JobStatistics
 from ..toolkit import wording
 from ..toolkit.contents import RUN, SOURCES, formats
+from ..toolkit.shared import shared
 from ..toolkit.windows import gaps_ns
 from .run_info import FIRST_EPOCH_NS
 
@@ -79,6 +80,7 @@ def job_statistics(store: Store) -> JobStatistics:
     )
 
 
+@shared
 def job_times(store: Store) -> tuple[int | None, int | None]:
     """Return the start and end of the job that its recorders state, or None."""
     started, ended = store.frame(RUN).select(pl.col("job_started_ns").min(), pl.col("job_ended_ns").max()).row(0)

@@ -107,7 +107,8 @@ def data_quality(store: Store) -> tuple[Note, ...]:
 
 
 def _beyond_advice(store: Store) -> Iterator[Note]:
-    if not store.has_rows("step", "device_event"):
+    few = store.frame(NODES).height <= _ADVISED_MACHINES
+    if few and not store.has_rows("step"):
         return
     steps, machines = store.frame("""
         SELECT coalesce((SELECT max(steps) FROM (SELECT count(*) AS steps FROM step WHERE device_events > 0 GROUP BY process)), 0),

@@ -43,13 +43,11 @@ class Places:
 
     @cached_property
     def _nodes(self) -> dict[int, str]:
-        rows = self._store.frame(NODES).select("id", "hostname").rows()
-        return {node: f"node-{node}" if hostname is None else hostname for node, hostname in rows}
+        return _host_names(self._store)
 
     @cached_property
     def _processes(self) -> dict[int, tuple[int | None, int | None, int | None]]:
-        rows = self._store.frame(PROCESSES).select("id", "node", "rank", "pid").rows()
-        return {process: (node, rank, pid) for process, node, rank, pid in rows}
+        return _ids(self._store)
 
     def node(self, node: int | None) -> str:
         """Return the host name of a node id; "node-3" if the source has none."""
@@ -61,6 +59,19 @@ class Places:
             return Place(self.node(node), None, None)
         home, rank, pid = self._processes[process]
         return Place(self.node(home if node is None else node), rank, pid)
+
+
+@shared
+def _host_names(store: Store) -> dict[int, str]:
+    rows = store.frame(NODES).select("id", "hostname").rows()
+    return {node: f"node-{node}" if hostname is None else hostname for node, hostname in rows}
+
+
+@shared
+def _ids(store: Store) -> dict[int, tuple[int | None, int | None, int | None]]:
+    """Return node, rank and pid of each process."""
+    rows = store.frame(PROCESSES).select("id", "node", "rank", "pid").rows()
+    return {process: (node, rank, pid) for process, node, rank, pid in rows}
 
 
 @shared

@@ -108,6 +108,8 @@ class _Waits:
 
     def add(self, run: RunData, group: GapGroup, bad: list[IdleDevice]) -> None:
         """Add the waits of the devices of a group that have the issue."""
+        if not bad:
+            return
         waits = group.gaps.filter(pl.col("cause") == HOST_WAIT, pl.col("row").is_in([device.row for device in bad]))
         waits = waits.with_columns(time=pl.col("end") - pl.col("start"))
         labels = {device.row: device.label for device in bad}

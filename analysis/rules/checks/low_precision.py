@@ -28,6 +28,10 @@ from ..evidence.run_data import RunData
 _MATRIX: Final = f"n.category IN ({', '.join(repr(category) for category in sorted(MATRIX_CATEGORIES))})"
 _SWITCHES: Final = ("TF32", "BF16", "FP16")  # precisions that a switch in PyTorch turns on
 _UNKNOWN_PERCENT: Final = 5.0  # the finding reports a share of unknown precision of at least this percentage
+_NO_KERNELS: Final = (
+    "no GEMM, attention or convolution kernels in this run",
+    "Profile steps that run the model, with torch.profiler on CUDA activity.",
+)
 
 
 class LowPrecision(Rule):
@@ -42,12 +46,11 @@ class LowPrecision(Rule):
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
         if not run.breakdown:
             return no_device_activity()
+        if not any(kernel.category in MATRIX_CATEGORIES for kernel in run.kernels):
+            return not_evaluated(*_NO_KERNELS)
         kernels = _matrix_kernels(run)
         if kernels.is_empty():
-            return not_evaluated(
-                "no GEMM, attention or convolution kernels in this run",
-                "Profile steps that run the model, with torch.profiler on CUDA activity.",
-            )
+            return not_evaluated(*_NO_KERNELS)
         rows = _rows(run, kernels, parameters["threshold"])
         judged = [row for row in rows if row.details.issue is not None]
         if not judged:

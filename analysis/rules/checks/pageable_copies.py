@@ -14,6 +14,7 @@ from ....ingest.store.store import Store
 from ...device.coverage import DEVICE, with_covered
 from ...report.model import MemoryOperation
 from ...report.rule_details import PageableCopiesDetails, PageableCopy, PageableDevice
+from ...toolkit.contents import kinds
 from ...toolkit.intervals import union
 from ...toolkit.places import Places, process_conditions
 from ...toolkit.wording import count, duration, plural, significant, size
@@ -113,7 +114,10 @@ def _exposed(pageable: _Lengths, share: DeviceShare) -> int:
 def _devices_with_kind(store: Store) -> tuple[set[tuple[str, int | None, int | None, int]], int]:
     """Return the devices with a known kind of host memory, and count unknown copies."""
     places = Places(store)
-    devices, untold = set(), 0
+    devices: set[tuple[str, int | None, int | None, int]] = set()
+    untold = 0
+    if "memcpy" not in kinds(store, "device_event"):
+        return devices, untold
     for node, process, device, known, copies in store.frame("""
         SELECT node, process, device, count(pageable), count(*) FILTER (pageable IS NULL AND copy_kind IN ('HtoD', 'DtoH'))
         FROM device_event WHERE kind = 'memcpy' GROUP BY ALL

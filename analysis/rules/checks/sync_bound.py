@@ -8,10 +8,11 @@ from typing import Final
 import polars as pl
 
 from ...report.rule_details import BlockingCall, SyncBoundDetails, SyncBoundDevice
+from ...toolkit.contents import kinds
 from ...toolkit.intervals import length_inside, union
 from ...toolkit.wording import duration, percent, plural
 from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated
-from ..evidence.device_gaps import GapGroup
+from ..evidence.device_gaps import GapGroup, IdleDevice
 from ..evidence.device_share import gpus, no_device_activity
 from ..evidence.frameworks import READS, WAITS_FOR_ALL, framework_of
 from ..evidence.idle_findings import Judged, looked_at, names, outcome, unjudged, with_issue
@@ -30,6 +31,11 @@ _INSTEAD: Final = {
 }
 _NO_CALLS: Final = "no host calls of its process in the trace"
 
+
+# Blocking calls by name and operator; ``issue``: of devices with the issue.
+_CALLS: Final = {
+    "name": pl.Int32, "operator": pl.Int32, "count": pl.UInt32, "time": pl.Int64, "blocked": pl.Int64, "issue": pl.Boolean
+}  # fmt: skip
 
 _Judged = list[Judged[SyncBoundDevice]]
 
@@ -55,7 +61,9 @@ class SyncBound(Rule):
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
         if not run.store.has_rows("device_event"):
             return no_device_activity()
-        called = set(run.store.frame("SELECT DISTINCT process FROM host_event WHERE kind IN ('launch', 'sync', 'call')")["process"])
+        called: set[int] = set()
+        if not kinds(run.store, "host_event").isdisjoint({"launch", "sync", "call"}):
+            called = set(run.store.frame("SELECT DISTINCT process FROM host_event WHERE kind IN ('launch', 'sync', 'call')")["process"])
         judged, calls = looked_at(run, lambda group: _look(run, group, called, parameters))
         if not judged:
             return no_device_activity()
@@ -76,7 +84,7 @@ class SyncBound(Rule):
             title="Remove synchronisations from the loop",
             details=SyncBoundDetails(tuple(row for _, row in judged), top),
             finding=_finding(judged, bad, parameters),
-            recommendation=_recommendation(top, sum(row.blocked_idle_ns for _, row in bad), framework_of(run.store)),
+            recommendation=_recommendation(top, sum(row.blocked_idle_ns for _, row in bad), framework_of(run.store)) if bad else None,
         )
 
 
@@ -86,6 +94,9 @@ def _look(run: RunData, group: GapGroup, called: set[int], parameters: Parameter
     The calls are those of devices with an issue, if there is one. ``drained_ns`` of a device: its idle gaps that begin during such a
     call, to their ends; part of them is usually after the call."""
     calls = sync_calls(run.store, {process for device in group.devices for process in device.processes})
+    if calls.is_empty():
+        rows = [(device, _row(device, (0, 0), 0, called, parameters)) for device in group.devices]
+        return rows, pl.DataFrame(schema=_CALLS)
     on_device = calls.with_row_index("number").join(group.rows(), on="process")
     merged = union(on_device, ["row"])
     blocked = merged.with_columns(blocked=length_inside(merged, group.gaps, "row"), length=pl.col("end") - pl.col("start"))
@@ -94,17 +105,7 @@ def _look(run: RunData, group: GapGroup, called: set[int], parameters: Parameter
     after = dict(drained.iter_rows())
     judged: _Judged = []
     for device in group.devices:
-        time, idle = sums.get(device.row, (0, 0))
-        share = 100 * idle / device.span_ns if device.span_ns else 0.0
-        known = not called.isdisjoint(device.processes)
-        row = SyncBoundDevice.of(
-            device,
-            sync_ns=time,
-            blocked_idle_ns=idle,
-            percent=share,
-            drained_ns=after.get(device.row, 0),
-            issue=share > parameters["threshold"] if known else None,
-        )
+        row = _row(device, sums.get(device.row, (0, 0)), after.get(device.row, 0), called, parameters)
         judged.append((device, row))
     chosen = {device.row for device, row in judged if row.issue} or {device.row for device in group.devices}
     of_chosen = on_device.filter(pl.col("row").is_in(list(chosen)))
@@ -114,6 +115,20 @@ def _look(run: RunData, group: GapGroup, called: set[int], parameters: Parameter
         count=pl.len(), time=(pl.col("end") - pl.col("start")).sum(), blocked=pl.col("blocked").sum()
     )
     return judged, grouped.with_columns(issue=pl.lit(any(row.issue for _, row in judged)))
+
+
+def _row(device: IdleDevice, blocked: tuple[int, int], drained_ns: int, called: set[int], parameters: Parameters) -> SyncBoundDevice:
+    """Return the row of a device; ``blocked``: time in such calls, and the idle part."""
+    time, idle = blocked
+    share = 100 * idle / device.span_ns if device.span_ns else 0.0
+    return SyncBoundDevice.of(
+        device,
+        sync_ns=time,
+        blocked_idle_ns=idle,
+        percent=share,
+        drained_ns=drained_ns,
+        issue=None if called.isdisjoint(device.processes) else share > parameters["threshold"],
+    )
 
 
 def _calls(run: RunData, calls: pl.DataFrame) -> tuple[BlockingCall, ...]:
