@@ -64,7 +64,7 @@ class MetricSeries:
 
     @cached_property
     def mean(self) -> pl.Series:
-        """The mean of each series. Each is summed in order, so that the last digit does not depend on how rows are divided among threads."""
+        """The mean of each series, whose last digit does not depend on how rows are divided among threads."""
         rows = pl.DataFrame({"series": self.number, "value": self.value}).with_columns(pl.col("series").set_sorted())
         return rows.group_by("series", maintain_order=True).agg(pl.col("value").mean())["value"]
 
