@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 import polars as pl
 
 from ...ingest.store.store import Store
+from ...ingest.store.tables import METRICS
 from ..toolkit.ordered import Ordered, repeated
 
 FINITE: Final = "isfinite(value) AND time_ns IS NOT NULL"
@@ -132,16 +133,42 @@ def row_of(moments: pl.DataFrame, number: int) -> pl.Series:
     return moments.select(pl.col("row") + pl.min_horizontal(pl.lit(number), pl.col("series") - 1) * pl.col("samples")).to_series()
 
 
-def read(store: Store, metric: str, nodes: tuple[int, int], units: tuple[int, int], interval_ns: int | None) -> MetricSeries:
-    """Return the finite samples of a metric of the nodes from the first to the last; several at one time are averaged.
+def per_moment(series: MetricSeries, *figures: Literal["min", "max", "mean"]) -> pl.DataFrame:
+    """Reduce the series of a node at each time: node, time_ns, and the figures; sorted.
 
-    ``units``: lowest and highest; no unit is 0. ``interval_ns``: the usual distance of samples, which says where a stretch can end."""
+    If all series of every node were sampled at the same times, as samplers do, values are compared series by series; otherwise rows are
+    grouped by time, which is ten times slower."""
+    if (at := series.moments) is None:
+        rows = pl.DataFrame({"node": series.by_row("node"), "time_ns": series.time_ns, "value": series.value})
+        grouped = rows.group_by("node", "time_ns").agg(getattr(pl.col("value"), figure)().alias(figure) for figure in figures)
+        return grouped.sort("node", "time_ns")
+    most: Any = at["series"].max()
+    values = [series.value.gather(row_of(at, number)).alias(str(number)) for number in range(most or 0)] or [series.value]
+    several = at["series"].min() == most
+    counted = values if several else [value * (at["series"] > number) for number, value in enumerate(values)]
+    across = {
+        "min": lambda: pl.min_horizontal(values),
+        "max": lambda: pl.max_horizontal(values),
+        "mean": lambda: pl.sum_horizontal(counted) / at["series"],
+    }
+    return at.select("node", "time_ns", **{figure: across[figure]() for figure in figures})
+
+
+def read(
+    store: Store, metric: str, nodes: tuple[int, int], units: tuple[int, int], interval_ns: int | None, *, no_unit: int = 0
+) -> MetricSeries:
+    """Return the finite samples of a metric of nodes; several at one time are averaged.
+
+    ``metric``: a name in METRICS. ``nodes``: first and last. ``units``: lowest and highest; ``no_unit`` replaces null. ``interval_ns``: the
+    usual distance of samples, which determines where a stretch can end."""
+    if metric not in METRICS:
+        raise ValueError(f"{metric!r} is not a metric")
     width = units[1] - units[0] + 1
     kind = "UINTEGER" if (nodes[1] - nodes[0] + 1) * width < _UINT32 else "BIGINT"
-    code = f"((node - {nodes[0]})::BIGINT * {width} + coalesce(unit, 0) - {units[0]})::{kind}"
+    code = f"((node - {nodes[0]})::BIGINT * {width} + coalesce(unit, {no_unit}) - {units[0]})::{kind}"
     samples = store.frame(
-        f"SELECT {code} AS code, time_ns, value FROM sample WHERE metric = ? AND node BETWEEN {nodes[0]} AND {nodes[1]} AND {FINITE}",
-        [metric],
+        f"SELECT {code} AS code, time_ns, value FROM sample"
+        f" WHERE metric = '{metric}' AND node BETWEEN {nodes[0]} AND {nodes[1]} AND {FINITE}"
     )
     series = samples.group_by("code").agg("time_ns", "value").sort("code")
     del samples

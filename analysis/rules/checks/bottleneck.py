@@ -51,15 +51,24 @@ class Bottleneck(SampleRule):
         window = (pl.col("snapshot_ns") - block.origin_ns) // window_ns(parameters["scan_interval_us"])
         rows = block.snapshots() if len(block.series(self.figure)) else pl.DataFrame(schema=SNAPSHOTS)
         rows = rows.filter(pl.col(self.core).is_not_null())
-        rows = rows.with_columns(low=low, bottleneck=low & (pl.col(self.core) > limit), window=window)
+        rows = rows.with_columns(low=low, bottleneck=low & (pl.col(self.core) > limit))
         counted = rows.group_by("node").agg(
             snapshots=pl.len().cast(pl.Int64),
             low=pl.col("low").sum().cast(pl.Int64),
             bottlenecks=pl.col("bottleneck").sum().cast(pl.Int64),
             missing=(100 - pl.col("gpu_min")).filter("bottleneck").sum() / 100,
         )
-        in_windows = rows.group_by("node", "window").agg(
-            exceeded=_exceeded(pl.col("bottleneck").sum(), pl.len(), share), last_ns=pl.col("snapshot_ns").last()
+        next_window = (pl.col("node") != pl.col("node").shift()) | (window != window.shift())
+        in_windows = (
+            rows.with_columns(number=next_window.fill_null(True).cum_sum().set_sorted())
+            .group_by("number", maintain_order=True)
+            .agg(
+                pl.col("node").first(),
+                window=window.first(),
+                exceeded=_exceeded(pl.col("bottleneck").sum(), pl.len(), share),
+                last_ns=pl.col("snapshot_ns").last(),
+            )
+            .drop("number")
         )
         judged = counted.filter(pl.col("snapshots") > parameters["patience"]).select("node")
         in_windows = in_windows.join(judged, on="node", how="semi")
@@ -78,7 +87,7 @@ class Bottleneck(SampleRule):
         return {
             "nodes": nodes.join(counted, on="node", how="left").join(of_node, on="node", how="left"),
             "windows": in_windows.group_by("window").agg(exceeded.any()),
-            "stretches": _stretches(rows.join(judged, on="node", how="semi")),
+            "stretches": _stretches(rows, judged),
         }
 
     def conclude(self, observed: Sequence[Any], run: RunData, parameters: Parameters) -> Outcome:
@@ -188,9 +197,12 @@ def _exceeded(bottlenecks: Any, snapshots: Any, share: float) -> Any:
     return bottlenecks * 100 > snapshots * share
 
 
-def _stretches(rows: pl.DataFrame) -> pl.DataFrame:
-    """Join bottleneck snapshots up to 1.5 intervals apart: node, start, last."""
-    apart = pl.col("snapshot_ns").diff().over("node")
+def _stretches(rows: pl.DataFrame, judged: pl.DataFrame) -> pl.DataFrame:
+    """Join bottleneck snapshots of evaluated nodes up to 1.5 intervals apart: node, start, last."""
+    if not rows["bottleneck"].any():
+        return pl.DataFrame(schema={"node": pl.Int32, "start": pl.Int64, "last": pl.Int64})
+    rows = rows.join(judged, on="node", how="semi", maintain_order="left")
+    apart = pl.when(pl.col("node") == pl.col("node").shift()).then(pl.col("snapshot_ns").diff())
     usual = rows.select(apart.median()).item() or 0
     new = apart.is_null() | (apart > 1.5 * usual) | ~pl.col("bottleneck").shift(1, fill_value=False)
     return (

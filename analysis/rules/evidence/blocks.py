@@ -21,13 +21,13 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import polars as pl
 
 from ....ingest.store.store import Store
 from ....ingest.store.tables import MEASURED
-from ...machine.series import FINITE, MetricSeries, read, row_of
+from ...machine.series import FINITE, MetricSeries, per_moment, read
 from ...machine.snapshots import SNAPSHOT_NS, begins, tolerance_ns
 from ...machine.utilization import derived_utilization
 from .common_time import CommonTime, common_time
@@ -328,7 +328,7 @@ class SampleBlock:
         Columns: moment, snapshot. Empty if every moment of the block is a snapshot of its own."""
         frames = [self._read(metric) for metric in self._counts["metric"].unique(maintain_order=True)]
         none = pl.DataFrame(schema={"moment": pl.Int64, "snapshot": pl.Int64})
-        parts = [per_moment(frame, None).select(moment=self._packing.moment()) for frame in frames]
+        parts = [per_moment(frame).select(moment=self._packing.moment()) for frame in frames]
         different = [part for number, part in enumerate(parts) if number == 0 or not part.equals(parts[0])]
         times = different[0] if len(different) == 1 else pl.concat([none.select("moment"), *different]).unique().sort("moment")
         if times.select((pl.col("moment").diff() > SNAPSHOT_NS).all()).item():
@@ -356,14 +356,16 @@ class SampleBlock:
 
     def _extreme(self, rows: MetricSeries, which: Literal["min", "max"]) -> pl.DataFrame:
         """Return the lowest or highest value of a node's series: snapshot, value."""
-        values = self._with_snapshot(per_moment(rows, which)).select("snapshot", "value")
+        values = self._with_snapshot(per_moment(rows, which)).select("snapshot", value=which)
         return values if self._moments.is_empty() else values.group_by("snapshot").agg(getattr(pl.col("value"), which)())
 
     def _mean_core(self) -> pl.DataFrame:
         """Average the cores per node and snapshot: node, unit (0), time_ns, value; sorted."""
         cores = self.series("core")
+        if not len(cores):
+            return pl.DataFrame(schema=_SAMPLES)
         if self._moments.is_empty():
-            return per_moment(cores, "mean").select("node", pl.lit(0, pl.Int32).alias("unit"), "time_ns", "value")
+            return per_moment(cores, "mean").select("node", pl.lit(0, pl.Int32).alias("unit"), "time_ns", value="mean")
         rows = self._with_snapshot(cores.frame()).group_by("snapshot", "series").agg(pl.col("value").mean())
         means = self._unpacked(rows.group_by("snapshot").agg(pl.col("value").mean()).sort("snapshot"))
         return means.select("node", pl.lit(0, pl.Int32).alias("unit"), "time_ns", "value")
@@ -408,32 +410,6 @@ class SampleBlock:
         alone = buckets.join(met.select(*keys, "time_ns"), on=[*keys, "time_ns"], how="anti")
         parts = [met.select("snapshot", "value"), alone.select(self._packing.moment().alias("snapshot"), "value")]
         return pl.concat(parts).group_by("snapshot").agg(gpu_min=pl.col("value").min())
-
-
-def per_moment(series: MetricSeries, which: Literal["min", "max", "mean"] | None) -> pl.DataFrame:
-    """Reduce the series of a node at each time: node, time_ns, value; sorted.
-
-    ``which``: None for times alone. If all series of every node were sampled at the same times, as samplers do, values are compared series
-    by series; otherwise rows are grouped by time, which is ten times slower."""
-    if (at := series.moments) is None:
-        rows = pl.DataFrame({"node": series.by_row("node"), "time_ns": series.time_ns, "value": series.value})
-        grouped = rows.group_by("node", "time_ns")
-        result = grouped.agg(getattr(pl.col("value"), which)()) if which else grouped.agg()
-        return result.sort("node", "time_ns")
-    result = at.select("node", "time_ns")
-    if not which:
-        return result
-    most: Any = at["series"].max()
-    columns = []
-    for number in range(most or 0):
-        value = series.value.gather(row_of(at, number))
-        columns.append((value if which != "mean" else value * (at["series"] > number)).alias(str(number)))
-    if not columns:
-        return result.with_columns(value=pl.lit(None, pl.Float64))
-    if which == "mean":
-        return result.with_columns(value=pl.select(pl.sum_horizontal(columns)).to_series() / at["series"])
-    across = pl.min_horizontal if which == "min" else pl.max_horizontal
-    return result.with_columns(value=pl.select(across(columns)).to_series())
 
 
 def _from(series: MetricSeries, source: str) -> MetricSeries:

@@ -50,7 +50,8 @@ def gpu(row: OnGpu) -> str:
 def with_ranks(rows: Iterable[Ranked], run: RunData) -> list[Ranked]:
     """Sort rows by node and GPU, and set the ``rank`` that used each GPU (or None)."""
     known = ranks(run.breakdown)
-    ranked = (dataclasses.replace(row, rank=known.get((row.node, row.device))) for row in rows)
+    pairs = ((row, known.get((row.node, row.device))) for row in rows)
+    ranked = (row if row.rank == rank else dataclasses.replace(row, rank=rank) for row, rank in pairs)
     return sorted(ranked, key=lambda row: (in_order(row.node), row.device))
 
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import polars as pl
 import pytest
+from postrun.analysis.machine.series import per_moment
 from postrun.analysis.report.rule_details import Box
 from postrun.analysis.rules.evidence import blocks as module
-from postrun.analysis.rules.evidence.blocks import CONTROLLER, FOOTPRINT, SampleBlock, Samples, per_moment, samples_of, window_ns
+from postrun.analysis.rules.evidence.blocks import CONTROLLER, FOOTPRINT, SampleBlock, Samples, samples_of, window_ns
 from postrun.analysis.toolkit import ordered
 from postrun.ingest.store import Store
 
@@ -305,7 +306,7 @@ def test_values_per_moment(make_store: Make, which: Any, even: bool) -> None:
         values.setdefault((row["node"], row["time_ns"]), []).append(row["value"])
     of = {"min": min, "max": max, "mean": lambda own: sum(own) / len(own), None: None}[which]
     expected = [(*key, *([of(own)] if of else [])) for key, own in sorted(values.items())]
-    assert per_moment(block.series("core"), which).rows() == expected
+    assert per_moment(block.series("core"), *filter(None, [which])).rows() == expected
 
 
 # -- derived from kernel activity ------------------------------------------------------------------------------------------
