@@ -7,7 +7,7 @@ from typing import Final
 
 import polars as pl
 
-from ..toolkit.intervals import sweep, union
+from ..toolkit.intervals import sweep
 from ..toolkit.places import batches
 from .data import StepData
 from .ranges import LOADING, REMAINDER
@@ -57,17 +57,17 @@ def claimed(windows: pl.DataFrame, covered: pl.DataFrame, names: Sequence[str]) 
 
     ``covered``: columns ``group``, ``number`` (index in ``names``), ``start`` and ``end``; intervals of a class may overlap.
     """
-    flags = [f"class {number}" for number in range(len(names))]
-    inside = union(windows, ["group"]).select("group", pl.lit(-1, pl.Int32).alias("number"), "start", "end")
-    numbered = pl.concat([inside, covered.select(_SETS)])
-    marked = numbered.select(
-        "group", "start", "end", *((pl.col("number") == number).alias(flag) for number, flag in enumerate([REMAINDER, *flags], start=-1))
-    )
-    first = pl.coalesce(*(pl.when(flag).then(number) for number, flag in enumerate(flags)), len(names)) if flags else pl.lit(0)
+    inside, *flags = (f"class {number}" for number in range(-1, len(names)))
+    sets = [windows.select("group", pl.lit(-1, pl.Int32).alias("number"), "start", "end"), covered.select(_SETS)]
+    marked = pl.concat([
+        rows.lazy().select("group", "start", "end", *((pl.col("number") == n).alias(flag) for n, flag in enumerate([inside, *flags], -1)))
+        for rows in sets
+    ]).collect()  # fmt: skip
+    first = pl.coalesce(*(pl.when(flag).then(number) for number, flag in enumerate(flags)), len(names))
     times = (
-        sweep(marked, ["group"], [REMAINDER, *flags])
+        sweep(marked, ["group"], [inside, *flags])
         .lazy()
-        .filter(REMAINDER)
+        .filter(inside)
         .group_by("group", first.alias("first"))
         .agg((pl.col("end") - pl.col("start")).sum().alias("time"))
         .collect()
@@ -100,15 +100,13 @@ def covered_by_events(data: StepData, windows: pl.DataFrame) -> pl.DataFrame:
     spans = windows.group_by("group", maintain_order=True).agg(
         pl.col("process").first(), low=pl.col("start").min(), high=pl.col("end").max()
     )
-    frames = [windows.select("group", "start", "end", number=pl.lit(0, pl.Int32)).select(_SETS).clear()]
+    loads = data.loading.join(spans.select("group", "process"), on="process", nulls_equal=True)
+    named = loads.select("group", pl.lit(_LOADS, pl.Int32).alias("number"), "start", "end")
+    frames = [_of_steps(named, windows)]
     for rows in batches((row, data.events.get(row[1], 0)) for row in spans.iter_rows()):
-        events = data.store.frame(_events(rows))
-        frames.append(union(events.filter(pl.col("number") != _LOADS), ["group", "number"]).select(_SETS))
-        loads = data.loading.join(spans.select("group", "process"), on="process", nulls_equal=True)
-        own = pl.col("group").is_in([row[0] for row in rows])
-        named = loads.filter(own).select("group", pl.lit(_LOADS, pl.Int32).alias("number"), "start", "end")
-        loading = _of_steps(pl.concat([events.filter(pl.col("number") == _LOADS), named]), windows)
-        frames.append(union(loading, ["group", "number"]).select(_SETS))
+        events = data.store.frame(_events(rows)).select(_SETS)
+        loading = events.filter(pl.col("number") == _LOADS)
+        frames += [events] if loading.is_empty() else [events.filter(pl.col("number") != _LOADS), _of_steps(loading, windows)]
     return pl.concat(frames)
 
 
