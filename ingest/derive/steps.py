@@ -12,6 +12,7 @@ from typing import Final
 
 from ..store.format_names import CAPTURE
 from ..store.store import Store
+from ..store.time_limits import EARLIEST_NS, LATEST_NS
 
 # Families: 0 phase events, 1 ProfilerStep#N, 2 step_N. `value` is the step's number if the source has one.
 _CANDIDATES: Final = r"""
@@ -76,12 +77,15 @@ WHERE f.format = '{CAPTURE}'
 
 # A launch belongs to the step that began last before it, if that step has not ended; device work belongs to its launch. One host
 # event per correlation, so that work is counted once, and a graph's many kernels go with their one launch.
-_STEPS: Final = """
-INSERT INTO step
-WITH launch AS (
+_WORK: Final = """
+WITH device AS (
+    SELECT process, correlation, start_ns, duration_ns FROM device_event
+    WHERE kind <> 'sync' AND correlation IS NOT NULL AND start_ns BETWEEN $first AND $last
+),
+launch AS (
     SELECT h.process, h.correlation, min(h.start_ns) AS start_ns
     FROM host_event h
-    SEMI JOIN device_event d ON d.process = h.process AND d.correlation = h.correlation -- a third of all calls
+    SEMI JOIN device d ON d.process = h.process AND d.correlation = h.correlation -- a third of all calls
     WHERE h.kind IN ('launch', 'call', 'sync')
     GROUP BY h.process, h.correlation
 ),
@@ -90,20 +94,25 @@ launched AS (
     FROM launch l
     ASOF JOIN step_candidate s ON l.process = s.process AND s.family = $family AND l.start_ns >= s.start_ns
     WHERE l.start_ns < s.end_ns
-),
-work AS (
-    SELECT l.id, min(d.start_ns) AS first_ns, max(d.start_ns + d.duration_ns) AS last_ns, count(*) AS events
-    FROM device_event d
-    JOIN launched l ON l.process = d.process AND l.correlation = d.correlation
-    WHERE d.kind <> 'sync' AND l.id NOT IN (SELECT id FROM step_cut)
-    GROUP BY l.id
 )
+SELECT l.id, min(d.start_ns) AS first_ns, max(d.start_ns + d.duration_ns) AS last_ns, count(*) AS events
+FROM device d
+JOIN launched l ON l.process = d.process AND l.correlation = d.correlation
+WHERE l.id NOT IN (SELECT id FROM step_cut)
+GROUP BY l.id
+"""
+
+_STEPS: Final = """
+INSERT INTO step
+WITH work AS ($work)
 SELECT s.node, s.process, s.phase, s.index, s.start_ns, s.duration_ns, w.first_ns, w.last_ns - w.first_ns, coalesce(w.events, 0)
 FROM step_candidate s
 LEFT JOIN work w ON w.id = s.id
 WHERE s.family = $family
 ORDER BY s.process, s.start_ns
 """
+
+_BLOCK: Final = 250_000  # device events that are joined with their launches at a time, in some 100 MB of memory
 
 
 def derive_steps(store: Store) -> int:
@@ -117,9 +126,29 @@ def derive_steps(store: Store) -> int:
     connection.execute(_CANDIDATES)
     try:
         connection.execute(_CUT)
-        for (family,) in connection.execute("SELECT DISTINCT family FROM step_candidate ORDER BY family").fetchall():
-            connection.execute(_STEPS.replace("$family", str(int(family))))
+        families = "SELECT DISTINCT family, (SELECT count(*) FROM device_event) FROM step_candidate ORDER BY family"
+        for family, events in connection.execute(families).fetchall():
+            work = _gathered(store, family, events) if events > _BLOCK else _work(family, EARLIEST_NS, LATEST_NS)
+            connection.execute(_STEPS.replace("$work", work).replace("$family", str(int(family))))
     finally:
+        connection.execute("DROP TABLE IF EXISTS step_work")
         connection.execute("DROP TABLE IF EXISTS step_cut")
         connection.execute("DROP TABLE step_candidate")
     return int(connection.execute("SELECT count(*) FROM step").fetchall()[0][0])
+
+
+def _work(family: int, first: int, last: int) -> str:
+    """Return the query of the device work of each step that starts within a time."""
+    return _WORK.replace("$family", str(int(family))).replace("$first", str(int(first))).replace("$last", str(int(last)))
+
+
+def _gathered(store: Store, family: int, events: int) -> str:
+    """Fill ``step_work`` block by block of device events; return the query of its sums."""
+    execute = store.connection.execute
+    shares = [block / (events // _BLOCK + 1) for block in range(1, events // _BLOCK + 1)]
+    limits = sorted({*execute(f"SELECT approx_quantile(start_ns, {shares}) FROM device_event").fetchall()[0][0]})
+    spans = zip([EARLIEST_NS, *(limit + 1 for limit in limits)], [*limits, LATEST_NS], strict=True)
+    execute("CREATE OR REPLACE TEMP TABLE step_work (id BIGINT, first_ns BIGINT, last_ns BIGINT, events BIGINT)")
+    for first, last in spans:
+        execute("INSERT INTO step_work " + _work(family, first, last))
+    return "SELECT id, min(first_ns) AS first_ns, max(last_ns) AS last_ns, CAST(sum(events) AS BIGINT) AS events FROM step_work GROUP BY id"

@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from postrun.ingest.derive import steps as derive
 from postrun.ingest.derive.steps import derive_steps
 from postrun.ingest.store import Store
 
@@ -111,6 +112,14 @@ def test_ranges_that_are_parts_of_a_profiled_step_or_of_something_else_are_no_st
     assert numbers(profiled + long) == [(i, 100 * i) for i in range(3)]
 
 
+@pytest.fixture(params=[None, 2])
+def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Join the usual number of device events at a time, or two."""
+    if request.param is not None:
+        monkeypatch.setattr(derive, "_BLOCK", request.param)
+
+
+@pytest.mark.usefixtures("block")
 def test_device_work_belongs_to_the_step_in_which_its_launch_starts() -> None:
     rows = [(0, "ProfilerStep#0", 0, 100, 100, None), (0, "ProfilerStep#1", 1, 200, 100, None), (1, "ProfilerStep#0", 0, 100, 100, None)]
     launches = [
@@ -131,6 +140,7 @@ def test_device_work_belongs_to_the_step_in_which_its_launch_starts() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("block")
 def test_graph_runs_count_once_each_and_a_correlation_seen_twice_on_the_host_counts_once() -> None:
     rows = [(0, "ProfilerStep#0", 0, 0, 100, None), (0, "ProfilerStep#1", 1, 100, 100, None)]
     launches = [(0, 10, 1, "launch"), (0, 12, 1, "call"), (0, 110, 2, "launch")]
