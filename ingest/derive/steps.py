@@ -143,7 +143,7 @@ def _work(family: int, first: int, last: int) -> str:
 
 
 def _gathered(store: Store, family: int, events: int) -> str:
-    """Fill ``step_work`` block by block of device events; return the query of its sums."""
+    """Fill ``step_work`` block by block; return the query of its sums."""
     execute = store.connection.execute
     shares = [block / (events // _BLOCK + 1) for block in range(1, events // _BLOCK + 1)]
     limits = sorted({*execute(f"SELECT approx_quantile(start_ns, {shares}) FROM device_event").fetchall()[0][0]})

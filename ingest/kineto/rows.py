@@ -128,14 +128,16 @@ class KinetoRows:
         self._rows(ranges, sparse, unknown_route=ANNOTATION)
 
     def beyond_blocks(self, table: str, block: int) -> pl.DataFrame | None:
-        """Remove the last rows that fill no block of ``block`` rows, and return them; None without a full block."""
-        rest = sum(frame.height for frame in self.waiting[table])
-        if rest < block:
+        """Remove the last rows, which fill no block of ``block`` rows.
+
+        Returns them, or None if there is no full block.
+        """
+        if sum(frame.height for frame in self.waiting[table]) < block:
             return None
         rows = pl.concat(self.waiting[table], how="vertical", rechunk=True)  # DuckDB would share out its chunks to threads
-        whole = rows.height // block * block
-        self.waiting[table] = [rows[:whole]]
-        return rows[whole:]
+        end = rows.height // block * block
+        self.waiting[table] = [rows[:end]]
+        return rows[end:]
 
     def _wait(self, table: str, rows: pl.DataFrame | None) -> None:
         if rows is not None:

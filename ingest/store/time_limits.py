@@ -98,7 +98,10 @@ def _possible_samples(rows: Any) -> tuple[Any, int]:
 
 
 def _series(column: Any) -> pl.Series:
-    """Return an Arrow column without a copy; pyarrow.compute would take longer to import than most rows to check."""
+    """Return an Arrow column without a copy.
+
+    The import of pyarrow.compute would take longer than the check of most rows.
+    """
     import polars as pl
 
     return pl.Series(column)
