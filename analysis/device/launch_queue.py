@@ -107,7 +107,7 @@ def _series(waits: pl.DataFrame, first: int, last: int) -> tuple[int, int, tuple
 
 
 def _passed(moments: np.ndarray[Any, Any], edges: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return the time that has passed at each edge since the moments before it, summed."""
+    """Return the summed time from the moments before each edge to the edge."""
     before = np.searchsorted(moments, edges, side="right")
     sums: np.ndarray[Any, Any] = edges * before - np.concatenate([[0], np.cumsum(moments)])[before]
     return sums

@@ -81,11 +81,15 @@ def _events(store: Store, condition: str, *, calls: str | None = None) -> pl.Dat
         LEFT JOIN name AS n ON n.id = e.name
         WHERE e.kind <> 'sync' AND {condition}
     """)
-    called = store.frame(f"""
-        SELECT e.process, e.correlation AS number, e.start_ns AS "order" FROM host_event AS e
-        WHERE e.kind IN ('launch', 'sync', 'call') AND e.correlation IS NOT NULL AND {calls or condition}
-    """)
-    return events.with_columns(linked=first_of(events, called, ["process"], ["order"]).is_not_null()).drop("number")
+    linked = pl.repeat(False, events.height, dtype=pl.Boolean, eager=True)
+    for kinds in ("'launch'", "'sync', 'call'"):  # usually launches alone link all events
+        if not linked.all():
+            called = store.frame(f"""
+                SELECT e.process, e.correlation AS number, e.start_ns AS "order" FROM host_event AS e
+                WHERE e.kind IN ({kinds}) AND e.correlation IS NOT NULL AND {calls or condition}
+            """)
+            linked |= first_of(events, called, ["process"], ["order"]).is_not_null()
+    return events.drop("number").with_columns(linked=linked)
 
 
 def _breakdown(events: pl.DataFrame) -> pl.DataFrame:

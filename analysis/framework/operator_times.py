@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from ...ingest.store.store import Store
-from ..toolkit.intervals import innermost, union_length
+from ..toolkit.intervals import length_inside, union_length
 from ..toolkit.places import batches, one_of
 
 _SUMS: Final = {"text": pl.String, "count": pl.UInt32, "total": pl.Int64}
@@ -64,8 +64,8 @@ def _batches(store: Store, events: str) -> Iterator[pl.DataFrame]:
 def _add(rows: pl.DataFrame, stretches: Sequence[Stretch], every: list[pl.DataFrame], inside: Sequence[list[pl.DataFrame]]) -> None:
     every.append(_summed(rows))
     for stretch, parts in zip(stretches, inside, strict=True):
-        around = innermost(rows.select(*stretch.by, time="start"), stretch.times, stretch.by)
-        parts.append(_summed(rows.filter(around.is_not_null())))
+        begin = rows.select(*stretch.by, "start", end=pl.col("start") + 1)
+        parts.append(_summed(rows.filter(length_inside(begin, stretch.times, stretch.by) > 0)))
 
 
 def _summed(rows: pl.DataFrame) -> pl.DataFrame:

@@ -114,14 +114,14 @@ def difference_length(a: pl.DataFrame, b: pl.DataFrame, by: Sequence[str] = ()) 
     return _lengths(native, (a, b), by, 0b01)
 
 
-def length_inside(intervals: pl.DataFrame, segments: pl.DataFrame, by: str | None = None) -> pl.Series:
+def length_inside(intervals: pl.DataFrame, segments: pl.DataFrame, by: str | Sequence[str] = ()) -> pl.Series:
     """Return the part of each interval that the segments of its group cover (int64).
 
     Segments must be disjoint within their group. A null group has no segments."""
-    keys = [] if by is None else [by]
+    keys = [by] if isinstance(by, str) else list(by)
     native = _native(keys)
     if native is None:
-        return vectorized_intervals.length_inside(intervals, segments, by)
+        return vectorized_intervals.length_inside(intervals, segments, keys)
     (rows, known), _ = _tables((intervals, segments), keys, "start", "end")
     return _column(native.interval_covered(rows, known, len(keys)), "covered")
 

@@ -95,31 +95,21 @@ def _lengths(intervals: pl.DataFrame, segments: pl.DataFrame, by: Sequence[str])
     )
 
 
-def length_inside(intervals: pl.DataFrame, segments: pl.DataFrame, by: str | None = None) -> pl.Series:
+def length_inside(intervals: pl.DataFrame, segments: pl.DataFrame, by: Sequence[str] = ()) -> pl.Series:
     """Return the part of each interval that the segments of its group cover."""
-    if by is None:
+    if not by:
         group = pl.lit(0).alias("group")
-        return length_inside(intervals.with_columns(group), segments.with_columns(group), "group")
-    known = _cumulated(segments, by)
+        return length_inside(intervals.with_columns(group), segments.with_columns(group), ["group"])
+    length = pl.col("end") - pl.col("start")
+    known = segments.sort("start").select(*by, "start", "end", time="start", before=length.cum_sum().over(by) - length)
 
     def until(column: str) -> pl.Series:
-        points = intervals.select(by, time=column).with_row_index("number").sort("time")
-        return _covered(points, known, by).sort("number")["covered"]
+        points = intervals.select(*by, time=column).with_row_index("number").sort("time")
+        matched = points.join_asof(known, on="time", by=list(by), strategy="backward", check_sortedness=False)
+        covered = (pl.col("before") + pl.min_horizontal("time", "end") - pl.col("start")).fill_null(0)
+        return matched.with_columns(covered=covered).sort("number")["covered"]
 
     return until("end") - until("start")
-
-
-def _cumulated(segments: pl.DataFrame, by: str) -> pl.DataFrame:
-    """Sort disjoint segments by start, each with the earlier length in its group."""
-    length = pl.col("end") - pl.col("start")
-    return segments.sort("start").select(by, "start", "end", before=length.cum_sum().over(by) - length)
-
-
-def _covered(points: pl.DataFrame, known: pl.DataFrame, by: str) -> pl.DataFrame:
-    """Add ``covered``, the group's length before each point (``by``, time; sorted)."""
-    segments = known.with_columns(time="start")
-    matched = points.join_asof(segments, on="time", by=by, strategy="backward", check_sortedness=False)
-    return matched.with_columns(covered=(pl.col("before") + pl.min_horizontal("time", "end") - pl.col("start")).fill_null(0))
 
 
 def gaps(intervals: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:

@@ -124,6 +124,7 @@ int interval_outermost(struct ArrowArrayStream *stream, unsigned keys, interval_
 
 /* Segments of the groups, each with the length of those before it in its group. */
 typedef struct {
+    size_t groups;
     interval *segments;
     uint64_t *before;
     size_t *offsets, *hints;
@@ -139,15 +140,24 @@ static uint64_t covered_until(coverage *c, uint32_t group, int64_t time) {
     return c->before[next - 1] + (uint64_t)(time < s->end ? time : s->end) - (uint64_t)s->start;
 }
 
-static int make_coverage(interval_rows *r, size_t groups, size_t all_groups, coverage *c) {
-    c->offsets = malloc((all_groups + 1) * sizeof *c->offsets);
-    c->hints = calloc(all_groups + 1, sizeof *c->hints);
+static int cover_row(void *context, const interval *row, interval_rows *rows) {
+    coverage *c = context;
+    if (row->group < c->groups) {
+        uint64_t start = covered_until(c, row->group, row->start);
+        rows->results[row->mark] = (int64_t)(covered_until(c, row->group, row->end) - start);
+    }
+    return 0;
+}
+
+static int make_coverage(interval_rows *r, size_t groups, coverage *c) {
+    c->groups = groups;
+    c->offsets = malloc((groups + 1) * sizeof *c->offsets);
+    c->hints = calloc(groups + 1, sizeof *c->hints);
     int status = c->offsets && c->hints ? interval_union(r, groups, &c->segments, c->offsets) : -ENOMEM;
     if (status) {
         return status;
     }
-    size_t count = c->offsets[groups];
-    if (!(c->before = malloc((count + 1) * sizeof *c->before))) {
+    if (!(c->before = malloc((c->offsets[groups] + 1) * sizeof *c->before))) {
         return -ENOMEM;
     }
     for (size_t k = 0; k < groups; k++) {
@@ -157,9 +167,17 @@ static int make_coverage(interval_rows *r, size_t groups, size_t all_groups, cov
             total += (uint64_t)c->segments[i].end - (uint64_t)c->segments[i].start;
         }
     }
-    for (size_t k = groups; k < all_groups; k++) { /* groups without segments */
-        c->offsets[k + 1] = count;
+    return 0;
+}
+
+/* Makes the results of the rows, which the table owns then, its column. */
+static int move_results(interval_table *out, interval_rows *rows) {
+    out->rows = rows->total;
+    if (!rows->results) { /* no batch */
+        return interval_add(out, 'l') ? 0 : -ENOMEM;
     }
+    out->columns[out->count++] = (interval_column){'l', rows->results, NULL};
+    rows->results = NULL;
     return 0;
 }
 
@@ -167,27 +185,14 @@ int interval_covered(struct ArrowArrayStream *rows, struct ArrowArrayStream *seg
     interval_groups g = {.keys = keys};
     interval_rows known = {0}, asked = {0};
     coverage c = {0};
-    interval_reading how = {.times = 2, .mark = 1, .keyed = 1}, number = {.times = 2, .numbered = 1, .empty = 1, .keyed = 1};
+    interval_reading how = {.times = 2, .mark = 1, .keyed = 1};
+    interval_reading asking = {.times = 2, .numbered = 1, .empty = 1, .keyed = 1, .take = cover_row, .context = &c, .results = 1};
     int status = keys_fit(keys, 0, message);
     status = status ? status : read_ordered(segments, &how, &g, 0, interval_by_start, &known, message);
-    size_t groups = g.count;
-    if (!status) {
-        status = interval_read(rows, &number, &g, &asked, message);
-    }
-    if (!status) {
-        status = make_coverage(&known, groups, g.count, &c);
-    }
+    status = status ? status : make_coverage(&known, g.count, &c);
     interval_rows_free(&known);
-    if (!status) {
-        out->rows = asked.total;
-        interval_column *covered = interval_add(out, 'l');
-        status = covered ? 0 : -ENOMEM;
-        for (size_t i = 0; !status && i < asked.count; i++) {
-            const interval *row = &asked.rows[i];
-            uint64_t start = covered_until(&c, row->group, row->start);
-            ((int64_t *)covered->values)[row->mark] = (int64_t)(covered_until(&c, row->group, row->end) - start);
-        }
-    }
+    status = status ? status : interval_read(rows, &asking, &g, &asked, message);
+    status = status ? status : move_results(out, &asked);
     free(c.segments);
     free(c.before);
     free(c.offsets);
@@ -234,7 +239,7 @@ static void close_earliest(open_ranges *o) {
 
 /* Finds the innermost range of each point of a group. Ranges are nested or disjoint; if not, the one that ends first closes a level. */
 static int find_innermost(const interval *points, size_t point_count, const interval *ranges, size_t range_count, open_ranges *o,
-                          uint32_t *found) {
+                          int64_t *results) {
     size_t next = 0;
     o->depth = 0;
     for (size_t i = 0; i < point_count; i++) {
@@ -250,20 +255,20 @@ static int find_innermost(const interval *points, size_t point_count, const inte
                 break;
             }
         }
-        found[points[i].mark] = o->depth ? o->ranges[o->depth - 1] : NO_ROW;
+        results[points[i].mark] = o->depth ? o->ranges[o->depth - 1] : NO_ROW;
     }
     return 0;
 }
 
 /* Adds the column of row numbers; NO_ROW is null. */
-static int add_numbers(interval_table *out, uint32_t *numbers, size_t count) {
+static int add_numbers(interval_table *out, const int64_t *numbers, size_t count) {
     out->rows = count;
     interval_column *c = interval_add(out, 'I');
     if (!c) {
         return -ENOMEM;
     }
     for (size_t i = 0; i < count; i++) {
-        ((uint32_t *)c->values)[i] = numbers[i];
+        ((uint32_t *)c->values)[i] = (uint32_t)numbers[i];
         if (numbers[i] == NO_ROW && interval_set_null(c, count, i)) {
             return -ENOMEM;
         }
@@ -271,35 +276,22 @@ static int add_numbers(interval_table *out, uint32_t *numbers, size_t count) {
     return 0;
 }
 
-static uint32_t *no_rows(size_t count) {
-    uint32_t *numbers = malloc((count + 1) * sizeof *numbers);
-    for (size_t i = 0; numbers && i < count; i++) {
-        numbers[i] = NO_ROW;
-    }
-    return numbers;
-}
-
 int interval_innermost(struct ArrowArrayStream *points, struct ArrowArrayStream *ranges, unsigned keys, unsigned orders,
                        interval_table *out, char *message) {
     interval_groups g = {.keys = keys};
     interval_rows asked = {0}, known = {0};
     open_ranges open = {0};
-    uint32_t *found = NULL;
-    interval_reading point = {.times = 1, .numbered = 1, .empty = 1, .keyed = 1};
+    interval_reading point = {.times = 1, .numbered = 1, .empty = 1, .keyed = 1, .results = 1, .initial = NO_ROW};
     interval_reading range = {.times = 2, .numbered = 1, .orders = orders, .keyed = 1};
     int status = keys_fit(keys, orders, message);
     status = status ? status : read_ordered(points, &point, &g, 0, interval_by_start, &asked, message);
     size_t groups = g.count;
     status = status ? status : read_ordered(ranges, &range, &g, 0, interval_by_nesting, &known, message);
-    if (!status && !(found = no_rows(asked.total))) {
-        status = -ENOMEM;
-    }
     for (size_t k = 0; !status && k < groups; k++) {
         status = find_innermost(asked.rows + asked.offsets[k], asked.offsets[k + 1] - asked.offsets[k], known.rows + known.offsets[k],
-                                known.offsets[k + 1] - known.offsets[k], &open, found);
+                                known.offsets[k + 1] - known.offsets[k], &open, asked.results);
     }
-    status = status ? status : add_numbers(out, found, asked.total);
-    free(found);
+    status = status ? status : add_numbers(out, asked.results, asked.total);
     free(open.ends);
     free(open.ranges);
     interval_rows_free(&asked);
@@ -308,34 +300,44 @@ int interval_innermost(struct ArrowArrayStream *points, struct ArrowArrayStream 
     return status;
 }
 
+/* Rows of the groups, in order, and where the last one was found. */
+typedef struct {
+    size_t groups;
+    const interval_rows *rows;
+    size_t *hints;
+} index_of_rows;
+
+static int find_first(void *context, const interval *point, interval_rows *points) {
+    index_of_rows *known = context;
+    const interval_rows *r = known->rows;
+    uint32_t k = point->group;
+    if (k < known->groups) {
+        size_t at = search(r->rows, r->offsets[k], r->offsets[k + 1], known->hints[k], point->start, 1);
+        known->hints[k] = at;
+        if (at < r->offsets[k + 1] && r->rows[at].start == point->start) {
+            points->results[point->mark] = r->rows[at].mark;
+        }
+    }
+    return 0;
+}
+
 int interval_first(struct ArrowArrayStream *points, struct ArrowArrayStream *rows, unsigned keys, unsigned orders, interval_table *out,
                    char *message) {
     interval_groups g = {.keys = keys};
     interval_rows asked = {0}, known = {0};
-    uint32_t *found = NULL;
-    size_t *hints = NULL;
-    interval_reading point = {.times = 1, .numbered = 1, .empty = 1, .keyed = 1},
-                     row = {.times = 2, .orders = orders, .numbered = 1, .empty = 1, .keyed = 1};
+    index_of_rows index = {.rows = &known};
+    interval_reading row = {.times = 2, .orders = orders, .numbered = 1, .empty = 1, .keyed = 1};
+    interval_reading point = {
+        .times = 1, .numbered = 1, .empty = 1, .keyed = 1, .take = find_first, .context = &index, .results = 1, .initial = NO_ROW};
     int status = keys_fit(keys, orders, message);
     status = status ? status : read_ordered(rows, &row, &g, 0, interval_by_end, &known, message);
-    size_t groups = g.count;
-    status = status ? status : interval_read(points, &point, &g, &asked, message);
-    if (!status && (!(found = no_rows(asked.total)) || !(hints = calloc(groups + 1, sizeof *hints)))) {
+    index.groups = g.count;
+    if (!status && !(index.hints = calloc(g.count + 1, sizeof *index.hints))) {
         status = -ENOMEM;
     }
-    for (size_t i = 0; !status && i < asked.count; i++) {
-        uint32_t k = asked.rows[i].group;
-        if (k < groups) {
-            size_t at = search(known.rows, known.offsets[k], known.offsets[k + 1], hints[k], asked.rows[i].start, 1);
-            hints[k] = at;
-            if (at < known.offsets[k + 1] && known.rows[at].start == asked.rows[i].start) {
-                found[asked.rows[i].mark] = known.rows[at].mark;
-            }
-        }
-    }
-    status = status ? status : add_numbers(out, found, asked.total);
-    free(found);
-    free(hints);
+    status = status ? status : interval_read(points, &point, &g, &asked, message);
+    status = status ? status : add_numbers(out, asked.results, asked.total);
+    free(index.hints);
     interval_rows_free(&asked);
     interval_rows_free(&known);
     interval_groups_free(&g);

@@ -249,29 +249,50 @@ static int read_block(const struct ArrowArray *batch, size_t from, size_t count,
             (how->classes && !b->marks[i])) {
             continue;
         }
-        out->rows[out->count++] = (interval){b->time[0][i], ends[i], b->last_group, b->marks[i]};
+        interval row = {b->time[0][i], ends[i], b->last_group, b->marks[i]};
+        if (!how->take) {
+            out->rows[out->count++] = row;
+            continue;
+        }
+        int status = how->take(how->context, &row, out);
+        if (status) {
+            return status;
+        }
     }
     out->total += count;
     return 0;
 }
 
-static int reserve(interval_rows *out, size_t rows, unsigned orders) {
-    size_t needed = out->total + rows, capacity = out->capacity + out->capacity / 2;
-    if (needed <= out->capacity) {
+static int widen(int64_t **array, size_t count) {
+    int64_t *grown = count > SIZE_MAX / sizeof *grown ? NULL : realloc(*array, count * sizeof *grown);
+    *array = grown ? grown : *array;
+    return grown ? 0 : -ENOMEM;
+}
+
+/* Makes room for the rows of a batch. */
+static int reserve(interval_rows *out, size_t rows, const interval_reading *how) {
+    size_t needed = out->total + rows, capacity = needed + needed / 2;
+    if (how->results && needed > out->result_capacity) {
+        if (widen(&out->results, capacity)) {
+            return -ENOMEM;
+        }
+        out->result_capacity = capacity;
+    }
+    for (size_t i = out->total; how->results && i < needed; i++) {
+        out->results[i] = how->initial;
+    }
+    if (how->take || needed <= out->capacity) {
         return 0;
     }
-    capacity = capacity > needed ? capacity : needed;
     interval *grown = capacity > SIZE_MAX / sizeof *grown ? NULL : realloc(out->rows, capacity * sizeof *grown);
     if (!grown) {
         return -ENOMEM;
     }
     out->rows = grown;
-    for (unsigned k = 0; k < orders; k++) {
-        int64_t *order = realloc(out->order[k], capacity * sizeof *order);
-        if (!order) {
+    for (unsigned k = 0; k < how->orders; k++) {
+        if (widen(&out->order[k], capacity)) {
             return -ENOMEM;
         }
-        out->order[k] = order;
     }
     out->capacity = capacity;
     return 0;
@@ -283,7 +304,7 @@ static int read_batch(const struct ArrowArray *batch, const interval_reading *ho
         return interval_refuse(message, "a table has more than 4,294,967,294 rows");
     }
     size_t rows = (size_t)batch->length;
-    int status = reserve(out, rows, how->orders);
+    int status = reserve(out, rows, how);
     for (size_t from = 0; !status && from < rows; from += BLOCK) {
         status = read_block(batch, from, rows - from < BLOCK ? rows - from : BLOCK, how, g, b, out);
     }
@@ -342,6 +363,7 @@ void interval_groups_free(interval_groups *g) {
 void interval_rows_free(interval_rows *r) {
     free(r->rows);
     free(r->offsets);
+    free(r->results);
     for (unsigned k = 0; k < INTERVAL_ORDERS_MAX; k++) {
         free(r->order[k]);
     }

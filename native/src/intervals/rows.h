@@ -31,7 +31,12 @@ typedef struct {
     size_t *offsets;  /* of the groups, one more than there are; NULL until the rows are grouped */
     unsigned orders;
     int64_t *order[INTERVAL_ORDERS_MAX]; /* by row number; null is INT64_MIN */
+    int64_t *results;                    /* by row number */
+    size_t result_capacity;
 } interval_rows;
+
+/* Uses a row instead of keeping it; 0 or a negative errno. */
+typedef int interval_taker(void *context, const interval *row, interval_rows *rows);
 
 typedef struct {
     unsigned times;    /* 1: `end` is the time; 2: start and end */
@@ -41,6 +46,10 @@ typedef struct {
     int numbered;      /* the mark is the number of the row */
     int empty;         /* keep rows with end <= start */
     int keyed;         /* leave out rows with a null key */
+    interval_taker *take;
+    void *context;
+    int results;    /* the rows have results, at first `initial` */
+    int64_t initial;
 } interval_reading;
 
 /* Reads a table to its end. Rows with a null time are left out. */

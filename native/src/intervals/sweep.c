@@ -44,7 +44,7 @@ typedef struct {
 static int advance(sweep *s, uint32_t group, front *f, int64_t time, int to_end) {
     while (f->active) {
         int64_t first = INT64_MAX;
-        for (unsigned c = 0; c < INTERVAL_CLASSES_MAX; c++) {
+        for (unsigned c = 0; f->active >> c; c++) {
             first = f->active >> c & 1 && f->until[c] < first ? f->until[c] : first;
         }
         int64_t stop = to_end || first < time ? first : time;
@@ -52,7 +52,7 @@ static int advance(sweep *s, uint32_t group, front *f, int64_t time, int to_end)
             return -ENOMEM;
         }
         f->at = stop;
-        for (unsigned c = 0; c < INTERVAL_CLASSES_MAX; c++) {
+        for (unsigned c = 0, active = f->active; active >> c; c++) {
             f->active &= f->until[c] <= stop ? ~(1u << c) : ~0u;
         }
         if (stop != first) {
@@ -62,21 +62,62 @@ static int advance(sweep *s, uint32_t group, front *f, int64_t time, int to_end)
     return 0;
 }
 
+/* Adds a row that starts at f->at or later. */
+static int add_row(sweep *s, front *f, const interval *row) {
+    if (f->active && row->start > f->at && advance(s, row->group, f, row->start, 0)) {
+        return -ENOMEM;
+    }
+    f->at = row->start;
+    for (unsigned c = 0, mark = row->mark; mark; c++, mark >>= 1) {
+        if (mark & 1 && (!(f->active >> c & 1) || f->until[c] < row->end)) {
+            f->until[c] = row->end;
+            f->active |= 1u << c;
+        }
+    }
+    return 0;
+}
+
 static int sweep_group(sweep *s, const interval *rows, size_t count) {
     front f = {0};
     for (size_t i = 0; i < count; i++) {
-        if (f.active && rows[i].start > f.at && advance(s, rows[i].group, &f, rows[i].start, 0)) {
+        if (add_row(s, &f, &rows[i])) {
             return -ENOMEM;
-        }
-        f.at = rows[i].start;
-        for (unsigned c = 0, mark = rows[i].mark; mark; c++, mark >>= 1) {
-            if (mark & 1 && (!(f.active >> c & 1) || f.until[c] < rows[i].end)) {
-                f.until[c] = rows[i].end;
-                f.active |= 1u << c;
-            }
         }
     }
     return count ? advance(s, rows[0].group, &f, 0, 1) : 0;
+}
+
+/* Rows while they are read: those in the order of their group become segments at once, so that nested rows need no memory. Rows that
+ * come late are kept among the segments: the segments of all of them are those of the table. */
+typedef struct {
+    sweep s;
+    front *fronts; /* by group */
+    size_t count, capacity;
+} condensed;
+
+static int condense(void *context, const interval *row, interval_rows *unused) {
+    condensed *c = context;
+    (void)unused;
+    for (; c->count <= row->group; c->count++) {
+        if (interval_grow((void **)&c->fronts, c->count, &c->capacity, sizeof *c->fronts)) {
+            return -ENOMEM;
+        }
+        c->fronts[c->count] = (front){.at = INT64_MIN};
+    }
+    front *f = &c->fronts[row->group];
+    return row->start < f->at ? emit(&c->s, row->group, row->mark, row->start, row->end) : add_row(&c->s, f, row);
+}
+
+/* Moves the segments and late rows of the groups to `r`, not in order. */
+static int end_condensing(condensed *c, interval_rows *r) {
+    int status = 0;
+    for (size_t g = 0; !status && g < c->count; g++) {
+        status = advance(&c->s, (uint32_t)g, &c->fronts[g], 0, 1);
+    }
+    free(c->fronts);
+    r->rows = c->s.segments;
+    r->count = c->s.count;
+    return status;
 }
 
 int interval_union(interval_rows *r, size_t groups, interval **segments, size_t *offsets) {
@@ -178,13 +219,16 @@ static int read_tables(struct ArrowArrayStream *const *tables, size_t count, uns
         return interval_refuse(message, "too many tables, keys or classes");
     }
     g->keys = keys;
+    condensed c = {0};
     size_t first_count = 0;
     int status = 0;
     for (size_t i = 0; !status && i < count; i++) {
-        interval_reading how = {.times = 2, .classes = classes, .mark = 1u << i};
+        interval_reading how = {.times = 2, .classes = classes, .mark = 1u << i, .take = condense, .context = &c};
         status = interval_read(tables[i], &how, g, r, message);
         first_count = i ? first_count : g->count;
     }
+    int ended = end_condensing(&c, r);
+    status = status ? status : ended;
     if (!status) {
         status = interval_rank(g, first_count, r, 1);
     }

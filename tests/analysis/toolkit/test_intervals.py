@@ -156,6 +156,12 @@ def test_length_inside(spans: Spans, covering: Spans) -> None:
         for group, start, end in spans
     ]
     assert intervals.length_inside(frame(spans), frame(known), "group").to_list() == expected  # type: ignore[arg-type]
+    twice = [rows.with_columns(same="group") for rows in (frame(spans), frame(known))]  # type: ignore[arg-type]
+    assert intervals.length_inside(*twice, ["group", "same"]).to_list() == expected
+    everywhere = union_of([("a", *row[1:]) for row in known], covers=bool)
+    alone = [("a", *row[1:]) for row in spans]
+    inside = intervals.length_inside(frame(alone).drop("group"), frame(everywhere).drop("group"))  # type: ignore[arg-type]
+    assert inside.equals(intervals.length_inside(frame(alone), frame(everywhere), "group"), check_names=False)  # type: ignore[arg-type]
 
 
 @given(small)
@@ -260,7 +266,7 @@ def test_many_rows_in_any_order(chunks: int) -> None:
         segments = intervals.union(ordered.filter("x"), ["group"])
         assert segments.equals(vectorized_intervals.union(ordered.filter("x"), ["group"]))
         inside = intervals.length_inside(ordered, segments, "group")
-        assert inside.equals(vectorized_intervals.length_inside(ordered, segments, "group"))
+        assert inside.equals(vectorized_intervals.length_inside(ordered, segments, ["group"]))
         numbers = ordered.select("group", number=pl.col("start") // 10, order="end")
         points = numbers.select("group", "number").reverse()
         assert intervals.first_of(points, numbers, ["group"], ["order"]).equals(
