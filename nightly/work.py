@@ -351,7 +351,7 @@ def figures(report: Report) -> dict[str, Any]:
     used = [device for device in report.devices if device.used]
     ranks = {process.rank for process in report.processes if process.rank is not None}
     steps = main_steps(report.steps.steps)
-    active, span_ns = report.system_usage.gpu_active, sum(device.span_ns for device in report.time_breakdown)
+    active = report.system_usage.gpu_active
     memory = [usage.max for usage in report.system_usage.nodes if usage.metric == "gpu_memory"]
     models = Counter(device.name for device in used if device.name)
     return {
@@ -365,7 +365,7 @@ def figures(report: Report) -> dict[str, Any]:
         "gpus": len(used) or None,
         "gpu_name": ", ".join(sorted(models)) or None,
         "headline": report.summary.headline,
-        "gpu_busy_percent": 100 * sum(device.busy_ns for device in report.time_breakdown) / span_ns if span_ns else None,
+        "gpu_busy_percent": tiles.get("gpu_busy") if any(device.span_ns for device in report.time_breakdown) else None,
         "gpu_active_percent": active.active_percent if active is not None else None,
         "gpu_active_derived": active.derived if active is not None else None,
         "gpu_utilization_percent": sampled_mean(report, "gpu"),

@@ -133,7 +133,7 @@ def host_parts(base: Report, new: Report, threshold_percent: float, error_ns: fl
         return ()
     counts = [sum(part.steps for part in side) for side in sides]
     steps = Basis("step", counts[0], counts[1], None)
-    step_ns = sum(part.mean_step_ns * part.steps for part in sides[0]) / counts[0]
+    step_ns = sum(part.total_ns for part in sides[0]) / counts[0]
     least = step_ns * threshold_percent / 100
     named = list(dict.fromkeys(name for side in sides for part in side for name in part.mean_ns))
     if not all(_loading_recorded(report) for report in (base, new)):

@@ -56,7 +56,7 @@ _CHOSEN: Final = ", ".join(f"CASE WHEN o.operation IS NULL THEN w.{column} ELSE 
 _KERNELS: Final = f"""
     WITH kernel AS (
         SELECT e.node, e.process, e.device, e.correlation, e.start_ns, e.duration_ns, coalesce(n.short, n.text) AS kernel
-        FROM device_event AS e JOIN name AS n ON n.id = e.name WHERE e.kind = 'kernel' AND n.category = 'communication'
+        FROM device_run AS e JOIN name AS n ON n.id = e.name WHERE e.communication
     ), own AS (
         SELECT process, correlation, start_ns, {_ANY}
         FROM collective WHERE on_device AND correlation IS NOT NULL GROUP BY process, correlation, start_ns

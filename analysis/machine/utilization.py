@@ -32,9 +32,9 @@ def derived_utilization(store: Store) -> pl.DataFrame:
     if not store.has_rows("device_event"):
         return pl.DataFrame(schema=_SCHEMA)
     devices = store.frame("""
-        SELECT node, device AS unit, min(start_ns) AS first, max(start_ns + duration_ns) AS last, count(*) AS events
-        FROM device_event AS e
-        WHERE kind <> 'sync' AND node IS NOT NULL AND device IS NOT NULL AND NOT EXISTS (
+        SELECT node, device AS unit, min(start_ns) AS first, max(end_ns) AS last, count(*) AS events
+        FROM device_run AS e
+        WHERE node IS NOT NULL AND device IS NOT NULL AND NOT EXISTS (
             FROM sample AS s WHERE s.node = e.node AND s.unit = e.device AND s.metric = 'gpu_utilization')
         GROUP BY ALL HAVING last > first ORDER BY ALL
     """).rows(named=True)
@@ -47,8 +47,8 @@ def derived_utilization(store: Store) -> pl.DataFrame:
     parts = []
     for group in batches(((device["node"], device["unit"]), device["events"]) for device in devices):
         events = store.frame(
-            'SELECT node, device AS unit, start_ns - ?::BIGINT AS start, start_ns - ?::BIGINT + duration_ns AS "end" FROM device_event'
-            f" WHERE kind <> 'sync' AND (node, device) IN (VALUES {', '.join(f'({node}, {unit})' for node, unit in group)})",
+            'SELECT node, device AS unit, start_ns - ?::BIGINT AS start, end_ns - ?::BIGINT AS "end" FROM device_run'
+            f" WHERE (node, device) IN (VALUES {', '.join(f'({node}, {unit})' for node, unit in group)})",
             [origin, origin],
         )
         numbered = with_window(events, profiled)

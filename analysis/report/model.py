@@ -258,6 +258,20 @@ class DeviceTime(_OfProcess):
     kernel_total_ns: int  # summed, not a union
     linked_busy_ns: int  # busy time of the events whose launch is in the trace; other tools count only these
 
+    def of_span(self, time_ns: float) -> float:
+        """Return a time in percent of the span; 0 without a span."""
+        return 100 * time_ns / self.span_ns if self.span_ns else 0.0
+
+    @property
+    def exposed_communication_percent(self) -> float:
+        """Exposed communication in percent of the span."""
+        return self.of_span(self.exposed_communication_ns)
+
+    @property
+    def idle_percent(self) -> float:
+        """Idle time in percent of the span."""
+        return self.of_span(self.idle_ns)
+
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
@@ -442,6 +456,16 @@ class StepParts(_OfProcess):
     of: int = 0
     typical: bool = True
     partly: tuple[int, ...] = ()
+
+    @property
+    def total_ns(self) -> float:
+        """Wall time of all steps."""
+        return self.mean_step_ns * self.steps
+
+    @property
+    def loading_ns(self) -> float:
+        """Time in which all steps waited for data."""
+        return self.mean_ns.get("data_loader", 0.0) * self.steps
 
 
 @dataclass(frozen=True, slots=True)

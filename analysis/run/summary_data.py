@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from ..report.model import DeviceTime, MetricUsage, Report
 from ..toolkit import wording
+from ..toolkit.shares import percent_of_spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +31,13 @@ class SummaryData:
 
     @property
     def busy_percent(self) -> float:
-        """Busy time of all devices, in percent of :attr:`span_ns` (not 0)."""
-        return 100 * sum(device.busy_ns for device in self.breakdown) / self.span_ns
+        """Busy time of all devices, in percent of :attr:`span_ns`."""
+        return percent_of_spans(self.breakdown, attrgetter("busy_ns"))
 
     @property
     def exposed_communication_percent(self) -> float:
-        """Exposed communication of all devices, in percent of span_ns (not 0)."""
-        return 100 * sum(device.exposed_communication_ns for device in self.breakdown) / self.span_ns
+        """Exposed communication of all devices, in percent of :attr:`span_ns`."""
+        return percent_of_spans(self.breakdown, attrgetter("exposed_communication_ns"))
 
     @property
     def gpu_samples(self) -> list[MetricUsage]:

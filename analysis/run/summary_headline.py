@@ -106,7 +106,7 @@ def _loading_loss(data: SummaryData) -> tuple[float, str] | None:
 
 def _by_rank(breakdown: Sequence[DeviceTime]) -> str:
     """Word the spread: ", from 10 % on rank 5 to 19 % on rank 2"; empty if small."""
-    ranked = sorted((100 * d.exposed_communication_ns / d.span_ns, d.rank) for d in breakdown if d.span_ns and d.rank is not None)
+    ranked = sorted((d.exposed_communication_percent, d.rank) for d in breakdown if d.span_ns and d.rank is not None)
     if len(ranked) < 2 or ranked[-1][0] - ranked[0][0] < _UNEVEN_POINTS:
         return ""
     (low, least), (high, most) = ranked[0], ranked[-1]

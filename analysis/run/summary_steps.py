@@ -84,8 +84,7 @@ def data_loading(steps: Steps) -> Loading | None:
     parts = [part for part in steps.parts if part.typical]
     if not parts:
         return None
-    waited = sum(part.mean_ns.get("data_loader", 0.0) * part.steps for part in parts)
-    return Loading(waited, sum(part.mean_step_ns * part.steps for part in parts), sum(part.steps for part in parts))
+    return Loading(sum(part.loading_ns for part in parts), sum(part.total_ns for part in parts), sum(part.steps for part in parts))
 
 
 def loading_basis(steps: Steps) -> str:

@@ -1,4 +1,4 @@
-"""Facts of a run that several analyses of its steps share, each read at first use."""
+"""Facts of a run that the sections on steps share, each read at first use."""
 
 from __future__ import annotations
 

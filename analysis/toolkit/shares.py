@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 
-from ..report.model import Share
+from ..report.model import DeviceTime, Share
 
 
 def shares(parts: Iterable[tuple[str, int, int]]) -> tuple[Share, ...]:
@@ -21,3 +21,8 @@ def shares(parts: Iterable[tuple[str, int, int]]) -> tuple[Share, ...]:
 def percent_of(part: int, total: int) -> float:
     """Return ``part`` of ``total`` in percent; 0 if the total is 0."""
     return 100 * part / total if total else 0.0
+
+
+def percent_of_spans(devices: Collection[DeviceTime], time: Callable[[DeviceTime], int]) -> float:
+    """Return the summed ``time`` of devices in percent of their spans."""
+    return percent_of(sum(map(time, devices)), sum(device.span_ns for device in devices))

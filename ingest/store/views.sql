@@ -56,10 +56,6 @@ FROM host_event AS h LEFT JOIN name AS n ON n.id = h.name;
 -- communication: a kernel of a collective or of a transfer between ranks
 -- computation: a kernel that is not communication
 -- name: id of the name
--- text: name as the source has it
--- short_name: name as reports show it
--- category: category of a kernel by its name; null if unknown
--- precision: precision of a kernel by its name; null if unknown
 -- start_ns: start
 -- duration_ns: length in ns
 -- end_ns: end
@@ -80,15 +76,15 @@ FROM host_event AS h LEFT JOIN name AS n ON n.id = h.name;
 CREATE VIEW device_run AS
 SELECT e.node, e.process, e.device, e.context, e.stream, e.kind,
     e.kind = 'kernel' AS kernel, e.kind = 'memcpy' AS memcpy, e.kind = 'memset' AS memset, e.kind IN ('memcpy', 'memset') AS memory,
-    e.kind = 'kernel' AND n.category IS NOT DISTINCT FROM 'communication' AS communication,
-    e.kind = 'kernel' AND n.category IS DISTINCT FROM 'communication' AS computation,
-    e.name, n.text, coalesce(n.short, n.text) AS short_name, n.category, n.precision, e.start_ns, e.duration_ns,
-    e.start_ns + e.duration_ns AS end_ns, e.correlation, e.external_id, e.bytes, e.copy_kind, e.pageable,
+    e.kind = 'kernel' AND e.communicates AS communication, e.kind = 'kernel' AND NOT e.communicates AS computation,
+    e.name, e.start_ns, e.duration_ns, e.start_ns + e.duration_ns AS end_ns, e.correlation, e.external_id, e.bytes, e.copy_kind, e.pageable,
     e.grid_x, e.grid_y, e.grid_z, e.block_x, e.block_y, e.block_z, e.registers, e.shared_memory, e.graph_node
-FROM device_event AS e LEFT JOIN name AS n ON n.id = e.name
+FROM (
+    SELECT *, coalesce(name IN (SELECT id FROM name WHERE category = 'communication'), false) AS communicates FROM device_event
+) AS e
 WHERE e.kind <> 'sync';
 
--- device_work: device_run with what is known of its process: the rank, and the profile window
+-- device_work: device_run with its names, and with what is known of its process
 -- node: node of the device
 -- process: process that launched it
 -- device: GPU, as the node counts it
@@ -102,10 +98,6 @@ WHERE e.kind <> 'sync';
 -- communication: a kernel of a collective or of a transfer between ranks
 -- computation: a kernel that is not communication
 -- name: id of the name
--- text: name as the source has it
--- short_name: name as reports show it
--- category: category of a kernel by its name; null if unknown
--- precision: precision of a kernel by its name; null if unknown
 -- start_ns: start
 -- duration_ns: length in ns
 -- end_ns: end
@@ -123,11 +115,17 @@ WHERE e.kind <> 'sync';
 -- registers: registers of a thread
 -- shared_memory: bytes of shared memory of a block
 -- graph_node: node of its CUDA graph
+-- text: name as the source has it
+-- short_name: name as reports show it
+-- category: category of a kernel by its name; null if unknown
+-- precision: precision of a kernel by its name; null if unknown
 -- rank: rank of the process
 -- window: number of the profile window of the process in which it starts, from 0; windows that overlap or touch are one
 CREATE VIEW device_work AS
-SELECT r.*, p.rank, greatest(coalesce(len(list_filter(w.starts, lambda start: start <= r.start_ns)), 0) - 1, 0) AS "window"
+SELECT r.*, n.text, coalesce(n.short, n.text) AS short_name, n.category, n.precision, p.rank,
+    greatest(coalesce(len(list_filter(w.starts, lambda start: start <= r.start_ns)), 0) - 1, 0) AS "window"
 FROM device_run AS r
+LEFT JOIN name AS n ON n.id = r.name
 LEFT JOIN process AS p ON p.id = r.process
 LEFT JOIN (
     SELECT process, list(first_ns) AS starts FROM (

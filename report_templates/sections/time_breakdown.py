@@ -32,11 +32,11 @@ def time_breakdown(report: Report) -> Section:
     if not devices:
         return section
     drawn = spread(devices, BARS, wasted)
-    most_idle = max(devices, key=lambda d: d.idle_ns / d.span_ns if d.span_ns else 0.0)
+    most_idle = max(devices, key=lambda d: d.idle_percent)
     caption = say(
         "Percent of each device's span, from its first to its last event. Most idle: {} with {}.{}",
         labels.device(most_idle.node, most_idle.rank, most_idle.device),
-        percent(_share(most_idle.idle_ns, most_idle)),
+        percent(most_idle.idle_percent),
         of_all(len(drawn), len(devices), "device", "time without computation"),
     )
     figure = bars("time-breakdown-devices", drawn, caption)
@@ -70,21 +70,17 @@ def time_breakdown(report: Report) -> Section:
 
 def wasted(device: DeviceTime) -> float:
     """Return the percentage of the span without computation."""
-    return 100.0 - _share(device.computation_ns, device)
+    return 100 - device.of_span(device.computation_ns)
 
 
 def bars(id: str, devices: Sequence[DeviceTime], caption: Markup) -> Figure:
     """Draw a bar per device: its span by part."""
-    rows = [(labels.device(d.node, d.rank, d.device), [_share(time, d) for time in part_times(d)]) for d in devices]
+    rows = [(labels.device(d.node, d.rank, d.device), [d.of_span(time) for time in part_times(d)]) for d in devices]
     return Figure(id, stacked_bars(PARTS, rows, "%", axis_end=100.0), _lead(devices), caption)
 
 
 def _of_span(part: int, device: DeviceTime) -> Cell:
-    return Cell(percent(_share(part, device)), sort=part, title=duration(part))
-
-
-def _share(part: int, device: DeviceTime) -> float:
-    return 100.0 * part / device.span_ns if device.span_ns else 0.0
+    return Cell(percent(device.of_span(part)), sort=part, title=duration(part))
 
 
 def _lead(devices: Sequence[DeviceTime]) -> str:

@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 import polars as pl
 
 from ....ingest.store.store import Store
-from ...report.model import Histogram, StepParts
+from ...report.model import Histogram
 from ...report.rule_details import DataloaderDetails, LoaderConfiguration, LoadingNode, LoadingTimes
 from ...steps.part_ranges import LOADER_PHASE, OF_LOADER, OF_TRACE, recorded_once
 from ...toolkit import wording
@@ -136,10 +136,10 @@ class _Machine:
 def _no_events(run: RunData) -> str:
     """Return the reason without loader events; annotated ranges show times at most."""
     known = [part for part in run.steps.parts if part.typical]
-    waited = sum(map(waited_ns, known))
+    waited = sum(part.loading_ns for part in known)
     if not waited:
         return "no data loader events in this run"
-    share = wording.whole_percent(100 * waited / sum(map(steps_ns, known)))
+    share = wording.whole_percent(100 * waited / sum(part.total_ns for part in known))
     return (
         "no data loader events in this run: the annotated ranges tell that data loading takes"
         f" {share} of a step (see Steps), but not how many processes load"
@@ -338,18 +338,8 @@ def _waited(run: RunData, machines: Sequence[_Machine]) -> tuple[float, float, f
     nodes = {machine.row.node for machine in machines}
     parts = [part for part in run.steps.parts if part.node in nodes and part.typical]
     steps = sum(part.steps for part in parts)
-    waited = sum(map(waited_ns, parts))
-    return (waited, sum(map(steps_ns, parts)), waited / steps) if waited else None
-
-
-def waited_ns(part: StepParts) -> float:
-    """Return how long all steps of a process waited for data."""
-    return part.mean_ns.get("data_loader", 0.0) * part.steps
-
-
-def steps_ns(part: StepParts) -> float:
-    """Return how long all steps of a process took."""
-    return part.mean_step_ns * part.steps
+    waited = sum(part.loading_ns for part in parts)
+    return (waited, sum(part.total_ns for part in parts), waited / steps) if waited else None
 
 
 def _cost(run: RunData, issues: Sequence[_Machine], parameters: Parameters) -> Cost | None:

@@ -98,8 +98,7 @@ def _collectives(store: Store, exposed_ns: int) -> tuple[CollectiveKernel, ...]:
     """Return the collectives by short name, over all devices, longest exposed first."""
     totals = store.frame("""
         SELECT coalesce(n.short, n.text) AS name, count(*) AS count, sum(e.duration_ns)::BIGINT AS time_ns
-        FROM device_event AS e JOIN name AS n ON n.id = e.name
-        WHERE e.kind = 'kernel' AND n.category = 'communication' GROUP BY ALL
+        FROM device_run AS e JOIN name AS n ON n.id = e.name WHERE e.communication GROUP BY ALL
     """)
     if len(totals) == 1:
         rows = totals.with_columns(exposed_ns=pl.lit(exposed_ns))
@@ -114,9 +113,8 @@ def _collectives(store: Store, exposed_ns: int) -> tuple[CollectiveKernel, ...]:
 def _exposed(store: Store, group: str) -> pl.DataFrame:
     """Return name and exposed_ns of the collectives of a group of processes."""
     events = store.frame(f"""
-        SELECT e.node, e.process, e.device, e.start_ns AS start, e.start_ns + e.duration_ns AS "end", coalesce(n.short, n.text) AS name
-        FROM device_event AS e JOIN name AS n ON n.id = e.name
-        WHERE e.kind = 'kernel' AND n.category = 'communication' AND {group}
+        SELECT e.node, e.process, e.device, e.start_ns AS start, e.end_ns AS "end", coalesce(n.short, n.text) AS name
+        FROM device_run AS e JOIN name AS n ON n.id = e.name WHERE e.communication AND {group}
     """)
     # Runs of one name on one device do not overlap after the union, whatever streams they ran on.
     merged = union(events, [*DEVICE, "name"])
@@ -227,8 +225,7 @@ def _in_backward(store: Store) -> bool:
             SELECT DISTINCT h.process, h.tid FROM host_event AS h JOIN name AS n ON n.id = h.name
             WHERE h.kind = 'operator' AND n.text LIKE '%Backward%'
         ), collective AS (
-            SELECT DISTINCT e.process, e.correlation FROM device_event AS e JOIN name AS n ON n.id = e.name
-            WHERE e.kind = 'kernel' AND n.category = 'communication' AND e.correlation IS NOT NULL
+            SELECT DISTINCT process, correlation FROM device_run WHERE communication AND correlation IS NOT NULL
         )
         SELECT avg((b.tid IS NOT NULL)::INTEGER) FROM host_event AS h
         JOIN collective AS c ON c.process = h.process AND c.correlation = h.correlation

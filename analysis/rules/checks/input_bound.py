@@ -18,7 +18,7 @@ from ...toolkit.wording import duration, percent, plural
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
 from ..evidence.frameworks import LOAD_AHEAD, LOADERS, PYTORCH, framework_of
 from ..evidence.run_data import RunData
-from .dataloader import SETTINGS, cores_of, steps_ns, waited_ns
+from .dataloader import SETTINGS, cores_of
 
 _BUSY_PERCENT: Final = 80.0  # mean of the cores from which on more workers would take time from each other
 _RECORD: Final = "Record the training with `postrun record`, which finds steps and the waits of PyTorch's data loaders, or annotate both."
@@ -45,7 +45,7 @@ class InputBound(Rule):
             return not_evaluated("a GPU was in use, and whether it worked during the waits was not recorded", "Record GPU activity.")
         if not run.steps.steps:
             return not_evaluated("no steps in this run", _RECORD)
-        parts = [part for part in run.steps.parts if part.typical and waited_ns(part)]
+        parts = [part for part in run.steps.parts if part.typical and part.loading_ns]
         if not parts:
             return not_evaluated("no waits for data were recorded in the steps of this run", _RECORD)
         judged = [part for part in parts if part.steps > parameters["patience"]]
@@ -68,14 +68,14 @@ class InputBound(Rule):
 
 
 def _percent(part: StepParts) -> float:
-    return 100 * waited_ns(part) / steps_ns(part) if part.mean_step_ns else 0.0
+    return 100 * part.loading_ns / part.total_ns if part.mean_step_ns else 0.0
 
 
 def _row(part: StepParts, parameters: Parameters) -> InputBoundProcess:
     return InputBoundProcess.of(
         part,
-        steps_ns=round(steps_ns(part)),
-        waiting_ns=round(waited_ns(part)),
+        steps_ns=round(part.total_ns),
+        waiting_ns=round(part.loading_ns),
         percent=_percent(part),
         issue=_percent(part) > parameters["threshold"],
     )
@@ -121,7 +121,7 @@ def _finding(bad: list[StepParts], judged: list[StepParts], worst: StepParts, lo
     most = f"most in {process_place(worst.node, worst.rank, worst.pid)}: {percent(_percent(worst))}{settings}"
     if not bad:
         return f"Waiting for data costs no process more than {limit} of its step time; {most}."
-    share = percent(100 * sum(map(waited_ns, bad)) / sum(map(steps_ns, bad)))
+    share = percent(100 * sum(part.loading_ns for part in bad) / sum(part.total_ns for part in bad))
     return (
         f"Waiting for data costs {len(bad)} of {plural(len(judged), 'process', 'processes')} more than {limit} of step time,"
         f" {_share(bad)} in all ({share}); {most}."
@@ -129,7 +129,7 @@ def _finding(bad: list[StepParts], judged: list[StepParts], worst: StepParts, lo
 
 
 def _share(parts: list[StepParts]) -> str:
-    return f"{duration(sum(map(waited_ns, parts)))} of {duration(sum(map(steps_ns, parts)))}"
+    return f"{duration(sum(part.loading_ns for part in parts))} of {duration(sum(part.total_ns for part in parts))}"
 
 
 def _recommendation(run: RunData, worst: StepParts, loader: LoaderSettings) -> str:
@@ -149,16 +149,16 @@ def _recommendation(run: RunData, worst: StepParts, loader: LoaderSettings) -> s
             return f"Set {LOADERS.of(framework or PYTORCH).format(number=wanted)}: {has}, and {worst.node} has {plural(cores, 'core')}."
         ahead = "" if framework not in (None, PYTORCH) else "load further ahead (`prefetch_factor=4`, `persistent_workers=True`), or "
         return f"On {worst.node}, {ahead}{cheaper}. {has[0].upper()}{has[1:]} on {plural(cores, 'core')}, so more processes would not help."
-    waits = f"{process_place(worst.node, worst.rank, worst.pid)} waits {duration(waited_ns(worst) / worst.steps)} per step"
+    waits = f"{process_place(worst.node, worst.rank, worst.pid)} waits {duration(worst.loading_ns / worst.steps)} per step"
     return f"Load data ahead with {LOAD_AHEAD.of(framework)}, because {waits}."
 
 
 def _cost(bad: list[StepParts], judged: list[StepParts]) -> Cost:
-    ns = round(sum(map(waited_ns, bad)))
+    ns = round(sum(part.loading_ns for part in bad))
     return Cost(
         title="Shorten the waits for data",
         ns=ns,
-        of_ns=round(sum(map(steps_ns, judged))),
+        of_ns=round(sum(part.total_ns for part in judged)),
         saving_ns=ns,
         per_step_ns=ns / sum(part.steps for part in bad),
         where=process_place(bad[0].node, bad[0].rank, bad[0].pid) if len(bad) == 1 else None,

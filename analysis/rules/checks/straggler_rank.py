@@ -133,8 +133,8 @@ def _slower(store: Store, others: list[int], process: int) -> tuple[float | None
     all). Also return the name of the kernel with the largest extra time."""
     kernels = store.frame(f"""
         SELECT e.process, coalesce(n.short, n.text, '') AS name, count(*) AS count, sum(e.duration_ns)::BIGINT AS time
-        FROM device_event AS e LEFT JOIN name AS n ON n.id = e.name
-        WHERE e.kind = 'kernel' AND n.category IS DISTINCT FROM 'communication' AND e.process IN ({", ".join(map(str, [*others, process]))})
+        FROM device_run AS e LEFT JOIN name AS n ON n.id = e.name
+        WHERE e.computation AND e.process IN ({", ".join(map(str, [*others, process]))})
         GROUP BY ALL
     """)
     time, typical = pl.col("time"), pl.col("typical")

@@ -72,7 +72,7 @@ _FRAMEWORK: Final = f"""
     FROM host_event e {_JOINED} WHERE e.kind IN ('operator', 'loader') AND e.duration_ns IS NOT NULL
     UNION ALL
     SELECT e.start_ns, e.duration_ns, n.text, 'gpu_functions-dev:' || e.device, p.pid, e.stream, {_EVENT_PLACE}, NULL, NULL
-    FROM device_event e {_JOINED} WHERE e.kind <> 'sync' AND e.duration_ns IS NOT NULL
+    FROM device_run e {_JOINED} WHERE e.duration_ns IS NOT NULL
 """
 _EXTENT: Final = """
     SELECT min(first), max(last) FROM (

@@ -111,7 +111,7 @@ def _device_groups(store: Store) -> list[pl.DataFrame]:
     counted = store.frame("""
         SELECT node, device, list_sort(list(DISTINCT process)) || CASE WHEN bool_or(process IS NULL) THEN [NULL] ELSE [] END AS processes,
                count(*) AS n
-        FROM device_event WHERE kind <> 'sync' GROUP BY node, device ORDER BY node, device
+        FROM device_run GROUP BY node, device ORDER BY node, device
     """)
     return [counted[group] for group in batches(enumerate(counted["n"]), ROWS_AT_ONCE)]
 
@@ -178,11 +178,11 @@ def _events(store: Store, users: pl.DataFrame, condition: str) -> pl.DataFrame:
             SELECT process, correlation, min({{'start': start_ns, 'end': start_ns + duration_ns}}) AS first
             FROM host_event WHERE kind = 'launch' AND correlation IS NOT NULL AND process IN ({processes}) GROUP BY process, correlation
         )
-        SELECT e.node, e.device, e.process, e.start_ns AS start, e.start_ns + e.duration_ns AS "end", e.kind = 'kernel' AS kernel, e.name,
+        SELECT e.node, e.device, e.process, e.start_ns AS start, e.end_ns AS "end", e.kernel, e.name,
                launch.first."end" AS launched
-        FROM device_event AS e
+        FROM device_run AS e
         LEFT JOIN launch ON launch.process = e.process AND launch.correlation = e.correlation
-        WHERE e.kind <> 'sync' AND {condition}
+        WHERE {condition}
     """)
     return events.join(users.select("node", "device", "row", "shared"), on=["node", "device"], nulls_equal=True)
 

@@ -28,7 +28,7 @@ class DeviceShare:
 
     @property
     def percent(self) -> float:
-        return 100 * self.ns / self.device.span_ns if self.device.span_ns else 0.0
+        return self.device.of_span(self.ns)
 
 
 def no_device_activity() -> Outcome:
