@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import duckdb
 import polars as pl
 import pytest
@@ -66,3 +70,17 @@ def test_tables_with_rows() -> None:
         assert not store.has_rows("device_event")
         with pytest.raises(KeyError, match="nods"):
             store.has_rows("nods", "node")
+
+
+def test_a_program_that_reads_a_store_ends_without_messages(tmp_path: Path) -> None:
+    """DuckDB's binding reports at the end each of its objects that is still in use."""
+    program = "from postrun.ingest.store import Store\nwith Store.temporary() as store: print(store.frame('SELECT 1 AS a').item())"
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, cwd=tmp_path)
+    assert (done.stdout, done.stderr) == ("1\n", "")
+
+
+def test_batches_have_all_rows_in_parts() -> None:
+    with Store.temporary() as store:
+        parts = list(store.batches("SELECT i FROM range(?) AS t(i)", [5000], rows=2048))
+    assert max(part.height for part in parts) <= 2048
+    assert sorted(pl.concat(parts)["i"]) == list(range(5000))
