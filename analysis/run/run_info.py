@@ -107,8 +107,7 @@ def data_quality(store: Store) -> tuple[Note, ...]:
 
 
 def _beyond_advice(store: Store) -> Iterator[Note]:
-    few = store.frame(NODES).height <= _ADVISED_MACHINES
-    if few and not store.has_rows("step"):
+    if not store.has_rows("step") and store.frame(NODES).height <= _ADVISED_MACHINES:
         return
     steps, machines = store.frame("""
         SELECT coalesce((SELECT max(steps) FROM (SELECT count(*) AS steps FROM step WHERE device_events > 0 GROUP BY process)), 0),

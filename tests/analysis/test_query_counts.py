@@ -1,0 +1,40 @@
+"""Tests that the analysis of a small run makes few SQL statements and Polars queries."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from postrun.analysis import analyze
+from postrun.ingest import ingest
+from postrun.ingest.store import Store
+from query_counts import query_counts
+
+# Upper limits of SQL statements and Polars queries. They may only fall.
+EMPTY_STORE = (48, 94)
+ONE_KERNEL = (64, 342)
+EVENTS = [
+    {
+        "ph": "X", "cat": "kernel", "name": "gemm_kernel", "pid": 0, "tid": 7, "ts": 1700000000000000.0, "dur": 10.0,
+        "args": {"device": 0, "stream": 7, "correlation": 1},
+    },
+    {
+        "ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 1699999999999990.0, "dur": 5.0,
+        "args": {"correlation": 1},
+    },
+]  # fmt: skip
+
+
+def test_an_empty_store_is_asked_little() -> None:
+    with Store.temporary() as store, query_counts() as counts:
+        analyze(store)
+    assert 0 < counts.statements <= EMPTY_STORE[0]
+    assert counts.collects <= EMPTY_STORE[1]
+
+
+def test_a_run_of_one_kernel_is_asked_little(tmp_path: Path) -> None:
+    (tmp_path / "one.json").write_text(json.dumps({"traceEvents": EVENTS}))
+    with ingest(tmp_path / "one.json") as store, query_counts() as counts:
+        analyze(store)
+    assert 0 < counts.statements <= ONE_KERNEL[0]
+    assert counts.collects <= ONE_KERNEL[1]
