@@ -33,11 +33,11 @@ _ARROWS: Final = f"""
     CREATE OR REPLACE TEMP TABLE export_arrow AS
     WITH call AS (
         SELECT process, correlation,
-               arg_min(rowid, {{'start': start_ns, 'duration': duration_ns, 'tid': tid, 'name': name, 'row': rowid}}) AS launch
+               arg_min(id, {{'start': start_ns, 'duration': duration_ns, 'tid': tid, 'name': name, 'row': id}}) AS launch
         FROM host_event WHERE kind = 'launch' AND correlation IS NOT NULL GROUP BY process, correlation
     )
-    SELECT d.rowid AS run, c.launch, row_number() OVER (
-               ORDER BY d.process, d.correlation, d.start_ns, d.device, d.stream, d.duration_ns, d.name, {_REST}, d.rowid) AS id
+    SELECT d.id AS run, c.launch, row_number() OVER (
+               ORDER BY d.process, d.correlation, d.start_ns, d.device, d.stream, d.duration_ns, d.name, {_REST}, d.id) AS id
     FROM device_event AS d JOIN call AS c USING (process, correlation) WHERE d.kind <> 'sync'
 """
 _DEVICE: Final = f"""
@@ -48,7 +48,7 @@ _DEVICE: Final = f"""
     FROM device_event AS d
     JOIN export_place AS p ON p.kind = 'stream' AND p.node IS NOT DISTINCT FROM d.node AND p.process IS NOT DISTINCT FROM d.process
         AND p.unit IS NOT DISTINCT FROM d.device AND p.stream IS NOT DISTINCT FROM d.stream
-    LEFT JOIN export_arrow AS a ON a.run = d.rowid LEFT JOIN name AS n ON n.id = d.name
+    LEFT JOIN export_arrow AS a ON a.run = d.id LEFT JOIN name AS n ON n.id = d.name
     ORDER BY p.track, d.start_ns, d.duration_ns DESC, d.name, d.correlation, a.id, {_REST}
 """
 _HOST: Final = """
@@ -56,7 +56,7 @@ _HOST: Final = """
     FROM host_event AS h
     JOIN export_place AS p ON p.kind = 'thread' AND p.node IS NOT DISTINCT FROM h.node AND p.process IS NOT DISTINCT FROM h.process
         AND p.unit IS NOT DISTINCT FROM h.tid
-    LEFT JOIN (SELECT launch, list(id ORDER BY id) AS arrows FROM export_arrow GROUP BY launch) AS a ON a.launch = h.rowid
+    LEFT JOIN (SELECT launch, list(id ORDER BY id) AS arrows FROM export_arrow GROUP BY launch) AS a ON a.launch = h.id
     ORDER BY p.track, h.start_ns, h.duration_ns DESC, h.kind, h.name, h.correlation, h.external_id, a.arrows
 """
 _ANNOTATION: Final = """

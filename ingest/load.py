@@ -169,6 +169,7 @@ def load(
         if settle is not None:
             settle(store)
         conceal(store, redact)
+        store.settle_views()
         store.checkpoint()
     except BaseException as error:
         store.close()

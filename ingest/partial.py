@@ -42,7 +42,6 @@ ROW_GROUP: Final = 122_880  # rows in a group of a Parquet file, as DuckDB write
 
 _EVENTS: Final = ("device_event", "host_event", "annotation", "collective", "allocation")
 _KEYS: Final = ("node", "process")
-_CYCLE_COLUMNS: Final = ("correlation", "external_id")
 _NOTE: Final = ("severity", "code", "message", "count", "first_ns", "last_ns")
 _FILE: Final = "\0file\0"  # Placeholder for the path of the file in an error message
 
@@ -137,7 +136,8 @@ def _trace(store: Store, path: Path, tables: _Tables) -> Entry:
     except BaseException as error:
         read["error"] = _reason(error, path)
         if not isinstance(error, InputError | OSError):  # a file whose reader failed has no rows
-            for table in (*_EVENTS, "device", "profile_window"):
+            store.remove_source(0)
+            for table in ("device", "profile_window"):
                 store.connection.execute(f"DELETE FROM {table}")
     if store.left_out:
         store.note(*IMPOSSIBLE, count=store.left_out)
@@ -148,7 +148,7 @@ def _trace(store: Store, path: Path, tables: _Tables) -> Entry:
             columns = ", ".join(
                 f'"{c}"{"::VARCHAR" if k in ENUM_VALUES else ""} AS "{c}"' for c, k in SCHEMA[table].items() if c not in _KEYS
             )
-            tables.copy(table, f"SELECT {columns} FROM {table} ORDER BY rowid")
+            tables.copy(table, f"SELECT {columns} FROM {table} ORDER BY id")
     read["devices"] = _rows(store, "device")
     read["windows"] = _rows(store, "profile_window")
     return read
@@ -352,15 +352,18 @@ class Part:
         return ReadResult(**(read["result"] or {"events": 0, "first_ns": None, "last_ns": None}))
 
     def _trace(self, store: Store, placement: Placement, source: int) -> ReadResult:
+        from .chrome_trace.cycle_ids import CYCLE_IDS
         from .store.result import TraceResult
 
         read = self.entry["read"]
         ids, cycle = self._placed(placement, source)
         names = store.name_ids([text for batch in self._batches("name") for text in batch.column("text").to_pylist()])
-        for table in _EVENTS:
-            self._events(store, table, names, ids, cycle)
         if ids is not None:
             node, process = ids
+            if tables := [table for table in _EVENTS if table in read["tables"]]:
+                source_id = store.map_source(source, node=node, process=process, id_offset=cycle * CYCLE_IDS)
+                for table in tables:
+                    self._events(store, table, names, source_id)
             for window in read["windows"]:
                 store.insert("profile_window", {"process": process, "source": source, **window})
             for device in read["devices"]:
@@ -388,22 +391,15 @@ class Part:
             cycle = placement.cycle(ids[1], source)  # of the process that it is now
         return ids, cycle
 
-    def _events(self, store: Store, table: str, names: list[int], where: tuple[int, int] | None, cycle: int) -> None:
+    def _events(self, store: Store, table: str, names: list[int], source_id: int) -> None:
         import polars as pl
 
-        from .chrome_trace.cycle_ids import of_cycle
-
-        if where is None:
-            return
         ids = pl.Series(names, dtype=pl.Int32)
         for batch in self._batches(table):
             rows = pl.DataFrame(batch)
-            rows = rows.with_columns(node=pl.lit(where[0], pl.Int32), process=pl.lit(where[1], pl.Int32))
             if "name" in rows.columns:
                 rows = rows.with_columns(name=ids.gather(rows["name"]))
-            if cycle:
-                rows = rows.with_columns(of_cycle(column, cycle) for column in _CYCLE_COLUMNS if column in rows.columns)
-            store.append(table, rows)
+            store.append(table, rows, source_id=source_id)
 
     def _batches(self, table: str) -> Any:
         """Yield the rows of a table, some hundred thousand at a time."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,18 +22,14 @@ from .store.tables import SCHEMA, storable
 from .store.time_limits import IMPOSSIBLE, clamped
 
 if TYPE_CHECKING:
-    from .joining.source_rows import Clock, SourceRows
+    from .joining.sources import Clock
     from .partial import Partials
 
 Progress = Callable[[str, float | None], None]
 
 TRACERS: Final = frozenset({names.TRACE, names.NSIGHT})  # Formats with device activity; two such files can be of one process and time
 _PART: Final = re.compile(r"(.+?)(?:-(\d+))?\.prt")
-_EVENTS_OF_FILES: Final = (
-    "device_event", "host_event", "annotation", "collective", "allocation", "sample", "recorded_window", "python_window", "python_profile",
-    "python_call", "python_frame",
-)  # fmt: skip
-"""Tables to which the reader of a file only adds rows."""
+_OF_WINDOWS: Final = ("python_profile", "python_call", "python_frame")  # tables with rows of windows of Python profiles
 
 
 def gives_events(file: InputFile) -> bool:
@@ -65,7 +60,6 @@ class Reading:
         self.placement = Placement(self.registry)
         self.captures = Captures(store, self.placement)
         self.logs = GpuLogs(store, self.registry)
-        self.traced: list[SourceRows] = []
         self.clocks: dict[int, Clock] = {}
         self.results: dict[int, ReadResult] = {}
         self.job: dict[str, Any] = {}
@@ -82,19 +76,19 @@ class Reading:
         metrics = [i for i in reading if self._format(i) == names.SYSTEM_METRICS and not self._moved(i)]
         if metrics:
             self._progress(f"reading {len(metrics)} files of system metrics")
-            # The files of a statement are read alone, so that their rows are known.
+            # The files of a statement are read alone: their rows come last.
             alone = [i for i in metrics if self.ids[i] in self.statements.sources]
             with step(self.store, "system metrics of the hosted profiler"):
                 self._read_metrics([i for i in metrics if i not in alone])
                 for i in alone:
-                    self._keeping_rows(i, lambda i: self._read_metrics([i]))
+                    self._read_metrics([i])
             self._done += sum(self.files[i].bytes or 0 for i in metrics)
         order = {name: position for position, name in enumerate(self.readers)}
         for i in sorted(reading, key=lambda i: (order.get(self._format(i) or "", 0), *_part(self.files[i].path), i)):
             if self._format(i) in self.readers:
                 self._progress(f"reading {self.files[i].path.name}")
                 checksums.start(i)
-                self._read_one(i)
+                self._read_or_note(i)
                 self._done += self.files[i].bytes or 0
         with step(self.store, "which recordings belong together"):
             self.captures.settle({self._format(i) for i in reading})
@@ -125,36 +119,16 @@ class Reading:
     def _join(self) -> None:
         """Decide which sources have one node, process and clock, once all are read."""
         from .joining.join import Joining
-        from .joining.source_rows import SourceRows
+        from .joining.sources import SourceFile
 
-        traced = {source.id for source in self.traced}
-        others = [
-            SourceRows(self.ids[i], self._format(i) or "", self.files[i].path, result)
-            for i, result in self.results.items()
-            if self.ids[i] not in traced
-        ]
-        joining = Joining(self.store, self.logs, [*self.traced, *others], TRACERS, self.statements)
+        sources = [SourceFile(self.ids[i], self._format(i) or "", self.files[i].path, result) for i, result in self.results.items()]
+        # First, in the order in which they were read: those that can be shifted or have the work of others.
+        sources.sort(key=lambda source: source.format not in TRACERS and source.id not in self.statements.sources)
+        joining = Joining(self.store, self.logs, sources, TRACERS, self.statements)
         joining.settle()
         self.clocks = joining.clocks
         indices = {source: i for i, source in enumerate(self.ids)}
         self.results.update((indices[source], result) for source, result in joining.results.items())
-
-    def _read_one(self, i: int) -> None:
-        if self._format(i) in TRACERS or self.ids[i] in self.statements.sources:
-            self._keeping_rows(i, self._read_or_note)
-        else:
-            self._read_or_note(i)
-
-    def _keeping_rows(self, i: int, read: Callable[[int], None]) -> None:
-        """Read a file and keep which rows it added."""
-        from .joining.source_rows import SourceRows, row_counts
-
-        before = row_counts(self.store)
-        read(i)
-        if i in self.results:
-            after = row_counts(self.store)
-            rows = {table: (first, after[table]) for table, first in before.items()}
-            self.traced.append(SourceRows(self.ids[i], self._format(i) or "", self.files[i].path, self.results[i], rows))
 
     def _read_or_note(self, i: int) -> None:
         """Read one file; a failure of its reader leaves a note, and none of its rows."""
@@ -162,18 +136,18 @@ class Reading:
         if self._moved(i):
             return
         self.registry.begin_file()
-        rows, nodes = self.store.mark(), self.store.peek_id("node")
+        changes, nodes = self.store.changes, self.store.peek_id("node")
         try:
             self._read_rows(i)
         except (InputError, OSError) as error:
-            if self.store.mark() != rows:
-                self._undo(i, rows, nodes)
+            if self.store.changes != changes:
+                self._undo(i, nodes)
             why = str(error).removeprefix(f"{path}: ")  # the note names the file
             self.store.note("error", "not_readable", f"The file cannot be read: {why}", source=source, file=path.name)
         except BaseException as error:
             if not costs_one_file(error):
                 raise
-            self._undo(i, rows, nodes)
+            self._undo(i, nodes)
             self.results[i] = ReadResult(0, None, None, partial=True)
             note_failure(self.store, error, source, storable(path.name))
         if self.store.left_out and i in self.results:
@@ -190,14 +164,16 @@ class Reading:
         self.store.note("warning", "not_readable", text, source=self.ids[i], file=storable(self.files[i].path.name))
         return True
 
-    def _undo(self, i: int, rows: Counter[str], nodes: int) -> None:
+    def _undo(self, i: int, nodes: int) -> None:
         """Remove what a failed reader added: rows, and facts of nodes and processes.
 
-        ``rows``, ``nodes``: the store's mark and next node id before the file was read.
+        ``nodes``: the next node id of the store before the file was read.
         """
         source, execute = self.ids[i], self.store.connection.execute
-        self.store.remove_since(rows, _EVENTS_OF_FILES)
-        for table in ("profile_window", "ingest_note"):
+        self.store.remove_source(source)
+        for table in _OF_WINDOWS:
+            execute(f'DELETE FROM {table} WHERE "window" IN (SELECT id FROM python_window WHERE source = ?)', [source])
+        for table in ("python_window", "profile_window", "ingest_note"):
             execute(f"DELETE FROM {table} WHERE source = ?", [source])
         if self._format(i) == names.CAPTURE:
             return  # another file of the recording can be of the same process

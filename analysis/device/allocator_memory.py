@@ -16,7 +16,7 @@ LEAST: Final = 20
 
 _EVENTS: Final = """
     SELECT node, process, device, start_ns AS time, allocated, reserved FROM allocation
-    WHERE allocated IS NOT NULL AND device IS NOT NULL ORDER BY node, process, device, start_ns, rowid
+    WHERE allocated IS NOT NULL AND device IS NOT NULL ORDER BY node, process, device, start_ns, id
 """
 _MEMORY: Final = "SELECT node, index AS device, max(memory_bytes) AS total FROM device GROUP BY ALL"
 

@@ -21,7 +21,7 @@ from .lanes import Columns
 NONE: Final = -(2**62)  # a process, device, stream or thread that the source does not name
 DEVICE, HOST, ANNOTATION, STEP = range(4)  # source of an event; ``row`` is its number there
 
-ID: Final = "e.rowid"  # identifies an event ``e`` in its table
+ID: Final = "e.id"  # identifies an event ``e`` in its table
 
 PLACES: Final = ("stream", "thread", "annotations", "ranges", "steps")  # kinds of tracks of events; ranges are annotations on a device
 SOURCE: Final = (DEVICE, HOST, ANNOTATION, ANNOTATION, STEP)  # of each kind

@@ -29,7 +29,7 @@ def demangle_kernels(store: Store) -> None:
         if first == number:
             execute("UPDATE name SET text = ? WHERE id = ?", [name, number])
         else:
-            execute("UPDATE device_event SET name = ? WHERE name = ?", [first, number])
+            execute("INSERT INTO name_alias VALUES (?, ?)", [number, first])
 
 
 def classify_kernels(store: Store) -> None:
@@ -73,7 +73,13 @@ def _limit_kernels(store: Store) -> None:
     if not left_out:
         return
     [name] = store.name_ids([OTHER_KERNELS])
-    events = execute(f"UPDATE device_event SET name = ? WHERE kind = 'kernel' AND name IN ({beyond})", [name]).fetchall()[0][0]
+    execute(f"CREATE TEMP TABLE beyond AS {beyond}")
+    try:
+        events = execute("SELECT count(*) FROM device_event WHERE kind = 'kernel' AND name IN (FROM beyond)").fetchall()[0][0]
+        execute("UPDATE name_alias SET alias = ? WHERE alias IN (FROM beyond)", [name])
+        execute("INSERT INTO name_alias SELECT id, ? FROM beyond WHERE id NOT IN (SELECT name FROM name_alias)", [name])
+    finally:
+        execute("DROP TABLE beyond")
     text = (
         f"The run has more than {KERNELS:,} kernels or {KERNEL_TEXT_BYTES >> 20} MiB of their names, the limit; the {left_out:,} kernels"
         f" with the least time are shown as {OTHER_KERNELS}."

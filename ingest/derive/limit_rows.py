@@ -1,4 +1,4 @@
-"""Removes the rows of a run that exceed its limits, with a note that counts them."""
+"""Leaves out the rows of a run that exceed its limits, with a note that counts them."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from ..store.limits import (
     THREADS_PER_PROCESS,
     UNITS_PER_NODE,
 )
+from ..store.schema import BEYOND_LIMIT, EVENTS
 from ..store.store import Store
 
 _BOUNDS: Final[tuple[tuple[str, str, tuple[str, ...], str, int], ...]] = (
@@ -52,7 +53,7 @@ _ROWS_OF_NODES: Final = (
 
 
 def limit_rows(store: Store) -> None:
-    """Remove the rows beyond the limits of a run, and note each limit reached."""
+    """Leave out the rows beyond the limits of a run, and note each limit reached."""
     _remove_further_nodes(store)
     removed = Counter[tuple[str, int]]()
     for what, table, owner, column, bound in _BOUNDS:
@@ -79,7 +80,7 @@ def limit_rows(store: Store) -> None:
 
 
 def _remove_beyond(store: Store, table: str, owner: tuple[str, ...], column: str, bound: int) -> int:
-    """Remove rows beyond the ``bound`` lowest values per owner; return how many."""
+    """Leave out rows beyond the ``bound`` lowest values per owner; return how many."""
     by, of = ", ".join(owner), f"GROUP BY {', '.join(owner)}" if owner else ""
     execute = store.connection.execute
     most = execute(f"SELECT max(n) FROM (SELECT count(DISTINCT {column}) AS n FROM {table} {of})").fetchall()[0][0]
@@ -91,7 +92,7 @@ def _remove_beyond(store: Store, table: str, owner: tuple[str, ...], column: str
         f"SELECT {keys} FROM (SELECT DISTINCT {keys} FROM {table} WHERE {column} IS NOT NULL)"
         f" QUALIFY row_number() OVER ({partition} ORDER BY {column}) > {bound}"
     )
-    return int(execute(f"DELETE FROM {table} WHERE ({keys}) IN (SELECT ({keys}) FROM ({beyond}))").fetchall()[0][0])
+    return store.leave_out(table, BEYOND_LIMIT, f"SELECT id FROM {table} WHERE ({keys}) IN (SELECT ({keys}) FROM ({beyond}))")
 
 
 def _remove_further_devices(store: Store) -> int:
@@ -102,7 +103,7 @@ def _remove_further_devices(store: Store) -> int:
     [(node, index)] = execute(f'SELECT node, "index" FROM device ORDER BY node, "index" LIMIT 1 OFFSET {DEVICES}').fetchall()
     execute('DELETE FROM device WHERE (node, "index") >= (?, ?)', [node, index])
     return sum(
-        int(execute(f"DELETE FROM {table} WHERE device IS NOT NULL AND (node, device) >= (?, ?)", [node, index]).fetchall()[0][0])
+        store.leave_out(table, BEYOND_LIMIT, f"SELECT id FROM {table} WHERE device IS NOT NULL AND (node, device) >= (?, ?)", [node, index])
         for table in ("device_event", "allocation", "annotation")
     )
 
@@ -115,9 +116,13 @@ def _remove_further_nodes(store: Store) -> None:
         removed = 0
         for table, of_process, counts in _ROWS_OF_NODES:
             condition = f"process IN ({processes})" if of_process else "node = ?"
-            rows = execute(f"DELETE FROM {table} WHERE {condition}", [node]).fetchall()[0][0]
-            removed += int(rows) if counts else 0
+            if table in EVENTS:
+                rows = store.leave_out(table, BEYOND_LIMIT, f"SELECT id FROM {table} WHERE {condition}", [node])
+            else:
+                rows = int(execute(f"DELETE FROM {table} WHERE {condition}", [node]).fetchall()[0][0])
+            removed += rows if counts else 0
         execute("DELETE FROM node WHERE id = ?", [node])
+        execute("UPDATE source_map SET node = NULL, process = NULL WHERE node = ?", [node])
         text = (
             f"The run has more than {NODES:,} nodes or {PROCESSES:,} processes, or one file more than {NODES_PER_FILE:,} nodes or"
             f" {PROCESSES_PER_FILE:,} processes, the limits; the events of the further ones were left out."

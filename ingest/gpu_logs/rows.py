@@ -207,10 +207,9 @@ class GpuLogs:
         if twice:
             text = "Values that another file of the run has of the same GPU at the same time were left out; one counts."
             self.store.note("info", "sampled_twice", text, count=twice, source=log.source, file=log.file)
-        stored: int = execute(
-            "INSERT INTO sample (node, metric, unit, time_ns, value) SELECT ?, metric, unit, time_ns, value FROM log_row WHERE NOT twice",
-            [node],
-        ).fetchall()[0][0]
+        source_id = self.store.map_source(log.source, node=node)
+        query = "SELECT ?::INTEGER AS source_id, metric, unit, time_ns, value FROM log_row WHERE NOT twice"
+        stored = self.store.append_samples(query, [source_id])
         for table in ("log_unit", "log_total", "log_row"):
             execute(f"DROP TABLE {table}")
         return stored

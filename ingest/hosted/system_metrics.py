@@ -93,9 +93,12 @@ SELECT hostname, bool_or(place <= {NODES_PER_FILE}) FROM (
 GROUP BY hostname ORDER BY hostname
 """
 
-_STORE: Final = """
-INSERT INTO sample (node, metric, unit, time_ns, value)
-SELECT node.id, metric, unit, time_ns, value FROM system_line JOIN node USING (hostname) WHERE verdict = 'stored'
+_OWNERS: Final = """
+SELECT DISTINCT file, hostname, node.id AS node FROM system_line JOIN node USING (hostname) WHERE verdict = 'stored' ORDER BY ALL
+"""
+
+_STORED: Final = """
+SELECT source_id, metric, unit, time_ns, value FROM system_line JOIN line_owner USING (file, hostname) WHERE verdict = 'stored'
 """
 
 _UNITS: Final = """
@@ -253,7 +256,7 @@ def _read_batch(store: Store, batch: dict[str, int], registry: Registry, results
         for hostname, within in hostnames:
             registry.begin_file()  # the query bounds the machines of each file
             registry.node(hostname) if within else registry.further_node()
-    connection.execute(_STORE)
+    _store_samples(store, batch)
     connection.execute(_UNITS)
     if FURTHER_NODES in registry.hostnames:  # beyond the bound of nodes: they have no row to join
         unplaced = "SELECT count(*) FROM system_line WHERE verdict = 'stored' AND hostname NOT IN (SELECT hostname FROM node)"
@@ -264,6 +267,19 @@ def _read_batch(store: Store, batch: dict[str, int], registry: Registry, results
         row = rows_by_file.get(file, {"stored": 0, "first_ns": None, "last_ns": None})
         results[file] = ReadResult(row["stored"], row["first_ns"], row["last_ns"])
     _write_notes(store, batch, rows_by_file)
+
+
+def _store_samples(store: Store, batch: dict[str, int]) -> None:
+    import polars as pl
+
+    owners = store.connection.sql(_OWNERS).pl()
+    files = pl.Series([batch[file] for file in owners["file"]], dtype=pl.Int32)
+    keys = owners.select(source=files, node="node", process=pl.lit(None, pl.Int32))
+    store.connection.register("line_owner", owners.with_columns(source_id=store.mapped(keys)).to_arrow())
+    try:
+        store.append_samples(_STORED)
+    finally:
+        store.connection.unregister("line_owner")
 
 
 def _literal(file: str) -> str:

@@ -299,7 +299,7 @@ def append_events(store: Store, registry: Registry, events: pl.DataFrame, texts:
         )
         .sort("start_ns", "duration_ns")
     )
-    store.append("annotation", rows)
+    store.append("annotation", rows, source=source_id)
 
 
 def _writer(store: Store, label: str | None, number: int | None, events: pl.DataFrame) -> tuple[int | None, int | None]:

@@ -15,7 +15,7 @@ from ...errors import UsageError
 from ..chrome_trace.cycle_ids import CYCLE_IDS
 from ..store.time_limits import EARLIEST_NS, LATEST_NS, YEAR_2001_NS
 from .same_work import LEAST_EVENTS, identical_events
-from .source_rows import Clock, SourceRows, Sources, processes, tracer_pairs
+from .sources import Clock, SourceFile, Sources, processes, tracer_pairs
 
 STATED: Final = "stated with --clock-offset"
 
@@ -46,12 +46,12 @@ def shift_identical(run: Sources) -> None:
 
     An example is a complete copy of a damaged trace.
     """
-    relative = [source for source in run.sources if source.result.relative and source.rows]
-    for source in relative:
-        for target in run.sources:
+    traced = [source for source in run.sources if source.format in run.tracers or source.id in run.statements.sources]
+    for source in [source for source in traced if source.result.relative]:
+        for target in traced:
             if target.result.relative or not processes(run, target, "device_event") & processes(run, source, "device_event"):
                 continue
-            count, offsets, by = run.store.frame(_SAME_KERNELS, [*source.rows["device_event"], *target.rows["device_event"]]).row(0)
+            count, offsets, by = run.store.frame(_SAME_KERNELS, [source.id, target.id]).row(0)
             if count >= LEAST_EVENTS and offsets == 1:
                 evidence = f"{count:,} identical kernels of {target.file}"
                 _shift(run, source, Clock(by, evidence))
@@ -66,7 +66,7 @@ _SAME_KERNELS: Final = (
     + ", ".join(
         f"""{side} AS (
         SELECT process, device, name, duration_ns, correlation % {CYCLE_IDS} AS id, min(start_ns) AS start_ns FROM device_event
-        WHERE rowid >= ? AND rowid < ? AND kind = 'kernel' AND process IS NOT NULL GROUP BY ALL HAVING count(*) = 1
+        WHERE source = ? AND kind = 'kernel' AND process IS NOT NULL GROUP BY ALL HAVING count(*) = 1
     )"""
         for side in ("mine", "theirs")
     )
@@ -77,11 +77,10 @@ FROM mine JOIN theirs USING (process, device, name, duration_ns, id)
 )
 
 
-def _shift(run: Sources, source: SourceRows, clock: Clock) -> None:
+def _shift(run: Sources, source: SourceFile, clock: Clock) -> None:
     by, result = clock.offset_ns, source.result
-    for table in source.rows:
-        time = "time_ns" if table == "sample" else "start_ns"
-        run.store.connection.execute(f"UPDATE {table} SET {time} = {time} + ? WHERE {source.within(table)}", [by])
+    run.store.connection.execute("UPDATE source_map SET shift_ns = shift_ns + ? WHERE source = ?", [by, source.id])
+    run.store.connection.execute("UPDATE python_window SET start_ns = start_ns + ? WHERE source = ?", [by, source.id])
     run.store.connection.execute(
         "UPDATE profile_window SET first_ns = first_ns + $by, last_ns = last_ns + $by, on_ns = on_ns + $by, off_ns = off_ns + $by"
         " WHERE source = $source",

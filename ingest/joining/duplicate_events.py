@@ -1,4 +1,4 @@
-"""Device work that two tracers recorded counts once: rows of one of the two are removed, with a note."""
+"""Device work that two tracers recorded counts once: rows of one of the two are left out, with a note."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from itertools import combinations, product
 from typing import Any
 
-from ..store.tables import SCHEMA
+from ..store.schema import RECORDED_TWICE, SCHEMA
 from .same_work import identical_events
-from .source_rows import TABLES, SourceRows, Sources, operators
+from .sources import TABLES, SourceFile, Sources, operators
 
 
 def leave_out_twice(run: Sources) -> None:
@@ -16,7 +16,7 @@ def leave_out_twice(run: Sources) -> None:
 
     The tracer with more operators is kept.
     """
-    tracers = [source for source in run.sources if source.format in run.tracers and source.rows]
+    tracers = [source for source in run.sources if source.format in run.tracers]
     if len(tracers) < 2:
         return
     _other_process(run, tracers)
@@ -24,7 +24,7 @@ def leave_out_twice(run: Sources) -> None:
     for source in tracers:
         query = (
             "SELECT process, min(start_ns), max(start_ns + duration_ns) FROM device_event"
-            f" WHERE {source.within('device_event')} AND process IS NOT NULL GROUP BY process"
+            f" WHERE source = {source.id} AND process IS NOT NULL GROUP BY process"
         )
         spans |= {(source.id, process): (start, end) for process, start, end in run.store.frame(query).rows()}
     for left, right in combinations(tracers, 2):
@@ -37,7 +37,7 @@ def leave_out_twice(run: Sources) -> None:
                 _leave_out(run, left, right, process, (first, last))
 
 
-def _other_process(run: Sources, tracers: Sequence[SourceRows]) -> None:
+def _other_process(run: Sources, tracers: Sequence[SourceFile]) -> None:
     """Count device activity once if two tracers have it under different processes.
 
     A trace that was converted from an export can contain several processes but names only one; the source with more processes stays. The
@@ -69,29 +69,29 @@ def _other_process(run: Sources, tracers: Sequence[SourceRows]) -> None:
             run.store.note("warning", "other_gpu_numbers", text, count=len(renumbered))
 
 
-def _worked(run: Sources, source: SourceRows) -> dict[tuple[int, int, int], tuple[int, int]]:
+def _worked(run: Sources, source: SourceFile) -> dict[tuple[int, int, int], tuple[int, int]]:
     """Return the span of a source's kernels by node, device and process."""
     query = (
         "SELECT node, device, process, min(start_ns), max(start_ns + duration_ns) FROM device_event"
-        f" WHERE {source.within('device_event')} AND kind = 'kernel' AND process IS NOT NULL GROUP BY ALL ORDER BY ALL"
+        f" WHERE source = {source.id} AND kind = 'kernel' AND process IS NOT NULL GROUP BY ALL ORDER BY ALL"
     )
     return {(node, device, process): (first, last) for node, device, process, first, last in run.store.frame(query).rows()}
 
 
-def _leave_same(run: Sources, goes: SourceRows, stays: SourceRows, device: int, process: int, theirs: int) -> None:
-    """Remove the rows that the other source has with the same kind and times."""
+def _leave_same(run: Sources, goes: SourceFile, stays: SourceFile, device: int, process: int, theirs: int) -> None:
+    """Leave out the rows that the other source has with the same kind and times."""
     twice = 0
     for table in TABLES:
         if not {"process", "start_ns", "duration_ns"} <= set(SCHEMA[table]):
             continue
         kind = " AND b.kind = a.kind" if "kind" in SCHEMA[table] else ""
         on = f" AND b.device = a.device AND a.device = {int(device)}" if table == "device_event" else ""
-        gone = run.store.connection.execute(
-            f"DELETE FROM {table} AS a WHERE {goes.within(table)} AND process = ? AND EXISTS ("
-            f"SELECT 1 FROM (FROM {table} WHERE {stays.within(table)} AND process = ?) AS b"
-            f" WHERE b.start_ns = a.start_ns AND b.duration_ns = a.duration_ns{kind}{on})",
-            [process, theirs],
-        ).fetchall()[0][0]
+        same = (
+            f"SELECT id FROM {table} AS a WHERE source = {goes.id} AND process = ? AND EXISTS ("
+            f"SELECT 1 FROM (FROM {table} WHERE source = {stays.id} AND process = ?) AS b"
+            f" WHERE b.start_ns = a.start_ns AND b.duration_ns = a.duration_ns{kind}{on})"
+        )
+        gone = run.store.leave_out(table, RECORDED_TWICE, same, [process, theirs])
         twice += gone if table == "device_event" else 0
     text = (
         f"The same device activity of GPU {device} stands in {stays.file}, under another process; that counts (it tells the processes"
@@ -100,18 +100,17 @@ def _leave_same(run: Sources, goes: SourceRows, stays: SourceRows, device: int, 
     run.store.note("info", "recorded_twice", text, count=twice, source=goes.id, file=goes.file)
 
 
-def _leave_out(run: Sources, left: SourceRows, right: SourceRows, process: int, span: tuple[int, int]) -> None:
+def _leave_out(run: Sources, left: SourceFile, right: SourceFile, process: int, span: tuple[int, int]) -> None:
     counts = {source.id: operators(run, source, process) for source in (left, right)}
     stays, goes = (left, right) if counts[left.id] >= counts[right.id] else (right, left)
     inside = "process = ? AND start_ns BETWEEN ? AND ?"
     alone = _alone(run, goes, stays, process, span)
     units = ", ".join(map(str, alone)) or "NULL"
-    of_goes = goes.within("device_event")
+    of_goes = f"source = {goes.id}"
     kept = f"SELECT correlation FROM device_event WHERE {of_goes} AND process = {int(process)}"
     kept += f" AND device IN ({units}) AND correlation IS NOT NULL"
-    twice = run.store.connection.execute(
-        f"DELETE FROM device_event WHERE {of_goes} AND {inside} AND (device IN ({units})) IS NOT TRUE", [process, *span]
-    ).fetchall()[0][0]
+    work = f"SELECT id FROM device_event WHERE {of_goes} AND {inside} AND (device IN ({units})) IS NOT TRUE"
+    twice = run.store.leave_out("device_event", RECORDED_TWICE, work, [process, *span])
     same = stays.format == goes.format
     if not same:
         # Both have the launches of the first kernels, which start before the kernels.
@@ -125,7 +124,8 @@ def _leave_out(run: Sources, left: SourceRows, right: SourceRows, process: int, 
         kinds = "" if same else " AND kind IN ('launch', 'sync', 'call')"
         if alone and table == "host_event":
             kinds += f" AND (kind = 'launch' AND correlation IN ({kept})) IS NOT TRUE"
-        run.store.connection.execute(f"DELETE FROM {table} WHERE {goes.within(table)} AND {inside}{kinds}", [process, *host_span])
+        of_host = f"SELECT id FROM {table} WHERE {of_goes} AND {inside}{kinds}"
+        run.store.leave_out(table, RECORDED_TWICE, of_host, [process, *host_span])
     if not twice:
         return
     why = "it knows the operators" if counts[stays.id] > counts[goes.id] else "it comes first"
@@ -135,19 +135,19 @@ def _leave_out(run: Sources, left: SourceRows, right: SourceRows, process: int, 
     run.store.note("info", "recorded_twice", text, count=twice, source=goes.id, file=goes.file, first_ns=span[0], last_ns=span[1])
 
 
-def _alone(run: Sources, goes: SourceRows, stays: SourceRows, process: int, span: tuple[int, int]) -> list[int]:
+def _alone(run: Sources, goes: SourceFile, stays: SourceFile, process: int, span: tuple[int, int]) -> list[int]:
     """Return the devices of a process that only ``goes`` has.
 
     There are none if the two have no device in common: then they number devices differently.
     """
     query = "SELECT DISTINCT device FROM device_event WHERE {} AND process = ? AND device IS NOT NULL AND start_ns BETWEEN ? AND ?"
     mine, theirs = (
-        {int(unit) for (unit,) in run.store.frame(query.format(source.within("device_event")), [process, *span]).rows()}
+        {int(unit) for (unit,) in run.store.frame(query.format(f"source = {source.id}"), [process, *span]).rows()}
         for source in (goes, stays)
     )
     return sorted(mine - theirs) if mine & theirs else []
 
 
-def _first_launch(run: Sources, source: SourceRows, process: int) -> Any:
-    query = f"SELECT min(start_ns) FROM host_event WHERE {source.within('host_event')} AND process = ? AND kind = 'launch'"
+def _first_launch(run: Sources, source: SourceFile, process: int) -> Any:
+    query = f"SELECT min(start_ns) FROM host_event WHERE source = {source.id} AND process = ? AND kind = 'launch'"
     return run.store.frame(query, [process]).item()

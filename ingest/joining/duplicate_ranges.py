@@ -1,4 +1,4 @@
-"""Ranges of a process that two tracers recorded count once: one of the two is removed, with a note."""
+"""Ranges of a process that two tracers recorded count once: one of the two is left out, with a note."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Final
 
 import polars as pl
 
-from .source_rows import SourceRows, Sources, operators, processes, tracer_pairs
+from ..store.schema import RECORDED_TWICE
+from .sources import SourceFile, Sources, operators, processes, tracer_pairs
 
 # Highest difference of the starts and ends of a range in two tracers, which each read the clock.
 _NEAR_NS: Final = 20_000
@@ -28,11 +29,11 @@ def leave_out_ranges(run: Sources) -> None:
                 run.store.note("info", "recorded_twice", text, count=twice, source=goes.id, file=goes.file)
 
 
-def _leave_out(run: Sources, goes: SourceRows, stays: SourceRows, process: int) -> int:
+def _leave_out(run: Sources, goes: SourceFile, stays: SourceFile, process: int) -> int:
     """Match each range with the nearest ones of the other source."""
     mine, theirs = (
-        "SELECT rowid AS id, name, coalesce(side, 'host') AS side, start_ns, start_ns + duration_ns AS end_ns, duration_ns"
-        f" FROM annotation WHERE {source.within('annotation')} AND process = {process} AND complete"
+        "SELECT id, name, coalesce(side, 'host') AS side, start_ns, start_ns + duration_ns AS end_ns, duration_ns"
+        f" FROM annotation WHERE source = {source.id} AND process = {process} AND complete"
         for source in (goes, stays)
     )
     near = " UNION ALL ".join(
@@ -54,7 +55,7 @@ def _leave_out(run: Sources, goes: SourceRows, stays: SourceRows, process: int) 
     rows = pl.concat(gone).rename("id").to_frame()
     run.store.connection.register("range_gone", rows.to_arrow())
     try:
-        run.store.connection.execute("DELETE FROM annotation WHERE rowid IN (SELECT id FROM range_gone)")
+        run.store.leave_out("annotation", RECORDED_TWICE, "SELECT id FROM range_gone")
     finally:
         run.store.connection.unregister("range_gone")
     return rows.height

@@ -12,7 +12,7 @@ from .duplicate_ranges import leave_out_ranges
 from .log_machine import note_numbers, place_logs
 from .same_machine import join_machines, join_stated, note_possible
 from .same_work import join_same_work
-from .source_rows import Sources
+from .sources import Sources
 
 
 class Joining(Sources):

@@ -16,7 +16,7 @@ from ..store.registry import UNKNOWN_HOST, is_same_host
 from .log_devices import number_gpus, store_devices
 from .merge import merge
 from .same_machine import a_file_of
-from .source_rows import Sources
+from .sources import Sources
 
 _LEAST_BUSY_SAMPLES = 3  # a monitor can miss the activity with fewer
 _IDLE_PERCENT = 1.0

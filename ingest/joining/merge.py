@@ -1,13 +1,15 @@
-"""Merges machines and processes that turn out to be the same: rows move from one to the other."""
+"""Merges machines and processes that turn out to be the same: sources move from one to the other."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from ..chrome_trace.cycle_ids import CYCLE_IDS
-from ..store.tables import SCHEMA
-from .source_rows import Sources
+from ..store.schema import STORED
+from .sources import Sources
+
+_MOST: Final = 1 << 61  # higher ids are not of a profiler
 
 
 def merge(run: Sources, mine: int, theirs: int, *, by_pid: bool = True) -> None:
@@ -21,6 +23,7 @@ def merge(run: Sources, mine: int, theirs: int, *, by_pid: bool = True) -> None:
         "SELECT a.id, min(b.id) FROM process AS a JOIN process AS b USING (pid) WHERE a.node = ? AND b.node = ? GROUP BY a.id ORDER BY 1",
         [mine, theirs],
     ).fetchall()
+    run.store.sources_changed()
     for table in _tables("node"):
         if table != "device":
             execute(f"UPDATE {table} SET node = ? WHERE node = ?", [theirs, mine])
@@ -30,7 +33,7 @@ def merge(run: Sources, mine: int, theirs: int, *, by_pid: bool = True) -> None:
         'UPDATE device SET node = ? WHERE node = ? AND "index" NOT IN (SELECT "index" FROM device WHERE node = ?)',
         [theirs, mine, theirs],
     )
-    facts = [column for column in SCHEMA["device"] if column not in ("node", "index")]
+    facts = [column for column in STORED["device"] if column not in ("node", "index")]
     execute(
         f"UPDATE device SET {', '.join(f'{column} = coalesce(device.{column}, o.{column})' for column in facts)}"
         ' FROM (SELECT * FROM device WHERE node = ?) AS o WHERE device.node = ? AND device."index" = o."index"',
@@ -53,10 +56,11 @@ def merge_processes(run: Sources, gone: int, stays: int) -> None:
     """Move all rows of a process to another, whose rank and command have priority."""
     execute = run.store.connection.execute
     _apart(run, gone, stays)
+    run.store.sources_changed()
     ((node,),) = execute("SELECT node FROM process WHERE id = ?", [stays]).fetchall()
     for table in _tables("process"):
         execute(f"UPDATE {table} SET process = ? WHERE process = ?", [stays, gone])
-        if "node" in SCHEMA[table]:
+        if "node" in STORED[table]:
             execute(f"UPDATE {table} SET node = ? WHERE process = ? AND node <> ?", [node, stays, node])
     execute(
         "UPDATE process SET rank = coalesce(process.rank, o.rank), local_rank = coalesce(process.local_rank, o.local_rank),"
@@ -78,18 +82,15 @@ def merge_processes(run: Sources, gone: int, stays: int) -> None:
 def _apart(run: Sources, gone: int, stays: int) -> None:
     """Keep the correlations and external ids of two sources of a process apart."""
     execute = run.store.connection.execute
-    for column in ("correlation", "external_id"):
-        ((most,),) = execute(
-            f"SELECT max({column}) FROM (SELECT {column} FROM device_event WHERE process = ? UNION ALL SELECT {column} FROM host_event"
-            " WHERE process = ?)",
-            [stays, stays],
-        ).fetchall()
-        if most is None or most <= 0:
-            continue
-        by = (most // CYCLE_IDS + 1) * CYCLE_IDS
-        for table in _tables(column):
-            execute(f"UPDATE {table} SET {column} = {column} + ? WHERE process = ? AND {column} > 0", [by, gone])
+    ids = " UNION ALL ".join(
+        f"SELECT {column} AS id FROM {table} WHERE process = $stays AND {column} < {_MOST}"
+        for table in ("device_event", "host_event")
+        for column in ("correlation", "external_id")
+    )
+    ((most,),) = execute(f"SELECT max(id) FROM ({ids})", {"stays": stays}).fetchall()
+    if most is not None and most > 0:
+        execute("UPDATE source_map SET id_offset = id_offset + ? WHERE process = ?", [(most // CYCLE_IDS + 1) * CYCLE_IDS, gone])
 
 
 def _tables(column: str) -> list[str]:
-    return [table for table, columns in SCHEMA.items() if column in columns]
+    return [table for table, columns in STORED.items() if column in columns]

@@ -9,7 +9,7 @@ from ..store.gpu_names import model, plain
 from ..store.registry import UNKNOWN_HOST
 from .merge import merge
 from .same_work import anonymity
-from .source_rows import SourceRows, Sources
+from .sources import SourceFile, Sources
 
 _LISTED = 3  # files in a note
 
@@ -79,7 +79,7 @@ def join_stated(run: Sources) -> dict[int, int]:
     return stated
 
 
-def _only_node(run: Sources, source: SourceRows) -> int:
+def _only_node(run: Sources, source: SourceFile) -> int:
     nodes = run.nodes_of(source)
     if len(nodes) == 1:
         return nodes.pop()

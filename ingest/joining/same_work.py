@@ -15,7 +15,7 @@ from ..chrome_trace.cycle_ids import CYCLE_IDS
 from ..store.gpu_names import model, plain
 from ..store.registry import UNKNOWN_HOST
 from .merge import merge, merge_processes
-from .source_rows import SourceRows, Sources, operators, tracer_pairs
+from .sources import SourceFile, Sources, operators, tracer_pairs
 
 LEAST_EVENTS: Final = 8  # identical to the nanosecond; fewer may be a coincidence
 Spans = dict[tuple[int, int], tuple[int, int]]
@@ -32,7 +32,7 @@ def join_same_work(run: Sources) -> None:
     known: dict[str, set[int]] = {}
     for source in run.sources:
         known.setdefault(source.format, set()).update(process for process, _ in spans.get(source.id, ()))
-    identical: dict[tuple[int, int], tuple[int, SourceRows, SourceRows]] = {}
+    identical: dict[tuple[int, int], tuple[int, SourceFile, SourceFile]] = {}
     for left, right in pairs:
         if left.result.relative or right.result.relative:
             continue
@@ -50,7 +50,7 @@ def join_same_work(run: Sources) -> None:
 
 
 def identical_events(
-    run: Sources, left: SourceRows, right: SourceRows, mine: int, theirs: int, devices: tuple[int, int] | None = None
+    run: Sources, left: SourceFile, right: SourceFile, mine: int, theirs: int, devices: tuple[int, int] | None = None
 ) -> int:
     """Count the device events of two sources with the same GPU, start and duration.
 
@@ -61,7 +61,7 @@ def identical_events(
     unit = "0" if devices else "device"
     rows = " UNION ALL ".join(
         f"SELECT {side} AS side, {unit} AS unit, start_ns, duration_ns, any_value(name) AS name, any_value(correlation % {CYCLE_IDS}) AS id"
-        f" FROM device_event WHERE {source.within('device_event')} AND process = {process} AND kind <> 'sync' AND {selected[side]}"
+        f" FROM device_event WHERE source = {source.id} AND process = {process} AND kind <> 'sync' AND {selected[side]}"
         " GROUP BY ALL"
         for side, process, source in ((0, mine, left), (1, theirs, right))
     )
@@ -86,10 +86,10 @@ def identical_events(
     return int(same) if same >= LEAST_EVENTS and 2 * same >= least and 2 * alike >= same else 0
 
 
-def _spans(run: Sources, source: SourceRows) -> Spans:
+def _spans(run: Sources, source: SourceFile) -> Spans:
     """Return the first and last start of a source's device events by process and GPU."""
     rows = run.store.frame(
-        f"SELECT process, device, min(start_ns), max(start_ns) FROM device_event WHERE {source.within('device_event')}"
+        f"SELECT process, device, min(start_ns), max(start_ns) FROM device_event WHERE source = {source.id}"
         " AND process IS NOT NULL AND device IS NOT NULL AND kind <> 'sync' GROUP BY ALL ORDER BY ALL"
     ).rows()
     return {(process, device): (start, end) for process, device, start, end in rows}
@@ -120,7 +120,7 @@ def contradicted(run: Sources, mine: int, theirs: int) -> bool:
     )
 
 
-def _join(run: Sources, gone: int, stays: int, evidence: str, left: SourceRows, right: SourceRows) -> None:
+def _join(run: Sources, gone: int, stays: int, evidence: str, left: SourceFile, right: SourceFile) -> None:
     why = f"{evidence} have the same GPU, start and duration to the nanosecond"
     query = "SELECT id, node, pid FROM process WHERE id IN (?, ?)"
     facts = {process: (node, pid) for process, node, pid in run.store.frame(query, [gone, stays]).rows()}
@@ -146,13 +146,13 @@ def _join(run: Sources, gone: int, stays: int, evidence: str, left: SourceRows, 
     run.store.note("info", "machine_joined", text, source=left.id, file=left.file)
 
 
-def _number_threads(run: Sources, gone: int, stays: int, left: SourceRows, right: SourceRows) -> None:
+def _number_threads(run: Sources, gone: int, stays: int, left: SourceFile, right: SourceFile) -> None:
     """Replace the thread ids of a process by those of the other file.
 
     They are matched by most of the launches that both files have at the same time.
     """
     launches = " JOIN ".join(
-        f"(SELECT tid, start_ns, duration_ns FROM host_event WHERE {source.within('host_event')} AND process = {process}"
+        f"(SELECT tid, start_ns, duration_ns FROM host_event WHERE source = {source.id} AND process = {process}"
         f" AND kind = 'launch' AND tid IS NOT NULL) AS {name}"
         for name, process, source in (("a", gone, left), ("b", stays, right))
     )
@@ -162,9 +162,18 @@ def _number_threads(run: Sources, gone: int, stays: int, left: SourceRows, right
         if mine not in ids and theirs not in ids.values():
             ids[mine] = theirs
     if ids := {mine: theirs for mine, theirs in ids.items() if mine != theirs}:
-        cases = " ".join(f"WHEN {mine} THEN {theirs}" for mine, theirs in ids.items())
-        for table in ("host_event", "annotation", "collective"):
-            run.store.connection.execute(f"UPDATE {table} SET tid = CASE tid {cases} ELSE tid END WHERE process = ?", [gone])
+        values = ", ".join(f"({mine}, {theirs})" for mine, theirs in ids.items())
+        of_gone = "SELECT source_id FROM source_map WHERE process = ?"
+        run.store.connection.execute(
+            f"UPDATE thread_alias SET alias = a.theirs FROM (VALUES {values}) AS a(mine, theirs)"
+            f" WHERE alias = a.mine AND source_id IN ({of_gone})",
+            [gone],
+        )
+        run.store.connection.execute(
+            f"INSERT INTO thread_alias SELECT source_id, mine, theirs FROM ({of_gone}), (VALUES {values}) AS a(mine, theirs)"
+            " WHERE (source_id, mine) NOT IN (SELECT (source_id, tid) FROM thread_alias)",
+            [gone],
+        )
 
 
 def anonymity(name: str) -> int:

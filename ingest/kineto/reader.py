@@ -2,7 +2,8 @@
 
 One thread inflates and scans the text (:mod:`..chrome_trace.batches`), another converts it to rows, column by column (:mod:`.rows`); memory
 does not grow with the length of the trace. Times are exact: microseconds as text -> int64 nanoseconds, plus ``baseTimeNanoseconds``. That
-member and the members that identify the process may follow the events: rows that are stored by then are corrected at the end.
+member and the members that identify the process may follow the events: at the end they go to the file's row of ``source_map``, which
+applies to all rows.
 
 Every event is accounted for: X, B and E events in the file = rows stored + events that an ``ingest_note`` counts (codes in
 ``NOT_STORED``) + end events that closed a range.
@@ -18,7 +19,7 @@ from typing import Any, Final
 import polars as pl
 
 from ..chrome_trace.batches import DEPTH_ROWS, FLUSH_ROWS, Progress, batches
-from ..chrome_trace.cycle_ids import CYCLE_IDS, of_cycle
+from ..chrome_trace.cycle_ids import CYCLE_IDS
 from ..chrome_trace.inflate import Inflate
 from ..chrome_trace.names import Names
 from ..chrome_trace.notes import TRUNCATING, note_defects, note_info_lines
@@ -28,7 +29,6 @@ from ..store.devices import add_devices, device_names
 from ..store.identity import Facts, Identity, Placement, identify
 from ..store.result import TraceResult
 from ..store.store import Store
-from ..store.tables import SCHEMA
 from ..store.time_limits import YEAR_2001_NS
 from .left_out import LeftOut, note_unread_phases
 from .rows import ARGS, SPARSE_ARGS, WIDE_ARGS, WIDE_CATEGORIES, KinetoRows
@@ -38,8 +38,6 @@ NOT_STORED: Final = (
     "no_timestamp",
 )  # fmt: skip
 """Codes of notes whose counts are X, B and E events of a file that gave no row."""
-
-_CYCLE_COLUMNS: Final = ("correlation", "external_id")
 
 
 def read_trace(
@@ -83,7 +81,7 @@ class _Trace:
         self.left_out = LeftOut()
         self.rows = KinetoRows(Names(store), self.left_out)
         self.flushed = dict.fromkeys(self.rows.waiting, 0)
-        self.first_row: dict[str, int] = {}
+        self.source_id: int | None = None  # its row in source_map, once rows are stored
         self.owner: tuple[int, int] | None = None
         self.identity: Identity | None = None
         self.base_ns = _base_time(header)
@@ -108,15 +106,17 @@ class _Trace:
         if self.owner is None:
             self.identity = self._identify(self.header)
             self.owner = self.placement.assign(self.identity, self._facts(self.header), self.source, self.path.name)
-        if table not in self.first_row:
-            self.first_row[table] = self.store.next_row(table)
-        node, process = self.owner
+        if self.source_id is None:
+            self.source_id = self.store.map_source(self.source, **self._mapped(self.owner))
         rows = pl.concat(frames, how="vertical")
-        rows = rows.with_columns(pl.col("start_ns") + self.base_ns, node=pl.lit(node, pl.Int32), process=pl.lit(process, pl.Int32))
-        if cycle := self.placement.cycle(process, self.source):
-            rows = rows.with_columns(of_cycle(column, cycle) for column in _CYCLE_COLUMNS if column in rows.columns)
         self.flushed[table] += rows.height
-        self.store.append(table, rows)
+        self.store.append(table, rows, source_id=self.source_id)
+
+    def _mapped(self, owner: tuple[int, int]) -> dict[str, int]:
+        """Return the facts that apply to all rows of the file."""
+        node, process = owner
+        id_offset = self.placement.cycle(process, self.source) * CYCLE_IDS
+        return {"node": node, "process": process, "shift_ns": self.base_ns, "id_offset": id_offset}
 
     def _identify(self, members: Mapping[str, Any]) -> Identity:
         counted = self.rows.host_pids if any(self.rows.host_pids) else self.rows.python_pids
@@ -140,13 +140,15 @@ class _Trace:
         elif identity != self.identity or any(self.flushed.values()):
             self._settle_place(identity, facts, members)
         self.identity = identity
+        if self.source_id is not None and self.owner is not None:
+            self.store.change_source(self.source_id, **self._mapped(self.owner))
         if self.rows.waiting["annotation"] and not self.flushed["annotation"]:
             rows = pl.concat(self.rows.waiting["annotation"])
             self.rows.waiting["annotation"] = [rows.with_columns(depth=depths(rows, ["side", "device", "tid"]))]
         for table in self.rows.waiting:
             self._flush(table)
-        if "device_unknown" in self.left_out.dropped:
-            self._settle_device()
+        if "device_unknown" in self.left_out.dropped and self.source_id is not None:
+            self._settle_device(self.source_id)
         if self.owner is None:
             return self._notes(scan, inflate, members)
         if any(self.flushed.values()) and self.rows.first_ns is not None and self.rows.last_ns is not None:
@@ -165,34 +167,17 @@ class _Trace:
         if self.rows.first_ns is not None and base_ns and self.rows.first_ns >= YEAR_2001_NS:
             self.left_out.count("base_time_ignored", 1)
             base_ns = 0
-        for table, first_row in self.first_row.items():
-            if base_ns != self.base_ns:
-                self.store.connection.execute(
-                    f"UPDATE {table} SET start_ns = start_ns + ? WHERE rowid >= ?", [base_ns - self.base_ns, first_row]
-                )
         self.base_ns = base_ns
 
-    def _settle_device(self) -> None:
+    def _settle_device(self, source_id: int) -> None:
         """Give events without a device the trace's only device, else device 0."""
         device = min(self.rows.devices) if len(self.rows.devices) == 1 else 0
         self.rows.devices.add(device)
-        self.store.connection.execute(
-            "UPDATE device_event SET device = ? WHERE rowid >= ? AND device IS NULL", [device, self.first_row["device_event"]]
-        )
+        self.store.change_source(source_id, device=device)
 
     def _settle_place(self, identity: Identity, facts: Facts, members: Mapping[str, Any]) -> None:
         assert self.owner is not None
-        owner = self.placement.replace(*self.owner, identity, facts, self.source, self.path.name)
-        if owner != self.owner:
-            before, after = (self.placement.cycle(process, self.source) for process in (self.owner[1], owner[1]))
-            for table, first_row in self.first_row.items():
-                self.store.connection.execute(f"UPDATE {table} SET node = ?, process = ? WHERE rowid >= ?", [*owner, first_row])
-                for column in _CYCLE_COLUMNS if before != after and _CYCLE_COLUMNS[0] in SCHEMA[table] else ():
-                    self.store.connection.execute(
-                        f"UPDATE {table} SET {column} = {column} + ? WHERE rowid >= ? AND {column} BETWEEN ? AND ?",
-                        [(after - before) * CYCLE_IDS, first_row, before * CYCLE_IDS + 1, (before + 1) * CYCLE_IDS - 1],
-                    )
-        self.owner = owner
+        self.owner = self.placement.replace(*self.owner, identity, facts, self.source, self.path.name)
 
     def _notes(self, scan: TraceScan, inflate: Inflate, members: Mapping[str, Any]) -> TraceResult:
         file = self.path.name

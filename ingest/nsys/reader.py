@@ -323,14 +323,15 @@ class _File:
                 for (cycle,), part in rows.partition_by("cycle", as_dict=True, maintain_order=True).items()
             )
         self.events += rows.height
-        self.store.append(table, rows.drop("of", "cycle"))
+        self.store.append(table, rows.drop("of", "cycle"), source=self.source)
 
     def _samples(self) -> None:
         """Store the GPU metrics as samples of the machine."""
         rows = samples(self.export)
         if rows.height:
             self.events += rows.height
-            self.store.append("sample", rows.with_columns(pl.col("time_ns") + self.session.base_ns, node=pl.lit(self.node, pl.Int32)))
+            rows = rows.with_columns(pl.col("time_ns") + self.session.base_ns, node=pl.lit(self.node, pl.Int32))
+            self.store.append("sample", rows, source=self.source)
 
     # -- result and notes ----------------------------------------------------------------------------------------------
 

@@ -16,10 +16,10 @@ HALF: Final = 1 << 31  # Correlations of one window that are this far apart are 
 _BITS: Final = f"""
     CREATE TEMP TABLE counted AS
     WITH both_sides AS (
-        SELECT true AS host, rowid AS row, start_ns, correlation - $base AS c FROM host_event
+        SELECT true AS host, id AS row, start_ns, correlation - $base AS c FROM host_event
         WHERE process = $process AND correlation BETWEEN $base AND $base + $most
         UNION ALL
-        SELECT false, rowid, start_ns, correlation - $base FROM device_event
+        SELECT false, id, start_ns, correlation - $base FROM device_event
         WHERE process = $process AND correlation BETWEEN $base AND $base + $most
     ),
     ordered AS (SELECT *, row_number() OVER (ORDER BY start_ns, host DESC, c, row) AS place FROM both_sides),
@@ -40,6 +40,6 @@ def count_on(store: Store, process: int, cycles: Iterable[int], distance: int) -
             first = base - min(least // (2 * HALF), 0) * 2 * HALF
             for table, host in (("host_event", "host"), ("device_event", "NOT host")):
                 execute(
-                    f"UPDATE {table} SET correlation = ? + full_count FROM counted WHERE {host} AND counted.row = {table}.rowid", [first]
+                    f"UPDATE raw.{table} AS e SET correlation = ? + full_count FROM counted WHERE {host} AND counted.row = e.id", [first]
                 )
         execute("DROP TABLE counted")

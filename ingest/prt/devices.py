@@ -79,7 +79,8 @@ class CaptureDevices:
         cases = " ".join(f"WHEN {old} THEN {new}" for old, new in moves.items())
         for table in ("device_event", "annotation"):
             self.store.connection.execute(
-                f"UPDATE {table} SET device = CASE device {cases} END WHERE process = ? AND device IN ({', '.join(map(str, moves))})",
+                f"UPDATE raw.{table} SET device = CASE device {cases} END WHERE device IN ({', '.join(map(str, moves))})"
+                " AND source_id IN (SELECT source_id FROM source_map WHERE process = ?)",
                 [process],
             )
 

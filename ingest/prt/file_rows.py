@@ -151,7 +151,8 @@ class CaptureFile:
         self.first_ns = first if self.first_ns is None else min(first, self.first_ns)
         self.last_ns = last if self.last_ns is None else max(last, self.last_ns)
         owner = {"node": self.process.node} | ({} if table == "sample" else {"process": self.process.id})
-        self.store.append(table, rows.with_columns(pl.lit(value, pl.Int32).alias(column) for column, value in owner.items()))
+        rows = rows.with_columns(pl.lit(value, pl.Int32).alias(column) for column, value in owner.items())
+        self.store.append(table, rows, source=self.source)
         self.stored += rows.height
 
     def _drop(self, code: str, count: int) -> None:

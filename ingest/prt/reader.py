@@ -16,6 +16,7 @@ from ..chrome_trace.batches import Progress
 from ..chrome_trace.cycle_ids import CYCLE_IDS
 from ..store.identity import Placement
 from ..store.result import CaptureResult
+from ..store.schema import RECORDED_TWICE
 from ..store.store import Store
 from ..store.tables import Severity
 from ..store.time_limits import ABSURD_TIME
@@ -92,7 +93,7 @@ class Captures:
         file = CaptureFile(self.store, self.placement, self.windows, opened, process, header["session"], source, sampled)
         result = self._result(file, file.read(progress))
         for table in self._rows:
-            self._rows[table] = self.store.next_row(table)
+            self._rows[table] = self.store.next_event(table)
         return replace(result, session=header["session"], number=header["number"]) if sound else result
 
     def settle(self, formats: Container[str | None] = ()) -> None:
@@ -127,11 +128,14 @@ class Captures:
         windows = execute("SELECT process, first_ns, last_ns FROM profile_window WHERE list_contains(?, process)", [processes]).fetchall()
         for window in windows:
             inside = "process = ? AND start_ns BETWEEN ? AND ?"
-            if not execute(f"SELECT 1 FROM device_event WHERE rowid >= {work} AND {inside} LIMIT 1", window).fetchall():
+            if not execute(f"SELECT 1 FROM device_event WHERE id >= {work} AND {inside} LIMIT 1", window).fetchall():
                 continue
-            twice = execute(f"DELETE FROM device_event WHERE rowid < {work} AND {inside}", window).fetchall()[0][0]
+            twice = self.store.leave_out(
+                "device_event", RECORDED_TWICE, f"SELECT id FROM device_event WHERE id < {work} AND {inside}", window
+            )
             if twice:
-                execute(f"DELETE FROM host_event WHERE rowid < {calls} AND kind IN ('launch', 'sync', 'call') AND {inside}", window)
+                of_runtime = f"SELECT id FROM host_event WHERE id < {calls} AND kind IN ('launch', 'sync', 'call') AND {inside}"
+                self.store.leave_out("host_event", RECORDED_TWICE, of_runtime, window)
                 text = "Device activity that a profiler trace of the same process holds, too, is taken from the trace."
                 self.store.note("info", "recorded_twice", text, count=twice, first_ns=window[1], last_ns=window[2])
 
@@ -140,14 +144,14 @@ class Captures:
         if processes := [process.id for process in self.processes.all if process.calls_driver]:
             self.store.connection.execute(
                 """
-                UPDATE host_event SET kind = 'call' FROM (
-                    SELECT i.rowid AS row FROM host_event AS i JOIN name AS n ON n.id = i.name
+                UPDATE raw.host_event AS e SET kind = 'call' FROM (
+                    SELECT i.id AS row FROM host_event AS i JOIN name AS n ON n.id = i.name
                     JOIN (SELECT process, correlation, min(start_ns) AS first, arg_min(start_ns + duration_ns, start_ns) AS last
                           FROM host_event WHERE kind = 'launch' AND correlation IS NOT NULL GROUP BY ALL HAVING count(*) > 1) AS o
                         ON o.process = i.process AND o.correlation = i.correlation
                     WHERE i.kind = 'launch' AND i.start_ns > o.first AND i.start_ns + i.duration_ns <= o.last
                         AND list_contains(?, i.process) AND regexp_matches(n.text, '^cu[A-Z]')
-                ) AS inside WHERE host_event.rowid = inside.row
+                ) AS inside WHERE e.id = inside.row
                 """,
                 [processes],
             )

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from ...native.recording.host_name import KINDS
 from ...redaction import MASK, is_secret_name, mask_command, mask_mapping, mask_text, mask_value, masked_sentence
+from .schema import stored_name
 from .store import Store
 
 HOSTS, USERS, PATHS, COMMAND = KINDS
@@ -78,7 +79,7 @@ def _mask(store: Store) -> None:
             if count:
                 masked_names.extend(more)
             if new != text:
-                store.connection.execute(f'UPDATE {table} SET "{column}" = ? WHERE "{column}" = ?', [new, text])
+                store.connection.execute(f'UPDATE {stored_name(table)} SET "{column}" = ? WHERE "{column}" = ?', [new, text])
 
     for column in _RUN_JSON:
         look("run", column, lambda text: _mask_json(text, commands))
@@ -119,7 +120,9 @@ def _mask_url(text: str) -> tuple[str, list[str]]:
 
 
 def _distinct(store: Store, table: str, column: str) -> list[str]:
-    rows = store.connection.execute(f'SELECT DISTINCT "{column}" FROM {table} WHERE "{column}" IS NOT NULL ORDER BY 1').fetchall()
+    rows = store.connection.execute(
+        f'SELECT DISTINCT "{column}" FROM {stored_name(table)} WHERE "{column}" IS NOT NULL ORDER BY 1'
+    ).fetchall()
     return [row[0] for row in rows]
 
 
@@ -214,7 +217,9 @@ def _update(store: Store, table: str, column: str, change: Callable[[str], str])
         rows = pa.table({"old": [old for old, _ in changed], "new": [new for _, new in changed]})
         store.connection.register("redacted_rows", rows)
         try:
-            store.connection.execute(f'UPDATE {table} SET "{column}" = r.new FROM redacted_rows r WHERE {table}."{column}" = r.old')
+            store.connection.execute(
+                f'UPDATE {stored_name(table)} AS t SET "{column}" = r.new FROM redacted_rows r WHERE t."{column}" = r.old'
+            )
         finally:
             store.connection.unregister("redacted_rows")
 
@@ -238,7 +243,7 @@ def _names(store: Store, redaction: _Redaction) -> None:
     if {PATHS, USERS} & redaction.wanted or redaction.hosts:
         for column in ("text", "short"):
             _update(store, "name", column, redaction.text)
-        counters = "UPDATE sample SET metric = ? WHERE metric = ?"
+        counters = "UPDATE raw.sample SET metric = ? WHERE metric = ?"
         for metric in _distinct(store, "sample", "metric"):
             if metric.startswith("counter.") and (new := redaction.text(metric)) != metric:
                 store.connection.execute(counters, [new, metric])

@@ -2,7 +2,8 @@
 
 This process never opens the given file with DuckDB. It opens the file once and copies the bytes into a private folder, without the log
 next to it. A child process (``foreign_child.py``) with limits on memory, processor time and file size compares the catalog of this
-copy with ``SCHEMA`` and sends the rows as Arrow data, which are checked here before they are stored.
+copy with that of an empty store and sends the rows as Arrow data, which are checked here before they are stored. Views are those of the
+new store.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from ...errors import InputError
 from . import files as store_files
 from . import isolated_process
 from .limits import TEXT_BYTES, unpacked_limit
-from .tables import ENUM_VALUES, FORMAT_VERSION, NO_EXTENSIONS, SCHEMA, Tables, native_path, schema_script, storable, who_has_it_open
+from .schema import ENUM_VALUES, STORED
+from .tables import FORMAT_VERSION, NO_EXTENSIONS, Tables, native_path, schema_script, storable, who_has_it_open
 
 if TYPE_CHECKING:
     import subprocess
@@ -91,6 +93,7 @@ def copied(
                     store.append_unchanged(table, batch)
         copy.unlink()
         check(store, name)
+        store.settle_views()
     except BaseException:
         store.close()
         raise
@@ -113,7 +116,7 @@ class _Child:
             "parent": os.getpid(),
             "module_paths": [path for path in sys.path if Path(path).is_absolute()],
             "script": schema_script(),
-            "tables": {table: list(columns) for table, columns in SCHEMA.items()},
+            "tables": {table: list(columns) for table, columns in STORED.items()},
             "version": str(FORMAT_VERSION),
             "settings": {**NO_EXTENSIONS, "threads": 1, "memory_limit": limits.database, "temp_directory": ""},
             "limits": {
@@ -136,7 +139,7 @@ class _Child:
     def batches(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Yield table and rows, as the child sends them; InputError."""
         self._start()
-        tables = iter(SCHEMA)
+        tables = iter(STORED)
         table = None
         while True:
             kind, payload = self._frame()
@@ -172,7 +175,7 @@ class _Child:
                 fcntl.fcntl(self._process.stdout, fcntl.F_SETPIPE_SZ, _PIPE)
 
     def _frame(self) -> tuple[bytes, memoryview]:
-        """Return kind and payload of the next frame; the payload is valid until the next call."""
+        """Return kind and payload of the next frame, valid until the next call."""
         length, kind = struct.unpack("=qc", self._bytes(9))
         if not 1 <= length <= _FRAME:
             raise self._refused()
@@ -251,7 +254,7 @@ class _Child:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        for column, kind in SCHEMA[table].items():
+        for column, kind in STORED[table].items():
             values = batch.column(column)
             if kind in ENUM_VALUES and values.dictionary.to_pylist() != list(ENUM_VALUES[kind]):
                 raise self._refused()
@@ -265,4 +268,4 @@ def _schema(table: str) -> pa.Schema:
 
     kinds = {"INTEGER": pa.int32(), "BIGINT": pa.int64(), "VARCHAR": pa.string(), "DOUBLE": pa.float64(), "BOOLEAN": pa.bool_()}
     text = pa.dictionary(pa.uint8(), pa.string())
-    return pa.schema([(column, text if kind in ENUM_VALUES else kinds[kind]) for column, kind in SCHEMA[table].items()])
+    return pa.schema([(column, text if kind in ENUM_VALUES else kinds[kind]) for column, kind in STORED[table].items()])

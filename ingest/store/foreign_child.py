@@ -37,7 +37,7 @@ CATALOG: Final = (
     ("type", "duckdb_types", "type_name"),
     ("table", "duckdb_tables", "table_name"),
 )
-COLUMN: Final = "table_name, column_name, column_index, data_type, column_default, is_nullable, is_generated"
+COLUMN: Final = "schema_name, table_name, column_name, column_index, data_type, column_default, is_nullable, is_generated"
 
 Frame = tuple[bytes, bytes]
 
@@ -148,9 +148,9 @@ def _rows(connection: Any, function: str, columns: str, database: str) -> list[t
 def _described(what: str, row: tuple[Any, ...]) -> str:
     if what != "column":
         return " ".join(str(value) for value in row)
-    table, column, _, kind, default, nullable, generated = row
+    schema, table, column, _, kind, default, nullable, generated = row
     more = " GENERATED" if generated else "" if default is None else f" DEFAULT {default}"
-    return f"{table}.{column} {kind}{more}{'' if nullable else ' NOT NULL'}"
+    return f"{'' if schema == 'main' else f'{schema}.'}{table}.{column} {kind}{more}{'' if nullable else ' NOT NULL'}"
 
 
 def _listed(entries: Any) -> str:
@@ -173,7 +173,7 @@ def _copy_table(connection: Any, table: str, columns: list[str]) -> None:
 
     names = ", ".join(f'"{column}"' for column in columns)
     _send(b"T", table.encode())
-    reader = connection.sql(f"SELECT {names} FROM {FOREIGN}.main.{table}").to_arrow_reader(ROWS)
+    reader = connection.sql(f"SELECT {names} FROM {FOREIGN}.{table if '.' in table else f'main.{table}'}").to_arrow_reader(ROWS)
     for batch in reader:
         _send_batch(pa, batch)
 

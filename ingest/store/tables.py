@@ -1,7 +1,6 @@
 """Tables of a run store: creating, filling, and reading them.
 
-A run store is one DuckDB file (or an in-memory database) with the tables of ``SCHEMA``. Times are integer nanoseconds since the
-Unix epoch (or since an anchor of 0 if a source has no epoch: see ``ingest_note``); durations are nanoseconds; bytes are bytes.
+A run store is one DuckDB file (or an in-memory database) with the tables of ``schema.sql`` and the views of ``views.sql``.
 Loading is bulk Arrow only; reading returns Polars frames.
 """
 
@@ -10,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
@@ -19,7 +18,10 @@ from ...errors import InputError, PostrunError, UsageError
 from ...temporary import Folder
 from .limits import LEFT_OUT, NAME_TEXT_BYTES, NAMES, cut_columns, cut_text, size_in_bytes
 from .queries import Queries
-from .views import views_script
+from .schema import ENUM_VALUES as ENUM_VALUES
+from .schema import EVENTS, STORED, comment_script, stored_name, table_script
+from .schema import SCHEMA as SCHEMA
+from .views import faster_events, views_script
 
 if TYPE_CHECKING:
     import duckdb
@@ -29,128 +31,6 @@ if TYPE_CHECKING:
 FORMAT_VERSION: Final = 7
 
 Severity = Literal["info", "warning", "error"]
-
-# One entry per table: its columns with their DuckDB types, in order. Ids (`node`, `process`, `name`, ...) point to the table of that name.
-SCHEMA: Final[dict[str, dict[str, str]]] = {
-    # one row: the run. JSON columns contain JSON text. status: completed, failed, stopped, partial, unknown
-    "run": {
-        "name": "VARCHAR", "status": "VARCHAR", "started_ns": "BIGINT", "ended_ns": "BIGINT", "framework": "VARCHAR",
-        "instance_type": "VARCHAR", "resources": "VARCHAR", "hyperparameters": "VARCHAR", "labels": "VARCHAR", "metadata": "VARCHAR",
-        # of its recorders (`postrun record`): when the command began and ended; null if unknown
-        "job_started_ns": "BIGINT", "job_ended_ns": "BIGINT",
-    },
-    # one row per file of the run; format "unknown" if it has no reader (events 0). clock_offset_ns: added to the times of the file, which
-    # are then those of the clock of the others, clock_evidence: the reason for this offset; null without an offset
-    "source": {
-        "id": "INTEGER", "path": "VARCHAR", "format": "VARCHAR", "bytes": "BIGINT", "sha256": "VARCHAR", "events": "BIGINT",
-        "first_ns": "BIGINT", "last_ns": "BIGINT", "clock_offset_ns": "BIGINT", "clock_evidence": "VARCHAR",
-    },
-    # one row per machine
-    "node": {"id": "INTEGER", "hostname": "VARCHAR", "cores": "INTEGER", "memory_bytes": "BIGINT", "gpus": "INTEGER", "quota": "DOUBLE"},
-    # one row per process. label: the source's own name of it (file name field, worker name)
-    "process": {
-        "id": "INTEGER", "node": "INTEGER", "pid": "BIGINT", "rank": "INTEGER", "local_rank": "INTEGER", "world_size": "INTEGER",
-        "command": "VARCHAR", "label": "VARCHAR", "source": "INTEGER",
-    },
-    # one row per trace file of a process: first start to last end of its events. A profiler with a schedule writes a file per cycle and
-    # records nothing between them. Of recordings of the capture library one per GPU window. on_ns, off_ns: when the profiler was switched
-    # on and off, if the file states it; without events nothing happened
-    "profile_window": {
-        "process": "INTEGER", "source": "INTEGER", "first_ns": "BIGINT", "last_ns": "BIGINT", "on_ns": "BIGINT", "off_ns": "BIGINT",
-    },
-    # one row per session of a process that the capture library recorded: from its start to its stop, and when the process began.
-    # stopped: the last one of its process, which went on without being recorded, or may have
-    "recorded_window": {
-        "process": "INTEGER", "first_ns": "BIGINT", "last_ns": "BIGINT", "process_started_ns": "BIGINT", "stopped": "BOOLEAN",
-    },
-    # one row per GPU of a node; index as the trace counts it
-    "device": {
-        "node": "INTEGER", "index": "INTEGER", "uuid": "VARCHAR", "name": "VARCHAR", "memory_bytes": "BIGINT", "sm_count": "INTEGER",
-        "compute_capability": "VARCHAR", "vendor": "VARCHAR",
-    },
-    # one row per distinct string; short, precision and category for kernels only (ingest/kernels/names.py)
-    "name": {"id": "INTEGER", "text": "VARCHAR", "short": "VARCHAR", "precision": "VARCHAR", "category": "VARCHAR"},
-    # one row per kernel execution, copy, memset or synchronization record. correlation links to the launch of the same process and device
-    # context; null if the source has none (0 counts as none). pageable: for copies, whether host memory was pageable (null: unknown).
-    "device_event": {
-        "node": "INTEGER", "process": "INTEGER", "device": "INTEGER", "context": "BIGINT", "stream": "BIGINT", "kind": "DEVICE_KIND",
-        "name": "INTEGER", "start_ns": "BIGINT", "duration_ns": "BIGINT", "correlation": "BIGINT", "external_id": "BIGINT",
-        "bytes": "BIGINT", "copy_kind": "VARCHAR", "pageable": "BOOLEAN",
-        "grid_x": "BIGINT", "grid_y": "BIGINT", "grid_z": "BIGINT", "block_x": "BIGINT", "block_y": "BIGINT", "block_z": "BIGINT",
-        "registers": "BIGINT", "shared_memory": "BIGINT", "graph_node": "BIGINT",
-    },
-    # one row per record of a collective with its size: of its kernel (on_device; correlation and start_ns are those of the kernel) or of
-    # the framework's call (tid, start and duration are those of the call). elements: of all tensors that this rank gives and gets
-    "collective": {
-        "node": "INTEGER", "process": "INTEGER", "on_device": "BOOLEAN", "tid": "BIGINT", "start_ns": "BIGINT", "duration_ns": "BIGINT",
-        "correlation": "BIGINT", "external_id": "BIGINT", "operation": "VARCHAR", "element_type": "VARCHAR", "in_elements": "BIGINT",
-        "out_elements": "BIGINT", "group_name": "VARCHAR", "group_ranks": "VARCHAR", "group_size": "BIGINT",
-    },
-    # one row per allocation (bytes > 0) or release of the framework's allocator on a device; allocated and reserved: its bytes after it
-    "allocation": {
-        "node": "INTEGER", "process": "INTEGER", "device": "INTEGER", "start_ns": "BIGINT", "bytes": "BIGINT", "allocated": "BIGINT",
-        "reserved": "BIGINT",
-    },
-    # one row per host call or function. kind: launch (kernel, copy, memset, graph launch), sync (blocking synchronization), call (any
-    # other runtime or driver call), operator, python, loader (data-loader wait), overhead (the profiler itself)
-    "host_event": {
-        "node": "INTEGER", "process": "INTEGER", "tid": "BIGINT", "kind": "HOST_KIND", "name": "INTEGER", "start_ns": "BIGINT",
-        "duration_ns": "BIGINT", "correlation": "BIGINT", "external_id": "BIGINT",
-    },
-    # one row per begin/end range. side: host, or device if the profiler projected it onto a stream (then device and stream are set).
-    # value: the number in the name or of the step (ProfilerStep#12 -> 12). phase: of sources that have one (Step:ModeKeys.TRAIN).
-    # arguments: JSON object with facts that a rule needs (num_workers, pin_memory of a data loader), mostly null.
-    "annotation": {
-        "node": "INTEGER", "process": "INTEGER", "tid": "BIGINT", "side": "VARCHAR", "device": "INTEGER", "stream": "BIGINT",
-        "name": "INTEGER", "value": "BIGINT", "start_ns": "BIGINT", "duration_ns": "BIGINT", "depth": "INTEGER", "phase": "VARCHAR",
-        "complete": "BOOLEAN", "arguments": "VARCHAR",
-    },
-    # one row per training step, derived (steps.py). device_*: first start to last end of device work launched inside it; null without any
-    "step": {
-        "node": "INTEGER", "process": "INTEGER", "phase": "VARCHAR", "index": "BIGINT", "host_start_ns": "BIGINT",
-        "host_duration_ns": "BIGINT", "device_start_ns": "BIGINT", "device_duration_ns": "BIGINT", "device_events": "BIGINT",
-    },
-    # one row per metric value. metric: see METRICS, or COUNTER and a name; unit: index of the core or GPU, null for the whole node; of a
-    # counter the process that recorded it
-    "sample": {"node": "INTEGER", "metric": "VARCHAR", "unit": "INTEGER", "time_ns": "BIGINT", "value": "DOUBLE"},
-    # one row per file of a Python profile, with its begin and end by the name of its folder. profiler: cprofile, pyinstrument. timer:
-    # total_time, cpu_time, off_cpu_time; null if unknown. modes: train, eval, predict, global, prestepzero, posthookclose;
-    # phases: start, stepstart, forwardpassend, stepend, end. calls: null if the profiler samples. total_s: own time of all functions
-    "python_window": {
-        "id": "INTEGER", "source": "INTEGER", "node": "INTEGER", "process": "INTEGER", "profiler": "VARCHAR", "timer": "VARCHAR",
-        "start_mode": "VARCHAR", "start_step": "BIGINT", "start_phase": "VARCHAR", "end_mode": "VARCHAR", "end_step": "BIGINT",
-        "end_phase": "VARCHAR", "start_ns": "BIGINT", "duration_ns": "BIGINT", "functions": "BIGINT", "calls": "BIGINT",
-        "total_s": "DOUBLE",
-    },
-    # one row per function of a Python profile. id: within its window. function: as pstats prints it; file, line: null for built-in ones.
-    # first_step, last_step: of the window; total_s: own time; cumulative_s: with calls, of recursive calls the outermost only
-    "python_profile": {
-        "node": "INTEGER", "process": "INTEGER", "window": "INTEGER", "id": "INTEGER", "first_step": "BIGINT", "last_step": "BIGINT",
-        "timer": "VARCHAR", "function": "VARCHAR", "file": "VARCHAR", "line": "BIGINT", "calls": "BIGINT", "primitive_calls": "BIGINT",
-        "total_s": "DOUBLE", "cumulative_s": "DOUBLE",
-    },
-    # one row per pair of functions of a cProfile window if the first called the second; ids as in python_profile. The figures are
-    # those of the callee in these calls
-    "python_call": {
-        "window": "INTEGER", "caller": "INTEGER", "callee": "INTEGER", "calls": "BIGINT", "primitive_calls": "BIGINT",
-        "total_s": "DOUBLE", "cumulative_s": "DOUBLE",
-    },
-    # one row per frame of the call tree of a Pyinstrument window. id, parent (null: a root): within the window; function: python_profile.id
-    "python_frame": {
-        "window": "INTEGER", "id": "INTEGER", "parent": "INTEGER", "function": "INTEGER", "total_s": "DOUBLE", "cumulative_s": "DOUBLE",
-    },
-    # one row per kind of repair, loss or guess of a reader in one file
-    "ingest_note": {
-        "source": "INTEGER", "file": "VARCHAR", "severity": "VARCHAR", "code": "VARCHAR", "message": "VARCHAR", "count": "BIGINT",
-        "first_ns": "BIGINT", "last_ns": "BIGINT",
-    },
-    "store_info": {"key": "VARCHAR", "value": "VARCHAR"},
-}  # fmt: skip
-
-ENUM_VALUES: Final[dict[str, tuple[str, ...]]] = {
-    "DEVICE_KIND": ("kernel", "memcpy", "memset", "sync"),
-    "HOST_KIND": ("launch", "sync", "call", "operator", "python", "loader", "overhead"),
-}
 
 # Names of the metrics in `sample`, with their units.
 METRICS: Final[dict[str, str]] = {
@@ -249,14 +129,16 @@ class Tables(Queries):
         self._name_bytes = 0
         self.max_unpacked: str | None = None
         self.limited = Counter[str]()  # texts and names that met a bound (limits.py), by kind
-        self._next: dict[str, int] = {"node": 0, "process": 0, "source": 0}
+        self._next: dict[str, int] = {"node": 0, "process": 0, "source": 0, "source_map": 0}
+        self._next_event = dict.fromkeys(EVENTS, 0)
+        self._mapped: dict[tuple[int | None, int | None, int | None], int] = {}  # source, node, process -> row of source_map
+        self._shifts: dict[int, int] = {}  # shift_ns of rows of source_map
         self._folder: Folder | None = None  # spilled rows, and the file of a temporary store
         self._in_folder = False
         self.copied_from: str | None = None  # the run store that a temporary store is a copy of
         self.left_out = 0
         """Rows of impossible times or values that :meth:`append` left out since a reader last noted them."""
-        self._added: Counter[str] = Counter()
-        self._removed: Counter[str] = Counter()
+        self.changes = 0  # rows that were added so far
 
     # -- opening -------------------------------------------------------------------------------------------------------
 
@@ -339,9 +221,12 @@ class Tables(Queries):
     def checkpoint(self) -> None:
         """Write everything to the file of the store, if it has one that stays.
 
+        Its tables and columns get their meanings as comments.
+
         Closing would also do it, but would not report a full disk. Raises duckdb.Error.
         """
         if self.path is not None and not self._in_folder:
+            self.connection.execute(";\n".join(["BEGIN", *comment_script(), "COMMIT"]))
             self.connection.execute("CHECKPOINT")
 
     def remove(self) -> None:
@@ -364,64 +249,172 @@ class Tables(Queries):
 
     # -- filling -------------------------------------------------------------------------------------------------------
 
-    def append(self, table: str, data: pa.Table | pa.RecordBatch | pl.DataFrame) -> None:
+    def append(
+        self, table: str, data: pa.Table | pa.RecordBatch | pl.DataFrame, *, source: int | None = None, source_id: int | None = None
+    ) -> None:
         """Add rows in bulk; missing columns become null, unknown columns are an error.
 
-        Rows of impossible times or values are left out and counted in ``left_out``.
+        Rows of impossible times or values are left out and counted in ``left_out``. Events are of one row of ``source_map``, ``source_id``
+        (:meth:`map_source`), or have columns ``node`` and ``process`` and are of the file ``source``. The ids of events count rows in the
+        order of ``data``; they are stored in the order of their times.
         """
         import pyarrow as pa
 
         from .time_limits import storable_rows
 
-        rows, dropped = storable_rows(data if isinstance(data, pa.Table | pa.RecordBatch) else data.to_arrow())
+        shift_ns = 0 if source_id is None else self._shifts.get(source_id, 0)
+        rows, dropped = storable_rows(data if isinstance(data, pa.Table | pa.RecordBatch) else data.to_arrow(), shift_ns)
         self.left_out += dropped
-        unknown = [column for column in rows.schema.names if column not in SCHEMA[table]]
+        columns = SCHEMA[table] if table in EVENTS else STORED[table]
+        unknown = [column for column in rows.schema.names if column not in columns]
         if unknown:
             raise ValueError(f"table {table} has no column {unknown}")
         rows, cut = cut_columns(rows)
         self.limited["text_cut"] += cut
-        self.append_unchanged(table, rows)
+        if table in EVENTS:
+            if rows.num_rows:
+                self._append_events(table, rows, source, source_id)
+        else:
+            self.append_unchanged(table, rows)
 
     def append_unchanged(self, table: str, rows: pa.Table | pa.RecordBatch) -> None:
-        """Like :meth:`append` for rows of another store: nothing is cut or left out."""
+        """Add rows of a table of another store: nothing is cut or left out."""
         names = ", ".join(f'"{column}"' for column in rows.schema.names)
         self.connection.register("incoming_rows", rows)
         try:
             self.connection.execute(f"INSERT INTO {table} ({names}) SELECT {names} FROM incoming_rows")
         finally:
             self.connection.unregister("incoming_rows")
-        self._added[table] += rows.num_rows
+        self.changes += rows.num_rows
+
+    def _append_events(self, table: str, rows: pa.Table | pa.RecordBatch, source: int | None, source_id: int | None) -> None:
+        import polars as pl
+        import pyarrow as pa
+
+        if isinstance(rows, pa.RecordBatch):
+            rows = pa.Table.from_batches([rows])
+        owners = [column for column in ("node", "process") if column in rows.schema.names]
+        if source_id is not None:
+            source_ids = pl.Series([source_id], dtype=pl.Int32).new_from_index(0, rows.num_rows)
+        else:
+            source_ids = self._source_ids(rows.select(owners), source)
+        first = self._next_event[table]
+        self._next_event[table] += rows.num_rows
+        ids = pl.int_range(first, first + rows.num_rows, eager=True)
+        rows = rows.drop_columns(owners).append_column("id", ids.to_arrow()).append_column("source_id", source_ids.to_arrow())
+        self.append_unchanged(stored_name(table), _by_time(rows))
+
+    def _source_ids(self, owners: pa.Table, source: int | None) -> pl.Series:
+        import polars as pl
+
+        frame = pl.DataFrame(owners) if owners.num_columns else pl.DataFrame({"node": [None] * owners.num_rows})
+        frame = frame.select(
+            pl.lit(source, pl.Int32).alias("source"),
+            *((pl.col(key) if key in frame.columns else pl.lit(None)).cast(pl.Int32).alias(key) for key in ("node", "process")),
+        )
+        keys = frame.unique(maintain_order=True)
+        ids = keys.with_columns(source_id=self.mapped(keys))
+        if ids.height == 1:
+            return ids["source_id"].new_from_index(0, frame.height)
+        return frame.join(ids, on=["source", "node", "process"], how="left", nulls_equal=True, maintain_order="left")["source_id"]
+
+    def mapped(self, keys: pl.DataFrame) -> pl.Series:
+        """Return the rows of ``source_map`` for sources, nodes and processes; add them."""
+        import polars as pl
+
+        known = [self._mapped.get(key) for key in keys.select("source", "node", "process").rows()]
+        new = keys.filter(pl.Series([number is None for number in known], dtype=pl.Boolean))
+        if new.height:
+            first = self._next["source_map"]
+            self._next["source_map"] += new.height
+            numbers = pl.int_range(first, first + new.height, dtype=pl.Int32)
+            zero = pl.lit(0, pl.Int64)
+            rows = new.select("source", "node", "process", source_id=numbers, shift_ns=zero, id_offset=zero)
+            self.append("source_map", rows)
+            self._mapped.update(zip(new.select("source", "node", "process").rows(), rows["source_id"], strict=True))
+        return pl.Series([self._mapped[key] for key in keys.select("source", "node", "process").rows()], dtype=pl.Int32)
+
+    def append_samples(self, query: str, parameters: Sequence[Any] = ()) -> int:
+        """Add the samples of a query with all columns but ``id``; return how many."""
+        ids = f"{self._next_event['sample']} - 1 + row_number() OVER () AS id"
+        insert = f"INSERT INTO raw.sample BY NAME SELECT {ids}, * FROM ({query})"
+        count = int(self.connection.execute(insert, list(parameters)).fetchall()[0][0])
+        self._next_event["sample"] += count
+        self.changes += count
+        return count
+
+    def map_source(
+        self,
+        source: int | None,
+        *,
+        process: int | None = None,
+        node: int | None = None,
+        shift_ns: int = 0,
+        id_offset: int = 0,
+        device: int | None = None,
+    ) -> int:
+        """Add a row to ``source_map``, and return its number for :meth:`append`."""
+        source_id = self.next_id("source_map")
+        self._shifts[source_id] = shift_ns
+        row = {"source_id": source_id, "source": source, "process": process, "node": node, "shift_ns": shift_ns}
+        self.insert("source_map", {**row, "id_offset": id_offset, "device": device})
+        return source_id
+
+    def change_source(self, source_id: int, **facts: int | None) -> None:
+        """Change columns of a row of ``source_map``: all events of it, at once."""
+        changes = ", ".join(f"{column} = ?" for column in facts)
+        self.connection.execute(f"UPDATE source_map SET {changes} WHERE source_id = ?", [*facts.values(), source_id])
+        self._shifts[source_id] = facts.get("shift_ns", self._shifts.get(source_id)) or 0
+
+    def sources_changed(self) -> None:
+        """Let later rows get rows of ``source_map`` of their own, as it was changed."""
+        self._mapped.clear()
+
+    def leave_out(self, table: str, reason: str, ids: str, parameters: Sequence[Any] = ()) -> int:
+        """Leave out the events whose ids a query returns; return how many."""
+        query = f"INSERT INTO left_out SELECT ?, id, ? FROM ({ids})"
+        return int(self.connection.execute(query, [table, reason, *parameters]).fetchall()[0][0])
+
+    def remove_source(self, source: int) -> None:
+        """Remove the events of a file whose reader failed."""
+        for table in EVENTS:
+            of_source = f"source_id IN (SELECT source_id FROM source_map WHERE source = {int(source)})"
+            self.connection.execute(f"DELETE FROM {stored_name(table)} WHERE {of_source}")
+        self.connection.execute("DELETE FROM source_map WHERE source = ?", [source])
+        self._mapped = {key: number for key, number in self._mapped.items() if key[0] != source}
+
+    def next_event(self, table: str) -> int:
+        """Return the id of the next row of a table of events."""
+        return self._next_event[table]
+
+    def settle_views(self) -> None:
+        """Make the views of events of a temporary store faster, once it is complete."""
+        if self.path is None or self._in_folder:
+            sources = {table: self._sources_of(table) for table in EVENTS}
+            self.connection.execute(";\n".join(faster_events(lambda query: self.connection.execute(query).fetchall(), sources)))
+
+    def _sources_of(self, table: str) -> set[int]:
+        return {number for (number,) in self.connection.execute(f"SELECT DISTINCT source_id FROM {stored_name(table)}").fetchall()}
 
     def insert(self, table: str, row: dict[str, Any]) -> None:
-        """Add one row to a small table (run, source, node, process, device, ingest_note).
+        """Add one row, to a small table (run, source, node, process, device, ingest_note).
 
         Texts that no database can store are escaped: see :func:`storable`. A number that does not fit its column becomes null.
         """
-        names = ", ".join(f'"{c}"' for c in row)
-        values = [
-            self._cut(fitting) if isinstance(fitting, str) and column not in _JSON_COLUMNS else fitting
+        kinds = SCHEMA[table] if table in EVENTS else STORED[table]
+        values = {
+            column: self._cut(fitting) if isinstance(fitting, str) and column not in _JSON_COLUMNS else fitting
             for column, value in row.items()
-            for fitting in [_storable(value, SCHEMA[table][column])]
-        ]
-        self.connection.execute(f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(row))})", values)
-        self._added[table] += 1
+            for fitting in [_storable(value, kinds[column])]
+        }
+        if table in EVENTS:
+            import pyarrow as pa
 
-    def mark(self) -> Counter[str]:
-        """Return the number of rows of each table so far, for :meth:`remove_since`."""
-        return self._added.copy()
-
-    def remove_since(self, mark: Counter[str], tables: Iterable[str]) -> None:
-        """Remove rows added to ``tables`` after ``mark``, if nothing else changed them."""
-        for table in tables:
-            if count := self._added[table] - mark[table]:
-                last = f"SELECT rowid FROM {table} ORDER BY rowid DESC LIMIT {count}"
-                self.connection.execute(f"DELETE FROM {table} WHERE rowid IN ({last})")
-                self._added[table] -= count
-                self._removed[table] += count
-
-    def next_row(self, table: str) -> int:
-        """Return the rowid of the next row of a table, while files are read."""
-        return int(self.connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]) + self._removed[table]
+            self._append_events(table, pa.Table.from_pylist([values]), None, None)
+            return
+        names = ", ".join(f'"{column}"' for column in row)
+        self.connection.execute(f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(row))})", list(values.values()))
+        self.changes += 1
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -435,7 +428,7 @@ class Tables(Queries):
         self.connection.execute("COMMIT")
 
     def next_id(self, table: str) -> int:
-        """Return the next free id of ``node``, ``process`` or ``source``, from 0."""
+        """Return the next free id of a node, process, source or row of ``source_map``."""
         self._next[table] += 1
         return self._next[table] - 1
 
@@ -488,6 +481,18 @@ class Tables(Queries):
         """Record a repair, loss or guess; ``message`` is a sentence for the report."""
         row = {"source": source, "file": file, "severity": severity, "code": code, "message": message, "count": count}
         self.insert("ingest_note", {**row, "first_ns": first_ns, "last_ns": last_ns})
+
+
+def _by_time(rows: pa.Table) -> pa.Table:
+    """Return events in the order of their starts; equal ones keep their order."""
+    import pyarrow.compute as pc
+
+    if "start_ns" not in rows.schema.names or rows.num_rows < 2:
+        return rows
+    starts = rows.column("start_ns").combine_chunks()
+    if starts.null_count or pc.all(pc.less_equal(starts.slice(0, len(starts) - 1), starts.slice(1))).as_py():
+        return rows
+    return rows.take(pc.sort_indices(starts))
 
 
 def storable(text: str) -> str:
@@ -597,11 +602,7 @@ def _connected(database: str, settings: dict[str, Any], spill: Path, last: Mappi
 
 def schema_script() -> list[str]:
     """Return the SQL statements that create the types, tables and views of a store."""
-    script = [f"CREATE TYPE {enum} AS ENUM ({', '.join(map(repr, values))})" for enum, values in ENUM_VALUES.items()]
-    for table, columns in SCHEMA.items():
-        definitions = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
-        script.append(f"CREATE TABLE {table} ({definitions})")
-    return [*script, *views_script()]
+    return [*table_script(), *views_script()]
 
 
 def _private_folder() -> Folder:

@@ -41,15 +41,15 @@ def possible_times(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.filter(pl.all_horizontal(test.fill_null(True) for test in tests))
 
 
-def storable_rows(rows: Any) -> tuple[Any, int]:
+def storable_rows(rows: Any, shift_ns: int = 0) -> tuple[Any, int]:
     """Remove Arrow rows with impossible times and values; also return their number.
 
-    Impossible sizes become null. All rows of a store pass through here, so the times include what a reader added to those of a file.
+    Impossible sizes become null. All rows of a store pass through here. ``shift_ns`` is added to the times later (``source_map``).
     """
     names = rows.schema.names
     limits = {
-        "start_ns": (EARLIEST_NS, LATEST_NS),
-        "time_ns": (EARLIEST_NS, LATEST_NS),
+        "start_ns": (EARLIEST_NS - shift_ns, LATEST_NS - shift_ns),
+        "time_ns": (EARLIEST_NS - shift_ns, LATEST_NS - shift_ns),
         "duration_ns": (-LONGEST_RANGE_NS, LONGEST_RANGE_NS),
     }
     dropped = 0

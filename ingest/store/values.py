@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...errors import InputError
 from .limits import DEVICES, METRICS, NAMES, NODES, PARAMETERS, PROCESSES, UNITS_PER_NODE
-from .tables import SCHEMA
+from .schema import EVENTS, SCHEMA, STORED, stored_name
 from .time_limits import EARLIEST_NS, LATEST_NS, LONGEST_NS
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # Table -> columns that are never null.
 REQUIRED: Final[dict[str, tuple[str, ...]]] = {
+    "source_map": ("source_id", "shift_ns", "id_offset"),
+    "left_out": ("table_name", "id", "reason"),
     "run": ("status",),
     "source": ("id", "path", "format", "events"),
     "node": ("id", "hostname"),
@@ -40,6 +42,8 @@ REQUIRED: Final[dict[str, tuple[str, ...]]] = {
     "python_frame": ("window", "id"),
     "ingest_note": ("severity", "code", "message", "count"),
 }
+# Table -> columns whose values together are of one row.
+UNIQUE: Final = {"source_map": "source_id", "thread_alias": "source_id, tid", "name_alias": "name"}
 # Column -> table whose ids it contains.
 REFERENCES: Final = {"node": "node", "process": "process", "source": "source", "name": "name", "window": "python_window"}
 JSON_OF_RUN: Final = ("resources", "hyperparameters", "labels", "metadata")
@@ -79,7 +83,9 @@ MOST_PER: Final[dict[tuple[str, tuple[str, ...], str], int]] = {
 MOST_DEPTH: Final = 64  # Objects and arrays inside each other in the JSON of a run; the configuration of a job has some 10
 HIGHEST_DEVICE: Final = 1 << 20  # Above the index of any GPU of a node
 
-
+HIGHEST_OFFSET: Final = 2**62  # of ids: the sum of an id below and an offset has 63 bits
+_OF_EVENTS: Final = {table: STORED[table] for table in ("source_map", "left_out", "thread_alias", "name_alias")}
+_COLUMNS: Final = _OF_EVENTS | SCHEMA
 _SHARE: Final = " ({count:,} of {rows:,} rows)"
 
 
@@ -107,7 +113,7 @@ class _Ids(NamedTuple):
 def check(store: Tables, name: str) -> None:
     """Raise InputError if the store at ``name`` has a value that no reader writes."""
     ids = {table: _ids(store, table) for table in {*REFERENCES.values()}}
-    rows = {table: _check_table(store, name, table, ids) for table in SCHEMA}
+    rows = {table: _check_table(store, name, table, ids) for table in _COLUMNS}
     for (table, columns), most in MOST_DISTINCT.items():
         distinct = f"SELECT DISTINCT {', '.join(columns)} FROM {table} LIMIT {most + 1}"
         if rows[table] > most and store.connection.execute(f"SELECT count(*) FROM ({distinct})").fetchall() == [(most + 1,)]:
@@ -121,6 +127,8 @@ def check(store: Tables, name: str) -> None:
 
 def _check_table(store: Tables, name: str, table: str, ids: Mapping[str, _Ids]) -> int:
     """Check the values of a table in one pass; return the number of its rows."""
+    if table in EVENTS:
+        _check_events(store, name, table)
     checks = [*_checks(table), *_id_checks(table, ids)]
     suspects = ", ".join(check.suspect for check in checks)
     [(rows, *suspect)] = store.connection.execute(f"SELECT count(*), {suspects or 'NULL'} FROM {table}").fetchall()
@@ -143,11 +151,15 @@ def _ids(store: Tables, table: str) -> _Ids:
 def _checks(table: str) -> Iterator[Check]:
     for column in REQUIRED.get(table, ()):
         yield Check(column, f'count("{column}") < count(*)', f'"{column}" IS NULL', f"no value{_SHARE}")
-    for column, kind in SCHEMA[table].items():
+    if table == "source_map":
+        yield _beyond("id_offset", 0, HIGHEST_OFFSET, f"offsets that are not possible{_SHARE}")
+    for column, kind in _COLUMNS[table].items():
         if column.endswith("duration_ns"):
             # Of ranges also absurd durations are kept; start and duration can be added.
             longest = LONGEST_NS if table in ("device_event", "collective") else LATEST_NS - 1
             yield _beyond(column, 0, longest, f"durations that are not possible{_SHARE}")
+        elif column == "shift_ns":
+            yield _beyond(column, -LATEST_NS, LATEST_NS, f"times that are not possible{_SHARE}")
         elif column.endswith("_ns") and table != "ingest_note":
             yield _beyond(column, EARLIEST_NS, LATEST_NS, f"times that are not possible{_SHARE}")
         elif column in ("device", "index") and kind == "INTEGER":
@@ -162,11 +174,32 @@ def _checks(table: str) -> Iterator[Check]:
             yield _each(column, f'"{column}" NOT IN {words}', f"words that are not known{_SHARE}")
 
 
+def _check_events(store: Tables, name: str, table: str) -> None:
+    """Check what a view of events relies on, also in rows that it leaves out."""
+    rows, time = stored_name(table), "time_ns" if table == "sample" else "start_ns"
+    [(count, first, last)] = store.connection.execute(f"SELECT count(*), min(id), max(id) FROM {rows}").fetchall()
+    dense = count and first is not None and last - first < 64 * count
+    distinct = f"bit_count(bitstring_agg(id, {first}, {last}))" if dense else "count(DISTINCT id)"
+    if store.connection.execute(f"SELECT {distinct} FROM {rows}").fetchall() != [(count,)]:
+        raise InputError(_text(name, f"column id of table {rows} has the same id in several rows"))
+    query = (
+        f"SELECT m.shift_ns, min({time}), max({time}) FROM {rows} LEFT JOIN source_map AS m USING (source_id)"
+        " GROUP BY source_id, m.shift_ns"
+    )
+    for shift_ns, first, last in store.connection.execute(query).fetchall():
+        if shift_ns is None:
+            raise InputError(_text(name, f"column source_id of table {rows} has ids that table source_map has not"))
+        if first is not None and (first + shift_ns < EARLIEST_NS or last + shift_ns > LATEST_NS):
+            raise InputError(_text(name, f"column {time} of table {table} has times that are not possible"))
+
+
 def _id_checks(table: str, ids: Mapping[str, _Ids]) -> Iterator[Check]:
     if table in ids:
         yield Check("id", str(not ids[table].unique), "true", "the same id in several rows")
+    if table in UNIQUE:
+        yield Check(UNIQUE[table], f"count(DISTINCT ({UNIQUE[table]})) < count(*)", "true", "the same id in several rows")
     for column, target in REFERENCES.items():
-        if SCHEMA[table].get(column) == "INTEGER":
+        if _COLUMNS[table].get(column) == "INTEGER":
             known, text = ids[target], f"ids that table {target} has not ({{count:,}} rows)"
             if known.dense and known.first is not None and known.last is not None:
                 yield _beyond(column, known.first, known.last, text)

@@ -2,6 +2,154 @@
 -- definitions. Above each view: a line for the view, and one for each of its columns. A view joins no more than most of its queries use,
 -- because DuckDB makes a join also for a query that uses none of its columns.
 
+-- Events: rows of the schema raw with their process, node and time by source_map, without the rows of left_out. Ids above 2^62 - 1 are
+-- not moved: no profiler writes them, and the sum would not fit.
+
+-- device_event: kernel execution, copy, memset or synchronization record of a GPU
+-- node: -> node
+-- process: -> process
+-- device: number of the GPU on its node
+-- context: context of the driver
+-- stream: stream of the context
+-- kind: kernel, memcpy, memset or sync
+-- name: -> name
+-- start_ns: start; ns
+-- duration_ns: duration; ns
+-- correlation: links to the launch of the same process; null or 0 if the source has none
+-- external_id: links to the operator of the same process
+-- bytes: size of a copy or memset; bytes
+-- copy_kind: direction of a copy, such as HtoD
+-- pageable: of copies: whether host memory was pageable; null if unknown
+-- grid_x: blocks in x
+-- grid_y: blocks in y
+-- grid_z: blocks in z
+-- block_x: threads of a block in x
+-- block_y: threads of a block in y
+-- block_z: threads of a block in z
+-- registers: registers of a thread
+-- shared_memory: shared memory of a block; bytes
+-- graph_node: node of a CUDA graph
+-- id: number of the row, in the order of the source; unique in this view
+-- source: -> source
+CREATE VIEW device_event AS
+SELECT m.node, m.process, coalesce(r.device, m.device) AS device, r.context, r.stream, r.kind, coalesce(n.alias, r.name) AS name,
+    r.start_ns + m.shift_ns AS start_ns, r.duration_ns,
+    CASE WHEN r.correlation BETWEEN 1 AND 4611686018427387903 THEN r.correlation + m.id_offset ELSE r.correlation END AS correlation,
+    CASE WHEN r.external_id BETWEEN 1 AND 4611686018427387903 THEN r.external_id + m.id_offset ELSE r.external_id END AS external_id,
+    r.bytes, r.copy_kind, r.pageable, r.grid_x, r.grid_y, r.grid_z, r.block_x, r.block_y, r.block_z, r.registers, r.shared_memory,
+    r.graph_node, r.id, m.source
+FROM raw.device_event AS r
+JOIN source_map AS m ON m.source_id = r.source_id
+LEFT JOIN name_alias AS n ON n.name = r.name
+ANTI JOIN (SELECT id FROM left_out WHERE table_name = 'device_event') AS l ON l.id = r.id;
+
+-- collective: record of a collective with its size: of its kernel, or of the framework's call
+-- node: -> node
+-- process: -> process
+-- on_device: record of the kernel, not of the call
+-- tid: thread of the call
+-- start_ns: start; ns
+-- duration_ns: duration; ns
+-- correlation: of the kernel
+-- external_id: links to the operator of the same process
+-- operation: name of the collective, such as allreduce
+-- element_type: type of an element
+-- in_elements: elements of all tensors that this rank gives
+-- out_elements: elements of all tensors that this rank gets
+-- group_name: name of the process group
+-- group_ranks: ranks of the group, as JSON text
+-- group_size: ranks in the group
+-- id: number of the row, in the order of the source; unique in this view
+-- source: -> source
+CREATE VIEW collective AS
+SELECT m.node, m.process, r.on_device, coalesce(t.alias, r.tid) AS tid, r.start_ns + m.shift_ns AS start_ns, r.duration_ns,
+    CASE WHEN r.correlation BETWEEN 1 AND 4611686018427387903 THEN r.correlation + m.id_offset ELSE r.correlation END AS correlation,
+    CASE WHEN r.external_id BETWEEN 1 AND 4611686018427387903 THEN r.external_id + m.id_offset ELSE r.external_id END AS external_id,
+    r.operation, r.element_type, r.in_elements, r.out_elements, r.group_name, r.group_ranks, r.group_size, r.id, m.source
+FROM raw.collective AS r
+JOIN source_map AS m ON m.source_id = r.source_id
+LEFT JOIN thread_alias AS t ON t.source_id = r.source_id AND t.tid = r.tid
+ANTI JOIN (SELECT id FROM left_out WHERE table_name = 'collective') AS l ON l.id = r.id;
+
+-- allocation: allocation or release of the framework's allocator on a device
+-- node: -> node
+-- process: -> process
+-- device: number of the GPU on its node
+-- start_ns: time; ns
+-- bytes: allocated bytes; negative for a release
+-- allocated: allocated after it; bytes
+-- reserved: reserved after it; bytes
+-- id: number of the row, in the order of the source; unique in this view
+-- source: -> source
+CREATE VIEW allocation AS
+SELECT m.node, m.process, r.device, r.start_ns + m.shift_ns AS start_ns, r.bytes, r.allocated, r.reserved, r.id, m.source
+FROM raw.allocation AS r
+JOIN source_map AS m ON m.source_id = r.source_id
+ANTI JOIN (SELECT id FROM left_out WHERE table_name = 'allocation') AS l ON l.id = r.id;
+
+-- host_event: host call or function
+-- node: -> node
+-- process: -> process
+-- tid: thread
+-- kind: launch, sync, call, operator, python, loader or overhead
+-- name: -> name
+-- start_ns: start; ns
+-- duration_ns: duration; ns
+-- correlation: links to the device events of the same process; null or 0 if there are none
+-- external_id: links to the operator of the same process
+-- id: number of the row, in the order of the source; unique in this view
+-- source: -> source
+CREATE VIEW host_event AS
+SELECT m.node, m.process, coalesce(t.alias, r.tid) AS tid, r.kind, r.name, r.start_ns + m.shift_ns AS start_ns, r.duration_ns,
+    CASE WHEN r.correlation BETWEEN 1 AND 4611686018427387903 THEN r.correlation + m.id_offset ELSE r.correlation END AS correlation,
+    CASE WHEN r.external_id BETWEEN 1 AND 4611686018427387903 THEN r.external_id + m.id_offset ELSE r.external_id END AS external_id,
+    r.id, m.source
+FROM raw.host_event AS r
+JOIN source_map AS m ON m.source_id = r.source_id
+LEFT JOIN thread_alias AS t ON t.source_id = r.source_id AND t.tid = r.tid
+ANTI JOIN (SELECT id FROM left_out WHERE table_name = 'host_event') AS l ON l.id = r.id;
+
+-- annotation: begin/end range, on the host or projected onto a stream
+-- node: -> node
+-- process: -> process
+-- tid: thread
+-- side: host, or device if the profiler projected the range onto a stream
+-- device: number of the GPU on its node, of device ranges
+-- stream: stream, of device ranges
+-- name: -> name
+-- value: number in the name or of the step (ProfilerStep#12: 12)
+-- start_ns: start; ns
+-- duration_ns: duration; ns
+-- depth: ranges of the same thread around it
+-- phase: mode, of sources that have one (Step:ModeKeys.TRAIN)
+-- complete: whether its end was recorded
+-- arguments: JSON object with facts that a rule needs (num_workers, pin_memory of a data loader), mostly null
+-- id: number of the row, in the order of the source; unique in this view
+-- source: -> source
+CREATE VIEW annotation AS
+SELECT m.node, m.process, coalesce(t.alias, r.tid) AS tid, r.side, r.device, r.stream, r.name, r.value,
+    r.start_ns + m.shift_ns AS start_ns, r.duration_ns, r.depth, r.phase, r.complete, r.arguments, r.id, m.source
+FROM raw.annotation AS r
+JOIN source_map AS m ON m.source_id = r.source_id
+LEFT JOIN thread_alias AS t ON t.source_id = r.source_id AND t.tid = r.tid
+ANTI JOIN (SELECT id FROM left_out WHERE table_name = 'annotation') AS l ON l.id = r.id;
+
+-- sample: value of a metric
+-- node: -> node
+-- metric: name of the metric
+-- unit: number of the core or GPU, null for the whole node; of a counter the process that recorded it
+-- time_ns: time of the measurement; ns
+-- value: value, in the unit of the metric
+-- id: number of the row, in the order of the source; unique in this view
+-- source: -> source
+CREATE VIEW sample AS
+SELECT m.node, r.metric, r.unit, r.time_ns + m.shift_ns AS time_ns, r.value, r.id, m.source
+FROM raw.sample AS r
+JOIN source_map AS m ON m.source_id = r.source_id
+ANTI JOIN (SELECT id FROM left_out WHERE table_name = 'sample') AS l ON l.id = r.id;
+
+-- What events are: with names, ends, and the work of launches and steps.
+
 -- annotated: range that the program, its framework or a tool annotated, with its name and its end
 -- node: node of the process
 -- process: process that annotated it

@@ -318,7 +318,7 @@ class _Trace:
         if self.cycle and "correlation" in rows.columns:
             rows = rows.with_columns(of_cycle("correlation", self.cycle))
         self.flushed[table] += rows.height
-        self.store.append(table, rows)
+        self.store.append(table, rows, source=self.source)
 
     def finish(self, scan: TraceScan, inflate: Inflate) -> TraceResult:
         if self.held:

@@ -33,12 +33,12 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     write_demo(folder, seed=3, steps=2, problems=Problems(straggler_rank=None), nodes=2, gpus_per_node=2)
     with ingest([str(folder)]) as store:
         # The hosted profiler's files cover minutes; their first seconds, and those of the traces, are enough.
-        store.connection.execute("DELETE FROM sample WHERE time_ns > (SELECT min(time_ns) + 20000000000 FROM sample)")
-        for table, start in (("annotation", "start_ns"), ("step", "host_start_ns")):
-            store.connection.execute(
-                f"DELETE FROM {table} WHERE {start} NOT BETWEEN (SELECT min(start_ns) - 1000000000 FROM device_event)"
-                " AND (SELECT max(start_ns) FROM device_event)"
-            )
+        store.connection.execute(
+            "DELETE FROM raw.sample WHERE id IN (SELECT id FROM sample WHERE time_ns > (SELECT min(time_ns) + 20000000000 FROM sample))"
+        )
+        worked = "(SELECT min(start_ns) - 1000000000 FROM device_event) AND (SELECT max(start_ns) FROM device_event)"
+        store.connection.execute(f"DELETE FROM raw.annotation WHERE id IN (SELECT id FROM annotation WHERE start_ns NOT BETWEEN {worked})")
+        store.connection.execute(f"DELETE FROM step WHERE host_start_ns NOT BETWEEN {worked}")
         yield store
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from postrun.ingest.store import Store
-from postrun.ingest.store.tables import SCHEMA
+from postrun.ingest.store.schema import STORED
 
 _idle: list[Store] = []
 
@@ -28,8 +28,8 @@ def empty_store() -> Iterator[Store]:
 
 
 def _is_as_created(store: Store) -> bool:
-    tables = store.connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()
-    return {name for (name,) in tables} == SCHEMA.keys()
+    tables = store.connection.execute("SELECT schema_name, table_name FROM duckdb_tables()").fetchall()
+    return {f"{schema}.{name}".removeprefix("main.") for schema, name in tables} == STORED.keys()
 
 
 def _emptied(store: Store) -> Store:

@@ -25,6 +25,7 @@ from typing import Final
 
 import duckdb
 from odd_runs import write_odd_run
+from postrun.ingest.store.schema import SCHEMA
 from postrun.simulate import write_demo
 from postrun.simulate.changes import NAMED
 
@@ -165,16 +166,17 @@ def _files(folder: Path) -> dict[str, str]:
 
 
 def _tables(path: Path) -> dict[str, str]:
-    """A checksum of the rows of each table, in any order."""
+    """A checksum of the rows of each table or view of events, in any order."""
     with duckdb.connect(str(path), read_only=True) as connection:
-        tables = [row[0] for row in connection.execute("SELECT table_name FROM duckdb_tables() ORDER BY 1").fetchall()]
+        columns = {table: ", ".join(f'"{column}" := "{column}"' for column in SCHEMA[table]) for table in sorted(SCHEMA)}
         return {
             f"table {table}": str(
                 connection.execute(
-                    f"SELECT count(*), md5(string_agg(r, chr(10) ORDER BY r)) FROM (SELECT t::VARCHAR AS r FROM {table} t)"
+                    "SELECT count(*), md5(string_agg(r, chr(10) ORDER BY r))"
+                    f" FROM (SELECT struct_pack({selected})::VARCHAR AS r FROM {table})"
                 ).fetchone()
             )
-            for table in tables
+            for table, selected in columns.items()
         }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 from postrun.ingest.gpu_logs.rows import GpuLogs
 from postrun.ingest.joining.join import Joining
-from postrun.ingest.joining.source_rows import SourceRows, row_counts
+from postrun.ingest.joining.sources import SourceFile
 from postrun.ingest.store import Store
 from postrun.ingest.store.format_names import NSIGHT, TRACE
 from postrun.ingest.store.registry import ReadResult, Registry
@@ -24,7 +24,7 @@ class Made:
     """A store that is filled source by source, as readers do."""
 
     store: Store
-    sources: list[SourceRows] = field(default_factory=list)
+    sources: list[SourceFile] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.registry = Registry(self.store)
@@ -37,7 +37,7 @@ class Made:
 
         A launch is 5 us before its kernel, a range lasts from the launch to the kernel's end; a trace also has operators.
         """
-        before = row_counts(self.store)
+        number = len(self.sources)
         kernel, launch, operator, forward = self.store.name_ids(["gemm", "cudaLaunchKernel", "aten::mm", "forward"])
         for process, kernels in processes.items():
             ((node,),) = self.store.connection.execute("SELECT node FROM process WHERE id = ?", [process]).fetchall()
@@ -52,22 +52,19 @@ class Made:
                 },
                 orient="row",
             )  # fmt: skip
-            self.store.append("device_event", rows)
+            self.store.append("device_event", rows, source=number)
             host = rows.drop("device").with_columns(start_ns=pl.col("start_ns") - 5000, tid=pl.lit(tid, pl.Int64))
             calls = host.with_columns(kind=pl.lit("launch"), name=pl.lit(launch, pl.Int32), duration_ns=pl.lit(3000, pl.Int64))
-            self.store.append("host_event", calls)
+            self.store.append("host_event", calls, source=number)
             if format == TRACE:
-                self.store.append("host_event", calls.with_columns(kind=pl.lit("operator"), name=pl.lit(operator, pl.Int32)))
+                self.store.append("host_event", calls.with_columns(kind=pl.lit("operator"), name=pl.lit(operator, pl.Int32)), source=number)
             ranges = host.drop("kind", "correlation").with_columns(
                 name=pl.lit(forward, pl.Int32), duration_ns=pl.col("duration_ns") + 5000, side=pl.lit("host"), complete=pl.lit(True)
             )
-            self.store.append("annotation", ranges)
-        after = row_counts(self.store)
-        ranges_of = {table: (first, after[table]) for table, first in before.items()}
+            self.store.append("annotation", ranges, source=number)
         every = [start + shift for kernels in processes.values() for start, _ in kernels]
-        number = len(self.sources)
         result = ReadResult(1, min(every), max(every) + MS)
-        self.sources.append(SourceRows(number, format, Path(f"file{number}"), result, ranges_of))
+        self.sources.append(SourceFile(number, format, Path(f"file{number}"), result))
 
     def settle(self) -> Joining:
         joining = Joining(self.store, GpuLogs(self.store, self.registry), self.sources, {TRACE, NSIGHT})

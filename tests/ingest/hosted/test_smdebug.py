@@ -111,7 +111,7 @@ def test_damage_is_skipped_and_counted_wherever_it_stands(tmp_path: Path) -> Non
     store, result = metrics(tmp_path, text)
     assert result == ReadResult(3, 1_700_000_040_100_000_000, 1_700_000_040_200_000_000)
     assert notes(store) == {"corrupt_line": 3, "incomplete_record": 3, "unknown_metric": 2, "no_node": 1}
-    assert store.frame("SELECT DISTINCT hostname FROM node JOIN sample ON id = node").rows() == [("algo-1",)]
+    assert store.frame("SELECT DISTINCT hostname FROM node JOIN sample ON node.id = node").rows() == [("algo-1",)]
     [message] = store.frame("SELECT message FROM ingest_note WHERE code = 'unknown_metric'")["message"]
     assert "gpu/Temperature" in message
     assert "tpu" in message

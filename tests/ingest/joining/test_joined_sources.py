@@ -16,7 +16,7 @@ import pytest
 from postrun.errors import UsageError
 from postrun.ingest.gpu_logs.rows import GpuLogs
 from postrun.ingest.joining.join import Joining
-from postrun.ingest.joining.source_rows import SourceRows, row_counts
+from postrun.ingest.joining.sources import SourceFile
 from postrun.ingest.joining.statements import Statements
 from postrun.ingest.load import ingest
 from postrun.ingest.store import Store
@@ -298,9 +298,8 @@ def test_samples_of_one_gpu_from_two_samplers_count_once(joined_run: Path, devic
 # -- two tracers, row by row -------------------------------------------------------------------------------------------
 
 
-def rows_of(store: Store, times: list[tuple[int, int]], *, operators: int = 0, shift: int = 0) -> dict[str, tuple[int, int]]:
-    """Kernels of process 0 with these starts and durations; which rows they are."""
-    before = row_counts(store)
+def append_rows(store: Store, source: int, times: list[tuple[int, int]], *, operators: int = 0, shift: int = 0) -> None:
+    """Add kernels of process 0 with these starts and durations."""
     names = store.name_ids([f"kernel_{place % 5}" for place in range(len(times))])
     frame = pl.DataFrame(
         {
@@ -309,25 +308,23 @@ def rows_of(store: Store, times: list[tuple[int, int]], *, operators: int = 0, s
             "name": pl.Series(names, dtype=pl.Int32),
         }
     ).with_columns(node=pl.lit(0, pl.Int32), process=pl.lit(0, pl.Int32), device=pl.lit(0, pl.Int32), kind=pl.lit("kernel"))
-    store.append("device_event", frame)
+    store.append("device_event", frame, source=source)
     host = frame.select("start_ns", "name", "node", "process", duration_ns=pl.lit(5, pl.Int64), kind=pl.lit("launch"))
-    store.append("host_event", host)
+    store.append("host_event", host, source=source)
     if operators:
-        store.append("host_event", host.head(operators).with_columns(kind=pl.lit("operator")))
-    after = row_counts(store)
-    return {table: (first, after[table]) for table, first in before.items()}
+        store.append("host_event", host.head(operators).with_columns(kind=pl.lit("operator")), source=source)
 
 
 def two_tracers(store: Store, shift: int, *, relative: bool, statements: Statements | None = None) -> Joining:
     registry = Registry(store)
     registry.process(registry.node("n1"), 17, source=0)
     times = [(BASE + place * 10_000_000 + (place * 7919) % 3_000_000, 100_000 + (place * 104_729) % 900_000) for place in range(200)]
-    kineto = rows_of(store, times, operators=50)
-    nsys = rows_of(store, [*times[50:], (times[-1][0] + SECOND, 77)], shift=shift)
+    append_rows(store, 0, times, operators=50)
+    append_rows(store, 1, [*times[50:], (times[-1][0] + SECOND, 77)], shift=shift)
     first, last = times[0][0], times[-1][0] + times[-1][1]
     sources = [
-        SourceRows(0, TRACE, Path("a.json"), ReadResult(450, first, last), kineto),
-        SourceRows(1, NSIGHT, Path("b.sqlite"), ReadResult(302, times[50][0] + shift, last + SECOND + shift, relative=relative), nsys),
+        SourceFile(0, TRACE, Path("a.json"), ReadResult(450, first, last)),
+        SourceFile(1, NSIGHT, Path("b.sqlite"), ReadResult(302, times[50][0] + shift, last + SECOND + shift, relative=relative)),
     ]
     return Joining(store, GpuLogs(store, registry), sources, {TRACE, NSIGHT}, statements)
 
@@ -393,7 +390,7 @@ def test_one_process_of_two_sources_keeps_its_launches_apart() -> None:
                 if table == "device_event":
                     rows["device"] = 0
                 frame = pl.DataFrame([{**rows, "start_ns": start + k, "correlation": k} for k in (1, 2, 3)])
-                store.append(table, frame)
+                store.append(table, frame, source=process)
         Joining(store, GpuLogs(store, registry), [], {TRACE}).settle()
         assert store.frame("SELECT hostname FROM node").to_series().to_list() == ["n1"]
         assert store.frame("SELECT pid FROM process").to_series().to_list() == [17]
@@ -412,18 +409,16 @@ def two_processes(store: Store, moved_ns: int) -> Joining:
         (0, TRACE, ((first, 0), (first, 1))),
         (1, NSIGHT, ((first, 0), (second, 1))),
     ):
-        before = row_counts(store)
         for process, device in parts:
             times = [BASE + device * 777 + place * 1_000_003 + source * device * moved_ns for place in range(20)]
             common = {"node": node, "process": process, "duration_ns": 400_000 + device}
             rows = [{**common, "start_ns": time, "device": device, "kind": "kernel", "name": ids[0]} for time in times]
-            store.append("device_event", pl.DataFrame(rows).cast({"node": pl.Int32, "process": pl.Int32, "device": pl.Int32}))
+            frame = pl.DataFrame(rows).cast({"node": pl.Int32, "process": pl.Int32, "device": pl.Int32})
+            store.append("device_event", frame, source=source)
             rows = [{**common, "start_ns": time - 500, "kind": "launch", "name": ids[1]} for time in times]
-            store.append("host_event", pl.DataFrame(rows).cast({"node": pl.Int32, "process": pl.Int32}))
-        after = row_counts(store)
-        counts = {table: (begin, after[table]) for table, begin in before.items()}
+            store.append("host_event", pl.DataFrame(rows).cast({"node": pl.Int32, "process": pl.Int32}), source=source)
         result = ReadResult(80, BASE - 500, BASE + 21 * 1_000_003)
-        sources.append(SourceRows(source, format, Path(f"s{source}"), result, counts))
+        sources.append(SourceFile(source, format, Path(f"s{source}"), result))
     return Joining(store, GpuLogs(store, registry), sources, {TRACE, NSIGHT})
 
 

@@ -19,7 +19,9 @@ def left(mine: Ranges, theirs: Ranges, *, other_process: bool = False, formats: 
         second = builder.process("node7", 2) if other_process else process
         for format, owner, ranges, start in ((formats[0], process, mine, 0), (formats[1], second, theirs, 900 * MS)):
             builder.source(format, {owner: [(BASE + start, 100)]})
-            store.connection.execute("DELETE FROM annotation WHERE name = (SELECT id FROM name WHERE text = 'forward') AND value IS NULL")
+            store.connection.execute(
+                "DELETE FROM raw.annotation WHERE name = (SELECT id FROM name WHERE text = 'forward') AND value IS NULL"
+            )
             rows = pl.DataFrame(
                 [(owner, 0, BASE + begin, end - begin, "host", True, 1) for _, begin, end in ranges],
                 schema={
@@ -29,9 +31,7 @@ def left(mine: Ranges, theirs: Ranges, *, other_process: bool = False, formats: 
                 orient="row",
             )  # fmt: skip
             names = store.name_ids([name for name, *_ in ranges])
-            store.append("annotation", rows.with_columns(name=pl.Series(names, dtype=pl.Int32)))
-            last = store.frame("SELECT coalesce(max(rowid) + 1, 0) FROM annotation").item()
-            builder.sources[-1].rows = {**builder.sources[-1].rows, "annotation": (last - len(ranges), last)}
+            store.append("annotation", rows.with_columns(name=pl.Series(names, dtype=pl.Int32)), source=builder.sources[-1].id)
         builder.settle()
         actual = store.frame(
             "SELECT n.text, start_ns - ?, start_ns + duration_ns - ? FROM annotation AS a JOIN name AS n ON n.id = a.name"

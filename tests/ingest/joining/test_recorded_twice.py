@@ -19,7 +19,7 @@ def test_a_gpu_that_only_one_of_them_has_is_kept_with_its_launches(order: tuple[
         for format in order:
             builder.source(format, {process: first + second if format == NSIGHT else first})
         # The second half of the export ran on GPU 1.
-        store.connection.execute("UPDATE device_event SET device = 1 WHERE correlation > 60")
+        store.connection.execute("UPDATE raw.device_event SET device = 1 WHERE correlation > 60")
         builder.settle()
         actual = store.frame("SELECT device, count(*), sum(duration_ns) FROM device_event GROUP BY ALL ORDER BY ALL").rows()
         assert actual == [(0, 60, sum(duration for _, duration in first)), (1, 60, sum(duration for _, duration in second))]

@@ -81,9 +81,13 @@ def test_equal_times_of_other_kernels_are_not_the_same_work(correlated: bool) ->
         process = builder.process("3f2a1bc4d5e6", 17)
         builder.source(TRACE, {process: work(1)})
         (name,) = store.name_ids(["softmax"])
-        store.connection.execute("UPDATE device_event SET name = ? WHERE process = ?", [name, process])
+        of_process = "WHERE source_id IN (SELECT source_id FROM source_map WHERE process = ?)"
+        store.connection.execute(f"UPDATE raw.device_event SET name = ? {of_process}", [name, process])
         if not correlated:
-            store.connection.execute("UPDATE device_event SET correlation = correlation + 500 WHERE process = ?", [process])
+            store.connection.execute(
+                f"UPDATE raw.device_event SET correlation = correlation + 500 {of_process}",
+                [process],
+            )
         builder.settle()
         assert len(builder.processes()) == (1 if correlated else 2)
 
@@ -189,6 +193,6 @@ def test_synchronization_is_no_work() -> None:
         builder = Made(store)
         builder.source(NSIGHT, {builder.process("node7", 4242): work(1)})
         builder.source(TRACE, {builder.process("3f2a1bc4d5e6", 17): work(1)})
-        store.connection.execute("UPDATE device_event SET kind = 'sync'")
+        store.connection.execute("UPDATE raw.device_event SET kind = 'sync'")
         builder.settle()
         assert len(builder.processes()) == 2

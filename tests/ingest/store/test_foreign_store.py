@@ -25,7 +25,7 @@ from postrun.ingest.store import Store
 from postrun.ingest.store import files as store_files
 from postrun.ingest.store import foreign as foreign_store
 from postrun.ingest.store.foreign import Limits
-from postrun.ingest.store.tables import SCHEMA
+from postrun.ingest.store.schema import STORED
 from slow_params import slow_except
 
 SECRET = "PLANTED_SECRET_31"
@@ -85,7 +85,7 @@ HOSTILE = {
     "long text": (VIEW.format("repeat('x', 2000000000)", "range(9)"), "view ingest_note"),
     "endless": (VIEW.format("range::VARCHAR", "range(1000000000000)"), "view ingest_note"),
     "another view": ("CREATE VIEW more AS SELECT 1 AS a", "view more"),
-    "own view": ("CREATE OR REPLACE VIEW device_work AS SELECT content FROM read_text('{secret}')", "definition of view device_work"),
+    "own view": ("CREATE OR REPLACE VIEW device_event AS SELECT content FROM read_text('{secret}')", "definition of view device_event"),
     "version": ("DROP TABLE store_info; CREATE VIEW store_info AS SELECT 'format_version' AS key, '7' AS value", "view store_info"),
     "macro": ("CREATE MACRO count(x) AS 3", "macro count"),
     "catalog macro": ("CREATE MACRO duckdb_views() AS TABLE SELECT 1 AS view_name", "macro duckdb_views"),
@@ -100,12 +100,12 @@ HOSTILE = {
     "not null": ("ALTER TABLE node ALTER id SET NOT NULL", "node.id INTEGER NOT NULL"),
     "check": ("DROP TABLE store_info; CREATE TABLE store_info(key VARCHAR, value VARCHAR, CHECK (key <> value))", "constraint store_info"),
     "enum": (
-        "CREATE TYPE other AS ENUM ('kernel', 'memcpy', 'memset', 'sync', '<b>'); ALTER TABLE device_event ALTER kind TYPE other",
+        "CREATE TYPE other AS ENUM ('kernel', 'memcpy', 'memset', 'sync', '<b>'); ALTER TABLE raw.device_event ALTER kind TYPE other",
         "type other",
     ),
     "enum of our name": (
-        "ALTER TABLE device_event ALTER kind TYPE VARCHAR; DROP TYPE DEVICE_KIND; CREATE TYPE DEVICE_KIND AS ENUM ('kernel');"
-        "ALTER TABLE device_event ALTER kind TYPE DEVICE_KIND",
+        "ALTER TABLE raw.device_event ALTER kind TYPE VARCHAR; DROP TYPE DEVICE_KIND; CREATE TYPE DEVICE_KIND AS ENUM ('kernel');"
+        "ALTER TABLE raw.device_event ALTER kind TYPE DEVICE_KIND",
         "type DEVICE_KIND ENUM ['kernel']",
     ),
     "table": ("CREATE TABLE more(a INTEGER)", "table more"),
@@ -188,7 +188,7 @@ def test_rows_are_spilled_to_a_private_folder_that_closing_removes(tmp_path: Pat
 
 
 def contents(store: Store) -> dict[str, list[tuple[object, ...]]]:
-    return {table: store.frame(f"SELECT * FROM {table} ORDER BY rowid").rows() for table in SCHEMA}
+    return {table: store.frame(f"SELECT * FROM {table} ORDER BY rowid").rows() for table in STORED}
 
 
 def test_a_copy_has_the_same_rows_in_the_same_order(honest: Path, tmp_path: Path) -> None:
@@ -315,25 +315,35 @@ def test_other_databases_and_versions_keep_their_messages(honest: Path, tmp_path
     duckdb.connect(tmp_path / "empty.duckdb").close()
     with pytest.raises(InputError, match=r"a DuckDB file, but no run store of postrun; make one"):
         ingest([tmp_path / "empty.duckdb"])
-    older = altered(honest, tmp_path, "UPDATE store_info SET value = '5' WHERE key = 'format_version'; DROP TABLE sample", "old.duckdb")
+    older = altered(honest, tmp_path, "UPDATE store_info SET value = '5' WHERE key = 'format_version'; DROP TABLE raw.sample", "old.duckdb")
     with pytest.raises(InputError, match=r"old.duckdb: run store of format 5, this postrun reads format 7; ingest the sources again"):
         ingest([older])
 
 
 STEPS = "INSERT INTO step BY NAME SELECT 0 AS node, 0 AS process, range AS index, 5 AS host_start_ns, 5 AS host_duration_ns"
-SAMPLES = "INSERT INTO sample BY NAME SELECT 0 AS node, 5 AS time_ns, 5.0 AS value"
+SAMPLES = "INSERT INTO raw.sample BY NAME SELECT range AS id, 0 AS source_id, 5 AS time_ns, 5.0 AS value"
 CONTRADICTIONS = {
-    "UPDATE device_event SET name = 4711": "column name of table device_event has ids that table name has not (4 rows)",
-    "UPDATE host_event SET process = 9": "column process of table host_event has ids that table process has not (8 rows)",
+    "UPDATE raw.device_event SET name = 4711": "column name of table device_event has ids that table name has not (4 rows)",
+    "UPDATE source_map SET process = 9": "column process of table source_map has ids that table process has not (1 rows)",
+    "UPDATE raw.host_event SET source_id = 9": "column source_id of table raw.host_event has ids that table source_map has not",
+    "UPDATE raw.host_event SET id = 0": "column id of table raw.host_event has the same id in several rows",
+    "INSERT INTO source_map BY NAME SELECT 0 AS source_id, 0 AS shift_ns, 0 AS id_offset": (
+        "column source_id of table source_map has the same id"
+    ),
+    "INSERT INTO thread_alias SELECT 0, 1, range FROM range(2)": "column source_id, tid of table thread_alias has the same id",
+    "INSERT INTO name_alias SELECT 0, range FROM range(2)": "column name of table name_alias has the same id",
+    "UPDATE source_map SET shift_ns = 4e18": "column start_ns of table device_event has times that are not possible",
+    "UPDATE source_map SET shift_ns = 9e18": "column shift_ns of table source_map has times that are not possible",
+    "UPDATE source_map SET id_offset = 9e18": "column id_offset of table source_map has offsets that are not possible",
     "UPDATE process SET node = NULL": "column node of table process has no value (1 of 1 rows)",
-    "UPDATE device_event SET duration_ns = -5": "duration_ns of table device_event has durations that are not possible (4 of 4 rows)",
+    "UPDATE raw.device_event SET duration_ns = -5": "duration_ns of table device_event has durations that are not possible (4 of 4 rows)",
     "UPDATE step SET host_duration_ns = 9e18": "column host_duration_ns of table step has durations that are not possible",
-    "UPDATE annotation SET start_ns = 9e18": "column start_ns of table annotation has times that are not possible",
+    "UPDATE raw.annotation SET start_ns = 9e18": "column start_ns of table annotation has times that are not possible",
     "UPDATE run SET ended_ns = 9e18": "column ended_ns of table run has times that are not possible",
     "UPDATE run SET hyperparameters = '{'": "column hyperparameters of table run has text that is not JSON",
     "UPDATE run SET metadata = repeat('[', 100000)": "column metadata of table run has text that is not JSON",
-    "UPDATE annotation SET arguments = 'x'": "column arguments of table annotation has text that is not JSON",
-    "UPDATE device_event SET device = -1": "column device of table device_event has numbers that no GPU has",
+    "UPDATE raw.annotation SET arguments = 'x'": "column arguments of table annotation has text that is not JSON",
+    "UPDATE raw.device_event SET device = -1": "column device of table device_event has numbers that no GPU has",
     "INSERT INTO run BY NAME SELECT 'x' AS status": "table run has 2 rows, more than 1",
     "DELETE FROM run": "table run has no row",
     "INSERT INTO node BY NAME SELECT 0 AS id, 'h' AS hostname": "column id of table node has the same id in several rows",
@@ -357,15 +367,16 @@ CONTRADICTIONS = {
     f"{SAMPLES}, 'm' || range // 4096 AS metric, range % 4096 AS unit FROM range(262_145)": (
         "columns node, metric, unit of table sample have more than 262,144 values"
     ),
-    "INSERT INTO device_event SELECT one.* REPLACE ('k' || range AS copy_kind) FROM (FROM device_event LIMIT 1) AS one, range(101)": (
-        "columns copy_kind of table device_event have more than 100 values"
-    ),
+    "INSERT INTO raw.device_event SELECT e.* REPLACE ('k' || range AS copy_kind, range + 9 AS id)"
+    " FROM (FROM raw.device_event LIMIT 1) AS e, range(101)": ("columns copy_kind of table device_event have more than 100 values"),
     "UPDATE run SET labels = repeat('[', 65) || repeat(']', 65)": "column labels of table run has JSON with more than 64 levels",
     "UPDATE run SET metadata = repeat('{\"a\":', 65) || '1' || repeat('}', 65)": "column metadata of table run has JSON with more than 64",
     "UPDATE run SET labels = (SELECT to_json(map(list(range::VARCHAR), list(1))) FROM range(10_001))": (
         "column labels of table run has 10,001 values, more than 10,000"
     ),
-    "INSERT INTO sample BY NAME SELECT 0 AS node, 'm' AS metric, 5 AS time_ns, 'nan'::DOUBLE AS value": "values that are not finite",
+    "INSERT INTO raw.sample BY NAME SELECT 0 AS id, 0 AS source_id, 'm' AS metric, 5 AS time_ns, 'nan'::DOUBLE AS value": (
+        "values that are not finite"
+    ),
     "INSERT INTO ingest_note BY NAME SELECT 'x' AS severity, 'c' AS code, 'm' AS message, 1 AS count": (
         "column severity of table ingest_note has words that are not known"
     ),
@@ -385,7 +396,7 @@ def test_contradictory_contents_are_refused(honest: Path) -> None:
             store.connection.execute("ROLLBACK")
             assert str(caught.value).startswith("x.duckdb: the run store has contents that no postrun writes: ")
             assert expected in str(caught.value)
-        store.connection.execute(f"UPDATE annotation SET duration_ns = {2**61}, complete = FALSE")
+        store.connection.execute(f"UPDATE raw.annotation SET duration_ns = {2**61}, complete = FALSE")
         check(store, "a clock that jumped")  # readers keep such ranges, and note them
 
 
@@ -393,10 +404,10 @@ def test_contradictory_contents_are_refused(honest: Path) -> None:
 @pytest.mark.parametrize(
     "sql",
     [
-        "UPDATE device_event SET bytes = 9e18, correlation = -9e18, grid_x = -9e18, block_x = 0, registers = 9e18",
-        "DELETE FROM device_event; DELETE FROM step",
+        "UPDATE raw.device_event SET bytes = 9e18, correlation = -9e18, grid_x = -9e18, block_x = 0, registers = 9e18",
+        "DELETE FROM raw.device_event; DELETE FROM step",
         "UPDATE name SET short = NULL, precision = '\u202e<script>'; UPDATE run SET labels = '7', resources = '[]', metadata = '\"x\"'",
-        "UPDATE step SET index = -9e18, device_events = 9e18; UPDATE annotation SET depth = -5, value = 9e18, complete = NULL",
+        "UPDATE step SET index = -9e18, device_events = 9e18; UPDATE raw.annotation SET depth = -5, value = 9e18, complete = NULL",
     ],
 )
 def test_odd_contents_end_in_a_report_or_one_error(sql: str, honest: Path, tmp_path: Path) -> None:

@@ -1,0 +1,334 @@
+-- Tables of a run store. One file or in-memory database of DuckDB is one run.
+--
+-- Times are integer nanoseconds since the Unix epoch, or since an anchor of 0 if a source has no epoch (see ingest_note). Durations are
+-- nanoseconds. A comment after a column gives its meaning and unit; `-> table` names the table whose id it contains.
+--
+-- Events lie in the schema `raw` as their source states them, each with its source. What they mean (process, node, time, ids that count on
+-- from file to file) follows from source_map and the alias tables; the views in views.sql apply these and leave out the rows of left_out.
+-- No event row is changed after it was written.
+--
+-- Versions of the format (store_info, key format_version):
+--   7  events in the schema raw with id and source_id; source_map, left_out, thread_alias, name_alias; views; comments
+--   6  collective, allocation, recorded_window; windows of Python profiles
+--   5  and earlier: before the first release
+
+CREATE TYPE DEVICE_KIND AS ENUM ('kernel', 'memcpy', 'memset', 'sync');
+CREATE TYPE HOST_KIND AS ENUM ('launch', 'sync', 'call', 'operator', 'python', 'loader', 'overhead');
+
+-- The run: one row. JSON columns contain JSON text.
+CREATE TABLE run (
+    name VARCHAR, -- name of the job or of its folder
+    status VARCHAR, -- completed, failed, stopped, partial or unknown
+    started_ns BIGINT, -- start of the job, else of its first event; ns
+    ended_ns BIGINT, -- end of the job, else of its last event; ns
+    framework VARCHAR, -- training framework, with its version if known
+    instance_type VARCHAR, -- type of the cloud machines
+    resources VARCHAR, -- JSON object: hosts and GPUs of the job
+    hyperparameters VARCHAR, -- JSON object: hyperparameters of the job
+    labels VARCHAR, -- JSON object: labels of the job
+    metadata VARCHAR, -- JSON object: further facts that the sources state
+    job_started_ns BIGINT, -- begin of the command that postrun record started; ns
+    job_ended_ns BIGINT -- end of that command; ns
+);
+
+-- A file of the run: one row each, also of files that are not read.
+CREATE TABLE source (
+    id INTEGER, -- number of the file
+    path VARCHAR, -- path or URL
+    format VARCHAR, -- name of the format; unknown if it has no reader
+    bytes BIGINT, -- size of the file; bytes
+    sha256 VARCHAR, -- checksum of the file, hexadecimal
+    events BIGINT, -- rows that its reader added
+    first_ns BIGINT, -- first start of its events; ns
+    last_ns BIGINT, -- last end of its events; ns
+    clock_offset_ns BIGINT, -- added to the times of the file, which are then those of the clock of the others; ns
+    clock_evidence VARCHAR -- reason for this offset
+);
+
+-- A node (machine) of the run.
+CREATE TABLE node (
+    id INTEGER, -- number of the node
+    hostname VARCHAR, -- host name, or "unknown host"
+    cores INTEGER, -- processor cores
+    memory_bytes BIGINT, -- host memory; bytes
+    gpus INTEGER, -- number of GPUs
+    quota DOUBLE -- limit of processor time; cores
+);
+
+-- A process of the run.
+CREATE TABLE process (
+    id INTEGER, -- number of the process in the run
+    node INTEGER, -- -> node
+    pid BIGINT, -- process id of the operating system
+    rank INTEGER, -- rank in the job
+    local_rank INTEGER, -- rank on its node
+    world_size INTEGER, -- number of ranks of the job
+    command VARCHAR, -- command line
+    label VARCHAR, -- name that the source gives it: field of a file name, worker
+    source INTEGER -- -> source that named it first
+);
+
+-- Time that a profiler recorded: one row per trace file of a process, of recordings of the capture library one per GPU window. A profiler
+-- with a schedule writes a file per cycle and records nothing between them.
+CREATE TABLE profile_window (
+    process INTEGER, -- -> process
+    source INTEGER, -- -> source
+    first_ns BIGINT, -- first start of the events; ns
+    last_ns BIGINT, -- last end of the events; ns
+    on_ns BIGINT, -- when the profiler was switched on, if the file states it; ns
+    off_ns BIGINT -- when it was switched off; between on and off, no event means that nothing happened; ns
+);
+
+-- A session of a process that the capture library recorded.
+CREATE TABLE recorded_window (
+    process INTEGER, -- -> process
+    first_ns BIGINT, -- start of the session; ns
+    last_ns BIGINT, -- stop of the session; ns
+    process_started_ns BIGINT, -- when the process began; ns
+    stopped BOOLEAN -- last session of a process that went on without being recorded, or may have
+);
+
+-- A GPU of a node.
+CREATE TABLE device (
+    node INTEGER, -- -> node
+    "index" INTEGER, -- number of the GPU on its node, as the trace counts it
+    uuid VARCHAR, -- UUID of the GPU
+    name VARCHAR, -- model
+    memory_bytes BIGINT, -- device memory; bytes
+    sm_count INTEGER, -- multiprocessors
+    compute_capability VARCHAR, -- version of the architecture, such as 9.0
+    vendor VARCHAR -- NVIDIA or AMD
+);
+
+-- A distinct text: names of kernels, calls, operators, ranges. short, precision and category are of kernels only.
+CREATE TABLE name (
+    id INTEGER, -- number of the text
+    text VARCHAR, -- the name
+    short VARCHAR, -- short name of a kernel, unique in the run
+    precision VARCHAR, -- precision in which a kernel computes, by its name
+    category VARCHAR -- kind of work of a kernel, by its name; communication is one of them
+);
+
+-- Whose the events of a source are, and when they were: one row per source and process, for samples per source and node. The only
+-- place that joining processes, nodes and clocks changes for events.
+CREATE TABLE source_map (
+    source_id INTEGER, -- number that event rows refer to
+    source INTEGER, -- -> source
+    process INTEGER, -- -> process; null for events of a node
+    node INTEGER, -- -> node
+    shift_ns BIGINT, -- added to times: base time of the trace and clock offset; ns
+    id_offset BIGINT, -- added to positive correlations and external ids, which then are unique in the process
+    device INTEGER -- GPU of events that name none
+);
+
+-- Events that do not count, each with a reason. Deleting the rows of a reason brings the events back.
+CREATE TABLE left_out (
+    table_name VARCHAR, -- table in the schema raw
+    id BIGINT, -- id of the row in that table
+    reason VARCHAR -- recorded twice, limit, ...
+);
+
+-- Threads of a process that another source of the process knows by another id.
+CREATE TABLE thread_alias (
+    source_id INTEGER, -- -> source_map
+    tid BIGINT, -- thread id in the raw rows
+    alias BIGINT -- thread id in the views
+);
+
+-- Names of device events that are shown by another name: symbols that demangle to one name, kernels beyond a limit.
+CREATE TABLE name_alias (
+    name INTEGER, -- -> name, in the raw rows
+    alias INTEGER -- -> name, in the views
+);
+
+-- A kernel execution, copy, memset or synchronization record of a GPU.
+CREATE TABLE raw.device_event (
+    id BIGINT, -- number of the row, in the order of the source
+    source_id INTEGER, -- -> source_map
+    device INTEGER, -- number of the GPU on its node; null: source_map.device
+    context BIGINT, -- context of the driver
+    stream BIGINT, -- stream of the context
+    kind DEVICE_KIND, -- kernel, memcpy, memset or sync
+    name INTEGER, -- -> name
+    start_ns BIGINT, -- start; ns
+    duration_ns BIGINT, -- duration; ns
+    correlation BIGINT, -- links to the launch of the same process; null or 0 if the source has none
+    external_id BIGINT, -- links to the operator of the same process
+    bytes BIGINT, -- size of a copy or memset; bytes
+    copy_kind VARCHAR, -- direction of a copy, such as HtoD
+    pageable BOOLEAN, -- of copies: whether host memory was pageable; null if unknown
+    grid_x BIGINT, -- blocks in x
+    grid_y BIGINT, -- blocks in y
+    grid_z BIGINT, -- blocks in z
+    block_x BIGINT, -- threads of a block in x
+    block_y BIGINT, -- threads of a block in y
+    block_z BIGINT, -- threads of a block in z
+    registers BIGINT, -- registers of a thread
+    shared_memory BIGINT, -- shared memory of a block; bytes
+    graph_node BIGINT -- node of a CUDA graph
+);
+
+-- Record of a collective with its size: of its kernel (on_device; correlation and start_ns are those of the kernel) or of the framework's
+-- call (tid, start and duration are those of the call).
+CREATE TABLE raw.collective (
+    id BIGINT, -- number of the row, in the order of the source
+    source_id INTEGER, -- -> source_map
+    on_device BOOLEAN, -- record of the kernel, not of the call
+    tid BIGINT, -- thread of the call
+    start_ns BIGINT, -- start; ns
+    duration_ns BIGINT, -- duration; ns
+    correlation BIGINT, -- of the kernel
+    external_id BIGINT, -- links to the operator of the same process
+    operation VARCHAR, -- name of the collective, such as allreduce
+    element_type VARCHAR, -- type of an element
+    in_elements BIGINT, -- elements of all tensors that this rank gives
+    out_elements BIGINT, -- elements of all tensors that this rank gets
+    group_name VARCHAR, -- name of the process group
+    group_ranks VARCHAR, -- ranks of the group, as JSON text
+    group_size BIGINT -- ranks in the group
+);
+
+-- Allocation or release of the framework's allocator on a device.
+CREATE TABLE raw.allocation (
+    id BIGINT, -- number of the row, in the order of the source
+    source_id INTEGER, -- -> source_map
+    device INTEGER, -- number of the GPU on its node
+    start_ns BIGINT, -- time; ns
+    bytes BIGINT, -- allocated bytes; negative for a release
+    allocated BIGINT, -- allocated after it; bytes
+    reserved BIGINT -- reserved after it; bytes
+);
+
+-- A host call or function. Kinds: launch (kernel, copy, memset, graph launch), sync (blocking synchronization), call (any other runtime or
+-- driver call), operator, python, loader (data-loader wait), overhead (the profiler itself).
+CREATE TABLE raw.host_event (
+    id BIGINT, -- number of the row, in the order of the source
+    source_id INTEGER, -- -> source_map
+    tid BIGINT, -- thread
+    kind HOST_KIND, -- launch, sync, call, operator, python, loader or overhead
+    name INTEGER, -- -> name
+    start_ns BIGINT, -- start; ns
+    duration_ns BIGINT, -- duration; ns
+    correlation BIGINT, -- links to the device events of the same process; null or 0 if there are none
+    external_id BIGINT -- links to the operator of the same process
+);
+
+-- A begin/end range, on the host or projected onto a stream.
+CREATE TABLE raw.annotation (
+    id BIGINT, -- number of the row, in the order of the source
+    source_id INTEGER, -- -> source_map
+    tid BIGINT, -- thread
+    side VARCHAR, -- host, or device if the profiler projected the range onto a stream
+    device INTEGER, -- number of the GPU on its node, of device ranges
+    stream BIGINT, -- stream, of device ranges
+    name INTEGER, -- -> name
+    value BIGINT, -- number in the name or of the step (ProfilerStep#12: 12)
+    start_ns BIGINT, -- start; ns
+    duration_ns BIGINT, -- duration; ns
+    depth INTEGER, -- ranges of the same thread around it
+    phase VARCHAR, -- mode, of sources that have one (Step:ModeKeys.TRAIN)
+    complete BOOLEAN, -- whether its end was recorded
+    arguments VARCHAR -- JSON object with facts that a rule needs (num_workers, pin_memory of a data loader), mostly null
+);
+
+-- A training step, derived from ranges and device work.
+CREATE TABLE step (
+    node INTEGER, -- -> node
+    process INTEGER, -- -> process
+    phase VARCHAR, -- mode of the step: train, eval, ...
+    "index" BIGINT, -- number of the step
+    host_start_ns BIGINT, -- start on the host; ns
+    host_duration_ns BIGINT, -- duration on the host; ns
+    device_start_ns BIGINT, -- first start of the device work that was launched in it; null without any; ns
+    device_duration_ns BIGINT, -- from there to the last end of that work; ns
+    device_events BIGINT -- number of device events that were launched in it
+);
+
+-- A value of a metric. Metrics: METRICS in tables.py, or "counter." and the name of a counter of the program.
+CREATE TABLE raw.sample (
+    id BIGINT, -- number of the row, in the order of the source
+    source_id INTEGER, -- -> source_map
+    metric VARCHAR, -- name of the metric
+    unit INTEGER, -- number of the core or GPU, null for the whole node; of a counter the process that recorded it
+    time_ns BIGINT, -- time of the measurement; ns
+    value DOUBLE -- value, in the unit of the metric
+);
+
+-- A file of a Python profile, with its begin and end by the name of its folder.
+-- Modes: train, eval, predict, global, prestepzero, posthookclose. Phases: start, stepstart, forwardpassend, stepend, end.
+CREATE TABLE python_window (
+    id INTEGER, -- number of the window
+    source INTEGER, -- -> source
+    node INTEGER, -- -> node
+    process INTEGER, -- -> process
+    profiler VARCHAR, -- cprofile or pyinstrument
+    timer VARCHAR, -- total_time, cpu_time or off_cpu_time; null if unknown
+    start_mode VARCHAR, -- mode at its begin
+    start_step BIGINT, -- step at its begin
+    start_phase VARCHAR, -- phase at its begin
+    end_mode VARCHAR, -- mode at its end
+    end_step BIGINT, -- step at its end
+    end_phase VARCHAR, -- phase at its end
+    start_ns BIGINT, -- begin; ns
+    duration_ns BIGINT, -- duration; ns
+    functions BIGINT, -- number of functions
+    calls BIGINT, -- number of calls; null if the profiler samples
+    total_s DOUBLE -- own time of all functions; s
+);
+
+-- A function of a Python profile.
+CREATE TABLE python_profile (
+    node INTEGER, -- -> node
+    process INTEGER, -- -> process
+    "window" INTEGER, -- -> python_window
+    id INTEGER, -- number of the function in its window
+    first_step BIGINT, -- first step of the window
+    last_step BIGINT, -- last step of the window
+    timer VARCHAR, -- as in python_window
+    function VARCHAR, -- name, as pstats prints it
+    file VARCHAR, -- source file; null for built-in functions
+    line BIGINT, -- first line; null for built-in functions
+    calls BIGINT, -- number of calls
+    primitive_calls BIGINT, -- number of calls that are not recursive
+    total_s DOUBLE, -- own time; s
+    cumulative_s DOUBLE -- time with the functions it calls, of recursive calls the outermost only; s
+);
+
+-- Two functions of a cProfile window of which the first called the second. The figures are those of the callee in these calls.
+CREATE TABLE python_call (
+    "window" INTEGER, -- -> python_window
+    caller INTEGER, -- -> python_profile.id in the window
+    callee INTEGER, -- -> python_profile.id in the window
+    calls BIGINT, -- number of calls
+    primitive_calls BIGINT, -- number of calls that are not recursive
+    total_s DOUBLE, -- own time; s
+    cumulative_s DOUBLE -- time with the functions it calls; s
+);
+
+-- A frame of the call tree of a Pyinstrument window.
+CREATE TABLE python_frame (
+    "window" INTEGER, -- -> python_window
+    id INTEGER, -- number of the frame in the window
+    parent INTEGER, -- id of the calling frame; null for a root
+    function INTEGER, -- -> python_profile.id in the window
+    total_s DOUBLE, -- own time; s
+    cumulative_s DOUBLE -- time with the functions it calls; s
+);
+
+-- A repair, loss or guess of a reader: one row per kind and file.
+CREATE TABLE ingest_note (
+    source INTEGER, -- -> source; null if it is about several
+    file VARCHAR, -- name of the file
+    severity VARCHAR, -- info, warning or error
+    code VARCHAR, -- kind of the note
+    message VARCHAR, -- sentence for the report
+    "count" BIGINT, -- number of events that it concerns
+    first_ns BIGINT, -- first start of these events; ns
+    last_ns BIGINT -- last start of these events; ns
+);
+
+-- Facts about the file itself.
+CREATE TABLE store_info (
+    key VARCHAR, -- format, format_version
+    value VARCHAR -- their values: postrun, a number
+);
