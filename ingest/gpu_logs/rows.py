@@ -16,6 +16,7 @@ import polars as pl
 from ..store.devices import MOST_DEVICES
 from ..store.limits import NODES_PER_FILE
 from ..store.registry import ReadResult, Registry
+from ..store.schema import RECORDED_TWICE
 from ..store.store import Store
 from ..store.tables import storable
 from ..store.time_limits import MOST_VALUE, possible_times
@@ -203,13 +204,14 @@ class GpuLogs:
         execute(_TOTALS)
         execute(_DEVICE_MEMORY, [node])
         execute(_ROWS, [node])
-        ((twice,),) = execute("SELECT count(*) FILTER (twice) FROM log_row").fetchall()
-        if twice:
+        source_id = self.store.map_source(log.source, node=node)
+        query = "SELECT ?::INTEGER AS source_id, metric, unit, time_ns, value FROM log_row WHERE twice = ?"
+        stored = self.store.append_samples(query, [source_id, False])
+        first = self.store.next_event("sample")
+        if twice := self.store.append_samples(query, [source_id, True]):
+            self.store.leave_out("sample", RECORDED_TWICE, f"SELECT id FROM raw.sample WHERE id >= {first}")
             text = "Values that another file of the run has of the same GPU at the same time were left out; one counts."
             self.store.note("info", "sampled_twice", text, count=twice, source=log.source, file=log.file)
-        source_id = self.store.map_source(log.source, node=node)
-        query = "SELECT ?::INTEGER AS source_id, metric, unit, time_ns, value FROM log_row WHERE NOT twice"
-        stored = self.store.append_samples(query, [source_id])
         for table in ("log_unit", "log_total", "log_row"):
             execute(f"DROP TABLE {table}")
         return stored
