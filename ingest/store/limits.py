@@ -113,7 +113,7 @@ def cut_columns(rows: pa.Table | pa.RecordBatch) -> tuple[pa.Table | pa.RecordBa
         if not text or rows.column(index).nbytes <= TEXT_BYTES:
             continue
         column = pl.Series(rows.column(index))
-        if more := (column.str.len_bytes() > TEXT_BYTES).sum():
+        if more := int((column.str.len_bytes() > TEXT_BYTES).sum()):
             count += more
             texts = [None if text is None else cut_text(text) for text in column.to_list()]
             rows = rows.set_column(index, rows.schema.names[index], pa.array(texts, pa.large_string()))

@@ -55,7 +55,7 @@ def storable_rows(rows: Any, shift_ns: int = 0) -> tuple[Any, int]:
     dropped = 0
     for name, (first, last) in limits.items():
         if name in names and (bad := _beyond(rows.column(name), first, last)) is not None:
-            dropped += bad.sum()
+            dropped += int(bad.sum())
             rows = rows.filter((~bad).to_arrow())
     if "metric" in names and "value" in names:
         rows, wild = _possible_samples(rows)
@@ -94,7 +94,7 @@ def _possible_samples(rows: Any) -> tuple[Any, int]:
     beyond = (wild & values.is_finite()).fill_null(False)
     rows = _with_column(rows, "value", values.zip_with(~beyond, values.sign() * float("inf")))
     measured = wild & ~counter
-    return rows.filter((~measured).to_arrow()), measured.sum()
+    return rows.filter((~measured).to_arrow()), int(measured.sum())
 
 
 def _series(column: Any) -> pl.Series:
