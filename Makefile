@@ -31,6 +31,7 @@ demo: $(RUNTIME) ## a sample run and its report, in demo/; a training recorded h
 	@$(BIN)/postrun demo -o demo
 
 docs: $(TEST) ## the documents as a site, in site/index.html, with sample reports made now
+	@$(BIN)/python -P docs/site/run_store.py
 	@$(BIN)/python docs/site/build.py -o site
 
 install: $(RUNTIME) ## postrun in .venv, as .venv/bin/postrun

@@ -52,7 +52,7 @@ def _logical(table: Table) -> dict[str, str]:
 
 
 SCHEMA: Final = {table.name.removeprefix(RAW): _logical(table) for table in TABLES.values() if table.name not in _OF_EVENTS}
-"""What a run contains: table or view of events -> columns with their DuckDB types. Views of events also have ``id`` and ``source``."""
+"""Contents of a run: table or view of events -> columns with their DuckDB types. Views of events also have ``id`` and ``source``."""
 EVENTS: Final = tuple(name.removeprefix(RAW) for name in TABLES if name.startswith(RAW))
 """Views of events; rows of each go to the table of this name in the schema ``raw``."""
 

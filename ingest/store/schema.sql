@@ -294,7 +294,7 @@ CREATE TABLE python_profile (
     cumulative_s DOUBLE -- time with the functions it calls, of recursive calls the outermost only; s
 );
 
--- Two functions of a cProfile window of which the first called the second. The figures are those of the callee in these calls.
+-- A caller and a callee of a cProfile window. The figures are those of the callee in these calls.
 CREATE TABLE python_call (
     "window" INTEGER, -- -> python_window
     caller INTEGER, -- -> python_profile.id in the window

@@ -50,7 +50,7 @@ def views_script() -> tuple[str, ...]:
 
 
 def faster_events(rows: Callable[[str], Sequence[tuple[Any, ...]]], sources: Mapping[str, set[int]]) -> list[str]:
-    """Return statements that replace the views of events by faster ones with equal rows.
+    """Return statements that replace the views of events by faster, equal ones.
 
     Joins with tables that are empty, or have one value for all rows, are left out. Then a condition on times selects blocks of rows. The
     views are valid until one of these tables changes. ``rows``: returns the rows of a query. ``sources``: rows of ``source_map`` that each
