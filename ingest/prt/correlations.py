@@ -6,40 +6,26 @@ half of that, so the full count follows from the differences.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
-from ..store.store import Store
+import polars as pl
 
 HALF: Final = 1 << 31  # Correlations of one window that are this far apart are of a count that began again
 
-_BITS: Final = f"""
-    CREATE TEMP TABLE counted AS
-    WITH both_sides AS (
-        SELECT true AS host, id AS row, start_ns, correlation - $base AS c FROM host_event
-        WHERE process = $process AND correlation BETWEEN $base AND $base + $most
-        UNION ALL
-        SELECT false, id, start_ns, correlation - $base FROM device_event
-        WHERE process = $process AND correlation BETWEEN $base AND $base + $most
-    ),
-    ordered AS (SELECT *, row_number() OVER (ORDER BY start_ns, host DESC, c, row) AS place FROM both_sides),
-    stepped AS (SELECT *, coalesce((c - lag(c) OVER (ORDER BY place) + {3 * HALF}) % {2 * HALF} - {HALF}, c) AS step FROM ordered)
-    SELECT host, row, sum(step) OVER (ORDER BY place)::BIGINT AS full_count FROM stepped
-    WHERE (SELECT max(c) - min(c) >= {HALF} AND max(c) < {2 * HALF} FROM both_sides)
-"""
 
+def full_counts(rows: pl.DataFrame, base: int, distance: int) -> pl.DataFrame:
+    """Return ``row`` and restored ``correlation`` of the rows of one count.
 
-def count_on(store: Store, process: int, cycles: Iterable[int], distance: int) -> None:
-    """Restore the full count in each of the ``cycles``, which are ``distance`` apart."""
-    execute = store.connection.execute
-    for cycle in cycles:
-        base = cycle * distance
-        execute(_BITS, {"base": base, "process": process, "most": distance - 1})
-        ((least,),) = execute("SELECT min(full_count) FROM counted").fetchall()
-        if least is not None:
-            first = base - min(least // (2 * HALF), 0) * 2 * HALF
-            for table, host in (("host_event", "host"), ("device_event", "NOT host")):
-                execute(
-                    f"UPDATE raw.{table} AS e SET correlation = ? + full_count FROM counted WHERE {host} AND counted.row = e.id", [first]
-                )
-        execute("DROP TABLE counted")
+    The count is of the rows with a correlation of ``base`` to ``base + distance - 1``; no row if it did not begin again. ``rows``:
+    ``row``, ``host`` (whether it is a call), ``start_ns`` and ``correlation``.
+    """
+    count = pl.col("count")
+    counts = rows.with_columns(count=pl.col("correlation") - base).filter(count.is_between(0, distance - 1))
+    least, most = counts.select(least=count.min(), most=count.max()).row(0)
+    if least is None or most - least < HALF or most >= 2 * HALF:
+        return counts.clear().select("row", "correlation")
+    step = (count - count.shift(1) + 3 * HALF) % (2 * HALF) - HALF
+    ordered = counts.sort("start_ns", "host", "count", "row", descending=[False, True, False, False])
+    full = ordered.select("row", full=step.fill_null(count).cum_sum())
+    first = base - min(full["full"].min() // (2 * HALF), 0) * 2 * HALF  # type: ignore[operator]  # a number: there are rows
+    return full.select("row", correlation=pl.col("full") + first)

@@ -74,15 +74,10 @@ class CaptureDevices:
             self._note_divided(machine.gpus, users, numbers)
 
     def _move(self, process: int, moves: Mapping[int, int]) -> None:
-        if not moves:
-            return
-        cases = " ".join(f"WHEN {old} THEN {new}" for old, new in moves.items())
-        for table in ("device_event", "annotation"):
-            self.store.connection.execute(
-                f"UPDATE raw.{table} SET device = CASE device {cases} END WHERE device IN ({', '.join(map(str, moves))})"
-                " AND source_id IN (SELECT source_id FROM source_map WHERE process = ?)",
-                [process],
-            )
+        """Give the devices of all sources of a process the numbers of the node."""
+        for old, new in moves.items():
+            alias = "INSERT INTO device_alias SELECT source_id, ?, ? FROM source_map WHERE process = ?"
+            self.store.connection.execute(alias, [old, new, process])
 
     def _write(self, node: int, gpus: Facts, devices: Iterable[tuple[int, _User, int]]) -> None:
         stated: Facts = {}

@@ -22,6 +22,7 @@ from .correlations import HALF
 from .format import TraceFile
 from .names import HOST_KINDS, NO_NAME, CaptureNames
 from .processes import RecordedProcess
+from .staged_rows import DRIVER, STAGED, StagedRows
 from .windows import GpuWindows
 
 _SIDE: Final = pl.Enum(["host"])  # DuckDB gets a number per row instead of a text
@@ -34,7 +35,6 @@ _WITH_HOST: Final = ("HtoD", "DtoH", "HtoA", "AtoH", "HtoH")  # only the host's 
 _MEMORIES: Final = {"HtoD": "{} -> Device", "DtoH": "Device -> {}"}
 _SYNC_KINDS: Final = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
 _NO_STREAM: Final = 2**32 - 1  # In synchronization records without a stream; profilers show -1
-_DRIVER: Final = re.compile("cu[A-Z]")
 _LOADER_MADE: Final = "DataLoaderIter.__init__"
 _SHAPE: Final = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "registers", "shared_memory", "graph_node")
 
@@ -46,6 +46,7 @@ class CaptureFile:
     store: Store
     placement: Placement
     windows: GpuWindows
+    staged: StagedRows
     opened: TraceFile
     process: RecordedProcess
     session: bytes
@@ -150,9 +151,12 @@ class CaptureFile:
         first, last = rows.select(first=pl.col(started).min(), last=ended.max()).row(0)
         self.first_ns = first if self.first_ns is None else min(first, self.first_ns)
         self.last_ns = last if self.last_ns is None else max(last, self.last_ns)
-        owner = {"node": self.process.node} | ({} if table == "sample" else {"process": self.process.id})
-        rows = rows.with_columns(pl.lit(value, pl.Int32).alias(column) for column, value in owner.items())
-        self.store.append(table, rows, source=self.source)
+        if table in STAGED:
+            self.staged.add(table, rows, self.process, self.source)
+        else:
+            owner = {"node": self.process.node} | ({} if table == "sample" else {"process": self.process.id})
+            rows = rows.with_columns(pl.lit(value, pl.Int32).alias(column) for column, value in owner.items())
+            self.store.append(table, rows, source=self.source)
         self.stored += rows.height
 
     def _drop(self, code: str, count: int) -> None:
@@ -214,7 +218,7 @@ class CaptureFile:
         if self._calls_names is None:
             texts = self.names.without_versions()
             self._calls_names = CaptureNames(self.store, texts)
-            self.process.calls_driver |= any(_DRIVER.match(text) for text in texts)
+            self.process.calls_driver |= any(re.match(DRIVER, text) for text in texts)
         last = len(HOST_KINDS) - 1  # the kind of a number that is not one of them
         number = pl.when(pl.col("kind").is_between(0, last)).then("kind").otherwise(last)
         kind = pl.when(pl.col("kind").is_null()).then(self._calls_names.kinds(frame["name"])).otherwise(number)

@@ -7,20 +7,18 @@ of one process (when a file is full, the next one follows) share the row of the 
 from __future__ import annotations
 
 import re
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..chrome_trace.batches import Progress
-from ..chrome_trace.cycle_ids import CYCLE_IDS
 from ..store.identity import Placement
 from ..store.result import CaptureResult
 from ..store.schema import RECORDED_TWICE
 from ..store.store import Store
 from ..store.tables import Severity
 from ..store.time_limits import ABSURD_TIME
-from .correlations import count_on
 from .devices import CaptureDevices
 from .format import TraceFile
 from .job_record import PREFIXES, Jobs
@@ -28,6 +26,7 @@ from .machine_health import note_health, port_names
 from .notes import Missing, note_hidden, note_losses, note_missing, note_problems
 from .processes import RecordedProcesses
 from .profiling_notes import note_elsewhere, note_profiling, note_sampled
+from .staged_rows import STAGED, StagedRows
 from .windows import GpuWindows
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ class Captures:
         self.devices = CaptureDevices(store)
         self.windows = GpuWindows(store)
         self.processes = RecordedProcesses(store, placement.registry)
-        self._rows = {"device_event": 0, "host_event": 0}  # of recordings; those of traces follow
+        self.staged = StagedRows(store)
         self._missing: list[Missing] = []
         self._without_gpu: dict[int, bool] = {}  # by node; False: it has GPUs of another vendor
         self.cut: set[int] = set()  # sources that lack a part of the run, once all files are read
@@ -90,14 +89,18 @@ class Captures:
             self.store.note("warning", "duplicate_part", text, source=source, file=path.name)
             return CaptureResult(0, None, None, process=process.id)
         sampled = self.processes.sampled_by_others(process)
-        file = CaptureFile(self.store, self.placement, self.windows, opened, process, header["session"], source, sampled)
-        result = self._result(file, file.read(progress))
-        for table in self._rows:
-            self._rows[table] = self.store.next_event(table)
+        file = CaptureFile(self.store, self.placement, self.windows, self.staged, opened, process, header["session"], source, sampled)
+        try:
+            result = self._result(file, file.read(progress))
+        except BaseException:
+            self.staged.discard(source)
+            raise
         return replace(result, session=header["session"], number=header["number"]) if sound else result
 
     def settle(self, formats: Container[str | None] = ()) -> None:
         """Store and note what only all recordings, and ``formats`` of other files, show."""
+        of_recordings = {table: self.store.next_event(table) for table in STAGED}
+        self.staged.write(self.processes.all)
         self.processes.note_missing_files()
         self.cut |= self.processes.note_unfinished()
         note_missing(self.store, self._missing)
@@ -107,54 +110,33 @@ class Captures:
         note_profiling(self.store, self._missing)
         note_elsewhere(self.store, self._missing, formats)
         note_sampled(self.store, self._missing, self.processes.spans())
-        for process in self.processes.all:
-            if process.many_calls:
-                count_on(self.store, process.id, sorted(set(process.cycles.values())), CYCLE_IDS)
         self.processes.write_windows(*self.jobs.times())
         self.processes.forget_recorders()
-        self._settle_twice()
-        self._settle_calls()
+        self._leave_out_twice(of_recordings)
         self.devices.settle()
         self.windows.settle()
         self.jobs.settle()
         note_health(self.store, port_names((missing.machine, missing.metadata) for missing in self._missing))
 
-    def _settle_twice(self) -> None:
-        """Remove work that a trace also contains: traces have the operators."""
-        execute = self.store.connection.execute
+    def _leave_out_twice(self, first: Mapping[str, int]) -> None:
+        """Leave out work that a trace also contains: traces have the operators.
+
+        ``first``: by table, the id of the first row of recordings, which follow those of traces.
+        """
         processes = [process.id for process in self.processes.all]
-        work, calls = self._rows["device_event"], self._rows["host_event"]
         # Windows of recordings are not there yet.
-        windows = execute("SELECT process, first_ns, last_ns FROM profile_window WHERE list_contains(?, process)", [processes]).fetchall()
-        for window in windows:
+        query = "SELECT process, first_ns, last_ns FROM profile_window WHERE list_contains(?, process)"
+        for window in self.store.connection.execute(query, [processes]).fetchall():
             inside = "process = ? AND start_ns BETWEEN ? AND ?"
-            if not execute(f"SELECT 1 FROM device_event WHERE id >= {work} AND {inside} LIMIT 1", window).fetchall():
+            traced = f"SELECT 1 FROM device_event WHERE id < {first['device_event']} AND {inside} LIMIT 1"
+            if not self.store.connection.execute(traced, window).fetchall():
                 continue
-            twice = self.store.leave_out(
-                "device_event", RECORDED_TWICE, f"SELECT id FROM device_event WHERE id < {work} AND {inside}", window
-            )
-            if twice:
-                of_runtime = f"SELECT id FROM host_event WHERE id < {calls} AND kind IN ('launch', 'sync', 'call') AND {inside}"
-                self.store.leave_out("host_event", RECORDED_TWICE, of_runtime, window)
+            work = f"SELECT id FROM device_event WHERE id >= {first['device_event']} AND {inside}"
+            if twice := self.store.leave_out("device_event", RECORDED_TWICE, work, window):
+                calls = f"SELECT id FROM host_event WHERE id >= {first['host_event']} AND kind IN ('launch', 'sync', 'call') AND {inside}"
+                self.store.leave_out("host_event", RECORDED_TWICE, calls, window)
                 text = "Device activity that a profiler trace of the same process holds, too, is taken from the trace."
                 self.store.note("info", "recorded_twice", text, count=twice, first_ns=window[1], last_ns=window[2])
-
-    def _settle_calls(self) -> None:
-        """Count a launch of the runtime and the driver's call inside it once."""
-        if processes := [process.id for process in self.processes.all if process.calls_driver]:
-            self.store.connection.execute(
-                """
-                UPDATE raw.host_event AS e SET kind = 'call' FROM (
-                    SELECT i.id AS row FROM host_event AS i JOIN name AS n ON n.id = i.name
-                    JOIN (SELECT process, correlation, min(start_ns) AS first, arg_min(start_ns + duration_ns, start_ns) AS last
-                          FROM host_event WHERE kind = 'launch' AND correlation IS NOT NULL GROUP BY ALL HAVING count(*) > 1) AS o
-                        ON o.process = i.process AND o.correlation = i.correlation
-                    WHERE i.kind = 'launch' AND i.start_ns > o.first AND i.start_ns + i.duration_ns <= o.last
-                        AND list_contains(?, i.process) AND regexp_matches(n.text, '^cu[A-Z]')
-                ) AS inside WHERE e.id = inside.row
-                """,
-                [processes],
-            )
 
     def _result(self, file: CaptureFile, complete: bool) -> CaptureResult:
         """Add a stored file to the job and note its damage."""

@@ -41,7 +41,7 @@ TABLES: Final = _tables(_TEXT)
 """All tables by their names in the database, in the order of the file."""
 STORED: Final = {name: table.columns for name, table in TABLES.items()}
 """Columns of each table with their DuckDB types."""
-_OF_EVENTS: Final = ("source_map", "left_out", "thread_alias", "name_alias")  # change what the views of events show
+_OF_EVENTS: Final = ("source_map", "left_out", "thread_alias", "device_alias", "name_alias")  # change what the views of events show
 
 
 def _logical(table: Table) -> dict[str, str]:

@@ -8,7 +8,7 @@
 -- No event row is changed after it was written.
 --
 -- Versions of the format (store_info, key format_version):
---   7  events in the schema raw with id and source_id; source_map, left_out, thread_alias, name_alias; views; comments
+--   7  events in the schema raw with id and source_id; source_map, left_out, aliases; views; comments
 --   6  collective, allocation, recorded_window; windows of Python profiles
 --   5  and earlier: before the first release
 
@@ -133,6 +133,13 @@ CREATE TABLE thread_alias (
     source_id INTEGER, -- -> source_map
     tid BIGINT, -- thread id in the raw rows
     alias BIGINT -- thread id in the views
+);
+
+-- Devices of a process that counts only those that it sees, and that the node numbers otherwise.
+CREATE TABLE device_alias (
+    source_id INTEGER, -- -> source_map
+    device INTEGER, -- number of the GPU in the raw rows
+    alias INTEGER -- number of the GPU in the views, as the node counts it
 );
 
 -- Names of device events that are shown by another name: symbols that demangle to one name, kernels beyond a limit.

@@ -218,6 +218,11 @@ class Tables(Queries):
         if self._folder is not None:
             self._folder.cleanup()
 
+    def private_folder(self) -> Path:
+        """Return a folder for files of this process, which closing the store removes."""
+        assert self._folder is not None
+        return Path(self._folder.name)
+
     def checkpoint(self) -> None:
         """Write everything to the file of the store, if it has one that stays.
 

@@ -43,7 +43,7 @@ REQUIRED: Final[dict[str, tuple[str, ...]]] = {
     "ingest_note": ("severity", "code", "message", "count"),
 }
 # Table -> columns whose values together are of one row.
-UNIQUE: Final = {"source_map": "source_id", "thread_alias": "source_id, tid", "name_alias": "name"}
+UNIQUE: Final = {"source_map": "source_id", "thread_alias": "source_id, tid", "device_alias": "source_id, device", "name_alias": "name"}
 # Column -> table whose ids it contains.
 REFERENCES: Final = {"node": "node", "process": "process", "source": "source", "name": "name", "window": "python_window"}
 JSON_OF_RUN: Final = ("resources", "hyperparameters", "labels", "metadata")
@@ -84,7 +84,7 @@ MOST_DEPTH: Final = 64  # Objects and arrays inside each other in the JSON of a 
 HIGHEST_DEVICE: Final = 1 << 20  # Above the index of any GPU of a node
 
 HIGHEST_OFFSET: Final = 2**62  # of ids: the sum of an id below and an offset has 63 bits
-_OF_EVENTS: Final = {table: STORED[table] for table in ("source_map", "left_out", "thread_alias", "name_alias")}
+_OF_EVENTS: Final = {table: STORED[table] for table in ("source_map", "left_out", "thread_alias", "device_alias", "name_alias")}
 _COLUMNS: Final = _OF_EVENTS | SCHEMA
 _SHARE: Final = " ({count:,} of {rows:,} rows)"
 

@@ -57,7 +57,7 @@ def faster_events(rows: Callable[[str], Sequence[tuple[Any, ...]]], sources: Map
     table of events has.
     """
     mapped = {source_id: facts for source_id, *facts in rows(f"SELECT source_id, {', '.join(_MAPPED)} FROM source_map")}
-    unused = {table for table in ("thread_alias", "name_alias") if not rows(f"SELECT 1 FROM {table} LIMIT 1")}
+    unused = {table for table in ("thread_alias", "device_alias", "name_alias") if not rows(f"SELECT 1 FROM {table} LIMIT 1")}
     left_out = {table for (table,) in rows("SELECT DISTINCT table_name FROM left_out")}
     script = []
     for view in views():
@@ -80,8 +80,8 @@ def _faster(statement: str, constants: Mapping[str, int | None], unused: set[str
     statement = _NOT_MOVED.sub(r"\1", statement)
     if not re.search(r"\bm\.", statement.partition("JOIN source_map AS m")[0]):
         unused = unused | {"source_map"}
-    for alias, table in (("t", "thread_alias"), ("n", "name_alias")):
+    for alias, table in (("t", "thread_alias"), ("d", "device_alias"), ("n", "name_alias")):
         if table in unused:
-            statement = re.sub(rf"coalesce\({alias}\.alias, (r\.\w+)\) AS \w+", r"\1", statement)
+            statement = re.sub(rf"coalesce\({alias}\.alias, (r\.\w+)\) AS \w+", r"\1", statement).replace(f"{alias}.alias, ", "")
     statement = _JOIN.sub(lambda join: "" if join[1] in unused else join[0], statement)
     return statement.replace("CREATE VIEW", "CREATE OR REPLACE VIEW", 1)

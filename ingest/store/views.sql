@@ -32,7 +32,7 @@
 -- id: number of the row, in the order of the source; unique in this view
 -- source: -> source
 CREATE VIEW device_event AS
-SELECT m.node, m.process, coalesce(r.device, m.device) AS device, r.context, r.stream, r.kind, coalesce(n.alias, r.name) AS name,
+SELECT m.node, m.process, coalesce(d.alias, r.device, m.device) AS device, r.context, r.stream, r.kind, coalesce(n.alias, r.name) AS name,
     r.start_ns + m.shift_ns AS start_ns, r.duration_ns,
     CASE WHEN r.correlation BETWEEN 1 AND 4611686018427387903 THEN r.correlation + m.id_offset ELSE r.correlation END AS correlation,
     CASE WHEN r.external_id BETWEEN 1 AND 4611686018427387903 THEN r.external_id + m.id_offset ELSE r.external_id END AS external_id,
@@ -40,6 +40,7 @@ SELECT m.node, m.process, coalesce(r.device, m.device) AS device, r.context, r.s
     r.graph_node, r.id, m.source
 FROM raw.device_event AS r
 JOIN source_map AS m ON m.source_id = r.source_id
+LEFT JOIN device_alias AS d ON d.source_id = r.source_id AND d.device = r.device
 LEFT JOIN name_alias AS n ON n.name = r.name
 ANTI JOIN (SELECT id FROM left_out WHERE table_name = 'device_event') AS l ON l.id = r.id;
 
@@ -127,10 +128,11 @@ ANTI JOIN (SELECT id FROM left_out WHERE table_name = 'host_event') AS l ON l.id
 -- id: number of the row, in the order of the source; unique in this view
 -- source: -> source
 CREATE VIEW annotation AS
-SELECT m.node, m.process, coalesce(t.alias, r.tid) AS tid, r.side, r.device, r.stream, r.name, r.value,
+SELECT m.node, m.process, coalesce(t.alias, r.tid) AS tid, r.side, coalesce(d.alias, r.device) AS device, r.stream, r.name, r.value,
     r.start_ns + m.shift_ns AS start_ns, r.duration_ns, r.depth, r.phase, r.complete, r.arguments, r.id, m.source
 FROM raw.annotation AS r
 JOIN source_map AS m ON m.source_id = r.source_id
+LEFT JOIN device_alias AS d ON d.source_id = r.source_id AND d.device = r.device
 LEFT JOIN thread_alias AS t ON t.source_id = r.source_id AND t.tid = r.tid
 ANTI JOIN (SELECT id FROM left_out WHERE table_name = 'annotation') AS l ON l.id = r.id;
 

@@ -16,8 +16,13 @@ from hypothesis import strategies as st
 from postrun.analysis import Options, analyze
 from postrun.analysis.report import Report
 from postrun.analysis.rules.evidence.run_data import RunData
+from postrun.errors import InputError
 from postrun.ingest import ingest
+from postrun.ingest.prt import staged_rows
+from postrun.ingest.prt.file_rows import CaptureFile
+from postrun.ingest.prt.reader import Captures
 from postrun.ingest.store import Store
+from postrun.ingest.store.result import CaptureResult
 from postrun.native import _native
 from prt_reader import MISSING
 from prt_writer import PrtWriter
@@ -577,6 +582,71 @@ def test_what_a_profiler_traced_at_the_same_time_counts_once(tmp_path: Path) -> 
         assert rows(store, f"SELECT start_ns - {START} FROM host_event ORDER BY 1") == [(100,), (1000,), (3000,)]
         assert notes(store)["recorded_twice"] == 1
         assert RunData(store).launches.pairs == 3
+
+
+def test_what_a_trace_also_has_is_left_out_and_comes_back(tmp_path: Path) -> None:
+    trace = {"schemaVersion": 1, "baseTimeNanoseconds": START, "traceEvents": [OPERATOR, traced(6000, 100, 5)]}
+    (tmp_path / "trace.json").write_text(json.dumps(trace))
+    recording = Gpu().call(100, 10, 1).run(200, 30, 1).call(6000, 10, 2).run(6000, 100, 2)
+    with load(tmp_path, recording) as store:
+        assert rows(store, "SELECT table_name, count(*) FROM left_out WHERE reason = 'recorded twice' GROUP BY 1 ORDER BY 1") == [
+            ("device_event", 1),
+            ("host_event", 1),
+        ]
+        assert rows(store, "SELECT count(*) FROM device_event") == [(2,)]
+        store.connection.execute("DELETE FROM left_out WHERE reason = 'recorded twice'")
+        assert rows(store, "SELECT count(*) FROM device_event") == [(3,)]
+        assert rows(store, f"SELECT start_ns - {START} FROM host_event WHERE kind = 'launch' ORDER BY 1") == [(100,), (6000,)]
+
+
+OPERATOR = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 100, "tid": 100, "ts": 5.0, "dur": 1.0}
+
+
+def traced(start: int, length: int, correlation: int) -> dict[str, Any]:
+    """Return a kernel of a trace of process 100, which counts its devices from 0."""
+    args = {"correlation": correlation, "device": 0, "stream": 7}
+    return {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": start / 1000, "dur": length / 1000, "args": args}
+
+
+def test_devices_of_a_trace_of_the_process_are_those_of_the_node_also(tmp_path: Path) -> None:
+    trace = {"schemaVersion": 1, "host_name": "h1", "baseTimeNanoseconds": START, "traceEvents": [OPERATOR, traced(6000, 100, 5)]}
+    (tmp_path / "trace.json").write_text(json.dumps(trace))
+    driver = facts("gpu", [f"GPU-0000000{i}-aaaa-bbbb-cccc-000000000000" for i in range(4)])
+    seen = facts("cuda", ["GPU-00000002-aaaa-bbbb-cccc-000000000000"])
+    with load(tmp_path, Gpu(metadata={**driver, **seen}).run(0, 10, 1)) as store:
+        assert rows(store, f"SELECT start_ns - {START}, device FROM device_event ORDER BY 1") == [(0, 2), (6000, 2)]
+        assert rows(store, "SELECT DISTINCT device FROM raw.device_event") == [(0,)]
+
+
+def test_rows_that_waited_in_files_are_those_that_waited_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def contents() -> list[Any]:
+        recording = Gpu().call(0, 50, 1).call(10, 20, 1, name=DRIVER).run(60, 5, 1)
+        for correlation in (LAST - 1, LAST, 1, 2):
+            recording.call(100 + correlation % 7, 1, correlation).run(200 + correlation % 7, 1, correlation, device=correlation % 2)
+        with load(tmp_path / "in", recording, Gpu(number=2).call(300, 5, 3).run(310, 5, 3)) as store:
+            assert not [*store.private_folder().glob("staged-*")]
+            return [rows(store, f"SELECT * FROM {table} ORDER BY id") for table in ("device_event", "host_event")]
+
+    waited_in_memory = contents()
+    monkeypatch.setattr(staged_rows, "_IN_MEMORY", 0)
+    assert contents() == waited_in_memory
+
+
+def test_a_recording_that_fails_leaves_no_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = Captures._result
+
+    def fail(captures: Captures, file: CaptureFile, complete: bool) -> CaptureResult:
+        if file.opened.path.name == "0.prt":
+            raise InputError("damaged")
+        return result(captures, file, complete)
+
+    monkeypatch.setattr(Captures, "_result", fail)
+    with load(tmp_path, Gpu().call(0, 10, 1).run(20, 5, 1), Gpu(pid=200, session=2).call(7, 10, 1).run(30, 5, 1)) as store:
+        assert rows(store, f"SELECT start_ns - {START} FROM raw.host_event UNION ALL SELECT start_ns - {START} FROM raw.device_event") == [
+            (7,),
+            (30,),
+        ]
+        assert notes(store)["not_readable"] == 1
 
 
 def test_ids_of_other_tools_change_nothing(tmp_path: Path) -> None:

@@ -33,7 +33,10 @@ MAPS = st.lists(
 )  # fmt: skip
 
 
-def seen(rows: list[dict[str, Any]], maps: list[dict[str, Any]], threads: dict[Any, int], names: dict[int, int], out: set[int]) -> Any:
+def seen(
+    rows: list[dict[str, Any]], maps: list[dict[str, Any]], threads: dict[Any, int], devices: dict[Any, int], names: dict[int, int],
+    out: set[int],
+) -> Any:  # fmt: skip
     """What the views of device and host events show, computed row by row."""
     device, host = [], []
     for number, row in enumerate(rows):
@@ -45,7 +48,7 @@ def seen(rows: list[dict[str, Any]], maps: list[dict[str, Any]], threads: dict[A
             for value in (row["correlation"], row["external_id"])
         ]
         start = row["start_ns"] + of["shift_ns"]
-        unit = of["device"] if row["device"] is None else row["device"]
+        unit = of["device"] if row["device"] is None else devices.get((row["source_id"], row["device"]), row["device"])
         name = names.get(row["name"], row["name"])
         device.append((number, of["source"], of["node"], of["process"], unit, name, start, row["duration_ns"], *ids))
         tid = threads.get((row["source_id"], row["tid"]), row["tid"])
@@ -56,11 +59,13 @@ def seen(rows: list[dict[str, Any]], maps: list[dict[str, Any]], threads: dict[A
 @settings(deadline=None)
 @given(
     rows=ROWS, maps=MAPS, threads=st.dictionaries(st.tuples(st.integers(0, 2), st.integers(1, 3)), st.integers(7, 9), max_size=2),
+    devices=st.dictionaries(st.tuples(st.integers(0, 2), st.integers(0, 2)), st.integers(7, 9), max_size=2),
     names=st.dictionaries(st.integers(0, 3), st.integers(7, 9), max_size=2), out=st.sets(st.integers(0, 7), max_size=3),
 )  # fmt: skip
 def test_views_show_what_the_source_map_says(
-    rows: list[dict[str, Any]], maps: list[dict[str, Any]], threads: dict[Any, int], names: dict[int, int], out: set[int]
-) -> None:
+    rows: list[dict[str, Any]], maps: list[dict[str, Any]], threads: dict[Any, int], devices: dict[Any, int], names: dict[int, int],
+    out: set[int],
+) -> None:  # fmt: skip
     with empty_store() as store:
         for facts in maps:
             store.map_source(**facts)
@@ -73,12 +78,14 @@ def test_views_show_what_the_source_map_says(
         execute = store.connection.execute
         for (source_id, tid), alias in threads.items():
             execute("INSERT INTO thread_alias VALUES (?, ?, ?)", [source_id, tid, alias])
+        for (source_id, device), alias in devices.items():
+            execute("INSERT INTO device_alias VALUES (?, ?, ?)", [source_id, device, alias])
         for name, alias in names.items():
             execute("INSERT INTO name_alias VALUES (?, ?)", [name, alias])
         for table in ("device_event", "host_event"):
             for number in out:
                 store.leave_out(table, "test", "SELECT ? AS id", [number])
-        expected = seen(rows, maps, threads, names, out)
+        expected = seen(rows, maps, threads, devices, names, out)
         try:
             for _ in range(2):  # as defined, and without the joins that have one value or no row
                 actual = [
