@@ -58,6 +58,7 @@ MOST_ROWS: Final = {
     "device": DEVICES,
     "name": NAMES + 2,
     "source": 100_000,
+    "source_map": 500_000,
     "step": 1_000_000,
     "profile_window": 100_000,
     "recorded_window": 100_000,
@@ -65,7 +66,7 @@ MOST_ROWS: Final = {
     "ingest_note": 500_000,
 }
 """Rows of tables that a report goes through one by one. ``name``: with the two for names beyond a limit. ``source``: 12 files of
-each of 8,000 processes. ``step``: 125 of each of 8,000 processes, or weeks of one."""
+each of 8,000 processes; ``source_map``: their processes and nodes. ``step``: 125 of each of 8,000 processes, or weeks of one."""
 MOST_DISTINCT: Final[dict[tuple[str, tuple[str, ...]], int]] = {
     ("device_event", ("node", "device")): 16_384,
     ("device_event", ("node", "process", "device", "context", "stream")): 262_144,
@@ -162,7 +163,7 @@ def _checks(table: str) -> Iterator[Check]:
             yield _beyond(column, -LATEST_NS, LATEST_NS, f"times that are not possible{_SHARE}")
         elif column.endswith("_ns") and table != "ingest_note":
             yield _beyond(column, EARLIEST_NS, LATEST_NS, f"times that are not possible{_SHARE}")
-        elif column in ("device", "index") and kind == "INTEGER":
+        elif kind == "INTEGER" and (column in ("device", "index") or (table, column) == ("device_alias", "alias")):
             yield _beyond(column, 0, HIGHEST_DEVICE, f"numbers that no GPU has{_SHARE}")
         elif kind == "DOUBLE":  # infinity is the largest number but NaN
             finite = f'isfinite(min("{column}")) AND isfinite(max("{column}"))'

@@ -331,6 +331,13 @@ CONTRADICTIONS = {
         "column source_id of table source_map has the same id"
     ),
     "INSERT INTO thread_alias SELECT 0, 1, range FROM range(2)": "column source_id, tid of table thread_alias has the same id",
+    "INSERT INTO device_alias SELECT 0, 0, range FROM range(2)": "column source_id, device of table device_alias has the same id",
+    "INSERT INTO device_alias SELECT 0, 0, -1": "column alias of table device_alias has numbers that no GPU has",
+    "UPDATE raw.host_event SET id = 1": "column id of table raw.host_event has the same id in several rows",
+    "UPDATE raw.host_event SET id = 9e15 WHERE id > 1": "column id of table raw.host_event has the same id in several rows",
+    "INSERT INTO source_map BY NAME SELECT range + 99 AS source_id, 0 AS shift_ns, 0 AS id_offset FROM range(500_000)": (
+        "more than 500,000"
+    ),
     "INSERT INTO name_alias SELECT 0, range FROM range(2)": "column name of table name_alias has the same id",
     "UPDATE source_map SET shift_ns = 4e18": "column start_ns of table device_event has times that are not possible",
     "UPDATE source_map SET shift_ns = 9e18": "column shift_ns of table source_map has times that are not possible",
