@@ -99,7 +99,7 @@ def events(store: Store, timed: pl.DataFrame, tracks: pl.DataFrame) -> Iterator[
     Columns: ``row``, ``track``, ``start`` and ``duration``. ``tracks``: the keys and ``events`` of :func:`places`, ``track``, and
     ``moved``, the offset of its events' times. Each track has events of one source.
     """
-    integer, sql_integer = (np.int16, "SMALLINT") if len(tracks) < 2**15 else (np.int32, "INTEGER")
+    integer, sql_integer = (np.int16, "SMALLINT") if (tracks["track"] < 2**15).all() else (np.int32, "INTEGER")
     for source, table, kind, keys, _ in _SOURCES:
         placed = tracks.filter(pl.col("place").is_in([place for place, other in enumerate(SOURCE) if other == source]))
         if placed.is_empty():

@@ -12,6 +12,7 @@ import polars as pl
 from ...ingest.store.store import Store
 from ..toolkit.intervals import union
 from ..toolkit.windows import windows
+from .lanes import of_track
 from .model import Gap
 
 _EDGE: Final = 0.01  # smallest share of the shown time before the first or after the last recording that counts as a gap
@@ -54,9 +55,9 @@ def stretch(recorded: dict[int, list[tuple[int, int]]], process_of: dict[int, in
     numbers = np.zeros(len(track), np.int64)
     for number, process in process_of.items():
         if len(recorded.get(process, ())) > 1:
-            low, high = np.searchsorted(track, [number, number + 1])
+            part = of_track(track, number)
             starts = np.array([start for start, _ in recorded[process]], np.int64)
-            numbers[low:high] = np.searchsorted(starts, start_ns[low:high], "right")
+            numbers[part] = np.searchsorted(starts, start_ns[part], "right")
     return numbers
 
 

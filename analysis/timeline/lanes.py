@@ -21,6 +21,12 @@ Flags = npt.NDArray[np.bool_]
 Columns = dict[str, npt.NDArray[Any]]
 
 
+def of_track(track: npt.NDArray[Any], number: int) -> slice:
+    """Return the entries of a track in the sorted column ``track``."""
+    same_type = track.dtype.type(number)  # else the column would be converted
+    return slice(int(np.searchsorted(track, same_type, "left")), int(np.searchsorted(track, same_type, "right")))
+
+
 def assign_lanes(events: Columns) -> int:
     """Sort events by track, lane and start; return how many are left out.
 

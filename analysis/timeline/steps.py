@@ -7,6 +7,7 @@ import numpy.typing as npt
 import polars as pl
 
 from .events import DEVICE, STEP
+from .lanes import of_track
 
 Numbers = npt.NDArray[np.int64]
 _LONGER = 2**61  # ns, longer than any step
@@ -25,7 +26,7 @@ def steps_around(
     source, start, track = (kept[column].to_numpy() for column in ("source", "start", "track"))
     single = kept.filter((pl.col("source") == STEP) & (pl.col("count") == 1)).select("row", "index")
     listed = moved.join(single.with_columns(pl.col("row").cast(moved.schema["row"])), on="row")
-    by_track = {number: slice(*np.searchsorted(track, [number, number + 1]).tolist()) for number in process_of}
+    by_track = {number: of_track(track, number) for number in process_of}
     for (process, _, on_device), steps in listed.group_by("process", "phase", "on_device", maintain_order=True):
         later = 0 if on_device else _LONGER
         on_host = _ranges(steps, "host_begin", pl.col("host_end"))

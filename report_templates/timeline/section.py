@@ -172,7 +172,7 @@ def _busiest(timeline: Timeline, tracks: Sequence[int], most: int, view: View) -
 
 
 def _of(timeline: Timeline, track: int) -> slice:
-    low, high = np.searchsorted(timeline.events.track, [track, track + 1])
+    low, high = np.searchsorted(timeline.events.track, np.array([track, track + 1], np.int32))  # of the column's type, to not convert it
     return slice(int(low), int(high))
 
 
