@@ -186,7 +186,7 @@ class Press:
         self._weasyprint = weasyprint
         self._fetcher = URLFetcher(allowed_protocols={"data"}, fail_on_errors=True)
         self._configuration = FontConfiguration()
-        files = URLFetcher(allowed_protocols={"file"}, fail_on_errors=True)  # of these rules alone, never of a page
+        files = URLFetcher(allowed_protocols={"file"}, fail_on_errors=True)  # for these rules, never for a page
         self._fonts = weasyprint.CSS(string=_fonts(), font_config=self._configuration, url_fetcher=files)
 
     def write(self, job: Job, wait_for_attachment: Callable[[], object]) -> None:
