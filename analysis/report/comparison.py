@@ -7,11 +7,11 @@ minus base. Times of a run are divided by its steps, or by its seconds, as ``bas
 from __future__ import annotations
 
 import dataclasses
-import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from .model import Generator, rounded
+from .json_text import json_text
+from .model import Generator
 
 SCHEMA_VERSION: Final = 1
 
@@ -278,4 +278,4 @@ class Comparison:
 
     def to_json(self) -> str:
         """Return comparison.json, in the form of ``Report.to_json``."""
-        return json.dumps(rounded(self.to_dict()), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+        return json_text(self.to_dict())

@@ -8,10 +8,11 @@ zero; an empty tuple means "nothing of this kind in the run", and ``absent`` nam
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Self, dataclass_transform
+
+from .json_text import json_text
 
 SCHEMA_VERSION: Final = 1
 
@@ -1143,7 +1144,7 @@ class Report:
 
         UTF-8 text, keys in field order, ending with a line feed. Equal reports give equal text. Non-finite numbers do not occur; they
         would raise ValueError."""
-        return json.dumps(rounded(self.to_dict()), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+        return json_text(self.to_dict())
 
 
 def plain(value: Any) -> Any:
@@ -1157,17 +1158,6 @@ def plain(value: Any) -> Any:
     fields = ((item, getattr(value, item.name)) for item in dataclasses.fields(value))
     optional = isinstance(value, RuleDetails)
     return {item.name: plain(held) for item, held in fields if held is not None or not optional or item.default is not None}
-
-
-def rounded(value: Any) -> Any:
-    """Round every float in ``value`` to 9 significant digits; tuples become lists."""
-    if isinstance(value, float):
-        return float(f"{value:.9g}")
-    if isinstance(value, dict):
-        return {key: rounded(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [rounded(item) for item in value]
-    return value
 
 
 ISSUES: Final = "IssuesFound"
