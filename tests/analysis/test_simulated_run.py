@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from postrun.analysis import Options, analyze
 from postrun.analysis.report import Report
+from postrun.analysis.toolkit import intervals
 from postrun.ingest import ingest
 from postrun.simulate import DemoTruth, Problems, write_demo
 
@@ -20,6 +23,16 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[DemoTruth, Report]:
     truth = write_demo(folder, steps=8, gpus_per_node=2, problems=Problems(straggler_rank=1))
     with ingest([folder]) as store:
         return truth, analyze(store, Options(generated_at_ns=0))
+
+
+@pytest.mark.slow
+def test_the_report_is_the_same_without_the_extension(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_demo(tmp_path, steps=8, gpus_per_node=2, problems=Problems(straggler_rank=1))
+    options = Options(generated_at_ns=1)
+    with ingest([tmp_path]) as store:
+        report = analyze(store, options)
+        monkeypatch.setattr(intervals, "_extension", lambda: None)
+        assert analyze(store, options) == report
 
 
 def test_every_rank_to_the_nanosecond(run: tuple[DemoTruth, Report]) -> None:

@@ -209,13 +209,13 @@ typedef struct {
     size_t depth, end_capacity, range_capacity;
 } open_ranges;
 
-static int open_range(open_ranges *o, const interval *range) {
-    if (interval_grow((void **)&o->ends, o->depth, &o->end_capacity, sizeof *o->ends) ||
-        interval_grow((void **)&o->ranges, o->depth, &o->range_capacity, sizeof *o->ranges)) {
+static int open_range(open_ranges *o, const interval *range, uint32_t number) {
+    if (interval_grow(&o->ends, o->depth, &o->end_capacity, sizeof *o->ends) ||
+        interval_grow(&o->ranges, o->depth, &o->range_capacity, sizeof *o->ranges)) {
         return -ENOMEM;
     }
     size_t at = o->depth;
-    o->ranges[o->depth++] = range->mark;
+    o->ranges[o->depth++] = number;
     for (; at && o->ends[(at - 1) / 2] > range->end; at = (at - 1) / 2) {
         o->ends[at] = o->ends[(at - 1) / 2];
     }
@@ -238,9 +238,10 @@ static void close_earliest(open_ranges *o) {
 }
 
 /* Finds the innermost range of each point of a group. Ranges are nested or disjoint; if not, the one that ends first closes a level. */
-static int find_innermost(const interval *points, size_t point_count, const interval *ranges, size_t range_count, open_ranges *o,
+static int find_innermost(const interval *points, size_t point_count, const interval_rows *known, size_t group, open_ranges *o,
                           int64_t *results) {
-    size_t next = 0;
+    const interval *ranges = known->rows + known->offsets[group];
+    size_t next = 0, range_count = known->offsets[group + 1] - known->offsets[group];
     o->depth = 0;
     for (size_t i = 0; i < point_count; i++) {
         for (;;) {
@@ -248,9 +249,10 @@ static int find_innermost(const interval *points, size_t point_count, const inte
             if (o->depth && o->ends[0] <= points[i].start && (!opens || o->ends[0] <= ranges[next].start)) {
                 close_earliest(o);
             } else if (opens) {
-                if (open_range(o, &ranges[next++])) {
+                if (open_range(o, &ranges[next], interval_number(known, &ranges[next]))) {
                     return -ENOMEM;
                 }
+                next++;
             } else {
                 break;
             }
@@ -276,22 +278,47 @@ static int add_numbers(interval_table *out, const int64_t *numbers, size_t count
     return 0;
 }
 
+/* Rows of the groups, in order, and where the last one was found. */
+typedef struct {
+    size_t groups;
+    const interval_rows *rows;
+    size_t *hints;
+} index_of_rows;
+
+/* Keeps ranges with a point. */
+static int has_point(void *context, const interval *range, interval_rows *unused) {
+    index_of_rows *points = context;
+    const interval_rows *r = points->rows;
+    uint32_t k = range->group;
+    (void)unused;
+    if (k >= points->groups) {
+        return 0;
+    }
+    size_t at = search(r->rows, r->offsets[k], r->offsets[k + 1], points->hints[k], range->start, 1);
+    points->hints[k] = at;
+    return at < r->offsets[k + 1] && r->rows[at].start < range->end;
+}
+
 int interval_innermost(struct ArrowArrayStream *points, struct ArrowArrayStream *ranges, unsigned keys, unsigned orders,
                        interval_table *out, char *message) {
     interval_groups g = {.keys = keys};
     interval_rows asked = {0}, known = {0};
     open_ranges open = {0};
+    index_of_rows index = {.rows = &asked};
     interval_reading point = {.times = 1, .numbered = 1, .empty = 1, .keyed = 1, .results = 1, .initial = NO_ROW};
-    interval_reading range = {.times = 2, .numbered = 1, .orders = orders, .keyed = 1};
+    interval_reading range = {.times = 2, .numbered = 1, .orders = orders, .keyed = 1, .take = has_point, .context = &index};
     int status = keys_fit(keys, orders, message);
     status = status ? status : read_ordered(points, &point, &g, 0, interval_by_start, &asked, message);
-    size_t groups = g.count;
+    size_t groups = index.groups = g.count;
+    if (!status && !(index.hints = calloc(groups + 1, sizeof *index.hints))) {
+        status = -ENOMEM;
+    }
     status = status ? status : read_ordered(ranges, &range, &g, 0, interval_by_nesting, &known, message);
     for (size_t k = 0; !status && k < groups; k++) {
-        status = find_innermost(asked.rows + asked.offsets[k], asked.offsets[k + 1] - asked.offsets[k], known.rows + known.offsets[k],
-                                known.offsets[k + 1] - known.offsets[k], &open, asked.results);
+        status = find_innermost(asked.rows + asked.offsets[k], asked.offsets[k + 1] - asked.offsets[k], &known, k, &open, asked.results);
     }
     status = status ? status : add_numbers(out, asked.results, asked.total);
+    free(index.hints);
     free(open.ends);
     free(open.ranges);
     interval_rows_free(&asked);
@@ -299,13 +326,6 @@ int interval_innermost(struct ArrowArrayStream *points, struct ArrowArrayStream 
     interval_groups_free(&g);
     return status;
 }
-
-/* Rows of the groups, in order, and where the last one was found. */
-typedef struct {
-    size_t groups;
-    const interval_rows *rows;
-    size_t *hints;
-} index_of_rows;
 
 static int find_first(void *context, const interval *point, interval_rows *points) {
     index_of_rows *known = context;
@@ -315,7 +335,7 @@ static int find_first(void *context, const interval *point, interval_rows *point
         size_t at = search(r->rows, r->offsets[k], r->offsets[k + 1], known->hints[k], point->start, 1);
         known->hints[k] = at;
         if (at < r->offsets[k + 1] && r->rows[at].start == point->start) {
-            points->results[point->mark] = r->rows[at].mark;
+            points->results[point->mark] = interval_number(r, &r->rows[at]);
         }
     }
     return 0;

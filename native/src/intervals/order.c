@@ -171,7 +171,7 @@ typedef struct {
 static int sort_rows(interval *rows, size_t count, interval_after *after, const interval_rows *r, workspace *w) {
     size_t runs = 0;
     for (size_t at = 0; at < count;) {
-        if (interval_grow((void **)&w->runs, runs + 1, &w->run_capacity, sizeof *w->runs)) {
+        if (interval_grow(&w->runs, runs + 1, &w->run_capacity, sizeof *w->runs)) {
             return -ENOMEM;
         }
         w->runs[runs++] = at;

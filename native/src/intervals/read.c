@@ -10,18 +10,26 @@
 
 #define BLOCK 1024 /* rows that are converted at once */
 
-int interval_grow(void **array, size_t count, size_t *capacity, size_t size) {
+/* Gives an array room for `count` elements. `pointer`: to the pointer to it, whatever its type. */
+static int resize(void *pointer, size_t count, size_t size) {
+    void *array;
+    memcpy(&array, pointer, sizeof array);
+    array = count > SIZE_MAX / size ? NULL : realloc(array, count * size);
+    if (!array) {
+        return -ENOMEM;
+    }
+    memcpy(pointer, &array, sizeof array);
+    return 0;
+}
+
+int interval_grow(void *pointer, size_t count, size_t *capacity, size_t size) {
     if (count < *capacity) {
         return 0;
     }
-    size_t more = *capacity ? *capacity + *capacity / 2 + 1 : 64;
-    void *grown = more > SIZE_MAX / size ? NULL : realloc(*array, more * size);
-    if (!grown) {
-        return -ENOMEM;
-    }
-    *array = grown;
-    *capacity = more;
-    return 0;
+    size_t more = *capacity + *capacity / 2 + 64;
+    int status = resize(pointer, more, size);
+    *capacity = status ? *capacity : more;
+    return status;
 }
 
 /* ---------------------------------------------------------------- columns */
@@ -164,9 +172,9 @@ static int group_of(interval_groups *g, const int64_t *key, uint32_t nulls, uint
         }
     }
     size_t capacity = g->capacity;
-    int status = interval_grow((void **)&g->nulls, g->count, &capacity, sizeof *g->nulls);
+    int status = interval_grow(&g->nulls, g->count, &capacity, sizeof *g->nulls);
     if (!status && g->keys) {
-        status = interval_grow((void **)&g->values, g->count, &g->capacity, g->keys * sizeof *g->values);
+        status = interval_grow(&g->values, g->count, &g->capacity, g->keys * sizeof *g->values);
     } else if (!status) {
         g->capacity = capacity;
     }
@@ -189,10 +197,38 @@ typedef struct {
     int64_t values[BLOCK], key[INTERVAL_KEYS_MAX][BLOCK], time[2][BLOCK];
     uint8_t null[BLOCK], missing[BLOCK];
     uint32_t key_nulls[BLOCK], marks[BLOCK];
+    int64_t order[INTERVAL_ORDERS_MAX][BLOCK];
     int64_t last[INTERVAL_KEYS_MAX];
     uint32_t last_nulls, last_group;
     int known; /* last is the key of last_group */
 } block;
+
+/* Adds a row of a block; `i`: its place there. */
+static int keep(interval_rows *out, interval row, const block *b, size_t i) {
+    if (out->count == out->capacity) {
+        size_t capacity = out->capacity + out->capacity / 2 + BLOCK;
+        int status = resize(&out->rows, capacity, sizeof *out->rows);
+        for (unsigned k = 0; !status && k < out->orders; k++) {
+            status = resize(&out->order[k], capacity, sizeof *out->order[k]);
+        }
+        if (!status && out->orders) {
+            status = resize(&out->numbers, capacity, sizeof *out->numbers);
+        }
+        if (status) {
+            return status;
+        }
+        out->capacity = capacity;
+    }
+    if (out->orders) {
+        for (unsigned k = 0; k < out->orders; k++) {
+            out->order[k][out->count] = b->order[k][i];
+        }
+        out->numbers[out->count] = row.mark;
+        row.mark = (uint32_t)out->count;
+    }
+    out->rows[out->count++] = row;
+    return 0;
+}
 
 static int read_block(const struct ArrowArray *batch, size_t from, size_t count, const interval_reading *how, interval_groups *g, block *b,
                       interval_rows *out) {
@@ -225,7 +261,7 @@ static int read_block(const struct ArrowArray *batch, size_t from, size_t count,
     for (unsigned k = 0; k < how->orders; k++, column++) {
         int some = load(batch->children[column], b->formats[column], offset, count, b->values, b->null);
         for (size_t i = 0; i < count; i++) {
-            out->order[k][out->total + i] = some && b->null[i] ? INT64_MIN : b->values[i];
+            b->order[k][i] = some && b->null[i] ? INT64_MIN : b->values[i];
         }
     }
     const int64_t *ends = b->time[how->times - 1];
@@ -250,11 +286,10 @@ static int read_block(const struct ArrowArray *batch, size_t from, size_t count,
             continue;
         }
         interval row = {b->time[0][i], ends[i], b->last_group, b->marks[i]};
-        if (!how->take) {
-            out->rows[out->count++] = row;
-            continue;
+        int status = how->take ? how->take(how->context, &row, out) : 1;
+        if (status > 0) {
+            status = keep(out, row, b, i);
         }
-        int status = how->take(how->context, &row, out);
         if (status) {
             return status;
         }
@@ -263,38 +298,18 @@ static int read_block(const struct ArrowArray *batch, size_t from, size_t count,
     return 0;
 }
 
-static int widen(int64_t **array, size_t count) {
-    int64_t *grown = count > SIZE_MAX / sizeof *grown ? NULL : realloc(*array, count * sizeof *grown);
-    *array = grown ? grown : *array;
-    return grown ? 0 : -ENOMEM;
-}
-
-/* Makes room for the rows of a batch. */
+/* Makes room for the results of the rows of a batch. */
 static int reserve(interval_rows *out, size_t rows, const interval_reading *how) {
-    size_t needed = out->total + rows, capacity = needed + needed / 2;
+    size_t needed = out->total + rows;
     if (how->results && needed > out->result_capacity) {
-        if (widen(&out->results, capacity)) {
+        if (resize(&out->results, needed + needed / 2, sizeof *out->results)) {
             return -ENOMEM;
         }
-        out->result_capacity = capacity;
+        out->result_capacity = needed + needed / 2;
     }
     for (size_t i = out->total; how->results && i < needed; i++) {
         out->results[i] = how->initial;
     }
-    if (how->take || needed <= out->capacity) {
-        return 0;
-    }
-    interval *grown = capacity > SIZE_MAX / sizeof *grown ? NULL : realloc(out->rows, capacity * sizeof *grown);
-    if (!grown) {
-        return -ENOMEM;
-    }
-    out->rows = grown;
-    for (unsigned k = 0; k < how->orders; k++) {
-        if (widen(&out->order[k], capacity)) {
-            return -ENOMEM;
-        }
-    }
-    out->capacity = capacity;
     return 0;
 }
 
@@ -352,6 +367,8 @@ int interval_read(struct ArrowArrayStream *stream, const interval_reading *how, 
     return status;
 }
 
+uint32_t interval_number(const interval_rows *r, const interval *row) { return r->numbers ? r->numbers[row->mark] : row->mark; }
+
 void interval_groups_free(interval_groups *g) {
     free(g->values);
     free(g->nulls);
@@ -364,6 +381,7 @@ void interval_rows_free(interval_rows *r) {
     free(r->rows);
     free(r->offsets);
     free(r->results);
+    free(r->numbers);
     for (unsigned k = 0; k < INTERVAL_ORDERS_MAX; k++) {
         free(r->order[k]);
     }

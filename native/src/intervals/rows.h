@@ -9,7 +9,7 @@
 typedef struct {
     int64_t start, end;
     uint32_t group;
-    uint32_t mark; /* classes as bits, or the number of the row in its table */
+    uint32_t mark; /* classes as bits, or the number of the row in its table, or (with orders) among the rows kept */
 } interval;
 
 /* The distinct keys of the tables read so far; their numbers count from 0. */
@@ -30,12 +30,13 @@ typedef struct {
     size_t total;     /* rows of the table, including those left out */
     size_t *offsets;  /* of the groups, one more than there are; NULL until the rows are grouped */
     unsigned orders;
-    int64_t *order[INTERVAL_ORDERS_MAX]; /* by row number; null is INT64_MIN */
+    int64_t *order[INTERVAL_ORDERS_MAX]; /* by mark; null is INT64_MIN */
+    uint32_t *numbers;                   /* with orders, the number of the row by mark */
     int64_t *results;                    /* by row number */
     size_t result_capacity;
 } interval_rows;
 
-/* Uses a row instead of keeping it; 0 or a negative errno. */
+/* Uses a row: 1 to keep it among the rows, 0, or a negative errno. */
 typedef int interval_taker(void *context, const interval *row, interval_rows *rows);
 
 typedef struct {
@@ -43,7 +44,7 @@ typedef struct {
     unsigned classes;  /* boolean columns, which make the mark */
     unsigned orders;   /* integer columns */
     uint32_t mark;     /* of rows without classes, unless they are numbered */
-    int numbered;      /* the mark is the number of the row */
+    int numbered;      /* the mark is a number */
     int empty;         /* keep rows with end <= start */
     int keyed;         /* leave out rows with a null key */
     interval_taker *take;
@@ -56,6 +57,8 @@ typedef struct {
 int interval_read(struct ArrowArrayStream *stream, const interval_reading *how, interval_groups *groups, interval_rows *out, char *message);
 /* Sorts the keys, null first, and numbers the groups of the rows in that order. The first table had the first `first_count` groups. */
 int interval_rank(interval_groups *groups, size_t first_count, interval_rows *rows, size_t tables);
+/* Returns the number of a row in its table. */
+uint32_t interval_number(const interval_rows *rows, const interval *row);
 /* Brings rows of equal groups together, in their order, and sets the offsets. */
 int interval_group(interval_rows *rows, size_t groups);
 
@@ -70,7 +73,7 @@ int interval_union(interval_rows *rows, size_t groups, interval **segments, size
 void interval_groups_free(interval_groups *groups);
 void interval_rows_free(interval_rows *rows);
 
-/* Makes room for one more element of an array; -ENOMEM. */
-int interval_grow(void **array, size_t count, size_t *capacity, size_t size);
+/* Makes room for one more element of an array; -ENOMEM. `pointer`: to the pointer to it, of any type. */
+int interval_grow(void *pointer, size_t count, size_t *capacity, size_t size);
 
 #endif

@@ -27,7 +27,7 @@ static int emit(sweep *s, uint32_t group, unsigned classes, int64_t start, int64
         last->end = end;
         return 0;
     }
-    if (interval_grow((void **)&s->segments, s->count, &s->capacity, sizeof *s->segments)) {
+    if (interval_grow(&s->segments, s->count, &s->capacity, sizeof *s->segments)) {
         return -ENOMEM;
     }
     s->segments[s->count++] = (interval){start, end, group, classes};
@@ -99,7 +99,7 @@ static int condense(void *context, const interval *row, interval_rows *unused) {
     condensed *c = context;
     (void)unused;
     for (; c->count <= row->group; c->count++) {
-        if (interval_grow((void **)&c->fronts, c->count, &c->capacity, sizeof *c->fronts)) {
+        if (interval_grow(&c->fronts, c->count, &c->capacity, sizeof *c->fronts)) {
             return -ENOMEM;
         }
         c->fronts[c->count] = (front){.at = INT64_MIN};
@@ -192,7 +192,7 @@ static int keep_totals(sweep *s, uint32_t group, unsigned classes, interval **ro
         if (classes && !s->totals[mark]) {
             continue;
         }
-        if (interval_grow((void **)rows, *count, capacity, sizeof **rows)) {
+        if (interval_grow(rows, *count, capacity, sizeof **rows)) {
             return -ENOMEM;
         }
         if (classes) {
