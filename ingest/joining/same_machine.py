@@ -93,10 +93,9 @@ def _only_node(run: Sources, source: SourceFile) -> int:
 
 def note_possible(run: Sources) -> None:
     """Note machines that may be one: one has only traces, the other only samples."""
-    events = " OR ".join(f"EXISTS (FROM {table} AS e WHERE e.node = n.id)" for table in ("device_event", "host_event", "annotation"))
-    rows = run.store.frame(
-        f"SELECT id, hostname, {events}, EXISTS (FROM sample AS e WHERE e.node = n.id) FROM node AS n ORDER BY id"
-    ).rows()
+    tables = ("device_event", "host_event", "annotation", "sample")
+    *events, samples = (f"id IN (SELECT DISTINCT node FROM {table})" for table in tables)  # EXISTS would keep all events in memory
+    rows = run.store.frame(f"SELECT id, hostname, {' OR '.join(events)}, {samples} FROM node ORDER BY id").rows()
     of_logs = {placed.node for placed in run.logs.placed}  # whose samples are not stored yet
     traced = {node: name for node, name, events, sampled in rows if events and not sampled and node not in of_logs}
     sampled = {

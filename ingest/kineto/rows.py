@@ -17,6 +17,7 @@ from ..store.time_limits import HIGHEST_DEVICE
 from .collectives import collective_rows, gather_rows, shaped_rows
 from .left_out import LeftOut
 
+COMPLETE: Final = ord("X")
 INSTANT: Final = ord("i")
 ARGS: Final[Mapping[str, Arg]] = {
     "correlation": Arg("correlation", "int"),
@@ -103,7 +104,7 @@ class KinetoRows:
             return False
         if sparse["shapes"].null_count() < sparse.height:
             self._wait("collective", gather_rows(self.names, _completed(events.filter(pl.col("sparse").is_not_null()), sparse)))
-        if events["phase"].n_unique() > 1:
+        if (events["phase"] != COMPLETE).any():
             ranges = events.filter(pl.col("phase").is_in([BEGIN, END])).sort("ordinal")
             self.open_ranges.append(_completed(ranges, sparse))
             events = events.filter(~pl.col("phase").is_in([BEGIN, END]))
