@@ -19,6 +19,7 @@ from .series import MetricSeries, per_moment, read
 from .snapshots import SNAPSHOT_NS, with_snapshots
 
 _AT_ONCE: Final = 3_000_000  # samples
+_MOST_CODES: Final = 1 << 62
 _MOST_UNITS: Final = 127  # Polars adds up larger groups in parts, and so would the last digit of a mean differ
 # Mean of a group. Polars' own mean adds up in an order that varies from call to call, and so would the last digit in a report.
 MEAN: Final = pl.col("value").sum() / pl.col("value").count()
@@ -78,7 +79,9 @@ def counts(store: Store) -> pl.DataFrame:
 def figures_of_nodes(
     store: Store, counted: pl.DataFrame, nodes: Sequence[int], derived: pl.DataFrame
 ) -> Iterator[tuple[int, list[Figure]]]:
-    """Yield each node with its figures. ``nodes``: in ascending order; ``derived``: derived utilization, which replaces sampled."""
+    """Yield each node with its figures.
+
+    ``nodes``: in ascending order. ``derived``: derived utilization, which replaces sampled."""
     samples = dict(counted.group_by("node").agg(pl.col("n").sum()).rows())
     for group in batches(((node, samples.get(node, 0)) for node in nodes), _AT_ONCE):
         inside = counted.filter(pl.col("node").is_between(group[0], group[-1]))
@@ -169,19 +172,26 @@ class _Metric:
 
 
 def _at_once(store: Store, counted: pl.DataFrame, group: Sequence[int]) -> dict[str, _Metric] | None:
-    """Return the metrics of a group of nodes; None if series of a node differ in their times, or times are nearly equal."""
+    """Return the metrics of a group of nodes.
+
+    None if series of a node differ in their times, or times are nearly equal."""
+    ranges = counted.select(
+        pl.col("first_unit").min(),
+        pl.col("last_unit").max(),
+        interval=((pl.col("last") - pl.col("first")) * (pl.col("last_unit") - pl.col("first_unit") + 1).fill_null(1) // pl.col("n")).max(),
+    )
+    no_unit = (ranges["first_unit"].item() or 0) - 1
+    units = (no_unit, max(ranges["last_unit"].item() or 0, no_unit))
+    names = counted["metric"].unique(maintain_order=True).to_list()
+    if not set(names) <= METRICS.keys() or len(names) * (group[-1] - group[0] + 1) * (units[1] - units[0] + 1) >= _MOST_CODES:
+        return None
     metrics: dict[str, _Metric] = {}
     times: list[pl.DataFrame] = []
-    for (metric,), rows in counted.partition_by("metric", as_dict=True, maintain_order=True).items():
-        if metric not in METRICS:
-            return None
-        ranges = rows.select(pl.col("first", "first_unit").min(), pl.col("last", "last_unit").max(), pl.col("n").max()).row(0, named=True)
-        no_unit = (ranges["first_unit"] or 0) - 1
-        units = (no_unit, no_unit if ranges["last_unit"] is None else ranges["last_unit"])
-        interval = (ranges["last"] - ranges["first"]) * (units[1] - units[0]) // max(ranges["n"], 1) or None
-        series = read(store, metric, (group[0], group[-1]), units, interval, no_unit=no_unit)
+    totals = dict(counted.group_by("metric").agg(pl.col("n").sum()).rows())
+    every = read(store, names, (group[0], group[-1]), units, ranges["interval"].item() or None, no_unit=no_unit)
+    for metric, series in every.items():
         most: Any = 0 if series.moments is None else series.moments["series"].max()
-        if series.moments is None or most > _MOST_UNITS or len(series) != rows["n"].sum():
+        if series.moments is None or most > _MOST_UNITS or len(series) != totals[metric]:
             return None
         means = per_moment(series, "sum", "min", "max").with_columns(mean=pl.col("sum") / series.moments["series"]).drop("sum")
         if not any(means["time_ns"].equals(known["time_ns"]) and means["node"].equals(known["node"]) for known in times):

@@ -67,7 +67,9 @@ class MetricSeries:
 
     @cached_property
     def mean(self) -> pl.Series:
-        """The mean of each series, whose last digit does not depend on how rows are divided among threads."""
+        """The mean of each series.
+
+        Its last digit does not depend on how rows are divided among threads."""
         rows = pl.DataFrame({"series": self.number, "value": self.value}).with_columns(pl.col("series").set_sorted())
         return rows.group_by("series", maintain_order=True).agg(pl.col("value").mean())["value"]
 
@@ -136,7 +138,7 @@ def row_of(moments: pl.DataFrame, number: int) -> pl.Series:
 
 
 def per_moment(series: MetricSeries, *figures: Literal["min", "max", "mean", "sum"]) -> pl.DataFrame:
-    """Reduce the series of a node at each time: node, time_ns, and the figures; sorted.
+    """Reduce the series of a node at each time: node, time_ns, figures; sorted.
 
     If all series of every node were sampled at the same times, as samplers do, values are compared series by series; otherwise rows are
     grouped by time, which is ten times slower. A sum adds up the series in their order."""
@@ -163,30 +165,45 @@ def per_moment(series: MetricSeries, *figures: Literal["min", "max", "mean", "su
 
 
 def read(
-    store: Store, metric: str, nodes: tuple[int, int], units: tuple[int, int], interval_ns: int | None, *, no_unit: int = 0
-) -> MetricSeries:
-    """Return the finite samples of a metric of nodes; several at one time are averaged.
+    store: Store, metrics: Sequence[str], nodes: tuple[int, int], units: tuple[int, int], interval_ns: int | None, *, no_unit: int = 0
+) -> dict[str, MetricSeries]:
+    """Return the finite samples of metrics of nodes; several at one time are averaged.
 
-    ``metric``: a name in METRICS. ``nodes``: first and last. ``units``: lowest and highest; ``no_unit`` replaces null. ``interval_ns``: the
+    ``metrics``: names in METRICS. ``nodes``: first and last. ``units``: lowest and highest; ``no_unit`` replaces null. ``interval_ns``: the
     usual distance of samples, which determines where a stretch can end."""
-    if metric not in METRICS:
-        raise ValueError(f"{metric!r} is not a metric")
-    width = units[1] - units[0] + 1
-    kind = "UINTEGER" if (nodes[1] - nodes[0] + 1) * width < _UINT32 else "BIGINT"
-    code = f"((node - {nodes[0]})::BIGINT * {width} + coalesce(unit, {no_unit}) - {units[0]})::{kind}"
-    samples = store.frame(
-        f"SELECT {code} AS code, time_ns, value FROM sample"
-        f" WHERE metric = '{metric}' AND node BETWEEN {nodes[0]} AND {nodes[1]} AND {FINITE}"
+    if not set(metrics) <= METRICS.keys():
+        raise ValueError(f"unknown metrics: {', '.join(set(metrics) - METRICS.keys())}")
+    if not metrics:
+        return {}
+    width, count = units[1] - units[0] + 1, nodes[1] - nodes[0] + 1
+    kind = "UINTEGER" if len(metrics) * count * width < _UINT32 else "BIGINT"
+    number = " ".join(f"WHEN '{metric}' THEN {index * count}" for index, metric in enumerate(metrics))
+    code = f"(((CASE metric {number} END + node - {nodes[0]})::BIGINT * {width}) + coalesce(unit, {no_unit}) - {units[0]})::{kind}"
+    chosen = ", ".join(f"'{metric}'" for metric in metrics)
+    series = (
+        store.frame(f"""
+            SELECT {code} AS code, time_ns, value FROM sample
+            WHERE metric IN ({chosen}) AND node BETWEEN {nodes[0]} AND {nodes[1]} AND {FINITE}
+        """)
+        .group_by("code")
+        .agg("time_ns", "value")
+        .sort("code")
     )
-    series = samples.group_by("code").agg("time_ns", "value").sort("code")
-    del samples
-    number, time_ns, value = pl.col("code").cast(pl.Int64), series["time_ns"].explode(), series["value"].explode()
+    number_of, time_ns, value = pl.col("code").cast(pl.Int64), series["time_ns"].explode(), series["value"].explode()
     table = series.select(
-        (number // width + nodes[0]).cast(pl.Int32).alias("node"),
-        (number % width + units[0]).cast(pl.Int32).alias("unit"),
+        (number_of // (width * count)).cast(pl.Int64).alias("metric"),
+        (number_of // width % count + nodes[0]).cast(pl.Int32).alias("node"),
+        (number_of % width + units[0]).cast(pl.Int32).alias("unit"),
         pl.col("time_ns").list.len().cast(pl.Int64).alias("samples"),
     )
-    return _in_order(MetricSeries(table, time_ns, value), interval_ns)
+    ordered = _in_order(MetricSeries(table, time_ns, value), interval_ns)
+    parts, begin = {}, 0
+    for index, metric in enumerate(metrics):
+        part = ordered.table.filter(pl.col("metric") == index).drop("metric")
+        length = int(part["samples"].sum())
+        parts[metric] = MetricSeries(part, ordered.time_ns.slice(begin, length), ordered.value.slice(begin, length))
+        begin += length
+    return parts
 
 
 def _in_order(series: MetricSeries, interval_ns: int | None) -> MetricSeries:

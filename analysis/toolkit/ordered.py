@@ -49,7 +49,7 @@ class Ordered:
     def windows(self, first: pl.Series, last: pl.Series, fractions: Sequence[float]) -> list[pl.Series]:
         """Return quantiles of the rows from ``first`` up to, not including, ``last``.
 
-        A window (i64 rows of ``values`` as they were given) is not empty and lies in one series."""
+        A window (i64 rows of ``values`` as they were given) is not empty and is part of one series."""
         if self._native is None or first.is_empty():
             return self._windows(first, last, fractions)
         wanted = _buffer(pl.Series(fractions, dtype=pl.Float64), 8)
@@ -107,7 +107,7 @@ def repeated(values: pl.Series, times: pl.Series) -> pl.Series:
 
 
 def _buffer(values: pl.Series, size: int) -> memoryview:
-    """Return the numbers of a column without nulls as a buffer; ``size``: bytes of each."""
+    """Return the numbers of a column as a buffer; ``size``: bytes of each."""
     array: Any = values.rechunk().to_arrow()
     if array.null_count:
         raise ValueError("series have no null values")

@@ -198,7 +198,7 @@ def _exceeded(bottlenecks: Any, snapshots: Any, share: float) -> Any:
 
 
 def _stretches(rows: pl.DataFrame, judged: pl.DataFrame) -> pl.DataFrame:
-    """Join bottleneck snapshots of evaluated nodes up to 1.5 intervals apart: node, start, last."""
+    """Join bottleneck snapshots up to 1.5 intervals apart: node, start, last."""
     if not rows["bottleneck"].any():
         return pl.DataFrame(schema={"node": pl.Int32, "start": pl.Int64, "last": pl.Int64})
     rows = rows.join(judged, on="node", how="semi", maintain_order="left")

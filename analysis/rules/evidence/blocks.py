@@ -26,7 +26,7 @@ from typing import Final, Literal
 import polars as pl
 
 from ....ingest.store.store import Store
-from ....ingest.store.tables import MEASURED
+from ....ingest.store.tables import MEASURED, METRICS
 from ...machine.series import FINITE, MetricSeries, per_moment, read
 from ...machine.snapshots import SNAPSHOT_NS, begins, tolerance_ns
 from ...machine.utilization import derived_utilization
@@ -309,14 +309,14 @@ class SampleBlock:
         return MetricSeries.joined([sampled, _from(derived, "derived")])
 
     def _read(self, metric: str) -> MetricSeries:
-        """Read the samples of one metric."""
-        if metric not in self._read_metrics:
+        """Return the samples of a metric; all of the block are read at once."""
+        if not self._read_metrics:
             units = (self._packing.first_unit, self._packing.last_unit)
-            if metric in self._counts["metric"]:
-                series = read(self._store, metric, (self.nodes[0], self.nodes[-1]), units, self._interval_ns)
-            else:
-                series = MetricSeries.of(pl.DataFrame(schema=_SAMPLES))
-            self._read_metrics[metric] = _from(series, metric if metric in (FOOTPRINT, CONTROLLER) else "sampled")
+            metrics = [name for name in self._counts["metric"].unique(maintain_order=True) if name in METRICS]
+            series = read(self._store, metrics, (self.nodes[0], self.nodes[-1]), units, self._interval_ns)
+            none = MetricSeries.of(pl.DataFrame(schema=_SAMPLES))
+            for name in {*metrics, *_METRIC.values(), FOOTPRINT, CONTROLLER}:
+                self._read_metrics[name] = _from(series.get(name, none), name if name in (FOOTPRINT, CONTROLLER) else "sampled")
         return self._read_metrics[metric]
 
     # -- snapshots ---------------------------------------------------------------------------------------------------------

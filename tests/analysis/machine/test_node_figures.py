@@ -22,7 +22,7 @@ UNITS: dict[str, list[int | None]] = {
 
 
 def rows_of(rng: random.Random, *, regular: bool) -> list[dict[str, Any]]:
-    """Samples of nodes with different metrics; irregular ones lack some, or come a little late."""
+    """Samples of nodes with different metrics; irregular ones are missing or late."""
     rows = []
     for node in range(3):
         for metric in rng.sample(list(UNITS), 5):

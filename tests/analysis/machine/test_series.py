@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from postrun.analysis.machine import series as module
-from postrun.analysis.machine.series import MetricSeries, read
+from postrun.analysis.machine.series import MetricSeries
 from postrun.ingest.store import Store
 
 Make = Callable[..., Store]
@@ -32,6 +32,10 @@ def plain(rows: list[dict[str, Any]]) -> list[tuple[int, int, int, float]]:
         if math.isfinite(row["value"]):
             values.setdefault((row["node"], row["unit"] or 0, row["time_ns"]), []).append(row["value"])
     return [(*key, sum(own) / len(own)) for key, own in sorted(values.items())]
+
+
+def read(store: Store, metric: str, *arguments: Any) -> MetricSeries:
+    return module.read(store, [metric], *arguments)[metric]
 
 
 def rows_of(series: MetricSeries) -> list[tuple[Any, ...]]:
@@ -77,6 +81,13 @@ def test_only_the_nodes_and_the_metric_that_are_requested(make_store: Make) -> N
     series = read(make_store(sample=rows), "gpu_utilization", (1, 3), (0, 5), STEP)
     assert series.table.rows() == [(1, 0, 1), (2, 0, 1), (3, 0, 1)]
     assert series.value.to_list() == [1.0, 2.0, 3.0]
+    several = module.read(make_store(sample=rows), ["gpu_power", "gpu_sm_clock", "gpu_utilization"], (1, 4), (0, 5), STEP)
+    assert {name: part.value.to_list() for name, part in several.items()} == {
+        "gpu_power": [1.0, 2.0, 3.0, 4.0], "gpu_sm_clock": [], "gpu_utilization": [1.0, 2.0, 3.0, 4.0],
+    }  # fmt: skip
+    assert several["gpu_power"].table.rows() == [(1, 0, 1), (2, 0, 1), (3, 0, 1), (4, 0, 1)]
+    with pytest.raises(ValueError, match="unknown metrics: x"):
+        module.read(make_store(), ["x"], (0, 0), (0, 0), None)
 
 
 samples = st.lists(
