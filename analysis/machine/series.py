@@ -108,7 +108,9 @@ class MetricSeries:
         if chosen.all():
             return self
         rows = pl.DataFrame({"begin": self.begin, "end": self.end}).filter(chosen)
-        index = rows.select(pl.int_ranges("begin", "end").explode()).to_series() if len(rows) else pl.Series(dtype=pl.Int64)
+        index = (
+            rows.select(pl.int_ranges("begin", "end", dtype=pl.UInt32).explode()).to_series() if len(rows) else pl.Series(dtype=pl.UInt32)
+        )
         return type(self)(self.table.filter(chosen), self.time_ns.gather(index), self.value.gather(index))
 
     def rows(self, chosen: pl.Series) -> Self:
@@ -127,7 +129,7 @@ class MetricSeries:
         tables = pl.concat([part.table for part in filled])
         end = tables["samples"].cum_sum()
         tables = tables.with_columns(begin=end - tables["samples"], end=end).sort("node", "unit")
-        index = tables.select(pl.int_ranges("begin", "end").explode()).to_series()
+        index = tables.select(pl.int_ranges("begin", "end", dtype=pl.UInt32).explode()).to_series()
         time_ns, value = (pl.concat([getattr(part, name) for part in filled]).gather(index) for name in ("time_ns", "value"))
         return cls(tables.drop("begin", "end"), time_ns, value)
 
@@ -235,7 +237,7 @@ def _by_stretches(series: MetricSeries, longest_ns: int) -> MetricSeries:
             "end": begin.shift(-1, fill_value=len(series)),
         }
     )
-    index = stretches.sort("series", "time_ns").select(pl.int_ranges("begin", "end").explode()).to_series()
+    index = stretches.sort("series", "time_ns").select(pl.int_ranges("begin", "end", dtype=pl.UInt32).explode()).to_series()
     return MetricSeries(series.table, series.time_ns.gather(index), series.value.gather(index))
 
 
