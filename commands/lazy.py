@@ -5,7 +5,6 @@ Imports click only: `postrun --help` is quick.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
@@ -32,6 +31,8 @@ class LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
+            import difflib
+
             near = difflib.get_close_matches(args[0], self.lazy, n=1)
             if not near:
                 raise
