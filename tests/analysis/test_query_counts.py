@@ -1,8 +1,10 @@
-"""Tests that the analysis of a small run makes few SQL statements and Polars queries."""
+"""Tests that a small run makes few SQL statements and Polars queries, and imports what it uses."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 from postrun.analysis import analyze
@@ -23,6 +25,20 @@ EVENTS = [
         "args": {"correlation": 1},
     },
 ]  # fmt: skip
+# Modules that the JSON report of a trace does not use.
+UNUSED = (
+    "jinja2", "matplotlib", "obstore", "weasyprint", "postrun.analysis.timeline.build", "postrun.analysis.timeline.model",
+    "postrun.ingest.fetch", "postrun.ingest.gpu_logs.dcgm", "postrun.ingest.nsys.reader",
+    "postrun.ingest.prt.file_rows", "postrun.ingest.tensorflow.reader", "postrun.native.record",
+)  # fmt: skip
+REPORT = f"""
+import sys
+from postrun import cli
+try:
+    cli.main()
+finally:
+    print([name for name in {UNUSED!r} if name in sys.modules])
+"""
 
 
 def test_an_empty_store_is_asked_little() -> None:
@@ -38,3 +54,11 @@ def test_a_run_of_one_kernel_is_asked_little(tmp_path: Path) -> None:
         analyze(store)
     assert 0 < counts.statements <= ONE_KERNEL[0]
     assert counts.collects <= ONE_KERNEL[1]
+
+
+def test_a_report_in_json_imports_no_drawing_code_and_no_other_reader(tmp_path: Path) -> None:
+    (tmp_path / "one.json").write_text(json.dumps({"traceEvents": EVENTS}))
+    command = [sys.executable, "-P", "-c", REPORT, "report", "one.json", "--format", "json", "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+    assert (tmp_path / "postrun-report" / "report.json").exists()
