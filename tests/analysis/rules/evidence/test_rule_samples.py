@@ -85,7 +85,7 @@ def test_a_machine_whose_footprint_is_no_number_has_the_controller(make_store: M
 def test_only_what_is_no_number_is_nothing(make_store: Make) -> None:
     store = make_store(sample=line(GPU, [1.0, 2.0]))
     store.connection.execute(
-        "UPDATE sample SET value = CASE value WHEN 1 THEN 'nan'::DOUBLE ELSE 'inf'::DOUBLE END"
+        "UPDATE raw.sample SET value = CASE value WHEN 1 THEN 'nan'::DOUBLE ELSE 'inf'::DOUBLE END"
     )  # readers leave it out
     samples = Samples(store)
     assert (samples.has("gpu"), samples.metrics) == (False, frozenset())
