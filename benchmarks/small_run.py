@@ -60,7 +60,7 @@ def empty_store_s(runs: int) -> list[float]:
 
 
 def counted(trace: Path) -> dict[str, tuple[int, int]]:
-    """Return the SQL statements and Polars collects of two analyses."""
+    """Return the SQL statements and Polars collects of two stores."""
     from postrun.analysis import analyze
     from postrun.ingest import ingest
     from postrun.ingest.store.store import Store
