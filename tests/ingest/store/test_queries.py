@@ -37,6 +37,12 @@ def test_answers_are_kept_only_while_the_rows_are_unchanged() -> None:
             assert store.frame(count, [9]).item() == 1
 
 
+def test_answers_are_kept_by_the_values_of_lists() -> None:
+    with Store.temporary() as store, store.unchanged():
+        assert store.frame("SELECT len(?)", [[1, 2]]).item() == 2
+        assert store.frame("SELECT len(?)", [[1, 2, 3]]).item() == 3
+
+
 def test_a_caller_that_changes_an_answer_changes_its_own() -> None:
     with Store.temporary() as store, store.unchanged():
         rows = store.frame("SELECT 1 AS a")
