@@ -389,6 +389,13 @@ def test_begin_and_end_events_pair_per_thread(tmp_path: Path) -> None:
     assert (counted["stray_end"], counted["unclosed_begin"]) == (1, 1)
 
 
+def test_a_file_of_begin_events_alone_has_open_ranges(tmp_path: Path) -> None:
+    ranges = [event(name, "user_annotation", EPOCH_US + at, ph="B", tid=1) for at, name in enumerate(("outer", "inner"))]
+    store = load(tmp_path, ranges)
+    assert store.frame("SELECT duration_ns, complete FROM annotation ORDER BY start_ns").rows() == [(1000, False), (0, False)]
+    assert notes(store)["unclosed_begin"] == 2
+
+
 def _paired_by_stack(events: list[tuple[int, int, int]]) -> tuple[Counter[tuple[int, int, int]], int, int]:
     """Return (thread, start, end) of pairs, unclosed begins and stray ends."""
     stacks: dict[int, list[int]] = {}
