@@ -14,7 +14,7 @@ from ..toolkit.places import process_conditions
 DEVICE: Final = ["node", "process", "device"]
 
 Device = tuple[int | None, int | None, int]  # ids of node and process, and the index of the device
-Kernels = Literal["computation", "communication", "any"]
+Kernels = Literal["computation", "communication", "kernel"]  # columns of device_run
 
 
 def with_covered(
@@ -31,8 +31,8 @@ def with_covered(
     groups = [group] if group else process_conditions(store)
     for condition in groups if waiting else ():
         near = store.frame(f"""
-            SELECT e.node, e.process, e.device, e.start_ns AS start, e.start_ns + e.duration_ns AS "end" FROM device_event AS e
-            WHERE e.kind = 'kernel' AND {condition} AND {_which(store, kernels)} {_near(stretches, times, condition)}
+            SELECT e.node, e.process, e.device, e.start_ns AS start, e.end_ns AS "end" FROM device_run AS e
+            WHERE e.{kernels} AND {condition} {_near(stretches, times, condition)}
         """)
         for device, events in _parts(near):
             if device in waiting:
@@ -50,15 +50,6 @@ def union_lengths(events: pl.DataFrame) -> dict[Device, int]:
 def _parts(rows: pl.DataFrame) -> Iterator[tuple[Device, pl.DataFrame]]:
     parts: dict[Any, pl.DataFrame] = rows.partition_by(DEVICE, as_dict=True, maintain_order=False)
     yield from parts.items()
-
-
-def _which(store: Store, kernels: Kernels) -> str:
-    """Select the kernels by id; a join with the names costs as much as reading."""
-    if kernels == "any":
-        return "true"
-    ids = store.frame("SELECT id FROM name WHERE category = 'communication' ORDER BY id")["id"]
-    listed = ", ".join(map(str, ids)) or "-1"
-    return f"e.name IN ({listed})" if kernels == "communication" else f"(e.name IS NULL OR e.name NOT IN ({listed}))"
 
 
 _BUCKETS: Final = 65_536  # intervals of equal length into which the stretches' time is divided

@@ -39,8 +39,8 @@ def idle(store: Store) -> tuple[Idle, ...]:
 def stream_runs(store: Store, condition: str) -> pl.DataFrame:
     """Return kernels, copies and memsets, with ``launched``: end of the launch call."""
     runs = store.frame(f"""
-        SELECT e.node, e.process, e.device, e.stream, e.start_ns AS start, e.start_ns + e.duration_ns AS "end", e.correlation AS number
-        FROM device_event AS e WHERE e.kind <> 'sync' AND {condition}
+        SELECT e.node, e.process, e.device, e.stream, e.start_ns AS start, e.end_ns AS "end", e.correlation AS number
+        FROM device_run AS e WHERE {condition}
     """)
     launches = store.frame(f"""
         SELECT e.process, e.correlation AS number, e.start_ns AS start, e.start_ns + e.duration_ns AS "end" FROM host_event AS e

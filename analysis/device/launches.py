@@ -17,8 +17,8 @@ from ..toolkit.shares import percent_of, shares
 SLOWEST: Final = 10
 
 _RUNS: Final = """
-    SELECT e.process, e.correlation AS number, e.start_ns AS start, e.node, e.device, e.stream, e.name FROM device_event AS e
-    WHERE e.kind <> 'sync' AND e.correlation IS NOT NULL AND {}
+    SELECT e.process, e.correlation AS number, e.start_ns AS start, e.node, e.device, e.stream, e.name FROM device_run AS e
+    WHERE e.correlation IS NOT NULL AND {}
 """
 _CALLS: Final = """
     SELECT e.process, e.correlation AS number, e.start_ns AS start, e.start_ns + e.duration_ns AS "end", e.name FROM host_event AS e
@@ -35,7 +35,7 @@ def launches(store: Store, *, top: int = 15) -> Launches:
     "others"; percent of all calls.
     """
     calls = store.frame("SELECT count(*) FROM host_event WHERE kind = 'launch'").item()
-    runs = store.frame("SELECT count(*) FROM device_event WHERE kind <> 'sync'").item()
+    runs = store.frame("SELECT count(*) FROM device_run").item()
     parts = [_paired(store, condition) for condition in process_conditions(store)]
     pairs, paired_runs, paired_calls = (
         sum(part.pairs for part in parts),

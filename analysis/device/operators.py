@@ -26,7 +26,7 @@ _LAUNCHES: Final = """
 _WORK: Final = """
     SELECT e.process, e.correlation AS number, e.name AS kernel, e.kind, e.duration_ns AS duration,
         CASE WHEN e.external_id > 0 AND e.external_id IS DISTINCT FROM e.correlation THEN e.external_id END AS operator_number
-    FROM device_event AS e WHERE e.kind <> 'sync' AND {}
+    FROM device_run AS e WHERE {}
 """
 # Some versions of the profiler write the correlation as external id; it identifies no operator.
 _OPERATORS: Final = """
@@ -38,7 +38,7 @@ _GROUP: Final = ("operator", "kernel", "kind")
 
 def operators(store: Store, attributed_work: pl.DataFrame | None = None) -> OperatorAttribution:
     """Sum device time by operator, from the result of :func:`attribution`, if known."""
-    total = store.frame("SELECT coalesce(sum(duration_ns), 0)::BIGINT AS t, count(*) AS n FROM device_event WHERE kind <> 'sync'").row(0)
+    total = store.frame("SELECT coalesce(sum(duration_ns), 0)::BIGINT AS t, count(*) AS n FROM device_run").row(0)
     if not store.frame("SELECT EXISTS (FROM host_event WHERE kind = 'operator') AS found").item():
         return OperatorAttribution((), 0, (), None, _NO_OPERATORS)
     if not total[1]:

@@ -16,9 +16,12 @@ from ..toolkit.windows import windows, with_window
 
 WORTH_NAMING_PERCENT: Final = 5.0  # smallest share of the time that sentences on the whole run name as a loss
 
-# Conditions on device_event AS e LEFT JOIN name AS n
-COMPUTATION: Final = "e.kind = 'kernel' AND n.category IS DISTINCT FROM 'communication'"
-COMMUNICATION: Final = "e.kind = 'kernel' AND n.category IS NOT DISTINCT FROM 'communication'"
+# Of a time with its active classes; together with the idle time they add up to the span.
+EXPOSED: Final = {
+    "computation": pl.col("computation"),
+    "exposed_communication": pl.col("communication") & ~pl.col("computation"),
+    "exposed_memory": pl.col("memory") & ~pl.col("computation") & ~pl.col("communication"),
+}
 
 _DEVICE: Final = ["node", "process", "device"]
 _CLASSES: Final = ["computation", "communication", "memcpy", "memset", "linked"]
@@ -55,7 +58,7 @@ def whole_devices(store: Store, breakdown: Sequence[DeviceTime]) -> tuple[Device
     places = Places(store)
     profiled = windows(store, "node")
     rows = {(row.node, row.device): row for row in breakdown}
-    for node, device in store.frame("SELECT DISTINCT node, device FROM device_event WHERE kind <> 'sync'").rows():
+    for node, device in store.frame("SELECT DISTINCT node, device FROM device_run").rows():
         key = (places.node(node), device)
         if users[key] > 1:
             events = _events(store, f"e.node = {node} AND e.device = {device}", calls=f"e.node = {node}")
@@ -72,14 +75,9 @@ def only_copied(devices: Sequence[DeviceTime]) -> float:
 
 def _events(store: Store, condition: str, *, calls: str | None = None) -> pl.DataFrame:
     events = store.frame(f"""
-        SELECT e.node, e.process, e.device, e.start_ns AS start, e.start_ns + e.duration_ns AS "end", e.correlation AS number,
-               e.kind = 'kernel' AS kernel,
-               {COMPUTATION} AS computation, {COMMUNICATION} AS communication,
-               e.kind = 'memcpy' AS memcpy,
-               e.kind = 'memset' AS memset
-        FROM device_event AS e
-        LEFT JOIN name AS n ON n.id = e.name
-        WHERE e.kind <> 'sync' AND {condition}
+        SELECT e.node, e.process, e.device, e.start_ns AS start, e.end_ns AS "end", e.correlation AS number,
+               e.kernel, e.computation, e.communication, e.memcpy, e.memset
+        FROM device_run AS e WHERE {condition}
     """)
     linked = pl.repeat(False, events.height, dtype=pl.Boolean, eager=True)
     for kinds in ("'launch'", "'sync', 'call'"):  # usually launches alone link all events
@@ -94,8 +92,6 @@ def _events(store: Store, condition: str, *, calls: str | None = None) -> pl.Dat
 
 def _breakdown(events: pl.DataFrame) -> pl.DataFrame:
     active = pl.col("length")
-    computation, communication, memcpy, memset, linked = (pl.col(name) for name in _CLASSES)
-    memory = memcpy | memset
     profiles = events.group_by(*_DEVICE, "window").agg(
         events=pl.len(),
         first_ns=pl.col("start").min(),
@@ -106,17 +102,13 @@ def _breakdown(events: pl.DataFrame) -> pl.DataFrame:
     # Every segment of the sweep has at least one active kernel, copy or memset: together they are the busy time.
     times = (
         sweep_length(events, _DEVICE, _CLASSES)
+        .with_columns(memory=pl.col("memcpy") | pl.col("memset"))
         .group_by(_DEVICE)
         .agg(
             busy_ns=active.sum(),
-            computation_ns=active.filter(computation).sum(),
-            communication_ns=active.filter(communication).sum(),
-            exposed_communication_ns=active.filter(communication & ~computation).sum(),
-            memory_ns=active.filter(memory).sum(),
-            exposed_memory_ns=active.filter(memory & ~computation & ~communication).sum(),
-            memcpy_ns=active.filter(memcpy).sum(),
-            memset_ns=active.filter(memset).sum(),
-            linked_busy_ns=active.filter(linked).sum(),
+            **{f"{part}_ns": active.filter(where).sum() for part, where in EXPOSED.items()},
+            **{f"{name}_ns": active.filter(name).sum() for name in ("communication", "memory", "memcpy", "memset")},
+            linked_busy_ns=active.filter("linked").sum(),
         )
     )
     return devices.join(times, on=_DEVICE, how="left", nulls_equal=True).fill_null(0).sort(_DEVICE)

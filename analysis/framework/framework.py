@@ -124,7 +124,7 @@ def _inclusive(times: OperatorTimes, cpu: Sequence[OperatorRow], gpu: Sequence[O
 
 def _gpu_operators(store: Store, attributed_work: pl.DataFrame | None) -> tuple[pl.DataFrame, float | None]:
     """Return device time by operator, and the linked percentage of all device time."""
-    work = store.frame("SELECT count(*) AS n, coalesce(sum(duration_ns), 0)::BIGINT AS t FROM device_event WHERE kind <> 'sync'").row(0)
+    work = store.frame("SELECT count(*) AS n, coalesce(sum(duration_ns), 0)::BIGINT AS t FROM device_run").row(0)
     pairs = attribution(store) if attributed_work is None else attributed_work
     linked = pairs.select(name="operator", count=pl.col("count").cast(pl.Int64), total=pl.col("total").cast(pl.Int64))
     share = percent_of(int(linked["total"].sum()), work[1]) if work[0] else None
@@ -155,8 +155,7 @@ def _collectives(store: Store) -> tuple[Share, ...]:
     rows = store.frame(
         """
         SELECT coalesce(n.short, n.text) AS name, sum(e.duration_ns)::BIGINT AS total, count(*) AS count
-        FROM device_event AS e JOIN name AS n ON n.id = e.name
-        WHERE e.kind = 'kernel' AND n.category = 'communication' GROUP BY 1
+        FROM device_run AS e JOIN name AS n ON n.id = e.name WHERE e.communication GROUP BY 1
         UNION ALL
         SELECT CASE WHEN regexp_full_match(text, '\\d+') THEN 'rank ' || text || ' ready' ELSE text END,
             sum(duration_ns)::BIGINT AS total, count(*)

@@ -7,7 +7,7 @@ from typing import Final
 
 import polars as pl
 
-from ..toolkit.intervals import sweep
+from ..toolkit.intervals import sweep_length
 from ..toolkit.places import batches
 from .data import StepData
 from .ranges import LOADING, REMAINDER
@@ -65,11 +65,11 @@ def claimed(windows: pl.DataFrame, covered: pl.DataFrame, names: Sequence[str]) 
     ]).collect()  # fmt: skip
     first = pl.coalesce(*(pl.when(flag).then(number) for number, flag in enumerate(flags)), len(names))
     times = (
-        sweep(marked, ["group"], [inside, *flags])
+        sweep_length(marked, ["group"], [inside, *flags])
         .lazy()
         .filter(inside)
         .group_by("group", first.alias("first"))
-        .agg((pl.col("end") - pl.col("start")).sum().alias("time"))
+        .agg(pl.col("length").sum().alias("time"))
         .collect()
     )
     divided = {group: [0] * (len(names) + 1) for group in windows["group"].unique(maintain_order=True)}

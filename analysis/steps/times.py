@@ -7,6 +7,7 @@ from typing import Final
 import polars as pl
 
 from ...ingest.store.store import Store
+from ..device.time_breakdown import EXPOSED
 from ..toolkit.intervals import sweep
 from ..toolkit.places import process_conditions
 from .covered import sums_within
@@ -91,13 +92,10 @@ def host_time(loads: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
 
 def _measured(steps: pl.DataFrame, segments: pl.DataFrame) -> pl.DataFrame:
     """Add the device and ``TIMES`` to the steps of the processes in ``segments``."""
-    computation, communication = pl.col("computation"), pl.col("communication")
     measures = {
-        "computation": computation,
-        "exposed_communication": communication & ~computation,
-        "exposed_memory": pl.col("memory") & ~computation & ~communication,
+        **EXPOSED,
         "busy": pl.lit(True),
-        "communication": communication,
+        "communication": pl.col("communication"),
     }
     tracked = segments.with_columns(track=pl.struct(_DEVICE).rle_id())
     tracks = tracked.group_by("track", maintain_order=True).agg(pl.col(_DEVICE).first())

@@ -33,7 +33,7 @@ KEYS: Final = ("place", "node", "process", "device", "number")  # events with th
 _SOURCES: Final = (
     (DEVICE, "device_event", "0", ("node", "process", "device", "stream"),
      f"CASE WHEN e.kind = 'sync' THEN {MEANINGS.index('sync')} WHEN e.kind <> 'kernel' THEN {MEANINGS.index('memory')}"
-     f" WHEN e.name IN (SELECT id FROM name WHERE category = 'communication') THEN {MEANINGS.index('communication')} ELSE 0 END"),
+     f" WHEN e.name IN (SELECT id FROM communication_name) THEN {MEANINGS.index('communication')} ELSE 0 END"),
     (HOST, "host_event", "1", ("node", "process", None, "tid"),
      f"CASE WHEN e.kind = 'launch' THEN {MEANINGS.index('launch')} WHEN e.kind = 'sync' THEN {MEANINGS.index('sync')}"
      f" ELSE {MEANINGS.index('host')} END"),

@@ -79,7 +79,7 @@ def process_conditions(store: Store, *, rows: int = ROWS_AT_ONCE) -> list[str]:
     """Return SQL conditions on ``e.process``, each for about ``rows`` events."""
     if not store.has_rows("device_event"):
         return []
-    sql = "SELECT process, count(*) AS n FROM device_event WHERE kind <> 'sync' GROUP BY process ORDER BY process"
+    sql = "SELECT process, count(*) AS n FROM device_run GROUP BY process ORDER BY process"
     counts: list[tuple[int | None, int]] = store.frame(sql).rows()
     return [one_of("e.process", group) for group in batches(counts, rows)]
 

@@ -192,6 +192,11 @@ SELECT h.node, h.process, h.tid, h.kind, h.kind IN ('launch', 'sync', 'call') AS
     h.start_ns + h.duration_ns AS end_ns, h.correlation, h.external_id
 FROM host_event AS h LEFT JOIN name AS n ON n.id = h.name;
 
+-- communication_name: name of a kernel of a collective or of a transfer between ranks
+-- id: id of the name
+CREATE VIEW communication_name AS
+SELECT id FROM name WHERE category = 'communication';
+
 -- device_run: execution of a kernel, a copy or a memset on a device
 -- node: node of the device
 -- process: process that launched it
@@ -230,7 +235,7 @@ SELECT e.node, e.process, e.device, e.context, e.stream, e.kind,
     e.name, e.start_ns, e.duration_ns, e.start_ns + e.duration_ns AS end_ns, e.correlation, e.external_id, e.bytes, e.copy_kind, e.pageable,
     e.grid_x, e.grid_y, e.grid_z, e.block_x, e.block_y, e.block_z, e.registers, e.shared_memory, e.graph_node
 FROM (
-    SELECT *, coalesce(name IN (SELECT id FROM name WHERE category = 'communication'), false) AS communicates FROM device_event
+    SELECT *, coalesce(name IN (SELECT id FROM communication_name), false) AS communicates FROM device_event
 ) AS e
 WHERE e.kind <> 'sync';
 

@@ -139,7 +139,7 @@ def _lengths(store: Store) -> _Lengths:
             SELECT e.node, e.process, e.device, e.start_ns AS start, e.start_ns + e.duration_ns AS "end"
             FROM device_event AS e WHERE e.kind = 'memcpy' AND e.pageable AND {group}
         """)
-        pageable = with_covered(store, union(copies, DEVICE), "any", group=group, times="e.kind = 'memcpy' AND e.pageable")
+        pageable = with_covered(store, union(copies, DEVICE), "kernel", group=group, times="e.kind = 'memcpy' AND e.pageable")
         rows = pageable.group_by(DEVICE).agg(length.sum().alias("whole"), (length - pl.col("covered")).sum().alias("exposed"))
         for node, process, device, total, exposed in rows.rows():
             location = places.process(process, node)

@@ -235,7 +235,7 @@ def test_coverage_is_what_counting_every_tick_gives(kernels: Any, stretches: Any
             },
             orient="row",
         )  # fmt: skip
-        near = with_covered(store, asked, "any", times="e.kind = 'memcpy'") if stretches else asked.with_columns(covered=0)
+        near = with_covered(store, asked, "kernel", times="e.kind = 'memcpy'") if stretches else asked.with_columns(covered=0)
         actual = with_covered(store, asked, "computation").sort("number")["covered"].to_list()
     busy = [{t for start, length, on in kernels if on == device for t in range(start, start + length)} for device in (0, 1)]
     expected = [TICK * sum(t in busy[device] for t in range(start, start + length)) for start, length, device in stretches]
