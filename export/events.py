@@ -38,7 +38,7 @@ _ARROWS: Final = f"""
     )
     SELECT d.id AS run, c.launch, row_number() OVER (
                ORDER BY d.process, d.correlation, d.start_ns, d.device, d.stream, d.duration_ns, d.name, {_REST}, d.id) AS id
-    FROM device_event AS d JOIN call AS c USING (process, correlation) WHERE d.kind <> 'sync'
+    FROM device_run AS d JOIN call AS c USING (process, correlation)
 """
 _DEVICE: Final = f"""
     SELECT p.track, d.start_ns, d.duration_ns, enum_code(d.kind) AS word, d.name, a.id AS arrow, d.device, d.stream, d.context,

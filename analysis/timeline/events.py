@@ -55,7 +55,7 @@ _PAIRS: Final = f"""
         row_number() OVER (
             PARTITION BY e.process, e.correlation ORDER BY e.start_ns, e.node, e.device, e.stream, e.name, {ID}
         ) = 1 AS first
-    FROM device_event AS e JOIN call ON call.process = e.process AND call.correlation = e.correlation WHERE e.kind <> 'sync'
+    FROM device_run AS e JOIN call ON call.process = e.process AND call.correlation = e.correlation
 """
 _DETAILS: Final = (
     "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "registers", "shared_memory", "bytes", "copy_kind", "pageable",

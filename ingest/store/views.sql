@@ -169,9 +169,11 @@ ANTI JOIN (SELECT id FROM left_out WHERE table_name = 'sample') AS l ON l.id = r
 -- phase: phase of sources that have one
 -- complete: false if the range was not closed
 -- arguments: JSON object of further facts
+-- id: number of the row in its table
+-- source: file of the event
 CREATE VIEW annotated AS
 SELECT a.node, a.process, a.tid, a.side, a.device, a.stream, a.name, n.text, a.value, a.start_ns, a.duration_ns,
-    a.start_ns + a.duration_ns AS end_ns, a.depth, a.phase, a.complete, a.arguments
+    a.start_ns + a.duration_ns AS end_ns, a.depth, a.phase, a.complete, a.arguments, a.id, a.source
 FROM annotation AS a LEFT JOIN name AS n ON n.id = a.name;
 
 -- host_call: call or function of the host, with its name and its end
@@ -187,9 +189,11 @@ FROM annotation AS a LEFT JOIN name AS n ON n.id = a.name;
 -- end_ns: end
 -- correlation: of the device work that the call launched
 -- external_id: of the operator
+-- id: number of the row in its table
+-- source: file of the event
 CREATE VIEW host_call AS
 SELECT h.node, h.process, h.tid, h.kind, h.kind IN ('launch', 'sync', 'call') AS runtime, h.name, n.text, h.start_ns, h.duration_ns,
-    h.start_ns + h.duration_ns AS end_ns, h.correlation, h.external_id
+    h.start_ns + h.duration_ns AS end_ns, h.correlation, h.external_id, h.id, h.source
 FROM host_event AS h LEFT JOIN name AS n ON n.id = h.name;
 
 -- communication_name: name of a kernel of a collective or of a transfer between ranks
@@ -228,12 +232,14 @@ SELECT id FROM name WHERE category = 'communication';
 -- registers: registers of a thread
 -- shared_memory: bytes of shared memory of a block
 -- graph_node: node of its CUDA graph
+-- id: number of the row in its table
+-- source: file of the event
 CREATE VIEW device_run AS
 SELECT e.node, e.process, e.device, e.context, e.stream, e.kind,
     e.kind = 'kernel' AS kernel, e.kind = 'memcpy' AS memcpy, e.kind = 'memset' AS memset, e.kind IN ('memcpy', 'memset') AS memory,
     e.kind = 'kernel' AND e.communicates AS communication, e.kind = 'kernel' AND NOT e.communicates AS computation,
     e.name, e.start_ns, e.duration_ns, e.start_ns + e.duration_ns AS end_ns, e.correlation, e.external_id, e.bytes, e.copy_kind, e.pageable,
-    e.grid_x, e.grid_y, e.grid_z, e.block_x, e.block_y, e.block_z, e.registers, e.shared_memory, e.graph_node
+    e.grid_x, e.grid_y, e.grid_z, e.block_x, e.block_y, e.block_z, e.registers, e.shared_memory, e.graph_node, e.id, e.source
 FROM (
     SELECT *, coalesce(name IN (SELECT id FROM communication_name), false) AS communicates FROM device_event
 ) AS e
@@ -270,6 +276,8 @@ WHERE e.kind <> 'sync';
 -- registers: registers of a thread
 -- shared_memory: bytes of shared memory of a block
 -- graph_node: node of its CUDA graph
+-- id: number of the row in its table
+-- source: file of the event
 -- text: name as the source has it
 -- short_name: name as reports show it
 -- category: category of a kernel by its name; null if unknown
