@@ -1,6 +1,6 @@
 """Figures of the nodes over time, from the samples of all their metrics.
 
-Nodes are read in groups of about three million samples. Mostly all series of a metric have the same times, which are snapshots; then the
+Nodes are read in groups of about a million samples. Mostly all series of a metric have the same times, which are snapshots; then the
 figures of all nodes of a group are computed at once, otherwise node by node.
 """
 
@@ -18,7 +18,7 @@ from ..toolkit.places import batches
 from .series import MetricSeries, per_moment, read
 from .snapshots import SNAPSHOT_NS, with_snapshots
 
-_AT_ONCE: Final = 3_000_000  # samples
+_AT_ONCE: Final = 1_000_000  # samples
 _MOST_CODES: Final = 1 << 62
 _MOST_UNITS: Final = 127  # Polars adds up larger groups in parts, and so would the last digit of a mean differ
 # Mean of a group. Polars' own mean adds up in an order that varies from call to call, and so would the last digit in a report.
