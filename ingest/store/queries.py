@@ -58,6 +58,9 @@ class Queries:
         import polars as pl
 
         result = self.connection.cursor().sql(sql, params=list(parameters) if parameters else None)
+        if len(set(result.columns)) < len(result.columns):
+            frame: pl.DataFrame = result.pl()  # gives columns of one name different names
+            return frame
         try:
             return pl.DataFrame(_Rows(result))
         except pl.exceptions.ComputeError as error:

@@ -90,3 +90,8 @@ def test_batches_have_all_rows_in_parts() -> None:
         parts = list(store.batches("SELECT i FROM range(?) AS t(i)", [5000], rows=2048))
     assert max(part.height for part in parts) <= 2048
     assert sorted(pl.concat(parts)["i"]) == list(range(5000))
+
+
+def test_columns_of_one_name_are_both_read() -> None:
+    with Store.temporary() as store:
+        assert store.frame("SELECT a.i, b.i, a.i FROM range(2) AS a(i), range(5, 6) AS b(i) ORDER BY ALL").rows() == [(0, 5, 0), (1, 5, 1)]
