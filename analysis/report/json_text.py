@@ -16,7 +16,7 @@ def json_text(value: Any) -> str:
 
 
 def _text(value: Any, line: str) -> str:
-    """Write ``value``; ``line`` starts a line of what encloses it."""
+    """Write ``value``; ``line`` starts a line of the enclosing value."""
     if isinstance(value, str):
         return quoted(value)
     if value is None:

@@ -78,7 +78,7 @@ class Queries:
 class _Rows:
     """Rows of a query as an Arrow stream, which Polars reads without pyarrow.
 
-    Polars keeps the classes of what it is given. If it kept a class of DuckDB, that module would report leaks on standard error as the
+    Polars keeps the classes of its arguments. If it kept a class of DuckDB, that module would report leaks on standard error as the
     process ends.
     """
 

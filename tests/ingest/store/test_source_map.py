@@ -37,7 +37,7 @@ def seen(
     rows: list[dict[str, Any]], maps: list[dict[str, Any]], threads: dict[Any, int], devices: dict[Any, int], names: dict[int, int],
     out: set[int],
 ) -> Any:  # fmt: skip
-    """What the views of device and host events show, computed row by row."""
+    """Compute row by row the rows that the views of device and host events show."""
     device, host = [], []
     for number, row in enumerate(rows):
         if number in out:
@@ -123,8 +123,8 @@ def test_ids_count_rows_of_the_source_and_rows_are_stored_by_time() -> None:
         store.append("host_event", pl.DataFrame(rows[:1]), source=6)
         raw = store.frame("SELECT id, start_ns FROM raw.host_event").rows()
         assert raw == [(3, 1), (1, 3), (0, 9), (2, 9), (4, 9)]
-        shown = store.frame("SELECT id, source, node, process, start_ns FROM host_event ORDER BY id").rows()
-        assert shown == [(0, 5, 0, 0, 9), (1, 5, 0, 1, 3), (2, 5, 1, 2, 9), (3, 5, 0, 0, 1), (4, 6, 0, 0, 9)]
+        in_view = store.frame("SELECT id, source, node, process, start_ns FROM host_event ORDER BY id").rows()
+        assert in_view == [(0, 5, 0, 0, 9), (1, 5, 0, 1, 3), (2, 5, 1, 2, 9), (3, 5, 0, 0, 1), (4, 6, 0, 0, 9)]
         assert store.frame("SELECT count(*) FROM source_map").item() == 4
 
 
