@@ -131,4 +131,4 @@ def _traced(store: Store) -> int:
         parts.append(f"SELECT unit FROM sample WHERE NOT ({MEASURED})")
     if not parts:
         return 0
-    return int(store.frame(f"SELECT count(*) FROM ({' UNION '.join(parts)}) AS t(process) WHERE process IS NOT NULL").item())
+    return int(store.frame(f"SELECT count(DISTINCT process) FROM ({' UNION '.join(parts)}) AS t(process)").item())

@@ -101,7 +101,7 @@ def test_rows_are_ordered_by_host_rank_and_device(make_store: MakeStore, monkeyp
     expected = [("a", 10, 0), ("a", None, 0), ("b", 0, 0), ("b", 0, 1), ("b", 1, 0)]
     assert [(d.node, d.rank, d.device) for d in result] == expected
     # Read one process at a time, the result is the same.
-    monkeypatch.setattr(places.process_conditions, "__kwdefaults__", {"rows": 1})
+    monkeypatch.setattr(places.process_conditions.__wrapped__, "__kwdefaults__", {"rows": 1})
     store = make_store(nodes=nodes, processes=processes, device_event=events)
     assert len(places.process_conditions(store)) == 4
     assert time_breakdown(store) == result
