@@ -148,9 +148,9 @@ def innermost(points: pl.DataFrame, ranges: pl.DataFrame, by: Sequence[str], ord
     if native is None:
         return vectorized_intervals.innermost(points, ranges, by, order)
     (moments, known), _ = _tables((points, ranges), by)
-    times = points.select(pl.col("time").cast(pl.Int64))
-    spans = ranges.select(pl.col("start", "end").cast(pl.Int64), *order)
-    return _column(native.interval_innermost(moments.hstack(times), known.hstack(spans), len(by), len(order)), "range")
+    times = pl.DataFrame([*moments, *_integers(points, "time")])
+    spans = pl.DataFrame([*known, *_integers(ranges, "start", "end"), *(ranges[column] for column in order)])
+    return _column(native.interval_innermost(times, spans, len(by), len(order)), "range")
 
 
 def first_of(points: pl.DataFrame, rows: pl.DataFrame, by: Sequence[str], order: Sequence[str]) -> pl.Series:
@@ -163,9 +163,9 @@ def first_of(points: pl.DataFrame, rows: pl.DataFrame, by: Sequence[str], order:
     if native is None:
         return vectorized_intervals.first_of(points, rows, by, order)
     (moments, known), _ = _tables((points, rows), by)
-    numbers = points.select(pl.col("number").cast(pl.Int64))
-    ordered = rows.select(pl.col("number", order[0]).cast(pl.Int64), *order[1:])
-    return _column(native.interval_first(moments.hstack(numbers), known.hstack(ordered), len(by), len(order) - 1), "row")
+    numbers = pl.DataFrame([*moments, *_integers(points, "number")])
+    ordered = pl.DataFrame([*known, *_integers(rows, "number", order[0]), *(rows[column] for column in order[1:])])
+    return _column(native.interval_first(numbers, ordered, len(by), len(order) - 1), "row")
 
 
 def _segments(
@@ -183,23 +183,28 @@ def _lengths(native: ModuleType, frames: Sequence[pl.DataFrame], by: Sequence[st
 
 
 def _tables(frames: Sequence[pl.DataFrame], by: Sequence[str], *columns: str) -> tuple[list[pl.DataFrame], dict[str, pl.Series]]:
-    """Return the columns that the extension reads, and the values of numbered groups."""
-    times = [pl.col(column).cast(pl.Int64) for column in columns[:2]]
-    flags = [pl.col(column).cast(pl.Boolean) for column in columns[2:]]
+    """Return the columns that the extension reads, and the values of numbered groups.
+
+    An expression would select them too, but takes longer than all else for a small frame."""
     texts = [column for column in by if any(frame.schema[column] not in _KEYS for frame in frames)]
-    if not texts:
-        return [frame.select(*by, *times, *flags) for frame in frames], {}
+    tables = []
+    for frame in frames:
+        flags = [frame[column].cast(pl.Boolean) for column in columns[2:]]
+        tables.append(pl.DataFrame([*(frame[column] for column in by), *_integers(frame, *columns[:2]), *flags]))
     names = {}
-    numbered = [frame.select(*by, *times, *flags) for frame in frames]
     for column in texts:
         every = pl.concat([frame[column] for frame in frames])
         names[column] = every.unique().drop_nulls().sort()
         numbers = (every.rank("dense") - 1).cast(pl.UInt32)
         at = 0
         for i, frame in enumerate(frames):
-            numbered[i] = numbered[i].with_columns(numbers.slice(at, frame.height).alias(column))
+            tables[i] = tables[i].with_columns(numbers.slice(at, frame.height).alias(column))
             at += frame.height
-    return numbered, names
+    return tables, names
+
+
+def _integers(frame: pl.DataFrame, *columns: str) -> list[pl.Series]:
+    return [frame[column].cast(pl.Int64) for column in columns]
 
 
 def _frame(result: Any, columns: Sequence[str]) -> pl.DataFrame:

@@ -43,8 +43,8 @@ class Ordered:
         """Return a quantile of each series by linear interpolation. ``fraction``: 0..1."""
         rows = pl.DataFrame({"begin": self._begins, "size": self._ends - self._begins})
         below = (fraction * (pl.col("size") - 1)).floor().cast(pl.Int64)
-        ranks = rows.select("size", below=below + pl.col("begin"), above=pl.min_horizontal(below + 1, pl.col("size") - 1) + pl.col("begin"))
-        return self._between(ranks["below"], ranks["above"], ranks["size"], fraction)
+        above = pl.min_horizontal(below + 1, pl.col("size") - 1)
+        return rows.select(self._between(below + pl.col("begin"), above + pl.col("begin"), fraction)).to_series()
 
     def windows(self, first: pl.Series, last: pl.Series, fractions: Sequence[float]) -> list[pl.Series]:
         """Return quantiles of the rows from ``first`` up to, not including, ``last``.
@@ -56,14 +56,11 @@ class Ordered:
         ranks = _column(
             self._native.window_ranks(self._ranks, _buffer(self._ends, 8), _buffer(first, 8), _buffer(last, 8), wanted), pl.UInt32
         )
-        begin = self._begins.gather(self._ends.search_sorted(first, side="right"))
+        rows = pl.DataFrame({"size": last - first, "begin": self._begins.gather(self._ends.search_sorted(first, side="right"))})
         step = 2 * len(fractions)
-        return [
-            self._between(
-                ranks.gather_every(step, 2 * number) + begin, ranks.gather_every(step, 2 * number + 1) + begin, last - first, part
-            )
-            for number, part in enumerate(fractions)
-        ]
+        looked_up = [pl.lit(ranks).gather_every(step, offset) + pl.col("begin") for offset in range(step)]
+        parts = [self._between(*looked_up[2 * number : 2 * number + 2], part) for number, part in enumerate(fractions)]
+        return rows.select(part.alias(str(number)) for number, part in enumerate(parts)).get_columns()
 
     def below(self, limits: pl.Series) -> pl.Series:
         """Return how many values are below each limit, i64.
@@ -78,9 +75,11 @@ class Ordered:
         ]
         return pl.concat(parts) if parts else pl.Series(dtype=pl.Int64)
 
-    def _between(self, below: pl.Series, above: pl.Series, size: pl.Series, fraction: float) -> pl.Series:
-        low, high = self.values.gather(below), self.values.gather(above)
-        position = fraction * (size - 1)
+    def _between(self, below: pl.Expr, above: pl.Expr, fraction: float) -> pl.Expr:
+        """Interpolate between the sorted values of two rows; column ``size``: values."""
+        values = pl.lit(self.values)
+        low, high = values.gather(below), values.gather(above)
+        position = fraction * (pl.col("size") - 1)
         return (position - position.floor()) * (high - low) + low
 
     def _windows(self, first: pl.Series, last: pl.Series, fractions: Sequence[float]) -> list[pl.Series]:
