@@ -58,9 +58,11 @@ class Ordered:
         )
         rows = pl.DataFrame({"size": last - first, "begin": self._begins.gather(self._ends.search_sorted(first, side="right"))})
         step = 2 * len(fractions)
-        looked_up = [pl.lit(ranks).gather_every(step, offset) + pl.col("begin") for offset in range(step)]
-        parts = [self._between(*looked_up[2 * number : 2 * number + 2], part) for number, part in enumerate(fractions)]
-        return rows.select(part.alias(str(number)) for number, part in enumerate(parts)).get_columns()
+        parts = []
+        for number, part in enumerate(fractions):
+            below, above = (pl.lit(ranks).gather_every(step, 2 * number + offset) + pl.col("begin") for offset in (0, 1))
+            parts.append(self._between(below, above, part).alias(str(number)))
+        return rows.select(parts).get_columns()
 
     def below(self, limits: pl.Series) -> pl.Series:
         """Return how many values are below each limit, i64.
