@@ -123,7 +123,7 @@ def make_report(
     with ExitStack() as stack:
         if printer is None and "pdf" in output.formats:
             printer = stack.enter_context(Printer())  # loads WeasyPrint while the traces are read
-        with _store(source, ingest_options, progress) as store:
+        with _store(source, ingest_options, progress) as store, store.unchanged():
             tell("analysing", None)
             report = analysis.analyze(store, dataclasses.replace(options, selection=selection))
             tell("drawing", None)

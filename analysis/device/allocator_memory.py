@@ -23,8 +23,7 @@ _MEMORY: Final = "SELECT node, index AS device, max(memory_bytes) AS total FROM 
 
 def allocator_memory(store: Store) -> tuple[AllocatorMemory, ...]:
     """Return a row per process and GPU with recorded allocations, in order."""
-    events = store.frame(_EVENTS)
-    if events.is_empty():
+    if not store.has_rows("allocation") or (events := store.frame(_EVENTS)).is_empty():
         return ()
     places = Places(store)
     totals = {(node, device): total for node, device, total in store.frame(_MEMORY).rows()}

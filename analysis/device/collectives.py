@@ -8,6 +8,7 @@ import polars as pl
 
 from ...ingest.store.store import Store
 from ..report.model import Collective, Collectives, CollectiveWait
+from ..toolkit.contents import communicates
 from ..toolkit.places import Places
 from ..toolkit.shares import percent_of
 
@@ -80,13 +81,19 @@ _KERNELS: Final = f"""
     LEFT JOIN process AS p ON p.id = k.process
     ORDER BY k.process, k.start_ns, k.device, k.correlation
 """
+_SCHEMA: Final = {
+    "node": pl.Int32, "process": pl.Int32, "device": pl.Int32, "start": pl.Int64, "duration": pl.Int64, "kernel": pl.String,
+    "tid": pl.Int64, "call_ns": pl.Int64, "operation": pl.String, "element_type": pl.String, "in_elements": pl.Int64,
+    "out_elements": pl.Int64, "group_name": pl.String, "group_ranks": pl.String, "group_size": pl.Int64, "shaped": pl.Boolean,
+    "world_size": pl.Int32,
+}  # fmt: skip
 _SIZE: Final = ("operation", "element_type", "group_size", "assumed", "bytes")
 _GROUP: Final = ("group_name", "group_ranks", "group_size")
 
 
 def communication_kernels(store: Store) -> pl.DataFrame:
     """Return every communication kernel with its collective, by process and time."""
-    return store.frame(_KERNELS)
+    return store.frame(_KERNELS) if communicates(store) else pl.DataFrame(schema=_SCHEMA)
 
 
 def collectives(store: Store, kernels: pl.DataFrame | None = None) -> Collectives:

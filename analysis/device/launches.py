@@ -9,10 +9,12 @@ import polars as pl
 
 from ...ingest.store.store import Store
 from ..report.model import Launches, LaunchPair, Share
+from ..toolkit.contents import kinds
 from ..toolkit.intervals import first_of
 from ..toolkit.places import Places, process_conditions
 from ..toolkit.quantiles import log_histogram, quantiles
 from ..toolkit.shares import percent_of, shares
+from .operators import ALL_WORK
 
 SLOWEST: Final = 10
 
@@ -34,8 +36,8 @@ def launches(store: Store, *, top: int = 15) -> Launches:
     whose launch call is not in the trace. ``call_time``: launch, synchronization and other runtime calls, the ``top`` by time and then
     "others"; percent of all calls.
     """
-    calls = store.frame("SELECT count(*) FROM host_event WHERE kind = 'launch'").item()
-    runs = store.frame("SELECT count(*) FROM device_run").item()
+    calls = store.frame("SELECT count(*) FROM host_event WHERE kind = 'launch'").item() if "launch" in kinds(store, "host_event") else 0
+    runs = store.frame(ALL_WORK).row(0)[0]
     parts = [_paired(store, condition) for condition in process_conditions(store)]
     pairs, paired_runs, paired_calls = (
         sum(part.pairs for part in parts),
@@ -127,6 +129,8 @@ def _slowest(store: Store, parts: Sequence[pl.DataFrame]) -> tuple[LaunchPair, .
 
 
 def _call_time(store: Store, top: int) -> tuple[Share, ...]:
+    if kinds(store, "host_event").isdisjoint({"launch", "sync", "call"}):
+        return ()
     rows = store.frame("""
         SELECT coalesce(n.text, ''), t.total, t.count FROM (
             SELECT name, sum(duration_ns)::BIGINT AS total, count(*) AS count

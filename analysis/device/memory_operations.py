@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...ingest.store.store import Store
 from ..report.model import MemoryOperation
+from ..toolkit.contents import kinds
 from ..toolkit.shares import percent_of
 
 
@@ -13,6 +14,8 @@ def memory_operations(store: Store) -> tuple[MemoryOperation, ...]:
     Bandwidth is bytes / time in 10^9 bytes per second, over the operations whose size is known; None if their time is 0. Percent is of
     the summed time of all memory operations. A copy of unknown kind keeps the name of its event.
     """
+    if kinds(store, "device_event").isdisjoint({"memcpy", "memset"}):
+        return ()
     rows = store.frame("""
         SELECT CASE WHEN e.kind = 'memset' THEN 'Memset' ELSE coalesce(e.copy_kind, n.text, 'unknown') END AS kind,
                CASE WHEN e.kind = 'memset' THEN NULL WHEN e.pageable THEN 'pageable' WHEN NOT e.pageable THEN 'pinned' END AS memory,

@@ -8,6 +8,7 @@ import polars as pl
 
 from ...ingest.store.store import Store
 from ..report.model import DeviceOperator, OperatorAttribution, OperatorKernel
+from ..toolkit.contents import kinds
 from ..toolkit.intervals import first_of, innermost
 from ..toolkit.places import process_conditions
 from ..toolkit.shares import percent_of
@@ -33,19 +34,23 @@ _OPERATORS: Final = """
     SELECT e.process, e.tid, e.name, e.start_ns AS start, e.start_ns + e.duration_ns AS "end", e.external_id AS number
     FROM host_event AS e WHERE e.kind = 'operator' AND {}
 """
+ALL_WORK: Final = "SELECT count(*) AS n, coalesce(sum(duration_ns), 0)::BIGINT AS t FROM device_run"
 _GROUP: Final = ("operator", "kernel", "kind")
+_SCHEMA: Final = {
+    "operator": pl.String, "kernel": pl.String, "kind": pl.String, "calls": pl.UInt32, "count": pl.UInt32, "total": pl.Int64
+}  # fmt: skip
 
 
 def operators(store: Store, attributed_work: pl.DataFrame | None = None) -> OperatorAttribution:
     """Sum device time by operator, from the result of :func:`attribution`, if known."""
-    total = store.frame("SELECT coalesce(sum(duration_ns), 0)::BIGINT AS t, count(*) AS n FROM device_run").row(0)
-    if not store.frame("SELECT EXISTS (FROM host_event WHERE kind = 'operator') AS found").item():
+    if "operator" not in kinds(store, "host_event"):
         return OperatorAttribution((), 0, (), None, _NO_OPERATORS)
-    if not total[1]:
+    count, total = store.frame(ALL_WORK).row(0)
+    if not count:
         return OperatorAttribution((), 0, (), None, _NO_WORK)
     pairs = attribution(store) if attributed_work is None else attributed_work
     if pairs.is_empty():
-        return OperatorAttribution((), 0, (), percent_of(0, total[0]), _NO_LINK)
+        return OperatorAttribution((), 0, (), percent_of(0, total), _NO_LINK)
     by_operator = (
         pairs.group_by("operator")
         .agg(
@@ -66,14 +71,14 @@ def operators(store: Store, attributed_work: pl.DataFrame | None = None) -> Oper
     )
     return OperatorAttribution(
         rows=tuple(
-            DeviceOperator(row["operator"], row["calls"], row["count"], row["total"], percent_of(row["total"], total[0]), row["kernels"])
+            DeviceOperator(row["operator"], row["calls"], row["count"], row["total"], percent_of(row["total"], total), row["kernels"])
             for row in kept.iter_rows(named=True)
         ),
         further=max(0, len(by_operator) - MOST),
         kernels=tuple(
             OperatorKernel(row["operator"], row["kernel"], row["kind"], row["count"], row["total"]) for row in kernels.iter_rows(named=True)
         ),
-        linked_percent=percent_of(int(by_operator["total"].sum()), total[0]),
+        linked_percent=percent_of(int(by_operator["total"].sum()), total),
         absent=None,
     )
 
@@ -85,7 +90,10 @@ def attribution(store: Store) -> pl.DataFrame:
     external id. Columns: operator, kernel (as reports show it), kind, calls (calls of the operator that launched any work), count, total.
     """
     work, calls = [], []
-    for condition in process_conditions(store) or ["FALSE"]:
+    conditions = process_conditions(store) if "operator" in kinds(store, "host_event") else []
+    if not conditions:
+        return pl.DataFrame(schema=_SCHEMA)
+    for condition in conditions:
         linked = _linked(store, condition)
         work.append(linked.group_by(_GROUP).agg(count=pl.len(), total=pl.col("duration").sum()))
         calls.append(linked.group_by("operator").agg(calls=pl.col("call").n_unique()))

@@ -27,10 +27,10 @@ def annotation_groups(store: Store, options: AnalysisOptions = AnalysisOptions()
     The side is host or device. Ranges that never ended are left out. ``histograms``: the names chosen in the options, else those with the
     longest total. Raises UsageError for a chosen name that no range has, unless names are chosen for the runs that have them.
     """
-    rows = store.frame(
+    query = (
         "SELECT name, side, phase, process, duration_ns AS duration FROM annotation WHERE complete IS NOT FALSE AND duration_ns IS NOT NULL"
     )
-    if rows.is_empty():
+    if not store.has_rows("annotation") or (rows := store.frame(query)).is_empty():
         _chosen(options, [])
         return Annotations((), (), _ABSENT)
     names = store.frame("SELECT id AS name, text FROM name WHERE id IN (SELECT DISTINCT name FROM annotation)")

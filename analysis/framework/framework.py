@@ -8,10 +8,11 @@ from typing import Final
 import polars as pl
 
 from ...ingest.store.store import Store
-from ..device.operators import attribution
+from ..device.operators import ALL_WORK, attribution
 from ..report.model import Framework, OperatorRow, Share
 from ..steps.part_ranges import part_ranges
 from ..steps.parts import step_parts
+from ..toolkit.contents import communicates
 from ..toolkit.intervals import union_length
 from ..toolkit.shares import percent_of, shares
 from ..toolkit.windows import gaps_ns, recorded, windows, with_window
@@ -79,6 +80,8 @@ def framework(store: Store, attributed_work: pl.DataFrame | None = None) -> Fram
 
 
 def _phases(store: Store) -> tuple[Share, ...]:
+    if not store.has_rows("step"):
+        return ()
     # If a source names phases, only these count: the steps of other sources are the same steps again, or a window of them.
     steps = store.frame("""
         SELECT process, coalesce(phase, 'step') AS phase, host_start_ns AS start, host_start_ns + host_duration_ns AS "end"
@@ -124,11 +127,13 @@ def _inclusive(times: OperatorTimes, cpu: Sequence[OperatorRow], gpu: Sequence[O
 
 def _gpu_operators(store: Store, attributed_work: pl.DataFrame | None) -> tuple[pl.DataFrame, float | None]:
     """Return device time by operator, and the linked percentage of all device time."""
-    work = store.frame("SELECT count(*) AS n, coalesce(sum(duration_ns), 0)::BIGINT AS t FROM device_run").row(0)
+    work = store.frame(ALL_WORK).row(0)
     pairs = attribution(store) if attributed_work is None else attributed_work
     linked = pairs.select(name="operator", count=pl.col("count").cast(pl.Int64), total=pl.col("total").cast(pl.Int64))
     share = percent_of(int(linked["total"].sum()), work[1]) if work[0] else None
-    functions = store.frame("""
+    functions = linked.clear()
+    if store.has_rows("annotation"):
+        functions = store.frame("""
         SELECT n.text AS name, count(*) AS count, sum(duration_ns)::BIGINT AS total
         FROM annotation AS a JOIN name AS n ON n.id = a.name WHERE starts_with(phase, 'gpu_functions') GROUP BY n.text
     """)
@@ -152,6 +157,8 @@ def _rows(operators: pl.DataFrame) -> tuple[OperatorRow, ...]:
 
 
 def _collectives(store: Store) -> tuple[Share, ...]:
+    if not communicates(store) and not store.has_rows("annotation"):
+        return ()
     rows = store.frame(
         """
         SELECT coalesce(n.short, n.text) AS name, sum(e.duration_ns)::BIGINT AS total, count(*) AS count

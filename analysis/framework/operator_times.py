@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from ...ingest.store.store import Store
+from ..toolkit.contents import kinds
 from ..toolkit.intervals import length_inside, union_length
 from ..toolkit.places import batches, one_of
 
@@ -39,13 +40,13 @@ def operator_times(store: Store, stretches: Sequence[Stretch] = ()) -> OperatorT
     every: list[pl.DataFrame] = []
     inside: list[list[pl.DataFrame]] = [[] for _ in stretches]
     recorded = ran = 0
-    for rows in _batches(store, _OPERATORS):
+    for rows in _batches(store, _OPERATORS) if "operator" in kinds(store, "host_event") else ():
         timed = rows.select("process", "tid", "start", end=pl.col("start") + pl.col("duration"))
         recorded += timed["end"].count()
         ran += int(union_length(timed, ["process", "tid"])["length"].sum())
         del timed
         _add(rows, stretches, every, inside)
-    for rows in _batches(store, _FUNCTIONS):
+    for rows in _batches(store, _FUNCTIONS) if store.has_rows("annotation") else ():
         _add(rows, stretches, every, inside)
     names = store.frame("SELECT id AS name, text FROM name") if every else None
     left_out = [_left_out(store, stretch) for stretch in stretches]

@@ -65,10 +65,18 @@ class Figure:
         self.node = node
 
 
+_COUNTS: Final = {
+    "node": pl.Int32, "metric": pl.String, "n": pl.Int64, "active": pl.Int64, "first": pl.Int64, "last": pl.Int64, "first_unit": pl.Int32,
+    "last_unit": pl.Int32,
+}  # fmt: skip
+
+
 def counts(store: Store) -> pl.DataFrame:
     """Return the number of samples of each metric of each node.
 
     Columns: node, metric, n, active (samples above 0), first and last time in ns, first_unit, last_unit (None: no unit)."""
+    if not store.has_rows("sample"):
+        return pl.DataFrame(schema=_COUNTS)
     return store.frame(f"""
         SELECT node, metric, count(*) AS n, count(*) FILTER (value > 0) AS active, min(time_ns) AS first, max(time_ns) AS last,
             min(unit) AS first_unit, max(unit) AS last_unit

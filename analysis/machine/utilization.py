@@ -11,6 +11,7 @@ from ...ingest.store.store import Store
 from ...ingest.store.tables import MEASURED
 from ..toolkit.intervals import union
 from ..toolkit.places import batches
+from ..toolkit.shared import shared
 from ..toolkit.windows import pauses_ns, windows, with_window
 
 LABEL: Final = "derived from kernel activity"
@@ -21,6 +22,7 @@ _LEAST_NS: Final = 1_000_000
 _SCHEMA: Final = {"node": pl.Int32, "unit": pl.Int32, "time_ns": pl.Int64, "value": pl.Float64}
 
 
+@shared
 def derived_utilization(store: Store) -> pl.DataFrame:
     """Return the utilization of every device with events but without samples.
 
@@ -31,11 +33,11 @@ def derived_utilization(store: Store) -> pl.DataFrame:
     """
     if not store.has_rows("device_event"):
         return pl.DataFrame(schema=_SCHEMA)
-    devices = store.frame("""
+    sampled = "EXISTS (FROM sample AS s WHERE s.node = e.node AND s.unit = e.device AND s.metric = 'gpu_utilization')"
+    devices = store.frame(f"""
         SELECT node, device AS unit, min(start_ns) AS first, max(end_ns) AS last, count(*) AS events
         FROM device_run AS e
-        WHERE node IS NOT NULL AND device IS NOT NULL AND NOT EXISTS (
-            FROM sample AS s WHERE s.node = e.node AND s.unit = e.device AND s.metric = 'gpu_utilization')
+        WHERE node IS NOT NULL AND device IS NOT NULL AND NOT {sampled if store.has_rows("sample") else "false"}
         GROUP BY ALL HAVING last > first ORDER BY ALL
     """).rows(named=True)
     if not devices:

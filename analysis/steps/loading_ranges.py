@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import polars as pl
 
 from ...ingest.store.store import Store
+from ..toolkit.contents import kinds
 from ..toolkit.names import base_name
 from .loading_names import DATA_LOADING
 
@@ -23,6 +26,7 @@ _RANGES = """
             OR EXISTS (FROM thread AS t WHERE t.process IS NOT DISTINCT FROM a.process AND t.tid = a.tid))
     ORDER BY a.process, a.start_ns
 """
+_SCHEMA: Final = {"process": pl.Int32, "start": pl.Int64, "end": pl.Int64, "name": pl.String}
 
 
 def loading_ranges(store: Store) -> pl.DataFrame:
@@ -32,6 +36,8 @@ def loading_ranges(store: Store) -> pl.DataFrame:
     ranges on their threads count: a thread that loads ahead of the step keeps no step waiting. Ranges that never ended are left out, as are
     those of phases, which the hosted profiler recorded in its own way.
     """
+    if not store.has_rows("annotation"):
+        return pl.DataFrame(schema=_SCHEMA)
     return store.frame(_RANGES, [DATA_LOADING]).select("process", "start", "end", name=base_name(pl.col("text")))
 
 
@@ -40,6 +46,6 @@ def loading_recorded(store: Store, loading: pl.DataFrame | None = None) -> bool:
 
     ``loading``: :func:`loading_ranges` of the store, if known.
     """
-    if store.frame("SELECT EXISTS (FROM host_event WHERE kind = 'loader') AS found").item():
+    if "loader" in kinds(store, "host_event"):
         return True
     return not (loading_ranges(store) if loading is None else loading).is_empty()

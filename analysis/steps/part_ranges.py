@@ -8,6 +8,7 @@ from typing import Final
 import polars as pl
 
 from ...ingest.store.store import Store
+from ..toolkit.contents import kinds
 from ..toolkit.intervals import length_inside, outermost, union
 from .loading_names import DATA_LOADING
 
@@ -67,6 +68,8 @@ def part_ranges(store: Store) -> Parts:
 
     Each ends at the latest with the step in which it began, and every load counts once.
     """
+    if not store.has_rows("annotation") and kinds(store, "host_event").isdisjoint({"operator", "loader"}):
+        return {}
     every = store.frame(_RANGES, [pattern for patterns in _PARTS.values() for pattern in patterns])
     if every.is_empty():
         return {}

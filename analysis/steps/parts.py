@@ -50,6 +50,8 @@ def _steps(store: Store, ranges: Parts) -> Mapping[str, tuple[int, int]]:
     These are the steps at whose time a range of the part began, or during which a recorder of such a range was on. Time between two steps
     belongs to the next one: the program may annotate a step without its loading.
     """
+    if not ranges:
+        return {}
     steps = store.frame("""
         SELECT process, "index" AS number, host_start_ns AS begin, host_start_ns + host_duration_ns AS stop FROM step
         WHERE "index" IS NOT NULL AND host_duration_ns > 0

@@ -34,8 +34,7 @@ _WINDOWS: Final = f"""
 
 def with_profiled(store: Store, rows: pl.DataFrame) -> pl.DataFrame:
     """Add ``profiled``, the active profilers: "cProfile and torch.profiler", or null."""
-    windows = store.frame(_WINDOWS)
-    if windows.is_empty() or rows.is_empty():
+    if rows.is_empty() or (windows := store.frame(_WINDOWS)).is_empty():
         return rows.with_columns(profiled=pl.lit(None, pl.String))
     steps = rows.with_row_index("row").select("row", "process", start="host_start_ns", length="host_duration_ns")
     pairs = steps.join(windows.with_columns(pl.col("process").cast(steps.schema["process"])), on="process").filter(

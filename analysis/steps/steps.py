@@ -43,6 +43,10 @@ _ON_DEVICE_ONLY: Final = (
 )
 
 
+def _only_on_device(store: Store) -> bool:
+    return store.has_rows("annotation") and bool(store.frame(_STEPS_OF_DEVICE).item())
+
+
 def steps(store: Store, data: StepData | None = None) -> Steps:
     """Return the steps of every process, their durations, and their average parts.
 
@@ -53,7 +57,7 @@ def steps(store: Store, data: StepData | None = None) -> Steps:
     data = data or StepData(store)
     rows = data.timed
     if rows.is_empty():
-        return Steps((), (), (), _ON_DEVICE_ONLY if store.frame(_STEPS_OF_DEVICE).item() else _ABSENT)
+        return Steps((), (), (), _ON_DEVICE_ONLY if _only_on_device(store) else _ABSENT)
     places = data.places
     groups = []
     for (process, _, on_device), members in rows.group_by("process", "phase", "on_device"):

@@ -34,6 +34,12 @@ _STEPS: Final = """
     FROM step AS s
 """
 
+_SCHEMA: Final = {
+    "node": pl.Int32, "process": pl.Int32, "phase": pl.String, "host_start_ns": pl.Int64, "host_duration_ns": pl.Int64,
+    "device_start_ns": pl.Int64, "device_duration_ns": pl.Int64, "device_events": pl.Int64, "number": pl.Int64, "recorded": pl.Boolean,
+    "touched": pl.Boolean,
+}  # fmt: skip
+
 
 @shared
 def timed_steps(store: Store) -> pl.DataFrame:
@@ -41,7 +47,8 @@ def timed_steps(store: Store) -> pl.DataFrame:
 
     "index" is called ``number``. ``profiled``: see :func:`.profiled.with_profiled`. ``again``: count of earlier steps of the same number.
     """
-    return _timed(with_profiled(store, store.frame(_STEPS)))
+    steps = store.frame(_STEPS) if store.has_rows("step") else pl.DataFrame(schema=_SCHEMA)
+    return _timed(with_profiled(store, steps))
 
 
 def _timed(rows: pl.DataFrame) -> pl.DataFrame:

@@ -31,6 +31,8 @@ _NO_LINK: Final = (
 
 def no_device_steps(store: Store) -> str:
     """Explain why no step has device work, and how to record it."""
+    if not store.has_rows("step"):
+        return _NO_STEP
     there = "EXISTS (FROM step) AND EXISTS (FROM device_run)"
     # If device work is linked, it was launched outside of the steps.
     linked = """EXISTS (FROM device_run AS d JOIN host_event AS h ON h.process = d.process AND h.correlation = d.correlation

@@ -25,6 +25,12 @@ def kinds(store: Store, table: Table) -> frozenset[str]:
     return frozenset(store.frame(f"SELECT DISTINCT kind FROM {table}")["kind"].cast(pl.String))
 
 
+@shared
+def communicates(store: Store) -> bool:
+    """Return whether the run has names of communication kernels."""
+    return bool(store.frame("SELECT EXISTS (FROM communication_name) AS found").item())
+
+
 def stated(store: Store, column: str) -> str | None:
     """Return the text in a column of ``run``, or None."""
     texts: list[str] = store.frame(RUN)[column].drop_nulls().to_list()

@@ -58,6 +58,8 @@ def recorded(store: Store) -> pl.DataFrame:
 
 def gaps_ns(store: Store) -> int:
     """Return how long (ns) no process with steps was recorded between recordings."""
+    if not store.has_rows("recorded_window"):
+        return 0
     return pauses_ns(
         recorded(store).join(store.frame("SELECT DISTINCT process FROM step"), on="process", how="semi").select("start", "end")
     )
