@@ -81,6 +81,8 @@ def limit_rows(store: Store) -> None:
 
 def _remove_beyond(store: Store, table: str, owner: tuple[str, ...], column: str, bound: int) -> int:
     """Leave out rows beyond the ``bound`` lowest values per owner; return how many."""
+    if store.next_event(table) <= bound:  # there are no more values than rows
+        return 0
     by, of = ", ".join(owner), f"GROUP BY {', '.join(owner)}" if owner else ""
     execute = store.connection.execute
     most = execute(f"SELECT max(n) FROM (SELECT count(DISTINCT {column}) AS n FROM {table} {of})").fetchall()[0][0]

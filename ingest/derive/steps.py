@@ -122,6 +122,8 @@ def derive_steps(store: Store) -> int:
     the step's host interval, on any thread of the process. ``index`` is the number in the source, else the position among the steps
     of the same process and phase. A step that is only partly inside a window of device activity has no device times.
     """
+    if not store.next_event("annotation"):
+        return 0
     connection = store.connection
     connection.execute(_CANDIDATES)
     try:

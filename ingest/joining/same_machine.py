@@ -93,6 +93,8 @@ def _only_node(run: Sources, source: SourceFile) -> int:
 
 def note_possible(run: Sources) -> None:
     """Note machines that may be one: one has only traces, the other only samples."""
+    if run.store.peek_id("node") < 2:
+        return
     tables = ("device_event", "host_event", "annotation", "sample")
     *events, samples = (f"id IN (SELECT DISTINCT node FROM {table})" for table in tables)  # EXISTS would keep all events in memory
     rows = run.store.frame(f"SELECT id, hostname, {' OR '.join(events)}, {samples} FROM node ORDER BY id").rows()

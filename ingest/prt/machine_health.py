@@ -65,6 +65,8 @@ _XIDS: Final = """
 
 def note_health(store: Store, ports: Mapping[tuple[str, int], str]) -> None:
     """Note errors of GPUs and links, per node. ``ports``: (host, unit) -> port name."""
+    if not store.has_rows("sample"):
+        return
     xids = store.frame(_XIDS)
     for (node,), rows in xids.partition_by("node", as_dict=True, maintain_order=True).items():
         errors = [
