@@ -205,7 +205,7 @@ def _id_checks(table: str, ids: Mapping[str, _Ids]) -> Iterator[Check]:
             if known.dense and known.first is not None and known.last is not None:
                 yield _beyond(column, known.first, known.last, text)
             else:
-                yield _each(column, f'"{column}" NOT IN (SELECT id FROM {target})', text)
+                yield _each(column, f'"{column}" IS NOT NULL AND "{column}" NOT IN (SELECT id FROM {target})', text)
 
 
 def _beyond(column: str, first: int, last: int, text: str) -> Check:
