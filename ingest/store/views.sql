@@ -186,7 +186,7 @@ FROM annotation AS a LEFT JOIN name AS n ON n.id = a.name;
 -- text: name as the source has it
 -- start_ns: start
 -- duration_ns: length in ns
--- end_ns: end
+-- end_ns: end; ns
 -- correlation: of the device work that the call launched
 -- external_id: of the operator
 -- id: number of the row in its table
@@ -217,7 +217,7 @@ SELECT id FROM name WHERE category = 'communication';
 -- name: id of the name
 -- start_ns: start
 -- duration_ns: length in ns
--- end_ns: end
+-- end_ns: end; ns
 -- correlation: of its launch in the process
 -- external_id: of the operator that launched it
 -- bytes: of a copy or a memset
@@ -261,7 +261,7 @@ WHERE e.kind <> 'sync';
 -- name: id of the name
 -- start_ns: start
 -- duration_ns: length in ns
--- end_ns: end
+-- end_ns: end; ns
 -- correlation: of its launch in the process
 -- external_id: of the operator that launched it
 -- bytes: of a copy or a memset
@@ -337,7 +337,7 @@ LEFT JOIN (
 -- index: number of the step
 -- step_start_ns: start of the step on the host
 -- node: node of the device
--- device: GPU
+-- device: number of the GPU on its node
 -- stream: stream
 -- kind: kernel, memcpy or memset
 -- communication: a kernel of a collective or of a transfer between ranks
