@@ -208,7 +208,7 @@ def test_the_documented_questions_have_right_answers(tmp_path: Path, project_roo
         members = {"host_name": host, "distributedInfo": {"rank": rank, "world_size": 2}}
         (tmp_path / f"{host}.json").write_text(json.dumps({"schemaVersion": 1, **members, "traceEvents": events}))
     text = (project_root / "docs" / "run-store.md").read_text()
-    kernels, ranks, waits = text.split("```sql\n")[1].split("```")[0].strip().split("\n\n")
+    kernels, ranks, waits = text.split("## Querying a store")[1].split("```sql\n")[1].split("```")[0].strip().split("\n\n")
     with ingest([tmp_path], tmp_path / "r.duckdb") as store:
         assert store.connection.sql(kernels).fetchall() == [
             ("b", 0, "f", 1, 6.0),
