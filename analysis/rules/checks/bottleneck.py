@@ -49,7 +49,7 @@ class Bottleneck(SampleRule):
         limit, share = parameters[self.limit], parameters["threshold"]
         low = pl.col("gpu_min") < (parameters["gpu_threshold"] if block.device == "gpu" else _LOW_CORES)
         window = (pl.col("snapshot_ns") - block.origin_ns) // window_ns(parameters["scan_interval_us"])
-        rows = block.snapshots() if len(block.series(self.figure)) else pl.DataFrame(schema=SNAPSHOTS)
+        rows = block.snapshots() if len(block.columns(self.figure)) else pl.DataFrame(schema=SNAPSHOTS)
         rows = rows.filter(pl.col(self.core).is_not_null())
         rows = rows.with_columns(low=low, bottleneck=low & (pl.col(self.core) > limit))
         counted = rows.group_by("node").agg(

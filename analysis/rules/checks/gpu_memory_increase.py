@@ -64,7 +64,7 @@ class GPUMemoryIncrease(SampleRule):
 
     def observe(self, block: SampleBlock, parameters: Parameters) -> _Observed:
         window, scan = samples_of(parameters["window"]), parameters["scan_interval_us"]
-        series = block.series("gpu_memory")
+        series = block.columns("gpu_memory")
         scale = _scale(series)
         # Whole multiples of 1e-9 percentage points: sums of integers are exact, so rounding decides nothing.
         total = pl.col("value")

@@ -122,7 +122,7 @@ def _together(block: SampleBlock) -> MetricSeries:
 
     A node that was recorded earlier saw the start of the job, which is not an imbalance. Nodes that were recorded for too little of the
     time are left out."""
-    series = block.series("gpu")
+    series = block.columns("gpu")
     if (together := block.gpus_together) is None:
         return series
     left_out = series.by_row("node").is_in(list(together.left_out))

@@ -92,7 +92,7 @@ class LowGPUUtilization(SampleRule):
             always_low=pl.col("low").all(),
         )
         per_gpu = block.boxes("gpu").sort(_GPU).join(per_gpu, on=_GPU, maintain_order="left")
-        idle = _idle_ends(block.series("gpu"), per_gpu, ends.filter("triggered"), window, p95, p5)
+        idle = _idle_ends(block.columns("gpu"), per_gpu, ends.filter("triggered"), window, p95, p5)
         windows = ends.filter("judged").group_by("window").agg(pl.col("triggered").any())
         return per_gpu.join(idle, on=_GPU, how="left", maintain_order="left"), windows
 

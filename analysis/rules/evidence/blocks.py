@@ -202,8 +202,15 @@ class SampleBlock:
         self._series: dict[str, MetricSeries] = {}
         self._ends: dict[tuple[object, ...], pl.DataFrame] = {}
 
-    def series(self, figure: str) -> MetricSeries:
-        """Return the samples of ``figure``, by node and unit.
+    def series(self, figure: str) -> pl.DataFrame:
+        """Return the samples of ``figure`` in the order of node, unit and time.
+
+        Columns: node (i32), unit (i32), series (number in the block from 0, u32), position (0-based number in the series, u32), time_ns
+        (i64), value (f64), source (enum: "sampled", "derived"; for gpu_memory the metric: FOOTPRINT or CONTROLLER)."""
+        return self.columns(figure).frame().select("node", "unit", "series", "position", "time_ns", "value", "source")
+
+    def columns(self, figure: str) -> MetricSeries:
+        """Return the samples of ``figure`` in columns, by node and unit.
 
         Column ``source`` of the table: "sampled", "derived"; for gpu_memory the metric: FOOTPRINT or CONTROLLER."""
         if figure not in self._series:
@@ -219,7 +226,7 @@ class SampleBlock:
         up to and including this one, u32), time_ns."""
         key = ("ends", figure, scan_interval_us)
         if key not in self._ends:
-            series = self.series(figure)
+            series = self.columns(figure)
             windows = (series.time_ns - self.origin_ns) // window_ns(scan_interval_us)
             changes = windows.to_frame("window").select((pl.col("window") != pl.col("window").shift(-1)).arg_true()).to_series()
             rows = pl.concat([changes.cast(pl.Int64), series.end - 1]).unique().sort()
@@ -244,7 +251,7 @@ class SampleBlock:
                 rows = self._ends[known[0]].filter(pl.col("count") > more_than)
             else:
                 ends = self.ends(figure, scan_interval_us).filter(pl.col("count") > more_than)
-                rows = _with_quantiles(self.series(figure), ends, length)
+                rows = _with_quantiles(self.columns(figure), ends, length)
             self._ends[(*asked, more_than)] = rows
         return self._ends[(*asked, more_than)]
 
@@ -255,7 +262,7 @@ class SampleBlock:
         1.5 IQR, limited to min and max. ``whisker_lower``, ``whisker_upper``: the most extreme values within 1.5 IQR of the quartiles."""
         key = ("boxes", figure)
         if key not in self._ends:
-            series = self.series(figure)
+            series = self.columns(figure)
             ordered, begin, end = series.ordered, series.begin, series.end
             rows = series.table.select(
                 "node", "unit", pl.col("source").cast(pl.String), pl.col("samples").cast(pl.UInt32),
@@ -361,7 +368,7 @@ class SampleBlock:
 
     def _mean_core(self) -> pl.DataFrame:
         """Average the cores per node and snapshot: node, unit (0), time_ns, value; sorted."""
-        cores = self.series("core")
+        cores = self.columns("core")
         if not len(cores):
             return pl.DataFrame(schema=_SAMPLES)
         if self._moments.is_empty():
@@ -379,14 +386,14 @@ class SampleBlock:
 
     @cached_property
     def _snapshots(self) -> pl.DataFrame:
-        gpus = self.series(self.device)
+        gpus = self.columns(self.device)
         if self.device == "gpu" and len(gpus):
             gpus = gpus.only(self.boxes("gpu")["max"] > 0)
         is_derived = gpus.table["source"] == "derived"
         derived, sampled = gpus.only(is_derived), gpus.only(~is_derived)
         lowest = self._extreme(sampled, "min").rename({"value": "gpu_min"})
         cores = {"core_max": "core", "iowait_max": "core_iowait"}
-        highest = {name: self._extreme(self.series(figure), "max").rename({"value": name}) for name, figure in cores.items()}
+        highest = {name: self._extreme(self.columns(figure), "max").rename({"value": name}) for name, figure in cores.items()}
         if len(derived):
             known = pl.concat([frame.select("snapshot") for frame in (lowest, *highest.values())]).unique()
             matched = self._meet(derived, known)

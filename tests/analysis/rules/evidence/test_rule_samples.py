@@ -53,7 +53,7 @@ def test_series_are_sorted_finite_and_without_doubles(make_store: Make) -> None:
     rows = line(GPU, [1.0, 2.0, 3.0], unit=1) + line(GPU, [10.0, math.nan, None, math.inf, 50.0]) + line(GPU, [7.0], node=1)
     rows += line(GPU, [3.0], unit=1)  # once more at the first time: the mean of 1 and 3 counts, once
     random.Random(1).shuffle(rows)
-    series = one_block(make_store(sample=rows)).series("gpu").frame()
+    series = one_block(make_store(sample=rows)).series("gpu")
     half = SECOND // 2
     assert series.select("node", "unit", "series", "position", "time_ns", "value").rows() == [
         (0, 0, 0, 0, T, 10.0), (0, 0, 0, 1, T + 4 * half, 50.0),
@@ -70,16 +70,16 @@ def test_figures_are_made_of_the_right_metrics(make_store: Make) -> None:
     rows += line(CORE, [30.0], unit=1) + line("network_receive", [1e9], unit=None)
     samples = Samples(make_store(sample=rows))
     (block,) = samples.blocks()
-    assert block.series("gpu_memory").frame().select("node", "value", "source").rows() == [(0, 40.0, FOOTPRINT), (1, 5.0, CONTROLLER)]
-    assert block.series("core").frame()["value"].to_list() == [10.0, 30.0]
-    assert block.series("core_iowait").frame()["value"].to_list() == [3.0]
-    assert block.series("cpu").frame().select("node", "unit", "time_ns", "value").rows() == [(0, 0, T, 20.0)]
+    assert block.series("gpu_memory").select("node", "value", "source").rows() == [(0, 40.0, FOOTPRINT), (1, 5.0, CONTROLLER)]
+    assert block.series("core")["value"].to_list() == [10.0, 30.0]
+    assert block.series("core_iowait")["value"].to_list() == [3.0]
+    assert block.series("cpu").select("node", "unit", "time_ns", "value").rows() == [(0, 0, T, 20.0)]
     assert [samples.has(figure) for figure in ("gpu", "gpu_memory", "core", "core_iowait", "cpu")] == [False, True, True, True, True]
 
 
 def test_a_machine_whose_footprint_is_no_number_has_the_controller(make_store: Make) -> None:
     block = one_block(make_store(sample=line(FOOTPRINT, [math.nan]) + line(CONTROLLER, [99.0])))
-    assert block.series("gpu_memory").frame().select("value", "source").rows() == [(99.0, CONTROLLER)]
+    assert block.series("gpu_memory").select("value", "source").rows() == [(99.0, CONTROLLER)]
 
 
 def test_only_what_is_no_number_is_nothing(make_store: Make) -> None:
@@ -103,10 +103,10 @@ def test_clocks_decades_apart(make_store: Make) -> None:
     blocks = list(samples.blocks())
     assert [block.nodes for block in blocks] == [(0,), (1,)]
     for block in blocks:
-        series = block.series("gpu").frame()
+        series = block.series("gpu")
         assert series.select("unit", "time_ns").rows() == sorted(series.select("unit", "time_ns").rows())
         assert (len(series), series["series"].max(), series["position"].max()) == (32, 7, 3)
-    assert blocks[0].series("gpu").frame().filter((pl.col("unit") == 7) & (pl.col("time_ns") == T))["value"].to_list() == [5.5]
+    assert blocks[0].series("gpu").filter((pl.col("unit") == 7) & (pl.col("time_ns") == T))["value"].to_list() == [5.5]
     assert blocks[0].snapshots().rows() == [
         (0, 0, 1.0, None, None), (0, SECOND // 2, 2.0, None, None), (0, T, 1.0, 50.0, None), (0, T + SECOND // 2, 2.0, 60.0, None),
     ]  # fmt: skip
@@ -123,9 +123,7 @@ def test_blocks_hold_whole_machines_and_say_the_same(make_store: Make, monkeypat
     assert [part.nodes for part in parts] == [(0,), (3,), (4,), (900,)]
     for figure in ("gpu", "cpu"):
         columns = ["node", "unit", "position", "time_ns", "value"]
-        assert pl.concat([part.series(figure).frame().select(columns) for part in parts]).equals(
-            complete.series(figure).frame().select(columns)
-        )
+        assert pl.concat([part.series(figure).select(columns) for part in parts]).equals(complete.series(figure).select(columns))
         assert pl.concat([part.boxes(figure) for part in parts]).equals(complete.boxes(figure))
     assert pl.concat([part.snapshots() for part in parts]).equals(complete.snapshots())
 
@@ -238,7 +236,7 @@ def test_samples_of_a_snapshot_lie_within_20_ms(make_store: Make) -> None:
         (0, T + 1000 * MS, 1.0, None, None),
         (0, T + 1500 * MS, 1.0, None, None),
     ]
-    assert block.series("cpu").frame().select("time_ns", "value").rows() == [(T + 20_001_000, 99.0), (T + 500 * MS, 50.0)]
+    assert block.series("cpu").select("time_ns", "value").rows() == [(T + 20_001_000, 99.0), (T + 500 * MS, 50.0)]
 
 
 def test_snapshots_are_shorter_than_half_the_interval(make_store: Make) -> None:
@@ -306,7 +304,7 @@ def test_values_per_moment(make_store: Make, which: Any, even: bool) -> None:
         values.setdefault((row["node"], row["time_ns"]), []).append(row["value"])
     of = {"min": min, "max": max, "mean": lambda own: sum(own) / len(own), None: None}[which]
     expected = [(*key, *([of(own)] if of else [])) for key, own in sorted(values.items())]
-    assert per_moment(block.series("core"), *filter(None, [which])).rows() == expected
+    assert per_moment(block.columns("core"), *filter(None, [which])).rows() == expected
 
 
 # -- derived from kernel activity ------------------------------------------------------------------------------------------
@@ -324,7 +322,7 @@ def test_a_derived_bucket_meets_the_samples_in_it(make_store: Make) -> None:
     samples = Samples(make_store(device_event=events, sample=cores))
     (block,) = samples.blocks()
     assert samples.bucket_ns == 500 * MS
-    assert block.series("gpu").frame().select("time_ns", "value", "source").rows() == [
+    assert block.series("gpu").select("time_ns", "value", "source").rows() == [
         (T + 100 * MS, 20.0, "derived"), (T + 600 * MS, 60.0, "derived"), (T + 1100 * MS, 100.0, "derived"),
     ]  # fmt: skip
     assert block.snapshots().rows() == [
@@ -353,7 +351,7 @@ def test_a_device_without_samples_beside_sampled_ones(make_store: Make) -> None:
     store = make_store(device_event=events, sample=line(GPU, [90.0, 10.0, 70.0]) + line(CORE, [1.0, 2.0, 3.0], start=T + MS))
     block = one_block(store)
     assert block.boxes("gpu").select("unit", "source", "samples").rows() == [(0, "sampled", 3), (1, "derived", 2)]
-    assert block.series("gpu").frame().select("series", "position").rows() == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
+    assert block.series("gpu").select("series", "position").rows() == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
     assert block.snapshots().rows() == [
         (0, T, 20.0, 1.0, None), (0, T + 500 * MS, 10.0, 2.0, None), (0, T + 1000 * MS, 70.0, 3.0, None),
     ]  # fmt: skip
