@@ -7,7 +7,7 @@ from typing import Final
 
 import polars as pl
 
-from ..toolkit.intervals import sweep_length
+from ..toolkit.intervals import sweep_length, union
 from ..toolkit.places import batches
 from .data import StepData
 from .ranges import LOADING, REMAINDER
@@ -104,13 +104,16 @@ def covered_by_events(data: StepData, windows: pl.DataFrame) -> pl.DataFrame:
     named = loads.select("group", pl.lit(_LOADS, pl.Int32).alias("number"), "start", "end")
     frames = [_of_steps(named, windows)]
     for rows in batches((row, data.events.get(row[1], 0)) for row in spans.iter_rows()):
-        events = data.store.frame(_events(rows)).select(_SETS)
-        loading = events.filter(pl.col("number") == _LOADS)
-        frames += [events] if loading.is_empty() else [events.filter(pl.col("number") != _LOADS), _of_steps(loading, windows)]
+        many = sum(data.events.get(row[1], 0) for row in rows) > _ROWS_AT_ONCE
+        parts = data.store.batches(_events(rows), rows=_ROWS_AT_ONCE) if many else [data.store.frame(_events(rows))]
+        for events in parts:
+            loading = events.filter(pl.col("number") == _LOADS)
+            frames += [union(events.filter(pl.col("number") != _LOADS), _SETS[:2]), _of_steps(loading, windows).select(_SETS)]
     return pl.concat(frames)
 
 
 _LOADS: Final = CLASSES.index(LOADING)
+_ROWS_AT_ONCE: Final = 500_000  # more events are read in parts, and only when each class was active is kept of a part
 
 
 def _events(spans: Sequence[tuple[int, int | None, int, int]]) -> str:

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from postrun.analysis.steps import claims
 from postrun.analysis.steps.steps import main_steps, steps
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
@@ -134,8 +135,9 @@ def test_loading_between_two_steps_counts_whatever_their_numbers_count_in(make_s
 EVENT = st.tuples(st.sampled_from(["kernel", "memcpy", "memset", "launch", "loader", "operator"]), st.integers(0, 60), st.integers(0, 25))
 
 
-@given(st.lists(st.integers(1, 15), min_size=1, max_size=4), st.lists(EVENT, max_size=12))
-def test_parts_equal_a_count_of_every_nanosecond(lengths: list[int], events: list[tuple[str, int, int]]) -> None:
+@pytest.mark.parametrize("rows_at_once", [3, 500_000])
+@given(lengths=st.lists(st.integers(1, 15), min_size=1, max_size=4), events=st.lists(EVENT, max_size=12))
+def test_parts_equal_a_count_of_every_nanosecond(rows_at_once: int, lengths: list[int], events: list[tuple[str, int, int]]) -> None:
     store = Store.create(None)
     start, rows = 0, []
     for i, length in enumerate(lengths):
@@ -152,7 +154,9 @@ def test_parts_equal_a_count_of_every_nanosecond(lengths: list[int], events: lis
     for moment in range(start):
         active = {kind for kind, begin, duration in events if begin <= moment < begin + duration}
         expected[next((name for kind, name in order.items() if kind in active), "other")] += 1
-    parts = steps(store).parts
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(claims, "_ROWS_AT_ONCE", rows_at_once)
+        parts = steps(store).parts
     store.close()
     if not events:
         assert parts == ()
