@@ -42,12 +42,17 @@ def stream_runs(store: Store, condition: str) -> pl.DataFrame:
         SELECT e.node, e.process, e.device, e.stream, e.start_ns AS start, e.end_ns AS "end", e.correlation AS number
         FROM device_run AS e WHERE {condition}
     """)
-    launches = store.frame(f"""
+    launches = launch_calls(store, condition)
+    launch = first_of(runs, launches, ["process"], ["start", "end"])
+    return runs.drop("number").with_columns(launched=launches["end"].gather(launch))
+
+
+def launch_calls(store: Store, condition: str) -> pl.DataFrame:
+    """Return launch calls with process, ``number`` (correlation), start and end (ns)."""
+    return store.frame(f"""
         SELECT e.process, e.correlation AS number, e.start_ns AS start, e.start_ns + e.duration_ns AS "end" FROM host_event AS e
         WHERE e.kind = 'launch' AND e.correlation IS NOT NULL AND {condition}
     """)
-    launch = first_of(runs, launches, ["process"], ["start", "end"])
-    return runs.drop("number").with_columns(launched=launches["end"].gather(launch))
 
 
 def _gaps(runs: pl.DataFrame) -> pl.DataFrame:

@@ -21,7 +21,8 @@ from typing import Any, Final
 import polars as pl
 
 from ....ingest.store.store import Store
-from ...device.idle import KERNEL_WAIT_NS
+from ...device.idle import KERNEL_WAIT_NS, launch_calls
+from ...toolkit.intervals import first_of
 from ...toolkit.labels import place
 from ...toolkit.places import Places, batches, one_of
 from ...toolkit.windows import windows, with_window
@@ -174,16 +175,11 @@ def _condition(users: pl.DataFrame) -> str:
 def _events(store: Store, users: pl.DataFrame, condition: str) -> pl.DataFrame:
     processes = ", ".join(str(p) for p in sorted(set(users["processes"].explode().drop_nulls()))) or "NULL"
     events = store.frame(f"""
-        WITH launch AS (
-            SELECT process, correlation, min({{'start': start_ns, 'end': start_ns + duration_ns}}) AS first
-            FROM host_event WHERE kind = 'launch' AND correlation IS NOT NULL AND process IN ({processes}) GROUP BY process, correlation
-        )
-        SELECT e.node, e.device, e.process, e.start_ns AS start, e.end_ns AS "end", e.kernel, e.name,
-               launch.first."end" AS launched
-        FROM device_run AS e
-        LEFT JOIN launch ON launch.process = e.process AND launch.correlation = e.correlation
-        WHERE {condition}
+        SELECT e.node, e.device, e.process, e.start_ns AS start, e.end_ns AS "end", e.kernel, e.name, e.correlation AS number
+        FROM device_run AS e WHERE {condition}
     """)
+    calls = launch_calls(store, f"e.process IN ({processes})")
+    events = events.with_columns(launched=calls["end"].gather(first_of(events, calls, ["process"], ["start", "end"]))).drop("number")
     return events.join(users.select("node", "device", "row", "shared"), on=["node", "device"], nulls_equal=True)
 
 
