@@ -104,8 +104,9 @@ def covered_by_events(data: StepData, windows: pl.DataFrame) -> pl.DataFrame:
     named = loads.select("group", pl.lit(_LOADS, pl.Int32).alias("number"), "start", "end")
     frames = [_of_steps(named, windows)]
     for rows in batches((row, data.events.get(row[1], 0)) for row in spans.iter_rows()):
-        many = sum(data.events.get(row[1], 0) for row in rows) > _ROWS_AT_ONCE
-        parts = data.store.batches(_events(rows), rows=_ROWS_AT_ONCE) if many else [data.store.frame(_events(rows))]
+        number = sum(data.events.get(row[1], 0) for row in rows)
+        sql = _events(rows)
+        parts = data.store.batches(sql, rows=_ROWS_AT_ONCE) if number > _ROWS_AT_ONCE else [data.store.frame(sql)]
         for events in parts:
             loading = events.filter(pl.col("number") == _LOADS)
             frames += [union(events.filter(pl.col("number") != _LOADS), _SETS[:2]), _of_steps(loading, windows).select(_SETS)]
