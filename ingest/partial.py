@@ -43,6 +43,7 @@ ROW_GROUP: Final = 122_880  # rows in a group of a Parquet file, as DuckDB write
 _EVENTS: Final = ("device_event", "host_event", "annotation", "collective", "allocation")
 _KEYS: Final = ("node", "process")
 _NOTE: Final = ("severity", "code", "message", "count", "first_ns", "last_ns")
+_AS_ADDED: Final = "ORDER BY rowid"  # order, not a key: rows that this process added itself to small tables without ids
 _FILE: Final = "\0file\0"  # Placeholder for the path of the file in an error message
 
 Entry = dict[str, Any]
@@ -86,7 +87,7 @@ def write(
             tables = _Tables(store, folder, f"{prefix}{number:04}")
             entry["read"] = (_trace if name == TRACE else _timeline)(store, file.path, tables)
             entry["read"]["tables"] = tables.written
-            entry["read"]["notes"] = store.frame(f"SELECT {_quoted(_NOTE)} FROM ingest_note ORDER BY rowid").rows()
+            entry["read"]["notes"] = store.frame(f"SELECT {_quoted(_NOTE)} FROM ingest_note {_AS_ADDED}").rows()
     if metrics:
         with Store.temporary(**options) as store:
             for number, path in list(metrics.items()):
@@ -190,7 +191,7 @@ def _lines(store: Store, files: Mapping[int, Path], entries: list[Entry], tables
     if read:
         store.connection.register("place", _numbers_table([(file, numbers[file]) for file in read]))
         store.connection.execute("CREATE TABLE line AS SELECT p.place, l.* EXCLUDE (file) FROM all_line AS l JOIN place AS p USING (file)")
-        tables.copy("line", "SELECT * FROM line ORDER BY rowid")
+        tables.copy("line", f"SELECT * FROM line {_AS_ADDED}")
         for file in read:
             entries[numbers[file]]["lines"] = {"table": tables.written["line"], "place": numbers[file]}
 
@@ -240,7 +241,7 @@ class _RecordedPlacement(Placement):
 
 def _rows(store: Store, table: str) -> list[Entry]:
     columns = [column for column in SCHEMA[table] if column not in (*_KEYS, "source")]
-    return store.frame(f"SELECT {_quoted(columns)} FROM {table} ORDER BY rowid").to_dicts()
+    return store.frame(f"SELECT {_quoted(columns)} FROM {table} {_AS_ADDED}").to_dicts()
 
 
 def _quoted(columns: Any) -> str:

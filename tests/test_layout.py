@@ -6,6 +6,7 @@ import ast
 import importlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from pathlib import Path
 
 import pytest
 from package_links import lay_out
+from postrun.ingest.joining.merge import _tables as joined_tables
+from postrun.ingest.store.schema import EVENTS
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["scikit-build"]["wheel"]
@@ -82,6 +85,62 @@ def test_the_contract_sees_imports_in_functions_and_for_types(tmp_path: Path) ->
     done = lint_imports(ROOT / "pyproject.toml", tmp_path / "copy")
     assert done.returncode == 1
     assert [name for _, name in BROKEN.values() if f"{name} BROKEN" not in done.stdout] == []
+
+
+CHANGED = re.compile(
+    r"\b(?:UPDATE|DELETE\s+FROM|TRUNCATE|MERGE\s+INTO|INSERT\s+OR\s+\w+\s+INTO)\s+([\w.\"]+|\{.*?\}(?![\w.]))", re.IGNORECASE
+)
+CHANGED_BY_NAME = {
+    "ingest/derive/limit_rows.py": ["{table}"],  # further nodes: tables without events
+    "ingest/joining/merge.py": ["{table}", "{table}", "{table}"],  # _tables(): without those of events
+    "ingest/partial.py": ["{table}"],  # device and profile_window, of a trace whose reader failed
+    "ingest/reading.py": ["{table}", "{table}"],  # a failed reader: tables without events
+    "ingest/store/conceal.py": ["{table}"],  # texts: text, name and tables without events
+    "ingest/store/tables.py": ["{stored_name(table)}"],  # remove_source: a failed reader
+}
+"""Files with statements that change or delete rows of a table by a variable, and why these are no events."""
+
+
+def texts_of(file: Path) -> list[str]:
+    """All texts of a Python file, or of an SQL file; values in f-strings as in the source."""
+    text = file.read_text(encoding="utf-8")
+    if file.suffix == ".sql":
+        return [re.sub("--.*", "", text)]
+    texts = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.JoinedStr):
+            parts = [str(part.value) if isinstance(part, ast.Constant) else f"{{{ast.unparse(part.value)}}}" for part in node.values]  # type: ignore[attr-defined]
+            texts.append("".join(parts))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            texts.append(node.value)
+    return texts
+
+
+def test_no_statement_changes_events_that_were_written() -> None:
+    by_name: dict[str, list[str]] = {}
+    for file in (file for part in PARTS for suffix in ("py", "sql") for file in sorted((ROOT / part).rglob(f"*.{suffix}"))):
+        changed = [name for text in texts_of(file) for name in CHANGED.findall(text)]
+        name = file.relative_to(ROOT).as_posix()
+        assert [table for table in changed if "raw." in table or table.strip('"') in EVENTS] == [], name
+        if dynamic := [table for table in changed if table.startswith("{")]:
+            by_name[name] = dynamic
+    assert by_name == CHANGED_BY_NAME
+
+
+def test_tables_that_joining_changes_have_no_events() -> None:
+    for column in ("node", "process"):
+        assert not {table for table in joined_tables(column) if table.startswith("raw.") or table in EVENTS}
+
+
+def test_no_row_number_of_the_database_is_a_key() -> None:
+    found = {
+        file.relative_to(ROOT).as_posix(): [text for text in texts_of(file) if re.search(r"\browid\b", text, re.IGNORECASE)]
+        for part in PARTS for suffix in ("py", "sql") for file in sorted((ROOT / part).rglob(f"*.{suffix}"))
+    }  # fmt: skip
+    assert {name: texts for name, texts in found.items() if texts} == {
+        "ingest/partial.py": ["ORDER BY rowid"],  # of own small tables, in the order in which they were filled
+        "ingest/nsys/schema.py": ["SELECT max(rowid) FROM {_quoted(table)}", "SELECT max(rowid) FROM "],  # estimate of rows in SQLite
+    }
 
 
 def absolute_imports(file: Path) -> list[tuple[int, str]]:

@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from ...native.recording.host_name import KINDS
 from ...redaction import MASK, is_secret_name, mask_command, mask_mapping, mask_text, mask_value, masked_sentence
-from .schema import stored_name
 from .store import Store
 
 HOSTS, USERS, PATHS, COMMAND = KINDS
@@ -73,13 +72,13 @@ def _mask(store: Store) -> None:
     masked_names: list[str] = []
     commands: set[str] = set()
 
-    def look(table: str, column: str, mask: Callable[[str], tuple[str, list[str]]], count: bool = True) -> None:
-        for text in _distinct(store, table, column):
+    def look(table: str, column: str, mask: Callable[[str], tuple[str, list[str]]]) -> None:
+        def masked(text: str) -> str:
             new, more = mask(text)
-            if count:
-                masked_names.extend(more)
-            if new != text:
-                store.connection.execute(f'UPDATE {stored_name(table)} SET "{column}" = ? WHERE "{column}" = ?', [new, text])
+            masked_names.extend(more)
+            return new
+
+        _update(store, table, column, masked)
 
     for column in _RUN_JSON:
         look("run", column, lambda text: _mask_json(text, commands))
@@ -89,7 +88,8 @@ def _mask(store: Store) -> None:
     for column in ("file", "message"):
         look("ingest_note", column, _mask_url)
     look("source", "path", _mask_url)
-    look("annotation", "arguments", lambda text: _mask_json(text, commands), count=False)
+    of_ranges = "id IN (SELECT arguments FROM raw.annotation)"
+    _update(store, "text", "text", lambda text: _mask_json(text, commands)[0], of_ranges)  # not counted: each is of many ranges
     if masked_names and not store.connection.execute("SELECT 1 FROM ingest_note WHERE code = 'values_masked'").fetchall():
         store.note("info", "values_masked", masked_sentence(masked_names), count=len(masked_names))
 
@@ -119,9 +119,9 @@ def _mask_url(text: str) -> tuple[str, list[str]]:
     return mask_text(text) if "://" in text or "earer " in text or "--" in text else (text, [])
 
 
-def _distinct(store: Store, table: str, column: str) -> list[str]:
+def _distinct(store: Store, table: str, column: str, condition: str = "true") -> list[str]:
     rows = store.connection.execute(
-        f'SELECT DISTINCT "{column}" FROM {stored_name(table)} WHERE "{column}" IS NOT NULL ORDER BY 1'
+        f'SELECT DISTINCT "{column}" FROM {table} WHERE "{column}" IS NOT NULL AND {condition} ORDER BY 1'
     ).fetchall()
     return [row[0] for row in rows]
 
@@ -194,9 +194,8 @@ def _redact(store: Store, wanted: frozenset[str]) -> None:
             change = redaction.path if column == "file" else redaction.text
             _update(store, table, column, change)
     _sources(store, redaction)
-    _update(store, "annotation", "arguments", redaction.text)
-    _update(store, "collective", "group_name", redaction.text)
-    _names(store, redaction)
+    for table, column in (("text", "text"), ("name", "text"), ("name", "short")):
+        _update(store, table, column, redaction.text)
 
 
 def _facts(store: Store, column: str) -> Any:
@@ -209,8 +208,9 @@ def _facts(store: Store, column: str) -> Any:
         return row[0]
 
 
-def _update(store: Store, table: str, column: str, change: Callable[[str], str]) -> None:
-    changed = [(text, new) for text in _distinct(store, table, column) if (new := change(text)) != text]
+def _update(store: Store, table: str, column: str, change: Callable[[str], str], condition: str = "true") -> None:
+    """Change each distinct text of a column, in rows of a condition."""
+    changed = [(text, new) for text in _distinct(store, table, column, condition) if (new := change(text)) != text]
     if changed:
         import pyarrow as pa
 
@@ -218,7 +218,7 @@ def _update(store: Store, table: str, column: str, change: Callable[[str], str])
         store.connection.register("redacted_rows", rows)
         try:
             store.connection.execute(
-                f'UPDATE {stored_name(table)} AS t SET "{column}" = r.new FROM redacted_rows r WHERE t."{column}" = r.old'
+                f'UPDATE {table} AS t SET "{column}" = r.new FROM redacted_rows r WHERE t."{column}" = r.old AND {condition}'
             )
         finally:
             store.connection.unregister("redacted_rows")
@@ -236,17 +236,6 @@ def _sources(store: Store, redaction: _Redaction) -> None:
         return "/".join(PurePosixPath(path.replace("\\", "/")).parts[shared:]) or path
 
     _update(store, "source", "path", lambda path: words.text(relative(path) if PATHS in redaction.wanted else path))
-
-
-def _names(store: Store, redaction: _Redaction) -> None:
-    """Redact paths of Python frames, and hosts and users in any name."""
-    if {PATHS, USERS} & redaction.wanted or redaction.hosts:
-        for column in ("text", "short"):
-            _update(store, "name", column, redaction.text)
-        counters = "UPDATE raw.sample SET metric = ? WHERE metric = ?"
-        for metric in _distinct(store, "sample", "metric"):
-            if metric.startswith("counter.") and (new := redaction.text(metric)) != metric:
-                store.connection.execute(counters, [new, metric])
 
 
 def _by_node(store: Store) -> list[str]:

@@ -41,17 +41,23 @@ TABLES: Final = _tables(_TEXT)
 """All tables by their names in the database, in the order of the file."""
 STORED: Final = {name: table.columns for name, table in TABLES.items()}
 """Columns of each table with their DuckDB types."""
-_OF_EVENTS: Final = ("source_map", "left_out", "thread_alias", "device_alias", "name_alias")  # change what the views of events show
+OF_EVENTS: Final = ("source_map", "left_out", "thread_alias", "device_alias", "name_alias", "text")
+"""Tables that the views of events join."""
+TEXTS: Final = {"annotation": ("arguments", "arguments"), "collective": ("group_name", "group_name"), "sample": ("metric", "counter")}
+"""View of events -> its column with texts, and the column of the table with their ids in table ``text``."""
 
 
 def _logical(table: Table) -> dict[str, str]:
     if not table.name.startswith(RAW):
         return table.columns
-    owner = {"node": "INTEGER"} if table.name == "raw.sample" else {"node": "INTEGER", "process": "INTEGER"}
-    return owner | {column: kind for column, kind in table.columns.items() if column not in _ROW}
+    name = table.name.removeprefix(RAW)
+    owner = {"node": "INTEGER"} if name == "sample" else {"node": "INTEGER", "process": "INTEGER"}
+    text, stored = TEXTS.get(name, ("", ""))
+    payload = {column: kind for column, kind in table.columns.items() if column not in _ROW and (column == text or column != stored)}
+    return owner | payload | ({text: "VARCHAR"} if text else {})
 
 
-SCHEMA: Final = {table.name.removeprefix(RAW): _logical(table) for table in TABLES.values() if table.name not in _OF_EVENTS}
+SCHEMA: Final = {table.name.removeprefix(RAW): _logical(table) for table in TABLES.values() if table.name not in OF_EVENTS}
 """Contents of a run: table or view of events -> columns with their DuckDB types. Views of events also have ``id`` and ``source``."""
 EVENTS: Final = tuple(name.removeprefix(RAW) for name in TABLES if name.startswith(RAW))
 """Views of events; rows of each go to the table of this name in the schema ``raw``."""

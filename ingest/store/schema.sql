@@ -148,6 +148,13 @@ CREATE TABLE name_alias (
     alias INTEGER -- -> name, in the views
 );
 
+-- A text of events that is not the name of one: the arguments of ranges, names of process groups and counters. Masking and redaction change
+-- rows of this table, not those of events.
+CREATE TABLE text (
+    id INTEGER, -- number of the text
+    text VARCHAR -- the text; several rows may have the same
+);
+
 -- A kernel execution, copy, memset or synchronization record of a GPU.
 CREATE TABLE raw.device_event (
     id BIGINT, -- number of the row, in the order of the source
@@ -190,7 +197,7 @@ CREATE TABLE raw.collective (
     element_type VARCHAR, -- type of an element
     in_elements BIGINT, -- elements of all tensors that this rank gives
     out_elements BIGINT, -- elements of all tensors that this rank gets
-    group_name VARCHAR, -- name of the process group
+    group_name INTEGER, -- -> text; name of the process group
     group_ranks VARCHAR, -- ranks of the group, as JSON text
     group_size BIGINT -- ranks in the group
 );
@@ -235,7 +242,7 @@ CREATE TABLE raw.annotation (
     depth INTEGER, -- ranges of the same thread around it
     phase VARCHAR, -- mode, of sources that have one (Step:ModeKeys.TRAIN)
     complete BOOLEAN, -- whether its end was recorded
-    arguments VARCHAR -- JSON object with facts that a rule needs (num_workers, pin_memory of a data loader), mostly null
+    arguments INTEGER -- -> text; JSON object with facts that a rule needs (num_workers, pin_memory of a data loader), mostly null
 );
 
 -- A training step, derived from ranges and device work.
@@ -251,11 +258,12 @@ CREATE TABLE step (
     device_events BIGINT -- number of device events that were launched in it
 );
 
--- A value of a metric. Metrics: METRICS in tables.py, or "counter." and the name of a counter of the program.
+-- A value of a metric. Metrics: METRICS in tables.py, or "counter." and the name of a counter of the program, which then is in text.
 CREATE TABLE raw.sample (
     id BIGINT, -- number of the row, in the order of the source
     source_id INTEGER, -- -> source_map
-    metric VARCHAR, -- name of the metric
+    metric VARCHAR, -- name of the metric; null for a counter of the program
+    counter INTEGER, -- -> text; counter of the program
     unit INTEGER, -- number of the core or GPU, null for the whole node; of a counter the process that recorded it
     time_ns BIGINT, -- time of the measurement; ns
     value DOUBLE -- value, in the unit of the metric

@@ -19,9 +19,9 @@ from ...temporary import Folder
 from .limits import LEFT_OUT, NAME_TEXT_BYTES, NAMES, cut_columns, cut_text, size_in_bytes
 from .queries import Queries
 from .schema import ENUM_VALUES as ENUM_VALUES
-from .schema import EVENTS, STORED, comment_script, stored_name, table_script
+from .schema import EVENTS, STORED, TEXTS, comment_script, stored_name, table_script
 from .schema import SCHEMA as SCHEMA
-from .views import faster_events, views_script
+from .views import event_script, faster_events, view_comment_script, views_script
 
 if TYPE_CHECKING:
     import duckdb
@@ -129,10 +129,11 @@ class Tables(Queries):
         self._name_bytes = 0
         self.max_unpacked: str | None = None
         self.limited = Counter[str]()  # texts and names that met a bound (limits.py), by kind
-        self._next: dict[str, int] = {"node": 0, "process": 0, "source": 0, "source_map": 0}
+        self._next: dict[str, int] = {"node": 0, "process": 0, "source": 0, "source_map": 0, "text": 0}
         self._next_event = dict.fromkeys(EVENTS, 0)
         self._mapped: dict[tuple[int | None, int | None, int | None], int] = {}  # source, node, process -> row of source_map
         self._shifts: dict[int, int] = {}  # shift_ns of rows of source_map
+        self._settled = False  # the views of events are valid for the present rows only
         self._folder: Folder | None = None  # spilled rows, and the file of a temporary store
         self._in_folder = False
         self.copied_from: str | None = None  # the run store that a temporary store is a copy of
@@ -226,12 +227,12 @@ class Tables(Queries):
     def checkpoint(self) -> None:
         """Write everything to the file of the store, if it has one that stays.
 
-        Its tables and columns get their meanings as comments.
+        Its tables, views and columns get their meanings as comments.
 
         Closing would also do it, but would not report a full disk. Raises duckdb.Error.
         """
         if self.path is not None and not self._in_folder:
-            self.connection.execute(";\n".join(["BEGIN", *comment_script(), "COMMIT"]))
+            self.connection.execute(";\n".join(["BEGIN", *comment_script(), *view_comment_script(), "COMMIT"]))
             self.connection.execute("CHECKPOINT")
 
     def remove(self) -> None:
@@ -296,8 +297,11 @@ class Tables(Queries):
         import polars as pl
         import pyarrow as pa
 
+        self._unsettle_views()
         if isinstance(rows, pa.RecordBatch):
             rows = pa.Table.from_batches([rows])
+        if table in TEXTS and TEXTS[table][0] in rows.schema.names:
+            rows = self._with_text_ids(rows, *TEXTS[table])
         owners = [column for column in ("node", "process") if column in rows.schema.names]
         if source_id is not None:
             source_ids = pl.Series([source_id], dtype=pl.Int32).new_from_index(0, rows.num_rows)
@@ -308,6 +312,29 @@ class Tables(Queries):
         ids = pl.int_range(first, first + rows.num_rows, eager=True)
         rows = rows.drop_columns(owners).append_column("id", ids.to_arrow()).append_column("source_id", source_ids.to_arrow())
         self.append_unchanged(stored_name(table), _by_time(rows))
+
+    def _with_text_ids(self, rows: pa.Table, column: str, stored: str) -> pa.Table:
+        """Put texts into table ``text`` and their ids into column ``stored``; of metrics, the names of counters."""
+        import polars as pl
+        import pyarrow as pa
+
+        texts = pl.Series(column, rows.column(column)).cast(pl.String)
+        if column != stored:
+            counters = texts.str.starts_with(COUNTER)
+            if not counters.any():
+                return rows
+            rest = texts.set(counters, None).to_arrow()
+            rows = rows.set_column(rows.schema.names.index(column), column, rest)
+            texts = texts.set(~counters, None)
+        else:
+            rows = rows.drop_columns([column])
+        distinct = texts.drop_nulls().unique(maintain_order=True)
+        first = self._next["text"]
+        self._next["text"] += len(distinct)
+        numbers = pl.int_range(first, self._next["text"], dtype=pl.Int32, eager=True)
+        if len(distinct):
+            self.append_unchanged("text", pa.table({"id": numbers.to_arrow(), "text": distinct.to_arrow()}))
+        return rows.append_column(stored, texts.replace_strict(distinct, numbers, default=None, return_dtype=pl.Int32).to_arrow())
 
     def _source_ids(self, owners: pa.Table, source: int | None) -> pl.Series:
         import polars as pl
@@ -340,7 +367,8 @@ class Tables(Queries):
         return pl.Series([self._mapped[key] for key in keys.select("source", "node", "process").rows()], dtype=pl.Int32)
 
     def append_samples(self, query: str, parameters: Sequence[Any] = ()) -> int:
-        """Add the samples of a query with all columns but ``id``; return how many."""
+        """Add the samples of a query with all columns of the table but ``id``, without counters; return how many."""
+        self._unsettle_views()
         ids = f"{self._next_event['sample']} - 1 + row_number() OVER () AS id"
         insert = f"INSERT INTO raw.sample BY NAME SELECT {ids}, * FROM ({query})"
         count = int(self.connection.execute(insert, list(parameters)).fetchall()[0][0])
@@ -367,6 +395,7 @@ class Tables(Queries):
 
     def change_source(self, source_id: int, **facts: int | None) -> None:
         """Change columns of a row of ``source_map``: all events of it, at once."""
+        self._unsettle_views()
         changes = ", ".join(f"{column} = ?" for column in facts)
         self.connection.execute(f"UPDATE source_map SET {changes} WHERE source_id = ?", [*facts.values(), source_id])
         self._shifts[source_id] = facts.get("shift_ns", self._shifts.get(source_id)) or 0
@@ -377,6 +406,7 @@ class Tables(Queries):
 
     def leave_out(self, table: str, reason: str, ids: str, parameters: Sequence[Any] = ()) -> int:
         """Leave out the events whose ids a query returns; return how many."""
+        self._unsettle_views()
         query = f"INSERT INTO left_out SELECT ?, id, ? FROM ({ids})"
         return int(self.connection.execute(query, [table, reason, *parameters]).fetchall()[0][0])
 
@@ -393,13 +423,19 @@ class Tables(Queries):
         return self._next_event[table]
 
     def settle_views(self) -> None:
-        """Make the views of events of a temporary store faster, once it is complete."""
-        if self.path is None or self._in_folder:
-            sources = {table: self._sources_of(table) for table in EVENTS}
-            self.connection.execute(";\n".join(faster_events(lambda query: self.connection.execute(query).fetchall(), sources)))
+        """Make the views of events of a temporary store faster, once it is complete.
 
-    def _sources_of(self, table: str) -> set[int]:
-        return {number for (number,) in self.connection.execute(f"SELECT DISTINCT source_id FROM {stored_name(table)}").fetchall()}
+        Methods that change what the views show undo it; a statement that changes source_map, left_out or an alias does not.
+        """
+        if self.path is None or self._in_folder:
+            self._unsettle_views()
+            self.connection.execute(";\n".join(faster_events(lambda query: self.connection.execute(query).fetchall())))
+            self._settled = True
+
+    def _unsettle_views(self) -> None:
+        if self._settled:
+            self.connection.execute(";\n".join(event_script()))
+            self._settled = False
 
     def insert(self, table: str, row: dict[str, Any]) -> None:
         """Add one row, to a small table (run, source, node, process, device, ingest_note).

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...errors import InputError
 from .limits import DEVICES, METRICS, NAMES, NODES, PARAMETERS, PROCESSES, UNITS_PER_NODE
-from .schema import EVENTS, SCHEMA, STORED, stored_name
+from .schema import EVENTS, OF_EVENTS, SCHEMA, STORED, stored_name
+from .tables import COUNTER
 from .time_limits import EARLIEST_NS, LATEST_NS, LONGEST_NS
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 REQUIRED: Final[dict[str, tuple[str, ...]]] = {
     "source_map": ("source_id", "shift_ns", "id_offset"),
     "left_out": ("table_name", "id", "reason"),
+    "text": ("id", "text"),
     "run": ("status",),
     "source": ("id", "path", "format", "events"),
     "node": ("id", "hostname"),
@@ -43,7 +45,13 @@ REQUIRED: Final[dict[str, tuple[str, ...]]] = {
     "ingest_note": ("severity", "code", "message", "count"),
 }
 # Table -> columns whose values together are of one row.
-UNIQUE: Final = {"source_map": "source_id", "thread_alias": "source_id, tid", "device_alias": "source_id, device", "name_alias": "name"}
+UNIQUE: Final = {
+    "source_map": "source_id",
+    "thread_alias": "source_id, tid",
+    "device_alias": "source_id, device",
+    "name_alias": "name",
+    "text": "id",
+}
 # Column -> table whose ids it contains.
 REFERENCES: Final = {"node": "node", "process": "process", "source": "source", "name": "name", "window": "python_window"}
 JSON_OF_RUN: Final = ("resources", "hyperparameters", "labels", "metadata")
@@ -85,8 +93,7 @@ MOST_DEPTH: Final = 64  # Objects and arrays inside each other in the JSON of a 
 HIGHEST_DEVICE: Final = 1 << 20  # Above the index of any GPU of a node
 
 HIGHEST_OFFSET: Final = 2**62  # of ids: the sum of an id below and an offset has 63 bits
-_OF_EVENTS: Final = {table: STORED[table] for table in ("source_map", "left_out", "thread_alias", "device_alias", "name_alias")}
-_COLUMNS: Final = _OF_EVENTS | SCHEMA
+_COLUMNS: Final = {table: STORED[table] for table in OF_EVENTS} | SCHEMA
 _SHARE: Final = " ({count:,} of {rows:,} rows)"
 
 
@@ -183,6 +190,10 @@ def _check_events(store: Tables, name: str, table: str) -> None:
     distinct = f"bit_count(bitstring_agg(id, {first}, {last}))" if dense else "count(DISTINCT id)"
     if store.connection.execute(f"SELECT {distinct} FROM {rows}").fetchall() != [(count,)]:
         raise InputError(_text(name, f"column id of table {rows} has the same id in several rows"))
+    if table == "sample":  # redaction changes the names of counters in table text
+        counters = f"SELECT 1 FROM {rows} WHERE starts_with(metric, '{COUNTER}') LIMIT 1"
+        if store.connection.execute(counters).fetchall():
+            raise InputError(_text(name, f"column metric of table {rows} has names of counters"))
     query = (
         f"SELECT m.shift_ns, min({time}), max({time}) FROM {rows} LEFT JOIN source_map AS m USING (source_id)"
         " GROUP BY source_id, m.shift_ns"

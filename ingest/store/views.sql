@@ -3,7 +3,8 @@
 -- because DuckDB makes a join also for a query that uses none of its columns.
 
 -- Events: rows of the schema raw with their process, node and time by source_map, without the rows of left_out. Ids above 2^62 - 1 are
--- not moved: no profiler writes them, and the sum would not fit.
+-- not moved: no profiler writes them, and the sum would not fit. views.py derives faster views: a column of a joined table that has one
+-- value in the run becomes this value, and then DuckDB folds the expression; so each is named with its alias (m.node), above the joins.
 
 -- device_event: kernel execution, copy, memset or synchronization record of a GPU
 -- node: -> node
@@ -32,12 +33,14 @@
 -- id: number of the row, in the order of the source; unique in this view
 -- source: -> source
 CREATE VIEW device_event AS
-SELECT m.node, m.process, coalesce(d.alias, r.device, m.device) AS device, r.context, r.stream, r.kind, coalesce(n.alias, r.name) AS name,
-    r.start_ns + m.shift_ns AS start_ns, r.duration_ns,
-    CASE WHEN r.correlation BETWEEN 1 AND 4611686018427387903 THEN r.correlation + m.id_offset ELSE r.correlation END AS correlation,
-    CASE WHEN r.external_id BETWEEN 1 AND 4611686018427387903 THEN r.external_id + m.id_offset ELSE r.external_id END AS external_id,
+SELECT m.node AS node, m.process AS process, coalesce(d.alias, r.device, m.device) AS device, r.context, r.stream, r.kind,
+    coalesce(n.alias, r.name) AS name, r.start_ns + m.shift_ns AS start_ns, r.duration_ns,
+    CASE WHEN m.id_offset <> 0 AND r.correlation BETWEEN 1 AND 4611686018427387903 THEN r.correlation + m.id_offset
+        ELSE r.correlation END AS correlation,
+    CASE WHEN m.id_offset <> 0 AND r.external_id BETWEEN 1 AND 4611686018427387903 THEN r.external_id + m.id_offset
+        ELSE r.external_id END AS external_id,
     r.bytes, r.copy_kind, r.pageable, r.grid_x, r.grid_y, r.grid_z, r.block_x, r.block_y, r.block_z, r.registers, r.shared_memory,
-    r.graph_node, r.id, m.source
+    r.graph_node, r.id, m.source AS source
 FROM raw.device_event AS r
 JOIN source_map AS m ON m.source_id = r.source_id
 LEFT JOIN device_alias AS d ON d.source_id = r.source_id AND d.device = r.device
@@ -63,13 +66,17 @@ ANTI JOIN (SELECT id FROM left_out WHERE table_name = 'device_event') AS l ON l.
 -- id: number of the row, in the order of the source; unique in this view
 -- source: -> source
 CREATE VIEW collective AS
-SELECT m.node, m.process, r.on_device, coalesce(t.alias, r.tid) AS tid, r.start_ns + m.shift_ns AS start_ns, r.duration_ns,
-    CASE WHEN r.correlation BETWEEN 1 AND 4611686018427387903 THEN r.correlation + m.id_offset ELSE r.correlation END AS correlation,
-    CASE WHEN r.external_id BETWEEN 1 AND 4611686018427387903 THEN r.external_id + m.id_offset ELSE r.external_id END AS external_id,
-    r.operation, r.element_type, r.in_elements, r.out_elements, r.group_name, r.group_ranks, r.group_size, r.id, m.source
+SELECT m.node AS node, m.process AS process, r.on_device, coalesce(t.alias, r.tid) AS tid, r.start_ns + m.shift_ns AS start_ns,
+    r.duration_ns,
+    CASE WHEN m.id_offset <> 0 AND r.correlation BETWEEN 1 AND 4611686018427387903 THEN r.correlation + m.id_offset
+        ELSE r.correlation END AS correlation,
+    CASE WHEN m.id_offset <> 0 AND r.external_id BETWEEN 1 AND 4611686018427387903 THEN r.external_id + m.id_offset
+        ELSE r.external_id END AS external_id,
+    r.operation, r.element_type, r.in_elements, r.out_elements, x.text AS group_name, r.group_ranks, r.group_size, r.id, m.source AS source
 FROM raw.collective AS r
 JOIN source_map AS m ON m.source_id = r.source_id
 LEFT JOIN thread_alias AS t ON t.source_id = r.source_id AND t.tid = r.tid
+LEFT JOIN text AS x ON x.id = r.group_name
 ANTI JOIN (SELECT id FROM left_out WHERE table_name = 'collective') AS l ON l.id = r.id;
 
 -- allocation: allocation or release of the framework's allocator on a device
@@ -83,7 +90,8 @@ ANTI JOIN (SELECT id FROM left_out WHERE table_name = 'collective') AS l ON l.id
 -- id: number of the row, in the order of the source; unique in this view
 -- source: -> source
 CREATE VIEW allocation AS
-SELECT m.node, m.process, r.device, r.start_ns + m.shift_ns AS start_ns, r.bytes, r.allocated, r.reserved, r.id, m.source
+SELECT m.node AS node, m.process AS process, r.device, r.start_ns + m.shift_ns AS start_ns, r.bytes, r.allocated, r.reserved, r.id,
+    m.source AS source
 FROM raw.allocation AS r
 JOIN source_map AS m ON m.source_id = r.source_id
 ANTI JOIN (SELECT id FROM left_out WHERE table_name = 'allocation') AS l ON l.id = r.id;
@@ -101,10 +109,13 @@ ANTI JOIN (SELECT id FROM left_out WHERE table_name = 'allocation') AS l ON l.id
 -- id: number of the row, in the order of the source; unique in this view
 -- source: -> source
 CREATE VIEW host_event AS
-SELECT m.node, m.process, coalesce(t.alias, r.tid) AS tid, r.kind, r.name, r.start_ns + m.shift_ns AS start_ns, r.duration_ns,
-    CASE WHEN r.correlation BETWEEN 1 AND 4611686018427387903 THEN r.correlation + m.id_offset ELSE r.correlation END AS correlation,
-    CASE WHEN r.external_id BETWEEN 1 AND 4611686018427387903 THEN r.external_id + m.id_offset ELSE r.external_id END AS external_id,
-    r.id, m.source
+SELECT m.node AS node, m.process AS process, coalesce(t.alias, r.tid) AS tid, r.kind, r.name, r.start_ns + m.shift_ns AS start_ns,
+    r.duration_ns,
+    CASE WHEN m.id_offset <> 0 AND r.correlation BETWEEN 1 AND 4611686018427387903 THEN r.correlation + m.id_offset
+        ELSE r.correlation END AS correlation,
+    CASE WHEN m.id_offset <> 0 AND r.external_id BETWEEN 1 AND 4611686018427387903 THEN r.external_id + m.id_offset
+        ELSE r.external_id END AS external_id,
+    r.id, m.source AS source
 FROM raw.host_event AS r
 JOIN source_map AS m ON m.source_id = r.source_id
 LEFT JOIN thread_alias AS t ON t.source_id = r.source_id AND t.tid = r.tid
@@ -128,12 +139,14 @@ ANTI JOIN (SELECT id FROM left_out WHERE table_name = 'host_event') AS l ON l.id
 -- id: number of the row, in the order of the source; unique in this view
 -- source: -> source
 CREATE VIEW annotation AS
-SELECT m.node, m.process, coalesce(t.alias, r.tid) AS tid, r.side, coalesce(d.alias, r.device) AS device, r.stream, r.name, r.value,
-    r.start_ns + m.shift_ns AS start_ns, r.duration_ns, r.depth, r.phase, r.complete, r.arguments, r.id, m.source
+SELECT m.node AS node, m.process AS process, coalesce(t.alias, r.tid) AS tid, r.side, coalesce(d.alias, r.device) AS device, r.stream,
+    r.name, r.value,
+    r.start_ns + m.shift_ns AS start_ns, r.duration_ns, r.depth, r.phase, r.complete, x.text AS arguments, r.id, m.source AS source
 FROM raw.annotation AS r
 JOIN source_map AS m ON m.source_id = r.source_id
 LEFT JOIN device_alias AS d ON d.source_id = r.source_id AND d.device = r.device
 LEFT JOIN thread_alias AS t ON t.source_id = r.source_id AND t.tid = r.tid
+LEFT JOIN text AS x ON x.id = r.arguments
 ANTI JOIN (SELECT id FROM left_out WHERE table_name = 'annotation') AS l ON l.id = r.id;
 
 -- sample: value of a metric
@@ -145,9 +158,10 @@ ANTI JOIN (SELECT id FROM left_out WHERE table_name = 'annotation') AS l ON l.id
 -- id: number of the row, in the order of the source; unique in this view
 -- source: -> source
 CREATE VIEW sample AS
-SELECT m.node, r.metric, r.unit, r.time_ns + m.shift_ns AS time_ns, r.value, r.id, m.source
+SELECT m.node AS node, coalesce(x.text, r.metric) AS metric, r.unit, r.time_ns + m.shift_ns AS time_ns, r.value, r.id, m.source AS source
 FROM raw.sample AS r
 JOIN source_map AS m ON m.source_id = r.source_id
+LEFT JOIN text AS x ON x.id = r.counter
 ANTI JOIN (SELECT id FROM left_out WHERE table_name = 'sample') AS l ON l.id = r.id;
 
 -- What events are: with names, ends, and the work of launches and steps.

@@ -342,6 +342,8 @@ CONTRADICTIONS = {
     "UPDATE source_map SET shift_ns = 4e18": "column start_ns of table device_event has times that are not possible",
     "UPDATE source_map SET shift_ns = 9e18": "column shift_ns of table source_map has times that are not possible",
     "UPDATE source_map SET id_offset = 9e18": "column id_offset of table source_map has offsets that are not possible",
+    "INSERT INTO text VALUES (7, 'x'), (7, 'y')": "column id of table text has the same id in several rows",
+    f"{SAMPLES}, 'counter.x' AS metric FROM range(1)": "column metric of table raw.sample has names of counters",
     "UPDATE process SET node = NULL": "column node of table process has no value (1 of 1 rows)",
     "UPDATE raw.device_event SET duration_ns = -5": "duration_ns of table device_event has durations that are not possible (4 of 4 rows)",
     "UPDATE step SET host_duration_ns = 9e18": "column host_duration_ns of table step has durations that are not possible",
@@ -349,7 +351,9 @@ CONTRADICTIONS = {
     "UPDATE run SET ended_ns = 9e18": "column ended_ns of table run has times that are not possible",
     "UPDATE run SET hyperparameters = '{'": "column hyperparameters of table run has text that is not JSON",
     "UPDATE run SET metadata = repeat('[', 100000)": "column metadata of table run has text that is not JSON",
-    "UPDATE raw.annotation SET arguments = 'x'": "column arguments of table annotation has text that is not JSON",
+    "INSERT INTO text VALUES (7, 'x'); UPDATE raw.annotation SET arguments = 7": (
+        "column arguments of table annotation has text that is not JSON"
+    ),
     "UPDATE raw.device_event SET device = -1": "column device of table device_event has numbers that no GPU has",
     "INSERT INTO run BY NAME SELECT 'x' AS status": "table run has 2 rows, more than 1",
     "DELETE FROM run": "table run has no row",

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from postrun.ingest.store import Store
 from postrun.ingest.store.schema import EVENTS, SCHEMA, STORED, TABLES
-from postrun.ingest.store.views import FILE, views
+from postrun.ingest.store.views import FILE, event_script, faster_events, views
 
 MOST = 2**62 - 1
 IDS = st.one_of(st.none(), st.integers(-1, 3), st.sampled_from([2**40 + 1, MOST, MOST + 1, 2**63 - 1]))
@@ -98,8 +98,117 @@ def test_views_show_what_the_source_map_says(
                 assert tuple(actual) == expected
                 store.settle_views()
         finally:
-            for view in views():
-                execute(view.statement.replace("CREATE VIEW", "CREATE OR REPLACE VIEW", 1))
+            for statement in event_script():
+                execute(statement)
+
+
+SOME_ID = st.one_of(st.none(), st.integers(0, 2))
+FACTS = st.fixed_dictionaries({
+    "source": SOME_ID, "process": SOME_ID, "node": SOME_ID, "shift_ns": st.sampled_from([0, 0, 5, -7, -(2**40)]),
+    "id_offset": st.sampled_from([0, 0, 2**40]), "device": SOME_ID,
+})  # fmt: skip
+ALIASES = {"thread_alias": 2, "device_alias": 2, "name_alias": 1}
+SMALL: dict[str, st.SearchStrategy[Any]] = {
+    "BIGINT": st.sampled_from([None, -1, 0, 1, 2, MOST, MOST + 1]), "INTEGER": SOME_ID, "BOOLEAN": st.sampled_from([None, False, True]),
+    "VARCHAR": st.sampled_from([None, "", "a", "counter.a", "counter.b"]), "DOUBLE": st.sampled_from([0.0, 1.5]),
+    "DEVICE_KIND": st.sampled_from(["kernel", "sync"]), "HOST_KIND": st.sampled_from(["launch", "call"]),
+}  # fmt: skip
+
+
+@settings(deadline=None, max_examples=100)
+@given(data=st.data())
+def test_faster_views_have_the_rows_of_the_views_as_defined(data: st.DataObject) -> None:
+    with empty_store() as store:
+        execute = store.connection.execute
+        same = data.draw(st.booleans(), "all sources have equal facts")
+        facts = data.draw(st.lists(FACTS, min_size=3, max_size=3), "source_map")
+        for one in facts:
+            store.map_source(**(facts[0] if same else one))
+        expected: dict[str, list[Any]] = {}
+        for table in EVENTS:
+            columns = {name: kind for name, kind in SCHEMA[table].items() if name not in ("node", "process")}
+            for source_id in data.draw(st.lists(st.integers(0, 2), max_size=4, unique=True), table):
+                row = {name: data.draw(SMALL[kind], name) for name, kind in columns.items()}
+                row |= {name: data.draw(st.integers(0, 9), name) for name in ("start_ns", "time_ns", "duration_ns") if name in columns}
+                types = {name: {"INTEGER": pl.Int32, "BIGINT": pl.Int64, "DOUBLE": pl.Float64, "BOOLEAN": pl.Boolean} for name in columns}
+                frame = pl.DataFrame([row], schema={name: types[name].get(kind, pl.String) for name, kind in columns.items()})
+                store.append(table, frame, source_id=source_id)
+        for table, keys in ALIASES.items():
+            aliases = data.draw(st.dictionaries(st.tuples(*[st.integers(0, 2)] * keys), st.integers(0, 2), max_size=2), table)
+            for key, alias in aliases.items():
+                execute(f"INSERT INTO {table} VALUES ({', '.join('?' * (keys + 1))})", [*key, alias])
+        for table, number in data.draw(st.sets(st.tuples(st.sampled_from(EVENTS), st.integers(0, 4)), max_size=4), "left_out"):
+            store.leave_out(table, "test", "SELECT ? AS id", [number])
+        try:
+            for table in EVENTS:
+                expected[table] = store.frame(f"SELECT * FROM {table} ORDER BY id").rows()
+            types = {table: execute(f"DESCRIBE {table}").fetchall() for table in EVENTS}
+            store.settle_views()
+            for table in EVENTS:
+                assert store.connection.execute(f"SELECT * FROM {table} ORDER BY id").fetchall() == expected[table], table
+                assert execute(f"DESCRIBE {table}").fetchall() == types[table]
+        finally:
+            for statement in event_script():
+                execute(statement)
+
+
+def test_a_run_of_one_source_needs_no_join() -> None:
+    for statement in faster_events(lambda query: [(0, 1, 2, None, -5, 0, None)] if "FROM source_map" in query else _one_source(query)):
+        assert "JOIN" not in statement
+        assert "m." not in statement
+
+
+def _one_source(query: str) -> list[tuple[int]]:
+    return [(0,)] if query.startswith("SELECT DISTINCT source_id") else []
+
+
+def test_changes_after_the_views_were_made_faster_are_seen() -> None:
+    row = {"tid": 1, "kind": "call", "name": 0, "duration_ns": 1, "start_ns": 1}
+    with Store.create(None) as store:
+        first, second = (store.map_source(0, node=0, process=process) for process in (0, 1))
+        store.append("host_event", pl.DataFrame([row, row]), source_id=first)
+
+        def shown() -> list[Any]:
+            return store.frame("SELECT id, process, start_ns FROM host_event ORDER BY id").rows()
+
+        def joins() -> int:
+            return str(store.connection.execute("SELECT sql FROM duckdb_views() WHERE view_name = 'host_event'").fetchall()).count("JOIN")
+
+        store.settle_views()
+        assert joins() == 0
+        assert store.leave_out("host_event", "test", "SELECT 0 AS id") == 1
+        assert shown() == [(1, 0, 1)]
+        store.settle_views()
+        assert joins() == 1
+        store.append("host_event", pl.DataFrame([row]), source_id=second)
+        assert shown() == [(1, 0, 1), (2, 1, 1)]
+        store.settle_views()
+        store.change_source(second, shift_ns=8)
+        assert shown() == [(1, 0, 1), (2, 1, 9)]
+        store.settle_views()
+        assert store.append_samples("SELECT 0 AS source_id, 'm' AS metric, 1 AS time_ns, 2.0 AS value") == 1
+        assert store.frame("SELECT node, metric, value FROM sample").rows() == [(0, "m", 2.0)]
+
+
+def test_texts_of_events_are_in_a_table_of_their_own() -> None:
+    with empty_store() as store:
+        owner = {"node": 0, "process": 0}
+        times = {"start_ns": 1, "duration_ns": 1}
+        ranges = [{**owner, **times, "side": "host", "name": 0, "arguments": text} for text in ("{}", None, "{}", "[1]")]
+        store.append("annotation", pl.DataFrame(ranges), source=0)
+        store.append("annotation", pl.DataFrame(ranges[1:2]), source=0)
+        store.append("collective", pl.DataFrame([{**owner, **times, "on_device": True, "group_name": "{}"}]), source=0)
+        values = [{"node": 0, "metric": metric, "time_ns": 1, "value": 1.0} for metric in ("counter.a", "cpu_utilization", "counter.a")]
+        store.append("sample", pl.DataFrame(values), source=0)
+        store.append("sample", pl.DataFrame(values[1:2]), source=0)
+        assert store.frame("SELECT arguments FROM annotation ORDER BY id").to_series().to_list() == ["{}", None, "{}", "[1]", None]
+        assert store.frame("SELECT group_name FROM collective").to_series().to_list() == ["{}"]
+        assert store.frame("SELECT metric FROM sample ORDER BY id").to_series().to_list() == [
+            *(v["metric"] for v in values),
+            "cpu_utilization",
+        ]
+        assert store.frame("SELECT text FROM text ORDER BY id").to_series().to_list() == ["{}", "[1]", "{}", "counter.a"]
+        assert store.frame("SELECT DISTINCT metric FROM raw.sample ORDER BY 1 NULLS LAST").rows() == [("cpu_utilization",), (None,)]
 
 
 def test_rows_of_a_reason_come_back() -> None:

@@ -30,7 +30,8 @@ def store() -> Iterator[Store]:
 
 def test_every_view_of_the_file_is_created_and_every_column_has_a_meaning(tmp_path: Path) -> None:
     path = tmp_path / "c.duckdb"  # c is also a name inside of a view
-    Store.create(path).close()
+    with Store.create(path) as store:
+        store.checkpoint()
     listed = [view.name for view in views()]
     assert FILE.read_text().count("CREATE VIEW") == len(listed)
     with duckdb.connect(str(path)) as connection:
