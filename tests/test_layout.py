@@ -98,11 +98,11 @@ CHANGED_BY_NAME = {
     "ingest/store/conceal.py": ["{table}"],  # texts: text, name and tables without events
     "ingest/store/tables.py": ["{stored_name(table)}"],  # remove_source: a failed reader
 }
-"""Files with statements that change or delete rows of a table by a variable, and why these are no events."""
+"""Files with statements that change or delete rows of a table by a variable, with the tables they are."""
 
 
 def texts_of(file: Path) -> list[str]:
-    """All texts of a Python file, or of an SQL file; values in f-strings as in the source."""
+    """All texts of a Python or SQL file; values in f-strings as in the source."""
     text = file.read_text(encoding="utf-8")
     if file.suffix == ".sql":
         return [re.sub("--.*", "", text)]
@@ -133,11 +133,11 @@ def test_tables_that_joining_changes_have_no_events() -> None:
 
 
 def test_no_row_number_of_the_database_is_a_key() -> None:
-    found = {
+    by_file = {
         file.relative_to(ROOT).as_posix(): [text for text in texts_of(file) if re.search(r"\browid\b", text, re.IGNORECASE)]
         for part in PARTS for suffix in ("py", "sql") for file in sorted((ROOT / part).rglob(f"*.{suffix}"))
     }  # fmt: skip
-    assert {name: texts for name, texts in found.items() if texts} == {
+    assert {name: texts for name, texts in by_file.items() if texts} == {
         "ingest/partial.py": ["ORDER BY rowid"],  # of own small tables, in the order in which they were filled
         "ingest/nsys/schema.py": ["SELECT max(rowid) FROM {_quoted(table)}", "SELECT max(rowid) FROM "],  # estimate of rows in SQLite
     }

@@ -314,7 +314,10 @@ class Tables(Queries):
         self.append_unchanged(stored_name(table), _by_time(rows))
 
     def _with_text_ids(self, rows: pa.Table, column: str, stored: str) -> pa.Table:
-        """Put texts into table ``text`` and their ids into column ``stored``; of metrics, the names of counters."""
+        """Put texts into table ``text``; return the rows with their ids in ``stored``.
+
+        Of metrics, these are the names of counters; others stay.
+        """
         import polars as pl
         import pyarrow as pa
 
@@ -367,7 +370,10 @@ class Tables(Queries):
         return pl.Series([self._mapped[key] for key in keys.select("source", "node", "process").rows()], dtype=pl.Int32)
 
     def append_samples(self, query: str, parameters: Sequence[Any] = ()) -> int:
-        """Add the samples of a query with all columns of the table but ``id``, without counters; return how many."""
+        """Add the samples of a query; return how many.
+
+        It has all columns of the table but ``id``, and no counters.
+        """
         self._unsettle_views()
         ids = f"{self._next_event['sample']} - 1 + row_number() OVER () AS id"
         insert = f"INSERT INTO raw.sample BY NAME SELECT {ids}, * FROM ({query})"

@@ -61,11 +61,11 @@ def event_script() -> list[str]:
 
 
 def faster_events(rows: Callable[[str], Sequence[tuple[Any, ...]]]) -> list[str]:
-    """Return statements that replace the views of events by faster ones with equal rows; ``rows`` returns the rows of a query.
+    """Return statements that replace the views of events by faster, equal ones.
 
-    A column of ``source_map`` that is the same for all sources of the events becomes a constant, a column of another joined table that has
-    no row for these events becomes null, and joins without a column in use are left out. Then a condition on times selects blocks of
-    rows. The views are valid until one of these tables changes, or events are added.
+    ``rows``: returns the rows of a query. A column of ``source_map`` that is the same for all sources of the events becomes a constant, a
+    column of another joined table that has no row for these events becomes null, and joins without a column in use are left out. Then a
+    condition on times selects blocks of rows. The views are valid until one of these tables changes, or events are added.
     """
     mapped = {source_id: facts for source_id, *facts in rows(f"SELECT source_id, {', '.join(_MAPPED)} FROM source_map")}
     filled = {table for (table,) in rows(" UNION ALL ".join(f"SELECT '{table}' WHERE EXISTS (FROM {table})" for table in _OTHERS))}

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -208,7 +209,8 @@ def test_the_documented_questions_have_right_answers(tmp_path: Path, project_roo
         members = {"host_name": host, "distributedInfo": {"rank": rank, "world_size": 2}}
         (tmp_path / f"{host}.json").write_text(json.dumps({"schemaVersion": 1, **members, "traceEvents": events}))
     text = (project_root / "docs" / "run-store.md").read_text()
-    kernels, ranks, waits = text.split("## Querying a store")[1].split("```sql\n")[1].split("```")[0].strip().split("\n\n")
+    querying = text.partition("## Querying a store")[2]
+    kernels, ranks, waits = querying.split("```sql\n")[1].split("```")[0].strip().split("\n\n")
     with ingest([tmp_path], tmp_path / "r.duckdb") as store:
         assert store.connection.sql(kernels).fetchall() == [
             ("b", 0, "f", 1, 6.0),
@@ -218,3 +220,39 @@ def test_the_documented_questions_have_right_answers(tmp_path: Path, project_roo
         ]
         assert store.connection.sql(ranks).fetchall() == [(0, 2, 4.0), (1, 2, 8.0)]
         assert store.connection.sql(waits).fetchall() == [("cudaDeviceSynchronize", 2, 0.002)]
+
+
+def test_the_documented_definitions_and_omissions_are_those_of_the_views(project_root: Path) -> None:
+    querying = (project_root / "docs" / "run-store.md").read_text().partition("## Querying a store")[2]
+    definitions, omissions = (block.split("```")[0].strip().split("\n\n") for block in querying.split("```sql\n")[2:4])
+    with Store.create(None) as store:
+        execute = store.connection.execute
+        execute("INSERT INTO process (id, node, rank) VALUES (0, 0, 3)")
+        execute("INSERT INTO source (id, path) VALUES (0, 'a.json')")
+        execute("INSERT INTO name (id, text, category) VALUES (0, 'nccl', 'communication'), (1, 'gemm', 'gemm')")
+        execute('INSERT INTO step (node, process, "index", host_start_ns, host_duration_ns) VALUES (0, 0, 12, 0, 100)')
+        owner = {"node": 0, "process": 0}
+        work = [
+            {**owner, "device": 0, "kind": kind, "name": name, "start_ns": start, "duration_ns": duration, "correlation": correlation}
+            for kind, name, start, duration, correlation in (
+                ("kernel", 0, 20, 1_000_000, 1), ("kernel", 1, 5_020, 3_000_000, 2), ("memset", 1, 50, 7, 9), ("kernel", 1, 60, 9, 8),
+            )
+        ]  # fmt: skip
+        calls = [
+            {**owner, "tid": 1, "kind": "launch", "name": 1, "start_ns": start, "duration_ns": 10, "correlation": correlation}
+            for start, correlation in ((0, 1), (10, 2), (200, 3))
+        ]
+        store.append("device_event", pl.DataFrame(work), source=0)
+        store.append("host_event", pl.DataFrame(calls), source=0)
+        store.leave_out("device_event", "recorded twice", "SELECT id FROM device_event WHERE correlation = 8")
+        communication, steps, launches = (execute(query).fetchall() for query in definitions)
+        assert communication == [(3, 0.25)]
+        assert steps == [(3, 12, 2, 3.0)]
+        assert launches == [(3, 2, 2.505)]
+        why, again, more = omissions
+        assert execute(why).fetchall() == [("device_event", "recorded twice", "a.json", 1)]
+        assert execute("SELECT count(*) FROM device_event").fetchall() == [(3,)]
+        execute(again)
+        assert execute("SELECT count(*) FROM device_event").fetchall() == [(4,)]
+        execute(more)
+        assert execute("SELECT DISTINCT kind::VARCHAR FROM device_event").fetchall() == [("kernel",)]

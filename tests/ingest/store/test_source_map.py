@@ -122,8 +122,8 @@ def test_faster_views_have_the_rows_of_the_views_as_defined(data: st.DataObject)
         execute = store.connection.execute
         same = data.draw(st.booleans(), "all sources have equal facts")
         facts = data.draw(st.lists(FACTS, min_size=3, max_size=3), "source_map")
-        for one in facts:
-            store.map_source(**(facts[0] if same else one))
+        for entry in facts:
+            store.map_source(**(facts[0] if same else entry))
         expected: dict[str, list[Any]] = {}
         for table in EVENTS:
             columns = {name: kind for name, kind in SCHEMA[table].items() if name not in ("node", "process")}
@@ -168,7 +168,7 @@ def test_changes_after_the_views_were_made_faster_are_seen() -> None:
         first, second = (store.map_source(0, node=0, process=process) for process in (0, 1))
         store.append("host_event", pl.DataFrame([row, row]), source_id=first)
 
-        def shown() -> list[Any]:
+        def rows_of_view() -> list[Any]:
             return store.frame("SELECT id, process, start_ns FROM host_event ORDER BY id").rows()
 
         def joins() -> int:
@@ -177,14 +177,14 @@ def test_changes_after_the_views_were_made_faster_are_seen() -> None:
         store.settle_views()
         assert joins() == 0
         assert store.leave_out("host_event", "test", "SELECT 0 AS id") == 1
-        assert shown() == [(1, 0, 1)]
+        assert rows_of_view() == [(1, 0, 1)]
         store.settle_views()
         assert joins() == 1
         store.append("host_event", pl.DataFrame([row]), source_id=second)
-        assert shown() == [(1, 0, 1), (2, 1, 1)]
+        assert rows_of_view() == [(1, 0, 1), (2, 1, 1)]
         store.settle_views()
         store.change_source(second, shift_ns=8)
-        assert shown() == [(1, 0, 1), (2, 1, 9)]
+        assert rows_of_view() == [(1, 0, 1), (2, 1, 9)]
         store.settle_views()
         assert store.append_samples("SELECT 0 AS source_id, 'm' AS metric, 1 AS time_ns, 2.0 AS value") == 1
         assert store.frame("SELECT node, metric, value FROM sample").rows() == [(0, "m", 2.0)]
