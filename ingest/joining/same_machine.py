@@ -41,7 +41,8 @@ def join_machines(run: Sources) -> None:
 def different_gpu(run: Sources, mine: int, theirs: int) -> str | None:
     """Name a GPU number that two machines use for different GPUs, or return None."""
     query = (
-        'SELECT a."index", a.uuid, b.uuid AS their_uuid, a.name, b.name AS their_name FROM device AS a JOIN device AS b ON a."index" = b."index"'
+        'SELECT a."index", a.uuid, b.uuid AS their_uuid, a.name, b.name AS their_name'
+        ' FROM device AS a JOIN device AS b ON a."index" = b."index"'
         " WHERE a.node = ? AND b.node = ? ORDER BY 1"
     )
     for index, *uuids, name, other_name in run.store.frame(query, [mine, theirs]).rows():
