@@ -19,12 +19,13 @@ def shared(analysis: Callable[Concatenate[Store, P], T]) -> Callable[Concatenate
     """
 
     def once(store: Store, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        if store.answers is None:
+        answers = store.answers
+        if answers is None:
             return analysis(store, *args, **kwargs)
         key = (analysis, args, *sorted(kwargs.items()))
-        if key not in store.answers:
-            store.answers[key] = analysis(store, *args, **kwargs)
-        result: T = store.answers[key]
+        if key not in answers:
+            answers[key] = analysis(store, *args, **kwargs)
+        result: T = answers[key]
         return result
 
     return update_wrapper(once, analysis)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from threading import local
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -17,31 +18,42 @@ _KEPT_ROWS: Final = 10_000  # Longest result that is kept: some 100 KB. Larger o
 
 
 class Queries:
-    """Reads the tables of an open run store. ``answers``: results that :meth:`unchanged` keeps; None while rows may change."""
+    """Reads the tables of an open run store."""
 
     connection: duckdb.DuckDBPyConnection
-    answers: dict[Hashable, Any] | None = None
+
+    def __init__(self) -> None:
+        self._of_thread = local()
+
+    @property
+    def answers(self) -> dict[Hashable, Any] | None:
+        """Results that :meth:`unchanged` keeps for this thread, or None."""
+        return getattr(self._of_thread, "answers", None)
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:
-        """Answer equal questions once; the caller ensures that no row changes meanwhile."""
+        """Answer equal questions of this thread once.
+
+        The caller ensures that no row changes meanwhile.
+        """
         earlier = self.answers
-        self.answers = {} if earlier is None else earlier
+        self._of_thread.answers = {} if earlier is None else earlier
         try:
             yield
         finally:
-            self.answers = earlier
+            self._of_thread.answers = earlier
 
     def frame(self, sql: str, parameters: Sequence[Any] | None = None) -> pl.DataFrame:
         """Return the result of ``sql`` as a Polars frame; raises duckdb.Error."""
-        if self.answers is None:
+        answers = self.answers
+        if answers is None:
             return self._read(sql, parameters)
         key = (sql, repr(parameters))
-        rows: pl.DataFrame | None = self.answers.get(key)
+        rows: pl.DataFrame | None = answers.get(key)
         if rows is None:
             rows = self._read(sql, parameters)
             if rows.height <= _KEPT_ROWS:
-                self.answers[key] = rows
+                answers[key] = rows
         return rows.clone()
 
     def batches(self, sql: str, parameters: Sequence[Any] | None = None, *, rows: int) -> Iterator[pl.DataFrame]:

@@ -123,6 +123,7 @@ class Tables(Queries):
     """The tables of an open run store. Use :meth:`create` or :meth:`temporary`; close it or use it as a context manager."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path | None) -> None:
+        super().__init__()
         self.connection = connection
         self.path = path
         self._names: dict[str, int] = {}

@@ -34,7 +34,7 @@ REQUIRED: Final[dict[str, tuple[str, ...]]] = {
     "device_event": ("node", "process", "device", "kind", "name", "start_ns", "duration_ns"),
     "collective": ("node", "process", "on_device", "start_ns", "duration_ns"),
     "allocation": ("node", "process", "device", "start_ns", "bytes"),
-    "host_event": ("node", "process", "tid", "kind", "name", "start_ns", "duration_ns"),
+    "host_event": ("node", "process", "kind", "name", "start_ns", "duration_ns"),
     "annotation": ("node", "process", "side", "name", "start_ns", "duration_ns"),
     "step": ("node", "process", "index", "host_start_ns", "host_duration_ns"),
     "sample": ("node", "metric", "time_ns", "value"),
@@ -58,6 +58,7 @@ JSON_OF_RUN: Final = ("resources", "hyperparameters", "labels", "metadata")
 WORDS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("ingest_note", "severity"): ("info", "warning", "error"),
     ("annotation", "side"): ("host", "device"),
+    ("left_out", "table_name"): tuple(EVENTS),
 }
 MOST_ROWS: Final = {
     "run": 1,
@@ -94,6 +95,7 @@ HIGHEST_DEVICE: Final = 1 << 20  # Above the index of any GPU of a node
 
 HIGHEST_OFFSET: Final = 2**62  # of ids: the sum of an id below and an offset has 63 bits
 _COLUMNS: Final = {table: STORED[table] for table in OF_EVENTS} | SCHEMA
+_LONGEST_BITSTRING: Final = 1 << 29  # DuckDB makes none for ids that are 10^9 apart; 64 MiB
 _SHARE: Final = " ({count:,} of {rows:,} rows)"
 
 
@@ -186,7 +188,7 @@ def _check_events(store: Tables, name: str, table: str) -> None:
     """Check what a view of events relies on, also in rows that it leaves out."""
     rows, time = stored_name(table), "time_ns" if table == "sample" else "start_ns"
     [(count, first, last)] = store.connection.execute(f"SELECT count(*), min(id), max(id) FROM {rows}").fetchall()
-    dense = count and first is not None and last - first < 64 * count
+    dense = count and first is not None and last - first < min(64 * count, _LONGEST_BITSTRING)
     distinct = f"bit_count(bitstring_agg(id, {first}, {last}))" if dense else "count(DISTINCT id)"
     if store.connection.execute(f"SELECT {distinct} FROM {rows}").fetchall() != [(count,)]:
         raise InputError(_text(name, f"column id of table {rows} has the same id in several rows"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import duckdb
@@ -95,3 +96,16 @@ def test_batches_have_all_rows_in_parts() -> None:
 def test_columns_of_one_name_are_both_read() -> None:
     with Store.temporary() as store:
         assert store.frame("SELECT a.i, b.i, a.i FROM range(2) AS a(i), range(5, 6) AS b(i) ORDER BY ALL").rows() == [(0, 5, 0), (1, 5, 1)]
+
+
+def test_answers_of_one_thread_do_not_outlast_those_of_another() -> None:
+    with Store.temporary() as store:
+        with ThreadPoolExecutor(1) as executor:
+            mine, theirs = store.unchanged(), store.unchanged()
+            mine.__enter__()
+            executor.submit(theirs.__enter__).result()
+            assert store.frame("SELECT count(*) FROM node").item() == 0
+            mine.__exit__(None, None, None)
+            executor.submit(theirs.__exit__, None, None, None).result()
+        store.insert("node", {"id": 0, "hostname": "a"})
+        assert store.frame("SELECT count(*) FROM node").item() == 1
