@@ -247,7 +247,7 @@ def test_the_documented_definitions_and_omissions_are_those_of_the_views(project
         store.leave_out("device_event", "recorded twice", "SELECT id FROM device_event WHERE correlation = 8")
         communication, steps, launches = (execute(query).fetchall() for query in definitions)
         assert communication == [(3, 0.25)]
-        assert steps == [(3, 12, 2, 3.0)]
+        assert steps == [(3, None, 12, 2, 3.0)]
         assert launches == [(3, 2, 2.505)]
         why, again, more = omissions
         assert execute(why).fetchall() == [("device_event", "recorded twice", "a.json", 1)]
