@@ -43,7 +43,7 @@ def _columns(name: str, meaning: str, columns: Mapping[str, str], types: Mapping
 
 
 def _text(words: str) -> str:
-    return words.replace("|", "\\|").replace("<", "&lt;").replace("-> ", "→ ")
+    return words.replace("|", "\\|").replace("<", "&lt;")
 
 
 if __name__ == "__main__":

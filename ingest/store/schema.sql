@@ -1,7 +1,7 @@
 -- Tables of a run store. One file or in-memory database of DuckDB is one run.
 --
 -- Times are integer nanoseconds since the Unix epoch, or since an anchor of 0 if a source has no epoch (see ingest_note). Durations are
--- nanoseconds. A comment after a column gives its meaning and unit; `-> table` names the table whose id it contains.
+-- nanoseconds. A comment after a column gives its meaning and unit.
 --
 -- Events lie in the schema `raw` as their source states them, each with its source. What they mean (process, node, time, ids that count on
 -- from file to file) follows from source_map and the alias tables; the views in views.sql apply these and leave out the rows of left_out.
@@ -58,21 +58,21 @@ CREATE TABLE node (
 -- A process of the run.
 CREATE TABLE process (
     id INTEGER, -- number of the process in the run
-    node INTEGER, -- -> node
+    node INTEGER, -- id in table node
     pid BIGINT, -- process id of the operating system
     rank INTEGER, -- rank in the job
     local_rank INTEGER, -- rank on its node
     world_size INTEGER, -- number of ranks of the job
     command VARCHAR, -- command line
     label VARCHAR, -- name that the source gives it: field of a file name, worker
-    source INTEGER -- -> source that named it first
+    source INTEGER -- id in table source, of the file that named it first
 );
 
 -- Time that a profiler recorded: one row per trace file of a process, of recordings of the capture library one per GPU window. A profiler
 -- with a schedule writes a file per cycle and records nothing between them.
 CREATE TABLE profile_window (
-    process INTEGER, -- -> process
-    source INTEGER, -- -> source
+    process INTEGER, -- id in table process
+    source INTEGER, -- id in table source
     first_ns BIGINT, -- first start of the events; ns
     last_ns BIGINT, -- last end of the events; ns
     on_ns BIGINT, -- when the profiler was switched on, if the file states it; ns
@@ -81,7 +81,7 @@ CREATE TABLE profile_window (
 
 -- A session of a process that the capture library recorded.
 CREATE TABLE recorded_window (
-    process INTEGER, -- -> process
+    process INTEGER, -- id in table process
     first_ns BIGINT, -- start of the session; ns
     last_ns BIGINT, -- stop of the session; ns
     process_started_ns BIGINT, -- when the process began; ns
@@ -90,7 +90,7 @@ CREATE TABLE recorded_window (
 
 -- A GPU of a node.
 CREATE TABLE device (
-    node INTEGER, -- -> node
+    node INTEGER, -- id in table node
     "index" INTEGER, -- number of the GPU on its node, as the trace counts it
     uuid VARCHAR, -- UUID of the GPU
     name VARCHAR, -- model
@@ -113,9 +113,9 @@ CREATE TABLE name (
 -- place that joining processes, nodes and clocks changes for events.
 CREATE TABLE source_map (
     source_id INTEGER, -- number that event rows refer to
-    source INTEGER, -- -> source
-    process INTEGER, -- -> process; null for events of a node
-    node INTEGER, -- -> node
+    source INTEGER, -- id in table source
+    process INTEGER, -- id in table process; null for events of a node
+    node INTEGER, -- id in table node
     shift_ns BIGINT, -- added to times: base time of the trace and clock offset; ns
     id_offset BIGINT, -- added to positive correlations and external ids, which then are unique in the process
     device INTEGER -- GPU of events that name none
@@ -130,22 +130,22 @@ CREATE TABLE left_out (
 
 -- Threads of a process that another source of the process knows by another id.
 CREATE TABLE thread_alias (
-    source_id INTEGER, -- -> source_map
+    source_id INTEGER, -- id in table source_map
     tid BIGINT, -- thread id in the raw rows
     alias BIGINT -- thread id in the views
 );
 
 -- Devices of a process that counts only those that it sees, and that the node numbers otherwise.
 CREATE TABLE device_alias (
-    source_id INTEGER, -- -> source_map
+    source_id INTEGER, -- id in table source_map
     device INTEGER, -- number of the GPU in the raw rows
     alias INTEGER -- number of the GPU in the views, as the node counts it
 );
 
 -- Names of device events that are shown by another name: symbols that demangle to one name, kernels beyond a limit.
 CREATE TABLE name_alias (
-    name INTEGER, -- -> name, in the raw rows
-    alias INTEGER -- -> name, in the views
+    name INTEGER, -- id in table name, in the raw rows
+    alias INTEGER -- id in table name, in the views
 );
 
 -- A text of events that is not the name of one: the arguments of ranges, names of process groups and counters. Masking and redaction change
@@ -158,12 +158,12 @@ CREATE TABLE text (
 -- A kernel execution, copy, memset or synchronization record of a GPU.
 CREATE TABLE raw.device_event (
     id BIGINT, -- number of the row, in the order of the source
-    source_id INTEGER, -- -> source_map
+    source_id INTEGER, -- id in table source_map
     device INTEGER, -- number of the GPU on its node; null: source_map.device
     context BIGINT, -- context of the driver
     stream BIGINT, -- stream of the context
     kind DEVICE_KIND, -- kernel, memcpy, memset or sync
-    name INTEGER, -- -> name
+    name INTEGER, -- id in table name
     start_ns BIGINT, -- start; ns
     duration_ns BIGINT, -- duration; ns
     correlation BIGINT, -- links to the launch of the same process; null or 0 if the source has none
@@ -186,7 +186,7 @@ CREATE TABLE raw.device_event (
 -- call (tid, start and duration are those of the call).
 CREATE TABLE raw.collective (
     id BIGINT, -- number of the row, in the order of the source
-    source_id INTEGER, -- -> source_map
+    source_id INTEGER, -- id in table source_map
     on_device BOOLEAN, -- record of the kernel, not of the call
     tid BIGINT, -- thread of the call
     start_ns BIGINT, -- start; ns
@@ -197,7 +197,7 @@ CREATE TABLE raw.collective (
     element_type VARCHAR, -- type of an element
     in_elements BIGINT, -- elements of all tensors that this rank gives
     out_elements BIGINT, -- elements of all tensors that this rank gets
-    group_name INTEGER, -- -> text; name of the process group
+    group_name INTEGER, -- id in table text; name of the process group
     group_ranks VARCHAR, -- ranks of the group, as JSON text
     group_size BIGINT -- ranks in the group
 );
@@ -205,7 +205,7 @@ CREATE TABLE raw.collective (
 -- Allocation or release of the framework's allocator on a device.
 CREATE TABLE raw.allocation (
     id BIGINT, -- number of the row, in the order of the source
-    source_id INTEGER, -- -> source_map
+    source_id INTEGER, -- id in table source_map
     device INTEGER, -- number of the GPU on its node
     start_ns BIGINT, -- time; ns
     bytes BIGINT, -- allocated bytes; negative for a release
@@ -217,10 +217,10 @@ CREATE TABLE raw.allocation (
 -- driver call), operator, python, loader (data-loader wait), overhead (the profiler itself).
 CREATE TABLE raw.host_event (
     id BIGINT, -- number of the row, in the order of the source
-    source_id INTEGER, -- -> source_map
+    source_id INTEGER, -- id in table source_map
     tid BIGINT, -- thread
     kind HOST_KIND, -- launch, sync, call, operator, python, loader or overhead
-    name INTEGER, -- -> name
+    name INTEGER, -- id in table name
     start_ns BIGINT, -- start; ns
     duration_ns BIGINT, -- duration; ns
     correlation BIGINT, -- links to the device events of the same process; null or 0 if there are none
@@ -230,25 +230,25 @@ CREATE TABLE raw.host_event (
 -- A begin/end range, on the host or projected onto a stream.
 CREATE TABLE raw.annotation (
     id BIGINT, -- number of the row, in the order of the source
-    source_id INTEGER, -- -> source_map
+    source_id INTEGER, -- id in table source_map
     tid BIGINT, -- thread
     side VARCHAR, -- host, or device if the profiler projected the range onto a stream
     device INTEGER, -- number of the GPU on its node, of device ranges
     stream BIGINT, -- stream, of device ranges
-    name INTEGER, -- -> name
+    name INTEGER, -- id in table name
     value BIGINT, -- number in the name or of the step (ProfilerStep#12: 12)
     start_ns BIGINT, -- start; ns
     duration_ns BIGINT, -- duration; ns
     depth INTEGER, -- ranges of the same thread around it
     phase VARCHAR, -- mode, of sources that have one (Step:ModeKeys.TRAIN)
     complete BOOLEAN, -- whether its end was recorded
-    arguments INTEGER -- -> text; JSON object with facts that a rule needs (num_workers, pin_memory of a data loader), mostly null
+    arguments INTEGER -- id in table text; JSON object with facts that a rule needs (num_workers, pin_memory of a data loader), mostly null
 );
 
 -- A training step, derived from ranges and device work.
 CREATE TABLE step (
-    node INTEGER, -- -> node
-    process INTEGER, -- -> process
+    node INTEGER, -- id in table node
+    process INTEGER, -- id in table process
     phase VARCHAR, -- mode of the step: train, eval, ...
     "index" BIGINT, -- number of the step
     host_start_ns BIGINT, -- start on the host; ns
@@ -261,9 +261,9 @@ CREATE TABLE step (
 -- A value of a metric. Metrics: METRICS in tables.py, or "counter." and the name of a counter of the program, which then is in text.
 CREATE TABLE raw.sample (
     id BIGINT, -- number of the row, in the order of the source
-    source_id INTEGER, -- -> source_map
+    source_id INTEGER, -- id in table source_map
     metric VARCHAR, -- name of the metric; null for a counter of the program
-    counter INTEGER, -- -> text; counter of the program
+    counter INTEGER, -- id in table text; counter of the program
     unit INTEGER, -- number of the core or GPU, null for the whole node; of a counter the process that recorded it
     time_ns BIGINT, -- time of the measurement; ns
     value DOUBLE -- value, in the unit of the metric
@@ -273,9 +273,9 @@ CREATE TABLE raw.sample (
 -- Modes: train, eval, predict, global, prestepzero, posthookclose. Phases: start, stepstart, forwardpassend, stepend, end.
 CREATE TABLE python_window (
     id INTEGER, -- number of the window
-    source INTEGER, -- -> source
-    node INTEGER, -- -> node
-    process INTEGER, -- -> process
+    source INTEGER, -- id in table source
+    node INTEGER, -- id in table node
+    process INTEGER, -- id in table process
     profiler VARCHAR, -- cprofile or pyinstrument
     timer VARCHAR, -- total_time, cpu_time or off_cpu_time; null if unknown
     start_mode VARCHAR, -- mode at its begin
@@ -293,9 +293,9 @@ CREATE TABLE python_window (
 
 -- A function of a Python profile.
 CREATE TABLE python_profile (
-    node INTEGER, -- -> node
-    process INTEGER, -- -> process
-    "window" INTEGER, -- -> python_window
+    node INTEGER, -- id in table node
+    process INTEGER, -- id in table process
+    "window" INTEGER, -- id in table python_window
     id INTEGER, -- number of the function in its window
     first_step BIGINT, -- first step of the window
     last_step BIGINT, -- last step of the window
@@ -311,9 +311,9 @@ CREATE TABLE python_profile (
 
 -- A caller and a callee of a cProfile window. The figures are those of the callee in these calls.
 CREATE TABLE python_call (
-    "window" INTEGER, -- -> python_window
-    caller INTEGER, -- -> python_profile.id in the window
-    callee INTEGER, -- -> python_profile.id in the window
+    "window" INTEGER, -- id in table python_window
+    caller INTEGER, -- id in table python_profile, within the window
+    callee INTEGER, -- id in table python_profile, within the window
     calls BIGINT, -- number of calls
     primitive_calls BIGINT, -- number of calls that are not recursive
     total_s DOUBLE, -- own time; s
@@ -322,17 +322,17 @@ CREATE TABLE python_call (
 
 -- A frame of the call tree of a Pyinstrument window.
 CREATE TABLE python_frame (
-    "window" INTEGER, -- -> python_window
+    "window" INTEGER, -- id in table python_window
     id INTEGER, -- number of the frame in the window
     parent INTEGER, -- id of the calling frame; null for a root
-    function INTEGER, -- -> python_profile.id in the window
+    function INTEGER, -- id in table python_profile, within the window
     total_s DOUBLE, -- own time; s
     cumulative_s DOUBLE -- time with the functions it calls; s
 );
 
 -- A repair, loss or guess of a reader: one row per kind and file.
 CREATE TABLE ingest_note (
-    source INTEGER, -- -> source; null if it is about several
+    source INTEGER, -- id in table source; null if it is about several
     file VARCHAR, -- name of the file
     severity VARCHAR, -- info, warning or error
     code VARCHAR, -- kind of the note

@@ -7,13 +7,13 @@
 -- value in the run becomes this value, and then DuckDB folds the expression; so each is named with its alias (m.node), above the joins.
 
 -- device_event: kernel execution, copy, memset or synchronization record of a GPU
--- node: -> node
--- process: -> process
+-- node: id in table node
+-- process: id in table process
 -- device: number of the GPU on its node
 -- context: context of the driver
 -- stream: stream of the context
 -- kind: kernel, memcpy, memset or sync
--- name: -> name
+-- name: id in table name
 -- start_ns: start; ns
 -- duration_ns: duration; ns
 -- correlation: links to the launch of the same process; null or 0 if the source has none
@@ -31,7 +31,7 @@
 -- shared_memory: shared memory of a block; bytes
 -- graph_node: node of a CUDA graph
 -- id: number of the row, in the order of the source; unique in this view
--- source: -> source
+-- source: id in table source
 CREATE VIEW device_event AS
 SELECT m.node AS node, m.process AS process, coalesce(d.alias, r.device, m.device) AS device, r.context, r.stream, r.kind,
     coalesce(n.alias, r.name) AS name, r.start_ns + m.shift_ns AS start_ns, r.duration_ns,
@@ -48,8 +48,8 @@ LEFT JOIN name_alias AS n ON n.name = r.name
 ANTI JOIN (SELECT id FROM left_out WHERE table_name = 'device_event') AS l ON l.id = r.id;
 
 -- collective: record of a collective with its size: of its kernel, or of the framework's call
--- node: -> node
--- process: -> process
+-- node: id in table node
+-- process: id in table process
 -- on_device: record of the kernel, not of the call
 -- tid: thread of the call
 -- start_ns: start; ns
@@ -64,7 +64,7 @@ ANTI JOIN (SELECT id FROM left_out WHERE table_name = 'device_event') AS l ON l.
 -- group_ranks: ranks of the group, as JSON text
 -- group_size: ranks in the group
 -- id: number of the row, in the order of the source; unique in this view
--- source: -> source
+-- source: id in table source
 CREATE VIEW collective AS
 SELECT m.node AS node, m.process AS process, r.on_device, coalesce(t.alias, r.tid) AS tid, r.start_ns + m.shift_ns AS start_ns,
     r.duration_ns,
@@ -80,15 +80,15 @@ LEFT JOIN text AS x ON x.id = r.group_name
 ANTI JOIN (SELECT id FROM left_out WHERE table_name = 'collective') AS l ON l.id = r.id;
 
 -- allocation: allocation or release of the framework's allocator on a device
--- node: -> node
--- process: -> process
+-- node: id in table node
+-- process: id in table process
 -- device: number of the GPU on its node
 -- start_ns: time; ns
 -- bytes: allocated bytes; negative for a release
 -- allocated: allocated after it; bytes
 -- reserved: reserved after it; bytes
 -- id: number of the row, in the order of the source; unique in this view
--- source: -> source
+-- source: id in table source
 CREATE VIEW allocation AS
 SELECT m.node AS node, m.process AS process, r.device, r.start_ns + m.shift_ns AS start_ns, r.bytes, r.allocated, r.reserved, r.id,
     m.source AS source
@@ -97,17 +97,17 @@ JOIN source_map AS m ON m.source_id = r.source_id
 ANTI JOIN (SELECT id FROM left_out WHERE table_name = 'allocation') AS l ON l.id = r.id;
 
 -- host_event: host call or function
--- node: -> node
--- process: -> process
+-- node: id in table node
+-- process: id in table process
 -- tid: thread
 -- kind: launch, sync, call, operator, python, loader or overhead
--- name: -> name
+-- name: id in table name
 -- start_ns: start; ns
 -- duration_ns: duration; ns
 -- correlation: links to the device events of the same process; null or 0 if there are none
 -- external_id: links to the operator of the same process
 -- id: number of the row, in the order of the source; unique in this view
--- source: -> source
+-- source: id in table source
 CREATE VIEW host_event AS
 SELECT m.node AS node, m.process AS process, coalesce(t.alias, r.tid) AS tid, r.kind, r.name, r.start_ns + m.shift_ns AS start_ns,
     r.duration_ns,
@@ -122,13 +122,13 @@ LEFT JOIN thread_alias AS t ON t.source_id = r.source_id AND t.tid = r.tid
 ANTI JOIN (SELECT id FROM left_out WHERE table_name = 'host_event') AS l ON l.id = r.id;
 
 -- annotation: begin/end range, on the host or projected onto a stream
--- node: -> node
--- process: -> process
+-- node: id in table node
+-- process: id in table process
 -- tid: thread
 -- side: host, or device if the profiler projected the range onto a stream
 -- device: number of the GPU on its node, of device ranges
 -- stream: stream, of device ranges
--- name: -> name
+-- name: id in table name
 -- value: number in the name or of the step (ProfilerStep#12: 12)
 -- start_ns: start; ns
 -- duration_ns: duration; ns
@@ -137,7 +137,7 @@ ANTI JOIN (SELECT id FROM left_out WHERE table_name = 'host_event') AS l ON l.id
 -- complete: whether its end was recorded
 -- arguments: JSON object with facts that a rule needs (num_workers, pin_memory of a data loader), mostly null
 -- id: number of the row, in the order of the source; unique in this view
--- source: -> source
+-- source: id in table source
 CREATE VIEW annotation AS
 SELECT m.node AS node, m.process AS process, coalesce(t.alias, r.tid) AS tid, r.side, coalesce(d.alias, r.device) AS device, r.stream,
     r.name, r.value,
@@ -150,13 +150,13 @@ LEFT JOIN text AS x ON x.id = r.arguments
 ANTI JOIN (SELECT id FROM left_out WHERE table_name = 'annotation') AS l ON l.id = r.id;
 
 -- sample: value of a metric
--- node: -> node
+-- node: id in table node
 -- metric: name of the metric
 -- unit: number of the core or GPU, null for the whole node; of a counter the process that recorded it
 -- time_ns: time of the measurement; ns
 -- value: value, in the unit of the metric
 -- id: number of the row, in the order of the source; unique in this view
--- source: -> source
+-- source: id in table source
 CREATE VIEW sample AS
 SELECT m.node AS node, coalesce(x.text, r.metric) AS metric, r.unit, r.time_ns + m.shift_ns AS time_ns, r.value, r.id, m.source AS source
 FROM raw.sample AS r
@@ -164,7 +164,7 @@ JOIN source_map AS m ON m.source_id = r.source_id
 LEFT JOIN text AS x ON x.id = r.counter
 ANTI JOIN (SELECT id FROM left_out WHERE table_name = 'sample') AS l ON l.id = r.id;
 
--- What events are: with names, ends, and the work of launches and steps.
+-- Events with their names and ends, and the work of launches and steps.
 
 -- annotated: range that the program, its framework or a tool annotated, with its name and its end
 -- node: node of the process
