@@ -115,7 +115,6 @@ SMALL: dict[str, st.SearchStrategy[Any]] = {
 }  # fmt: skip
 
 
-@settings(deadline=None, max_examples=100)
 @given(data=st.data())
 def test_faster_views_have_the_rows_of_the_views_as_defined(data: st.DataObject) -> None:
     with empty_store() as store:
