@@ -126,6 +126,7 @@ def test_ranks_that_do_the_same_kernels_at_the_same_time_stay_apart(with_rank: b
         assert builder.told("process_joined") == []
 
 
+@pytest.mark.slow
 def test_ranks_in_containers_are_each_the_process_that_did_their_work() -> None:
     with Store.create(None) as store:
         builder = Made(store)

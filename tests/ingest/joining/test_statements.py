@@ -104,6 +104,7 @@ def first_sample(store: Store) -> tuple[str, int]:
     return host, time
 
 
+@pytest.mark.slow
 def test_ingest_takes_statements_from_the_command_line_the_environment_and_a_file(
     run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

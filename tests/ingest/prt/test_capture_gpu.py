@@ -642,7 +642,9 @@ def test_a_recording_that_fails_leaves_no_rows(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(Captures, "_result", fail)
     with load(tmp_path, Gpu().call(0, 10, 1).run(20, 5, 1), Gpu(pid=200, session=2).call(7, 10, 1).run(30, 5, 1)) as store:
-        assert rows(store, f"SELECT start_ns - {START} FROM raw.host_event UNION ALL SELECT start_ns - {START} FROM raw.device_event") == [
+        assert rows(
+            store, f"SELECT start_ns - {START} FROM raw.host_event UNION ALL SELECT start_ns - {START} FROM raw.device_event ORDER BY 1"
+        ) == [
             (7,),
             (30,),
         ]

@@ -183,6 +183,7 @@ def test_that_processors_were_sampled_for_a_part_is_told() -> None:
         assert told_sampled(("a", odd, 300.0)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not native.available(), reason="this installation has no C library")
 def test_a_recording_says_for_how_long_processors_were_sampled(tmp_path: Path) -> None:
     with capture.session(tmp_path, sample_ms=100, gpu=False, profiler_config=ProfilingPlan(cpu_seconds=1)):

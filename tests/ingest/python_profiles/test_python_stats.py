@@ -243,6 +243,7 @@ def test_random_bytes(data: bytes) -> None:
         assert isinstance(read(data), Stats)
 
 
+@pytest.mark.slow
 def test_a_sound_file_with_changed_bytes() -> None:
     complete = bytearray(marshal.dumps(STATS))
     chance = random.Random(5)

@@ -189,6 +189,7 @@ def test_a_configuration_that_the_environment_names_makes_no_windows_of_the_reco
     assert sorted(recorded, key=str) == [None, "steps 1 to 2"]
 
 
+@pytest.mark.slow
 def test_files_of_the_job_and_of_the_recorder_end_at_the_age_that_the_configuration_says(tmp_path: Path) -> None:
     """No part of it is missing in what is read, and each part can be read alone."""
     (tmp_path / "c.json").write_text('{"ProfilingParameters": {"SMPFileRotationSecs": "1"}}', "utf-8")
