@@ -343,6 +343,7 @@ CONTRADICTIONS = {
     "UPDATE source_map SET shift_ns = 9e18": "column shift_ns of table source_map has times that are not possible",
     "UPDATE source_map SET id_offset = 9e18": "column id_offset of table source_map has offsets that are not possible",
     "INSERT INTO text VALUES (7, 'x'), (7, 'y')": "column id of table text has the same id in several rows",
+    "INSERT INTO left_out VALUES ('step', 1, 'x')": "column table_name of table left_out has words that are not known (1 of 1 rows)",
     f"{SAMPLES}, 'counter.x' AS metric FROM range(1)": "column metric of table raw.sample has names of counters",
     "UPDATE process SET node = NULL": "column node of table process has no value (1 of 1 rows)",
     "UPDATE raw.device_event SET duration_ns = -5": "duration_ns of table device_event has durations that are not possible (4 of 4 rows)",
