@@ -6,7 +6,8 @@ Only all files show the full count of calls, and which call is inside which. Blo
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -36,8 +37,23 @@ class _Block:
     def read(self, *columns: str) -> pl.DataFrame:
         """Return some columns, without names all."""
         if isinstance(self.rows, Path):
-            return pl.read_ipc(self.rows, columns=list(columns) or None)
+            with _of_the_run():
+                return pl.read_ipc(self.rows, columns=list(columns) or None)
         return self.rows.select(columns) if columns else self.rows
+
+
+@contextmanager
+def _of_the_run() -> Iterator[None]:
+    """Raise failures of a staged file as duckdb.IOException.
+
+    They concern the run, as those of the database do, not one recording.
+    """
+    import duckdb
+
+    try:
+        yield
+    except (OSError, pl.exceptions.ComputeError) as error:
+        raise duckdb.IOException(f"IO Error: a temporary file of recorded events: {error}") from error
 
 
 class StagedRows:
@@ -56,7 +72,8 @@ class StagedRows:
         self._bytes += int(rows.estimated_size())
         if self._bytes > _IN_MEMORY:
             block.rows = self.store.private_folder() / f"staged-{self._rows}.arrow"
-            rows.write_ipc(block.rows, compression="lz4")
+            with _of_the_run():
+                rows.write_ipc(block.rows, compression="lz4")
         self._rows += rows.height
         self._blocks.append(block)
 
@@ -66,7 +83,9 @@ class StagedRows:
 
     def write(self, recorded: Collection[RecordedProcess]) -> None:
         """Store all rows, corrected."""
-        counted = {number: self._counted(number, recorded) for number in {process.id for process in recorded if process.many_calls}}
+        staged = {block.process for block in self._blocks}
+        rewound = staged & {process.id for process in recorded if process.many_calls}
+        counted = {number: self._counted(number, recorded) for number in rewound}
         inside = {number: self._inside(number) for number in {process.id for process in recorded if process.calls_driver}}
         for block in self._blocks:
             rows = block.read()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -9,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import polars as pl
 import pytest
 from example_counts import examples
 from hypothesis import given, settings
@@ -714,3 +717,14 @@ def test_any_events_against_plain_python(tmp_path_factory: pytest.TempPathFactor
     assert sorted(pair.latency_ns for pair in launches.slowest) == sorted(sorted(one for one in latencies if one >= 0)[-10:])
     assert launches.runs_without_launch == sum(run[2] not in first_call for run in runs)
     assert launches.launches_without_run == sum(call[2] not in first_run for call in calls)
+
+
+def test_a_full_disk_ends_the_ingest_while_events_wait_in_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def full(self: pl.DataFrame, file: Path, **options: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(staged_rows, "_IN_MEMORY", -1)
+    monkeypatch.setattr(pl.DataFrame, "write_ipc", full)
+    message = r"temporary file of recorded events: .*No space left"
+    with pytest.raises(duckdb.IOException, match=message), load(tmp_path, Gpu().call(0, 10, 1).run(20, 5, 1)):
+        pass
