@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Self, dataclass_transform
 
+from .causes import Gap, Iteration, Program, Role
 from .json_text import json_text
 
 SCHEMA_VERSION: Final = 1
@@ -1076,8 +1077,9 @@ class RuleResult:
 @dataclass(frozen=True, slots=True)
 class Finding:
     """An issue, ranked by the time it costs. ``severity``: high for at least 20 percent of the time, medium for at least 5, else low.
-    Times: see ``base``; the times of several findings overlap and do not add up. ``saving_*``: upper bound of the saving. Numbers are
-    None if the issue has no time (such issues come last)."""
+    Times: see ``base``; the times of several findings overlap and do not add up. ``saving_kind``: whether the saving is "predicted" (by
+    simulation) or an "upper_bound". ``explained_by``: the rule whose finding is the cause of this one. Numbers are None if the issue has
+    no time (such issues come last)."""
 
     rank: int
     rule: str
@@ -1092,6 +1094,8 @@ class Finding:
     saving_ns: int | None
     saving_percent: float | None
     base: str | None
+    saving_kind: str | None = None
+    explained_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -1132,6 +1136,10 @@ class Report:
     launch_queue: LaunchQueue | None = None
     gpu_memory: tuple[GpuMemory, ...] = ()
     allocator_memory: tuple[AllocatorMemory, ...] = ()
+    program: Program | None = None
+    roles: tuple[Role, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    iterations: tuple[Iteration, ...] = ()
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def to_dict(self) -> dict[str, Any]:

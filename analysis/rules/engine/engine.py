@@ -120,6 +120,7 @@ def _findings(rules: Sequence[Chosen], outcomes: Sequence[Outcome]) -> tuple[Fin
                 saving_ns=cost.saving_ns if cost else None,
                 saving_percent=_share(cost.saving_ns, cost.of_ns) if cost and cost.saving_ns is not None else None,
                 base=cost.base if cost else None,
+                saving_kind=cost.saving_kind if cost and cost.saving_ns is not None else None,
             )
         )
     return tuple(findings)

@@ -98,9 +98,10 @@ class Cost:
     concerned.
 
     ``of_ns``: the total that contains ``ns`` (span of all devices, all utilization samples x interval, duration of the run), so that ``ns
-    / of_ns`` compares issues of different sources. ``saving_ns``: upper bound of the saving (None: not reported). ``per_step_ns``: per
-    step and device, if steps are known. ``title``: the imperative that heads the finding ("Overlap all-reduce with backward"). ``where``:
-    location in words ("rank 5, node-1 GPU 3"; None: everywhere). ``base``: description of ``of_ns``."""
+    / of_ns`` compares issues of different sources. ``saving_ns``: the saving (None: not reported), by ``saving_kind`` an upper bound or
+    predicted by simulation. ``per_step_ns``: per step and device, if steps are known. ``title``: the imperative that heads the finding
+    ("Overlap all-reduce with backward"). ``where``: location in words ("rank 5, node-1 GPU 3"; None: everywhere). ``base``: description
+    of ``of_ns``."""
 
     title: str
     ns: int
@@ -109,6 +110,7 @@ class Cost:
     per_step_ns: float | None = None
     where: str | None = None
     base: str = "GPU time of the profile"
+    saving_kind: Literal["upper_bound", "predicted"] = "upper_bound"
 
 
 @dataclass(frozen=True, slots=True)

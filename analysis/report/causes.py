@@ -1,0 +1,61 @@
+"""Plain data on causes: the program, the roles of its ranks, the gaps of its devices, the iterations of inference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What ran. ``kind``: training, inference or unknown. ``frameworks``: from the outermost to the innermost ("Megatron", "PyTorch").
+    ``evidence``: a sentence for each fact that the trace shows."""
+
+    kind: str
+    frameworks: tuple[str, ...]
+    evidence: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """Coordinates of a rank in the parallel layout of the job, from 0; None if unknown. ``source``: where they come from: groups (the
+    process groups), work (ranks with the same kernels), or unknown."""
+
+    node: str
+    rank: int | None
+    pid: int | None
+    pipeline_stage: int | None
+    data_parallel: int | None
+    tensor_parallel: int | None
+    expert_parallel: int | None
+    context_parallel: int | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A time in which a device ran nothing. ``cause``: a sentence. ``before``, ``after``: the work that ended and that began it, by its
+    short name. ``frame``: the function, operator or range that was open on the host; None if unknown."""
+
+    node: str
+    rank: int | None
+    device: int
+    start_ns: int
+    duration_ns: int
+    cause: str
+    before: str | None
+    after: str | None
+    frame: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """An iteration of an inference engine. ``kind``: prefill, decode, mixed or denoise. ``gap_ns``: from the end of the one before."""
+
+    node: str
+    rank: int | None
+    kind: str
+    start_ns: int
+    duration_ns: int
+    gap_ns: int | None
+    batch: int | None
+    tokens: int | None
