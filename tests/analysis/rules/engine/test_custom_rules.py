@@ -379,6 +379,7 @@ def test_plain_values() -> None:
         "bool": True, "inf": None, "bytes": "b'x'",
         "cost": {
             "title": "t", "ns": 1, "of_ns": 2, "saving_ns": None, "per_step_ns": None, "where": None, "base": "GPU time of the profile",
+            "saving_kind": "upper_bound",
         },
     }  # fmt: skip
 
