@@ -25,30 +25,36 @@ ROUTE: Final = pl.Enum(
 )
 
 # First match decides; categories are compared without regard to case. Sources: category names that Kineto writes today and wrote
-# until 2021 ("Kernel", "Memcpy", "Runtime", "Operator"), for CUDA, HIP, XPU, MTIA and private back ends.
+# until 2021 ("Kernel", "Memcpy", "Runtime", "Operator"), for CUDA, HIP, XPU, MTIA, HPU and private back ends, whose forks of Kineto
+# put their own word in front ("mlu_memcpy", "gcu_sync").
 _CATEGORIES: Final[tuple[tuple[str, str], ...]] = (
-    (r"(concurrent_)?kernel|mtia_ccp_events", "kernel"),
-    (r"(gpu_|xpu_)?memcpy", "memcpy"),
-    (r"(gpu_|xpu_)?memset", "memset"),
-    (r"(cuda|hip|gpu|xpu|mtia)_sync", DEVICE_SYNC),
+    (r"(concurrent_)?kernel|mtia_ccp_events|hpu_op", "kernel"),
+    (r"([a-z0-9]+_)?memcpy", "memcpy"),
+    (r"([a-z0-9]+_)?memset", "memset"),
+    (r"[a-z0-9]+_sync", DEVICE_SYNC),
     (r"(\w+_)?(runtime|driver)", "call"),
     (r"cpu_op|operator", "operator"),
     (r"python_function", "python"),
     (r"overhead", "overhead"),
     (r"(cpu_)?user_annotation", ANNOTATION),
-    (r"(gpu|xpu|mtia)_user_annotation", DEVICE_ANNOTATION),
+    (r"[a-z0-9]+_user_annotation", DEVICE_ANNOTATION),
 )
 
-# Calls that put work on a device queue: kernels, copies, memsets, graphs; by CUDA runtime and driver, HIP, oneAPI (Level Zero, UR, PI).
+# Calls that put work on a device queue: kernels, copies, memsets, graphs; by CUDA runtime and driver, HIP, oneAPI (Level Zero, UR, PI),
+# MTIA, and Gaudi (SynapseAI; PyTorch's bridge calls it Launch).
 LAUNCH_CALL: Final = (
     r"^(cuda|cu|hip)(Ext|Hcc)?(Module)?(Launch|GraphLaunch)"
     r"|^(cuda|cu|hip)Mem(cpy|set)"
     r"|^zeCommandList(Immediate)?Append(Launch|Memory)"
     r"|^(ur|pi|pi_?ext)_?Enqueue(Kernel|Mem|USM)"
+    r"|^runFunction - job_prep_and_submit_for_execution"
+    r"|^(syn)?Launch(Ext|With\w+)?$|^synMem(Copy|set)Async"
 )
 _HOST_FUNCTION: Final = r"^(cuda|cu|hip)LaunchHostFunc"
 # Calls that block the host until the device is done.
 SYNC_CALL: Final = r"(?i)synchronize|^(urEventWait|urQueueFinish|piEventsWait|piQueueFinish)"
+# Transfers of a DMA engine, which MTIA and Gaudi record among their other device events.
+_DMA: Final = r"^(dma_request|Dma[A-Z])"
 LOADER: Final = r"^(enumerate\()?(\w+\.)*DataLoader\b|^_?(Single|Multi)Process(ing)?DataLoader(Iter)?\b"
 STEP: Final = r"(?i)^(ProfilerStep#\d+|step[_ -]?\d+)$"
 
@@ -73,8 +79,8 @@ def features(texts: pl.Series) -> pl.DataFrame:
     """Return the features of texts as names of events, one row per text.
 
     Columns: ``call`` (launch, sync or call: if it is the name of a runtime call), ``loader`` (a data-loader wait), ``step`` (an
-    annotation whatever its category), ``copy_kind`` (HtoD, DtoH, DtoD, PtoP, HtoH or null), ``pageable`` (True, False or null if
-    unknown), ``value`` (the number at its end, or null).
+    annotation whatever its category), ``dma`` (a transfer, although recorded as a kernel), ``copy_kind`` (HtoD, DtoH, DtoD, PtoP, HtoH
+    or null), ``pageable`` (True, False or null if unknown), ``value`` (the number at its end, or null).
     """
     text = pl.col("text")
     call = (
@@ -89,6 +95,7 @@ def features(texts: pl.Series) -> pl.DataFrame:
         call=call.cast(ROUTE),
         loader=text.str.contains(LOADER),
         step=text.str.contains(STEP),
+        dma=text.str.contains(_DMA),
         copy_kind=copy.replace_strict(_COPY_WORDS, default=None, return_dtype=pl.String),
         pageable=pl.when(text.str.contains("(?i)pageable"))
         .then(pl.lit(True))

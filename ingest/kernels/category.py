@@ -29,7 +29,7 @@ CATEGORIES: Final[tuple[str, ...]] = (
 _COMMUNICATION: Final = NameRule(
     "communication",
     re.compile(
-        r"nccl|rccl|oneccl|msccl|deep_ep|cross_device_reduce|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all"
+        r"[nrhx]ccl|oneccl|msccl|deep_ep|cross_device_reduce|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all"
         r"|multimem_|(?:one|two)_?shot_|nvshmem|rocshmem|userbuffers|quick_?reduce|(?:put|wait)_signal_kernel",
         re.IGNORECASE,
     ),
@@ -41,7 +41,7 @@ _COMMUNICATION: Final = NameRule(
         "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*, unsigned long)",
         "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<__nv_bfloat16, 8, false>",
         "void deep_ep::intranode::dispatch<8, 768, 8192>(int4*, float*, float*, int*)",
-        "two_shot_all_reduce_kernel_inplace", "userbuffers_fp16_sum_gpu_mc_rmsnorm",
+        "hccl:broadcast", "two_shot_all_reduce_kernel_inplace", "userbuffers_fp16_sum_gpu_mc_rmsnorm",
         "void nvshmemi_transfer_rma_nbi<(threadgroup_t)0>", "multimem_broadcast_kernel",
     ),
 )  # fmt: skip
@@ -153,6 +153,7 @@ CATEGORY_RULES: Final[tuple[NameRule, ...]] = (
     rule("optimizer", r"multi_?tensor_?(?:apply|l2norm|scale)", "runs over a list of tensors",
          "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::TensorListMetadata<2>, "
          "at::native::BinaryOpListAlphaFunctor<float, 2, 2, 0>, std::plus<float>, float>"),
+    rule("GEMM", r"\Afc-dtype_", "fully connected layer of MTIA", "fc-dtype_Float"),
     rule("GEMM", r"(?<!fb)gemm|gemv|cijk_|nvjet|(?<![a-z])bmm_|matmul|splitkreduce|reducesplitk|cublaslt|xdlops"
          r"|fused_moe_kernel|mfma_moe|moe_kernel"
          r"|marlin|machete|epilogue::|(?<![a-z0-9])mm_kernel|scaled_mm|grouped_mm|flatmm|_dot_fusion|mixed_mm|(?<![a-z])w[48]a(?:8|16)|contraction_l_",

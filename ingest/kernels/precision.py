@@ -173,6 +173,8 @@ PRECISION_RULES: Final[tuple[NameRule, ...]] = (
          "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x256x8_stage3_warpsize1x4x1_ffma_aligna4_alignc4",
          "void implicit_convolve_sgemm<float, float, 1024, 6, 7, 3, 3, 5, 1, false, true, true>",
          "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "miopenSp3AsmConv_v30_3_1_gfx9_fp32_f2x3_stride1"),
+    rule("FP16", r"-dtype_half\b", "MTIA names the type of a kernel's tensors", "fc-dtype_Half"),
+    rule("FP32", r"-dtype_float\b", "MTIA names the type of a kernel's tensors", "fc-dtype_Float"),
     # Arguments of PyTorch's functors. The lambda of the innermost dispatch is the most reliable one; `gpu_kernel_impl` adds `lambda(int)`
     # over the index, which has no information.
     rule("FP64", r"lambda\((?:bool, )?(?:c10::complex<)?double", "the functor takes doubles",

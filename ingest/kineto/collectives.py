@@ -11,7 +11,7 @@ from ..chrome_trace.tensors import output_and_input, tensors
 from ..kernels.categories import DEVICE_KINDS
 from ..store.tables import SCHEMA
 
-_PREFIX: Final = "nccl:"  # of the ranges in which PyTorch's NCCL process group launches a collective
+_PREFIX: Final = "^[nhx]ccl:"  # of the ranges in which PyTorch's process groups launch a collective: NCCL, RCCL, HCCL, XCCL
 _GATHERS: Final = {
     "c10d::_allgather_base_": "_allgather_base",
     "c10d::allgather_": "allgather",
@@ -40,14 +40,14 @@ def shaped_rows(names: Names, events: pl.DataFrame) -> pl.DataFrame | None:
     if known.is_empty():
         return None
     texts = {name: names.texts(known[name]) for name in ("name", "shapes", "element_types")}
-    known = known.with_columns(**texts).filter(pl.col("name").str.starts_with(_PREFIX))
+    known = known.with_columns(**texts).filter(pl.col("name").str.contains(_PREFIX))
     sizes = {key: tensors(*key) for key in known.select("shapes", "element_types").unique().rows()}
     inputs = [sizes[key] for key in known.select("shapes", "element_types").rows()]
     sized = known.with_columns(
         in_elements=pl.Series([elements for elements, _ in inputs], dtype=pl.Int64),
         element_type=pl.Series([element_type for _, element_type in inputs], dtype=pl.String),
         on_device=pl.lit(False),
-        operation=pl.col("name").str.strip_prefix(_PREFIX),
+        operation=pl.col("name").str.replace(_PREFIX, ""),
         **{name: pl.lit(None, pl.Int64) for name in ("correlation", "out_elements", "group_size")},
         **{name: pl.lit(None, pl.String) for name in ("group_name", "group_ranks")},
     ).filter(pl.col("in_elements").is_not_null())

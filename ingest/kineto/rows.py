@@ -57,6 +57,7 @@ WIDE_ARGS: Final[Mapping[str, Arg]] = {
 }
 _ALLOCATION: Final = "[memory]"
 _HOST_TYPE: Final = 0  # PyTorch's number of the processor as a type of device
+_BOTH_SIDES: Final = "hpu_op"  # Gaudi's bridge records the calls of the host in the category of the device's work
 _DEVICE_ENUM: Final = pl.Enum(DEVICE_KINDS)
 _HOST_ENUM: Final = pl.Enum(HOST_KINDS)
 _FIRST_HOST: Final = len(DEVICE_KINDS)
@@ -152,7 +153,7 @@ class KinetoRows:
             return
         self.names.intern(events["name"])
         kind = events["route"].to_physical()
-        known = self.names.of(events["name"], ["id", "call", "loader", "step", "value"])
+        known = self.names.of(events["name"], ["id", "call", "loader", "step", "dma", "value"])
         events = events.with_columns(kind=kind, name_id=known["id"], value=known["value"])
         host = pl.col("kind").is_between(_FIRST_HOST, _FIRST_ANNOTATION)  # annotation included, device annotation not
         route = (
@@ -160,8 +161,10 @@ class KinetoRows:
             .then(pl.lit("loader", ROUTE))
             .when((pl.col("route") == "operator") & known["step"].fill_null(False))
             .then(pl.lit(ANNOTATION, ROUTE))
-            .when(pl.col("route") == "call")
+            .when((pl.col("route") == "call") | self._of_host(events))
             .then(known["call"])
+            .when((pl.col("route") == "kernel") & known["dma"].fill_null(False))
+            .then(pl.lit("memcpy", ROUTE))
             .otherwise("route")
         )
         events = events.with_columns(route=route).with_columns(kind=pl.col("route").to_physical())
@@ -184,6 +187,11 @@ class KinetoRows:
             route = route_of(self.names.text(category))
             routes[category] = unknown_route if route == SKIPPED else route
         return categories.replace_strict(list(routes), list(routes.values()), return_dtype=ROUTE)
+
+    def _of_host(self, events: pl.DataFrame) -> pl.Expr:
+        """Return which events are calls, though their category also has device events."""
+        both = [category for category in events["category"].unique().drop_nulls() if self.names.text(category).lower() == _BOTH_SIDES]
+        return pl.col("category").is_in(both) & ~pl.col("pid").is_between(0, HIGHEST_DEVICE - 1) if both else pl.lit(False)
 
     def _device_rows(self, events: pl.DataFrame) -> None:
         if events.is_empty():

@@ -14,7 +14,7 @@ MOST_DEVICES: Final = 1024  # Entries of deviceProperties; a list with more is d
 _VENDORS: Final = (
     ("NVIDIA", r"nvidia|tesla|geforce|quadro|\brtx\b|\bgtx\b|titan|\b[ABHV]\d{2,3}\b|\bGH200\b|\bGB[23]00\b"),
     ("AMD", r"\bamd\b|radeon|instinct|\bMI\d{2,3}|gfx\d"),
-    ("Intel", r"intel|\bxe\b|ponte vecchio"),
+    ("Intel", r"intel|\bxe\b|ponte vecchio|gaudi|\bHL-\d"),
     ("Meta", r"mtia"),
 )
 

@@ -27,7 +27,7 @@ _LATE_NS: Final = 10**9  # a program that records from its start begins up to th
 # Ranges of a source without information on steps: data loading and collectives, as frameworks record them.
 _LOADING_PHASE: Final = "^(DataLoader|DataIterator)"
 _BESIDE_STEPS: Final = (
-    r"^enumerate\(DataLoader\)|(?i)^(nccl|gloo|mpi|c10d|record_param_comms)"
+    r"^enumerate\(DataLoader\)|(?i)^([nhx]ccl|gloo|mpi|c10d|record_param_comms)"
     r"|^[0-9]+$|^(CYCLE_START|QUEUE|WAIT_FOR_(OTHER_TENSOR_)?DATA|MEMCPY_(IN|OUT)_FUSION_BUFFER)$"
 )
 _OTHERS: Final = """

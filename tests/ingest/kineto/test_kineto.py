@@ -154,7 +154,9 @@ def test_ranges_of_collectives_with_shapes_are_collectives_and_annotations(tmp_p
         ("hip_runtime", "call"), ("xpu_runtime", "call"), ("mtia_runtime", "call"), ("mtia_ccp_events", "kernel"), ("cpu_op", "operator"),
         ("Operator", "operator"), ("python_function", "python"), ("user_annotation", "annotation"),
         ("gpu_user_annotation", "device_annotation"), ("overhead", "overhead"), ("Trace", "skipped"), ("ac2g", "skipped"), ("", "skipped"),
-        (None, "skipped"), ("kernel\n", "skipped"), ("my_kernel", "skipped"),
+        (None, "skipped"), ("kernel\n", "skipped"), ("my_kernel", "skipped"), ("hpu_op", "kernel"), ("mlu_memcpy", "memcpy"),
+        ("gcu_sync", "device_sync"), ("mtia_user_annotation", "device_annotation"), ("cpu_user_annotation", "annotation"),
+        ("privateuse1_runtime", "call"), ("xpu_driver", "call"),
     ],
 )  # fmt: skip
 def test_category(category: str | None, route: str) -> None:
@@ -170,7 +172,8 @@ def test_category(category: str | None, route: str) -> None:
         ("hipLaunchKernel", "launch"), ("hipExtModuleLaunchKernel", "launch"), ("hipModuleLaunchKernel", "launch"),
         ("hipExtLaunchKernel", "launch"), ("hipMemcpyWithStream", "launch"), ("hipGraphLaunch", "launch"),
         ("hipLaunchCooperativeKernel", "launch"), ("hipHccModuleLaunchKernel", "launch"), ("urEnqueueKernelLaunch", "launch"),
-        ("zeCommandListAppendLaunchKernel", "launch"),
+        ("zeCommandListAppendLaunchKernel", "launch"), ("runFunction - job_prep_and_submit_for_execution", "launch"), ("Launch", "launch"),
+        ("synLaunchWithExternalEvents", "launch"), ("synMemCopyAsync", "launch"), ("synStreamSynchronize", "sync"), ("Launcher", "call"),
         ("cudaDeviceSynchronize", "sync"), ("cudaStreamSynchronize", "sync"), ("cudaEventSynchronize", "sync"),
         ("cuCtxSynchronize", "sync"),
         ("hipDeviceSynchronize", "sync"), ("hipStreamSynchronize", "sync"),
