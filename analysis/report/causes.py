@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What ran. ``kind``: training, inference or unknown. ``frameworks``: from the outermost to the innermost ("Megatron", "PyTorch").
+    """The program that ran. ``kind``: training, inference or unknown. ``frameworks``: from the outermost to the innermost ("Megatron", "PyTorch").
     ``evidence``: a sentence for each fact that the trace shows."""
 
     kind: str

@@ -190,8 +190,8 @@ class KinetoRows:
 
     def _of_host(self, events: pl.DataFrame) -> pl.Expr:
         """Return which events are calls, though their category also has device events."""
-        both = [category for category in events["category"].unique().drop_nulls() if self.names.text(category).lower() == _BOTH_SIDES]
-        return pl.col("category").is_in(both) & ~pl.col("pid").is_between(0, HIGHEST_DEVICE - 1) if both else pl.lit(False)
+        shared = [category for category in events["category"].unique().drop_nulls() if self.names.text(category).lower() == _BOTH_SIDES]
+        return pl.col("category").is_in(shared) & ~pl.col("pid").is_between(0, HIGHEST_DEVICE - 1) if shared else pl.lit(False)
 
     def _device_rows(self, events: pl.DataFrame) -> None:
         if events.is_empty():
