@@ -170,13 +170,15 @@ class Rule(ABC):
 
     ``needs``: the data that a run must have for the rule to be evaluated, one sentence. ``informs``: it reports figures and never finds an
     issue. ``checks``: one sentence, what the rule checks. ``condition``: when it finds an issue, with parameter names. ``advice``: general
-    advice, one sentence (``Outcome.recommendation`` is the advice for one run)."""
+    advice, one sentence (``Outcome.recommendation`` is the advice for one run). ``explains``: the names of the rules whose finding it is the
+    cause of, if both find an issue; its own finding then ranks first."""
 
     name: ClassVar[str]
     category: ClassVar[Category]
     parameters: ClassVar[tuple[Parameter, ...]] = ()
     needs: ClassVar[str] = "What the rule itself reads of the run."
     informs: ClassVar[bool] = False
+    explains: ClassVar[tuple[str, ...]] = ()
     checks: ClassVar[str]
     condition: ClassVar[str]
     advice: ClassVar[str]
