@@ -1,4 +1,4 @@
-"""Tests for traces of accelerators that are no GPUs of NVIDIA or AMD: their kernels, copies, launches and collectives are read.
+"""Tests for traces of other accelerators than GPUs of NVIDIA and AMD: their kernels, copies, launches and collectives are read.
 
 The shapes of the events are those that Kineto's MTIA plug-in, the XPU plug-in and Gaudi's bridge write.
 """
