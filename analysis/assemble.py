@@ -11,8 +11,8 @@ from typing import Any, Final
 from ..ingest.store.store import Store
 from ..ingest.store.tables import MEASURED
 from ..version import __version__
+from .causes.collectives import collectives
 from .device.allocator_memory import allocator_memory
-from .device.collectives import collectives, communication_kernels
 from .device.kernels import categories
 from .device.launch_configurations import launch_configurations
 from .device.launch_queue import launch_queue
@@ -47,7 +47,6 @@ def assemble(store: Store, options: Options) -> Report:
 def _report(store: Store, options: Options) -> Report:
     data = RunData(store, options)
     times = data.step_times
-    communication = communication_kernels(store)
     selection = options.selection or select()
     rules, findings = evaluate(data, selection)
     report = Report(
@@ -77,9 +76,9 @@ def _report(store: Store, options: Options) -> Report:
         options=_plain(options, selection, rules),
         counters=counters(store),
         step_breakdown=step_breakdown(store, times, data.step_data),
-        rank_comparison=rank_comparison(store, _straggler_threshold(rules), times, communication, data.step_data),
+        rank_comparison=rank_comparison(store, _straggler_threshold(rules), times, data.step_data),
         slow_steps=slow_steps(store, times, data.step_data),
-        collectives=collectives(store, communication),
+        collectives=collectives(store),
         launch_configurations=launch_configurations(store),
         operators=operators(store, data.attributed),
         launch_queue=launch_queue(store),

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from .hosted.system_metrics import Lines
 
-FORMAT: Final = 3  # of the entries and tables; partials of another format cannot be used
+FORMAT: Final = 4  # of the entries and tables; partials of another format cannot be used
 MAPPED: Final = frozenset({TRACE, TIMELINE, SYSTEM_METRICS})
 """Formats that :func:`write` converts to tables. Recordings are compact tables already, and read as quickly as Parquet."""
 ROWS: Final = 300_000  # rows that go to the store at a time, as in the reader of traces

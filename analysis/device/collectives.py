@@ -1,23 +1,14 @@
-"""Collectives by operation and size, their speed, and the part of their time that is waiting for other ranks."""
+"""Communication kernels, and the calls of collectives by a rank that they belong to, with operation, size and process group."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import polars as pl
 
 from ...ingest.store.store import Store
-from ..report.model import Collective, Collectives, CollectiveWait
 from ..toolkit.contents import communicates
-from ..toolkit.places import Places
-from ..toolkit.shares import percent_of
-
-MOST: Final = 200
-
-_ABSENT: Final = (
-    "No communication kernel in this run. A profile of several ranks with activities CPU and CUDA shows them; PyTorch 2.3 or newer writes"
-    " the sizes of collectives, too."
-)
+from ..toolkit.shared import shared
 
 # First match decides, on lower-case letters alone: "_allgather_base", "nccl:all_reduce", "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL".
 _OPERATIONS: Final = (
@@ -36,7 +27,7 @@ _OPERATIONS: Final = (
     ("gather", "gather"),
     ("reduce", "reduce"),
 )
-_ONE_TO_ONE: Final = ("send", "receive", "send/receive")
+ONE_TO_ONE: Final = ("send", "receive", "send/receive")
 
 # Operations in which only the part of the bytes that belongs to other ranks crosses the links of a rank, as in nccl-tests.
 _ALL_BUT_OWN: Final = ("reduce-scatter", "all-gather", "all-to-all", "scatter", "gather")
@@ -49,14 +40,15 @@ _ELEMENT_BYTES: Final = {
     "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1,
 }  # fmt: skip
 
-_CALL: Final = ("operation", "element_type", "in_elements", "out_elements", "group_name", "group_ranks", "group_size")
+_GROUP: Final = ("group_name", "group_description", "group_ranks")
+_CALL: Final = ("operation", "element_type", "in_elements", "out_elements", *_GROUP, "group_size", "peer", "sequence")
 _ANY: Final = ", ".join(f"any_value({column}) AS {column}" for column in _CALL)
 _CHOSEN: Final = ", ".join(f"CASE WHEN o.operation IS NULL THEN w.{column} ELSE o.{column} END AS {column}" for column in _CALL)
 
 # The collective that the kernel's own record describes, else the framework's call that was running on the launching thread at its launch.
 _KERNELS: Final = f"""
     WITH kernel AS (
-        SELECT e.node, e.process, e.device, e.correlation, e.start_ns, e.duration_ns, coalesce(n.short, n.text) AS kernel
+        SELECT e.node, e.process, e.device, e.stream, e.correlation, e.start_ns, e.duration_ns, coalesce(n.short, n.text) AS kernel
         FROM device_run AS e JOIN name AS n ON n.id = e.name WHERE e.communication
     ), own AS (
         SELECT process, correlation, start_ns, {_ANY}
@@ -73,7 +65,7 @@ _KERNELS: Final = f"""
             ON l.process = c.process AND l.tid = c.tid AND l.shaped = c.shaped AND l.launched_ns >= c.call_ns
         WHERE l.launched_ns <= c.call_end_ns QUALIFY row_number() OVER (PARTITION BY l.process, l.correlation ORDER BY c.shaped) = 1
     )
-    SELECT k.node, k.process, k.device, k.start_ns AS start, k.duration_ns AS duration, k.kernel, w.tid, w.call_ns, {_CHOSEN},
+    SELECT k.node, k.process, k.device, k.stream, k.start_ns AS start, k.duration_ns AS duration, k.kernel, w.tid, w.call_ns, {_CHOSEN},
         o.operation IS NULL AND coalesce(w.shaped, false) AS shaped, p.world_size
     FROM kernel AS k
     LEFT JOIN own AS o ON o.process = k.process AND o.correlation = k.correlation AND o.start_ns = k.start_ns
@@ -82,68 +74,26 @@ _KERNELS: Final = f"""
     ORDER BY k.process, k.start_ns, k.device, k.correlation
 """
 _SCHEMA: Final = {
-    "node": pl.Int32, "process": pl.Int32, "device": pl.Int32, "start": pl.Int64, "duration": pl.Int64, "kernel": pl.String,
+    "node": pl.Int32, "process": pl.Int32, "device": pl.Int32, "stream": pl.Int64,
+    "start": pl.Int64, "duration": pl.Int64, "kernel": pl.String,
     "tid": pl.Int64, "call_ns": pl.Int64, "operation": pl.String, "element_type": pl.String, "in_elements": pl.Int64,
-    "out_elements": pl.Int64, "group_name": pl.String, "group_ranks": pl.String, "group_size": pl.Int64, "shaped": pl.Boolean,
-    "world_size": pl.Int32,
+    "out_elements": pl.Int64, "group_name": pl.String, "group_description": pl.String, "group_ranks": pl.String, "group_size": pl.Int64,
+    "peer": pl.Int64, "sequence": pl.Int64, "shaped": pl.Boolean, "world_size": pl.Int32,
 }  # fmt: skip
+CALLS: Final = {
+    "process": pl.Int32, "node": pl.Int32, "device": pl.Int32, "stream": pl.Int64, "operation": pl.String, "element_type": pl.String,
+    "bytes": pl.Int64, "group_name": pl.String, "group_description": pl.String, "group_ranks": pl.String, "group_size": pl.Int64,
+    "assumed": pl.Boolean, "peer": pl.Int64, "sequence": pl.Int64, "kernels": pl.UInt32, "start": pl.Int64, "end": pl.Int64,
+    "duration": pl.Int64,
+}  # fmt: skip
+"""Columns of :func:`collective_calls`."""
 _SIZE: Final = ("operation", "element_type", "group_size", "assumed", "bytes")
-_GROUP: Final = ("group_name", "group_ranks", "group_size")
 
 
+@shared
 def communication_kernels(store: Store) -> pl.DataFrame:
     """Return every communication kernel with its collective, by process and time."""
     return store.frame(_KERNELS) if communicates(store) else pl.DataFrame(schema=_SCHEMA)
-
-
-def collectives(store: Store, kernels: pl.DataFrame | None = None) -> Collectives:
-    """Combine communication kernels into collectives, summed by operation and size.
-
-    A collective consists of the kernels of one call in each rank of a group. Ranks are matched by their order in the group, provided that
-    all recorded ranks have the same sequence of operations and sizes; otherwise each rank counts alone. The clocks of ranks are never
-    compared. ``kernels``: :func:`communication_kernels` of the store.
-    """
-    kernels = communication_kernels(store) if kernels is None else kernels
-    if kernels.is_empty():
-        return Collectives((), 0, 0, 0, None, 0, 0, (), _ABSENT)
-    alone = _of_one_rank(kernels)
-    numbered, unmatched = _matched(alone)
-    every = numbered.group_by("match", maintain_order=True).agg(
-        pl.col("operation", "element_type", "group_size", "assumed").first(),
-        pl.col("bytes").max(),
-        pl.col("kernels").sum(),
-        ranks=pl.col("process").n_unique(),
-        parts=pl.len(),
-        total=pl.col("duration").sum(),
-        shortest=pl.col("duration").min(),
-    )
-    speed = pl.when(pl.col("shortest") > 0).then(pl.col("bytes") / pl.col("shortest"))
-    rows = (
-        every.with_columns(speed=speed)
-        .group_by(*_SIZE, "ranks")
-        .agg(
-            count=pl.len(),
-            kernels=pl.col("kernels").sum(),
-            total_ns=pl.col("total").sum(),
-            shortest_ns=pl.col("shortest").sum(),
-            wait_ns=(pl.col("total") - pl.col("parts") * pl.col("shortest")).sum(),
-            best=pl.col("speed").max(),
-        )
-        .sort("total_ns", *_SIZE, "ranks", descending=[True, *(False for _ in _SIZE), False], nulls_last=True)
-    )
-    total = int(rows["total_ns"].sum())
-    sized = int(rows.filter(pl.col("bytes").is_not_null())["total_ns"].sum())
-    return Collectives(
-        rows=tuple(_row(row) for row in rows.head(MOST).to_dicts()),
-        further=max(0, len(rows) - MOST),
-        further_ns=int(rows.slice(MOST)["total_ns"].sum()),
-        total_ns=total,
-        sized_percent=percent_of(sized, total),
-        matched=every.filter(pl.col("ranks") > 1).height,
-        unmatched=unmatched,
-        waits=_waits(store, numbered),
-        absent=None,
-    )
 
 
 def bus_factor(operation: str, ranks: int | None) -> float | None:
@@ -165,10 +115,19 @@ def element_bytes(element_type: str | None) -> int | None:
     return _ELEMENT_BYTES.get(element_type.lower()) if element_type is not None else None
 
 
-def _of_one_rank(kernels: pl.DataFrame) -> pl.DataFrame:
-    """Combine the kernels of each call of a rank; add ``operation`` and ``bytes``."""
+@shared
+def collective_calls(store: Store) -> pl.DataFrame:
+    """Combine the kernels of each call of a collective by a rank, by process and time.
+
+    Columns: ``CALLS``. assumed: the group is not recorded, and all ranks of the job are assumed. peer: a rank. duration: of the kernels.
+    """
+    kernels = communication_kernels(store)
+    if kernels.is_empty():
+        return pl.DataFrame(schema=CALLS)
     name = pl.coalesce("operation", "kernel")
-    operations = {text: operation_of(text) or text for text in kernels.select(name.unique()).to_series()}
+    texts = kernels.select(pl.concat([pl.col("operation"), pl.col("kernel")]).unique()).to_series().drop_nulls()
+    operations = {text: operation_of(text) for text in texts}
+    called, ran = (pl.col(column).replace_strict(operations, return_dtype=pl.String) for column in ("operation", "kernel"))
     types = {text: element_bytes(text) for text in kernels["element_type"].unique().drop_nulls()}
     sent, received = pl.col("in_elements"), pl.col("out_elements")
     largest = pl.max_horizontal(sent, received)
@@ -187,7 +146,7 @@ def _of_one_rank(kernels: pl.DataFrame) -> pl.DataFrame:
     )
     return (
         kernels.with_columns(
-            operation=name.replace_strict(operations, return_dtype=pl.String),
+            operation=pl.coalesce(called, ran, name),
             width=pl.col("element_type").replace_strict(types, default=None, return_dtype=pl.Int64) if types else pl.lit(None, pl.Int64),
             alone=pl.when(pl.col("call_ns").is_null()).then(pl.int_range(pl.len())),
             # If a process belongs to a group of some ranks, its other groups need not contain all ranks.
@@ -198,66 +157,13 @@ def _of_one_rank(kernels: pl.DataFrame) -> pl.DataFrame:
             group_size=pl.when("shaped").then(pl.coalesce("group_size", "world_size")).otherwise("group_size"),
         )
         .with_columns(bytes=pl.when(elements > 0).then(elements * pl.col("width")))
-        .group_by("process", "node", "device", "tid", "call_ns", "alone", *_SIZE, "group_name", "group_ranks", maintain_order=True)
-        .agg(kernels=pl.len(), start=pl.col("start").min(), duration=pl.col("duration").sum())
-        .drop("tid", "call_ns", "alone")
-    )
-
-
-def _matched(alone: pl.DataFrame) -> tuple[pl.DataFrame, int]:
-    """Number the collectives in ``match``; also count the unmatched parts."""
-    same: dict[Any, dict[Any, tuple[list[Any], list[int]]]] = {}  # group -> process -> its sequence of collectives, and their rows
-    candidates = (
-        alone.with_row_index("row")
-        .filter(pl.col("group_size") > 1, ~pl.col("operation").is_in(_ONE_TO_ONE), pl.any_horizontal(pl.col(_GROUP[:2]).is_not_null()))
-        .sort("start", "row")
-    )
-    for key, part in candidates.group_by("process", *_GROUP, maintain_order=True):
-        size = pl.when(pl.col("operation") != "all-to-all").then("bytes")  # ranks may give different amounts
-        signature = part.select("operation", size.alias("size"), "element_type").rows()
-        same.setdefault(key[1:], {})[key[0]] = (signature, part["row"].to_list())
-    numbers = list(range(len(alone)))
-    unmatched = 0
-    for members in same.values():
-        if len(members) < 2:
-            continue
-        sequences = [signature for signature, _ in members.values()]
-        if any(sequence != sequences[0] for sequence in sequences):
-            unmatched += sum(map(len, sequences))
-            continue
-        for parts in zip(*(rows for _, rows in members.values()), strict=True):
-            for row in parts:
-                numbers[row] = parts[0]
-    return alone.with_columns(match=pl.Series(numbers, dtype=pl.Int64)), unmatched
-
-
-def _waits(store: Store, numbered: pl.DataFrame) -> tuple[CollectiveWait, ...]:
-    parts = numbered.filter(pl.col("process").n_unique().over("match") > 1)
-    if parts.is_empty():
-        return ()
-    places = Places(store)
-    waits = (
-        parts.with_columns(wait=pl.col("duration") - pl.col("duration").min().over("match"))
-        .group_by("node", "process")
-        .agg(pl.len(), pl.col("duration").sum(), pl.col("wait").sum())
-    )
-    rows = []
-    for node, process, collectives, total, wait in waits.iter_rows():
-        location = places.process(process, node)
-        rows.append((location.order, CollectiveWait(*location, collectives, total, wait)))
-    return tuple(wait for _, wait in sorted(rows, key=lambda one: one[0]))
-
-
-def _row(row: dict[str, Any]) -> Collective:
-    factor, best = bus_factor(row["operation"], row["group_size"]), row.pop("best")
-    size, shortest = row["bytes"], row["shortest_ns"]
-    speed = size * row["count"] / shortest if size is not None and shortest else None  # bytes / ns = GB / s
-    wait = row.pop("wait_ns")
-    return Collective(
-        wait_ns=wait if row["ranks"] > 1 else None,
-        algorithm_gb_per_s=speed,
-        bus_gb_per_s=None if speed is None or factor is None else speed * factor,
-        best_bus_gb_per_s=best * factor if best is not None and factor is not None else None,
-        group_size_assumed=row.pop("assumed"),
-        **row,
+        .group_by("process", "node", "device", "tid", "call_ns", "alone", *_SIZE, *_GROUP, "peer", "sequence", maintain_order=True)
+        .agg(
+            pl.col("stream").first(),
+            kernels=pl.len(),
+            start=pl.col("start").min(),
+            end=(pl.col("start") + pl.col("duration")).max(),
+            duration=pl.col("duration").sum(),
+        )
+        .select(list(CALLS))
     )

@@ -49,13 +49,12 @@ def rank_comparison(
     store: Store,
     threshold: float | None = None,
     times: pl.DataFrame | None = None,
-    kernels: pl.DataFrame | None = None,
     data: StepData | None = None,
 ) -> RankComparison:
     """Compare the ranks over the steps that at least two of them have.
 
     A rank is over, and the others wait for it, as StragglerRank evaluates it at ``threshold`` (percent; None: its default). ``times``:
-    :func:`step_times` of the store. ``kernels``: :func:`communication_kernels` of the store. ``data``: that of the store.
+    :func:`step_times` of the store. ``data``: that of the store.
     """
     data = data or StepData(store)
     limit = float(THRESHOLD if threshold is None else threshold)
@@ -65,7 +64,7 @@ def rank_comparison(
     compared = compared_steps(ranked_steps(data, times), limit)
     if compared.is_empty():
         return RankComparison(threshold_percent=limit, absent=no_device_steps(store) if times.is_empty() else _NO_STEPS)
-    in_groups, labels = _in_groups(compared, communication_kernels(store) if kernels is None else kernels)
+    in_groups, labels = _in_groups(compared, communication_kernels(store))
     waits = _waits(compared.with_columns(group=pl.lit(0, pl.Int64)) if in_groups.is_empty() else in_groups)
     judged = ranks_over_steps(data.places, compared)
     compared = compared.with_columns(loading=host_time(data.loads, compared))

@@ -19,6 +19,7 @@ _GATHERS: Final = {
     "c10d::reduce_scatter_": "reduce_scatter",
 }
 """Operators around these ranges. Their first two arguments are the output and the input of a rank; the group size is the ratio."""
+_OF_GROUP: Final = ("group_name", "group_description", "group_ranks")
 _COLUMNS: Final = [column for column in SCHEMA["collective"] if column not in ("node", "process")]
 _SHAPED: Final = pl.col("shapes").is_not_null() & pl.col("element_types").is_not_null() & (pl.col("duration_ns") >= 0)
 
@@ -27,10 +28,13 @@ def collective_rows(names: Names, events: pl.DataFrame) -> pl.DataFrame | None:
     """Return the rows of events whose arguments describe a collective, or None."""
     if events.is_empty():
         return None
-    texts = {name: names.texts(events[name]) for name in ("operation", "element_type", "group_name", "group_ranks")}
+    texts = {name: names.texts(events[name]) for name in ("operation", "element_type", *_OF_GROUP)}
     on_device = pl.col("kind") < len(DEVICE_KINDS)
     correlation = pl.when(pl.col("correlation") != 0).then("correlation")
-    rows = events.with_columns(on_device=on_device, tid=pl.when(~on_device).then("tid"), correlation=correlation, **texts)
+    # A send has the rank that it goes to, a receive the one that it comes from; either may also have its own rank.
+    sends = texts["operation"].str.contains("(?i)send")
+    peer = pl.when(sends).then(pl.coalesce("to_rank", "from_rank")).otherwise(pl.coalesce("from_rank", "to_rank"))
+    rows = events.with_columns(on_device=on_device, tid=pl.when(~on_device).then("tid"), correlation=correlation, peer=peer, **texts)
     return rows.select(_COLUMNS)
 
 
@@ -48,8 +52,8 @@ def shaped_rows(names: Names, events: pl.DataFrame) -> pl.DataFrame | None:
         element_type=pl.Series([element_type for _, element_type in inputs], dtype=pl.String),
         on_device=pl.lit(False),
         operation=pl.col("name").str.replace(_PREFIX, ""),
-        **{name: pl.lit(None, pl.Int64) for name in ("correlation", "out_elements", "group_size")},
-        **{name: pl.lit(None, pl.String) for name in ("group_name", "group_ranks")},
+        **{name: pl.lit(None, pl.Int64) for name in ("correlation", "out_elements", "group_size", "peer", "sequence")},
+        **{name: pl.lit(None, pl.String) for name in _OF_GROUP},
     ).filter(pl.col("in_elements").is_not_null())
     return None if sized.is_empty() else sized.select(_COLUMNS)
 

@@ -40,8 +40,12 @@ SPARSE_ARGS: Final[Mapping[str, Arg]] = {
     "In msg nelems": Arg("in_elements", "int"),
     "Out msg nelems": Arg("out_elements", "int"),
     "Process Group Name": Arg("group_name", "text"),
+    "Process Group Description": Arg("group_description", "text"),
     "Process Group Ranks": Arg("group_ranks", "text"),
     "Group size": Arg("group_size", "int"),
+    "Src Rank": Arg("from_rank", "int"),
+    "Dst Rank": Arg("to_rank", "int"),
+    "Seq": Arg("sequence", "int"),
     # the tensors of collectives, if the shapes of operators were recorded
     "Input Dims": Arg("shapes", "text"),
     "Input type": Arg("element_types", "text"),

@@ -8,6 +8,7 @@
 -- No event row is changed after it was written.
 --
 -- Versions of the format (store_info, key format_version):
+--   8  group_description, peer and sequence of collectives
 --   7  events in the schema raw with id and source_id; source_map, left_out, aliases; views; comments
 --   6  collective, allocation, recorded_window; windows of Python profiles
 --   5  and earlier: before the first release
@@ -199,7 +200,10 @@ CREATE TABLE raw.collective (
     out_elements BIGINT, -- elements of all tensors that this rank gets
     group_name INTEGER, -- id in table text; name of the process group
     group_ranks VARCHAR, -- ranks of the group, as JSON text
-    group_size BIGINT -- ranks in the group
+    group_size BIGINT, -- ranks in the group
+    group_description VARCHAR, -- purpose of the group, such as PIPELINE_MODEL_PARALLEL_GROUP or mesh_dp
+    peer BIGINT, -- rank that a send goes to, or that a receive comes from
+    sequence BIGINT -- number of the collective in the group, counted by the framework
 );
 
 -- Allocation or release of the framework's allocator on a device.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-FORMAT_VERSION: Final = 7
+FORMAT_VERSION: Final = 8
 
 Severity = Literal["info", "warning", "error"]
 

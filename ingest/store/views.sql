@@ -63,6 +63,9 @@ ANTI JOIN (SELECT id FROM left_out WHERE table_name = 'device_event') AS l ON l.
 -- group_name: name of the process group
 -- group_ranks: ranks of the group, as JSON text
 -- group_size: ranks in the group
+-- group_description: purpose of the group, such as PIPELINE_MODEL_PARALLEL_GROUP or mesh_dp
+-- peer: rank that a send goes to, or that a receive comes from
+-- sequence: number of the collective in the group, counted by the framework
 -- id: number of the row, in the order of the source; unique in this view
 -- source: id in table source
 CREATE VIEW collective AS
@@ -72,7 +75,8 @@ SELECT m.node AS node, m.process AS process, r.on_device, coalesce(t.alias, r.ti
         ELSE r.correlation END AS correlation,
     CASE WHEN m.id_offset <> 0 AND r.external_id BETWEEN 1 AND 4611686018427387903 THEN r.external_id + m.id_offset
         ELSE r.external_id END AS external_id,
-    r.operation, r.element_type, r.in_elements, r.out_elements, x.text AS group_name, r.group_ranks, r.group_size, r.id, m.source AS source
+    r.operation, r.element_type, r.in_elements, r.out_elements, x.text AS group_name, r.group_ranks, r.group_size, r.group_description,
+    r.peer, r.sequence, r.id, m.source AS source
 FROM raw.collective AS r
 JOIN source_map AS m ON m.source_id = r.source_id
 LEFT JOIN thread_alias AS t ON t.source_id = r.source_id AND t.tid = r.tid

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postrun.analysis.device.collectives import bus_factor, collectives, element_bytes, operation_of
+from postrun.analysis.causes.collectives import collectives
+from postrun.analysis.device.collectives import bus_factor, element_bytes, operation_of
 from postrun.analysis.report import Collectives, CollectiveWait
 from postrun.ingest import ingest
 from postrun.ingest.chrome_trace.tensors import output_and_input

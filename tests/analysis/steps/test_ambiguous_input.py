@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postrun.analysis.device.collectives import collectives
+from postrun.analysis.causes.collectives import collectives
 from postrun.analysis.device.launch_queue import launch_queue
 from postrun.analysis.device.operators import operators
 from postrun.analysis.steps.breakdown import step_breakdown
