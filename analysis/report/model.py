@@ -1076,10 +1076,10 @@ class RuleResult:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """An issue, ranked by the time it costs. ``severity``: high for at least 20 percent of the time, medium for at least 5, else low.
+    """An issue, ranked by the time that it is worth. ``severity``: high for at least 20 percent of the time, medium for at least 5, else low.
     Times: see ``base``; the times of several findings overlap and do not add up. ``saving_kind``: whether the saving is "predicted" (by
-    simulation) or an "upper_bound". ``explained_by``: the rule whose finding is the cause of this one. Numbers are None if the issue has
-    no time (such issues come last)."""
+    simulation) or an "upper_bound". ``explained_by``: the rule whose finding is the cause of this one, which then follows all findings that
+    are not explained. Numbers are None if the issue has no time (such issues follow those with one)."""
 
     rank: int
     rule: str
@@ -1100,7 +1100,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The complete report. ``rules``: in the order in which they ran, ProfilerReport first; ``findings``: highest cost first."""
+    """The complete report. ``rules``: in the order in which they ran, ProfilerReport first; ``findings``: by rank."""
 
     generator: Generator
     run: Run
@@ -1172,4 +1172,5 @@ ISSUES: Final = "IssuesFound"
 FINE: Final = "NoIssuesFound"
 NOT_EVALUATED: Final = "NotEvaluated"
 ERROR: Final = "Error"
+SMALL_PERCENT: Final = 2.0  # a finding worth less than this share of its base is the last to take up
 VERDICTS: Final = (ISSUES, ERROR, FINE, NOT_EVALUATED)  # Most important first

@@ -55,12 +55,12 @@ def sampled(samples: Iterable[Sample], *, cores: int = 16, gpus: int | None = 4,
         yield store
 
 
-def judged(store: Store, rule: str, *, preset: str = "documented", **parameters: Any) -> Outcome:
+def judged(store: Store, rule: str, *, preset: str = "documented", loading_percent: float | None = None, **parameters: Any) -> Outcome:
     """The answer of one rule over samples, with some of its parameters changed."""
     selection = select([rule], preset=preset, settings={f"{rule}_{name}": value for name, value in parameters.items()})
     run = SimpleNamespace(
         store=store, samples=Samples(store), places=Places(store), nodes=run_nodes(store), job=job_statistics(store), breakdown=(), top=15,
-        whole_devices=whole_devices(store, time_breakdown(store)),
+        whole_devices=whole_devices(store, time_breakdown(store)), loading_percent=loading_percent,
     )  # fmt: skip
     return selection.rules[0].rule.evaluate(run, selection.rules[0].parameters)
 

@@ -21,6 +21,7 @@ from ..evidence.base import Cost, Outcome, Parameter, Parameters, SampleRule, co
 from ..evidence.blocks import SNAPSHOTS, SampleBlock, window_ns
 from ..evidence.frameworks import BUSY_CORES, MANY_READERS, framework_of
 from ..evidence.gpus import NO_CPU, NO_GPU, RECORD, RECORD_LONGER, capped, gpu_time, machines, per_gpu, record, threshold, too_few
+from ..evidence.loading import WORTH_ADVICE_PERCENT
 from ..evidence.run_data import RunData
 
 _UNUSED: Final = "every GPU is at 0 % for the whole run"
@@ -263,6 +264,15 @@ def _workers(node: str, run: RunData) -> str:
     return f"`num_workers={number}`" if number else "a higher `num_workers`"
 
 
+def _if_loading(run: RunData, *, what: str, load: str) -> str:
+    """Advise on loading as far as the run shows that it waits for data."""
+    if run.loading_percent is None:
+        return f"{what}, and if it is data loading, {load}"
+    if run.loading_percent < WORTH_ADVICE_PERCENT:
+        return f"{what}, which is not data loading (waits for data take {percent(run.loading_percent)} of the steps)"
+    return capitalized(load)
+
+
 def _longest(active: Active) -> str:
     """End a recommendation with the longest activity during the bottleneck."""
     for rows, word in ((active.operators, "operator"), (active.annotations, "annotated range")):
@@ -321,9 +331,13 @@ class CPUBottleneck(Bottleneck):
                 f" cores below 50 % have a core at its limit{_longest(active)}."
             )
         knobs = BUSY_CORES.of(framework_of(run.store)).format(workers=_workers(worst.node, run))
+        advice = _if_loading(
+            run,
+            what="Find what keeps the core busy",
+            load=f"set {knobs}, do augmentation on the GPU or before training, or take an instance with more cores per GPU",
+        )
         return (
-            f"Set {knobs}, do augmentation on the GPU or before training, or take an instance with more cores per GPU:"
-            f" on {worst.node} {percent(required(worst.of_low_percent))} of the snapshots with a low GPU have a core at its"
+            f"{advice}: on {worst.node} {percent(required(worst.of_low_percent))} of the snapshots with a low GPU have a core at its"
             f" limit{_longest(active)}."
         )
 
@@ -357,7 +371,10 @@ class IOBottleneck(Bottleneck):
     def recommendation(self, worst: BottleneckNode, run: RunData, active: Active) -> str:
         readers = MANY_READERS.of(framework_of(run.store)).format(workers=_workers(worst.node, run))
         low = "a mean of the cores below 50 %" if run.samples.without_gpu else "a low GPU"
+        advice = _if_loading(
+            run, what="Find what reads or writes", load=f"read ahead with {readers}, and keep the data on a local disk in few large files"
+        )
         return (
-            f"Read ahead with {readers}, and keep the data on a local disk in few large files: on {worst.node}"
+            f"{advice}: on {worst.node}"
             f" {percent(required(worst.of_low_percent))} of the snapshots with {low} have a core waiting for I/O{_longest(active)}."
         )

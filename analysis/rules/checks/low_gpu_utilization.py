@@ -14,7 +14,8 @@ from ...toolkit.wording import count, duration, percent, plural, whole_percent
 from ..evidence import gpus
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, SampleRule, concluded, not_evaluated, required
 from ..evidence.blocks import SampleBlock, samples_of
-from ..evidence.frameworks import EVERY_GPU, FRAMEWORKS, FURTHER_AHEAD, framework_of
+from ..evidence.frameworks import EVERY_GPU, FURTHER_AHEAD, framework_of
+from ..evidence.loading import WORTH_ADVICE_PERCENT
 from ..evidence.run_data import RunData
 
 UNDER: Final = "under-utilised"
@@ -27,14 +28,6 @@ IDLE_TAIL: Final = "idle tail"
 IDLE_HEAD: Final = "idle head"
 IDLE_ENDS: Final = "idle head and tail"
 PARTS: Final = "parts of the run"
-
-
-def guess(framework: str | None) -> str:
-    """Return the advice on the cause if no other rule found it."""
-    return f": find what the host does while they wait, most often loading ({FURTHER_AHEAD.of(framework)}), evaluation or checkpoints,"
-
-
-GUESSES: Final = tuple(guess(framework) for framework in (*FRAMEWORKS, None))
 
 _IDLE: Final = (IDLE_TAIL, IDLE_HEAD, IDLE_ENDS)
 _LEAST_STRETCH: Final = 0.05
@@ -379,14 +372,24 @@ def _advice(kind: str, rows: Sequence[LowGpu], run: RunData) -> str:
     if kind == FLUCTUATING:
         worst = min(rows, key=lambda row: required(row.lowest_p5))
         return (
-            f"Feed the GPUs without pauses{guess(framework_of(run.store))} because {gpus.gpu(worst)} reaches {percent(worst.box.p95)} but"
-            f" falls to {percent(required(worst.lowest_p5))} in between."
+            f"Feed the GPUs without pauses: {gpus.gpu(worst)} reaches {percent(worst.box.p95)} but falls to"
+            f" {percent(required(worst.lowest_p5))} in between. {_pauses(run)}"
         )
     worst = min(rows, key=_mean)
     return (
         f"Raise `batch_size` while it fits into GPU memory, or use fewer or smaller GPUs: {gpus.gpu(worst)} is at"
         f" {percent(_mean(worst))} on average and leaves the rest unused."
     )
+
+
+def _pauses(run: RunData) -> str:
+    """Name what is known of the pauses, else the recording that would show them."""
+    if (run.loading_percent or 0.0) >= WORTH_ADVICE_PERCENT:
+        share = percent(required(run.loading_percent))
+        return f"Waits for data take {share} of the steps: load further ahead ({FURTHER_AHEAD.of(framework_of(run.store))})."
+    if run.breakdown:
+        return "The section on idle time lists what the host did meanwhile."
+    return "Profile some steps to see what the host does meanwhile."
 
 
 def _longest(rows: Sequence[LowGpu], key: str) -> int:

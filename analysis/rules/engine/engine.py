@@ -1,4 +1,4 @@
-"""Evaluation of the chosen rules over a run, and the ranking of their findings by cost."""
+"""Evaluation of the chosen rules over a run: results in the order of the selection, and the ranked findings."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, Final
 
-from ...report.model import ERROR, ISSUES, Finding, RuleParameter, RuleResult
+from ...report.model import ERROR, Finding, RuleParameter, RuleResult
 from ..evidence.base import Outcome, SampleRule
 from ..evidence.run_data import RunData
 from . import profiler_report
 from .cross_reference import refer
 from .cut_files import copy_again
+from .findings import ranked
 from .selection import Chosen, Selection
 
-HIGH_PERCENT: Final = 20.0
-MEDIUM_PERCENT: Final = 5.0
 # Fields of an outcome that a result has as they are; those of its checks and condition can also be the rule's.
 _MEASURED: Final = {field.name for field in fields(Outcome)} & {field.name for field in fields(RuleResult)} - {"checks", "condition"}
 
@@ -30,7 +29,7 @@ def evaluate(run: RunData, selection: Selection) -> tuple[tuple[RuleResult, ...]
     results = [_result(chosen, outcome, interval) for chosen, outcome in zip(selection.rules, outcomes, strict=True)]
     if selection.summarized:
         results.insert(0, profiler_report.summarize(results, selection))
-    return tuple(results), _findings(selection.rules, outcomes)
+    return tuple(results), ranked(selection.rules, outcomes)
 
 
 def _outcomes(run: RunData, rules: Sequence[Chosen]) -> list[Outcome]:
@@ -96,47 +95,3 @@ def _result(chosen: Chosen, outcome: Outcome, interval_ns: int | None) -> RuleRe
 
 def _seconds(samples: Any, interval_ns: int | None) -> float | None:
     return samples * interval_ns / 1e9 if interval_ns is not None and isinstance(samples, int | float) else None
-
-
-def _findings(rules: Sequence[Chosen], outcomes: Sequence[Outcome]) -> tuple[Finding, ...]:
-    """Rank the issues by their share of the time; those without a time are last."""
-    issues = [(chosen, outcome) for chosen, outcome in zip(rules, outcomes, strict=True) if outcome.verdict == ISSUES]
-    issues.sort(key=lambda issue: -(_percent(issue[1]) or 0.0))
-    findings = []
-    for rank, (chosen, outcome) in enumerate(issues, 1):
-        cost, percent = outcome.cost, _percent(outcome)
-        findings.append(
-            Finding(
-                rank=rank,
-                rule=chosen.name,
-                severity=_severity(percent),
-                title=(cost.title if cost else outcome.title or chosen.rule.advice).rstrip("."),
-                text=outcome.finding or outcome.reason or chosen.rule.checks,
-                recommendation=outcome.recommendation,
-                where=cost.where if cost else None,
-                cost_ns=cost.ns if cost else None,
-                cost_percent=percent,
-                cost_per_step_ns=cost.per_step_ns if cost else None,
-                saving_ns=cost.saving_ns if cost else None,
-                saving_percent=_share(cost.saving_ns, cost.of_ns) if cost and cost.saving_ns is not None else None,
-                base=cost.base if cost else None,
-                saving_kind=cost.saving_kind if cost and cost.saving_ns is not None else None,
-            )
-        )
-    return tuple(findings)
-
-
-def _percent(outcome: Outcome) -> float | None:
-    cost = outcome.cost
-    return _share(cost.ns, cost.of_ns) if cost else None
-
-
-def _share(part_ns: int, of_ns: int) -> float | None:
-    """Return the share in percent, at most 100 even if a rule is wrong."""
-    return min(100 * part_ns / of_ns, 100.0) if of_ns else None
-
-
-def _severity(percent: float | None) -> str:
-    if percent is None:
-        return "medium"
-    return "high" if percent >= HIGH_PERCENT else "medium" if percent >= MEDIUM_PERCENT else "low"

@@ -170,8 +170,8 @@ class Rule(ABC):
 
     ``needs``: the data that a run must have for the rule to be evaluated, one sentence. ``informs``: it reports figures and never finds an
     issue. ``checks``: one sentence, what the rule checks. ``condition``: when it finds an issue, with parameter names. ``advice``: general
-    advice, one sentence (``Outcome.recommendation`` is the advice for one run). ``explains``: the names of the rules whose finding it is the
-    cause of, if both find an issue; its own finding then ranks first."""
+    advice, one sentence (``Outcome.recommendation`` is the advice for one run). ``explains``: the names of the rules whose finding it is
+    the cause of, if both find an issue; its own finding then ranks before theirs."""
 
     name: ClassVar[str]
     category: ClassVar[Category]

@@ -31,6 +31,7 @@ from ...toolkit.options import AnalysisOptions
 from ...toolkit.places import Places
 from .blocks import Samples
 from .device_gaps import DeviceGaps
+from .loading import loading_percent
 
 T = TypeVar("T")
 
@@ -70,6 +71,7 @@ class RunData:
     step_data = _from_run(lambda run: StepData(run.store, run.places))
     steps = _from_run(lambda run: steps(run.store, run.step_data))
     step_times = _from_run(lambda run: step_times(run.store, run.step_data))
+    loading_percent = _from_run(lambda run: loading_percent(run.store, run.steps, run.step_data.loading))
     annotations = _from_run(lambda run: annotation_groups(run.store, run.options))
     attributed = _from_store(attribution)  # device work by the operator that launched it
     framework = _from_run(lambda run: framework(run.store, run.attributed))

@@ -54,7 +54,7 @@ def test_an_issue_with_its_figures() -> None:
     assert outcome.finding == (
         "A GPU was below 10 % while a core was above 90 % in 60.0 % of 400 snapshots of m0 (threshold 50 %)."
     )  # fmt: skip
-    assert str(outcome.recommendation).startswith("Set `num_workers=4` and `pin_memory=True`")
+    assert "if it is data loading, set `num_workers=4` and `pin_memory=True`" in str(outcome.recommendation)
 
 
 def test_three_slices_sum_to_all() -> None:
@@ -274,6 +274,18 @@ def without_gpu(busy: int, count: int, *, core: float = 95.0, metric: str = CORE
 def judge_without(samples: list[Sample], rule: str = CPU_RULE, *, cores: int = 4, gpus: int | None = 0, **parameters: Any) -> Outcome:
     with sampled(samples, cores=cores, gpus=gpus) as store:
         return judged(store, rule, **parameters)
+
+
+@pytest.mark.parametrize(
+    ("share", "begin"),
+    [
+        (None, "Find what keeps the core busy, and if it is data loading, set `num_workers="),
+        (1.9, "Find what keeps the core busy, which is not data loading (waits for data take 1.9 % of the steps): on m0"),
+        (2.0, "Set `num_workers="),
+    ],
+)
+def test_loading_is_advised_on_as_far_as_it_was_seen(share: float | None, begin: str) -> None:
+    assert str(judge(machine(240, 400), loading_percent=share).recommendation).startswith(begin)
 
 
 def test_without_a_gpu_one_busy_core_among_idle_ones_is_a_bottleneck() -> None:

@@ -293,6 +293,20 @@ def test_copies_say_nothing_of_a_gpu_that_was_sampled() -> None:
     assert str(outcome.finding).startswith("The GPU was well used in every window: the lowest p95 is 95.0 %")
 
 
+@pytest.mark.parametrize(
+    ("share", "end"),
+    [
+        (None, "Profile some steps to see what the host does meanwhile."),
+        (1.9, "Profile some steps to see what the host does meanwhile."),
+        (25.0, "Waits for data take 25.0 % of the steps: load further ahead"),
+    ],
+)
+def test_pauses_are_loading_only_where_loading_was_seen(share: float | None, end: str) -> None:
+    values = [0.0 if number % 9 == 0 else 95.0 for number in range(1200)]
+    advice = str(judge(line(0, GPU, 0, values, start=START), loading_percent=share).recommendation)
+    assert advice.startswith(f"Feed the GPUs without pauses: m0 GPU 0 reaches 95.0 % but falls to 0.0 % in between. {end}")
+
+
 def test_the_base_of_sampled_and_derived_utilization() -> None:
     sampled_gpu, derived_gpu = SimpleNamespace(derived=False), SimpleNamespace(derived=True)
     assert gpu_time([sampled_gpu, sampled_gpu]) == "GPU time of the run"

@@ -1,4 +1,4 @@
-"""Recommendations refer to the finding that comes first if both share a device, and advise on broken files."""
+"""Recommendations agree with what other rules measured, and advise on broken files."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 from empty_stores import empty_store
 from postrun.analysis.report import FINE, ISSUES, NOT_EVALUATED
-from postrun.analysis.rules.checks.low_gpu_utilization import guess
 from postrun.analysis.rules.engine import cross_reference
 from postrun.analysis.rules.engine.catalogue import DOCUMENTED, RULES
 from postrun.analysis.rules.engine.cut_files import copy_again
 from postrun.analysis.rules.engine.engine import evaluate
 from postrun.analysis.rules.engine.selection import Chosen, Selection
 from postrun.analysis.rules.evidence.base import Cost, Outcome, Parameters, Rule, not_evaluated
-from postrun.analysis.rules.evidence.frameworks import MORE_WORKERS, TENSORFLOW
+from postrun.analysis.rules.evidence.frameworks import MORE_WORKERS
 from postrun.analysis.toolkit.labels import place, process_place
 from rule_details import details_from, plain_details
 
@@ -36,66 +35,6 @@ def referred(**outcomes: Outcome) -> dict[str, str | None]:
 
 def low(node: str, device: int, **more: Any) -> dict[str, Any]:
     return {"node": node, "device": device, "triggered": 1, "state": "under-utilised", "pattern": "whole run", **more}
-
-
-def pair(a: int, b: int, violation: bool = True) -> dict[str, Any]:
-    return {"a": {"node": "m0", "device": a}, "b": {"node": "m0", "device": b}, "violation": violation}
-
-
-DIVIDE = "Do it. First divide the work evenly (LoadBalancing): the load of m0 GPU 1 differs from that of other GPUs."
-
-
-@pytest.mark.parametrize(
-    ("device", "pairs", "expected"),
-    [
-        (low("m0", 1), [pair(0, 1)], DIVIDE),
-        (low("m0", 1), [pair(0, 2), pair(0, 1, violation=False)], "Do it."),
-        (low("m1", 1), [pair(0, 1)], "Do it."),
-        (low("m0", 1, pattern="idle tail"), [pair(0, 1)], "Do it."),
-        (low("m0", 1, state="unused"), [pair(0, 1)], "Do it."),
-        (low("m0", 1, triggered=0), [pair(0, 1)], "Do it."),
-    ],
-)
-def test_uneven_work_comes_before_more_work(device: dict[str, Any], pairs: list[dict[str, Any]], expected: str) -> None:
-    outcomes = referred(LowGPUUtilization=outcome(devices=[device]), LoadBalancing=outcome(pairs=pairs))
-    assert outcomes == {"LowGPUUtilization": expected, "LoadBalancing": "Do it."}
-
-
-def test_batch_size_and_a_fine_balance() -> None:
-    batch = outcome(devices=[{"node": "m0", "device": 1, "violations": 3}])
-    assert referred(BatchSize=batch, LoadBalancing=outcome(pairs=[pair(0, 1)]))["BatchSize"] == DIVIDE
-    assert referred(BatchSize=batch, LoadBalancing=outcome(FINE, pairs=[]))["BatchSize"] == "Do it."
-    assert referred(BatchSize=batch) == {"BatchSize": "Do it."}
-
-
-def test_a_straggler_comes_before_an_uneven_load() -> None:
-    rank = {"node": "m0", "rank": 5, "pid": 1, "device": 1, "straggler": True}
-    outcomes = referred(LoadBalancing=outcome(pairs=[pair(0, 1)]), StragglerRank=outcome(ranks=[rank]))
-    assert outcomes["LoadBalancing"] == "Do it. First look at rank 5, m0 GPU 1 (StragglerRank): the other ranks wait for it in collectives."
-    elsewhere = outcome(ranks=[{**rank, "node": "m9"}])
-    assert referred(LoadBalancing=outcome(pairs=[pair(0, 1)]), StragglerRank=elsewhere)["LoadBalancing"] == "Do it."
-
-
-def test_bottlenecks_of_the_same_machine() -> None:
-    node = {"node": "m0", "issue": True, "bottleneck_percent": 61.25}
-    later = outcome(devices=[low("m0", 1)])
-    outcomes = referred(LowGPUUtilization=later, CPUBottleneck=outcome(nodes=[node]), IOBottleneck=outcome(nodes=[node]))
-    assert outcomes["LowGPUUtilization"] == (
-        "Do it. First take work off the processor (CPUBottleneck): a core of m0 is at its limit in 61.2 % of the snapshots while a GPU is"
-        " low."
-    )
-    outcomes = referred(LowGPUUtilization=later, CPUBottleneck=outcome(FINE, nodes=[]), IOBottleneck=outcome(nodes=[node]))
-    assert "(IOBottleneck): a core of m0 waits for it in 61.2 %" in str(outcomes["LowGPUUtilization"])
-    assert referred(LowGPUUtilization=later, CPUBottleneck=outcome(nodes=[{**node, "node": "m1"}]))["LowGPUUtilization"] == "Do it."
-
-
-def test_blocking_calls_come_before_the_host() -> None:
-    device = {"node": "m0", "rank": 0, "device": 2, "issue": True, "percent": 31.0}
-    outcomes = referred(HostBound=outcome(devices=[device]), SyncBound=outcome(devices=[device]))
-    assert (
-        outcomes["HostBound"]
-        == "Do it. First remove the blocking calls (SyncBound): rank 0, m0 GPU 2 stands idle in them for 31.0 % of the profile."
-    )
 
 
 LOAD = "Load further ahead (more `num_workers`)."
@@ -157,45 +96,8 @@ def test_two_definitions_of_well_used_are_told_apart() -> None:
         assert referred(LowGPUUtilization=gpu, OverallSystemUsage=fields)["LowGPUUtilization"] == "Do it."
 
 
-def waiting(node: str, device: int, **more: Any) -> dict[str, Any]:
-    return {"node": node, "rank": 2, "device": device, "issue": True, "span_ns": 400, "host_wait_ns": 100, "exposed_percent": 12.5, **more}
-
-
-@pytest.mark.parametrize("framework", [None, TENSORFLOW])
-def test_a_known_cause_stands_for_a_guess(framework: str | None) -> None:
-    feed = f"Feed the GPUs without pauses{guess(framework)} because it falls."
-    low_gpu = outcome(recommendation=feed, devices=[low("m0", 1, state="fluctuating", derived=True)])
-    host = outcome(devices=[waiting("m0", 1)], first_use=None)
-    assert referred(LowGPUUtilization=low_gpu, HostBound=host)["LowGPUUtilization"] == (
-        "Feed the GPUs without pauses, because it falls. First look at what the host does meanwhile (HostBound): rank 2, m0 GPU 1 waits"
-        " for it in 25.0 % of the profile."
-    )
-    assert referred(LowGPUUtilization=low_gpu, ExposedCommunication=host)["LowGPUUtilization"] == (
-        "Feed the GPUs without pauses, because it falls. First overlap the communication (ExposedCommunication): it is all that rank 2,"
-        " m0 GPU 1 does in 12.5 % of the profile."
-    )
-    for fields in (outcome(devices=[waiting("m0", 0)]), outcome(FINE, devices=[waiting("m0", 1, issue=False)])):
-        assert referred(LowGPUUtilization=low_gpu, HostBound=fields)["LowGPUUtilization"] == feed
-
-
-def test_a_cold_profile_is_to_be_judged_again() -> None:
-    host = outcome(devices=[waiting("m0", 1)], first_use={"name": "cudaFree", "time_ns": 6_010_000_000})
-    again = (
-        "Judge this by a profile that leaves the first steps out (HostBound): in this one a single `cudaFree` held the GPU up for 6.01 s."
-        " If it holds there, too: Do it."
-    )
-    gpu = low("m0", 1, derived=True)
-    short = outcome(devices=[{"node": "m0", "rank": 2, "device": 1, "issue": True}])
-    outcomes = referred(LowGPUUtilization=outcome(devices=[gpu]), ShortKernels=short, HostBound=host)
-    assert outcomes == {"LowGPUUtilization": again, "ShortKernels": again, "HostBound": "Do it."}
-    # Samples are of the whole run, not of its first steps.
-    complete = referred(LowGPUUtilization=outcome(devices=[{**gpu, "derived": False}]), HostBound=host)["LowGPUUtilization"]
-    assert complete is not None
-    assert complete.startswith("Do it. First look at what the host does")
-
-
 def test_every_row_names_rules_that_there_are() -> None:
-    for reference in (*cross_reference.WARM, *cross_reference.CAUSES, *cross_reference.LOADERS):
+    for reference in cross_reference.REFERENCES:
         assert {*reference.later, reference.first} <= set(RULES.values())
         assert reference.first not in reference.later
 

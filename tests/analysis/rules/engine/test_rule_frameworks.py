@@ -249,7 +249,7 @@ def test_advice_of_rules_over_traces(make_store: MakeStore, case: str, framework
 def test_advice_of_rules_over_samples(case: str, framework: str | None) -> None:
     rule, samples, words = SAMPLED[case]
     with sampled(samples, run=[{"framework": framework}]) as store:
-        outcome = judged_by_samples(store, rule)
+        outcome = judged_by_samples(store, rule, loading_percent=30.0)
     assert outcome.verdict == "IssuesFound", outcome.reason
     check(outcome.recommendation, framework, words)
 

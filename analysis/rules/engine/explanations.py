@@ -1,0 +1,179 @@
+"""Causes among findings: for each finding that another one explains, the finding that is its cause.
+
+Two kinds of evidence count. A rule can name the rules that it explains (``Rule.explains``), because it looked for the cause of their
+finding. A general finding on idle devices is explained by a specific one if the specific one covers most of the idle time of the same
+devices: the names of the rules alone prove nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from ...report.model import ISSUES
+from ...report.rule_details import (
+    BatchSizeDetails,
+    BottleneckDetails,
+    DataloaderDetails,
+    HostBoundDetails,
+    LoadBalancingDetails,
+    LowGPUUtilizationDetails,
+    ShortKernelsDetails,
+    StragglerRankDetails,
+    SyncBoundDetails,
+)
+from ..checks.low_gpu_utilization import IDLE_ENDS, IDLE_HEAD, IDLE_TAIL, UNUSED
+from ..evidence.base import Outcome, Rule
+
+MOST: Final = 0.5  # of the idle time of a general finding, from which a specific one explains it
+PART: Final = 0.25  # of the cost of a finding, from which a rule that names it is its cause
+
+Devices = Mapping[tuple[str, int], float]
+"""Share of the time of each device (host name, index), 0 to 1."""
+
+
+def causes(rules: Sequence[Rule], outcomes: Sequence[Outcome]) -> dict[int, int]:
+    """Map the position of each explained finding to that of its cause.
+
+    A cause can be explained in turn; there are no circles."""
+    issues = [number for number, outcome in enumerate(outcomes) if outcome.verdict == ISSUES]
+    explained: dict[int, int] = {}
+    for later in issues:
+        found = [(weight, -first) for first in issues if first != later and (weight := _weight(rules, outcomes, first, later)) > 0]
+        first = -max(found)[1] if found else None
+        if first is not None and not _leads_to(explained, first, later):
+            explained[later] = first
+    return explained
+
+
+def _leads_to(explained: Mapping[int, int], first: int, later: int) -> bool:
+    """Return whether the chain of causes of ``first`` contains ``later``."""
+    while first in explained:
+        first = explained[first]
+        if first == later:
+            return True
+    return False
+
+
+def _weight(rules: Sequence[Rule], outcomes: Sequence[Outcome], first: int, later: int) -> float:
+    """Return how much of a finding another explains, 0 for too little of it.
+
+    A cause that its rule names comes before one that only covers the time."""
+    if rules[later].name in rules[first].explains:
+        return _named(outcomes[first], outcomes[later])
+    covers = _COVERS.get((rules[first].name, rules[later].name))
+    try:
+        share = covers(outcomes[first], outcomes[later]) if covers else 0.0
+    except (AssertionError, AttributeError, TypeError):  # details of a rule from outside that has the name of a built-in one
+        return 0.0
+    return share if share >= MOST else 0.0
+
+
+def _named(first: Outcome, later: Outcome) -> float:
+    """Return above 1 if the cause is worth a part of what it explains, else 0."""
+    if first.cost is None or later.cost is None or not first.cost.of_ns or not later.cost.of_ns:
+        return 1.5
+    worth = first.cost.ns if first.cost.saving_ns is None else first.cost.saving_ns
+    ratio = (worth / first.cost.of_ns) / (later.cost.ns / later.cost.of_ns) if later.cost.ns else 1.0
+    return 1 + min(ratio, 1.0) if ratio >= PART else 0.0
+
+
+def _covered(specific: Devices, general: Devices) -> float:
+    """Return the share of the general finding's idle time that the other covers."""
+    total = sum(general.values())
+    return sum(min(share, specific.get(device, 0.0)) for device, share in general.items()) / total if total else 0.0
+
+
+# -- idle shares of devices ------------------------------------------------------------------------------------------------
+
+
+def _idle(outcome: Outcome) -> Devices:
+    """Return the idle share of the devices of a general finding.
+
+    An idle start or end of the run and a device that was never used have causes of their own."""
+    details = outcome.details
+    if isinstance(details, LowGPUUtilizationDetails):
+        elsewhere = (IDLE_TAIL, IDLE_HEAD, IDLE_ENDS)
+        low = [row for row in details.devices if row.triggered]
+        if any(row.state == UNUSED or row.pattern in elsewhere for row in low):
+            return {}
+        return {(row.node, row.device): row.unused_samples / row.samples for row in low if row.samples}
+    if isinstance(details, BatchSizeDetails):
+        return {(row.node, row.device): max(100 - row.boxes.gpu.mean, 0.0) / 100 for row in details.devices if row.violations}
+    if isinstance(details, ShortKernelsDetails):
+        return {(row.node, row.device): row.gap_percent / 100 for row in details.devices if row.issue}
+    assert isinstance(details, HostBoundDetails)
+    return {(row.node, row.device): row.host_wait_ns / row.span_ns for row in details.devices if row.issue and row.span_ns}
+
+
+def _by_host(first: Outcome, later: Outcome) -> float:
+    return _covered(_idle(first), _idle(later))
+
+
+def _by_first_use(first: Outcome, later: Outcome) -> float:
+    """A call at the first use of the devices also makes gaps before short kernels."""
+    assert isinstance(first.details, HostBoundDetails)
+    return _by_host(first, later) if first.details.first_use else 0.0
+
+
+def _by_blocking(first: Outcome, later: Outcome) -> float:
+    assert isinstance(first.details, SyncBoundDetails)
+    blocked = {(row.node, row.device): row.percent / 100 for row in first.details.devices if row.issue}
+    return _covered(blocked, _idle(later))
+
+
+def _by_bottleneck(first: Outcome, later: Outcome) -> float:
+    """A bottleneck snapshot has a low GPU, so its share is idle time of its machine."""
+    assert isinstance(first.details, BottleneckDetails)
+    limited = {row.node: (row.bottleneck_percent or 0.0) / 100 for row in first.details.nodes if row.issue}
+    idle = _idle(later)
+    return _covered({device: limited.get(device[0], 0.0) for device in idle}, idle)
+
+
+def _by_loading(first: Outcome, later: Outcome) -> float:
+    """The waits for data of the machines whose number of loaders is wrong."""
+    assert isinstance(first.details, DataloaderDetails)
+    if first.cost is None or not first.cost.of_ns:
+        return 0.0
+    waits = {row.node: first.cost.ns / first.cost.of_ns for row in first.details.nodes if row.issue}
+    idle = _idle(later)
+    return _covered({device: waits.get(device[0], 0.0) for device in idle}, idle)
+
+
+def _by_imbalance(first: Outcome, later: Outcome) -> float:
+    """The time by which a GPU is less busy than the busiest of them."""
+    details = first.details
+    assert isinstance(details, LoadBalancingDetails)
+    unequal = {(gpu.node, gpu.device) for pair in details.pairs if pair.violation for gpu in (pair.a, pair.b) if gpu}
+    busiest = max((row.mean for row in details.devices if row.evaluated), default=0.0)
+    less = {(row.node, row.device): (busiest - row.mean) / 100 for row in details.devices if (row.node, row.device) in unequal}
+    return _covered(less, _idle(later))
+
+
+def _by_straggler(first: Outcome, later: Outcome) -> float:
+    """Return the share of the unequal pairs of GPUs that have a straggler."""
+    assert isinstance(first.details, StragglerRankDetails)
+    assert isinstance(later.details, LoadBalancingDetails)
+    slow = {(row.node, row.device) for row in first.details.ranks if row.straggler}
+    pairs = [{(gpu.node, gpu.device) for gpu in (pair.a, pair.b) if gpu} for pair in later.details.pairs if pair.violation]
+    return sum(not slow.isdisjoint(pair) for pair in pairs) / len(pairs) if pairs else 0.0
+
+
+# Communication is device work, so that neither utilization nor these idle times contain it: ExposedCommunication covers none of them.
+_COVERS: Final[dict[tuple[str, str], Callable[[Outcome, Outcome], float]]] = {
+    ("SyncBound", "HostBound"): _by_blocking,
+    ("StragglerRank", "LoadBalancing"): _by_straggler,
+    ("HostBound", "ShortKernels"): _by_first_use,
+    **{
+        (specific, general): covers
+        for general in ("LowGPUUtilization", "BatchSize")
+        for specific, covers in {
+            "HostBound": _by_host,
+            "SyncBound": _by_blocking,
+            "CPUBottleneck": _by_bottleneck,
+            "IOBottleneck": _by_bottleneck,
+            "Dataloader": _by_loading,
+            "LoadBalancing": _by_imbalance,
+        }.items()
+    },
+}
