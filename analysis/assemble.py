@@ -84,6 +84,7 @@ def _report(store: Store, options: Options) -> Report:
         launch_queue=launch_queue(store),
         gpu_memory=gpu_memory(store),
         allocator_memory=allocator_memory(store),
+        program=data.program,
     )
     page = SummaryData(report, data.whole_devices, _loader_recorded(data), _traced(store))
     return replace(report, summary=summary(page))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The program that ran. ``kind``: training, inference or unknown. ``frameworks``: from the outermost to the innermost ("Megatron", "PyTorch").
-    ``evidence``: a sentence for each fact that the trace shows."""
+    """The program of a run. ``kind``: training, inference or unknown. ``frameworks``: from the outermost to the innermost ("Megatron",
+    "PyTorch"). ``evidence``: a sentence for each fact that the trace shows."""
 
     kind: str
     frameworks: tuple[str, ...]

@@ -12,7 +12,7 @@ from ...toolkit.wording import count, percent, plural
 from ..evidence import gpus
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, SampleRule, concluded, not_evaluated, required
 from ..evidence.blocks import CONTROLLER, FOOTPRINT, SampleBlock, samples_of
-from ..evidence.frameworks import BATCH_SIZE, framework_of
+from ..evidence.frameworks import BATCH_SIZE
 from ..evidence.run_data import RunData
 
 CAVEATS: Final = (
@@ -188,7 +188,7 @@ def _fine(_: Sequence[BatchSizeGpu], judged: Sequence[BatchSizeGpu], parameters:
 
 
 def _recommendation(small: Sequence[BatchSizeGpu], run: RunData) -> str:
-    batch_size = BATCH_SIZE.of(framework_of(run.store))
+    batch_size = BATCH_SIZE.of(run.program)
     worst = max(small, key=lambda row: (row.violations, -required(row.gpu_p95)))
     if worst.memory_figure == "footprint":
         highest = required(worst.boxes.gpu_memory).max

@@ -19,7 +19,7 @@ from ...toolkit.wording import capitalized, count, duration, percent, plural
 from ..evidence.active_during import active_during
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, SampleRule, concluded, not_evaluated, required
 from ..evidence.blocks import SNAPSHOTS, SampleBlock, window_ns
-from ..evidence.frameworks import BUSY_CORES, MANY_READERS, framework_of
+from ..evidence.frameworks import BUSY_CORES, MANY_READERS
 from ..evidence.gpus import NO_CPU, NO_GPU, RECORD, RECORD_LONGER, capped, gpu_time, machines, per_gpu, record, threshold, too_few
 from ..evidence.loading import WORTH_ADVICE_PERCENT
 from ..evidence.run_data import RunData
@@ -330,7 +330,7 @@ class CPUBottleneck(Bottleneck):
                 f" vectorize Python loops. On {worst.node} {percent(required(worst.of_low_percent))} of the snapshots with a mean of the"
                 f" cores below 50 % have a core at its limit{_longest(active)}."
             )
-        knobs = BUSY_CORES.of(framework_of(run.store)).format(workers=_workers(worst.node, run))
+        knobs = BUSY_CORES.of(run.program).format(workers=_workers(worst.node, run))
         advice = _if_loading(
             run,
             what="Find what keeps the core busy",
@@ -369,7 +369,7 @@ class IOBottleneck(Bottleneck):
         return f"a core waited for I/O more than {threshold(parameters['io_threshold'])} of the time"
 
     def recommendation(self, worst: BottleneckNode, run: RunData, active: Active) -> str:
-        readers = MANY_READERS.of(framework_of(run.store)).format(workers=_workers(worst.node, run))
+        readers = MANY_READERS.of(run.program).format(workers=_workers(worst.node, run))
         low = "a mean of the cores below 50 %" if run.samples.without_gpu else "a low GPU"
         advice = _if_loading(
             run, what="Find what reads or writes", load=f"read ahead with {readers}, and keep the data on a local disk in few large files"

@@ -19,7 +19,7 @@ from ...toolkit.contents import kinds
 from ...toolkit.intervals import outermost
 from ...toolkit.quantiles import duration_histogram, quantile
 from ..evidence.base import Category, Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated, required
-from ..evidence.frameworks import LOADERS, framework_of
+from ..evidence.frameworks import LOADERS
 from ..evidence.run_data import RunData
 
 SECOND_NS: Final = 1_000_000_000
@@ -317,7 +317,7 @@ def _recommendation(run: RunData, issues: Sequence[_Machine], settings: pl.DataF
     loading = _waited(run, [worst])
     if loading is not None:
         why += f", and the average step waits {wording.duration(loading[2])} for data"
-    knob = LOADERS.of(framework_of(run.store)).format(number=worst.wanted(fewer=fewer))
+    knob = LOADERS.of(run.program).format(number=worst.wanted(fewer=fewer))
     return _pin(run, settings, f"Set {knob}{of_each}: {why}.")
 
 

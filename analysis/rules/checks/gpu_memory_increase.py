@@ -16,7 +16,7 @@ from ...toolkit.ordered import repeated
 from ...toolkit.wording import count, distinct, moment, plural
 from ..evidence.base import Outcome, Parameter, Parameters, SampleRule, concluded, not_evaluated
 from ..evidence.blocks import FOOTPRINT, SampleBlock, samples_of
-from ..evidence.frameworks import ALLOCATIONS, NUMBERS_ONLY, framework_of
+from ..evidence.frameworks import ALLOCATIONS, NUMBERS_ONLY
 from ..evidence.gpus import RECORD_LONGER, no_memory, with_ranks
 from ..evidence.run_data import RunData
 
@@ -254,11 +254,11 @@ def _recommendation(episodes: pl.DataFrame, worst: dict[str, Any], run: RunData)
         )
     if growths.height == 1:
         return (
-            f"{ALLOCATIONS.of(framework_of(run.store))} and look at what {label} allocates from {begins} on: its memory rises"
+            f"{ALLOCATIONS.of(run.program)} and look at what {label} allocates from {begins} on: its memory rises"
             f" once, to {worst['max']:.0f} %, as a larger batch, longer inputs or an evaluation that keeps its outputs make it."
         )
     return (
-        f"{NUMBERS_ONLY.of(framework_of(run.store))}: memory of"
+        f"{NUMBERS_ONLY.of(run.program)}: memory of"
         f" {label} rose {count(growths.height)} times, first at {moment(int(growths['start_ns'].min()))}, up to {worst['max']:.0f} %."  # type: ignore[arg-type]
     )
 

@@ -7,12 +7,13 @@ from typing import Any, Final
 
 import polars as pl
 
+from ...report.causes import Program
 from ...report.rule_details import CountedTime, HostActivity, HostBoundDetails, HostBoundDevice, HostCall, HostWait, TimeOf
 from ...toolkit.wording import capitalized, duration, percent, plural
 from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated
 from ..evidence.device_gaps import HOST_WAIT, KERNEL_WAIT, OTHER_CAUSE, GapGroup, IdleDevice
 from ..evidence.device_share import gpus, no_device_activity
-from ..evidence.frameworks import FEWER_LAUNCHES, LESS_OVERHEAD, LOAD_AHEAD, TRACE_AGAIN, TRACE_SOME, WAITS, WARMED_UP, framework_of
+from ..evidence.frameworks import FEWER_LAUNCHES, LESS_OVERHEAD, LOAD_AHEAD, TRACE_AGAIN, TRACE_SOME, WAITS, WARMED_UP
 from ..evidence.host_time import CALLS, RANGES, UNRECORDED, activities, calls_in
 from ..evidence.idle_findings import Judged, in_order, names, outcome, unjudged, with_issue
 from ..evidence.run_data import RunData
@@ -237,11 +238,11 @@ def _title(waits: _Waits) -> str:
     }[main]
 
 
-def _look_closer(run: RunData, framework: str | None) -> str:
+def _look_closer(run: RunData, program: Program) -> str:
     """Advise on how to record the host's work in more detail."""
     if not run.store.frame("SELECT EXISTS (FROM host_event WHERE kind = 'operator') AS found").item():
-        return f"{TRACE_SOME.of(framework)}, or annotate more of the loop,"
-    return TRACE_AGAIN.of(framework)
+        return f"{TRACE_SOME.of(program)}, or annotate more of the loop,"
+    return TRACE_AGAIN.of(program)
 
 
 def _recommendation(run: RunData, waits: _Waits) -> str | None:
@@ -254,21 +255,21 @@ def _recommendation(run: RunData, waits: _Waits) -> str | None:
     )
     total = duration(waits.total)
     main = _main(waits)
-    framework = framework_of(run.store)
+    program = run.program
     call = _first_use(run, waits)
     longest_call = f" (one `{call.name}` took {duration(call.time_ns)} of the waiting)" if call else ""
     advice = {
-        "profiler overhead": f"Profile again {LESS_OVERHEAD.of(framework)}, because most of the waiting is the profiler's own",
-        "data loader": f"Load data ahead with {LOAD_AHEAD.of(framework)}, because the device waits for batches",
-        "synchronisation": f"Remove {WAITS.of(framework)} from the loop, or call them once every 100 steps,"
+        "profiler overhead": f"Profile again {LESS_OVERHEAD.of(program)}, because most of the waiting is the profiler's own",
+        "data loader": f"Load data ahead with {LOAD_AHEAD.of(program)}, because the device waits for batches",
+        "synchronisation": f"Remove {WAITS.of(program)} from the loop, or call them once every 100 steps,"
         f" because {duration(waits.after_sync)} of {total} of host wait begin inside a blocking call, which lets the device run empty",
-        RANGES: f"{_look_closer(run, framework)} and shorten what the host does in {_named(waits)}, because most of the waiting lies"
+        RANGES: f"{_look_closer(run, program)} and shorten what the host does in {_named(waits)}, because most of the waiting lies"
         " in annotated ranges where neither an operator nor a runtime call runs",
-        UNRECORDED: f"{_look_closer(run, framework)} and shorten the Python that runs between the launches (logging, checkpoints, data"
+        UNRECORDED: f"{_look_closer(run, program)} and shorten the Python that runs between the launches (logging, checkpoints, data"
         " preparation), because most of the waiting lies outside of operators and runtime calls",
-        FIRST_USE: f"Profile after some warm-up steps {WARMED_UP.of(framework)}, because contexts, modules"
+        FIRST_USE: f"Profile after some warm-up steps {WARMED_UP.of(program)}, because contexts, modules"
         f" and memory are made at their first use{longest_call}",
-        "launches": f"Launch less often {FEWER_LAUNCHES.of(framework)}, because the host takes longer to launch the work than the device to"
+        "launches": f"Launch less often {FEWER_LAUNCHES.of(program)}, because the host takes longer to launch the work than the device to"
         " run it",
     }[main]
     waited = f"{plural(waits.count, 'host wait')} took {total}, {duration(waits.total / waits.count)} each on average"

@@ -10,13 +10,14 @@ from typing import Final
 
 import polars as pl
 
+from ...causes.program import PYTORCH, base_framework
 from ...report.model import StepParts
 from ...report.rule_details import InputBoundDetails, InputBoundProcess, LoaderSettings
 from ...toolkit.labels import process_place
 from ...toolkit.places import in_order
 from ...toolkit.wording import duration, percent, plural
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
-from ..evidence.frameworks import LOAD_AHEAD, LOADERS, PYTORCH, framework_of
+from ..evidence.frameworks import LOAD_AHEAD, LOADERS
 from ..evidence.run_data import RunData
 from .dataloader import SETTINGS, cores_of
 
@@ -134,7 +135,7 @@ def _share(parts: list[StepParts]) -> str:
 
 def _recommendation(run: RunData, worst: StepParts, loader: LoaderSettings) -> str:
     """Advise what the recording supports."""
-    framework = framework_of(run.store)
+    framework = base_framework(run.program)
     cores, workers, busy = loader.cores, loader.num_workers, loader.core_percent
     cheaper = "make preprocessing cheaper: decode and resize once and store the result, or do it for whole batches"
     if busy is not None and cores and busy >= _BUSY_PERCENT:
@@ -146,11 +147,12 @@ def _recommendation(run: RunData, worst: StepParts, loader: LoaderSettings) -> s
         if workers:
             has = f"{plural(workers, 'loader process feeds', 'loader processes feed')} the training process"
         if workers < wanted:
-            return f"Set {LOADERS.of(framework or PYTORCH).format(number=wanted)}: {has}, and {worst.node} has {plural(cores, 'core')}."
+            setting = LOADERS.of(run.program if framework else PYTORCH).format(number=wanted)
+            return f"Set {setting}: {has}, and {worst.node} has {plural(cores, 'core')}."
         ahead = "" if framework not in (None, PYTORCH) else "load further ahead (`prefetch_factor=4`, `persistent_workers=True`), or "
         return f"On {worst.node}, {ahead}{cheaper}. {has[0].upper()}{has[1:]} on {plural(cores, 'core')}, so more processes would not help."
     waits = f"{process_place(worst.node, worst.rank, worst.pid)} waits {duration(worst.loading_ns / worst.steps)} per step"
-    return f"Load data ahead with {LOAD_AHEAD.of(framework)}, because {waits}."
+    return f"Load data ahead with {LOAD_AHEAD.of(run.program)}, because {waits}."
 
 
 def _cost(bad: list[StepParts], judged: list[StepParts]) -> Cost:

@@ -12,6 +12,7 @@ import polars as pl
 
 from ...machine.series import MetricSeries
 from ...machine.utilization import LABEL
+from ...report.causes import Program
 from ...report.rule_details import ComparedGpu, Gpu, GpuPair, LoadBalancingDetails
 from ...toolkit.labels import ranks
 from ...toolkit.places import in_order
@@ -19,7 +20,7 @@ from ...toolkit.wording import count, distinct, duration, percent, plural
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, SampleRule, concluded, not_evaluated
 from ..evidence.blocks import SampleBlock
 from ..evidence.common_time import CommonTime
-from ..evidence.frameworks import EQUAL_BATCHES, EQUAL_SHARES, EVERY_GPU, framework_of
+from ..evidence.frameworks import EQUAL_BATCHES, EQUAL_SHARES, EVERY_GPU
 from ..evidence.gpus import NO_GPU, RECORD_LONGER, gpu, gpu_time, gpu_time_ns, record, too_few
 from ..evidence.run_data import RunData
 
@@ -112,7 +113,7 @@ class LoadBalancing(SampleRule):
             [times[device.node, device.device] for device in concerned],
             details=_details(devices, pairs, in_pairs),
             finding=_finding(evaluated, pairs, violating, threshold, _when(together, run)),
-            recommendation=_recommendation(evaluated, violating, framework_of(run.store)) if violating else None,
+            recommendation=_recommendation(evaluated, violating, run.program) if violating else None,
             cost=_cost(evaluated, concerned, in_pairs, run) if violating else None,
         )
 
@@ -245,7 +246,7 @@ def _finding(evaluated: Sequence[ComparedGpu], pairs: Sequence[_Pair], violating
     return f"{what} at most (Jensen-Shannon distance), not above the threshold of {threshold:g}."
 
 
-def _recommendation(evaluated: Sequence[ComparedGpu], violating: Sequence[_Pair], framework: str | None) -> str:
+def _recommendation(evaluated: Sequence[ComparedGpu], violating: Sequence[_Pair], program: Program) -> str:
     concerned = {id(device): device for pair in violating for device in (pair.a, pair.b) if device is not None}
     least = min(concerned.values(), key=lambda device: device.mean)
     busiest = max((device for device in evaluated if device.derived == least.derived), key=lambda device: device.mean)
@@ -253,17 +254,17 @@ def _recommendation(evaluated: Sequence[ComparedGpu], violating: Sequence[_Pair]
     if idle:
         machine = max(sum(1 for device in evaluated if device.node == one.node) for one in idle)
         return (
-            f"Start one process per GPU ({EVERY_GPU.of(framework).format(gpus=machine)}) or ask for fewer GPUs:"
+            f"Start one process per GPU ({EVERY_GPU.of(program).format(gpus=machine)}) or ask for fewer GPUs:"
             f" {plural(len(idle), 'GPU')} of {count(len(evaluated))} did nothing, {gpu(idle[0])} among them."
         )
     if busiest.mean - least.mean < _SIMILAR:
         return (
             f"Compare what runs on {gpu(least)} and on {gpu(busiest)}: their means differ by only"
             f" {busiest.mean - least.mean:.1f} percentage points, so the course of the load differs and not its amount; equal batches for"
-            f" every rank ({EQUAL_BATCHES.of(framework)}) make it alike."
+            f" every rank ({EQUAL_BATCHES.of(program)}) make it alike."
         )
     return (
-        f"Give every GPU the same share of each batch ({EQUAL_SHARES.of(framework)}) and leave work of rank 0 alone"
+        f"Give every GPU the same share of each batch ({EQUAL_SHARES.of(program)}) and leave work of rank 0 alone"
         f" (logging, evaluation) out of the step: {gpu(least)} is used {percent(least.mean)} of the time and {gpu(busiest)}"
         f" {percent(busiest.mean)}."
     )

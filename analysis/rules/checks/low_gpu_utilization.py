@@ -14,7 +14,7 @@ from ...toolkit.wording import count, duration, percent, plural, whole_percent
 from ..evidence import gpus
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, SampleRule, concluded, not_evaluated, required
 from ..evidence.blocks import SampleBlock, samples_of
-from ..evidence.frameworks import EVERY_GPU, FURTHER_AHEAD, framework_of
+from ..evidence.frameworks import EVERY_GPU, FURTHER_AHEAD
 from ..evidence.loading import WORTH_ADVICE_PERCENT
 from ..evidence.run_data import RunData
 
@@ -352,7 +352,7 @@ def _kinds(low: Sequence[LowGpu]) -> dict[str, list[LowGpu]]:
 def _advice(kind: str, rows: Sequence[LowGpu], run: RunData) -> str:
     if kind == UNUSED:
         used = next((node.gpus for node in run.nodes if node.hostname == rows[0].node), None)
-        start = EVERY_GPU.of(framework_of(run.store)).format(gpus=used if used and used > 1 else "GPUS")
+        start = EVERY_GPU.of(run.program).format(gpus=used if used and used > 1 else "GPUS")
         return f"Start a worker on every GPU ({start}) or choose an instance with fewer GPUs: nothing ran on {gpus.where(rows)}."
     if kind in _IDLE:
         parts = []
@@ -386,7 +386,7 @@ def _pauses(run: RunData) -> str:
     """Name what is known of the pauses, else the recording that would show them."""
     if (run.loading_percent or 0.0) >= WORTH_ADVICE_PERCENT:
         share = percent(required(run.loading_percent))
-        return f"Waits for data take {share} of the steps: load further ahead ({FURTHER_AHEAD.of(framework_of(run.store))})."
+        return f"Waits for data take {share} of the steps: load further ahead ({FURTHER_AHEAD.of(run.program)})."
     if run.breakdown:
         return "The section on idle time lists what the host did meanwhile."
     return "Profile some steps to see what the host does meanwhile."

@@ -13,6 +13,7 @@ import polars as pl
 from ....ingest.store.store import Store
 from ...device.coverage import union_lengths
 from ...device.precision import MATRIX_CATEGORIES
+from ...report.causes import Program
 from ...report.model import Device, DeviceTime
 from ...report.rule_details import LowPrecisionDetails, MatrixDevice, MatrixKernel, PrecisionShare
 from ...toolkit.labels import place, short_model
@@ -21,7 +22,7 @@ from ...toolkit.shares import percent_of, shares
 from ...toolkit.wording import duration, percent, plural, significant
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
 from ..evidence.device_share import above, gpus, no_device_activity, span_of_all, steps_of
-from ..evidence.frameworks import BF16, FP8, FP16, TF32, framework_of
+from ..evidence.frameworks import BF16, FP8, FP16, TF32
 from ..evidence.matrix_units import ORDER, matrix_units, speed_up
 from ..evidence.run_data import RunData
 
@@ -152,7 +153,7 @@ def _judged(run: RunData, kernels: pl.DataFrame, rows: list[_Row], judged: list[
             alternatives=tuple(precision for precision in ORDER if precision in units),
         ),
         finding=_finding(run, judged, bad, len(rows) - len(judged), threshold),
-        recommendation=_recommendation(bad, framework_of(run.store)) if bad else None,
+        recommendation=_recommendation(bad, run.program) if bad else None,
         cost=_cost(run, rows, bad) if bad else None,
     )
 
@@ -194,22 +195,22 @@ def _label(run: RunData, row: _Row) -> str:
     return place(row.device.node, users[0].rank if len(users) == 1 else None, row.device.index)
 
 
-def _recommendation(bad: list[_Row], framework: str | None) -> str:
+def _recommendation(bad: list[_Row], program: Program) -> str:
     main = bad[0]
     switches, model = main.switches, short_model(main.device.name) or "this GPU"
     if "TF32" in switches:
-        change = TF32.of(framework)
+        change = TF32.of(program)
     elif "BF16" in switches:
-        change = BF16.of(framework)
+        change = BF16.of(program)
     else:
-        change = f"{FP16.of(framework)} (the matrix units of {model} take neither TF32 nor BF16)"
+        change = f"{FP16.of(program)} (the matrix units of {model} take neither TF32 nor BF16)"
     listed = " and ".join(part for part in (", ".join(switches[:-1]), switches[-1]) if part)
     why = f"{duration(sum(row.details.fp32_ns for row in bad))} of matrix work in FP32 leave the matrix units for {listed} unused"
     fastest = speed_up(main.device, switches)
     if fastest:
         why += f", and the peak of {model} in {fastest[0]} is {significant(fastest[1])} times that in FP32"
     further = [precision for precision in ("FP8",) if precision in (main.units or ())]
-    return f"{change}, because {why}." + (FP8.of(framework) if further else "")
+    return f"{change}, because {why}." + (FP8.of(program) if further else "")
 
 
 def _cost(run: RunData, rows: list[_Row], bad: list[_Row]) -> Cost:

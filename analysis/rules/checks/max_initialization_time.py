@@ -16,7 +16,7 @@ from ...toolkit.intervals import union
 from ...toolkit.names import base_name
 from ..evidence.active_during import active_during
 from ..evidence.base import Category, Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
-from ..evidence.frameworks import COMPILED, framework_of
+from ..evidence.frameworks import COMPILED
 from ..evidence.run_data import RunData
 
 _MINUTE_NS: Final = 60_000_000_000
@@ -196,7 +196,7 @@ def _issue(run: RunData, details: MaxInitializationTimeDetails, finding: str, lo
         details=details,
         finding=finding,
         recommendation=(
-            f"Move downloads and preprocessing out of the job and keep compiled code between jobs ({COMPILED.of(framework_of(run.store))}):"
+            f"Move downloads and preprocessing out of the job and keep compiled code between jobs ({COMPILED.of(run.program)}):"
             f" the time {'before the first' if details.steps else 'without a'} step {held} {wording.duration(lost)},"
             f" {share} of the run{spent}."
         ),

@@ -20,7 +20,7 @@ from ...toolkit.places import Places, process_conditions
 from ...toolkit.wording import count, duration, plural, significant, size
 from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated
 from ..evidence.device_share import DeviceShare, above, finding, issues, no_device_activity, outcome
-from ..evidence.frameworks import PINNED_BATCHES, PINNED_RESULTS, framework_of
+from ..evidence.frameworks import PINNED_BATCHES, PINNED_RESULTS
 from ..evidence.run_data import RunData
 
 _LARGE_BYTES: Final = 64 * 1024  # if copies are smaller than this on average, their bandwidth means nothing
@@ -171,7 +171,7 @@ def _recommendation(run: RunData) -> str:
         return ""
     main = copies[0]
     pinned = next((operation for operation in _of_memory(run, "pinned") if operation.kind == main.kind), None)
-    change = (PINNED_RESULTS if main.kind == "DtoH" else PINNED_BATCHES).of(framework_of(run.store))
+    change = (PINNED_RESULTS if main.kind == "DtoH" else PINNED_BATCHES).of(run.program)
     volume = f" ({size(main.total_bytes)} in all)" if main.total_bytes else ""
     why = (
         f"{plural(main.count, f'pageable {main.kind} copy', f'pageable {main.kind} copies')}{volume} took {duration(main.total_ns)}"

@@ -11,7 +11,7 @@ from ...toolkit.wording import count, duration, percent, plural, significant
 from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated, required
 from ..evidence.device_gaps import GapGroup, IdleDevice
 from ..evidence.device_share import gpus, no_device_activity
-from ..evidence.frameworks import FUSED, FUSED_OPTIMIZER, framework_of
+from ..evidence.frameworks import FUSED, FUSED_OPTIMIZER
 from ..evidence.idle_findings import Judged, looked_at, names, outcome, with_issue
 from ..evidence.run_data import RunData
 
@@ -124,10 +124,9 @@ def _recommendation(run: RunData, kernels: Sequence[ShortKernel], bad: _Judged, 
     main = kernels[0]
     short, launches = sum(row.short for _, row in bad), sum(row.launches for _, row in bad)
     optimizer = any(part.name == "optimizer" for part in run.framework.step_parts)
-    framework = framework_of(run.store)
-    more = FUSED_OPTIMIZER.of(framework) if optimizer else ""
+    more = FUSED_OPTIMIZER.of(run.program) if optimizer else ""
     return (
-        f"{FUSED.of(framework)}{more}, because {count(short)} of {count(launches)} kernel runs take less than"
+        f"{FUSED.of(run.program)}{more}, because {count(short)} of {count(launches)} kernel runs take less than"
         f" {significant(parameters['short_us'])} µs: `{main.name}` alone has {duration(main.gap_ns)} of gaps before"
         f" {plural(main.count, 'short run')} of {duration(main.mean_ns)} on average."
     )

@@ -9,6 +9,7 @@ from typing import ClassVar, Final
 
 import polars as pl
 
+from ...report.causes import Program
 from ...report.model import Quantiles
 from ...report.rule_details import RanInStep, SlowStep, StepGroup, StepOutlierDetails
 from ...steps.profiled import without_profiled
@@ -20,7 +21,7 @@ from ...toolkit.places import Place
 from ...toolkit.quantiles import duration_histogram, histogram, quantile, quantiles
 from ..evidence.active_during import active_during
 from ..evidence.base import Category, Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
-from ..evidence.frameworks import FURTHER_AHEAD, PINNED, SAVE, WAITS, WITH_STACKS, framework_of
+from ..evidence.frameworks import FURTHER_AHEAD, PINNED, SAVE, WAITS, WITH_STACKS
 from ..evidence.run_data import RunData
 
 MODES: Final = ("TRAIN", "EVAL", "PREDICT", "GLOBAL")
@@ -96,7 +97,7 @@ class StepOutlier(Rule):
             windows_triggered=triggered,
             details=details,
             finding=_finding(groups, factor, allowed, details.slowest),
-            recommendation=_recommendation(_once(issues), details.slowest, framework_of(run.store)) if issues else None,
+            recommendation=_recommendation(_once(issues), details.slowest, run.program) if issues else None,
             cost=_cost(groups) if issues else None,
         )
 
@@ -319,7 +320,7 @@ def _counted(group: _Group, of_place: str, factor: float) -> str:
     )
 
 
-def _recommendation(issues: Sequence[_Group], slowest: Sequence[SlowStep], framework: str | None) -> str:
+def _recommendation(issues: Sequence[_Group], slowest: Sequence[SlowStep], program: Program) -> str:
     worst = max(issues, key=lambda group: (group.extra_ns, len(group.outliers)))
     location = worst.location
     of_worst = [
@@ -327,7 +328,7 @@ def _recommendation(issues: Sequence[_Group], slowest: Sequence[SlowStep], frame
         for row in slowest
         if row.outlier and (row.node, row.rank, row.pid, row.phase) == (location.node, location.rank, location.pid, worst.row.phase)
     ]
-    cause = _cause(of_worst, framework)
+    cause = _cause(of_worst, program)
     cost = (
         f"the {wording.plural(len(worst.outliers), 'outlier')} took {wording.duration(worst.extra_ns)} beyond the median"
         f" of {wording.duration(worst.spread.p50)}"
@@ -338,13 +339,13 @@ def _recommendation(issues: Sequence[_Group], slowest: Sequence[SlowStep], frame
     if worst.row.every_steps is not None:
         return (
             f"Take what runs every {worst.row.every_steps} steps, such as a checkpoint, logging or validation, out of the step"
-            f" (checkpoints: {SAVE.of(framework)}): the outliers are {worst.row.every_steps} steps apart, and {cost}."
+            f" (checkpoints: {SAVE.of(program)}): the outliers are {worst.row.every_steps} steps apart, and {cost}."
         )
     unknown = "nothing recorded tells why " if of_worst else ""
-    return f"Record steps that include an outlier with call stacks {WITH_STACKS.of(framework)}: {unknown}{cost}."
+    return f"Record steps that include an outlier with call stacks {WITH_STACKS.of(program)}: {unknown}{cost}."
 
 
-def _cause(rows: Sequence[SlowStep], framework: str | None) -> tuple[str, str] | None:
+def _cause(rows: Sequence[SlowStep], program: Program) -> tuple[str, str] | None:
     """Return an imperative and a clause on the main cause of the outliers, or None.
 
     The cause explains most of the extra time in more than half of the slowest outliers. A first step, which is slow for another reason,
@@ -354,7 +355,7 @@ def _cause(rows: Sequence[SlowStep], framework: str | None) -> tuple[str, str] |
         return None
     (kind, name), time, number = ranked[0]
     seen = f"in {number} of the {len(rows)} slowest of them {name} took {wording.duration(time / number)} longer than in a typical step"
-    return _imperative(kind, name, framework), seen
+    return _imperative(kind, name, program), seen
 
 
 def _causes(rows: Sequence[SlowStep]) -> list[tuple[tuple[str, str], int, int]]:
@@ -375,13 +376,13 @@ def _causes(rows: Sequence[SlowStep]) -> list[tuple[tuple[str, str], int, int]]:
     return work or plain or ranked
 
 
-def _imperative(kind: str, name: str, framework: str | None) -> str:
+def _imperative(kind: str, name: str, program: Program) -> str:
     if kind == "loader":
-        return f"Load further ahead ({FURTHER_AHEAD.of(framework)})"
+        return f"Load further ahead ({FURTHER_AHEAD.of(program)})"
     if kind == "sync":
-        return f"Remove what waits for the device inside the step ({WAITS.of(framework)})"
+        return f"Remove what waits for the device inside the step ({WAITS.of(program)})"
     if kind == "memcpy":
-        return f"Copy from pinned memory {PINNED.of(framework)}"
+        return f"Copy from pinned memory {PINNED.of(program)}"
     if kind in ("kernel", "memset"):
         if "ccl" in name.lower():
             return "Find the rank that comes late to the collective in these steps"

@@ -7,6 +7,7 @@ from typing import Final
 
 import polars as pl
 
+from ...report.causes import Program
 from ...report.rule_details import BlockingCall, SyncBoundDetails, SyncBoundDevice
 from ...toolkit.contents import kinds
 from ...toolkit.intervals import length_inside, union
@@ -14,7 +15,7 @@ from ...toolkit.wording import duration, percent, plural
 from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated
 from ..evidence.device_gaps import GapGroup, IdleDevice
 from ..evidence.device_share import gpus, no_device_activity
-from ..evidence.frameworks import READS, WAITS_FOR_ALL, framework_of
+from ..evidence.frameworks import READS, WAITS_FOR_ALL
 from ..evidence.idle_findings import Judged, looked_at, names, outcome, unjudged, with_issue
 from ..evidence.run_data import RunData
 from ..evidence.sync_calls import begun_inside, sync_calls, with_operator
@@ -84,7 +85,7 @@ class SyncBound(Rule):
             title="Remove synchronisations from the loop",
             details=SyncBoundDetails(tuple(row for _, row in judged), top),
             finding=_finding(judged, bad, parameters),
-            recommendation=_recommendation(top, sum(row.blocked_idle_ns for _, row in bad), framework_of(run.store)) if bad else None,
+            recommendation=_recommendation(top, sum(row.blocked_idle_ns for _, row in bad), run.program) if bad else None,
         )
 
 
@@ -166,14 +167,14 @@ def _finding(judged: _Judged, bad: _Judged, parameters: Parameters) -> str:
     )
 
 
-def _recommendation(calls: Sequence[BlockingCall], total: int, framework: str | None) -> str | None:
+def _recommendation(calls: Sequence[BlockingCall], total: int, program: Program) -> str | None:
     if not calls:
         return None
     main = calls[0]
     source = f" in `{main.operator}`" if main.operator else ""
     remove = _INSTEAD.get(main.operator or "", "")
     if not remove:
-        remove = (WAITS_FOR_ALL if "Device" in main.name else READS).of(framework)
+        remove = (WAITS_FOR_ALL if "Device" in main.name else READS).of(program)
     return (
         f"Remove {remove} from the loop, or reach them once every 100 steps: in {plural(main.count, 'call')} of"
         f" `{main.name}`{source} the host blocked and launched nothing while the device stood idle for"

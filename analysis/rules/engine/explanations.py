@@ -28,7 +28,7 @@ from ..evidence.base import Outcome, Rule
 MOST: Final = 0.5  # of the idle time of a general finding, from which a specific one explains it
 PART: Final = 0.25  # of the cost of a finding, from which a rule that names it is its cause
 
-Devices = Mapping[tuple[str, int], float]
+Devices = Mapping[tuple[str, int | None], float]
 """Share of the time of each device (host name, index), 0 to 1."""
 
 

@@ -1,4 +1,7 @@
-"""The framework of a run, and advice in the words of each framework."""
+"""Advice in the words of each program: one table per advice, from the frameworks of a run to its settings.
+
+The names of settings are those of the documentation of each framework; docs/programs.md lists them.
+"""
 
 from __future__ import annotations
 
@@ -6,67 +9,65 @@ from dataclasses import dataclass
 from typing import Final
 
 from ....ingest.store.store import Store
-from ...toolkit.contents import formats, stated
-from ...toolkit.shared import shared
+from ...causes.program import (
+    BASES,
+    DEEPSPEED,
+    DIFFUSERS,
+    GRAPHS,
+    HF_TRAINER,
+    INFERENCE,
+    JAX,
+    LIGHTNING,
+    MEGATRON,
+    PYTORCH,
+    SGLANG,
+    TENSORFLOW,
+    TENSORRT_LLM,
+    TORCH_COMPILE,
+    TRANSFORMERS,
+    VLLM,
+    base_framework,
+    program,
+)
+from ...report.causes import Program
 
-PYTORCH: Final = "PyTorch"
-TENSORFLOW: Final = "TensorFlow"
-JAX: Final = "JAX"
-FRAMEWORKS: Final = (PYTORCH, TENSORFLOW, JAX)
-
-# Words for them in the job's information or from a reader.
-_CALLED: Final = {"torch": PYTORCH, "lightning": PYTORCH, "tensorflow": TENSORFLOW, "keras": TENSORFLOW, "jax": JAX, "flax": JAX}
-# Names that a run of one framework alone has: of operators, ranges and kernels.
-_NAMES: Final = {
-    PYTORCH: r"^(aten|torch|c10d)::|^(void )?at::native::|^autograd::engine::|^Optimizer\.(step|zero_grad)#|^enumerate\(DataLoader\)",
-    TENSORFLOW: r"^(void )?tensorflow::|^(Eager(Local|Kernel)?Execute|TFE_Py_|ExecutorState::|TensorHandle::)|^aws_marker-"
-    r"|^(FunctionRun|dataset::GetNext)$",
-    JAX: r"^PjitFunction\(|^jit_\w+\(|^\$pjit\.py:",
-}
-_TRACES: Final = {"PyTorch profiler trace": PYTORCH}
-_LOADER_SETTINGS: Final = "SELECT EXISTS (FROM annotation WHERE arguments->>'num_workers' IS NOT NULL)"
-_TENSORFLOW_TRACE: Final = "TensorFlow trace"
+FRAMEWORKS: Final = BASES
 
 
-@shared
 def framework_of(store: Store) -> str | None:
     """Return PYTORCH, TENSORFLOW or JAX; None if unknown or ambiguous."""
-    recorded = stated(store, "framework") or ""
-    frameworks = {framework for word, framework in _CALLED.items() if word in recorded.lower()}
-    if len(frameworks) == 1:
-        return frameworks.pop()
-    read = formats(store)
-    known = {framework for form, framework in _TRACES.items() if form in read}
-    there = ", ".join("coalesce(bool_or(regexp_matches(text, ?)), FALSE)" for _ in _NAMES)
-    named = store.frame(f"SELECT {there} FROM name", list(_NAMES.values())).row(0)
-    known |= {framework for framework, seen in zip(_NAMES, named, strict=True) if seen}
-    # The hosted profiler records these settings of PyTorch's data loaders alone.
-    if (
-        store.has_rows("annotation")
-        and store.frame("SELECT EXISTS (FROM annotation WHERE arguments->>'num_workers' IS NOT NULL) AS found").item()
-    ):
-        known.add(PYTORCH)
-    if _TENSORFLOW_TRACE in read:
-        known.add(TENSORFLOW)
-    if JAX in known:
-        known.discard(TENSORFLOW)  # JAX uses TensorFlow's profiler and input pipelines
-    return known.pop() if len(known) == 1 else None
+    return base_framework(program(store))
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
     """The same advice in the words of each framework. ``neutral``: for a run of an unknown one, unless it is PyTorch's words and
-    TensorFlow's."""
+    TensorFlow's. ``programs``: words for a run that has all of the frameworks named (and is of the kind named); the first that fits
+    counts, before those of PyTorch, TensorFlow and JAX."""
 
     pytorch: str
     tensorflow: str
     jax: str
     neutral: str | None = None
+    programs: tuple[tuple[tuple[str, ...], str], ...] = ()
 
-    def of(self, framework: str | None) -> str:
-        """Return the words for a run of this framework."""
-        known = {PYTORCH: self.pytorch, TENSORFLOW: self.tensorflow, JAX: self.jax}
-        return known.get(framework or "") or self.neutral or f"{self.pytorch} ({PYTORCH}) or {self.tensorflow} ({TENSORFLOW})"
+    def of(self, known: Program | str | None) -> str:
+        """Return the words for a run of this program, or of this framework."""
+        framework = known
+        if isinstance(known, Program):
+            framework = base_framework(known)
+            names = {known.kind, framework, *known.frameworks}
+            for needed, words in self.programs:
+                if names.issuperset(needed):
+                    return words
+        by_framework = {PYTORCH: self.pytorch, TENSORFLOW: self.tensorflow, JAX: self.jax}
+        neutral = self.neutral or f"{self.pytorch} ({PYTORCH}) or {self.tensorflow} ({TENSORFLOW})"
+        return by_framework.get(str(framework), neutral)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All words."""
+        return (*(self.of(framework) for framework in (*FRAMEWORKS, None)), *(words for _, words in self.programs))
 
 
 MORE_WORKERS: Final = ", more `num_workers` where cores are free"
@@ -81,12 +82,24 @@ LOAD_AHEAD: Final = Words(
     " done",
     "`DataLoader(num_workers=4, prefetch_factor=4, persistent_workers=True, pin_memory=True)` in PyTorch, and"
     " `map(..., num_parallel_calls=tf.data.AUTOTUNE)` and `prefetch(tf.data.AUTOTUNE)` in TensorFlow",
+    programs=(
+        (
+            (HF_TRAINER,),
+            "`TrainingArguments(dataloader_num_workers=4, dataloader_prefetch_factor=4, dataloader_persistent_workers=True)` (more workers"
+            " while the wait shrinks)",
+        ),
+        ((MEGATRON,), "`--num-workers 4` (more while the wait shrinks)"),
+    ),
 )
 FURTHER_AHEAD: Final = Words(
     f"a larger `prefetch_factor`{MORE_WORKERS}",
     "`prefetch(tf.data.AUTOTUNE)` at the end of the `tf.data` pipeline",
     "more batches put on the device ahead of time",
     f"a larger `prefetch_factor`{MORE_WORKERS}; in TensorFlow `prefetch(tf.data.AUTOTUNE)`",
+    programs=(
+        ((HF_TRAINER,), "a larger `dataloader_prefetch_factor`, more `dataloader_num_workers` where cores are free"),
+        ((MEGATRON,), "more `--num-workers` where cores are free"),
+    ),
 )
 MANY_READERS: Final = Words(
     "{workers} and `prefetch_factor=4` in the DataLoader",
@@ -102,8 +115,22 @@ LOADERS: Final = Words(
     "`num_workers={number}`",
     "`num_parallel_calls={number}` in the maps of the `tf.data` pipeline",
     "`worker_count={number}` of `grain.DataLoader`",
+    programs=(((HF_TRAINER,), "`dataloader_num_workers={number}`"), ((MEGATRON,), "`--num-workers {number}`")),
 )
-BATCH_SIZE: Final = Words("`batch_size`", "`batch_size` (of `dataset.batch` or `model.fit`)", "the batch size", "`batch_size`")
+BATCH_SIZE: Final = Words(
+    "`batch_size`",
+    "`batch_size` (of `dataset.batch` or `model.fit`)",
+    "the batch size",
+    "`batch_size`",
+    programs=(
+        ((VLLM,), "`--max-num-seqs`"),
+        ((SGLANG,), "`--max-running-requests`"),
+        ((TENSORRT_LLM,), "`max_batch_size`"),
+        ((HF_TRAINER,), "`per_device_train_batch_size`"),
+        ((DEEPSPEED,), "`train_micro_batch_size_per_gpu`"),
+        ((MEGATRON,), "`--micro-batch-size`"),
+    ),
+)
 
 # -- copies and waits ------------------------------------------------------------------------------------------------------
 
@@ -113,6 +140,18 @@ PINNED_BATCHES: Final = Words(
     "Copy batches ahead with `jax.device_put` of the next one before this one is done",
     "Load batches with `DataLoader(..., pin_memory=True)` and copy them with `batch.to(device, non_blocking=True)` (PyTorch), or copy them"
     " ahead with `tf.data.experimental.prefetch_to_device` (TensorFlow)",
+    programs=(
+        (
+            (HF_TRAINER,),
+            'Set `TrainingArguments(dataloader_pin_memory=True, accelerator_config={"non_blocking": True})`, so that batches are copied'
+            " from pinned memory",
+        ),
+        ((LIGHTNING,), "Load batches with `DataLoader(..., pin_memory=True)`; Lightning then copies them without blocking"),
+        (
+            (INFERENCE, PYTORCH),
+            "Put inputs in pinned memory (`tensor.pin_memory()`) and copy them with `tensor.to(device, non_blocking=True)`",
+        ),
+    ),
 )
 PINNED_RESULTS: Final = Words(
     "Keep the results on the device and copy them now and then, into a buffer made with `torch.empty(..., pin_memory=True)` and with"
@@ -121,6 +160,13 @@ PINNED_RESULTS: Final = Words(
     "Keep the results on the device and read them once every 100 steps, with `copy_to_host_async()` some steps before",
     "Keep the results on the device and copy them now and then: in PyTorch into a buffer made with `torch.empty(..., pin_memory=True)` and"
     " with `copy_(..., non_blocking=True)`, in TensorFlow with `.numpy()` once every 100 steps",
+    programs=(
+        (
+            (INFERENCE, PYTORCH),
+            "Copy results into a buffer made with `torch.empty(..., pin_memory=True)` and with `copy_(..., non_blocking=True)`, and read"
+            " them after the next iteration is launched",
+        ),
+    ),
 )
 PINNED: Final = Words(
     "(`pin_memory=True`, `non_blocking=True`)",
@@ -144,6 +190,7 @@ SAVE: Final = Words(
     "`tf.train.CheckpointOptions(enable_async=True)`",
     "`orbax.checkpoint.AsyncCheckpointer`",
     "`torch.distributed.checkpoint.async_save`, in TensorFlow `tf.train.CheckpointOptions(enable_async=True)`",
+    programs=(((MEGATRON,), "`--async-save` with `--ckpt-format torch_dist`"),),
 )
 
 # -- kernels ---------------------------------------------------------------------------------------------------------------
@@ -154,6 +201,57 @@ FEWER_LAUNCHES: Final = Words(
     "with the whole step under one `jax.jit`, several steps in `jax.lax.scan` or a larger batch",
     'with `torch.compile(mode="reduce-overhead")` or `torch.cuda.CUDAGraph` (PyTorch), `tf.function(jit_compile=True)` (TensorFlow) or a'
     " larger batch",
+    programs=(
+        (
+            (VLLM, GRAPHS),
+            "with graphs for the eager iterations as well (`cudagraph_capture_sizes` in `--compilation-config` up to the largest batch) or"
+            " larger batches (`--max-num-seqs`, `--max-num-batched-tokens`)",
+        ),
+        (
+            (VLLM,),
+            "with CUDA graphs (start vLLM without `--enforce-eager`) or larger batches (`--max-num-seqs`, `--max-num-batched-tokens` with"
+            " `--enable-chunked-prefill`)",
+        ),
+        (
+            (SGLANG, GRAPHS),
+            "with graphs for the eager iterations as well (`--cuda-graph-max-bs` up to the largest batch) or larger"
+            " batches (`--max-running-requests`, `--chunked-prefill-size`)",
+        ),
+        (
+            (SGLANG,),
+            "with CUDA graphs (start SGLang without `--disable-cuda-graph`, `--cuda-graph-max-bs` up to the largest batch) or larger"
+            " batches (`--max-running-requests`, `--chunked-prefill-size`)",
+        ),
+        (
+            (TENSORRT_LLM,),
+            "with CUDA graphs up to the largest batch (`cuda_graph_config` with `max_batch_size` and `enable_padding: true`) or larger"
+            " batches (`max_batch_size`, `max_num_tokens`)",
+        ),
+        ((MEGATRON, GRAPHS), "with more of the layer in CUDA graphs (`--cuda-graph-modules`) or a larger `--micro-batch-size`"),
+        ((GRAPHS, PYTORCH), "with more of the work inside the CUDA graphs that are in use, or a larger batch"),
+        (
+            (TORCH_COMPILE, PYTORCH),
+            'with `mode="reduce-overhead"` in the `torch.compile` that is in use, without graph breaks'
+            ' (`TORCH_LOGS="graph_breaks,recompiles"` lists them), or a larger batch',
+        ),
+        (
+            (DIFFUSERS,),
+            'with `pipeline.transformer = torch.compile(pipeline.transformer, mode="reduce-overhead", fullgraph=True)` (`pipeline.unet` in'
+            " older pipelines) or more images per call (`num_images_per_prompt`)",
+        ),
+        (
+            (HF_TRAINER,),
+            'with `TrainingArguments(torch_compile=True, torch_compile_mode="reduce-overhead")` or a larger `per_device_train_batch_size`',
+        ),
+        ((MEGATRON,), "with CUDA graphs (`--cuda-graph-impl local`) or a larger `--micro-batch-size`"),
+        ((DEEPSPEED,), "with `engine.compile()` or a larger `train_micro_batch_size_per_gpu`"),
+        ((LIGHTNING,), 'with `torch.compile(model, mode="reduce-overhead")` before `trainer.fit(model)`, or a larger batch'),
+        (
+            (INFERENCE, TRANSFORMERS),
+            'with `model.forward = torch.compile(model.forward, mode="reduce-overhead")` (in `generate` also'
+            ' `cache_implementation="static"`) or a larger batch',
+        ),
+    ),
 )
 FUSED: Final = Words(
     'Fuse the short kernels with `torch.compile` or launch them together with `torch.compile(mode="reduce-overhead")` or'
@@ -162,8 +260,47 @@ FUSED: Final = Words(
     "Fuse the short kernels: put the whole step under one `jax.jit`, and donate its arguments (`donate_argnums`)",
     'Fuse the short kernels with `torch.compile` or launch them together with `torch.compile(mode="reduce-overhead")` or'
     " `torch.cuda.CUDAGraph` (PyTorch), or fuse them with `tf.function(jit_compile=True)` (TensorFlow)",
+    programs=(
+        (
+            (VLLM, GRAPHS),
+            "Give the short kernels more work per iteration with larger batches (`--max-num-seqs`, `--max-num-batched-tokens`)",
+        ),
+        ((VLLM,), "Launch the short kernels as CUDA graphs: start vLLM without `--enforce-eager`"),
+        (
+            (SGLANG, GRAPHS),
+            "Give the short kernels more work per iteration with larger batches (`--max-running-requests`, `--chunked-prefill-size`)",
+        ),
+        (
+            (SGLANG,),
+            "Launch the short kernels as CUDA graphs: start SGLang without `--disable-cuda-graph`, with `--cuda-graph-max-bs` up to the"
+            " largest batch",
+        ),
+        ((TENSORRT_LLM,), "Launch the short kernels as CUDA graphs: set `cuda_graph_config` with `enable_padding: true`"),
+        (
+            (TORCH_COMPILE, GRAPHS),
+            'Remove graph breaks (`TORCH_LOGS="graph_breaks,recompiles"` lists them), so that `torch.compile`, which is in use, fuses more'
+            " of the short kernels",
+        ),
+        (
+            (TORCH_COMPILE, PYTORCH),
+            'Remove graph breaks (`TORCH_LOGS="graph_breaks,recompiles"` lists them) and add `mode="reduce-overhead"` to the'
+            " `torch.compile` that is in use, so that it fuses more of the short kernels and launches them together",
+        ),
+        ((GRAPHS, PYTORCH), "Fuse the short kernels with `torch.compile`, inside the CUDA graphs that are in use"),
+        ((DIFFUSERS,), "Fuse the short kernels: `pipeline.transformer.compile(fullgraph=True)` (`pipeline.unet` in older pipelines)"),
+        ((HF_TRAINER,), 'Fuse the short kernels: `TrainingArguments(torch_compile=True, torch_compile_mode="reduce-overhead")`'),
+        ((MEGATRON,), "Launch the short kernels as CUDA graphs (`--cuda-graph-impl local`)"),
+        ((DEEPSPEED,), "Fuse the short kernels with `engine.compile()`"),
+        ((LIGHTNING,), "Fuse the short kernels: `torch.compile(model)` before `trainer.fit(model)`"),
+    ),
 )
-FUSED_OPTIMIZER: Final = Words(", and give the optimizer `fused=True`", "", "", ", and give the optimizer `fused=True`")
+FUSED_OPTIMIZER: Final = Words(
+    ", and give the optimizer `fused=True`",
+    "",
+    "",
+    ", and give the optimizer `fused=True`",
+    programs=(((HF_TRAINER,), ', and set `optim="adamw_torch_fused"`'), ((DEEPSPEED,), ""), ((MEGATRON,), "")),
+)
 TF32: Final = Words(
     'Allow TF32 with `torch.set_float32_matmul_precision("high")` and `torch.backends.cudnn.allow_tf32 = True`, or run forward and'
     ' loss under `torch.autocast("cuda", dtype=torch.bfloat16)`',
@@ -173,6 +310,24 @@ TF32: Final = Words(
     'Allow TF32 (PyTorch: `torch.set_float32_matmul_precision("high")` and `torch.backends.cudnn.allow_tf32 = True`; TensorFlow:'
     " `tf.config.experimental.enable_tensor_float_32_execution(True)`), or train in BF16 (PyTorch: forward and loss under"
     ' `torch.autocast("cuda", dtype=torch.bfloat16)`; TensorFlow: `tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")`)',
+    programs=(
+        ((VLLM,), "Serve the model with `--dtype bfloat16`"),
+        ((SGLANG,), "Serve the model with `--dtype bfloat16`"),
+        ((TENSORRT_LLM,), 'Load the model with `LLM(..., dtype="bfloat16")`'),
+        ((DIFFUSERS,), "Load the pipeline with `from_pretrained(..., torch_dtype=torch.bfloat16)`"),
+        ((HF_TRAINER,), "Set `TrainingArguments(tf32=True)`, or `bf16=True`"),
+        (
+            (LIGHTNING,),
+            'Allow TF32 with `torch.set_float32_matmul_precision("high")`, or train with `Trainer(precision="bf16-mixed")`',
+        ),
+        ((DEEPSPEED,), 'Set `"bf16": {"enabled": true}` in the DeepSpeed configuration'),
+        ((MEGATRON,), "Train with `--bf16`"),
+        (
+            (INFERENCE, PYTORCH),
+            'Allow TF32 with `torch.set_float32_matmul_precision("high")` and `torch.backends.cudnn.allow_tf32 = True`, or convert the'
+            " model with `model.to(torch.bfloat16)`",
+        ),
+    ),
 )
 BF16: Final = Words(
     'Run forward and loss under `torch.autocast("cuda", dtype=torch.bfloat16)`',
@@ -180,6 +335,17 @@ BF16: Final = Words(
     "Compute in `jnp.bfloat16` and keep the parameters in `jnp.float32`",
     'Run forward and loss under `torch.autocast("cuda", dtype=torch.bfloat16)` (PyTorch) or train under'
     ' `tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")` (TensorFlow)',
+    programs=(
+        ((VLLM,), "Serve the model with `--dtype bfloat16`"),
+        ((SGLANG,), "Serve the model with `--dtype bfloat16`"),
+        ((TENSORRT_LLM,), 'Load the model with `LLM(..., dtype="bfloat16")`'),
+        ((DIFFUSERS,), "Load the pipeline with `from_pretrained(..., torch_dtype=torch.bfloat16)`"),
+        ((HF_TRAINER,), "Set `TrainingArguments(bf16=True)`"),
+        ((LIGHTNING,), 'Train with `Trainer(precision="bf16-mixed")`'),
+        ((DEEPSPEED,), 'Set `"bf16": {"enabled": true}` in the DeepSpeed configuration'),
+        ((MEGATRON,), "Train with `--bf16`"),
+        ((INFERENCE, PYTORCH), "Convert the model with `model.to(torch.bfloat16)`"),
+    ),
 )
 FP16: Final = Words(
     'Run forward and loss under `torch.autocast("cuda", dtype=torch.float16)` with `torch.amp.GradScaler("cuda")`',
@@ -188,12 +354,24 @@ FP16: Final = Words(
     "Compute in `jnp.float16` with a scaled loss and keep the parameters in `jnp.float32`",
     'Run forward and loss under `torch.autocast("cuda", dtype=torch.float16)` with `torch.amp.GradScaler("cuda")` (PyTorch) or train under'
     ' `tf.keras.mixed_precision.set_global_policy("mixed_float16")` (TensorFlow)',
+    programs=(
+        ((VLLM,), "Serve the model with `--dtype float16`"),
+        ((SGLANG,), "Serve the model with `--dtype float16`"),
+        ((TENSORRT_LLM,), 'Load the model with `LLM(..., dtype="float16")`'),
+        ((DIFFUSERS,), "Load the pipeline with `from_pretrained(..., torch_dtype=torch.float16)`"),
+        ((HF_TRAINER,), "Set `TrainingArguments(fp16=True)`"),
+        ((LIGHTNING,), 'Train with `Trainer(precision="16-mixed")`'),
+        ((DEEPSPEED,), 'Set `"fp16": {"enabled": true}` in the DeepSpeed configuration'),
+        ((MEGATRON,), "Train with `--fp16`"),
+        ((INFERENCE, PYTORCH), "Convert the model with `model.half()`"),
+    ),
 )
 FP8: Final = Words(
     " FP8 would need Transformer Engine or torchao.",
     "",
     " FP8 would need Transformer Engine.",
     " FP8 would need Transformer Engine or torchao.",
+    programs=(((INFERENCE, VLLM), " FP8 would need `--quantization fp8`."), ((INFERENCE, SGLANG), " FP8 would need `--quantization fp8`.")),
 )
 
 # -- processes and memory --------------------------------------------------------------------------------------------------
@@ -222,6 +400,12 @@ NUMBERS_ONLY: Final = Words(
     "Keep numbers instead of arrays between steps (`float(loss)`) and donate the arguments of the step (`donate_argnums`)",
     "Keep numbers instead of tensors between steps (`loss.item()` or `loss.detach()`, in TensorFlow `float(loss)`) and evaluate without"
     " gradients (`torch.no_grad()`, outside of `tf.GradientTape`)",
+    programs=(
+        (
+            (INFERENCE, PYTORCH),
+            "Run the model under `torch.inference_mode()` and drop outputs and caches (`past_key_values`) before the next request",
+        ),
+    ),
 )
 ALLOCATIONS: Final = Words(
     "Switch `torch.cuda.memory._record_memory_history()` on",
@@ -255,6 +439,10 @@ WARMED_UP: Final = Words(
     "(`tf.keras.callbacks.TensorBoard(profile_batch=(10, 15))`, or `tf.profiler.experimental.start` after the first steps)",
     "(`jax.profiler.start_trace` after the first steps)",
     "(PyTorch: `torch.profiler.schedule(wait=1, warmup=2, active=5)`; TensorFlow: `tf.profiler.experimental.start` after the first steps)",
+    programs=(
+        ((VLLM,), "(`llm.start_profile()` after some requests)"),
+        ((SGLANG,), "(`/start_profile` after some requests)"),
+    ),
 )
 TRACE_SOME: Final = Words(
     "Trace some steps with PyTorch's profiler (`with_stack=True`)",

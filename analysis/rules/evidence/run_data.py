@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from ....ingest.store.store import Store
+from ...causes.program import program
 from ...device.activity import activity
 from ...device.idle import idle
 from ...device.kernels import kernels
@@ -76,3 +77,4 @@ class RunData:
     attributed = _from_store(attribution)  # device work by the operator that launched it
     framework = _from_run(lambda run: framework(run.store, run.attributed))
     gaps = _from_store(DeviceGaps)
+    program = _from_store(program)
