@@ -1,0 +1,213 @@
+"""Operations of a job for its simulation: kernels and collectives of each rank -> runs of computation kernels, and communication.
+
+The computation kernels of a stream are cut where communication begins after one of them, and where one begins after communication, in
+nearly every step and rank of a role. So the runs of one step have the same kernels as those of the other steps and ranks of the role.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import polars as pl
+
+from ...ingest.store.store import Store
+from ..device.collectives import _ONE_TO_ONE as ONE_TO_ONE
+from .simulation import OFTEN, OPERATIONS, OVERLAP_NS, noise
+
+KERNELS: Final = 4_000_000  # computation kernels that are read at most; a longer job is simulated over its first steps
+OPERATIONS_MOST: Final = 300_000  # up to which runs are also cut where the kernel changes
+MEETING: Final = 0.9  # share of the transfers of two streams that have to overlap if the streams are two ends of one connection
+_LINE: Final = ("process", "stream")
+_COMMUNICATION: Final = {
+    "process": pl.Int64, "stream": pl.Int64, "start": pl.Int64, "end": pl.Int64, "operation": pl.String, "bytes": pl.Int64,
+    "group_size": pl.Int64, "match": pl.Int64, "shift_ns": pl.Int64,
+}  # fmt: skip
+
+
+def operations(store: Store, calls: pl.DataFrame, steps: pl.DataFrame, roles_of: Mapping[int, int]) -> pl.DataFrame:
+    """Return the operations of the steps, with the column ``role``.
+
+    ``calls``: :func:`.matching.matched_collectives`. ``steps``: columns process, number, start, end (ns), the same numbers for each process.
+    ``roles_of``: number of the role of each process."""
+    steps = _affordable(store, steps)
+    communication = _in_steps(calls.select(pl.col(name).cast(kind) for name, kind in _COMMUNICATION.items()), steps)
+    kernels = _in_steps(_kernels(store, steps), steps)
+    roles = pl.DataFrame({"process": roles_of.keys(), "role": roles_of.values()}, schema={"process": pl.Int64, "role": pl.Int64})
+    kernels = kernels.join(roles, on="process")
+    communication = communication.join(roles, on="process")
+    shifts = communication.group_by("process").agg(pl.col("shift_ns").first())
+    columns = [*OPERATIONS, "role"]
+    both = pl.concat([_runs(kernels, communication).select(columns), _transfers(communication).select(columns)])
+    shift = pl.col("shift_ns").fill_null(0)
+    return _paired(
+        both.join(shifts, left_on="rank", right_on="process", how="left").with_columns(pl.col("start", "end") + shift).drop("shift_ns")
+    )
+
+
+def _affordable(store: Store, steps: pl.DataFrame) -> pl.DataFrame:
+    count = store.frame("SELECT count(*) FROM device_run WHERE computation").item()
+    numbers = steps["number"].unique().sort()
+    most = max(1, len(numbers) * KERNELS // max(count, 1))
+    return steps.filter(pl.col("number").is_in(numbers.head(most).implode()))
+
+
+def _kernels(store: Store, steps: pl.DataFrame) -> pl.DataFrame:
+    first, last = steps["start"].min(), steps["end"].max()
+    sql = """
+        SELECT process::BIGINT AS process, stream, name, start_ns AS start, end_ns AS "end" FROM device_run
+        WHERE computation AND process IS NOT NULL AND start_ns >= ? AND start_ns < ?
+    """
+    return store.frame(sql, [first, last])
+
+
+def _in_steps(rows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """Add ``step``; leave out what begins in none of the steps."""
+    begins = steps.select("process", "start", step="number", until="end").sort("start")
+    joined = rows.sort("start").join_asof(begins, on="start", by="process", check_sortedness=False)
+    return joined.filter(pl.col("start") < pl.col("until")).drop("until")
+
+
+def work_roles(store: Store, steps: pl.DataFrame) -> dict[int, int]:
+    """Return a role for each process: those with the same kernels in the same order in most steps have one in common.
+
+    Stages of a pipeline differ by their schedule."""
+    steps = _affordable(store, steps)
+    kernels = _in_steps(_kernels(store, steps), steps)
+    main = kernels.group_by(_LINE).agg(busy=(pl.col("end") - pl.col("start")).sum()).sort("busy", "stream", descending=[True, False])
+    main = main.unique("process", keep="first", maintain_order=True)
+    ordered = kernels.join(main, on=_LINE, how="semi").sort("start")
+    place = pl.int_range(pl.len(), dtype=pl.UInt64).over("process", "step")
+    mixed = (pl.struct("name", place.alias("place")).hash() // 2**20).alias("mixed")  # so that the sum of a step does not overflow
+    sums = ordered.with_columns(mixed).group_by("process", "step").agg(pl.col("mixed").sum(), kernels=pl.len())
+    usual = sums.group_by("process", "mixed", "kernels").len().sort("len", "mixed", "kernels", descending=[True, False, False])
+    usual = usual.unique("process", keep="first", maintain_order=True)
+    usual = usual.with_columns(first=pl.col("process").min().over("mixed", "kernels"))
+    return dict(usual.select("process", pl.col("first").rank("dense").cast(pl.Int64) - 1).sort("process").rows())
+
+
+def _runs(kernels: pl.DataFrame, communication: pl.DataFrame) -> pl.DataFrame:
+    """Combine the computation kernels between two cuts."""
+    numbered = kernels.sort("start", "end").with_columns(
+        index=pl.int_range(pl.len(), dtype=pl.Int64).over(*_LINE, "step"), count=pl.len().over(*_LINE, "step").cast(pl.Int64)
+    )
+    cut = (
+        _cuts(numbered, communication)
+        .join(numbered.select(*_LINE, "step", "count", "role").unique(), on=["role", "count"])
+        .select(*_LINE, "step", index="cut")
+        .with_columns(cut=1)
+        .unique()
+    )
+    length = pl.col("end") - pl.col("start")
+    split = numbered.join(cut, on=[*_LINE, "step", "index"], how="left").sort("start", "end")
+    changes = pl.col("name").ne_missing(pl.col("name").shift(1).over(*_LINE, "step"))
+    if split.select(changes.sum()).item() <= OPERATIONS_MOST:
+        split = split.with_columns(cut=pl.when(changes).then(1).otherwise("cut"))
+    runs = (
+        split.with_columns(run=pl.col("cut").fill_null(0).cum_sum().over(*_LINE, "step"), hashed=pl.col("name").hash() // 2**20)
+        .group_by(*_LINE, "step", "run", "role")
+        .agg(
+            pl.col("start").min(),
+            pl.col("end").max(),
+            busy=length.sum(),
+            work=pl.struct(pl.col("hashed").sum(), pl.len().alias("kernels")).hash(),
+        )
+        .sort(*_LINE, "step", "start")
+    )
+    place = pl.int_range(pl.len()).over(*_LINE, "step")
+    return (
+        runs.with_columns(place=place, count=pl.len().over(*_LINE, "step"))
+        .with_columns(
+            rank="process",
+            type=pl.struct("role", "work", "place", "count").hash(),
+            communication=pl.lit(False),
+            idle=(pl.col("end") - pl.col("start") - pl.col("busy")).clip(lower_bound=0),
+            match=pl.lit(None, pl.Int64),
+        )
+        .cast({name: kind for name, kind in OPERATIONS.items()})
+    )
+
+
+def _cuts(kernels: pl.DataFrame, communication: pl.DataFrame) -> pl.DataFrame:
+    """Return the numbers of kernels in their step before which runs are cut.
+
+    Columns: role, count (kernels of the stream in the step), cut."""
+    line = [*_LINE, "step"]
+    ordered = communication.sort("start", "end").with_columns(
+        position=pl.int_range(pl.len()).over(line), among=pl.len().over(line), operations=pl.col("operation").hash().sum().over(line)
+    )
+    pairs = ordered.select(
+        "process", "step", "role", "position", "among", "operations", "start", resumed=pl.col("end") - noise("start", "end")
+    ).join(kernels.select(*line, "count").unique(), on=["process", "step"])
+    ended = kernels.select(*line, before=pl.col("index") + 1, time=(pl.col("end") - noise("start", "end")).cum_max().over(line)).sort(
+        "time"
+    )
+    begun = kernels.select(*line, after=pl.col("index") + 1, time="start").sort("time")
+    both = (
+        pairs.sort("start")
+        .join_asof(ended, left_on="start", right_on="time", by=line, check_sortedness=False)
+        .sort("resumed")
+        .join_asof(begun, left_on="resumed", right_on="time", by=line, check_sortedness=False)
+        .with_columns(pl.col("before", "after").fill_null(0))
+    )
+    usual = both.group_by("role", "count", "position", "among", "operations").agg(
+        before=pl.col("before").quantile(OFTEN, "lower"), after=pl.col("after").quantile(1 - OFTEN, "higher")
+    )
+    cuts = pl.concat([usual.select("role", "count", cut="before"), usual.select("role", "count", cut="after")])
+    return cuts.with_columns(pl.col("cut").cast(pl.Int64)).unique()
+
+
+def _transfers(communication: pl.DataFrame) -> pl.DataFrame:
+    key = ["operation", "bytes", "group_size"]
+    one_to_one = pl.col("operation").is_in(ONE_TO_ONE)
+    occurrence = pl.int_range(pl.len()).over("process", "step", *key)
+    return (
+        communication.sort("start", "end")
+        .with_columns(occurrence=pl.when(~one_to_one).then(occurrence))
+        .select(
+            "stream", "step", "start", "end", "match", "role", "shift_ns",
+            rank="process",
+            communication=pl.lit(True),
+            type=pl.struct(pl.col("operation").replace(list(ONE_TO_ONE), "send"), "bytes", "occurrence").hash(),
+            work=pl.lit(0, pl.UInt64),
+            idle=pl.lit(0, pl.Int64),
+        )
+        .cast({name: kind for name, kind in OPERATIONS.items()})
+    )  # fmt: skip
+
+
+def _paired(rows: pl.DataFrame) -> pl.DataFrame:
+    """Match the communication of two streams that ends together and nothing else does.
+
+    This finds sends and receives whose process group is not recorded."""
+    line = ["rank", "stream"]
+    single = rows.filter(pl.col("communication"), pl.col("match").is_null()).sort("start", "end").with_row_index("row")
+    single = single.with_columns(position=pl.int_range(pl.len()).over(line), among=pl.len().over(line))
+    lines = single.select(*line, "among").unique().sort(line).with_row_index("line")
+    if len(lines) < 2 or len(lines) > 2048:
+        return rows
+    calls = single.join(lines, on=[*line, "among"]).select("line", "rank", "position", "among", "start", "end")
+    sample = calls.filter(pl.col("position") % (pl.col("among") // 64).clip(lower_bound=1) == 0)
+    shift = pl.col("end") - pl.col("end_of_peer")  # clocks differ
+    apart = (shift - shift.median()).abs()
+    meet = (pl.col("start") < pl.col("end_of_peer")) & (pl.col("start_of_peer") < pl.col("end"))
+    scores = (
+        sample.join(sample, on=["among", "position"], suffix="_of_peer")
+        .filter(pl.col("rank") != pl.col("rank_of_peer"))
+        .group_by("line", "line_of_peer")
+        .agg(apart=apart.median(), meet=meet.mean(), limit=((pl.col("end") - pl.col("start")).median() / 2).clip(upper_bound=OVERLAP_NS))
+        .filter(pl.col("meet") >= MEETING, pl.col("apart") <= pl.col("limit"))
+        .filter(pl.col("apart") == pl.col("apart").min().over("line"), pl.col("apart") == pl.col("apart").min().over("line_of_peer"))
+        .filter(pl.col("line") < pl.col("line_of_peer"), pl.len().over("line") == 1, pl.len().over("line_of_peer") == 1)
+        .with_row_index("pair")
+    )
+    ends = pl.concat([scores.select("pair", "line"), scores.select("pair", line="line_of_peer")])
+    first = int(rows["match"].max() or 0) + 1  # type: ignore[call-overload]
+    matched = (
+        single.join(lines, on=[*line, "among"])
+        .join(ends, on="line")
+        .select("rank", "stream", "start", "end", found=pl.struct("pair", "position").rank("dense").cast(pl.Int64) + first)
+        .unique(["rank", "stream", "start", "end"])
+    )
+    joined = rows.join(matched, on=["rank", "stream", "start", "end"], how="left")
+    return joined.with_columns(match=pl.coalesce("match", pl.when("communication").then("found"))).drop("found")

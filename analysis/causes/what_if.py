@@ -1,0 +1,152 @@
+"""What a job would take if some of its operations took their ideal time: a run -> its simulation, and the gain of each cause.
+
+The ideal duration of computation is the mean over the ranks of a role and the steps, times the mean of all roles / that of the role; that
+of communication is the median. A gain is the share of the job's time that goes, predicted by simulation (arXiv 2505.05713).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import polars as pl
+
+from ...ingest.store.store import Store
+from ..device.collectives import _ONE_TO_ONE as ONE_TO_ONE
+from ..toolkit.wording import percent, plural
+from .operations import operations, work_roles
+from .simulation import Job, job
+
+STEPS: Final = 3  # steps from which the order of operations is known
+REPLAY_PERCENT: Final = 5.0  # largest difference between the simulated time of the job and the recorded one
+UNMATCHED_PERCENT: Final = 10.0  # largest share of communication whose other ranks are unknown
+RANKS: Final = 1024  # ranks that are simulated at most
+
+
+@dataclass(frozen=True, slots=True)
+class Peers:
+    """Ranks that do the same work. ``roles``: number of the role of each process, in the order of pipeline stages if these are known.
+
+    ``source``: groups (the process groups give the pipeline stages), work (ranks of a role run the same kernels in the same order), same
+    (ranks send nothing to single ranks, so that all do the same), or unknown."""
+
+    roles: Mapping[int, int]
+    source: str
+
+    def of(self, role: int) -> list[int]:
+        """Return the processes of a role."""
+        return sorted(process for process, number in self.roles.items() if number == role)
+
+    @property
+    def pipeline(self) -> bool:
+        return self.source in ("groups", "work") and len(set(self.roles.values())) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """``percent``: share of the job's time that goes. ``explained``: of the time that goes if all operations take their ideal time."""
+
+    percent: float
+    explained: float
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """A job that was simulated. Times are in ns; ``recorded_ns``, ``replayed_ns``, ``ideal_ns``: of all its steps.
+
+    ``computing``: columns rank, role, step, computing (busy time of its computation in the step)."""
+
+    job: Job
+    peers: Peers
+    steps: int
+    recorded_ns: int
+    replayed_ns: float
+    ideal_ns: float
+    computing: pl.DataFrame
+
+    def gain(self, which: pl.Expr, ideal: str = "level") -> Gain:
+        """Return what is gained if some operations take their ideal time.
+
+        ``ideal``: the column of it; level, ideal (of the role), or even (the computation of a rank in each step is the mean of its role)."""
+        saved = self.replayed_ns - self.job.makespan(which, ideal)
+        lost = self.replayed_ns - self.ideal_ns
+        return Gain(100 * saved / self.replayed_ns, saved / lost if lost > 0 else 0.0)
+
+    def gain_of_ranks(self, processes: Collection[int]) -> Gain:
+        return self.gain(pl.col("rank").is_in(list(processes)))
+
+    @property
+    def step_ns(self) -> float:
+        return self.recorded_ns / self.steps
+
+
+def peers(store: Store, calls: pl.DataFrame, steps: pl.DataFrame, stages: Mapping[int, int | None]) -> Peers:
+    """Return which ranks do the same work.
+
+    ``calls``: :func:`.matching.matched_collectives`. ``steps``: as for :func:`.operations.operations`. ``stages``: pipeline stage of each
+    process, if its process groups name it."""
+    processes = steps["process"].unique().sort().to_list()
+    known = [stages.get(process) for process in processes]
+    if processes and all(stage is not None for stage in known):
+        return Peers({process: stage for process, stage in zip(processes, known, strict=True) if stage is not None}, "groups")
+    if not calls["operation"].is_in(ONE_TO_ONE).any():
+        return Peers(dict.fromkeys(processes, 0), "same")
+    roles = work_roles(store, steps)
+    return Peers(roles, "work" if len(set(roles.values())) < len(roles) else "unknown")
+
+
+def what_if(store: Store, calls: pl.DataFrame, steps: pl.DataFrame, peers: Peers) -> WhatIf | str:
+    """Simulate a job, or return why it cannot be simulated."""
+    if steps["process"].n_unique() < 2:
+        return "one rank in this run" if len(steps) else "no steps with device work"
+    if steps["process"].n_unique() > RANKS:
+        return f"more than {RANKS:,} ranks"
+    if steps["number"].n_unique() < STEPS:
+        return f"{plural(steps['number'].n_unique(), 'step')} in common to all ranks, of {STEPS} that a simulation requires"
+    if calls.is_empty():
+        return "no collective kernels"
+    if peers.source == "unknown":
+        return "the roles of the ranks are unknown"
+    rows = operations(store, calls, steps, peers.roles)
+    single = rows.filter("communication").select(
+        share=100 * (pl.col("end") - pl.col("start")).filter(pl.col("match").is_null()).sum() / (pl.col("end") - pl.col("start")).sum()
+    )
+    share = single.item() if len(single) else None
+    if share is None:
+        return "no communication within the steps"
+    if share > UNMATCHED_PERCENT:
+        return f"the other ranks are unknown for {percent(share)} of the time in communication"
+    simulated = _levelled(job(rows))
+    recorded, replayed = simulated.recorded_ns(), simulated.makespan()
+    difference = 100 * (replayed - recorded) / recorded if recorded else 0.0
+    if abs(difference) > REPLAY_PERCENT:
+        return f"the simulated job takes {percent(abs(difference))} {'more' if difference > 0 else 'less'} time than the recorded one"
+    computing = (
+        simulated.operations.filter(~pl.col("communication")).group_by("rank", "role", "step").agg(computing=pl.col("transfer").sum())
+    )
+    ideal = simulated.makespan(pl.lit(True), "level")
+    return WhatIf(simulated, peers, rows["step"].n_unique(), recorded, replayed, ideal, computing.sort("rank", "step"))
+
+
+def _levelled(simulated: Job) -> Job:
+    """Add the ideal durations ``level`` and ``even``."""
+    rows = simulated.operations
+    computation = ~pl.col("communication")
+    sums = rows.filter(computation).group_by("role", "rank", "step").agg(total=pl.col("transfer").sum())
+    sums = sums.with_columns(mean=pl.col("total").mean().over("role"))
+    sums = sums.with_columns(factor=pl.col("total").mean() / pl.col("mean"), evenly=pl.col("mean") / pl.col("total"))
+    wide = rows.join(sums.select("rank", "step", "factor", "evenly"), on=["rank", "step"], how="left", maintain_order="left")
+    return replace(
+        simulated,
+        operations=wide.with_columns(
+            level=pl.when(computation).then(pl.col("ideal") * pl.col("factor")).otherwise("ideal"),
+            even=pl.when(computation).then(pl.col("transfer") * pl.col("evenly")).otherwise("transfer"),
+        ).drop("factor", "evenly"),
+    )
+
+
+def common_steps(steps: pl.DataFrame) -> pl.DataFrame:
+    """Return the steps that every process has; columns process, number, start, end."""
+    every = pl.col("process").n_unique().over("number") == steps["process"].n_unique()
+    return steps.filter(every).select(pl.col("process", "number").cast(pl.Int64), "start", "end")
