@@ -10,7 +10,6 @@ import dataclasses
 import gc
 import os
 import shutil
-import statistics
 import tempfile
 import time
 import traceback
@@ -22,10 +21,9 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import modes, temporary
-from ..analysis.compare.steps import step_times
 from ..analysis.compare.utilization import sampled_mean
 from ..analysis.report.model import Report
-from ..analysis.steps.steps import main_steps
+from ..analysis.steps.step_time import main_steps, step_times
 from ..errors import InputError, PostrunError, RenderError, database_problem
 from ..ingest.object_store.objects import ChangedError, Objects, ObjectStoreError
 from ..ingest.object_store.open import open_objects
@@ -370,7 +368,7 @@ def figures(report: Report) -> dict[str, Any]:
         "gpu_active_derived": active.derived if active is not None else None,
         "gpu_utilization_percent": sampled_mean(report, "gpu"),
         "steps": len(steps) or None,
-        "step_median_ns": round(statistics.median(times)) if (times := step_times(report)) else None,
+        "step_median_ns": round(times.median_ns) if (times := step_times(report.steps)) else None,
         "exposed_communication_percent": tiles.get("exposed_communication"),
         "gpu_memory_percent": max(memory, default=None),
         "verdicts": {result.rule: result.verdict for result in report.rules},

@@ -8,7 +8,7 @@ from typing import Final
 
 from ..report.comparison import Difference
 from ..report.model import Report
-from ..steps.steps import main_steps
+from ..steps.step_time import main_steps
 from ..toolkit import wording
 from ..toolkit.labels import UNKNOWN_HOST, short_model
 

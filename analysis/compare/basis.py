@@ -10,7 +10,7 @@ from typing import Final
 
 from ..report.comparison import Amount, Basis
 from ..report.model import Report, Step
-from ..steps.steps import main_steps
+from ..steps.step_time import by_process, main_steps
 
 _COVERED: Final = 0.5  # share of a process's profile window that its steps must cover, from first start to last end, to represent it
 _Process = tuple[str, int | None, int | None]
@@ -88,14 +88,6 @@ def _covered(report: Report, steps: Sequence[Step]) -> int:
             if after.index == before.index + 1 and bisect_right(starts, before.start_ns) == bisect_right(starts, after.start_ns):
                 total += after.start_ns - end  # less where the work of two steps overlaps
     return total
-
-
-def by_process(steps: Sequence[Step]) -> dict[_Process, list[Step]]:
-    """Group steps by process, in their order."""
-    groups: dict[_Process, list[Step]] = {}
-    for step in steps:
-        groups.setdefault((step.node, step.rank, step.pid), []).append(step)
-    return groups
 
 
 def changed(base: float, new: float) -> float | None:

@@ -9,6 +9,7 @@ from typing import Final
 from ..report.comparison import Amount, Basis, Change, Comparison, Difference, KernelChange, Side, StepComparison
 from ..report.model import Generator, Report
 from ..steps.ranges import LOADING
+from ..steps.step_time import FROM_STEP_TO_STEP
 from ..toolkit import wording
 from .alike import ACTIVITY, GPU, WORLD, differences, short_models
 from .basis import ADDED, GROWN, SAME, SHRUNK, UNDECIDED, VANISHED, basis
@@ -16,7 +17,7 @@ from .kernels import categories, kernels, precision
 from .launches import idle, launches
 from .memory import gpu_memory, memory_operations
 from .parts import devices, host_name, host_parts, parts, total_span
-from .steps import FASTER, FROM_STEP_TO_STEP, SLOWER, UNKNOWN, compare_steps, mean_error
+from .steps import FASTER, SLOWER, UNKNOWN, compare_steps, mean_error
 from .utilization import sampling
 from .verdicts import BROKEN, MENDED, verdicts
 

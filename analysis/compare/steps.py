@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Final
 
 import polars as pl
 
 from ..report.comparison import Spread, StepComparison
-from ..report.model import Report, Step
-from ..steps.steps import main_steps
+from ..report.model import Report
+from ..steps.step_time import DEVICE, FROM_STEP_TO_STEP, HOST, from_step_to_step, main_steps, per_step
 from ..toolkit import wording
 from ..toolkit.quantiles import bin_counts, duration_histogram, quantile
 from ..toolkit.rank_test import rank_test
-from .basis import SAME, UNDECIDED, by_process
+from .basis import SAME, UNDECIDED
 
 SLOWER: Final = "slower"
 FASTER: Final = "faster"
@@ -23,10 +22,6 @@ UNKNOWN: Final = "unknown"
 
 LEVEL: Final = 0.01  # largest probability of a difference by chance that counts as a real difference
 FEWEST: Final = 5  # steps per run; with fewer, no order of the values is rarer than LEVEL
-
-FROM_STEP_TO_STEP: Final = "from step to step"
-DEVICE: Final = "device"
-HOST: Final = "host"
 
 
 def compare_steps(base: Report, new: Report, threshold_percent: float) -> tuple[StepComparison | None, StepComparison | None, str | None]:
@@ -37,7 +32,7 @@ def compare_steps(base: Report, new: Report, threshold_percent: float) -> tuple[
         return None, None, f"{' and '.join(lacking)} {'have' if len(lacking) > 1 else 'has'} no steps"
     if all(step.on_device for steps in sides for step in steps):
         periods = [from_step_to_step(steps) for steps in sides]
-        work = _compared(DEVICE, [_per_step(steps) for steps in sides], threshold_percent)
+        work = _compared(DEVICE, [per_step(steps) for steps in sides], threshold_percent)
         if all(periods):
             return _compared(FROM_STEP_TO_STEP, periods, threshold_percent), work, None
         return work, None, None
@@ -45,47 +40,7 @@ def compare_steps(base: Report, new: Report, threshold_percent: float) -> tuple[
         sides = [[step for step in steps if step.host_duration_ns > 0] for steps in sides]
         if not all(sides):
             return None, None, "the steps of one run are timed on the GPU, those of the other on the host"
-    return _compared(HOST, [_per_step(steps, host=True) for steps in sides], threshold_percent), None, None
-
-
-def from_step_to_step(steps: Sequence[Step]) -> list[float]:
-    """Return the time from each step to the next, between the ends of their GPU work.
-
-    The result has one value per step number whose predecessor was also recorded: the median over the processes. Unlike the GPU time per
-    step it includes the wait for data, and counts no time twice if the work of two steps overlaps.
-    """
-    lengths: dict[int, list[int]] = {}
-    for listed in by_process(steps).values():
-        for before, after in pairwise(sorted(listed, key=lambda step: (step.index, step.start_ns))):
-            length = after.start_ns + after.duration_ns - before.start_ns - before.duration_ns
-            if after.index == before.index + 1 and length > 0:
-                lengths.setdefault(after.index, []).append(length)
-    return _medians(lengths)
-
-
-def step_times(report: Report) -> list[float]:
-    """Return one value per step in ns, for comparison with other runs.
-
-    Values are from step to step if the steps are timed on the device (:func:`from_step_to_step`), else durations on the host.
-    """
-    steps = main_steps(report.steps.steps)
-    if steps and steps[0].on_device:
-        return from_step_to_step(steps) or _per_step(steps)
-    return _per_step(steps, host=True)
-
-
-def _per_step(steps: Sequence[Step], *, host: bool = False) -> list[float]:
-    """Return one duration per step number: the median over the processes."""
-    lengths: dict[int, list[int]] = {}
-    for step in steps:
-        length = step.host_duration_ns if host else step.duration_ns
-        if length > 0:
-            lengths.setdefault(step.index, []).append(length)
-    return _medians(lengths)
-
-
-def _medians(lengths: dict[int, list[int]]) -> list[float]:
-    return [float(statistics.median(lengths[index])) for index in sorted(lengths)]
+    return _compared(HOST, [per_step(steps, host=True) for steps in sides], threshold_percent), None, None
 
 
 def _compared(measure: str, values: Sequence[Sequence[float]], threshold_percent: float) -> StepComparison | None:
@@ -171,7 +126,7 @@ def mean_error(base: Report, new: Report) -> float | None:
     squares = 0.0
     for report in (base, new):
         steps = main_steps(report.steps.steps)
-        values = from_step_to_step(steps) if all(step.on_device for step in steps) else _per_step(steps, host=True)
+        values = from_step_to_step(steps) if all(step.on_device for step in steps) else per_step(steps, host=True)
         if len(values) < FEWEST:
             return None
         squares += statistics.variance(values) / len(values)

@@ -8,7 +8,7 @@ from typing import Final
 from ...ingest.store.tables import METRICS
 from ..report.comparison import Basis, SampledMean, Sampling
 from ..report.model import Report, Series
-from ..steps.steps import main_steps
+from ..steps.step_time import main_steps
 
 MEASURES: Final = (("gpu", "GPU utilisation"), ("gpu_memory", "GPU memory"), ("cpu", "CPU utilisation"), ("io_wait", "I/O wait"))
 """Metrics of the curves of a report, and their names."""

@@ -429,13 +429,15 @@ class Step(_OfProcess):
 
 @dataclass(frozen=True, slots=True)
 class StepGroup(_OfProcess):
-    """Durations of the steps of one (node, process, phase); ``slowest``: at most ten steps, longest first."""
+    """Durations of the steps of one (node, process, phase): GPU time per step, or that on the host. ``slowest``: at most ten steps, longest
+    first."""
 
     phase: str | None
     on_device: bool
     quantiles: Quantiles
     histogram: Histogram
     slowest: tuple[Step, ...]
+    step_time_ns: float | None = None  # median from step to step; None if no two steps follow each other, or on the host
 
 
 @dataclass(frozen=True, slots=True)
@@ -484,6 +486,21 @@ class StepTrend(_OfProcess):
 
 
 @dataclass(frozen=True, slots=True)
+class WorkOutsideSteps(_OfProcess):
+    """Device work of a process that no recorded step launched, and that is in no figure per step. ``when`` it was launched: "before" the
+    first step, "between" steps whose numbers do not follow each other, or "after" the last one. ``busy_ns``: union of the ``runs`` of
+    kernels, copies and memsets, from ``first_ns`` to ``last_ns``. ``longest``: the name with the longest summed time."""
+
+    device: int
+    when: str
+    runs: int
+    busy_ns: int
+    first_ns: int
+    last_ns: int
+    longest: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Steps:
     """``steps``: by process, phase and time; ``left_out``: number of steps that are only in ``groups``. If a profiler marked steps, only
     some of the steps of the job, timed on the host, are listed."""
@@ -498,6 +515,7 @@ class Steps:
     profiled: str | None = None  # a sentence on the steps that a profiler of a configuration made longer
     parts_absent: str | None = None  # why no parts are known, although events were recorded
     traced: str | None = None  # if the operators were recorded in some steps only: "in 2 of 20 steps (steps 5 and 6)"
+    outside: tuple[WorkOutsideSteps, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -516,6 +534,10 @@ class StepBar:
     idle_ns: int
     hidden_communication_ns: int
 
+    def mean_ns(self, part: str) -> float:
+        """Return the mean time of a part per step: "step", "idle"."""
+        return float(getattr(self, f"{part}_ns") / self.steps)
+
 
 @dataclass(frozen=True, slots=True)
 class RankSteps(_OfProcess):
@@ -529,7 +551,8 @@ class RankSteps(_OfProcess):
 class StepBreakdown:
     """Parts of the time over the steps. ``pooled``: number of adjacent steps per bar. ``mean``: over all processes; ``ranks``: of several
     ranks the two that compute longest, the one in the middle and the one that computes least. ``devices``: largest number of devices
-    of a process; the bars show the one that computes most."""
+    of a process; the bars show the one that computes most. ``average``: sums over the steps whose step before was recorded, over all
+    processes; of a process without such over all of its steps. Means per step are over these."""
 
     steps: int = 0
     pooled: int = 1
@@ -538,6 +561,7 @@ class StepBreakdown:
     ranks: tuple[RankSteps, ...] = ()
     absent: str | None = None
     devices: int = 1
+    average: StepBar | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import polars as pl
 
 from ..report.model import Quantiles, Step, Steps
 from ..steps.profiled import others_of
-from ..steps.steps import main_steps
+from ..steps.step_time import main_steps, step_times
 from ..toolkit import wording
 from ..toolkit.quantiles import quantiles
 
@@ -19,8 +19,9 @@ _UNEVEN: Final = 1.1  # median step of the slowest process / of the fastest, abo
 
 
 def spread(steps: Steps) -> Quantiles | None:
-    """Return the quantiles of the main steps; None without steps."""
-    return quantiles(pl.Series([step.duration_ns for step in main_steps(steps.steps)], dtype=pl.Int64))
+    """Return the quantiles of the :func:`.step_times`; None without steps."""
+    times = step_times(steps)
+    return quantiles(pl.Series(times.values, dtype=pl.Float64)) if times else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +35,14 @@ class LongestStep:
 
 def longest_step(steps: Steps) -> LongestStep | None:
     """Return the longest main step, if possible an unprofiled one; None if few."""
-    candidates = others_of(main_steps(steps.steps))
-    times = spread(steps)
-    if times is None or len(candidates) < SEVERAL or times.p50 <= 0:
+    every = main_steps(steps.steps)
+    candidates = others_of(every)
+    if len(candidates) < SEVERAL or (median := statistics.median(step.duration_ns for step in every)) <= 0:
         return None
     longest = max(candidates, key=lambda step: step.duration_ns)
     several = len({(step.node, step.rank, step.pid) for step in candidates}) > 1
     of = f" of {wording.process(longest.node, longest.rank, longest.pid)}" if several else ""
-    return LongestStep(longest, longest.duration_ns / times.p50, f"{wording.step(longest.index, longest.again)}{of}")
+    return LongestStep(longest, longest.duration_ns / median, f"{wording.step(longest.index, longest.again)}{of}")
 
 
 def profiled_left_out(steps: Steps) -> bool:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import statistics
 from typing import Final
 
 from ..device.precision import BELOW_FP32
 from ..report.model import Tile
-from ..steps.steps import main_steps
+from ..steps.step_time import FROM_STEP_TO_STEP, HOST, main_steps, per_step, step_times
 from ..toolkit import wording
 from .summary_data import SummaryData, median_range, p95_text
 from .summary_steps import SEVERAL, data_loading, loading_basis, longest_step, profiled_left_out, spread, uneven_processes
 
 NOT_KNOWN: Final = "–"
-_LONGER: Final = 1.03  # mean step time / median GPU time per step, above which the tile shows both
+_DIFFERENT: Final = 0.03  # of the step time; a GPU time per step that differs by more is next to it
 _RECORDED: Final = "postrun capture"  # format of the sources that the capture library wrote
 _UNKNOWN_PERCENT: Final = 5.0  # unknown precision from which the tile states it
 
@@ -68,24 +68,27 @@ def _gpu_busy(data: SummaryData) -> Tile:
 
 
 def _step_time(data: SummaryData) -> Tile:
-    times = spread(data.report.steps)
-    if times is None:
-        return _unknown("step_time", "step time", "no steps recorded", "steps")
+    key, label, anchor = "step_time", "step time", "steps"
+    times, every = spread(data.report.steps), step_times(data.report.steps)
+    if times is None or every is None:
+        return _unknown(key, label, "no steps recorded", anchor)
     if processes := uneven_processes(data.report.steps):
         (low, fast), (high, slow) = processes
         detail = f"median of {slow}, the slowest; {wording.duration(low)} on {fast}, on the host"
-        return Tile("step_time", "step time", wording.duration(high), detail, "steps", high, "ns")
+        return Tile(key, label, wording.duration(high), detail, anchor, high, "ns")
     if times.count >= SEVERAL:
         details = [f"p95 {wording.duration(times.p95)}"]
     else:
         details = [f"median of {times.count} steps" if times.count > 1 else "one step"]
-    loading = data_loading(data.report.steps)
-    if not main_steps(data.report.steps.steps)[0].on_device:
+    if every.measure == HOST:
         details[0] += " on the host"
-    elif times.count > 1 and loading and loading.total_ns / loading.steps > _LONGER * times.p50:
-        # GPU time per step excludes what precedes the first launch, such as data loading.
-        details += ["on the GPU", f"{wording.duration(loading.total_ns / loading.steps)} from step to step on average"]
-    return Tile("step_time", "step time", wording.duration(times.p50), ", ".join(details), "steps", times.p50, "ns")
+    elif every.measure == FROM_STEP_TO_STEP:
+        # Shorter where the device waits before the first launch of a step, longer where the work of steps overlaps.
+        work = statistics.median(per_step(main_steps(data.report.steps.steps)))
+        details += [f"GPU time per step {wording.duration(work)}"] if abs(work - times.p50) > _DIFFERENT * times.p50 else []
+    elif times.count == 1:
+        details[0] += ", without the wait before it"
+    return Tile(key, every.name, wording.duration(times.p50), ", ".join(details), anchor, times.p50, "ns")
 
 
 def _exposed_communication(data: SummaryData) -> Tile:
@@ -94,12 +97,9 @@ def _exposed_communication(data: SummaryData) -> Tile:
         return _unknown(key, label, "no GPU activity recorded", anchor)
     if not any(device.communication_ns for device in data.breakdown):
         return _unknown(key, label, "no collective kernels recorded", anchor)
-    # Per step and GPU: over the GPUs whose process has steps with device work.
-    counts = Counter((step.node, step.rank, step.pid) for step in main_steps(data.report.steps.steps) if step.on_device)
-    per_gpu = [(device.exposed_communication_ns, counts[device.node, device.rank, device.pid]) for device in data.breakdown]
     detail = f"of the span of {wording.plural(len(data.breakdown), 'GPU')}"
-    if steps := sum(n for _, n in per_gpu):
-        detail = f"{wording.duration(sum(ns for ns, n in per_gpu if n) / steps)} per step"
+    if (average := data.report.step_breakdown.average) is not None:
+        detail = f"{wording.duration(average.mean_ns('exposed_communication'))} per step"
     percent = data.exposed_communication_percent
     return Tile(key, label, wording.percent(percent), detail, anchor, percent)
 

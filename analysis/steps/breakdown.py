@@ -9,7 +9,7 @@ import polars as pl
 from ...ingest.store.store import Store
 from ..report.model import RankSteps, StepBar, StepBreakdown
 from .data import StepData
-from .times import PARTS, TIMES, no_device_steps, step_times
+from .times import PARTS, TIMES, no_device_steps, step_times, steps_with_start
 
 BARS: Final = 60  # bars per chart; more steps are pooled with their neighbors
 RANKS: Final = 4
@@ -37,6 +37,7 @@ def step_breakdown(store: Store, times: pl.DataFrame | None = None, data: StepDa
         devices=times.select(pl.col("devices").max()).item(),
         mean=_bars(placed),
         ranks=tuple(row for _, row in sorted(ranks, key=lambda item: item[0])),
+        average=_bars(steps_with_start(times).with_columns(bar=0))[0],
     )
 
 

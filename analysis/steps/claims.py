@@ -24,8 +24,9 @@ _SETS: Final = ["group", "number", "start", "end"]
 def step_windows(members: pl.DataFrame, group: int) -> pl.DataFrame:
     """Return the wall times of the steps of a process, disjoint and in order.
 
-    Columns: ``group``, ``process``, ``start``, ``end``. ``host_end``: end of the step on the host. ``followed``: the next step, by the
-    usual distance of their numbers, comes after it. The last step is left out if it was cut off.
+    ``members``: steps with ``ahead`` (:attr:`.data.StepData.ahead`, else null), before which the device works for none. Columns: ``group``,
+    ``process``, ``start``, ``end``. ``host_end``: end of the step on the host. ``followed``: the next step, by the usual distance of their
+    numbers, comes after it. The last step is left out if it was cut off.
     """
     ordered = members.sort("host_start_ns", "host_duration_ns")
     *_, last_but_one, last = [None, None, *ordered["device_events"].tail(2)]
@@ -35,7 +36,7 @@ def step_windows(members: pl.DataFrame, group: int) -> pl.DataFrame:
     end = pl.max_horizontal(host_end, pl.col("device_start_ns") + pl.col("device_duration_ns")).cum_max()
     before = pl.col("end").shift(1)
     further = pl.col("number") - pl.col("number").shift(1)
-    start = pl.when(further == 1).then(before).otherwise(pl.max_horizontal("host_start_ns", before))
+    start = pl.when(further == 1).then(before).otherwise(pl.max_horizontal("host_start_ns", before, "ahead"))
     usual = (further == 1) | (further == further.filter(further > 0).median()) | pl.col("number").is_null()  # numbers may count in tens
     return (
         ordered.lazy()

@@ -10,6 +10,7 @@ from ...ingest.store.store import Store
 from ..toolkit.intervals import union
 from ..toolkit.places import Places
 from .loading_ranges import loading_ranges
+from .outside import begun_after, disjoint_steps, outside_steps
 from .ranges import ranges_on_step_threads
 from .timed import timed_steps
 
@@ -84,3 +85,29 @@ class StepData:
             .unique(["process", "number"], keep="first", maintain_order=True)
             .with_columns(end=pl.col("start") + pl.col("duration"))
         )
+
+    @cached_property
+    def _disjoint(self) -> pl.DataFrame:
+        return disjoint_steps(self.main)
+
+    @cached_property
+    def outside(self) -> pl.DataFrame:
+        """Return :func:`.outside.outside_steps`: device work that no main step launched."""
+        return outside_steps(self.store, self._disjoint)
+
+    @cached_property
+    def walled(self) -> pl.DataFrame:
+        """Return ``main`` with disjoint ``begin`` and ``until``, and two more.
+
+        A step lasts from the ``until`` of the step before it, if their numbers are consecutive (``follows``). Else it lasts from its own
+        start, or from the end of the device work that was launched before it (``ahead``), whichever is later.
+        """
+        return begun_after(self._disjoint, self.outside)
+
+    @cached_property
+    def ahead(self) -> pl.DataFrame:
+        """Return the end of the device work that was launched before a step: ``ahead``.
+
+        Columns: ``process``, ``host_start_ns`` of the step, ``ahead`` (ns).
+        """
+        return self.walled.filter(pl.col("ahead").is_not_null()).select("process", "host_start_ns", "ahead")

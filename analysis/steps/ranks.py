@@ -17,7 +17,7 @@ from ..toolkit.wording import capitalized, duration, percent, plural
 from .covered import sums_within
 from .data import StepData
 from .over_steps import THRESHOLD, RankOverSteps, compared_steps, ranked_steps, ranks_over_steps
-from .times import PARTS, TIMES, host_time, no_device_steps, step_times
+from .times import PARTS, TIMES, host_time, no_device_steps, step_times, steps_with_start
 
 SPREAD_FROM: Final = 16  # with more ranks than this, the comparison also has quantiles
 
@@ -128,7 +128,7 @@ def _with_waiting(compared: pl.DataFrame, waits: pl.DataFrame) -> pl.DataFrame:
 
 
 def _rows(compared: pl.DataFrame, judged: Sequence[RankOverSteps], waits: pl.DataFrame, labels: Mapping[int, str]) -> tuple[RankRow, ...]:
-    mean = compared.group_by("process").agg(pl.col(*TIMES, "waiting", "loading").mean())
+    mean = steps_with_start(compared).group_by("process").agg(pl.col(*TIMES, "waiting", "loading").mean())
     by_process = {row["process"]: row for row in mean.iter_rows(named=True)}
     longest = waits.group_by("process", "group").agg(pl.col("waiting").sum()).filter(pl.col("waiting") > 0)
     several = waits["group"].n_unique() > 1  # a single group needs no name

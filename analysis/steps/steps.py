@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -16,8 +16,10 @@ from ..toolkit.quantiles import duration_histogram, quantiles
 from ..toolkit.wording import count, numbered, plural
 from .claims import CLASSES, claimed, covered_by_events, covered_by_names, step_windows
 from .data import StepData
+from .outside import sums_outside
 from .profiled import sentence as on_profiled
 from .ranges import LOADING, NAMED, REMAINDER, loading_names, outermost_ranges
+from .step_time import from_step_to_step, main_steps
 from .trend import middle_half, part_that_changed_most, sentence, trend_of
 
 SLOWEST: Final = 10
@@ -55,7 +57,7 @@ def steps(store: Store, data: StepData | None = None) -> Steps:
     recorded in windows only, this refers to the steps inside of them, and so does the average step. ``data``: that of the store, if known.
     """
     data = data or StepData(store)
-    rows = data.timed
+    rows = data.timed.join(data.ahead, on=["process", "host_start_ns"], how="left", nulls_equal=True, maintain_order="left")
     if rows.is_empty():
         return Steps((), (), (), _ON_DEVICE_ONLY if _only_on_device(store) else _ABSENT)
     places = data.places
@@ -74,7 +76,7 @@ def steps(store: Store, data: StepData | None = None) -> Steps:
     parts, parts_absent = _parts(data, rows, places)
     return Steps(
         steps=every,
-        groups=tuple(group for _, group in groups),
+        groups=tuple(_with_step_time(group, every) for _, group in groups),
         parts=parts,
         absent=None,
         trends=trends,
@@ -83,21 +85,17 @@ def steps(store: Store, data: StepData | None = None) -> Steps:
         profiled=on_profiled(rows),
         parts_absent=parts_absent,
         traced=_traced_steps(store, rows),
+        outside=sums_outside(store, places, data.outside),
     )
 
 
-def main_steps(every: Sequence[Step]) -> list[Step]:
-    """Return the steps that represent the run.
-
-    These are the steps timed on the device if any are, else those timed on the host, of the phase that took longest. Evaluation is not
-    mixed with training, nor steps of a whole job with those that were profiled.
-    """
-    pool = [step for step in every if step.on_device] or list(every)
-    time: Counter[str | None] = Counter()
-    for step in pool:
-        time[step.phase] += step.duration_ns
-    main = min(time, key=lambda phase: (-time[phase], phase or ""), default=None)
-    return [step for step in pool if step.phase == main]
+def _with_step_time(group: StepGroup, every: Sequence[Step]) -> StepGroup:
+    """Add the median time from step to step of the group."""
+    if not group.on_device:
+        return group
+    key = (group.node, group.rank, group.pid, group.phase, True)
+    times = from_step_to_step([step for step in every if (step.node, step.rank, step.pid, step.phase, step.on_device) == key])
+    return replace(group, step_time_ns=statistics.median(times) if times else None)
 
 
 def _step(row: dict[str, Any], phase: str | None, location: Place) -> Step:

@@ -12,6 +12,7 @@ from ..toolkit.intervals import sweep
 from ..toolkit.places import process_conditions
 from .covered import sums_within
 from .data import StepData
+from .outside import without_outside
 
 PARTS: Final = ("computation", "exposed_communication", "exposed_memory", "idle")  # they add up to the step
 TIMES: Final = ("step", *PARTS, "hidden_communication", "communication")
@@ -43,18 +44,18 @@ def no_device_steps(store: Store) -> str:
 def step_times(store: Store, data: StepData | None = None) -> pl.DataFrame:
     """Return :attr:`.data.StepData.main` with each of ``TIMES`` in ns.
 
-    Rows are in order of process and number, with ``device``. Here a step lasts from the ``end`` of the step before it, if their numbers are
-    consecutive, else from its own ``start``, to its own ``end``. So it includes the wait for its first work, and the steps of a process do
-    not overlap. All work of the device in that time counts, whatever launched it. The definitions are those of the time breakdown, so
-    ``PARTS`` add up to the step exactly. ``computing`` and ``waited`` are computation and communication from ``start`` to ``end`` alone, as
+    Rows are in order of process and number, with ``device``. A step lasts as in :attr:`.data.StepData.walled`, so that it includes the wait
+    for its first work, and the steps of a process do not overlap. All work of the device in that time counts, except work that was launched
+    outside of the steps (:attr:`.data.StepData.outside`). The definitions are those of the time breakdown, so ``PARTS`` add up to the step
+    exactly. ``computing`` and ``waited`` are computation and communication from ``start`` to ``end`` alone, as
     StragglerRank takes them. If a process has several ``devices``, the times are those of the device that computes most. ``data``: that of
     the store, if known.
     """
     data = data or StepData(store)
-    steps = whole_steps(store, data)
+    steps = data.walled
     frames = []
     for condition in process_conditions(store) if steps.height else ():
-        segments = sweep(_events(store, condition), _DEVICE, _CLASSES)
+        segments = sweep(without_outside(_events(store, condition), data.outside), _DEVICE, _CLASSES)
         frames.append(_measured(steps, segments))
     if not frames:
         return steps.with_columns(pl.lit(0, pl.Int64).alias(name) for name in ("device", *TIMES, "computing", "waited", "devices")).clear()
@@ -65,18 +66,13 @@ def step_times(store: Store, data: StepData | None = None) -> pl.DataFrame:
     return every.join(chosen, on=_DEVICE, nulls_equal=True).sort("process", "number")
 
 
-def whole_steps(store: Store, data: StepData | None = None) -> pl.DataFrame:
-    """Add disjoint ``begin`` and ``until``, and ``follows``: the one before was N - 1."""
-    main = (data or StepData(store)).main
-    before = pl.col("until").shift(1).over("process")
-    follows = (pl.col("number") == pl.col("number").shift(1).over("process") + 1).fill_null(False)
-    return (
-        main.lazy()
-        .sort("process", "start", "end")
-        .with_columns(until=pl.col("end").cum_max().over("process"))
-        .with_columns(begin=pl.when(follows).then(before).otherwise(pl.max_horizontal("start", before)), follows=follows)
-        .collect()
-    )
+def steps_with_start(times: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows whose step before is known; all of a process without such.
+
+    Of the other rows the wait before their first work is not known. Means over steps leave them out, so that the mean parts add up to the
+    mean step time.
+    """
+    return times.filter(pl.col("follows") | ~pl.col("follows").any().over("process"))
 
 
 def host_time(loads: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
@@ -122,6 +118,6 @@ def _measured(steps: pl.DataFrame, segments: pl.DataFrame) -> pl.DataFrame:
 
 def _events(store: Store, condition: str) -> pl.DataFrame:
     return store.frame(f"""
-        SELECT e.process, e.device, e.start_ns AS start, e.end_ns AS "end", e.computation, e.communication, e.memory
+        SELECT e.process, e.device, e.stream, e.start_ns AS start, e.end_ns AS "end", e.computation, e.communication, e.memory
         FROM device_run AS e WHERE {condition}
     """)

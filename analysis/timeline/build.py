@@ -14,7 +14,7 @@ import polars as pl
 from ...ingest.store.store import Store
 from ..machine.utilization import derived_utilization
 from ..report.model import Report
-from ..steps.times import whole_steps
+from ..steps.data import StepData
 from ..toolkit.places import Places
 from ..toolkit.wording import count, duration, percent, plural
 from .events import DEVICE, HOST, KEYS, MEANINGS, NONE, PLACES, SOURCE, events, facts, pairs, places, registered, steps_of
@@ -72,7 +72,7 @@ def timeline(store: Store, report: Report, *, cap: int = CAP) -> Timeline | None
     stretches = views(
         report.steps.steps,
         report.slow_steps,
-        whole_steps(store),
+        StepData(store).walled,
         moved,
         Places(store),
         lambda node, process: tree.of.get(("steps", node, process, NONE, NONE)),

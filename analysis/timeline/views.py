@@ -10,7 +10,7 @@ from typing import Any, Final
 import polars as pl
 
 from ..report.model import SlowSteps, Step
-from ..steps.steps import main_steps
+from ..steps.step_time import main_steps
 from ..toolkit import wording
 from ..toolkit.places import Places
 from .events import NONE
@@ -54,7 +54,7 @@ def on_device(steps: pl.DataFrame, places: Places, slow: SlowSteps) -> list[tupl
     """Return the slowest step on any process, and a typical one of that process.
 
     Steps last from the end of the step before. Of the processes with the slowest step number, the one of ``slow`` is preferred. The typical
-    step is closest to the median, the first of equals. ``steps``: :func:`..steps.times.whole_steps`; those that a profiler made longer
+    step is closest to the median, the first of equals. ``steps``: :attr:`..steps.data.StepData.walled`; those that a profiler made longer
     count only if there are no others.
     """
     plain = steps.filter(pl.col("profiled").is_null())

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ...analysis.report.model import Report, StepBar, StepBreakdown
+from ...analysis.report.model import Report, StepBar
+from ...analysis.steps.step_time import FROM_STEP_TO_STEP, step_times
 from ..blocks import Figure, Only, Section, say
 from ..blocks.tables import Cell, Col, table
 from ..figures.axes import time_unit
@@ -21,7 +22,8 @@ _CUT: Final = 3.0  # times the median; a longer step would press all others flat
 
 def step_breakdown(report: Report) -> Section:
     breakdown = report.step_breakdown
-    section = Section("step-breakdown", "Time of each step", say("{}", _lead(breakdown)))
+    lead = _lead(report)
+    section = Section("step-breakdown", "Time of each step", say("{}", lead))
     if not breakdown.mean:
         return section
     what = "Each bar is one step" if breakdown.pooled == 1 else f"Each bar is the mean of {count(breakdown.pooled)} neighbouring steps"
@@ -34,7 +36,7 @@ def step_breakdown(report: Report) -> Section:
         _figure(
             "step-breakdown-mean",
             breakdown.mean,
-            _lead(breakdown),
+            lead,
             f"{what}{who}, from the end of the step before it to its own end on the device.{hidden}",
         )
     )
@@ -60,11 +62,16 @@ def step_breakdown(report: Report) -> Section:
     return section
 
 
-def _lead(breakdown: StepBreakdown) -> str:
+def _lead(report: Report) -> str:
+    breakdown = report.step_breakdown
     if not breakdown.mean:
         return breakdown.absent or "The report was made by a version of postrun that did not divide the single steps."
     who = f" of {plural(breakdown.processes, 'process', 'processes')}" if breakdown.processes > 1 else ""
-    return f"Over {plural(breakdown.steps, 'step')}{who}: {_parts(breakdown.mean)}."
+    times = step_times(report.steps)
+    if breakdown.average is None or times is None or times.measure != FROM_STEP_TO_STEP:
+        return f"Over {plural(breakdown.steps, 'step')}{who}: {_parts(breakdown.mean)}."
+    average = f"{_parts([breakdown.average])}; the first step is left out, as the wait before it is not known"
+    return f"The step time is {duration(times.median_ns)} (median). In the mean{who}: {average}."
 
 
 def _parts(bars: Sequence[StepBar]) -> str:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ...analysis.report.model import Report, Step, StepGroup, StepParts
+from ...analysis.report.model import Report, Step, StepGroup, StepParts, WorkOutsideSteps
 from ...analysis.steps.profiled import ENOUGH
+from ...analysis.steps.step_time import FROM_STEP_TO_STEP, step_times
 from ...analysis.toolkit import wording
 from ..blocks import BARS, Figure, Section, bins_of, of_all, say, spread, worth_drawing
 from ..blocks.tables import Cell, Col, table
@@ -63,10 +64,11 @@ def steps(report: Report) -> Section:
         _distribution(groups, listed),
         table(
             "steps-groups",
-            "Step durations by process",
+            f"{_measure(groups)} by process",
             groups,
             Col("Process", label, kind="name"),
             Col("Steps", lambda group: group.quantiles.count, count),
+            Col("Step time (median)", lambda group: group.step_time_ns, duration, when=any(group.step_time_ns for group in groups)),
             Col("max", lambda group: group.quantiles.max, duration),
             Col("p99", lambda group: group.quantiles.p99 if group.quantiles.count >= _MIN_STEPS else None, duration, when=outer),
             Col("p95", lambda group: group.quantiles.p95 if group.quantiles.count >= _MIN_STEPS else None, duration, when=outer),
@@ -90,13 +92,52 @@ def steps(report: Report) -> Section:
             ),
             Col("Process", lambda step: labels.process(step.node, step.rank, step.pid, step.phase)),
             Col("Began after", lambda step: step.start_ns, since(report.run.started_at_ns or 0)),
-            Col("Duration", lambda step: step.duration_ns, duration),
+            Col("GPU time" if all(step.on_device for step in slowest) else "Duration", lambda step: step.duration_ns, duration),
             Col("On the host", lambda step: step.host_duration_ns, duration, when=any(step.on_device for step in slowest)),
             pdf_rows=5,
         ),
+        table(
+            "steps-outside",
+            "GPU work outside of the steps",
+            metrics.outside,
+            Col("GPU", lambda work: labels.device(work.node, work.rank, work.device), kind="name"),
+            Col("Launched", _launched),
+            Col("Runs", lambda work: work.runs, count),
+            Col("Busy", lambda work: work.busy_ns, duration),
+            Col("Longest", lambda work: work.longest, kind="name"),
+            pdf_rows=5,
+        ),
     ]
-    lead = " ".join(filter(None, (_lead(groups, listed), metrics.profiled, metrics.trend)))
+    lead = " ".join(filter(None, (_step_time(report), _lead(groups, listed), _outside(metrics.outside), metrics.profiled, metrics.trend)))
     return Section("steps", "Steps", say("{}", lead), blocks)
+
+
+def _measure(groups: Sequence[StepGroup]) -> str:
+    return "GPU time per step" if all(group.on_device for group in groups) else "Step durations"
+
+
+def _step_time(report: Report) -> str:
+    """Return the step time of the first page; "" if the groups are timed alike."""
+    times = step_times(report.steps)
+    if times is None or times.measure != FROM_STEP_TO_STEP:
+        return ""
+    return f"The step time is {duration(times.median_ns)} (median of {plural(len(times.values), 'step')}, from step to step)."
+
+
+def _launched(work: WorkOutsideSteps) -> str:
+    return {"before": "before the first step", "after": "after the last step"}.get(work.when, "between the recorded steps")
+
+
+def _outside(outside: Sequence[WorkOutsideSteps]) -> str:
+    """Sum up the work outside of the steps, which no figure per step contains."""
+    if not outside:
+        return ""
+    longest = max(outside, key=lambda work: work.busy_ns)
+    whens = [work for work in outside if work.when == longest.when]
+    busy, runs = sum(work.busy_ns for work in outside), sum(work.runs for work in outside)
+    when = _launched(longest) if len(whens) == len(outside) else f"outside of the recorded steps, most of it {_launched(longest)}"
+    name = f"; the longest is {longest.longest}" if longest.longest else ""
+    return f"{plural(runs, 'GPU event')} ({duration(busy)} of GPU time{name}) were launched {when} and are in no figure per step."
 
 
 def _labels(groups: Sequence[StepGroup]) -> Callable[[StepGroup], str]:
@@ -166,17 +207,18 @@ def _durations(groups: Sequence[StepGroup], counted: str, every: _Listed) -> str
     longest, without = _longest(worst, every)
     q = slow.quantiles
     slowest = f"slowest{without} {duration(longest)}"
+    gpu = ", GPU time per step" if all(group.on_device for group in groups) else ""
     if len(groups) == 1:
         if q.count == 1:
-            return f"{counted}: it took {duration(q.max)}."
+            return f"{counted}{gpu}: it took {duration(q.max)}."
         if q.count < _MIN_STEPS:
-            return f"{counted}: median {duration(q.p50)}, fastest {duration(q.min)}, {slowest}."
-        return f"{counted}: median {duration(q.p50)}, 95th percentile {duration(q.p95)}, {slowest}."
+            return f"{counted}{gpu}: median {duration(q.p50)}, fastest {duration(q.min)}, {slowest}."
+        return f"{counted}{gpu}: median {duration(q.p50)}, 95th percentile {duration(q.p95)}, {slowest}."
     low, high = duration(fast.quantiles.p50), duration(q.p50)
     medians = (
         f"the median is {low} on every one" if low == high else f"the median lies between {low} ({label(fast)}) and {high} ({label(slow)})"
     )
-    return f"{counted}: {medians}; the slowest single step{without} took {duration(longest)} ({label(worst)})."
+    return f"{counted}{gpu}: {medians}; the slowest single step{without} took {duration(longest)} ({label(worst)})."
 
 
 def _longest(group: StepGroup, every: _Listed) -> tuple[float, str]:
@@ -202,9 +244,9 @@ def _distribution(groups: Sequence[StepGroup], every: _Listed) -> Figure | None:
         return None
     on_device = {group.on_device for group in groups}
     kind = (
-        "device durations, host durations where a step launched no device work"
+        "GPU time per step, host durations where a step launched no GPU work"
         if len(on_device) == 2
-        else "device durations"
+        else "GPU time per step"
         if True in on_device
         else "host durations"
     )
@@ -262,7 +304,12 @@ def _over_index(series: _Listed, groups: Sequence[StepGroup]) -> Figure | None:
     gray = " Named: the slowest, the median and the fastest by median duration; grey: the others." if len(drawn) > len(named) else ""
     return Figure(
         "steps-over-index",
-        lines([Panel(f"step duration, {unit.name}", drawn_lines)], "steps before it" if anew else "step", x_time=False, height=120),
+        lines(
+            [Panel(f"{'GPU time' if all(group.on_device for group in drawn) else 'step duration'}, {unit.name}", drawn_lines)],
+            "steps before it" if anew else "step",
+            x_time=False,
+            height=120,
+        ),
         f"Duration of each step. {_lead(groups, series)}",
         say(
             "Each step in its order. Single peaks are disturbances, a slope is a trend.{}{}{}{}{}{}",
@@ -358,9 +405,9 @@ def _what(part: StepParts) -> str:
 
 
 def wall_and_device(report: Report, part: StepParts) -> str:
-    """Explain a difference between the step's wall time and the tile; " ..." or "".
+    """Explain a difference between the average step and the tile; " ..." or "".
 
-    The tile of the first page shows the step time on the device.
+    The average step also counts the host's time before the first recorded step had work.
     """
     process = (part.node, part.rank, part.pid)
     on_device = [one for one in _main(report.steps.groups)[0] if one.on_device and (one.node, one.rank, one.pid) == process]
@@ -369,11 +416,11 @@ def wall_and_device(report: Report, part: StepParts) -> str:
         return ""
     if abs(part.mean_step_ns - tile.number) < _OTHERWISE * part.mean_step_ns:
         return ""
-    before = part.mean_ns.get("kernel", 0.0) + part.mean_ns.get("communication", 0.0) - on_device[0].quantiles.mean
-    more = f" At least {duration(before)} of the kernels in it were not launched in it." if before >= _ALIKE * part.mean_step_ns else ""
     return (
-        f" The wall time is from a step's start on the host, or the end of the one before it, and counts all that ran in it; the step time"
-        f" above, {tile.value}, is from the first to the last of the work that a step launched on the GPU.{more}"
+        f" This is a mean, from the start of the first step on the host, and counts all that ran in it; the {tile.label} above,"
+        f" {tile.value}, is of the GPU work alone."
+        if tile.label == "GPU time per step"
+        else f" This is a mean over all steps; the step time above, {tile.value}, is the median from step to step."
     )
 
 

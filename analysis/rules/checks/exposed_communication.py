@@ -77,6 +77,7 @@ class ExposedCommunication(Rule):
             title=title,
             recommendation=advice,
             saving_ns=sum(_could_hide(device) for device in bad),
+            part="exposed_communication",
         )
 
 

@@ -21,7 +21,7 @@ from ...toolkit.places import Places, process_conditions
 from ...toolkit.shares import percent_of, shares
 from ...toolkit.wording import duration, percent, plural, significant
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
-from ..evidence.device_share import above, gpus, no_device_activity, span_of_all, steps_of
+from ..evidence.device_share import above, gpus, no_device_activity, span_of_all, steps_of, with_work_outside
 from ..evidence.frameworks import BF16, FP8, FP16, TF32
 from ..evidence.matrix_units import ORDER, matrix_units, speed_up
 from ..evidence.run_data import RunData
@@ -220,9 +220,9 @@ def _cost(run: RunData, rows: list[_Row], bad: list[_Row]) -> Cost:
     saving = None
     if all(gain for _, gain in gains):
         saving = sum(round(ns[row.key] * (1 - 1 / gain[1])) for row, gain in gains if gain)
-    steps = steps_of(run)
+    steps, unknown = steps_of(run), with_work_outside(run)
     users = [(steps.get((device.node, device.rank, device.pid), 0), (device.node, device.device)) for device in _of(run, bad)]
-    number = sum(n for n, _ in users)
+    number = 0 if any((device.node, device.rank, device.pid) in unknown for device in _of(run, bad)) else sum(n for n, _ in users)
     of_ns = span_of_all(run)
     total = min(sum(ns.values()), of_ns)
     return Cost(

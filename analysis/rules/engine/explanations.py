@@ -144,9 +144,11 @@ def _by_imbalance(first: Outcome, later: Outcome) -> float:
     """The time by which a GPU is less busy than the busiest of them."""
     details = first.details
     assert isinstance(details, LoadBalancingDetails)
-    unequal = {(gpu.node, gpu.device) for pair in details.pairs if pair.violation for gpu in (pair.a, pair.b) if gpu}
+    unequal: set[tuple[str, int | None]] = {
+        (gpu.node, gpu.device) for pair in details.pairs if pair.violation for gpu in (pair.a, pair.b) if gpu
+    }
     busiest = max((row.mean for row in details.devices if row.evaluated), default=0.0)
-    less = {(row.node, row.device): (busiest - row.mean) / 100 for row in details.devices if (row.node, row.device) in unequal}
+    less: Devices = {(row.node, row.device): (busiest - row.mean) / 100 for row in details.devices if (row.node, row.device) in unequal}
     return _covered(less, _idle(later))
 
 

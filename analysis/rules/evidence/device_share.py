@@ -7,7 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import polars as pl
+
 from ...report.model import DeviceTime, RuleDetails
+from ...steps.times import steps_with_start
 from ...toolkit import wording
 from ...toolkit.labels import place_of
 from .base import Cost, Outcome, concluded, not_evaluated
@@ -73,9 +76,20 @@ def gpus(bad: int, judged: int) -> str:
 
 
 def outcome(
-    run: RunData, shares: Sequence[DeviceShare], *, details: RuleDetails, finding: str, title: str, recommendation: str, saving_ns: int
+    run: RunData,
+    shares: Sequence[DeviceShare],
+    *,
+    details: RuleDetails,
+    finding: str,
+    title: str,
+    recommendation: str,
+    saving_ns: int,
+    part: str | None = None,
 ) -> Outcome:
-    """Return the result of a rule over these devices: an issue if any has one."""
+    """Return the result of a rule over these devices: an issue if any has one.
+
+    ``part``: see :func:`per_step`.
+    """
     bad = issues(shares)
     total_ns = span_of_all(run)
     ns = min(sum(share.ns for share in bad), total_ns)
@@ -92,7 +106,7 @@ def outcome(
         details=details,
         finding=finding,
         recommendation=recommendation if bad else None,
-        cost=Cost(title, ns, total_ns, min(saving_ns, ns), per_step(run, times), where) if bad else None,
+        cost=Cost(title, ns, total_ns, min(saving_ns, ns), per_step(run, times, part), where) if bad else None,
     )
 
 
@@ -110,9 +124,32 @@ def steps_of(run: RunData) -> Counter[Process]:
     return steps
 
 
-def per_step(run: RunData, times: Iterable[tuple[int, Process]]) -> float | None:
-    """Average the times over the steps with device work of their processes."""
+def with_work_outside(run: RunData) -> set[Process]:
+    """Return the processes with device work that was launched outside of their steps."""
+    return {(work.node, work.rank, work.pid) for work in run.steps.outside}
+
+
+def per_step(run: RunData, times: Iterable[tuple[int, Process]], part: str | None = None) -> float | None:
+    """Average times over the steps with device work of their processes.
+
+    ``times``: time in the span of a device, and its process. ``part``: the column of :func:`...steps.times.step_times` that measures the
+    same time in the steps alone; then the result is its mean over the steps. Without one it is None if a process has device work that was
+    launched outside of its steps: how much of the time belongs to them is not known.
+    """
+    listed = list(times)
+    if part is not None:
+        return _mean_of(run, {process for _, process in listed}, part)
+    unknown = with_work_outside(run)
     steps = steps_of(run)
-    timed = [(ns, steps[process]) for ns, process in times]
+    timed = [(ns, steps[process]) for ns, process in listed]
     number = sum(n for _, n in timed)
-    return sum(ns for ns, n in timed if n) / number if number else None
+    if not number or any(process in unknown for (_, process), (_, n) in zip(listed, timed, strict=True) if n):
+        return None
+    return sum(ns for ns, n in timed if n) / number
+
+
+def _mean_of(run: RunData, processes: set[Process], part: str) -> float | None:
+    rows = steps_with_start(run.step_times)
+    known = [number for number in rows["process"].unique().to_list() if run.places.process(number) in processes]
+    mean = rows.filter(pl.col("process").is_in(known))[part].mean()
+    return mean if isinstance(mean, float) else None

@@ -22,6 +22,8 @@ from postrun.analysis.report import (
     Run,
     Share,
     Step,
+    StepBar,
+    StepBreakdown,
     StepParts,
     Steps,
     Summary,
@@ -47,6 +49,20 @@ def step(duration: int, rank: int | None = 0, phase: str | None = None, on_devic
     return Step("host", rank, rank, phase, 0, 0, duration, on_device, duration)
 
 
+def row(durations: Sequence[int], rank: int | None = 0, phase: str | None = None, on_device: bool = True, wait: int = 0) -> list[Step]:
+    """Return a step of 1 ms and steps of ``durations`` ms, ``wait`` ms apart."""
+    steps, end = [], 0
+    for index, duration in enumerate((1, *durations)):
+        start = end + wait * MS
+        end = start + duration * MS
+        steps.append(Step("host", rank, rank, phase, index, start, duration * MS, on_device, duration * MS))
+    return steps
+
+
+def average(steps: int, exposed: int) -> StepBreakdown:
+    return StepBreakdown(average=StepBar(0, steps, steps, 9 * exposed, 0, exposed, 0, 0, 0))
+
+
 def part(loader: float, mean: float, steps: int = 10) -> StepParts:
     return StepParts("host", 0, 0, steps, mean, {"kernel": mean - loader, "data_loader": loader})
 
@@ -62,7 +78,7 @@ def gpu(p50: float, p95: float, node: str = "host", derived: bool = False) -> Me
 def summed(
     *, breakdown: Sequence[DeviceTime] = (), steps: Steps | None = None, gpus: Sequence[MetricUsage] = (), active: ActiveTime | None = None,
     matrix: Sequence[Share] = (), run: dict[str, Any] | None = None, nodes: Sequence[str] = (), devices: Sequence[Device] = (),
-    processes: int = 0, loader: bool = True, notes: Sequence[Note] = (), duration: int | None = None,
+    processes: int = 0, loader: bool = True, notes: Sequence[Note] = (), duration: int | None = None, bars: StepBreakdown | None = None,
 ) -> Summary:  # fmt: skip
     plain_run: dict[str, Any] = {
         "name": "run", "status": "completed", "started_at_ns": None, "ended_at_ns": None, "relative_times": False, "framework": None,
@@ -77,6 +93,7 @@ def summed(
         "system_usage": SystemUsage(tuple(gpus), (), active, None, (), (), None),
         "precision": Precision((), tuple(matrix)),
         "steps": steps or Steps((), (), (), "none"),
+        "step_breakdown": bars or StepBreakdown(),
         "data_quality": notes,
         "python_profile": None,
         "framework": SimpleNamespace(collectives=(), step_parts=()),
@@ -94,7 +111,8 @@ def test_the_page_of_a_run_with_everything() -> None:
     result = summed(
         # busy (600 + 620) / 2000; exposed (20 + 190) / 2000, worst on rank 7 with 19 %
         breakdown=[device_time(3, 1000 * MS, 600 * MS, 50 * MS, 20 * MS), device_time(7, 1000 * MS, 620 * MS, 200 * MS, 190 * MS)],
-        steps=Steps(tuple(step(d * MS, rank) for rank in (3, 7) for d in (170, 178, 250)), (), (part(6 * MS, 178 * MS),), None),
+        steps=Steps((*row([170, 178, 250], 3), *row([170, 178, 250], 7)), (), (part(6 * MS, 178 * MS),), None),
+        bars=average(6, 210 * MS),
         gpus=[gpu(60, 97)],
         matrix=[Share("FP32", 59, 5, 59.0), Share("BF16", 41, 4, 41.0)],
         nodes=["a", "b"],
@@ -110,7 +128,7 @@ def test_the_page_of_a_run_with_everything() -> None:
     assert result.subtitle == "2 nodes x 4 H100 · PyTorch 2.13 · 18 min 42 s"
     assert [(t.key, t.value, t.detail) for t in result.tiles] == [
         ("gpu_busy", "61.0 %", "p95 of utilisation 97 %"),
-        ("step_time", "178 ms", "median of 6 steps"),
+        ("step_time", "178 ms", "median of 3 steps"),
         ("exposed_communication", "10.5 %", "35.0 ms per step"),
         ("data_loading", "3.4 %", "6.00 ms per step"),
         ("lower_precision", "41.0 %", "of 100 ns in matrix kernels, BF16"),
@@ -165,7 +183,9 @@ def test_hidden_communication_is_none_exposed() -> None:
 
 def test_a_process_without_steps_does_not_dilute_the_time_per_step() -> None:
     result = summed(
-        breakdown=[device_time(0, 100, 60, 10, 8), device_time(1, 100, 60, 10, 90)], steps=Steps((step(10), step(10)), (), (), None)
+        breakdown=[device_time(0, 100, 60, 10, 8), device_time(1, 100, 60, 10, 90)],
+        steps=Steps((step(10), step(10)), (), (), None),
+        bars=average(2, 8),
     )
     assert tile(result, "exposed_communication").detail == "4 ns per step"
 
@@ -197,21 +217,21 @@ def test_sampled_utilization_stands_in_for_device_work() -> None:
 
 
 def test_host_only_trace() -> None:
-    result = summed(processes=2, steps=Steps(tuple(step(d * MS, on_device=False) for d in (10, 20, 30)), (), (), None))
+    result = summed(processes=2, steps=Steps(tuple(row([10, 20, 30], on_device=False)[1:]), (), (), None))
     assert result.headline == "No GPU activity in this run, 2 processes traced. A step took 20.0 ms (median of 3)."
     assert tile(result, "step_time").detail == "median of 3 steps on the host"
 
 
 def test_evaluation_steps_are_not_mixed_with_training_steps() -> None:
-    steps = Steps(tuple([step(100 * MS, phase="TRAIN")] * 3 + [step(10 * MS, phase="EVAL", on_device=False)] * 9), (), (), None)
+    steps = Steps((*row([100] * 3, phase="TRAIN"), *row([10] * 9, phase="EVAL", on_device=False)), (), (), None)
     result = tile(summed(steps=steps), "step_time")
     assert (result.value, result.detail) == ("100 ms", "median of 3 steps")
 
 
 def test_profiled_steps_are_not_mixed_with_those_of_the_whole_job() -> None:
     whole_job = [step(50 * MS, phase="TRAIN", on_device=False)] * 1000
-    steps = Steps((*whole_job, *[step(40 * MS)] * 8), (), (), None)
-    result = summed(steps=steps, breakdown=[device_time(0, 320 * MS, 300 * MS, 80 * MS, 16 * MS)])
+    steps = Steps((*whole_job, *row([40] * 8)), (), (), None)
+    result = summed(steps=steps, breakdown=[device_time(0, 320 * MS, 300 * MS, 80 * MS, 16 * MS)], bars=average(8, 16 * MS))
     assert tile(result, "step_time").value == "40.0 ms"
     assert tile(result, "exposed_communication").detail == "2.00 ms per step"
 
@@ -275,11 +295,13 @@ def test_short_model(name: str | None, model: str | None) -> None:
     assert short_model(name) == model
 
 
-def test_the_time_from_step_to_step_is_said_where_it_differs() -> None:
+def test_step_time_is_from_step_to_step() -> None:
     # Device work of 119 ms in steps that follow each other every 178 ms.
-    steps = Steps(tuple(step(d * MS) for d in (118, 119, 120)), (), (part(59 * MS, 178 * MS, 3),), None)
-    assert tile(summed(steps=steps), "step_time").detail == "median of 3 steps, on the GPU, 178 ms from step to step on average"
-    assert tile(summed(steps=Steps((step(119 * MS),), (), (), None)), "step_time").detail == "one step"
+    steps = Steps(tuple(row([118, 119, 120], wait=59)), (), (part(59 * MS, 178 * MS, 3),), None)
+    result = tile(summed(steps=steps), "step_time")
+    assert (result.label, result.value, result.detail) == ("step time", "178 ms", "median of 3 steps, GPU time per step 118 ms")
+    alone = tile(summed(steps=Steps((step(119 * MS),), (), (), None)), "step_time")
+    assert (alone.label, alone.value, alone.detail) == ("GPU time per step", "119 ms", "one step, without the wait before it")
 
 
 def test_tiles_carry_their_numbers() -> None:
@@ -316,5 +338,5 @@ def test_machines_that_no_file_names_are_not_counted() -> None:
 
 
 def test_an_outer_percentile_needs_several_steps() -> None:
-    steps = Steps(tuple(step(d * MS) for d in range(100, 121)), (), (), None)  # 21 steps: p95 is the twentieth, 119 ms
+    steps = Steps(tuple(row(range(100, 121))), (), (), None)  # 21 steps: p95 is the twentieth, 119 ms
     assert tile(summed(steps=steps), "step_time").detail == "p95 119 ms"

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from postrun.analysis.steps import claims
-from postrun.analysis.steps.steps import main_steps, steps
+from postrun.analysis.steps.step_time import main_steps
+from postrun.analysis.steps.steps import steps
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
 

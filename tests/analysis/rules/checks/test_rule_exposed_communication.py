@@ -103,10 +103,10 @@ def ranks(*spans: tuple[int, int], step: bool = False) -> dict[str, list[dict[st
         if step:
             steps += [
                 {
-                    "node": rank // 2, "process": rank, "index": index, "host_start_ns": 0, "host_duration_ns": 10,
-                    "device_start_ns": index, "device_duration_ns": 10, "device_events": 1,
+                    "node": rank // 2, "process": rank, "index": index, "host_start_ns": 20 * index, "host_duration_ns": 10,
+                    "device_start_ns": 20 * index, "device_duration_ns": 20, "device_events": 1,
                 }
-                for index in range(5)
+                for index in range((computes + waits) // 20)
             ]  # fmt: skip
     return {"device_event": events, "processes": processes, "nodes": nodes, **({"step": steps} if step else {})}
 
@@ -116,8 +116,8 @@ def test_devices_are_judged_one_by_one(make_store: Callable[..., Store]) -> None
     assert [device["issue"] for device in plain_details(result)["devices"]] == [False, True, False, True]
     assert (result.triggered, result.datapoints) == (2, 4)
     assert finding is not None
-    # 60 ns of the two with the issue, of the span of all four; 5 steps on each of the two
-    assert (finding.cost_ns, finding.cost_percent, finding.cost_per_step_ns, finding.saving_ns) == (60, 15.0, 6.0, 60)
+    # 60 ns of the two with the issue, of the span of all four; all of it in the 4 steps of each of the two that follow another step
+    assert (finding.cost_ns, finding.cost_percent, finding.cost_per_step_ns, finding.saving_ns) == (60, 15.0, 7.5, 60)
     assert finding.where == "2 of 4 GPUs, most on rank 1, host-0 GPU 1"
     assert result.finding == (
         "Exposed communication costs 60 ns of 200 ns, 30.0 % of the profile of 2 of 4 GPUs, most on rank 1, host-0 GPU 1 (40.0 %;"

@@ -1,0 +1,110 @@
+"""Step time of a run: listed steps -> one time per step. Report, comparison, nightly index, history and tickets take it from here."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from ..report.model import Step, Steps
+
+FROM_STEP_TO_STEP: Final = "from step to step"
+DEVICE: Final = "device"
+HOST: Final = "host"
+NAMES: Final = {FROM_STEP_TO_STEP: "step time", DEVICE: "GPU time per step", HOST: "step time"}
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """One time per step in ns, the median over the processes, in order of the steps.
+
+    ``measure``: FROM_STEP_TO_STEP if the steps are timed on the device; DEVICE, the GPU time per step, if no two of these follow each
+    other, such as for one recorded step; HOST if no step has device work."""
+
+    measure: str
+    values: tuple[float, ...]
+
+    @property
+    def median_ns(self) -> float:
+        return statistics.median(self.values)
+
+    @property
+    def name(self) -> str:
+        """Name of the figure: "step time", "GPU time per step"."""
+        return NAMES[self.measure]
+
+
+def step_times(steps: Steps) -> StepTimes | None:
+    """Return the times of the main steps of a run; None without steps."""
+    return times_of(main_steps(steps.steps))
+
+
+def times_of(steps: Sequence[Step]) -> StepTimes | None:
+    """Return the times of these steps, which are all timed on the device or none is."""
+    if not steps:
+        return None
+    if not steps[0].on_device:
+        values, measure = per_step(steps, host=True), HOST
+    elif values := from_step_to_step(steps):
+        measure = FROM_STEP_TO_STEP
+    else:
+        values, measure = per_step(steps), DEVICE
+    return StepTimes(measure, tuple(values)) if values else None
+
+
+def main_steps(every: Sequence[Step]) -> list[Step]:
+    """Return the steps that represent the run.
+
+    These are the steps timed on the device if any are, else those timed on the host, of the phase that took longest. Evaluation is not
+    mixed with training, nor steps of a whole job with those that were profiled.
+    """
+    pool = [step for step in every if step.on_device] or list(every)
+    time: Counter[str | None] = Counter()
+    for step in pool:
+        time[step.phase] += step.duration_ns
+    main = min(time, key=lambda phase: (-time[phase], phase or ""), default=None)
+    return [step for step in pool if step.phase == main]
+
+
+def from_step_to_step(steps: Sequence[Step]) -> list[float]:
+    """Return the time from each step to the next, between the ends of their GPU work.
+
+    The result has one value per step whose predecessor was also recorded: the median over the processes. Unlike the GPU time per step it
+    includes the wait for data, counts no time twice if the work of two steps overlaps, and nothing of the work that was launched before
+    the first step.
+    """
+    lengths: dict[tuple[int, int], list[int]] = {}
+    for listed in by_process(steps).values():
+        ordered = sorted(listed, key=lambda step: (step.again, step.index, step.start_ns))
+        until = 0
+        for before, after in pairwise(ordered):
+            until = max(until, before.start_ns + before.duration_ns)
+            end = after.start_ns + after.duration_ns
+            if after.index == before.index + 1 and after.again == before.again and end > until:
+                lengths.setdefault((after.again, after.index), []).append(end - until)
+    return _medians(lengths)
+
+
+def per_step(steps: Sequence[Step], *, host: bool = False) -> list[float]:
+    """Return one duration per step: the median over the processes."""
+    lengths: dict[tuple[int, int], list[int]] = {}
+    for step in steps:
+        length = step.host_duration_ns if host else step.duration_ns
+        if length > 0:
+            lengths.setdefault((step.again, step.index), []).append(length)
+    return _medians(lengths)
+
+
+def by_process(steps: Sequence[Step]) -> dict[tuple[str, int | None, int | None], list[Step]]:
+    """Group steps by process, in their order."""
+    groups: dict[tuple[str, int | None, int | None], list[Step]] = {}
+    for step in steps:
+        groups.setdefault((step.node, step.rank, step.pid), []).append(step)
+    return groups
+
+
+def _medians(lengths: dict[tuple[int, int], list[int]]) -> list[float]:
+    return [float(statistics.median(lengths[key])) for key in sorted(lengths)]
