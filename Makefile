@@ -22,7 +22,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Hundreds of tests start Python: each would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo docs install test test-slow test-all fuzz lint frozen format typecheck wheel sdist lock notice clean clean-venv
+.PHONY: help demo docs install test test-slow test-all bench-advice fuzz lint frozen format typecheck wheel sdist lock notice clean clean-venv
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r word what; do printf '%-18s %s\n' "$$word" "$$what"; done
@@ -43,6 +43,9 @@ test-slow: $(TEST) ## the tests marked slow, and the property tests with all the
 	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-full} $(RUN_TESTS) -m "slow or hypothesis" $(PYTEST_ARGS)
 
 test-all: test test-slow lint typecheck ## everything that CI checks
+
+bench-advice: $(TEST) ## the first findings of labeled runs against the expected ones; writes docs/advice.md
+	@$(BIN)/python -P tests/advice/advice_bench.py --write docs/advice.md
 
 FUZZ_SECONDS ?= 1800
 FUZZ_CORPUS ?= ../postrun-fuzz

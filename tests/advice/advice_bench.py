@@ -1,0 +1,136 @@
+"""The advice suite as a page: what the report says first of each labeled run, against what it should say.
+
+    python -P tests/advice/advice_bench.py [--data FOLDER] [--write docs/advice.md] [--seeds N]
+
+``make bench-advice`` runs all cases, 100 healthy runs and 100 balanced pipelines, prints the confusion matrix and writes the page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests" / "advice")]
+
+from advice_cases import KINDS, SEEDS, healthy_seed, pipeline_seed  # noqa: E402
+from advice_score import Case, Score, score  # noqa: E402
+from published_jobs import Published  # noqa: E402
+
+INTRODUCTION: Final = """# Advice suite
+
+A report is only useful if its first finding is the cause. The advice suite checks this on {count} labeled runs: simulated jobs with
+planted causes, healthy jobs, and two published jobs with known causes
+([StragglerAnalysis](https://github.com/ByteDance-Seed/StragglerAnalysis), arXiv 2505.05713). Each run has the rule that must come first,
+rules and words that must not appear, and, if it is known, the saving. The suite simulates the job without the cause to get the saving.
+
+`make bench-advice` runs the suite and writes this page. `tests/advice/` contains the runs: `cases_*.py` is the table of cases,
+`training_jobs.py` and `inference_jobs.py` simulate jobs, `job_trace.py` writes Kineto traces. `make test` checks every case.
+"""
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Return a Markdown table."""
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    return "\n".join([*lines, *("| " + " | ".join(map(str, row)) + " |" for row in rows)])
+
+
+def expected_first(case: Case) -> str:
+    return " or ".join(case.first)
+
+
+def case_row(kind: str, case: Case) -> tuple[str, str, str]:
+    """Return the columns of a case that do not depend on the report."""
+    return kind, case.name, expected_first(case)
+
+
+def confusion(scores: Sequence[Score]) -> str:
+    """Return expected first findings against the ones found; a case with several right answers counts as the one found."""
+    counts = Counter((s.first if s.first in s.case.first else s.case.first[0], s.first) for s in scores)
+    expected = sorted({row for row, _ in counts})
+    found = sorted({column for _, column in counts})
+    rows = [[f"**{row}**", *(counts[row, column] or "·" for column in found)] for row in expected]
+    return table(["expected \\ first", *found], rows)
+
+
+def savings(scores: Sequence[Score]) -> str:
+    rows = [
+        (s.case.name, s.first, f"{s.expected_saving:.1f}%", f"{s.saving:.1f}%", s.saving_kind, f"{s.saving - s.expected_saving:+.1f} pp")
+        for s in scores
+        if s.expected_saving is not None and s.saving is not None
+    ]
+    return table(["run", "rule", "planted", "reported", "kind", "error"], rows)
+
+
+def seeds_row(title: str, scores: Sequence[Score], accused: Sequence[Score]) -> tuple[str, int, int, str]:
+    return title, len(scores), len(accused), ", ".join(sorted({rule for s in accused for rule in s.findings})) or "—"
+
+
+def page(scores: Sequence[tuple[str, Score]], healthy: Sequence[Score], pipelines: Sequence[Score]) -> str:
+    """Return docs/advice.md."""
+    plain = [s for _, s in scores]
+    right = sum(not s.wrong for s in plain)
+    quiet = [s for s in plain if s.case.healthy]
+    cases = [(*case_row(kind, s.case), s.first, "; ".join(s.wrong).replace("|", "\\|") or "—") for kind, s in scores]
+    predicted = [
+        abs(s.saving - s.expected_saving) for s in plain if s.saving_kind == "predicted" and None not in (s.saving, s.expected_saving)
+    ]  # type: ignore[operator]
+    mean = f"Mean error of the predicted savings: {sum(predicted) / len(predicted):.1f} pp over {len(predicted)} runs." if predicted else ""
+    return "\n\n".join(
+        [
+            INTRODUCTION.format(count=len(plain)).rstrip(),
+            f"## First findings\n\n{right} of {len(plain)} runs meet every expectation.\n"
+            "Rows: the expected first finding; columns: the one in the report.",
+            confusion(plain),
+            "## Healthy runs\n\nA healthy run is accused if its report has any finding; a balanced pipeline if a finding names a "
+            "culprit or advises against a bubble that every pipeline has.",
+            table(
+                ["runs", "number", "accused", "by"],
+                [
+                    seeds_row("labeled healthy runs", quiet, [s for s in quiet if s.findings]),
+                    seeds_row("healthy runs of random shape", healthy, [s for s in healthy if s.findings]),
+                    seeds_row("balanced pipelines of random shape", pipelines, [s for s in pipelines if s.wrong]),
+                ],
+            ),
+            f"## Savings\n\nAn upper bound may be above the planted cost. {mean}".rstrip(),
+            savings(plain),
+            "## Cases",
+            table(["kind", "run", "expected first", "first", "broken expectations"], cases),
+        ]
+    ) + "\n"  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="folder of the published recordings")
+    parser.add_argument("--write", type=Path, help="file that receives the page")
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    options = parser.parse_args()
+    begin = time.process_time()
+    data = options.data / "stragglers"
+    scores = []
+    for kind, cases in KINDS.items():
+        for case in cases:
+            if isinstance(case.job, Published) and not data.is_dir():
+                print(f"note: left out {case.name}: no {data}", file=sys.stderr)
+                continue
+            scores.append((kind, score(case, data)))
+    healthy = [score(healthy_seed(seed)) for seed in range(options.seeds)]
+    pipelines = [score(pipeline_seed(seed)) for seed in range(options.seeds)]
+    text = page(scores, healthy, pipelines)
+    print(text[text.index("## First findings") : text.index("## Cases")])
+    for _, result in scores:
+        for problem in result.wrong:
+            print(f"{result.case.name}: {problem}")
+    print(f"{time.process_time() - begin:.0f} s of processor time")
+    if options.write:
+        options.write.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
