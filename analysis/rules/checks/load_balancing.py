@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ from ..evidence.common_time import CommonTime
 from ..evidence.frameworks import EQUAL_BATCHES, EQUAL_SHARES, EVERY_GPU
 from ..evidence.gpus import NO_GPU, RECORD_LONGER, gpu, gpu_time, gpu_time_ns, record, too_few
 from ..evidence.run_data import RunData
+from ..evidence.sample_bounds import samples_for_distance
 
 BINS: Final = 50
 MOST_COMPARED: Final = 64  # More GPUs than these are each compared with the mean of all, and not with each other
@@ -51,6 +53,7 @@ class _Pair:
 class LoadBalancing(SampleRule):
     """Jensen-Shannon distance between the utilization histograms of GPUs.
 
+    A GPU needs so many samples that equal loads rarely differ by more than the threshold, whatever ``patience`` is (docs/rules.md).
     A sampled GPU is not compared with a derived one: their histograms differ under the same load, because their windows differ."""
 
     name = "LoadBalancing"
@@ -97,10 +100,12 @@ class LoadBalancing(SampleRule):
             return not_evaluated(NO_GPU, record(run, NO_GPU) if run.samples.metrics else _CAPTURE)
         if len(devices) == 1:
             return not_evaluated("one GPU in this run, nothing to compare it with", datapoints=devices[0].samples)
-        evaluated = [device for device in devices if device.evaluated]
         in_pairs = len(devices) <= MOST_COMPARED
+        enough = _enough([device for device in devices if device.evaluated], threshold, in_pairs)
+        devices = [dataclasses.replace(device, evaluated=device.evaluated and device.samples >= enough) for device in devices]
+        evaluated = [device for device in devices if device.evaluated]
         if len(evaluated) < 2:
-            return not_evaluated(_too_few(devices, run, patience), RECORD_LONGER, details=_details(devices, [], in_pairs))
+            return not_evaluated(_too_few(devices, run, patience, enough), RECORD_LONGER, details=_details(devices, [], in_pairs))
         pairs = _pairs(evaluated, threshold) if in_pairs else _with_mean(evaluated, threshold)
         if not pairs:
             return not_evaluated(_UNLIKE, _AT_ONCE, details=_details(devices, [], in_pairs))
@@ -218,8 +223,21 @@ def _matrix(devices: Sequence[ComparedGpu], pairs: Sequence[_Pair]) -> tuple[tup
     return tuple(tuple(distances.get((id(a), id(b))) for b in devices) for a in devices)
 
 
-def _too_few(devices: Sequence[ComparedGpu], run: RunData, patience: float) -> str:
+def _enough(devices: Sequence[ComparedGpu], threshold: float, in_pairs: bool) -> float:
+    """Return the samples from which equal loads rarely exceed the threshold."""
+    number = len(devices)
+    return samples_for_distance(threshold, BINS, number * (number - 1) // 2 if in_pairs else number)
+
+
+def _too_few(devices: Sequence[ComparedGpu], run: RunData, patience: float, enough: float) -> str:
     second = sorted((device.samples for device in devices), reverse=True)[1]
+    if second > patience:
+        if math.isinf(enough):
+            return "the threshold is 0, which two samples of the same load always exceed"
+        return (
+            f"{count(second)} of {count(int(enough))} samples of two GPUs needed: histograms of fewer samples differ by chance, more than"
+            " the threshold in 1 % of the runs"
+        )
     derived = any(device.derived for device in devices)
     return too_few("LoadBalancing", second, patience, run, parameter="patience", derived=derived, what="samples of two GPUs")
 

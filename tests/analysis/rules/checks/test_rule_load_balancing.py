@@ -11,12 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 from postrun.analysis.report import FINE, ISSUES, NOT_EVALUATED
+from postrun.analysis.rules.checks import load_balancing
 from postrun.analysis.rules.checks.load_balancing import distance
 from postrun.analysis.rules.evidence.base import Outcome
 from rule_details import plain_details
 from sample_rules import CORE, GPU, SECOND, Sample, judged, line, sampled
 
 START = 1_700_000_040 * SECOND
+
+
+@pytest.fixture(autouse=True)
+def any_number(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Lift the least number of samples, so that the examples on paper stay small."""
+    if "bounded" not in request.fixturenames:
+        monkeypatch.setattr(load_balancing, "samples_for_distance", lambda *_: 0)
 
 
 def judge(samples: list[Sample], *, events: list[dict[str, Any]] | None = None, **parameters: Any) -> Outcome:
@@ -99,6 +107,39 @@ def test_bins() -> None:
     assert counts == {0: 3, 1: 2, 48: 1, 49: 3, 24: 1, 25: 1}
     assert sum(shares) == pytest.approx(1)
     assert (outcome.verdict, plain_details(outcome)["pairs"][0]["distance"]) == (FINE, 0.0)
+
+
+def test_chance_makes_no_issue(bounded: None) -> None:
+    """128 samples each of two GPUs are enough for a distance of 0.5 (test_sample_bounds.py), whatever the histograms are."""
+    few = judge(gpus([10.0] * 127, [90.0] * 500))
+    assert (few.verdict, [row["evaluated"] for row in plain_details(few)["devices"]]) == (NOT_EVALUATED, [False, True])
+    assert few.reason == (
+        "127 of 128 samples of two GPUs needed: histograms of fewer samples differ by chance, more than the threshold in 1 % of the runs"
+    )
+    assert judge(gpus([10.0] * 128, [90.0] * 500)).verdict == ISSUES
+    assert judge(gpus([10.0] * 10, [90.0] * 500)).reason == "10 of more than 10 samples of two GPUs needed"
+    assert "threshold is 0" in str(judge(gpus([10.0] * 600, [90.0] * 600), threshold=0).reason)
+
+
+def test_more_gpus_need_more_samples(bounded: None) -> None:
+    """The chance of a false alarm is that of all pairs: 28 pairs of 8 GPUs need 151 samples."""
+    few = judge(gpus(*([[10.0] * 150] * 7), [90.0] * 150))
+    assert str(few.reason).startswith("150 of 151 samples")
+    assert judge(gpus(*([[10.0] * 151] * 7), [90.0] * 151)).verdict == ISSUES
+
+
+def test_draws_of_one_distribution_are_no_issue(bounded: None) -> None:
+    """Of 11 to 19 samples two draws differ by 0.87 on average; that made an issue of every short run."""
+    rng = random.Random(5)
+    for count in (11, 15, 19, 64, 128, 256):
+        for _ in range(20):
+            drawn = [[rng.uniform(0, 100) for _ in range(count)] for _ in range(2)]
+            assert judge(gpus(*drawn)).verdict == (NOT_EVALUATED if count < 128 else FINE)
+
+
+@pytest.fixture
+def bounded() -> None:
+    """Mark a test that keeps the least number of samples."""
 
 
 @pytest.mark.parametrize(("count", "verdict"), [(10, NOT_EVALUATED), (11, ISSUES)])

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from judging import rules_of
 from postrun.analysis.options import Options
+from postrun.analysis.rules.checks import load_balancing
 from postrun.analysis.rules.engine.selection import select
 from postrun.ingest import ingest
 from rule_details import plain_details
@@ -20,6 +21,13 @@ from slow_params import slow_except
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent.parent / "helpers"))
 
 from second_opinion import opinions, random_settings, read_run, write_run
+
+
+@pytest.fixture(autouse=True)
+def any_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lift LoadBalancing's least number of samples, which has its own tests: the runs stay small."""
+    monkeypatch.setattr(load_balancing, "samples_for_distance", lambda *_: 0)
+
 
 TOP = ("verdict", "triggered", "violations", "datapoints", "windows", "windows_triggered")
 # Chosen so that every rule finds an issue in some run and none, or too little data, in others.

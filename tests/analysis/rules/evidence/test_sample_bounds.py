@@ -1,0 +1,87 @@
+"""Bounds for false alarms, against simulation and exact counting."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from postrun.analysis.rules.checks.load_balancing import BINS
+from postrun.analysis.rules.engine.catalogue import RULES
+from postrun.analysis.rules.evidence.base import PRESETS
+from postrun.analysis.rules.evidence.sample_bounds import FALSE_ALARM, samples_for_distance, samples_for_quantile
+
+RUNS = 20_000
+EVEN = np.full(BINS, 1 / BINS)
+UNEVEN = {
+    "even": EVEN,
+    "half of the bins": np.array([1 / 25] * 25 + [0] * 25),
+    "busy or idle": np.array([0.3] + [0] * 48 + [0.7]),
+    "falling": 0.9 ** np.arange(BINS) / (0.9 ** np.arange(BINS)).sum(),
+}
+
+
+def alarms(count: int, threshold: float, shares: Any) -> float:
+    """The share of pairs of draws from one distribution whose distance is above the threshold, by entropies."""
+    rng = np.random.default_rng(7)
+    p, q = (rng.multinomial(count, shares, RUNS) / count for _ in range(2))
+
+    def entropy(parts: Any) -> Any:
+        return -(parts * np.log2(np.where(parts > 0, parts, 1))).sum(axis=1)
+
+    return float((entropy((p + q) / 2) - (entropy(p) + entropy(q)) / 2 > threshold**2).mean())
+
+
+@pytest.mark.parametrize("name", UNEVEN)
+@pytest.mark.parametrize("threshold", [0.9, 0.5, 0.24])
+def test_equal_loads_rarely_differ(threshold: float, name: str) -> None:
+    assert alarms(int(samples_for_distance(threshold, BINS, 1)), threshold, UNEVEN[name]) < FALSE_ALARM
+
+
+def test_the_bound_is_not_far_too_high() -> None:
+    """An even distribution is the worst case: with a tenth less samples it raises an alarm in more than 1 % of the runs."""
+    for threshold in (0.5, 0.24):
+        assert alarms(int(0.9 * samples_for_distance(threshold, BINS, 1)), threshold, EVEN) > FALSE_ALARM
+
+
+def test_many_pairs_share_the_probability() -> None:
+    """Of 8 GPUs with equal loads, the furthest of the 28 pairs is rarely above the threshold."""
+    count, runs = int(samples_for_distance(0.5, BINS, 28)), 1000
+    rng = np.random.default_rng(3)
+    shares = rng.multinomial(count, EVEN, (8, runs)) / count
+    far = np.zeros(runs, dtype=bool)
+    for p, q in itertools.combinations(shares, 2):
+        middle = (p + q) / 2
+        terms = [part * np.log2(np.where(part > 0, part, 1) / np.where(part > 0, middle, 1)) for part in (p, q)]
+        far |= sum(terms).sum(axis=1) / 2 > 0.25
+    assert far.mean() < FALSE_ALARM
+
+
+def test_the_bounds_of_the_documents() -> None:
+    assert [samples_for_distance(threshold, BINS, 1) for threshold in (0.5, 0.24)] == [128, 492]
+    assert [samples_for_distance(0.5, BINS, pairs) for pairs in (28, 2016)] == [151, 175]
+    assert samples_for_distance(0, BINS, 1) == math.inf
+    assert samples_for_distance(1e-6, BINS, 1) > 1e12
+    assert samples_for_quantile(0.05) == 223
+
+
+def test_a_quantile_rarely_misses_a_healthy_device() -> None:
+    """p95 of a device that is above the threshold for 10 % of the time; of 100 samples it is below in 1 of 17 runs."""
+    rng = np.random.default_rng(11)
+
+    def missed(count: int) -> float:
+        values = np.where(rng.random((RUNS, count)) < 0.1, 95.0, 5.0)
+        return float((np.quantile(values, 0.95, axis=1) < 70).mean())
+
+    assert missed(223) < FALSE_ALARM
+    assert missed(100) > 0.02
+
+
+def test_quantiles_of_the_documented_rules_have_enough_samples() -> None:
+    for name, (parameter, tail) in {"LowGPUUtilization": ("window", 0.05), "BatchSize": ("window", 0.05)}.items():
+        for preset in PRESETS:
+            (window,) = [one.default(preset) for one in RULES[name].parameters if one.name == parameter]
+            assert isinstance(window, int)
+            assert window >= samples_for_quantile(tail)
