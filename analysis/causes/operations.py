@@ -12,11 +12,13 @@ from typing import Final
 import polars as pl
 
 from ...ingest.store.store import Store
-from ..device.collectives import _ONE_TO_ONE as ONE_TO_ONE
+from ..device.collectives import ONE_TO_ONE
 from .simulation import OFTEN, OPERATIONS, OVERLAP_NS, noise
 
 KERNELS: Final = 4_000_000  # computation kernels that are read at most; a longer job is simulated over its first steps
 OPERATIONS_MOST: Final = 300_000  # up to which runs are also cut where the kernel changes
+LINES: Final = 512  # lines of communication that are compared with each other
+COMPARED: Final = 2_000_000  # pairs of operations that are compared, about
 MEETING: Final = 0.9  # share of the transfers of two streams that have to overlap if the streams are two ends of one connection
 _LINE: Final = ("process", "stream")
 _COMMUNICATION: Final = {
@@ -28,7 +30,7 @@ _COMMUNICATION: Final = {
 def operations(store: Store, calls: pl.DataFrame, steps: pl.DataFrame, roles_of: Mapping[int, int]) -> pl.DataFrame:
     """Return the operations of the steps, with the column ``role``.
 
-    ``calls``: :func:`.matching.matched_collectives`. ``steps``: columns process, number, start, end (ns), the same numbers for each process.
+    ``calls``: :func:`.matching.matched_collectives`. ``steps``: process, number, start, end (ns); each process has the same numbers.
     ``roles_of``: number of the role of each process."""
     steps = _affordable(store, steps)
     communication = _in_steps(calls.select(pl.col(name).cast(kind) for name, kind in _COMMUNICATION.items()), steps)
@@ -124,7 +126,7 @@ def _runs(kernels: pl.DataFrame, communication: pl.DataFrame) -> pl.DataFrame:
             idle=(pl.col("end") - pl.col("start") - pl.col("busy")).clip(lower_bound=0),
             match=pl.lit(None, pl.Int64),
         )
-        .cast({name: kind for name, kind in OPERATIONS.items()})
+        .cast(OPERATIONS)
     )
 
 
@@ -172,22 +174,24 @@ def _transfers(communication: pl.DataFrame) -> pl.DataFrame:
             work=pl.lit(0, pl.UInt64),
             idle=pl.lit(0, pl.Int64),
         )
-        .cast({name: kind for name, kind in OPERATIONS.items()})
+        .cast(OPERATIONS)
     )  # fmt: skip
 
 
 def _paired(rows: pl.DataFrame) -> pl.DataFrame:
-    """Match the communication of two streams that ends together and nothing else does.
+    """Match two lines of communication that end together, each with no other.
 
-    This finds sends and receives whose process group is not recorded."""
-    line = ["rank", "stream"]
-    single = rows.filter(pl.col("communication"), pl.col("match").is_null()).sort("start", "end").with_row_index("row")
+    A line is the communication of one type on a stream. This finds sends and receives whose process group is not recorded."""
+    line = ["rank", "stream", "type"]
+    single = rows.with_row_index("row").filter(pl.col("communication"), pl.col("match").is_null()).sort("start", "end")
     single = single.with_columns(position=pl.int_range(pl.len()).over(line), among=pl.len().over(line))
-    lines = single.select(*line, "among").unique().sort(line).with_row_index("line")
-    if len(lines) < 2 or len(lines) > 2048:
+    lines = single.select(*line).unique().sort(line).with_row_index("line")
+    if not 1 < len(lines) <= LINES:
         return rows
-    calls = single.join(lines, on=[*line, "among"]).select("line", "rank", "position", "among", "start", "end")
-    sample = calls.filter(pl.col("position") % (pl.col("among") // 64).clip(lower_bound=1) == 0)
+    calls = single.join(lines, on=line)
+    most = max(4, COMPARED // len(lines) ** 2)
+    sample = calls.filter(pl.col("position") % (pl.col("among") // most).clip(lower_bound=1) == 0)
+    sample = sample.select("line", "rank", "position", "among", "start", "end")
     shift = pl.col("end") - pl.col("end_of_peer")  # clocks differ
     apart = (shift - shift.median()).abs()
     meet = (pl.col("start") < pl.col("end_of_peer")) & (pl.col("start_of_peer") < pl.col("end"))
@@ -203,11 +207,6 @@ def _paired(rows: pl.DataFrame) -> pl.DataFrame:
     )
     ends = pl.concat([scores.select("pair", "line"), scores.select("pair", line="line_of_peer")])
     first = int(rows["match"].max() or 0) + 1  # type: ignore[call-overload]
-    matched = (
-        single.join(lines, on=[*line, "among"])
-        .join(ends, on="line")
-        .select("rank", "stream", "start", "end", found=pl.struct("pair", "position").rank("dense").cast(pl.Int64) + first)
-        .unique(["rank", "stream", "start", "end"])
-    )
-    joined = rows.join(matched, on=["rank", "stream", "start", "end"], how="left")
-    return joined.with_columns(match=pl.coalesce("match", pl.when("communication").then("found"))).drop("found")
+    matched = calls.join(ends, on="line").select("row", found=pl.struct("pair", "position").rank("dense").cast(pl.Int64) + first)
+    joined = rows.with_row_index("row").join(matched, on="row", how="left")
+    return joined.with_columns(match=pl.coalesce("match", "found")).drop("row", "found")

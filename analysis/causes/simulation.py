@@ -21,7 +21,7 @@ APART: Final = 10  # times the spread of its ends: spread of the starts of compu
 APART_NS: Final = 1_000_000  # spread of the starts from which the wait matters
 LEAST_STEPS: Final = 3  # from which this is no coincidence
 
-OPERATIONS: Final = {
+OPERATIONS: Final[dict[str, type[pl.DataType]]] = {
     "rank": pl.Int64, "stream": pl.Int64, "step": pl.Int64, "communication": pl.Boolean, "type": pl.UInt64, "work": pl.UInt64,
     "start": pl.Int64, "end": pl.Int64, "idle": pl.Int64, "match": pl.Int64,
 }  # fmt: skip

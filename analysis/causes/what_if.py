@@ -13,9 +13,10 @@ from typing import Final
 import polars as pl
 
 from ...ingest.store.store import Store
-from ..device.collectives import _ONE_TO_ONE as ONE_TO_ONE
+from ..device.collectives import ONE_TO_ONE
 from ..toolkit.wording import percent, plural
 from .operations import operations, work_roles
+from .pauses import host_pauses, paused
 from .simulation import Job, job
 
 STEPS: Final = 3  # steps from which the order of operations is known
@@ -68,10 +69,15 @@ class WhatIf:
     def gain(self, which: pl.Expr, ideal: str = "level") -> Gain:
         """Return what is gained if some operations take their ideal time.
 
-        ``ideal``: the column of it; level, ideal (of the role), or even (the computation of a rank in each step is the mean of its role)."""
+        ``ideal``: its column: level, ideal (of the role), or even (each rank computes as long in each step as the mean of its role)."""
         saved = self.replayed_ns - self.job.makespan(which, ideal)
         lost = self.replayed_ns - self.ideal_ns
         return Gain(100 * saved / self.replayed_ns, saved / lost if lost > 0 else 0.0)
+
+    def gain_of_pauses(self) -> Gain:
+        """Return what is gained without the pauses of the hosts."""
+        saved = self.replayed_ns - self.job.makespan(gap="unpaused")
+        return Gain(100 * saved / self.replayed_ns, 0.0)
 
     def gain_of_ranks(self, processes: Collection[int]) -> Gain:
         return self.gain(pl.col("rank").is_in(list(processes)))
@@ -118,6 +124,14 @@ def what_if(store: Store, calls: pl.DataFrame, steps: pl.DataFrame, peers: Peers
     if share > UNMATCHED_PERCENT:
         return f"the other ranks are unknown for {percent(share)} of the time in communication"
     simulated = _levelled(job(rows))
+    shifts = calls.group_by("process").agg(pl.col("shift_ns").first()).cast({"process": pl.Int64})
+    pauses = host_pauses(store).join(shifts, on="process").with_columns(pl.col("start", "end") + pl.col("shift_ns"))
+    simulated = replace(
+        simulated,
+        operations=simulated.operations.with_columns(paused(simulated.operations, pauses), unpaused="kept").with_columns(
+            kept=pl.when("paused").then("gap").otherwise("kept")
+        ),
+    )
     recorded, replayed = simulated.recorded_ns(), simulated.makespan()
     difference = 100 * (replayed - recorded) / recorded if recorded else 0.0
     if abs(difference) > REPLAY_PERCENT:

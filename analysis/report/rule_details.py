@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from . import cause_details as cause_details  # so that its classes are in DETAILS
 from .model import DetailsRow, Histogram, OperatorRow, RuleDetails, Share
 
 
@@ -598,10 +599,18 @@ class ComparedRank(_Process):
     confirmed: bool | None
 
 
-class StragglerRankDetails(RuleDetails):
+class StragglerRankDetails(RuleDetails, kw_only=True):
+    """``roles``: where the peers come from: groups, work, same (all ranks are peers) or unknown. ``gain_percent``: predicted saving of a
+    step if the stragglers were as fast as their peers. ``explained_percent``: of the time that would go if all operations took their ideal
+    time. ``not_simulated``: why there is no prediction."""
+
     ranks: tuple[ComparedRank, ...]
     steps: int
     median_ns: float
+    roles: str | None = None
+    gain_percent: float | None = None
+    explained_percent: float | None = None
+    not_simulated: str | None = None
 
 
 # -- the sum of the documented rules ---------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,11 +26,17 @@ def ranked_steps(data: StepData, times: pl.DataFrame) -> pl.DataFrame:
     return times.join(data.ranked, on="process", how="semi").rename({"computation": "computed", "computing": "computation"})
 
 
-def compared_steps(measured: pl.DataFrame, threshold: float) -> pl.DataFrame:
-    """Compare the computation of each step with the median of at least two ranks."""
+def compared_steps(measured: pl.DataFrame, threshold: float, roles: Mapping[int, int] | None = None) -> pl.DataFrame:
+    """Compare the computation of each step with the median of at least two ranks.
+
+    ``roles``: of each process; ranks are compared with those of their role. None: with all."""
     computation, median = pl.col("computation"), pl.col("median")
+    role = pl.col("process").cast(pl.Int64).replace_strict(roles, default=None, return_dtype=pl.Int64) if roles else pl.lit(0, pl.Int64)
+    key = [*STEP_KEY, "role"]
     return (
-        measured.with_columns(median=computation.median().over(STEP_KEY), among=pl.len().over(STEP_KEY))
+        measured.with_columns(role=role)
+        .filter(pl.col("role").is_not_null())
+        .with_columns(median=computation.median().over(key), among=pl.len().over(key))
         .filter(pl.col("among") > 1, median > 0)
         .with_columns(excess=computation - median, over=100 * computation > (100 + threshold) * median)
         .sort("process", "number")
@@ -91,7 +98,7 @@ class RankOverSteps:
 
 def ranks_over_steps(places: Places, compared: pl.DataFrame) -> list[RankOverSteps]:
     often = pl.col("over").mean().over("process") > 0.5
-    others = {name: pl.col(name).filter(~pl.col("often")).median().over(STEP_KEY) for name in ("waited", "computation")}
+    others = {name: pl.col(name).filter(~pl.col("often")).median().over(*STEP_KEY, "role") for name in ("waited", "computation")}
     rows = (
         compared.with_columns(often=often)
         .with_columns(waits=others["waited"] - pl.col("waited"), longer=pl.col("computation") - others["computation"])

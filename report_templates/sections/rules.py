@@ -13,7 +13,7 @@ from ...analysis.report.model import Report, RuleParameter, RuleResult
 from ...analysis.report.rule_details import DETAILS
 from ..blocks import Section, coded, plain, say
 from ..blocks.tables import Cell, Col, Table, table
-from ..rules import bottlenecks, generic, loop, trace, utilization
+from ..rules import across_ranks, bottlenecks, generic, loop, trace, utilization
 from ..rules.rule_context import Blocks, RuleContext
 from ..text.formats import capitalized, clip, count, duration, glued, plural, sentences, significant
 from ..text.signs import ERROR, ISSUE
@@ -36,6 +36,9 @@ _BLOCKS: Final[dict[str, Callable[[RuleContext, Any], Blocks]]] = {
     "SyncBound": trace.sync_bound,
     "ShortKernels": trace.short_kernels,
     "StragglerRank": trace.straggler_rank,
+    "StageImbalance": across_ranks.stage_imbalance,
+    "WorkImbalance": across_ranks.work_imbalance,
+    "HostPauses": across_ranks.host_pauses,
 }
 # Their numbers have sections of their own.
 _ELSEWHERE: Final = ("OverallSystemUsage", "OverallFrameworkMetrics")

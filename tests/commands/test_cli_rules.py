@@ -40,13 +40,18 @@ DEFAULTS: dict[tuple[str, str], tuple[object, object]] = {
     ("InputBound", "threshold"): (20, 20), ("InputBound", "patience"): (10, 10),
     ("LowPrecision", "threshold"): (30, 30), ("PageableCopies", "threshold"): (1, 1), ("SyncBound", "threshold"): (10, 10),
     ("ShortKernels", "short_us"): (10, 10), ("ShortKernels", "count_threshold"): (50, 50), ("ShortKernels", "time_threshold"): (10, 10),
-    ("StragglerRank", "threshold"): (10, 10),
+    ("StragglerRank", "threshold"): (10, 10), ("StragglerRank", "explained"): (50, 50),
+    ("StageImbalance", "threshold"): (10, 10), ("StageImbalance", "explained"): (50, 50),
+    ("WorkImbalance", "threshold"): (5, 5), ("WorkImbalance", "between"): (25, 25), ("HostPauses", "threshold"): (2, 2),
 }  # fmt: skip
 DOCUMENTED = [
     "CPUBottleneck", "IOBottleneck", "LowGPUUtilization", "StepOutlier", "GPUMemoryIncrease", "BatchSize", "MaxInitializationTime",
     "LoadBalancing", "OverallSystemUsage", "Dataloader", "OverallFrameworkMetrics",
 ]  # fmt: skip
-TRACE = ["HostBound", "InputBound", "ExposedCommunication", "LowPrecision", "PageableCopies", "SyncBound", "ShortKernels", "StragglerRank"]
+TRACE = [
+    "HostBound", "InputBound", "ExposedCommunication", "LowPrecision", "PageableCopies", "SyncBound", "ShortKernels", "StragglerRank",
+    "StageImbalance", "WorkImbalance", "HostPauses",
+]  # fmt: skip
 
 # Rules whose verdict is known without asking postrun.
 CUSTOM = """

@@ -1,4 +1,4 @@
-"""StragglerRank: a rank that computes longer than the others in most steps, so that they wait for it (docs/rules.md).
+"""StragglerRank: a rank that computes longer than its peers in most steps, so that they wait for it (docs/rules.md).
 
 Computation and collectives of a rank in a step are unions of kernels between the start and the end of the step's device work. Why a
 straggler is slow: the computation kernels that it ran as often as the others do are compared by name. If the kernels that make up most
@@ -12,15 +12,19 @@ from typing import Final
 import polars as pl
 
 from ....ingest.store.store import Store
+from ...causes.what_if import Gain, WhatIf
 from ...report.rule_details import StragglerRankDetails
 from ...steps.over_steps import STEP_KEY, THRESHOLD, RankOverSteps, compared_steps, ranked_steps, ranks_over_steps
 from ...toolkit.labels import place
 from ...toolkit.wording import capitalized, duration, percent, plural
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
 from ..evidence.device_share import no_device_activity, span_of_all
+from ..evidence.predicted import predicted_cost
 from ..evidence.run_data import RunData
 
 _CAPTURE_RANKS: Final = "Give the traces of all ranks."
+_CAPTURE_GROUPS: Final = "Profile with PyTorch 2.3 or newer, which records the process group of each collective."
+EXPLAINED: Final = 50
 _CAPTURE_STEPS: Final = "Call step() of the profiler once per training step on every rank, with CUDA activity."
 
 
@@ -34,12 +38,24 @@ class StragglerRank(Rule):
             THRESHOLD,
             THRESHOLD,
             "percentile",
-            "by how much a rank's computation per step may exceed the median of the ranks",
+            "by how much a rank's computation per step may exceed the median of its peers",
+        ),
+        Parameter(
+            "explained",
+            "%",
+            EXPLAINED,
+            EXPLAINED,
+            "percentile",
+            "smallest part of the avoidable time that stragglers explain by simulation",
         ),
     )
+    explains = ("ExposedCommunication", "LoadBalancing", "SlowCollectives")
     needs = "Profiler traces of several ranks, with steps."
-    checks = "Whether a rank computes longer than the others in most steps, while they wait for it in collectives."
-    condition = "computation per step > median of the ranks by more than threshold, in more than half of the steps, and the others wait"
+    checks = "Whether a rank computes longer than its peers in most steps, while they wait for it in collectives."
+    condition = (
+        "computation per step > median of its peers by more than threshold, in more than half of the steps, and they wait; by simulation,"
+        " this explains at least explained of the avoidable time"
+    )
     advice = "Check the clock, temperature and power of the straggler's device, and whether it gets more work than the others."
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
@@ -52,20 +68,35 @@ class StragglerRank(Rule):
         if steps["process"].n_unique() < 2:
             reason = "only one rank has steps with device work" if len(steps) else "no steps with device work"
             return not_evaluated(reason, _CAPTURE_STEPS)
-        compared = compared_steps(steps, parameters["threshold"])
-        if compared.is_empty():
+        if compared_steps(steps, parameters["threshold"]).is_empty():
             return not_evaluated("no step was recorded on two ranks", "Profile the same steps on every rank.")
-        return _outcome(run, compared, ranks_over_steps(run.places, compared), parameters["threshold"])
+        if run.peers.source == "unknown":
+            return not_evaluated("the roles of the ranks are unknown, so that no rank has peers to be compared with", _CAPTURE_GROUPS)
+        compared = compared_steps(steps, parameters["threshold"], run.peers.roles if run.peers.pipeline else None)
+        if compared.is_empty():
+            return not_evaluated("no rank has a peer: each does other work than the others", "Give the traces of all data-parallel ranks.")
+        return _outcome(run, compared, ranks_over_steps(run.places, compared), parameters)
 
 
-def _outcome(run: RunData, compared: pl.DataFrame, ranks: list[RankOverSteps], threshold: float) -> Outcome:
+def _outcome(run: RunData, compared: pl.DataFrame, ranks: list[RankOverSteps], parameters: Parameters) -> Outcome:
+    threshold = parameters["threshold"]
     number = compared.select(pl.struct(STEP_KEY).n_unique()).item()
+    bad = sorted((rank for rank in ranks if rank.straggler), key=lambda rank: -rank.excess_percent)
+    simulated = run.what_if if bad else None
+    gain = simulated.gain_of_ranks([rank.process for rank in bad]) if isinstance(simulated, WhatIf) else None
     details = StragglerRankDetails(
         ranks=tuple(rank.details() for rank in ranks),
         steps=number,
         median_ns=compared.group_by(STEP_KEY).agg(pl.col("median").first())["median"].median(),  # type: ignore[arg-type]
+        roles=run.peers.source,
+        gain_percent=gain.percent if gain else None,
+        explained_percent=100 * gain.explained if gain else None,
+        not_simulated=simulated if isinstance(simulated, str) else None,
     )
-    bad = sorted((rank for rank in ranks if rank.straggler), key=lambda rank: -rank.excess_percent)
+    if gain is not None and 100 * gain.explained < parameters["explained"]:
+        longer = f"{capitalized(bad[0].place)} computes {percent(bad[0].excess_percent)} longer than the median of its peers"
+        share = f"{percent(max(100 * gain.explained, 0.0))} of the avoidable time (threshold {percent(parameters['explained'])})"
+        return concluded((), number, details=details, finding=f"{longer}, but this explains only {share}.")
     doubted = [rank for rank in ranks if rank.over and rank.confirmed is None]
     if not bad and doubted:
         worst = max(doubted, key=lambda rank: rank.excess_percent)
@@ -83,20 +114,26 @@ def _outcome(run: RunData, compared: pl.DataFrame, ranks: list[RankOverSteps], t
         over.select("start", "end").rows(),
         violations=len(over),
         details=details,
-        finding=_finding(ranks, bad, threshold),
+        finding=_finding(run, ranks, bad, threshold) + (_prediction(simulated, gain) if isinstance(simulated, WhatIf) and gain else ""),
         recommendation=_recommendation(run, ranks, bad[0]) if bad else None,
-        cost=_cost(run, compared, ranks, bad) if bad else None,
+        cost=_cost(run, compared, ranks, bad, gain) if bad else None,
     )
 
 
-def _finding(ranks: list[RankOverSteps], bad: list[RankOverSteps], threshold: float) -> str:
+def _prediction(simulated: WhatIf, gain: Gain) -> str:
+    shorter = simulated.step_ns * (1 - gain.percent / 100)
+    return f" A simulated step takes {duration(shorter)} instead of {duration(simulated.step_ns)} with the durations of its peers."
+
+
+def _finding(run: RunData, ranks: list[RankOverSteps], bad: list[RankOverSteps], threshold: float) -> str:
     worst = bad[0] if bad else max(ranks, key=lambda rank: (rank.over, rank.excess_percent))
     limit = f"threshold {percent(threshold)}"
-    if len(ranks) == 2:  # the median is halfway between the two
+    peers = run.peers.of(run.peers.roles[worst.process]) if run.peers.pipeline else []
+    if len(peers or ranks) == 2:  # the median is halfway between the two
         limit = f"{duration(2 * worst.excess_ns)} longer than the other; {limit}"
     text = (
         f"{worst.place} computes {duration(worst.excess_ns)} per step ({percent(worst.excess_percent)}) longer than the median of"
-        f" {len(ranks)} ranks ({limit})"
+        f" {f'the {len(peers)} ranks with its work' if peers else f'{len(ranks)} ranks'} ({limit})"
     )
     often = f"and is over it in {worst.steps_over} of {plural(worst.steps, 'step')}"
     if bad:
@@ -112,7 +149,8 @@ def _recommendation(run: RunData, ranks: list[RankOverSteps], worst: RankOverSte
     """Advise on the device if the same kernels take longer, else on the work."""
     waiting = sum(not rank.straggler for rank in ranks)
     why = f"{plural(waiting, 'rank waits', 'ranks wait')} up to {duration(worst.excess_ns)} per step for it"
-    slower, longest = _slower(run.store, [rank.process for rank in ranks if not rank.over], worst.process)
+    peers = set(run.peers.of(run.peers.roles[worst.process])) if run.peers.pipeline else {rank.process for rank in ranks}
+    slower, longest = _slower(run.store, [rank.process for rank in ranks if not rank.over and rank.process in peers], worst.process)
     if slower is not None and 2 * slower >= worst.excess_percent:
         return (
             f"Check clock, temperature and power of {place(worst.node, None, worst.device)} with `nvidia-smi -q -d"
@@ -150,7 +188,11 @@ def _slower(store: Store, others: list[int], process: int) -> tuple[float | None
     return 100 * (middle - 1), longest[0] if longest else None
 
 
-def _cost(run: RunData, compared: pl.DataFrame, ranks: list[RankOverSteps], bad: list[RankOverSteps]) -> Cost:
+def _cost(run: RunData, compared: pl.DataFrame, ranks: list[RankOverSteps], bad: list[RankOverSteps], gain: Gain | None) -> Cost:
+    title = f"Check {bad[0].place}" if len(bad) == 1 else f"Check {bad[0].place} and {plural(len(bad) - 1, 'more rank')}"
+    where = "; ".join(rank.place for rank in bad[:3]) + (f" and {len(bad) - 3} more" if len(bad) > 3 else "")
+    if gain is not None:
+        return predicted_cost(run, title, gain, where)
     slow = compared.filter(pl.col("process").is_in([rank.process for rank in bad]))
     per_step = slow.group_by(STEP_KEY).agg(pl.col("excess").max().clip(lower_bound=0))
     excess = round(per_step["excess"].sum())
@@ -159,10 +201,10 @@ def _cost(run: RunData, compared: pl.DataFrame, ranks: list[RankOverSteps], bad:
     ns = sum(min(excess, exposed.get((rank.node, rank.rank, rank.pid, rank.device), 0)) for rank in waiting)
     steps = sum(rank.steps for rank in waiting)
     return Cost(
-        title=f"Check {bad[0].place}" if len(bad) == 1 else f"Check {bad[0].place} and {plural(len(bad) - 1, 'more rank')}",
+        title=title,
         ns=ns,
         of_ns=span_of_all(run),
         saving_ns=ns,
         per_step_ns=ns / steps if steps else None,
-        where="; ".join(rank.place for rank in bad[:3]) + (f" and {len(bad) - 3} more" if len(bad) > 3 else ""),
+        where=where,
     )

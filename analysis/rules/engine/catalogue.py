@@ -10,6 +10,7 @@ from ..checks.dataloader import Dataloader
 from ..checks.exposed_communication import ExposedCommunication
 from ..checks.gpu_memory_increase import GPUMemoryIncrease
 from ..checks.host_bound import HostBound
+from ..checks.host_pauses import HostPauses
 from ..checks.input_bound import InputBound
 from ..checks.load_balancing import LoadBalancing
 from ..checks.low_gpu_utilization import LowGPUUtilization
@@ -19,9 +20,11 @@ from ..checks.overall_framework_metrics import OverallFrameworkMetrics
 from ..checks.overall_system_usage import OverallSystemUsage
 from ..checks.pageable_copies import PageableCopies
 from ..checks.short_kernels import ShortKernels
+from ..checks.stage_imbalance import StageImbalance
 from ..checks.step_outlier import StepOutlier
 from ..checks.straggler_rank import StragglerRank
 from ..checks.sync_bound import SyncBound
+from ..checks.work_imbalance import WorkImbalance
 from ..evidence.base import Rule
 
 PROFILER_REPORT: Final = "ProfilerReport"
@@ -50,6 +53,9 @@ TRACE: Final[tuple[type[Rule], ...]] = (
     SyncBound,
     ShortKernels,
     StragglerRank,
+    StageImbalance,
+    WorkImbalance,
+    HostPauses,
 )
 """The rules over kernels, and over the waits of a training without them."""
 

@@ -9,8 +9,13 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TypeVar
 
+import polars as pl
+
 from ....ingest.store.store import Store
+from ...causes.matching import matched_collectives
 from ...causes.program import program
+from ...causes.roles import PIPELINE, coordinates
+from ...causes.what_if import Peers, WhatIf, common_steps, peers, what_if
 from ...device.activity import activity
 from ...device.idle import idle
 from ...device.kernels import kernels
@@ -78,3 +83,20 @@ class RunData:
     framework = _from_run(lambda run: framework(run.store, run.attributed))
     gaps = _from_store(DeviceGaps)
     program = _from_store(program)
+
+    @cached_property
+    def shared_steps(self) -> pl.DataFrame:
+        """Return the steps that all ranks have: process, number, start, end."""
+        ranked = self.step_data.main.join(self.step_data.ranked, on="process", how="semi")
+        return common_steps(ranked)
+
+    @cached_property
+    def peers(self) -> Peers:
+        """Return which ranks do the same work."""
+        stages = {process: known.get(PIPELINE) for process, known in coordinates(self.store).items()}
+        return peers(self.store, matched_collectives(self.store), self.shared_steps, stages)
+
+    @cached_property
+    def what_if(self) -> WhatIf | str:
+        """Return the simulation of the job, or why there is none."""
+        return what_if(self.store, matched_collectives(self.store), self.shared_steps, self.peers)

@@ -43,7 +43,10 @@ DEFAULTS: dict[str, dict[str, tuple[Any, Any]]] = {
     "PageableCopies": {"threshold": (1, 1)},
     "SyncBound": {"threshold": (10, 10)},
     "ShortKernels": {"short_us": (10, 10), "count_threshold": (50, 50), "time_threshold": (10, 10)},
-    "StragglerRank": {"threshold": (10, 10)},
+    "StragglerRank": {"threshold": (10, 10), "explained": (50, 50)},
+    "StageImbalance": {"threshold": (10, 10), "explained": (50, 50)},
+    "WorkImbalance": {"threshold": (5, 5), "between": (25, 25)},
+    "HostPauses": {"threshold": (2, 2)},
 }  # fmt: skip
 REPORTED = sorted([
     "BatchSize", "CPUBottleneck", "Dataloader", "GPUMemoryIncrease", "IOBottleneck", "LoadBalancing", "LowGPUUtilization",

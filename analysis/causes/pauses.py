@@ -1,0 +1,57 @@
+"""Pauses of the host: garbage collection and checkpoints, by the names of functions, operators and ranges."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import polars as pl
+
+from ...ingest.store.store import Store
+from ..toolkit.intervals import union
+from ..toolkit.shared import shared
+
+GARBAGE: Final = "garbage collection"
+CHECKPOINT: Final = "checkpoint"
+
+# Names of functions in stacks ("gc.collect" is built in), ranges and operators. Activation checkpointing saves no file.
+_NAMES: Final = {
+    GARBAGE: r"(?i)(^|[^a-z])gc([^a-z]|$)|garbage.?collect|built-in (function|method) (gc\.)?collect\b",
+    CHECKPOINT: (
+        r"(?i)save_?(checkpoint|state|pretrained)|checkpoint_?sav|(torch|dcp|checkpoint)\.save\b|torch/serialization\.py\(\d+\): save$"
+    ),
+}
+_SCHEMA: Final = {
+    "process": pl.Int64, "start": pl.Int64, "end": pl.Int64, "name": pl.String, "kind": pl.String,
+}  # fmt: skip
+_RANGES: Final = """
+    SELECT e.process::BIGINT AS process, e.start_ns AS start, e.start_ns + e.duration_ns AS "end", n.text AS name FROM (
+        SELECT process, name, start_ns, duration_ns FROM host_event WHERE kind IN ('operator', 'python')
+        UNION ALL SELECT process, name, start_ns, duration_ns FROM annotation WHERE side = 'host' AND complete IS NOT FALSE
+    ) AS e JOIN name AS n ON n.id = e.name WHERE e.process IS NOT NULL AND e.name IN (SELECT id FROM name WHERE regexp_matches(text, ?))
+"""
+
+
+@shared
+def host_pauses(store: Store) -> pl.DataFrame:
+    """Return the pauses of each process, also those within another one.
+
+    Columns: process, start, end (ns), name, kind (GARBAGE or CHECKPOINT)."""
+    parts = [
+        store.frame(_RANGES, [pattern]).with_columns(kind=pl.lit(kind))
+        for kind, pattern in _NAMES.items()
+        if store.frame("SELECT count(*) FROM name WHERE regexp_matches(text, ?)", [pattern]).item()
+    ]
+    return pl.concat(parts) if parts else pl.DataFrame(schema=_SCHEMA)
+
+
+def paused(operations: pl.DataFrame, pauses: pl.DataFrame) -> pl.Series:
+    """Return which operations begin after a gap in which their rank paused.
+
+    ``operations``: rank, start, end, gap. ``pauses``: process, start, end, on the same clock."""
+    if pauses.is_empty():
+        return pl.Series("paused", [False] * len(operations), dtype=pl.Boolean)
+    times = union(pauses, ["process"]).select(rank="process", began="start", until="end").sort("began")
+    rows = operations.with_row_index("row").sort("end")
+    joined = rows.join_asof(times, left_on="end", right_on="began", by="rank", check_sortedness=False)
+    flags = joined.with_columns(paused=(pl.col("gap") > 0) & (pl.col("until") > pl.col("start") - pl.col("gap")).fill_null(False))
+    return flags.sort("row")["paused"]

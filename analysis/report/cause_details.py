@@ -1,0 +1,67 @@
+"""Details of the rules on causes across ranks: stages, varying work and pauses."""
+
+from __future__ import annotations
+
+from .model import DetailsRow, RuleDetails
+
+
+class ComparedStage(DetailsRow):
+    """Ranks with the same work. ``stage``: of the pipeline; None if the order of the stages is unknown. ``excess_percent``: computation
+    above the mean of all stages. ``gain_percent``: predicted saving of a step; None if it was not simulated."""
+
+    stage: int | None
+    ranks: tuple[int, ...]
+    computation_per_step_ns: float
+    excess_percent: float
+    gain_percent: float | None
+    issue: bool
+
+
+class StageImbalanceDetails(RuleDetails):
+    """``step_ns``, ``replayed_ns``, ``ideal_ns``: a step as recorded, as simulated, and with all operations at their ideal time."""
+
+    stages: tuple[ComparedStage, ...]
+    steps: int
+    step_ns: float
+    replayed_ns: float
+    ideal_ns: float
+
+
+class VaryingRank(DetailsRow):
+    """``longest_steps``: steps in which no peer computed longer. ``deviation_percent``: of its steps, from the mean of its peers."""
+
+    rank: int | None
+    steps: int
+    longest_steps: int
+    computation_per_step_ns: float
+    deviation_percent: float
+
+
+class WorkImbalanceDetails(RuleDetails):
+    """``spread_percent``: longest computation of a step above the mean of its ranks. ``between_percent``: part of the variance that is
+    between ranks, over all steps. ``gain_percent``: predicted saving of a step if each rank computed as long as the mean of its peers."""
+
+    ranks: tuple[VaryingRank, ...]
+    steps: int
+    spread_percent: float
+    between_percent: float
+    gain_percent: float
+
+
+class HostPause(DetailsRow):
+    """``idle_ns``: time in pauses of this name in which the device of the rank ran nothing."""
+
+    node: str
+    rank: int | None
+    pid: int | None
+    name: str
+    kind: str
+    count: int
+    time_ns: int
+    idle_ns: int
+
+
+class HostPausesDetails(RuleDetails):
+    pauses: tuple[HostPause, ...]
+    idle_ns: int
+    idle_percent: float

@@ -1,0 +1,105 @@
+"""WorkImbalance: ranks with the same role compute for different times, and not the same rank in each step (docs/rules.md)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import polars as pl
+
+from ...causes.what_if import WhatIf
+from ...report.cause_details import VaryingRank, WorkImbalanceDetails
+from ...toolkit.wording import percent, plural
+from ..evidence.base import Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
+from ..evidence.device_share import no_device_activity
+from ..evidence.predicted import predicted_cost
+from ..evidence.run_data import RunData
+
+_CAPTURE: Final = "Profile at least five steps on every rank, with CUDA activity, and give the traces of all ranks."
+STEPS: Final = 5  # steps from which variance between ranks can be told from variance within them
+BETWEEN_PERCENT: Final = 25  # A larger part of the variance between ranks is the work of a straggler or of a stage
+
+
+class WorkImbalance(Rule):
+    name = "WorkImbalance"
+    category = "trace"
+    parameters = (
+        Parameter("threshold", "%", 5, 5, "percentile", "share of the step that equal work of all ranks may save by simulation"),
+        Parameter(
+            "between",
+            "%",
+            BETWEEN_PERCENT,
+            BETWEEN_PERCENT,
+            "percentile",
+            "largest part of the variance that is between ranks",
+        ),
+    )
+    needs = "Profiler traces of several ranks that do the same work, with five steps or more."
+    explains = ("ExposedCommunication", "LoadBalancing", "SlowCollectives", "StepOutlier")
+    checks = "Whether the work of the ranks differs from step to step, so that they wait for another rank in each."
+    condition = "saving if all ranks of a role computed equally long in each step > threshold, and variance between ranks <= between"
+    advice = "Give all ranks batches of the same size in tokens: sort or pack sequences by length, limit the tokens of an expert."
+
+    def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
+        if not run.breakdown:
+            return no_device_activity()
+        simulated = run.what_if
+        if isinstance(simulated, str):
+            return not_evaluated(simulated, _CAPTURE)
+        if simulated.steps < STEPS:
+            return not_evaluated(f"{plural(simulated.steps, 'step')} in common to all ranks, of {STEPS} that this requires", _CAPTURE)
+        rows = simulated.computing.filter(pl.col("rank").n_unique().over("role") > 1)
+        if rows.is_empty():
+            return not_evaluated("no rank has a peer: each does other work than the others", "Give the traces of all data-parallel ranks.")
+        return _outcome(run, simulated, rows, parameters)
+
+
+def _outcome(run: RunData, simulated: WhatIf, rows: pl.DataFrame, parameters: Parameters) -> Outcome:
+    mean = pl.col("computing").mean().over("role", "step")
+    rows = rows.filter(mean > 0).with_columns(
+        relative=pl.col("computing") / mean - 1, longest=pl.col("computing") == pl.col("computing").max().over("role", "step")
+    )
+    between = 100 * between_ranks(rows)
+    spread: float = 100 * rows.group_by("role", "step").agg(pl.col("relative").max())["relative"].mean()  # type: ignore[operator]
+    gain = simulated.gain(~pl.col("communication"), "even")
+    ranks = rows.group_by("rank").agg(
+        steps=pl.len(), longest=pl.col("longest").sum(), computing=pl.col("computing").mean(), deviation=100 * pl.col("relative").std()
+    )
+    details = WorkImbalanceDetails(
+        tuple(VaryingRank(run.places.process(process).rank, *row) for process, *row in ranks.sort("rank").iter_rows()),
+        simulated.steps,
+        spread,
+        between,
+        gain.percent,
+    )
+    varies = (
+        f"In a step, the rank with most work computes {percent(spread)} longer than the mean of its peers; {percent(between)} of the"
+        " variance is between ranks"
+    )
+    limits = f"thresholds {percent(parameters['threshold'])} saved and {percent(parameters['between'])} of the variance"
+    if gain.percent <= parameters["threshold"] or between > parameters["between"]:
+        equal = f"equal work would save {percent(max(gain.percent, 0.0))} of a step by simulation"
+        return concluded((), simulated.steps, details=details, finding=f"{varies}, and {equal} ({limits}).")
+    often = int(ranks["longest"].max())  # type: ignore[arg-type]
+    return concluded(
+        ["job"],
+        simulated.steps,
+        details=details,
+        finding=f"{varies}, and none is the longest in more than {often} of {simulated.steps} steps ({limits}).",
+        recommendation=(
+            "Give the ranks the same number of tokens in each step: pack sequences or sort them by length within a window, pad less, and"
+            f" limit the tokens of an expert. They wait for the longest of each step: it computes {percent(spread)} longer than the mean."
+        ),
+        cost=predicted_cost(run, "Balance the work of the ranks in each step", gain, None),
+    )
+
+
+def between_ranks(rows: pl.DataFrame) -> float:
+    """Return the part of the variance that is between ranks, from 0 to 1.
+
+    ``rows``: rank, relative (deviation from the mean of the peers in a step). The variance of means that chance explains does not count."""
+    by_rank = rows.group_by("rank").agg(mean=pl.col("relative").mean(), variance=pl.col("relative").var(), steps=pl.len())
+    within = by_rank["variance"].mean() or 0.0
+    chance = (by_rank["variance"] / by_rank["steps"]).mean() or 0.0
+    between = max((by_rank["mean"] ** 2).mean() - chance, 0.0)  # type: ignore[operator]
+    total = between + within  # type: ignore[operator]
+    return between / total if total else 0.0
