@@ -105,7 +105,7 @@ def peers(store: Store, calls: pl.DataFrame, steps: pl.DataFrame, stages: Mappin
 def what_if(store: Store, calls: pl.DataFrame, steps: pl.DataFrame, peers: Peers) -> WhatIf | str:
     """Simulate a job, or return why it cannot be simulated."""
     if steps["process"].n_unique() < 2:
-        return "one rank in this run" if len(steps) else "no steps with device work"
+        return "one rank in this run" if len(steps) else "no step with device work that all ranks have"
     if steps["process"].n_unique() > RANKS:
         return f"more than {RANKS:,} ranks"
     if steps["number"].n_unique() < STEPS:

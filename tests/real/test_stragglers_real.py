@@ -1,0 +1,87 @@
+"""Two jobs with published causes, as traces: the rules name the causes, and the simulation gives the published figures.
+
+The recordings and figures are those of arXiv 2505.05713: shares of the excess that goes when the slowest 3 % of workers (M_W) or the last
+stage (M_S) are ideal, and durations of a step.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from judging import Judged
+from postrun.analysis import Options
+from postrun.analysis.causes.what_if import WhatIf
+from postrun.analysis.rules.engine.engine import evaluate
+from postrun.analysis.rules.engine.selection import select
+from postrun.analysis.rules.evidence.run_data import RunData
+from postrun.ingest import ingest
+
+CAUSES = ("StragglerRank", "StageImbalance", "WorkImbalance", "HostPauses")
+JOBS = ("AR", "ST")
+
+
+class Evaluated:
+    """A job with its simulation and the results of all rules over kernels."""
+
+    def __init__(self, name: str, groups: bool, data: Path, folder: Path) -> None:
+        self.expected: dict[str, Any] = json.loads((data / "expected.json").read_text())[name]
+        specification = importlib.util.spec_from_file_location("make_kineto", data / "make_kineto.py")
+        assert specification is not None
+        assert specification.loader is not None
+        module = importlib.util.module_from_spec(specification)
+        specification.loader.exec_module(module)
+        module.main(data / f"trace-{name}.parquet", folder, groups)
+        self.name, self.groups = name, groups
+        with ingest([folder]) as store, store.unchanged():
+            run = RunData(store, Options(generated_at_ns=0))
+            self.judged = Judged(*evaluate(run, select([*CAUSES, "ExposedCommunication"])))
+            assert isinstance(run.what_if, WhatIf), run.what_if
+            self.simulated = run.what_if
+
+    def finding(self, rule: str) -> Any:
+        return next((finding for finding in self.judged.findings if finding.rule == rule), None)
+
+
+@pytest.fixture(scope="module", params=[(name, groups) for name in JOBS for groups in (True, False)], ids=["AR", "AR-nog", "ST", "ST-nog"])
+def evaluated(request: pytest.FixtureRequest, shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evaluated]:
+    data = shared_data / "stragglers"
+    if not data.is_dir():
+        pytest.skip("the published jobs are not in the shared data")
+    name, groups = request.param
+    yield Evaluated(name, groups, data, tmp_path_factory.mktemp(f"{name}-{groups}"))
+
+
+def test_the_simulation_gives_the_published_shares(evaluated: Evaluated) -> None:
+    simulated, expected = evaluated.simulated, evaluated.expected
+    roles = simulated.peers.roles
+    last = max(roles.values())
+    computing = simulated.computing.group_by("rank").agg(pl.col("computing").mean()).sort("computing")
+    slowest = [computing["rank"][-1]]  # 3 % of 8 or 16 workers, rounded up
+    assert simulated.gain_of_ranks(slowest).explained == pytest.approx(expected["M_W"], abs=0.03)
+    assert simulated.gain(pl.col("role") == last).explained == pytest.approx(expected["M_S"], abs=0.03)
+    assert simulated.replayed_ns / simulated.ideal_ns == pytest.approx(expected["slowdown"], abs=0.02)
+    assert simulated.step_ns / 1e9 == pytest.approx(expected["step_s"], rel=0.02)
+
+
+def test_the_replay_is_within_five_percent(evaluated: Evaluated) -> None:
+    assert evaluated.simulated.replayed_ns == pytest.approx(evaluated.simulated.recorded_ns, rel=0.01)
+
+
+def test_the_cause_is_named_with_the_published_gain(evaluated: Evaluated) -> None:
+    expected = evaluated.expected
+    rule, share, where = {
+        "AR": ("StragglerRank", "M_W", "rank 0, node-0 GPU 0"),
+        "ST": ("StageImbalance", "M_S", "pipeline stage 3 (ranks 6 and 7)" if evaluated.groups else "the stage of ranks 6 and 7"),
+    }[evaluated.name]
+    gain = 100 * expected[share] * (expected["step_s"] - expected["ideal_s"]) / expected["step_s"]
+    finding = evaluated.finding(rule)
+    assert (finding.where, finding.saving_kind) == (where, "predicted")
+    assert finding.saving_percent == pytest.approx(gain, rel=0.2)
+    named = {finding.rule for finding in evaluated.judged.findings}
+    assert named.isdisjoint(set(CAUSES) - {rule})
