@@ -93,7 +93,7 @@ class StepData:
     @cached_property
     def outside(self) -> pl.DataFrame:
         """Return :func:`.outside.outside_steps`: device work that no main step launched."""
-        return outside_steps(self.store, self._disjoint)
+        return outside_steps(self.store, self._disjoint, self.timed)
 
     @cached_property
     def walled(self) -> pl.DataFrame:

@@ -53,7 +53,7 @@ def disjoint_steps(main: pl.DataFrame) -> pl.DataFrame:
     follows = (pl.col("number") == pl.col("number").shift(1).over("process") + 1).fill_null(False)
     return (
         main.lazy()
-        .sort("process", "start", "end")
+        .sort("process", "host_start_ns", "start", "end")
         .with_columns(until=pl.col("end").cum_max().over("process"))
         .with_columns(begin=pl.when(follows).then(before).otherwise(pl.max_horizontal("start", before)), follows=follows)
         .collect()
@@ -87,13 +87,14 @@ def _run() -> pl.Expr:
     return (~pl.col("follows")).cum_sum().over("process").cast(pl.Int64) - 1
 
 
-def outside_steps(store: Store, steps: pl.DataFrame) -> pl.DataFrame:
+def outside_steps(store: Store, steps: pl.DataFrame, every: pl.DataFrame) -> pl.DataFrame:
     """Return the device work that was launched outside of the steps of its process.
 
-    ``steps``: :func:`disjoint_steps`. Steps of consecutive numbers form a run; the time between two of its steps belongs to the later one.
-    Columns: ``process``, ``device``, ``stream``, ``name``, ``start``, ``end``, ``run`` (number of the run of steps that follows) and
-    ``when`` (BEFORE, BETWEEN, AFTER). Work without a launch in the trace counts if it precedes all work of the steps on its stream,
-    because a stream keeps the order of the launches. Empty for a process whose launches are not known.
+    ``steps``: :func:`disjoint_steps`. ``every``: steps of all phases, and of repeated numbers; what one of them launched is not outside.
+    Steps of consecutive numbers form a run; the time between two of its steps belongs to the later one. Columns: ``process``, ``device``,
+    ``stream``, ``name``, ``start``, ``end``, ``run`` (number of the run of steps that follows) and ``when`` (BEFORE, BETWEEN, AFTER). Work
+    without a launch in the trace counts if it precedes all work of the steps on its stream, because a stream keeps the order of the
+    launches. Empty for a process whose launches are not known.
     """
     none = pl.DataFrame(schema=_SCHEMA)
     if steps.is_empty():
@@ -113,7 +114,7 @@ def outside_steps(store: Store, steps: pl.DataFrame) -> pl.DataFrame:
     known = pl.col("launched").is_between("from", "host", closed="left")
     ahead = pl.col("launched").is_null() & (pl.col("start") < first.over(stream).fill_null(first.over("process", "run")))
     return (
-        work.filter(known | ahead)
+        _launched_in_none(work.filter(known | ahead), every)
         .join(last, on="process")
         .with_columns(
             when=pl.when(pl.col("run") == 0).then(pl.lit(BEFORE)).when(pl.col("run") == pl.col("last")).then(pl.lit(AFTER))
@@ -122,6 +123,18 @@ def outside_steps(store: Store, steps: pl.DataFrame) -> pl.DataFrame:
         .select(pl.col(name).cast(kind) for name, kind in _SCHEMA.items())
         .sort("process", "run", "start", "stream")
     )  # fmt: skip
+
+
+def _launched_in_none(work: pl.DataFrame, every: pl.DataFrame) -> pl.DataFrame:
+    """Remove the work whose launch call began in one of the steps."""
+    if work.is_empty():
+        return work
+    ends = every.select("process", step="host_start_ns", step_end=pl.col("host_start_ns") + pl.col("host_duration_ns")).drop_nulls()
+    last = ends.sort("step").with_columns(step_end=pl.col("step_end").cum_max().over("process")).cast({"process": work.schema["process"]})
+    around = work.sort("launched").join_asof(
+        last, left_on="launched", right_on="step", by="process", strategy="backward", check_sortedness=False
+    )  # fmt: skip
+    return around.filter((pl.col("launched") < pl.col("step_end")).fill_null(False).not_())
 
 
 def _runs(steps: pl.DataFrame) -> pl.DataFrame:

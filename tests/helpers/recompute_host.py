@@ -55,6 +55,36 @@ def steps(trace: Trace) -> list[Event]:
     return result
 
 
+def outside(trace: Trace) -> list[tuple[int | None, Event]]:
+    """Return the work launched outside of the steps, each with the index of the next step.
+
+    Work without a call in the trace counts if no work of the steps ran before it on its stream.
+    """
+    listed = [step for step in steps(trace) if step["work"]]
+    low, result, until = -(10**30), list[tuple[int | None, Event]](), 0
+    for number, step in enumerate(listed):
+        until = max(until, step["last"])
+        if number == 0 or listed[number - 1]["index"] + 1 != step["index"]:
+            near = [event for event in trace.work if low <= event["start"] < until]
+            called = {id(event): trace.called[event["id"]]["start"] for event in near if event["id"] in trace.called}
+            mine = [event for event in near if called.get(id(event), -(10**30)) >= step["start"]]
+            first = min((event["start"] for event in mine), default=-(10**30))
+            for event in near:
+                on_stream = [one["start"] for one in mine if (one["device"], one["stream"]) == (event["device"], event["stream"])]
+                at = called.get(id(event))
+                if event["start"] < min(on_stream, default=first) if at is None else low <= at < step["start"]:
+                    result.append((step["index"], event))
+        low = max(low, step["end"])
+    result = [(index, event) for index, event in result if not _inside(trace, event)]
+    calls = [(trace.called.get(event["id"]), event) for event in trace.work if event["start"] >= low]
+    return [*result, *((None, event) for call, event in calls if listed and call is not None and call["start"] >= low)]
+
+
+def _inside(trace: Trace, event: Event) -> bool:
+    call = trace.called.get(event["id"])
+    return call is not None and any(step["start"] <= call["start"] < step["end"] for step in steps(trace))
+
+
 def step_parts(trace: Trace) -> dict[str, Any] | None:
     """Return wall time of the average step by class, in order of precedence."""
     listed = steps(trace)
@@ -64,9 +94,13 @@ def step_parts(trace: Trace) -> dict[str, Any] | None:
         return None
     windows: Spans = []
     reached: int | None = None
+    ends: defaultdict[int | None, int] = defaultdict(int)
+    for index, event in outside(trace):
+        ends[index] = max(ends[index], event["end"])
     for number, step in enumerate(listed):
         follows = number > 0 and listed[number - 1]["index"] + 1 == step["index"]
-        start = step["start"] if reached is None else reached if follows else max(step["start"], reached)
+        ahead = ends[step["index"]] if ends[step["index"]] < max(step["last"] or 0, reached or 0) else 0
+        start = max(step["start"], ahead) if reached is None else reached if follows else max(step["start"], reached, ahead)
         reached = max(step["end"], step["last"] or 0, reached or 0)
         windows.append((start, reached))
     work = trace.work

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import statistics
 from pathlib import Path
 from typing import Any
 
 import pytest
 import recompute
+import recompute_host
+from postrun.analysis import Options, analyze
 from postrun.analysis.steps.breakdown import step_breakdown
 from postrun.analysis.steps.ranks import rank_comparison
 from postrun.analysis.steps.slow import slow_steps
@@ -19,6 +22,8 @@ TRACES = (
     "v100_old_schema/resnet50_num_workers_0.json.gz",
     "h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz",
     "sampled_2_ranks",
+    "diff_pair/a100_rank3_of_8.json.gz",
+    "diff_pair/v100_rank1_of_2.json.gz",  # 614 events that were launched before the first step run during it
 )
 STEP = re.compile(r"ProfilerStep#(\d+)")
 KEYS = ("number", "step", "computation", "exposed_communication", "exposed_memory", "idle", "hidden_communication")
@@ -26,7 +31,8 @@ KEYS = ("number", "step", "computation", "exposed_communication", "exposed_memor
 
 def by_hand(trace: recompute.Trace) -> list[tuple[int, ...]]:
     """Return KEYS of each step; a step launches what has a correlation of its calls."""
-    work = [event for event in trace.device if event["kind"] != "sync"]
+    others = [event for _, event in recompute_host.outside(trace)]
+    work = [event for event in trace.device if event["kind"] != "sync" and event not in others]
     calls = recompute.first_by_id(trace.calls)
     rows: list[tuple[int, ...]] = []
     before: tuple[int, int] | None = None
@@ -36,7 +42,10 @@ def by_hand(trace: recompute.Trace) -> list[tuple[int, ...]]:
         if not launched or number in {row[0] for row in rows}:
             continue
         begin, until = min(e["start"] for e in launched), max(e["end"] for e in launched)
-        if before is not None:
+        if before is None:
+            ahead = max((e["end"] for e in others if e["start"] < until), default=0)
+            begin = max(begin, ahead if ahead < until else 0)
+        else:
             until = max(until, before[1])
             begin = before[1] if before[0] == number - 1 else max(begin, before[1])
         before = (number, until)
@@ -83,11 +92,24 @@ def test_every_step_of_a_real_trace(shared_data: Path, name: str) -> None:
     with ingest(paths) as store:
         times = step_times(store)
         bars, ranks, slow = step_breakdown(store), rank_comparison(store), slow_steps(store)
+        report = analyze(store, Options(generated_at_ns=0))
     assert sorted(times.select(KEYS).rows()) == sorted(expected)
     assert len(expected) > 0
     assert sum(bar.step_ns for bar in bars.mean) == sum(row[1] for row in expected)
     assert sum(bar.idle_ns for bar in bars.mean) == sum(row[5] for row in expected)
     assert (ranks.absent is None) == (name == "sampled_2_ranks")
+    first = {row[0] for row in expected if row[0] - 1 not in {number for number, *_ in expected}}
+    known = [row for row in expected if row[0] not in first] or expected
+    assert bars.average is not None
+    assert (bars.average.steps, bars.average.step_ns, bars.average.idle_ns) == (
+        len(known),
+        sum(r[1] for r in known),
+        sum(r[5] for r in known),
+    )
+    tile = next(tile for tile in report.summary.tiles if tile.key == "step_time")
+    medians = [statistics.median(row[1] for row in known if row[0] == number) for number in {row[0] for row in known}]
+    assert tile.number == statistics.median(medians)
+    assert tile.label == ("step time" if first != {row[0] for row in expected} else "GPU time per step")
     assert "8 or more" in (slow.absent or "")  # these traces have at most six steps
     if name == "sampled_2_ranks":
         check_ranks(paths, ranks)
@@ -95,7 +117,7 @@ def test_every_step_of_a_real_trace(shared_data: Path, name: str) -> None:
 
 def check_ranks(paths: list[Path], breakdown: Any) -> None:
     """Check means of each rank, and its surplus of communication in a step."""
-    each = [by_hand(recompute.Trace(path)) for path in paths]
+    each = [by_hand(recompute.Trace(path))[1:] for path in paths]  # without the first step
     communicated = [{row[0]: row[3] + row[6] for row in rows} for rows in each]
     for rank, mine, peer, row in zip(each, communicated, reversed(communicated), breakdown.ranks, strict=True):
         assert row.computation_ns == pytest.approx(sum(values[2] for values in rank) / len(rank))

@@ -14,8 +14,7 @@ from postrun.analysis.timeline.build import timeline
 from postrun.ingest import ingest
 from postrun.report_templates.sections.data_quality import data_quality
 from postrun.report_templates.sections.job_statistics import job_statistics
-from postrun.report_templates.sections.steps import telling
-from postrun.report_templates.sections.summary import summary
+from postrun.report_templates.sections.steps import steps, telling
 from postrun.report_templates.timeline.section import timeline as timeline_section
 
 
@@ -33,12 +32,15 @@ def reported(folder: Path, *names: str) -> tuple[Report, str]:
         return report, plain(timeline_section(timeline(store, report)).lead)
 
 
-def test_the_wall_time_of_a_step_and_its_time_on_the_device(shared_data: Path) -> None:
-    # By the trace: ProfilerStep of 49.4 ms; work launched in it runs for 34.9 ms; kernels run for 45.2 ms of it.
+def test_the_only_step_begins_when_the_work_before_it_ends(shared_data: Path) -> None:
+    # By the trace: ProfilerStep of 49.4 ms; for its first 14.2 ms the device works on 509 kernels that were launched before it.
     report, _ = reported(shared_data, "h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz")
-    caption = plain(summary(report).figures["costs"].caption)
-    assert "the step time above, 34.9 ms, is from the first to the last of the work that a step launched on the GPU" in caption
-    assert "At least 10.3 ms of the kernels in it were not launched in it." in caption
+    [part] = report.steps.parts
+    assert part.mean_step_ns == 35_183_362
+    assert [(work.when, work.runs) for work in report.steps.outside] == [("before", 509)]
+    assert "509 GPU events" in plain(steps(report).lead)
+    [tile] = [tile for tile in report.summary.tiles if tile.key == "step_time"]
+    assert (tile.label, tile.value) == ("GPU time per step", "34.9 ms")
 
 
 def test_steps_of_two_ranks_and_events(shared_data: Path) -> None:
