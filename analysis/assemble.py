@@ -11,7 +11,6 @@ from typing import Any, Final
 from ..ingest.store.store import Store
 from ..ingest.store.tables import MEASURED
 from ..version import __version__
-from .causes.collectives import collectives
 from .device.allocator_memory import allocator_memory
 from .device.kernels import categories
 from .device.launch_configurations import launch_configurations
@@ -47,6 +46,7 @@ def assemble(store: Store, options: Options) -> Report:
 def _report(store: Store, options: Options) -> Report:
     data = RunData(store, options)
     times = data.step_times
+    communication, communication_totals = data.collectives
     selection = options.selection or select()
     rules, findings = evaluate(data, selection)
     report = Report(
@@ -78,7 +78,9 @@ def _report(store: Store, options: Options) -> Report:
         step_breakdown=step_breakdown(store, times, data.step_data),
         rank_comparison=rank_comparison(store, _straggler_threshold(rules), times, data.step_data),
         slow_steps=slow_steps(store, times, data.step_data),
-        collectives=collectives(store),
+        collectives=communication,
+        collective_totals=communication_totals,
+        roles=data.roles,
         launch_configurations=launch_configurations(store),
         operators=operators(store, data.attributed),
         launch_queue=launch_queue(store),

@@ -1,4 +1,4 @@
-"""Collectives by operation and size, their speed, and the part of their time that is waiting for other ranks."""
+"""Collectives by operation, process group and size: transfer and waiting, who comes last, and bandwidths of the transfer alone."""
 
 from __future__ import annotations
 
@@ -8,94 +8,234 @@ import polars as pl
 
 from ...ingest.store.store import Store
 from ..device.collectives import ONE_TO_ONE, bus_factor
-from ..report.model import Collective, Collectives, CollectiveWait
+from ..report.collectives import Collective, CollectiveGroup, CollectiveTotals, CollectiveWait
 from ..toolkit.places import Places
 from ..toolkit.shares import percent_of
-from .matching import matched_collectives
+from ..toolkit.wording import duration, plural
+from .clocks import Clocks
+from .groups import process_groups
+from .matching import matched_clocks, matched_collectives
 
 MOST: Final = 200
+_LISTED: Final = 8  # ranks of a group that a text lists
 
 _ABSENT: Final = (
-    "No communication kernel in this run. A profile of several ranks with activities CPU and CUDA shows them; PyTorch 2.3 or newer writes"
-    " the sizes of collectives, too."
+    "No communication kernel in this run. A profile of several ranks with activities CPU and CUDA shows them; PyTorch 2.3 or newer also"
+    " writes the sizes of collectives."
 )
-_SIZE: Final = ("operation", "element_type", "group_size", "assumed", "bytes")
+_ROW: Final = ("operation", "element_type", "group_size", "assumed", "bytes", "group")
 
 
-def collectives(store: Store) -> Collectives:
-    """Combine communication kernels into collectives, summed by operation and size."""
+def collectives(store: Store, places: Places | None = None) -> tuple[tuple[Collective, ...], CollectiveTotals]:
+    """Combine the calls of collectives, summed by operation, group and size, by time."""
     calls = matched_collectives(store)
     if calls.is_empty():
-        return Collectives((), 0, 0, 0, None, 0, 0, (), _ABSENT)
-    # A call that is not matched counts alone.
-    numbered = calls.with_columns(match=pl.when(pl.col("operation").is_in(ONE_TO_ONE)).then(None).otherwise("match"))
-    unmatched = numbered.filter(pl.col("known") > 1, ~pl.col("operation").is_in(ONE_TO_ONE), pl.col("match").is_null()).height
-    numbered = numbered.with_columns(match=pl.coalesce("match", -1 - pl.int_range(pl.len(), dtype=pl.Int64)))
-    every = numbered.group_by("match", maintain_order=True).agg(
-        pl.col("operation", "element_type", "group_size", "assumed").first(),
-        pl.col("bytes").max(),
-        pl.col("kernels").sum(),
-        ranks=pl.col("process").n_unique(),
-        parts=pl.len(),
-        total=pl.col("duration").sum(),
-        shortest=pl.col("duration").min(),
-    )
-    speed = pl.when(pl.col("shortest") > 0).then(pl.col("bytes") / pl.col("shortest"))
+        return (), CollectiveTotals(0, 0, 0, None, 0, 0, (), _ABSENT)
+    places = places or Places(store)
+    parts = _parts(calls)
+    every = _every(parts)
+    keys = (*_ROW, "ranks")
     rows = (
-        every.with_columns(speed=speed)
-        .group_by(*_SIZE, "ranks")
+        every.group_by(keys)
         .agg(
-            count=pl.len(),
-            kernels=pl.col("kernels").sum(),
-            total_ns=pl.col("total").sum(),
-            shortest_ns=pl.col("shortest").sum(),
-            wait_ns=(pl.col("total") - pl.col("parts") * pl.col("shortest")).sum(),
+            *_SUMS,
+            group_description=pl.col("group_description").first(),
+            skew_ns=pl.col("skew").mean(),
             best=pl.col("speed").max(),
+            partial=pl.col("partial").any(),
         )
-        .sort("total_ns", *_SIZE, "ranks", descending=[True, *(False for _ in _SIZE), False], nulls_last=True)
+        .sort("total_ns", *keys, descending=[True, *(False for _ in keys)], nulls_last=True)
     )
+    rows = _with_last(rows, every, keys)
     total = int(rows["total_ns"].sum())
     sized = int(rows.filter(pl.col("bytes").is_not_null())["total_ns"].sum())
-    return Collectives(
-        rows=tuple(_row(row) for row in rows.head(MOST).to_dicts()),
+    labels = _labels(store)
+    listed = tuple(_row(row, labels, places) for row in rows.head(MOST).to_dicts())
+    unmatched = parts.filter(pl.col("known") > 1, pl.col("ranks") == 1).height
+    return listed, CollectiveTotals(
         further=max(0, len(rows) - MOST),
         further_ns=int(rows.slice(MOST)["total_ns"].sum()),
         total_ns=total,
         sized_percent=percent_of(sized, total),
         matched=every.filter(pl.col("ranks") > 1).height,
         unmatched=unmatched,
-        waits=_waits(store, numbered),
+        waits=_waits(parts, places),
         absent=None,
+        groups=_groups(store, every, labels, places),
+        clocks=_clocks(matched_clocks(store), places),
     )
 
 
-def _waits(store: Store, numbered: pl.DataFrame) -> tuple[CollectiveWait, ...]:
-    parts = numbered.filter(pl.col("process").n_unique().over("match") > 1)
-    if parts.is_empty():
-        return ()
-    places = Places(store)
-    waits = (
-        parts.with_columns(wait=pl.col("duration") - pl.col("duration").min().over("match"))
-        .group_by("node", "process")
-        .agg(pl.len(), pl.col("duration").sum(), pl.col("wait").sum())
+_SUMS: Final = (
+    pl.len().alias("count"),
+    pl.col("kernels").sum(),
+    pl.col("total").sum().alias("total_ns"),
+    pl.col("transfer").sum().alias("transfer_ns"),
+    pl.col("waiting").sum().alias("waiting_ns"),
+)
+
+
+def _with_last(rows: pl.DataFrame, every: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
+    """Add the process that starts last most often, and in how many collectives."""
+    counted = every.drop_nulls("last").group_by(*keys, "last").agg(last_count=pl.len()).sort("last_count", "last", descending=[True, False])
+    return rows.join(counted.unique(keys, keep="first", maintain_order=True), on=keys, how="left", nulls_equal=True, maintain_order="left")
+
+
+def _parts(calls: pl.DataFrame) -> pl.DataFrame:
+    """Add to each call its times on the aligned clock, and those of its collective.
+
+    A call that is not matched is a collective of one rank.
+    """
+    begin, end = pl.col("start") + pl.col("shift_ns"), pl.col("end") + pl.col("shift_ns")
+    numbered = calls.with_columns(
+        match=pl.coalesce("match", -1 - pl.int_range(pl.len(), dtype=pl.Int64)), begin=begin, until=end
+    ).with_columns(
+        ranks=pl.col("process").n_unique().over("match"),
+        latest=pl.col("begin").max().over("match"),
     )
-    rows = []
-    for node, process, collectives, total, wait in waits.iter_rows():
-        location = places.process(process, node)
-        rows.append((location.order, CollectiveWait(*location, collectives, total, wait)))
-    return tuple(wait for _, wait in sorted(rows, key=lambda one: one[0]))
+    # A pair of a send and a receive is one transfer.
+    pair = pl.col("operation").is_in(ONE_TO_ONE) & (pl.col("ranks") > 1)
+    return numbered.with_columns(
+        operation=pl.when(pair).then(pl.lit(ONE_TO_ONE[-1])).otherwise("operation"),
+        group_size=pl.when(pair).then(2).otherwise("group_size"),
+        known=pl.when(pair).then(2).otherwise("known"),
+        wait=pl.when(pl.col("ranks") > 1).then(pl.min_horizontal(pl.col("latest") - pl.col("begin"), "duration")),
+    )
 
 
-def _row(row: dict[str, Any]) -> Collective:
-    factor, best = bus_factor(row["operation"], row["group_size"]), row.pop("best")
-    size, shortest = row["bytes"], row["shortest_ns"]
-    speed = size * row["count"] / shortest if size is not None and shortest else None  # bytes / ns = GB / s
-    wait = row.pop("wait_ns")
+def _every(parts: pl.DataFrame) -> pl.DataFrame:
+    """Return a row for each collective."""
+    several = pl.col("ranks") > 1
+    every = parts.group_by("match", maintain_order=True).agg(
+        pl.col("operation", "element_type", "group_size", "assumed", "group", "group_description", "ranks", "known").first(),
+        pl.col("bytes").max(),
+        pl.col("kernels").sum(),
+        total=pl.col("duration").sum(),
+        transfer=pl.col("until").max() - pl.col("latest").first(),
+        waiting=pl.col("wait").sum(),
+        skew=pl.col("latest").first() - pl.col("begin").min(),
+        last=pl.col("process").filter(pl.col("begin") == pl.col("latest")).min(),
+        longest=pl.col("duration").max(),
+    )
+    return every.with_columns(
+        # The transfer of one rank is its duration: the sum of its kernels.
+        transfer=pl.when(several).then("transfer").otherwise("longest"),
+        waiting=pl.when(several).then("waiting"),
+        skew=pl.when(several).then("skew"),
+        last=pl.when(several, pl.col("skew") > 0).then("last"),
+        partial=~several | (pl.col("ranks") < pl.col("group_size").fill_null(pl.col("ranks") + 1)),
+    ).with_columns(speed=pl.when(pl.col("transfer") > 0).then(pl.col("bytes") / pl.col("transfer")))
+
+
+def _row(row: dict[str, Any], labels: dict[str, str], places: Places) -> Collective:
+    factor, size, transfer = bus_factor(row["operation"], row["group_size"]), row["bytes"], row["transfer_ns"]
+    speed = size * row["count"] / transfer if size is not None and transfer > 0 else None  # bytes / ns = GB / s
+    best, several = row["best"], row["ranks"] > 1
     return Collective(
-        wait_ns=wait if row["ranks"] > 1 else None,
+        operation=row["operation"],
+        group=labels.get(row["group"]),
+        group_description=row["group_description"],
+        group_size=row["group_size"],
+        ranks=row["ranks"],
+        count=row["count"],
+        kernels=row["kernels"],
+        bytes=size,
+        element_type=row["element_type"],
+        total_ns=row["total_ns"],
+        transfer_ns=transfer,
+        waiting_ns=row["waiting_ns"] if several else None,
+        skew_ns=row["skew_ns"],
+        last_rank=_rank(row["last"], places),
+        last_count=row["last_count"],
         algorithm_gb_per_s=speed,
         bus_gb_per_s=None if speed is None or factor is None else speed * factor,
         best_bus_gb_per_s=best * factor if best is not None and factor is not None else None,
-        group_size_assumed=row.pop("assumed"),
-        **row,
+        at_least=row["partial"],
+        group_size_assumed=row["assumed"],
     )
+
+
+def _rank(process: int | None, places: Places) -> int | None:
+    return None if process is None else places.process(process).rank
+
+
+def _waits(parts: pl.DataFrame, places: Places) -> tuple[CollectiveWait, ...]:
+    matched = parts.filter(pl.col("ranks") > 1)
+    # A rank comes last if it is the only one that does: equal times are no delay.
+    last = (pl.col("begin") == pl.col("latest")) & ((pl.col("begin") == pl.col("latest")).sum().over("match") == 1)
+    waits = matched.with_columns(last=last).group_by("node", "process").agg(
+        pl.len(), pl.col("duration").sum(), pl.col("wait").sum(), pl.col("last").sum()
+    )  # fmt: skip
+    rows = []
+    for node, process, count, total, wait, last_count in waits.iter_rows():
+        location = places.process(process, node)
+        rows.append((location.order, CollectiveWait(*location, count, total, wait, last_count)))
+    return tuple(wait for _, wait in sorted(rows, key=lambda row: row[0]))
+
+
+def _groups(store: Store, every: pl.DataFrame, labels: dict[str, str], places: Places) -> tuple[CollectiveGroup, ...]:
+    """Return the recorded groups, the one with most time first."""
+    recorded = process_groups(store)
+    sums = every.drop_nulls("group").group_by("group").agg(
+        *_SUMS, known=pl.col("known").max(), matched=(pl.col("ranks") > 1).sum()
+    ).sort("total_ns", "group", descending=[True, False])  # fmt: skip
+    rows = _with_last(sums.head(MOST), every, ("group",))
+    return tuple(
+        CollectiveGroup(
+            group=labels[row["group"]],
+            description=group.description,
+            members=rank_text(group.members),
+            size=group.size,
+            known=sum(row["group"] in keys for keys in recorded.of_process.values()),
+            count=row["count"],
+            matched=row["matched"],
+            total_ns=row["total_ns"],
+            waiting_ns=row["waiting_ns"] if row["matched"] else None,
+            last_rank=_rank(row["last"], places),
+            last_count=row["last_count"],
+        )
+        for row in rows.to_dicts()
+        if (group := recorded.groups.get(row["group"])) is not None
+    )
+
+
+def _labels(store: Store) -> dict[str, str]:
+    """Return a short text for the key of each group: its name, with its ranks if other groups have the same name."""
+    groups = process_groups(store).groups
+    names: dict[str, int] = {}
+    for group in groups.values():
+        names[group.name or ""] = names.get(group.name or "", 0) + 1
+    labels = {}
+    for key, group in groups.items():
+        ranks = rank_text(group.members)
+        if group.name is not None and names[group.name] == 1:
+            labels[key] = group.name
+        else:
+            labels[key] = " ".join(part for part in (group.name, f"({ranks})" if ranks else None) if part) or key
+    return labels
+
+
+def rank_text(members: tuple[int, ...]) -> str | None:
+    """Return the ranks of a group as text, the first and the last of many."""
+    if not members:
+        return None
+    if len(members) <= _LISTED:
+        return f"ranks {', '.join(map(str, members))}" if len(members) > 1 else f"rank {members[0]}"
+    return f"{len(members)} ranks from {members[0]} to {members[-1]}"
+
+
+def _clocks(clocks: Clocks, places: Places) -> str | None:
+    if len(clocks.nodes) < 2:
+        return None
+    if clocks.spread_ns is None:
+        return "No collective is matched over two nodes, so it is not known whether their clocks agree."
+    moves = {node: shift for node, shift in clocks.nodes.items() if node not in clocks.unaligned}
+    widest = max(moves.values()) - min(moves.values())
+    text = (
+        f"The clocks of {plural(len(moves), 'node')} were aligned by the ends of their collectives. They differ by up to"
+        f" {duration(widest)}, with a median deviation of {duration(clocks.spread_ns)}."
+    )
+    if clocks.unaligned:
+        named = ", ".join(places.node(node) for node in clocks.unaligned[:_LISTED])
+        text += f" No collective connects {named} with the others."
+    return text

@@ -8,10 +8,12 @@ import types
 import typing
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from .model import SCHEMA_VERSION, Report, RuleDetails, RuleResult
 from .rule_details import DETAILS
+
+_ADDED_TO_COLLECTIVES: Final = ("group", "group_description", "skew_ns", "last_rank", "last_count")
 
 
 def is_report(data: object) -> bool:
@@ -34,9 +36,33 @@ def report_of(data: Mapping[str, Any]) -> Report:
         raise ValueError(
             f"its schema_version is {version!r}, this version of postrun reads {SCHEMA_VERSION}: make the report again from the traces"
         )
-    report = _value(data, Report, "report")
+    report = _value(_with_collective_rows(data), Report, "report")
     assert isinstance(report, Report)
     return report
+
+
+def _with_collective_rows(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the content with ``collectives`` as a list.
+
+    Earlier versions wrote one object with rows and totals.
+    """
+    former = data.get("collectives")
+    if former is None:
+        return {key: value for key, value in data.items() if key != "collectives"}
+    if not isinstance(former, Mapping):
+        return data
+    rows = [
+        {
+            **dict.fromkeys(_ADDED_TO_COLLECTIVES),
+            **row,
+            "transfer_ns": row.get("shortest_ns"),
+            "waiting_ns": row.get("wait_ns"),
+            "at_least": row.get("ranks") == 1,
+        }
+        for row in former.get("rows") or ()
+        if isinstance(row, Mapping)
+    ]
+    return {**data, "collectives": rows, "collective_totals": {key: value for key, value in former.items() if key != "rows"}}
 
 
 def rule_details(rule: str, category: str, data: dict[str, Any]) -> RuleDetails | dict[str, Any]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Self, dataclass_transform
 
 from .causes import Gap, Iteration, Program, Role
+from .collectives import Collective, CollectiveTotals
 from .json_text import json_text
 
 SCHEMA_VERSION: Final = 1
@@ -878,56 +879,6 @@ class OperatorAttribution:
 
 
 @dataclass(frozen=True, slots=True)
-class Collective:
-    """All collectives of one operation, size, element type and group size. ``ranks``: number of ranks whose records were combined;
-    ``kernels``: their kernels on all of these ranks. ``total_ns``: summed over the ranks; ``shortest_ns``: of each collective the
-    shortest duration on a rank, added up; ``wait_ns``: the rest, None if only one rank is known. Bandwidths: bytes / shortest; bus: by
-    the factor of the operation; ``best``: of the fastest one. ``bytes``: None if the trace does not record it. ``group_size_assumed``:
-    the trace records the shapes of the tensors and not the group, so that all ranks of the job are assumed."""
-
-    operation: str
-    bytes: int | None
-    element_type: str | None
-    group_size: int | None
-    ranks: int
-    count: int
-    kernels: int
-    total_ns: int
-    shortest_ns: int
-    wait_ns: int | None
-    algorithm_gb_per_s: float | None
-    bus_gb_per_s: float | None
-    best_bus_gb_per_s: float | None
-    group_size_assumed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class CollectiveWait(_OfProcess):
-    """Time of one rank in the collectives that are matched across ranks, and its part beyond the shortest duration of each."""
-
-    collectives: int
-    total_ns: int
-    wait_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Collectives:
-    """``rows``: by time, at most 200; ``further``, ``further_ns``: number and time of the others. ``sized_percent``: share of the time in
-    collectives of known size. ``matched``: collectives found on several ranks; ``unmatched``: those of groups that were recorded on
-    several ranks with different sequences of collectives."""
-
-    rows: tuple[Collective, ...]
-    further: int
-    further_ns: int
-    total_ns: int
-    sized_percent: float | None
-    matched: int
-    unmatched: int
-    waits: tuple[CollectiveWait, ...]
-    absent: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class ProfileRow:
     """One function of a Python profile, over the windows of one group; seconds.
 
@@ -1154,7 +1105,8 @@ class Report:
     step_breakdown: StepBreakdown = StepBreakdown()
     rank_comparison: RankComparison = RankComparison()
     slow_steps: SlowSteps = SlowSteps()
-    collectives: Collectives | None = None
+    collectives: tuple[Collective, ...] = ()  # by operation, process group and size, longest total time first
+    collective_totals: CollectiveTotals | None = None
     launch_configurations: LaunchConfigurations | None = None
     operators: OperatorAttribution | None = None
     launch_queue: LaunchQueue | None = None

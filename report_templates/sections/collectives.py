@@ -1,93 +1,168 @@
-"""Section "Collectives": time, bandwidth, and waiting for other ranks."""
+"""Section "Collectives": transfer and waiting by operation, size and process group, bandwidth, and who comes last."""
 
 from __future__ import annotations
 
-from ...analysis.report.model import Collective, Collectives, Report
+from ...analysis.report.collectives import Collective, CollectiveGroup, CollectiveTotals, CollectiveWait
+from ...analysis.report.model import Report
 from ..blocks import Section, coded, say
-from ..blocks.tables import Cell, Col, table
+from ..blocks.tables import Cell, Col, Table, table
 from ..text import labels
-from ..text.formats import bandwidth, count, duration, percent, percent_of, plural, size
+from ..text.formats import UNKNOWN, bandwidth, count, duration, percent, percent_of, plural, size
+from .roles import role_texts
 
 _UNKNOWN = "No collectives are known of this run: make the report again from the traces."
-_ONE_RANK = "Known from one rank, a duration contains the wait for the others: its bandwidth is a lower bound."
-_NO_SIZE = "Sizes stand in profiles of PyTorch 2.3 and newer, and of older ones with record_shapes."
+_PARTLY = "Bandwidths with “at least”: not all ranks of the group are known, and the duration contains the wait for the others."
+_NO_SIZE = "PyTorch 2.3 and newer records the sizes, older versions with record_shapes."
 _ASSUMED = (
-    "For {} the trace tells the tensors and not the process group: all ranks of the job are assumed to take part; in a smaller group"
-    " the bus bandwidth is lower, and what all-gather and gather move is less."
+    "For {} the trace records no process group. Ranks that leave a collective together are taken as its group, else all ranks of the job;"
+    " in a smaller group the bus bandwidth is lower, and all-gather and gather move less."
 )
-_NO_GROUP = "For {} the trace does not tell the process group, and not all ranks need be in it: their bus bandwidth is not known."
+_NO_GROUP = "For {} the number of ranks in the group is not known, and neither is the bus bandwidth."
 _BANDWIDTH = (
-    "Algorithm bandwidth: bytes per shortest duration over the ranks; bus bandwidth: times the factor by which nccl-tests makes operations"
-    " comparable with the links. Wait: what a rank spent beyond the shortest duration of each collective."
+    "Transfer: from the latest start of a rank to the last end. Waiting: time of the ranks before the latest start, added up. Algorithm"
+    " bandwidth: bytes per transfer time; bus bandwidth: multiplied by the factor that makes operations comparable with the links, as in"
+    " nccl-tests."
 )
 
 
 def collectives(report: Report) -> Section:
-    summary = report.collectives
-    if summary is None or not summary.rows:
-        return Section("collectives", "Collectives", coded((summary and summary.absent) or _UNKNOWN))
-    tables = [
-        table(
-            "collectives-table",
-            "Collectives by operation and size, most time first",
-            summary.rows,
-            Col("Operation", lambda row: row.operation, kind="name"),
-            Col("Size", lambda row: row.bytes, size),
-            Col("Element type", lambda row: row.element_type, html_only=True),
-            Col("Ranks of the group", _group_size, kind="number"),
-            Col("Ranks known", lambda row: row.ranks, count, html_only=True),
-            Col("Number", lambda row: row.count, count),
-            Col("Kernels", lambda row: row.kernels, count, html_only=True),
-            Col("Time", lambda row: row.total_ns, duration),
-            Col("Wait", lambda row: row.wait_ns, duration),
-            Col("Algorithm bandwidth", lambda row: row.algorithm_gb_per_s, bandwidth),
-            Col("Bus bandwidth", lambda row: row.bus_gb_per_s, bandwidth),
-            Col("Best bus bandwidth", lambda row: row.best_bus_gb_per_s, bandwidth, html_only=True),
-            note=_BANDWIDTH,
-        ),
-        table(
-            "collectives-waits",
-            "Wait for other ranks in matched collectives",
-            summary.waits,
-            Col("Process", lambda wait: labels.process(wait.node, wait.rank, wait.pid), kind="name"),
-            Col("Collectives", lambda wait: wait.collectives, count),
-            Col("Time", lambda wait: wait.total_ns, duration),
-            Col("Wait", lambda wait: wait.wait_ns, duration),
-            Col("Wait of time", lambda wait: percent_of(wait.wait_ns, wait.total_ns), percent),
-            note="The rank that waits least comes last: the others wait for it.",
-        ),
-    ]
-    return Section("collectives", "Collectives", say("{}", " ".join(_sentences(summary))), tables)
+    totals = report.collective_totals
+    if totals is None or not report.collectives:
+        return Section("collectives", "Collectives", coded((totals and totals.absent) or _UNKNOWN))
+    several = any(row.ranks > 1 for row in report.collectives)
+    tables = [_rows(report.collectives, several), _groups(totals), _ranks(report, totals)]
+    return Section("collectives", "Collectives", say("{}", " ".join(_sentences(report.collectives, totals))), tables)
 
 
-def _sentences(summary: Collectives) -> list[str]:
-    number = sum(row.count for row in summary.rows)
-    more = f" ({plural(summary.further, 'further size')} not listed)" if summary.further else ""
-    sentences = [f"{plural(number, 'collective')}{more} took {duration(summary.total_ns)}, added up over the ranks."]
-    fast = [row for row in summary.rows if row.bus_gb_per_s is not None]
+def _rows(rows: tuple[Collective, ...], several: bool) -> Table | None:
+    named = any(row.group is not None for row in rows)
+    return table(
+        "collectives-table",
+        "Collectives by operation, size and group, longest total time first",
+        rows,
+        Col("Operation", lambda row: row.operation, kind="name"),
+        Col("Size", lambda row: row.bytes, size),
+        Col("Element type", lambda row: row.element_type, html_only=True),
+        Col("Group", lambda row: row.group, kind="name", limit=40, when=named, html_only=True),
+        Col("Purpose of the group", lambda row: row.group_description, kind="name", limit=40, when=named),
+        Col("Ranks of the group", _group_size, kind="number"),
+        Col("Ranks known", lambda row: row.ranks, count, html_only=True),
+        Col("Number", lambda row: row.count, count),
+        Col("Kernels", lambda row: row.kernels, count, html_only=True),
+        Col("Time", lambda row: row.total_ns, duration),
+        Col("Waiting", lambda row: row.waiting_ns, duration, when=several),
+        Col("Transfer, mean", lambda row: row.transfer_ns / row.count if row.ranks > 1 else None, duration, when=several),
+        Col("Skew, mean", lambda row: row.skew_ns, duration, when=several, html_only=True),
+        Col("Last", lambda row: _last(row.last_rank, row.last_count), when=several),
+        Col("Algorithm bandwidth", lambda row: _at_least(row, row.algorithm_gb_per_s), kind="number", html_only=True),
+        Col("Bus bandwidth", lambda row: _at_least(row, row.bus_gb_per_s), kind="number"),
+        Col("Best bus bandwidth", lambda row: row.best_bus_gb_per_s, bandwidth, html_only=True),
+        Col(
+            "Expected",
+            lambda row: row.expected_bus_gb_per_s,
+            bandwidth,
+            when=any(row.expected_bus_gb_per_s is not None for row in rows),
+        ),
+        note=_BANDWIDTH,
+    )
+
+
+def _groups(totals: CollectiveTotals) -> Table | None:
+    return table(
+        "collectives-groups",
+        "Process groups, longest total time first",
+        totals.groups,
+        Col("Group", lambda group: group.group, kind="name", limit=40),
+        Col("Purpose", lambda group: group.description, kind="name", limit=40),
+        Col("Ranks", lambda group: group.members, limit=40),
+        Col("Known", lambda group: _known(group)),
+        Col("Collectives", lambda group: group.count, count),
+        Col("Matched", lambda group: group.matched, count, html_only=True),
+        Col("Time", lambda group: group.total_ns, duration),
+        Col("Waiting", lambda group: group.waiting_ns, duration),
+        Col("Last", lambda group: _last(group.last_rank, group.last_count)),
+        note="The numbers of ranks are those of the process groups. Last: the rank that starts last most often, and how often.",
+    )
+
+
+def _ranks(report: Report, totals: CollectiveTotals) -> Table | None:
+    roles = role_texts(report.roles)
+    return table(
+        "collectives-waits",
+        "Waiting for other ranks in matched collectives",
+        totals.waits,
+        Col("Process", lambda wait: labels.process(wait.node, wait.rank, wait.pid), kind="name"),
+        Col("Role", lambda wait: roles.get((wait.node, wait.rank, wait.pid)), when=bool(roles)),
+        Col("Collectives", lambda wait: wait.collectives, count),
+        Col("Time", lambda wait: wait.total_ns, duration),
+        Col("Waiting", lambda wait: wait.wait_ns, duration),
+        Col("Waiting of time", lambda wait: percent_of(wait.wait_ns, wait.total_ns), percent),
+        Col("Starts last in", lambda wait: _starts_last(wait), kind="number"),
+        note="The others wait for the rank that starts last.",
+    )
+
+
+def _sentences(rows: tuple[Collective, ...], totals: CollectiveTotals) -> list[str]:
+    number = sum(row.count for row in rows)
+    more = f" ({plural(totals.further, 'further size')} not listed)" if totals.further else ""
+    sentences = [f"{plural(number, 'collective')}{more} took {duration(totals.total_ns)}, added up over the ranks."]
+    if totals.waits:
+        waited, total = sum(wait.wait_ns for wait in totals.waits), sum(wait.total_ns for wait in totals.waits)
+        share = f", {percent(100 * waited / total)}" if total else ""
+        sentences.append(f"In {plural(totals.matched, 'collective')} matched over the ranks, {duration(waited)} was waiting{share}.")
+    waiting = [row for row in rows if row.waiting_ns and row.last_rank is not None]
+    if waiting:
+        worst = max(waiting, key=lambda row: row.waiting_ns or 0)
+        purpose = f" ({worst.group_description})" if worst.group_description else ""
+        sentences.append(
+            f"Most waiting is in {worst.operation}{purpose}: {duration(worst.waiting_ns)}; rank {worst.last_rank} starts last in"
+            f" {count(worst.last_count)} of {count(worst.count)}."
+        )
+    fast = [row for row in rows if row.bus_gb_per_s is not None]
     if fast:
         first = max(fast, key=lambda row: row.total_ns)
+        least = "at least " if first.at_least else ""
         sentences.append(
-            f"Most time of known size has {first.operation} of {size(first.bytes)}, at {bandwidth(first.bus_gb_per_s)} on the bus."
+            f"Of the collectives of known size, {first.operation} of {size(first.bytes)} takes longest, at {least}"
+            f"{bandwidth(first.bus_gb_per_s)} on the bus."
         )
-    if summary.sized_percent is not None and summary.sized_percent < 99.95:
-        sentences.append(f"The size is known of {percent(summary.sized_percent)} of the time. {_NO_SIZE}")
-    if summary.waits:
-        waited, total = sum(wait.wait_ns for wait in summary.waits), sum(wait.total_ns for wait in summary.waits)
-        share = f", {percent(100 * waited / total)}" if total else ""
-        sentences.append(f"In {plural(summary.matched, 'collective')} matched across ranks {duration(waited)} was waiting{share}.")
-    if fast and any(row.ranks == 1 for row in fast):
-        sentences.append(_ONE_RANK)
-    if assumed := sum(row.count for row in summary.rows if row.group_size_assumed):
+    if totals.sized_percent is not None and totals.sized_percent < 99.95:
+        sentences.append(f"The size is known for {percent(totals.sized_percent)} of the time. {_NO_SIZE}")
+    if any(row.at_least for row in fast):
+        sentences.append(_PARTLY)
+    if assumed := sum(row.count for row in rows if row.group_size_assumed):
         sentences.append(_ASSUMED.format(plural(assumed, "collective")))
-    if unknown := sum(row.count for row in summary.rows if row.bytes is not None and row.group_size is None):
+    if unknown := sum(row.count for row in rows if row.bytes is not None and row.group_size is None):
         sentences.append(_NO_GROUP.format(plural(unknown, "collective")))
-    if summary.unmatched:
-        recorded = plural(summary.unmatched, "collective was", "collectives were")
-        sentences.append(f"{recorded} recorded in different sequences on the ranks and could not be matched.")
+    if totals.unmatched:
+        sentences.append(
+            f"{plural(totals.unmatched, 'call')} in groups of several recorded ranks could not be matched: the sequences or the times of"
+            " the ranks differ."
+        )
+    if totals.clocks:
+        sentences.append(totals.clocks)
     return sentences
 
 
 def _group_size(row: Collective) -> Cell:
     assumed = " assumed" if row.group_size_assumed and row.group_size else ""
     return Cell(f"{count(row.group_size)}{assumed}", sort=row.group_size)
+
+
+def _at_least(row: Collective, value: float | None) -> Cell:
+    return Cell(f"{'at least ' if row.at_least and value is not None else ''}{bandwidth(value)}", sort=value)
+
+
+def _last(rank: int | None, number: int | None) -> Cell:
+    if rank is None or number is None:
+        return Cell(UNKNOWN)
+    return Cell(f"rank {rank} ({count(number)})", sort=rank)
+
+
+def _known(group: CollectiveGroup) -> Cell:
+    return Cell(f"{count(group.known)} of {count(group.size)}" if group.size is not None else count(group.known), sort=group.known)
+
+
+def _starts_last(wait: CollectiveWait) -> Cell:
+    share = percent_of(wait.last, wait.collectives)
+    return Cell(f"{count(wait.last)} ({percent(share)})" if share is not None else UNKNOWN, sort=wait.last)

@@ -71,7 +71,7 @@ def framework(report: Report) -> Section:
     blocks = [
         *([Texts("statements", [say("<bdi>{}</bdi>", note) for note in metrics.notes])] if metrics.notes else []),
         Halves(halves),
-        Only("html", collectives) if report.collectives and report.collectives.rows else collectives,
+        Only("html", collectives) if report.collectives else collectives,
         _operators("framework-cpu-operators", "CPU operators (inclusive time: nested calls count again)", metrics.cpu_operators),
         _operators("framework-gpu-operators", "GPU operators (device time of the work that each launched itself)", metrics.gpu_operators),
         _parts_by_phase(phases_of_job),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ...analysis.report.model import RankComparison, RankRow, Report
@@ -13,6 +13,7 @@ from ..figures.lines import Line, Panel, lines
 from ..figures.stacked_bars import stacked_bars
 from ..text import labels
 from ..text.formats import UNKNOWN, count, duration, percent, plural
+from .roles import Place, role_sentence, role_texts
 from .time_breakdown import PARTS, part_times
 
 ROWS: Final = 16  # ranks; of more those that differ most, and quantiles
@@ -25,7 +26,10 @@ def rank_comparison(report: Report) -> Section:
     if comparison.ranks:
         drawn = spread(comparison.ranks, ROWS, lambda row: row.computation_ns)  # largest for stragglers
         # The PDF has the parts of every rank in the table.
-        blocks = (Only("html", _bars(comparison, drawn)), _over_ranks(comparison), _ranks(comparison, drawn), _quantiles(comparison))
+        roles = role_texts(report.roles)
+        ranks = _ranks(comparison, drawn, roles)
+        blocks = (Only("html", _bars(comparison, drawn)), _over_ranks(comparison), ranks, _quantiles(comparison))
+        text = " ".join(sentence for sentence in (text, role_sentence(report.roles)) if sentence)
     return Section("rank-comparison", "Ranks compared", say("{}", text), blocks)
 
 
@@ -66,7 +70,7 @@ def _over_ranks(comparison: RankComparison) -> Figure | None:
     )
 
 
-def _ranks(comparison: RankComparison, selected: Sequence[RankRow]) -> Table | None:
+def _ranks(comparison: RankComparison, selected: Sequence[RankRow], roles: Mapping[Place, str]) -> Table | None:
     loading = any(row.data_loading_ns is not None for row in selected)
     left_out = len(comparison.ranks) - len(selected)
     if len(selected) > PDF_ROWS:  # the PDF omits the last ones
@@ -89,6 +93,7 @@ def _ranks(comparison: RankComparison, selected: Sequence[RankRow]) -> Table | N
         "Ranks" if not left_out else "Ranks of most and of least computation and the median one",
         selected,
         Col("Rank", lambda row: Cell(labels.device(row.node, row.rank, row.device), sort=row.rank), kind="name"),
+        Col("Role", lambda row: roles.get((row.node, row.rank, row.pid)), when=bool(roles)),
         Col("Step", lambda row: row.step_ns, duration),
         Col("Computation", lambda row: row.computation_ns, duration),
         Col("Communication", lambda row: row.communication_ns, duration),

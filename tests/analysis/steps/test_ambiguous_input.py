@@ -88,7 +88,7 @@ def test_no_correlation_is_no_link(read: Read) -> None:
     assert (operators(store).linked_percent, operators(store).rows) == (0.0, ())
     assert "launch call" in (operators(store).absent or "")
     assert "launch call" in (launch_queue(store).absent or "")
-    assert [(row.count, row.total_ns) for row in collectives(store).rows] == [(3, 600_000)]
+    assert [(row.count, row.total_ns) for row in collectives(store)[0]] == [(3, 600_000)]
 
 
 def test_the_same_pid_on_two_hosts_is_two_processes(read: Read) -> None:
@@ -102,7 +102,7 @@ def test_the_same_pid_on_two_hosts_is_two_processes(read: Read) -> None:
     ]
     assert result.groups == 0
     assert operators(store).rows[0].calls == 6
-    assert [(row.ranks, row.count, row.total_ns, row.wait_ns) for row in collectives(store).rows] == [(1, 6, 900_000, None)]
+    assert [(row.ranks, row.count, row.total_ns, row.waiting_ns) for row in collectives(store)[0]] == [(1, 6, 900_000, None)]
     assert [(queue.rank, queue.stream, queue.runs) for queue in launch_queue(store).streams] == [
         (0, 7, 3),
         (0, 20, 3),
@@ -180,7 +180,6 @@ def test_a_profile_in_windows(tmp_path: Path) -> None:
 
 
 def test_collectives_without_a_record_have_no_size(read: Read) -> None:
-    result = collectives(read(training(2), training(2)))
-    (row,) = result.rows
+    (row,), result = collectives(read(training(2), training(2)))
     assert (row.operation, row.bytes, row.group_size, row.group_size_assumed, row.bus_gb_per_s) == ("all-reduce", None, None, False, None)
     assert (result.sized_percent, result.matched, result.unmatched) == (0.0, 0, 0)

@@ -6,7 +6,8 @@ import dataclasses
 import re
 
 import pytest
-from postrun.analysis.report import Annotations, Collective, Collectives, Report, Share
+from postrun.analysis.report import Annotations, Report, Share
+from postrun.analysis.report.collectives import Collective, CollectiveTotals
 from report_pages import html_of
 
 TENSOR = "DistributedAdam_Allreduce/HorovodAllreduce_gradient_tape_layer_{}_Reshape_0"
@@ -33,8 +34,10 @@ def test_collectives_of_a_timeline_are_in_the_framework_metrics(small_reports: d
 
 
 def test_kernels_of_collectives_stand_in_their_own_section_of_the_pdf(rich: Report) -> None:
-    row = Collective("all_reduce", 1 << 20, "float", 8, 8, 4, 32, 40 * MS, 30 * MS, 10 * MS, 1.0, 1.75, 2.0)
-    report = dataclasses.replace(rich, collectives=Collectives((row,), 0, 0, 40 * MS, 100.0, 4, 0, (), None))
+    row = Collective(
+        "all-reduce", "0", "default_pg", 8, 8, 4, 32, 1 << 20, "float", 40 * MS, 3 * MS, 10 * MS, 1.0 * MS, 3, 4, 1.0, 1.75, 2.0, False
+    )  # fmt: skip
+    report = dataclasses.replace(rich, collectives=(row,), collective_totals=CollectiveTotals(0, 0, 40 * MS, 100.0, 4, 0, (), None))
     assert 'id="collectives-table"' in page_of(report, "collectives", "pdf")
     assert 'id="framework-collectives"' in page_of(report, "framework", "html")
     assert 'id="framework-collectives"' not in page_of(report, "framework", "pdf")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from postrun.analysis.causes.collectives import collectives
 from postrun.analysis.device.collectives import bus_factor, element_bytes, operation_of
-from postrun.analysis.report import Collectives, CollectiveWait
+from postrun.analysis.report.collectives import CollectiveTotals, CollectiveWait
 from postrun.ingest import ingest
 from postrun.ingest.chrome_trace.tensors import output_and_input
 from postrun.ingest.store import Store
@@ -85,7 +85,7 @@ def test_every_element_type(bits: int, names: str) -> None:
 
 def test_two_ranks_wait_and_transfer(make_store: MakeStore) -> None:
     # First collective: rank 0 waits from 0 to 60, both end at 100 (100 and 40); the second takes 50 on both; 1000 floats each. The clock
-    # of rank 1 is 10,000 ahead and plays no part.
+    # of rank 1 is 10,000 ahead: both ends are, so that it is set back.
     store = make_store(
         names=NAMES,
         processes=RANKS,
@@ -95,15 +95,15 @@ def test_two_ranks_wait_and_transfer(make_store: MakeStore) -> None:
         ],
         collective=[record(0, 1, 1000), record(200, 2, 1000), record(10_060, 1, 1000, process=1), record(10_200, 2, 1000, process=1)],
     )  # fmt: skip
-    result = collectives(store)
-    (row,) = result.rows
+    (row,), totals = collectives(store)
     assert (row.operation, row.bytes, row.element_type, row.group_size, row.ranks) == ("all-reduce", 4000, "Float", 2, 2)
-    assert (row.count, row.kernels, row.total_ns, row.shortest_ns, row.wait_ns) == (2, 4, 240, 90, 60)
+    assert (row.count, row.kernels, row.total_ns, row.transfer_ns, row.waiting_ns, row.skew_ns) == (2, 4, 240, 90, 60, 30)
+    assert (row.group, row.last_rank, row.last_count, row.at_least) == ("0", 1, 1, False)
     assert row.algorithm_gb_per_s == pytest.approx(8000 / 90)
     assert row.bus_gb_per_s == pytest.approx(8000 / 90)  # of two ranks the factor is 1
     assert row.best_bus_gb_per_s == pytest.approx(100)
-    assert (result.total_ns, result.sized_percent, result.matched, result.unmatched) == (240, 100, 2, 0)
-    assert result.waits == (CollectiveWait("host-0", 0, 100, 2, 150, 60), CollectiveWait("host-0", 1, 101, 2, 90, 0))
+    assert (totals.total_ns, totals.sized_percent, totals.matched, totals.unmatched) == (240, 100, 2, 0)
+    assert totals.waits == (CollectiveWait("host-0", 0, 100, 2, 150, 60), CollectiveWait("host-0", 1, 101, 2, 90, 0, 1))
 
 
 def test_different_sequences_are_not_matched(make_store: MakeStore) -> None:
@@ -113,12 +113,12 @@ def test_different_sequences_are_not_matched(make_store: MakeStore) -> None:
         device_event=[kernel(0, 100, 1), kernel(200, 50, 2), kernel(60, 40, 1, process=1)],
         collective=[record(0, 1, 1000), record(200, 2, 10), record(60, 1, 1000, process=1)],
     )
-    result = collectives(store)
-    assert [(row.bytes, row.ranks, row.count, row.total_ns, row.wait_ns) for row in result.rows] == [
+    rows, totals = collectives(store)
+    assert [(row.bytes, row.ranks, row.count, row.total_ns, row.waiting_ns) for row in rows] == [
         (4000, 1, 2, 140, None),
         (40, 1, 1, 50, None),
     ]
-    assert (result.matched, result.unmatched, result.waits) == (0, 3, ())
+    assert (totals.matched, totals.unmatched, totals.waits) == (0, 3, ())
 
 
 def test_size_of_the_call_that_launched(make_store: MakeStore) -> None:
@@ -132,14 +132,13 @@ def test_size_of_the_call_that_launched(make_store: MakeStore) -> None:
             record(8, None, 800, out_elements=1600, **call),
         ],
     )
-    result = collectives(store)
-    sized, unsized = result.rows
+    (sized, unsized), totals = collectives(store)
     assert (sized.operation, sized.bytes, sized.count, sized.kernels, sized.total_ns) == ("all-gather", 3200, 1, 2, 40)
     assert sized.algorithm_gb_per_s == pytest.approx(80)
     assert sized.bus_gb_per_s == pytest.approx(40)
     assert (unsized.operation, unsized.bytes, unsized.group_size, unsized.count, unsized.total_ns) == ("all-reduce", None, None, 3, 11)
     assert unsized.algorithm_gb_per_s is None
-    assert result.sized_percent == pytest.approx(100 * 40 / 51)
+    assert totals.sized_percent == pytest.approx(100 * 40 / 51)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +150,7 @@ def test_size_of_the_call_that_launched(make_store: MakeStore) -> None:
 )  # fmt: skip
 def test_sizes(make_store: MakeStore, operation: str, sent: int, received: int, size: int | None) -> None:
     expected = record(0, 1, sent, operation=operation, out_elements=received)
-    (row,) = collectives(make_store(names=NAMES, device_event=[kernel(0, 10, 1)], collective=[expected])).rows
+    ((row,), _) = collectives(make_store(names=NAMES, device_event=[kernel(0, 10, 1)], collective=[expected]))
     assert row.bytes == size
 
 
@@ -164,17 +163,17 @@ def test_a_launch_in_two_records_at_one_time_is_of_the_longer_one(make_store: Ma
         host_event=[launch(15, 1)],
         collective=[record(0, None, 100, **{**call, "duration_ns": 5}), record(0, None, 100, **{**call, "duration_ns": 20})],
     )
-    assert [(row.bytes, row.count) for row in collectives(store).rows] == [(400, 1)]
+    assert [(row.bytes, row.count) for row in collectives(store)[0]] == [(400, 1)]
 
 
 def test_none(make_store: MakeStore) -> None:
-    result = collectives(make_store(names=NAMES, device_event=[{**kernel(0, 5), "name": "gemm"}]))
-    assert result == Collectives((), 0, 0, 0, None, 0, 0, (), result.absent)
-    assert "No communication kernel" in (result.absent or "")
+    rows, totals = collectives(make_store(names=NAMES, device_event=[{**kernel(0, 5), "name": "gemm"}]))
+    assert (rows, totals) == ((), CollectiveTotals(0, 0, 0, None, 0, 0, (), totals.absent))
+    assert "No communication kernel" in (totals.absent or "")
 
 
 def test_real_trace_recomputed(shared_data: Path, tmp_path: Path) -> None:
-    # A real trace, and the same trace as rank 1, on which every second collective is 1 us shorter.
+    # A real trace, and the same trace as rank 1, on which every second collective begins 1 us later.
     path = shared_data / "kineto/quirks/nccl_data.json.gz"
     if not path.is_file():
         pytest.skip("the trace is not here")
@@ -185,25 +184,27 @@ def test_real_trace_recomputed(shared_data: Path, tmp_path: Path) -> None:
         values = event["args"]
         width = {"Float": 4, "Long": 8}[values["dtype"]]
         expected[values["Collective name"].replace("allr", "all-r"), values["In msg nelems"] * width].append(round(event["dur"] * 1000))
-    result = collectives(ingest([path]))
-    assert {(row.operation, row.bytes): (row.count, row.total_ns) for row in result.rows} == {
+    rows, _ = collectives(ingest([path]))
+    assert {(row.operation, row.bytes): (row.count, row.total_ns) for row in rows} == {
         key: (len(durations), sum(durations)) for key, durations in expected.items()
     }
-    for row in result.rows:
+    for row in rows:
         durations = expected[row.operation, row.bytes]
         assert row.bus_gb_per_s == pytest.approx((row.bytes or 0) * len(durations) / sum(durations))
         assert row.best_bus_gb_per_s == pytest.approx((row.bytes or 0) / min(durations))
 
+    first_path = tmp_path / "rank0.json"  # with times as this test can write them
+    first_path.write_text(json.dumps(trace), encoding="utf-8")
     with_sizes.sort(key=lambda event: float(event["ts"]))
     for event in with_sizes[::2]:
-        event["dur"] = round(event["dur"] - 1, 3)
+        event["ts"], event["dur"] = event["ts"] + 1, round(event["dur"] - 1, 3)
     trace["distributedInfo"]["rank"] = 1
     second_path = tmp_path / "rank1.json"
     second_path.write_text(json.dumps(trace), encoding="utf-8")
-    pair = collectives(ingest([path, second_path]))
-    assert (pair.matched, pair.unmatched) == (len(with_sizes), 0)
-    assert [(wait.rank, wait.collectives, wait.wait_ns) for wait in pair.waits] == [(0, 21, 11_000), (1, 21, 0)]
-    assert sum(row.shortest_ns for row in pair.rows) == sum(map(sum, expected.values())) - 11_000
+    rows, totals = collectives(ingest([first_path, second_path]))
+    assert (totals.matched, totals.unmatched) == (len(with_sizes), 0)
+    assert [(wait.rank, wait.collectives, wait.wait_ns, wait.last) for wait in totals.waits] == [(0, 21, 11_000, 0), (1, 21, 0, 11)]
+    assert sum(row.transfer_ns for row in rows) == sum(map(sum, expected.values())) - 11_000
 
 
 def shaped(start: int, elements: int, operation: str, **columns: Any) -> dict[str, Any]:
@@ -232,7 +233,7 @@ def test_shapes_of_older_traces(make_store: MakeStore, operation: str, world: in
         host_event=[launch(10, 1)],
         collective=[shaped(8, 100, operation)],
     )
-    (row,) = collectives(store).rows
+    ((row,), _) = collectives(store)
     assert (row.bytes, row.group_size, row.group_size_assumed) == (size, world, world is not None)
     assert row.algorithm_gb_per_s == (None if size is None else pytest.approx(size / 20))
     assert row.bus_gb_per_s == (None if size is None or factor is None else pytest.approx(size / 20 * factor))
@@ -248,7 +249,7 @@ def test_a_record_with_the_group_counts_before_shapes(make_store: MakeStore) -> 
         host_event=[launch(10, 1)],
         collective=[record(5, None, 100, **call), shaped(8, 100, "all_reduce")],
     )
-    (row,) = collectives(store).rows
+    ((row,), _) = collectives(store)
     assert (row.count, row.element_type, row.group_size, row.group_size_assumed) == (1, "Float", 2, False)
 
 
@@ -289,7 +290,7 @@ def test_shapes_of_real_traces_recomputed(shared_data: Path, name: str) -> None:
         operation = {"all_reduce": "all-reduce", "all_to_all": "all-to-all", "_all_gather_base": "all-gather"}[inside["name"][5:]]
         expected[operation, size, kind].append(event["dur"] * 1000)
     with ingest([path]) as store:
-        result = [row for row in collectives(store).rows if row.bytes is not None]
+        result = [row for row in collectives(store)[0] if row.bytes is not None]
     assert len(expected) > 3
     assert {(row.operation, row.bytes, row.element_type): (row.kernels, row.total_ns) for row in result} == {
         key: (len(durations), sum(durations)) for key, durations in expected.items()
@@ -336,15 +337,14 @@ def test_the_operator_around_a_range_tells_the_group(tmp_path: Path) -> None:
     path = tmp_path / "rank0.json"
     info = {"backend": "nccl", "rank": 0, "world_size": 16}
     path.write_text(json.dumps({"schemaVersion": 1, "distributedInfo": info, "traceEvents": events}), encoding="utf-8")
-    result = collectives(ingest([path]))
-    rows = {row.operation: row for row in result.rows}
+    rows = {row.operation: row for row in collectives(ingest([path]))[0]}
     expected = {operation: (row.bytes, row.group_size, row.group_size_assumed) for operation, row in rows.items()}
     assert expected == {"all-gather": (1600, 4, False), "reduce-scatter": (400, 4, False), "all-reduce": (4000, None, False)}
     assert rows["all-gather"].bus_gb_per_s == pytest.approx(1600 / 10_000 * 0.75)
     assert rows["all-reduce"].bus_gb_per_s is None
 
     path.write_text(json.dumps({"schemaVersion": 1, "distributedInfo": info, "traceEvents": events[8:]}), encoding="utf-8")
-    (row,) = collectives(ingest([path])).rows  # nothing says that there are groups: all ranks are assumed
+    ((row,), _) = collectives(ingest([path]))  # nothing says that there are groups: all ranks are assumed
     assert (row.group_size, row.group_size_assumed) == (16, True)
 
 
