@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from ...causes.roles import roles
 from ...machine.series import MetricSeries
 from ...machine.utilization import LABEL
 from ...report.causes import Program
@@ -36,6 +37,7 @@ _CAPTURE: Final = (
     "Record the job with `postrun record`, or system metrics with the hosted profiler, or profile with torch.profiler on CUDA activity."
 )
 _UNLIKE: Final = f"no two GPUs whose utilisation was found in the same way: of one it was sampled, of the other {LABEL}"
+_STAGES: Final = "each GPU is of another pipeline stage, whose work differs by design"
 _AT_ONCE: Final = "Record all machines for the same time; whether files of several runs were put together is told under Data quality."
 
 
@@ -106,9 +108,13 @@ class LoadBalancing(SampleRule):
         evaluated = [device for device in devices if device.evaluated]
         if len(evaluated) < 2:
             return not_evaluated(_too_few(devices, run, patience, enough), RECORD_LONGER, details=_details(devices, [], in_pairs))
-        pairs = _pairs(evaluated, threshold) if in_pairs else _with_mean(evaluated, threshold)
+        stages = _stages(run)
+        pairs = _pairs(evaluated, threshold, stages) if in_pairs else _with_mean(evaluated, threshold, stages)
         if not pairs:
-            return not_evaluated(_UNLIKE, _AT_ONCE, details=_details(devices, [], in_pairs))
+            different = len({device.derived for device in evaluated}) > 1
+            return not_evaluated(
+                _UNLIKE if different else _STAGES, _AT_ONCE if different else None, details=_details(devices, [], in_pairs)
+            )
         pairs.sort(key=lambda pair: (-pair.distance, -abs(pair.mean_difference)))
         violating = [pair for pair in pairs if pair.violation]
         concerned = [device for pair in violating for device in (pair.a, pair.b) if device is not None]
@@ -169,8 +175,21 @@ def _device(row: dict[str, Any], run: RunData, known: Mapping[tuple[str, int], i
     )
 
 
-def _pairs(evaluated: Sequence[ComparedGpu], threshold: float) -> list[_Pair]:
-    alike = ((a, b) for a, b in itertools.combinations(evaluated, 2) if a.derived == b.derived)
+def _stages(run: RunData) -> dict[tuple[str, int], int]:
+    """Return the pipeline stage of each rank (host name, rank) that has one.
+
+    Stages differ in their work by design; StageImbalance compares them."""
+    known = ((role.node, role.rank, role.pipeline_stage) for role in roles(run.store, run.places))
+    return {(node, rank): stage for node, rank, stage in known if rank is not None and stage is not None}
+
+
+def _kind(device: ComparedGpu, stages: Mapping[tuple[str, int], int]) -> tuple[bool, int | None]:
+    """Return what two GPUs must share to be compared."""
+    return device.derived, None if device.rank is None else stages.get((device.node, device.rank))
+
+
+def _pairs(evaluated: Sequence[ComparedGpu], threshold: float, stages: Mapping[tuple[str, int], int]) -> list[_Pair]:
+    alike = ((a, b) for a, b in itertools.combinations(evaluated, 2) if _kind(a, stages) == _kind(b, stages))
     return [_pair(a, b, b.histogram, b.mean, threshold) for a, b in alike]
 
 
@@ -179,10 +198,12 @@ def _pair(a: ComparedGpu, b: ComparedGpu | None, histogram: Sequence[float], mea
     return _Pair(a, b, apart, a.mean - mean, apart > threshold)
 
 
-def _with_mean(evaluated: Sequence[ComparedGpu], threshold: float) -> list[_Pair]:
+def _with_mean(evaluated: Sequence[ComparedGpu], threshold: float, stages: Mapping[tuple[str, int], int]) -> list[_Pair]:
+    kinds: dict[tuple[bool, int | None], list[ComparedGpu]] = {}
+    for device in evaluated:
+        kinds.setdefault(_kind(device, stages), []).append(device)
     compared = []
-    for derived in (False, True):
-        alike = [device for device in evaluated if device.derived == derived]
+    for alike in kinds.values():
         if len(alike) < 2:
             continue
         shares = [math.fsum(column) / len(alike) for column in zip(*(device.histogram for device in alike), strict=True)]

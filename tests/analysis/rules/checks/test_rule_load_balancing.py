@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import math
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from postrun.analysis.report import FINE, ISSUES, NOT_EVALUATED
+from postrun.analysis.report.causes import Role
 from postrun.analysis.rules.checks import load_balancing
 from postrun.analysis.rules.checks.load_balancing import distance
 from postrun.analysis.rules.evidence.base import Outcome
@@ -343,3 +345,18 @@ def test_the_distance_is_one(seed: int) -> None:
     assert distance(p, p) == 0.0
     assert distance(p, q) == distance(q, p)
     assert 0 <= distance(p, q) <= 1
+
+
+def test_gpus_of_different_pipeline_stages_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two stages with two GPUs each, the stages differ by design; within a stage the loads are equal."""
+    role = Role("m0", None, None, None, None, None, None, None, "groups")
+    stages = [dataclasses.replace(role, rank=rank, pipeline_stage=rank // 2) for rank in range(4)]
+    monkeypatch.setattr(load_balancing, "roles", lambda *_: tuple(stages))
+    monkeypatch.setattr(load_balancing, "ranks", lambda _: {("m0", device): device for device in range(4)})
+    loads = [10.0] * 20, [10.0] * 20, [90.0] * 20, [90.0] * 20
+    outcome = judge(gpus(*loads))
+    assert (outcome.verdict, len(plain_details(outcome)["pairs"])) == (FINE, 2)
+    # Of unequal loads within a stage one pair remains; one GPU per stage leaves none.
+    assert judge(gpus([90.0] * 20, *loads[1:])).triggered == 1
+    alone = judge(gpus(loads[0], [], loads[2], []))
+    assert (alone.verdict, alone.reason) == (NOT_EVALUATED, "each GPU is of another pipeline stage, whose work differs by design")
