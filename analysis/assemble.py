@@ -87,6 +87,8 @@ def _report(store: Store, options: Options) -> Report:
         gpu_memory=gpu_memory(store),
         allocator_memory=allocator_memory(store),
         program=data.program,
+        iterations=data.iterations.rows,
+        iteration_kinds=data.iterations.kinds,
     )
     page = SummaryData(report, data.whole_devices, _loader_recorded(data), _traced(store))
     return replace(report, summary=summary(page))

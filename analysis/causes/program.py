@@ -54,7 +54,6 @@ _CODE: Final = ("range", "operator")  # old traces list ranges as operators
 _BACKWARD: Final = "backward"
 _OPTIMIZER: Final = "optimizer"
 _ENGINE: Final = "engine"
-_DENOISE: Final = "denoise"
 _MATRIX: Final = "matrix"
 _LAYER: Final = "layer"
 _FORWARD_OPERATORS: Final = 10  # products and convolutions without a backward that show a forward pass; fewer may be a measurement of one
@@ -139,11 +138,10 @@ _SIGNS: Final = (
     _Sign(
         _ENGINE,
         _CODE,
-        r"^execute_(context_\d+\(\d+\)_generation_\d+\(\d+\)|new_\d+_cached_\d+|model$)|^step\[[A-Z_]+ bs=\d+"
+        r"^execute_(context_\d+\(\d+\)_generation_\d+\(\d+\)|new_\d+_cached_\d+|diffusion_)|^step\[[A-Z_]+ bs=\d+"
         r"|^\[Executor\] _forward_step|^(prefill|decode)\[bs=\d+",
         "of an inference engine",
     ),
-    _Sign(_DENOISE, _CODE, r"^execute_diffusion_|^(## )?[Dd]enois(e|ing)\b", "of a diffusion model's inference"),
     _Sign(_MATRIX, ("operator",), r"^aten::(mm|addmm|bmm|baddbmm|convolution)$", "of a forward pass"),
     _Sign(
         _LAYER,
@@ -152,14 +150,14 @@ _SIGNS: Final = (
         "of a forward pass",
     ),
 )
-_OF_KIND: Final = (_BACKWARD, _OPTIMIZER, _ENGINE, _DENOISE, _MATRIX, _LAYER)
+_OF_KIND: Final = (_BACKWARD, _OPTIMIZER, _ENGINE, _MATRIX, _LAYER)
 _LISTED: Final = tuple(name for name in dict.fromkeys(sign.shows for sign in _SIGNS) if name not in (*BASES, *_OF_KIND))
 _ON_PYTORCH: Final = set(_LISTED) - {TRANSFORMERS, GRAPHS}  # models of transformers and graphs are also those of other frameworks
 _EVERY: Final = "|".join(f"({sign.pattern})" for sign in _SIGNS)
 # Occurrences of each name by its source; ranges that a profiler projected onto a stream count only if the host has none.
 _COUNTS: Final = """
-    WITH sign AS (SELECT id, text, coalesce(short, text) AS shown FROM name WHERE regexp_matches(text, ?))
-    SELECT source, text, shown, sum(count)::BIGINT AS count FROM (
+    WITH sign AS (SELECT id, text, coalesce(short, text) AS label FROM name WHERE regexp_matches(text, ?))
+    SELECT source, text, label, sum(count)::BIGINT AS count FROM (
         SELECT 'range' AS source, name, greatest(count(*) FILTER (side = 'host'), count(*) FILTER (side = 'device')) AS count
         FROM annotation WHERE name IN (SELECT id FROM sign) GROUP BY name
         UNION ALL
@@ -168,7 +166,7 @@ _COUNTS: Final = """
         FROM host_event WHERE name IN (SELECT id FROM sign) GROUP BY kind, name
         UNION ALL
         SELECT 'kernel', name, count(*) FROM device_event WHERE kind = 'kernel' AND name IN (SELECT id FROM sign) GROUP BY name
-    ) JOIN sign ON sign.id = name GROUP BY source, text, shown ORDER BY count DESC, text
+    ) JOIN sign ON sign.id = name GROUP BY source, text, label ORDER BY count DESC, text
 """
 _TRAIN_STEPS: Final = "SELECT count(*) FROM step WHERE upper(phase) = 'TRAIN'"
 _LOADER_SETTINGS: Final = "SELECT EXISTS (FROM annotation WHERE arguments->>'num_workers' IS NOT NULL)"
@@ -181,14 +179,14 @@ _SHOWN_CHARACTERS: Final = 60  # of a name in a sentence
 @shared
 def program(store: Store) -> Program:
     """Recognize the program of a run."""
-    shown = _shown(store)
-    kind, evidence = _kind(store, shown)
-    base, base_evidence = _base(store, shown)
-    frameworks = [name for name in _LISTED if name in shown]
-    evidence += [fact.sentence for name in frameworks for fact in shown[name]]
+    facts = _facts_of(store)
+    kind, evidence = _kind(store, facts)
+    base, base_evidence = _base(store, facts)
+    frameworks = [name for name in _LISTED if name in facts]
+    evidence += [fact.sentence for name in frameworks for fact in facts[name]]
     if (
         base == PYTORCH
-        and any(fact.source == "operator" for fact in shown.get(PYTORCH, []))
+        and any(fact.source == "operator" for fact in facts.get(PYTORCH, []))
         and not {TORCH_COMPILE, GRAPHS} & set(frameworks)
     ):
         base_evidence.append("No compiled region and no graph launch: PyTorch runs its operators one by one.")
@@ -198,15 +196,15 @@ def program(store: Store) -> Program:
     return Program(kind, tuple(frameworks), tuple(dict.fromkeys(evidence + base_evidence)))
 
 
-def _shown(store: Store) -> _Facts:
+def _facts_of(store: Store) -> _Facts:
     """Return what the names show: occurrences and a sentence, by sign and source."""
-    shown: _Facts = {}
+    facts: _Facts = {}
     counts = store.frame(_COUNTS, [_EVERY]) if store.has_rows("name") else pl.DataFrame()
     if counts.is_empty():
-        return shown
+        return facts
     matches = counts.select(
         "source",
-        "shown",
+        "label",
         "count",
         *(
             (pl.col("source").is_in(sign.sources) & pl.col("text").str.contains(sign.pattern)).alias(str(number))
@@ -220,10 +218,20 @@ def _shown(store: Store) -> _Facts:
             if row[number]:
                 total, example = totals.get(row[0], (0, row[1]))
                 totals[row[0]] = total + row[2], example
-        facts = [_Fact(total, source, _sentence(total, source, example, sign.meaning)) for source, (total, example) in totals.items()]
-        if facts:
-            shown.setdefault(sign.shows, []).extend(facts)
-    return shown
+        for source, (total, example) in totals.items():
+            facts.setdefault(sign.shows, []).append(_Fact(total, source, _sentence(total, source, example, sign.meaning)))
+    return facts
+
+
+def program_words(known: Program | None, *, base: bool = True) -> str:
+    """Word a program: "inference with vLLM and CUDA graphs"; empty if unknown.
+
+    ``base``: also name PyTorch, TensorFlow or JAX."""
+    if known is None:
+        return ""
+    names = [name for name in known.frameworks if base or name not in (*BASES, EAGER)]
+    listed = ", ".join(names[:-1]) + f" and {names[-1]}" if len(names) > 1 else "".join(names)
+    return " with ".join(part for part in ("" if known.kind == UNKNOWN else known.kind, listed) if part)
 
 
 def base_framework(known: Program) -> str | None:
@@ -234,32 +242,33 @@ def base_framework(known: Program) -> str | None:
     return innermost if innermost in BASES else None
 
 
-def _kind(store: Store, shown: _Facts) -> tuple[str, list[str]]:
+def _kind(store: Store, facts: _Facts) -> tuple[str, list[str]]:
     """Return the kind and its evidence."""
-    training = [fact.sentence for sign in (_BACKWARD, _OPTIMIZER) for fact in shown.get(sign, [])]
+    training = [fact.sentence for sign in (_BACKWARD, _OPTIMIZER) for fact in facts.get(sign, [])]
     steps = int(store.frame(_TRAIN_STEPS).item()) if store.has_rows("step") else 0
     if steps:
         training.append(f"{wording.plural(steps, 'step')} in the mode TRAIN.")
     if training:
         return TRAINING, training
-    engine = [fact.sentence for sign in (_ENGINE, _DENOISE) for fact in shown.get(sign, [])]
-    if engine or any(name in shown for name in ENGINES):
+    known = any(name in facts for name in ENGINES)  # its own facts follow
+    if known or _ENGINE in facts:
+        engine = [] if known else [fact.sentence for fact in facts[_ENGINE]]
         return INFERENCE, [*engine, "No operator of a backward pass or of an optimizer."]
-    wrapped = [name for name in (HF_TRAINER, LIGHTNING, MEGATRON, DEEPSPEED, TORCHREC, FSDP, DDP) if name in shown]
-    products = sum(fact.total for fact in shown.get(_MATRIX, []))
-    if products >= _FORWARD_OPERATORS and _LAYER in shown and not wrapped:
-        sentences = [fact.sentence for sign in (_MATRIX, _LAYER) for fact in shown[sign]]
+    wrapped = [name for name in (HF_TRAINER, LIGHTNING, MEGATRON, DEEPSPEED, TORCHREC, FSDP, DDP) if name in facts]
+    products = sum(fact.total for fact in facts.get(_MATRIX, []))
+    if products >= _FORWARD_OPERATORS and _LAYER in facts and not wrapped:
+        sentences = [fact.sentence for sign in (_MATRIX, _LAYER) for fact in facts[sign]]
         return INFERENCE, [*sentences, "No operator of a backward pass or of an optimizer."]
     return UNKNOWN, []
 
 
-def _base(store: Store, shown: _Facts) -> tuple[str | None, list[str]]:
-    """Return the framework that runs the operators, and its evidence; None if ambiguous."""
+def _base(store: Store, facts: _Facts) -> tuple[str | None, list[str]]:
+    """Return the framework of the operators and its evidence; None if ambiguous."""
     recorded = stated(store, "framework") or ""
     called = {framework for word, framework in _CALLED.items() if word in recorded.lower()}
     if len(called) == 1:
         return called.pop(), [f"The run names its framework: {_cut(recorded)}."]
-    evidence: dict[str, list[str]] = {name: [shown[name][0].sentence] for name in BASES if name in shown}
+    evidence: dict[str, list[str]] = {name: [facts[name][0].sentence] for name in BASES if name in facts}
     for form in sorted(formats(store) & _TRACES.keys(), key=str):
         evidence.setdefault(_TRACES[str(form)], []).append(f"A file is a {form}.")
     # The hosted profiler records these settings of PyTorch's data loaders alone.
@@ -267,7 +276,7 @@ def _base(store: Store, shown: _Facts) -> tuple[str | None, list[str]]:
         evidence[PYTORCH] = ["The trace has settings of PyTorch's data loaders."]
     if JAX in evidence:
         evidence.pop(TENSORFLOW, None)  # JAX uses TensorFlow's profiler and input pipelines
-    if not evidence and shown.keys() & _ON_PYTORCH:
+    if not evidence and facts.keys() & _ON_PYTORCH:
         evidence[PYTORCH] = []
     if len(evidence) != 1:
         return None, []

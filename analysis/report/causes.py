@@ -49,7 +49,9 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Iteration:
-    """An iteration of an inference engine. ``kind``: prefill, decode, mixed or denoise. ``gap_ns``: from the end of the one before."""
+    """An iteration of an inference engine. ``kind``: prefill, decode, mixed, denoise, or forward (a forward pass of unknown kind).
+    ``duration_ns``: of its range. ``gap_ns``: from the end of the one before. ``tokens``: computed in it. ``graph``: a CUDA graph was
+    launched in it. ``busy_percent``: share of the time to the next iteration in which the devices of the process were busy."""
 
     node: str
     rank: int | None
@@ -59,3 +61,31 @@ class Iteration:
     gap_ns: int | None
     batch: int | None
     tokens: int | None
+    graph: bool | None = None
+    busy_percent: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IterationKind:
+    """All iterations of one kind; values are medians unless their name is another statistic. ``tokens_per_s``: of a process, tokens by the
+    time from the start of each to the start of the next iteration. ``gap_ns``: before the iteration. ``graph_percent``: share that
+    launches a graph."""
+
+    kind: str
+    count: int
+    median_ns: float
+    p90_ns: float
+    batch: float | None
+    tokens: float | None
+    tokens_per_s: float | None
+    gap_ns: float | None
+    graph_percent: float | None
+    busy_percent: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Iterations:
+    """Iterations of inference. ``rows``: the first in order of time. ``kinds``: figures of all."""
+
+    rows: tuple[Iteration, ...]
+    kinds: tuple[IterationKind, ...]

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Self, dataclass_transform
 
-from .causes import Gap, Iteration, Program, Role
+from .causes import Gap, Iteration, IterationKind, Program, Role
 from .collectives import Collective, CollectiveTotals
 from .json_text import json_text
 
@@ -1115,7 +1115,8 @@ class Report:
     program: Program | None = None
     roles: tuple[Role, ...] = ()
     gaps: tuple[Gap, ...] = ()
-    iterations: tuple[Iteration, ...] = ()
+    iterations: tuple[Iteration, ...] = ()  # the first in order of time
+    iteration_kinds: tuple[IterationKind, ...] = ()  # figures of all iterations
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def to_dict(self) -> dict[str, Any]:

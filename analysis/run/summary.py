@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
+from ..causes.program import program_words
 from ..report.model import Device, Node, Summary
 from ..toolkit import wording
 from ..toolkit.labels import short_model
@@ -32,6 +33,7 @@ def _subtitle(data: SummaryData) -> str:
         _machines(data.report.nodes, [device for device in data.report.devices if device.used]),
         f"{len(ranks)} of {wording.count(run.world_size)} ranks" if ranks and run.world_size and len(ranks) < run.world_size else None,
         run.framework,
+        program_words(data.report.program, base=False) if data.report.program else None,
         wording.duration(duration) if duration else None,
     ]
     return " · ".join(part for part in parts if part)

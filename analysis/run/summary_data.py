@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
+from ..causes.program import INFERENCE
+from ..report.causes import IterationKind
 from ..report.model import DeviceTime, MetricUsage, Report
 from ..toolkit import wording
 from ..toolkit.shares import percent_of_spans
@@ -23,6 +25,16 @@ class SummaryData:
     breakdown: Sequence[DeviceTime]
     loader_recorded: bool
     traced: int | None = None
+
+    @property
+    def inference(self) -> bool:
+        """Whether the run is inference."""
+        return self.report.program is not None and self.report.program.kind == INFERENCE
+
+    @property
+    def main_iterations(self) -> IterationKind | None:
+        """The iterations that take most time; None without any."""
+        return max(self.report.iteration_kinds, key=lambda kind: kind.count * kind.median_ns, default=None)
 
     @property
     def span_ns(self) -> int:

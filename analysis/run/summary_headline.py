@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from ..causes.program import program_words
 from ..device.time_breakdown import WORTH_NAMING_PERCENT, only_copied
 from ..framework.host_records import host_records
 from ..report.model import DeviceTime, Steps
@@ -57,8 +58,9 @@ def _of_gpu_activity(data: SummaryData) -> list[str]:
     time = f"the {wording.duration(profiled)} that were profiled" if window else "the time"
     sentences = [
         f"{'GPUs were' if several else 'The GPU was'} busy {wording.whole_percent(data.busy_percent)} of {time}.",
+        *([_program_sentence(data)] if data.inference else []),
         _largest_loss(data),
-        data.report.steps.trend or "",
+        "" if data.inference else data.report.steps.trend or "",
     ]
     active = data.report.system_usage.gpu_active
     if window and active is not None and not active.derived:
@@ -81,6 +83,16 @@ def _of_host_steps(data: SummaryData) -> list[str]:
     return [_step_sentence(data.report.steps), _slow_sentence(data.report.steps), named, data.report.steps.trend or ""]
 
 
+def _program_sentence(data: SummaryData) -> str:
+    """Name an inference, with its iterations if they are known."""
+    kind, words = data.main_iterations, program_words(data.report.program, base=False)
+    if kind is None:
+        return f"The program is {words}."
+    rate = f", at {wording.count(round(kind.tokens_per_s))} tokens per second" if kind.tokens_per_s is not None else ""
+    name = "An iteration" if kind.kind == "forward" else f"A {kind.kind} iteration"
+    return f"{name} took {wording.duration(kind.median_ns)} (median of {wording.count(kind.count)}){rate}, in {words}."
+
+
 def _largest_loss(data: SummaryData) -> str:
     """Name the largest of exposed communication, copies and data loading, if large."""
     they = "they" if len(data.breakdown) > 1 else "it"
@@ -90,7 +102,7 @@ def _largest_loss(data: SummaryData) -> str:
         (exposed, f"For {wording.whole_percent(exposed)} of the time {waits}."),
         (copied, f"For {wording.whole_percent(copied)} of the time {they} only copied or set memory."),
     ]
-    if (loading := _loading_loss(data)) is not None:
+    if not data.inference and (loading := _loading_loss(data)) is not None:
         losses.append(loading)
     percent, sentence = max(losses, key=lambda loss: loss[0])
     return sentence if percent >= WORTH_NAMING_PERCENT else ""

@@ -19,8 +19,13 @@ _UNKNOWN_PERCENT: Final = 5.0  # unknown precision from which the tile states it
 
 
 def tiles(data: SummaryData) -> tuple[Tile, ...]:
-    """Return the GPU's tiles; without GPU data, the host's where known."""
-    figures = (_gpu_busy(data), _step_time(data), _exposed_communication(data), _data_loading(data), _lower_precision(data))
+    """Return the GPU's tiles; without GPU data, the host's where known.
+
+    An inference has iterations and tokens instead of steps and data loading."""
+    if data.inference:
+        figures = (_gpu_busy(data), _iteration_time(data), _exposed_communication(data), _tokens(data), _lower_precision(data))
+    else:
+        figures = (_gpu_busy(data), _step_time(data), _exposed_communication(data), _data_loading(data), _lower_precision(data))
     if data.breakdown or data.gpu_samples:
         return figures
     return tuple(host or figure for host, figure in zip(_of_host(data), figures, strict=True))
@@ -89,6 +94,27 @@ def _step_time(data: SummaryData) -> Tile:
     elif times.count == 1:
         details[0] += ", without the wait before it"
     return Tile(key, every.name, wording.duration(times.p50), ", ".join(details), anchor, times.p50, "ns")
+
+
+def _iteration_time(data: SummaryData) -> Tile:
+    kind = data.main_iterations
+    if kind is None:
+        return _unknown("iteration_time", "iteration time", "no ranges of an inference engine recorded", "time-breakdown")
+    detail = f"median of {wording.count(kind.count)}, p90 {wording.duration(kind.p90_ns)}"
+    return Tile("iteration_time", f"{kind.kind} iteration", wording.duration(kind.median_ns), detail, "iterations", kind.median_ns, "ns")
+
+
+def _tokens(data: SummaryData) -> Tile:
+    key, label = "tokens_per_s", "tokens per second"
+    rates = sorted(
+        ((kind.kind, kind.tokens_per_s) for kind in data.report.iteration_kinds if kind.tokens_per_s is not None),
+        key=lambda rate: rate[0] != "decode",
+    )
+    if not rates:
+        return _unknown(key, label, "no numbers of tokens recorded", "iterations" if data.report.iteration_kinds else "time-breakdown")
+    parts = [f"{wording.count(round(rate))} in {kind}" for kind, rate in rates[1:]]
+    detail = ", ".join([f"of a process in {rates[0][0]}", *parts])
+    return Tile(key, label, wording.count(round(rates[0][1])), detail, "iterations", rates[0][1], "1/s")
 
 
 def _exposed_communication(data: SummaryData) -> Tile:

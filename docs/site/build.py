@@ -28,7 +28,7 @@ ROOT: Final = DOCS.parent
 # The pages in the order of the navigation; a page of docs/ that is not listed is under "More".
 NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
     "Start": ("quick-start", "samples", "recipes", "command-line", "configuration", "troubleshooting"),
-    "Reports": ("definitions", "rules", "timeline", "inputs", "compare", "nightly", "tickets", "export"),
+    "Reports": ("definitions", "rules", "timeline", "inputs", "programs", "compare", "nightly", "tickets", "export"),
     "Recording": ("record", "capture", "profiling-configuration", "c-library", "capture-metrics", "gpu-capture", "gpu-acceptance"),
     "From Python": ("rules-api", "custom-rules"),
     "Formats": ("run-store", "report-json", "trace-format"),

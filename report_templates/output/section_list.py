@@ -10,13 +10,14 @@ from ...analysis.report.model import Report
 from ...analysis.timeline.model import Timeline
 from ..blocks import Section, say
 from ..sections.annotated_ranges import annotated_ranges
-from ..sections.appendix import add_left_out, appendix
+from ..sections.appendix import add_left_out, add_of_training, appendix
 from ..sections.collectives import collectives
 from ..sections.data_quality import data_quality
 from ..sections.framework import framework
 from ..sections.gpu_memory import gpu_memory
 from ..sections.idle import idle
 from ..sections.information import information
+from ..sections.iterations import iterations
 from ..sections.job_statistics import job_statistics
 from ..sections.kernels import kernels
 from ..sections.launches import launch_configurations, launch_queue, launches
@@ -39,9 +40,13 @@ from ..timeline.section import timeline as timeline_section
 # In the order of the report; the template of a section is templates/sections/<id with _>.html.j2.
 SECTIONS: Final[tuple[Callable[[Report], Section], ...]] = (
     information, data_quality, job_statistics, system_usage, gpu_memory, time_breakdown, kernels, launch_configurations, operators,
-    precision, categories, activity, memory_operations, collectives, launches, launch_queue, idle, steps, step_breakdown, slow_steps,
-    rank_comparison, annotated_ranges, framework, python_profile, rules, appendix,
+    precision, categories, activity, memory_operations, collectives, launches, launch_queue, idle, iterations, steps, step_breakdown,
+    slow_steps, rank_comparison, annotated_ranges, framework, python_profile, rules, appendix,
 )  # fmt: skip
+
+
+# Sections that an inference does not have, unless the user names them.
+_OF_TRAINING: Final = ("job-statistics", "steps", "step-breakdown", "slow-steps")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,8 @@ def context(
     """
     look = look or Look()
     without = look.left_out
-    chosen = [build for build in SECTIONS if name_of(build) not in without]
+    of_training = _OF_TRAINING if _is_inference(report) and not look.named else ()
+    chosen = [build for build in SECTIONS if name_of(build) not in (*without, *of_training)]
     sections = []
     for number, build in enumerate(chosen):
         progress("drawing", number / len(chosen))
@@ -80,8 +86,13 @@ def context(
     for number, section in enumerate(sections, 1):
         section.number = number
     add_left_out(sections[-1], without)
+    add_of_training(sections[-1], [name for name in of_training if name not in without])
     first = summary(report, rules="rules" not in without)
     return Context(report, first, tuple(sections), look)
+
+
+def _is_inference(report: Report) -> bool:
+    return report.program is not None and report.program.kind == "inference"
 
 
 def _gathered(sections: Sequence[Section]) -> list[Section]:

@@ -39,6 +39,12 @@ def add_left_out(section: Section, names: Sequence[str]) -> None:
         section.lead += say(" Left out of this document: {}; report.json holds what they would show.", ", ".join(names))
 
 
+def add_of_training(section: Section, names: Sequence[str]) -> None:
+    """List the sections that do not apply because the run is inference."""
+    if names:
+        section.lead += say(" The run is inference: sections on training do not apply ({}).", ", ".join(names))
+
+
 def appendix(report: Report) -> Section:
     lead = say(
         "Written by {} {} on {} from {}. Findings are informational, not definitive: check them before you act on them.",

@@ -28,6 +28,8 @@ _BY_PHASE = 5
 
 def framework(report: Report) -> Section:
     metrics = report.framework
+    if report.program is not None and report.program.kind == "inference":  # phases and parts of steps are those of a training
+        metrics = replace(metrics, phases=(), step_parts=(), by_phase=())
     shares = (metrics.phases, metrics.step_parts, metrics.operator_time, metrics.collectives)
     if not any(shares) and not metrics.cpu_operators and not metrics.gpu_operators:
         lead = metrics.absent or "No framework event in this run: record the CPU activity of the profiler."

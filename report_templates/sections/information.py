@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ...analysis.report.model import Device, Node, Process, PythonProfile, Report
-from ..blocks import Section, Texts, line_of, say
+from ..blocks import Section, Texts, coded, line_of, say
 from ..blocks.tables import Cell, Col, Table, pairs_table, table
 from ..text.formats import UNKNOWN, count, digits, duration, moment, plural, size
 from .python_profile import PROFILERS, TIMERS
@@ -37,6 +37,7 @@ def information(report: Report) -> Section:
             ("Ended", moment(run.ended_at_ns, relative=run.relative_times)),
             ("Duration", duration(took)),
             ("Framework", run.framework),
+            ("Program", _program(report)),
             ("Instance type", run.instance_type),
             ("World size", count(run.world_size) if run.world_size is not None else None),
             ("Resources", ", ".join(run.resources)),
@@ -51,6 +52,7 @@ def information(report: Report) -> Section:
     ]
     blocks = [
         Texts("facts", facts),
+        *([Texts("statements", [coded(fact) for fact in report.program.evidence])] if report.program and report.program.evidence else []),
         _nodes(report),
         table(
             "information-devices",
@@ -83,6 +85,14 @@ def information(report: Report) -> Section:
         pairs_table("information-metadata", "Metadata of the traces", metadata.items(), ("Name", "Value"), limit=300, pdf_rows=0),
     ]
     return Section("information", "Information", lead, blocks)
+
+
+def _program(report: Report) -> str:
+    """Word the kind and the frameworks of the program."""
+    known = report.program
+    if known is None or not (known.frameworks or known.kind != "unknown"):
+        return ""
+    return f"{known.kind} ({', '.join(known.frameworks)})" if known.frameworks else known.kind
 
 
 _JOB = (

@@ -11,8 +11,9 @@ from ...errors import UsageError
 # In the order of the report; the appendix, which always stays, follows.
 NAMES: Final = (
     "information", "data-quality", "job-statistics", "system-usage", "gpu-memory", "time-breakdown", "kernels", "launch-configurations",
-    "operators", "precision", "categories", "activity", "memory-operations", "collectives", "launches", "launch-queue", "idle", "steps",
-    "step-breakdown", "slow-steps", "rank-comparison", "annotations", "framework", "python-profile", "rules", "timeline",
+    "operators", "precision", "categories", "activity", "memory-operations", "collectives", "launches", "launch-queue", "idle",
+    "iterations", "steps", "step-breakdown", "slow-steps", "rank-comparison", "annotations", "framework", "python-profile", "rules",
+    "timeline",
 )  # fmt: skip
 ALWAYS: Final = ("summary", "appendix")
 GROUPS: Final[dict[str, tuple[str, ...]]] = {
@@ -20,7 +21,7 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "system": ("system-usage", "gpu-memory"),
     "gpu": (
         "time-breakdown", "kernels", "launch-configurations", "operators", "precision", "categories", "activity", "memory-operations",
-        "collectives", "launches", "launch-queue", "idle",
+        "collectives", "launches", "launch-queue", "idle", "iterations",
     ),
     "training": ("steps", "step-breakdown", "slow-steps", "rank-comparison", "annotations", "framework", "python-profile"),
 }  # fmt: skip

@@ -25,6 +25,7 @@ class OverallFrameworkMetrics(Rule):
 
     name: ClassVar[str] = "OverallFrameworkMetrics"
     category: ClassVar[Category] = "framework"
+    of_training: ClassVar[bool] = True
     informs: ClassVar[bool] = True
     needs: ClassVar[str] = "Steps, phases or operators of the framework."
     checks: ClassVar[str] = "Sums up the time by phase, part of the step, operator and collective."

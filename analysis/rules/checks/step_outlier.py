@@ -43,6 +43,7 @@ class StepOutlier(Rule):
 
     name: ClassVar[str] = "StepOutlier"
     category: ClassVar[Category] = "framework"
+    of_training: ClassVar[bool] = True
     parameters: ClassVar[tuple[Parameter, ...]] = (
         Parameter("stddev", "factor", 5, 3, "positive", "standard deviations above the mean from which on a step is an outlier"),
         Parameter("mode", "phase", None, None, "text", "judge only steps of this phase (none: of every phase)", choices=MODES),

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, Final
 
+from ...causes.program import INFERENCE
 from ...report.model import ERROR, Finding, RuleParameter, RuleResult
-from ..evidence.base import Outcome, SampleRule
+from ..evidence.base import Outcome, SampleRule, not_evaluated
 from ..evidence.run_data import RunData
 from . import profiler_report
 from .cross_reference import refer
@@ -36,7 +37,14 @@ def _outcomes(run: RunData, rules: Sequence[Chosen]) -> list[Outcome]:
     """Evaluate sample rules block by block, one block in memory, then all others."""
     observed: list[list[Any]] = [[] for _ in rules]
     outcomes: dict[int, Outcome] = {}
-    sampled = [number for number, chosen in enumerate(rules) if isinstance(chosen.rule, SampleRule) and chosen.rule.observes(run)]
+    for number, chosen in enumerate(rules):
+        if chosen.rule.of_training and run.program.kind == INFERENCE:
+            outcomes[number] = not_evaluated("the run is inference")
+    sampled = [
+        number
+        for number, chosen in enumerate(rules)
+        if number not in outcomes and isinstance(chosen.rule, SampleRule) and chosen.rule.observes(run)
+    ]
     for block in run.samples.blocks() if sampled else ():
         for number in sampled:
             if number not in outcomes:

@@ -449,11 +449,19 @@ TRACE_SOME: Final = Words(
     "Trace some steps with TensorFlow's profiler (`ProfilerOptions(python_tracer_level=1)`)",
     "Trace some steps with `jax.profiler.trace`",
     "Trace some steps with the framework's profiler (PyTorch: `with_stack=True`)",
+    programs=(
+        ((VLLM,), "Trace some iterations with vLLM's profiler (`torch_profiler_with_stack` in `--profiler-config`)"),
+        ((SGLANG,), "Trace some iterations with SGLang's profiler (`/start_profile` with `with_stack`)"),
+    ),
 )
 TRACE_AGAIN: Final = Words(
     "Record once more with `with_stack=True`",
     "Record once more with `tf.profiler.experimental.ProfilerOptions(python_tracer_level=1)`",
     "Record once more with `python_tracer_level = 1` in `jax.profiler.ProfileOptions`",
+    programs=(
+        ((VLLM,), "Record once more with vLLM's profiler (`torch_profiler_with_stack` in `--profiler-config`)"),
+        ((SGLANG,), "Record once more with SGLang's profiler (`/start_profile` with `with_stack`)"),
+    ),
 )
 WITH_STACKS: Final = Words(
     "(torch.profiler, `with_stack=True`)",

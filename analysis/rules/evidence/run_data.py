@@ -13,9 +13,10 @@ import polars as pl
 
 from ....ingest.store.store import Store
 from ...causes.collectives import collectives
+from ...causes.iterations import iterations
 from ...causes.matching import matched_collectives
 from ...causes.program import program
-from ...causes.roles import PIPELINE, coordinates, peer_groups, roles
+from ...causes.roles import PIPELINE, coordinates, roles
 from ...causes.what_if import Peers, WhatIf, common_steps, peers, what_if
 from ...device.activity import activity
 from ...device.idle import idle
@@ -83,10 +84,10 @@ class RunData:
     attributed = _from_store(attribution)  # device work by the operator that launched it
     collectives = _from_run(lambda run: collectives(run.store, run.places))  # rows by time, and totals
     roles = _from_run(lambda run: roles(run.store, run.places))
-    peer_groups = _from_store(peer_groups)  # processes that do the same work
     framework = _from_run(lambda run: framework(run.store, run.attributed))
     gaps = _from_store(DeviceGaps)
     program = _from_store(program)
+    iterations = _from_store(iterations)
 
     @cached_property
     def shared_steps(self) -> pl.DataFrame:

@@ -115,7 +115,7 @@ CASES: dict[str, tuple[dict[str, Rows], str, tuple[str, ...]]] = {
     "JAX": ({"host_event": host("operator", "PjitFunction(train_step)")}, "unknown", ("JAX",)),
     "similar names": (
         {
-            "annotation": ranges("my step[EXTEND bs=1]", "execute_context", "denoiser weights", "backwards"),
+            "annotation": ranges("my step[EXTEND bs=1]", "execute_context", "execute_model", "denoise", "backwards"),
             "host_event": host("python", "src/vllm_utils.py(3): f", "sentence_transformers/trainer.py(3): f"),
             "device_event": kernels("void vllm::rms_norm_kernel<float>"),
         },
@@ -135,15 +135,14 @@ def test_the_program_of_a_run(make_store: MakeStore, case: str) -> None:
 def test_each_fact_is_a_sentence(make_store: MakeStore) -> None:
     known = program(make_store(annotation=ranges(*["execute_context_1(888)_generation_0(0)"] * 3, "execute_context_0(0)_generation_1(1)")))
     assert known.evidence == (
-        "4 ranges of an inference engine, such as `execute_context_1(888)_generation_0(0)`.",
         "No operator of a backward pass or of an optimizer.",
         "4 ranges as vLLM writes them, such as `execute_context_1(888)_generation_0(0)`.",
     )
 
 
 def test_a_range_on_host_and_device_counts_once(make_store: MakeStore) -> None:
-    both = [*ranges("step[DECODE bs=4]"), *ranges("step[DECODE bs=4]", side="device")]
-    assert program(make_store(annotation=both)).evidence[-1] == "1 range as SGLang writes them, such as `step[DECODE bs=4]`."
+    rows = [*ranges("step[DECODE bs=4]"), *ranges("step[DECODE bs=4]", side="device")]
+    assert program(make_store(annotation=rows)).evidence[-1] == "1 range as SGLang writes them, such as `step[DECODE bs=4]`."
 
 
 def test_the_base_of_a_program(make_store: MakeStore) -> None:
