@@ -32,7 +32,7 @@ _SGLANG_KINDS: Final = {"EXTEND": PREFILL, "SPLIT_PREFILL": PREFILL, "DECODE": D
 
 
 class _Meaning(NamedTuple):
-    """What the name of a range states; None if it does not state it."""
+    """The statement of a name of a range; None for values that it does not state."""
 
     kind: str
     batch: int | None = None

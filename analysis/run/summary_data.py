@@ -33,7 +33,7 @@ class SummaryData:
 
     @property
     def main_iterations(self) -> IterationKind | None:
-        """The iterations that take most time; None without any."""
+        """The kind of iterations with the largest total time; None without any."""
         return max(self.report.iteration_kinds, key=lambda kind: kind.count * kind.median_ns, default=None)
 
     @property

@@ -26,7 +26,7 @@ def iterations(report: Report) -> Section:
         return Section("iterations", "Iterations", say("{}", _ABSENT))
     main = max(rows, key=lambda row: row.count * row.median_ns)
     total = sum(row.count for row in rows)
-    first = f"{plural(total, 'iteration')}; most time went to {main.kind}, {duration(main.median_ns)} each (median)"
+    first = f"{plural(total, 'iteration')}; the largest share of time is {main.kind}, {duration(main.median_ns)} each (median)"
     gap = f", with gaps of {duration(main.gap_ns)} between them" if main.gap_ns else ""
     blocks = [
         table(
