@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from . import cause_details as cause_details  # so that its classes are in DETAILS
+from .communication_details import ExposedCollective
 from .model import DetailsRow, Histogram, OperatorRow, RuleDetails, Share
 
 
@@ -472,8 +473,11 @@ class CollectiveKernel(CountedTime):
 
 
 class ExposedCommunicationDetails(RuleDetails):
+    """``collectives``: longest exposed first; their times can add up to more than those of the devices, where calls overlap."""
+
     devices: tuple[CommunicationDevice, ...]
     kernels: tuple[CollectiveKernel, ...]
+    collectives: tuple[ExposedCollective, ...] = ()
 
 
 class MatrixDevice(Gpu):

@@ -10,6 +10,7 @@ import polars as pl
 from ...ingest.store.store import Store
 from ..toolkit.contents import kinds
 from ..toolkit.intervals import length_inside, outermost, union
+from ..toolkit.shared import shared
 from .loading_names import DATA_LOADING
 
 Parts = Mapping[str, tuple[str, pl.DataFrame]]
@@ -63,6 +64,7 @@ _RANGES: Final = f"""
 )
 
 
+@shared
 def part_ranges(store: Store) -> Parts:
     """Return the host ranges of the parts of a step that occur.
 

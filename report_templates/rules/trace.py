@@ -12,6 +12,7 @@ from ..figures.axes import time_unit
 from ..figures.paired_bars import paired_bars
 from ..figures.stacked_bars import Part, stacked_bars
 from ..text.formats import UNKNOWN, bandwidth, count, duration, percent, plural, size
+from .communication import exposed_collectives
 from .rule_context import Blocks, RuleContext, answer, device_cell, device_name, listed, marked, share
 
 Evaluated = (
@@ -80,6 +81,7 @@ def exposed_communication(context: RuleContext, details: rule_details.ExposedCom
             limit="threshold",
             how="Communication of each device; the rest of the span has none.",
         ),
+        exposed_collectives(context, details),
         _kernels(
             context,
             "Communication kernels",

@@ -190,7 +190,9 @@ def test_the_published_figures(kineto: Path) -> None:
     assert finding.cost_per_step_ns == pytest.approx((87_921_000 - 9_704_000) / 5)  # without the first step
     assert result.recommendation is not None
     assert "TrainPipelineSparseDist" not in result.recommendation  # it is in use: ## sparse_data_dist ## and others say so
-    assert "QCommsConfig" in result.recommendation
+    # Exchanges of 276 MiB take from 0.5 to 25 ms: fewer bytes would not help.
+    assert "QCommsConfig" not in result.recommendation
+    assert result.recommendation.startswith("Load the traces of the other ranks")
 
 
 def test_two_real_ranks(kineto: Path) -> None:

@@ -169,9 +169,10 @@ class Rule(ABC):
     """A rule over a run. Subclasses set the class variables; ``parameters`` omits scan_interval_us, which every rule has.
 
     ``needs``: the data that a run must have for the rule to be evaluated, one sentence. ``informs``: it reports figures and never finds an
-    issue. ``of_training``: it is not evaluated if the run is inference. ``checks``: one sentence, what the rule checks. ``condition``: when it finds an issue, with parameter names. ``advice``: general
-    advice, one sentence (``Outcome.recommendation`` is the advice for one run). ``explains``: the names of the rules whose finding it is
-    the cause of, if both find an issue; its own finding then ranks before theirs."""
+    issue. ``explains``: the names of the rules whose finding it is the cause of, if both find an issue; its own finding then ranks before
+    theirs. ``of_training``: it is not evaluated if the run is inference. ``checks``: one sentence, what the rule checks. ``condition``:
+    when it finds an issue, with parameter names. ``advice``: general advice, one sentence (``Outcome.recommendation`` is the advice for
+    one run)."""
 
     name: ClassVar[str]
     category: ClassVar[Category]

@@ -13,6 +13,7 @@ import polars as pl
 
 from ....ingest.store.store import Store
 from ...causes.collectives import collectives
+from ...causes.exposed import exposed_calls
 from ...causes.iterations import iterations
 from ...causes.matching import matched_collectives
 from ...causes.program import program
@@ -85,6 +86,7 @@ class RunData:
     collectives = _from_run(lambda run: collectives(run.store, run.places))  # rows by time, and totals
     roles = _from_run(lambda run: roles(run.store, run.places))
     framework = _from_run(lambda run: framework(run.store, run.attributed))
+    exposed_calls = _from_store(exposed_calls)  # calls of collectives, with their exposed time
     gaps = _from_store(DeviceGaps)
     program = _from_store(program)
     iterations = _from_store(iterations)

@@ -208,7 +208,7 @@ def test_the_planted_rank_is_found(demo: tuple[DemoTruth, Judged]) -> None:
     assert result.recommendation.startswith(f"Check clock, temperature and power of {planted.node} GPU {planted.device}")
     exposed = named(report, "ExposedCommunication").recommendation
     assert exposed is not None
-    assert exposed.startswith(f"Look at rank 5, {planted.node} GPU {planted.device} first")
+    assert f"of it is for rank 5, {planted.node} GPU {planted.device}" in exposed
 
 
 def test_exposed_communication_of_the_simulated_run(demo: tuple[DemoTruth, Judged]) -> None:

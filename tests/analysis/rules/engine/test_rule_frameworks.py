@@ -153,7 +153,7 @@ TRACED: dict[str, tuple[str, dict[str, float], dict[str, Any], tuple[str, str, s
             "names": {"k": ("k", "FP32", "GEMM"), "ncclAllReduce": ("ncclAllReduce", "unknown", "communication")},
             "device_event": [kernel(0, 50), kernel(50, 100, "ncclAllReduce", stream=8)],
         },
-        ("all_reduce(..., async_op=True)", "CommunicationOptions", "latency_hiding_scheduler"),
+        ("on a stream of its own", "CommunicationOptions", "latency_hiding_scheduler"),
     ),
     "initialisation": (
         "MaxInitializationTime", {},

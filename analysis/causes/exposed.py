@@ -1,0 +1,246 @@
+"""Exposed communication call by call: what of a collective no computation covers, waiting or transfer, who arrives last, who launched it.
+
+A rank waits in a collective from its own start to that of the last rank. All ranks end together, so the wait is the duration beyond the
+shortest one over the ranks, and the rank with the shortest duration arrived last: the clocks of ranks are never compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from ...ingest.store.store import Store
+from ..device.coverage import DEVICE
+from ..report.communication_details import ExposedCollective
+from ..toolkit.intervals import length_inside, union
+from ..toolkit.places import Places, process_conditions
+from .launchers import with_launchers
+from .matching import matched_collectives
+
+LEAD: Final = ("operation", "group_description", "group_size", "launcher", "part")  # one cause and one advice
+ROW: Final = (*LEAD, "stream", "bytes", "element_type", "assumed")
+_EQUAL_CALLS: Final = 3  # fewer equal calls do not show what the shortest possible duration is
+_AT_ONCE_NS: Final = 100_000  # a collective that begins this soon after its launch did not queue
+_READY_NS: Final = 10_000  # computation launched this long before the end of a collective was ready to run earlier
+_MOST_FOLLOWED: Final = 1000  # calls, longest exposed first, whose following computation is looked up
+
+_COMPUTATION: Final = """
+    SELECT e.node, e.process, e.device, e.start_ns AS start, e.end_ns AS "end", e.correlation FROM device_run AS e
+    WHERE e.computation AND {}
+"""
+
+
+def exposed_calls(store: Store) -> pl.DataFrame:
+    """Return the calls of :func:`matched_collectives` with their exposed time.
+
+    Adds the columns of :func:`with_launchers`, ``duration``, ``exposed``; ``waiting`` and ``exposed_waiting``, null if fewer than two ranks
+    of the call are known; ``last``, the process that arrived last; ``fastest``, the shortest duration of equal calls of the process; and
+    ``next_start``, ``next_correlation``: the first computation after it. Times in ns.
+    """
+    calls = matched_collectives(store)
+    if calls.is_empty():
+        return calls
+    by_match = pl.when(pl.col("match").is_not_null())
+    calls = calls.with_columns(duration=pl.col("end") - pl.col("start")).with_columns(
+        ranks=by_match.then(pl.col("process").n_unique().over("match")).otherwise(1),
+        shortest=by_match.then(pl.col("duration").min().over("match")),
+        last=by_match.then(pl.col("process").sort_by("duration", "process").first().over("match")),
+        fastest=pl.col("duration").min().over("process", "operation", "bytes", "element_type", "group", "group_size"),
+        equal=pl.len().over("process", "operation", "bytes", "element_type", "group", "group_size"),
+    )
+    several = pl.col("ranks") > 1
+    calls = calls.with_columns(
+        waiting=pl.when(several).then(pl.col("duration") - pl.col("shortest")), last=pl.when(several).then("last")
+    ).drop("shortest")
+    parts = [_exposed(store, condition, calls) for condition in process_conditions(store)]
+    return with_launchers(store, pl.concat([part for part in parts if part.height]))
+
+
+def _exposed(store: Store, condition: str, calls: pl.DataFrame) -> pl.DataFrame:
+    """Add the exposed times to the calls of a group of processes."""
+    computation = store.frame(_COMPUTATION.format(condition)).sort("start")
+    processes = store.frame(f"SELECT DISTINCT e.process FROM device_run AS e WHERE {condition}")["process"]
+    own = calls.filter(pl.col("process").is_in(processes.implode(), nulls_equal=True)).sort("end")
+    busy = union(computation, DEVICE)
+    covered = length_inside(own.select(*DEVICE, "start", "end"), busy, DEVICE)
+    waits = own.select(*DEVICE, "start", end=pl.col("start") + pl.col("waiting").fill_null(0))
+    covered_wait = length_inside(waits, busy, DEVICE)
+    following = computation.select(*DEVICE, next_start="start", next_correlation="correlation")
+    return own.with_columns(exposed=pl.col("duration") - covered, exposed_waiting=pl.col("waiting") - covered_wait).join_asof(
+        following, left_on="end", right_on="next_start", by=DEVICE, strategy="forward", check_sortedness=False
+    )
+
+
+def exposed_rows(store: Store, calls: pl.DataFrame) -> tuple[ExposedCollective, ...]:
+    """Sum exposed calls by operation, size, group, stream, part and launcher."""
+    if calls.is_empty():
+        return ()
+    places = Places(store)
+    rows = calls.group_by(ROW).agg(*_sums()).join(_last(calls, ROW), on=ROW, how="left", nulls_equal=True)
+    rows = rows.sort("exposed_ns", "time_ns", *ROW, descending=[True, True, *(False for _ in ROW)], nulls_last=True)
+    return tuple(
+        ExposedCollective(
+            operation=row["operation"],
+            bytes=row["bytes"],
+            element_type=row["element_type"],
+            group=row["group_description"],
+            group_size=row["group_size"],
+            group_size_assumed=bool(row["assumed"]),
+            stream=row["stream"],
+            part=row["part"],
+            launcher=row["launcher"],
+            count=row["count"],
+            time_ns=row["time_ns"],
+            exposed_ns=row["exposed_ns"],
+            waiting_ns=row["waiting_ns"],
+            transfer_ns=row["transfer_ns"],
+            last_rank=places.process(row["last"]).rank if row["last"] is not None else None,
+        )
+        for row in rows.iter_rows(named=True)
+    )
+
+
+def _sums() -> list[pl.Expr]:
+    """Sum the columns of calls; waiting is null unless it is known of all of them."""
+    known = pl.col("exposed_waiting").is_not_null().all()
+    waiting = pl.col("exposed_waiting").sum()
+    return [
+        pl.len().alias("count"),
+        pl.col("duration").sum().alias("time_ns"),
+        pl.col("exposed").sum().alias("exposed_ns"),
+        pl.when(known).then(waiting).alias("waiting_ns"),
+        pl.when(known).then(pl.col("exposed").sum() - waiting).alias("transfer_ns"),
+    ]
+
+
+def _last(calls: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    """Return the process ``last`` that causes most of the exposed waiting, and that time.
+
+    Columns: ``by``, last, ``caused``."""
+    caused = calls.filter(pl.col("last").is_not_null()).group_by(*by, "last").agg(caused=pl.col("exposed_waiting").sum())
+    return caused.sort("caused", "last", descending=[True, False]).unique(list(by), keep="first", maintain_order=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """The calls of one operation, kind of group, launcher and part with the largest exposed time, and what the trace shows of them.
+
+    ``of_ns``: exposed time of all calls. ``known_ns``: exposed time of the calls of which two ranks are known at least; ``waiting_ns``: the
+    wait in it; ``late``: per process group the process that arrived last in more than half of its wait, most first; ``caused_ns``: the wait
+    for these. ``excess_ns``: exposed time of the other calls
+    beyond the shortest call of equal size in the same process. ``smallest``, ``largest``: bytes of a call, None if unknown.
+    ``held_up_percent``: share of the exposed time after which computation starts that was launched before the call ended, so that it waited
+    for it; ``at_once_percent``: share of the exposed time of calls that began less than 100 µs after their launch. ``launched``: whether
+    the trace has launch calls of them."""
+
+    operation: str
+    group: str | None
+    group_size: int | None
+    launcher: str | None
+    part: str | None
+    count: int
+    processes: int
+    streams: tuple[int, ...]
+    element_types: tuple[str, ...]
+    smallest: int | None
+    largest: int | None
+    time_ns: int
+    exposed_ns: int
+    of_ns: int
+    known_ns: int
+    waiting_ns: int
+    excess_ns: int
+    late: tuple[int, ...]
+    caused_ns: int
+    held_up_percent: float
+    at_once_percent: float
+    launched: bool
+
+    @property
+    def hidden_percent(self) -> float:
+        """Share of their time that computation covers already."""
+        return 100 * (self.time_ns - self.exposed_ns) / self.time_ns
+
+    @property
+    def mean_ns(self) -> float:
+        return self.time_ns / self.count
+
+    @property
+    def waits(self) -> bool:
+        """Whether more than half of the exposed time is known to be waiting."""
+        return 2 * self.waiting_ns > self.exposed_ns
+
+    @property
+    def varies(self) -> bool:
+        """Whether half of the exposed time of unmatched calls exceeds the shortest equal call."""
+        return not self.waits and 2 * self.excess_ns > self.exposed_ns
+
+
+def lead(store: Store, calls: pl.DataFrame, processes: Sequence[int]) -> Lead | None:
+    """Return the group of calls of these processes with the largest exposed time."""
+    calls = calls.filter(pl.col("process").is_in(processes), pl.col("exposed") > 0)
+    if calls.is_empty():
+        return None
+    groups = calls.group_by(LEAD).agg(pl.col("exposed").sum())
+    top = groups.sort("exposed", *LEAD, descending=[True, *(False for _ in LEAD)], nulls_last=True).head(1)
+    own = calls.join(top.select(LEAD), on=LEAD, how="semi", nulls_equal=True)
+    known = own.filter(pl.col("exposed_waiting").is_not_null())
+    varied = own.filter(pl.col("exposed_waiting").is_null(), pl.col("bytes").is_not_null(), pl.col("equal") >= _EQUAL_CALLS)
+    exposed_ns = int(own["exposed"].sum())
+    sized = own["bytes"].null_count() == 0
+    late = _late(known)
+    at_once = own.filter(pl.col("start") - pl.col("launch_end_ns") < _AT_ONCE_NS)
+    return Lead(
+        **top.drop("exposed").rename({"group_description": "group"}).row(0, named=True),
+        count=own.height,
+        processes=own["process"].n_unique(),
+        streams=tuple(own["stream"].unique().drop_nulls().sort()),
+        element_types=tuple(own["element_type"].unique().drop_nulls().sort()),
+        smallest=int(own["bytes"].min()) if sized else None,  # type: ignore[arg-type]
+        largest=int(own["bytes"].max()) if sized else None,  # type: ignore[arg-type]
+        time_ns=int(own["duration"].sum()),
+        exposed_ns=exposed_ns,
+        of_ns=int(calls["exposed"].sum()),
+        known_ns=int(known["exposed"].sum()),
+        waiting_ns=int(known["exposed_waiting"].sum()),
+        excess_ns=int(varied.select(pl.min_horizontal("exposed", pl.col("duration") - pl.col("fastest")).sum()).item()),
+        late=tuple(late["last"].unique(maintain_order=True)),
+        caused_ns=int(late["caused"].sum()),
+        held_up_percent=_held_up(store, own),
+        at_once_percent=100 * int(at_once["exposed"].sum()) / exposed_ns,
+        launched=own["launch_ns"].null_count() < own.height,
+    )
+
+
+def _late(known: pl.DataFrame) -> pl.DataFrame:
+    """Return the process that causes more than half of the wait in each group.
+
+    Columns: group, last, ``caused`` (the exposed wait for it); most first."""
+    total = known.group_by("group").agg(total=pl.col("exposed_waiting").sum())
+    return (
+        _last(known, ["group"])
+        .join(total, on="group", nulls_equal=True)
+        .filter(2 * pl.col("caused") > pl.col("total"))
+        .sort("caused", "last", descending=[True, False])
+    )
+
+
+def _held_up(store: Store, calls: pl.DataFrame) -> float:
+    """Return the share of the exposed time that computation launched earlier waits for."""
+    longest = calls.sort("exposed", "start", descending=[True, False]).head(_MOST_FOLLOWED)
+    numbers = longest["next_correlation"].drop_nulls().unique().to_list()
+    total = int(longest["exposed"].sum())
+    if not numbers or not total:
+        return 0.0
+    launched = store.frame(
+        """
+        SELECT process, correlation AS next_correlation, min(start_ns + duration_ns) AS next_launched FROM host_event
+        WHERE kind = 'launch' AND correlation IN (SELECT unnest(?)) GROUP BY ALL
+        """,
+        [numbers],
+    )
+    held = longest.join(launched, on=["process", "next_correlation"]).filter(pl.col("next_launched") <= pl.col("end") - _READY_NS)
+    return 100 * int(held["exposed"].sum()) / total
