@@ -1,8 +1,8 @@
-"""Details of the rules on communication: exposed collectives."""
+"""Details of the rules on communication: exposed collectives and slow process groups."""
 
 from __future__ import annotations
 
-from .model import DetailsRow
+from .model import DetailsRow, RuleDetails
 
 
 class ExposedCollective(DetailsRow):
@@ -26,3 +26,32 @@ class ExposedCollective(DetailsRow):
     waiting_ns: int | None
     transfer_ns: int | None
     last_rank: int | None
+
+
+class GroupBandwidth(DetailsRow):
+    """Large collectives of one operation in a process group. ``bus_gb_per_s``: median over the calls, of the transfer alone.
+
+    ``link``: the slowest link of the group, ``link_gb_per_s`` its bandwidth, None if unknown. ``peers_gb_per_s``: median of equal
+    collectives in ``peer_groups`` other groups of its kind. ``slow_by_link``, ``slow_by_peers``: calls below the threshold."""
+
+    group: str
+    description: str | None
+    operation: str
+    ranks: int
+    nodes: int
+    count: int
+    smallest_bytes: int
+    largest_bytes: int
+    transfer_ns: int
+    bus_gb_per_s: float
+    link: str | None
+    link_gb_per_s: float | None
+    peers_gb_per_s: float | None
+    peer_groups: int
+    slow_by_link: int
+    slow_by_peers: int
+    issue: bool | None
+
+
+class SlowCollectivesDetails(RuleDetails):
+    groups: tuple[GroupBandwidth, ...]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from . import cause_details as cause_details  # so that its classes are in DETAILS
-from .communication_details import ExposedCollective
+from .communication_details import ExposedCollective, SlowCollectivesDetails
 from .model import DetailsRow, Histogram, OperatorRow, RuleDetails, Share
 
 
@@ -632,5 +632,6 @@ class ProfilerReportDetails(RuleDetails):
 DETAILS: Final[dict[str, type[RuleDetails]]] = {
     "CPUBottleneck": BottleneckDetails,
     "IOBottleneck": BottleneckDetails,
+    "SlowCollectives": SlowCollectivesDetails,
     **{kind.__name__.removesuffix("Details"): kind for kind in RuleDetails.__subclasses__() if kind is not BottleneckDetails},
 }

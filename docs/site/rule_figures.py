@@ -12,6 +12,7 @@ from typing import Final
 import postrun
 from postrun.analysis.report import Report
 from postrun.report_templates.blocks import Figure, Section
+from postrun.report_templates.blocks.tables import Table
 from postrun.report_templates.figures.palette import themed
 from postrun.report_templates.sections.framework import framework
 from postrun.report_templates.sections.job_statistics import job_statistics
@@ -19,13 +20,14 @@ from postrun.report_templates.sections.memory_operations import memory_operation
 from postrun.report_templates.sections.rules import rules
 from postrun.report_templates.sections.steps import steps
 from postrun.report_templates.sections.system_usage import system_usage
-from postrun.report_templates.blocks.tables import Table
+from postrun.report_templates.sections.time_breakdown import time_breakdown
 from postrun.simulate import Problems, write_demo
 
 # Rules without a figure of their own: the section of the report that draws what they look at.
 ELSEWHERE: Final[dict[str, Callable[[Report], Section]]] = {
     "InputBound": steps,
     "PageableCopies": memory_operations,
+    "SlowCollectives": time_breakdown,
     "OverallSystemUsage": system_usage,
     "OverallFrameworkMetrics": framework,
     "ProfilerReport": job_statistics,

@@ -1,14 +1,14 @@
-"""Blocks of the rules on communication: exposed collectives."""
+"""Blocks of the rules on communication: exposed collectives, and the bandwidth of process groups."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from ...analysis.report.communication_details import ExposedCollective
+from ...analysis.report.communication_details import ExposedCollective, GroupBandwidth, SlowCollectivesDetails
 from ...analysis.report.rule_details import ExposedCommunicationDetails
 from ..blocks.tables import Cell, Col, Table, table
-from ..text.formats import UNKNOWN, count, duration, size
-from .rule_context import RuleContext
+from ..text.formats import UNKNOWN, bandwidth, count, duration, percent, size
+from .rule_context import Blocks, RuleContext, marked
 
 _PDF_ROWS: Final = 6
 
@@ -42,3 +42,32 @@ def exposed_collectives(context: RuleContext, details: ExposedCommunicationDetai
 def _group(row: ExposedCollective) -> Cell:
     ranks = "" if row.group_size is None else f"{count(row.group_size)} ranks{' assumed' if row.group_size_assumed else ''}"
     return Cell(", ".join(part for part in (row.group, ranks) if part) or UNKNOWN, sort=row.group_size)
+
+
+def slow_collectives(context: RuleContext, details: SlowCollectivesDetails) -> Blocks:
+    return [
+        table(
+            f"{context.id}-groups",
+            "Bus bandwidth of process groups",
+            details.groups,
+            Col("Group", lambda row: row.description or row.group, kind="name", limit=40),
+            Col("Judged", lambda row: marked(row.issue, "slow") if row.issue is not None else Cell("too few")),
+            Col("Operation", lambda row: row.operation, kind="name"),
+            Col("Ranks", lambda row: row.ranks, count),
+            Col("Nodes", lambda row: row.nodes, count),
+            Col("Number", lambda row: row.count, count),
+            Col("Smallest", lambda row: row.smallest_bytes, size, html_only=True),
+            Col("Transfer", lambda row: row.transfer_ns, duration),
+            Col("Bus bandwidth", lambda row: row.bus_gb_per_s, bandwidth),
+            Col("Link", lambda row: row.link or UNKNOWN),
+            Col("Of the link", _of_link, percent),
+            Col("Equal groups", lambda row: row.peers_gb_per_s, bandwidth),
+            pdf_rows=_PDF_ROWS,
+            html_note="Bus bandwidth: median of large collectives, of the transfer alone. Equal groups: median of equal collectives in"
+            " other groups of the kind.",
+        )
+    ]
+
+
+def _of_link(row: GroupBandwidth) -> float | None:
+    return 100 * row.bus_gb_per_s / row.link_gb_per_s if row.link_gb_per_s else None

@@ -13,7 +13,7 @@ from ...analysis.report.model import Report, RuleParameter, RuleResult
 from ...analysis.report.rule_details import DETAILS
 from ..blocks import Section, coded, plain, say
 from ..blocks.tables import Cell, Col, Table, table
-from ..rules import across_ranks, bottlenecks, generic, loop, trace, utilization
+from ..rules import across_ranks, bottlenecks, communication, generic, loop, trace, utilization
 from ..rules.rule_context import Blocks, RuleContext
 from ..text.formats import capitalized, clip, count, duration, glued, plural, sentences, significant
 from ..text.signs import ERROR, ISSUE
@@ -39,6 +39,7 @@ _BLOCKS: Final[dict[str, Callable[[RuleContext, Any], Blocks]]] = {
     "StageImbalance": across_ranks.stage_imbalance,
     "WorkImbalance": across_ranks.work_imbalance,
     "HostPauses": across_ranks.host_pauses,
+    "SlowCollectives": communication.slow_collectives,
 }
 # Their numbers have sections of their own.
 _ELSEWHERE: Final = ("OverallSystemUsage", "OverallFrameworkMetrics")
@@ -52,6 +53,7 @@ _SEE: Final = {
     "ExposedCommunication": ("time-breakdown", "Time breakdown"),
     "LowPrecision": ("precision", "Precision"),
     "PageableCopies": ("memory-operations", "Memory operations"),
+    "SlowCollectives": ("collectives", "Collectives"),
 }
 _SCAN: Final = "scan_interval_us"
 _ROUNDED: Final = 1e6

@@ -43,6 +43,7 @@ DEFAULTS: dict[tuple[str, str], tuple[object, object]] = {
     ("StragglerRank", "threshold"): (10, 10), ("StragglerRank", "explained"): (50, 50),
     ("StageImbalance", "threshold"): (10, 10), ("StageImbalance", "explained"): (50, 50),
     ("WorkImbalance", "threshold"): (5, 5), ("WorkImbalance", "between"): (25, 25), ("HostPauses", "threshold"): (2, 2),
+    ("SlowCollectives", "link_threshold"): (40, 40), ("SlowCollectives", "peer_threshold"): (70, 70),
 }  # fmt: skip
 DOCUMENTED = [
     "CPUBottleneck", "IOBottleneck", "LowGPUUtilization", "StepOutlier", "GPUMemoryIncrease", "BatchSize", "MaxInitializationTime",
@@ -50,7 +51,7 @@ DOCUMENTED = [
 ]  # fmt: skip
 TRACE = [
     "HostBound", "InputBound", "ExposedCommunication", "LowPrecision", "PageableCopies", "SyncBound", "ShortKernels", "StragglerRank",
-    "StageImbalance", "WorkImbalance", "HostPauses",
+    "StageImbalance", "WorkImbalance", "HostPauses", "SlowCollectives",
 ]  # fmt: skip
 
 # Rules whose verdict is known without asking postrun.

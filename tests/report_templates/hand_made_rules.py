@@ -134,6 +134,7 @@ def details() -> dict[str, dict[str, Any]]:
         "SyncBound": {"devices": [row | {"sync_ns": 200 * S, "blocked_idle_ns": 130 * S, "percent": 11.8, "issue": True} for row in traced], "calls": [{"name": "cudaStreamSynchronize", "operator": "aten::item", "count": 300, "time_ns": 100 * S, "blocked_idle_ns": 90 * S}]},
         "ShortKernels": {"devices": [row | {"launches": 90_000, "short": 60_000, "short_percent": 66.7, "gap_ns": 60 * S, "gap_percent": 5.5, "issue": False} for row in traced], "kernels": kernels},
         "StragglerRank": {"ranks": [row | {"steps": 300, "computation_per_step_ns": (90 + (25 if i == 7 else i)) * MS, "excess_percent": 20.0 if i == 7 else 1.0, "steps_over": 280 if i == 7 else 3, "steps_over_percent": 93.3, "waiting_per_step_ns": (2 if i == 7 else 25 - i) * MS, "straggler": i == 7, "confirmed": True} for i, row in enumerate(traced)], "steps": 300, "median_ns": 94 * MS},
+        "SlowCollectives": {"groups": [{"group": f"dp{i} [0, 1, 2, 3, 4, 5, 6, 7]", "description": "DATA_PARALLEL_GROUP", "operation": "all-reduce", "ranks": 8, "nodes": 1, "count": 640, "smallest_bytes": 100 * 2**20, "largest_bytes": 200 * 2**20, "transfer_ns": 90 * S, "bus_gb_per_s": 91.0 if i else 340.0, "link": "NVLink", "link_gb_per_s": 450.0, "peers_gb_per_s": 340.0 if i else 91.0, "peer_groups": 1, "slow_by_link": 640 * i, "slow_by_peers": 640 * i, "issue": bool(i)} for i in range(2)]},
         "TemperatureRule": {"threshold": 80, "hottest_ns": 12 * S, "nested": {"mean": 71.25, "names": ["a", "b"]}, "devices": [{"device": "GPU 3", "peak": 88.0, "ok": False}, {"device": "GPU 1", "peak": 70.5, "ok": True}]},
     }  # fmt: skip
 
@@ -171,6 +172,7 @@ def rule_results() -> tuple[RuleResult, ...]:
         of("SyncBound", "trace", none, reason="no synchronisation calls in this run", capture="Profile with torch.profiler on CPU activity."),
         of("ShortKernels", "trace", fine, "Gaps of short kernels cost 5.5 % of the span, below the threshold of 10 %."),
         of("StragglerRank", "trace", issue, "Rank 7 computes 20.0 % longer than the median in 280 of 300 steps, over the threshold of 10 %.", triggered=1, violations=280, given={"threshold": (10, "%", 10, False, None)}, recommendation="Check node-1 GPU 3: temperature, clocks, and the data of rank 7."),
+        of("SlowCollectives", "trace", fine, "all-reduce in dp1 reaches 91.0 GB/s, 20.2 % of the 450 GB/s of its NVLink (threshold 40.0 %)."),
         of("TemperatureRule", "custom", fine, "No GPU was hotter than 88 °C."),
     )  # fmt: skip
 

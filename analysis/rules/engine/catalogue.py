@@ -20,6 +20,7 @@ from ..checks.overall_framework_metrics import OverallFrameworkMetrics
 from ..checks.overall_system_usage import OverallSystemUsage
 from ..checks.pageable_copies import PageableCopies
 from ..checks.short_kernels import ShortKernels
+from ..checks.slow_collectives import SlowCollectives
 from ..checks.stage_imbalance import StageImbalance
 from ..checks.step_outlier import StepOutlier
 from ..checks.straggler_rank import StragglerRank
@@ -56,6 +57,7 @@ TRACE: Final[tuple[type[Rule], ...]] = (
     StageImbalance,
     WorkImbalance,
     HostPauses,
+    SlowCollectives,
 )
 """The rules over kernels, and over the waits of a training without them."""
 

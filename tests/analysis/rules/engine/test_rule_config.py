@@ -47,6 +47,7 @@ DEFAULTS: dict[str, dict[str, tuple[Any, Any]]] = {
     "StageImbalance": {"threshold": (10, 10), "explained": (50, 50)},
     "WorkImbalance": {"threshold": (5, 5), "between": (25, 25)},
     "HostPauses": {"threshold": (2, 2)},
+    "SlowCollectives": {"link_threshold": (40, 40), "peer_threshold": (70, 70)},
 }  # fmt: skip
 REPORTED = sorted([
     "BatchSize", "CPUBottleneck", "Dataloader", "GPUMemoryIncrease", "IOBottleneck", "LoadBalancing", "LowGPUUtilization",

@@ -1,0 +1,207 @@
+"""SlowCollectives: process groups whose transfers are far slower than their link, or than equal groups (docs/rules.md).
+
+Waiting is no part of a transfer, and small messages, which latency bounds, do not count. A group is slow only if nearly all of its large
+collectives are: contention with other transfers or computation slows some of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import polars as pl
+
+from ...causes.bandwidth import group_transfers
+from ...causes.links import NETWORK, NVLINK, PCIE, Link
+from ...report.communication_details import GroupBandwidth, SlowCollectivesDetails
+from ...toolkit.wording import percent, plural, significant, size
+from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
+from ..evidence.device_share import span_of_all
+from ..evidence.run_data import RunData
+
+_LEAST: Final = 12  # collectives of a group: if each is slow by chance in one case of two, 11 of 12 are in 0.3 % of the groups
+_NEARLY_ALL: Final = 0.9
+
+_GROUP: Final = ("group", "group_description", "operation", "group_size", "nodes")
+_ALL_RANKS: Final = "Profile all ranks of a process group at the same time with PyTorch 2.3 or newer, and load their traces together."
+
+
+class SlowCollectives(Rule):
+    name = "SlowCollectives"
+    category = "trace"
+    explains = ("ExposedCommunication",)
+    parameters = (
+        Parameter("link_threshold", "%", 40, 40, "percentile", "share of the link's bandwidth below which a large collective is slow"),
+        Parameter(
+            "peer_threshold", "%", 70, 70, "percentile", "share of the bandwidth of equal groups below which a large collective is slow"
+        ),
+    )
+    needs = "Traces of all ranks of a process group, with the sizes and groups of collectives."
+    checks = "Whether the transfers of a process group are far slower than its link, or than those of equal groups."
+    condition = (
+        "bus bandwidth < link_threshold of the group's link or < peer_threshold of equal groups, in at least 90 % of at least 12 large"
+        " collectives of a group"
+    )
+    advice = "Find out which transport NCCL uses in the slow group, and check its links."
+
+    def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
+        if reason := _of_one_rank(run):
+            return not_evaluated(reason, _ALL_RANKS)
+        calls, links = group_transfers(run.store)
+        if calls.is_empty():
+            return not_evaluated(
+                "no large collective of known size whose group is recorded and has all of its ranks in this run", _ALL_RANKS
+            )
+        compared = calls.filter(pl.col("expected").is_not_null() | pl.col("peers").is_not_null())
+        if compared.is_empty():
+            return not_evaluated("no link of known bandwidth, and no second group of the same kind to compare with")
+        marked = compared.with_columns(
+            by_link=(100 * pl.col("bus") < parameters["link_threshold"] * pl.col("expected")).fill_null(False),
+            by_peers=(100 * pl.col("bus") < parameters["peer_threshold"] * pl.col("peers")).fill_null(False),
+        )
+        groups = _groups(marked)
+        enough = groups.filter(pl.col("count") >= _LEAST)
+        details = SlowCollectivesDetails(tuple(_row(row, links) for row in groups.head(run.top).to_dicts()))
+        if enough.is_empty():
+            most = int(groups["count"].max())  # type: ignore[arg-type]
+            return not_evaluated(f"{most} of at least {_LEAST} large collectives of a group needed", details=details)
+        bad = enough.filter("slow").to_dicts()
+        slow = marked.join(enough.filter("slow").select(_GROUP), on=list(_GROUP), how="semi", nulls_equal=True)
+        top = max(bad, key=lambda row: row["transfer"]) if bad else None
+        return concluded(
+            bad,
+            len(enough),
+            details=details,
+            finding=_finding(top or enough.sort("share", *_GROUP).row(0, named=True), bad, links, parameters),
+            recommendation=_recommendation(top, links) if top else None,
+            cost=_cost(run, slow, top) if top else None,
+        )
+
+
+def _of_one_rank(run: RunData) -> str | None:
+    """Return why the transfers of no group can be known."""
+    ranks = {(device.node, device.rank, device.pid) for device in run.breakdown if device.communication_ns}
+    if not ranks:
+        return "no collective kernels in this run"
+    return "collectives of one rank alone, whose time contains the wait for the others" if len(ranks) == 1 else None
+
+
+def _groups(marked: pl.DataFrame) -> pl.DataFrame:
+    """Sum the calls by group and operation, the slow groups first."""
+    slow = pl.max_horizontal("slow_by_link", "slow_by_peers") >= _NEARLY_ALL * pl.col("count")
+    return (
+        marked.group_by(_GROUP)
+        .agg(
+            pl.len().alias("count"),
+            pl.col("bytes").min().alias("smallest_bytes"),
+            pl.col("bytes").max().alias("largest_bytes"),
+            pl.col("transfer").sum(),
+            pl.col("bus").median(),
+            pl.col("expected").first(),
+            pl.col("peers").median(),
+            pl.col("peer_groups").max().fill_null(0),
+            pl.col("by_link").sum().alias("slow_by_link"),
+            pl.col("by_peers").sum().alias("slow_by_peers"),
+        )
+        .with_columns(
+            slow=slow & (pl.col("count") >= _LEAST),
+            share=pl.min_horizontal(pl.col("bus") / pl.col("expected"), pl.col("bus") / pl.col("peers")),
+        )
+        .sort("slow", "share", *_GROUP, descending=[True, False, *(False for _ in _GROUP)], nulls_last=True)
+    )
+
+
+def _row(row: dict[str, Any], links: dict[str, Link]) -> GroupBandwidth:
+    link = links.get(row["group"])
+    return GroupBandwidth(
+        group=row["group"],
+        description=row["group_description"],
+        operation=row["operation"],
+        ranks=row["group_size"],
+        nodes=row["nodes"],
+        count=row["count"],
+        smallest_bytes=row["smallest_bytes"],
+        largest_bytes=row["largest_bytes"],
+        transfer_ns=row["transfer"],
+        bus_gb_per_s=row["bus"],
+        link=link.kind if link else None,
+        link_gb_per_s=row["expected"],
+        peers_gb_per_s=row["peers"],
+        peer_groups=row["peer_groups"],
+        slow_by_link=row["slow_by_link"],
+        slow_by_peers=row["slow_by_peers"],
+        issue=row["slow"] if row["count"] >= _LEAST else None,
+    )
+
+
+def _by_peers(row: dict[str, Any]) -> bool:
+    """Return whether equal groups, which show what is possible here, are the reference."""
+    if row["peers"] is None or row["expected"] is None:
+        return row["peers"] is not None
+    return bool(row["slow_by_peers"] >= _NEARLY_ALL * row["count"])
+
+
+def _finding(row: dict[str, Any], bad: list[dict[str, Any]], links: dict[str, Link], parameters: Parameters) -> str:
+    sizes = size(row["smallest_bytes"])
+    if row["largest_bytes"] != row["smallest_bytes"]:
+        sizes += f" to {size(row['largest_bytes'])}"
+    where = f" on {plural(row['nodes'], 'node')}"
+    subject = (
+        f"{row['operation']} of {sizes} in {_name(row)} ({plural(row['group_size'], 'rank')}{where}) reaches {significant(row['bus'])} GB/s"
+    )
+    if _by_peers(row):
+        base = f"{significant(row['peers'])} GB/s of {plural(row['peer_groups'], 'equal group')}"
+        share, limit, slow = row["bus"] / row["peers"], parameters["peer_threshold"], row["slow_by_peers"]
+    else:
+        base = f"{significant(row['expected'])} GB/s of its {links[row['group']].kind}"
+        share, limit, slow = row["bus"] / row["expected"], parameters["link_threshold"], row["slow_by_link"]
+    more = f"; {plural(len(bad) - 1, 'more group is', 'more groups are')} slow" if len(bad) > 1 else ""
+    often = f", below it in {slow} of {plural(row['count'], 'collective')}" if bad else ""
+    return f"{subject}, {percent(100 * share)} of the {base} (threshold {percent(limit)}){often}{more}."
+
+
+def _name(row: dict[str, Any]) -> str:
+    """Name a group by its description, and by its key if that is short."""
+    key = row["group"] if len(row["group"]) <= 40 else ""
+    return f"{row['group_description']} {key}".strip() if row["group_description"] else f"group {row['group'][:60]}"
+
+
+def _recommendation(row: dict[str, Any], links: dict[str, Link]) -> str:
+    link = links.get(row["group"])
+    if link is not None and link.vendor == "AMD":
+        look = "the links with `rocm-smi --showtopo` and their errors with `rocm-smi --showrasinfo xgmi_wafl`"
+    elif link is not None and link.kind == NVLINK:
+        look = "the links with `nvidia-smi nvlink -s`, their errors with `nvidia-smi nvlink -e`, and the topology with `nvidia-smi topo -m`"
+    elif link is not None and link.kind == PCIE:
+        look = (
+            "the topology with `nvidia-smi topo -m`, and generation and width of each slot with"
+            " `nvidia-smi --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv`"
+        )
+    elif row["nodes"] > 1:
+        look = "which network adapters NCCL may use (`NCCL_IB_HCA`), and the counters of their ports with `perfquery`"
+    else:
+        look = "the topology with `nvidia-smi topo -m` or `rocm-smi --showtopo`"
+    what = "network" if link is not None and link.kind == NETWORK else "transport"
+    return f"Run with `NCCL_DEBUG=INFO` to see which {what} the group uses, and check {look}."
+
+
+def _cost(run: RunData, slow: pl.DataFrame, top: dict[str, Any]) -> Cost:
+    """Return the exposed transfers of the slow groups, and their saving.
+
+    It is what they would take less at the bandwidth of the reference: that of equal groups, else of the link."""
+    by_peers = _by_peers(top)
+    reference = pl.coalesce("peers", "expected") if by_peers else pl.coalesce("expected", "peers")
+    share = slow.select("match", faster=(1 - pl.col("bus") / reference).clip(0, 1), transfer="transfer")
+    calls = run.exposed_calls.filter(pl.col("exposed_waiting").is_not_null()).join(share, on="match")
+    transfers = calls.select(
+        exposed=pl.min_horizontal(pl.col("exposed") - pl.col("exposed_waiting"), "transfer"), faster=pl.col("faster") * pl.col("transfer")
+    )
+    ns = int(transfers["exposed"].sum())
+    saving = int(transfers.select(pl.min_horizontal("exposed", "faster").sum()).item())
+    return Cost(
+        title="Check the links of the slow process group",
+        ns=ns,
+        of_ns=span_of_all(run),
+        saving_ns=saving,
+        where=_name(top),
+        saving_kind="predicted" if by_peers else "upper_bound",
+    )

@@ -1,0 +1,134 @@
+"""Bus bandwidth of process groups against their links and equal groups: figures worked out on paper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from judging import rules_of
+from postrun.analysis import Options
+from postrun.analysis.report import Finding, RuleResult
+from postrun.analysis.rules.engine.selection import select
+from postrun.ingest.store import Store
+from rule_details import plain_details
+
+MakeStore = Callable[..., Store]
+US = 1000
+MS = 1_000_000
+H100 = "NVIDIA H100 80GB HBM3"
+NAMES = {"AllReduce": ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", "unknown", "communication")}
+ELEMENTS = 100_000_000  # floats: 400 MB; bus bandwidth of two ranks = 400 MB / transfer
+
+
+def store_of(
+    make_store: MakeStore,
+    *transfers_us: Sequence[int],
+    model: str | None = H100,
+    elements: int = ELEMENTS,
+    waits_us: int = 0,
+    known: int = 2,
+    **record: Any,
+) -> Store:
+    """Return groups of two ranks on a node of 8 GPUs; ``transfers_us``: of the collectives of each group.
+
+    The first rank of each group waits for the second one by ``waits_us``; ``known``: ranks of a group in the run."""
+    events, records, processes = [], [], []
+    for group, transfers in enumerate(transfers_us):
+        for rank in (2 * group, 2 * group + 1)[:known]:
+            processes.append({"id": rank, "node": 0, "pid": 100 + rank, "rank": rank})
+            for number, transfer in enumerate(transfers):
+                correlation = 1000 * rank + number + 1
+                end = (number + 1) * 200 * MS
+                start = end - transfer * US - (0 if rank % 2 else waits_us * US)
+                events.append(
+                    {
+                        "kind": "kernel", "name": "AllReduce", "process": rank, "device": rank, "stream": 20, "start_ns": start,
+                        "duration_ns": end - start, "correlation": correlation,
+                    }
+                )  # fmt: skip
+                records.append(
+                    {
+                        "node": 0, "process": rank, "on_device": True, "start_ns": start, "duration_ns": end - start,
+                        "correlation": correlation, "operation": "allreduce", "element_type": "Float",
+                        "in_elements": elements, "out_elements": elements,
+                        "group_name": f"dp{group}", "group_description": "DATA_PARALLEL_GROUP",
+                        "group_ranks": str([2 * group, 2 * group + 1]), "group_size": 2, **record,
+                    }
+                )  # fmt: skip
+    devices = [{"node": 0, "index": index, "name": model} for index in range(8)]
+    return make_store(names=NAMES, processes=processes, device=devices, device_event=events, collective=records)
+
+
+def judged(store: Store, **settings: float) -> tuple[RuleResult, Finding | None]:
+    chosen = {f"SlowCollectives_{name}": value for name, value in settings.items()}
+    report = rules_of(store, Options(generated_at_ns=0, selection=select(["SlowCollectives"], settings=chosen)))
+    return report.rules[0], report.findings[0] if report.findings else None
+
+
+def test_far_below_the_link(make_store: MakeStore) -> None:
+    # 400 MB in 4 ms: 100 GB/s, 22.2 % of the 450 GB/s of NVLink
+    result, finding = judged(store_of(make_store, [4000] * 12))
+    assert (result.verdict, result.triggered, result.datapoints) == ("IssuesFound", 1, 1)
+    assert result.finding == (
+        "all-reduce of 381 MiB in DATA_PARALLEL_GROUP dp0 [0, 1] (2 ranks on 1 node) reaches 100 GB/s, 22.2 % of the 450 GB/s of its NVLink"
+        " (threshold 40.0 %), below it in 12 of 12 collectives."
+    )
+    (group,) = plain_details(result)["groups"]
+    assert group["bus_gb_per_s"] == pytest.approx(100)
+    assert (group["link"], group["link_gb_per_s"], group["peers_gb_per_s"], group["slow_by_link"]) == ("NVLink", 450, None, 12)
+    assert result.recommendation is not None
+    assert "`NCCL_DEBUG=INFO`" in result.recommendation
+    assert "`nvidia-smi nvlink -s`" in result.recommendation
+    assert finding is not None
+    # All of it is exposed on two ranks: 2 x 12 x 4 ms; at 450 GB/s it would take 2/9 of that.
+    assert (finding.cost_ns, finding.saving_ns, finding.saving_kind) == (96 * MS, pytest.approx(96 * MS * 7 / 9, abs=20), "upper_bound")
+
+
+def test_far_below_equal_groups(make_store: MakeStore) -> None:
+    # Nobody knows the links of this GPU, but three groups reach 300 GB/s (1.333 ms) and one 150 GB/s (2.667 ms): half of it.
+    fast = [1333] * 12
+    result, finding = judged(store_of(make_store, fast, [2666] * 12, fast, fast, model="NVIDIA Unheard-of 1"))
+    assert (result.verdict, result.triggered, result.datapoints) == ("IssuesFound", 1, 4)
+    assert "dp1 [2, 3]" in str(result.finding)
+    assert "50.0 % of the 300 GB/s of 3 equal groups (threshold 70.0 %), below it in 12 of 12 collectives." in str(result.finding)
+    assert finding is not None
+    assert (finding.cost_ns, finding.saving_ns, finding.saving_kind) == (24 * 2666 * US, pytest.approx(24 * 1333 * US, abs=30), "predicted")
+
+
+def test_waiting_is_no_part_of_a_transfer(make_store: MakeStore) -> None:
+    # 400 MB in 1.333 ms after a wait of 50 ms
+    result, _ = judged(store_of(make_store, [1333] * 12, waits_us=50_000))
+    assert result.verdict == "NoIssuesFound"
+    assert plain_details(result)["groups"][0]["bus_gb_per_s"] == pytest.approx(300, rel=0.001)
+
+
+def test_some_slow_collectives_are_no_slow_group(make_store: MakeStore) -> None:
+    assert judged(store_of(make_store, [4000] * 10 + [1333] * 2))[0].verdict == "NoIssuesFound"
+    assert judged(store_of(make_store, [4000] * 11 + [1333]))[0].verdict == "IssuesFound"
+    assert judged(store_of(make_store, [4000] * 12), link_threshold=22)[0].verdict == "NoIssuesFound"
+
+
+def test_advice_for_amd(make_store: MakeStore) -> None:
+    # two MI300X have one link of 64 GB/s: 400 MB in 40 ms are 10 GB/s
+    result, _ = judged(store_of(make_store, [40_000] * 12, model="AMD Instinct MI300X"))
+    assert "15.6 % of the 64.0 GB/s of its xGMI" in str(result.finding)
+    assert "rocm-smi" in str(result.recommendation)
+    assert "nvidia-smi" not in str(result.recommendation)
+
+
+@pytest.mark.parametrize(
+    ("transfers", "more", "reason"),
+    [
+        ([[4000] * 12], {"known": 1}, "collectives of one rank alone, whose time contains the wait for the others"),
+        ([[4000] * 11], {}, "11 of at least 12 large collectives of a group needed"),
+        # 400 kB take NVLink below a microsecond: latency
+        ([[4000] * 12], {"elements": 100_000}, "no large collective of known size"),
+        ([[4000] * 12], {"group_size": 4, "group_ranks": None}, "no large collective of known size whose group is recorded"),
+        ([[4000] * 12], {"model": None}, "no link of known bandwidth, and no second group of the same kind to compare with"),
+    ],
+)  # fmt: skip
+def test_not_evaluated(make_store: MakeStore, transfers: list[list[int]], more: dict[str, Any], reason: str) -> None:
+    result, finding = judged(store_of(make_store, *transfers, **more))
+    assert (result.verdict, finding) == ("NotEvaluated", None)
+    assert str(result.reason).startswith(reason)
