@@ -118,7 +118,7 @@ def _plural(lead: Lead) -> str:
 
 
 def _change(lead: Lead, facts: Facts) -> tuple[str, str]:
-    overlap = f"Overlap {_short(lead)} with computation"
+    overlap = f"Overlap {_short(lead)} with {'backward' if lead.part == 'backward' else 'computation'}"
     if lead.operation in _ONE_TO_ONE and not facts.other_words:
         return _send_receive(lead)
     if lead.waits:
