@@ -1,6 +1,6 @@
 """Bus bandwidth of process groups: transfers of collectives matched over all their ranks, the link of the group, and groups of its kind.
 
-A transfer lasts from the arrival of the last rank, so that waiting is no part of it. A collective counts if its size and group are
+A transfer lasts from the arrival of the last rank to the last end, so that waiting is no part of it. A collective counts if its size and group are
 recorded and all ranks of the group are in the run.
 """
 
@@ -46,7 +46,7 @@ def group_transfers(store: Store) -> tuple[pl.DataFrame, dict[str, Link]]:
         pl.col("group_size") > 1,
         pl.col("group_size") == pl.col("process").n_unique().over("match"),
         pl.col("bytes").is_not_null().all().over("match"),
-    ).with_columns(duration=pl.col("end") - pl.col("start"))
+    ).with_columns(pl.col("start", "end") + pl.col("shift_ns"))
     if whole.is_empty():
         return pl.DataFrame(schema=_SCHEMA), {}
     links = _links(store, whole)
@@ -54,7 +54,7 @@ def group_transfers(store: Store) -> tuple[pl.DataFrame, dict[str, Link]]:
     large = whole.group_by("match").agg(
         pl.col("group", "group_description", "group_size", "operation").first(),
         pl.col("bytes").max(),
-        transfer=pl.col("duration").min(),
+        transfer=pl.col("end").max() - pl.col("start").max(),
         nodes=pl.col("node").n_unique(),
     )
     factors = large.select("operation", "group_size").unique()

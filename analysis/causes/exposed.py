@@ -1,7 +1,7 @@
 """Exposed communication call by call: what of a collective no computation covers, waiting or transfer, who arrives last, who launched it.
 
-A rank waits in a collective from its own start to that of the last rank. All ranks end together, so the wait is the duration beyond the
-shortest one over the ranks, and the rank with the shortest duration arrived last: the clocks of ranks are never compared.
+A rank waits in a collective from its own start to that of the last rank, on clocks that the ends of collectives align. The rest is
+transfer.
 """
 
 from __future__ import annotations
@@ -43,18 +43,19 @@ def exposed_calls(store: Store) -> pl.DataFrame:
     calls = matched_collectives(store)
     if calls.is_empty():
         return calls
-    by_match = pl.when(pl.col("match").is_not_null())
-    calls = calls.with_columns(duration=pl.col("end") - pl.col("start")).with_columns(
-        ranks=by_match.then(pl.col("process").n_unique().over("match")).otherwise(1),
-        shortest=by_match.then(pl.col("duration").min().over("match")),
-        last=by_match.then(pl.col("process").sort_by("duration", "process").first().over("match")),
+    matched = pl.col("match").is_not_null() & (pl.col("process").n_unique().over("match") > 1)
+    begin = pl.col("start") + pl.col("shift_ns")
+    calls = calls.with_columns(
+        duration=pl.col("end") - pl.col("start"), begin=begin, latest=pl.when(matched).then(begin.max().over("match"))
+    ).with_columns(
+        waiting=pl.min_horizontal(pl.col("latest") - pl.col("begin"), "duration"),
+        last=pl.when(matched, pl.col("begin").min().over("match") < pl.col("latest")).then(
+            pl.col("process").sort_by("begin", "process", descending=[True, False]).first().over("match")
+        ),
         fastest=pl.col("duration").min().over("process", "operation", "bytes", "element_type", "group", "group_size"),
         equal=pl.len().over("process", "operation", "bytes", "element_type", "group", "group_size"),
     )
-    several = pl.col("ranks") > 1
-    calls = calls.with_columns(
-        waiting=pl.when(several).then(pl.col("duration") - pl.col("shortest")), last=pl.when(several).then("last")
-    ).drop("shortest")
+    calls = calls.with_columns(waiting=pl.when(pl.col("latest").is_not_null()).then("waiting"))
     parts = [_exposed(store, condition, calls) for condition in process_conditions(store)]
     return with_launchers(store, pl.concat([part for part in parts if part.height]))
 
