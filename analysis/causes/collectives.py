@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, Final
 
 import polars as pl
@@ -161,7 +162,7 @@ def _rank(process: int | None, places: Places) -> int | None:
 
 def _waits(parts: pl.DataFrame, places: Places) -> tuple[CollectiveWait, ...]:
     matched = parts.filter(pl.col("ranks") > 1)
-    # A rank comes last if it is the only one that does: equal times are no delay.
+    # A rank comes last if no other does.
     last = (pl.col("begin") == pl.col("latest")) & ((pl.col("begin") == pl.col("latest")).sum().over("match") == 1)
     waits = matched.with_columns(last=last).group_by("node", "process").agg(
         pl.len(), pl.col("duration").sum(), pl.col("wait").sum(), pl.col("last").sum()
@@ -174,10 +175,11 @@ def _waits(parts: pl.DataFrame, places: Places) -> tuple[CollectiveWait, ...]:
 
 
 def _groups(store: Store, every: pl.DataFrame, labels: dict[str, str], places: Places) -> tuple[CollectiveGroup, ...]:
-    """Return the recorded groups, the one with most time first."""
+    """Return the recorded groups, longest total time first."""
     recorded = process_groups(store)
+    known = Counter(key for keys in recorded.of_process.values() for key in keys)
     sums = every.drop_nulls("group").group_by("group").agg(
-        *_SUMS, known=pl.col("known").max(), matched=(pl.col("ranks") > 1).sum()
+        *_SUMS, matched=(pl.col("ranks") > 1).sum()
     ).sort("total_ns", "group", descending=[True, False])  # fmt: skip
     rows = _with_last(sums.head(MOST), every, ("group",))
     return tuple(
@@ -186,7 +188,7 @@ def _groups(store: Store, every: pl.DataFrame, labels: dict[str, str], places: P
             description=group.description,
             members=rank_text(group.members),
             size=group.size,
-            known=sum(row["group"] in keys for keys in recorded.of_process.values()),
+            known=known[row["group"]],
             count=row["count"],
             matched=row["matched"],
             total_ns=row["total_ns"],
@@ -200,7 +202,7 @@ def _groups(store: Store, every: pl.DataFrame, labels: dict[str, str], places: P
 
 
 def _labels(store: Store) -> dict[str, str]:
-    """Return a short text for the key of each group: its name, with its ranks if other groups have the same name."""
+    """Return a short text for each group: its name, and its ranks if others have it."""
     groups = process_groups(store).groups
     names: dict[str, int] = {}
     for group in groups.values():

@@ -60,16 +60,16 @@ def process_groups(store: Store) -> ProcessGroups:
     """Return the process groups in which the processes of a run communicated."""
     calls = collective_calls(store)
     recorded = calls.select(RECORDED).unique(maintain_order=True).filter(pl.any_horizontal(pl.col(RECORDED[:3]).is_not_null()))
-    found: dict[str, Group] = {}
+    groups: dict[str, Group] = {}
     keys: list[str | None] = []
     for row in recorded.rows():
         group = _group(*row)
-        known = found.get(group.key)
-        if known is None and len(found) < GROUPS:
-            found[group.key] = group
+        known = groups.get(group.key)
+        if known is None and len(groups) < GROUPS:
+            groups[group.key] = group
         elif known is not None and known.description is None:
-            found[group.key] = known._replace(description=group.description)
-        keys.append(group.key if group.key in found else None)
+            groups[group.key] = known._replace(description=group.description)
+        keys.append(group.key if group.key in groups else None)
     table = recorded.with_columns(group=pl.Series(keys, dtype=pl.String))
     pairs = calls.select("process", *RECORDED).unique(maintain_order=True).join(table, on=RECORDED, how="inner", nulls_equal=True)
     of_process: dict[int, dict[str, None]] = {}
@@ -77,7 +77,7 @@ def process_groups(store: Store) -> ProcessGroups:
         of_process.setdefault(process, {})[key] = None
     groups_of = {process: tuple(keys) for process, keys in of_process.items()}
     ranks = dict(store.frame("SELECT id, rank FROM process WHERE rank IS NOT NULL ORDER BY id").rows())
-    return ProcessGroups(found, groups_of, _numbers(groups_of, found, ranks), table)
+    return ProcessGroups(groups, groups_of, _numbers(groups_of, groups, ranks), table)
 
 
 def rank_list(text: str | None, size: int | None = None) -> tuple[int, ...]:
@@ -107,8 +107,8 @@ def _completed(first: str, last: str, size: int | None) -> tuple[int, ...]:
         return ()
     distance = beginning[1] - beginning[0]
     every = tuple(beginning[0] + distance * place for place in range(size))
-    whole = every[: len(beginning)] == beginning and distance > 0 and every[-1] < _HIGHEST_RANK
-    return every if whole and (not last or last == str(every[-1])) else ()
+    regular = every[: len(beginning)] == beginning and distance > 0 and every[-1] < _HIGHEST_RANK
+    return every if regular and (not last or last == str(every[-1])) else ()
 
 
 def _group(name: str | None, description: str | None, ranks: str | None, size: int | None) -> Group:

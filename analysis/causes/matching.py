@@ -102,13 +102,13 @@ def _by_order(calls: pl.DataFrame) -> pl.DataFrame:
         place=pl.when("numbered").then("sequence").otherwise("place"),
         members=member.n_unique().over("group"),
     )
-    one = ("group", "place")
+    collective = ("group", "place")
     ordered = ordered.with_columns(
-        whole=(pl.len().over(one) == pl.col("members")) & (pl.struct(*_SIGNATURE).n_unique().over(one) == 1),
+        whole=(pl.len().over(collective) == pl.col("members")) & (pl.struct(*_SIGNATURE).n_unique().over(collective) == 1),
     )
     fits = pl.col("members") <= pl.col("group_size").fill_null(pl.col("members"))
     matched = ordered.filter(fits, pl.col("whole") & (pl.col("numbered") | pl.col("whole").all().over("group")))
-    return _numbered(calls, matched.select("row", number=pl.struct(*one).rank("dense")))
+    return _numbered(calls, matched.select("row", number=pl.struct(*collective).rank("dense")))
 
 
 def _by_ends(calls: pl.DataFrame) -> pl.DataFrame:
@@ -143,7 +143,7 @@ def _by_ends(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _leaves_together() -> pl.Expr:
-    """Whether a rank and the first one run their calls at the same time, and leave them together."""
+    """Return whether a rank and the first one run and leave their calls together."""
     apart = pl.col("end") - pl.col("end_of_first")
     shift = apart.median()  # on two nodes, the difference of their clocks
     clocks = (pl.col("node").first() != pl.col("node_of_first").first()) | (shift.abs() <= _SAME_NODE_NS)

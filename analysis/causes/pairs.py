@@ -34,13 +34,13 @@ def paired(calls: pl.DataFrame, groups: ProcessGroups) -> pl.DataFrame:
     )
     link = ("group", "sender", "receiver")
     known = known.with_columns(place=pl.int_range(pl.len(), dtype=pl.Int64).over(*link, "operation"))
-    one = (*link, "place")
-    whole = (pl.len().over(one) == 2) & (pl.col("operation").n_unique().over(one) == 2)
-    alike = pl.struct("bytes", "element_type").n_unique().over(one) == 1
-    meet = pl.col("begin").max().over(one) < pl.col("until").min().over(one)
-    known = known.with_columns(whole=whole & alike, meet=meet)
-    fits = pl.col("whole").all().over(link) & (pl.col("meet").mean().over(link) >= _OVERLAPPING)
-    matched = known.filter(fits).select("row", number=pl.struct(*one).rank("dense").cast(pl.Int64))
+    pair = (*link, "place")
+    complete = (pl.len().over(pair) == 2) & (pl.col("operation").n_unique().over(pair) == 2)
+    alike = pl.struct("bytes", "element_type").n_unique().over(pair) == 1
+    meet = pl.col("begin").max().over(pair) < pl.col("until").min().over(pair)
+    known = known.with_columns(complete=complete & alike, meet=meet)
+    fits = pl.col("complete").all().over(link) & (pl.col("meet").mean().over(link) >= _OVERLAPPING)
+    matched = known.filter(fits).select("row", number=pl.struct(*pair).rank("dense").cast(pl.Int64))
     first = calls["match"].max()
     offset = 0 if first is None else int(first) + 1  # type: ignore[arg-type]
     joined = calls.join(ends.select("row", found="peer"), on="row", how="left", maintain_order="left").join(
@@ -55,8 +55,8 @@ def _of_two(ends: pl.DataFrame) -> pl.DataFrame:
     """Return the other process of groups of two, both of which are recorded."""
     two = ends.filter(pl.col("peer").is_null(), pl.col("group_size") == 2, pl.col("known") == 2)
     members = two.select("group", "process").unique()
-    both = members.join(members, on="group", suffix="_of_peer").filter(pl.col("process") != pl.col("process_of_peer"))
-    return two.join(both, on=("group", "process")).select("row", peer="process_of_peer")
+    opposite = members.join(members, on="group", suffix="_of_peer").filter(pl.col("process") != pl.col("process_of_peer"))
+    return two.join(opposite, on=("group", "process")).select("row", peer="process_of_peer")
 
 
 def _by_streams(ends: pl.DataFrame, groups: ProcessGroups) -> pl.DataFrame:
@@ -66,8 +66,8 @@ def _by_streams(ends: pl.DataFrame, groups: ProcessGroups) -> pl.DataFrame:
     lanes = unknown.group_by(lane, maintain_order=True).agg(count=pl.len()).with_row_index("lane")
     lanes = lanes.filter(pl.len().over("group", "process") <= _STREAMS)
     places = {(process, key): groups.position(process, key) for key, process in lanes.select("group", "process").unique().rows()}
-    place = [places[process, key] for key, process in lanes.select("group", "process").rows()]
-    lanes = lanes.with_columns(place=pl.Series(place, dtype=pl.Int64), size=_sizes(lanes, groups)).filter(pl.col("place").is_not_null())
+    positions = [places[process, key] for key, process in lanes.select("group", "process").rows()]
+    lanes = lanes.with_columns(place=pl.Series(positions, dtype=pl.Int64), size=_sizes(lanes, groups)).filter(pl.col("place").is_not_null())
     sends, receives = (lanes.filter(pl.col("operation") == operation).drop("operation") for operation in (_SENDS, _RECEIVES))
     # Every stage sends to the next one and to the one before; with interleaved stages the last one also sends to the first.
     steps = [sends.with_columns(at=(pl.col("place") + step) % pl.col("size")) for step in (1, -1)]

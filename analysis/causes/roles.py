@@ -85,7 +85,7 @@ def roles(store: Store, places: Places | None = None) -> tuple[Role, ...]:
 def coordinates(store: Store) -> Mapping[int, Mapping[str, int]]:
     """Return the coordinates of each process that its groups give."""
     groups = process_groups(store)
-    return {process: found for process in groups.of_process if (found := _coordinates(process, groups))}
+    return {process: known for process in groups.of_process if (known := _coordinates(process, groups))}
 
 
 @shared
@@ -122,23 +122,23 @@ def purpose(description: str | None) -> str | None:
 def _coordinates(process: int, groups: ProcessGroups) -> dict[str, int]:
     positions: dict[str, set[tuple[int, int]]] = {}  # purpose -> (place, size of the group)
     for key in groups.of_process[process]:
-        kind, place = purpose(groups.groups[key].description), groups.position(process, key)
-        if kind is not None and place is not None:
-            positions.setdefault(kind, set()).add((place, len(groups.groups[key].members)))
+        kind, position = purpose(groups.groups[key].description), groups.position(process, key)
+        if kind is not None and position is not None:
+            positions.setdefault(kind, set()).add((position, len(groups.groups[key].members)))
     # Groups of one purpose that contradict each other give no coordinate.
     sure = {kind: next(iter(places)) for kind, places in positions.items() if len(places) == 1}
-    found: dict[str, int] = {name: sure[name][0] for name in COORDINATES if name in sure}
+    known: dict[str, int] = {name: sure[name][0] for name in COORDINATES if name in sure}
     context = sure[CONTEXT][1] if CONTEXT in sure else 1
     # In both programs the context-parallel ranks of a data-parallel rank follow each other.
     if _SHARD in sure or _SHARD_AND_CONTEXT in sure:
-        place, size = sure[_SHARD] if _SHARD in sure else (sure[_SHARD_AND_CONTEXT][0] // context, sure[_SHARD_AND_CONTEXT][1] // context)
+        shard, size = sure[_SHARD] if _SHARD in sure else (sure[_SHARD_AND_CONTEXT][0] // context, sure[_SHARD_AND_CONTEXT][1] // context)
         replica = sure[_REPLICATE][0] if _REPLICATE in sure else 0
-        found.setdefault(DATA, replica * size + place)
+        known.setdefault(DATA, replica * size + shard)
     elif _REPLICATE in sure:
-        found.setdefault(DATA, sure[_REPLICATE][0])
+        known.setdefault(DATA, sure[_REPLICATE][0])
     if _DATA_AND_CONTEXT in sure:
-        found.setdefault(DATA, sure[_DATA_AND_CONTEXT][0] // context)
-    return found
+        known.setdefault(DATA, sure[_DATA_AND_CONTEXT][0] // context)
+    return known
 
 
 def _processes(store: Store) -> list[int]:
@@ -182,7 +182,7 @@ def _same_work(store: Store, processes: list[int]) -> list[list[int]]:
 
 
 def _communicating(store: Store) -> dict[int, int]:
-    """Return the part of each process with matched collectives: the ranks it is connected with."""
+    """Return a number for each process with matched collectives, equal if connected."""
     calls = matched_collectives(store).filter(pl.col("match").is_not_null(), ~pl.col("operation").is_in(ONE_TO_ONE))
     edges = (
         calls.select("match", "process").unique().sort("match", "process")

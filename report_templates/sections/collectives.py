@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from ...analysis.report.collectives import Collective, CollectiveGroup, CollectiveTotals, CollectiveWait
 from ...analysis.report.model import Report
 from ..blocks import Section, coded, say
@@ -35,13 +37,13 @@ def collectives(report: Report) -> Section:
 
 
 def _rows(rows: tuple[Collective, ...], several: bool) -> Table | None:
-    named = any(row.group is not None for row in rows)
+    named, sized = any(row.group is not None for row in rows), any(row.bytes is not None for row in rows)
     return table(
         "collectives-table",
         "Collectives by operation, size and group, longest total time first",
         rows,
         Col("Operation", lambda row: row.operation, kind="name"),
-        Col("Size", lambda row: row.bytes, size),
+        Col("Size", lambda row: row.bytes, size, when=sized),
         Col("Element type", lambda row: row.element_type, html_only=True),
         Col("Group", lambda row: row.group, kind="name", limit=40, when=named, html_only=True),
         Col("Purpose of the group", lambda row: row.group_description, kind="name", limit=40, when=named),
@@ -54,9 +56,9 @@ def _rows(rows: tuple[Collective, ...], several: bool) -> Table | None:
         Col("Transfer, mean", lambda row: row.transfer_ns / row.count if row.ranks > 1 else None, duration, when=several),
         Col("Skew, mean", lambda row: row.skew_ns, duration, when=several, html_only=True),
         Col("Last", lambda row: _last(row.last_rank, row.last_count), when=several),
-        Col("Algorithm bandwidth", lambda row: _at_least(row, row.algorithm_gb_per_s), kind="number", html_only=True),
-        Col("Bus bandwidth", lambda row: _at_least(row, row.bus_gb_per_s), kind="number"),
-        Col("Best bus bandwidth", lambda row: row.best_bus_gb_per_s, bandwidth, html_only=True),
+        Col("Algorithm bandwidth", lambda row: _at_least(row, row.algorithm_gb_per_s), kind="number", html_only=True, when=sized),
+        Col("Bus bandwidth", lambda row: _at_least(row, row.bus_gb_per_s), kind="number", when=sized),
+        Col("Best bus bandwidth", lambda row: row.best_bus_gb_per_s, bandwidth, html_only=True, when=sized),
         Col(
             "Expected",
             lambda row: row.expected_bus_gb_per_s,
@@ -110,14 +112,12 @@ def _sentences(rows: tuple[Collective, ...], totals: CollectiveTotals) -> list[s
         waited, total = sum(wait.wait_ns for wait in totals.waits), sum(wait.total_ns for wait in totals.waits)
         share = f", {percent(100 * waited / total)}" if total else ""
         sentences.append(f"In {plural(totals.matched, 'collective')} matched over the ranks, {duration(waited)} was waiting{share}.")
-    waiting = [row for row in rows if row.waiting_ns and row.last_rank is not None]
-    if waiting:
-        worst = max(waiting, key=lambda row: row.waiting_ns or 0)
-        purpose = f" ({worst.group_description})" if worst.group_description else ""
-        sentences.append(
-            f"Most waiting is in {worst.operation}{purpose}: {duration(worst.waiting_ns)}; rank {worst.last_rank} starts last in"
-            f" {count(worst.last_count)} of {count(worst.count)}."
-        )
+    waiting = Counter[str]()
+    for row in rows:
+        waiting[f"{row.operation} of {row.group_description}" if row.group_description else row.operation] += row.waiting_ns or 0
+    (longest, waited), *others = waiting.most_common(2)
+    if others and waited:
+        sentences.append(f"The longest waiting is in {longest}: {duration(waited)}.")
     fast = [row for row in rows if row.bus_gb_per_s is not None]
     if fast:
         first = max(fast, key=lambda row: row.total_ns)
@@ -126,7 +126,9 @@ def _sentences(rows: tuple[Collective, ...], totals: CollectiveTotals) -> list[s
             f"Of the collectives of known size, {first.operation} of {size(first.bytes)} takes longest, at {least}"
             f"{bandwidth(first.bus_gb_per_s)} on the bus."
         )
-    if totals.sized_percent is not None and totals.sized_percent < 99.95:
+    if not totals.sized_percent:
+        sentences.append(f"No size is recorded. {_NO_SIZE}")
+    elif totals.sized_percent < 99.95:
         sentences.append(f"The size is known for {percent(totals.sized_percent)} of the time. {_NO_SIZE}")
     if any(row.at_least for row in fast):
         sentences.append(_PARTLY)

@@ -13,7 +13,7 @@ from ..figures.lines import Line, Panel, lines
 from ..figures.stacked_bars import stacked_bars
 from ..text import labels
 from ..text.formats import UNKNOWN, count, duration, percent, plural
-from .roles import Place, role_sentence, role_texts
+from .roles import Location, role_sentence, role_texts
 from .time_breakdown import PARTS, part_times
 
 ROWS: Final = 16  # ranks; of more those that differ most, and quantiles
@@ -70,7 +70,7 @@ def _over_ranks(comparison: RankComparison) -> Figure | None:
     )
 
 
-def _ranks(comparison: RankComparison, selected: Sequence[RankRow], roles: Mapping[Place, str]) -> Table | None:
+def _ranks(comparison: RankComparison, selected: Sequence[RankRow], roles: Mapping[Location, str]) -> Table | None:
     loading = any(row.data_loading_ns is not None for row in selected)
     left_out = len(comparison.ranks) - len(selected)
     if len(selected) > PDF_ROWS:  # the PDF omits the last ones

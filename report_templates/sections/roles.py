@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ...analysis.report.causes import Role
 
-Place = tuple[str, int | None, int | None]
+Location = tuple[str, int | None, int | None]
 
 
 def role_text(role: Role) -> str | None:
@@ -21,13 +21,13 @@ def role_text(role: Role) -> str | None:
     return ", ".join(f"{word} {value}" for word, value in parts if value is not None) or None
 
 
-def role_texts(roles: Sequence[Role]) -> Mapping[Place, str]:
+def role_texts(roles: Sequence[Role]) -> Mapping[Location, str]:
     """Return the words of each rank with a known coordinate, by its place."""
     return {(role.node, role.rank, role.pid): text for role in roles if (text := role_text(role)) is not None}
 
 
 def role_sentence(roles: Sequence[Role]) -> str | None:
-    """Say where the roles of the ranks come from, or that they are unknown."""
+    """Return where the roles of the ranks come from, or that they are unknown."""
     if len(roles) < 2:
         return None
     sources = {role.source for role in roles}

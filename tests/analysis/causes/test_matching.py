@@ -1,0 +1,311 @@
+"""Collectives matched over ranks: hand-made calls with results computed on paper, and the published jobs recounted in plain Python."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import polars as pl
+import pytest
+from postrun.analysis.causes.clocks import Edge, _aligned
+from postrun.analysis.causes.collectives import collectives
+from postrun.analysis.causes.groups import GROUPS, process_groups, rank_list
+from postrun.analysis.causes.matching import matched_clocks, matched_collectives
+from postrun.ingest import ingest
+from postrun.ingest.store import Store
+
+MakeStore = Callable[..., Store]
+
+NAMES = {"nccl": ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", "fp32", "communication")}
+MS = 1_000_000
+
+
+class Job:
+    """Calls of collectives, each with its kernel and its record."""
+
+    def __init__(self, ranks: int, *, nodes: int = 1) -> None:
+        self.nodes = [{"id": node, "hostname": f"host-{node}"} for node in range(nodes)]
+        share = ranks // nodes
+        self.processes = [
+            {"id": rank, "node": rank // share, "rank": rank, "pid": 100 + rank, "world_size": ranks} for rank in range(ranks)
+        ]
+        self.kernels: list[dict[str, Any]] = []
+        self.records: list[dict[str, Any]] = []
+
+    def call(self, rank: int, start: int, end: int, operation: str | None = "allreduce", *, stream: int = 7, **columns: Any) -> None:
+        """Add a call; ``operation`` None: the trace describes no collective."""
+        correlation, node = len(self.kernels) + 1, self.processes[rank]["node"]
+        kernel = {
+            "kind": "kernel",
+            "name": "nccl",
+            "node": node,
+            "process": rank,
+            "device": rank,
+            "stream": stream,
+            "correlation": correlation,
+        }
+        self.kernels.append({**kernel, "start_ns": start, "duration_ns": end - start})
+        if operation is not None:
+            group = {"group_name": "0", "group_ranks": str([process["rank"] for process in self.processes])}
+            record = {"node": node, "process": rank, "on_device": True, "start_ns": start, "duration_ns": 1, "correlation": correlation}
+            sizes = {"element_type": "Float", "in_elements": 1000, "out_elements": 1000, "group_size": len(self.processes)}
+            self.records.append({**record, **sizes, **group, "operation": operation, **columns})
+
+    def store(self, make_store: MakeStore) -> Store:
+        tables = {"device_event": self.kernels, "collective": self.records}
+        return make_store(names=NAMES, nodes=self.nodes, processes=self.processes, **tables)
+
+
+def matches(store: Store) -> list[list[tuple[int, int]]]:
+    """Return (process, start) of the calls of each match."""
+    rows = matched_collectives(store).filter(pl.col("match").is_not_null()).select("match", "process", "start").rows()
+    found: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for match, process, start in rows:
+        found[match].append((process, start))
+    return sorted(sorted(calls) for calls in found.values())
+
+
+def test_late_rank_and_transfer(make_store: MakeStore) -> None:
+    # Rank 2 comes 30 ms late to the first one, rank 1 10 ms late to the second one; each transfer takes 5 ms.
+    job = Job(3)
+    for rank, (first, second) in enumerate([(0, 100), (20, 110), (30, 102)]):
+        job.call(rank, first * MS, 35 * MS)
+        job.call(rank, second * MS, 115 * MS)
+    (row,), totals = collectives(job.store(make_store))
+    assert (row.count, row.ranks, row.transfer_ns, row.waiting_ns) == (2, 3, 10 * MS, (30 + 10 + 10 + 8) * MS)
+    assert row.total_ns == 3 * row.transfer_ns + (row.waiting_ns or 0)
+    assert (row.last_rank, row.last_count, row.skew_ns, row.at_least) == (1, 1, 20 * MS, False)
+    assert row.algorithm_gb_per_s == pytest.approx(2 * 4000 / (10 * MS))
+    assert row.bus_gb_per_s == pytest.approx(2 * 4000 / (10 * MS) * 4 / 3)
+    assert [(wait.rank, wait.wait_ns, wait.last) for wait in totals.waits] == [(0, 40 * MS, 0), (1, 10 * MS, 1), (2, 8 * MS, 1)]
+    assert [(group.group, group.known, group.size, group.matched) for group in totals.groups] == [("0", 3, 3, 2)]
+
+
+def test_missing_ranks_make_bandwidth_a_lower_bound(make_store: MakeStore) -> None:
+    job = Job(2)
+    for rank in (0, 1):
+        job.call(rank, 0, 10 * MS, group_ranks="[0, 1, 2, 3]", group_size=4)
+    (row,), _ = collectives(job.store(make_store))
+    assert (row.ranks, row.group_size, row.at_least) == (2, 4, True)
+
+
+def test_clocks_of_nodes_are_aligned(make_store: MakeStore) -> None:
+    # Ranks 2 and 3 are on a node whose clock is 7 s ahead; rank 3 comes 4 ms late each time.
+    ahead = 7_000 * MS
+    job = Job(4, nodes=2)
+    for number in range(5):
+        at = number * 50 * MS
+        for rank, (late, clock) in enumerate([(0, 0), (1, 0), (2, ahead), (4, ahead)]):
+            job.call(rank, at + late * MS + clock, at + 9 * MS + clock)
+    store = job.store(make_store)
+    (row,), totals = collectives(store)
+    assert (row.count, row.ranks, row.transfer_ns, row.waiting_ns) == (5, 4, 5 * 5 * MS, 5 * (4 + 3 + 2) * MS)
+    assert (row.last_rank, row.last_count) == (3, 5)
+    assert matched_clocks(store).shifts == {0: 0, 1: 0, 2: -ahead, 3: -ahead}
+    assert totals.clocks is not None
+    assert "differ by up to 7.00" in totals.clocks.replace("\u00a0", " ")
+
+
+def test_clocks_without_a_common_collective_are_not_known(make_store: MakeStore) -> None:
+    job = Job(2, nodes=2)
+    for rank in (0, 1):
+        job.call(rank, 0, 10 * MS, group_name=str(rank), group_ranks=f"[{rank}, {rank + 8}]")
+    rows, totals = collectives(job.store(make_store))
+    assert [row.ranks for row in rows] == [1, 1]
+    assert totals.clocks is not None
+    assert "not known" in totals.clocks
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"operation": "broadcast"}, {"in_elements": 10, "out_elements": 10}, {"element_type": "Half"}, None],
+    ids=["operation", "size", "type", "number"],
+)
+def test_inconsistent_sequences_are_not_matched(make_store: MakeStore, change: dict[str, Any] | None) -> None:
+    job = Job(2)
+    for number in range(3):
+        for rank in (0, 1):
+            if change is None and (rank, number) == (1, 2):
+                continue
+            job.call(rank, number * 10 * MS, number * 10 * MS + MS, **((change or {}) if (rank, number) == (1, 2) else {}))
+    store = job.store(make_store)
+    assert matches(store) == []
+    assert collectives(store)[1].unmatched == (5 if change is None else 6)
+
+
+def test_numbers_of_the_framework_match_different_windows(make_store: MakeStore) -> None:
+    # Rank 0 was recorded from collective 5, rank 1 from collective 6.
+    job = Job(2)
+    for rank, first in ((0, 5), (1, 6)):
+        for number in range(first, 9):
+            job.call(rank, number * 10 * MS, number * 10 * MS + MS, sequence=number)
+    assert matches(job.store(make_store)) == [[(0, n * 10 * MS), (1, n * 10 * MS)] for n in (6, 7, 8)]
+
+
+def test_calls_at_different_times_are_not_one_collective(make_store: MakeStore) -> None:
+    # The recorded group is wrong: the calls have the same order, but never run at the same time. A second operation aligns the clocks.
+    job = Job(2)
+    for number in range(4):
+        for rank in (0, 1):
+            at = number * 100 * MS
+            job.call(rank, at, at + 5 * MS, "allgather")
+            job.call(rank, at + (10 + 20 * rank) * MS, at + (11 + 20 * rank) * MS)
+    rows, totals = collectives(job.store(make_store))
+    assert [(row.operation, row.ranks, row.count) for row in rows] == [("all-gather", 2, 4), ("all-reduce", 1, 8)]
+    assert totals.unmatched == 8
+
+
+def test_groups_are_recognized_by_the_ends(make_store: MakeStore) -> None:
+    # Two groups of two ranks without records; each leaves its collectives together, the second group 3 to 6 ms after the first.
+    job = Job(4)
+    for number in range(12):
+        at = number * 100 * MS
+        for rank in range(4):
+            group, late = divmod(rank, 2)
+            end = at + 20 * MS + group * (3 + number % 4) * MS
+            job.call(rank, at + late * 2 * MS, end, None, stream=20 + rank)
+    store = job.store(make_store)
+    assert {tuple(process for process, _ in calls) for calls in matches(store)} == {(0, 1), (2, 3)}
+    assert len(matches(store)) == 24
+    rows, _ = collectives(store)
+    assert all(row.group_size_assumed and row.ranks == 2 for row in rows)
+    assert sum(row.waiting_ns or 0 for row in rows) == 24 * 2 * MS
+
+
+def test_few_calls_are_no_group(make_store: MakeStore) -> None:
+    job = Job(2)
+    for number in range(3):
+        for rank in (0, 1):
+            job.call(rank, number * 100 * MS, number * 100 * MS + 10 * MS, None)
+    assert matches(job.store(make_store)) == []
+
+
+def pipeline(streams: tuple[int, int, int, int], *, peers: bool) -> Job:
+    """Make three stages: each sends forward to the next one and backward to the one before, ten times, on a stream for each direction."""
+    job = Job(3)
+    for number in range(10):
+        at = number * 100 * MS
+        for stage in range(2):
+            for sender, receiver, moment, (sends, receives) in (
+                (stage, stage + 1, 10 + 20 * stage, streams[:2]), (stage + 1, stage, 60 + 13 * stage + number % 3, streams[2:]),
+            ):  # fmt: skip
+                of = {"group_name": "pp", "group_description": "PIPELINE_MODEL_PARALLEL_GROUP"}
+                job.call(sender, at + moment * MS, at + (moment + 2) * MS, "send", stream=sends, **of, peer=receiver if peers else None)
+                start = at + (moment - 5) * MS
+                job.call(receiver, start, at + (moment + 2) * MS, "recv", stream=receives, **of, peer=sender if peers else None)
+    return job
+
+
+@pytest.mark.parametrize("peers", [True, False])
+@pytest.mark.parametrize("streams", [(21, 22, 23, 24), (24, 23, 21, 22), (9, 1000, 7, 3)])
+def test_sends_match_receives_on_any_streams(make_store: MakeStore, streams: tuple[int, int, int, int], peers: bool) -> None:
+    store = pipeline(streams, peers=peers).store(make_store)
+    pairs = matches(store)
+    assert len(pairs) == 40
+    assert {tuple(sorted(process for process, _ in calls)) for calls in pairs} == {(0, 1), (1, 2)}
+    (row,), _ = collectives(store)
+    assert (row.operation, row.ranks, row.count, row.group_size) == ("send/receive", 2, 40, 2)
+    assert (row.transfer_ns, row.waiting_ns) == (40 * 2 * MS, 40 * 5 * MS)
+    assert matched_collectives(store)["peer"].null_count() == 0
+
+
+def test_recorded_ranks_numbered_anew(make_store: MakeStore) -> None:
+    # One of four ranks was recorded: the groups have 0, 4, 8, 12, the processes 0 to 3.
+    job = Job(4)
+    for rank in range(4):
+        number = 4 * rank
+        job.call(rank, 0, 10 * MS, group_name="dp", group_ranks="[0, 4, 8, 12]")
+        job.call(rank, 20 * MS, 30 * MS, group_name=f"pp{rank}", group_ranks=str([number, number + 16]), group_size=2)
+    assert process_groups(job.store(make_store)).number == {0: 0, 1: 4, 2: 8, 3: 12}
+
+
+@pytest.mark.parametrize(
+    ("text", "size", "ranks"),
+    [
+        ("[0, 1, 2]", 3, (0, 1, 2)), ("[3]", None, (3,)), ("[0, 1]", 3, ()), ("[0, 0]", 2, ()), ("[0, -1]", 2, ()), ("[]", None, ()),
+        ("[true, 1]", 2, ()), ('["0", 1]', 2, ()), ("[0.0, 1]", 2, ()), ("{}", None, ()), ("nothing", None, ()), (None, 2, ()),
+        ("[" * 5000, None, ()), ("[1e400]", 1, ()), (f"[{10**30}]", 1, ()), (str(list(range(20_000))), None, ()),
+        ("[0, 2, 4, ..., 14]", 8, (0, 2, 4, 6, 8, 10, 12, 14)), ("[0, 2, 4, ...]", 5, (0, 2, 4, 6, 8)), ("[0, 2, 4, ..., 15]", 8, ()),
+        ("[0, 2, 5, ..., 14]", 8, ()), ("[0, 2, ..., 4]", None, ()), ("[0, 2, ..., 9]", 10**12, ()),
+    ],
+)  # fmt: skip
+def test_rank_lists(text: str | None, size: int | None, ranks: tuple[int, ...]) -> None:
+    assert rank_list(text, size) == ranks
+
+
+def test_hostile_groups_are_bounded(make_store: MakeStore) -> None:
+    job = Job(2)
+    for number in range(GROUPS + 50):
+        job.call(number % 2, number * 10, number * 10 + 5, group_name=f"g{number}", group_ranks="[0, 1, 99999999999999999999]")
+    for rank in (0, 1):
+        job.call(rank, 10**9, 10**9 + 5, group_name="x" * 60_000, group_ranks="[" * 60_000)
+    store = job.store(make_store)
+    assert len(process_groups(store).groups) == GROUPS
+    rows, totals = collectives(store)
+    assert len(rows) == 200
+    assert totals.further > 0
+
+
+def test_parts_keep_their_clocks() -> None:
+    nodes = {0: 0, 1: 0, 2: 1, 3: 1, 4: 2}
+    clocks = _aligned(nodes, [Edge(0, 2, 500.0, 3.0), Edge(0, 1, 0.0, None), Edge(2, 3, 0.0, None)])
+    assert clocks.shifts == {0: 0, 1: 0, 2: -500, 3: -500, 4: 0}
+    assert (clocks.nodes, clocks.spread_ns, clocks.unaligned) == ({0: 0, 1: -500, 2: 0}, 3, (2,))
+
+
+@pytest.mark.parametrize(("name", "ranks"), [("ST", 8), ("AR", 16)])
+def test_published_jobs_recounted(shared_data: Path, tmp_path: Path, name: str, ranks: int) -> None:
+    """Recount transfer and waiting of reduce-scatters and all-gathers in plain Python, on the clocks of the ends."""
+    maker = shared_data / "stragglers/make_kineto.py"
+    if not maker.is_file():
+        pytest.skip("the published jobs are not here")
+    subprocess.run([sys.executable, maker, maker.with_name(f"trace-{name}.parquet"), tmp_path], check=True)
+    files = sorted(tmp_path.glob("*.gz"))
+    assert len(files) == ranks
+    calls: dict[Any, list[tuple[int, int, int]]] = defaultdict(list)
+    for rank, file in enumerate(files):
+        number: dict[Any, int] = defaultdict(int)
+        events = json.loads(gzip.decompress(file.read_bytes()), parse_float=str)["traceEvents"]
+        for event in events:
+            values = event.get("args", {})
+            if event.get("cat") == "kernel" and values.get("Collective name") in ("reduce_scatter", "allgather"):
+                key = values["Collective name"], values["Process Group Name"]
+                start, length = (
+                    round(float(event[field][-14:]) * 1000) if field == "ts" else round(float(event[field]) * 1000)
+                    for field in ("ts", "dur")
+                )
+                calls[(*key, number[key])].append((rank, start, start + length))
+                number[key] += 1
+    store = ingest(files)
+    rows, totals = collectives(store)
+    shifts = dict(matched_clocks(store).shifts)
+    ends: dict[Any, list[int]] = defaultdict(list)
+    for parts in calls.values():
+        for rank, _, end in parts[1:]:
+            ends[parts[0][0], rank].append(end - parts[0][2])
+    for (first, rank), apart in ends.items():  # the shifts agree with the ends to a millisecond, of durations of seconds
+        assert abs(shifts[rank] - shifts[first] + median(apart)) < MS
+    expected: dict[Any, list[int]] = defaultdict(lambda: [0, 0, 0])
+    for (operation, group, _), parts in calls.items():
+        latest = max(start + shifts[rank] for rank, start, _ in parts)
+        sums = expected[{"reduce_scatter": "reduce-scatter", "allgather": "all-gather"}[operation], group]
+        sums[0] += 1
+        sums[1] += max(end + shifts[rank] for rank, _, end in parts) - latest
+        sums[2] += sum(min(latest - start - shifts[rank], end - start) for rank, start, end in parts)
+    found = {(row.operation, row.group): row for row in rows if (row.operation, row.group) in expected}
+    assert found.keys() == expected.keys()
+    for key, (count, transfer, waiting) in expected.items():
+        assert (found[key].count, found[key].at_least) == (count, False)
+        assert found[key].transfer_ns == pytest.approx(transfer, rel=1e-6)
+        assert found[key].waiting_ns == pytest.approx(waiting, rel=1e-6)
+    pairs = [row for row in rows if row.operation == "send/receive"]
+    assert sum(row.count for row in pairs) == matched_collectives(store).filter(pl.col("operation") == "send").height
+    assert all(row.ranks == 2 for row in pairs)
+    assert totals.matched > 1000
