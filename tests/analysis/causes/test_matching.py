@@ -66,10 +66,10 @@ class Job:
 def matches(store: Store) -> list[list[tuple[int, int]]]:
     """Return (process, start) of the calls of each match."""
     rows = matched_collectives(store).filter(pl.col("match").is_not_null()).select("match", "process", "start").rows()
-    found: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    calls_of: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for match, process, start in rows:
-        found[match].append((process, start))
-    return sorted(sorted(calls) for calls in found.values())
+        calls_of[match].append((process, start))
+    return sorted(sorted(calls) for calls in calls_of.values())
 
 
 def test_late_rank_and_transfer(make_store: MakeStore) -> None:
@@ -188,7 +188,7 @@ def test_few_calls_are_no_group(make_store: MakeStore) -> None:
 
 
 def pipeline(streams: tuple[int, int, int, int], *, peers: bool) -> Job:
-    """Make three stages: each sends forward to the next one and backward to the one before, ten times, on a stream for each direction."""
+    """Make three stages that send forward and backward, on a stream for each."""
     job = Job(3)
     for number in range(10):
         at = number * 100 * MS
@@ -262,7 +262,7 @@ def test_parts_keep_their_clocks() -> None:
 
 @pytest.mark.parametrize(("name", "ranks"), [("ST", 8), ("AR", 16)])
 def test_published_jobs_recounted(shared_data: Path, tmp_path: Path, name: str, ranks: int) -> None:
-    """Recount transfer and waiting of reduce-scatters and all-gathers in plain Python, on the clocks of the ends."""
+    """Recount transfer and waiting in plain Python, on the clocks of the ends."""
     maker = shared_data / "stragglers/make_kineto.py"
     if not maker.is_file():
         pytest.skip("the published jobs are not here")
@@ -299,12 +299,12 @@ def test_published_jobs_recounted(shared_data: Path, tmp_path: Path, name: str, 
         sums[0] += 1
         sums[1] += max(end + shifts[rank] for rank, _, end in parts) - latest
         sums[2] += sum(min(latest - start - shifts[rank], end - start) for rank, start, end in parts)
-    found = {(row.operation, row.group): row for row in rows if (row.operation, row.group) in expected}
-    assert found.keys() == expected.keys()
+    listed = {(row.operation, row.group): row for row in rows if (row.operation, row.group) in expected}
+    assert listed.keys() == expected.keys()
     for key, (count, transfer, waiting) in expected.items():
-        assert (found[key].count, found[key].at_least) == (count, False)
-        assert found[key].transfer_ns == pytest.approx(transfer, rel=1e-6)
-        assert found[key].waiting_ns == pytest.approx(waiting, rel=1e-6)
+        assert (listed[key].count, listed[key].at_least) == (count, False)
+        assert listed[key].transfer_ns == pytest.approx(transfer, rel=1e-6)
+        assert listed[key].waiting_ns == pytest.approx(waiting, rel=1e-6)
     pairs = [row for row in rows if row.operation == "send/receive"]
     assert sum(row.count for row in pairs) == matched_collectives(store).filter(pl.col("operation") == "send").height
     assert all(row.ranks == 2 for row in pairs)

@@ -25,7 +25,10 @@ NAMES = {
 
 
 def job(make_store: MakeStore, groups: Sequence[tuple[str, Sequence[int]]], ranks: int, extra: dict[int, int] | None = None) -> Store:
-    """Make a run in which each rank runs kernels, and an all-reduce in each of its groups. ``extra``: rank -> additional kernels."""
+    """Make ranks with kernels, and an all-reduce in each of their groups.
+
+    ``extra``: rank -> additional kernels.
+    """
     kernels: list[dict[str, Any]] = []
     records: list[dict[str, Any]] = []
     for rank in range(ranks):
@@ -52,7 +55,7 @@ def job(make_store: MakeStore, groups: Sequence[tuple[str, Sequence[int]]], rank
 
 def test_megatron_layout(make_store: MakeStore) -> None:
     # 2 pipeline stages x 2 data-parallel x 2 context-parallel x 2 tensor-parallel ranks, tensor fastest, pipeline slowest.
-    place = dict(enumerate(product(range(2), repeat=4)))  # rank -> stage, data, context, tensor
+    layout = dict(enumerate(product(range(2), repeat=4)))  # rank -> stage, data, context, tensor
     groups = []
     for description, axes in (
         ("TENSOR_MODEL_PARALLEL_GROUP", (3,)), ("CONTEXT_PARALLEL_GROUP", (2,)), ("DATA_PARALLEL_GROUP_WITH_CP", (1, 2)),
@@ -60,12 +63,12 @@ def test_megatron_layout(make_store: MakeStore) -> None:
     ):  # fmt: skip
         fixed = [axis for axis in range(4) if axis not in axes]
         members: dict[tuple[int, ...], list[int]] = {}
-        for rank, where in place.items():
+        for rank, where in layout.items():
             members.setdefault(tuple(where[axis] for axis in fixed), []).append(rank)
         groups += [(description, ranks) for ranks in members.values()]
     store = job(make_store, groups, 16)
-    found = {role.rank: (role.pipeline_stage, role.data_parallel, role.context_parallel, role.tensor_parallel) for role in roles(store)}
-    assert found == place
+    known = {role.rank: (role.pipeline_stage, role.data_parallel, role.context_parallel, role.tensor_parallel) for role in roles(store)}
+    assert known == layout
     assert {role.source for role in roles(store)} == {"groups"}
     assert [peers.processes for peers in peer_groups(store)] == [tuple(range(8)), tuple(range(8, 16))]
 
@@ -118,18 +121,18 @@ def test_published_jobs(shared_data: Path, tmp_path: Path, monkeypatch: pytest.M
     program = maker.read_text(encoding="utf-8")
     numbers = [21, 22, 23, 24, 25]
     shuffled = random.Random(name).sample(numbers, len(numbers))
-    for number, other in zip(numbers, shuffled, strict=True):
-        program = program.replace(f'": {number}', f'": {other} ').replace(f"else {number} if", f"else {other}  if")
-        program = program.replace(f"STREAM.get(op, {number} ", f"STREAM.get(op, {other}  ")
+    for number, changed in zip(numbers, shuffled, strict=True):
+        program = program.replace(f'": {number}', f'": {changed} ').replace(f"else {number} if", f"else {changed}  if")
+        program = program.replace(f"STREAM.get(op, {number} ", f"STREAM.get(op, {changed}  ")
     (tmp_path / "make.py").write_text(program, encoding="utf-8")
     out = tmp_path / "traces"
     arguments = [maker.with_name(f"trace-{name}.parquet"), out, *([] if groups else ["--no-groups"])]
     subprocess.run([sys.executable, tmp_path / "make.py", *arguments], check=True)
     with ingest(sorted(out.glob("*.gz"))) as store:
-        found = [(role.rank, role.pipeline_stage, role.data_parallel, role.source) for role in roles(store)]
+        known = [(role.rank, role.pipeline_stage, role.data_parallel, role.source) for role in roles(store)]
         stages = [tuple(range(stage * replicas, (stage + 1) * replicas)) for stage in range(4)]
         if groups:
-            assert found == [(rank, *divmod(rank, replicas), "groups") for rank in range(4 * replicas)]
+            assert known == [(rank, *divmod(rank, replicas), "groups") for rank in range(4 * replicas)]
         else:
-            assert found == [(rank, None, None, "work") for rank in range(4 * replicas)]
+            assert known == [(rank, None, None, "work") for rank in range(4 * replicas)]
         assert [peers.processes for peers in peer_groups(store)] == stages
