@@ -40,10 +40,10 @@ def operations(store: Store, calls: pl.DataFrame, steps: pl.DataFrame, roles_of:
     communication = communication.join(roles, on="process")
     shifts = communication.group_by("process").agg(pl.col("shift_ns").first())
     columns = [*OPERATIONS, "role"]
-    both = pl.concat([_runs(kernels, communication).select(columns), _transfers(communication).select(columns)])
+    rows = pl.concat([_runs(kernels, communication).select(columns), _transfers(communication).select(columns)])
     shift = pl.col("shift_ns").fill_null(0)
     return _paired(
-        both.join(shifts, left_on="rank", right_on="process", how="left").with_columns(pl.col("start", "end") + shift).drop("shift_ns")
+        rows.join(shifts, left_on="rank", right_on="process", how="left").with_columns(pl.col("start", "end") + shift).drop("shift_ns")
     )
 
 
@@ -71,7 +71,7 @@ def _in_steps(rows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def work_roles(store: Store, steps: pl.DataFrame) -> dict[int, int]:
-    """Return a role for each process: those with the same kernels in the same order in most steps have one in common.
+    """Return a role for each process, by the order of its kernels in most steps.
 
     Stages of a pipeline differ by their schedule."""
     steps = _affordable(store, steps)
@@ -79,8 +79,8 @@ def work_roles(store: Store, steps: pl.DataFrame) -> dict[int, int]:
     main = kernels.group_by(_LINE).agg(busy=(pl.col("end") - pl.col("start")).sum()).sort("busy", "stream", descending=[True, False])
     main = main.unique("process", keep="first", maintain_order=True)
     ordered = kernels.join(main, on=_LINE, how="semi").sort("start")
-    place = pl.int_range(pl.len(), dtype=pl.UInt64).over("process", "step")
-    mixed = (pl.struct("name", place.alias("place")).hash() // 2**20).alias("mixed")  # so that the sum of a step does not overflow
+    position = pl.int_range(pl.len(), dtype=pl.UInt64).over("process", "step")
+    mixed = (pl.struct("name", position.alias("position")).hash() // 2**20).alias("mixed")  # so that the sum of a step does not overflow
     sums = ordered.with_columns(mixed).group_by("process", "step").agg(pl.col("mixed").sum(), kernels=pl.len())
     usual = sums.group_by("process", "mixed", "kernels").len().sort("len", "mixed", "kernels", descending=[True, False, False])
     usual = usual.unique("process", keep="first", maintain_order=True)
@@ -116,12 +116,12 @@ def _runs(kernels: pl.DataFrame, communication: pl.DataFrame) -> pl.DataFrame:
         )
         .sort(*_LINE, "step", "start")
     )
-    place = pl.int_range(pl.len()).over(*_LINE, "step")
+    position = pl.int_range(pl.len()).over(*_LINE, "step")
     return (
-        runs.with_columns(place=place, count=pl.len().over(*_LINE, "step"))
+        runs.with_columns(position=position, count=pl.len().over(*_LINE, "step"))
         .with_columns(
             rank="process",
-            type=pl.struct("role", "work", "place", "count").hash(),
+            type=pl.struct("role", "work", "position", "count").hash(),
             communication=pl.lit(False),
             idle=(pl.col("end") - pl.col("start") - pl.col("busy")).clip(lower_bound=0),
             match=pl.lit(None, pl.Int64),
@@ -136,7 +136,9 @@ def _cuts(kernels: pl.DataFrame, communication: pl.DataFrame) -> pl.DataFrame:
     Columns: role, count (kernels of the stream in the step), cut."""
     line = [*_LINE, "step"]
     ordered = communication.sort("start", "end").with_columns(
-        position=pl.int_range(pl.len()).over(line), among=pl.len().over(line), operations=pl.col("operation").hash().sum().over(line)
+        position=pl.int_range(pl.len()).over(line),
+        among=pl.len().over(line),
+        operations=(pl.col("operation").hash() // 2**20).sum().over(line),
     )
     pairs = ordered.select(
         "process", "step", "role", "position", "among", "operations", "start", resumed=pl.col("end") - noise("start", "end")
@@ -145,14 +147,14 @@ def _cuts(kernels: pl.DataFrame, communication: pl.DataFrame) -> pl.DataFrame:
         "time"
     )
     begun = kernels.select(*line, after=pl.col("index") + 1, time="start").sort("time")
-    both = (
+    counted = (
         pairs.sort("start")
         .join_asof(ended, left_on="start", right_on="time", by=line, check_sortedness=False)
         .sort("resumed")
         .join_asof(begun, left_on="resumed", right_on="time", by=line, check_sortedness=False)
         .with_columns(pl.col("before", "after").fill_null(0))
     )
-    usual = both.group_by("role", "count", "position", "among", "operations").agg(
+    usual = counted.group_by("role", "count", "position", "among", "operations").agg(
         before=pl.col("before").quantile(OFTEN, "lower"), after=pl.col("after").quantile(1 - OFTEN, "higher")
     )
     cuts = pl.concat([usual.select("role", "count", cut="before"), usual.select("role", "count", cut="after")])
@@ -206,7 +208,7 @@ def _paired(rows: pl.DataFrame) -> pl.DataFrame:
         .with_row_index("pair")
     )
     ends = pl.concat([scores.select("pair", "line"), scores.select("pair", line="line_of_peer")])
-    first = int(rows["match"].max() or 0) + 1  # type: ignore[call-overload]
+    first = int(rows.select(pl.col("match").max()).item() or 0) + 1
     matched = calls.join(ends, on="line").select("row", found=pl.struct("pair", "position").rank("dense").cast(pl.Int64) + first)
     joined = rows.with_row_index("row").join(matched, on="row", how="left")
     return joined.with_columns(match=pl.coalesce("match", "found")).drop("row", "found")

@@ -19,12 +19,12 @@ OVERLAP_SHARE: Final = 0.2  # of the duration of the predecessor
 OFTEN: Final = 0.1  # share of the steps in which the order may be another
 APART: Final = 10  # times the spread of its ends: spread of the starts of computation that waits for the other ranks
 APART_NS: Final = 1_000_000  # spread of the starts from which the wait matters
-LEAST_STEPS: Final = 3  # from which this is no coincidence
+LEAST_STEPS: Final = 3  # fewer can be a coincidence
 
-OPERATIONS: Final[dict[str, type[pl.DataType]]] = {
+OPERATIONS: Final = pl.Schema({
     "rank": pl.Int64, "stream": pl.Int64, "step": pl.Int64, "communication": pl.Boolean, "type": pl.UInt64, "work": pl.UInt64,
     "start": pl.Int64, "end": pl.Int64, "idle": pl.Int64, "match": pl.Int64,
-}  # fmt: skip
+})  # fmt: skip
 """Columns of operations. ``step``: number of the step. ``type``: operations that should take
 the same time. ``work``: the kernels of computation, in all ranks. ``idle``: time within a run of
 computation kernels without one, in ns. ``match``: equal in all ranks of a
@@ -61,7 +61,7 @@ class Job:
 
 
 def job(operations: pl.DataFrame) -> Job:
-    """Find the order that operations keep, and the duration that each would have without stragglers.
+    """Find the order that operations keep, and the ideal duration of each.
 
     In a stream, an operation follows the one before it. It also follows an operation of another stream of its rank if that ended before
     its start in nearly every step."""
@@ -70,7 +70,7 @@ def job(operations: pl.DataFrame) -> Job:
     group = pl.when("communication").then(pl.coalesce("match", alone))
     numbered = (
         ordered.with_columns(group=group)
-        # Operations that do not overlap are none of one communication, whatever their process group.
+        # Operations that do not overlap belong to different communications, whatever their process group.
         .with_columns(group=pl.when(pl.col("start").max().over("group") > pl.col("end").min().over("group")).then(alone).otherwise("group"))
         .with_columns(latest=pl.when("communication").then(pl.col("start").max().over("group")).otherwise("start"))
     )
@@ -98,7 +98,8 @@ def job(operations: pl.DataFrame) -> Job:
         )
     )
     number = complete["group"].rank("dense").cast(pl.Int64) - 1
-    first, predecessors = [0], []
+    first: list[int] = [0]
+    predecessors: list[int] = []
     for before in complete["before"].to_list():
         predecessors.extend(before or ())
         first.append(len(predecessors))
@@ -122,9 +123,9 @@ def makespan(job: Job, gaps: Sequence[float], transfers: Sequence[float]) -> flo
             if end > start:
                 start = end
         start += gap
-        own = group[number]
-        if own >= 0 and start > begun[own]:
-            begun[own] = start
+        mine = group[number]
+        if mine >= 0 and start > begun[mine]:
+            begun[mine] = start
         ends.append(start + transfer)
     for number, shared in enumerate(group):
         end = ends[number] if shared < 0 else begun[shared] + transfers[number]
@@ -157,7 +158,7 @@ def _together(operations: pl.DataFrame) -> pl.DataFrame:
     waiting = (
         spread.group_by(key).agg(share=waits.mean(), steps=pl.len()).filter(pl.col("share") >= 1 - OFTEN, pl.col("steps") >= LEAST_STEPS)
     )
-    first = int(operations["match"].max() or 0) + 1  # type: ignore[call-overload]
+    first = int(operations.select(pl.col("match").max()).item() or 0) + 1
     matched = computing.join(waiting.select(key), on=key).select(
         "row", together=pl.struct("work", "position", "step").rank("dense") + first
     )

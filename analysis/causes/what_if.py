@@ -1,4 +1,4 @@
-"""What a job would take if some of its operations took their ideal time: a run -> its simulation, and the gain of each cause.
+"""Time of a job if some of its operations took their ideal time: a run -> its simulation, and the gain of each cause.
 
 The ideal duration of computation is the mean over the ranks of a role and the steps, times the mean of all roles / that of the role; that
 of communication is the median. A gain is the share of the job's time that goes, predicted by simulation (arXiv 2505.05713).

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +48,12 @@ class Evaluated:
 
 
 @pytest.fixture(scope="module", params=[(name, groups) for name in JOBS for groups in (True, False)], ids=["AR", "AR-nog", "ST", "ST-nog"])
-def evaluated(request: pytest.FixtureRequest, shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evaluated]:
+def evaluated(request: pytest.FixtureRequest, shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Evaluated:
     data = shared_data / "stragglers"
     if not data.is_dir():
         pytest.skip("the published jobs are not in the shared data")
     name, groups = request.param
-    yield Evaluated(name, groups, data, tmp_path_factory.mktemp(f"{name}-{groups}"))
+    return Evaluated(name, groups, data, tmp_path_factory.mktemp(f"{name}-{groups}"))
 
 
 def test_the_simulation_gives_the_published_shares(evaluated: Evaluated) -> None:

@@ -81,7 +81,7 @@ def _outcome(run: RunData, pauses: pl.DataFrame, threshold: float) -> Outcome:
     return concluded(
         list(top),
         int(rows["count"].sum()),
-        [(int(idle["start"].min() or 0), int(idle["end"].max() or 0))] if len(idle) else (),  # type: ignore[call-overload]
+        [idle.select(pl.col("start").min(), pl.col("end").max()).row(0)],
         details=details,
         finding=text,
         recommendation="; ".join(_ADVICE[kind] for kind in kinds) + ".",

@@ -15,7 +15,7 @@ from ..evidence.predicted import predicted_cost
 from ..evidence.run_data import RunData
 
 _CAPTURE: Final = "Profile at least five steps on every rank, with CUDA activity, and give the traces of all ranks."
-STEPS: Final = 5  # steps from which variance between ranks can be told from variance within them
+STEPS: Final = 5  # steps from which variance between ranks and within them can be separated
 BETWEEN_PERCENT: Final = 25  # A larger part of the variance between ranks is the work of a straggler or of a stage
 
 
@@ -59,7 +59,8 @@ def _outcome(run: RunData, simulated: WhatIf, rows: pl.DataFrame, parameters: Pa
         relative=pl.col("computing") / mean - 1, longest=pl.col("computing") == pl.col("computing").max().over("role", "step")
     )
     between = 100 * between_ranks(rows)
-    spread: float = 100 * rows.group_by("role", "step").agg(pl.col("relative").max())["relative"].mean()  # type: ignore[operator]
+    longest = rows.group_by("role", "step").agg(pl.col("relative").max())
+    spread: float = 100 * longest.select(pl.col("relative").mean()).item()
     gain = simulated.gain(~pl.col("communication"), "even")
     ranks = rows.group_by("rank").agg(
         steps=pl.len(), longest=pl.col("longest").sum(), computing=pl.col("computing").mean(), deviation=100 * pl.col("relative").std()
@@ -98,8 +99,9 @@ def between_ranks(rows: pl.DataFrame) -> float:
 
     ``rows``: rank, relative (deviation from the mean of the peers in a step). The variance of means that chance explains does not count."""
     by_rank = rows.group_by("rank").agg(mean=pl.col("relative").mean(), variance=pl.col("relative").var(), steps=pl.len())
-    within = by_rank["variance"].mean() or 0.0
-    chance = (by_rank["variance"] / by_rank["steps"]).mean() or 0.0
-    between = max((by_rank["mean"] ** 2).mean() - chance, 0.0)  # type: ignore[operator]
-    total = between + within  # type: ignore[operator]
+    variance = pl.col("variance").fill_null(0.0)
+    columns = by_rank.select(variance.mean(), chance=(variance / pl.col("steps")).mean(), between=(pl.col("mean") ** 2).mean())
+    within, chance, means = columns.row(0)
+    between: float = max(means - chance, 0.0)
+    total = between + within
     return between / total if total else 0.0

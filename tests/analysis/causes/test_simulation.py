@@ -17,7 +17,8 @@ MS = 1_000_000
 def operation(rank: int, stream: int, start: float, end: float, type: int = 0, match: int | None = None, **more: Any) -> dict[str, Any]:
     """Return an operation with times in ms; one with a match is a communication."""
     return {
-        "rank": rank, "stream": stream, "step": 0, "communication": match is not None, "type": type, "work": type, "start": round(start * MS),
+        "rank": rank, "stream": stream, "step": 0, "communication": match is not None, "type": type, "work": type,
+        "start": round(start * MS),
         "end": round(end * MS), "idle": 0, "match": match, **more,
     }  # fmt: skip
 
