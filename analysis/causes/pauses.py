@@ -44,14 +44,15 @@ def host_pauses(store: Store) -> pl.DataFrame:
     return pl.concat(parts) if parts else pl.DataFrame(schema=_SCHEMA)
 
 
-def paused(operations: pl.DataFrame, pauses: pl.DataFrame) -> pl.Series:
-    """Return which operations begin after a gap in which their rank paused.
+def meanwhile(operations: pl.DataFrame, times: pl.DataFrame) -> pl.Series:
+    """Return which operations begin after a gap in which the host did something.
 
-    ``operations``: rank, start, end, gap. ``pauses``: process, start, end, on the same clock."""
-    if pauses.is_empty():
-        return pl.Series("paused", [False] * len(operations), dtype=pl.Boolean)
-    times = union(pauses, ["process"]).select(rank="process", began="start", until="end").sort("began")
+    ``operations``: rank, start, end, gap. ``times``: process, start, end, on the same clock."""
+    if times.is_empty():
+        return pl.repeat(False, len(operations), dtype=pl.Boolean, eager=True)
+    union_of = union(times.select("process", "start", "end"), ["process"])
+    begins = union_of.select(rank="process", began="start", until="end").sort("began")
     rows = operations.with_row_index("row").sort("end")
-    joined = rows.join_asof(times, left_on="end", right_on="began", by="rank", check_sortedness=False)
-    flags = joined.with_columns(paused=(pl.col("gap") > 0) & (pl.col("until") > pl.col("start") - pl.col("gap")).fill_null(False))
-    return flags.sort("row")["paused"]
+    joined = rows.join_asof(begins, left_on="end", right_on="began", by="rank", check_sortedness=False)
+    in_gap = (pl.col("gap") > 0) & (pl.col("until") > pl.col("start") - pl.col("gap")).fill_null(False)
+    return joined.sort("row").select(in_gap).to_series()

@@ -16,7 +16,7 @@ from ...ingest.store.store import Store
 from ..device.collectives import ONE_TO_ONE
 from ..toolkit.wording import percent, plural
 from .operations import operations, work_roles
-from .pauses import host_pauses, paused
+from .pauses import host_pauses, meanwhile
 from .simulation import Job, job
 
 STEPS: Final = 3  # steps from which the order of operations is known
@@ -102,8 +102,10 @@ def peers(store: Store, calls: pl.DataFrame, steps: pl.DataFrame, stages: Mappin
     return Peers(roles, "work" if len(set(roles.values())) < len(roles) else "unknown")
 
 
-def what_if(store: Store, calls: pl.DataFrame, steps: pl.DataFrame, peers: Peers) -> WhatIf | str:
-    """Simulate a job, or return why it cannot be simulated."""
+def what_if(store: Store, calls: pl.DataFrame, steps: pl.DataFrame, loads: pl.DataFrame, peers: Peers) -> WhatIf | str:
+    """Simulate a job, or return why it cannot be simulated.
+
+    ``loads``: when each process loaded data: process, start, end (ns)."""
     if steps["process"].n_unique() < 2:
         return "one rank in this run" if len(steps) else "no step with device work that all ranks have"
     if steps["process"].n_unique() > RANKS:
@@ -123,15 +125,7 @@ def what_if(store: Store, calls: pl.DataFrame, steps: pl.DataFrame, peers: Peers
         return "no communication within the steps"
     if share > UNMATCHED_PERCENT:
         return f"the other ranks are unknown for {percent(share)} of the time in communication"
-    simulated = _levelled(job(rows))
-    shifts = calls.group_by("process").agg(pl.col("shift_ns").first()).cast({"process": pl.Int64})
-    pauses = host_pauses(store).join(shifts, on="process").with_columns(pl.col("start", "end") + pl.col("shift_ns"))
-    simulated = replace(
-        simulated,
-        operations=simulated.operations.with_columns(paused(simulated.operations, pauses), unpaused="kept").with_columns(
-            kept=pl.when("paused").then("gap").otherwise("kept")
-        ),
-    )
+    simulated = _with_known_gaps(_levelled(job(rows)), calls, host_pauses(store), loads)
     recorded, replayed = simulated.recorded_ns(), simulated.makespan()
     difference = 100 * (replayed - recorded) / recorded if recorded else 0.0
     if abs(difference) > REPLAY_PERCENT:
@@ -141,6 +135,22 @@ def what_if(store: Store, calls: pl.DataFrame, steps: pl.DataFrame, peers: Peers
     )
     ideal = simulated.makespan(pl.lit(True), "level")
     return WhatIf(simulated, peers, rows["step"].n_unique(), recorded, replayed, ideal, computing.sort("rank", "step"))
+
+
+def _with_known_gaps(simulated: Job, calls: pl.DataFrame, pauses: pl.DataFrame, loads: pl.DataFrame) -> Job:
+    """Count gaps in full in which the host paused or loaded data.
+
+    Add ``unpaused``, the gaps without the pauses."""
+    shifts = calls.group_by("process").agg(pl.col("shift_ns").first()).cast({"process": pl.Int64})
+    rows = simulated.operations
+    pause, load = (
+        meanwhile(
+            rows, times.cast({"process": pl.Int64}).join(shifts, on="process").with_columns(pl.col("start", "end") + pl.col("shift_ns"))
+        )
+        for times in (pauses, loads)
+    )
+    kept = pl.when(load).then("gap").otherwise("kept")
+    return replace(simulated, operations=rows.with_columns(kept=pl.when(pause | load).then("gap").otherwise("kept"), unpaused=kept))
 
 
 def _levelled(simulated: Job) -> Job:

@@ -106,4 +106,4 @@ class RunData:
     @cached_property
     def what_if(self) -> WhatIf | str:
         """Return the simulation of the job, or why there is none."""
-        return what_if(self.store, matched_collectives(self.store), self.shared_steps, self.peers)
+        return what_if(self.store, matched_collectives(self.store), self.shared_steps, self.step_data.loads, self.peers)
