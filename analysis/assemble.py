@@ -8,6 +8,8 @@ from dataclasses import replace
 from importlib import metadata
 from typing import Any, Final
 
+import polars as pl
+
 from ..ingest.store.store import Store
 from ..ingest.store.tables import MEASURED
 from ..version import __version__
@@ -20,7 +22,7 @@ from .machine.counters import counters
 from .machine.gpu_memory import gpu_memory
 from .options import Options
 from .python_profile.profile import python_profile
-from .report.model import Generator, Report, RuleResult, Summary
+from .report.model import Generator, Kernel, Report, RuleResult, Summary
 from .rules.engine.engine import evaluate
 from .rules.engine.selection import Selection, select
 from .rules.evidence.run_data import RunData
@@ -59,7 +61,7 @@ def _report(store: Store, options: Options) -> Report:
         job_statistics=data.job,
         system_usage=data.usage,
         time_breakdown=data.breakdown,
-        kernels=data.kernels,
+        kernels=_kernels(data),
         categories=categories(data.kernels),
         precision=data.precision,
         activity=data.activity,
@@ -92,6 +94,18 @@ def _report(store: Store, options: Options) -> Report:
     )
     page = SummaryData(report, data.whole_devices, _loader_recorded(data), _traced(store))
     return replace(report, summary=summary(page))
+
+
+def _kernels(data: RunData) -> tuple[Kernel, ...]:
+    """Return the kernels, with what was launched outside of the steps."""
+    outside = data.step_data.outside
+    if outside.is_empty():
+        return data.kernels
+    summed = outside.group_by("name").agg(count=pl.len(), time=(pl.col("end") - pl.col("start")).sum())
+    names = data.store.frame("SELECT id AS name, text FROM name WHERE list_contains(?, id)", [summed["name"].drop_nulls().to_list()])
+    known = {text: (count, time) for count, time, text in summed.join(names, on="name").select("count", "time", "text").iter_rows()}
+    none = (0, 0)
+    return tuple(replace(row, outside_count=known.get(row.name, none)[0], outside_ns=known.get(row.name, none)[1]) for row in data.kernels)
 
 
 def generator(options: Options) -> Generator:

@@ -104,6 +104,8 @@ def _tell(comparison: Comparison, written: dict[str, Path]) -> None:
     for row in comparison.differences:
         if row.limits:
             echo_line(f"not alike: {row.name}: {row.base} before, {row.new} now. {row.limits[:1].upper()}{row.limits[1:]}.")
+    percent = comparison.judgment.percent if comparison.judgment else None
+    echo_line(f"verdict: {comparison.verdict}{'' if percent is None else f' ({percent:+.1f} %)'}")
     echo_line(comparison.headline)
     others = [one for one in comparison.changes if one.area != "step"]
     for change_ in others[:_MAX_CHANGES]:
@@ -123,6 +125,7 @@ def _summary(comparison: Comparison, written: dict[str, Path]) -> dict[str, Any]
         "new": comparison.new.name,
         "headline": comparison.headline,
         "verdict": comparison.verdict,
+        "judgment": dataclasses.asdict(comparison.judgment) if comparison.judgment else None,
         "step_time_ns": {"base": steps.base.p50, "new": steps.new.p50, "change_percent": steps.change_percent} if steps else None,
         "differences": [dataclasses.asdict(one) for one in comparison.differences],
         "changes": [dataclasses.asdict(one) for one in comparison.changes],
@@ -134,13 +137,17 @@ def _fail(comparison: Comparison, fail_on: Sequence[str]) -> None:
     """Exit with code 3 if something matches; print which words cannot match."""
     if not fail_on:
         return
-    if comparison.verdict in ("unknown", "undecided") and {"slower", "faster"} & set(fail_on):
-        why = f"steps cannot be compared ({comparison.steps_absent})" if comparison.steps is None else "there are too few steps to tell"
+    if comparison.verdict == "cannot say" and {"slower", "faster"} & set(fail_on):
+        why = (
+            f"steps cannot be compared ({comparison.steps_absent})"
+            if comparison.steps is None
+            else "the steps are too few, or vary too much"
+        )
         echo(f"postrun: --fail-on: {why}, so slower and faster cannot match; --fail-on undecided does", err=True)
     matching = {
         "slower": comparison.verdict == "slower",
         "faster": comparison.verdict == "faster",
-        "undecided": comparison.verdict in ("unknown", "undecided"),
+        "undecided": comparison.verdict == "cannot say",
         "verdicts": any(one.state == "broken" for one in comparison.changes),
         "kernels": any(one.area == "kernel" and one.state in ("grown", "added") for one in comparison.changes),
         "memory": any(one.area == "gpu memory" and one.state == "grown" for one in comparison.changes),

@@ -114,6 +114,7 @@ def amount(
         state=_state(before, after, least_ns, error_ns),
         base_count=counts[0] / on.base if counts and on.base else None,
         new_count=counts[1] / on.new if counts and on.new else None,
+        noise_ns=SURE * error_ns if error_ns else None,
     )
 
 

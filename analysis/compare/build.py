@@ -6,19 +6,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from ..report.comparison import Amount, Basis, Change, Comparison, Difference, KernelChange, Side, StepComparison
+from ..report.comparison import Amount, Basis, Change, Comparison, Difference, KernelChange, Side, StepComparison, Verdict
 from ..report.model import Generator, Report
 from ..steps.ranges import LOADING
 from ..steps.step_time import FROM_STEP_TO_STEP
 from ..toolkit import wording
 from .alike import ACTIVITY, GPU, WORLD, differences, short_models
 from .basis import ADDED, GROWN, SAME, SHRUNK, UNDECIDED, VANISHED, basis
-from .kernels import categories, kernels, precision
+from .kernels import categories, kernels, operators, precision
 from .launches import idle, launches
 from .memory import gpu_memory, memory_operations
 from .parts import devices, host_name, host_parts, parts, total_span
-from .steps import FASTER, SLOWER, UNKNOWN, compare_steps, mean_error
+from .steps import FASTER, SLOWER, compare_steps, mean_error
 from .utilization import sampling
+from .verdict import none, of_steps, repeated_ranges, same_work
 from .verdicts import BROKEN, MENDED, verdicts
 
 THRESHOLD_PERCENT: Final = 3.0  # default: the same job on the same node varies by about this much from run to run
@@ -42,8 +43,8 @@ def compare(
     loading, of the value itself for kernels and copies. ``generator``: author and time of the comparison. ``given``, ``read_from``: see
     :class:`Side`.
     """
-    on = basis(base, new)
     steps, device_steps, absent = compare_steps(base, new, threshold_percent)
+    on, judgment = _judged(base, new, steps, absent, threshold_percent)
     of_steps = mean_error(base, new)
     error = of_steps if on.unit == "step" else 0.0  # the spread of seconds is unknown
     span = total_span(base, new, on, threshold_percent, error)
@@ -55,7 +56,7 @@ def compare(
         base=_side(base, given[0], read_from[0]),
         new=_side(new, given[1], read_from[1]),
         headline="",
-        verdict=steps.verdict if steps else UNKNOWN,
+        verdict=judgment.state,
         threshold_percent=threshold_percent,
         differences=differences(base, new),
         changes=(),
@@ -78,9 +79,23 @@ def compare(
         gpu_memory=gpu_memory(base, new),
         sampling=sampling(base, new, on),
         rules=verdicts(base, new),
+        operators=operators(base, new, on, least) if span else (),
+        judgment=judgment,
     )
     compared = replace(compared, changes=tuple(replace(change, rank=rank) for rank, change in enumerate(_changes(compared), 1)))
     return replace(compared, headline=_headline(base, new, compared))
+
+
+def _judged(base: Report, new: Report, steps: StepComparison | None, absent: str | None, threshold_percent: float) -> tuple[Basis, Verdict]:
+    """Return the unit of the comparison, and the verdict with its evidence."""
+    on = basis(base, new)
+    if (judgment := of_steps(steps, threshold_percent)) is not None:
+        return on, judgment
+    if (repeated := repeated_ranges(base, new, threshold_percent)) is None and steps is None and on.unit == "second":
+        repeated = same_work(base, new, threshold_percent)
+    if repeated is None:
+        return on, none(steps, absent, on)
+    return (repeated.basis if on.unit == "second" else on), repeated.verdict
 
 
 def _shift(steps: StepComparison | None, on: Basis) -> tuple[float, float] | None:
@@ -99,7 +114,8 @@ def _side(report: Report, source: str | None, read_from: str) -> Side:
 
 def per(on: Basis) -> str:
     """Word the unit behind a duration: "a step", "a second of GPU time"."""
-    return "a step" if on.unit == "step" else "a second of GPU time"
+    units = {"step": "a step", "range": f"for each {on.name}", "work": "for the work of a second of GPU time in base"}
+    return units.get(on.unit, "a second of GPU time")
 
 
 def _changes(compared: Comparison) -> Iterator[Change]:
@@ -166,7 +182,8 @@ def _of_kernel(kernel: KernelChange, on: Basis) -> str:
     if kernel.base_mean_ns is not None and kernel.new_mean_ns is not None:
         why.append(f"a run takes {wording.duration(kernel.base_mean_ns)} before, {wording.duration(kernel.new_mean_ns)} now")
     if abs(kernel.new_count - kernel.base_count) > 0.005 * kernel.base_count:
-        why.append(f"{_runs(kernel.base_count)} before, {_runs(kernel.new_count)} now")
+        rate = " a second of GPU time" if on.unit == "second" else ""
+        why.append(f"{_runs(kernel.base_count)} before, {_runs(kernel.new_count)} now{rate}")
     effect = f"{wording.duration(abs(kernel.effect_ns))} {unit} ({wording.change(kernel.base_ns, kernel.new_ns)})"
     waits = " Its time holds the wait for other ranks." if kernel.category == "communication" else ""
     return f"{name} {_CHANGED[kernel.state]} by {effect}: {'; '.join(why)}.{waits}"
@@ -187,8 +204,9 @@ def _copy_changes(compared: Comparison) -> Iterator[Change]:
 
 
 def _headline(base: Report, new: Report, compared: Comparison) -> str:
-    steps, names = compared.steps, {difference.name for difference in compared.differences}
-    text = steps.text if steps else f"Steps cannot be compared: {compared.steps_absent}."
+    names = {difference.name for difference in compared.differences}
+    assert compared.judgment is not None
+    text = compared.judgment.text
     if limit := _limit(base, new, compared.differences):
         text = f"{limit}: {text[:1].lower()}{text[1:]}"
     if ACTIVITY in names:

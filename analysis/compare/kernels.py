@@ -82,12 +82,16 @@ def _change(
 ) -> KernelChange:
     before, after = (_group(side) for side in pair)
     first = (pair[1] or pair[0])[0]
-    total = per_unit([group.total_ns if group else 0 for group in (before, after)], on)
-    runs = per_unit([group.count if group else 0 for group in (before, after)], on)
+    per_step = on.unit == "step"
+    total = per_unit([_total(kernels, per_step=per_step) for kernels in pair], on)
+    counts = [_count(kernels, per_step=per_step) for kernels in pair]
+    runs = per_unit(counts, on)
     change = changed(*total)
     effect = total[1] - total[0]
+    longer = _longer(before, after, threshold_percent) if before and after else None
+    more = _more(counts[0], counts[1], on, threshold_percent) if before and after and on.unit != "second" else None
     real = abs(effect) >= whole_ns * SMALLEST_PERCENT / 100 and (
-        before is None or after is None or (abs(change or 0.0) >= threshold_percent and _beyond(before, after, on, threshold_percent))
+        before is None or after is None or (abs(change or 0.0) >= threshold_percent and (longer != SAME or more not in (SAME, None)))
     )
     return KernelChange(
         short_name=_NUMBERED.sub("", first.short_name) if matched == "short name" else first.short_name,
@@ -106,7 +110,17 @@ def _change(
         new_ns=total[1],
         effect_ns=effect,
         change_percent=change,
+        duration_state=longer,
+        count_state=more,
     )
+
+
+def _total(kernels: Sequence[Kernel], *, per_step: bool) -> int:
+    return sum(kernel.total_ns - (kernel.outside_ns if per_step else 0) for kernel in kernels)
+
+
+def _count(kernels: Sequence[Kernel], *, per_step: bool) -> int:
+    return sum(kernel.count - (kernel.outside_count if per_step else 0) for kernel in kernels)
 
 
 def _group(kernels: Sequence[Kernel]) -> _Group | None:
@@ -123,17 +137,36 @@ def _group(kernels: Sequence[Kernel]) -> _Group | None:
     )
 
 
-def _beyond(base: _Group, new: _Group, on: Basis, threshold_percent: float) -> bool:
-    """Return whether mean or count changed beyond spread and edges of a profile."""
-    if abs(new.mean_ns - base.mean_ns) > SURE * (base.squared_error + new.squared_error) ** 0.5 and (
-        abs(new.mean_ns - base.mean_ns) >= base.mean_ns * threshold_percent / 100
-    ):
-        return True
-    counts = per_unit([base.count, new.count], on)
+def _longer(base: _Group, new: _Group, threshold_percent: float) -> str:
+    """Return whether one execution takes longer or shorter, beyond its spread."""
+    moved = new.mean_ns - base.mean_ns
+    if abs(moved) <= SURE * (base.squared_error + new.squared_error) ** 0.5 or abs(moved) < base.mean_ns * threshold_percent / 100:
+        return SAME
+    return "longer" if moved > 0 else "shorter"
+
+
+def _more(base: int, new: int, on: Basis, threshold_percent: float) -> str:
+    """Return whether it runs more or less often per unit, beyond the profiles' edges."""
+    counts = per_unit([base, new], on)
     # A profile that cuts a step contains only some of its runs: up to one step's runs are missing at either end.
-    complete_steps = on.unit == "step" and not base.count % int(on.base) and not new.count % int(on.new)
+    complete_steps = on.unit == "step" and not base % int(on.base) and not new % int(on.new)
     edge = 0.0 if complete_steps or on.unit != "step" else (1 / on.base + 1 / on.new) * max(counts)
-    return abs(counts[1] - counts[0]) > max(edge, counts[0] * threshold_percent / 100)
+    if abs(counts[1] - counts[0]) <= max(edge, counts[0] * threshold_percent / 100):
+        return SAME
+    return "more" if counts[1] > counts[0] else "fewer"
+
+
+def operators(base: Report, new: Report, on: Basis, least_ns: float) -> tuple[Amount, ...]:
+    """Compare the GPU time by the operator that launched it, largest effect first.
+
+    Only operators that both reports list: a report lists those with the longest time.
+    """
+    sides = [{row.name: row for row in report.operators.rows} if report.operators else {} for report in (base, new)]
+    amounts = []
+    for name in sides[0].keys() & sides[1].keys():
+        pair = [side[name] for side in sides]
+        amounts.append(amount(name, [float(row.total_ns) for row in pair], on, least_ns=least_ns, counts=[row.calls for row in pair]))
+    return tuple(sorted(amounts, key=lambda one: (-abs(one.effect_ns), one.name)))
 
 
 def categories(base: Report, new: Report, on: Basis, least_ns: float) -> tuple[Amount, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from ..report.comparison import Amount, Basis, DevicePair
-from ..report.model import DeviceTime, Report
+from ..report.model import DeviceTime, Report, StepBar
 from ..steps.ranges import LOADING
 from ..toolkit.places import in_order
 from .basis import SAME, UNDECIDED, amount, per_unit, state
@@ -36,7 +36,11 @@ def total_span(base: Report, new: Report, on: Basis, threshold_percent: float, e
     """Compare the devices' profile windows per unit; None unless both have any."""
     if not base.time_breakdown or not new.time_breakdown:
         return None
-    spans = [float(sum(d.span_ns for d in r.time_breakdown)) for r in (base, new)]
+    if (sums := _in_steps(base, new, on)) is not None:
+        averages, on = sums
+        spans = [float(bar.step_ns) for bar in averages]
+    else:
+        spans = [float(sum(d.span_ns for d in r.time_breakdown)) for r in (base, new)]
     return amount("span", spans, on, least_ns=per_unit(spans, on)[0] * threshold_percent / 100, error_ns=error_ns)
 
 
@@ -55,7 +59,26 @@ def parts(
         totals = ((name, [float(sum(getattr(d, field) for d in r.time_breakdown)) for r in (base, new)]) for name, field in fields)
         return _amounts(totals, on, least_ns, error_ns)
 
+    if (sums := _in_steps(base, new, on)) is not None:
+        averages, average = sums
+        totals = [(name, [float(getattr(bar, field)) for bar in averages]) for name, field in PARTS]
+        communication = [float(bar.exposed_communication_ns + bar.hidden_communication_ns) for bar in averages]
+        within = _amounts([("communication", communication)], average, least_ns, error_ns)
+        return _explained(_amounts(totals, average, least_ns, error_ns), least_ns, shift_ns), within
     return _explained(of(PARTS), least_ns, shift_ns), of(_WITHIN)
+
+
+def _in_steps(base: Report, new: Report, on: Basis) -> tuple[tuple[StepBar, StepBar], Basis] | None:
+    """Return sums over the steps, and their number, if a run has work outside.
+
+    A process with several devices has no such sums over all of them.
+    """
+    first, second = base.step_breakdown.average, new.step_breakdown.average
+    outside = base.steps.outside or new.steps.outside
+    several = max(base.step_breakdown.devices, new.step_breakdown.devices) > 1
+    if on.unit != "step" or not outside or several or first is None or second is None:
+        return None
+    return (first, second), Basis("step", first.steps, second.steps, None)
 
 
 def _amounts(totals: Iterable[tuple[str, Sequence[float]]], on: Basis, least_ns: float, error_ns: float | None) -> tuple[Amount, ...]:
@@ -82,10 +105,14 @@ def _explained(amounts: tuple[Amount, ...], least_ns: float, shift_ns: tuple[flo
 
 
 def devices(base: Report, new: Report, on: Basis, least_ns: float, error_ns: float | None) -> tuple[DevicePair, ...]:
-    """Compare the devices in pairs; empty if ranks or devices of the runs differ."""
+    """Compare the devices in pairs; empty if ranks or devices of the runs differ.
+
+    Also empty if times are divided by steps and a run has device work outside of them.
+    """
     sides = [{_identity(device, report): device for device in report.time_breakdown} for report in (base, new)]
     if (
         not sides[0]
+        or (on.unit == "step" and (base.steps.outside or new.steps.outside))
         or sides[0].keys() != sides[1].keys()
         or any(len(side) < len(r.time_breakdown) for side, r in zip(sides, (base, new), strict=True))
     ):

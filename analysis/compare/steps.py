@@ -13,12 +13,11 @@ from ..report.model import Report
 from ..steps.step_time import DEVICE, FROM_STEP_TO_STEP, HOST, from_step_to_step, main_steps, per_step
 from ..toolkit import wording
 from ..toolkit.quantiles import bin_counts, duration_histogram, quantile
-from ..toolkit.rank_test import rank_test
+from ..toolkit.rank_test import RankTest, rank_test
 from .basis import SAME, UNDECIDED
 
 SLOWER: Final = "slower"
 FASTER: Final = "faster"
-UNKNOWN: Final = "unknown"
 
 LEVEL: Final = 0.01  # largest probability of a difference by chance that counts as a real difference
 FEWEST: Final = 5  # steps per run; with fewer, no order of the values is rarer than LEVEL
@@ -77,11 +76,11 @@ def _compared(measure: str, values: Sequence[Sequence[float]], threshold_percent
         new_counts=new_counts,
         base_beyond=base_beyond,
         new_beyond=new_beyond,
-        text=_text(verdict, base, new, change, beyond, threshold_percent),
+        text=_text(verdict, base, new, change, beyond, threshold_percent, test),
     )
 
 
-def _text(verdict: str, base: Spread, new: Spread, change: float, beyond: bool, threshold_percent: float) -> str:
+def _text(verdict: str, base: Spread, new: Spread, change: float, beyond: bool, threshold_percent: float, test: RankTest) -> str:
     medians = f"{wording.duration(base.p50)} before, {wording.duration(new.p50)} now (median"
     if verdict == UNDECIDED:
         counts = f"{wording.count(base.count)} and {wording.count(new.count)}"
@@ -89,7 +88,8 @@ def _text(verdict: str, base: Spread, new: Spread, change: float, beyond: bool, 
     if verdict == SAME:
         if beyond:
             return f"Steps differ by less than the threshold of {threshold_percent:g} %: {medians}, {wording.signed_percent(change)})."
-        return f"Steps take as long as before: {medians}, {wording.signed_percent(change)}, within the spread of the steps)."
+        bound = f"99 % interval {wording.signed_percent(100 * (test.low - 1))} to {wording.signed_percent(100 * (test.high - 1))}"
+        return f"Steps take as long as before: {medians}, {wording.signed_percent(change)}), within the spread of the steps ({bound})."
     longer = f"{wording.percent(abs(change))} {'longer' if verdict == SLOWER else 'shorter'}"
     if new.p50 >= 3 * base.p50:
         longer = f"{wording.significant(new.p50 / base.p50)} times as long"

@@ -42,13 +42,30 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """The divisor of each run's times: ``unit`` "step" (of one process; on the host if a run has no GPU activity) or "second" (of the
-    span of a device), and their number in each run. ``why``: why not by steps."""
+    """The divisor of each run's times, and their number in each run. ``unit``: "step" (of one process; on the host if a run has no GPU
+    activity), "range" (the annotated range ``name``), "work" (what base does in a second of GPU time, by the counts of the kernels or
+    operators of both runs, which ``name`` states) or "second" (of the span of a device; how much work it did is not known). ``why``: why
+    not by steps."""
 
     unit: str
     base: float
     new: float
     why: str | None
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``state``: slower, faster, same (a change beyond 10 % or the threshold is ruled out) or "cannot say". ``percent``: change of the
+    time, positive if slower; ``low_percent``, ``high_percent``: its 99 % interval, or, of counts, what the edges of the profiles can
+    cut. ``evidence``: steps, ranges, counts, or None."""
+
+    state: str
+    percent: float | None
+    low_percent: float | None
+    high_percent: float | None
+    evidence: str | None
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +124,7 @@ class Amount:
     state: str
     base_count: float | None = None
     new_count: float | None = None
+    noise_ns: float | None = None  # of a wait: an effect below it is within the spread of the steps (99 of 100 cases); None if unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +159,8 @@ class KernelChange:
     new_ns: float
     effect_ns: float
     change_percent: float | None
+    duration_state: str | None = None  # of one execution: longer, shorter or same; None if it is in one run only
+    count_state: str | None = None  # per unit: more, fewer or same; None if per second, or in one run only
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +267,7 @@ class Comparison:
     base: Side
     new: Side
     headline: str
-    verdict: str  # of the steps; unknown without steps in both
+    verdict: str  # slower, faster, same or "cannot say": the state of ``judgment``
     threshold_percent: float
     differences: tuple[Difference, ...]
     changes: tuple[Change, ...]
@@ -269,6 +289,8 @@ class Comparison:
     gpu_memory: Measure | None
     sampling: Sampling
     rules: tuple[VerdictChange, ...]
+    operators: tuple[Amount, ...] = ()
+    judgment: Verdict | None = None
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def to_dict(self) -> dict[str, Any]:

@@ -291,6 +291,8 @@ class Kernel:
     max_ns: int
     share_of_kernel_time: float  # percent
     share_of_profile: float  # percent
+    outside_count: int = 0  # executions that were launched outside of the recorded steps (Steps.outside), and their time
+    outside_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

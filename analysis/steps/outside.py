@@ -61,7 +61,7 @@ def disjoint_steps(main: pl.DataFrame) -> pl.DataFrame:
 
 
 def begun_after(steps: pl.DataFrame, outside: pl.DataFrame) -> pl.DataFrame:
-    """Let the first step of a run begin when the device is through with the work launched before it.
+    """Let the first step of a run begin when the work launched before it ended.
 
     That is the end of the step before it, had it been recorded. Adds ``ahead``, that end, null for other steps and if that work lasts
     longer than the step, on another stream.
@@ -75,7 +75,7 @@ def begun_after(steps: pl.DataFrame, outside: pl.DataFrame) -> pl.DataFrame:
 
 
 def without_outside(events: pl.DataFrame, outside: pl.DataFrame) -> pl.DataFrame:
-    """Remove ``outside`` from events with ``process``, ``device``, ``stream``, ``start`` and ``end``."""
+    """Remove ``outside`` from events with the columns of its key and times."""
     if outside.is_empty():
         return events
     key = ["process", "device", "stream", "start", "end"]
@@ -184,8 +184,8 @@ def sums_outside(store: Store, places: Places, outside: pl.DataFrame) -> tuple[W
     rows = []
     joined = runs.join(busy, on=key).join(longest, on=key).join(names, on="name", how="left")
     for row in joined.iter_rows(named=True):
-        place = places.process(row["process"])
+        location = places.process(row["process"])
         order = (BEFORE, BETWEEN, AFTER).index(row["when"])
-        sums = WorkOutsideSteps(*place, row["device"], row["when"], row["runs"], row["length"], row["first"], row["last"], row["text"])
-        rows.append(((place.order, row["device"], order), sums))
+        sums = WorkOutsideSteps(*location, row["device"], row["when"], row["runs"], row["length"], row["first"], row["last"], row["text"])
+        rows.append(((location.order, row["device"], order), sums))
     return tuple(sums for _, sums in sorted(rows, key=lambda item: item[0]))

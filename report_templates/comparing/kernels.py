@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
 from ...analysis.compare.basis import SMALLEST_PERCENT
 from ...analysis.report.comparison import Comparison, KernelChange
@@ -12,6 +13,8 @@ from ..figures.axes import time_unit
 from ..figures.diverging_bars import Effect, diverging_bars
 from ..text.formats import plural
 from . import words
+
+_OPERATORS: Final = 40  # listed; the reports may share more
 
 
 def kernels(comparison: Comparison) -> Section:
@@ -39,7 +42,18 @@ def kernels(comparison: Comparison) -> Section:
         Col("Runs, new", lambda row: row.new_count, words.number),
         words.VERDICT,
     )
-    return Section("kernels", "Kernels", lead, (_figure(comparison, unit), _table(comparison, unit), categories))
+    operators = table(
+        "kernels-operators",
+        f"GPU time by operator {unit}",
+        [row for row in comparison.operators if row.effect_ns][:_OPERATORS],
+        Col("Operator", lambda row: row.name, kind="name"),
+        *words.AMOUNT,
+        Col("Calls, base", lambda row: row.base_count, words.number),
+        Col("Calls, new", lambda row: row.new_count, words.number),
+        words.VERDICT,
+        pdf_rows=8,
+    )
+    return Section("kernels", "Kernels", lead, (_figure(comparison, unit), _table(comparison, unit), categories, operators))
 
 
 def _figure(comparison: Comparison, unit: str) -> Figure | None:
@@ -85,6 +99,8 @@ def _table(comparison: Comparison, unit: str) -> Table | None:
         Col("Runs, new", lambda row: row.new_count, words.number, html_only=True),
         Col("Mean, base", lambda row: row.base_mean_ns, words.time),
         Col("Mean, new", lambda row: row.new_mean_ns, words.time),
+        Col("Duration per run", lambda row: row.duration_state, html_only=True),
+        Col("Number of runs", lambda row: row.count_state, html_only=True),
         Col("Precision", lambda row: " → ".join(dict.fromkeys(filter(None, (row.base_precision, row.new_precision)))), html_only=True),
         Col("Met by", lambda row: row.matched or "in one run only", html_only=True),
         Col("Full name", _names, kind="full", limit=400, html_only=True),

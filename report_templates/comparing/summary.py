@@ -15,7 +15,8 @@ from . import words
 from .steps import distributions
 from .time import host_figure, parts_figure
 
-_UNCHANGED: Final = {"same": "no change", "undecided": "undecided"}
+_VERDICTS: Final = {"slower": "slower", "faster": "faster", "same": "the same", "cannot say": "cannot say"}
+_EVIDENCE: Final = {"steps": "by step times", "ranges": "by repeated ranges", "counts": "by the counts of kernels", None: "no evidence"}
 _AREAS: Final = {
     "part": "time", "gpu memory": "memory", "memory operation": "memory", "step": "steps", "data loading": "time", "host part": "time",
     "kernel": "kernels", "precision": "precision", "verdict": "verdicts",
@@ -46,23 +47,43 @@ def summary(comparison: Comparison) -> Section:
 
 def _tiles(comparison: Comparison) -> list[Tile]:
     steps = comparison.steps
+    tiles = [_verdict(comparison)]
     if steps is None:
-        tiles = [Tile("step_time", "step time", UNKNOWN, "not in both runs", "steps")]
+        tiles += [Tile("step_time", "step time", UNKNOWN, "not in both runs", "steps")]
     else:
-        value = _UNCHANGED.get(steps.verdict) or _moved(steps.base.p50, steps.new.p50)
+        value = "undecided" if steps.verdict == "undecided" else _moved(steps.base.p50, steps.new.p50)
         p95 = f"p95 {words.change(steps.p95_change_percent).text}"
         detail = f"{duration(steps.base.p50)} → {duration(steps.new.p50)}, {p95}"
-        tiles = [Tile("step_time", "step time (median)", value, detail, "steps")]
-    tiles += [_tile(part, part.name, words.per(comparison.basis)) for part in comparison.parts]
+        name = "GPU time per step" if steps.measure == "device" else "step time"
+        tiles += [Tile("step_time", f"{name} (median)", value, detail, "steps")]
+    tiles += [_tile(part, part.name, words.per(comparison.basis)) for part in comparison.parts[:4]]
     if not comparison.parts:
         largest = sorted(comparison.host_parts, key=lambda part: -max(part.base_ns, part.new_ns))[:4]
         tiles += [_tile(part, host_name(part.name), "per step") for part in largest]
     return tiles
 
 
+def _verdict(comparison: Comparison) -> Tile:
+    judgment = comparison.judgment
+    if judgment is None:
+        return Tile("verdict", "verdict", comparison.verdict, "", "steps")
+    percent = "" if judgment.percent is None or judgment.state == "cannot say" else f", {words.change(judgment.percent).text}"
+    bound = ""
+    if judgment.low_percent is not None and judgment.high_percent is not None:
+        bound = f", {words.change(judgment.low_percent).text} to {words.change(judgment.high_percent).text}"
+    return Tile("verdict", "verdict", f"{_VERDICTS[judgment.state]}{percent}", f"{_EVIDENCE[judgment.evidence]}{bound}", "steps")
+
+
 def _tile(part: Amount, name: str, per: str) -> Tile:
-    value = _UNCHANGED.get(part.state) or _moved(part.base_ns, part.new_ns)
-    return Tile(part.name, f"{name} {per}", value, f"{duration(part.base_ns)} → {duration(part.new_ns)}", "time")
+    """Show every change of the part, and why it does not count if it does not."""
+    if part.state == "undecided":
+        value = "undecided"
+    elif part.state == "same" and round(part.effect_ns) == 0:
+        value = "no change"
+    else:
+        value = _moved(part.base_ns, part.new_ns)
+    why = f", {words.amount_state(part).text.removeprefix('≈ ')}" if part.state == "same" and value != "no change" else ""
+    return Tile(part.name, f"{name} {per}", value, f"{duration(part.base_ns)} → {duration(part.new_ns)}{why}", "time")
 
 
 def _moved(before: float, after: float) -> str:

@@ -35,16 +35,20 @@ def time(comparison: Comparison) -> Section:
     over = f"{duration(basis.base * 1e9)} of GPU time in base, {duration(basis.new * 1e9)} in new"
     if basis.unit == "step":
         over = f"{plural(round(basis.base), 'step')} of a process in base, {plural(round(basis.new), 'step')} in new"
+    elif basis.unit == "range":
+        over = f"{plural(round(basis.base), 'range')} in base, {plural(round(basis.new), 'range')} in new"
     changes = _changes(comparison.parts)
     lead = say("A GPU's span {}: {}. {}.", unit, span, changes)
     if basis.unit == "second":
         lead = say("Times are divided by the span of the GPUs, not by steps ({}). {}.", basis.why, changes)
+    elif basis.unit == "work":
+        lead = say("Times are for the same work, by the counts of the {} of both runs. {}.", basis.name, changes)
     blocks = (
         parts_figure("time-parts", comparison),
         table(
             "time-table",
             f"Parts of the time {unit}",
-            (*comparison.parts, *([comparison.whole] if basis.unit == "step" else []), *comparison.within),
+            (*comparison.parts, *([comparison.whole] if basis.unit != "second" else []), *comparison.within),
             *_COLUMNS,
             sortable=False,
             note=f"The first four add up to the span. Communication and memory operations are told with what ran beside them. Over {over}.",

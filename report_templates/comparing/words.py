@@ -37,6 +37,15 @@ def state_within_spread(name: str, *, large: bool) -> Cell:
     return Cell("≈ in the spread", mark="v-none", sort=_ORDER.index(name)) if name == "same" and large else state(name)
 
 
+def amount_state(row: Any) -> Cell:
+    """Write the state of an amount; a change that is not a finding has its reason."""
+    if row.state != "same" or not getattr(row, "effect_ns", 0):
+        return state(row.state)
+    if getattr(row, "noise_ns", None) is not None and abs(row.effect_ns) < row.noise_ns:
+        return Cell(f"≈ within ±{duration(row.noise_ns)}", mark="v-none", sort=_ORDER.index("same"))
+    return Cell("≈ below the threshold", mark="v-none", sort=_ORDER.index("same"))
+
+
 def change(value: float | None) -> Cell:
     """Write a change in percent."""
     return Cell(UNKNOWN, sort="") if value is None else Cell(_minus(wording.signed_percent(value)), sort=value)
@@ -78,6 +87,10 @@ def per(basis: Basis) -> str:
     """Return "per step", "per second of GPU time", or "" if neither is known."""
     if basis.unit == "step":
         return "per step"
+    if basis.unit == "range":
+        return f"per {basis.name}"
+    if basis.unit == "work":
+        return "for the same work, per second of base"
     return "per second of GPU time" if basis.base or basis.new else ""
 
 
@@ -97,4 +110,4 @@ AMOUNT: Final[tuple[Col[Any], ...]] = (
     Col("Effect", lambda row: row.effect_ns, effect),
     Col("Change", lambda row: row.change_percent, change),
 )
-VERDICT: Final[Col[Any]] = Col("Verdict", lambda row: state(row.state))
+VERDICT: Final[Col[Any]] = Col("Verdict", lambda row: amount_state(row))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ...analysis.report.model import Report, Step, StepGroup, StepParts, WorkOutsideSteps
+from ...analysis.report.model import Report, Step, StepGroup, StepParts
 from ...analysis.steps.profiled import ENOUGH
 from ...analysis.steps.step_time import FROM_STEP_TO_STEP, step_times
 from ...analysis.toolkit import wording
@@ -21,6 +21,7 @@ from ..figures.lines import Line, Panel, lines
 from ..figures.stacked_bars import Part, stacked_bars
 from ..text import labels
 from ..text.formats import capitalized, clip, count, duration, plural, since
+from .work_outside_steps import outside_sentence, outside_table
 
 PARTS: Final = {
     "kernel": Part("kernels", "computation"),
@@ -96,19 +97,12 @@ def steps(report: Report) -> Section:
             Col("On the host", lambda step: step.host_duration_ns, duration, when=any(step.on_device for step in slowest)),
             pdf_rows=5,
         ),
-        table(
-            "steps-outside",
-            "GPU work outside of the steps",
-            metrics.outside,
-            Col("GPU", lambda work: labels.device(work.node, work.rank, work.device), kind="name"),
-            Col("Launched", _launched),
-            Col("Runs", lambda work: work.runs, count),
-            Col("Busy", lambda work: work.busy_ns, duration),
-            Col("Longest", lambda work: work.longest, kind="name"),
-            pdf_rows=5,
-        ),
     ]
-    lead = " ".join(filter(None, (_step_time(report), _lead(groups, listed), _outside(metrics.outside), metrics.profiled, metrics.trend)))
+    if metrics.outside:
+        blocks.append(outside_table(metrics.outside))
+    lead = " ".join(
+        filter(None, (_step_time(report), _lead(groups, listed), outside_sentence(metrics.outside), metrics.profiled, metrics.trend))
+    )
     return Section("steps", "Steps", say("{}", lead), blocks)
 
 
@@ -122,22 +116,6 @@ def _step_time(report: Report) -> str:
     if times is None or times.measure != FROM_STEP_TO_STEP:
         return ""
     return f"The step time is {duration(times.median_ns)} (median of {plural(len(times.values), 'step')}, from step to step)."
-
-
-def _launched(work: WorkOutsideSteps) -> str:
-    return {"before": "before the first step", "after": "after the last step"}.get(work.when, "between the recorded steps")
-
-
-def _outside(outside: Sequence[WorkOutsideSteps]) -> str:
-    """Sum up the work outside of the steps, which no figure per step contains."""
-    if not outside:
-        return ""
-    longest = max(outside, key=lambda work: work.busy_ns)
-    whens = [work for work in outside if work.when == longest.when]
-    busy, runs = sum(work.busy_ns for work in outside), sum(work.runs for work in outside)
-    when = _launched(longest) if len(whens) == len(outside) else f"outside of the recorded steps, most of it {_launched(longest)}"
-    name = f"; the longest is {longest.longest}" if longest.longest else ""
-    return f"{plural(runs, 'GPU event')} ({duration(busy)} of GPU time{name}) were launched {when} and are in no figure per step."
 
 
 def _labels(groups: Sequence[StepGroup]) -> Callable[[StepGroup], str]:

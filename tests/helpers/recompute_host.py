@@ -56,7 +56,7 @@ def steps(trace: Trace) -> list[Event]:
 
 
 def outside(trace: Trace) -> list[tuple[int | None, Event]]:
-    """Return the work launched outside of the steps, each with the index of the next step.
+    """Return the work launched outside of the steps, with the number of the next.
 
     Work without a call in the trace counts if no work of the steps ran before it on its stream.
     """

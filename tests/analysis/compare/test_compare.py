@@ -87,21 +87,23 @@ def compared(base: Report, new: Report, **options: Any) -> Comparison:
 
 def test_runs_without_anything(empty: Report) -> None:
     comparison = compared(empty, empty)
-    assert (comparison.verdict, comparison.steps, comparison.changes, comparison.parts) == ("unknown", None, (), ())
+    assert (comparison.verdict, comparison.steps, comparison.changes, comparison.parts) == ("cannot say", None, (), ())
     assert comparison.headline == "Steps cannot be compared: base and new have no steps. Nothing changed by more than its spread and 3 %."
 
 
 def test_only_one_run_has_steps(empty: Report) -> None:
     comparison = compared(empty, with_(empty, lengths=[100] * 8))
     assert comparison.steps_absent == "base has no steps"
-    assert comparison.verdict == "unknown"
+    assert comparison.verdict == "cannot say"
+    assert comparison.judgment is not None
+    assert (comparison.judgment.percent, comparison.judgment.evidence) == (None, None)
 
 
 def test_four_steps_are_too_few_whatever_they_took(empty: Report) -> None:
     comparison = compared(with_(empty, lengths=[100] * 5), with_(empty, lengths=[200] * 5))
     assert comparison.steps is not None
     assert (comparison.verdict, comparison.steps.base.count, comparison.steps.p_value, comparison.steps.shift_percent) == (
-        "undecided",
+        "cannot say",
         4,
         None,
         None,

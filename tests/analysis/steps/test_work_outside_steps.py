@@ -22,7 +22,7 @@ Launch = tuple[int, int, int, int]
 
 
 def trace(path: Path, steps: Sequence[tuple[int, int, int]], launches: Sequence[Launch], nccl: Sequence[Launch] = ()) -> Report:
-    """Report a trace of one rank: steps with number, start and end on the host, and kernels."""
+    """Report a trace of one rank; ``steps``: number, start and end on the host."""
     events: list[dict[str, Any]] = [
         {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{number}", "pid": 100, "tid": 1, "ts": T0 + start, "dur": end - start}
         for number, start, end in steps
@@ -41,7 +41,7 @@ def trace(path: Path, steps: Sequence[tuple[int, int, int]], launches: Sequence[
         return analyze(store, Options(generated_at_ns=0))
 
 
-def shown(report: Report) -> tuple[str, str]:
+def step_tile(report: Report) -> tuple[str, str]:
     tile = next(tile for tile in report.summary.tiles if tile.key == "step_time")
     return tile.label, tile.value
 
@@ -64,7 +64,7 @@ def test_work_of_a_warm_up_step_is_in_no_figure_per_step(tmp_path: Path) -> None
     report = trace(tmp_path / "trace.json", QUEUE, [*AHEAD, *WARM_UP], nccl=[(115, 20, 330, 350), (155, 20, 430, 450), (195, 20, 530, 550)])
     # Step 3 begins when the warm-up's work ends. Each computes 90 and waits 10 for communication; nothing is idle.
     assert bars(report) == [(100, 90, 10, 0)] * 3
-    assert shown(report) == ("step time", "100 µs")
+    assert step_tile(report) == ("step time", "100 µs")
     (work,) = report.steps.outside
     assert (work.rank, work.when, work.runs, work.busy_ns, work.longest) == (0, "before", 1, 160 * US, "gemm_kernel")
     (parts,) = report.steps.parts
@@ -80,7 +80,7 @@ def test_without_that_work_all_figures_per_step_are_equal(tmp_path: Path, launch
     assert alone.steps.outside == ()
     for field in ("step_breakdown", "rank_comparison"):
         assert getattr(after, field) == getattr(alone, field)
-    assert shown(after) == shown(alone)
+    assert step_tile(after) == step_tile(alone)
 
 
 def test_work_between_profiles_is_of_neither(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_overlapping_steps_have_the_cadence(tmp_path: Path) -> None:
     ]
     report = trace(tmp_path / "trace.json", steps, work)
     assert bars(report)[1:] == [(100, 95, 0, 5)] * 3
-    assert shown(report) == ("step time", "100 µs")
+    assert step_tile(report) == ("step time", "100 µs")
     (group,) = report.steps.groups
     assert (group.quantiles.p50, group.step_time_ns) == (180 * US, 100 * US)
     assert next(tile.detail for tile in report.summary.tiles if tile.key == "step_time") == "median of 3 steps, GPU time per step 180 µs"
@@ -111,7 +111,7 @@ def test_overlapping_steps_have_the_cadence(tmp_path: Path) -> None:
 def test_one_recorded_step_has_no_step_time(tmp_path: Path) -> None:
     report = trace(tmp_path / "trace.json", QUEUE[:1], [AHEAD[0], *WARM_UP])
     assert bars(report) == [(90, 90, 0, 0)]
-    assert shown(report) == ("GPU time per step", "90.0 µs")
+    assert step_tile(report) == ("GPU time per step", "90.0 µs")
     times = step_times(report.steps)
     assert times is not None
     assert (times.measure, times.values) == ("device", (90_000.0,))
@@ -127,7 +127,7 @@ def test_slow_warm_up_steps_do_not_move_the_step_time(tmp_path: Path) -> None:
         steps.append((number, start, end))
         work.append((end - 60, 7, end - 50, end))
     report = trace(tmp_path / "trace.json", steps, work)
-    assert shown(report) == ("step time", "100 µs")
+    assert step_tile(report) == ("step time", "100 µs")
     assert report.steps.outside == ()
 
 

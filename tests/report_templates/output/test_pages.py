@@ -316,7 +316,7 @@ def test_profiled_steps_and_timelines_are_told_apart(rich: Report) -> None:
     )
     marked = tuple(dataclasses.replace(step, phase=None) for step in rich.steps.steps)
     text = with_steps(rich, Steps((*rich.steps.steps, *marked), (*rich.steps.groups[:2], *profiled), (), None))
-    assert "40 profiled steps on each of 8 processes: the median lies between" in text
+    assert "40 profiled steps on each of 8 processes, GPU time per step: the median lies between" in text
     assert "Timelines of the whole job: 300 TRAIN steps on each of 2 processes." in text
     assert "Only the profiled steps are drawn." in text
 
