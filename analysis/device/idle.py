@@ -1,4 +1,4 @@
-"""Idle time of the streams of a device by cause."""
+"""Idle time of the streams of a device by cause, and the one definition of these causes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ _STREAM: Final = ["node", "process", "device", "stream"]
 def idle(store: Store) -> tuple[Idle, ...]:
     """Sum the gaps in every stream by cause; streams without gaps have no row.
 
-    A gap is between a kernel, copy or memset and the latest end of those before it on the same stream. Host wait: the launch call ended
-    after that end. Kernel wait: the launch had ended and the gap is shorter than 30 microseconds. Other: the rest, including work whose
-    launch is not in the trace. The time between two profiles of a process does not count.
+    A gap is between a kernel, copy or memset and the latest end of those before it on the same stream; :func:`by_cause` divides it. The
+    time between two profiles of a process does not count.
     """
     places = Places(store)
     profiled = windows(store, "process")
@@ -57,18 +56,34 @@ def launch_calls(store: Store, condition: str) -> pl.DataFrame:
 
 def _gaps(runs: pl.DataFrame) -> pl.DataFrame:
     between = gaps(runs, [*_STREAM, "window"])
-    gap, launched = pl.col("gap"), pl.col("launched")
-    host_wait = (launched > pl.col("before")).fill_null(False)
-    kernel_wait = (launched <= pl.col("before")).fill_null(False) & (gap < KERNEL_WAIT_NS)
     return (
         runs.select(pl.col(*_STREAM, "launched").gather(between["row"]))
-        .with_columns(between["start"].alias("before"), gap=between["end"] - between["start"])
+        .with_columns(between["start"], between["end"])
+        .with_columns(ready())
         .group_by(_STREAM)
-        .agg(
-            gaps=pl.len(),
-            host_wait_ns=gap.filter(host_wait).sum(),
-            kernel_wait_ns=gap.filter(kernel_wait).sum(),
-            other_ns=gap.filter(~host_wait & ~kernel_wait).sum(),
-        )
+        .agg(gaps=pl.len(), **by_cause())
         .sort(_STREAM)
     )
+
+
+def ready() -> pl.Expr:
+    """Return when the work after a gap was ready: null if its launch is unknown.
+
+    Columns: ``start`` and ``end`` of the gap, ``launched``, the end of the launch call of that work. Until then the gap is the host's."""
+    return pl.col("launched").clip(pl.col("start"), pl.col("end")).alias("ready")
+
+
+def by_cause() -> dict[str, pl.Expr]:
+    """Return the sums of gaps (``start``, ``ready``, ``end``) by cause, in ns.
+
+    A gap is divided where the launch call of the work after it ended. Before: host wait. After: kernel wait if that part is shorter than 30
+    microseconds, which a typical launch explains; else other, which also has the gaps before work whose launch is not in the trace.
+    ``waiting_ns``: the part of other after a launch."""
+    length, waited = pl.col("end") - pl.col("start"), pl.col("end") - pl.col("ready")
+    short = (waited < KERNEL_WAIT_NS).fill_null(False)
+    return {
+        "host_wait_ns": (pl.col("ready") - pl.col("start")).sum(),
+        "kernel_wait_ns": waited.filter(short).sum(),
+        "other_ns": pl.when(pl.col("ready").is_null()).then(length).otherwise(waited).filter(~short).sum(),
+        "waiting_ns": waited.filter(~short).sum(),
+    }

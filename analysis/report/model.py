@@ -401,8 +401,8 @@ class Launches:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Gaps before the kernels, copies and memsets of one stream by cause: host wait (the launch ended after the previous execution on the
-    stream did), kernel wait (launch was ready, gap below 30 us), other."""
+    """Gaps before the kernels, copies and memsets of one stream by cause: host wait (until the launch call had ended), kernel wait (from
+    there, below 30 us), other. ``waiting_ns``: the part of other in which the work was launched; the launch of the rest is unknown."""
 
     node: str
     rank: int | None
@@ -412,6 +412,7 @@ class Idle:
     host_wait_ns: int
     kernel_wait_ns: int
     other_ns: int
+    waiting_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -391,6 +391,7 @@ class HostBoundDevice(ProfiledDevice):
     other_ns: int
     host_percent: float
     issue: bool | None
+    waiting_ns: int = 0
 
 
 class CountedTime(DetailsRow):

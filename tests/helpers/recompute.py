@@ -215,15 +215,25 @@ def idle(trace: Trace) -> dict[tuple[int, int], Any]:
         for event in events[1:]:
             gap = event["start"] - before
             if gap > 0:
-                launch = trace.launched.get(event["id"])
-                late = launch is not None and launch["end"] > before
-                cause = "host_wait_ns" if late else "kernel_wait_ns" if launch is not None and gap < 30_000 else "other_ns"
-                causes[cause] += gap
+                causes.update(parts_of_gap(before, event["start"], trace.launched.get(event["id"])))
                 gaps += 1
             before = max(before, event["end"])
         if gaps:
-            rows[key] = {"gaps": gaps, **{cause: causes[cause] for cause in ("host_wait_ns", "kernel_wait_ns", "other_ns")}}
+            rows[key] = {"gaps": gaps, **{cause: causes[cause] for cause in ("host_wait_ns", "kernel_wait_ns", "other_ns", "waiting_ns")}}
     return rows
+
+
+def parts_of_gap(start: int, end: int, launch: Event | None) -> dict[str, int]:
+    """Divide a gap at the end of the launch call of the work that ends it."""
+    if launch is None:
+        return {"other_ns": end - start}
+    if launch["end"] >= end:
+        return {"host_wait_ns": end - start}
+    host = launch["end"] - start if launch["end"] > start else 0
+    waited = end - start - host
+    if waited < 30_000:
+        return {"host_wait_ns": host, "kernel_wait_ns": waited}
+    return {"host_wait_ns": host, "other_ns": waited, "waiting_ns": waited}
 
 
 def derived_utilization(trace: Trace) -> list[float]:

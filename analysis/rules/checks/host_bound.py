@@ -7,11 +7,12 @@ from typing import Any, Final
 
 import polars as pl
 
+from ...device.device_gaps import GapGroup, IdleDevice
+from ...device.idle import by_cause
 from ...report.causes import Program
 from ...report.rule_details import CountedTime, HostActivity, HostBoundDetails, HostBoundDevice, HostCall, HostWait, TimeOf
 from ...toolkit.wording import capitalized, duration, percent, plural
 from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated
-from ..evidence.device_gaps import HOST_WAIT, KERNEL_WAIT, OTHER_CAUSE, GapGroup, IdleDevice
 from ..evidence.device_share import gpus, no_device_activity
 from ..evidence.frameworks import FEWER_LAUNCHES, LESS_OVERHEAD, LOAD_AHEAD, TRACE_AGAIN, TRACE_SOME, WAITS, WARMED_UP
 from ..evidence.host_time import CALLS, RANGES, UNRECORDED, activities, calls_in
@@ -70,27 +71,20 @@ class HostBound(Rule):
 
 
 def _rows(group: GapGroup, parameters: Parameters) -> _Judged:
-    gap, cause = pl.col("end") - pl.col("start"), pl.col("cause")
-    causes = {"host": HOST_WAIT, "kernel": KERNEL_WAIT, "other": OTHER_CAUSE}
-    sums = group.gaps.group_by("row").agg(
-        *(gap.filter(cause == number).sum().alias(name) for name, number in causes.items()), waits=(cause == HOST_WAIT).sum()
-    )
-    by_row = {row["row"]: row for row in sums.iter_rows(named=True)}
-    none = {"host": 0, "kernel": 0, "other": 0, "waits": 0}
+    sums = group.gaps.group_by("row").agg(**by_cause(), host_waits=(pl.col("ready") > pl.col("start")).sum())
+    by_row = {row.pop("row"): row for row in sums.to_dicts()}
+    none = {"host_wait_ns": 0, "kernel_wait_ns": 0, "other_ns": 0, "waiting_ns": 0, "host_waits": 0}
     return [(device, _row(device, by_row.get(device.row, none), parameters)) for device in group.devices]
 
 
 def _row(device: IdleDevice, sums: dict[str, int], parameters: Parameters) -> HostBoundDevice:
     idle_percent = 100 * device.idle_ns / device.span_ns if device.span_ns else 0.0
-    host_percent = 100 * sums["host"] / device.idle_ns if device.idle_ns else 0.0
+    host_percent = 100 * sums["host_wait_ns"] / device.idle_ns if device.idle_ns else 0.0
     idle = idle_percent > parameters["idle_threshold"]
     return HostBoundDevice.of(
         device,
         idle_percent=idle_percent,
-        host_wait_ns=sums["host"],
-        host_waits=sums["waits"],
-        kernel_wait_ns=sums["kernel"],
-        other_ns=sums["other"],
+        **sums,
         host_percent=host_percent,
         issue=None if idle and not device.linked else idle and host_percent > parameters["host_share"],
     )
@@ -111,7 +105,7 @@ class _Waits:
         """Add the waits of the devices of a group that have the issue."""
         if not bad:
             return
-        waits = group.gaps.filter(pl.col("cause") == HOST_WAIT, pl.col("row").is_in([device.row for device in bad]))
+        waits = group.host_waits().filter(pl.col("row").is_in([device.row for device in bad]))
         waits = waits.with_columns(time=pl.col("end") - pl.col("start"))
         labels = {device.row: device.label for device in bad}
         sync = sync_calls(run.store, waits["process"].unique().to_list())

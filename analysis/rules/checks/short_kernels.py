@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from ...device.device_gaps import GapGroup, IdleDevice
 from ...report.rule_details import ShortKernel, ShortKernelsDetails, ShortKernelsDevice
 from ...toolkit.wording import count, duration, percent, plural, significant
 from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated, required
-from ..evidence.device_gaps import GapGroup, IdleDevice
 from ..evidence.device_share import gpus, no_device_activity
 from ..evidence.frameworks import FUSED, FUSED_OPTIMIZER
 from ..evidence.idle_findings import Judged, looked_at, names, outcome, with_issue

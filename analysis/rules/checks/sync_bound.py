@@ -7,13 +7,13 @@ from typing import Final
 
 import polars as pl
 
+from ...device.device_gaps import GapGroup, IdleDevice
 from ...report.causes import Program
 from ...report.rule_details import BlockingCall, SyncBoundDetails, SyncBoundDevice
 from ...toolkit.contents import kinds
 from ...toolkit.intervals import length_inside, union
 from ...toolkit.wording import duration, percent, plural
 from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated
-from ..evidence.device_gaps import GapGroup, IdleDevice
 from ..evidence.device_share import gpus, no_device_activity
 from ..evidence.frameworks import READS, WAITS_FOR_ALL
 from ..evidence.idle_findings import Judged, looked_at, names, outcome, unjudged, with_issue

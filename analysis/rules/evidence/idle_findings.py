@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
 from ....ingest.store.store import Store
+from ...device.device_gaps import GapGroup, IdleDevice
 from ...report.model import RuleDetails
 from ...report.rule_details import HostBoundDevice, ShortKernelsDevice, SyncBoundDevice
 from ...toolkit.wording import count, plural
 from .base import Cost, Outcome, concluded
-from .device_gaps import GapGroup, IdleDevice
 from .device_share import per_step
 from .run_data import RunData
 

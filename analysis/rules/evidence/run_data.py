@@ -20,6 +20,7 @@ from ...causes.program import program
 from ...causes.roles import PIPELINE, coordinates, roles
 from ...causes.what_if import Peers, WhatIf, common_steps, peers, what_if
 from ...device.activity import activity
+from ...device.device_gaps import DeviceGaps
 from ...device.idle import idle
 from ...device.kernels import kernels
 from ...device.launches import launches
@@ -39,7 +40,6 @@ from ...steps.times import step_times
 from ...toolkit.options import AnalysisOptions
 from ...toolkit.places import Places
 from .blocks import Samples
-from .device_gaps import DeviceGaps
 from .loading import loading_percent
 
 T = TypeVar("T")

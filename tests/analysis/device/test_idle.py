@@ -25,12 +25,12 @@ def test_causes(make_store: MakeStore) -> None:
         device_event=[
             run(0, 100 * US),
             run(110 * US, 120 * US, 1),  # ready since 50, gap 10: kernel wait
-            run(170 * US, 180 * US, 2),  # launched at 165, after 120: host wait of 50
-            run(210 * US, 220 * US, 3),  # ready, gap exactly 30: other
+            run(170 * US, 180 * US, 2),  # launched at 165: host wait of 45, kernel wait of 5
+            run(210 * US, 220 * US, 3),  # ready, gap exactly 30: other, after a launch
             run(249 * US, 260 * US, 4),  # ready at the very end of the one before, gap 29: kernel wait
             run(265 * US, 270 * US),  # no launch in the trace: other, 5
             {**run(270 * US, 500 * US), "kind": "sync"},  # no work
-            run(272 * US, 300 * US, 5),  # host wait of 2
+            run(272 * US, 300 * US, 5),  # host wait of 1, kernel wait of 1
             run(275 * US, 280 * US, 1),  # inside of the one before: no gap
             {**run(301 * US, 302 * US, 1), "kind": "memcpy"},  # 1 after the longest end so far: kernel wait
         ],
@@ -38,7 +38,8 @@ def test_causes(make_store: MakeStore) -> None:
     )
     (result,) = idle(store)
     assert (result.node, result.rank, result.device, result.stream) == ("host-0", 0, 0, 7)
-    assert (result.gaps, result.host_wait_ns, result.kernel_wait_ns, result.other_ns) == (7, 52 * US, 40 * US, 35 * US)
+    assert (result.gaps, result.host_wait_ns, result.kernel_wait_ns, result.other_ns) == (7, 46 * US, 46 * US, 35 * US)
+    assert result.waiting_ns == 30 * US
 
 
 def test_streams_devices_and_processes_apart(make_store: MakeStore) -> None:
@@ -50,7 +51,7 @@ def test_streams_devices_and_processes_apart(make_store: MakeStore) -> None:
         ],
         host_event=[launch(12, 1, process=1)],
     )  # fmt: skip
-    assert [(i.rank, i.stream, i.gaps, i.host_wait_ns, i.other_ns) for i in idle(store)] == [(0, 7, 1, 7, 0), (1, 7, 1, 0, 5)]
+    assert [(i.rank, i.stream, i.gaps, i.host_wait_ns, i.other_ns) for i in idle(store)] == [(0, 7, 1, 2, 0), (1, 7, 1, 0, 5)]
 
 
 def test_a_graph_launch_explains_all_its_runs(make_store: MakeStore) -> None:

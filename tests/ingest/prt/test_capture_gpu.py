@@ -151,10 +151,10 @@ def test_a_step_by_hand(tmp_path: Path) -> None:
 
 
 def test_gaps_of_a_stream_and_their_causes(tmp_path: Path) -> None:
-    # Stream 7: 100-200 | gap of 50, launched at 210: host wait | 250-300 | gap of 25, launched long before: kernel wait | 325-400
+    # Stream 7: 100-200 | gap of 50: host 10, kernel wait 40 | 250-300 | gap of 25, launched before: kernel wait | 325-400
     recording = Gpu().run(325, 75, 3).run(100, 100, 1).run(250, 50, 2).call(10, 10, 1).call(200, 10, 2).call(60, 10, 3)
     [idle] = reported(tmp_path, recording).idle
-    assert (idle.stream, idle.gaps, idle.host_wait_ns, idle.kernel_wait_ns, idle.other_ns) == (7, 2, 50, 25, 0)
+    assert (idle.stream, idle.gaps, idle.host_wait_ns, idle.kernel_wait_ns, idle.other_ns) == (7, 2, 10, 40 + 25, 0)
 
 
 def test_a_graph_is_one_launch(tmp_path: Path) -> None:
@@ -355,7 +355,7 @@ def test_a_recording_without_windows_is_one(tmp_path: Path) -> None:
         assert rows(store, f"SELECT first_ns - {START}, last_ns - {START} FROM profile_window") == [(0, 110)]
         report = analyze(store, Options(generated_at_ns=0))
     assert report.time_breakdown[0].idle_ns == 80
-    assert report.idle[0].host_wait_ns == 80
+    assert (report.idle[0].host_wait_ns, report.idle[0].kernel_wait_ns) == (40, 40)
 
 
 def test_correlations_begin_anew_in_every_session_and_process(tmp_path: Path) -> None:

@@ -134,15 +134,19 @@ def test_every_stream_and_why_it_stood_still(report: Report) -> None:
     actual = {(row.rank, row.device, row.stream): (row.gaps, row.host_wait_ns, row.kernel_wait_ns, row.other_ns) for row in report.idle}
     assert actual.keys() == {(rank, rank, stream) for rank in range(2) for stream in (7, 20, 21)}
     for rank in range(2):
-        # Stream 20: the copy alone, of 2 ms every 100 ms; stream 21: the reduction alone. Each launched after the one before.
-        assert actual[rank, rank, 20] == (STEPS - 1, (STEPS - 1) * (PERIOD - 2 * MS), 0, 0)
-        assert actual[rank, rank, 21] == (STEPS - 1, (STEPS - 1) * (PERIOD - REDUCTION[rank]), 0, 0)
+        # Stream 20: the copy alone, of 2 ms every 100 ms; stream 21: the reduction alone. Each launched after the one before, and 40 us and
+        # 19.49 ms after the end of its launch call.
+        copy, reduction = PERIOD - 2 * MS, PERIOD - REDUCTION[rank]
+        assert actual[rank, rank, 20] == (STEPS - 1, (STEPS - 1) * (copy - 40 * US), 0, (STEPS - 1) * 40 * US)
+        assert actual[rank, rank, 21] == (STEPS - 1, (STEPS - 1) * (reduction - 19_490 * US), 0, (STEPS - 1) * 19_490 * US)
         # Stream 7 in a step: from the memset to forward 400 us (launched long before: other), nine gaps of 5 us (kernel wait) each in
         # forward and backward, and waits for launches: before backward, the graph, the copy back, and from there to the next memset.
+        # These end 892, 70, 30 and 2465 us before the work begins.
         forward_end, backward_end, copied = 13 * MS + 9 * 2_505 * US + 2_500 * US, 71_045 * US, 90_060 * US
-        inside = (41 * MS - forward_end) + (80_100 * US - backward_end) + (90_050 * US - 83_100 * US)
-        host = STEPS * inside + (STEPS - 1) * (PERIOD - copied + 12_500 * US)
-        assert actual[rank, rank, 7] == (STEPS * 22 + STEPS - 1, host, STEPS * 18 * 5 * US, STEPS * 400 * US)
+        inside = (40_108 * US - forward_end) + (80_030 * US - backward_end) + (90_020 * US - 83_100 * US)
+        host = STEPS * inside + (STEPS - 1) * (PERIOD - copied + 10_035 * US)
+        other = STEPS * (400 + 892 + 70 + 30) * US + (STEPS - 1) * 2_465 * US
+        assert actual[rank, rank, 7] == (STEPS * 22 + STEPS - 1, host, STEPS * 18 * 5 * US, other)
 
 
 def test_steps_of_annotations_and_of_nvtx_ranges(report: Report, store: Store) -> None:

@@ -1,15 +1,8 @@
-"""The idle gaps of every device inside its profile, with the event that ended each gap and its cause.
+"""The idle gaps of every device inside its profile, with the event that ended each gap and when it was launched.
 
 A gap is between two events (kernels, copies, memsets) of a device, over all its streams and processes: from the latest end so far to the
-next start. The event that starts first ends the gap and determines its cause:
-
-===========  =======================================================================================================================
-host wait    its launch call ended after the gap had begun: the device had nothing to run because the host was not there yet
-kernel wait  it was launched before, and the gap is shorter than 30 µs (what a typical launch explains)
-other        the rest, also where its launch is not in the trace
-===========  =======================================================================================================================
-
-The three sum up to the idle time of the device. The time between two profiles of a schedule with several cycles is not a gap.
+next start. The event that starts first ends the gap. The gap is divided at the end of its launch call (:mod:`.idle`): up to there the
+device had nothing to run, because the host was not there yet. The time between two profiles of a schedule with several cycles is not a gap.
 """
 
 from __future__ import annotations
@@ -20,19 +13,16 @@ from typing import Any, Final
 
 import polars as pl
 
-from ....ingest.store.store import Store
-from ...device.idle import KERNEL_WAIT_NS, launch_calls
-from ...toolkit.intervals import first_of
-from ...toolkit.labels import place
-from ...toolkit.places import Places, batches, one_of
-from ...toolkit.windows import windows, with_window
-
-HOST_WAIT: Final = 0
-KERNEL_WAIT: Final = 1
-OTHER_CAUSE: Final = 2
+from ...ingest.store.store import Store
+from ..toolkit.intervals import first_of
+from ..toolkit.labels import place
+from ..toolkit.places import Places, batches, one_of
+from ..toolkit.windows import windows, with_window
+from .idle import launch_calls, ready
 
 # Device events that are held in memory at once; a run of more is read in groups of devices (one device is never divided).
 ROWS_AT_ONCE: Final = 1_000_000
+LISTED: Final = 10  # longest gaps of a device that are looked at, however short
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +59,21 @@ class IdleDevice:
 class GapGroup:
     """Some devices and their gaps. ``condition``: SQL that is true for their rows of ``device_event AS e``.
 
-    ``gaps``: row (of the device), start, end, cause; of the event that ends the gap: process, kernel (whether it is one), name, duration.
+    ``gaps``: row (of the device), start, end; of the event that ends the gap: process, kernel (whether it is one), name, duration, and
+    ``ready``, the end of its launch call within the gap (null if the trace does not have it). ``longest``: those of each device above 1 %
+    of its span, and at least its ten longest, with more about the work around them.
     """
 
     devices: tuple[IdleDevice, ...]
     gaps: pl.DataFrame
+    longest: pl.DataFrame
     condition: str
     keys: pl.DataFrame
     """Number of each device by its ids: columns node, device, row."""
+
+    def host_waits(self) -> pl.DataFrame:
+        """Return the parts of the gaps in which the work was not launched yet."""
+        return self.gaps.filter(pl.col("ready") > pl.col("start")).with_columns(end="ready")
 
     def rows(self) -> pl.DataFrame:
         """Return the processes of each device: columns row and process."""
@@ -90,6 +87,7 @@ class DeviceGaps:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._kept: GapGroup | None = None
+        self._longest: list[tuple[tuple[IdleDevice, ...], pl.DataFrame]] = []
 
     def groups(self) -> Iterator[GapGroup]:
         """Yield all devices with kernels, copies or memsets, a million events at a time."""
@@ -98,11 +96,21 @@ class DeviceGaps:
             return
         groups = _device_groups(self._store)
         places = Places(self._store)
+        longest = []
         for users in groups:
             group = _gaps(self._store, users, places)
+            longest.append((group.devices, group.longest))
             if len(groups) == 1:
                 self._kept = group
             yield group
+        self._longest = longest
+
+    def longest(self) -> list[tuple[tuple[IdleDevice, ...], pl.DataFrame]]:
+        """Return the devices and the longest gaps of every group."""
+        if not self._longest:
+            for _ in self.groups():
+                pass
+        return self._longest
 
 
 def _device_groups(store: Store) -> list[pl.DataFrame]:
@@ -123,37 +131,47 @@ def _gaps(store: Store, users: pl.DataFrame, places: Places) -> GapGroup:
     events = _in_profiles(store, _events(store, users, condition)).sort(
         "row", "start", "end", "launched", "process", "name", nulls_last=True
     )
-    start, end, before, launched = pl.col("start"), pl.col("end"), pl.col("before"), pl.col("launched")
+    start, end, before = pl.col("start"), pl.col("end"), pl.col("before")
     spans = (
         events.group_by("row", "window")
-        .agg(start.min(), end.max(), events=pl.len(), linked=launched.count())
+        .agg(start.min(), end.max(), events=pl.len(), linked=pl.col("launched").count())
         .group_by("row")
         .agg(pl.col("events", "linked").sum(), first_ns=start.min(), last_ns=end.max(), span_ns=(end - start).sum())
     )
-    host_wait = (launched > before).fill_null(False)
-    kernel_wait = launched.is_not_null() & (start - before < KERNEL_WAIT_NS)
+    numbered = events.with_row_index("number")
     gaps = (
-        events.with_columns(before=end.cum_max().shift(1).over("row", "window"))
+        numbered.with_columns(before=end.cum_max().shift(1).over("row", "window"))
         .filter(start > before)
-        .select(
-            "row",
-            "process",
-            "kernel",
-            "name",
-            start=before,
-            end=start,
-            duration=end - start,
-            cause=pl.when(host_wait).then(HOST_WAIT).when(kernel_wait).then(KERNEL_WAIT).otherwise(OTHER_CAUSE).cast(pl.Int8),
-        )
+        .select("number", "row", "process", "kernel", "name", "launched", start=before, end=start, duration=end - start)
+        .with_columns(ready())
     )
     idle = gaps.group_by("row").agg(idle_ns=(end - start).sum())
     rows = users.join(spans, on="row").join(idle, on="row", how="left").with_columns(pl.col("idle_ns").fill_null(0))
     return GapGroup(
         tuple(_device(row, places) for row in rows.sort("row").iter_rows(named=True)),
-        gaps,
+        gaps.drop("number", "launched"),
+        _longest(numbered, gaps, spans),
         condition,
         users.select("node", "device", "row"),
     )
+
+
+def _longest(events: pl.DataFrame, gaps: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
+    """Return the longest gaps of each device, with the work around them.
+
+    Columns: row, process, start, ready, end, launched; ``name``, ``stream``, ``correlation`` of the work that ends the gap; ``number``, its
+    place among the events; ``name_before``, ``stream_before``, ``correlation_before`` of the work that ended last."""
+    length = pl.col("end") - pl.col("start")
+    tenth = gaps.group_by("row").agg(tenth=length.top_k(LISTED).min())
+    limits = spans.join(tenth, on="row").select("row", least=pl.min_horizontal("tenth", pl.col("span_ns") // 100 + 1))
+    long = gaps.join(limits, on="row").filter(length >= pl.col("least")).drop("least", "kernel", "name", "duration")
+    after = events.select(pl.col("name", "stream", "correlation").gather(long["number"]))
+    ends = events.join(long.select("row", end="start"), on=["row", "end"], how="semi")
+    last = ends.group_by("row", "end").agg(
+        pl.col("name", "stream", "correlation").sort_by("number").last().name.suffix("_before"),
+        pl.col("number").max().alias("number_before"),
+    )
+    return long.hstack(after).join(last, left_on=["row", "start"], right_on=["row", "end"], how="left")
 
 
 def _device(row: dict[str, Any], places: Places) -> IdleDevice:
@@ -175,11 +193,13 @@ def _condition(users: pl.DataFrame) -> str:
 def _events(store: Store, users: pl.DataFrame, condition: str) -> pl.DataFrame:
     processes = ", ".join(str(p) for p in sorted(set(users["processes"].explode().drop_nulls()))) or "NULL"
     events = store.frame(f"""
-        SELECT e.node, e.device, e.process, e.start_ns AS start, e.end_ns AS "end", e.kernel, e.name, e.correlation AS number
+        SELECT e.node, e.device, e.process, e.start_ns AS start, e.end_ns AS "end", e.kernel, e.name, e.stream,
+            e.correlation AS number
         FROM device_run AS e WHERE {condition}
     """)
     calls = launch_calls(store, f"e.process IN ({processes})")
-    events = events.with_columns(launched=calls["end"].gather(first_of(events, calls, ["process"], ["start", "end"]))).drop("number")
+    events = events.with_columns(launched=calls["end"].gather(first_of(events, calls, ["process"], ["start", "end"])))
+    events = events.rename({"number": "correlation"})
     return events.join(users.select("node", "device", "row", "shared"), on=["node", "device"], nulls_equal=True)
 
 
