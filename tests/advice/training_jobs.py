@@ -338,9 +338,9 @@ class Trainer:
                     self.hold((gather,))
                 yield from self.layer(layer, "bwd")
                 self.tensor_all_reduce()
-                if len(group.ranks) > 1 and job.style in ("ddp", "fsdp") and job.overlap:
+                if len(group.ranks) > 1 and job.style in ("ddp", "fsdp", "megatron") and job.overlap:
                     last = self.reduce(group, layer)
-            if len(group.ranks) > 1 and job.style in ("ddp", "fsdp") and not job.overlap:
+            if len(group.ranks) > 1 and job.style in ("ddp", "fsdp", "megatron") and not job.overlap:
                 for layer in range(job.layers):
                     last = self.reduce(group, layer)
         if len(group.ranks) > 1 and job.style == "manual":
@@ -360,10 +360,10 @@ class Trainer:
 
     def reduce(self, group: Group, layer: int) -> Work:
         """Reduce the gradients of a layer once its backward pass has ended."""
-        kind = "allreduce" if self.job.style == "ddp" else "_reduce_scatter_base"
+        kind = "_reduce_scatter_base" if self.job.style == "fsdp" else "allreduce"
         label = f"FSDP::post_backward_reduce (layers.{layer})" if self.job.style == "fsdp" and self.job.ranges else None
         with self.rank.range(label):
-            stream = 20 if self.job.style == "ddp" else 24
+            stream = 24 if self.job.style == "fsdp" else 20
             return self.collective(kind, group, self.job.layer_mb, stream=stream, waits=(self.rank.last[7],), label="gradients")
 
     def hold(self, waits: tuple[Work, ...]) -> None:
@@ -425,7 +425,8 @@ class Trainer:
         pipe = job.group("pp", rank.number)
         with rank.range(f"{way}_step" if job.ranges else None):
             if not (first if forward else last):
-                self.hold((self.collective("recv", pipe, 24.0, stream=22 if forward else 24, waits=(), label=way),))
+                before = tuple(filter(None, [rank.last.get(7)]))  # PyTorch's communication streams wait for the current one
+                self.hold((self.collective("recv", pipe, 24.0, stream=22 if forward else 24, waits=before, label=way),))
             if first and job.embedding_ms:
                 rank.launch(
                     "aten::embedding", "void at::native::indexSelectLargeIndex<c10::BFloat16, long>", job.embedding_ms * MS, noise=job.noise
