@@ -38,7 +38,7 @@ class Finding:
 @dataclass(frozen=True, slots=True)
 class Message:
     """``key`` identifies the comment when it is sent again. ``lines`` come before everything else, such as a regression. ``issues`` counts
-    all findings of the report, ``findings`` has the costliest."""
+    all findings of the report, ``findings`` has the first that no other explains."""
 
     key: str
     run: str
@@ -96,6 +96,7 @@ def _message(report: Mapping[str, Any], key: str | None, link: str | None) -> Me
     run, summary, generator = report["run"], report["summary"], report.get("generator", {})
     rules = [rule for rule in report.get("rules", ()) if rule.get("category") != "report"]
     findings = report.get("findings", ())
+    causes = [finding for finding in findings if not finding.get("explained_by")]
     writer = f"postrun {generator.get('version', '')}".strip()
     if isinstance(generator.get("generated_at_ns"), int):
         writer += f", {moment(generator['generated_at_ns'])}"
@@ -107,7 +108,7 @@ def _message(report: Mapping[str, Any], key: str | None, link: str | None) -> Me
         subtitle=str(summary.get("subtitle", "")),
         figures=tuple((str(tile["label"]), str(tile["value"])) for tile in summary.get("tiles", ())),
         verdicts=tuple(_verdict(rule) for rule in sorted(rules, key=lambda rule: order(rule["verdict"]))),
-        findings=tuple(map(_finding, findings[:_TOP])),
+        findings=tuple(map(_finding, causes[:_TOP])),
         issues=len(findings),
         warnings=tuple(map(str, summary.get("warnings", ()))),
         link=link,

@@ -10,6 +10,7 @@ from ...ingest.store.store import Store
 from ..report.model import Device, Node, Note, Process, Run, Source
 from ..toolkit.contents import NODES, PROCESSES, RUN, SOURCES
 from ..toolkit.places import Places, in_order
+from .capture_notes import capture_notes
 
 # Times before 2001-09-09 count from an anchor or from the boot of the node, not from the Unix epoch. They cannot be compared with ones
 # that count from the epoch.
@@ -99,10 +100,10 @@ def data_quality(store: Store) -> tuple[Note, ...]:
     """Return the notes of the readers: errors, warnings, then the rest by code.
 
     Errors and warnings have an entry per file; other notes have one per code. A profile with more steps or nodes than the documentation
-    of the hosted profiler advises also gets a note.
+    of the hosted profiler advises also gets a note, as does one with few steps or with Python frames.
     """
     rows = store.frame(_NOTES).rows() if store.has_rows("ingest_note") else []
-    notes = [*(Note(*row) for row in rows), *_beyond_advice(store)]
+    notes = [*(Note(*row) for row in rows), *_beyond_advice(store), *capture_notes(store)]
     return tuple(sorted(notes, key=lambda n: (_SEVERITIES.index(n.severity), n.file or "", n.code, n.message)))
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from ..causes.program import program_words
 from ..device.time_breakdown import WORTH_NAMING_PERCENT, only_copied
 from ..framework.host_records import host_records
-from ..report.model import DeviceTime, Steps
+from ..report.model import SMALL_PERCENT, DeviceTime, Finding, Steps
 from ..toolkit import wording
 from .summary_data import SummaryData, median_range
 from .summary_steps import data_loading, loading_basis, longest_step, profiled_left_out, spread, uneven_processes
@@ -47,7 +47,15 @@ def headline(data: SummaryData) -> str:
         sentences = ["Nothing was recorded of a GPU, and no steps: there are only system metrics."]
     else:
         sentences = ["No GPU activity, no steps and no utilisation in this run: there is nothing to time."]
-    return " ".join(sentence for sentence in sentences if sentence)
+    return " ".join(sentence for sentence in [*sentences, _little(data.report.findings)] if sentence)
+
+
+def _little(findings: Sequence[Finding]) -> str:
+    """Report that every finding is worth little; empty without a finding."""
+    worth = [finding.cost_percent if finding.saving_percent is None else finding.saving_percent for finding in findings]
+    if not worth or any(percent is None or percent >= SMALL_PERCENT for percent in worth):
+        return ""
+    return f"No finding is worth {wording.whole_percent(SMALL_PERCENT)} of the time or more."
 
 
 def _of_gpu_activity(data: SummaryData) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Final
 
 from ..report.model import Note, Run
 from ..toolkit import wording
+from .capture_notes import CODES
 
 # How the headline describes the missing part of a partial run.
 CUT: Final = "the trace was cut off"
@@ -21,7 +22,7 @@ _BROKE_OFF: Final = frozenset({"truncated", "cut_stream", "corrupt_stream", "no_
 _NOT_READ: Final = frozenset(
     {"odd_entries", "functions_left_out", "not_readable", "unreadable", "lost_event", "too_long", "damaged", "undecodable"}
 )
-_URGENT: Final = frozenset({"several_runs", "checksum"})  # codes of warnings that put every figure in doubt
+_URGENT: Final = frozenset({"several_runs", "checksum"}) | CODES  # codes of warnings that put figures of every section in doubt
 _ERRORS: Final = 3  # errors of the readers on the first page; data quality lists all
 
 

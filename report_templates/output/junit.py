@@ -16,8 +16,9 @@ _FORBIDDEN: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0
 def junit(report: Report) -> bytes:
     """Return report.junit.xml; equal reports give equal bytes.
 
-    A rule with an issue is a failure, a rule that was not evaluated is skipped, and a rule that failed is an error. Rules that only inform
-    pass and state so. ProfilerReport is omitted, because it is the sum of the others.
+    A rule with an issue is a failure, a rule that was not evaluated is skipped, and a rule that failed is an error. The text of a failure
+    begins with the rule that explains it, if one does. Rules that only inform pass and state so. ProfilerReport is omitted, because it is
+    the sum of the others.
     """
     rules = [result for result in report.rules if result.category != "report"]
     counts = {
@@ -39,18 +40,20 @@ def junit(report: Report) -> bytes:
         ("generator", f"{report.generator.name} {report.generator.version}"),
     ):
         SubElement(properties, "property", {"name": name, "value": _clean(value)})
+    causes = {finding.rule: finding.explained_by for finding in report.findings if finding.explained_by}
     for result in rules:
-        _case(suite, result)
+        _case(suite, result, causes.get(result.rule))
     indent(root, " ")
     return b'<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(root, encoding="unicode").encode() + b"\n"
 
 
-def _case(suite: Element, result: RuleResult) -> None:
+def _case(suite: Element, result: RuleResult, cause: str | None) -> None:
     name = {"classname": _clean(f"postrun.{result.category}"), "name": _clean(result.rule), "time": "0"}
     case = SubElement(suite, "testcase", name)
     if result.verdict == "IssuesFound":
         attributes = {"message": _clean(result.finding or result.reason or result.checks), "type": result.verdict}
-        SubElement(case, "failure", attributes).text = _clean(_lines(result.recommendation or result.advice, _judged(result)))
+        explained = f"Explained by {cause}: take that finding up first." if cause else None
+        SubElement(case, "failure", attributes).text = _clean(_lines(explained, result.recommendation or result.advice, _judged(result)))
     elif result.verdict == "Error":
         attributes = {"message": _clean(result.reason or "the rule failed"), "type": result.verdict}
         SubElement(case, "error", attributes).text = _clean(_judged(result))

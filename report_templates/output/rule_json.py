@@ -1,9 +1,10 @@
 """Writes one JSON file per rule in the shape of the hosted service's rule output, for programs that read it.
 
 ``RuleTriggered``, ``Violations``, ``Details``, ``Datapoints`` and ``RuleParameters`` ("name:value" lines) are the service's keys.
-``Verdict`` and ``Reason`` are added, because 0 times triggered can also mean that there was no data. Details of the documented rules have
-the service's keys if their data is available: GPUs are "gpu0", moments are microseconds (``job_start`` and ``job_end``: seconds), durations
-are seconds, and a GPU that did not trigger the rule is omitted. Other rules have their own details.
+``Verdict`` and ``Reason`` are added, because 0 times triggered can also mean that there was no data, and ``ExplainedBy`` if the finding of
+another rule is the cause. Details of the documented rules have the service's keys if their data is available: GPUs are "gpu0", moments are
+microseconds (``job_start`` and ``job_end``: seconds), durations are seconds, and a GPU that did not trigger the rule is omitted. Other
+rules have their own details.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ _KINDS: Final = {"CPU operators": "cpu_functions", "GPU operators": "gpu_functio
 def rule_files(report: Report) -> dict[str, bytes]:
     """Return file name -> content for all rules except ProfilerReport, their sum."""
     files: dict[str, bytes] = {}
+    causes = {finding.rule: finding.explained_by for finding in report.findings if finding.explained_by}
     for result in report.rules:
         if result.category != "report":
             stem = re.sub(r"[^A-Za-z0-9_-]+", "_", result.rule) or "rule"
@@ -35,7 +37,7 @@ def rule_files(report: Report) -> dict[str, bytes]:
             while name.lower() in {used.lower() for used in files}:
                 number += 1
                 name = f"{stem}-{number}.json"
-            text = json.dumps(_content(result), ensure_ascii=False, allow_nan=False)
+            text = json.dumps(_content(result, causes.get(result.rule)), ensure_ascii=False, allow_nan=False)
             files[name] = (text + "\n").encode("utf-8", "backslashreplace")
     return files
 
@@ -49,7 +51,7 @@ def ours(data: bytes) -> bool:
     return isinstance(content, dict) and {"RuleTriggered", "Verdict", "Reason"} <= content.keys()
 
 
-def _content(result: RuleResult) -> dict[str, Any]:
+def _content(result: RuleResult, cause: str | None) -> dict[str, Any]:
     content: Any = result.details
     if result.rule in _SHAPES and isinstance(content, rule_details.DETAILS[result.rule]):
         content = _SHAPES[result.rule](content, result)
@@ -63,6 +65,7 @@ def _content(result: RuleResult) -> dict[str, Any]:
         "RuleParameters": "\n".join(f"{name}:{value}" for name, value in _parameters(result)),
         "Verdict": result.verdict,
         "Reason": result.reason,
+        **({"ExplainedBy": cause} if cause else {}),
     }
 
 

@@ -174,6 +174,7 @@ def _part(report: Report, verdict: Judged) -> Section:
         sign=verdict.sign,
         issue=verdict.kind == ISSUE,
         recommendation=coded(sentences(rule.recommendation, 800)) if rule.recommendation else None,
+        explained_by=_explained_by(report, verdict),
         checks=coded(clip(rule.checks, 400)),
         condition=None if verdict.informs else coded(clip(rule.condition, 400)),
         counts="" if verdict.informs else _counts(report, rule),
@@ -188,6 +189,13 @@ def _part(report: Report, verdict: Judged) -> Section:
         section.add(*generic.own_report(context))
     section.add(_parameters(verdict.id, rule.parameter_table))
     return section
+
+
+def _explained_by(report: Report, verdict: Judged) -> str | None:
+    """Return the rule to take up first, if its finding is the cause of this one."""
+    causes = (finding.explained_by for finding in report.findings if finding.rank == verdict.rank)
+    cause = next(causes, None)
+    return clip(cause, 60) if cause else None
 
 
 def _counts(report: Report, rule: RuleResult) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -94,7 +94,10 @@ def counted(verdicts: Sequence[Judged]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A finding: advice, its rule (``anchor``: that section), the place, the evidence, and two numbers with their bases."""
+    """A finding: advice, its rule (``anchor``: that section), the place, the evidence, and two numbers with their bases.
+
+    ``predicted``: the saving is predicted, not an upper bound. ``explains``: the findings that this one is the cause of, also through
+    others."""
 
     rank: int
     title: str
@@ -106,28 +109,59 @@ class Advice:
     cost_of: str
     saving: str
     saving_of: str
+    predicted: bool = False
+    explained_by: Markup | None = None
+    explains: tuple[Advice, ...] = ()
 
     @property
     def costs(self) -> bool:
         return self.cost != UNKNOWN
 
+    @property
+    def saves(self) -> bool:
+        return self.saving != UNKNOWN
+
 
 def findings(report: Report) -> list[Advice]:
-    """Return all findings, the most costly first."""
+    """Return the findings that no other explains by rank, each with those it explains."""
     anchors = {one.rule.rule: one.anchor for one in reversed(judged(report))}
+    ordered = sorted(report.findings, key=lambda finding: finding.rank)
+    roots = _roots(ordered)
     return [
-        Advice(
-            finding.rank,
-            clip((plain(finding.title) or "").removesuffix("."), 110),
-            name(finding.rule, 40),
-            anchors.get(finding.rule, "rules"),
-            clip(finding.where, 90) if finding.where else None,
-            coded(sentences(finding.text, 320)),
-            *_cost(finding),
-            *_saving(finding),
-        )
-        for finding in sorted(report.findings, key=lambda finding: finding.rank)
+        _advice(finding, anchors, tuple(_advice(one, anchors) for one in ordered if one is not finding and roots[one.rank] == finding.rank))
+        for finding in ordered
+        if roots[finding.rank] == finding.rank
     ]
+
+
+def _roots(ordered: Sequence[Finding]) -> dict[int, int]:
+    """Map the rank of each finding to that of the finding that explains it in the end."""
+    first = {finding.rule: finding for finding in reversed(ordered)}
+    roots = {}
+    for finding in ordered:
+        root = finding
+        for _ in ordered:  # a report.json from elsewhere can contain a circle
+            if root.explained_by is None or root.explained_by not in first:
+                break
+            root = first[root.explained_by]
+        roots[finding.rank] = root.rank if root.explained_by not in first else finding.rank
+    return roots
+
+
+def _advice(finding: Finding, anchors: Mapping[str, str], explains: tuple[Advice, ...] = ()) -> Advice:
+    return Advice(
+        finding.rank,
+        clip((plain(finding.title) or "").removesuffix("."), 110),
+        name(finding.rule, 40),
+        anchors.get(finding.rule, "rules"),
+        clip(finding.where, 90) if finding.where else None,
+        coded(sentences(finding.text, 320)),
+        *_cost(finding),
+        *_saving(finding),
+        finding.saving_kind == "predicted",
+        name(finding.explained_by, 40) if finding.explained_by else None,
+        explains,
+    )
 
 
 def _cost(finding: Finding) -> tuple[str, str]:

@@ -61,6 +61,7 @@ class Dataloader(Rule):
     name: ClassVar[str] = "Dataloader"
     category: ClassVar[Category] = "framework"
     of_training: ClassVar[bool] = True
+    host_times: ClassVar[bool] = True
     parameters: ClassVar[tuple[Parameter, ...]] = (
         Parameter("min_threshold", "% of cores", 70, 70, "positive", "fewest data loading processes, in percent of the cores"),
         Parameter("max_threshold", "% of cores", 200, 200, "positive", "most data loading processes, in percent of the cores"),

@@ -34,6 +34,7 @@ _Judged = list[Judged[HostBoundDevice]]
 class HostBound(Rule):
     name = "HostBound"
     category = "trace"
+    host_times = True
     parameters = (
         Parameter("idle_threshold", "%", 20, 20, "percentile", "share of a device's span that it may stand idle"),
         Parameter("host_share", "%", 50, 50, "percentile", "share of the idle time that may be host wait"),

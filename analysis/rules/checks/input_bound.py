@@ -31,6 +31,7 @@ class InputBound(Rule):
     name = "InputBound"
     category = "trace"
     of_training = True
+    host_times = True
     parameters = (
         Parameter("threshold", "%", 20, 20, "percentile", "share of the time of a process's steps that may be waits for data"),
         Parameter("patience", "steps", 10, 10, "positive", "a process is evaluated when it has more steps than this"),

@@ -66,6 +66,7 @@ class MaxInitializationTime(Rule):
     name: ClassVar[str] = "MaxInitializationTime"
     category: ClassVar[Category] = "framework"
     of_training: ClassVar[bool] = True
+    host_times: ClassVar[bool] = True
     parameters: ClassVar[tuple[Parameter, ...]] = (
         Parameter("threshold", "minutes", 20, 20, "positive", "longest time from the start of the job to its first step"),
     )

@@ -21,6 +21,7 @@ _Judged = list[Judged[ShortKernelsDevice]]
 class ShortKernels(Rule):
     name = "ShortKernels"
     category = "trace"
+    host_times = True
     parameters = (
         Parameter("short_us", "µs", 10, 10, "positive", "a kernel run shorter than this is short"),
         Parameter("count_threshold", "%", 50, 50, "percentile", "share of a device's kernel runs that may be short"),

@@ -44,6 +44,7 @@ _Judged = list[Judged[SyncBoundDevice]]
 class SyncBound(Rule):
     name = "SyncBound"
     category = "trace"
+    host_times = True
     parameters = (
         Parameter(
             "threshold",

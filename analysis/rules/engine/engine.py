@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, Final
 
 from ...causes.program import INFERENCE
-from ...report.model import ERROR, Finding, RuleParameter, RuleResult
-from ..evidence.base import Outcome, SampleRule, not_evaluated
+from ...report.model import ERROR, ISSUES, Finding, RuleParameter, RuleResult
+from ...run.capture_notes import python_frames
+from ..evidence.base import Outcome, Rule, SampleRule, not_evaluated
 from ..evidence.run_data import RunData
 from . import profiler_report
 from .cross_reference import refer
@@ -19,13 +20,15 @@ from .selection import Chosen, Selection
 # Fields of an outcome that a result has as they are; those of its checks and condition can also be the rule's.
 _MEASURED: Final = {field.name for field in fields(Outcome)} & {field.name for field in fields(RuleResult)} - {"checks", "condition"}
 
+_SLOWED: Final = "Python frames were recorded, which slows the host: without them it is less."
+
 
 def evaluate(run: RunData, selection: Selection) -> tuple[tuple[RuleResult, ...], tuple[Finding, ...]]:
     """Return the results in the order of the selection, and the ranked findings.
 
     ProfilerReport's own result is first. A rule that fails has the verdict Error and does not stop the others."""
     rules = [chosen.rule for chosen in selection.rules]
-    outcomes = refer(rules, copy_again(rules, _outcomes(run, selection.rules), run.store))
+    outcomes = _slowed(rules, refer(rules, copy_again(rules, _outcomes(run, selection.rules), run.store)), run)
     interval = run.samples.interval_ns
     results = [_result(chosen, outcome, interval) for chosen, outcome in zip(selection.rules, outcomes, strict=True)]
     if selection.summarized:
@@ -65,6 +68,18 @@ def _outcomes(run: RunData, rules: Sequence[Chosen]) -> list[Outcome]:
             except Exception as error:
                 outcomes[number] = _failure(error)
     return [outcomes[number] for number in range(len(rules))]
+
+
+def _slowed(rules: Sequence[Rule], outcomes: Sequence[Outcome], run: RunData) -> list[Outcome]:
+    """Add to findings on the host that the recording slowed it."""
+    if not python_frames(run.store):
+        return list(outcomes)
+    return [
+        replace(outcome, finding=f"{outcome.finding} {_SLOWED}")
+        if rule.host_times and outcome.verdict == ISSUES and outcome.finding
+        else outcome
+        for rule, outcome in zip(rules, outcomes, strict=True)
+    ]
 
 
 def _failure(error: Exception) -> Outcome:

@@ -30,6 +30,7 @@ from postrun.analysis.report import (
     SystemUsage,
     Tile,
 )
+from postrun.analysis.report.model import Finding
 from postrun.analysis.run.summary import summary
 from postrun.analysis.run.summary_data import SummaryData
 from postrun.analysis.toolkit.labels import short_model
@@ -79,6 +80,7 @@ def summed(
     *, breakdown: Sequence[DeviceTime] = (), steps: Steps | None = None, gpus: Sequence[MetricUsage] = (), active: ActiveTime | None = None,
     matrix: Sequence[Share] = (), run: dict[str, Any] | None = None, nodes: Sequence[str] = (), devices: Sequence[Device] = (),
     processes: int = 0, loader: bool = True, notes: Sequence[Note] = (), duration: int | None = None, bars: StepBreakdown | None = None,
+    findings: Sequence[Finding] = (),
 ) -> Summary:  # fmt: skip
     plain_run: dict[str, Any] = {
         "name": "run", "status": "completed", "started_at_ns": None, "ended_at_ns": None, "relative_times": False, "framework": None,
@@ -96,6 +98,7 @@ def summed(
         "step_breakdown": bars or StepBreakdown(),
         "data_quality": notes,
         "python_profile": None,
+        "findings": findings,
         "framework": SimpleNamespace(collectives=(), step_parts=()),
     }
     report = Report(**(dict.fromkeys(field.name for field in dataclasses.fields(Report)) | sections))
@@ -340,3 +343,23 @@ def test_machines_that_no_file_names_are_not_counted() -> None:
 def test_an_outer_percentile_needs_several_steps() -> None:
     steps = Steps(tuple(row(range(100, 121))), (), (), None)  # 21 steps: p95 is the twentieth, 119 ms
     assert tile(summed(steps=steps), "step_time").detail == "p95 119 ms"
+
+
+def finding(cost: float | None, saving: float | None = None) -> Finding:
+    return Finding(1, "Rule", "low", "Do it", "It is so.", None, None, 1, cost, None, 1, saving, "GPU time of the profile")
+
+
+@pytest.mark.parametrize(
+    ("findings", "little"),
+    [
+        ((), False),
+        ((finding(1.9),), True),
+        ((finding(1.9), finding(30.0, saving=0.5)), True),
+        ((finding(1.9), finding(2.0)), False),
+        ((finding(1.9), finding(None)), False),
+    ],
+)
+def test_a_headline_without_a_finding_of_worth(findings: Sequence[Finding], little: bool) -> None:
+    """The limit is 2 %: of the saving, else of the cost; an issue without a time can be worth anything."""
+    text = summed(breakdown=[device_time(0, 1000, 900)], findings=findings).headline
+    assert text.endswith("No finding is worth 2 % of the time or more.") is little
