@@ -20,6 +20,7 @@ from ...toolkit.intervals import outermost
 from ...toolkit.quantiles import duration_histogram, quantile
 from ..evidence.base import Category, Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated, required
 from ..evidence.frameworks import LOADERS
+from ..evidence.loading import WORTH_ADVICE_PERCENT
 from ..evidence.run_data import RunData
 
 SECOND_NS: Final = 1_000_000_000
@@ -317,6 +318,9 @@ def _recommendation(run: RunData, issues: Sequence[_Machine], settings: pl.DataF
     else:
         why = f"no more than {row.loaders:g} of the {cores} load data at a time"
     loading = _waited(run, [worst])
+    if run.loading_percent is not None and run.loading_percent < WORTH_ADVICE_PERCENT:
+        leave = "Leave the number of loader processes as it is unless the cores are needed elsewhere"
+        return _pin(run, settings, f"{leave}: waits for data take {wording.percent(run.loading_percent)} of the steps.")
     if loading is not None:
         why += f", and the average step waits {wording.duration(loading[2])} for data"
     knob = LOADERS.of(run.program).format(number=worst.wanted(fewer=fewer))
@@ -348,8 +352,11 @@ def _cost(run: RunData, issues: Sequence[_Machine], parameters: Parameters) -> C
     waited = _waited(run, issues)
     if waited is None:
         return None
+    title = f"Load data with {'fewer' if _too_many(_worst(issues, parameters), parameters) else 'more'} processes"
+    if run.loading_percent is not None and run.loading_percent < WORTH_ADVICE_PERCENT:
+        title = "Check the number of loader processes"
     return Cost(
-        title=f"Load data with {'fewer' if _too_many(_worst(issues, parameters), parameters) else 'more'} processes",
+        title=title,
         ns=round(waited[0]),
         of_ns=round(waited[1]),
         saving_ns=round(waited[0]),

@@ -151,7 +151,9 @@ def _recommendation(run: RunData, worst: StepParts, loader: LoaderSettings) -> s
         if workers < wanted:
             setting = LOADERS.of(run.program if framework else PYTORCH).format(number=wanted)
             return f"Set {setting}: {has}, and {worst.node} has {plural(cores, 'core')}."
-        ahead = "" if framework not in (None, PYTORCH) else "load further ahead (`prefetch_factor=4`, `persistent_workers=True`), or "
+        factor = max(4, 2 * (loader.prefetch_factor or 2))
+        settings = f"`prefetch_factor={factor}`, `persistent_workers=True`" if workers else f"`num_workers=1`, `prefetch_factor={factor}`"
+        ahead = "" if framework not in (None, PYTORCH) else f"load further ahead ({settings}), or "
         return f"On {worst.node}, {ahead}{cheaper}. {has[0].upper()}{has[1:]} on {plural(cores, 'core')}, so more processes would not help."
     waits = f"{process_place(worst.node, worst.rank, worst.pid)} waits {duration(worst.loading_ns / worst.steps)} per step"
     return f"Load data ahead with {LOAD_AHEAD.of(run.program)}, because {waits}."

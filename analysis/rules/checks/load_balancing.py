@@ -302,10 +302,10 @@ def _recommendation(evaluated: Sequence[ComparedGpu], violating: Sequence[_Pair]
             f" {busiest.mean - least.mean:.1f} percentage points, so the course of the load differs and not its amount; equal batches for"
             f" every rank ({EQUAL_BATCHES.of(program)}) make it alike."
         )
+    rank_0 = " and leave work of rank 0 alone (logging, evaluation) out of the step" if least.rank != 0 and busiest.rank == 0 else ""
     return (
-        f"Give every GPU the same share of each batch ({EQUAL_SHARES.of(program)}) and leave work of rank 0 alone"
-        f" (logging, evaluation) out of the step: {gpu(least)} is used {percent(least.mean)} of the time and {gpu(busiest)}"
-        f" {percent(busiest.mean)}."
+        f"Give every GPU the same share of each batch ({EQUAL_SHARES.of(program)}){rank_0}:"
+        f" {gpu(least)} is used {percent(least.mean)} of the time and {gpu(busiest)} {percent(busiest.mean)}."
     )
 
 

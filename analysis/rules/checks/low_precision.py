@@ -28,6 +28,8 @@ from ..evidence.run_data import RunData
 
 _MATRIX: Final = f"n.category IN ({', '.join(repr(category) for category in sorted(MATRIX_CATEGORIES))})"
 _SWITCHES: Final = ("TF32", "BF16", "FP16")  # precisions that a switch in PyTorch turns on
+_NOT_LOWER: Final = ("FP32", "FP64", "unknown")
+_IN_USE_PERCENT: Final = 10.0  # share of the matrix time in a lower precision from which it is in use already
 _UNKNOWN_PERCENT: Final = 5.0  # the finding reports a share of unknown precision of at least this percentage
 _NO_KERNELS: Final = (
     "no GEMM, attention or convolution kernels in this run",
@@ -153,7 +155,7 @@ def _judged(run: RunData, kernels: pl.DataFrame, rows: list[_Row], judged: list[
             alternatives=tuple(precision for precision in ORDER if precision in units),
         ),
         finding=_finding(run, judged, bad, len(rows) - len(judged), threshold),
-        recommendation=_recommendation(bad, run.program) if bad else None,
+        recommendation=_recommendation(bad, _in_use(counted, bad), run.program) if bad else None,
         cost=_cost(run, rows, bad) if bad else None,
     )
 
@@ -195,9 +197,29 @@ def _label(run: RunData, row: _Row) -> str:
     return place(row.device.node, users[0].rank if len(users) == 1 else None, row.device.index)
 
 
-def _recommendation(bad: list[_Row], program: Program) -> str:
+def _in_use(counted: pl.DataFrame, bad: list[_Row]) -> tuple[str, float] | None:
+    """Return the lower precision that takes most of the matrix time, and its percent.
+
+    None if it takes less than a tenth: a few kernels are no sign of mixed precision."""
+    keys = pl.DataFrame([row.key for row in bad], schema={"node": pl.String, "device": pl.Int32}, orient="row")
+    kernels = counted.join(keys, on=["node", "device"], how="semi")
+    lower = kernels.filter(~pl.col("precision").is_in(_NOT_LOWER)).group_by("precision").agg(pl.col("time").sum())
+    if lower.is_empty():
+        return None
+    precision, time = lower.sort("time", "precision", descending=[True, False]).row(0)
+    share = percent_of(time, kernels["time"].sum())
+    return (precision, share) if share >= _IN_USE_PERCENT else None
+
+
+def _recommendation(bad: list[_Row], in_use: tuple[str, float] | None, program: Program) -> str:
     main = bad[0]
     switches, model = main.switches, short_model(main.device.name) or "this GPU"
+    if in_use:
+        time = duration(sum(row.details.fp32_ns for row in bad))
+        return (
+            f"Find the modules whose matrix work stays in FP32 for {time}, and run them in {in_use[0]} as well, in which"
+            f" {percent(in_use[1])} of the matrix work runs already: the table of this rule lists the kernels."
+        )
     if "TF32" in switches:
         change = TF32.of(program)
     elif "BF16" in switches:

@@ -7,6 +7,7 @@ from typing import ClassVar, Final
 
 import polars as pl
 
+from ...causes.program import PYTORCH, TORCH_COMPILE, base_framework
 from ...framework.framework import COLLECTIVE_NAME, COLLECTIVE_PHASE
 from ...report.model import FINE
 from ...report.rule_details import Active, MaxInitializationTimeDetails
@@ -198,8 +199,7 @@ def _issue(run: RunData, details: MaxInitializationTimeDetails, finding: str, lo
         details=details,
         finding=finding,
         recommendation=(
-            f"Move downloads and preprocessing out of the job and keep compiled code between jobs ({COMPILED.of(run.program)}):"
-            f" the time {'before the first' if details.steps else 'without a'} step {held} {wording.duration(lost)},"
+            f"{_advice(run)}: the time {'before the first' if details.steps else 'without a'} step {held} {wording.duration(lost)},"
             f" {share} of the run{spent}."
         ),
         cost=Cost(
@@ -210,6 +210,13 @@ def _issue(run: RunData, details: MaxInitializationTimeDetails, finding: str, lo
             base="GPU time of the run" if gpus else "duration of the run",
         ),
     )
+
+
+def _advice(run: RunData) -> str:
+    """Advise on compiled code only if the program can have compiled some."""
+    move = "Move downloads and preprocessing out of the job"
+    eager = base_framework(run.program) == PYTORCH and TORCH_COMPILE not in run.program.frameworks
+    return move if eager and run.kernels else f"{move} and keep compiled code between jobs ({COMPILED.of(run.program)})"
 
 
 def _most(run: RunData, active: Active | None, first_step: int, lost: int) -> str | None:

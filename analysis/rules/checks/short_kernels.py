@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import Final
 
 import polars as pl
 
@@ -16,6 +18,7 @@ from ..evidence.idle_findings import Judged, looked_at, names, outcome, with_iss
 from ..evidence.run_data import RunData
 
 _Judged = list[Judged[ShortKernelsDevice]]
+_FUSED: Final = re.compile(r"fused_?(adam|sgd|adagrad|lamb)", re.IGNORECASE)  # kernels of a fused optimizer
 
 
 class ShortKernels(Rule):
@@ -125,7 +128,8 @@ def _recommendation(run: RunData, kernels: Sequence[ShortKernel], bad: _Judged, 
     main = kernels[0]
     short, launches = sum(row.short for _, row in bad), sum(row.launches for _, row in bad)
     optimizer = any(part.name == "optimizer" for part in run.framework.step_parts)
-    more = FUSED_OPTIMIZER.of(run.program) if optimizer else ""
+    fused = any(_FUSED.search(kernel.name) for kernel in run.kernels)
+    more = FUSED_OPTIMIZER.of(run.program) if optimizer and not fused else ""
     return (
         f"{FUSED.of(run.program)}{more}, because {count(short)} of {count(launches)} kernel runs take less than"
         f" {significant(parameters['short_us'])} µs: `{main.name}` alone has {duration(main.gap_ns)} of gaps before"

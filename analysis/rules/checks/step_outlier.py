@@ -383,6 +383,8 @@ def _imperative(kind: str, name: str, program: Program) -> str:
     if kind == "sync":
         return f"Remove what waits for the device inside the step ({WAITS.of(program)})"
     if kind == "memcpy":
+        if "pinned" in name.lower() and "pageable" not in name.lower():
+            return "Look at what else uses the bus in these steps, because the copies are from pinned memory already"
         return f"Copy from pinned memory {PINNED.of(program)}"
     if kind in ("kernel", "memset"):
         if "ccl" in name.lower():

@@ -39,9 +39,9 @@ def causes(rules: Sequence[Rule], outcomes: Sequence[Outcome]) -> dict[int, int]
     issues = [number for number, outcome in enumerate(outcomes) if outcome.verdict == ISSUES]
     explained: dict[int, int] = {}
     for later in issues:
-        found = [(weight, -first) for first in issues if first != later and (weight := _weight(rules, outcomes, first, later)) > 0]
-        first = -max(found)[1] if found else None
-        if first is not None and not _leads_to(explained, first, later):
+        weights = {first: _weight(rules, outcomes, first, later) for first in issues if first != later}
+        first = max(weights, key=lambda number: weights[number], default=later)
+        if weights.get(first, 0.0) > 0 and not _leads_to(explained, first, later):
             explained[later] = first
     return explained
 
