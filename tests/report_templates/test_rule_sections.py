@@ -117,6 +117,41 @@ def test_the_three_findings_worth_most_stand_first(rich: Report, target: str) ->
     assert text.index('id="summary-findings"') < text.index('id="summary-rules"') < text.index('id="rules-further"')
 
 
+@pytest.mark.parametrize("target", ["html", "pdf"])
+def test_a_finding_that_another_explains_is_below_it(rich: Report, target: str) -> None:
+    """The fifth finding is explained by the second: a short row below it, also on the first page, without a place of its own."""
+    cause, folded = rich.findings[1], dataclasses.replace(rich.findings[4], explained_by=rich.findings[1].rule)
+    text = html_of(dataclasses.replace(rich, findings=(*rich.findings[:4], folded, *rich.findings[5:])), target)
+    first, further = words(block(text, "summary-findings")), words(block(text, "rules-further"))
+    assert (
+        first.index(cause.title)
+        < first.index(f"{folded.title} {folded.rule}, explained by {cause.rule}")
+        < first.index(rich.findings[2].title)
+    )
+    assert folded.title not in further
+    assert f"Explained by {cause.rule}: take that finding up first." in words(text)
+
+
+def test_causes_in_a_circle_are_all_listed(rich: Report) -> None:
+    """A report.json from elsewhere can name causes that do not exist, or each other."""
+    a, b, c = rich.findings[:3]
+    circle = (
+        dataclasses.replace(a, explained_by=b.rule),
+        dataclasses.replace(b, explained_by=a.rule),
+        dataclasses.replace(c, explained_by="X"),
+    )
+    first = words(block(html_of(dataclasses.replace(rich, findings=circle)), "summary-findings"))
+    assert [finding.title in first for finding in circle] == [True] * 3
+
+
+def test_a_predicted_saving_is_said(rich: Report) -> None:
+    predicted = dataclasses.replace(rich.findings[0], saving_kind="predicted")
+    first = words(block(html_of(dataclasses.replace(rich, findings=(predicted, *rich.findings[1:]))), "summary-findings"))
+    assert "Could save" in first
+    assert "Could save at most" not in first
+    assert "predicted" in first
+
+
 def test_a_single_finding_does_not_overlap(rich: Report) -> None:
     text = words(html_of(dataclasses.replace(rich, findings=rich.findings[:1])))
     assert "What to do first" in text

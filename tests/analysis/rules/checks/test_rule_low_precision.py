@@ -66,9 +66,18 @@ def test_share_of_the_matrix_time(make_store: Callable[..., Store]) -> None:
     assert finding is not None
     # 312 / 19.5 = 16 times: 60 x 15/16 = 56.25; of a span of 200
     assert (finding.cost_ns, finding.cost_percent, finding.saving_ns) == (60, 30.0, 56)
-    assert result.recommendation is not None
-    assert "set_float32_matmul_precision" in result.recommendation
-    assert "BF16 is 16.0 times that in FP32" in result.recommendation
+    assert result.recommendation == (
+        "Find the modules whose matrix work stays in FP32 for 60 ns, and run them in TF32 as well, in which 20.0 % of the matrix work runs"
+        " already: the table of this rule lists the kernels."
+    )
+
+
+@pytest.mark.parametrize(("tf32", "in_use"), [(9, False), (10, True)])
+def test_a_precision_in_use_is_not_advised_on_again(make_store: Callable[..., Store], tf32: int, in_use: bool) -> None:
+    store = make_store(names=NAMES, device=[A100], device_event=runs(("sgemm", 100 - tf32), ("tf32", tf32)))
+    advice = str(judged(store)[0].recommendation)
+    assert ("run them in TF32 as well" in advice) is in_use
+    assert ("set_float32_matmul_precision" in advice and "BF16 is 16.0 times that in FP32" in advice) is not in_use
 
 
 @pytest.mark.parametrize(("fp32", "verdict"), [(30, "NoIssuesFound"), (31, "IssuesFound")])
