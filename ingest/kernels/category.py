@@ -2,12 +2,14 @@
 
 The category is the purpose of the kernel, not its method. Ambiguous names are sorted as follows:
 
-* memory: copies, casts, quantization, fills, concatenation, transposes, padding, writes to a KV cache: values are not
-  changed, only their location or format.
+* memory: copies, casts, quantization, fills, concatenation, transposes, padding: values are not changed, only their
+  location or format. KV cache: writes of keys and values to their cache.
 * GEMM: matrix and matrix-vector products, with their split-K sums and epilogues; also of a mixture of experts.
 * convolution: also its own helpers (offset tables, Winograd and FFT transforms, im2col), not layout changes.
 * reduction: also pooling (a reduction of windows), scans and loss sums. softmax includes cross entropy.
-* embedding/index: look-ups and their gradients (with an optimizer fused in), gather, scatter, sort, top-k, routing.
+* embedding/index: look-ups and their gradients (with an optimizer fused in), gather, scatter, sort, top-k.
+* MoE routing: choice of the experts, and the order of tokens for them; their products are GEMM.
+* sampling: choice of the next token, and other draws from a distribution.
 * optimizer: also everything run over lists of tensors (`multi_tensor_apply`), as optimizers and gradient clipping do.
 * elementwise: also activations, dropout, random numbers, rotary embeddings.
 * other: the name does not show it.
@@ -22,7 +24,7 @@ from .text import NameRule, normalized, rule
 
 CATEGORIES: Final[tuple[str, ...]] = (
     "GEMM", "attention", "convolution", "normalisation", "elementwise", "reduction", "softmax", "embedding/index",
-    "optimizer", "memory", "communication", "other",
+    "KV cache", "MoE routing", "sampling", "optimizer", "memory", "communication", "other",
 )  # fmt: skip
 
 # Searched in the complete name, however long: the time breakdown depends on it.
@@ -70,7 +72,7 @@ CATEGORY_RULES: Final[tuple[NameRule, ...]] = (
          "triton_red_fused__to_copy_add_mean_mul_pow_rsqrt_view_6", "triton_per_fused_native_layer_norm_3"),
     rule("reduction", _TRITON + r"(?:red|per|split)_", "Inductor reduction", "triton_red_fused_sum_11"),
     # These would otherwise count as attention.
-    rule("memory", r"reshape_and_cache|concat_and_cache|store_?kv|set_\w{0,20}kv_?buffer|kv_?cache_?(?:store|write"
+    rule("KV cache", r"reshape_and_cache|concat_and_cache|store_?kv|set_\w{0,20}kv_?buffer|kv_?cache_?(?:store|write"
          r"|append|insert|copy)|appendpagedkv",
          "writes keys and values to their cache",
          "void vllm::reshape_and_cache_flash_kernel<__nv_bfloat16, __nv_bfloat16, (vllm::Fp8KVCacheDataType)0>",
@@ -132,13 +134,18 @@ CATEGORY_RULES: Final[tuple[NameRule, ...]] = (
          "void reduce_1Block_kernel<float, 128, 7, cublasGemvTensorStridedBatched<float>>"),
     rule("elementwise", r"(?<![a-z])(?:scal|axpy|axpby)_kernel", "BLAS scale and add",
          "void scal_kernel<float, float, 1, false, 6, 5, 5, 3>"),
-    rule("embedding/index", r"moe_align|expert_?tokens|expandinputrows|finalizemoe|finalizekernel|routing\w{0,40}kernel"
+    rule("MoE routing", r"moe_align|expert_?tokens|expandinputrows|finalizemoe|finalizekernel|routing\w{0,40}kernel"
          r"|topkgating|moe_?(?:un)?permute"
          r"|moe_?sort|sort_chunks",
          "routing of a mixture of experts",
          "void vllm::moe::count_and_sort_expert_tokens_kernel<int>", "void vllm::moe::moe_align_block_size_kernel<int>",
          "void moe::dev::finalize::finalizeKernelVecLoad<__nv_bfloat16>", "_sort_chunks_by_map_kernel",
          "void vllm::moe::topkGatingSoftmax<8, 128, 4, 16, 32, int>"),
+    rule("sampling", r"(?<!up)(?<!down)(?<!grid_)sampling|top_?k_?top_?p|top_?p_?(?:renorm|kernel)|gumbel_?sample|samplemultinomial",
+         "choice of the next token, or another draw",
+         "void flashinfer::sampling::TopKTopPSamplingFromProbKernel<1024u, (cub::BlockScanAlgorithm)1, float, int>",
+         "void flashinfer::sampling::TopPSamplingFromProbKernel<1024u, float, int>", "_gumbel_sample_kernel",
+         "void at::native::(anonymous namespace)::sampleMultinomialOnce<float, float>"),
     rule("embedding/index", r"(?<!rotary_)(?<!rotary)embedding|lookup_table|pooled_embs", "embedding look-up or its gradient",
          "void split_embedding_backward_codegen_rowwise_adagrad_unweighted_kernel_cta_per_row_1<float, float, float, 2ul>",
          "void at::native::(anonymous namespace)::embedding_backward_feature_kernel<c10::BFloat16, float, long>",
@@ -184,7 +191,7 @@ CATEGORY_RULES: Final[tuple[NameRule, ...]] = (
         "embedding/index",
         r"index_?(?:select|put|elementwise|copy|add|func|fill|kernel)|gather(?!ed)|scatter|sort|top_?k|searchsorted|nonzero|masked_select"
         r"|deviceselect|devicecompact|uniquebykey|histogram|bincount|linearize_index|bounds_check|offsets_range|permute_indices|permute_\dd"
-        r"|to_dense_representation|one_hot|bucketize|(?<!up)(?<!down)sampling|compute_cuda_kernel",
+        r"|to_dense_representation|one_hot|bucketize|compute_cuda_kernel",
         "look-up, sort, selection, or the indices for them",
         "void at::native::(anonymous namespace)::indexSelectLargeIndex<c10::BFloat16, long, unsigned int, 2, 2, -2, true>",
         "void at::native::vectorized_gather_kernel<16, long>", "void fbgemm_gpu::permute_2D_data_kernel<false, int, int>",

@@ -147,7 +147,7 @@ KNOWN: tuple[tuple[str, str, str, str], ...] = (
      "unknown", "attention", "vllm::paged_attention_v1_kernel"),
     ("_ZN4vllm32paged_attention_ll4mi_QKV_kernelI13__hip_bfloat16EEvv", "BF16", "attention", "vllm::paged_attention_ll4mi_QKV_kernel"),
     ("void vllm::reshape_and_cache_flash_kernel<__nv_bfloat16, __nv_bfloat16, (vllm::Fp8KVCacheDataType)0>(P)",
-     "BF16", "memory", "vllm::reshape_and_cache_flash_kernel"),
+     "BF16", "KV cache", "vllm::reshape_and_cache_flash_kernel"),
     ("void vllm::rotary_embedding_kernel<c10::BFloat16, true>(long const*, c10::BFloat16*)", "BF16", "elementwise", "vllm::rotary_embedding_kernel"),
     ("kernel_unified_attention_2d", "unknown", "attention", "kernel_unified_attention_2d"),
     # PyTorch
@@ -221,8 +221,8 @@ KNOWN: tuple[tuple[str, str, str, str], ...] = (
     ("void vllm::rms_norm_kernel<c10::BFloat16>(c10::BFloat16*, c10::BFloat16 const*)", "BF16", "normalisation", "vllm::rms_norm_kernel"),
     ("void vllm::act_and_mul_kernel<c10::BFloat16, &vllm::silu_kernel<c10::BFloat16>, true>(P)", "BF16", "elementwise", "vllm::act_and_mul_kernel"),
     ("void vllm::scaled_fp8_quant_kernel<c10::BFloat16>(c10::Float8_e4m3fn*, c10::BFloat16 const*)", "mixed", "memory", "vllm::scaled_fp8_quant_kernel"),
-    ("void vllm::moe::moe_align_block_size_kernel<int>(int*, int*)", "INT32", "embedding/index", "vllm::moe::moe_align_block_size_kernel"),
-    ("void vllm::moe::topkGatingSoftmax<8, 128, 4, 16, 32, int>(float const*)", "FP32", "embedding/index", "vllm::moe::topkGatingSoftmax"),
+    ("void vllm::moe::moe_align_block_size_kernel<int>(int*, int*)", "INT32", "MoE routing", "vllm::moe::moe_align_block_size_kernel"),
+    ("void vllm::moe::topkGatingSoftmax<8, 128, 4, 16, 32, int>(float const*)", "FP32", "MoE routing", "vllm::moe::topkGatingSoftmax"),
     ("void flashinfer::norm::RMSNormKernel<(unsigned int)8, __half>(T2 *, T2 *)", "FP16", "normalisation", "flashinfer::norm::RMSNormKernel"),
     # Inductor, XLA
     ("triton_poi_fused_add_mul_silu_2", "unknown", "elementwise", "triton_poi_fused_add_mul_silu_2"),
