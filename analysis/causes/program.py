@@ -48,6 +48,7 @@ _NOUNS: Final = {
     "frame": ("Python frame", "Python frames"),
     "call": ("call", "calls"),
     "kernel": ("kernel", "kernels"),
+    "group": ("collective", "collectives"),
 }
 _ALL: Final = tuple(_NOUNS)
 _CODE: Final = ("range", "operator")  # old traces list ranges as operators
@@ -97,6 +98,7 @@ _SIGNS: Final = (
     ),
     _Sign(LIGHTNING, _CODE, r"^\[pl\]\[(profile|module)\]", "as Lightning's profiler writes them"),
     _Sign(LIGHTNING, ("frame",), r"(^|/)(lightning/pytorch|lightning/fabric|pytorch_lightning)/", "of Lightning's code"),
+    _Sign(MEGATRON, ("group",), r"^((TENSOR|PIPELINE|EXPERT)_MODEL_PARALLEL_GROUP|DATA_PARALLEL_GROUP_WITH_CP)", "of Megatron's groups"),
     _Sign(MEGATRON, ("frame",), r"(^|/)megatron/(core|training|legacy)/", "of Megatron's code"),
     _Sign(
         DEEPSPEED,
@@ -166,7 +168,10 @@ _COUNTS: Final = """
         FROM host_event WHERE name IN (SELECT id FROM sign) GROUP BY kind, name
         UNION ALL
         SELECT 'kernel', name, count(*) FROM device_event WHERE kind = 'kernel' AND name IN (SELECT id FROM sign) GROUP BY name
-    ) JOIN sign ON sign.id = name GROUP BY source, text, label ORDER BY count DESC, text
+    ) JOIN sign ON sign.id = name GROUP BY source, text, label
+    UNION ALL
+    SELECT 'group', group_description, group_description, count(*) FROM collective WHERE group_description IS NOT NULL
+    GROUP BY group_description ORDER BY count DESC, text
 """
 _TRAIN_STEPS: Final = "SELECT count(*) FROM step WHERE upper(phase) = 'TRAIN'"
 _LOADER_SETTINGS: Final = "SELECT EXISTS (FROM annotation WHERE arguments->>'num_workers' IS NOT NULL)"
@@ -199,7 +204,7 @@ def program(store: Store) -> Program:
 def _facts_of(store: Store) -> _Facts:
     """Return what the names show: occurrences and a sentence, by sign and source."""
     facts: _Facts = {}
-    counts = store.frame(_COUNTS, [_EVERY]) if store.has_rows("name") else pl.DataFrame()
+    counts = store.frame(_COUNTS, [_EVERY]) if store.has_rows("name", "collective") else pl.DataFrame()
     if counts.is_empty():
         return facts
     matches = counts.select(

@@ -381,18 +381,25 @@ EVERY_GPU: Final = Words(
     "`tf.distribute.MirroredStrategy()`",
     '`jax.make_mesh(({gpus},), ("batch",))`',
     "`torchrun --nproc-per-node={gpus}`, in TensorFlow `tf.distribute.MirroredStrategy()`",
+    programs=(
+        ((VLLM,), "`--tensor-parallel-size {gpus}`"),
+        ((SGLANG,), "`--tp-size {gpus}`"),
+        ((TENSORRT_LLM,), "`tensor_parallel_size={gpus}`"),
+    ),
 )
 EQUAL_BATCHES: Final = Words(
     "`DistributedSampler(drop_last=True)`",
     "`dataset.batch(..., drop_remainder=True)`",
     "`grain.ShardOptions(..., drop_remainder=True)`",
     "`DistributedSampler(drop_last=True)`, in TensorFlow `dataset.batch(..., drop_remainder=True)`",
+    programs=(((INFERENCE,), "requests of similar length"),),
 )
 EQUAL_SHARES: Final = Words(
     "`DistributedSampler` with one process per GPU",
     "`strategy.experimental_distribute_dataset`",
     "batches divided by `jax.sharding.NamedSharding`",
     "`DistributedSampler` with one process per GPU, in TensorFlow `strategy.experimental_distribute_dataset`",
+    programs=(((INFERENCE,), "requests distributed over the replicas by their load"),),
 )
 NUMBERS_ONLY: Final = Words(
     "Keep numbers instead of tensors between steps (`loss.item()` or `loss.detach()`) and evaluate under `torch.no_grad()`",

@@ -30,7 +30,7 @@ VLLM = [{"kind": "python", "name": "vllm/v1/worker/gpu_worker.py(1): f", "start_
 
 
 def test_iterations_of_sglang(make_store: MakeStore) -> None:
-    """A prefill of 1 000 tokens and three decodes of 4 requests; the last has no next one."""
+    """Read a prefill of 1,000 tokens and three decodes of 4 requests."""
     store = make_store(
         annotation=[
             step("step[EXTEND bs=4 toks=1000]", 0, 400),
@@ -41,14 +41,14 @@ def test_iterations_of_sglang(make_store: MakeStore) -> None:
         host_event=[launch("cudaLaunchKernel", 10), launch("cudaGraphLaunch", 510), launch("cudaGraphLaunch", 640)],
         device_event=[kernel(0, 450), kernel(400, 475, stream=8), kernel(500, 600), kernel(620, 650), kernel(700, 900)],
     )
-    found = iterations(store)
-    assert found.rows == (
+    known = iterations(store)
+    assert known.rows == (
         Iteration("host-0", 0, "prefill", 0, 400, None, 4, 1000, False, 95.0),  # 475 of the 500 ns to the next one
         Iteration("host-0", 0, "decode", 500, 100, 100, 4, 4, True, pytest.approx(100 * 100 / 120)),  # type: ignore[arg-type]
         Iteration("host-0", 0, "decode", 620, 80, 20, 4, 4, True, 37.5),
         Iteration("host-0", 0, "decode", 700, 60, 0, 4, 4, False, 100.0),
     )
-    prefill, decode = found.kinds
+    prefill, decode = known.kinds
     assert prefill == IterationKind("prefill", 1, 400.0, 400.0, 4.0, 1000.0, 2e9, None, 0.0, 95.0)
     assert (decode.count, decode.median_ns, decode.p90_ns, decode.batch, decode.tokens, decode.gap_ns) == (3, 80.0, 96.0, 4.0, 4.0, 20.0)
     assert decode.tokens_per_s == pytest.approx(12e9 / (120 + 80 + 60))
@@ -108,9 +108,9 @@ def test_names_that_other_programs_use_count_in_an_inference_alone(make_store: M
 
 
 def test_the_list_is_bounded_and_the_figures_are_not(make_store: MakeStore) -> None:
-    found = iterations(make_store(annotation=[step("decode[bs=1]", 10 * at, 10 * at + 5) for at in range(MOST + 20)]))
-    assert len(found.rows) == MOST
-    assert found.kinds[0].count == MOST + 20
+    known = iterations(make_store(annotation=[step("decode[bs=1]", 10 * at, 10 * at + 5) for at in range(MOST + 20)]))
+    assert len(known.rows) == MOST
+    assert known.kinds[0].count == MOST + 20
 
 
 def test_each_process_has_its_own_gaps(make_store: MakeStore) -> None:

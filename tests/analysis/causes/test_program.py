@@ -100,6 +100,16 @@ CASES: dict[str, tuple[dict[str, Rows], str, tuple[str, ...]]] = {
         "training",
         ("Megatron", "PyTorch eager"),
     ),
+    "Megatron's groups": (
+        {"collective": [{"node": 0, "process": 0, "start_ns": 0, "duration_ns": 1, "group_description": "TENSOR_MODEL_PARALLEL_GROUP"}]},
+        "unknown",
+        ("Megatron", "PyTorch"),
+    ),
+    "groups of a device mesh": (
+        {"collective": [{"node": 0, "process": 0, "start_ns": 0, "duration_ns": 1, "group_description": "mesh_dp"}]},
+        "unknown",
+        (),
+    ),
     "DeepSpeed": ({"annotation": ranges("DeepSpeedEngine.forward", "backward")}, "training", ("DeepSpeed", "PyTorch")),
     "Trainer": (
         {"host_event": [*host("python", "transformers/trainer.py(3700): training_step"), *host("operator", BACKWARD)]},
