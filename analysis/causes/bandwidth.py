@@ -1,7 +1,7 @@
 """Bus bandwidth of process groups: transfers of collectives matched over all their ranks, the link of the group, and groups of its kind.
 
-A transfer lasts from the arrival of the last rank to the last end, so that waiting is no part of it. A collective counts if its size and group are
-recorded and all ranks of the group are in the run.
+A transfer lasts from the arrival of the last rank to the last end, so that waiting is no part of it. A collective counts if its size and
+group are recorded and all ranks of the group are in the run.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from ...ingest.store.store import Store
 from ..device.collectives import ONE_TO_ONE, bus_factor
 from ..toolkit.labels import UNKNOWN_HOST
 from ..toolkit.places import Places
+from ..toolkit.shared import shared
 from .links import Link, group_link
 from .matching import matched_collectives
 
@@ -49,7 +50,7 @@ def group_transfers(store: Store) -> tuple[pl.DataFrame, dict[str, Link]]:
     ).with_columns(pl.col("start", "end") + pl.col("shift_ns"))
     if whole.is_empty():
         return pl.DataFrame(schema=_SCHEMA), {}
-    links = _links(store, whole)
+    links = group_links(store)
     speeds = {group: link.gb_per_s for group, link in links.items()}
     large = whole.group_by("match").agg(
         pl.col("group", "group_description", "group_size", "operation").first(),
@@ -83,7 +84,16 @@ def _with_peers(large: pl.DataFrame) -> pl.DataFrame:
     return large.join(peers, on=["group", *KIND], how="left", nulls_equal=True, maintain_order="left")
 
 
-def _links(store: Store, whole: pl.DataFrame) -> dict[str, Link]:
+@shared
+def group_links(store: Store) -> dict[str, Link]:
+    """Return the links of the recorded groups whose ranks are all in the run, by group.
+
+    A group is left out if the model of its GPUs or the node of a rank is unknown."""
+    calls = matched_collectives(store)
+    members = calls.filter(pl.col("group").is_not_null(), pl.col("group_size") > 1, pl.col("group_size") == pl.col("known"))
+    members = members.select("group", "process", "node", "device").unique().sort("group", "process", "device")
+    if members.is_empty():
+        return {}
     places = Places(store)
     devices = store.frame('SELECT node, "index" AS device, name FROM device').unique(["node", "device"], keep="first")
     counts = dict(devices.group_by("node").len().rows())
@@ -91,7 +101,6 @@ def _links(store: Store, whole: pl.DataFrame) -> dict[str, Link]:
     declared = dict(store.frame("SELECT id, gpus FROM node WHERE gpus IS NOT NULL").rows())
     instance_type = next(iter(store.frame("SELECT instance_type FROM run").to_series()), None)
     links = {}
-    members = whole.select("group", "process", "node", "device").unique().sort("group", "process", "device")
     for (group,), ranks in members.group_by("group", maintain_order=True):
         used = ranks.select("node", "device").rows()
         nodes = [node for node, _ in used]

@@ -13,8 +13,10 @@ from ..report.collectives import Collective, CollectiveGroup, CollectiveTotals, 
 from ..toolkit.places import Places
 from ..toolkit.shares import percent_of
 from ..toolkit.wording import duration, plural
+from .bandwidth import group_links
 from .clocks import Clocks
 from .groups import process_groups
+from .links import Link
 from .matching import matched_clocks, matched_collectives
 
 MOST: Final = 200
@@ -51,7 +53,8 @@ def collectives(store: Store, places: Places | None = None) -> tuple[tuple[Colle
     total = int(rows["total_ns"].sum())
     sized = int(rows.filter(pl.col("bytes").is_not_null())["total_ns"].sum())
     labels = _labels(store)
-    listed = tuple(_row(row, labels, places) for row in rows.head(MOST).to_dicts())
+    links = group_links(store)
+    listed = tuple(_row(row, labels, links, places) for row in rows.head(MOST).to_dicts())
     unmatched = parts.filter(pl.col("known") > 1, pl.col("ranks") == 1).height
     return listed, CollectiveTotals(
         further=max(0, len(rows) - MOST),
@@ -128,10 +131,10 @@ def _every(parts: pl.DataFrame) -> pl.DataFrame:
     ).with_columns(speed=pl.when(pl.col("transfer") > 0).then(pl.col("bytes") / pl.col("transfer")))
 
 
-def _row(row: dict[str, Any], labels: dict[str, str], places: Places) -> Collective:
+def _row(row: dict[str, Any], labels: dict[str, str], links: dict[str, Link], places: Places) -> Collective:
     factor, size, transfer = bus_factor(row["operation"], row["group_size"]), row["bytes"], row["transfer_ns"]
     speed = size * row["count"] / transfer if size is not None and transfer > 0 else None  # bytes / ns = GB / s
-    best, several = row["best"], row["ranks"] > 1
+    best, several, link = row["best"], row["ranks"] > 1, links.get(row["group"])
     return Collective(
         operation=row["operation"],
         group=labels.get(row["group"]),
@@ -153,6 +156,7 @@ def _row(row: dict[str, Any], labels: dict[str, str], places: Places) -> Collect
         best_bus_gb_per_s=best * factor if best is not None and factor is not None else None,
         at_least=row["partial"],
         group_size_assumed=row["assumed"],
+        expected_bus_gb_per_s=link.gb_per_s if factor is not None and link is not None else None,
     )
 
 

@@ -15,7 +15,8 @@ class Collective:
     known. ``skew_ns``: mean time from the first start to the latest. ``last_rank``: the rank that starts last most often, in
     ``last_count`` collectives. Bandwidths: bytes / transfer; bus: by the factor of the operation; ``best``: of the fastest one.
     ``at_least``: not all ranks of the group are known, so that the transfer contains waiting and the bandwidths are lower bounds.
-    ``bytes``: None if the trace does not record it. ``group_size_assumed``: the group is not recorded."""
+    ``bytes``: None if the trace does not record it. ``group_size_assumed``: the group is not recorded. ``expected_bus_gb_per_s``: bandwidth
+    of the slowest link of the group, None if unknown."""
 
     operation: str
     group: str | None

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from judging import rules_of
 from postrun.analysis import Options
+from postrun.analysis.causes.collectives import collectives
 from postrun.analysis.report import Finding, RuleResult
 from postrun.analysis.rules.engine.selection import select
 from postrun.ingest.store import Store
@@ -132,3 +133,13 @@ def test_not_evaluated(make_store: MakeStore, transfers: list[list[int]], more: 
     result, finding = judged(store_of(make_store, *transfers, **more))
     assert (result.verdict, finding) == ("NotEvaluated", None)
     assert str(result.reason).startswith(reason)
+
+
+def test_the_section_on_collectives_has_the_expected_bandwidth(make_store: MakeStore) -> None:
+    (row,), _ = collectives(store_of(make_store, [4000] * 12))
+    assert (row.bus_gb_per_s, row.expected_bus_gb_per_s) == (pytest.approx(100), 450)
+    (row,), _ = collectives(store_of(make_store, [4000] * 12, model="NVIDIA Unheard-of 1"))
+    assert row.expected_bus_gb_per_s is None
+    # One rank of two: its bandwidth is a lower bound, and the node of the other one is unknown.
+    (row,), _ = collectives(store_of(make_store, [4000] * 12, known=1))
+    assert (row.at_least, row.expected_bus_gb_per_s) == (True, None)
