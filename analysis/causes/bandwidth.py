@@ -1,6 +1,6 @@
 """Bus bandwidth of process groups: transfers of collectives matched over all their ranks, the link of the group, and groups of its kind.
 
-A transfer lasts from the arrival of the last rank to the last end, so that waiting is no part of it. A collective counts if its size and
+A transfer lasts from the arrival of the last rank to the last end, so that it does not contain waiting. A collective counts if its size and
 group are recorded and all ranks of the group are in the run.
 """
 
@@ -40,7 +40,7 @@ def group_transfers(store: Store) -> tuple[pl.DataFrame, dict[str, Link]]:
     calls = matched_collectives(store)
     if calls.is_empty():
         return pl.DataFrame(schema=_SCHEMA), {}
-    whole = calls.filter(
+    complete = calls.filter(
         pl.col("match").is_not_null(),
         ~pl.col("operation").is_in(ONE_TO_ONE),
         ~pl.col("assumed").fill_null(True),
@@ -48,11 +48,11 @@ def group_transfers(store: Store) -> tuple[pl.DataFrame, dict[str, Link]]:
         pl.col("group_size") == pl.col("process").n_unique().over("match"),
         pl.col("bytes").is_not_null().all().over("match"),
     ).with_columns(pl.col("start", "end") + pl.col("shift_ns"))
-    if whole.is_empty():
+    if complete.is_empty():
         return pl.DataFrame(schema=_SCHEMA), {}
     links = group_links(store)
     speeds = {group: link.gb_per_s for group, link in links.items()}
-    large = whole.group_by("match").agg(
+    large = complete.group_by("match").agg(
         pl.col("group", "group_description", "group_size", "operation").first(),
         pl.col("bytes").max(),
         transfer=pl.col("end").max() - pl.col("start").max(),
@@ -77,7 +77,7 @@ def group_transfers(store: Store) -> tuple[pl.DataFrame, dict[str, Link]]:
 
 
 def _with_peers(large: pl.DataFrame) -> pl.DataFrame:
-    """Add ``peers`` and ``peer_groups``: equal collectives in other groups of the kind."""
+    """Add the bandwidth and number of equal collectives in groups of the kind."""
     typical = large.group_by("group", *KIND).agg(bus=pl.col("bus").median())
     pairs = typical.join(typical, on=KIND, nulls_equal=True, suffix="_peer").filter(pl.col("group") != pl.col("group_peer"))
     peers = pairs.group_by("group", *KIND).agg(peers=pl.col("bus_peer").median(), peer_groups=pl.len())
@@ -86,9 +86,9 @@ def _with_peers(large: pl.DataFrame) -> pl.DataFrame:
 
 @shared
 def group_links(store: Store) -> dict[str, Link]:
-    """Return the links of the recorded groups whose ranks are all in the run, by group.
+    """Return the links of recorded groups, by group.
 
-    A group is left out if the model of its GPUs or the node of a rank is unknown."""
+    All ranks of such a group are in the run. A group is left out if the model of its GPUs or the node of a rank is unknown."""
     calls = matched_collectives(store)
     members = calls.filter(pl.col("group").is_not_null(), pl.col("group_size") > 1, pl.col("group_size") == pl.col("known"))
     members = members.select("group", "process", "node", "device").unique().sort("group", "process", "device")

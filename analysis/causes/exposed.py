@@ -64,13 +64,13 @@ def _exposed(store: Store, condition: str, calls: pl.DataFrame) -> pl.DataFrame:
     """Add the exposed times to the calls of a group of processes."""
     computation = store.frame(_COMPUTATION.format(condition)).sort("start")
     processes = store.frame(f"SELECT DISTINCT e.process FROM device_run AS e WHERE {condition}")["process"]
-    own = calls.filter(pl.col("process").is_in(processes.implode(), nulls_equal=True)).sort("end")
+    here = calls.filter(pl.col("process").is_in(processes.implode(), nulls_equal=True)).sort("end")
     busy = union(computation, DEVICE)
-    covered = length_inside(own.select(*DEVICE, "start", "end"), busy, DEVICE)
-    waits = own.select(*DEVICE, "start", end=pl.col("start") + pl.col("waiting").fill_null(0))
+    covered = length_inside(here.select(*DEVICE, "start", "end"), busy, DEVICE)
+    waits = here.select(*DEVICE, "start", end=pl.col("start") + pl.col("waiting").fill_null(0))
     covered_wait = length_inside(waits, busy, DEVICE)
     following = computation.select(*DEVICE, next_start="start", next_correlation="correlation")
-    return own.with_columns(exposed=pl.col("duration") - covered, exposed_waiting=pl.col("waiting") - covered_wait).join_asof(
+    return here.with_columns(exposed=pl.col("duration") - covered, exposed_waiting=pl.col("waiting") - covered_wait).join_asof(
         following, left_on="end", right_on="next_start", by=DEVICE, strategy="forward", check_sortedness=False
     )
 
@@ -118,7 +118,7 @@ def _sums() -> list[pl.Expr]:
 
 
 def _last(calls: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    """Return the process ``last`` that causes most of the exposed waiting, and that time.
+    """Return the process that causes most of the exposed waiting, and that time.
 
     Columns: ``by``, last, ``caused``."""
     caused = calls.filter(pl.col("last").is_not_null()).group_by(*by, "last").agg(caused=pl.col("exposed_waiting").sum())
@@ -129,7 +129,7 @@ def _last(calls: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
 class Lead:
     """The calls of one operation, kind of group, launcher and part with the largest exposed time, and what the trace shows of them.
 
-    ``of_ns``: exposed time of all calls. ``known_ns``: exposed time of the calls of which two ranks are known at least; ``waiting_ns``: the
+    ``of_ns``: exposed time of all calls. ``known_ns``: exposed time of the calls with at least two known ranks; ``waiting_ns``: the
     wait in it; ``late``: per process group the process that arrived last in more than half of its wait, most first; ``caused_ns``: the wait
     for these. ``excess_ns``: exposed time of the other calls
     beyond the shortest call of equal size in the same process. ``smallest``, ``largest``: bytes of a call, None if unknown.
@@ -176,7 +176,7 @@ class Lead:
 
     @property
     def varies(self) -> bool:
-        """Whether half of the exposed time of unmatched calls exceeds the shortest equal call."""
+        """Whether most of the exposed time is beyond the shortest equal call."""
         return not self.waits and 2 * self.excess_ns > self.exposed_ns
 
 
@@ -187,22 +187,22 @@ def lead(store: Store, calls: pl.DataFrame, processes: Sequence[int]) -> Lead | 
         return None
     groups = calls.group_by(LEAD).agg(pl.col("exposed").sum())
     top = groups.sort("exposed", *LEAD, descending=[True, *(False for _ in LEAD)], nulls_last=True).head(1)
-    own = calls.join(top.select(LEAD), on=LEAD, how="semi", nulls_equal=True)
-    known = own.filter(pl.col("exposed_waiting").is_not_null())
-    varied = own.filter(pl.col("exposed_waiting").is_null(), pl.col("bytes").is_not_null(), pl.col("equal") >= _EQUAL_CALLS)
-    exposed_ns = int(own["exposed"].sum())
-    sized = own["bytes"].null_count() == 0
+    top_calls = calls.join(top.select(LEAD), on=LEAD, how="semi", nulls_equal=True)
+    known = top_calls.filter(pl.col("exposed_waiting").is_not_null())
+    varied = top_calls.filter(pl.col("exposed_waiting").is_null(), pl.col("bytes").is_not_null(), pl.col("equal") >= _EQUAL_CALLS)
+    exposed_ns = int(top_calls["exposed"].sum())
+    sized = top_calls["bytes"].null_count() == 0
     late = _late(known)
-    at_once = own.filter(pl.col("start") - pl.col("launch_end_ns") < _AT_ONCE_NS)
+    at_once = top_calls.filter(pl.col("start") - pl.col("launch_end_ns") < _AT_ONCE_NS)
     return Lead(
         **top.drop("exposed").rename({"group_description": "group"}).row(0, named=True),
-        count=own.height,
-        processes=own["process"].n_unique(),
-        streams=tuple(own["stream"].unique().drop_nulls().sort()),
-        element_types=tuple(own["element_type"].unique().drop_nulls().sort()),
-        smallest=int(own["bytes"].min()) if sized else None,  # type: ignore[arg-type]
-        largest=int(own["bytes"].max()) if sized else None,  # type: ignore[arg-type]
-        time_ns=int(own["duration"].sum()),
+        count=top_calls.height,
+        processes=top_calls["process"].n_unique(),
+        streams=tuple(top_calls["stream"].unique().drop_nulls().sort()),
+        element_types=tuple(top_calls["element_type"].unique().drop_nulls().sort()),
+        smallest=int(top_calls["bytes"].min()) if sized else None,  # type: ignore[arg-type]
+        largest=int(top_calls["bytes"].max()) if sized else None,  # type: ignore[arg-type]
+        time_ns=int(top_calls["duration"].sum()),
         exposed_ns=exposed_ns,
         of_ns=int(calls["exposed"].sum()),
         known_ns=int(known["exposed"].sum()),
@@ -210,9 +210,9 @@ def lead(store: Store, calls: pl.DataFrame, processes: Sequence[int]) -> Lead | 
         excess_ns=int(varied.select(pl.min_horizontal("exposed", pl.col("duration") - pl.col("fastest")).sum()).item()),
         late=tuple(late["last"].unique(maintain_order=True)),
         caused_ns=int(late["caused"].sum()),
-        held_up_percent=_held_up(store, own),
+        held_up_percent=_held_up(store, top_calls),
         at_once_percent=100 * int(at_once["exposed"].sum()) / exposed_ns,
-        launched=own["launch_ns"].null_count() < own.height,
+        launched=top_calls["launch_ns"].null_count() < top_calls.height,
     )
 
 
@@ -230,7 +230,7 @@ def _late(known: pl.DataFrame) -> pl.DataFrame:
 
 
 def _held_up(store: Store, calls: pl.DataFrame) -> float:
-    """Return the share of the exposed time that computation launched earlier waits for."""
+    """Return the share of exposed time that waiting computation follows."""
     longest = calls.sort("exposed", "start", descending=[True, False]).head(_MOST_FOLLOWED)
     numbers = longest["next_correlation"].drop_nulls().unique().to_list()
     total = int(longest["exposed"].sum())

@@ -135,8 +135,8 @@ def _part(store: Store, calls: pl.DataFrame, inside: pl.DataFrame) -> pl.Series:
     ranges = {part: rows for part, (_, rows) in part_ranges(store).items()}
     part = pl.Series("part", [None] * calls.height, dtype=pl.String)
     for name, rows in sorted(ranges.items(), key=lambda item: _ORDER.index(item[0])):
-        own = _surrounded(calls, rows, ["process", "tid"])
-        part = part.zip_with(part.is_not_null() | ~own, pl.Series([name] * calls.height, dtype=pl.String))
+        around = _surrounded(calls, rows, ["process", "tid"])
+        part = part.zip_with(part.is_not_null() | ~around, pl.Series([name] * calls.height, dtype=pl.String))
     for name in _PARTS:
         part = part.zip_with(~inside[f"in {name}"], pl.Series([name] * calls.height, dtype=pl.String))
     if "backward" in ranges:

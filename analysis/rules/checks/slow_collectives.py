@@ -1,6 +1,6 @@
 """SlowCollectives: process groups whose transfers are far slower than their link, or than equal groups (docs/rules.md).
 
-Waiting is no part of a transfer, and small messages, which latency bounds, do not count. A group is slow only if nearly all of its large
+A transfer does not contain waiting, and small messages, which latency bounds, do not count. A group is slow only if nearly all of its large
 collectives are: contention with other transfers or computation slows some of them.
 """
 
@@ -134,7 +134,7 @@ def _row(row: dict[str, Any], links: dict[str, Link]) -> GroupBandwidth:
 
 
 def _by_peers(row: dict[str, Any]) -> bool:
-    """Return whether equal groups, which show what is possible here, are the reference."""
+    """Return whether equal groups are the reference, and not the link."""
     if row["peers"] is None or row["expected"] is None:
         return row["peers"] is not None
     return bool(row["slow_by_peers"] >= _NEARLY_ALL * row["count"])

@@ -14,7 +14,7 @@ from ...toolkit.wording import duration, numbered, plural, size, whole_percent
 
 _SHORT_NS: Final = 200_000  # collectives shorter than this on average are bound by their latency and not by their bytes
 _LONG_NS: Final = 2_000_000  # all-reduces longer than this on average: the gradients come in few, large pieces
-_IN_USE_PERCENT: Final = 10.0  # collectives of which computation covers this much overlap already
+_IN_USE_PERCENT: Final = 10.0  # collectives that computation covers this much overlap already
 _MOST: Final = 50.0  # percent
 _NARROW: Final = ("half", "float16", "bfloat16", "char", "byte", "float8", "int8")  # element types of at most two bytes
 

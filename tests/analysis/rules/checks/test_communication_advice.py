@@ -55,7 +55,7 @@ class Job:
         tid: int = 2,
         record: dict[str, Any] | None = None,
     ) -> None:
-        """Add a collective; ``around``: operators, or ranges where the text starts with "@"."""
+        """Add a collective; ``around``: operators, or ranges if they begin with "@"."""
         self.run(start, end, name, rank, launched=launched, stream=stream, tid=tid)
         if record is not None:
             row = {"element_type": "Float", "in_elements": 1000, "out_elements": 1000, "group_name": "g", **record}
@@ -145,8 +145,8 @@ def test_ddp_is_advised_in_its_own_words(make_store: MakeStore) -> None:
     assert "find_unused_parameters" not in text
     assert "bucket_cap_mb=100" in exposed(make_store, "AllReduce", 150 * US, [ACCUMULATE], ddp=True)
     assert "smaller buckets" in exposed(make_store, "AllReduce", 3 * MS, [ACCUMULATE], ddp=True)
-    many = exposed(make_store, "AllReduce", 8 * MS, [ACCUMULATE], ddp=True)
-    assert "bf16_compress_hook)`, or less often with gradient accumulation under `model.no_sync()`" in many
+    much = exposed(make_store, "AllReduce", 8 * MS, [ACCUMULATE], ddp=True)
+    assert "bf16_compress_hook)`, or less often with gradient accumulation under `model.no_sync()`" in much
     overlapped = exposed(make_store, "AllReduce", 1 * MS, [ACCUMULATE], ddp=True, hidden=MS // 2)
     assert "overlaps backward already" in overlapped
     assert "computation hides 50 % of them" in overlapped
@@ -232,8 +232,8 @@ def test_megatron_by_its_groups(make_store: MakeStore, name: str, operation: str
     text = exposed(make_store, name, 1 * MS, (), record=record)
     assert advice in text
     assert f"in {group} over 8 ranks" in text
-    for other in ("async_op", "bucket_cap_mb", "forward_prefetch", "batch_isend_irecv"):
-        assert other not in text
+    for setting in ("async_op", "bucket_cap_mb", "forward_prefetch", "batch_isend_irecv"):
+        assert setting not in text
 
 
 def test_the_record_names_the_operation_and_not_the_kernel(make_store: MakeStore) -> None:
@@ -257,7 +257,7 @@ GROUP = {"operation": "allreduce", "group_size": 3, "group_ranks": "[0, 1, 2]"}
 
 
 def waiting(late: int, *, record: dict[str, Any] = GROUP, around: Sequence[str] = (ACCUMULATE, C10D), name: str = "AllReduce") -> Job:
-    """Return three ranks; ``late`` arrives 0.96 ms after the others in collectives that end 1 ms after these arrived."""
+    """Return three ranks in collectives of 1 ms; ``late`` arrives after 0.96 ms."""
     job = Job()
     for rank in range(3):
         job.range(DDP, 0, 100, rank)

@@ -31,9 +31,10 @@ def store_of(
     known: int = 2,
     **record: Any,
 ) -> Store:
-    """Return groups of two ranks on a node of 8 GPUs; ``transfers_us``: of the collectives of each group.
+    """Return groups of two ranks on a node of 8 GPUs.
 
-    The first rank of each group waits for the second one by ``waits_us``; ``known``: ranks of a group in the run."""
+    ``transfers_us``: of the collectives of each group. The first rank of each group waits for the second one by ``waits_us``;
+    ``known``: ranks of a group in the run."""
     events, records, processes = [], [], []
     for group, transfers in enumerate(transfers_us):
         for rank in (2 * group, 2 * group + 1)[:known]:
