@@ -50,7 +50,7 @@ def slow_collectives(context: RuleContext, details: SlowCollectivesDetails) -> B
             f"{context.id}-groups",
             "Bus bandwidth of process groups",
             details.groups,
-            Col("Group", lambda row: row.description or row.group, kind="name", limit=40),
+            Col("Group", lambda row: f"{row.description or ''} {row.group}".strip(), kind="name", limit=60),
             Col("Judged", lambda row: marked(row.issue, "slow") if row.issue is not None else Cell("too few")),
             Col("Operation", lambda row: row.operation, kind="name"),
             Col("Ranks", lambda row: row.ranks, count),

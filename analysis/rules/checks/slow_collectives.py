@@ -13,7 +13,7 @@ import polars as pl
 from ...causes.bandwidth import group_transfers
 from ...causes.links import NETWORK, NVLINK, PCIE, Link
 from ...report.communication_details import GroupBandwidth, SlowCollectivesDetails
-from ...toolkit.wording import percent, plural, significant, size
+from ...toolkit.wording import capitalized, percent, plural, significant, size
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
 from ..evidence.device_share import span_of_all
 from ..evidence.run_data import RunData
@@ -156,13 +156,13 @@ def _finding(row: dict[str, Any], bad: list[dict[str, Any]], links: dict[str, Li
         share, limit, slow = row["bus"] / row["expected"], parameters["link_threshold"], row["slow_by_link"]
     more = f"; {plural(len(bad) - 1, 'more group is', 'more groups are')} slow" if len(bad) > 1 else ""
     often = f", below it in {slow} of {plural(row['count'], 'collective')}" if bad else ""
-    return f"{subject}, {percent(100 * share)} of the {base} (threshold {percent(limit)}){often}{more}."
+    return f"{capitalized(subject)}, {percent(100 * share)} of the {base} (threshold {percent(limit)}){often}{more}."
 
 
 def _name(row: dict[str, Any]) -> str:
     """Name a group by its description, and by its key if that is short."""
     key = row["group"] if len(row["group"]) <= 40 else ""
-    return f"{row['group_description']} {key}".strip() if row["group_description"] else f"group {row['group'][:60]}"
+    return f"{row['group_description'][:60]} {key}".strip() if row["group_description"] else f"group {row['group'][:60]}"
 
 
 def _recommendation(row: dict[str, Any], links: dict[str, Link]) -> str:

@@ -16,6 +16,7 @@ _SHORT_NS: Final = 200_000  # collectives shorter than this on average are bound
 _LONG_NS: Final = 2_000_000  # all-reduces longer than this on average: the gradients come in few, large pieces
 _IN_USE_PERCENT: Final = 10.0  # collectives that computation covers this much overlap already
 _MOST: Final = 50.0  # percent
+_NAME_LETTERS: Final = 60  # of the description of a group, which the program chooses
 _NARROW: Final = ("half", "float16", "bfloat16", "char", "byte", "float8", "int8")  # element types of at most two bytes
 
 _ONE_TO_ONE: Final = ("send", "receive", "send/receive")
@@ -60,7 +61,7 @@ def _evidence(lead: Lead, facts: Facts) -> list[str]:
     sizes = ""
     if lead.smallest is not None and lead.largest is not None:
         sizes = f" of {size(lead.largest)}" if lead.smallest == lead.largest else f" of {size(lead.smallest)} to {size(lead.largest)}"
-    group = f" in {lead.group}" if lead.group else ""
+    group = f" in {lead.group[:_NAME_LETTERS]}" if lead.group else ""
     ranks = f" over {lead.group_size} ranks" if lead.group_size else ""
     streams = f" on {'stream' if len(lead.streams) == 1 else 'streams'} {', '.join(map(str, lead.streams[:3]))}" if lead.streams else ""
     by = f", launched by {_BY.get(lead.launcher, lead.launcher)}" if lead.launcher else ""
@@ -176,7 +177,7 @@ def _send_receive(lead: Lead) -> tuple[str, str]:
         setting = " (`--num-layers-per-virtual-pipeline-stage`)" if lead.launcher == launchers.MEGATRON else ""
         return "Shorten the pipeline's bubbles", (
             f"Give the pipeline more micro-batches or an interleaved schedule{setting}, because a stage waits in a receive until the stage"
-            " before it is done"
+            " that sends is done"
         )
     if lead.launcher == launchers.EXPLICIT:
         return title, "Launch sends and receives together with `batch_isend_irecv`, and wait for them only where their data is needed"

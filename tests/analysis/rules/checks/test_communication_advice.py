@@ -236,6 +236,11 @@ def test_megatron_by_its_groups(make_store: MakeStore, name: str, operation: str
         assert setting not in text
 
 
+def test_a_long_description_of_a_group_is_cut(make_store: MakeStore) -> None:
+    text = exposed(make_store, "AllReduce", 1 * MS, [C10D], record={"operation": "allreduce", "group_description": "x" * 10_000})
+    assert f" in {'x' * 60} on stream 20" in text
+
+
 def test_the_record_names_the_operation_and_not_the_kernel(make_store: MakeStore) -> None:
     text = exposed(make_store, "SendRecv", 1 * MS, ["c10d::alltoall_base_"], record={"operation": "all_to_all"})
     assert text.startswith("Overlap all-to-all with computation")

@@ -73,7 +73,7 @@ def test_far_below_the_link(make_store: MakeStore) -> None:
     result, finding = judged(store_of(make_store, [4000] * 12))
     assert (result.verdict, result.triggered, result.datapoints) == ("IssuesFound", 1, 1)
     assert result.finding == (
-        "all-reduce of 381 MiB in DATA_PARALLEL_GROUP dp0 [0, 1] (2 ranks on 1 node) reaches 100 GB/s, 22.2 % of the 450 GB/s of its NVLink"
+        "All-reduce of 381 MiB in DATA_PARALLEL_GROUP dp0 [0, 1] (2 ranks on 1 node) reaches 100 GB/s, 22.2 % of the 450 GB/s of its NVLink"
         " (threshold 40.0 %), below it in 12 of 12 collectives."
     )
     (group,) = plain_details(result)["groups"]
