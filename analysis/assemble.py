@@ -22,7 +22,7 @@ from .machine.counters import counters
 from .machine.gpu_memory import gpu_memory
 from .options import Options
 from .python_profile.profile import python_profile
-from .report.model import Generator, Kernel, Report, RuleResult, Summary
+from .report.model import Generator, Kernel, RankComparison, Report, RuleResult, Summary
 from .rules.engine.engine import evaluate
 from .rules.engine.selection import Selection, select
 from .rules.evidence.run_data import RunData
@@ -78,7 +78,7 @@ def _report(store: Store, options: Options) -> Report:
         options=_plain(options, selection, rules),
         counters=counters(store),
         step_breakdown=step_breakdown(store, times, data.step_data),
-        rank_comparison=rank_comparison(store, _straggler_threshold(rules), times, data.step_data),
+        rank_comparison=_ranks_compared(data, rules),
         slow_steps=slow_steps(store, times, data.step_data),
         collectives=communication,
         collective_totals=communication_totals,
@@ -112,6 +112,15 @@ def generator(options: Options) -> Generator:
     """Describe who makes a report, when, and with what."""
     generated_at_ns = time.time_ns() if options.generated_at_ns is None else options.generated_at_ns
     return Generator("postrun", __version__, generated_at_ns, {library: metadata.version(library) for library in _LIBRARIES})
+
+
+def _ranks_compared(data: RunData, rules: Sequence[RuleResult]) -> RankComparison:
+    threshold = _straggler_threshold(rules)
+    if len(data.step_data.ranked) < 2:
+        return rank_comparison(data.store, threshold, data.step_times, data.step_data)
+    roles = data.peers.roles if data.peers.pipeline else None
+    known = data.peers.source != "unknown"
+    return rank_comparison(data.store, threshold, data.step_times, data.step_data, roles, roles_known=known)
 
 
 def _loader_recorded(data: RunData) -> bool:

@@ -76,8 +76,8 @@ class CollectiveWait:
 @dataclass(frozen=True, slots=True)
 class CollectiveTotals:
     """``further``, ``further_ns``: number and time of the rows that are not listed. ``sized_percent``: share of the time in collectives of
-    known size. ``matched``: collectives found on several ranks; ``unmatched``: calls in groups with several recorded ranks that match no call
-    of another rank. ``clocks``: sentence on the clocks of the nodes; None for one node."""
+    known size. ``matched``: collectives found on several ranks; ``unmatched``: calls in groups with several recorded ranks that match no
+    call of another rank. ``clocks``: sentence on the clocks of the nodes; None for one node."""
 
     further: int
     further_ns: int

@@ -26,17 +26,21 @@ def ranked_steps(data: StepData, times: pl.DataFrame) -> pl.DataFrame:
     return times.join(data.ranked, on="process", how="semi").rename({"computation": "computed", "computing": "computation"})
 
 
-def compared_steps(measured: pl.DataFrame, threshold: float, roles: Mapping[int, int] | None = None) -> pl.DataFrame:
+def compared_steps(
+    measured: pl.DataFrame, threshold: float, roles: Mapping[int, int] | None = None, *, alone: bool = False
+) -> pl.DataFrame:
     """Compare the computation of each step with the median of at least two ranks.
 
-    ``roles``: of each process; ranks are compared with those of their role. None: with all."""
+    ``roles``: of each process; ranks are compared with those of their role. None: with all. ``alone``: the only rank of a role also has
+    rows, in which it is the median.
+    """
     computation, median = pl.col("computation"), pl.col("median")
     role = pl.col("process").cast(pl.Int64).replace_strict(roles, default=None, return_dtype=pl.Int64) if roles else pl.lit(0, pl.Int64)
     key = [*STEP_KEY, "role"]
     return (
         measured.with_columns(role=role)
         .filter(pl.col("role").is_not_null())
-        .with_columns(median=computation.median().over(key), among=pl.len().over(key))
+        .with_columns(median=computation.median().over(key), among=pl.len().over(STEP_KEY if alone else key))
         .filter(pl.col("among") > 1, median > 0)
         .with_columns(excess=computation - median, over=100 * computation > (100 + threshold) * median)
         .sort("process", "number")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import polars as pl
@@ -50,23 +51,29 @@ def rank_comparison(
     threshold: float | None = None,
     times: pl.DataFrame | None = None,
     data: StepData | None = None,
+    roles: Mapping[int, int] | None = None,
+    *,
+    roles_known: bool = True,
 ) -> RankComparison:
     """Compare the ranks over the steps that at least two of them have.
 
     A rank is over, and the others wait for it, as StragglerRank evaluates it at ``threshold`` (percent; None: its default). ``times``:
-    :func:`step_times` of the store. ``data``: that of the store.
+    :func:`step_times` of the store. ``data``: that of the store. ``roles``: of each process; ranks are compared with
+    those of their role, None: with all. Without ``roles_known`` the others are never reported to wait for a rank.
     """
     data = data or StepData(store)
     limit = float(THRESHOLD if threshold is None else threshold)
     if len(data.ranked) < 2:
         return RankComparison(threshold_percent=limit, absent=_TOO_FEW)
     times = step_times(store, data) if times is None else times
-    compared = compared_steps(ranked_steps(data, times), limit)
+    compared = compared_steps(ranked_steps(data, times), limit, roles, alone=True)
     if compared.is_empty():
         return RankComparison(threshold_percent=limit, absent=no_device_steps(store) if times.is_empty() else _NO_STEPS)
     in_groups, labels = _in_groups(compared, communication_kernels(store))
     waits = _waits(compared.with_columns(group=pl.lit(0, pl.Int64)) if in_groups.is_empty() else in_groups)
     judged = ranks_over_steps(data.places, compared)
+    if not roles_known:  # a rank that computes longer can have more work
+        judged = [replace(rank, confirmed=None) for rank in judged]
     compared = compared.with_columns(loading=host_time(data.loads, compared))
     rows = _rows(_with_waiting(compared, waits).rename({"computation": "computing", "computed": "computation"}), judged, waits, labels)
     number = compared.select(pl.struct("phase", "number").n_unique()).item()
@@ -75,7 +82,7 @@ def rank_comparison(
         steps=number,
         ranks=rows,
         spread=_spread(rows) if len(rows) > SPREAD_FROM else (),
-        sentences=_sentences(judged, rows, limit),
+        sentences=_sentences(judged, rows, limit, roles, roles_known=roles_known),
         groups=0 if in_groups.is_empty() else in_groups["group"].n_unique(),
     )
 
@@ -165,16 +172,22 @@ def _spread(rows: Sequence[RankRow]) -> tuple[RankSpread, ...]:
     return tuple(spreads)
 
 
-def _sentences(judged: Sequence[RankOverSteps], rows: Sequence[RankRow], limit: float) -> tuple[str, ...]:
+def _sentences(
+    judged: Sequence[RankOverSteps], rows: Sequence[RankRow], limit: float, roles: Mapping[int, int] | None, *, roles_known: bool
+) -> tuple[str, ...]:
     stragglers = sorted((rank for rank in judged if rank.straggler), key=lambda rank: -rank.excess_percent)
     worst = stragglers[0] if stragglers else max(judged, key=lambda rank: (rank.over, rank.excess_percent))
     where = place(worst.node, worst.rank, worst.device)
-    how = f"{percent(worst.excess_percent)} longer per step than the median of {plural(len(judged), 'rank')}"
-    if len(judged) == 2:  # the median is halfway between the two
+    peers = len(judged) if roles is None else sum(role == roles[worst.process] for role in roles.values())
+    among = plural(peers, "rank") if roles is None else f"the {plural(peers, 'rank')} of its role"
+    how = f"{percent(worst.excess_percent)} longer per step than the median of {among}"
+    if peers == 2:  # the median is halfway between the two
         how += f" ({duration(2 * worst.excess_ns)} longer than the other)"
     often = f"is over it by more than {percent(limit)} in {worst.steps_over} of {plural(worst.steps, 'step')}"
-    if stragglers:
-        also = "" if len(stragglers) == 1 else f" They wait for {plural(len(stragglers) - 1, 'more rank')}, too."
+    if not roles_known:
+        first = f"The roles of the ranks are unknown, so a rank that computes longer may have more work: {where} computes {how}."
+    elif stragglers:
+        also = "" if len(stragglers) == 1 else f" They also wait for {plural(len(stragglers) - 1, 'more rank')}."
         first = (
             f"The others wait for {where}: it computes {how} and {often}, while they spend {duration(worst.waits_ns or 0.0)} per step more"
             f" in collectives.{also}"
@@ -188,9 +201,10 @@ def _sentences(judged: Sequence[RankOverSteps], rows: Sequence[RankRow], limit: 
             f"{capitalized(where)} computes {how} and {often}, but the others do not wait for it: they are {longer} longer in collectives."
         )
     elif worst.excess_percent > 0:
-        first = f"The others wait for no rank: {where}, which computes longest, computes {how}, and {often}."
+        longest = ", which computes longest," if roles is None else ""
+        first = f"The others wait for no rank: {where}{longest} computes {how}, and {often}."
     else:
-        first = f"The others wait for no rank: none computes longer than the median of {plural(len(judged), 'rank')}."
+        first = f"The others wait for no rank: none computes longer than the median of {among}."
     known = [(row.waiting_ns, row) for row in rows if row.waiting_ns is not None]
     if not known:
         return (first,)

@@ -77,7 +77,7 @@ def _ranks(comparison: RankComparison, selected: Sequence[RankRow], roles: Mappi
         selected = sorted(selected, key=lambda row: (not row.straggler, -row.excess_percent))
     threshold = percent(comparison.threshold_percent)
     note = f"Means per step over {plural(comparison.steps, 'step')}; over: computes more than {threshold} longer than the"
-    note += " median of the ranks in the step; waiting: communication beyond that of the rank with least of it in the step"
+    note += " median of the ranks with its role in the step; waiting: communication beyond that of the rank with least of it in the step"
     several = comparison.groups > 1
     note += (
         ", in each process group of its own."

@@ -159,6 +159,19 @@ def test_ranks_on_paper(make_store: MakeStore) -> None:
     )
 
 
+def test_ranks_are_compared_with_those_of_their_role(make_store: MakeStore) -> None:
+    # The second stage computes 130 instead of 100 on both of its ranks; the third has one rank. Against all ranks, two were over.
+    even, slow = [(100, 50)] * 3, [(130, 20)] * 3
+    store = make_store(names=NAMES, **job(even, even, slow, slow, [(140, 10)] * 3))
+    result = rank_comparison(store, roles={0: 0, 1: 0, 2: 1, 3: 1, 4: 2})
+    assert [(row.straggler, row.steps_over, row.excess_percent) for row in result.ranks] == [(False, 0, 0.0)] * 5
+    assert result.sentences[0] == "The others wait for no rank: none computes longer than the median of the 2 ranks of its role."
+
+    unknown = rank_comparison(store, roles_known=False)
+    assert not any(row.straggler for row in unknown.ranks)
+    assert unknown.sentences[0].startswith("The roles of the ranks are unknown, so a rank that computes longer may have more work: rank ")
+
+
 def test_nothing_is_claimed_of_even_ranks(make_store: MakeStore) -> None:
     result = rank_comparison(make_store(names=NAMES, **job([(100, 50)] * 2, [(100, 50)] * 2)))
     assert result.sentences == ("The others wait for no rank: none computes longer than the median of 2 ranks.",)
