@@ -12,7 +12,7 @@ from typing import Final
 import polars as pl
 
 from ...ingest.store.store import Store
-from ..device.collectives import ONE_TO_ONE, collective_calls
+from ..device.collectives import ONE_TO_ONE, collective_calls, communication_kernels
 from ..toolkit.shared import shared
 from .clocks import Clocks, aligned_clocks
 from .groups import ProcessGroups, process_groups
@@ -64,7 +64,13 @@ def _matches(store: Store) -> tuple[pl.DataFrame, Clocks]:
     calls = _by_ends(_by_order(calls))
     clocks = aligned_clocks(calls)
     shifts = pl.col("process").replace_strict(clocks.shifts, default=0, return_dtype=pl.Int64)
-    calls = paired(_at_one_time(calls.with_columns(shift_ns=shifts)), groups)
+    calls = _at_one_time(calls.with_columns(shift_ns=shifts))
+    world_size: int | None = communication_kernels(store).select(pl.col("world_size").max()).item()
+    if world_size is not None and calls["process"].n_unique() >= world_size:  # the recognized groups have no further ranks
+        recognized = pl.col("group").is_null() & pl.col("match").is_not_null()
+        members = pl.col("process").n_unique().over("match").cast(pl.Int64)
+        calls = calls.with_columns(group_size=pl.when(recognized).then(members).otherwise("group_size"))
+    calls = paired(calls, groups)
     return calls.select(COLUMNS), clocks
 
 

@@ -175,7 +175,7 @@ def test_groups_are_recognized_by_the_ends(make_store: MakeStore) -> None:
     assert {tuple(process for process, _ in calls) for calls in matches(store)} == {(0, 1), (2, 3)}
     assert len(matches(store)) == 24
     rows, _ = collectives(store)
-    assert all(row.group_size_assumed and row.ranks == 2 for row in rows)
+    assert [(row.group_size_assumed, row.ranks, row.group_size, row.at_least) for row in rows] == [(True, 2, 2, False)] * len(rows)
     assert sum(row.waiting_ns or 0 for row in rows) == 24 * 2 * MS
 
 
