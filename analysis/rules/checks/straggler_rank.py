@@ -7,6 +7,7 @@ of the time take longer by at least half of the rank's excess, the device is slo
 
 from __future__ import annotations
 
+from statistics import median
 from typing import Final
 
 import polars as pl
@@ -25,6 +26,7 @@ from ..evidence.run_data import RunData
 _CAPTURE_RANKS: Final = "Give the traces of all ranks."
 _CAPTURE_GROUPS: Final = "Profile with PyTorch 2.3 or newer, which records the process group of each collective."
 EXPLAINED: Final = 50
+SLOW_CLOCK: Final = 0.95  # of the median clock of the others: a lower clock is evidence
 _CAPTURE_STEPS: Final = "Call step() of the profiler once per training step on every rank, with CUDA activity."
 
 
@@ -155,13 +157,29 @@ def _recommendation(run: RunData, ranks: list[RankOverSteps], worst: RankOverSte
         return (
             f"Check clock, temperature and power of {place(worst.node, None, worst.device)} with `nvidia-smi -q -d"
             f" CLOCK,TEMPERATURE,POWER,PERFORMANCE` and `dcgmi diag -r 3`, because {why} and its kernels take {percent(slower)}"
-            " longer than the same kernels of the other ranks."
+            f" longer than the same kernels of the other ranks.{_clock(run, ranks, worst)}"
         )
     more = f", most of all {longest}" if longest else ""
     return (
         f"Give {worst.place} as much work as the others (batches of equal length, shards of equal size, `DistributedSampler(...,"
         f" drop_last=True)`), because {why} and only some of its kernels take longer than theirs{more}."
     )
+
+
+def _clock(run: RunData, ranks: list[RankOverSteps], worst: RankOverSteps) -> str:
+    """Return a sentence about the clock of a straggler's device, if it explains anything."""
+    rows = {(row.node, row.device): row for row in run.usage.gpu_clocks}
+    own = rows.get((worst.node, worst.device))
+    others = [rows[rank.node, rank.device].sm_clock_p50_mhz for rank in ranks if not rank.over and (rank.node, rank.device) in rows]
+    clocks = [clock for clock in others if clock is not None]
+    if own is None:
+        return ""
+    text = ""
+    if own.sm_clock_p50_mhz is not None and clocks and own.sm_clock_p50_mhz < SLOW_CLOCK * median(clocks):
+        text = f" Its median SM clock is {own.sm_clock_p50_mhz:,.0f} MHz, that of the others {median(clocks):,.0f} MHz."
+    if own.sampled_ns and own.heat_ns:
+        text += f" Heat slowed it down in {percent(100 * own.heat_ns / own.sampled_ns)} of the sampled time."
+    return text
 
 
 def _slower(store: Store, others: list[int], process: int) -> tuple[float | None, str | None]:

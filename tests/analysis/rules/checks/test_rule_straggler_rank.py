@@ -250,3 +250,18 @@ def test_of_two_ranks_the_difference_is_told(make_store: Callable[..., Store]) -
     assert "computes 15 ns per step (13.0 %) longer than the median of 2 ranks (30 ns longer than the other; threshold 10.0 %)" in str(
         result.finding
     )
+
+
+def test_the_clock_of_a_slow_device_is_evidence(make_store: Callable[..., Store]) -> None:
+    even, slow = [(100, 50)] * 3, [(130, 20)] * 3
+    clocks = [
+        {"node": rank // 2, "metric": "gpu_sm_clock", "unit": rank % 2, "time_ns": time, "value": 1200.0 if rank == 2 else 1980.0}
+        for rank in range(4)
+        for time in range(0, 3000, 500)
+    ]
+    result, _ = judged(make_store(names=NAMES, sample=clocks, **job(even, even, slow, even)))
+    assert str(result.recommendation).endswith(" Its median SM clock is 1,200 MHz, that of the others 1,980 MHz.")
+    for row in clocks:
+        row["value"] = 1980.0
+    result, _ = judged(make_store(names=NAMES, sample=clocks, **job(even, even, slow, even)))
+    assert str(result.recommendation).endswith("than the same kernels of the other ranks.")
