@@ -96,7 +96,7 @@ def peers(store: Store, calls: pl.DataFrame, steps: pl.DataFrame, stages: Mappin
     known = [stages.get(process) for process in processes]
     if processes and all(stage is not None for stage in known):
         return Peers({process: stage for process, stage in zip(processes, known, strict=True) if stage is not None}, "groups")
-    if not calls["operation"].is_in(ONE_TO_ONE).any():
+    if len(processes) < 2 or not calls["operation"].is_in(ONE_TO_ONE).any():
         return Peers(dict.fromkeys(processes, 0), "same")
     roles = work_roles(store, steps)
     return Peers(roles, "work" if len(set(roles.values())) < len(roles) else "unknown")

@@ -167,18 +167,18 @@ def _recommendation(run: RunData, ranks: list[RankOverSteps], worst: RankOverSte
 
 
 def _clock(run: RunData, ranks: list[RankOverSteps], worst: RankOverSteps) -> str:
-    """Return a sentence about the clock of a straggler's device, if it explains anything."""
+    """Return a sentence about the clock of a straggler's device, or nothing."""
     rows = {(row.node, row.device): row for row in run.usage.gpu_clocks}
-    own = rows.get((worst.node, worst.device))
+    slow = rows.get((worst.node, worst.device))
     others = [rows[rank.node, rank.device].sm_clock_p50_mhz for rank in ranks if not rank.over and (rank.node, rank.device) in rows]
     clocks = [clock for clock in others if clock is not None]
-    if own is None:
+    if slow is None:
         return ""
     text = ""
-    if own.sm_clock_p50_mhz is not None and clocks and own.sm_clock_p50_mhz < SLOW_CLOCK * median(clocks):
-        text = f" Its median SM clock is {own.sm_clock_p50_mhz:,.0f} MHz, that of the others {median(clocks):,.0f} MHz."
-    if own.sampled_ns and own.heat_ns:
-        text += f" Heat slowed it down in {percent(100 * own.heat_ns / own.sampled_ns)} of the sampled time."
+    if slow.sm_clock_p50_mhz is not None and clocks and slow.sm_clock_p50_mhz < SLOW_CLOCK * median(clocks):
+        text = f" Its median SM clock is {slow.sm_clock_p50_mhz:,.0f} MHz, that of the others {median(clocks):,.0f} MHz."
+    if slow.sampled_ns and slow.heat_ns:
+        text += f" Heat slowed it down in {percent(100 * slow.heat_ns / slow.sampled_ns)} of the sampled time."
     return text
 
 
