@@ -17,7 +17,7 @@ def stage_imbalance(context: RuleContext, details: cause_details.StageImbalanceD
             details.stages,
             Col("Stage", lambda stage: UNKNOWN if stage.stage is None else str(stage.stage), kind="name"),
             Col("Ranks", lambda stage: numbered(stage.ranks), kind="name"),
-            Col("Judged", lambda stage: Cell("✕ longer", mark="v-issue") if stage.issue else Cell("within")),
+            Col("Verdict", lambda stage: Cell("✕ longer", mark="v-issue") if stage.issue else Cell("within")),
             Col("Computation", lambda stage: stage.computation_per_step_ns, duration),
             Col("Above the mean", lambda stage: stage.excess_percent, share),
             Col("Predicted saving", lambda stage: stage.gain_percent, percent),

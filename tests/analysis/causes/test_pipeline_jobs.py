@@ -128,3 +128,12 @@ def judged_step(shape: Shape, seed: int) -> float:
     """Return the time of a job by its last kernel."""
     events = pipeline_job(shape, seed)["device_event"]
     return max(event["start_ns"] + event["duration_ns"] for event in events)
+
+
+def test_no_rank_is_accused_if_roles_are_unknown(make_store: MakeStore) -> None:
+    # One rank for each stage and no process groups: a long stage and a slow device look the same.
+    shape = Shape(3, 1, factor=lambda stage, replica, step: 1.5 if stage == 1 else 1.0)
+    results, findings = judged(make_store(**pipeline_job(shape, 1)))
+    assert not findings
+    assert results["StragglerRank"].reason == "the roles of the ranks are unknown, so that no rank has peers to be compared with"
+    assert results["StageImbalance"].reason == "the roles of the ranks are unknown"
