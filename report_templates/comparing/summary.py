@@ -10,12 +10,11 @@ from ...analysis.report.comparison import Amount, Comparison
 from ...analysis.report.model import Tile
 from ..blocks import Section, say
 from ..blocks.tables import Col, table
-from ..text.formats import UNKNOWN, capitalized, duration
+from ..text.formats import capitalized, duration
 from . import words
 from .steps import distributions
 from .time import host_figure, parts_figure
 
-_VERDICTS: Final = {"slower": "slower", "faster": "faster", "same": "the same", "cannot say": "cannot say"}
 _EVIDENCE: Final = {"steps": "by step times", "ranges": "by repeated ranges", "counts": "by the counts of kernels", None: "no evidence"}
 _AREAS: Final = {
     "part": "time", "gpu memory": "memory", "memory operation": "memory", "step": "steps", "data loading": "time", "host part": "time",
@@ -46,16 +45,7 @@ def summary(comparison: Comparison) -> Section:
 
 
 def _tiles(comparison: Comparison) -> list[Tile]:
-    steps = comparison.steps
     tiles = [_verdict(comparison)]
-    if steps is None:
-        tiles += [Tile("step_time", "step time", UNKNOWN, "not in both runs", "steps")]
-    else:
-        value = "undecided" if steps.verdict == "undecided" else _moved(steps.base.p50, steps.new.p50)
-        p95 = f"p95 {words.change(steps.p95_change_percent).text}"
-        detail = f"{duration(steps.base.p50)} → {duration(steps.new.p50)}, {p95}"
-        name = "GPU time per step" if steps.measure == "device" else "step time"
-        tiles += [Tile("step_time", f"{name} (median)", value, detail, "steps")]
     tiles += [_tile(part, part.name, words.per(comparison.basis)) for part in comparison.parts[:4]]
     if not comparison.parts:
         largest = sorted(comparison.host_parts, key=lambda part: -max(part.base_ns, part.new_ns))[:4]
@@ -64,14 +54,20 @@ def _tiles(comparison: Comparison) -> list[Tile]:
 
 
 def _verdict(comparison: Comparison) -> Tile:
-    judgment = comparison.judgment
+    """Show the verdict, the times it compares, and its bound."""
+    judgment, steps = comparison.judgment, comparison.steps
     if judgment is None:
         return Tile("verdict", "verdict", comparison.verdict, "", "steps")
     percent = "" if judgment.percent is None or judgment.state == "cannot say" else f", {words.change(judgment.percent).text}"
-    bound = ""
+    details = [_EVIDENCE[judgment.evidence]]
+    if steps is not None and judgment.evidence in ("steps", None):
+        name = "GPU time per step" if steps.measure == "device" else "step time"
+        details = [f"{name} {duration(steps.base.p50)} → {duration(steps.new.p50)}"]
     if judgment.low_percent is not None and judgment.high_percent is not None:
-        bound = f", {words.change(judgment.low_percent).text} to {words.change(judgment.high_percent).text}"
-    return Tile("verdict", "verdict", f"{_VERDICTS[judgment.state]}{percent}", f"{_EVIDENCE[judgment.evidence]}{bound}", "steps")
+        details.append(f"{words.change(judgment.low_percent).text} to {words.change(judgment.high_percent).text}")
+    if steps is not None:
+        details.append(f"p95 {words.change(steps.p95_change_percent).text}")
+    return Tile("verdict", "verdict", f"{judgment.state}{percent}", ", ".join(details), "steps")
 
 
 def _tile(part: Amount, name: str, per: str) -> Tile:

@@ -35,6 +35,7 @@ class Plain:
         steps: list[tuple[int, int, int]] = []
         launched: dict[int, int] = {}
         ends: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        by_call: dict[int, list[tuple[str, int]]] = defaultdict(list)
         for event in events:
             if event.get("ph") != "X":
                 continue
@@ -51,6 +52,7 @@ class Plain:
                 ends[args.get("correlation")].append((start, end))
                 if category == "kernel":
                     self.kernels[name].append(end - start)
+                    by_call[args.get("correlation")].append((name, end - start))
                 else:
                     copied = re.search(r"HtoD|DtoH|DtoD", name)
                     self.copies[copied[0] if copied else "Memset"].append(end - start)
@@ -60,10 +62,17 @@ class Plain:
             work = [one for call, at in launched.items() if start <= at < end for one in ends.get(call, ())]
             last.append(max(one[1] for one in work))
         self.periods = [after - before for before, after in pairwise(last)]
+        self.first, self.last = last[0], last[-1]
+        self.kernels_in_steps: dict[str, list[int]] = defaultdict(list)
+        for call, own in by_call.items():  # what has no launch in the trace was launched before the first step
+            if call in launched:
+                for name, length in own:
+                    self.kernels_in_steps[name].append(length)
 
     def covered(self, *kinds: str) -> int:
-        """Time in which work of one of the kinds ran: a sweep over starts and ends."""
-        edges = sorted([(s, 1) for s, _, k, _ in self.work if k in kinds] + [(e, -1) for _, e, k, _ in self.work if k in kinds])
+        """Time of the steps in which work of one of the kinds ran: a sweep over starts and ends."""
+        work = [(max(s, self.first), min(e, self.last)) for s, e, k, _ in self.work if k in kinds and e > self.first and s < self.last]
+        edges = sorted([(s, 1) for s, _ in work] + [(e, -1) for _, e in work])
         total = depth = since = 0
         for time, change in edges:
             if depth > 0:
@@ -78,10 +87,10 @@ class Plain:
             self.covered("kernel", "communication"),
             self.covered("kernel", "communication", "gpu_memcpy", "gpu_memset"),
         )
-        span = max(end for _, end, _, _ in self.work) - min(start for start, _, _, _ in self.work)
-        parts = (kernel, overlap - kernel, busy - overlap, span - busy)
+        # From the end of the first step: the wait before it is not known.
+        parts = (kernel, overlap - kernel, busy - overlap, self.last - self.first - busy)
         names = ("computation", "exposed communication", "exposed memory operations", "idle")
-        return {name: part / self.steps for name, part in zip(names, parts, strict=True)}
+        return {name: part / len(self.periods) for name, part in zip(names, parts, strict=True)}
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +149,7 @@ def test_kernels(comparison: Comparison, pair: tuple[Plain, Plain]) -> None:
         assert sorted(listed) == sorted(plain.kernels)
     for kernel in comparison.kernels:
         before, after = (
-            [time for name in names for time in plain.kernels[name]]
+            [time for name in names for time in plain.kernels_in_steps[name]]
             for names, plain in ((kernel.base_names, pair[0]), (kernel.new_names, pair[1]))
         )
         assert kernel.effect_ns == pytest.approx(sum(after) / 6 - sum(before) / 6)
