@@ -126,7 +126,7 @@ class Row:
     gpu_active_derived: bool | None = None  # no utilization was sampled: share of the trace's intervals with a kernel
     gpu_utilization_percent: float | None = None  # mean over time of the sampled utilization
     steps: int | None = None
-    step_median_ns: int | None = None  # time from step to step (docs/definitions.md), which is not the report's step time
+    step_median_ns: int | None = None  # step time (docs/definitions.md), the value of the report
     exposed_communication_percent: float | None = None  # of the devices' span
     gpu_memory_percent: float | None = None  # highest sampled
     verdicts: dict[str, str] = field(default_factory=dict)  # rule -> IssuesFound, NoIssuesFound, NotEvaluated, Error

@@ -43,12 +43,12 @@ _NO_VERDICT: Final = Markup("<td></td>")
 _KINDS: Final = {"html": "html", "pdf": "pdf", "json": "json", "xml": "junit", "log": "log"}
 STEP_TO_STEP: Final = (
     "median time from the end of the GPU work of one step to that of the next, so waits between steps count; without GPU work the step's"
-    " duration on the host. Not the report's step time, which is the GPU work of one step; reports do not show this median"
+    " duration on the host. The report shows the same number"
 )
 BUSY: Final = "busy time of all GPUs / their profile spans, as in the report's first sentence"
 ACTIVE: Final = "share of utilisation samples above 0 %; ~: nothing was sampled, share of the stretches of the trace with any kernel"
 _METRICS: Final = (
-    ("step_median_ns", "Step to step"),
+    ("step_median_ns", "Step time"),
     ("gpu_busy_percent", "GPU busy"),
     ("gpu_active_percent", "GPU active"),
     ("gpu_utilization_percent", "GPU utilisation"),
@@ -102,7 +102,7 @@ def index_page(index: Index, *, most_runs: int = 1_000, most_families: int = 60)
         rules=rules,
         entries=entries,
         left_out=f"all {count(index.total)} are in index.parquet",
-        hints={"Step to step": STEP_TO_STEP, "GPU busy": BUSY, "GPU active": ACTIVE},
+        hints={"Step time": STEP_TO_STEP, "GPU busy": BUSY, "GPU active": ACTIVE},
         place=clip(index.place, 200),
         threshold=f"{index.settings.threshold_percent:g}\u00a0%",
         deviations=f"{index.settings.deviations:g}",

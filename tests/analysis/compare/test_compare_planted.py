@@ -76,7 +76,10 @@ def test_more_steps_are_no_change(problems: Problems, tmp_path: Path) -> None:
     short_run, long_run = (run(tmp_path / str(steps), steps=steps, problems=problems)[1] for steps in (9, 18))
     comparison = compare(short_run, long_run, generator=GENERATOR)
     assert [one for one in claims(comparison) if one[0] != "verdict"] == []
-    assert comparison.verdict == "same"
+    # Steps that stall vary so much that a change of more than 10 % cannot be ruled out.
+    assert comparison.verdict == ("same" if problems is NONE else "cannot say")
+    assert comparison.steps is not None
+    assert comparison.steps.verdict == "same"
     assert {one.name: (one.base, one.new) for one in comparison.differences}["steps captured"] == ("18", "36")
     assert [one.name for one in comparison.differences if one.limits] == []
 

@@ -10,9 +10,13 @@ from typing import Any
 
 import pytest
 from postrun.analysis import Options, analyze
+from postrun.analysis.compare.build import compare
 from postrun.analysis.report import Report
 from postrun.analysis.steps.step_time import step_times
 from postrun.ingest import ingest
+from postrun.nightly.work import figures
+from postrun.report_templates.sections.step_breakdown import step_breakdown
+from postrun.report_templates.sections.steps import steps as section
 
 US = 1000
 T0 = 1_700_000_000_000_000
@@ -136,3 +140,19 @@ def test_unknown_launches_leave_the_work_where_it_ran(tmp_path: Path) -> None:
     report = trace(tmp_path / "trace.json", QUEUE, [*AHEAD, (-1, 9, 340, 350)])
     assert report.steps.outside == ()
     assert bars(report)[1] == (100, 100, 0, 0)
+
+
+def test_report_comparison_and_index_have_one_step_time(tmp_path: Path) -> None:
+    steps = [(number, 100 * number, 100 * number + 90) for number in range(1, 8)]
+    work = [(100 * n + 10, 7, 100 * n + 90, 100 * n + 160 + 3 * (n % 4)) for n in range(1, 8)]
+    report = trace(tmp_path / "trace.json", steps, [*work, (-1, 7, 80, 150)])
+    comparison = compare(report, report, generator=report.generator)
+    assert comparison.steps is not None
+    tile = next(tile for tile in report.summary.tiles if tile.key == "step_time")
+    assert tile.number == comparison.steps.base.p50 == figures(report)["step_median_ns"] == report.steps.groups[0].step_time_ns
+    assert plain(section(report).lead).startswith(f"The step time is {tile.value} (median of 6 steps, from step to step).")
+    assert plain(step_breakdown(report).lead).startswith(f"The step time is {tile.value} (median).")
+
+
+def plain(text: object) -> str:
+    return str(text).replace("\u00a0", " ")
