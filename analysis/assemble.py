@@ -91,6 +91,7 @@ def _report(store: Store, options: Options) -> Report:
         program=data.program,
         iterations=data.iterations.rows,
         iteration_kinds=data.iterations.kinds,
+        gaps=data.longest_gaps,
     )
     page = SummaryData(report, data.whole_devices, _loader_recorded(data), _traced(store))
     return replace(report, summary=summary(page))

@@ -33,8 +33,9 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A time in which a device ran nothing. ``cause``: a sentence. ``before``, ``after``: the work that ended and that began it, by its
-    short name. ``frame``: the function, operator or range that was open on the host; None if unknown."""
+    """A time in which a device ran nothing. ``cause``: a sentence. ``before``, ``after``: the work that ran before and after it, by its
+    short name. ``frame``: the function, operator or range that was open on the host; None if unknown. ``kind``: the cause in one or two
+    words. ``host_ns``: until the launch call of ``after`` had ended; None if it is not in the trace."""
 
     node: str
     rank: int | None
@@ -45,6 +46,10 @@ class Gap:
     before: str | None
     after: str | None
     frame: str | None
+    kind: str = "unknown"
+    host_ns: int | None = None
+    stream_before: int | None = None
+    stream_after: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

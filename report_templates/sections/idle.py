@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from ...analysis.report.causes import Gap
 from ...analysis.report.model import Idle, Report
 from ..blocks import BARS, Figure, Section, of_all, say, spread
-from ..blocks.tables import Cell, Col, table
+from ..blocks.tables import Cell, Col, Table, table
 from ..figures.axes import time_unit
 from ..figures.stacked_bars import Part, stacked_bars
 from ..text import labels
 from ..text.formats import count, duration, percent, plural
 
-_PARTS = (Part("host wait", "host"), Part("kernel wait", "sync"), Part("other", "idle"))
+_PARTS = (Part("host wait", "host"), Part("kernel wait", "sync"), Part("launched and waiting", "memory"), Part("other", "idle"))
 
 
 def idle(report: Report) -> Section:
     rows = [row for row in report.idle if row.gaps]
+    longest_gaps = _gaps(report)
     if not rows:
         lead = say(
             "No gap between kernels can be told apart: this needs kernels together with their launch calls (record CPU and GPU activity)."
         )
-        return Section("idle", "Idle causes", lead)
+        return Section("idle", "Idle causes", lead, [longest_gaps])
     total = sum(_total(row) for row in rows)
     causes = {
         "host wait": sum(row.host_wait_ns for row in rows),
         "kernel wait": sum(row.kernel_wait_ns for row in rows),
-        "of another cause": sum(row.other_ns for row in rows),
+        "launched and waiting": sum(row.waiting_ns for row in rows),
+        "before work whose launch is not in the trace": sum(row.other_ns - row.waiting_ns for row in rows),
     }
     first = max(causes, key=lambda cause: causes[cause])
     lead = say(
@@ -38,7 +43,7 @@ def idle(report: Report) -> Section:
     )
     drawn = spread(rows, BARS, _total)
     unit = time_unit(max(_total(row) for row in drawn) or 1)
-    scaled = [(_label(row), [part / unit.nanoseconds for part in (row.host_wait_ns, row.kernel_wait_ns, row.other_ns)]) for row in drawn]
+    scaled = [(_label(row), [part / unit.nanoseconds for part in _parts(row)]) for row in drawn]
     longest = max(drawn, key=_total)
     blocks = [
         Figure(
@@ -46,8 +51,8 @@ def idle(report: Report) -> Section:
             stacked_bars(_PARTS, scaled, unit.name),
             f"Gaps between the kernels of each stream: most on {_label(longest)} with {duration(_total(longest))}; mostly {first}",
             say(
-                "Summed gaps of each stream, in which other streams may have run. "
-                "Host wait: the launch came too late. Kernel wait: the launch was ready.{}",
+                "Summed gaps of each stream, in which other streams may have run. Host wait: until the launch call ended. "
+                "Kernel wait: from there, below 30 µs. Launched and waiting: 30 µs or more.{}",
                 of_all(len(drawn), len(rows), "stream", "gaps"),
             ),
         ),
@@ -59,12 +64,64 @@ def idle(report: Report) -> Section:
             Col("Gaps", lambda row: row.gaps, count),
             Col("Host wait", lambda row: row.host_wait_ns, duration),
             Col("Kernel wait", lambda row: row.kernel_wait_ns, duration),
-            Col("Other", lambda row: row.other_ns, duration),
+            Col("Launched and waiting", lambda row: row.waiting_ns, duration),
+            Col("Other", lambda row: row.other_ns - row.waiting_ns, duration),
             Col("Together", _total, duration),
             pdf_rows=6,
+            note=_note(rows),
         ),
+        longest_gaps,
     ]
     return Section("idle", "Idle causes", lead, blocks)
+
+
+def _gaps(report: Report) -> Table | None:
+    """List the longest gaps of the devices."""
+    origin = report.run.started_at_ns or min((gap.start_ns for gap in report.gaps), default=0)
+    return table(
+        "idle-gaps",
+        "Longest gaps of the GPUs",
+        report.gaps,
+        Col("GPU", lambda gap: Cell(_device(gap)), kind="name"),
+        Col("At", lambda gap: gap.start_ns - origin, duration),
+        Col("Idle", lambda gap: gap.duration_ns, duration),
+        Col("Host wait", lambda gap: gap.host_ns, duration),
+        Col("Cause", lambda gap: gap.kind),
+        Col("Evidence", lambda gap: gap.cause, limit=240),
+        Col("Before", lambda gap: _work(gap.before, gap.stream_before), limit=60, html_only=True),
+        Col("After", lambda gap: _work(gap.after, gap.stream_after), limit=60, html_only=True),
+        Col("On the host", lambda gap: gap.frame, limit=80, html_only=True),
+        pdf_rows=8,
+        note="Gaps above 1% of the time of a GPU, and at least its ten longest. No stream of the GPU ran anything.",
+    )
+
+
+def _work(name: str | None, stream: int | None) -> str | None:
+    return f"{name} (stream {stream})" if name and stream is not None else name
+
+
+def _device(gap: Gap) -> str:
+    where = f"GPU {gap.device}"
+    return f"rank {gap.rank} · {where}" if gap.rank is not None else f"{labels.process(gap.node, None, None)} {where}"
+
+
+def _note(rows: Sequence[Idle]) -> str | None:
+    """Explain gaps that are neither host wait nor kernel wait, above a tenth of all."""
+    total, waiting = sum(map(_total, rows)), sum(row.waiting_ns for row in rows)
+    unknown = sum(row.other_ns for row in rows) - waiting
+    texts = []
+    if 10 * waiting > total:
+        texts.append(
+            f"For {percent(100 * waiting / total)} the work was launched and waited, for other streams or for work that the trace does not"
+            " contain: the host is not the cause."
+        )
+    if 10 * unknown > total:
+        texts.append(f"For {percent(100 * unknown / total)} the launch call is not in the trace, so that the cause is unknown.")
+    return " ".join(texts) or None
+
+
+def _parts(row: Idle) -> tuple[int, int, int, int]:
+    return row.host_wait_ns, row.kernel_wait_ns, row.waiting_ns, row.other_ns - row.waiting_ns
 
 
 def _total(row: Idle) -> int:

@@ -14,6 +14,7 @@ import polars as pl
 from ....ingest.store.store import Store
 from ...causes.collectives import collectives
 from ...causes.exposed import exposed_calls
+from ...causes.gaps import gaps
 from ...causes.iterations import iterations
 from ...causes.matching import matched_collectives
 from ...causes.program import program
@@ -88,6 +89,7 @@ class RunData:
     framework = _from_run(lambda run: framework(run.store, run.attributed))
     exposed_calls = _from_store(exposed_calls)  # calls of collectives, with their exposed time
     gaps = _from_store(DeviceGaps)
+    longest_gaps = _from_run(lambda run: gaps(run.store, run.gaps))
     program = _from_store(program)
     iterations = _from_store(iterations)
 
