@@ -545,13 +545,15 @@ class PageableCopiesDetails(RuleDetails):
 
 
 class SyncBoundDevice(ProfiledDevice):
-    """``blocked_idle_ns``: the device was idle while a call blocked. ``drained_ns``: idle gaps that begin during such a call."""
+    """``blocked_idle_ns``: the device was idle while a call blocked. ``drained_ns``: idle gaps that begin during such a call.
+    ``caused_idle_ns``: host waits that would not be there without the calls."""
 
     sync_ns: int
     blocked_idle_ns: int
     percent: float
     drained_ns: int
     issue: bool | None
+    caused_idle_ns: int = 0
 
 
 class BlockingCall(DetailsRow):
@@ -560,6 +562,7 @@ class BlockingCall(DetailsRow):
     count: int
     time_ns: int
     blocked_idle_ns: int
+    caused_idle_ns: int = 0
 
 
 class SyncBoundDetails(RuleDetails):

@@ -169,6 +169,7 @@ def sync_bound(context: RuleContext, details: rule_details.SyncBoundDetails) -> 
             details.devices,
             lambda device: device.percent,
             Col("Of span", lambda device: device.percent, percent),
+            Col("Idle caused", lambda device: device.caused_idle_ns, duration),
             Col("Device idle", lambda device: device.blocked_idle_ns, duration),
             Col("Synchronisation", lambda device: device.sync_ns, duration),
             parts=(
@@ -187,6 +188,7 @@ def sync_bound(context: RuleContext, details: rule_details.SyncBoundDetails) -> 
             Col("Calls", lambda call: call.count, count),
             Col("Time", lambda call: call.time_ns, duration),
             Col("Device idle", lambda call: call.blocked_idle_ns, duration),
+            Col("Idle caused", lambda call: call.caused_idle_ns, duration),
             pdf_rows=_PDF_KERNELS,
         ),
     ]

@@ -87,7 +87,7 @@ def check(path: Path) -> tuple[str, ...]:
     traces = [Trace(file) for file in (sorted(path.glob("*.json.gz")) if path.is_dir() else [path])]
     with ingest([path]) as store:
         rules = [
-            analyze(store, Options(selection=select(["HostBound", "SyncBound", "ShortKernels"], settings=settings))).rules
+            analyze(store, Options(top=100, selection=select(["HostBound", "SyncBound", "ShortKernels"], settings=settings))).rules
             for settings in SETTINGS
         ]
     for settings, results in zip(SETTINGS, rules, strict=True):
@@ -150,6 +150,7 @@ def figures(trace: Trace, device: int, short_us: float) -> dict[str, Any]:
     kernels = [e for e in work if e["kind"] == "kernel"]
     limit = short_us * 1000
     calls = merged([(c["start"], c["end"]) for c in trace.calls if c["sync"]])
+    blocks = merged([(c["start"], c["end"]) for c in blocking(trace)])
     hosted = [(start, ready) for start, _, ready, _ in gaps if ready > start]
     return {
         "HostBound": {
@@ -157,9 +158,10 @@ def figures(trace: Trace, device: int, short_us: float) -> dict[str, Any]:
             **{cause: waits[cause] for cause in ("host_wait_ns", "kernel_wait_ns", "other_ns", "waiting_ns")},
         },
         "SyncBound": {
-            "span_ns": span, "sync_ns": sum(end - start for start, end in calls),
-            "blocked_idle_ns": sum(common(calls, start, end) for start, end, _, _ in gaps),
-            "drained_ns": sum(end - start for start, end, _, _ in gaps if any(a <= start <= b for a, b in calls)),
+            "span_ns": span, "sync_ns": sum(end - start for start, end in blocks),
+            "blocked_idle_ns": sum(common(blocks, start, end) for start, end, _, _ in gaps),
+            "drained_ns": sum(end - start for start, end, _, _ in gaps if any(a <= start <= b for a, b in blocks)),
+            "caused_idle_ns": caused(trace, blocks, gaps),
             "after": sum(end - start for start, end in hosted if any(a <= start <= b for a, b in calls)),
         },
         "ShortKernels": {
@@ -170,6 +172,39 @@ def figures(trace: Trace, device: int, short_us: float) -> dict[str, Any]:
         },
         "meanwhile": meanwhile(trace, hosted),
     }  # fmt: skip
+
+
+def blocking(trace: Trace) -> list[Event]:
+    """Return synchronizations and copies that block, of threads that launch work."""
+    copies: dict[int, list[Event]] = {}
+    for event in trace.work:
+        if event["kind"] == "memcpy" and ("HtoD" in event["name"] or "DtoH" in event["name"]):
+            copies.setdefault(event["id"], []).append(event)
+    calls = []
+    for call in trace.calls:
+        ended = [
+            copy for copy in copies.get(call["id"], [])
+            if copy["end"] <= call["end"] or ("Pageable" in copy["name"] and copy["start"] <= call["end"])
+        ]  # fmt: skip
+        if call["sync"] or (call["launch"] and call["id"] and ended):
+            calls.append(call)
+    launching = {call["tid"] for call in trace.calls if call["launch"] and call["id"]}
+    return [call for call in calls if not launching or call["tid"] in launching]
+
+
+def caused(trace: Trace, blocks: Spans, gaps: list[tuple[int, int, int, Event]]) -> int:
+    """Return the host waits that begin with each block, up to its length."""
+    total = 0
+    for number, (begin, end) in enumerate(blocks):
+        until = blocks[number + 1][0] if number + 1 < len(blocks) else math.inf
+        waited: float = 0
+        for start, stop, ready, event in gaps:
+            if event["id"] not in trace.launched:
+                waited += max(0, min(stop, end) - max(start, begin))
+            else:
+                waited += max(0, min(ready, until) - max(start, begin))
+        total += int(min(waited, end - begin))
+    return total
 
 
 def meanwhile(trace: Trace, waits: Spans) -> Counter[str]:
@@ -196,15 +231,14 @@ def meanwhile(trace: Trace, waits: Spans) -> Counter[str]:
 def operators(trace: Trace) -> list[tuple[str, list[str | None]]]:
     """Return each synchronization call with its operators, clear cases first."""
     calls: list[tuple[str, list[str | None]]] = []
-    for call in trace.calls:
-        if call["sync"]:
-            around = [
-                row for row in trace.operators
-                if row["tid"] == call["tid"] and row["start"] <= call["start"] <= row["end"] and row["end"] > row["start"]
-            ]  # fmt: skip
-            inner = max(((row["start"], -row["end"]) for row in around), default=None)
-            names = sorted(row["name"] for row in around if (row["start"], -row["end"]) == inner)
-            calls.append((call["name"], [*names] or [None]))
+    for call in blocking(trace):
+        around = [
+            row for row in trace.operators
+            if row["tid"] == call["tid"] and row["start"] <= call["start"] <= row["end"] and row["end"] > row["start"]
+        ]  # fmt: skip
+        inner = max(((row["start"], -row["end"]) for row in around), default=None)
+        names = sorted(row["name"] for row in around if (row["start"], -row["end"]) == inner)
+        calls.append((call["name"], [*names] or [None]))
     return sorted(calls, key=lambda item: len(item[1]))
 
 

@@ -11,14 +11,14 @@ from ...device.device_gaps import GapGroup, IdleDevice
 from ...report.causes import Program
 from ...report.rule_details import BlockingCall, SyncBoundDetails, SyncBoundDevice
 from ...toolkit.contents import kinds
-from ...toolkit.intervals import length_inside, union
+from ...toolkit.intervals import intersection, length_inside, union
 from ...toolkit.wording import duration, percent, plural
 from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated
 from ..evidence.device_share import gpus, no_device_activity
 from ..evidence.frameworks import READS, WAITS_FOR_ALL
 from ..evidence.idle_findings import Judged, looked_at, names, outcome, unjudged, with_issue
 from ..evidence.run_data import RunData
-from ..evidence.sync_calls import begun_inside, sync_calls, with_operator
+from ..evidence.sync_calls import begun_inside, blocking_calls, with_operator
 
 # Operators that synchronize, with the code that calls them and the alternatives.
 _INSTEAD: Final = {
@@ -35,7 +35,8 @@ _NO_CALLS: Final = "no host calls of its process in the trace"
 
 # Blocking calls by name and operator; ``issue``: of devices with the issue.
 _CALLS: Final = {
-    "name": pl.Int32, "operator": pl.Int32, "count": pl.UInt32, "time": pl.Int64, "blocked": pl.Int64, "issue": pl.Boolean
+    "name": pl.Int32, "operator": pl.Int32, "count": pl.UInt32, "time": pl.Int64, "blocked": pl.Int64, "caused": pl.Int64,
+    "issue": pl.Boolean
 }  # fmt: skip
 
 _Judged = list[Judged[SyncBoundDevice]]
@@ -52,12 +53,12 @@ class SyncBound(Rule):
             10,
             10,
             "percentile",
-            "share of a device's span that the host may block in synchronisation with the device idle",
+            "share of a device's span that may be idle because the host waited in a blocking call",
         ),
     )
     needs = "A profiler trace with the activity of the GPUs and the calls of the host."
-    checks = "How long the host blocks in synchronisation calls while the device stands idle."
-    condition = "host time in blocking synchronisation with the device idle > threshold of the span"
+    checks = "How long the device is idle because the host waited in blocking calls instead of launching ahead."
+    condition = "idle time that blocking calls cause > threshold of the span"
     advice = "Remove what makes the host wait for the device from the loop: `.item()`, `.cpu()`, prints of tensors."
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
@@ -82,11 +83,11 @@ class SyncBound(Rule):
         return outcome(
             run,
             judged,
-            cost_key="blocked_idle_ns",
+            cost_key="caused_idle_ns",
             title="Remove synchronisations from the loop",
             details=SyncBoundDetails(tuple(row for _, row in judged), top),
             finding=_finding(judged, bad, parameters),
-            recommendation=_recommendation(top, sum(row.blocked_idle_ns for _, row in bad), run.program) if bad else None,
+            recommendation=_recommendation(top, sum(row.caused_idle_ns for _, row in bad), run.program) if bad else None,
         )
 
 
@@ -95,38 +96,63 @@ def _look(run: RunData, group: GapGroup, called: set[int], parameters: Parameter
 
     The calls are those of devices with an issue, if there is one. ``drained_ns`` of a device: its idle gaps that begin during such a
     call, to their ends; part of them is usually after the call."""
-    calls = sync_calls(run.store, {process for device in group.devices for process in device.processes})
+    calls = blocking_calls(run.store, {process for device in group.devices for process in device.processes})
     if calls.is_empty():
-        rows = [(device, _row(device, (0, 0), 0, called, parameters)) for device in group.devices]
+        rows = [(device, _row(device, (0, 0, 0), 0, called, parameters)) for device in group.devices]
         return rows, pl.DataFrame(schema=_CALLS)
     on_device = calls.with_row_index("number").join(group.rows(), on="process")
     merged = union(on_device, ["row"])
-    blocked = merged.with_columns(blocked=length_inside(merged, group.gaps, "row"), length=pl.col("end") - pl.col("start"))
-    sums = {row: (time, idle) for row, time, idle in blocked.group_by("row").agg(pl.col("length", "blocked").sum()).iter_rows()}
+    blocked = _caused(merged, group)
+    sums = {row: rest for row, *rest in blocked.group_by("row").agg(pl.col("length", "blocked", "caused").sum()).iter_rows()}
     drained = begun_inside(group.gaps, merged, "row").group_by("row").agg((pl.col("end") - pl.col("start")).sum().alias("time"))
     after = dict(drained.iter_rows())
     judged: _Judged = []
     for device in group.devices:
-        row = _row(device, sums.get(device.row, (0, 0)), after.get(device.row, 0), called, parameters)
+        row = _row(device, sums.get(device.row, (0, 0, 0)), after.get(device.row, 0), called, parameters)
         judged.append((device, row))
     chosen = {device.row for device, row in judged if row.issue} or {device.row for device in group.devices}
     of_chosen = on_device.filter(pl.col("row").is_in(list(chosen)))
-    idle_of = of_chosen.with_columns(blocked=length_inside(of_chosen, group.gaps, "row")).group_by("number").agg(pl.col("blocked").sum())
+    # Calls that overlap are one block; the longest of them has its idle time.
+    of_chosen = of_chosen.with_columns(blocked=length_inside(of_chosen, group.gaps, "row"), length=pl.col("end") - pl.col("start"))
+    in_block = of_chosen.sort("start").join_asof(
+        blocked.select("row", "start", "caused", block="start").sort("start"), on="start", by="row", check_sortedness=False
+    )
+    main = pl.col("number") == pl.col("number").sort_by("length", "number", descending=[True, False]).first().over("row", "block")
+    charged = in_block.with_columns(caused=pl.when(main).then("caused").otherwise(0).fill_null(0))
+    idle_of = charged.group_by("number").agg(pl.col("blocked", "caused").sum())
     of_call = with_operator(run.store, calls).with_row_index("number").join(idle_of, on="number")
     grouped = of_call.group_by("name", "operator").agg(
-        count=pl.len(), time=(pl.col("end") - pl.col("start")).sum(), blocked=pl.col("blocked").sum()
+        count=pl.len(), time=(pl.col("end") - pl.col("start")).sum(), blocked=pl.col("blocked").sum(), caused=pl.col("caused").sum()
     )
     return judged, grouped.with_columns(issue=pl.lit(any(row.issue for _, row in judged)))
 
 
-def _row(device: IdleDevice, blocked: tuple[int, int], drained_ns: int, called: set[int], parameters: Parameters) -> SyncBoundDevice:
-    """Return the row of a device; ``blocked``: time in such calls, and the idle part."""
-    time, idle = blocked
-    share = 100 * idle / device.span_ns if device.span_ns else 0.0
+def _caused(blocks: pl.DataFrame, group: GapGroup) -> pl.DataFrame:
+    """Add ``length``, ``blocked`` and ``caused`` to the blocking times of each device.
+
+    ``blocked``: the idle time inside. ``caused``: the host waits of the device from the begin of the block to the next one, but at most the
+    length of the block, because without it the host would be ahead by that time. Of gaps before work whose launch is not in the trace only
+    the part inside of a block counts."""
+    length = pl.col("end") - pl.col("start")
+    unknown = intersection(group.gaps.filter(pl.col("ready").is_null()), blocks, ["row"])
+    waits = pl.concat([group.host_waits().select("row", "start", "end"), unknown.select("row", "start", "end")]).sort("row", "start")
+    later = pl.col("start").shift(-1).over("row")
+    until = blocks.sort("row", "start").with_columns(finish="end", end=later.fill_null(pl.max_horizontal("end", waits["end"].max())))
+    inside = until.with_columns(waited=length_inside(until, waits, "row")).with_columns(end="finish").drop("finish")
+    return inside.with_columns(
+        length=length, blocked=length_inside(inside, group.gaps, "row"), caused=pl.min_horizontal("waited", length)
+    ).drop("waited")
+
+
+def _row(device: IdleDevice, blocked: Sequence[int], drained_ns: int, called: set[int], parameters: Parameters) -> SyncBoundDevice:
+    """Return the row of a device; ``blocked``: time in such calls, idle part, caused."""
+    time, idle, caused = blocked
+    share = 100 * caused / device.span_ns if device.span_ns else 0.0
     return SyncBoundDevice.of(
         device,
         sync_ns=time,
         blocked_idle_ns=idle,
+        caused_idle_ns=caused,
         percent=share,
         drained_ns=drained_ns,
         issue=None if called.isdisjoint(device.processes) else share > parameters["threshold"],
@@ -135,11 +161,13 @@ def _row(device: IdleDevice, blocked: tuple[int, int], drained_ns: int, called: 
 
 def _calls(run: RunData, calls: pl.DataFrame) -> tuple[BlockingCall, ...]:
     kept = calls.filter(pl.col("issue") == pl.col("issue").max())
-    summed = kept.group_by("name", "operator").agg(pl.col("count", "time", "blocked").sum())
-    top = summed.sort("blocked", "time", "name", "operator", descending=[True, True, False, False], nulls_last=True).head(run.top)
+    summed = kept.group_by("name", "operator").agg(pl.col("count", "time", "blocked", "caused").sum())
+    top = summed.sort("caused", "blocked", "time", "name", "operator", descending=[True, True, True, False, False], nulls_last=True).head(
+        run.top
+    )
     text = names(run.store, [*top["name"], *top["operator"]])
     return tuple(
-        BlockingCall(text.get(row["name"], ""), text.get(row["operator"]), row["count"], row["time"], row["blocked"])
+        BlockingCall(text.get(row["name"], ""), text.get(row["operator"]), row["count"], row["time"], row["blocked"], row["caused"])
         for row in top.iter_rows(named=True)
     )
 
@@ -150,19 +178,16 @@ def _finding(judged: _Judged, bad: _Judged, parameters: Parameters) -> str:
     if len(judged) == 1:
         device, row = judged[0]
         return (
-            f"The host blocked in synchronisation calls with the GPU idle for {duration(row.blocked_idle_ns)} of"
-            f" {duration(device.span_ns)} ({percent(row.percent)}, threshold {limit})."
+            f"Blocking calls of the host caused {duration(row.caused_idle_ns)} of idle time in {duration(device.span_ns)} of the GPU"
+            f" ({percent(row.percent)}, threshold {limit})."
         )
     known = [one for one in judged if one[1].issue is not None]
     worst, row = max(bad or known, key=lambda one: one[1].percent)
     if not bad:
-        return (
-            f"The host blocked in synchronisation calls with the GPU idle for {percent(row.percent)} of the profile at most (threshold"
-            f" {limit}){why}."
-        )
-    total, span = sum(one.blocked_idle_ns for _, one in bad), sum(device.span_ns for device, _ in bad)
+        return f"Blocking calls of the host caused idle time in {percent(row.percent)} of the profile at most (threshold {limit}){why}."
+    total, span = sum(one.caused_idle_ns for _, one in bad), sum(device.span_ns for device, _ in bad)
     return (
-        f"On {gpus(len(bad), len(judged))} the host blocked in synchronisation calls with the GPU idle for more than"
+        f"On {gpus(len(bad), len(judged))} blocking calls of the host caused idle time in more than"
         f" {limit} of the profile, {duration(total)} of {duration(span)} in all ({percent(100 * total / span)}); most on {worst.label}:"
         f" {percent(row.percent)}{why}."
     )
@@ -178,6 +203,6 @@ def _recommendation(calls: Sequence[BlockingCall], total: int, program: Program)
         remove = (WAITS_FOR_ALL if "Device" in main.name else READS).of(program)
     return (
         f"Remove {remove} from the loop, or reach them once every 100 steps: in {plural(main.count, 'call')} of"
-        f" `{main.name}`{source} the host blocked and launched nothing while the device stood idle for"
-        f" {duration(main.blocked_idle_ns)} of the {duration(total)}."
+        f" `{main.name}`{source} the host waited for {duration(main.time_ns)} and prepared no launches, which caused"
+        f" {duration(main.caused_idle_ns)} of the {duration(total)} of idle time."
     )

@@ -12,6 +12,14 @@ from .host_time import host_events
 
 _DEPTH: Final = 64  # operators inside of operators are looked through to this depth
 
+# Calls of copies between host and device that returned after the copy had ended, or that read host memory that is not pinned.
+_COPIES: Final = """
+    SELECT h.process, h.tid, h.name, h.start_ns AS start, h.start_ns + h.duration_ns AS "end" FROM host_event AS h
+    WHERE h.kind = 'launch' AND h.process IN ({}) AND EXISTS (FROM device_event AS d WHERE d.kind = 'memcpy' AND d.process = h.process
+        AND d.correlation = h.correlation AND d.copy_kind IN ('HtoD', 'DtoH')
+        AND (d.start_ns + d.duration_ns <= h.start_ns + h.duration_ns OR d.pageable AND d.start_ns <= h.start_ns + h.duration_ns))
+"""
+
 _SCHEMA: Final = {"process": pl.Int32, "tid": pl.Int64, "name": pl.Int32, "start": pl.Int64, "end": pl.Int64}
 
 
@@ -19,6 +27,24 @@ def sync_calls(store: Store, processes: Iterable[int | None]) -> pl.DataFrame:
     """Return the blocking synchronization calls: process, tid, name, start, end."""
     parts = list(host_events(store, ("sync",), processes))
     return (pl.concat(parts) if parts else pl.DataFrame(schema=_SCHEMA)).sort("start", "end")
+
+
+def blocking_calls(store: Store, processes: Iterable[int | None]) -> pl.DataFrame:
+    """Return the calls in which the launching threads waited for a device.
+
+    Synchronizations, and copies that block; columns as of :func:`sync_calls`. Of processes whose launch calls are known, calls on threads
+    that launch nothing are left out: they hold up no launch."""
+    known = [process for process in processes if process is not None]
+    calls = sync_calls(store, known)
+    if not known:
+        return calls
+    listed = ", ".join(map(str, known))
+    calls = pl.concat([calls, store.frame(_COPIES.format(listed)).cast(calls.schema)]).sort("start", "end", "tid", "name")  # type: ignore[arg-type]
+    threads = store.frame(f"""
+        SELECT DISTINCT process, tid FROM host_event WHERE kind = 'launch' AND correlation IS NOT NULL AND process IN ({listed})
+    """).cast({"process": calls.schema["process"], "tid": calls.schema["tid"]})
+    launching = calls.join(threads, on=["process", "tid"], how="semi", nulls_equal=True)
+    return pl.concat([launching, calls.join(threads, on="process", how="anti")]).sort("start", "end", "tid", "name")
 
 
 def begun_inside(gaps: pl.DataFrame, calls: pl.DataFrame, by: str) -> pl.DataFrame:

@@ -59,12 +59,20 @@ def test_blocked_while_the_device_is_idle(make_store: MakeStore) -> None:
     assert (device["span_ns"], device["sync_ns"], device["blocked_idle_ns"]) == (500, 130 + 50 + 420, 70 + 10)
     assert (device["percent"], device["issue"]) == (16.0, True)
     assert device["drained_ns"] == 200  # both gaps begin in a call
+    # Without launches only the idle time inside of a call counts. The first two overlap: the longer one is charged.
     assert plain_details(outcome)["calls"] == [
-        {"name": "cudaStreamSynchronize", "operator": "aten::_local_scalar_dense", "count": 1, "time_ns": 110, "blocked_idle_ns": 50},
-        {"name": "cudaStreamSynchronize", "operator": "aten::copy_", "count": 1, "time_ns": 40, "blocked_idle_ns": 40},
-        {"name": "cudaDeviceSynchronize", "operator": None, "count": 2, "time_ns": 470, "blocked_idle_ns": 10},
+        {
+            "name": "cudaStreamSynchronize",
+            "operator": "aten::_local_scalar_dense",
+            "count": 1,
+            "time_ns": 110,
+            "blocked_idle_ns": 50,
+            "caused_idle_ns": 70,
+        },
+        {"name": "cudaDeviceSynchronize", "operator": None, "count": 2, "time_ns": 470, "blocked_idle_ns": 10, "caused_idle_ns": 10},
+        {"name": "cudaStreamSynchronize", "operator": "aten::copy_", "count": 1, "time_ns": 40, "blocked_idle_ns": 40, "caused_idle_ns": 0},
     ]
-    assert outcome.finding == "The host blocked in synchronisation calls with the GPU idle for 80 ns of 500 ns (16.0 %, threshold 10.0 %)."
+    assert outcome.finding == "Blocking calls of the host caused 80 ns of idle time in 500 ns of the GPU (16.0 %, threshold 10.0 %)."
     assert outcome.recommendation is not None
     assert outcome.recommendation.startswith("Remove `.item()`")
     (finding,) = report(store).findings
@@ -112,6 +120,54 @@ def test_a_process_blocks_for_all_its_devices_and_for_no_others(make_store: Make
     assert [device["issue"] for device in devices] == [True, False, False]  # 50 %, exactly 10 %, none
     assert [(call["count"], call["time_ns"], call["blocked_idle_ns"]) for call in plain_details(outcome)["calls"]] == [(1, 60, 50)]
     assert report(store).findings[0].where == "rank 0, host-0 GPU 0"
+
+
+MS = 1_000_000
+
+
+def blocked_by_a_copy(make_store: MakeStore, begin: int, bytes_of_copy: int = 704) -> Store:
+    """Return a run whose host waits for a copy until 147 ms, then takes 40 ms to launch."""
+    copy = {"kind": "memcpy", "name": "Memcpy DtoH (Device -> Pageable)", "copy_kind": "DtoH", "pageable": True, "bytes": bytes_of_copy}
+    return make_store(
+        device_event=[
+            run(0, 146 * MS, correlation=1), {**run(146 * MS, 147 * MS, correlation=2), **copy}, run(187 * MS, 247 * MS, correlation=3)
+        ],
+        host_event=[
+            host("launch", 0, 1000, "cudaLaunchKernel", correlation=1),
+            host("launch", begin, 147 * MS, "cudaMemcpyAsync", correlation=2),
+            host("launch", 186 * MS, 187 * MS, "cudaLaunchKernel", correlation=3),
+            host("operator", begin - 10, 147 * MS, "aten::_local_scalar_dense"),
+            host("sync", MS, 240 * MS, "cudaEventSynchronize", tid=8),  # launches nothing
+        ],
+    )  # fmt: skip
+
+
+def test_a_small_copy_is_charged_with_the_launches_it_delays(make_store: MakeStore) -> None:
+    """The wait of 145 ms leaves the device idle for the 40 ms that the host needs."""
+    outcome = judge(blocked_by_a_copy(make_store, 2 * MS))
+    (device,) = plain_details(outcome)["devices"]
+    assert (device["blocked_idle_ns"], device["caused_idle_ns"], device["issue"]) == (0, 40 * MS, True)
+    assert plain_details(outcome)["calls"] == [
+        {"name": "cudaMemcpyAsync", "operator": "aten::_local_scalar_dense", "count": 1, "time_ns": 145 * MS, "blocked_idle_ns": 0,
+         "caused_idle_ns": 40 * MS},
+    ]  # fmt: skip
+    assert "`.item()`" in str(outcome.recommendation)
+
+
+def test_no_more_is_charged_than_the_host_waited(make_store: MakeStore) -> None:
+    """Of 40 ms without a launch a wait of 3 ms explains 3 ms; the rest is the host's."""
+    (device,) = plain_details(judge(blocked_by_a_copy(make_store, 144 * MS)))["devices"]
+    assert (device["caused_idle_ns"], device["issue"]) == (3 * MS, False)
+
+
+def test_gaps_between_launched_kernels_are_not_charged(make_store: MakeStore) -> None:
+    store = make_store(
+        device_event=[run(100 * i, 100 * i + 50, correlation=i + 1) for i in range(5)],
+        host_event=[host("launch", i, i + 1, "cudaLaunchKernel", correlation=i + 1) for i in range(5)]
+        + [sync(10, 450, "cudaDeviceSynchronize")],
+    )
+    (device,) = plain_details(judge(store))["devices"]
+    assert (device["blocked_idle_ns"], device["caused_idle_ns"], device["issue"]) == (200, 0, False)
 
 
 @pytest.mark.parametrize("depth", [1, 3, 20])
