@@ -32,7 +32,7 @@ NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
     "Recording": ("record", "capture", "profiling-configuration", "c-library", "capture-metrics", "gpu-capture", "gpu-acceptance"),
     "From Python": ("rules-api", "custom-rules"),
     "Formats": ("run-store", "report-json", "trace-format"),
-    "About": ("security", "other-tools", "checklist", "decisions", "development", "benchmarks", "changes"),
+    "About": ("security", "other-tools", "checklist", "advice", "decisions", "development", "benchmarks", "changes"),
 }
 # Pages whose text is outside docs/.
 OUTSIDE: Final = {"changes": "CHANGELOG.md", "benchmarks": "benchmarks/README.md"}

@@ -1,4 +1,4 @@
-"""The advice suite as a page: what the report says first of each labeled run, against what it should say.
+"""The advice suite as a page: the first finding of each labeled run against the expected one.
 
     python -P tests/advice/advice_bench.py [--data FOLDER] [--write docs/advice.md] [--seeds N]
 
@@ -30,7 +30,8 @@ planted causes, healthy jobs, and two published jobs with known causes
 rules and words that must not appear, and, if it is known, the saving. The suite simulates the job without the cause to get the saving.
 
 `make bench-advice` runs the suite and writes this page. `tests/advice/` contains the runs: `cases_*.py` is the table of cases,
-`training_jobs.py` and `inference_jobs.py` simulate jobs, `job_trace.py` writes Kineto traces. `make test` checks every case.
+`training_jobs.py` and `inference_jobs.py` simulate jobs, `job_trace.py` writes Kineto traces. `make test` checks the
+cases, `make test-slow` also their variants and the runs of random shape.
 """
 
 
@@ -50,12 +51,15 @@ def case_row(kind: str, case: Case) -> tuple[str, str, str]:
 
 
 def confusion(scores: Sequence[Score]) -> str:
-    """Return expected first findings against the ones found; a case with several right answers counts as the one found."""
+    """Return expected first findings against the reported ones.
+
+    A case with several right answers counts as the reported one.
+    """
     counts = Counter((s.first if s.first in s.case.first else s.case.first[0], s.first) for s in scores)
     expected = sorted({row for row, _ in counts})
-    found = sorted({column for _, column in counts})
-    rows = [[f"**{row}**", *(counts[row, column] or "·" for column in found)] for row in expected]
-    return table(["expected \\ first", *found], rows)
+    columns = sorted({column for _, column in counts})
+    rows = [[f"**{row}**", *(counts[row, column] or "·" for column in columns)] for row in expected]
+    return table(["expected \\ first", *columns], rows)
 
 
 def savings(scores: Sequence[Score]) -> str:
@@ -92,9 +96,13 @@ def page(scores: Sequence[tuple[str, Score]], healthy: Sequence[Score], pipeline
             table(
                 ["runs", "number", "accused", "by"],
                 [
-                    seeds_row("labeled healthy runs", quiet, [s for s in quiet if s.findings]),
-                    seeds_row("healthy runs of random shape", healthy, [s for s in healthy if s.findings]),
-                    seeds_row("balanced pipelines of random shape", pipelines, [s for s in pipelines if s.wrong]),
+                    row
+                    for row in (
+                        seeds_row("labeled healthy runs", quiet, [s for s in quiet if s.findings]),
+                        seeds_row("healthy runs of random shape", healthy, [s for s in healthy if s.findings]),
+                        seeds_row("balanced pipelines of random shape", pipelines, [s for s in pipelines if s.wrong]),
+                    )
+                    if row[1]
                 ],
             ),
             f"## Savings\n\nAn upper bound may be above the planted cost. {mean}".rstrip(),

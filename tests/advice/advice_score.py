@@ -1,4 +1,4 @@
-"""Cases of the advice suite: what a run must be told first, what it must not be told, and what the change would save."""
+"""Cases of the advice suite: the first finding of a run, the words that must not appear, and the saving."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from training_jobs import Training, simulate, span_ns
 
 Job = Training | Inference | Published
 NOTHING = "nothing"
-"""Stands in :attr:`Case.first` for a run without findings."""
+"""The entry of :attr:`Case.first` for a run without findings."""
 CULPRITS = ("StragglerRank", "StageImbalance", "WorkImbalance", "HostPauses", "SlowCollectives")
 """Rules that name the cause of a job's waiting."""
 
@@ -50,7 +50,10 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What the report said of a case. ``wrong``: a sentence per broken expectation. ``saving``: predicted or bound, and its kind."""
+    """The report of a case against its expectations.
+
+    ``wrong``: a sentence per broken expectation. ``saving``: predicted or bound, and its kind.
+    """
 
     case: Case
     first: str
@@ -77,7 +80,7 @@ def write_job(folder: Path, job: Training | Inference, ranks: list[Rank]) -> int
 
 
 def report_of(job: Job, published_data: Path | None = None) -> Report:
-    """Return the report of a job; ``published_data``: the folder of the published recordings."""
+    """Return the report of a job; ``published_data``: folder of the recordings."""
     with tempfile.TemporaryDirectory(prefix="postrun-advice-") as folder:
         if isinstance(job, Published):
             assert published_data is not None
@@ -105,7 +108,10 @@ def expected_saving(case: Case) -> float | None:
 
 
 def _saving_problem(case: Case, expected: float, finding: Finding) -> str | None:
-    """A prediction must be right within the tolerance, an upper bound not below the saving."""
+    """Return what is wrong with a saving.
+
+    A prediction must be right within the tolerance, an upper bound not below it.
+    """
     if finding.saving_percent is None:
         return None if finding.saving_kind is None else f"{finding.rule} has a kind of saving and no saving"
     error = finding.saving_percent - expected

@@ -12,17 +12,20 @@ from published_jobs import Published
 
 
 def parameters(cases: Iterable[Case]) -> list[Any]:
-    """Return a parameter per case; runs of published data are slow."""
+    """Return a parameter per case.
+
+    Published data and variants of a case, which have a comma in their name, are slow.
+    """
     return [pytest.param(case, id=case.name.replace(" ", "-"), marks=_marks(case)) for case in cases]
 
 
 def _marks(case: Case) -> list[Any]:
     known = [pytest.mark.xfail(reason=KNOWN[case.name], strict=True)] if case.name in KNOWN else []
-    return [*known, *([pytest.mark.slow] if isinstance(case.job, Published) else [])]
+    return [*known, *([pytest.mark.slow] if isinstance(case.job, Published) or "," in case.name else [])]
 
 
 def check(case: Case, request: pytest.FixtureRequest) -> None:
-    """Assert that the report of a run says what the case expects."""
+    """Assert that the report of a run meets what the case expects."""
     data = None
     if isinstance(case.job, Published):
         data = request.getfixturevalue("shared_data") / "stragglers"

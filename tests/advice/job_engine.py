@@ -208,7 +208,7 @@ class Rank:
 
 @dataclass(slots=True)
 class Engine:
-    """All ranks of a job. ``settle`` gives device work its times as far as they are known."""
+    """All ranks of a job. ``settle`` gives device work its times if they are known."""
 
     ranks: list[Rank]
     done: dict[tuple[int, int], int] = field(default_factory=dict)  # (rank, stream) -> works that have an end

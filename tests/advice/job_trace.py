@@ -34,7 +34,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What the writer needs besides the ranks. ``from_ns``: recording begins; ``skew_ns``: clock error per node."""
+    """The facts that the writer needs besides the ranks. ``from_ns``: recording begins; ``skew_ns``: clock error per node."""
 
     gpu: str
     gpus_per_node: int

@@ -51,7 +51,10 @@ def _group(operation: str, stage: int, data: int, members: dict[tuple[int, int],
 
 
 def write_published(folder: Path, published: Published, data: Path) -> int:
-    """Write one trace per recorded rank from ``data``, the folder of the recordings; return the number of events."""
+    """Write a trace per recorded rank and return the number of events.
+
+    ``data``: the folder of the recordings.
+    """
     rows = pl.read_parquet(data / f"trace-{published.job}.parquet").with_columns(
         pl.col("optype").cast(pl.String), pl.col("start_ts", "duration").cast(pl.Float64)
     )

@@ -115,7 +115,7 @@ class Training:
         return self.data_parallel * self.tensor_parallel * self.pipeline
 
     def place(self, rank: int) -> tuple[int, int, int]:
-        """Return pipeline stage, data-parallel and tensor-parallel index, as Megatron orders them."""
+        """Return stage, data-parallel and tensor-parallel index in Megatron's order."""
         rest, tensor = divmod(rank, self.tensor_parallel)
         stage, data = divmod(rest, self.data_parallel)
         return stage, data, tensor
@@ -124,7 +124,7 @@ class Training:
         return (stage * self.data_parallel + data) * self.tensor_parallel + tensor
 
     def group(self, kind: str, rank: int) -> Group:
-        """Return the group of this kind that contains a rank: dp, tp, pp, embedding or world."""
+        """Return the group of a rank by its kind: dp, tp, pp or embedding."""
         stage, data, tensor = self.place(rank)
         megatron = self.style == "megatron"
         if kind == "dp":
@@ -216,7 +216,7 @@ class Trainer:
         rank.works.append(work)
 
     def collective(self, kind: str, group: Group, megabytes: float, *, stream: int, waits: tuple[Work, ...], label: str = "") -> Work:
-        """Launch a collective that starts after ``waits``; ``megabytes``: of the whole tensor."""
+        """Launch a collective after ``waits``; ``megabytes``: of the whole tensor."""
         job, rank = self.job, self.rank
         size = len(group.ranks)
         kernel, operator, title = NCCL[kind]
@@ -367,7 +367,7 @@ class Trainer:
             return self.collective(kind, group, self.job.layer_mb, stream=stream, waits=(self.rank.last[7],), label="gradients")
 
     def hold(self, waits: tuple[Work, ...]) -> None:
-        """Let the compute stream wait for other streams, with a tiny kernel that is next in it."""
+        """Let the compute stream wait for other streams, with a tiny kernel."""
         if waits:
             start = self.rank.clock
             self.rank.clock += 2 * US
@@ -394,7 +394,7 @@ class Trainer:
                 work.delay = int(job.device_wait_ms * MS) if number == 0 else 0
 
     def pipeline_step(self) -> Program:
-        """Run one forward, one backward: warm up, alternate, cool down; then reduce the gradients."""
+        """Run a schedule of one forward, one backward; then reduce the gradients."""
         job, rank = self.job, self.rank
         warm = min(job.pipeline - self.stage - 1, job.microbatches)
         for _ in range(warm):
