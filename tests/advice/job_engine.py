@@ -226,9 +226,9 @@ class Engine:
             self.queued[rank.number] = len(rank.works)
         while again:
             again = False
-            for place, queue in self.queues.items():
-                while (at := self.done.get(place, 0)) < len(queue) and self._ends(queue[at]):
-                    self.done[place] = at + 1
+            for stream, queue in self.queues.items():
+                while (at := self.done.get(stream, 0)) < len(queue) and self._ends(queue[at]):
+                    self.done[stream] = at + 1
                     again = progress = True
         return progress
 

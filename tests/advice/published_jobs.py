@@ -68,8 +68,8 @@ def write_published(folder: Path, published: Published, data: Path) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     count = 0
     for index, number in enumerate(numbers):
-        own = rows.filter(pl.col("rank") == number)
-        events = _rank_events(own, index, published, members)
+        recorded = rows.filter(pl.col("rank") == number)
+        events = _rank_events(recorded, index, published, members)
         node, pid = index // _GPUS_PER_NODE, 1000 + index
         trace = {
             "schemaVersion": 1,
@@ -83,16 +83,16 @@ def write_published(folder: Path, published: Published, data: Path) -> int:
     return count
 
 
-def _rank_events(own: pl.DataFrame, index: int, published: Published, members: dict[tuple[int, int], int]) -> list[dict[str, Any]]:
+def _rank_events(recorded: pl.DataFrame, index: int, published: Published, members: dict[tuple[int, int], int]) -> list[dict[str, Any]]:
     pid, device, base = 1000 + index, index % _GPUS_PER_NODE, START_NS / 1000
     events: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "ts": base, "args": {"name": "python3"}}]
-    steps = own.group_by("step").agg(begin=pl.col("start_ts").min(), end=(pl.col("start_ts") + pl.col("duration")).max())
+    steps = recorded.group_by("step").agg(begin=pl.col("start_ts").min(), end=(pl.col("start_ts") + pl.col("duration")).max())
     for step, begin, end in steps.sort("step").iter_rows():
         start, length = round(base + begin * 1e6 - 5, 3), round((end - begin) * 1e6, 3)
         events.append(
             {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{step}", "pid": pid, "tid": pid, "ts": start, "dur": length}
         )
-    for correlation, row in enumerate(own.iter_rows(named=True), 1):
+    for correlation, row in enumerate(recorded.iter_rows(named=True), 1):
         operation, start, duration = row["optype"], round(base + row["start_ts"] * 1e6, 3), round(row["duration"] * 1e6, 3)
         ids = {"correlation": correlation, "External id": correlation}
         launch = {

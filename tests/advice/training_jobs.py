@@ -76,7 +76,7 @@ class Training:
     slow_ranks: tuple[tuple[int, float], ...] = ()
     slow_from_step: int = 0
     stage_scale: tuple[tuple[int, float], ...] = ()  # the same kernels take longer
-    stage_layers: tuple[tuple[int, int], ...] = ()  # the stage has this many layers
+    stage_layers: tuple[tuple[int, int], ...] = ()  # number of layers of the stage
     loss_ms: float = 0.0  # on the last stage
     embedding_ms: float = 0.0  # on the first stage
     length_spread: float = 0.0  # relative spread of the work per rank and step
@@ -114,7 +114,7 @@ class Training:
     def world_size(self) -> int:
         return self.data_parallel * self.tensor_parallel * self.pipeline
 
-    def place(self, rank: int) -> tuple[int, int, int]:
+    def coordinates(self, rank: int) -> tuple[int, int, int]:
         """Return stage, data-parallel and tensor-parallel index in Megatron's order."""
         rest, tensor = divmod(rank, self.tensor_parallel)
         stage, data = divmod(rest, self.data_parallel)
@@ -125,7 +125,7 @@ class Training:
 
     def group(self, kind: str, rank: int) -> Group:
         """Return the group of a rank by its kind: dp, tp, pp or embedding."""
-        stage, data, tensor = self.place(rank)
+        stage, data, tensor = self.coordinates(rank)
         megatron = self.style == "megatron"
         if kind == "dp":
             ranks = tuple(self.rank_at(stage, other, tensor) for other in range(self.data_parallel))
@@ -186,7 +186,7 @@ class Trainer:
         ]
         if job.compiled:
             plan[3] = (TRITON.format(n=number), plan[3][1], 0.05)
-        many = max(1, job.kernels_per_layer // 4)
+        copies = max(1, job.kernels_per_layer // 4)
         yield from rank.throttle()
         if job.graphs:
             external, correlation, start = rank.new_id(), rank.new_id(), rank.clock
@@ -195,13 +195,13 @@ class Trainer:
                 "cuda_runtime", "cudaGraphLaunch", start, rank.clock,
                 **{"External id": external, "cbid": 311, "correlation": correlation},
             )  # fmt: skip
-            for name, _, part in plan * many:
-                self.graph_kernel(name, share * part / many, external, correlation)
+            for name, _, part in plan * copies:
+                self.graph_kernel(name, share * part / copies, external, correlation)
             return
-        for _ in range(many):
+        for _ in range(copies):
             for name, operator, part in plan:
                 kernel = ELEMENTWISE if job.short_kernels else name
-                rank.launch(prefix + operator, kernel, share * part / many, noise=job.noise)
+                rank.launch(prefix + operator, kernel, share * part / copies, noise=job.noise)
                 rank.spend((job.host_us - 9) * US if job.host_us > 9 else 0)
 
     def graph_kernel(self, name: str, ns: float, external: int, correlation: int) -> None:
@@ -237,8 +237,8 @@ class Trainer:
             }  # fmt: skip
         members, key = group.ranks, (kind, group.name, label)
         if kind in ("send", "recv"):
-            other = self.peer(kind, label)
-            members = (rank.number, other) if kind == "send" else (other, rank.number)
+            peer = self.peer(kind, label)
+            members = (rank.number, peer) if kind == "send" else (peer, rank.number)
             key = ("p2p", label)
         with rank.range(operator, "cpu_op"), rank.range("record_param_comms", "cpu_op"), rank.range(title):
             return rank.launch(
@@ -247,7 +247,7 @@ class Trainer:
 
     def peer(self, kind: str, label: str) -> int:
         down = (kind == "send") == (label == "forward")
-        tensor = self.job.place(self.rank.number)[2]
+        tensor = self.job.coordinates(self.rank.number)[2]
         return self.job.rank_at(self.stage + (1 if down else -1), self.data, tensor)
 
     # -- the parts of a step ----------------------------------------------------------------------------------------
@@ -473,7 +473,7 @@ def simulate(job: Training) -> list[Rank]:
             launch_call="hipLaunchKernel" if job.gpu == "MI300X" else "cudaLaunchKernel",
             clock=int(Random(f"{job.seed}.{number}.start").random() * 200 * US),
         )  # fmt: skip
-        stage, data, _ = job.place(number)
+        stage, data, _ = job.coordinates(number)
         trainer = Trainer(job, rank, stage, data, Random(f"{job.seed}.{data}.lengths"))
         ranks.append(rank)
         programs[number] = trainer.run()
