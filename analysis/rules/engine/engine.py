@@ -20,7 +20,7 @@ from .selection import Chosen, Selection
 # Fields of an outcome that a result has as they are; those of its checks and condition can also be the rule's.
 _MEASURED: Final = {field.name for field in fields(Outcome)} & {field.name for field in fields(RuleResult)} - {"checks", "condition"}
 
-_SLOWED: Final = "Python frames were recorded, which slows the host: without them it is less."
+_SLOWED: Final = "The profiler recorded Python frames, which slows the host and makes these times longer."
 
 
 def evaluate(run: RunData, selection: Selection) -> tuple[tuple[RuleResult, ...], tuple[Finding, ...]]:

@@ -85,3 +85,29 @@ def test_quantiles_of_the_documented_rules_have_enough_samples() -> None:
             (window,) = [one.default(preset) for one in RULES[name].parameters if one.name == parameter]
             assert isinstance(window, int)
             assert window >= samples_for_quantile(tail)
+
+
+@pytest.mark.parametrize(("window", "increase", "noise"), [(500, 10, 30.0), (10, 5, 2.5)])
+def test_noise_of_gpu_memory_rarely_grows(window: int, increase: float, noise: float) -> None:
+    """The differences of the means of successive windows, at every sample of 400 series of the size that the rule needs."""
+    rng = np.random.default_rng(2)
+    sums = np.cumsum(rng.normal(0, noise, (400, 1200)), axis=1)
+    means = (sums[:, window:] - sums[:, :-window]) / window
+    growth = means[:, window:] - means[:, :-window]
+    assert (growth > increase).any(axis=1).mean() < FALSE_ALARM
+
+
+def binomial(count: int, share: float, least: int) -> float:
+    """The probability of at least this many hits, by adding one trial after the other."""
+    chances = [1.0]
+    for _ in range(count):
+        chances = [(1 - share) * a + share * b for a, b in zip([*chances, 0.0], [0.0, *chances], strict=True)]
+    return sum(chances[least:])
+
+
+def test_counts_of_the_documents() -> None:
+    """Half of 101 snapshots, the median of 5 seconds, 11 of 3,500 normal steps beyond 3 standard deviations."""
+    assert binomial(101, 0.35, 51) < 0.001
+    assert binomial(5, 0.1, 3) < FALSE_ALARM < binomial(4, 0.1, 2)
+    beyond = math.erfc(3 / math.sqrt(2)) / 2
+    assert binomial(3500, beyond, 11) < FALSE_ALARM < binomial(3600, beyond, 11)
