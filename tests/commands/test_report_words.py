@@ -18,7 +18,9 @@ from postrun.commands.report_words import verdict_lines
     ],
 )
 def test_the_place_of_a_finding_is_said_once(title: str, where: str | None, line: str) -> None:
-    finding = SimpleNamespace(rank=1, rule="R", explained_by=None, title=title, where=where, cost_ns=2 * 10**9, cost_percent=7.5, base="GPU time")
+    finding = SimpleNamespace(
+        rank=1, rule="R", explained_by=None, title=title, where=where, cost_ns=2 * 10**9, cost_percent=7.5, base="GPU time"
+    )
     rule = SimpleNamespace(category="rule", verdict="IssuesFound", informs=False, rule="R", reason="")
     report: Any = SimpleNamespace(rules=[rule], findings=[finding])
     assert list(verdict_lines(report)) == ["Rules: 1 issue, 0 fine, 0 not evaluated", line]

@@ -46,9 +46,9 @@ def finding(text: str, advice: str, *, title: str = "Do it", rank: int = 1, cost
 
 def report(*findings: Finding, kind: str = "training", frameworks: tuple[str, ...] = (), **tiles: float) -> Report:
     empty = empty_report()
-    shown = tuple(Tile(key, key, "", "", "", number) for key, number in tiles.items())
+    summary_tiles = tuple(Tile(key, key, "", "", "", number) for key, number in tiles.items())
     return dataclasses.replace(
-        empty, summary=dataclasses.replace(empty.summary, tiles=shown), findings=findings, program=Program(kind, frameworks, ())
+        empty, summary=dataclasses.replace(empty.summary, tiles=summary_tiles), findings=findings, program=Program(kind, frameworks, ())
     )
 
 

@@ -1,4 +1,4 @@
-"""What a run shows of data loading: the evidence that advice on it requires."""
+"""Waits for data in a run: the evidence that advice on data loading requires."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from typing import Final
 
 FALSE_ALARM: Final = 0.01  # probability of an issue by chance alone, over all comparisons of a rule
 HEALTHY: Final = 2.0  # times the tail of a quantile that a healthy device spends beyond the threshold
-_MANY: Final = 50.0  # samples of a bin above which its term is a chi-square of one degree of freedom
+_LARGE: Final = 50.0  # samples of a bin above which its term is a chi-square of one degree of freedom
 
 
 @lru_cache(maxsize=64)
@@ -40,7 +40,7 @@ def samples_for_distance(threshold: float, bins: int, comparisons: int) -> float
 
 def _likelihood_ratio(expected: float) -> tuple[float, float]:
     """Return mean and variance of the term of a bin with two equal expected counts."""
-    if expected > _MANY:
+    if expected > _LARGE:
         return 1.0, 2.0
     most = math.ceil(expected + 10 * math.sqrt(expected) + 10)
     weights = [math.exp(hits * math.log(expected) - expected - math.lgamma(hits + 1)) for hits in range(most)]

@@ -67,7 +67,9 @@ def test_the_most_costly_comes_first_and_no_time_before_little_time() -> None:
 
 
 def test_a_predicted_saving_ranks_before_a_larger_cost() -> None:
-    """A cost of 60 % with a predicted saving of 10 % is worth 10 %; an upper bound leaves the cost."""
+    """A cost of 60 % with a predicted saving of 10 % is worth 10 %.
+
+    An upper bound leaves the cost."""
     cases = (issue("predicted", cost(60, saving=10, predicted=True)), issue("bound", cost(50, saving=5)), issue("cost", cost(20)))
     assert [name for name, _ in order(*cases)] == ["bound", "cost", "predicted"]
 
@@ -77,7 +79,9 @@ def test_a_saving_below_two_percent_is_small_whatever_the_cost() -> None:
 
 
 def test_a_cause_outranks_what_it_explains() -> None:
-    """Waits of 50 % are explained by a cause that would save 30 %; the cause takes their place before 40 %."""
+    """Waits of 50 % are explained by a cause that would save 30 %.
+
+    The cause takes their place before 40 %."""
     waits, cause, else_ = issue("waits", cost(50)), issue("cause", cost(30, saving=30, predicted=True), ("waits",)), issue("e", cost(40))
     assert order(waits, cause, else_) == [("cause", None), ("e", None), ("waits", "cause")]
 

@@ -24,7 +24,9 @@ UNEVEN = {
 
 
 def alarms(count: int, threshold: float, shares: Any) -> float:
-    """The share of pairs of draws from one distribution whose distance is above the threshold, by entropies."""
+    """Return how many pairs of draws from one distribution are too far apart.
+
+    The distance is computed from entropies."""
     rng = np.random.default_rng(7)
     p, q = (rng.multinomial(count, shares, RUNS) / count for _ in range(2))
 
@@ -41,13 +43,13 @@ def test_equal_loads_rarely_differ(threshold: float, name: str) -> None:
 
 
 def test_the_bound_is_not_far_too_high() -> None:
-    """An even distribution is the worst case: with a tenth less samples it raises an alarm in more than 1 % of the runs."""
+    """With a tenth less samples of an even distribution 1 % of the runs have an alarm."""
     for threshold in (0.5, 0.24):
         assert alarms(int(0.9 * samples_for_distance(threshold, BINS, 1)), threshold, EVEN) > FALSE_ALARM
 
 
 def test_many_pairs_share_the_probability() -> None:
-    """Of 8 GPUs with equal loads, the furthest of the 28 pairs is rarely above the threshold."""
+    """Of 8 GPUs with equal loads, the furthest of the 28 pairs is rarely too far."""
     count, runs = int(samples_for_distance(0.5, BINS, 28)), 1000
     rng = np.random.default_rng(3)
     shares = rng.multinomial(count, EVEN, (8, runs)) / count
@@ -68,7 +70,7 @@ def test_the_bounds_of_the_documents() -> None:
 
 
 def test_a_quantile_rarely_misses_a_healthy_device() -> None:
-    """p95 of a device that is above the threshold for 10 % of the time; of 100 samples it is below in 1 of 17 runs."""
+    """The p95 of a device that is above the threshold for 10 % of the time."""
     rng = np.random.default_rng(11)
 
     def missed(count: int) -> float:
@@ -89,7 +91,7 @@ def test_quantiles_of_the_documented_rules_have_enough_samples() -> None:
 
 @pytest.mark.parametrize(("window", "increase", "noise"), [(500, 10, 30.0), (10, 5, 2.5)])
 def test_noise_of_gpu_memory_rarely_grows(window: int, increase: float, noise: float) -> None:
-    """The differences of the means of successive windows, at every sample of 400 series of the size that the rule needs."""
+    """Differences of the means of successive windows, at every sample of 400 series."""
     rng = np.random.default_rng(2)
     sums = np.cumsum(rng.normal(0, noise, (400, 1200)), axis=1)
     means = (sums[:, window:] - sums[:, :-window]) / window
@@ -106,7 +108,7 @@ def binomial(count: int, share: float, least: int) -> float:
 
 
 def test_counts_of_the_documents() -> None:
-    """Half of 101 snapshots, the median of 5 seconds, 11 of 3,500 normal steps beyond 3 standard deviations."""
+    """Half of 101 snapshots, the median of 5 seconds, 11 outliers of 3,500 steps."""
     assert binomial(101, 0.35, 51) < 0.001
     assert binomial(5, 0.1, 3) < FALSE_ALARM < binomial(4, 0.1, 2)
     beyond = math.erfc(3 / math.sqrt(2)) / 2
