@@ -24,14 +24,14 @@ def verdict_lines(report: Report) -> Iterator[str]:
     parts += [f"{counts['informing']} for information"] * bool(counts["informing"]) + [f"{counts['not_evaluated']} not evaluated"]
     yield f"Rules: {', '.join(parts)}"
     causes = [finding for finding in report.findings if finding.explained_by is None]
-    for finding in causes[:_FINDINGS_SHOWN]:
+    for number, finding in enumerate(causes[:_FINDINGS_SHOWN], 1):
         cost = [duration(finding.cost_ns)] if finding.cost_ns is not None else []
         if finding.cost_percent is not None:
             cost.append(f"{percent(finding.cost_percent)} of {finding.base}")
         where = f" ({finding.where})" if finding.where and finding.where not in finding.title else ""
         explains = [other.rule for other in report.findings if other.explained_by == finding.rule]
         ending = f"; explains {', '.join(explains)}" if explains else ""
-        yield f"  {finding.rank}. {finding.title}{where}" + (f": {', '.join(cost)}" if cost else "") + ending
+        yield f"  {number}. {finding.title}{where}" + (f": {', '.join(cost)}" if cost else "") + ending
     yield from (f"  {line}" for line in failures(report))
 
 

@@ -94,12 +94,12 @@ def counted(verdicts: Sequence[Judged]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A finding: advice, its rule (``anchor``: that section), the place, the evidence, and two numbers with their bases.
+    """A finding: its number in the list, advice, its rule (``anchor``: that section), the place, the evidence, and two numbers with their bases.
 
     ``predicted``: the saving is predicted, not an upper bound. ``explains``: the findings that this one is the cause of, also through
     others."""
 
-    rank: int
+    number: int
     title: str
     rule: Markup
     anchor: str
@@ -127,10 +127,15 @@ def findings(report: Report) -> list[Advice]:
     anchors = {one.rule.rule: one.anchor for one in reversed(judged(report))}
     ordered = sorted(report.findings, key=lambda finding: finding.rank)
     roots = _roots(ordered)
+    first = [finding for finding in ordered if roots[finding.rank] == finding.rank]
     return [
-        _advice(finding, anchors, tuple(_advice(one, anchors) for one in ordered if one is not finding and roots[one.rank] == finding.rank))
-        for finding in ordered
-        if roots[finding.rank] == finding.rank
+        _advice(
+            number,
+            finding,
+            anchors,
+            tuple(_advice(0, one, anchors) for one in ordered if one is not finding and roots[one.rank] == finding.rank),
+        )
+        for number, finding in enumerate(first, 1)
     ]
 
 
@@ -148,9 +153,9 @@ def _roots(ordered: Sequence[Finding]) -> dict[int, int]:
     return roots
 
 
-def _advice(finding: Finding, anchors: Mapping[str, str], explains: tuple[Advice, ...] = ()) -> Advice:
+def _advice(number: int, finding: Finding, anchors: Mapping[str, str], explains: tuple[Advice, ...] = ()) -> Advice:
     return Advice(
-        finding.rank,
+        number,
         clip((plain(finding.title) or "").removesuffix("."), 110),
         name(finding.rule, 40),
         anchors.get(finding.rule, "rules"),
