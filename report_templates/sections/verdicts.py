@@ -94,7 +94,7 @@ def counted(verdicts: Sequence[Judged]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A finding: its number in the list, advice, its rule (``anchor``: that section), the place, the evidence, and two numbers with their bases.
+    """A finding: its number in the list, advice, its rule (``anchor``: that section), the place, the evidence, two numbers, their bases.
 
     ``predicted``: the saving is predicted, not an upper bound. ``explains``: the findings that this one is the cause of, also through
     others."""
