@@ -58,12 +58,13 @@ def _leads_to(explained: Mapping[int, int], first: int, later: int) -> bool:
 def _weight(rules: Sequence[Rule], outcomes: Sequence[Outcome], first: int, later: int) -> float:
     """Return how much of a finding another explains, 0 for too little of it.
 
-    A cause that its rule names comes before one that only covers the time."""
-    if rules[later].name in rules[first].explains:
-        return _named(outcomes[first], outcomes[later])
-    covers = _COVERS.get((rules[first].name, rules[later].name))
+    A cause that its rule names comes before one that only covers the time. Where there is a measure of what it covers, that decides."""
+    name = rules[later].name
+    covers = _COVERS.get((rules[first].name, name))
+    if covers is None:
+        return _named(outcomes[first], outcomes[later]) if name in rules[first].explains else 0.0
     try:
-        share = covers(outcomes[first], outcomes[later]) if covers else 0.0
+        share = covers(outcomes[first], outcomes[later])
     except (AssertionError, AttributeError, TypeError):  # details of a rule from outside that has the name of a built-in one
         return 0.0
     return share if share >= MOST else 0.0
