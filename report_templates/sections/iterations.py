@@ -7,7 +7,7 @@ from ...analysis.report.model import Report
 from ..blocks import Section, say
 from ..blocks.tables import Cell, Col, table
 from ..text import labels
-from ..text.formats import count, digits, duration, moment, percent, plural
+from ..text.formats import count, digits, duration, percent, plural
 
 _ABSENT = (
     "No iterations of inference are known: the run has no ranges of an inference engine, which vLLM, SGLang and TensorRT-LLM write into"
@@ -37,9 +37,9 @@ def iterations(report: Report) -> Section:
             Col("Number", lambda row: row.count, count),
             Col("Median", lambda row: row.median_ns, duration),
             Col("p90", lambda row: row.p90_ns, duration),
-            Col("Batch", lambda row: _rounded(row.batch)),
-            Col("Tokens", lambda row: _rounded(row.tokens)),
-            Col("Tokens per second", lambda row: _rounded(row.tokens_per_s)),
+            Col("Batch", lambda row: _rounded(row.batch), kind="number"),
+            Col("Tokens", lambda row: _rounded(row.tokens), kind="number"),
+            Col("Tokens per second", lambda row: _rounded(row.tokens_per_s), kind="number"),
             Col("Gap before", lambda row: row.gap_ns, duration),
             Col("With a graph", lambda row: row.graph_percent, percent),
             Col("GPU busy", lambda row: row.busy_percent, percent),
@@ -50,7 +50,7 @@ def iterations(report: Report) -> Section:
             "Iterations in order of time" + (f", the first {count(len(report.iterations))}" if len(report.iterations) < total else ""),
             report.iterations,
             Col("Process", lambda row: labels.process(row.node, row.rank, None), kind="name"),
-            Col("Start", lambda row: Cell(moment(row.start_ns, relative=report.run.relative_times), sort=row.start_ns)),
+            Col("After the first", lambda row: row.start_ns - report.iterations[0].start_ns, duration),
             Col("Kind", lambda row: row.kind),
             Col("Duration", lambda row: row.duration_ns, duration),
             Col("Gap before", lambda row: row.gap_ns, duration),
