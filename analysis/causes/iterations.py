@@ -87,9 +87,7 @@ _GRAPHS: Final = """
     SELECT process, start_ns AS launch FROM host_event
     WHERE kind = 'launch' AND name IN (SELECT id FROM name WHERE regexp_matches(text, '^(cu|cuda|hip)GraphLaunch')) ORDER BY start_ns
 """
-_WORK: Final = """
-    SELECT process, device, start_ns AS start, start_ns + duration_ns AS "end" FROM device_event WHERE kind <> 'sync' AND duration_ns > 0
-"""
+_WORK: Final = 'SELECT process, device, start_ns AS start, start_ns + duration_ns AS "end" FROM device_run WHERE duration_ns > 0'
 
 
 @shared
