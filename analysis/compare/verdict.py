@@ -74,7 +74,7 @@ def repeated_ranges(base: Report, new: Report, threshold_percent: float) -> Repe
         covered = [group.total_ns / group.processes / span for group, span in zip(groups, spans, strict=True) if group.processes]
         if len(covered) < 2 or min(covered) < _COVERED or max(covered) > _TWICE or min(g.quantiles.count for g in groups) < FEWEST:
             continue
-        # Of several that cover the time, the shortest range says most about its spread.
+        # Of several that cover the time, the shortest range shows its spread best.
         rank = min(group.quantiles.count for group in groups)
         if best is None or (rank, key) > (best[0], (best[1].name, best[1].side, best[1].phase)):
             best = rank, groups[0], groups[1]
@@ -96,7 +96,7 @@ def repeated_ranges(base: Report, new: Report, threshold_percent: float) -> Repe
 
 
 def same_work(base: Report, new: Report, threshold_percent: float) -> Repeated | None:
-    """Compare the GPU time for the same work, by the counts of kernels, else of operators."""
+    """Compare the GPU time for the same work, by counts of kernels or operators."""
     spans = [sum(device.span_ns for device in report.time_breakdown) for report in (base, new)]
     if not all(spans):
         return None

@@ -64,13 +64,13 @@ class Plain:
         self.periods = [after - before for before, after in pairwise(last)]
         self.first, self.last = last[0], last[-1]
         self.kernels_in_steps: dict[str, list[int]] = defaultdict(list)
-        for call, own in by_call.items():  # what has no launch in the trace was launched before the first step
+        for call, runs in by_call.items():  # what has no launch in the trace was launched before the first step
             if call in launched:
-                for name, length in own:
+                for name, length in runs:
                     self.kernels_in_steps[name].append(length)
 
     def covered(self, *kinds: str) -> int:
-        """Time of the steps in which work of one of the kinds ran: a sweep over starts and ends."""
+        """Sum the time of the steps in which work of one of the kinds ran."""
         work = [(max(s, self.first), min(e, self.last)) for s, e, k, _ in self.work if k in kinds and e > self.first and s < self.last]
         edges = sorted([(s, 1) for s, _ in work] + [(e, -1) for _, e in work])
         total = depth = since = 0

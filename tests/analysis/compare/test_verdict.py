@@ -61,12 +61,12 @@ def judged(base: Report, new: Report) -> tuple[Comparison, Verdict]:
 
 
 def tile(comparison: Comparison, key: str) -> tuple[str, str]:
-    found = next(tile for tile in summary(comparison).facts["tiles"] if tile.key == key)
-    return found.value.replace("\u00a0", " "), found.detail.replace("\u00a0", " ")
+    figure = next(tile for tile in summary(comparison).facts["tiles"] if tile.key == key)
+    return figure.value.replace("\u00a0", " "), figure.detail.replace("\u00a0", " ")
 
 
 def layers(number: int, gemm_ms: float = 6.0) -> Report:
-    """A second of GPU time with a number of layers: gemm_ms of gemm and 3 ms of attention each."""
+    """Return a second of GPU time with layers of gemm and 3 ms of attention."""
     kernels = [kernel("gemm", number, gemm_ms), kernel("attention", number, 3.0)]
     return report(1000, 0, number * (gemm_ms + 3.0), kernels=kernels)
 
@@ -85,7 +85,7 @@ def test_fewer_layers_in_the_same_time_are_slower() -> None:
 
 
 def test_kernels_that_take_longer_are_apart_from_their_number() -> None:
-    # 90 layers whose gemm takes 7 ms in place of 6: for the same work the second became 100 / 90 as long.
+    # 90 layers whose gemm takes 7 ms instead of 6: for the same work the second became 100 / 90 as long.
     comparison, verdict = judged(layers(100), layers(90, gemm_ms=7.0))
     assert verdict.state == "slower"
     assert {row.short_name: (row.state, row.duration_state, row.count_state) for row in comparison.kernels} == {
@@ -100,8 +100,8 @@ def test_the_same_work_in_the_same_time_is_the_same_with_its_bound() -> None:
 
 
 def test_unlike_work_cannot_be_compared() -> None:
-    one, other = (report(1000, 0, 900, kernels=[kernel("a", a, 4.0), kernel("b", b, 4.0)]) for a, b in ((100, 100), (180, 40)))
-    comparison, verdict = judged(one, other)
+    before, after = (report(1000, 0, 900, kernels=[kernel("a", a, 4.0), kernel("b", b, 4.0)]) for a, b in ((100, 100), (180, 40)))
+    comparison, verdict = judged(before, after)
     assert (verdict.state, verdict.percent, verdict.evidence, comparison.basis.unit) == ("cannot say", None, None, "second")
     assert {row.count_state for row in comparison.kernels} == {None}
     assert all("a second of GPU time" in change.text for change in comparison.changes if change.area in ("kernel", "part"))
