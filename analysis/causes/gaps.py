@@ -1,8 +1,8 @@
 """The longest gaps of every device, with the work around them, the host's activity at that time, and the cause.
 
 A gap is divided where the launch call of the work that ends it returned (:mod:`..device.idle`). Of the longer part the cause is named: what
-the host did instead of launching, or how long the launched work waited. A cause needs an event of the trace; without one the sentence says
-what the trace lacks.
+the host did instead of launching, or how long the launched work waited. A cause needs an event of the trace; without one the sentence names
+the missing record.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ _COMMON: Final = {
 }
 
 
-def gaps(store: Store, found: DeviceGaps) -> tuple[Gap, ...]:
+def gaps(store: Store, device_gaps: DeviceGaps) -> tuple[Gap, ...]:
     """Return the gaps above 1 % of a device's span, and at least its ten longest.
 
     They are sorted by length, and at most :data:`MOST`."""
     devices: list[IdleDevice] = []
     parts = []
-    for of_group, longest in found.longest():
+    for of_group, longest in device_gaps.longest():
         spans = pl.DataFrame(
             [(d.row, d.span_ns, len(devices) + i) for i, d in enumerate(of_group)], orient="row", schema=["row", "span", "at"]
         )
@@ -113,7 +113,7 @@ def _with_launch(store: Store, listed: pl.DataFrame) -> pl.DataFrame:
 
 
 def _first_launch(store: Store, listed: pl.DataFrame) -> dict[int, tuple[int, int]]:
-    """Return start and correlation of the first launch of each process with a gap without launch."""
+    """Return start and correlation of the first launch of each process."""
     unknown = listed.filter(pl.col("ready").is_null())["process"].drop_nulls().unique()
     if unknown.is_empty():
         return {}
@@ -158,9 +158,9 @@ class _Activity:
         return times
 
     def main(self, gap: int, host_ns: int) -> tuple[str, int, bool]:
-        """Return the class with most of the time, that time, and whether on the launching thread.
+        """Return the largest class, its time, and whether on the launching thread.
 
-        The class is "nothing recorded" if that has most."""
+        The class is "nothing recorded" if no event covers the larger part."""
         for mine in (True, False):
             times = self._times[mine].get(gap, {})
             rest = host_ns - sum(times.values())
@@ -189,7 +189,7 @@ class _Activity:
         return row["kind"], row["text"]
 
     def drained_by(self, gap: int) -> str | None:
-        """Return the blocking call on the launching thread that was open when the gap began."""
+        """Return the blocking call that was open on the launching thread before."""
         part = self._events.get(gap)
         if part is None:
             return None

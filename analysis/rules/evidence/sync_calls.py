@@ -39,7 +39,7 @@ def blocking_calls(store: Store, processes: Iterable[int | None]) -> pl.DataFram
     if not known:
         return calls
     listed = ", ".join(map(str, known))
-    calls = pl.concat([calls, store.frame(_COPIES.format(listed)).cast(calls.schema)]).sort("start", "end", "tid", "name")  # type: ignore[arg-type]
+    calls = pl.concat([calls, store.frame(_COPIES.format(listed)).cast(calls.schema)]).sort("start", "end", "tid", "name")
     threads = store.frame(f"""
         SELECT DISTINCT process, tid FROM host_event WHERE kind = 'launch' AND correlation IS NOT NULL AND process IN ({listed})
     """).cast({"process": calls.schema["process"], "tid": calls.schema["tid"]})

@@ -43,7 +43,7 @@ def of_host(make_store: MakeStore, *events: dict[str, Any], **tables: Any) -> Ga
 
 
 def test_a_gap_is_divided_where_the_launch_call_ended(make_store: MakeStore) -> None:
-    """The launch returns 1 ms after the gap begins, and the kernel begins 146 ms later."""
+    """The launch returns after 1 ms, and the kernel begins 146 ms later."""
     store = make_store(
         device_event=[run(0, MS, name="a", stream=7), run(148 * MS, 150 * MS, 1, name="b", stream=20)],
         host_event=[launch(MS, 2 * MS, 1), host("operator", 0, 2 * MS, "aten::add")],

@@ -126,7 +126,7 @@ MS = 1_000_000
 
 
 def blocked_by_a_copy(make_store: MakeStore, begin: int, bytes_of_copy: int = 704) -> Store:
-    """Return a run whose host waits for a copy until 147 ms, then takes 40 ms to launch."""
+    """Return a run whose host waits for a copy, then takes 40 ms to launch."""
     copy = {"kind": "memcpy", "name": "Memcpy DtoH (Device -> Pageable)", "copy_kind": "DtoH", "pageable": True, "bytes": bytes_of_copy}
     return make_store(
         device_event=[
