@@ -61,7 +61,8 @@ _WHAT: Final = {
     "collective.on_device": "true: of its kernel, false: of the framework's call", "collective.operation": "such as all_reduce",
     "collective.element_type": "such as Float or BFloat16", "collective.group_name": "the framework's name of the group of ranks",
     "collective.group_ranks": "ranks of the group", "collective.group_description": "what the group is for, such as mesh_dp",
-    "collective.peer": "rank at the other end of a send or receive", "collective.sequence": "the framework's number of it in its group", "tid": "thread", "host_event.kind":
+    "collective.peer": "rank at the other end of a send or receive", "collective.sequence": "the framework's number of it in its group",
+    "tid": "thread", "host_event.kind":
     "launch, sync (blocking), call (any other of the driver), operator, python, loader (wait for data), overhead (of the profiler)",
     "annotation.side": "host, or device where the profiler projected the range onto a stream",
     "annotation.complete": "false: the range has no end in the source", "annotation.arguments": "JSON: what else the source says of it",

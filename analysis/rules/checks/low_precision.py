@@ -207,7 +207,7 @@ def _in_use(counted: pl.DataFrame, bad: list[_Row]) -> tuple[str, float] | None:
     if lower.is_empty():
         return None
     precision, time = lower.sort("time", "precision", descending=[True, False]).row(0)
-    share = percent_of(time, kernels["time"].sum())
+    share = percent_of(time, int(kernels["time"].sum()))
     return (precision, share) if share >= _IN_USE_PERCENT else None
 
 
