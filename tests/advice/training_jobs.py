@@ -362,7 +362,8 @@ class Trainer:
         """Reduce the gradients of a layer once its backward pass has ended."""
         kind = "_reduce_scatter_base" if self.job.style == "fsdp" else "allreduce"
         label = f"FSDP::post_backward_reduce (layers.{layer})" if self.job.style == "fsdp" and self.job.ranges else None
-        with self.rank.range(label):
+        hook = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad" if self.job.style == "ddp" else None
+        with self.rank.range(hook, "cpu_op"), self.rank.range(label):
             stream = 24 if self.job.style == "fsdp" else 20
             return self.collective(kind, group, self.job.layer_mb, stream=stream, waits=(self.rank.last[7],), label="gradients")
 
