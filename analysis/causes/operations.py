@@ -70,8 +70,8 @@ def _in_steps(rows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     return joined.filter(pl.col("start") < pl.col("until")).drop("until")
 
 
-def work_roles(store: Store, steps: pl.DataFrame) -> dict[int, int]:
-    """Return a role for each process, by the order of its kernels in most steps.
+def work_orders(store: Store, steps: pl.DataFrame) -> dict[int, tuple[int, int]]:
+    """Return the order of the kernels of each process in most steps, hashed.
 
     Stages of a pipeline differ by their schedule."""
     steps = _affordable(store, steps)
@@ -84,8 +84,7 @@ def work_roles(store: Store, steps: pl.DataFrame) -> dict[int, int]:
     sums = ordered.with_columns(mixed).group_by("process", "step").agg(pl.col("mixed").sum(), kernels=pl.len())
     usual = sums.group_by("process", "mixed", "kernels").len().sort("len", "mixed", "kernels", descending=[True, False, False])
     usual = usual.unique("process", keep="first", maintain_order=True)
-    usual = usual.with_columns(first=pl.col("process").min().over("mixed", "kernels"))
-    return dict(usual.select("process", pl.col("first").rank("dense").cast(pl.Int64) - 1).sort("process").rows())
+    return {process: (mixed, number) for process, mixed, number in usual.select("process", "mixed", "kernels").iter_rows()}
 
 
 def _runs(kernels: pl.DataFrame, communication: pl.DataFrame) -> pl.DataFrame:

@@ -1,30 +1,23 @@
-"""Roles of ranks: coordinates in the parallel layout of a job, and the ranks that do the same work.
+"""Roles of ranks: their coordinates in the parallel layout of a job.
 
 The process groups of Megatron-LM and of PyTorch's DeviceMesh (FSDP, TorchTitan, Accelerate) have descriptions; the place of a rank in the
-list of such a group is its coordinate. Without pipeline groups, ranks that run the same kernels in each step and communicate with each
-other are peers. Otherwise the roles are unknown.
+list of such a group is its coordinate.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
-from typing import Final, NamedTuple
-
-import polars as pl
+from typing import Final
 
 from ...ingest.store.store import Store
-from ..device.collectives import ONE_TO_ONE
 from ..report.causes import Role
 from ..toolkit.contents import PROCESSES
 from ..toolkit.places import Places
 from ..toolkit.shared import shared
 from .groups import ProcessGroups, process_groups
-from .matching import matched_collectives
-
-GROUPS: Final = "groups"
-WORK: Final = "work"
-UNKNOWN: Final = "unknown"
+from .peers import GROUPS, UNKNOWN, Peers
 
 PIPELINE: Final = "pipeline_stage"
 DATA: Final = "data_parallel"
@@ -51,32 +44,19 @@ _PURPOSES: Final = {
     _SHARD_AND_CONTEXT: r"MESH_DP_SHARD_CP",
     _REPLICATE: r"MESH_(DP_REPLICATE|REPLICATE)",
 }
-_SAME: Final = 0.02  # relative difference up to which the numbers of kernels of two ranks count as equal
-_CLASSES: Final = 64  # kinds of work that are told apart; a pipeline has a few
-
-_KERNELS: Final = """
-    SELECT process, name, grid_x, grid_y, grid_z, count(*) AS n FROM device_run WHERE kind = 'kernel' AND process IS NOT NULL GROUP BY ALL
-"""
-_STEPS: Final = "SELECT process, count(*) AS steps FROM step GROUP BY process"
 
 
-class Peers(NamedTuple):
-    """Processes that do the same work. ``source``: as in :class:`Role`."""
-
-    processes: tuple[int, ...]
-    source: str
-
-
-def roles(store: Store, places: Places | None = None) -> tuple[Role, ...]:
+def roles(store: Store, peers: Peers, places: Places | None = None) -> tuple[Role, ...]:
     """Return the role of each rank with device work, by place."""
     places = places or Places(store)
     known = coordinates(store)
-    sources = {process: peers.source for peers in peer_groups(store) for process in peers.processes}
+    ranks_of = Counter(peers.roles.values())
     rows = []
-    for process in sorted(sources):
+    for process in working_processes(store):
         location = places.process(process)
         stage, data, tensor, expert, context = (known.get(process, {}).get(name) for name in COORDINATES)
-        source = GROUPS if process in known else sources[process]
+        alone = process not in peers.roles or ranks_of[peers.roles[process]] == 1
+        source = GROUPS if process in known else UNKNOWN if alone else peers.source
         rows.append((location.order, Role(*location, stage, data, tensor, expert, context, source)))
     return tuple(role for _, role in sorted(rows, key=lambda row: row[0]))
 
@@ -89,28 +69,13 @@ def coordinates(store: Store) -> Mapping[int, Mapping[str, int]]:
 
 
 @shared
-def peer_groups(store: Store) -> tuple[Peers, ...]:
-    """Return the ranks with device work, divided by role.
-
-    By pipeline stage where the groups give it, else by the kernels of each step among ranks that communicate with each other. A process
-    without peers has the source unknown.
-    """
+def working_processes(store: Store) -> tuple[int, ...]:
+    """Return the processes with device work, by id; hosts without a GPU have no role."""
     if not store.has_rows("device_event"):
         return ()
-    processes = _processes(store)
-    known = coordinates(store)
-    if len(processes) > 1 and any(PIPELINE in known.get(process, {}) for process in processes):
-        stages: dict[int | None, list[int]] = {}
-        for process in processes:
-            stages.setdefault(known.get(process, {}).get(PIPELINE), []).append(process)
-        return tuple(
-            Peers(tuple(members), UNKNOWN if stage is None else GROUPS)
-            for stage, members in sorted(stages.items(), key=lambda item: (item[0] is None, item[0] or 0))
-        )
-    return tuple(
-        Peers(tuple(members), (GROUPS if all(process in known for process in members) else WORK) if len(members) > 1 else UNKNOWN)
-        for members in _same_work(store, processes)
-    )
+    ids = store.frame(PROCESSES).select("id").to_series()
+    working = store.frame("SELECT DISTINCT process FROM device_run WHERE process IS NOT NULL").to_series()
+    return tuple(sorted(set(ids) & set(working)))
 
 
 def purpose(description: str | None) -> str | None:
@@ -139,64 +104,3 @@ def _coordinates(process: int, groups: ProcessGroups) -> dict[str, int]:
     if _DATA_AND_CONTEXT in sure:
         known.setdefault(DATA, sure[_DATA_AND_CONTEXT][0] // context)
     return known
-
-
-def _processes(store: Store) -> list[int]:
-    """Return the processes with device work, by id; hosts without a GPU have no role."""
-    ids = store.frame(PROCESSES).select("id").to_series()
-    working = store.frame("SELECT DISTINCT process FROM device_run WHERE process IS NOT NULL").to_series()
-    return sorted(set(ids) & set(working))
-
-
-def _same_work(store: Store, processes: list[int]) -> list[list[int]]:
-    """Divide processes by the kernels of each step, and by who communicates."""
-    if len(processes) < 2:
-        return [[process] for process in processes]
-    counts = store.frame(_KERNELS).with_columns(work=pl.struct("name", "grid_x", "grid_y", "grid_z").rank("dense"))
-    steps = store.frame(_STEPS) if store.has_rows("step") else pl.DataFrame(schema={"process": pl.Int32, "steps": pl.Int64})
-    counts = counts.join(steps, on="process", how="left").select("process", "work", n=pl.col("n") / pl.col("steps").fill_null(1))
-    totals = dict(counts.group_by("process").agg(pl.col("n").sum()).rows())
-    parts = _communicating(store)
-    result: list[list[int]] = []
-    left = [process for process in processes if totals.get(process)]
-    for _ in range(_CLASSES):
-        if not left:
-            break
-        first = left[0]
-        of_first = counts.filter(pl.col("process") == first).select("work", wanted="n")
-        compared = (
-            counts.filter(pl.col("process").is_in(left))
-            .join(of_first, on="work", how="left")
-            .group_by("process")
-            .agg(apart=(pl.col("n") - pl.col("wanted").fill_null(0)).abs().sum(), common=pl.col("wanted").sum())
-        )
-        apart = {process: apart + totals[first] - common for process, apart, common in compared.rows()}
-        alike = [process for process in left if apart[process] <= _SAME * max(totals[first], totals[process])]
-        divided: dict[int, list[int]] = {}
-        for process in alike:
-            divided.setdefault(parts.get(process, -1 if not parts else -2 - process), []).append(process)
-        result += divided.values()
-        left = [process for process in left if process not in set(alike)]
-    placed = {process for members in result for process in members}
-    return sorted([*result, *([process] for process in processes if process not in placed)])
-
-
-def _communicating(store: Store) -> dict[int, int]:
-    """Return a number for each process with matched collectives, equal if connected."""
-    calls = matched_collectives(store).filter(pl.col("match").is_not_null(), ~pl.col("operation").is_in(ONE_TO_ONE))
-    edges = (
-        calls.select("match", "process").unique().sort("match", "process")
-        .with_columns(before=pl.col("process").shift(1).over("match")).drop_nulls("before")
-        .select("before", "process").unique(maintain_order=True).rows()
-    )  # fmt: skip
-    part = {process: process for edge in edges for process in edge}
-
-    def root(process: int) -> int:
-        while part[process] != process:
-            part[process] = part[part[process]]
-            process = part[process]
-        return process
-
-    for before, process in edges:
-        part[root(process)] = root(before)
-    return {process: root(process) for process in part}

@@ -6,42 +6,23 @@ of communication is the median. A gain is the share of the job's time that goes,
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final
 
 import polars as pl
 
 from ...ingest.store.store import Store
-from ..device.collectives import ONE_TO_ONE
 from ..toolkit.wording import percent, plural
-from .operations import operations, work_roles
+from .operations import operations
 from .pauses import host_pauses, meanwhile
+from .peers import UNKNOWN, Peers
 from .simulation import Job, job
 
 STEPS: Final = 3  # steps from which the order of operations is known
 REPLAY_PERCENT: Final = 5.0  # largest difference between the simulated time of the job and the recorded one
 UNMATCHED_PERCENT: Final = 10.0  # largest share of communication whose other ranks are unknown
 RANKS: Final = 1024  # ranks that are simulated at most
-
-
-@dataclass(frozen=True, slots=True)
-class Peers:
-    """Ranks that do the same work. ``roles``: number of the role of each process, in the order of pipeline stages if these are known.
-
-    ``source``: groups (the process groups give the pipeline stages), work (ranks of a role run the same kernels in the same order), same
-    (ranks send nothing to single ranks, so that all do the same), or unknown."""
-
-    roles: Mapping[int, int]
-    source: str
-
-    def of(self, role: int) -> list[int]:
-        """Return the processes of a role."""
-        return sorted(process for process, number in self.roles.items() if number == role)
-
-    @property
-    def pipeline(self) -> bool:
-        return self.source in ("groups", "work") and len(set(self.roles.values())) > 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,21 +68,6 @@ class WhatIf:
         return self.recorded_ns / self.steps
 
 
-def peers(store: Store, calls: pl.DataFrame, steps: pl.DataFrame, stages: Mapping[int, int | None]) -> Peers:
-    """Return which ranks do the same work.
-
-    ``calls``: :func:`.matching.matched_collectives`. ``steps``: as for :func:`.operations.operations`. ``stages``: pipeline stage of each
-    process, if its process groups name it."""
-    processes = steps["process"].unique().sort().to_list()
-    known = [stages.get(process) for process in processes]
-    if processes and all(stage is not None for stage in known):
-        return Peers({process: stage for process, stage in zip(processes, known, strict=True) if stage is not None}, "groups")
-    if len(processes) < 2 or not calls["operation"].is_in(ONE_TO_ONE).any():
-        return Peers(dict.fromkeys(processes, 0), "same")
-    roles = work_roles(store, steps)
-    return Peers(roles, "work" if len(set(roles.values())) < len(roles) else "unknown")
-
-
 def what_if(store: Store, calls: pl.DataFrame, steps: pl.DataFrame, loads: pl.DataFrame, peers: Peers) -> WhatIf | str:
     """Simulate a job, or return why it cannot be simulated.
 
@@ -114,7 +80,7 @@ def what_if(store: Store, calls: pl.DataFrame, steps: pl.DataFrame, loads: pl.Da
         return f"{plural(steps['number'].n_unique(), 'step')} in common to all ranks, of {STEPS} that a simulation requires"
     if calls.is_empty():
         return "no collective kernels"
-    if peers.source == "unknown":
+    if peers.source == UNKNOWN:
         return "the roles of the ranks are unknown"
     rows = operations(store, calls, steps, peers.roles)
     single = rows.filter("communication").select(

@@ -18,7 +18,7 @@ class Program:
 @dataclass(frozen=True, slots=True)
 class Role:
     """Coordinates of a rank in the parallel layout of the job, from 0; None if unknown. ``source``: where they come from: groups (the
-    process groups), work (ranks with the same kernels), or unknown."""
+    process groups), work (ranks with the same kernels), same (no rank sends to a single rank, so all do the same), or unknown."""
 
     node: str
     rank: int | None

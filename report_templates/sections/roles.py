@@ -35,6 +35,8 @@ def role_sentence(roles: Sequence[Role]) -> str | None:
         stages = {role.pipeline_stage for role in roles if role.pipeline_stage is not None}
         shape = f" of {len(stages)} pipeline stages" if len(stages) > 1 else ""
         return f"The roles{shape} come from the process groups."
+    if sources == {"same"}:
+        return "All ranks are peers: none sends to a single rank, as the stages of a pipeline do."
     if sources == {"work"}:
         return "The process groups do not give roles: ranks with the same kernels that communicate with each other are peers."
     if "work" in sources:

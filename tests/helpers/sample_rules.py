@@ -15,6 +15,7 @@ from typing import Any
 
 import polars as pl
 from empty_stores import empty_store
+from postrun.analysis.causes.peers import Peers
 from postrun.analysis.causes.program import program
 from postrun.analysis.device.time_breakdown import time_breakdown, whole_devices
 from postrun.analysis.rules.engine.selection import select
@@ -61,7 +62,7 @@ def judged(store: Store, rule: str, *, preset: str = "documented", loading_perce
     selection = select([rule], preset=preset, settings={f"{rule}_{name}": value for name, value in parameters.items()})
     run = SimpleNamespace(
         store=store, samples=Samples(store), places=Places(store), nodes=run_nodes(store), job=job_statistics(store), breakdown=(), top=15,
-        program=program(store),
+        program=program(store), peers=Peers({}, "same"),
         whole_devices=whole_devices(store, time_breakdown(store)), loading_percent=loading_percent,
     )  # fmt: skip
     return selection.rules[0].rule.evaluate(run, selection.rules[0].parameters)

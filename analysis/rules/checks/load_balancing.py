@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import polars as pl
 
-from ...causes.roles import roles
 from ...machine.series import MetricSeries
 from ...machine.utilization import LABEL
 from ...report.causes import Program
@@ -179,8 +178,10 @@ def _stages(run: RunData) -> dict[tuple[str, int], int]:
     """Return the pipeline stage of each rank (host name, rank) that has one.
 
     Stages differ in their work by design; StageImbalance compares them."""
-    known = ((role.node, role.rank, role.pipeline_stage) for role in roles(run.store, run.places))
-    return {(node, rank): stage for node, rank, stage in known if rank is not None and stage is not None}
+    if not run.peers.pipeline:
+        return {}
+    places = ((run.places.process(process), stage) for process, stage in run.peers.roles.items())
+    return {(place.node, place.rank): stage for place, stage in places if place.rank is not None}
 
 
 def _kind(device: ComparedGpu, stages: Mapping[tuple[str, int], int]) -> tuple[bool, int | None]:

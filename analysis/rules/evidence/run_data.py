@@ -17,9 +17,10 @@ from ...causes.exposed import exposed_calls
 from ...causes.gaps import gaps
 from ...causes.iterations import iterations
 from ...causes.matching import matched_collectives
+from ...causes.peers import Peers, peers
 from ...causes.program import program
-from ...causes.roles import PIPELINE, coordinates, roles
-from ...causes.what_if import Peers, WhatIf, common_steps, peers, what_if
+from ...causes.roles import PIPELINE, coordinates, roles, working_processes
+from ...causes.what_if import WhatIf, common_steps, what_if
 from ...device.activity import activity
 from ...device.device_gaps import DeviceGaps
 from ...device.idle import idle
@@ -85,7 +86,7 @@ class RunData:
     annotations = _from_run(lambda run: annotation_groups(run.store, run.options))
     attributed = _from_store(attribution)  # device work by the operator that launched it
     collectives = _from_run(lambda run: collectives(run.store, run.places))  # rows by time, and totals
-    roles = _from_run(lambda run: roles(run.store, run.places))
+    roles = _from_run(lambda run: roles(run.store, run.peers, run.places))
     framework = _from_run(lambda run: framework(run.store, run.attributed))
     exposed_calls = _from_store(exposed_calls)  # calls of collectives, with their exposed time
     gaps = _from_store(DeviceGaps)
@@ -101,9 +102,13 @@ class RunData:
 
     @cached_property
     def peers(self) -> Peers:
-        """Return which ranks do the same work."""
+        """Return which ranks do the same work, of those with steps if there are any."""
+        processes = working_processes(self.store)
+        if len(processes) < 2:
+            return peers(self.store, processes, pl.DataFrame(), pl.DataFrame(), {})
+        steps = self.shared_steps
         stages = {process: known.get(PIPELINE) for process, known in coordinates(self.store).items()}
-        return peers(self.store, matched_collectives(self.store), self.shared_steps, stages)
+        return peers(self.store, steps["process"].unique() if len(steps) else processes, matched_collectives(self.store), steps, stages)
 
     @cached_property
     def what_if(self) -> WhatIf | str:

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postrun.analysis.causes.roles import peer_groups, purpose, roles
+from postrun.analysis.causes.roles import purpose
+from postrun.analysis.rules.checks.load_balancing import _stages
+from postrun.analysis.rules.evidence.run_data import RunData
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
 
@@ -24,10 +26,14 @@ NAMES = {
 }
 
 
+def peers_of(run: RunData) -> list[tuple[int, ...]]:
+    return [tuple(run.peers.of(role)) for role in sorted(set(run.peers.roles.values()))]
+
+
 def job(make_store: MakeStore, groups: Sequence[tuple[str, Sequence[int]]], ranks: int, extra: dict[int, int] | None = None) -> Store:
     """Make ranks with kernels, and an all-reduce in each of their groups.
 
-    ``extra``: rank -> additional kernels.
+    Groups with the description "send" have a send instead. ``extra``: rank -> additional kernels.
     """
     kernels: list[dict[str, Any]] = []
     records: list[dict[str, Any]] = []
@@ -48,7 +54,8 @@ def job(make_store: MakeStore, groups: Sequence[tuple[str, Sequence[int]]], rank
                 "group_ranks": str(list(members)),
                 "group_size": len(members),
             }
-            records.append({**record, "operation": "allreduce", "element_type": "Float", "in_elements": 8, "out_elements": 8, **group})
+            operation = "send" if description == "send" else "allreduce"
+            records.append({**record, "operation": operation, "element_type": "Float", "in_elements": 8, "out_elements": 8, **group})
     processes = [{"id": rank, "node": 0, "rank": rank, "pid": 100 + rank} for rank in range(ranks)]
     return make_store(names=NAMES, processes=processes, device_event=kernels, collective=records)
 
@@ -67,18 +74,20 @@ def test_megatron_layout(make_store: MakeStore) -> None:
             members.setdefault(tuple(where[axis] for axis in fixed), []).append(rank)
         groups += [(description, ranks) for ranks in members.values()]
     store = job(make_store, groups, 16)
-    known = {role.rank: (role.pipeline_stage, role.data_parallel, role.context_parallel, role.tensor_parallel) for role in roles(store)}
+    run = RunData(store)
+    known = {role.rank: (role.pipeline_stage, role.data_parallel, role.context_parallel, role.tensor_parallel) for role in run.roles}
     assert known == layout
-    assert {role.source for role in roles(store)} == {"groups"}
-    assert [peers.processes for peers in peer_groups(store)] == [tuple(range(8)), tuple(range(8, 16))]
+    assert {role.source for role in run.roles} == {"groups"}
+    assert (peers_of(run), run.peers.source) == ([tuple(range(8)), tuple(range(8, 16))], "groups")
+    assert _stages(run) == {(role.node, role.rank): role.pipeline_stage for role in run.roles}
 
 
 def test_hybrid_shards_of_a_mesh(make_store: MakeStore) -> None:
     # Two replicas of three shards: ranks 0 to 2 and 3 to 5.
     groups = [("mesh_dp_shard", range(3)), ("mesh_dp_shard", range(3, 6)), *(("mesh_dp_replicate", (rank, rank + 3)) for rank in range(3))]
-    store = job(make_store, groups, 6)
-    assert [role.data_parallel for role in roles(store)] == [0, 1, 2, 3, 4, 5]
-    assert [peers.processes for peers in peer_groups(store)] == [(0, 1, 2, 3, 4, 5)]
+    run = RunData(job(make_store, groups, 6))
+    assert [role.data_parallel for role in run.roles] == [0, 1, 2, 3, 4, 5]
+    assert peers_of(run) == [(0, 1, 2, 3, 4, 5)]
 
 
 @pytest.mark.parametrize(
@@ -96,19 +105,33 @@ def test_purposes(description: str | None, expected: str | None) -> None:
 
 def test_groups_that_contradict_each_other_give_nothing(make_store: MakeStore) -> None:
     store = job(make_store, [("mesh_tp", (0, 1)), ("mesh_tp", (1, 0))], 2)
-    assert [role.tensor_parallel for role in roles(store)] == [None, None]
+    assert [role.tensor_parallel for role in RunData(store).roles] == [None, None]
 
 
 def test_peers_by_work(make_store: MakeStore) -> None:
     # Ranks 0 and 1 differ by 1 %, rank 2 by 10 %, rank 3 runs the same as rank 0 and communicates with nobody else.
-    groups = [("undefined", (0, 1, 2)), ("undefined", (3, 9))]
-    store = job(make_store, groups, 4, {1: 1, 2: 10})
-    assert [(peers.processes, peers.source) for peers in peer_groups(store)] == [((0, 1), "work"), ((2,), "unknown"), ((3,), "unknown")]
-    assert [role.source for role in roles(store)] == ["work", "work", "unknown", "unknown"]
+    groups = [("undefined", (0, 1, 2)), ("undefined", (3, 9)), ("send", (0, 2))]
+    run = RunData(job(make_store, groups, 4, {1: 1, 2: 10}))
+    assert (peers_of(run), run.peers.source) == ([(0, 1), (2,), (3,)], "work")
+    assert [role.source for role in run.roles] == ["work", "work", "unknown", "unknown"]
+
+
+def test_without_sends_all_ranks_are_peers(make_store: MakeStore) -> None:
+    # Rank 1 runs 10 % more kernels: without a pipeline that is more of the same work.
+    run = RunData(job(make_store, [("undefined", (0, 1, 2))], 3, {1: 10}))
+    assert (peers_of(run), run.peers.source) == ([(0, 1, 2)], "same")
+    assert [role.source for role in run.roles] == ["same"] * 3
+
+
+def test_ranks_that_all_differ_have_unknown_roles(make_store: MakeStore) -> None:
+    run = RunData(job(make_store, [("undefined", (0, 1, 2)), ("send", (0, 1, 2))], 3, {1: 10, 2: 20}))
+    assert run.peers.source == "unknown"
+    assert [role.source for role in run.roles] == ["unknown"] * 3
 
 
 def test_without_device_work_there_are_no_roles(make_store: MakeStore) -> None:
-    assert roles(make_store()) == ()
+    run = RunData(make_store())
+    assert (run.roles, run.peers.roles) == ((), {})
 
 
 @pytest.mark.parametrize(("name", "replicas"), [("AR", 4), ("ST", 2)])
@@ -129,10 +152,11 @@ def test_published_jobs(shared_data: Path, tmp_path: Path, monkeypatch: pytest.M
     arguments = [maker.with_name(f"trace-{name}.parquet"), out, *([] if groups else ["--no-groups"])]
     subprocess.run([sys.executable, tmp_path / "make.py", *arguments], check=True)
     with ingest(sorted(out.glob("*.gz"))) as store:
-        known = [(role.rank, role.pipeline_stage, role.data_parallel, role.source) for role in roles(store)]
+        run = RunData(store)
+        known = [(role.rank, role.pipeline_stage, role.data_parallel, role.source) for role in run.roles]
         stages = [tuple(range(stage * replicas, (stage + 1) * replicas)) for stage in range(4)]
         if groups:
             assert known == [(rank, *divmod(rank, replicas), "groups") for rank in range(4 * replicas)]
         else:
             assert known == [(rank, None, None, "work") for rank in range(4 * replicas)]
-        assert [peers.processes for peers in peer_groups(store)] == stages
+        assert (peers_of(run), run.peers.source) == (stages, "groups" if groups else "work")

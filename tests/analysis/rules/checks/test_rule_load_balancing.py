@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 import math
@@ -12,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from postrun.analysis.report import FINE, ISSUES, NOT_EVALUATED
-from postrun.analysis.report.causes import Role
 from postrun.analysis.rules.checks import load_balancing
 from postrun.analysis.rules.checks.load_balancing import distance
 from postrun.analysis.rules.evidence.base import Outcome
@@ -349,9 +347,7 @@ def test_the_distance_is_one(seed: int) -> None:
 
 def test_gpus_of_different_pipeline_stages_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two stages with two GPUs each, the stages differ by design; within a stage the loads are equal."""
-    role = Role("m0", None, None, None, None, None, None, None, "groups")
-    stages = [dataclasses.replace(role, rank=rank, pipeline_stage=rank // 2) for rank in range(4)]
-    monkeypatch.setattr(load_balancing, "roles", lambda *_: tuple(stages))
+    monkeypatch.setattr(load_balancing, "_stages", lambda _: {("m0", rank): rank // 2 for rank in range(4)})
     monkeypatch.setattr(load_balancing, "ranks", lambda _: {("m0", device): device for device in range(4)})
     loads = [10.0] * 20, [10.0] * 20, [90.0] * 20, [90.0] * 20
     outcome = judge(gpus(*loads))
