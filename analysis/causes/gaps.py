@@ -60,6 +60,8 @@ def gaps(store: Store, device_gaps: DeviceGaps) -> tuple[Gap, ...]:
     devices: list[IdleDevice] = []
     parts = []
     for of_group, longest in device_gaps.longest():
+        if longest.is_empty():
+            continue
         spans = pl.DataFrame(
             [(d.row, d.span_ns, len(devices) + i) for i, d in enumerate(of_group)], orient="row", schema=["row", "span", "at"]
         )

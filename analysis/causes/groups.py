@@ -59,6 +59,8 @@ class ProcessGroups(NamedTuple):
 def process_groups(store: Store) -> ProcessGroups:
     """Return the process groups in which the processes of a run communicated."""
     calls = collective_calls(store)
+    if calls.is_empty():
+        return ProcessGroups({}, {}, {}, pl.DataFrame(schema={**{name: calls.schema[name] for name in RECORDED}, "group": pl.String}))
     recorded = calls.select(RECORDED).unique(maintain_order=True).filter(pl.any_horizontal(pl.col(RECORDED[:3]).is_not_null()))
     groups: dict[str, Group] = {}
     keys: list[str | None] = []

@@ -40,6 +40,8 @@ def blocking_calls(store: Store, processes: Iterable[int | None]) -> pl.DataFram
         return calls
     listed = ", ".join(map(str, known))
     calls = pl.concat([calls, store.frame(_COPIES.format(listed)).cast(calls.schema)]).sort("start", "end", "tid", "name")
+    if calls.is_empty():
+        return calls
     threads = store.frame(f"""
         SELECT DISTINCT process, tid FROM host_event WHERE kind = 'launch' AND correlation IS NOT NULL AND process IN ({listed})
     """).cast({"process": calls.schema["process"], "tid": calls.schema["tid"]})
