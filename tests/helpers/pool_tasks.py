@@ -165,9 +165,9 @@ def allocate_in_a_library(count: int) -> int:
     return len(pl.repeat(1, count // 8, eager=True))
 
 
-def write_file(path: str, count: int) -> None:
+def write_beyond_the_limit(path: str) -> None:
     with Path(path).open("wb") as file:
-        file.truncate(count)
+        file.truncate(limits()[1] + 1)
 
 
 def limits() -> tuple[int, int]:

@@ -93,7 +93,7 @@ def test_a_file_has_a_limit_that_only_a_full_disk_or_a_huge_file_meets(tmp_path:
         assert core == 0
         assert file >= 20 * GB
         assert file <= max(20 * GB, free)
-        error = pool.submit(tasks.write_file, str(tmp_path / "spill"), file + 1).exception()
+        error = pool.submit(tasks.write_beyond_the_limit, str(tmp_path / "spill")).exception()
         assert pool.submit(tasks.add, 1).result() == 1  # SIGXFSZ did not end the worker
     assert isinstance(error, OSError)
     assert error.errno == errno.EFBIG
