@@ -22,6 +22,7 @@ from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, conclude
 from ..evidence.device_share import no_device_activity, span_of_all
 from ..evidence.predicted import predicted_cost
 from ..evidence.run_data import RunData
+from ..evidence.sample_bounds import steps_for_majority
 
 _CAPTURE_RANKS: Final = "Give the traces of all ranks."
 _CAPTURE_GROUPS: Final = "Profile with PyTorch 2.3 or newer, which records the process group of each collective."
@@ -99,6 +100,14 @@ def _outcome(run: RunData, compared: pl.DataFrame, ranks: list[RankOverSteps], p
         longer = f"{capitalized(bad[0].place)} computes {percent(bad[0].excess_percent)} longer than the median of its peers"
         share = f"{percent(max(100 * gain.explained, 0.0))} of the avoidable time (threshold {percent(parameters['explained'])})"
         return concluded((), number, details=details, finding=f"{longer}, but this explains only {share}.")
+    needed = steps_for_majority(len(ranks))
+    if bad and gain is None and bad[0].steps < needed:
+        return not_evaluated(
+            f"{bad[0].steps} of at least {needed} steps needed: {bad[0].place} computes {percent(bad[0].excess_percent)} longer than the"
+            " median of its peers, which can be chance in fewer steps",
+            "Profile more steps on every rank.",
+            details=details,
+        )
     doubted = [rank for rank in ranks if rank.over and rank.confirmed is None]
     if not bad and doubted:
         worst = max(doubted, key=lambda rank: rank.excess_percent)

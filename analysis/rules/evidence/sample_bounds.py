@@ -12,6 +12,7 @@ from typing import Final
 
 FALSE_ALARM: Final = 0.01  # probability of an issue by chance alone, over all comparisons of a rule
 HEALTHY: Final = 2.0  # times the tail of a quantile that a healthy device spends beyond the threshold
+OVER: Final = 0.05  # of the steps in which a healthy rank computes longer than its peers by more than the threshold
 _LARGE: Final = 50.0  # samples of a bin above which its term is a chi-square of one degree of freedom
 
 
@@ -64,6 +65,18 @@ def samples_for_quantile(tail: float) -> int:
     for count in range(1, 1000):
         most = count - 1 - math.floor((1 - tail) * (count - 1))  # beyond the threshold if the quantile is not
         if _binomial(count, HEALTHY * tail, most) >= FALSE_ALARM:
+            enough = count + 1
+    return enough
+
+
+@lru_cache(maxsize=64)
+def steps_for_majority(ranks: int) -> int:
+    """Return the steps from which a healthy rank is rarely over in more than half.
+
+    It is over in ``OVER`` of the steps. FALSE_ALARM is divided among the ``ranks``."""
+    enough = 1
+    for count in range(1, 100):
+        if ranks * (1 - _binomial(count, OVER, count // 2)) >= FALSE_ALARM:
             enough = count + 1
     return enough
 

@@ -56,28 +56,28 @@ def judged(store: Store, **settings: float) -> tuple[RuleResult, Finding | None]
 
 
 def test_a_straggler_is_named(make_store: Callable[..., Store]) -> None:
-    # Four ranks, three steps of 100 + 50; rank 2 computes 130 and waits 20. Median of 100, 100, 100, 130 is 100: 30 % over.
-    even, slow = [(100, 50)] * 3, [(130, 20)] * 3
+    # Four ranks, four steps of 100 + 50; rank 2 computes 130 and waits 20. Median of 100, 100, 100, 130 is 100: 30 % over.
+    even, slow = [(100, 50)] * 4, [(130, 20)] * 4
     result, finding = judged(make_store(names=NAMES, **job(even, even, slow, even)))
-    assert (result.verdict, result.triggered, result.violations, result.datapoints) == ("IssuesFound", 1, 3, 3)
-    assert (result.windows, result.windows_triggered, result.first_ns, result.last_ns) == (1, 1, 0, 2 * STEP + 150)
-    assert (plain_details(result)["steps"], plain_details(result)["median_ns"]) == (3, 100.0)
+    assert (result.verdict, result.triggered, result.violations, result.datapoints) == ("IssuesFound", 1, 4, 4)
+    assert (result.windows, result.windows_triggered, result.first_ns, result.last_ns) == (1, 1, 0, 3 * STEP + 150)
+    assert (plain_details(result)["steps"], plain_details(result)["median_ns"]) == (4, 100.0)
     assert plain_details(result)["ranks"][2] == {
-        "node": "node-1", "rank": 2, "pid": 52, "device": 0, "steps": 3, "computation_per_step_ns": 130.0, "excess_ns": 30.0,
-        "excess_percent": 30.0, "steps_over": 3, "steps_over_percent": 100.0, "waiting_per_step_ns": 20.0, "others_wait_ns": 30.0,
+        "node": "node-1", "rank": 2, "pid": 52, "device": 0, "steps": 4, "computation_per_step_ns": 130.0, "excess_ns": 30.0,
+        "excess_percent": 30.0, "steps_over": 4, "steps_over_percent": 100.0, "waiting_per_step_ns": 20.0, "others_wait_ns": 30.0,
         "straggler": True, "confirmed": True,
     }  # fmt: skip
     assert [rank["straggler"] for rank in plain_details(result)["ranks"]] == [False, False, True, False]
     assert [rank["confirmed"] for rank in plain_details(result)["ranks"]] == [None, None, True, None]
     assert result.finding == (
         "Rank 2, node-1 GPU 0 computes 30 ns per step (30.0 %) longer than the median of 4 ranks (threshold 10.0 %) and is over it in"
-        " 3 of 3 steps, while the others spend 30 ns per step more in collectives."
+        " 4 of 4 steps, while the others spend 30 ns per step more in collectives."
     )
     assert finding is not None
-    # 30 ns x 3 steps x 3 other ranks (each has 150 ns exposed); span of each device 2 x 1000 + 150
+    # 30 ns x 4 steps x 3 other ranks (each has 200 ns exposed); span of each device 3 x 1000 + 150
     assert (finding.title, finding.where) == ("Check rank 2, node-1 GPU 0", "rank 2, node-1 GPU 0")
-    assert (finding.cost_ns, finding.saving_ns, finding.cost_per_step_ns) == (270, 270, 30.0)
-    assert finding.cost_percent == pytest.approx(100 * 270 / (4 * 2150))
+    assert (finding.cost_ns, finding.saving_ns, finding.cost_per_step_ns) == (360, 360, 30.0)
+    assert finding.cost_percent == pytest.approx(100 * 360 / (4 * 3150))
     assert result.recommendation is not None
     assert result.recommendation.startswith("Check clock, temperature and power of node-1 GPU 0")
     assert "30.0 % longer than the same kernels" in result.recommendation
@@ -85,8 +85,8 @@ def test_a_straggler_is_named(make_store: Callable[..., Store]) -> None:
 
 @pytest.mark.parametrize(("computes", "verdict"), [(110, "NoIssuesFound"), (111, "IssuesFound")])
 def test_the_threshold_itself_is_no_issue(make_store: Callable[..., Store], computes: int, verdict: str) -> None:
-    even = [(100, 50)] * 2
-    result, _ = judged(make_store(names=NAMES, **job(even, even, [(computes, 150 - computes)] * 2)))
+    even = [(100, 50)] * 4
+    result, _ = judged(make_store(names=NAMES, **job(even, even, [(computes, 150 - computes)] * 4)))
     assert result.verdict == verdict
 
 
@@ -101,8 +101,8 @@ def test_more_than_half_of_the_steps(make_store: Callable[..., Store], slow_step
 @pytest.mark.parametrize(("waits", "confirmed"), [(35, True), (36, False)])
 def test_the_others_must_wait_for_it(make_store: Callable[..., Store], waits: int, confirmed: bool) -> None:
     # It computes 30 longer; the others are in the collective for 50 - 35 = 15 longer, half of it, or 14, less than half
-    even = [(100, 50)] * 2
-    result, _ = judged(make_store(names=NAMES, **job(even, even, [(130, waits)] * 2)))
+    even = [(100, 50)] * 4
+    result, _ = judged(make_store(names=NAMES, **job(even, even, [(130, waits)] * 4)))
     assert plain_details(result)["ranks"][2]["confirmed"] is confirmed
     assert result.verdict == ("IssuesFound" if confirmed else "NoIssuesFound")
     if not confirmed:
@@ -111,20 +111,20 @@ def test_the_others_must_wait_for_it(make_store: Callable[..., Store], waits: in
 
 
 def test_the_wait_is_bounded_by_what_is_exposed(make_store: Callable[..., Store]) -> None:
-    # 50 longer in 2 steps; rank 0 has 2 x 60 exposed, rank 1 only 2 x 30
-    result, finding = judged(make_store(names=NAMES, **job([(100, 60)] * 2, [(100, 30)] * 2, [(150, 10)] * 2)))
+    # 50 longer in 4 steps; rank 0 has 4 x 60 exposed, rank 1 only 4 x 30
+    result, finding = judged(make_store(names=NAMES, **job([(100, 60)] * 4, [(100, 30)] * 4, [(150, 10)] * 4)))
     assert result.verdict == "IssuesFound"
     assert finding is not None
-    assert (finding.cost_ns, finding.cost_per_step_ns) == (100 + 60, 40.0)
+    assert (finding.cost_ns, finding.cost_per_step_ns) == (200 + 120, 40.0)
 
 
 def test_two_stragglers(make_store: Callable[..., Store]) -> None:
-    even = [(100, 80)] * 2
-    result, finding = judged(make_store(names=NAMES, **job(even, [(150, 30)] * 2, even, [(140, 40)] * 2, even)))
+    even = [(100, 80)] * 4
+    result, finding = judged(make_store(names=NAMES, **job(even, [(150, 30)] * 4, even, [(140, 40)] * 4, even)))
     assert result.triggered == 2
     assert finding is not None
-    # The slower of the two counts: 50 x 2 steps x 3 ranks
-    assert (finding.cost_ns, finding.title) == (300, "Check rank 1, node-0 GPU 1 and 1 more rank")
+    # The slower of the two counts: 50 x 4 steps x 3 ranks
+    assert (finding.cost_ns, finding.title) == (600, "Check rank 1, node-0 GPU 1 and 1 more rank")
     assert finding.where == "rank 1, node-0 GPU 1; rank 3, node-1 GPU 1"
 
 
@@ -139,8 +139,8 @@ def test_steps_are_matched_by_number(make_store: Callable[..., Store]) -> None:
 
 
 def test_more_work_in_some_kernels_is_not_a_slow_device(make_store: Callable[..., Store]) -> None:
-    tables = job(*[[(100, 80)] * 2] * 2, [(100, 20)] * 2)
-    for step in range(2):  # 60 ns of another kernel on rank 2 only
+    tables = job(*[[(100, 80)] * 4] * 2, [(100, 20)] * 4)
+    for step in range(4):  # 60 ns of another kernel on rank 2 only
         tables["device_event"].append(
             {"kind": "kernel", "name": "norm", "node": 1, "process": 2, "device": 0, "start_ns": STEP * step + 120, "duration_ns": 60}
         )
@@ -160,6 +160,17 @@ def test_without_collectives_nothing_is_confirmed(make_store: Callable[..., Stor
     assert result.reason.startswith("rank 2, node-1 GPU 0 computes 30.0 % longer than the median of the ranks, but")
     assert plain_details(result)["ranks"][2]["confirmed"] is None
     assert judged(make_store(names=NAMES, **job(even, even, even)))[0].verdict == "NoIssuesFound"
+
+
+def test_few_steps_accuse_no_rank(make_store: Callable[..., Store]) -> None:
+    even, slow = [(100, 50)] * 3, [(130, 20)] * 3
+    result, finding = judged(make_store(names=NAMES, **job(even, even, slow, even)))
+    assert (result.verdict, finding) == ("NotEvaluated", None)
+    assert result.reason == (
+        "3 of at least 4 steps needed: rank 2, node-1 GPU 0 computes 30.0 % longer than the median of its peers, which can be chance in"
+        " fewer steps"
+    )
+    assert judged(make_store(names=NAMES, **job(even, even, even, even)))[0].verdict == "NoIssuesFound"
 
 
 def test_nothing_to_compare(make_store: Callable[..., Store]) -> None:
@@ -246,18 +257,18 @@ def test_without_the_planted_problems_nothing_is_found(tmp_path_factory: pytest.
 
 def test_of_two_ranks_the_difference_is_told(make_store: Callable[..., Store]) -> None:
     # 100 and 130: the median is 115, 15 below the slow one, which is 30 longer than the other.
-    result, _ = judged(make_store(names=NAMES, **job([(100, 50)] * 3, [(130, 20)] * 3)))
+    result, _ = judged(make_store(names=NAMES, **job([(100, 50)] * 4, [(130, 20)] * 4)))
     assert "computes 15 ns per step (13.0 %) longer than the median of 2 ranks (30 ns longer than the other; threshold 10.0 %)" in str(
         result.finding
     )
 
 
 def test_the_clock_of_a_slow_device_is_evidence(make_store: Callable[..., Store]) -> None:
-    even, slow = [(100, 50)] * 3, [(130, 20)] * 3
+    even, slow = [(100, 50)] * 4, [(130, 20)] * 4
     clocks = [
         {"node": rank // 2, "metric": "gpu_sm_clock", "unit": rank % 2, "time_ns": time, "value": 1200.0 if rank == 2 else 1980.0}
         for rank in range(4)
-        for time in range(0, 3000, 500)
+        for time in range(0, 4000, 500)
     ]
     result, _ = judged(make_store(names=NAMES, sample=clocks, **job(even, even, slow, even)))
     assert str(result.recommendation).endswith(" Its median SM clock is 1,200 MHz, that of the others 1,980 MHz.")

@@ -11,7 +11,7 @@ import pytest
 from postrun.analysis.rules.checks.load_balancing import BINS
 from postrun.analysis.rules.engine.catalogue import RULES
 from postrun.analysis.rules.evidence.base import PRESETS
-from postrun.analysis.rules.evidence.sample_bounds import FALSE_ALARM, samples_for_distance, samples_for_quantile
+from postrun.analysis.rules.evidence.sample_bounds import FALSE_ALARM, samples_for_distance, samples_for_quantile, steps_for_majority
 
 RUNS = 20_000
 EVEN = np.full(BINS, 1 / BINS)
@@ -67,6 +67,7 @@ def test_the_bounds_of_the_documents() -> None:
     assert samples_for_distance(0, BINS, 1) == math.inf
     assert samples_for_distance(1e-6, BINS, 1) > 1e12
     assert samples_for_quantile(0.05) == 223
+    assert [steps_for_majority(ranks) for ranks in (2, 8, 64, 1024)] == [4, 4, 8, 10]
 
 
 def test_a_quantile_rarely_misses_a_healthy_device() -> None:
@@ -108,8 +109,10 @@ def binomial(count: int, share: float, least: int) -> float:
 
 
 def test_counts_of_the_documents() -> None:
-    """Half of 101 snapshots, the median of 5 seconds, 11 outliers of 3,500 steps."""
+    """Half of 101 snapshots, the median of 5 seconds, 11 outliers of 3,500 steps, the majority of steps."""
     assert binomial(101, 0.35, 51) < 0.001
     assert binomial(5, 0.1, 3) < FALSE_ALARM < binomial(4, 0.1, 2)
+    for ranks, steps in ((2, 4), (8, 4), (64, 8), (1024, 10)):
+        assert ranks * binomial(steps, 0.05, steps // 2 + 1) < FALSE_ALARM < ranks * binomial(steps - 1, 0.05, (steps - 1) // 2 + 1)
     beyond = math.erfc(3 / math.sqrt(2)) / 2
     assert binomial(3500, beyond, 11) < FALSE_ALARM < binomial(3600, beyond, 11)
