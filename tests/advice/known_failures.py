@@ -7,7 +7,6 @@ from typing import Final
 KNOWN: Final[dict[str, str]] = {
     "garbage collection of one rank at a time": "saves 8.5 % (upper_bound); the planted cause costs 33.8 %",
     "slow AMD GPU": "StragglerRank does not say 'rocm-smi|amd-smi'",
-    "one step, one rank slower": "StragglerRank is first, not nothing or ExposedCommunication or WorkImbalance",
     "pauses of one rank without any record": "ExposedCommunication is first, not HostPauses",
     "checkpoint on rank 0": "HostPauses does not say 'rank 0'",
     "rank late by its logging": "ExposedCommunication is first, not HostPauses",
