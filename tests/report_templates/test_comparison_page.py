@@ -122,7 +122,7 @@ def test_every_section_and_figure_is_there_with_its_words(rich_made: Comparison)
     limits = [one for one in rich_made.differences if one.limits]
     assert limits
     # The limits of the conclusion precede the conclusion.
-    assert text.index("GPU model:") < text.index("Step time (median)")
+    assert text.index("GPU model:") < text.index("Verdict")
 
 
 def test_the_page_shows_the_figures_of_the_comparison(rich_made: Comparison) -> None:
