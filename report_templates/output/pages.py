@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from ..blocks import Figure, Section
+from ..blocks import Figure, Section, coded
 from ..figures.donut import Sector
 from ..figures.palette import themed
 from ..text.formats import count, glued, moment, printable
@@ -114,7 +114,7 @@ def _environment() -> Environment:
         finalize=_printable,
     )
     environment.globals.update(count=count, moment=moment, pdf_layout=pdf_layout, swatch=_swatch)
-    environment.filters.update(camel=_camel, encoded=_encoded, glued=glued)
+    environment.filters.update(camel=_camel, coded=coded, encoded=_encoded, glued=glued)
     return environment
 
 

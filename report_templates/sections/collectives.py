@@ -45,9 +45,9 @@ def _rows(rows: tuple[Collective, ...], several: bool) -> Table | None:
         Col("Operation", lambda row: row.operation, kind="name"),
         Col("Size", lambda row: row.bytes, size, when=sized),
         Col("Element type", lambda row: row.element_type, html_only=True),
-        Col("Group", lambda row: row.group, kind="name", limit=40, when=named, html_only=True),
-        Col("Purpose of the group", lambda row: row.group_description, kind="name", limit=40, when=named),
-        Col("Ranks of the group", _group_size, kind="number"),
+        Col("Group", lambda row: row.group, kind="name", limit=40, when=named),
+        Col("Purpose of the group", lambda row: row.group_description, limit=40, when=named, html_only=True),
+        Col("Ranks of the group", _group_size, kind="number", html_only=named),
         Col("Ranks known", lambda row: row.ranks, count, html_only=True),
         Col("Number", lambda row: row.count, count),
         Col("Kernels", lambda row: row.kernels, count, html_only=True),
@@ -64,6 +64,7 @@ def _rows(rows: tuple[Collective, ...], several: bool) -> Table | None:
             lambda row: row.expected_bus_gb_per_s,
             bandwidth,
             when=any(row.expected_bus_gb_per_s is not None for row in rows),
+            html_only=not sized,
         ),
         note=_BANDWIDTH,
     )
@@ -76,9 +77,9 @@ def _groups(totals: CollectiveTotals) -> Table | None:
         totals.groups,
         Col("Group", lambda group: group.group, kind="name", limit=40),
         Col("Purpose", lambda group: group.description, kind="name", limit=40),
-        Col("Ranks", lambda group: group.members, limit=40),
+        Col("Ranks", lambda group: _without_unit(group.members), limit=40),
         Col("Known", lambda group: _known(group)),
-        Col("Collectives", lambda group: group.count, count),
+        Col("Collectives", lambda group: group.count, count, html_only=True),
         Col("Matched", lambda group: group.matched, count, html_only=True),
         Col("Time", lambda group: group.total_ns, duration),
         Col("Waiting", lambda group: group.waiting_ns, duration),
@@ -149,6 +150,11 @@ def _sentences(rows: tuple[Collective, ...], totals: CollectiveTotals) -> list[s
 def _group_size(row: Collective) -> Cell:
     assumed = " assumed" if row.group_size_assumed and row.group_size else ""
     return Cell(f"{count(row.group_size)}{assumed}", sort=row.group_size)
+
+
+def _without_unit(members: str | None) -> str | None:
+    """Remove "ranks", which the heading of the column has, from a text."""
+    return members and members.removeprefix("ranks ").removeprefix("rank ")
 
 
 def _at_least(row: Collective, value: float | None) -> Cell:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from ...analysis.report.model import Note, Report, Source
-from ..blocks import Section, say
+from ..blocks import Section, plain, say
 from ..blocks.tables import Cell, Col, Table, table, word
 from ..text.formats import clip, count, moment, plural, shift, size
 
@@ -43,10 +43,11 @@ def data_quality(report: Report) -> Section:
 
 def _what(note: Note, *, full: bool = False) -> str:
     """Write the message with its file, or its first file."""
+    message = plain(note.message) or ""
     if note.file is None:
-        return note.message
+        return message
     file = note.file if full else clip(_base(note.file) or note.file, 60)
-    return f"{note.message} ({file})" if note.files == 1 else f"{note.message} (the first: {file})"
+    return f"{message} ({file})" if note.files == 1 else f"{message} (the first: {file})"
 
 
 def _formats(report: Report) -> Table | None:

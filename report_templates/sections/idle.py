@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...analysis.report.causes import Gap
 from ...analysis.report.model import Idle, Report
-from ..blocks import BARS, Figure, Section, of_all, say, spread
+from ..blocks import BARS, Figure, Section, of_all, plain, say, spread
 from ..blocks.tables import Cell, Col, Table, table
 from ..figures.axes import time_unit
 from ..figures.stacked_bars import Part, stacked_bars
@@ -87,7 +87,7 @@ def _gaps(report: Report) -> Table | None:
         Col("Idle", lambda gap: gap.duration_ns, duration),
         Col("Host wait", lambda gap: gap.host_ns, duration),
         Col("Cause", lambda gap: gap.kind),
-        Col("Evidence", lambda gap: gap.cause, limit=240),
+        Col("Evidence", lambda gap: plain(gap.cause), limit=240),
         Col("Before", lambda gap: _work(gap.before, gap.stream_before), limit=60, html_only=True),
         Col("After", lambda gap: _work(gap.after, gap.stream_after), limit=60, html_only=True),
         Col("On the host", lambda gap: gap.frame, limit=80, html_only=True),

@@ -64,7 +64,7 @@ class HostBound(Rule):
             run,
             judged,
             cost_key="host_wait_ns",
-            title=_title(waits),
+            title=_title(run, waits),
             details=_details(run, tuple(row for _, row in judged), waits),
             finding=_finding(judged, bad, parameters),
             recommendation=_recommendation(run, waits),
@@ -219,7 +219,7 @@ def _main(waits: _Waits) -> str:
     return "launches"
 
 
-def _title(waits: _Waits) -> str:
+def _title(run: RunData, waits: _Waits) -> str:
     main = _main(waits)
     if main == RANGES:
         return f"Shorten the host's part of {waits.ranges()[0][0]}"
@@ -227,15 +227,20 @@ def _title(waits: _Waits) -> str:
         "profiler overhead": "Profile again with less overhead",
         "data loader": "Load data ahead of the GPU",
         "synchronisation": "Remove synchronisations from the loop",
-        UNRECORDED: "Shorten the Python between the launches",
+        UNRECORDED: "Shorten the Python between the launches" if _operators(run) else "Trace the host between the launches",
         FIRST_USE: "Leave the first steps out of the profile",
         "launches": "Launch the work in fewer, larger pieces",
     }[main]
 
 
+def _operators(run: RunData) -> bool:
+    """Return whether the run has operators: without them, the host's time can be anything."""
+    return bool(run.store.frame("SELECT EXISTS (FROM host_event WHERE kind = 'operator') AS found").item())
+
+
 def _look_closer(run: RunData, program: Program) -> str:
     """Advise on how to record the host's work in more detail."""
-    if not run.store.frame("SELECT EXISTS (FROM host_event WHERE kind = 'operator') AS found").item():
+    if not _operators(run):
         return f"{TRACE_SOME.of(program)}, or annotate more of the loop,"
     return TRACE_AGAIN.of(program)
 
@@ -260,8 +265,7 @@ def _recommendation(run: RunData, waits: _Waits) -> str | None:
         f" because {duration(waits.after_sync)} of {total} of host wait begin inside a blocking call, which lets the device run empty",
         RANGES: f"{_look_closer(run, program)} and shorten what the host does in {_named(waits)}, because most of the waiting lies"
         " in annotated ranges where neither an operator nor a runtime call runs",
-        UNRECORDED: f"{_look_closer(run, program)} and shorten the Python that runs between the launches (logging, checkpoints, data"
-        " preparation), because most of the waiting lies outside of operators and runtime calls",
+        UNRECORDED: f"{_look_closer(run, program)} {_unrecorded(run)}",
         FIRST_USE: f"Profile after some warm-up steps {WARMED_UP.of(program)}, because contexts, modules"
         f" and memory are made at their first use{longest_call}",
         "launches": f"Launch less often {FEWER_LAUNCHES.of(program)}, because the host takes longer to launch the work than the device to"
@@ -272,6 +276,16 @@ def _recommendation(run: RunData, waits: _Waits) -> str | None:
     if waits.count > 2 * _LONGEST and 2 * longest_ns > waits.total:
         waited += f" ({duration(longest_ns)} in the {_LONGEST} longest)"
     return f"{advice}: {waited}, and what the host did meanwhile was {shares}."
+
+
+def _unrecorded(run: RunData) -> str:
+    """Return the rest of the advice for waits without a record: without operators nothing shows that the host ran Python."""
+    if not _operators(run):
+        return "because nothing in the run shows what the host did in most of the waiting"
+    return (
+        "and shorten the Python that runs between the launches (logging, checkpoints, data preparation), because most of the waiting lies"
+        " outside of operators and runtime calls"
+    )
 
 
 def _ranges_told(waits: _Waits) -> str:
