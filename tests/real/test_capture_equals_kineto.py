@@ -60,8 +60,9 @@ DEVICE_RULES = (
 
 
 # Of no recording: which operator a call was made in, by which SyncBound lists calls; the shapes that operators were given; of AMD's
-# copies, which host memory.
-NOT_RECORDED = re.compile(r"details\.calls\b.*")
+# copies, which host memory; sizes and groups of collectives, which `record_param_comms` has.
+NOT_RECORDED = re.compile(r"details\.(calls|collectives)\b.*")
+SLOWED = " The profiler recorded Python frames, which slows the host and makes these times longer."
 OF_OPERATORS = ("Input Dims", "Input type")
 NEITHER = " (Host -> Device)"
 
@@ -145,5 +146,8 @@ def test_what_is_told_of_devices_is_equal_to_the_whole_trace(traces: list[Path],
     rules = [{rule["rule"]: rule for rule in one["rules"] if rule["rule"] in DEVICE_RULES} for one in (ours, theirs)]
     assert rules[0].keys() == rules[1].keys()
     for name, rule in rules[1].items():
+        rule["finding"] = rule["finding"] and rule["finding"].removesuffix(SLOWED)  # a recording has no frames
+        if name == "ExposedCommunication":  # its advice names the collectives by their operators
+            assert bool(rule.pop("recommendation")) == bool(rules[0][name].pop("recommendation"))
         assert differences(rules[0][name], rule, complete=True) == {}, name
     assert len(rules[0]) == len(DEVICE_RULES)
