@@ -11,6 +11,7 @@ from ...device.device_gaps import GapGroup, IdleDevice
 from ...device.idle import by_cause
 from ...report.causes import Program
 from ...report.rule_details import CountedTime, HostActivity, HostBoundDetails, HostBoundDevice, HostCall, HostWait, TimeOf
+from ...toolkit.contents import kinds
 from ...toolkit.wording import capitalized, duration, percent, plural
 from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated
 from ..evidence.device_share import gpus, no_device_activity
@@ -25,6 +26,7 @@ _LONGEST: Final = 10
 _RANGES_NAMED: Final = 4
 _SUMS: Final = {"name": pl.Int32, "count": pl.UInt32, "time": pl.Int64}
 FIRST_USE: Final = "first use"
+PYTHON: Final = "Python"
 _NO_LAUNCHES: Final = "no launch call of its work is in the trace"
 
 
@@ -101,6 +103,7 @@ class _Waits:
         self.longest: list[dict[str, Any]] = []
         self.meanwhile: Counter[str] = Counter()
         self.in_ranges: Counter[str] = Counter()
+        self.frames = False  # the trace has Python functions
 
     def add(self, run: RunData, group: GapGroup, bad: list[IdleDevice]) -> None:
         """Add the waits of the devices of a group that have the issue."""
@@ -126,6 +129,7 @@ class _Waits:
         ]
         self.longest = sorted(self.longest, key=lambda wait: (-wait["time_ns"], wait["start_ns"]))[:_LONGEST]
         self.meanwhile.update(meanwhile)
+        self.frames = self.frames or "python" in kinds(run.store, "host_event")
         self.in_ranges.update(in_ranges)
 
     def shares(self) -> tuple[HostActivity, ...]:
@@ -211,7 +215,9 @@ def _main(waits: _Waits) -> str:
         return "synchronisation"
     python = share.get(RANGES, 0) + share.get(UNRECORDED, 0)
     if python > 50:
-        return RANGES if share.get(RANGES, 0) >= share.get(UNRECORDED, 0) else UNRECORDED
+        if share.get(RANGES, 0) >= share.get(UNRECORDED, 0):
+            return RANGES
+        return PYTHON if waits.frames else UNRECORDED
     # A launch takes microseconds: where a single call makes up a tenth of all waiting, it did something else.
     longest = waits.calls["longest"].max()
     if share.get(CALLS, 0) > 50 and isinstance(longest, int) and 10 * longest > waits.total:
@@ -227,20 +233,16 @@ def _title(run: RunData, waits: _Waits) -> str:
         "profiler overhead": "Profile again with less overhead",
         "data loader": "Load data ahead of the GPU",
         "synchronisation": "Remove synchronisations from the loop",
-        UNRECORDED: "Shorten the Python between the launches" if _operators(run) else "Trace the host between the launches",
+        PYTHON: "Shorten the Python between the launches",
+        UNRECORDED: "Record the host's work between launches",
         FIRST_USE: "Leave the first steps out of the profile",
         "launches": "Launch the work in fewer, larger pieces",
     }[main]
 
 
-def _operators(run: RunData) -> bool:
-    """Return whether the run has operators: without them, the host's time can be anything."""
-    return bool(run.store.frame("SELECT EXISTS (FROM host_event WHERE kind = 'operator') AS found").item())
-
-
 def _look_closer(run: RunData, program: Program) -> str:
     """Advise on how to record the host's work in more detail."""
-    if not _operators(run):
+    if "operator" not in kinds(run.store, "host_event"):
         return f"{TRACE_SOME.of(program)}, or annotate more of the loop,"
     return TRACE_AGAIN.of(program)
 
@@ -265,7 +267,10 @@ def _recommendation(run: RunData, waits: _Waits) -> str | None:
         f" because {duration(waits.after_sync)} of {total} of host wait begin inside a blocking call, which lets the device run empty",
         RANGES: f"{_look_closer(run, program)} and shorten what the host does in {_named(waits)}, because most of the waiting lies"
         " in annotated ranges where neither an operator nor a runtime call runs",
-        UNRECORDED: f"{_look_closer(run, program)} {_unrecorded(run)}",
+        PYTHON: "Shorten the Python functions that run between the launches, which the section on idle time names, because most of the"
+        " waiting lies outside of operators and runtime calls",
+        UNRECORDED: f"{_look_closer(run, program)} before you change the code, because the trace records nothing of the host for"
+        f" {duration(waits.meanwhile[UNRECORDED])} of its waits",
         FIRST_USE: f"Profile after some warm-up steps {WARMED_UP.of(program)}, because contexts, modules"
         f" and memory are made at their first use{longest_call}",
         "launches": f"Launch less often {FEWER_LAUNCHES.of(program)}, because the host takes longer to launch the work than the device to"
@@ -275,17 +280,14 @@ def _recommendation(run: RunData, waits: _Waits) -> str | None:
     longest_ns = sum(wait["time_ns"] for wait in waits.longest)
     if waits.count > 2 * _LONGEST and 2 * longest_ns > waits.total:
         waited += f" ({duration(longest_ns)} in the {_LONGEST} longest)"
+    if main == UNRECORDED:
+        return f"{advice}: {waited}.{_of_other_ranks(run)}"
     return f"{advice}: {waited}, and what the host did meanwhile was {shares}."
 
 
-def _unrecorded(run: RunData) -> str:
-    """Return the rest of the advice for waits without a record: without operators nothing shows that the host ran Python."""
-    if not _operators(run):
-        return "because nothing in the run shows what the host did in most of the waiting"
-    return (
-        "and shorten the Python that runs between the launches (logging, checkpoints, data preparation), because most of the waiting lies"
-        " outside of operators and runtime calls"
-    )
+def _of_other_ranks(run: RunData) -> str:
+    """Name the other cause of a wait without any record of the host."""
+    return " A host that waits for another rank looks the same in such a trace." if len(run.breakdown) > 1 else ""
 
 
 def _ranges_told(waits: _Waits) -> str:

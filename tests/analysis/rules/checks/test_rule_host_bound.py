@@ -182,7 +182,11 @@ ADVICE = {
     "loader": ([host("loader", 200, 700), host("operator", 200, 900), host("sync", 300, 400)], "Load data ahead of the GPU"),
     "synchronised": ([host("sync", 50, 150), host("operator", 150, 1000)], "Remove synchronisations from the loop"),
     "operators": ([host("operator", 200, 800), host("launch", 300, 350)], "Launch the work in fewer, larger pieces"),
-    "Python": ([host("operator", 100, 300), host("call", 900, 1000)], "Shorten the Python between the launches"),
+    "Python": (
+        [host("operator", 100, 300), host("call", 900, 1000), host("python", 100, 1000)],
+        "Shorten the Python between the launches",
+    ),
+    "nothing of the host": ([host("operator", 100, 300), host("call", 900, 1000)], "Record the host's work between launches"),
     "one long call": ([host("call", 100, 300, "cudaMalloc"), host("launch", 500, 1050)], "Leave the first steps out of the profile"),
     "profiler": ([host("overhead", 100, 700), host("loader", 100, 1100)], "Profile again with less overhead"),
 }
@@ -197,6 +201,22 @@ def test_advice_follows_what_the_host_did(make_store: MakeStore, case: str) -> N
     assert result.findings[0].recommendation
     first = plain_details(result.rules[0])["first_use"]
     assert first == ({"name": "f", "time_ns": 550} if case == "one long call" else None)
+
+
+def test_a_wait_without_any_record_of_the_host_has_no_named_cause(make_store: MakeStore) -> None:
+    """Two ranks stand idle from 100 to 1094, in which the trace has no event of a host."""
+    events = [run(0, 100), run(1100, 1200, 1)]
+    processes = [{"id": 0, "node": 0, "rank": 0, "pid": 10}, {"id": 1, "node": 0, "rank": 1, "pid": 11}]
+    store = make_store(
+        processes=processes,
+        device_event=events + [{**event, "process": 1, "device": 1} for event in events],
+        host_event=[launch(1094, 1), launch(1094, 1, process=1)],
+    )
+    advice = judge(store).recommendation
+    assert advice is not None
+    assert advice.startswith("Trace some steps")
+    assert "shorten" not in advice
+    assert "A host that waits for another rank looks the same" in advice
 
 
 def test_every_moment_of_a_wait_counts_for_one_activity(make_store: MakeStore) -> None:
