@@ -24,6 +24,7 @@ from ...report.rule_details import (
 )
 from ..checks.low_gpu_utilization import IDLE_ENDS, IDLE_HEAD, IDLE_TAIL, UNUSED
 from ..evidence.base import Outcome, Rule
+from ..evidence.host_time import UNRECORDED
 
 MOST: Final = 0.5  # of the idle time of a general finding, from which a specific one explains it
 PART: Final = 0.25  # of the cost of a finding, from which a rule that names it is its cause
@@ -154,18 +155,48 @@ def _by_imbalance(first: Outcome, later: Outcome) -> float:
 
 
 def _by_straggler(first: Outcome, later: Outcome) -> float:
-    """Return the share of the unequal pairs of GPUs that have a straggler."""
+    """Return the share of the unequal pairs of GPUs that have a straggler.
+
+    GPUs that are unequal by less than the predicted saving wait for it."""
     assert isinstance(first.details, StragglerRankDetails)
     assert isinstance(later.details, LoadBalancingDetails)
-    slow = {(row.node, row.device) for row in first.details.ranks if row.straggler}
-    pairs = [{(gpu.node, gpu.device) for gpu in (pair.a, pair.b) if gpu} for pair in later.details.pairs if pair.violation]
-    return sum(not slow.isdisjoint(pair) for pair in pairs) / len(pairs) if pairs else 0.0
+    slow, saved = _slow(first.details), _predicted(first)
+    pairs = [pair for pair in later.details.pairs if pair.violation]
+    due = [
+        not slow.isdisjoint({(gpu.node, gpu.device) for gpu in (pair.a, pair.b) if gpu}) or abs(pair.mean_difference) <= 100 * saved
+        for pair in pairs
+    ]
+    return sum(due) / len(due) if due else 0.0
+
+
+def _by_waiting(first: Outcome, later: Outcome) -> float:
+    """Return the share of idle time of the others that goes with the straggler.
+
+    Only idle time in which the trace shows no work of the host counts."""
+    assert isinstance(first.details, StragglerRankDetails)
+    if isinstance(later.details, HostBoundDetails) and not any(
+        row.activity == UNRECORDED and row.percent > 100 * MOST for row in later.details.host
+    ):
+        return 0.0
+    slow, saved, idle = _slow(first.details), _predicted(first), _idle(later)
+    return _covered({device: saved for device in idle if device not in slow}, idle)
+
+
+def _slow(details: StragglerRankDetails) -> set[tuple[str, int | None]]:
+    return {(row.node, row.device) for row in details.ranks if row.straggler}
+
+
+def _predicted(outcome: Outcome) -> float:
+    """Return the share of a step that a simulation saves; 0 without a simulation."""
+    cost = outcome.cost
+    return cost.saving_ns / cost.of_ns if cost and cost.saving_ns and cost.of_ns and cost.saving_kind == "predicted" else 0.0
 
 
 # Communication is device work, so that neither utilization nor these idle times contain it: ExposedCommunication covers none of them.
 _COVERS: Final[dict[tuple[str, str], Callable[[Outcome, Outcome], float]]] = {
     ("SyncBound", "HostBound"): _by_blocking,
     ("StragglerRank", "LoadBalancing"): _by_straggler,
+    ("StragglerRank", "HostBound"): _by_waiting,
     ("HostBound", "ShortKernels"): _by_first_use,
     **{
         (specific, general): covers

@@ -176,11 +176,38 @@ def test_an_unequal_load_explains_what_the_others_have_more() -> None:
 
 
 def test_a_straggler_explains_an_unequal_load() -> None:
-    unequal = [{"a": {"node": "m0", "device": 0}, "b": {"node": "m0", "device": 1}, "violation": True}]
+    unequal = [{"a": {"node": "m0", "device": 0}, "b": {"node": "m0", "device": 1}, "mean_difference": 30.0, "violation": True}]
     load = built_in("LoadBalancing", cost(20), pairs=unequal)
     slow = {"node": "m0", "rank": 5, "pid": 1, "device": 1, "straggler": True}
     assert order(load, built_in("StragglerRank", cost(10), ranks=[slow]))[1] == ("LoadBalancing", "StragglerRank")
     assert order(load, built_in("StragglerRank", cost(10), ranks=[{**slow, "node": "m9"}]))[0] == ("LoadBalancing", None)
+
+
+def test_a_straggler_explains_a_load_that_differs_by_less_than_it_costs() -> None:
+    """The GPUs of the pair are of other ranks; one stands idle while the other waits in a collective."""
+    slow = {"node": "m0", "rank": 5, "pid": 1, "device": 5, "straggler": True}
+    for difference, cause in ((-40.0, "StragglerRank"), (60.0, None)):
+        pair = {"a": {"node": "m0", "device": 0}, "b": {"node": "m0", "device": 1}, "mean_difference": difference, "violation": True}
+        load = built_in("LoadBalancing", cost(20), pairs=[pair])
+        found = order(load, built_in("StragglerRank", cost(50, saving=50, predicted=True), ranks=[slow]))
+        assert dict(found)["LoadBalancing"] == cause
+    assert dict(order(load, built_in("StragglerRank", cost(90), ranks=[slow])))["LoadBalancing"] is None
+
+
+def test_a_straggler_explains_idle_time_of_others_without_work_of_their_host() -> None:
+    """Devices 0 and 1 stand idle for 40 %; a step without the straggler is 50 % shorter."""
+    slow = {"node": "m0", "rank": 5, "pid": 1, "device": 5, "straggler": True}
+    cases = (
+        ("nothing recorded", slow, True, True),
+        ("operators", slow, True, False),  # the trace shows what the host did
+        ("nothing recorded", {**slow, "device": 0}, True, True),  # half of it is the straggler's
+        ("nothing recorded", slow, False, False),  # no simulation
+    )
+    for activity, rank, predicted, explained in cases:
+        host = [{"activity": activity, "percent": 90.0}]
+        idle = built_in("HostBound", cost(40), devices=[bound(0, 400), bound(1, 400)], first_use=None, host=host)
+        found = order(idle, built_in("StragglerRank", cost(50, saving=50, predicted=predicted), ranks=[rank]))
+        assert dict(found)["HostBound"] == ("StragglerRank" if explained else None)
 
 
 def test_a_first_use_explains_the_gaps_before_short_kernels() -> None:
