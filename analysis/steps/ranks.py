@@ -42,6 +42,7 @@ _FIGURES: Final = {
 
 
 _GROUP: Final = ("group_name", "group_ranks")
+GROUPS: Final = 64  # process groups of a process that are compared apart, in every step; frameworks make some ten
 _EVERY: Final = "all ranks"
 _STEP: Final = ("phase", "number")
 
@@ -99,6 +100,8 @@ def _in_groups(compared: pl.DataFrame, kernels: pl.DataFrame) -> tuple[pl.DataFr
     numbered = kernels.join(numbers, on=_GROUP, how="left", nulls_equal=True).with_columns(pl.col("group").cast(pl.Int64).fill_null(0))
     if not labels:
         return compared.clear(), {0: _EVERY}
+    if len(labels) > GROUPS:
+        numbered = _largest(numbered)
     tracks = numbered.select("process", "device", "group").unique(maintain_order=True).with_row_index("track")
     intervals = numbered.join(tracks, on=["process", "device", "group"], nulls_equal=True).select(
         "track", "start", end=pl.col("start") + pl.col("duration")
@@ -106,6 +109,13 @@ def _in_groups(compared: pl.DataFrame, kernels: pl.DataFrame) -> tuple[pl.DataFr
     rows = compared.join(tracks.cast({"device": pl.Int64}), on=["process", "device"], nulls_equal=True)
     taken = sums_within(union(intervals, ["track"]), rows.select("track", start="begin", end="until"), "track")
     return rows.select("process", *_STEP, "group", communication=taken["covered"]), labels | {0: _EVERY}
+
+
+def _largest(numbered: pl.DataFrame) -> pl.DataFrame:
+    """Leave each process its longest ``GROUPS`` groups; the rest is of all ranks."""
+    sums = numbered.group_by("process", "group").agg(pl.col("duration").sum()).sort("duration", "group", descending=[True, False])
+    rest = sums.filter(pl.int_range(pl.len()).over("process") >= GROUPS)["group"].unique()
+    return numbered.with_columns(group=pl.when(pl.col("group").is_in(rest.implode())).then(0).otherwise("group"))
 
 
 def _label(name: str | None, ranks: str | None) -> str:

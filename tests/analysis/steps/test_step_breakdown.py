@@ -398,6 +398,14 @@ def test_collectives_that_name_no_group_are_of_all_ranks(make_store: MakeStore) 
     assert result.ranks[3].waiting_group == "all ranks"
 
 
+def test_only_the_longest_groups_of_a_process_are_compared_apart(make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Ranks 0 and 1 leave out (0, 1), rank 2 leaves out (0, 2), rank 3 (1, 3): communication of all ranks for 70, 50, 50 and 40.
+    monkeypatch.setattr("postrun.analysis.steps.ranks.GROUPS", 1)
+    result = rank_comparison(make_store(names=NAMES, **grouped([(30, 40), (10, 40), (200, 50), (190, 40)])))
+    assert [row.waiting_ns for row in result.ranks] == [30, 10, 10 + 10, 0]
+    assert result.groups == 2
+
+
 def test_a_group_of_which_one_rank_is_known_tells_no_wait(make_store: MakeStore) -> None:
     tables = grouped([(30, 40), (10, 40), (200, 50), (190, 40)])
     for table in ("device_event", "step", "collective"):  # ranks 1 and 3 were not recorded: only (0, 2) is left of the groups
