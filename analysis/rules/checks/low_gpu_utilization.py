@@ -388,7 +388,7 @@ def _pauses(run: RunData) -> str:
         share = percent(required(run.loading_percent))
         return f"Waits for data take {share} of the steps: load further ahead ({FURTHER_AHEAD.of(run.program)})."
     if run.breakdown:
-        return "The section on idle time lists what the host did meanwhile."
+        return "The section on idle time lists the longest pauses with their causes."
     return "Profile some steps to see what the host does meanwhile."
 
 
