@@ -19,7 +19,6 @@ KNOWN: Final[dict[str, str]] = {
     "FSDP without prefetch": "ExposedCommunication does not say 'all-gather'",
     "FSDP without prefetch, two nodes": "ExposedCommunication does not say 'all-gather'",
     "synchronous all-reduces by hand, with stacks": "ExposedCommunication does not say 'average_gradients|train.py'",
-    "many small kernels": "HostBound does not say 'compile|graph'",
     "many small kernels, compiled already": "HostBound says 'torch\\.compile`'",
     "values read back in each step": "HostBound is first, not SyncBound",
     "values read back, with stacks": "HostBound is first, not SyncBound",

@@ -24,6 +24,9 @@ from ..evidence.sync_calls import begun_inside, sync_calls
 _NAMED_PERCENT: Final = 1.0  # the advice omits host activities with a smaller share of the waits
 _LONGEST: Final = 10
 _RANGES_NAMED: Final = 4
+# Waits this often and this short on average are those between single launches, whatever the host does in them.
+_OFTEN: Final = 100
+_SHORT_NS: Final = 100_000  # some times the 5 to 20 microseconds between the launches of eager operators
 _SUMS: Final = {"name": pl.Int32, "count": pl.UInt32, "time": pl.Int64}
 FIRST_USE: Final = "first use"
 PYTHON: Final = "Python"
@@ -215,6 +218,8 @@ def _main(waits: _Waits) -> str:
         return "synchronisation"
     python = share.get(RANGES, 0) + share.get(UNRECORDED, 0)
     if python > 50:
+        if waits.count >= _OFTEN and waits.total <= _SHORT_NS * waits.count:
+            return "launches"
         if share.get(RANGES, 0) >= share.get(UNRECORDED, 0):
             return RANGES
         return PYTHON if waits.frames else UNRECORDED

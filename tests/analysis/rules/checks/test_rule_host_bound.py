@@ -219,6 +219,18 @@ def test_a_wait_without_any_record_of_the_host_has_no_named_cause(make_store: Ma
     assert "A host that waits for another rank looks the same" in advice
 
 
+@pytest.mark.parametrize(("count", "wait", "topic"), [(100, 20_000, "Launch"), (99, 20_000, "Record"), (100, 110_000, "Record")])
+def test_short_waits_before_many_launches_are_of_launches(make_store: MakeStore, count: int, wait: int, topic: str) -> None:
+    """A host that launches a kernel of 5 microseconds each ``wait`` ns, without operators in the trace."""
+    begins = [number * (wait + 5_000) for number in range(count + 1)]
+    store = make_store(
+        device_event=[run(begin, begin + 5_000, number) for number, begin in enumerate(begins)],
+        host_event=[launch(begin, number) for number, begin in enumerate(begins) if number],
+    )
+    (finding,) = (finding for finding in report(store).findings if finding.rule == "HostBound")
+    assert finding.title.startswith(topic)
+
+
 def test_every_moment_of_a_wait_counts_for_one_activity(make_store: MakeStore) -> None:
     store = make_store(
         device_event=[run(0, 100), run(1100, 1200, 1), run(1200, 1300), run(1350, 1400, 2)],
