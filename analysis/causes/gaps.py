@@ -131,15 +131,16 @@ class _Activity:
 
     def __init__(self, store: Store, listed: pl.DataFrame) -> None:
         waits = listed.filter(pl.col("host_end") > pl.col("start")).select("gap", "process", "launch_tid", begin="start", finish="host_end")
-        events = _host_events(store, waits)
-        inside = waits.join(events, on="process").filter(pl.col("start") < pl.col("finish"), pl.col("end") > pl.col("begin"))
-        inside = inside.with_columns(
+        inside = _host_events(store, waits).with_columns(
             mine=(pl.col("tid") == pl.col("launch_tid")).fill_null(False),
             inner=pl.min_horizontal("end", "finish") - pl.max_horizontal("start", "begin"),
-            drains=pl.col("start") < pl.col("begin"),
         )
-        self._times = {True: self._claimed(inside.filter("mine")), False: self._claimed(inside)}
-        self._events = {key: part for (key,), part in inside.group_by("gap")}
+        of_launch = inside.filter("mine")
+        self._times = {True: self._claimed(of_launch), False: self._claimed(inside)}
+        self._longest = {True: self._longest_events(of_launch), False: self._longest_events(inside)}
+        self._frames = self._innermost(inside) | self._innermost(of_launch)
+        drains = of_launch.filter(pl.col("class") == "synchronization", pl.col("start") < pl.col("begin"))
+        self._drains = dict(_first_of_gap(drains.sort("start", "text")).select("gap", "text").iter_rows())
 
     @staticmethod
     def _claimed(inside: pl.DataFrame) -> dict[int, dict[str, int]]:
@@ -159,6 +160,23 @@ class _Activity:
             of_gap[name] = of_gap.get(name, 0) + row["length"]
         return times
 
+    @staticmethod
+    def _longest_events(inside: pl.DataFrame) -> dict[tuple[int, str], str]:
+        """Return the event with the longest time in each gap, by gap and class."""
+        ordered = inside.sort("inner", "text", descending=[True, False]).unique(["gap", "class"], keep="first", maintain_order=True)
+        return {(gap, name): text for gap, name, text in ordered.select("gap", "class", "text").iter_rows()}
+
+    @staticmethod
+    def _innermost(inside: pl.DataFrame) -> dict[int, tuple[str, str]]:
+        """Return kind and name of the innermost code that covers half of each wait."""
+        code = inside.filter(
+            pl.col("kind").is_in(["python", "operator", "range", "loader"]),
+            2 * pl.col("inner") >= pl.col("finish") - pl.col("begin"),
+            ~pl.col("text").str.starts_with("<built-in"),
+        )
+        ordered = _first_of_gap(code.sort(pl.col("end") - pl.col("start"), "text", "kind"))
+        return {gap: (kind, text) for gap, kind, text in ordered.select("gap", "kind", "text").iter_rows()}
+
     def main(self, gap: int, host_ns: int) -> tuple[str, int, bool]:
         """Return the largest class, its time, and whether on the launching thread.
 
@@ -173,49 +191,38 @@ class _Activity:
 
     def longest(self, gap: int, name: str, mine: bool) -> str:
         """Return the event of a class with the longest time in the gap."""
-        part = self._events[gap].filter(pl.col("class") == name, pl.col("mine") | (not mine))
-        return str(part.sort("inner", "text", descending=[True, False])["text"][0])
+        return self._longest[mine][gap, name]
 
-    def frame(self, gap: int, host_ns: int, mine: bool) -> tuple[str, str] | None:
-        """Return kind and name of the innermost code that covers half of the host's part."""
-        part = self._events.get(gap)
-        if part is None:
-            return None
-        code = part.filter(pl.col("kind").is_in(["python", "operator", "range", "loader"]), 2 * pl.col("inner") >= host_ns)
-        code = code.filter(~pl.col("text").str.starts_with("<built-in"))
-        code = code.filter(pl.col("mine")) if mine else code
-        if code.is_empty():
-            return None
-        length = (pl.col("end") - pl.col("start")).alias("length")
-        row = code.with_columns(length).sort("length", "text").row(0, named=True)
-        return row["kind"], row["text"]
+    def frame(self, gap: int) -> tuple[str, str] | None:
+        """Return kind and name of the innermost code, if possible of the launching thread."""
+        return self._frames.get(gap)
 
     def drained_by(self, gap: int) -> str | None:
         """Return the blocking call that was open on the launching thread before."""
-        part = self._events.get(gap)
-        if part is None:
-            return None
-        calls = part.filter(pl.col("class") == "synchronization", pl.col("mine"), pl.col("drains"))
-        return None if calls.is_empty() else str(calls.sort("start", "text")["text"][0])
+        return self._drains.get(gap)
+
+
+def _first_of_gap(ordered: pl.DataFrame) -> pl.DataFrame:
+    return ordered.unique("gap", keep="first", maintain_order=True)
 
 
 def _host_events(store: Store, waits: pl.DataFrame) -> pl.DataFrame:
-    """Return the host events and ranges that overlap ``waits``, with their class."""
+    """Return ``waits`` with each host event and range that overlaps them, and its class."""
     if waits.is_empty():
-        return pl.DataFrame(schema={**_COMMON, "class": pl.String})
-    stretches = union(waits.select("process", start="begin", end="finish"), ["process"])
-    values = ", ".join(f"({process}, {start}, {end})" for process, start, end in stretches.iter_rows())
+        return waits.join(pl.DataFrame(schema={**_COMMON, "class": pl.String}), on="process")
+    stretches = union(waits.select("process", start="begin", end="finish"), ["process"]).with_row_index("stretch")
+    values = ", ".join(f"({stretch}, {process}, {start}, {end})" for stretch, process, start, end in stretches.iter_rows())
     inside = "e.start_ns < w.finish AND e.start_ns + e.duration_ns > w.begin"
     events = store.frame(f"""
-        WITH w(process, begin, finish) AS (VALUES {values})
+        WITH w(stretch, process, begin, finish) AS (VALUES {values})
         SELECT DISTINCT t.* EXCLUDE (name, correlation), n.text, t.kind = 'launch' AND regexp_matches(n.text, '{_COPY}')
             AND EXISTS (FROM device_event AS d WHERE d.process = t.process AND d.correlation = t.correlation AND {_BLOCKS}) AS blocks
         FROM (
-            SELECT e.process, e.tid, e.kind::VARCHAR AS kind, e.start_ns AS start, e.start_ns + e.duration_ns AS "end", e.name,
+            SELECT w.stretch, e.process, e.tid, e.kind::VARCHAR AS kind, e.start_ns AS start, e.start_ns + e.duration_ns AS "end", e.name,
                 e.correlation
             FROM host_event AS e JOIN w ON e.process = w.process AND {inside}
             UNION ALL
-            SELECT e.process, e.tid, 'range', e.start_ns, e.start_ns + e.duration_ns, e.name, NULL
+            SELECT w.stretch, e.process, e.tid, 'range', e.start_ns, e.start_ns + e.duration_ns, e.name, NULL
             FROM annotation AS e JOIN w ON e.process = w.process AND {inside}
             WHERE e.side = 'host' AND e.complete IS NOT FALSE AND NOT EXISTS (FROM step AS s WHERE s.process = e.process
                 AND s.host_start_ns = e.start_ns AND s.host_duration_ns = e.duration_ns)
@@ -233,8 +240,18 @@ def _host_events(store: Store, waits: pl.DataFrame) -> pl.DataFrame:
         .when(call).then(pl.lit("runtime call"))
         .otherwise(pl.lit("code"))
     )  # fmt: skip
-    result: pl.DataFrame = events.select(*_COMMON).with_columns(name.alias("class"))
-    return result
+    classified = events.select(
+        pl.col("stretch").cast(pl.UInt32), *(pl.col(name) for name in _COMMON if name != "process"), name.alias("class")
+    )
+    # Of one process only the waits of different devices overlap, so a stretch has few of them.
+    stretch = waits.sort("begin").join_asof(
+        stretches.select("process", "stretch", first="start").sort("first"),
+        left_on="begin",
+        right_on="first",
+        by="process",
+        check_sortedness=False,
+    )
+    return stretch.join(classified, on="stretch").filter(pl.col("start") < pl.col("finish"), pl.col("end") > pl.col("begin"))
 
 
 def _cause(row: dict[str, Any], after: str, activity: _Activity, before_all: dict[int, tuple[int, int]]) -> tuple[str, str, str | None]:
@@ -242,7 +259,7 @@ def _cause(row: dict[str, Any], after: str, activity: _Activity, before_all: dic
     if row["ready"] is None:
         return _unknown(row, after, before_all)
     host, waited = row["ready"] - row["start"], row["end"] - row["ready"]
-    frame = activity.frame(row["gap"], host, mine=True) or activity.frame(row["gap"], host, mine=False)
+    frame = activity.frame(row["gap"])
     name = frame[1] if frame else None
     if host >= waited:
         return *_late(row["gap"], host, after, activity, frame), name
