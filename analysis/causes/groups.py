@@ -62,6 +62,8 @@ def process_groups(store: Store) -> ProcessGroups:
     if calls.is_empty():
         return ProcessGroups({}, {}, {}, pl.DataFrame(schema={**{name: calls.schema[name] for name in RECORDED}, "group": pl.String}))
     recorded = calls.select(RECORDED).unique(maintain_order=True).filter(pl.any_horizontal(pl.col(RECORDED[:3]).is_not_null()))
+    if recorded.is_empty():
+        return ProcessGroups({}, {}, {}, recorded.with_columns(group=pl.lit(None, pl.String)))
     groups: dict[str, Group] = {}
     keys: list[str | None] = []
     for row in recorded.rows():

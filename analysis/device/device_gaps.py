@@ -160,7 +160,10 @@ def _longest(events: pl.DataFrame, gaps: pl.DataFrame, spans: pl.DataFrame) -> p
     """Return the longest gaps of each device, with the work around them.
 
     Columns: row, process, start, ready, end, launched; ``name``, ``stream``, ``correlation`` of the work that ends the gap; ``number``, its
-    place among the events; ``name_before``, ``stream_before``, ``correlation_before`` of the work that ended last."""
+    place among the events; ``name_before``, ``stream_before``, ``correlation_before`` of the work that ended last. Without gaps it has no
+    columns."""
+    if gaps.is_empty():
+        return pl.DataFrame()
     length = pl.col("end") - pl.col("start")
     tenth = gaps.group_by("row").agg(tenth=length.top_k(LISTED).min())
     limits = spans.join(tenth, on="row").select("row", least=pl.min_horizontal("tenth", pl.col("span_ns") // 100 + 1))
