@@ -18,6 +18,7 @@ from ..report.causes import Gap
 from ..steps.loading_names import DATA_LOADING
 from ..toolkit.intervals import sweep_length, union
 from ..toolkit.wording import duration
+from .pauses import COMPILATION_NAMES
 
 MOST: Final = 200  # gaps of a run that are listed, the longest
 
@@ -39,8 +40,7 @@ _COPY: Final = "(?i)^(cuda|hip|cu)memcpy"
 _BLOCKS: Final = "d.kind = 'memcpy' AND d.copy_kind <> 'DtoD' AND (d.pageable OR d.start_ns + d.duration_ns <= t.\"end\")"
 # Compilation, and code that the driver loads at its first use. Names of compiled regions are not compilation.
 _COMPILATION: Final = (
-    r"(?i)nvrtc|^cu(da)?(module|library)(load|get)|^hipmoduleload|module loading|function loading|driver.*compiler"
-    r"|dynamo_timed|_compile\.|compile_fx|inductor.*compil|triton.*compil|autotun"
+    rf"{COMPILATION_NAMES}|nvrtc|^cu(da)?(module|library)(load|get)|^hipmoduleload|module loading|function loading|driver.*compiler"
 )
 _COMMON: Final = {
     "process": pl.Int32,

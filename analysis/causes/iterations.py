@@ -18,7 +18,7 @@ from ..toolkit.contents import kinds
 from ..toolkit.intervals import length_inside, outermost, union
 from ..toolkit.quantiles import quantile
 from ..toolkit.shared import shared
-from .program import INFERENCE, program
+from .program import ENGINES, INFERENCE, program
 
 PREFILL: Final = "prefill"
 DECODE: Final = "decode"
@@ -104,6 +104,18 @@ def iterations(store: Store) -> Iterations:
     return Iterations(tuple(Iteration(hostname or "", *rest) for hostname, *rest in columns.iter_rows()), by_kind)
 
 
+def between_iterations(store: Store) -> pl.DataFrame:
+    """Return the times between the iterations of inference engines: process, start, end.
+
+    There an engine reads the tokens, schedules the next requests and prepares their input. Empty for other programs."""
+    known = program(store)
+    rows = _rows(store) if known.kind == INFERENCE and not set(ENGINES).isdisjoint(known.frameworks) else pl.DataFrame()
+    if rows.is_empty():
+        return pl.DataFrame(schema={"process": pl.Int32, "start": pl.Int64, "end": pl.Int64})
+    return rows.filter(pl.col("gap") > 0).select(pl.col("process").cast(pl.Int32), start=pl.col("start") - pl.col("gap"), end="start")
+
+
+@shared
 def _rows(store: Store) -> pl.DataFrame:
     """Return the iterations in order of time, with the gap before each and its period.
 

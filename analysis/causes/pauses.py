@@ -1,4 +1,4 @@
-"""Pauses of the host: garbage collection and checkpoints, by the names of functions, operators and ranges."""
+"""Pauses of the host: garbage collection, checkpoints and compilation, by the names of functions, operators and ranges."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ _NAMES: Final = {
         r"(?i)save_?(checkpoint|state|pretrained)|checkpoint_?sav|(torch|dcp|checkpoint)\.save\b|torch/serialization\.py\(\d+\): save$"
     ),
 }
+# Compilation that PyTorch records in operators and ranges. Names of compiled regions are not compilation.
+COMPILATION_NAMES: Final = r"(?i)dynamo_timed|_compile\.|compile_fx|inductor.*compil|triton.*compil|autotun"
 _SCHEMA: Final = {
     "process": pl.Int64, "start": pl.Int64, "end": pl.Int64, "name": pl.String, "kind": pl.String,
 }  # fmt: skip
 _RANGES: Final = """
     SELECT e.process::BIGINT AS process, e.start_ns AS start, e.start_ns + e.duration_ns AS "end", n.text AS name FROM (
-        SELECT process, name, start_ns, duration_ns FROM host_event WHERE kind IN ('operator', 'python')
+        SELECT process, name, start_ns, duration_ns FROM host_event WHERE kind IN ({})
         UNION ALL SELECT process, name, start_ns, duration_ns FROM annotation WHERE side = 'host' AND complete IS NOT FALSE
     ) AS e JOIN name AS n ON n.id = e.name WHERE e.process IS NOT NULL AND e.name IN (SELECT id FROM name WHERE regexp_matches(text, ?))
 """
@@ -37,11 +39,19 @@ def host_pauses(store: Store) -> pl.DataFrame:
 
     Columns: process, start, end (ns), name, kind (GARBAGE or CHECKPOINT)."""
     parts = [
-        store.frame(_RANGES, [pattern]).with_columns(kind=pl.lit(kind))
+        store.frame(_RANGES.format("'operator', 'python'"), [pattern]).with_columns(kind=pl.lit(kind))
         for kind, pattern in _NAMES.items()
         if store.frame("SELECT count(*) FROM name WHERE regexp_matches(text, ?)", [pattern]).item()
     ]
     return pl.concat(parts) if parts else pl.DataFrame(schema=_SCHEMA)
+
+
+@shared
+def compilations(store: Store) -> pl.DataFrame:
+    """Return the compilation of PyTorch programs: process, start, end (ns), name.
+
+    Functions in stacks do not count: files of the compiler also have code that runs in each step."""
+    return store.frame(_RANGES.format("'operator'"), [COMPILATION_NAMES])
 
 
 def meanwhile(operations: pl.DataFrame, times: pl.DataFrame) -> pl.Series:

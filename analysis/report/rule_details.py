@@ -563,6 +563,8 @@ class BlockingCall(DetailsRow):
     time_ns: int
     blocked_idle_ns: int
     caused_idle_ns: int = 0
+    bytes: int | None = None  # of the copy of the costliest call
+    site: str | None = None  # function or range around the costliest call
 
 
 class SyncBoundDetails(RuleDetails):

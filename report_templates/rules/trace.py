@@ -185,6 +185,7 @@ def sync_bound(context: RuleContext, details: rule_details.SyncBoundDetails) -> 
             details.calls,
             Col("Call", lambda call: call.name, kind="name", limit=72),
             Col("Within", lambda call: call.operator, limit=40),
+            Col("From", lambda call: call.site, limit=48),
             Col("Calls", lambda call: call.count, count),
             Col("Time", lambda call: call.time_ns, duration),
             Col("Device idle", lambda call: call.blocked_idle_ns, duration),

@@ -97,6 +97,7 @@ class Training:
     items: int = 0  # values read back per step, in the forward pass
     item_host_ms: float = 0.0  # Python after each of them
     blocking_copies: int = 0  # of 704 bytes
+    input_host_ms: float = 0.0  # Python after them
     pageable_mb: float = 0.0  # input copied per step
     device_wait_ms: float = 0.0  # the optimizer, launched long before, waits for a host function
     pinned_mb: float = 2.0
@@ -290,7 +291,7 @@ class Trainer:
         for _ in range(job.blocking_copies):
             with rank.frame("model/sparse.py(142): lengths_to_host"):
                 yield from rank.blocking_copy(704)
-            rank.spend(job.item_host_ms * MS)
+        rank.spend(job.input_host_ms * MS)
         late = dict(job.late_ranks).get(rank.number, 0)
         if late:
             with rank.range(job.late_range), rank.frame("metrics.py(31): log_metrics"):

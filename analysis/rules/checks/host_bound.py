@@ -7,16 +7,28 @@ from typing import Any, Final
 
 import polars as pl
 
+from ...causes.iterations import between_iterations
 from ...device.device_gaps import GapGroup, IdleDevice
 from ...device.idle import by_cause
 from ...report.causes import Program
 from ...report.rule_details import CountedTime, HostActivity, HostBoundDetails, HostBoundDevice, HostCall, HostWait, TimeOf
 from ...toolkit.contents import kinds
+from ...toolkit.intervals import length_inside
 from ...toolkit.wording import capitalized, duration, percent, plural
 from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated
 from ..evidence.device_share import gpus, no_device_activity
-from ..evidence.frameworks import FEWER_LAUNCHES, LESS_OVERHEAD, LOAD_AHEAD, TRACE_AGAIN, TRACE_SOME, WAITS, WARMED_UP
-from ..evidence.host_time import CALLS, RANGES, UNRECORDED, activities, calls_in
+from ..evidence.frameworks import (
+    FEWER_COMPILATIONS,
+    FEWER_LAUNCHES,
+    LESS_OVERHEAD,
+    LOAD_AHEAD,
+    SCHEDULING,
+    TRACE_AGAIN,
+    TRACE_SOME,
+    WAITS,
+    WARMED_UP,
+)
+from ..evidence.host_time import CALLS, COMPILATION, RANGES, UNRECORDED, activities, calls_in
 from ..evidence.idle_findings import Judged, in_order, names, outcome, unjudged, with_issue
 from ..evidence.run_data import RunData
 from ..evidence.sync_calls import begun_inside, sync_calls
@@ -24,12 +36,12 @@ from ..evidence.sync_calls import begun_inside, sync_calls
 _NAMED_PERCENT: Final = 1.0  # the advice omits host activities with a smaller share of the waits
 _LONGEST: Final = 10
 _RANGES_NAMED: Final = 4
-# Waits this often and this short on average are those between single launches, whatever the host does in them.
-_OFTEN: Final = 100
-_SHORT_NS: Final = 100_000  # some times the 5 to 20 microseconds between the launches of eager operators
+_PACE_NS: Final = 100_000  # a launch with its Python takes less; longer waits have another cause
+_LAUNCHES: Final = 100  # so short waits show that launches as such are too slow
 _SUMS: Final = {"name": pl.Int32, "count": pl.UInt32, "time": pl.Int64}
 FIRST_USE: Final = "first use"
 PYTHON: Final = "Python"
+SCHEDULER: Final = "scheduler"
 _NO_LAUNCHES: Final = "no launch call of its work is in the trace"
 
 
@@ -101,6 +113,8 @@ class _Waits:
 
     def __init__(self) -> None:
         self.count = self.total = self.after_sync = 0
+        self.paced = self.paced_count = 0  # short waits: time and number
+        self.between = 0  # time between the iterations of an inference engine
         self.kernels = pl.DataFrame(schema=_SUMS)
         self.calls = pl.DataFrame(schema={**_SUMS, "longest": pl.Int64})
         self.longest: list[dict[str, Any]] = []
@@ -121,6 +135,11 @@ class _Waits:
         self.count += waits.height
         self.total += total
         self.after_sync += int(begun_inside(waits, sync, "process")["time"].sum())
+        paced = waits.filter(pl.col("time") < _PACE_NS)
+        self.paced += int(paced["time"].sum())
+        self.paced_count += paced.height
+        between = between_iterations(run.store)
+        self.between += int(length_inside(waits, between, "process").sum()) if between.height else 0
         kernels = pl.concat([self.kernels, waits.group_by("name").agg(count=pl.len(), time=pl.col("time").sum())])
         self.kernels = kernels.group_by("name").agg(pl.col("count", "time").sum())
         called = calls_in(run.store, waits if 2 * meanwhile.get(CALLS, 0) > total else waits.clear(), ("launch", "call"))
@@ -214,12 +233,16 @@ def _main(waits: _Waits) -> str:
         return "profiler overhead"
     if share.get("data loader", 0) >= 40:
         return "data loader"
+    if share.get(COMPILATION, 0) > 40:
+        return COMPILATION
+    if 2 * waits.between > waits.total:
+        return SCHEDULER
     if share.get("synchronisation", 0) > 40 or 2 * waits.after_sync > waits.total:
         return "synchronisation"
+    if waits.paced_count >= _LAUNCHES and 2 * waits.paced > waits.total:
+        return "launches"
     python = share.get(RANGES, 0) + share.get(UNRECORDED, 0)
     if python > 50:
-        if waits.count >= _OFTEN and waits.total <= _SHORT_NS * waits.count:
-            return "launches"
         if share.get(RANGES, 0) >= share.get(UNRECORDED, 0):
             return RANGES
         return PYTHON if waits.frames else UNRECORDED
@@ -237,6 +260,8 @@ def _title(run: RunData, waits: _Waits) -> str:
     return {
         "profiler overhead": "Profile again with less overhead",
         "data loader": "Load data ahead of the GPU",
+        COMPILATION: "Keep compilation out of the steps",
+        SCHEDULER: "Shorten the gaps between iterations",
         "synchronisation": "Remove synchronisations from the loop",
         PYTHON: "Shorten the Python between the launches",
         UNRECORDED: "Record the host's work between launches",
@@ -268,6 +293,9 @@ def _recommendation(run: RunData, waits: _Waits) -> str | None:
     advice = {
         "profiler overhead": f"Profile again {LESS_OVERHEAD.of(program)}, because most of the waiting is the profiler's own",
         "data loader": f"Load data ahead with {LOAD_AHEAD.of(program)}, because the device waits for batches",
+        COMPILATION: f"{FEWER_COMPILATIONS.of(program)}, because code is compiled while the device waits",
+        SCHEDULER: f"{SCHEDULING.of(program)}, because {duration(waits.between)} of {total} of host wait lie between iterations,"
+        f" where the scheduler runs{_code_between(run, main)}",
         "synchronisation": f"Remove {WAITS.of(program)} from the loop, or call them once every 100 steps,"
         f" because {duration(waits.after_sync)} of {total} of host wait begin inside a blocking call, which lets the device run empty",
         RANGES: f"{_look_closer(run, program)} and shorten what the host does in {_named(waits)}, because most of the waiting lies"
@@ -293,6 +321,15 @@ def _recommendation(run: RunData, waits: _Waits) -> str | None:
 def _of_other_ranks(run: RunData) -> str:
     """Name the other cause of a wait without any record of the host."""
     return " A host that waits for another rank looks the same in such a trace." if len(run.breakdown) > 1 else ""
+
+
+def _code_between(run: RunData, main: str) -> str:
+    """Return a clause with the code that ran longest in the listed gaps, if it is known."""
+    times: Counter[str] = Counter()
+    for gap in run.longest_gaps if main == SCHEDULER else ():
+        if gap.frame is not None and gap.kind == "Python":
+            times[gap.frame] += gap.host_ns or 0
+    return f", most of it `{times.most_common(1)[0][0]}`" if times else ""
 
 
 def _ranges_told(waits: _Waits) -> str:

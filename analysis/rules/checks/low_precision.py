@@ -200,10 +200,15 @@ def _label(run: RunData, row: _Row) -> str:
 def _in_use(counted: pl.DataFrame, bad: list[_Row]) -> tuple[str, float] | None:
     """Return the lower precision that takes most of the matrix time, and its percent.
 
-    None if it takes less than a tenth: a few kernels are no sign of mixed precision."""
+    It is one of the matrix units. None if it takes less than a tenth: a few kernels are no sign of mixed precision."""
     keys = pl.DataFrame([row.key for row in bad], schema={"node": pl.String, "device": pl.Int32}, orient="row")
     kernels = counted.join(keys, on=["node", "device"], how="semi")
-    lower = kernels.filter(~pl.col("precision").is_in(_NOT_LOWER)).group_by("precision").agg(pl.col("time").sum())
+    units = sorted({precision for row in bad for precision in row.units or ()})
+    lower = (
+        kernels.filter(~pl.col("precision").is_in(_NOT_LOWER), pl.col("precision").is_in(units))
+        .group_by("precision")
+        .agg(pl.col("time").sum())
+    )
     if lower.is_empty():
         return None
     precision, time = lower.sort("time", "precision", descending=[True, False]).row(0)
@@ -225,7 +230,7 @@ def _recommendation(bad: list[_Row], in_use: tuple[str, float] | None, program: 
     elif "BF16" in switches:
         change = BF16.of(program)
     else:
-        change = f"{FP16.of(program)} (the matrix units of {model} take neither TF32 nor BF16)"
+        change = f"{FP16.of(program)} (the matrix units of {model} take FP16 alone)"
     listed = " and ".join(part for part in (", ".join(switches[:-1]), switches[-1]) if part)
     why = f"{duration(sum(row.details.fp32_ns for row in bad))} of matrix work in FP32 leave the matrix units for {listed} unused"
     fastest = speed_up(main.device, switches)

@@ -8,17 +8,17 @@ from typing import Final
 import polars as pl
 
 from ...device.device_gaps import GapGroup, IdleDevice
-from ...report.causes import Program
 from ...report.rule_details import BlockingCall, SyncBoundDetails, SyncBoundDevice
 from ...toolkit.contents import kinds
-from ...toolkit.intervals import intersection, length_inside, union
-from ...toolkit.wording import duration, percent, plural
+from ...toolkit.intervals import difference, intersection, length_inside, union
+from ...toolkit.wording import count, duration, percent, plural, significant, size
 from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated
-from ..evidence.device_share import gpus, no_device_activity
+from ..evidence.device_share import gpus, no_device_activity, steps_of
 from ..evidence.frameworks import READS, WAITS_FOR_ALL
+from ..evidence.host_time import with_a_cause
 from ..evidence.idle_findings import Judged, looked_at, names, outcome, unjudged, with_issue
 from ..evidence.run_data import RunData
-from ..evidence.sync_calls import begun_inside, blocking_calls, with_operator
+from ..evidence.sync_calls import begun_inside, blocking_calls, call_sites, with_operator
 
 # Operators that synchronize, with the code that calls them and the alternatives.
 _INSTEAD: Final = {
@@ -36,7 +36,7 @@ _NO_CALLS: Final = "no host calls of its process in the trace"
 # Blocking calls by name and operator; ``issue``: of devices with the issue.
 _CALLS: Final = {
     "name": pl.Int32, "operator": pl.Int32, "count": pl.UInt32, "time": pl.Int64, "blocked": pl.Int64, "caused": pl.Int64,
-    "issue": pl.Boolean
+    "issue": pl.Boolean, "process": pl.Int32, "tid": pl.Int64, "start": pl.Int64, "bytes": pl.Int64, "worst": pl.Int64,
 }  # fmt: skip
 
 _Judged = list[Judged[SyncBoundDevice]]
@@ -87,7 +87,7 @@ class SyncBound(Rule):
             title="Remove synchronisations from the loop",
             details=SyncBoundDetails(tuple(row for _, row in judged), top),
             finding=_finding(judged, bad, parameters),
-            recommendation=_recommendation(top, sum(row.caused_idle_ns for _, row in bad), run.program) if bad else None,
+            recommendation=_recommendation(run, top, bad) if bad else None,
         )
 
 
@@ -102,7 +102,7 @@ def _look(run: RunData, group: GapGroup, called: set[int], parameters: Parameter
         return rows, pl.DataFrame(schema=_CALLS)
     on_device = calls.with_row_index("number").join(group.rows(), on="process")
     merged = union(on_device, ["row"])
-    blocked = _caused(merged, group)
+    blocked = _caused(run, merged, group)
     sums = {row: rest for row, *rest in blocked.group_by("row").agg(pl.col("length", "blocked", "caused").sum()).iter_rows()}
     drained = begun_inside(group.gaps, merged, "row").group_by("row").agg((pl.col("end") - pl.col("start")).sum().alias("time"))
     after = dict(drained.iter_rows())
@@ -121,21 +121,29 @@ def _look(run: RunData, group: GapGroup, called: set[int], parameters: Parameter
     charged = in_block.with_columns(caused=pl.when(main).then("caused").otherwise(0).fill_null(0))
     idle_of = charged.group_by("number").agg(pl.col("blocked", "caused").sum())
     of_call = with_operator(run.store, calls).with_row_index("number").join(idle_of, on="number")
-    grouped = of_call.group_by("name", "operator").agg(
-        count=pl.len(), time=(pl.col("end") - pl.col("start")).sum(), blocked=pl.col("blocked").sum(), caused=pl.col("caused").sum()
-    )
-    return judged, grouped.with_columns(issue=pl.lit(any(row.issue for _, row in judged)))
+    of_call = of_call.with_columns(worst="caused", time=pl.col("end") - pl.col("start"), count=pl.lit(1, pl.UInt32))
+    return judged, _summed(of_call).with_columns(issue=pl.lit(any(row.issue for _, row in judged))).select(*_CALLS)
 
 
-def _caused(blocks: pl.DataFrame, group: GapGroup) -> pl.DataFrame:
+def _summed(calls: pl.DataFrame) -> pl.DataFrame:
+    """Sum calls by name and operator; the other columns are those of the costliest."""
+    order = pl.col("process", "tid", "start", "bytes", "worst").sort_by("worst", "time", "start", descending=[True, True, False])
+    return calls.group_by("name", "operator").agg(pl.col("count", "time", "blocked", "caused").sum(), order.first())
+
+
+def _caused(run: RunData, blocks: pl.DataFrame, group: GapGroup) -> pl.DataFrame:
     """Add ``length``, ``blocked`` and ``caused`` to the blocking times of each device.
 
     ``blocked``: the idle time inside. ``caused``: the host waits of the device from the begin of the block to the next one, but at most the
-    length of the block, because without it the host would be ahead by that time. Of gaps before work whose launch is not in the trace only
-    the part inside of a block counts."""
+    length of the block, because without it the host would be ahead by that time. Host waits with a cause of their own do not count
+    (:func:`.host_time.with_a_cause`). Of gaps before work whose launch is not in the trace only the part inside of a block counts."""
     length = pl.col("end") - pl.col("start")
     unknown = intersection(group.gaps.filter(pl.col("ready").is_null()), blocks, ["row"])
     waits = pl.concat([group.host_waits().select("row", "start", "end"), unknown.select("row", "start", "end")]).sort("row", "start")
+    processes = group.rows()
+    if waits.height and blocks.height:
+        times = union(waits.join(processes, on="row").select("process", "start", "end"), ["process"])
+        waits = difference(waits, with_a_cause(run.store, times).join(processes, on="process").select("row", "start", "end"), ["row"])
     later = pl.col("start").shift(-1).over("row")
     until = blocks.sort("row", "start").with_columns(finish="end", end=later.fill_null(pl.max_horizontal("end", waits["end"].max())))
     inside = until.with_columns(waited=length_inside(until, waits, "row")).with_columns(end="finish").drop("finish")
@@ -161,15 +169,21 @@ def _row(device: IdleDevice, blocked: Sequence[int], drained_ns: int, called: se
 
 def _calls(run: RunData, calls: pl.DataFrame) -> tuple[BlockingCall, ...]:
     kept = calls.filter(pl.col("issue") == pl.col("issue").max())
-    summed = kept.group_by("name", "operator").agg(pl.col("count", "time", "blocked", "caused").sum())
-    top = summed.sort("caused", "blocked", "time", "name", "operator", descending=[True, True, True, False, False], nulls_last=True).head(
-        run.top
+    issue = bool(calls["issue"].any())
+    top = (
+        _summed(kept)
+        .sort("caused", "blocked", "time", "name", "operator", descending=[True, True, True, False, False], nulls_last=True)
+        .head(run.top)
     )
     text = names(run.store, [*top["name"], *top["operator"]])
+    sites = call_sites(run.store, top.with_row_index("number")) if issue else {}
     return tuple(
-        BlockingCall(text.get(row["name"], ""), text.get(row["operator"]), row["count"], row["time"], row["blocked"], row["caused"])
-        for row in top.iter_rows(named=True)
-    )
+        BlockingCall(
+            text.get(row["name"], ""), text.get(row["operator"]), row["count"], row["time"], row["blocked"], row["caused"],
+            bytes=row["bytes"], site=sites.get(number),
+        )
+        for number, row in enumerate(top.iter_rows(named=True))
+    )  # fmt: skip
 
 
 def _finding(judged: _Judged, bad: _Judged, parameters: Parameters) -> str:
@@ -193,16 +207,22 @@ def _finding(judged: _Judged, bad: _Judged, parameters: Parameters) -> str:
     )
 
 
-def _recommendation(calls: Sequence[BlockingCall], total: int, program: Program) -> str | None:
+def _recommendation(run: RunData, calls: Sequence[BlockingCall], bad: _Judged) -> str | None:
     if not calls:
         return None
-    main = calls[0]
+    main, total = calls[0], sum(row.caused_idle_ns for _, row in bad)
+    counted = steps_of(run)
+    steps = sum(counted[process] for process in {(device.node, device.rank, device.pid) for device, _ in bad})
+    number = main.count / steps if steps else 0
+    per_step = f" ({significant(number) if number % 1 else count(int(number))} per step)" if steps else ""
+    copied = f" of {size(main.bytes)}" if main.bytes else ""
+    site = f" The costliest call comes from `{main.site}`." if main.site else ""
     source = f" in `{main.operator}`" if main.operator else ""
     remove = _INSTEAD.get(main.operator or "", "")
     if not remove:
-        remove = (WAITS_FOR_ALL if "Device" in main.name else READS).of(program)
+        remove = (WAITS_FOR_ALL if "Device" in main.name else READS).of(run.program)
     return (
-        f"Remove {remove} from the loop, or reach them once every 100 steps: in {plural(main.count, 'call')} of"
-        f" `{main.name}`{source} the host waited for {duration(main.time_ns)} and prepared no launches, which caused"
-        f" {duration(main.caused_idle_ns)} of the {duration(total)} of idle time."
+        f"Remove {remove} from the loop, or reach them once every 100 steps: in {plural(main.count, 'call')}"
+        f"{per_step} of `{main.name}`{copied}{source} the host waited for {duration(main.time_ns)} and prepared no launches, which caused"
+        f" {duration(main.caused_idle_ns)} of the {duration(total)} of idle time.{site}"
     )

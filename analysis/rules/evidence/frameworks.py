@@ -193,6 +193,25 @@ SAVE: Final = Words(
     programs=(((MEGATRON,), "`--async-save` with `--ckpt-format torch_dist`"),),
 )
 
+SCHEDULING: Final = Words(
+    "Prepare the next iteration on the host while the devices compute this one",
+    "Prepare the next iteration on the host while the devices compute this one",
+    "Prepare the next iteration on the host while the devices compute this one",
+    "Prepare the next iteration on the host while the devices compute this one",
+    programs=(
+        ((VLLM,), "Schedule the next iteration while the devices compute this one (`--async-scheduling`)"),
+        ((SGLANG,), "Schedule the next batch while the devices compute this one (start SGLang without `--disable-overlap-schedule`)"),
+        ((TENSORRT_LLM,), "Schedule the next iteration while the devices compute this one (`disable_overlap_scheduler: false`)"),
+    ),
+)
+FEWER_COMPILATIONS: Final = Words(
+    'Keep compilation out of the steps: `TORCH_LOGS="recompiles"` lists why code is compiled again; mark sizes that change with'
+    " `torch._dynamo.mark_dynamic` or pad them to a few sizes",
+    "Keep compilation out of the steps: pad inputs to a few shapes",
+    "Keep compilation out of the steps: pad inputs to a few shapes",
+    "Keep compilation out of the steps: pad inputs to a few shapes",
+)
+
 # -- kernels ---------------------------------------------------------------------------------------------------------------
 
 FEWER_LAUNCHES: Final = Words(
@@ -231,7 +250,7 @@ FEWER_LAUNCHES: Final = Words(
         ((GRAPHS, PYTORCH), "with more of the work inside the CUDA graphs that are in use, or a larger batch"),
         (
             (TORCH_COMPILE, PYTORCH),
-            'with `mode="reduce-overhead"` in the `torch.compile` that is in use, without graph breaks'
+            'with `mode="reduce-overhead"` in the `torch.compile(...)` that is in use, without graph breaks'
             ' (`TORCH_LOGS="graph_breaks,recompiles"` lists them), or a larger batch',
         ),
         (
@@ -284,7 +303,7 @@ FUSED: Final = Words(
         (
             (TORCH_COMPILE, PYTORCH),
             'Remove graph breaks (`TORCH_LOGS="graph_breaks,recompiles"` lists them) and add `mode="reduce-overhead"` to the'
-            " `torch.compile` that is in use, so that it fuses more of the short kernels and launches them together",
+            " `torch.compile(...)` that is in use, so that it fuses more of the short kernels and launches them together",
         ),
         ((GRAPHS, PYTORCH), "Fuse the short kernels with `torch.compile`, inside the CUDA graphs that are in use"),
         ((DIFFUSERS,), "Fuse the short kernels: `pipeline.transformer.compile(fullgraph=True)` (`pipeline.unet` in older pipelines)"),

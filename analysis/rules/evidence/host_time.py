@@ -9,6 +9,8 @@ from typing import Final
 import polars as pl
 
 from ....ingest.store.store import Store
+from ...causes.iterations import between_iterations
+from ...causes.pauses import compilations, host_pauses
 from ...steps.loading_ranges import loading_ranges
 from ...toolkit.contents import kinds as kinds_of
 from ...toolkit.intervals import difference, intersection, length_inside, union
@@ -17,12 +19,14 @@ from ...toolkit.names import base_name
 CALLS: Final = "runtime calls"
 LOADER: Final = "data loader"
 OPERATORS: Final = "operators"
+COMPILATION: Final = "compilation"
 
 # Kinds of host events by activity, in the order in which they claim the time: each gets the time that the ones before it left. Overhead
 # of the driver itself is a call.
 ACTIVITIES: Final = {
     "profiler overhead": ("overhead",),
     LOADER: ("loader",),
+    COMPILATION: (),
     "synchronisation": ("sync",),
     CALLS: ("launch", "call"),
     OPERATORS: ("operator",),
@@ -59,7 +63,8 @@ def activities(store: Store, gaps: pl.DataFrame) -> tuple[dict[str, int], dict[s
     stretches = union(gaps, ["process"])
     segments = stretches.clear()
     for name, kinds in _CLAIMS:
-        parts = [union(part, ["process"]) for part in (_events_in(store, stretches, kinds) if kinds else _loading_in(store, stretches))]
+        events = _events_in(store, stretches, kinds) if kinds else _NAMED[name](store, stretches)
+        parts = [union(part, ["process"]) for part in events]
         if any(part.height for part in parts):
             segments = union(pl.concat([segments, *parts]), ["process"])
             total = covered_by(segments)
@@ -79,6 +84,31 @@ def _loading_in(store: Store, stretches: pl.DataFrame) -> Iterator[pl.DataFrame]
     ranges = loading_ranges(store).select(pl.col("process").cast(stretches.schema["process"]), "start", "end").select(stretches.columns)
     for process in stretches["process"].drop_nulls().unique().sort():
         yield ranges.filter(pl.col("process") == process)
+
+
+def _compiled_in(store: Store, stretches: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """Yield the compilation, one part per process."""
+    ranges = compilations(store).select(pl.col("process").cast(stretches.schema["process"]), "start", "end").select(stretches.columns)
+    for process in stretches["process"].drop_nulls().unique().sort():
+        yield ranges.filter(pl.col("process") == process)
+
+
+_NAMED: Final = {LOADER: _loading_in, COMPILATION: _compiled_in}  # activities by the names of ranges
+
+
+def with_a_cause(store: Store, stretches: pl.DataFrame) -> pl.DataFrame:
+    """Return when the host did something that delays launches on its own.
+
+    That is data loading, compilation, garbage collection, checkpoints, a profiler's own work, and the time between the iterations of an
+    inference engine. ``stretches``: process, start, end, disjoint per process. The result has these columns, disjoint as well, and may
+    extend beyond the stretches."""
+    named = [host_pauses(store), compilations(store), between_iterations(store)]
+    parts = [part.select(pl.col("process").cast(stretches.schema["process"]), "start", "end") for part in named]
+    parts += [
+        part.select(stretches.columns) for part in _events_in(store, stretches, (*ACTIVITIES["profiler overhead"], *ACTIVITIES[LOADER]))
+    ]
+    parts += _loading_in(store, stretches)
+    return union(pl.concat(parts), ["process"])
 
 
 def _innermost(store: Store, rest: pl.DataFrame) -> pl.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -14,11 +15,24 @@ _DEPTH: Final = 64  # operators inside of operators are looked through to this d
 
 # Calls of copies between host and device that returned after the copy had ended, or that read host memory that is not pinned.
 _COPIES: Final = """
-    SELECT h.process, h.tid, h.name, h.start_ns AS start, h.start_ns + h.duration_ns AS "end" FROM host_event AS h
-    WHERE h.kind = 'launch' AND h.process IN ({}) AND EXISTS (FROM device_event AS d WHERE d.kind = 'memcpy' AND d.process = h.process
-        AND d.correlation = h.correlation AND d.copy_kind IN ('HtoD', 'DtoH')
-        AND (d.start_ns + d.duration_ns <= h.start_ns + h.duration_ns OR d.pageable AND d.start_ns <= h.start_ns + h.duration_ns))
+    SELECT h.process, h.tid, h.name, h.start_ns AS start, h.start_ns + h.duration_ns AS "end", max(d.bytes) AS bytes
+    FROM host_event AS h JOIN device_event AS d ON d.process = h.process AND d.correlation = h.correlation
+    WHERE h.kind = 'launch' AND h.process IN ({}) AND d.kind = 'memcpy' AND d.copy_kind IN ('HtoD', 'DtoH')
+        AND (d.start_ns + d.duration_ns <= h.start_ns + h.duration_ns OR d.pageable AND d.start_ns <= h.start_ns + h.duration_ns)
+    GROUP BY ALL
 """
+# Python functions and ranges of parts of a step that were open on a thread at a time, the innermost first.
+_OPEN: Final = """
+    WITH w(number, process, tid, moment) AS (VALUES {})
+    SELECT w.number, t.python, n.text FROM w JOIN (
+        SELECT process, tid, name, start_ns, duration_ns, true AS python FROM host_event WHERE kind = 'python'
+        UNION ALL SELECT a.process, a.tid, a.name, a.start_ns, a.duration_ns, false FROM annotation AS a
+        WHERE a.side = 'host' AND a.complete IS NOT FALSE AND NOT EXISTS (FROM step AS s WHERE s.process = a.process
+            AND s.host_start_ns = a.start_ns AND s.host_duration_ns = a.duration_ns)
+    ) AS t ON t.process = w.process AND t.tid = w.tid AND t.start_ns <= w.moment AND t.start_ns + t.duration_ns > w.moment
+    JOIN name AS n ON n.id = t.name ORDER BY w.number, t.python DESC, t.start_ns DESC, t.duration_ns, n.text
+"""
+_LIBRARY: Final = re.compile(r"^<built-in|site-packages|dist-packages|(^|/)torch/|lib/python3")  # not the code of the user
 
 _SCHEMA: Final = {"process": pl.Int32, "tid": pl.Int64, "name": pl.Int32, "start": pl.Int64, "end": pl.Int64}
 
@@ -32,10 +46,10 @@ def sync_calls(store: Store, processes: Iterable[int | None]) -> pl.DataFrame:
 def blocking_calls(store: Store, processes: Iterable[int | None]) -> pl.DataFrame:
     """Return the calls in which the launching threads waited for a device.
 
-    Synchronizations, and copies that block; columns as of :func:`sync_calls`. Of processes whose launch calls are known, calls on threads
-    that launch nothing are left out: they hold up no launch."""
+    Synchronizations, and copies that block; columns as of :func:`sync_calls`, and ``bytes`` of the copy. Of processes whose launch
+    calls are known, calls on threads that launch nothing are left out: they hold up no launch."""
     known = [process for process in processes if process is not None]
-    calls = sync_calls(store, known)
+    calls = sync_calls(store, known).with_columns(bytes=pl.lit(None, pl.Int64))
     if not known:
         return calls
     listed = ", ".join(map(str, known))
@@ -73,6 +87,25 @@ def with_operator(store: Store, calls: pl.DataFrame) -> pl.DataFrame:
         inside = candidates.select("number", name=pl.when(pl.col("end") >= pl.col("start")).then("name"))
         inner = inner.join(inside, on="number").select("number", operator=pl.coalesce("name", "operator"))
     return numbered.join(inner, on="number").sort("number").drop("number")
+
+
+def call_sites(store: Store, calls: pl.DataFrame) -> dict[int, str]:
+    """Return the code around some calls by their ``number``: process, tid, start.
+
+    The innermost Python function outside of libraries, else the innermost in one, else the innermost annotated range."""
+    if calls.is_empty():
+        return {}
+    values = ", ".join(map(str, calls.select("number", "process", "tid", "start").drop_nulls().rows()))
+    around: dict[int, list[tuple[bool, str]]] = {}
+    for number, python, text in store.frame(_OPEN.format(values)).rows() if values else ():
+        around.setdefault(number, []).append((python, text))
+    return {number: _site(code) for number, code in around.items()}
+
+
+def _site(code: list[tuple[bool, str]]) -> str:
+    functions = [text for python, text in code if python]
+    own = (text for text in functions if not _LIBRARY.search(text))
+    return next(own, next((text for text in functions if not text.startswith("<built-in")), code[0][1]))
 
 
 def _around(store: Store, points: pl.DataFrame) -> pl.DataFrame:

@@ -102,7 +102,7 @@ def test_sections_on_training_are_left_out(make_store: MakeStore, target: str) -
         (FEWER_LAUNCHES, ("inference", "diffusers", "PyTorch eager"), "torch.compile(pipeline.transformer"),
         (FEWER_LAUNCHES, ("training", "Hugging Face Trainer", "PyTorch eager"), "torch_compile=True"),
         (FEWER_LAUNCHES, ("training", "Megatron", "PyTorch eager"), "`--cuda-graph-impl local`"),
-        (FEWER_LAUNCHES, ("training", "torch.compile", "PyTorch"), "the `torch.compile` that is in use"),
+        (FEWER_LAUNCHES, ("training", "torch.compile", "PyTorch"), "the `torch.compile(...)` that is in use"),
         (FEWER_LAUNCHES, ("training", "CUDA graphs", "PyTorch"), "CUDA graphs that are in use"),
         (FEWER_LAUNCHES, ("training", "PyTorch eager"), 'with `torch.compile(mode="reduce-overhead")`'),
         (FEWER_LAUNCHES, ("training", "JAX"), "jax.jit"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -14,6 +14,9 @@ from postrun.ingest.store import Store
 from rule_details import plain_details
 
 MakeStore = Callable[..., Store]
+
+
+UNKNOWN = {"bytes": None, "site": None}
 
 
 def run(start: int, end: int, **fields: Any) -> dict[str, Any]:
@@ -68,9 +71,26 @@ def test_blocked_while_the_device_is_idle(make_store: MakeStore) -> None:
             "time_ns": 110,
             "blocked_idle_ns": 50,
             "caused_idle_ns": 70,
+            **UNKNOWN,
         },
-        {"name": "cudaDeviceSynchronize", "operator": None, "count": 2, "time_ns": 470, "blocked_idle_ns": 10, "caused_idle_ns": 10},
-        {"name": "cudaStreamSynchronize", "operator": "aten::copy_", "count": 1, "time_ns": 40, "blocked_idle_ns": 40, "caused_idle_ns": 0},
+        {
+            "name": "cudaDeviceSynchronize",
+            "operator": None,
+            "count": 2,
+            "time_ns": 470,
+            "blocked_idle_ns": 10,
+            "caused_idle_ns": 10,
+            **UNKNOWN,
+        },
+        {
+            "name": "cudaStreamSynchronize",
+            "operator": "aten::copy_",
+            "count": 1,
+            "time_ns": 40,
+            "blocked_idle_ns": 40,
+            "caused_idle_ns": 0,
+            **UNKNOWN,
+        },
     ]
     assert outcome.finding == "Blocking calls of the host caused 80 ns of idle time in 500 ns of the GPU (16.0 %, threshold 10.0 %)."
     assert outcome.recommendation is not None
@@ -125,8 +145,10 @@ def test_a_process_blocks_for_all_its_devices_and_for_no_others(make_store: Make
 MS = 1_000_000
 
 
-def blocked_by_a_copy(make_store: MakeStore, begin: int, bytes_of_copy: int = 704) -> Store:
-    """Return a run whose host waits for a copy, then takes 40 ms to launch."""
+def blocked_by_a_copy(make_store: MakeStore, begin: int, bytes_of_copy: int = 704, more: Sequence[dict[str, Any]] = ()) -> Store:
+    """Return a run whose host waits for a copy, then takes 40 ms to launch.
+
+    ``more``: other host events."""
     copy = {"kind": "memcpy", "name": "Memcpy DtoH (Device -> Pageable)", "copy_kind": "DtoH", "pageable": True, "bytes": bytes_of_copy}
     return make_store(
         device_event=[
@@ -138,6 +160,7 @@ def blocked_by_a_copy(make_store: MakeStore, begin: int, bytes_of_copy: int = 70
             host("launch", 186 * MS, 187 * MS, "cudaLaunchKernel", correlation=3),
             host("operator", begin - 10, 147 * MS, "aten::_local_scalar_dense"),
             host("sync", MS, 240 * MS, "cudaEventSynchronize", tid=8),  # launches nothing
+            *more,
         ],
     )  # fmt: skip
 
@@ -149,9 +172,29 @@ def test_a_small_copy_is_charged_with_the_launches_it_delays(make_store: MakeSto
     assert (device["blocked_idle_ns"], device["caused_idle_ns"], device["issue"]) == (0, 40 * MS, True)
     assert plain_details(outcome)["calls"] == [
         {"name": "cudaMemcpyAsync", "operator": "aten::_local_scalar_dense", "count": 1, "time_ns": 145 * MS, "blocked_idle_ns": 0,
-         "caused_idle_ns": 40 * MS},
+         "caused_idle_ns": 40 * MS, "bytes": 704, "site": None},
     ]  # fmt: skip
     assert "`.item()`" in str(outcome.recommendation)
+    assert "`cudaMemcpyAsync` of 704 B" in str(outcome.recommendation)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "left"), [("operator", "_compile.compile_inner", 10), ("loader", "next", 10), ("operator", "aten::mm", 40)]
+)
+def test_what_the_host_is_known_to_do_is_not_charged(make_store: MakeStore, kind: str, name: str, left: int) -> None:
+    """Compilation or loading takes 30 ms of the 40 ms after the copy."""
+    store = blocked_by_a_copy(make_store, 2 * MS, more=[host(kind, 150 * MS, 180 * MS, name)])
+    (device,) = plain_details(judge(store))["devices"]
+    assert device["caused_idle_ns"] == left * MS
+
+
+def test_the_call_site_is_the_innermost_function_of_the_user(make_store: MakeStore) -> None:
+    stack = [("train.py(5): main", 0), ("model.py(9): lengths", 1), ("torch/_tensor.py(7): cpu", 2), ("<built-in method cpu>", 3)]
+    frames = [host("python", MS + i * 1000, 148 * MS - i * 1000, name) for name, i in stack]
+    later = host("python", 149 * MS, 150 * MS, "model.py(10): other")
+    outcome = judge(blocked_by_a_copy(make_store, 2 * MS, more=[*frames, later]))
+    assert plain_details(outcome)["calls"][0]["site"] == "model.py(9): lengths"
+    assert "comes from `model.py(9): lengths`" in str(outcome.recommendation)
 
 
 def test_no_more_is_charged_than_the_host_waited(make_store: MakeStore) -> None:
