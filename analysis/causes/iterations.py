@@ -105,7 +105,7 @@ def iterations(store: Store) -> Iterations:
 
 
 def between_iterations(store: Store) -> pl.DataFrame:
-    """Return the times between the iterations of inference engines: process, start, end.
+    """Return the times between iterations of engines: process, start, end.
 
     There an engine reads the tokens, schedules the next requests and prepares their input. Empty for other programs."""
     known = program(store)

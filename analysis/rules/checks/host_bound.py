@@ -324,7 +324,7 @@ def _of_other_ranks(run: RunData) -> str:
 
 
 def _code_between(run: RunData, main: str) -> str:
-    """Return a clause with the code that ran longest in the listed gaps, if it is known."""
+    """Return a clause with the code that ran longest in the gaps, if it is known."""
     times: Counter[str] = Counter()
     for gap in run.longest_gaps if main == SCHEDULER else ():
         if gap.frame is not None and gap.kind == "Python":

@@ -104,8 +104,8 @@ def call_sites(store: Store, calls: pl.DataFrame) -> dict[int, str]:
 
 def _site(code: list[tuple[bool, str]]) -> str:
     functions = [text for python, text in code if python]
-    own = (text for text in functions if not _LIBRARY.search(text))
-    return next(own, next((text for text in functions if not text.startswith("<built-in")), code[0][1]))
+    of_user = (text for text in functions if not _LIBRARY.search(text))
+    return next(of_user, next((text for text in functions if not text.startswith("<built-in")), code[0][1]))
 
 
 def _around(store: Store, points: pl.DataFrame) -> pl.DataFrame:
