@@ -34,8 +34,8 @@ def group_transfers(store: Store) -> tuple[pl.DataFrame, dict[str, Link]]:
     """Return the large collectives whose ranks are all in the run, and the links.
 
     Columns: match, group, group_description, group_size, operation, bytes, ``transfer`` (ns), ``bus`` (GB/s), ``nodes`` (number of nodes
-    of the group), ``expected`` (GB/s of the link; null if unknown), ``peers`` (median GB/s of equal collectives in other groups of the
-    kind; null without any), and ``peer_groups`` (their number). Links are by group.
+    of the group), ``expected`` (GB/s of the link; null if unknown, or if latency bounds the collective), ``peers`` (median GB/s of equal
+    collectives in other groups of the kind; null without any), and ``peer_groups`` (their number). Links are by group.
     """
     calls = matched_collectives(store)
     if calls.is_empty():
@@ -67,11 +67,12 @@ def group_transfers(store: Store) -> tuple[pl.DataFrame, dict[str, Link]]:
         .with_columns(expected=pl.col("group").replace_strict(speeds, default=None, return_dtype=pl.Float64))
         .filter(pl.col("factor").is_not_null())
         .with_columns(bus=moved / pl.col("transfer"))
-        .filter(
-            pl.when(pl.col("expected").is_not_null())
-            .then(moved / pl.col("expected") >= pl.max_horizontal(SHORTEST_NS, PER_RANK_NS * pl.col("group_size")))
-            .otherwise(pl.col("bytes") >= SMALLEST_BYTES)
+        .with_columns(
+            expected=pl.when(moved / pl.col("expected") >= pl.max_horizontal(SHORTEST_NS, PER_RANK_NS * pl.col("group_size"))).then(
+                "expected"
+            )
         )
+        .filter(pl.col("expected").is_not_null() | (pl.col("bytes") >= SMALLEST_BYTES))
     )
     return _with_peers(large).select(list(_SCHEMA)), links
 

@@ -15,6 +15,7 @@ import polars as pl
 from ...ingest.store.store import Store
 from ..device.coverage import DEVICE
 from ..report.communication_details import ExposedCollective
+from ..toolkit.contents import kinds
 from ..toolkit.intervals import length_inside, union
 from ..toolkit.places import Places, process_conditions
 from .launchers import with_launchers
@@ -24,7 +25,9 @@ LEAD: Final = ("operation", "group_description", "group_size", "launcher", "part
 ROW: Final = (*LEAD, "stream", "bytes", "element_type", "assumed")
 _EQUAL_CALLS: Final = 3  # fewer equal calls do not show what the shortest possible duration is
 _AT_ONCE_NS: Final = 100_000  # a collective that begins this soon after its launch did not queue
+_ALONE: Final = 0.95  # share of a collective that is exposed if no computation runs next to it
 _READY_NS: Final = 10_000  # computation launched this long before the end of a collective was ready to run earlier
+_MOST_NAMED: Final = 50  # calls, longest exposed first, whose Python function is looked up
 _MOST_FOLLOWED: Final = 1000  # calls, longest exposed first, whose following computation is looked up
 
 _COMPUTATION: Final = """
@@ -38,7 +41,8 @@ def exposed_calls(store: Store) -> pl.DataFrame:
 
     Adds the columns of :func:`with_launchers`, ``duration``, ``exposed``; ``waiting`` and ``exposed_waiting``, null if fewer than two ranks
     of the call are known; ``last``, the process that arrived last; ``fastest``, the shortest duration of equal calls of the process; and
-    ``next_start``, ``next_correlation``: the first computation after it. Times in ns.
+    ``next_start``, ``next_correlation``: the first computation after it; ``before_end``, the end of the last computation before it. Times
+    are in ns.
     """
     calls = matched_collectives(store)
     if calls.is_empty():
@@ -70,9 +74,12 @@ def _exposed(store: Store, condition: str, calls: pl.DataFrame) -> pl.DataFrame:
     waits = here.select(*DEVICE, "start", end=pl.col("start") + pl.col("waiting").fill_null(0))
     covered_wait = length_inside(waits, busy, DEVICE)
     following = computation.select(*DEVICE, next_start="start", next_correlation="correlation")
-    return here.with_columns(exposed=pl.col("duration") - covered, exposed_waiting=pl.col("waiting") - covered_wait).join_asof(
+    before = busy.select(*DEVICE, before_end="end").sort("before_end")
+    exposed = here.with_columns(exposed=pl.col("duration") - covered, exposed_waiting=pl.col("waiting") - covered_wait).join_asof(
         following, left_on="end", right_on="next_start", by=DEVICE, strategy="forward", check_sortedness=False
     )
+    preceded = exposed.sort("start").join_asof(before, left_on="start", right_on="before_end", by=DEVICE, check_sortedness=False)
+    return preceded.sort("end")
 
 
 def exposed_rows(store: Store, calls: pl.DataFrame) -> tuple[ExposedCollective, ...]:
@@ -134,8 +141,9 @@ class Lead:
     for these. ``excess_ns``: exposed time of the other calls
     beyond the shortest call of equal size in the same process. ``smallest``, ``largest``: bytes of a call, None if unknown.
     ``held_up_percent``: share of the exposed time after which computation starts that was launched before the call ended, so that it waited
-    for it; ``at_once_percent``: share of the exposed time of calls that began less than 100 µs after their launch. ``launched``: whether
-    the trace has launch calls of them."""
+    for it; ``at_once_percent``: share of the exposed time of calls that began less than 100 µs after their launch, or after the computation
+    that they had to wait for; ``queued_percent``: of the latter alone. ``launched``: whether the trace has launch calls of them. ``frame``:
+    the Python function of the program that launched most of them, None without stacks."""
 
     operation: str
     group: str | None
@@ -158,7 +166,9 @@ class Lead:
     caused_ns: int
     held_up_percent: float
     at_once_percent: float
+    queued_percent: float
     launched: bool
+    frame: str | None = None
 
     @property
     def hidden_percent(self) -> float:
@@ -185,15 +195,23 @@ def lead(store: Store, calls: pl.DataFrame, processes: Sequence[int]) -> Lead | 
     calls = calls.filter(pl.col("process").is_in(processes), pl.col("exposed") > 0)
     if calls.is_empty():
         return None
-    groups = calls.group_by(LEAD).agg(pl.col("exposed").sum())
-    top = groups.sort("exposed", *LEAD, descending=[True, *(False for _ in LEAD)], nulls_last=True).head(1)
+    groups = calls.group_by(LEAD).agg(pl.col("exposed").sum()).with_columns(together=pl.col("exposed").sum().over(LEAD[:-1]))
+    top = groups.sort("together", "exposed", *LEAD, descending=[True, True, *(False for _ in LEAD)], nulls_last=True).head(1)
+    top = top.drop("together")
     top_calls = calls.join(top.select(LEAD), on=LEAD, how="semi", nulls_equal=True)
     known = top_calls.filter(pl.col("exposed_waiting").is_not_null())
     varied = top_calls.filter(pl.col("exposed_waiting").is_null(), pl.col("bytes").is_not_null(), pl.col("equal") >= _EQUAL_CALLS)
     exposed_ns = int(top_calls["exposed"].sum())
     sized = top_calls["bytes"].null_count() == 0
     late = _late(known)
-    at_once = top_calls.filter(pl.col("start") - pl.col("launch_end_ns") < _AT_ONCE_NS)
+    at_once = pl.col("start") - pl.col("launch_end_ns") < _AT_ONCE_NS
+    # Nothing covers a collective that waits for the computation before it, and that the computation after it waits for.
+    behind = (
+        (pl.col("before_end") > pl.col("launch_end_ns"))
+        & (pl.col("start") - pl.col("before_end") < _AT_ONCE_NS)
+        & (pl.col("exposed") >= _ALONE * pl.col("duration"))
+    )
+    alone = top_calls.select(at_once=pl.col("exposed").filter(at_once | behind).sum(), behind=pl.col("exposed").filter(behind).sum())
     return Lead(
         **top.drop("exposed").rename({"group_description": "group"}).row(0, named=True),
         count=top_calls.height,
@@ -211,8 +229,10 @@ def lead(store: Store, calls: pl.DataFrame, processes: Sequence[int]) -> Lead | 
         late=tuple(late["last"].unique(maintain_order=True)),
         caused_ns=int(late["caused"].sum()),
         held_up_percent=_held_up(store, top_calls),
-        at_once_percent=100 * int(at_once["exposed"].sum()) / exposed_ns,
+        at_once_percent=100 * int(alone["at_once"].item()) / exposed_ns,
+        queued_percent=100 * int(alone["behind"].item()) / exposed_ns,
         launched=top_calls["launch_ns"].null_count() < top_calls.height,
+        frame=_frame(store, top_calls),
     )
 
 
@@ -227,6 +247,29 @@ def _late(known: pl.DataFrame) -> pl.DataFrame:
         .filter(2 * pl.col("caused") > pl.col("total"))
         .sort("caused", "last", descending=[True, False])
     )
+
+
+def _frame(store: Store, calls: pl.DataFrame) -> str | None:
+    """Return the innermost program function around most of the longest launches."""
+    longest = calls.filter(pl.col("launch_ns").is_not_null(), pl.col("tid").is_not_null())
+    longest = longest.sort("exposed", "start", descending=[True, False]).head(_MOST_NAMED)
+    if longest.is_empty() or "python" not in kinds(store, "host_event"):
+        return None
+    values = ", ".join(f"({process}, {tid}, {at})" for process, tid, at in longest.select("process", "tid", "launch_ns").iter_rows())
+    frames = store.frame(
+        f"""
+        WITH call(process, tid, moment) AS (VALUES {values}), around AS (
+            SELECT c.process, c.tid, c.moment, arg_max(n.text, h.start_ns) AS frame FROM call AS c
+            JOIN host_event AS h ON h.process = c.process AND h.tid = c.tid AND h.start_ns <= c.moment
+                AND h.start_ns + h.duration_ns > c.moment
+            JOIN name AS n ON n.id = h.name WHERE h.kind = 'python' AND regexp_matches(n.text, ?) AND NOT regexp_matches(n.text, ?)
+            GROUP BY ALL
+        )
+        SELECT frame, count(*) AS n FROM around GROUP BY ALL ORDER BY n DESC, frame LIMIT 1
+        """,
+        [r"\.py\(\d+\): ", r"(^|/)(torch|site-packages|dist-packages|lib/python[0-9.]+)/|^<built-in|^nn\.Module"],
+    )
+    return str(frames["frame"][0]) if len(frames) and 2 * frames["n"][0] > longest.height else None
 
 
 def _held_up(store: Store, calls: pl.DataFrame) -> float:

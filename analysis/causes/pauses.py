@@ -7,7 +7,7 @@ from typing import Final
 import polars as pl
 
 from ...ingest.store.store import Store
-from ..toolkit.intervals import union
+from ..toolkit.intervals import length_inside, union
 from ..toolkit.shared import shared
 
 GARBAGE: Final = "garbage collection"
@@ -55,14 +55,11 @@ def compilations(store: Store) -> pl.DataFrame:
 
 
 def meanwhile(operations: pl.DataFrame, times: pl.DataFrame) -> pl.Series:
-    """Return which operations begin after a gap in which the host did something.
+    """Return how long the host did something in the gap before each operation, in ns.
 
-    ``operations``: rank, start, end, gap. ``times``: process, start, end, on the same clock."""
-    if times.is_empty():
-        return pl.repeat(False, len(operations), dtype=pl.Boolean, eager=True)
-    union_of = union(times.select("process", "start", "end"), ["process"])
-    begins = union_of.select(rank="process", began="start", until="end").sort("began")
-    rows = operations.with_row_index("row").sort("end")
-    joined = rows.join_asof(begins, left_on="end", right_on="began", by="rank", check_sortedness=False)
-    in_gap = (pl.col("gap") > 0) & (pl.col("until") > pl.col("start") - pl.col("gap")).fill_null(False)
-    return joined.sort("row").select(in_gap).to_series()
+    ``operations``: rank, start, idle, gap. ``times``: process, start, end, on the same clock."""
+    if times.is_empty() or operations.is_empty():
+        return pl.repeat(0, len(operations), dtype=pl.Int64, eager=True)
+    before = operations.select(pl.col("rank").alias("process"), pl.col("start") - (pl.col("gap") - pl.col("idle")).clip(0), end="start")
+    inside = length_inside(before, union(times.select("process", "start", "end"), ["process"]), ["process"])
+    return inside.cast(pl.Int64)

@@ -115,8 +115,8 @@ def _with_known_gaps(simulated: Job, calls: pl.DataFrame, pauses: pl.DataFrame, 
         )
         for times in (pauses, loads)
     )
-    kept = pl.when(load).then("gap").otherwise("kept")
-    return replace(simulated, operations=rows.with_columns(kept=pl.when(pause | load).then("gap").otherwise("kept"), unpaused=kept))
+    full = pl.when((pause > 0) | (load > 0)).then("gap").otherwise("kept")
+    return replace(simulated, operations=rows.with_columns(kept=full, unpaused=full - pause))
 
 
 def _levelled(simulated: Job) -> Job:

@@ -111,7 +111,7 @@ COMMUNICATION: Final = (
     Case("slow links of one data-parallel group", Training(style="megatron", pipeline=2, data_parallel=4, steps=4, layers=2, layer_mb=400.0, slow_groups=(("dp1.0", 8.0),)), first=("SlowCollectives",), must_not=(*_others("SlowCollectives"), "bucket_cap_mb")),
     Case("slow link of one tensor-parallel group", Training(style="megatron", data_parallel=2, tensor_parallel=2, slow_groups=(("tp0.1", 60.0),)), first=("SlowCollectives",), must_not=(*_others("SlowCollectives"), "bucket_cap_mb")),
     Case("all links slow inside a node", Training(transfer_scale=14.0, layer_mb=500.0), first=("SlowCollectives",), must_not=_others("SlowCollectives"), without={"transfer_scale": 1.0}),
-    Case("all links slow between nodes", Training(data_parallel=8, gpus_per_node=4, transfer_scale=12.0, layer_mb=300.0), first=("SlowCollectives",), must_not=_others("SlowCollectives")),
+    Case("all links slow between nodes", Training(data_parallel=8, gpus_per_node=4, transfer_scale=12.0, layer_mb=300.0), first=("ExposedCommunication", "SlowCollectives"), says=(r"1[34]\.\d GB/s",), must_not=_others("SlowCollectives")),
     Case("DDP without overlap", Training(overlap=False, layer_mb=_BIG), says=("all-reduce",), must_not=("async_op", *_FSDP, *CULPRITS), without={"overlap": True}, tolerance=6, **_EXPOSED),
     Case("DDP without overlap, two nodes", Training(overlap=False, data_parallel=8, gpus_per_node=4, layer_mb=500.0), says=("all-reduce",), must_not=("async_op", *_FSDP, *CULPRITS), tolerance=6, **_EXPOSED),
     Case("DDP without overlap, no groups", Training(overlap=False, layer_mb=_BIG, groups=False), says=("all-reduce",), must_not=("async_op", *_FSDP, *CULPRITS), **_EXPOSED),

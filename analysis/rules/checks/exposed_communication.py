@@ -12,6 +12,7 @@ from typing import Final
 import polars as pl
 
 from ....ingest.store.store import Store
+from ...causes.bandwidth import group_transfers
 from ...causes.exposed import Lead, exposed_rows, lead
 from ...device.coverage import DEVICE, with_covered
 from ...report.model import DeviceTime
@@ -136,7 +137,10 @@ def _facts(run: RunData, top: Lead, devices: Sequence[DeviceTime]) -> Facts:
     computation, communication = sum(d.computation_ns for d in devices), sum(d.communication_ns for d in devices)
     steps = steps_of(run)
     per_process = [steps[device.node, device.rank, device.pid] for device in devices]
+    bus, nodes = _bandwidth(run, top)
     return Facts(
+        bus=bus,
+        nodes=nodes,
         late=tuple(_device_name(run, process) for process in top.late),
         too_much=communication > _BACKWARD_SHARE * computation,
         per_step=top.count / sum(per_process) if all(per_process) and len(per_process) == top.processes else None,
@@ -146,6 +150,20 @@ def _facts(run: RunData, top: Lead, devices: Sequence[DeviceTime]) -> Facts:
         free_ns=sum(_free(device) for device in devices),
         other_words=OVERLAPPED.get(framework_of(run.store) or ""),
     )
+
+
+def _bandwidth(run: RunData, top: Lead) -> tuple[float | None, int]:
+    """Return median bus bandwidth and nodes of calls whose link is unknown."""
+    transfers, _ = group_transfers(run.store)
+    alike = transfers.filter(
+        pl.col("operation") == top.operation,
+        pl.col("expected").is_null(),
+        pl.col("group_description").eq_missing(pl.lit(top.group)),
+        pl.col("group_size").eq_missing(pl.lit(top.group_size)),
+    )
+    if alike.is_empty():
+        return None, 1
+    return float(alike["bus"].median()), int(alike["nodes"].max())  # type: ignore[arg-type]
 
 
 def _device_name(run: RunData, process: int) -> tuple[int | None, str]:

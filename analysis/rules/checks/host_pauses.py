@@ -1,4 +1,8 @@
-"""HostPauses: garbage collection and checkpoints that leave devices without work (docs/rules.md)."""
+"""HostPauses: garbage collection, checkpoints and late hosts that leave devices without work (docs/rules.md).
+
+Garbage collection and checkpoints are known by their names. Other pauses count if the device of one rank waits for its host while its peers
+wait for that rank in collectives; what the host did is named only if the trace records it.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,15 @@ import polars as pl
 from ...causes.pauses import CHECKPOINT, GARBAGE, host_pauses
 from ...causes.what_if import WhatIf
 from ...report.cause_details import HostPause, HostPausesDetails
+from ...report.model import ISSUES
 from ...toolkit.intervals import intersection, union
 from ...toolkit.wording import duration, percent, plural
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
 from ..evidence.device_share import no_device_activity, span_of_all
-from ..evidence.predicted import predicted_cost
+from ..evidence.predicted import predicted_cost, ranks_in_words
 from ..evidence.run_data import RunData
 
+LATE: Final = "late host"
 _CAPTURE: Final = 'Profile with `with_stack=True`, or mark them with `torch.profiler.record_function("gc")`.'
 _ADVICE: Final = {
     GARBAGE: (
@@ -32,19 +38,28 @@ class HostPauses(Rule):
     parameters = (
         Parameter("threshold", "%", 2, 2, "percentile", "share of the devices' time that pauses of the host may leave without work"),
     )
-    needs = "A profiler trace with the activity of the GPUs, in which ranges or stacks name garbage collection or checkpoints."
+    needs = "A profiler trace with the activity of the GPUs, in which ranges or stacks name pauses, or of several ranks with steps."
     explains = ("HostBound", "LowGPUUtilization", "StepOutlier", "ExposedCommunication")
-    checks = "Whether garbage collection or checkpoints on the host leave devices without work."
-    condition = "idle time of devices during garbage collection and checkpoints of their processes > threshold of the devices' time"
-    advice = "Collect garbage on all ranks at the same step, and save checkpoints in the background."
+    checks = "Whether garbage collection, checkpoints or the late host of one rank leave devices without work."
+    condition = (
+        "idle time of devices during garbage collection and checkpoints of their processes > threshold of the devices' time, or idle time"
+        " of ranks whose host is late in two steps or more, and the wait of the others for them, > threshold"
+    )
+    advice = "Collect garbage on all ranks at the same step, save checkpoints in the background, and log on all ranks alike."
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
         if not run.breakdown:
             return no_device_activity()
         pauses = host_pauses(run.store)
-        if pauses.is_empty():
+        named = None if pauses.is_empty() else _outcome(run, pauses, parameters["threshold"])
+        if named is not None and named.verdict == ISSUES:
+            return named
+        late = _late_outcome(run, parameters["threshold"])
+        if late is not None:
+            return late
+        if named is None:
             return not_evaluated("no range or function in this run is named as garbage collection or as a checkpoint", _CAPTURE)
-        return _outcome(run, pauses, parameters["threshold"])
+        return named
 
 
 def _outcome(run: RunData, pauses: pl.DataFrame, threshold: float) -> Outcome:
@@ -63,10 +78,12 @@ def _outcome(run: RunData, pauses: pl.DataFrame, threshold: float) -> Outcome:
     )
     details = HostPausesDetails(top, idle_ns, share)
     kinds = rows.group_by("kind").agg(pl.col("idle").sum()).sort("idle", "kind", descending=[True, False])["kind"].to_list()
-    processes = rows.filter(pl.col("idle") > 0)["process"].n_unique()
+    processes = rows.filter(pl.col("idle") > 0)["process"].unique().to_list()
+    ranked = all(run.places.process(process).rank is not None for process in processes)
+    where = ranks_in_words(run, processes) if processes and ranked else None
     text = (
-        f"During {' and '.join(kinds)} on the host, devices of {plural(processes, 'process', 'processes')} had no work for"
-        f" {duration(idle_ns)}, {percent(share)} of their time (threshold {percent(threshold)})."
+        f"During {' and '.join(kinds)} on the host, devices of {where or plural(len(processes), 'process', 'processes')} had no work for"
+        f" {duration(idle_ns)}, {percent(share)} of all devices' time (threshold {percent(threshold)})."
     )
     simulated = run.what_if
     gain = simulated.gain_of_pauses() if isinstance(simulated, WhatIf) else None
@@ -75,9 +92,9 @@ def _outcome(run: RunData, pauses: pl.DataFrame, threshold: float) -> Outcome:
     title = "Pause all ranks together, or none" if kinds[0] == GARBAGE else "Save checkpoints in the background"
     if gain is not None and gain.percent > 0:
         text += f" Without the pauses, a step takes {percent(gain.percent)} less by simulation, because the other ranks wait for them."
-        cost = predicted_cost(run, title, gain, None)
+        cost = predicted_cost(run, title, gain, where)
     else:
-        cost = Cost(title, idle_ns, total, idle_ns)
+        cost = Cost(title, idle_ns, total, idle_ns, where=where)
     return concluded(
         list(top),
         int(rows["count"].sum()),
@@ -87,6 +104,67 @@ def _outcome(run: RunData, pauses: pl.DataFrame, threshold: float) -> Outcome:
         recommendation="; ".join(_ADVICE[kind] for kind in kinds) + ".",
         cost=cost,
     )
+
+
+def _late_outcome(run: RunData, threshold: float) -> Outcome | None:
+    """Return the finding on ranks whose host is late, or None."""
+    late = run.late_hosts
+    if late.is_empty():
+        return None
+    total = span_of_all(run)
+    idle, ns = int(late["idle"].sum()), int(late.select(pl.col("idle").sum() + pl.col("waiting").sum()).item())
+    if not 100 * ns > threshold * total:
+        return None
+    processes = late["process"].to_list()
+    frames = [_frame(run, process) for process in processes]
+    top = tuple(
+        HostPause(*run.places.process(process), frame or "nothing recorded", LATE, steps, row_idle, row_idle)
+        for (process, steps, row_idle), frame in zip(late.select("process", "steps", "idle").iter_rows(), frames, strict=True)
+    )
+    who, frame = ranks_in_words(run, processes), frames[0]
+    text = (
+        f"The host of {ranks_in_words(run, processes[:1])} launched late in {plural(late['steps'][0], 'step')}: its device had no work for"
+        f" {duration(late['idle'][0])} more than those of its peers, and the others waited {duration(late['waiting'][0])} for it in"
+        f" collectives. Together this is {percent(100 * ns / total)} of all devices' time (threshold {percent(threshold)})."
+    )
+    if len(processes) > 1:
+        text += f" The hosts of {who} were late."
+    text += f" Meanwhile the host ran `{frame}`." if frame else " The trace records nothing that the host did then."
+    title = f"Shorten the host's work of {who}" if frame else f"Record what delays the host of {who}"
+    return concluded(
+        list(top),
+        int(late["steps"].sum()),
+        [late.select(pl.col("first").min(), pl.col("last").max()).row(0)],
+        details=HostPausesDetails(top, idle, 100 * idle / total if total else 0.0),
+        finding=text,
+        recommendation=_advice(who, frame),
+        cost=Cost(title, ns, total, ns, where=who),
+    )
+
+
+def _advice(who: str, frame: str | None) -> str:
+    if frame:
+        return (
+            f"Shorten `{frame}` on {who}, do it less often or in another thread, because the other ranks wait for {who} in the next"
+            " collective."
+        )
+    return (
+        f"Profile {who} with `with_stack=True`, with ranges (`torch.profiler.record_function`) around logging, checkpoints and evaluation,"
+        " and with a range in `gc.callbacks`. `py-spy dump --pid PID` and the CPU load of the node show causes outside of the program."
+        " The device has no work then, so that neither its clock nor its kernels are the cause."
+    )
+
+
+def _frame(run: RunData, process: int) -> str | None:
+    """Return what the host ran in most of the longest gaps of a process."""
+    at = run.places.process(process)
+    gaps = [gap for gap in run.longest_gaps if (gap.node, gap.rank) == (at.node, at.rank) and 2 * (gap.host_ns or 0) >= gap.duration_ns]
+    times: dict[str, int] = {}
+    for gap in gaps:
+        if gap.frame:
+            times[gap.frame] = times.get(gap.frame, 0) + gap.duration_ns
+    name = max(times, key=lambda frame: times[frame], default=None)
+    return name if name and 2 * times[name] > sum(gap.duration_ns for gap in gaps) else None
 
 
 def _idle(run: RunData, pauses: pl.DataFrame) -> pl.DataFrame:

@@ -18,7 +18,9 @@ from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, conclude
 from ..evidence.device_share import span_of_all
 from ..evidence.run_data import RunData
 
-_LEAST: Final = 12  # collectives of a group: if each is slow by chance in one case of two, 11 of 12 are in 0.3 % of the groups
+# Collectives of a group: if each is slow by chance in one case of two, 7 of 7 are in 0.8 % of the groups, and 10 of 11 in 0.6 %.
+_LEAST: Final = 7
+_LEAST_MIXED: Final = 11  # from which one in ten may be fast
 _NEARLY_ALL: Final = 0.9
 
 _GROUP: Final = ("group", "group_description", "operation", "group_size", "nodes")
@@ -38,8 +40,8 @@ class SlowCollectives(Rule):
     needs = "Traces of all ranks of a process group, with the sizes and groups of collectives."
     checks = "Whether the transfers of a process group are far slower than its link, or than those of equal groups."
     condition = (
-        "bus bandwidth < link_threshold of the group's link or < peer_threshold of equal groups, in at least 90 % of at least 12 large"
-        " collectives of a group"
+        "bus bandwidth < link_threshold of the group's link or < peer_threshold of equal groups, in at least 90 % of at least 11 large"
+        " collectives of a group, or in all of 7 to 10"
     )
     advice = "Find out which transport NCCL uses in the slow group, and check its links."
 
@@ -59,10 +61,10 @@ class SlowCollectives(Rule):
             by_peers=(100 * pl.col("bus") < parameters["peer_threshold"] * pl.col("peers")).fill_null(False),
         )
         groups = _groups(marked)
-        enough = groups.filter(pl.col("count") >= _LEAST)
+        enough = groups.filter(pl.col("of_group") >= _LEAST)
         details = SlowCollectivesDetails(tuple(_row(row, links) for row in groups.head(run.top).to_dicts()))
         if enough.is_empty():
-            most = int(groups["count"].max())  # type: ignore[arg-type]
+            most = int(groups["of_group"].max())  # type: ignore[arg-type]
             return not_evaluated(f"{most} of at least {_LEAST} large collectives of a group needed", details=details)
         bad = enough.filter("slow").to_dicts()
         slow = marked.join(enough.filter("slow").select(_GROUP), on=list(_GROUP), how="semi", nulls_equal=True)
@@ -86,8 +88,10 @@ def _of_one_rank(run: RunData) -> str | None:
 
 
 def _groups(marked: pl.DataFrame) -> pl.DataFrame:
-    """Sum the calls by group and operation, the slow groups first."""
-    slow = pl.max_horizontal("slow_by_link", "slow_by_peers") >= _NEARLY_ALL * pl.col("count")
+    """Sum the calls by group and operation, the slow groups first.
+
+    ``of_group``: calls of all operations of the group that are compared with the same reference."""
+    slow = _nearly_all("slow_by_link", "linked") | _nearly_all("slow_by_peers", "peered")
     return (
         marked.group_by(_GROUP)
         .agg(
@@ -96,14 +100,17 @@ def _groups(marked: pl.DataFrame) -> pl.DataFrame:
             pl.col("bytes").max().alias("largest_bytes"),
             pl.col("transfer").sum(),
             pl.col("bus").median(),
-            pl.col("expected").first(),
+            pl.col("expected").max(),
             pl.col("peers").median(),
+            pl.col("expected").count().alias("linked"),
+            pl.col("peers").count().alias("peered"),
             pl.col("peer_groups").max().fill_null(0),
             pl.col("by_link").sum().alias("slow_by_link"),
             pl.col("by_peers").sum().alias("slow_by_peers"),
         )
         .with_columns(
-            slow=slow & (pl.col("count") >= _LEAST),
+            slow=slow,
+            of_group=pl.max_horizontal(pl.col("linked", "peered").sum().over("group")),
             share=pl.min_horizontal(pl.col("bus") / pl.col("expected"), pl.col("bus") / pl.col("peers")),
         )
         .sort("slow", "share", *_GROUP, descending=[True, False, *(False for _ in _GROUP)], nulls_last=True)
@@ -129,15 +136,22 @@ def _row(row: dict[str, Any], links: dict[str, Link]) -> GroupBandwidth:
         peer_groups=row["peer_groups"],
         slow_by_link=row["slow_by_link"],
         slow_by_peers=row["slow_by_peers"],
-        issue=row["slow"] if row["count"] >= _LEAST else None,
+        issue=row["slow"] if row["of_group"] >= _LEAST else None,
     )
+
+
+def _nearly_all(slow: str, count: str) -> pl.Expr:
+    """Return whether nearly all calls of a row are slow, and of all rows of its group."""
+    slow_of_group, of_group = pl.col(slow).sum().over("group"), pl.col(count).sum().over("group")
+    enough = (of_group >= _LEAST_MIXED) | ((of_group >= _LEAST) & (slow_of_group == of_group))
+    return enough & (slow_of_group >= _NEARLY_ALL * of_group) & (pl.col(slow) >= _NEARLY_ALL * pl.col(count)) & (pl.col(slow) > 0)
 
 
 def _by_peers(row: dict[str, Any]) -> bool:
     """Return whether equal groups are the reference, and not the link."""
     if row["peers"] is None or row["expected"] is None:
         return row["peers"] is not None
-    return bool(row["slow_by_peers"] >= _NEARLY_ALL * row["count"])
+    return bool(row["slow_by_peers"] >= _NEARLY_ALL * row["peered"])
 
 
 def _finding(row: dict[str, Any], bad: list[dict[str, Any]], links: dict[str, Link], parameters: Parameters) -> str:
@@ -150,12 +164,12 @@ def _finding(row: dict[str, Any], bad: list[dict[str, Any]], links: dict[str, Li
     )
     if _by_peers(row):
         base = f"{significant(row['peers'])} GB/s of {plural(row['peer_groups'], 'equal group')}"
-        share, limit, slow = row["bus"] / row["peers"], parameters["peer_threshold"], row["slow_by_peers"]
+        share, limit, slow, count = row["bus"] / row["peers"], parameters["peer_threshold"], row["slow_by_peers"], row["peered"]
     else:
         base = f"{significant(row['expected'])} GB/s of its {links[row['group']].kind}"
-        share, limit, slow = row["bus"] / row["expected"], parameters["link_threshold"], row["slow_by_link"]
+        share, limit, slow, count = row["bus"] / row["expected"], parameters["link_threshold"], row["slow_by_link"], row["linked"]
     more = f"; {plural(len(bad) - 1, 'more group is', 'more groups are')} slow" if len(bad) > 1 else ""
-    often = f", below it in {slow} of {plural(row['count'], 'collective')}" if bad else ""
+    often = f", below it in {slow} of {plural(count, 'collective')}" if bad else ""
     return f"{capitalized(subject)}, {percent(100 * share)} of the {base} (threshold {percent(limit)}){often}{more}."
 
 

@@ -27,6 +27,7 @@ from ..evidence.sample_bounds import steps_for_majority
 _CAPTURE_RANKS: Final = "Give the traces of all ranks."
 _CAPTURE_GROUPS: Final = "Profile with PyTorch 2.3 or newer, which records the process group of each collective."
 EXPLAINED: Final = 50
+STEPS: Final = 2  # in one step, any rank may be late by chance
 SLOW_CLOCK: Final = 0.95  # of the median clock of the others: a lower clock is evidence
 _CAPTURE_STEPS: Final = "Call step() of the profiler once per training step on every rank, with CUDA activity."
 
@@ -73,6 +74,8 @@ class StragglerRank(Rule):
             return not_evaluated(reason, _CAPTURE_STEPS)
         if compared_steps(steps, parameters["threshold"]).is_empty():
             return not_evaluated("no step was recorded on two ranks", "Profile the same steps on every rank.")
+        if compared_steps(steps, parameters["threshold"])["number"].n_unique() < STEPS:
+            return not_evaluated("one step does not show whether a rank is slow in most steps", "Profile at least two steps on every rank.")
         if run.peers.source == "unknown":
             return not_evaluated("the roles of the ranks are unknown, so that no rank has peers to be compared with", _CAPTURE_GROUPS)
         compared = compared_steps(steps, parameters["threshold"], run.peers.roles if run.peers.pipeline else None)
@@ -164,15 +167,24 @@ def _recommendation(run: RunData, ranks: list[RankOverSteps], worst: RankOverSte
     slower, longest = _slower(run.store, [rank.process for rank in ranks if not rank.over and rank.process in peers], worst.process)
     if slower is not None and 2 * slower >= worst.excess_percent:
         return (
-            f"Check clock, temperature and power of {place(worst.node, None, worst.device)} with `nvidia-smi -q -d"
-            f" CLOCK,TEMPERATURE,POWER,PERFORMANCE` and `dcgmi diag -r 3`, because {why} and its kernels take {percent(slower)}"
-            f" longer than the same kernels of the other ranks.{_clock(run, ranks, worst)}"
+            f"Check clock, temperature and power of {place(worst.node, None, worst.device)}{_tools(run, worst)}, because {why} and its"
+            f" kernels take {percent(slower)} longer than the same kernels of the other ranks.{_clock(run, ranks, worst)}"
         )
     more = f", most of all {longest}" if longest else ""
     return (
         f"Give {worst.place} as much work as the others (batches of equal length, shards of equal size, `DistributedSampler(...,"
         f" drop_last=True)`), because {why} and only some of its kernels take longer than theirs{more}."
     )
+
+
+def _tools(run: RunData, worst: RankOverSteps) -> str:
+    """Return the tools of the vendor of a rank's GPU, or nothing for another vendor."""
+    gpu = next((device for device in run.devices if (device.node, device.index) == (worst.node, worst.device)), None)
+    if gpu is not None and gpu.vendor == "AMD":
+        return " with `amd-smi metric --clock --temperature --power` (`rocm-smi` before ROCm 6) and `rvs -c gst_single.conf`"
+    if gpu is not None and gpu.name and gpu.vendor != "NVIDIA":
+        return ""
+    return " with `nvidia-smi -q -d CLOCK,TEMPERATURE,POWER,PERFORMANCE` and `dcgmi diag -r 3`"
 
 
 def _clock(run: RunData, ranks: list[RankOverSteps], worst: RankOverSteps) -> str:

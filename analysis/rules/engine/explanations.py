@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from ...report.cause_details import HostPausesDetails
 from ...report.model import ISSUES
 from ...report.rule_details import (
     BatchSizeDetails,
@@ -124,6 +125,12 @@ def _by_blocking(first: Outcome, later: Outcome) -> float:
     return _covered(blocked, _idle(later))
 
 
+def _by_pauses(first: Outcome, later: Outcome) -> float:
+    """A device that runs empty at a blocking call is idle while the host pauses."""
+    assert isinstance(first.details, HostPausesDetails)
+    return min(first.details.idle_ns / later.cost.ns, 1.0) if later.cost is not None and later.cost.ns else 0.0
+
+
 def _by_bottleneck(first: Outcome, later: Outcome) -> float:
     """A bottleneck snapshot has a low GPU, so its share is idle time of its machine."""
     assert isinstance(first.details, BottleneckDetails)
@@ -195,6 +202,7 @@ def _predicted(outcome: Outcome) -> float:
 # Communication is device work, so that neither utilization nor these idle times contain it: ExposedCommunication covers none of them.
 _COVERS: Final[dict[tuple[str, str], Callable[[Outcome, Outcome], float]]] = {
     ("SyncBound", "HostBound"): _by_blocking,
+    ("HostPauses", "SyncBound"): _by_pauses,
     ("StragglerRank", "LoadBalancing"): _by_straggler,
     ("StragglerRank", "HostBound"): _by_waiting,
     ("HostBound", "ShortKernels"): _by_first_use,

@@ -10,13 +10,14 @@ from typing import Final
 
 from ...causes import launchers
 from ...causes.exposed import Lead
-from ...toolkit.wording import duration, numbered, plural, size, whole_percent
+from ...toolkit.wording import duration, numbered, plural, significant, size, whole_percent
 
 _SHORT_NS: Final = 200_000  # collectives shorter than this on average are bound by their latency and not by their bytes
 _LONG_NS: Final = 2_000_000  # all-reduces longer than this on average: the gradients come in few, large pieces
 _IN_USE_PERCENT: Final = 10.0  # collectives that computation covers this much overlap already
 _MOST: Final = 50.0  # percent
 _NAME_LETTERS: Final = 60  # of the description of a group, which the program chooses
+_FRAME_LETTERS: Final = 120
 _NARROW: Final = ("half", "float16", "bfloat16", "char", "byte", "float8", "int8")  # element types of at most two bytes
 
 _ONE_TO_ONE: Final = ("send", "receive", "send/receive")
@@ -38,7 +39,8 @@ class Facts:
     ``too_much``: there is more communication than backward computation could hide. ``per_step``: calls per step and process, None if
     unknown. ``bucket_copies``, ``unused_search``: DDP copies gradients out of its buckets, and searches for unused parameters.
     ``sparse_pipeline``: a pipeline of TorchRec exchanges the features of the next batch ahead. ``free_ns``: computation without
-    communication. ``other_words``: the advice for a framework other than PyTorch."""
+    communication. ``other_words``: the advice for a framework other than PyTorch. ``bus``: median bus bandwidth of the calls in GB/s,
+    None if the size or some ranks are unknown, or the bandwidth of their link is known; ``nodes``: nodes of their group."""
 
     late: tuple[tuple[int | None, str], ...] = ()
     too_much: bool = False
@@ -48,6 +50,8 @@ class Facts:
     sparse_pipeline: bool = False
     free_ns: int = 0
     other_words: str | None = None
+    bus: float | None = None
+    nodes: int = 1
 
 
 def advise(lead: Lead, facts: Facts) -> tuple[str, str]:
@@ -76,6 +80,13 @@ def _evidence(lead: Lead, facts: Facts) -> list[str]:
     sentences += _waiting(lead, facts)
     if not lead.waits and facts.free_ns and lead.operation not in _ONE_TO_ONE:
         sentences.append(f"These GPUs compute {duration(facts.free_ns)} without communication, which could hide it.")
+    if lead.frame:
+        sentences.append(f"`{lead.frame[:_FRAME_LETTERS]}` launches them.")
+    if facts.bus is not None and facts.nodes > 1 and not lead.waits:
+        sentences.append(
+            f"The transfers reach {significant(facts.bus)} GB/s of bus bandwidth between {facts.nodes} nodes. The run does not record the"
+            " bandwidth of the network: compare with `all_reduce_perf` of nccl-tests."
+        )
     if missing := _missing(lead):
         sentences.append(missing)
     return sentences
@@ -241,12 +252,19 @@ def _fsdp(lead: Lead, _: Facts) -> tuple[str, str] | None:
     if lead.operation == "all-gather" and lead.part == "forward" and late:
         how = "`module.set_modules_to_forward_prefetch(...)`" if new else "`FullyShardedDataParallel(..., forward_prefetch=True)`"
         return "Prefetch the all-gather of the next layer", (
-            f"Gather the parameters of the next layer earlier with {how}, since an all-gather begins as soon as the host launches it"
+            f"Gather the parameters of the next layer earlier with {how}, since an all-gather begins {_begins(lead)}"
+        )
+    if lead.operation == "all-gather" and lead.part is None and late and lead.queued_percent > _MOST:
+        how = "`module.set_modules_to_forward_prefetch(...)` and `module.set_modules_to_backward_prefetch(...)`"
+        if not new:
+            how = "`FullyShardedDataParallel(..., forward_prefetch=True, backward_prefetch=BackwardPrefetch.BACKWARD_PRE)`"
+        return "Prefetch the all-gather of the next layer", (
+            f"Gather the parameters of the next layer earlier with {how}, since an all-gather begins {_begins(lead)}"
         )
     if lead.operation == "all-gather" and lead.part == "backward" and late and new:
         return "Prefetch the all-gather of the next layer", (
             "Gather the parameters of the next layer earlier with `module.set_modules_to_backward_prefetch(...)`, since an all-gather"
-            " begins as soon as the host launches it"
+            f" begins {_begins(lead)}"
         )
     if lead.operation == "all-gather":
         keep = "`fully_shard(..., reshard_after_forward=False)`" if new else "`ShardingStrategy.SHARD_GRAD_OP`"
@@ -261,6 +279,11 @@ def _fsdp(lead: Lead, _: Facts) -> tuple[str, str] | None:
             " spans several"
         )
     return None
+
+
+def _begins(lead: Lead) -> str:
+    behind = 2 * lead.queued_percent > lead.at_once_percent
+    return "only when the computation before it has ended" if behind else "as soon as the host launches it"
 
 
 def _hybrid(*, new: bool) -> str:

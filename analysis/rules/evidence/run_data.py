@@ -16,6 +16,7 @@ from ...causes.collectives import collectives
 from ...causes.exposed import exposed_calls
 from ...causes.gaps import gaps
 from ...causes.iterations import iterations
+from ...causes.late_hosts import late_hosts, no_late_hosts
 from ...causes.matching import matched_collectives
 from ...causes.peers import Peers, peers
 from ...causes.program import program
@@ -114,3 +115,10 @@ class RunData:
     def what_if(self) -> WhatIf | str:
         """Return the simulation of the job, or why there is none."""
         return what_if(self.store, matched_collectives(self.store), self.shared_steps, self.step_data.loads, self.peers)
+
+    @cached_property
+    def late_hosts(self) -> pl.DataFrame:
+        """Return the ranks whose host launches late while the others wait for them."""
+        if self.exposed_calls.is_empty():
+            return no_late_hosts()
+        return late_hosts(self.gaps, self.exposed_calls, self.shared_steps, self.peers)

@@ -98,6 +98,16 @@ def test_far_below_equal_groups(make_store: MakeStore) -> None:
     assert (finding.cost_ns, finding.saving_ns, finding.saving_kind) == (24 * 2666 * US, pytest.approx(24 * 1333 * US, abs=30), "predicted")
 
 
+def test_short_collectives_are_compared_with_equal_groups_only(make_store: MakeStore) -> None:
+    # 8 MB take NVLink 18 µs, so that latency bounds them. The other groups need 40 µs for them, one 400 µs: 20 GB/s of 200.
+    fast = [40] * 12
+    result, _ = judged(store_of(make_store, fast, [400] * 12, fast, elements=2_000_000))
+    assert (result.verdict, result.triggered, result.datapoints) == ("IssuesFound", 1, 3)
+    assert "10.0 % of the 200 GB/s of 2 equal groups (threshold 70.0 %), below it in 12 of 12 collectives." in str(result.finding)
+    assert plain_details(result)["groups"][0]["link_gb_per_s"] is None
+    assert judged(store_of(make_store, [400] * 12, elements=2_000_000))[0].verdict == "NotEvaluated"
+
+
 def test_waiting_is_no_part_of_a_transfer(make_store: MakeStore) -> None:
     # 400 MB in 1.333 ms after a wait of 50 ms
     result, _ = judged(store_of(make_store, [1333] * 12, waits_us=50_000))
@@ -108,6 +118,9 @@ def test_waiting_is_no_part_of_a_transfer(make_store: MakeStore) -> None:
 def test_some_slow_collectives_are_no_slow_group(make_store: MakeStore) -> None:
     assert judged(store_of(make_store, [4000] * 10 + [1333] * 2))[0].verdict == "NoIssuesFound"
     assert judged(store_of(make_store, [4000] * 11 + [1333]))[0].verdict == "IssuesFound"
+    # Of 7 to 10 collectives, all have to be slow.
+    assert judged(store_of(make_store, [4000] * 9 + [1333]))[0].verdict == "NoIssuesFound"
+    assert judged(store_of(make_store, [4000] * 7))[0].verdict == "IssuesFound"
     assert judged(store_of(make_store, [4000] * 12), link_threshold=22)[0].verdict == "NoIssuesFound"
 
 
@@ -123,7 +136,7 @@ def test_advice_for_amd(make_store: MakeStore) -> None:
     ("transfers", "more", "reason"),
     [
         ([[4000] * 12], {"known": 1}, "collectives of one rank alone, whose time contains the wait for the others"),
-        ([[4000] * 11], {}, "11 of at least 12 large collectives of a group needed"),
+        ([[4000] * 6], {}, "6 of at least 7 large collectives of a group needed"),
         # 400 kB take NVLink below a microsecond: latency
         ([[4000] * 12], {"elements": 100_000}, "no large collective of known size"),
         ([[4000] * 12], {"group_size": 4, "group_ranks": None}, "no large collective of known size whose group is recorded"),
