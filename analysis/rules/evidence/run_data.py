@@ -103,7 +103,7 @@ class RunData:
 
     @cached_property
     def peers(self) -> Peers:
-        """Return which ranks do the same work, of those with steps if there are any."""
+        """Return which ranks do the same work; ranks without steps only if none has any."""
         processes = working_processes(self.store)
         if len(processes) < 2:
             return peers(self.store, processes, pl.DataFrame(), pl.DataFrame(), {})
