@@ -149,5 +149,8 @@ def test_what_is_told_of_devices_is_equal_to_the_whole_trace(traces: list[Path],
         rule["finding"] = rule["finding"] and rule["finding"].removesuffix(SLOWED)  # a recording has no frames
         if name == "ExposedCommunication":  # its advice names the collectives by their operators
             assert bool(rule.pop("recommendation")) == bool(rules[0][name].pop("recommendation"))
+        if name == "StragglerRank" and "process group" in (rules[0][name]["capture"] or ""):  # only operators name the groups
+            assert rules[0][name]["verdict"] == "NotEvaluated"
+            continue
         assert differences(rules[0][name], rule, complete=True) == {}, name
     assert len(rules[0]) == len(DEVICE_RULES)
