@@ -207,7 +207,7 @@ def _first_of_gap(ordered: pl.DataFrame) -> pl.DataFrame:
 
 
 def _host_events(store: Store, waits: pl.DataFrame) -> pl.DataFrame:
-    """Return ``waits`` with each host event and range that overlaps them, and its class."""
+    """Return ``waits`` with the host events and ranges that overlap them."""
     if waits.is_empty():
         return waits.join(pl.DataFrame(schema={**_COMMON, "class": pl.String}), on="process")
     stretches = union(waits.select("process", start="begin", end="finish"), ["process"]).with_row_index("stretch")

@@ -12,7 +12,7 @@ import polars as pl
 
 from ..device.collectives import ONE_TO_ONE
 from ..device.device_gaps import DeviceGaps
-from .what_if import Peers
+from .peers import Peers
 
 STEPS: Final = 2  # a host that is late once may be late by chance
 LATE: Final = 0.05  # of the mean time of a step: excess of the host waits from which a step counts
@@ -69,7 +69,7 @@ def _host_waits(gaps: DeviceGaps) -> pl.DataFrame:
         users = group.rows().filter(pl.len().over("row") == 1, pl.col("process").is_not_null())
         parts.append(group.host_waits().select("row", "start", "ready").join(users, on="row").select("process", "start", "ready"))
     empty = pl.DataFrame(schema={"process": pl.Int64, "start": pl.Int64, "ready": pl.Int64})
-    return pl.concat([empty, *(part.cast(empty.schema) for part in parts)])  # type: ignore[arg-type]
+    return pl.concat([empty, *(part.cast(empty.schema) for part in parts)])
 
 
 def _excess(waits: pl.DataFrame, steps: pl.DataFrame, peers: Peers) -> pl.DataFrame:
@@ -93,7 +93,7 @@ def _excess(waits: pl.DataFrame, steps: pl.DataFrame, peers: Peers) -> pl.DataFr
 
 
 def _waits(calls: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """Return the exposed wait of each process for another one: process, last, number, wait."""
+    """Return exposed waits for another rank: process, last, number, wait."""
     waited = calls.filter(pl.col("last").is_not_null(), ~pl.col("operation").is_in(ONE_TO_ONE), pl.col("last") != pl.col("process"))
     ends = steps.sort("end").select("process", "number", until="end")
     return (

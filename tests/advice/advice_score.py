@@ -131,12 +131,12 @@ def score(case: Case, published_data: Path | None = None) -> Score:
         wrong.append(f"{first} is first, not {' or '.join(case.first)}")
     elif findings:
         missing = set(case.says) - set(_matches(case.says, words(findings[0])))
-        wrong += [f"{first} does not say {pattern!r}" for pattern in sorted(missing)]
+        wrong += [f"{first} lacks {pattern!r}" for pattern in sorted(missing)]
     named = {finding.rule for finding in findings if finding.explained_by is None}
     wrong += [f"{rule} has a finding" for rule in case.must_not if rule in rules and rule in named]
     patterns = [pattern for pattern in case.must_not if pattern not in {*rules, *CULPRITS}]
     for finding in findings:
-        wrong += [f"{finding.rule} says {pattern!r}" for pattern in _matches(patterns, words(finding))]
+        wrong += [f"{finding.rule} contains {pattern!r}" for pattern in _matches(patterns, words(finding))]
     wrong += [f"{rule} is not folded" for rule in case.folded if rule in named]
     expected = expected_saving(case)
     kind = saving = None

@@ -119,7 +119,7 @@ def test_the_three_findings_worth_most_stand_first(rich: Report, target: str) ->
 
 @pytest.mark.parametrize("target", ["html", "pdf"])
 def test_a_finding_that_another_explains_is_below_it(rich: Report, target: str) -> None:
-    """The fifth finding is explained by the second: a short row below it, also on the first page, without a place of its own."""
+    """The fifth finding is a short row below the second, which explains it."""
     cause, folded = rich.findings[1], dataclasses.replace(rich.findings[4], explained_by=rich.findings[1].rule)
     text = html_of(dataclasses.replace(rich, findings=(*rich.findings[:4], folded, *rich.findings[5:])), target)
     first, further = words(block(text, "summary-findings")), words(block(text, "rules-further"))

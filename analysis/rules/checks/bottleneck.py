@@ -265,7 +265,7 @@ def _workers(node: str, run: RunData) -> str:
 
 
 def _if_loading(run: RunData, *, what: str, load: str) -> str:
-    """Advise on loading as far as the run shows that it waits for data."""
+    """Advise on loading if the run shows that it waits for data."""
     if run.loading_percent is None:
         return f"{what}, and if it is data loading, {load}"
     if run.loading_percent < WORTH_ADVICE_PERCENT:

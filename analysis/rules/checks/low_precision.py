@@ -200,7 +200,7 @@ def _label(run: RunData, row: _Row) -> str:
 def _in_use(counted: pl.DataFrame, bad: list[_Row]) -> tuple[str, float] | None:
     """Return the lower precision that takes most of the matrix time, and its percent.
 
-    It is one of the matrix units. None if it takes less than a tenth: a few kernels are no sign of mixed precision."""
+    It is one of the matrix units. None if it takes less than a tenth: a few kernels do not show mixed precision."""
     keys = pl.DataFrame([row.key for row in bad], schema={"node": pl.String, "device": pl.Int32}, orient="row")
     kernels = counted.join(keys, on=["node", "device"], how="semi")
     units = sorted({precision for row in bad for precision in row.units or ()})

@@ -60,7 +60,7 @@ def _leads_to(explained: Mapping[int, int], first: int, later: int) -> bool:
 def _weight(rules: Sequence[Rule], outcomes: Sequence[Outcome], first: int, later: int) -> float:
     """Return how much of a finding another explains, 0 for too little of it.
 
-    A cause that its rule names comes before one that only covers the time. Where there is a measure of what it covers, that decides."""
+    A cause that its rule names comes before one that only covers the time. If the covered time can be measured, it decides."""
     name = rules[later].name
     covers = _COVERS.get((rules[first].name, name))
     if covers is None:
@@ -73,7 +73,7 @@ def _weight(rules: Sequence[Rule], outcomes: Sequence[Outcome], first: int, late
 
 
 def _named(first: Outcome, later: Outcome) -> float:
-    """Return above 1 if the cause is worth a part of what it explains, else 0."""
+    """Return above 1 if the cause is worth a part of the finding that it explains, else 0."""
     if first.cost is None or later.cost is None or not first.cost.of_ns or not later.cost.of_ns:
         return 1.5
     worth = first.cost.ns if first.cost.saving_ns is None else first.cost.saving_ns

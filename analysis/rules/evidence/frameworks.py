@@ -197,7 +197,7 @@ SCHEDULING: Final = Words(
     "Prepare the next iteration on the host while the devices compute this one",
     "Prepare the next iteration on the host while the devices compute this one",
     "Prepare the next iteration on the host while the devices compute this one",
-    "Prepare the next iteration on the host while the devices compute this one",
+    "Prepare the next iteration on the host while the devices compute this one (the framework's asynchronous scheduling)",
     programs=(
         ((VLLM,), "Schedule the next iteration while the devices compute this one (`--async-scheduling`)"),
         ((SGLANG,), "Schedule the next batch while the devices compute this one (start SGLang without `--disable-overlap-schedule`)"),

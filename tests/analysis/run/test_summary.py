@@ -360,6 +360,6 @@ def finding(cost: float | None, saving: float | None = None) -> Finding:
     ],
 )
 def test_a_headline_without_a_finding_of_worth(findings: Sequence[Finding], little: bool) -> None:
-    """The limit is 2 %: of the saving, else of the cost; an issue without a time can be worth anything."""
+    """The limit is 2 % of the saving, else of the cost."""
     text = summed(breakdown=[device_time(0, 1000, 900)], findings=findings).headline
     assert text.endswith("No finding is worth 2 % of the time or more.") is little

@@ -204,7 +204,7 @@ def test_advice_follows_what_the_host_did(make_store: MakeStore, case: str) -> N
 
 
 def test_a_wait_without_any_record_of_the_host_has_no_named_cause(make_store: MakeStore) -> None:
-    """Two ranks stand idle from 100 to 1094, in which the trace has no event of a host."""
+    """Two ranks are idle from 100 to 1094, without any event of a host."""
     events = [run(0, 100), run(1100, 1200, 1)]
     processes = [{"id": 0, "node": 0, "rank": 0, "pid": 10}, {"id": 1, "node": 0, "rank": 1, "pid": 11}]
     store = make_store(
@@ -221,7 +221,7 @@ def test_a_wait_without_any_record_of_the_host_has_no_named_cause(make_store: Ma
 
 @pytest.mark.parametrize(("count", "wait", "topic"), [(100, 20_000, "Launch"), (99, 20_000, "Record"), (100, 110_000, "Record")])
 def test_short_waits_before_many_launches_are_of_launches(make_store: MakeStore, count: int, wait: int, topic: str) -> None:
-    """A host that launches a kernel of 5 microseconds each ``wait`` ns, without operators in the trace."""
+    """A host that launches a kernel each ``wait`` ns, without operators."""
     begins = [number * (wait + 5_000) for number in range(count + 1)]
     store = make_store(
         device_event=[run(begin, begin + 5_000, number) for number, begin in enumerate(begins)],

@@ -110,10 +110,10 @@ def test_bins() -> None:
 
 
 def test_chance_makes_no_issue(bounded: None) -> None:
-    """128 samples each of two GPUs are enough for a distance of 0.5 (test_sample_bounds.py), whatever the histograms are."""
-    few = judge(gpus([10.0] * 127, [90.0] * 500))
-    assert (few.verdict, [row["evaluated"] for row in plain_details(few)["devices"]]) == (NOT_EVALUATED, [False, True])
-    assert few.reason == (
+    """128 samples of each GPU are enough for a distance of 0.5."""
+    short = judge(gpus([10.0] * 127, [90.0] * 500))
+    assert (short.verdict, [row["evaluated"] for row in plain_details(short)["devices"]]) == (NOT_EVALUATED, [False, True])
+    assert short.reason == (
         "127 of 128 samples of two GPUs needed: histograms of fewer samples differ by chance, more than the threshold in 1 % of the runs"
     )
     assert judge(gpus([10.0] * 128, [90.0] * 500)).verdict == ISSUES
@@ -122,14 +122,14 @@ def test_chance_makes_no_issue(bounded: None) -> None:
 
 
 def test_more_gpus_need_more_samples(bounded: None) -> None:
-    """The chance of a false alarm is that of all pairs: 28 pairs of 8 GPUs need 151 samples."""
-    few = judge(gpus(*([[10.0] * 150] * 7), [90.0] * 150))
-    assert str(few.reason).startswith("150 of 151 samples")
+    """28 pairs of 8 GPUs need 151 samples: each pair can be a false alarm."""
+    short = judge(gpus(*([[10.0] * 150] * 7), [90.0] * 150))
+    assert str(short.reason).startswith("150 of 151 samples")
     assert judge(gpus(*([[10.0] * 151] * 7), [90.0] * 151)).verdict == ISSUES
 
 
 def test_draws_of_one_distribution_are_no_issue(bounded: None) -> None:
-    """Of 11 to 19 samples two draws differ by 0.87 on average; that made an issue of every short run."""
+    """Two draws of 11 to 19 samples differ by 0.87 on average."""
     rng = random.Random(5)
     for count in (11, 15, 19, 64, 128, 256):
         for _ in range(20):
@@ -346,7 +346,7 @@ def test_the_distance_is_one(seed: int) -> None:
 
 
 def test_gpus_of_different_pipeline_stages_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two stages with two GPUs each, the stages differ by design; within a stage the loads are equal."""
+    """Stages differ by design; within each stage the loads are equal."""
     monkeypatch.setattr(load_balancing, "_stages", lambda _: {("m0", rank): rank // 2 for rank in range(4)})
     monkeypatch.setattr(load_balancing, "ranks", lambda _: {("m0", device): device for device in range(4)})
     loads = [10.0] * 20, [10.0] * 20, [90.0] * 20, [90.0] * 20

@@ -184,7 +184,7 @@ def test_a_straggler_explains_an_unequal_load() -> None:
 
 
 def test_a_straggler_explains_a_load_that_differs_by_less_than_it_costs() -> None:
-    """The GPUs of the pair are of other ranks; one stands idle while the other waits in a collective."""
+    """One GPU of the pair is idle while the other waits in a collective."""
     slow = {"node": "m0", "rank": 5, "pid": 1, "device": 5, "straggler": True}
     for difference, cause in ((-40.0, "StragglerRank"), (60.0, None)):
         pair = {"a": {"node": "m0", "device": 0}, "b": {"node": "m0", "device": 1}, "mean_difference": difference, "violation": True}
@@ -195,7 +195,7 @@ def test_a_straggler_explains_a_load_that_differs_by_less_than_it_costs() -> Non
 
 
 def test_a_straggler_explains_idle_time_of_others_without_work_of_their_host() -> None:
-    """Devices 0 and 1 stand idle for 40 %; a step without the straggler is 50 % shorter."""
+    """Devices 0 and 1 are idle for 40 %; the straggler costs 50 %."""
     slow = {"node": "m0", "rank": 5, "pid": 1, "device": 5, "straggler": True}
     cases = (
         ("nothing recorded", slow, True, True),

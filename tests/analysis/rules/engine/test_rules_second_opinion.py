@@ -25,7 +25,7 @@ from second_opinion import opinions, random_settings, read_run, write_run
 
 @pytest.fixture(autouse=True)
 def any_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lift LoadBalancing's least number of samples, which has its own tests: the runs stay small."""
+    """Lift the least number of samples of LoadBalancing: the runs are small."""
     monkeypatch.setattr(load_balancing, "samples_for_distance", lambda *_: 0)
 
 

@@ -109,7 +109,7 @@ def binomial(count: int, share: float, least: int) -> float:
 
 
 def test_counts_of_the_documents() -> None:
-    """Half of 101 snapshots, the median of 5 seconds, 11 outliers of 3,500 steps, the majority of steps."""
+    """The defaults of the rules keep false alarms below 1 %."""
     assert binomial(101, 0.35, 51) < 0.001
     assert binomial(5, 0.1, 3) < FALSE_ALARM < binomial(4, 0.1, 2)
     for ranks, steps in ((2, 4), (8, 4), (64, 8), (1024, 10)):
