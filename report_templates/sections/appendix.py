@@ -22,7 +22,7 @@ DEFINITIONS = (
     ("launch latency", "Start of the run less end of its launch call. Negative ones are counted apart."),
     ("host wait", "A gap before a kernel whose launch ended after the kernel before it did."),
     ("kernel wait", "A gap below 30 µs before a kernel whose launch was ready."),
-    ("step time", "First start to last end of the device work launched within a step; the host's duration where there is none."),
+    ("step time", "From the end of the device work of one step to that of the next; the host's duration where there is none."),
     ("percentile", "p95 is the value that 95 % of the values do not exceed; linear interpolation between order statistics."),
     ("deviation", "Standard deviation of the whole population."),
     ("active", "A utilisation sample above 0 %."),

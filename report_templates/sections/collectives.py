@@ -122,10 +122,10 @@ def _sentences(rows: tuple[Collective, ...], totals: CollectiveTotals) -> list[s
     fast = [row for row in rows if row.bus_gb_per_s is not None]
     if fast:
         first = max(fast, key=lambda row: row.total_ns)
-        least = "at least " if first.at_least else ""
+        least = "at least" if first.at_least else "at"
         sentences.append(
-            f"Of the collectives of known size, {first.operation} of {size(first.bytes)} takes longest, at {least}"
-            f"{bandwidth(first.bus_gb_per_s)} on the bus."
+            f"Of the collectives of known size, {first.operation} of {size(first.bytes)} takes longest, {least}"
+            f" {bandwidth(first.bus_gb_per_s)} on the bus."
         )
     if not totals.sized_percent:
         sentences.append(f"No size is recorded. {_NO_SIZE}")

@@ -50,7 +50,7 @@ def digits(number: int | None) -> str:
 
 def plural(number: int, noun: str, plural_noun: str | None = None) -> str:
     """Write a count and its noun: 1 step, 2 steps."""
-    return f"{count(number)}\u00a0{noun if number == 1 else plural_noun or noun + 's'}"
+    return f"{count(number)}\u00a0{noun if number == 1 else plural_noun or noun + ('es' if noun.endswith('s') else 's')}"
 
 
 def since(start: int) -> Callable[[int], str]:

@@ -73,7 +73,7 @@ def _weight(rules: Sequence[Rule], outcomes: Sequence[Outcome], first: int, late
 
 
 def _named(first: Outcome, later: Outcome) -> float:
-    """Return above 1 if the cause is worth a part of the finding that it explains, else 0."""
+    """Return above 1 if the cause is worth a part of the finding, else 0."""
     if first.cost is None or later.cost is None or not first.cost.of_ns or not later.cost.of_ns:
         return 1.5
     worth = first.cost.ns if first.cost.saving_ns is None else first.cost.saving_ns

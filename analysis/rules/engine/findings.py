@@ -22,13 +22,13 @@ def ranked(rules: Sequence[Chosen], outcomes: Sequence[Outcome]) -> tuple[Findin
     """Return the findings of the outcomes with an issue, ranked from 1."""
     explained = causes([chosen.rule for chosen in rules], outcomes)
     issues = [number for number, outcome in enumerate(outcomes) if outcome.verdict == ISSUES]
-    place = {number: _rank_percent(outcomes[number]) for number in issues}
+    worth = {number: _rank_percent(outcomes[number]) for number in issues}
     for number in issues:
         cause = number
         while cause in explained:
             cause = explained[cause]
-            place[cause] = max(place[cause], place[number])
-    order = sorted(issues, key=lambda number: (*_group(number, outcomes, explained), -place[_root(number, explained)], -place[number]))
+            worth[cause] = max(worth[cause], worth[number])
+    order = sorted(issues, key=lambda number: (*_group(number, outcomes, explained), -worth[_root(number, explained)], -worth[number]))
     return tuple(
         _finding(rank, rules[number], outcomes[number], rules[explained[number]].name if number in explained else None)
         for rank, number in enumerate(order, 1)

@@ -189,8 +189,8 @@ def test_a_straggler_explains_a_load_that_differs_by_less_than_it_costs() -> Non
     for difference, cause in ((-40.0, "StragglerRank"), (60.0, None)):
         pair = {"a": {"node": "m0", "device": 0}, "b": {"node": "m0", "device": 1}, "mean_difference": difference, "violation": True}
         load = built_in("LoadBalancing", cost(20), pairs=[pair])
-        found = order(load, built_in("StragglerRank", cost(50, saving=50, predicted=True), ranks=[slow]))
-        assert dict(found)["LoadBalancing"] == cause
+        ranked = order(load, built_in("StragglerRank", cost(50, saving=50, predicted=True), ranks=[slow]))
+        assert dict(ranked)["LoadBalancing"] == cause
     assert dict(order(load, built_in("StragglerRank", cost(90), ranks=[slow])))["LoadBalancing"] is None
 
 
@@ -206,8 +206,8 @@ def test_a_straggler_explains_idle_time_of_others_without_work_of_their_host() -
     for activity, rank, predicted, explained in cases:
         host = [{"activity": activity, "percent": 90.0}]
         idle = built_in("HostBound", cost(40), devices=[bound(0, 400), bound(1, 400)], first_use=None, host=host)
-        found = order(idle, built_in("StragglerRank", cost(50, saving=50, predicted=predicted), ranks=[rank]))
-        assert dict(found)["HostBound"] == ("StragglerRank" if explained else None)
+        ranked = order(idle, built_in("StragglerRank", cost(50, saving=50, predicted=predicted), ranks=[rank]))
+        assert dict(ranked)["HostBound"] == ("StragglerRank" if explained else None)
 
 
 def test_a_first_use_explains_the_gaps_before_short_kernels() -> None:
