@@ -209,7 +209,7 @@ FEWER_COMPILATIONS: Final = Words(
     " `torch._dynamo.mark_dynamic` or pad them to a few sizes",
     "Keep compilation out of the steps: pad inputs to a few shapes",
     "Keep compilation out of the steps: pad inputs to a few shapes",
-    "Keep compilation out of the steps: pad inputs to a few shapes",
+    "Keep compilation out of the steps: pad inputs to a few shapes, and let the framework's log list why code is compiled again",
 )
 
 # -- kernels ---------------------------------------------------------------------------------------------------------------

@@ -210,12 +210,13 @@ def test_fsdp_is_advised_in_its_own_words(make_store: MakeStore) -> None:
     assert "forward_prefetch=True" in exposed(make_store, "AllGather", 1 * MS, ["@FullyShardedDataParallel._pre_forward"], **late)
     queued = exposed(make_store, "AllGather", 1 * MS, ["@FSDP::pre_forward (layers.3)"])
     assert "an all-gather begins only when the computation before it has ended" in queued  # although it was launched before
-    assert "reshard_after_forward=False" in queued
     scatter = exposed(make_store, "ReduceScatter", 1 * MS, ["@FSDP::post_backward_reduce (layers.3)"])
     assert "in the backward pass" in scatter
     assert "set_requires_gradient_sync(False)" in scatter
     # BACKWARD_PRE is the default of the older FSDP.
-    assert "prefetch" not in exposed(make_store, "AllGather", 1 * MS, ["@FullyShardedDataParallel._pre_backward_hook"], **late)
+    older = exposed(make_store, "AllGather", 1 * MS, ["@FullyShardedDataParallel._pre_backward_hook"], **late)
+    assert "prefetch" not in older
+    assert "ShardingStrategy.SHARD_GRAD_OP" in older
 
 
 @pytest.mark.parametrize(
