@@ -145,8 +145,8 @@ def test_every_stream_and_why_it_stood_still(report: Report) -> None:
         forward_end, backward_end, copied = 13 * MS + 9 * 2_505 * US + 2_500 * US, 71_045 * US, 90_060 * US
         inside = (40_108 * US - forward_end) + (80_030 * US - backward_end) + (90_020 * US - 83_100 * US)
         host = STEPS * inside + (STEPS - 1) * (PERIOD - copied + 10_035 * US)
-        other = STEPS * (400 + 892 + 70 + 30) * US + (STEPS - 1) * 2_465 * US
-        assert actual[rank, rank, 7] == (STEPS * 22 + STEPS - 1, host, STEPS * 18 * 5 * US, other)
+        queued = STEPS * (400 + 892 + 70 + 30) * US + (STEPS - 1) * 2_465 * US
+        assert actual[rank, rank, 7] == (STEPS * 22 + STEPS - 1, host, STEPS * 18 * 5 * US, queued)
 
 
 def test_steps_of_annotations_and_of_nvtx_ranges(report: Report, store: Store) -> None:
