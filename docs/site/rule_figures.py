@@ -15,9 +15,12 @@ from postrun.report_templates.blocks import Figure, Section
 from postrun.report_templates.blocks.tables import Table
 from postrun.report_templates.figures.palette import themed
 from postrun.report_templates.sections.framework import framework
+from postrun.report_templates.sections.idle import idle
 from postrun.report_templates.sections.job_statistics import job_statistics
 from postrun.report_templates.sections.memory_operations import memory_operations
+from postrun.report_templates.sections.rank_comparison import rank_comparison
 from postrun.report_templates.sections.rules import rules
+from postrun.report_templates.sections.step_breakdown import step_breakdown
 from postrun.report_templates.sections.steps import steps
 from postrun.report_templates.sections.system_usage import system_usage
 from postrun.report_templates.sections.time_breakdown import time_breakdown
@@ -28,6 +31,9 @@ ELSEWHERE: Final[dict[str, Callable[[Report], Section]]] = {
     "InputBound": steps,
     "PageableCopies": memory_operations,
     "SlowCollectives": time_breakdown,
+    "StageImbalance": rank_comparison,
+    "WorkImbalance": step_breakdown,
+    "HostPauses": idle,
     "OverallSystemUsage": system_usage,
     "OverallFrameworkMetrics": framework,
     "ProfilerReport": job_statistics,

@@ -193,16 +193,24 @@ def blocking(trace: Trace) -> list[Event]:
 
 
 def caused(trace: Trace, blocks: Spans, gaps: list[tuple[int, int, int, Event]]) -> int:
-    """Return the host waits that begin with each block, up to its length."""
+    """Return the host waits that begin with each block, up to its length.
+
+    Time in which the host loads data has a cause of its own. The traces here name no other one."""
+    ranges = [row for row in trace.ranges if row["side"] == "host" and row["name"] in LOADING]
+    own = merged([(event["start"], event["end"]) for event in [*trace.loaders, *ranges]])
+
+    def waiting(start: float, end: float) -> float:
+        return end - start - common(own, int(start), int(end)) if end > start else 0
+
     total = 0
     for number, (begin, end) in enumerate(blocks):
         until = blocks[number + 1][0] if number + 1 < len(blocks) else math.inf
         waited: float = 0
         for start, stop, ready, event in gaps:
             if event["id"] not in trace.launched:
-                waited += max(0, min(stop, end) - max(start, begin))
+                waited += waiting(max(start, begin), min(stop, end))
             else:
-                waited += max(0, min(ready, until) - max(start, begin))
+                waited += waiting(max(start, begin), min(ready, until))
         total += int(min(waited, end - begin))
     return total
 
