@@ -81,13 +81,13 @@ class Ordered:
         """Interpolate between the sorted values of two rows; column ``size``: values."""
         values = pl.lit(self.values)
         low, high = values.gather(below), values.gather(above)
-        position = fraction * (pl.col("size") - 1)
-        return (position - position.floor()) * (high - low) + low
+        return _interpolated(low, high, fraction)
 
     def _windows(self, first: pl.Series, last: pl.Series, fractions: Sequence[float]) -> list[pl.Series]:
         """Compute the quantiles of the windows from copies of their rows."""
         names = [f"q{number}" for number in range(len(fractions))]
-        value = pl.col("value")
+        named = list(zip(names, fractions, strict=True))
+        ordered = pl.col("value").sort()
         windows = pl.DataFrame({"first": first, "last": last})
         longest = (last - first).max()
         parts = [pl.DataFrame(schema=dict.fromkeys(names, pl.Float64))]
@@ -96,10 +96,21 @@ class Ordered:
             parts.append(
                 rows.select("window", value=self._values.gather(rows["row"]))
                 .group_by("window", maintain_order=True)
-                .agg(value.quantile(fraction, "linear").alias(name) for name, fraction in zip(names, fractions, strict=True))
+                .agg(
+                    pl.len().alias("size"),
+                    *(ordered.get((fraction * (pl.len() - 1)).floor().cast(pl.Int64)).alias(f"{name}low") for name, fraction in named),
+                    *(ordered.get((fraction * (pl.len() - 1)).ceil().cast(pl.Int64)).alias(f"{name}high") for name, fraction in named),
+                )
+                .with_columns(_interpolated(pl.col(f"{name}low"), pl.col(f"{name}high"), fraction).alias(name) for name, fraction in named)
                 .select(names)
             )
         return pl.concat(parts).get_columns()
+
+
+def _interpolated(low: pl.Expr, high: pl.Expr, fraction: float) -> pl.Expr:
+    """Interpolate between the values next to a quantile; column ``size``: values."""
+    position = fraction * (pl.col("size") - 1)
+    return (position - position.floor()) * (high - low) + low
 
 
 def repeated(values: pl.Series, times: pl.Series) -> pl.Series:
