@@ -195,12 +195,12 @@ def blocking(trace: Trace) -> list[Event]:
 def caused(trace: Trace, blocks: Spans, gaps: list[tuple[int, int, int, Event]]) -> int:
     """Return the host waits that begin with each block, up to its length.
 
-    Time in which the host loads data has a cause of its own. The traces here name no other one."""
+    Time in which the host loads data has a cause of its loading. The traces here name no other one."""
     ranges = [row for row in trace.ranges if row["side"] == "host" and row["name"] in LOADING]
-    own = merged([(event["start"], event["end"]) for event in [*trace.loaders, *ranges]])
+    loading = merged([(event["start"], event["end"]) for event in [*trace.loaders, *ranges]])
 
     def waiting(start: float, end: float) -> float:
-        return end - start - common(own, int(start), int(end)) if end > start else 0
+        return end - start - common(loading, int(start), int(end)) if end > start else 0
 
     total = 0
     for number, (begin, end) in enumerate(blocks):
