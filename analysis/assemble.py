@@ -22,7 +22,11 @@ from .machine.counters import counters
 from .machine.gpu_memory import gpu_memory
 from .options import Options
 from .python_profile.profile import python_profile
-from .report.model import Generator, Kernel, RankComparison, Report, RuleResult, Summary
+from .report.device import Kernel
+from .report.model import Report
+from .report.rules import RuleResult
+from .report.run import Generator, Summary
+from .report.steps import RankComparison
 from .rules.engine.engine import evaluate
 from .rules.engine.selection import Selection, select
 from .rules.evidence.run_data import RunData

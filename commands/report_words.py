@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ..analysis.report.model import ERROR, FINE, ISSUES, NOT_EVALUATED, Report
+from ..analysis.report.model import Report
+from ..analysis.report.rules import ERROR, FINE, ISSUES, NOT_EVALUATED
 from ..analysis.toolkit.wording import duration, percent, plural
 
 _FINDINGS_SHOWN: Final = 3

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 import polars as pl
 
-from ..analysis.report.model import FINE, ISSUES
+from ..analysis.report.rules import FINE, ISSUES
 from ..analysis.rules.engine.catalogue import PROFILER_REPORT
 from ..analysis.toolkit import wording
 from ..errors import UsageError

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import modes
-from ..analysis.report.model import ERROR, ISSUES
+from ..analysis.report.rules import ERROR, ISSUES
 from ..analysis.rules.engine.catalogue import PROFILER_REPORT
 from ..ingest.object_store.folder import LINK
 from ..ingest.object_store.objects import Objects

@@ -9,7 +9,8 @@ from itertools import pairwise
 from typing import Final
 
 from ..report.comparison import Amount, Basis
-from ..report.model import Report, Step
+from ..report.model import Report
+from ..report.steps import Step
 from ..steps.step_time import by_process, main_steps
 
 _COVERED: Final = 0.5  # share of a process's profile window that its steps must cover, from first start to last end, to represent it

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Final
 
 from ..report.comparison import Amount, Basis, Change, Comparison, Difference, KernelChange, Side, StepComparison, Verdict
-from ..report.model import Generator, Report
+from ..report.model import Report
+from ..report.run import Generator
 from ..steps.ranges import LOADING
 from ..steps.step_time import FROM_STEP_TO_STEP
 from ..toolkit import wording

@@ -16,7 +16,8 @@ from typing import Final
 
 from ..device.precision import MATRIX_CATEGORIES
 from ..report.comparison import Amount, Basis, KernelChange, ShareChange
-from ..report.model import Kernel, Report
+from ..report.device import Kernel
+from ..report.model import Report
 from .basis import SAME, SMALLEST_PERCENT, SURE, amount, changed, per_unit, state
 
 _NUMBERED: Final = re.compile(r" #\d+$")  # a report numbers kernels that would have the same name

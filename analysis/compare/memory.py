@@ -7,7 +7,9 @@ from typing import Final
 
 from ...ingest.store.tables import METRICS
 from ..report.comparison import Basis, Measure, MemoryChange
-from ..report.model import MemoryOperation, MetricUsage, Report
+from ..report.device import MemoryOperation
+from ..report.machine import MetricUsage
+from ..report.model import Report
 from .basis import GROWN, SAME, SHRUNK, SMALLEST_PERCENT, changed, per_unit, state
 
 _COPIES_PERCENT: Final = 10.0  # a report has no spread of copies: those of the same size must differ by this much

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from ..report.comparison import Amount, Basis, DevicePair
-from ..report.model import DeviceTime, Report, StepBar
+from ..report.device import DeviceTime
+from ..report.model import Report
+from ..report.steps import StepBar
 from ..steps.ranges import LOADING
 from ..toolkit.places import in_order
 from .basis import SAME, UNDECIDED, amount, per_unit, state

@@ -7,7 +7,8 @@ from typing import Final
 
 from ...ingest.store.tables import METRICS
 from ..report.comparison import Basis, SampledMean, Sampling
-from ..report.model import Report, Series
+from ..report.machine import Series
+from ..report.model import Report
 from ..steps.step_time import main_steps
 
 MEASURES: Final = (("gpu", "GPU utilisation"), ("gpu_memory", "GPU memory"), ("cpu", "CPU utilisation"), ("io_wait", "I/O wait"))

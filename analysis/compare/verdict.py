@@ -13,7 +13,8 @@ from itertools import accumulate
 from typing import Final
 
 from ..report.comparison import Basis, StepComparison, Verdict
-from ..report.model import AnnotationGroup, Report
+from ..report.framework import AnnotationGroup
+from ..report.model import Report
 from ..toolkit import wording
 from .basis import SAME, SECOND_NS, SURE, UNDECIDED
 from .steps import FASTER, FEWEST, SLOWER

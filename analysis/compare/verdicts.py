@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from ..report.comparison import VerdictChange
-from ..report.model import FINE, ISSUES, Report, RuleResult
+from ..report.model import Report
+from ..report.rules import FINE, ISSUES, RuleResult
 
 MENDED: Final = "mended"
 BROKEN: Final = "broken"

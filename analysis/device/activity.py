@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from ...ingest.store.store import Store
-from ..report.model import Activity, Share
+from ..report.device import Activity
+from ..report.rows import Share
 from ..toolkit.contents import kinds
 from ..toolkit.shares import percent_of
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 import polars as pl
 
 from ...ingest.store.store import Store
-from ..report.model import AllocatorMemory
+from ..report.device import AllocatorMemory
 from ..toolkit.places import Place, Places
 
 POINTS: Final = 400  # points per curve; an allocator with more events gets lowest and highest per interval of equal length

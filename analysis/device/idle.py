@@ -7,7 +7,7 @@ from typing import Final
 import polars as pl
 
 from ...ingest.store.store import Store
-from ..report.model import Idle
+from ..report.device import Idle
 from ..toolkit.intervals import first_of, gaps
 from ..toolkit.places import Places, process_conditions
 from ..toolkit.windows import windows, with_window

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...ingest.store.store import Store
-from ..report.model import DeviceTime, Kernel, Share
+from ..report.device import DeviceTime, Kernel
+from ..report.rows import Share
 from ..toolkit.shares import percent_of, shares
 
 

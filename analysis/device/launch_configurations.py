@@ -7,7 +7,7 @@ from math import prod
 from typing import Any, Final
 
 from ...ingest.store.store import Store
-from ..report.model import LaunchConfiguration, LaunchConfigurations
+from ..report.device import LaunchConfiguration, LaunchConfigurations
 from ..toolkit.shares import percent_of
 
 MOST: Final = 500

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from ...ingest.store.store import Store
-from ..report.model import LaunchQueue, StreamQueue
+from ..report.device import LaunchQueue, StreamQueue
 from ..toolkit.intervals import sweep_length
 from ..toolkit.places import Places, process_conditions
 from ..toolkit.windows import windows, with_window

@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from ...ingest.store.store import Store
-from ..report.model import Launches, LaunchPair, Share
+from ..report.device import Launches, LaunchPair
+from ..report.rows import Share
 from ..toolkit.contents import kinds
 from ..toolkit.intervals import first_of
 from ..toolkit.places import Places, process_conditions

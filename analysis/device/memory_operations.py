@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...ingest.store.store import Store
-from ..report.model import MemoryOperation
+from ..report.device import MemoryOperation
 from ..toolkit.contents import kinds
 from ..toolkit.shares import percent_of
 

@@ -7,7 +7,7 @@ from typing import Final
 import polars as pl
 
 from ...ingest.store.store import Store
-from ..report.model import DeviceOperator, OperatorAttribution, OperatorKernel
+from ..report.device import DeviceOperator, OperatorAttribution, OperatorKernel
 from ..toolkit.contents import kinds
 from ..toolkit.intervals import first_of, innermost
 from ..toolkit.places import process_conditions

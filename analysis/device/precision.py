@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from ..report.model import Kernel, Precision
+from ..report.device import Kernel, Precision
 from ..toolkit.shares import shares
 
 # Categories that tensor cores accelerate: only there does the precision limit the speed.

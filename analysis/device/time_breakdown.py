@@ -9,7 +9,7 @@ from typing import Final
 import polars as pl
 
 from ...ingest.store.store import Store
-from ..report.model import DeviceTime
+from ..report.device import DeviceTime
 from ..toolkit.intervals import first_of, sweep_length
 from ..toolkit.places import Places, process_conditions
 from ..toolkit.windows import windows, with_window

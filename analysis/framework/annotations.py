@@ -9,7 +9,7 @@ import polars as pl
 
 from ...errors import UsageError
 from ...ingest.store.store import Store
-from ..report.model import AnnotationGroup, Annotations
+from ..report.framework import AnnotationGroup, Annotations
 from ..toolkit.names import base_name
 from ..toolkit.options import AnalysisOptions
 from ..toolkit.quantiles import duration_histogram, quantiles

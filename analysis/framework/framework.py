@@ -9,7 +9,8 @@ import polars as pl
 
 from ...ingest.store.store import Store
 from ..device.operators import ALL_WORK, attribution
-from ..report.model import Framework, OperatorRow, Share
+from ..report.framework import Framework, OperatorRow
+from ..report.rows import Share
 from ..steps.part_ranges import part_ranges
 from ..steps.parts import step_parts
 from ..toolkit.contents import communicates

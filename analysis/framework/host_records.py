@@ -7,7 +7,8 @@ from typing import Final
 
 from ..python_profile.names import PROFILER
 from ..python_profile.profile import NOT_STATED
-from ..report.model import ProfileGroup, ProfileRow, PythonProfile, Share
+from ..report.python_profile import ProfileGroup, ProfileRow, PythonProfile
+from ..report.rows import Share
 from ..toolkit import wording
 
 _TIMERS: Final = {"cpu_time": "CPU time", "off_cpu_time": "off-CPU time"}

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from ...ingest.store.store import Store
-from ..report.model import OperatorRow, PhaseMetrics
+from ..report.framework import OperatorRow, PhaseMetrics
 from ..steps.part_ranges import Parts
 from ..toolkit.intervals import intersection, union, union_length
 from ..toolkit.shares import percent_of, shares

@@ -8,7 +8,7 @@ import polars as pl
 
 from ...ingest.store.store import Store
 from ...ingest.store.tables import COUNTER
-from ..report.model import CounterSeries
+from ..report.machine import CounterSeries
 from ..toolkit.places import Places
 
 POINTS: Final = 400  # values per counter; more are averaged, with lowest and highest, over intervals of equal length

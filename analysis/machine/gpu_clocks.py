@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ...ingest.store.store import Store
-from ..report.model import GpuClocks
+from ..report.machine import GpuClocks
 from ..toolkit.places import Places, in_order
 from ..toolkit.wording import count, duration, percent, plural
 

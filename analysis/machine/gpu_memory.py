@@ -7,7 +7,7 @@ from typing import Final
 import polars as pl
 
 from ...ingest.store.store import Store
-from ..report.model import GpuMemory
+from ..report.machine import GpuMemory
 from ..toolkit.places import Places, in_order
 
 POINTS: Final = 400  # samples per GPU; more are averaged, with lowest and highest, over intervals of equal length

@@ -9,7 +9,7 @@ from typing import Final
 import polars as pl
 
 from ...ingest.store.store import Store
-from ..report.model import ActiveTime, MetricUsage, Series, SystemUsage, UnitHeat
+from ..report.machine import ActiveTime, MetricUsage, Series, SystemUsage, UnitHeat
 from ..toolkit.places import Places, in_order
 from ..toolkit.quantiles import quantile
 from ..toolkit.wording import whole_percent

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ...ingest.store.store import Store
-from ..report.model import FlameFrame
+from ..report.python_profile import FlameFrame
 from .names import kind_of, short_names
 
 LEAST_PERCENT: Final = 0.5  # of all time; smaller frames are folded into the frame "other" of their caller

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final
 
 from ...ingest.store.store import Store
-from ..report.model import FlameGraph, ProfileGroup, ProfileRow, PythonProfile
+from ..report.python_profile import FlameGraph, ProfileGroup, ProfileRow, PythonProfile
 from ..toolkit import wording
 from ..toolkit.contents import stated
 from .flame_graph import LEAST_PERCENT, called_tree, sampled_tree

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .model import DetailsRow, RuleDetails
+from .details import DetailsRow, RuleDetails
 
 
 class ComparedStage(DetailsRow):

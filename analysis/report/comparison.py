@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from .json_text import json_text
-from .model import Generator
+from .run import Generator
 
 SCHEMA_VERSION: Final = 1
 

@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
-from .model import SCHEMA_VERSION, Report, RuleDetails, RuleResult
+from .details import RuleDetails
+from .model import SCHEMA_VERSION, Report
 from .rule_details import DETAILS
+from .rules import RuleResult
 
 _ADDED_TO_COLLECTIVES: Final = ("group", "group_description", "skew_ns", "last_rank", "last_count")
 

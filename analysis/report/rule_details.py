@@ -9,7 +9,9 @@ from typing import Final
 
 from . import cause_details as cause_details  # so that its classes are in DETAILS
 from .communication_details import ExposedCollective, SlowCollectivesDetails
-from .model import DetailsRow, Histogram, OperatorRow, RuleDetails, Share
+from .details import DetailsRow, RuleDetails
+from .framework import OperatorRow
+from .rows import Histogram, Share
 
 
 class Gpu(DetailsRow):

@@ -14,7 +14,8 @@ import typing
 from typing import Any, Final
 
 from .comparison import Comparison
-from .model import Report, RuleDetails
+from .details import RuleDetails
+from .model import Report
 
 _ROOTS: Final = {"report": Report, "comparison": Comparison}
 _SCALARS: Final = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}

@@ -7,7 +7,7 @@ from typing import Final
 
 from ...ingest.store.store import Store
 from ..causes.program import INFERENCE, program
-from ..report.model import Note
+from ..report.run import Note
 from ..toolkit.contents import formats, kinds
 
 WITH_STACK: Final = "with_stack"

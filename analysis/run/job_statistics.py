@@ -8,7 +8,7 @@ import polars as pl
 
 from ...ingest.store.store import Store
 from ...ingest.store.tables import MEASURED
-from ..report.model import JobStatistics
+from ..report.run import JobStatistics
 from ..toolkit import wording
 from ..toolkit.contents import RUN, SOURCES, formats
 from ..toolkit.shared import shared

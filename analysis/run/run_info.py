@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from ...ingest.store.store import Store
-from ..report.model import Device, Node, Note, Process, Run, Source
+from ..report.run import Device, Node, Note, Process, Run, Source
 from ..toolkit.contents import NODES, PROCESSES, RUN, SOURCES
 from ..toolkit.places import Places, in_order
 from .capture_notes import capture_notes

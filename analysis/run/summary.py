@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ..causes.program import program_words
-from ..report.model import Device, Node, Summary
+from ..report.run import Device, Node, Summary
 from ..toolkit import wording
 from ..toolkit.labels import short_model
 from .summary_data import SummaryData

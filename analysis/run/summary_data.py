@@ -8,7 +8,9 @@ from operator import attrgetter
 
 from ..causes.program import INFERENCE
 from ..report.causes import IterationKind
-from ..report.model import DeviceTime, MetricUsage, Report
+from ..report.device import DeviceTime
+from ..report.machine import MetricUsage
+from ..report.model import Report
 from ..toolkit import wording
 from ..toolkit.shares import percent_of_spans
 

@@ -8,7 +8,9 @@ from typing import Final
 from ..causes.program import program_words
 from ..device.time_breakdown import WORTH_NAMING_PERCENT, only_copied
 from ..framework.host_records import host_records
-from ..report.model import SMALL_PERCENT, DeviceTime, Finding, Steps
+from ..report.device import DeviceTime
+from ..report.rules import SMALL_PERCENT, Finding
+from ..report.steps import Steps
 from ..toolkit import wording
 from .summary_data import SummaryData, median_range
 from .summary_steps import data_loading, loading_basis, longest_step, profiled_left_out, spread, uneven_processes

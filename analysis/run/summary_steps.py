@@ -8,7 +8,8 @@ from typing import Final
 
 import polars as pl
 
-from ..report.model import Quantiles, Step, Steps
+from ..report.rows import Quantiles
+from ..report.steps import Step, Steps
 from ..steps.profiled import others_of
 from ..steps.step_time import main_steps, step_times
 from ..toolkit import wording

@@ -6,7 +6,7 @@ import statistics
 from typing import Final
 
 from ..device.precision import BELOW_FP32
-from ..report.model import Tile
+from ..report.run import Tile
 from ..steps.step_time import FROM_STEP_TO_STEP, HOST, main_steps, per_step, step_times
 from ..toolkit import wording
 from .summary_data import SummaryData, median_range, p95_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ..report.model import Note, Run
+from ..report.run import Note, Run
 from ..toolkit import wording
 from .capture_notes import CODES
 

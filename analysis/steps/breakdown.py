@@ -7,7 +7,7 @@ from typing import Final
 import polars as pl
 
 from ...ingest.store.store import Store
-from ..report.model import RankSteps, StepBar, StepBreakdown
+from ..report.steps import RankSteps, StepBar, StepBreakdown
 from .data import StepData
 from .times import PARTS, TIMES, no_device_steps, step_times, steps_with_start
 

@@ -11,7 +11,7 @@ from typing import Final
 import polars as pl
 
 from ...ingest.store.store import Store
-from ..report.model import WorkOutsideSteps
+from ..report.steps import WorkOutsideSteps
 from ..toolkit.intervals import union_length
 from ..toolkit.places import Places
 

@@ -9,7 +9,7 @@ from typing import Final
 import polars as pl
 
 from ...ingest.store.store import Store
-from ..report.model import Share
+from ..report.rows import Share
 from ..toolkit.intervals import union_length
 from ..toolkit.shares import shares
 from .part_ranges import Parts

@@ -7,7 +7,7 @@ from typing import Final
 import polars as pl
 
 from ...ingest.store.store import Store
-from ..report.model import Step
+from ..report.steps import Step
 from ..toolkit.wording import numbered, ordinal
 
 ENOUGH: Final = 5  # other steps of a process and phase needed to exclude profiled ones from statements on long steps

@@ -10,7 +10,7 @@ import polars as pl
 
 from ...ingest.store.store import Store
 from ..device.collectives import communication_kernels
-from ..report.model import RankComparison, RankRow, RankSpread
+from ..report.steps import RankComparison, RankRow, RankSpread
 from ..toolkit.intervals import union
 from ..toolkit.labels import place
 from ..toolkit.quantiles import quantiles

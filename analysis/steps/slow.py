@@ -8,7 +8,7 @@ from typing import Final
 import polars as pl
 
 from ...ingest.store.store import Store
-from ..report.model import SlowSteps, StepDifference
+from ..report.steps import SlowSteps, StepDifference
 from ..toolkit.labels import process_place
 from ..toolkit.quantiles import quantiles
 from ..toolkit.wording import capitalized, count, duration, plural

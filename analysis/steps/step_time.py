@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from ..report.model import Step, Steps
+from ..report.steps import Step, Steps
 
 FROM_STEP_TO_STEP: Final = "from step to step"
 DEVICE: Final = "device"

@@ -10,7 +10,7 @@ from typing import Any, Final
 import polars as pl
 
 from ...ingest.store.store import Store
-from ..report.model import Step, StepGroup, StepParts, Steps, StepTrend
+from ..report.steps import Step, StepGroup, StepParts, Steps, StepTrend
 from ..toolkit.places import Place, Places
 from ..toolkit.quantiles import duration_histogram, quantiles
 from ..toolkit.wording import count, numbered, plural

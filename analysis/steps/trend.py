@@ -8,7 +8,7 @@ from typing import Final
 
 import polars as pl
 
-from ..report.model import Step, StepTrend
+from ..report.steps import Step, StepTrend
 from ..toolkit import wording
 
 FEWEST: Final = 30  # steps that a group needs for a trend

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from ..report.model import SlowSteps, Step
+from ..report.steps import SlowSteps, Step
 from ..steps.step_time import main_steps
 from ..toolkit import wording
 from ..toolkit.places import Places

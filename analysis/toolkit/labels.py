@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from ..report.model import DeviceTime
+from ..report.device import DeviceTime
 
 UNKNOWN_HOST: Final = "unknown host"  # the readers' name of a node that no file names; further ones are "unknown host 2" and so on
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import polars as pl
 
-from ..report.model import Histogram, Quantiles
+from ..report.rows import Histogram, Quantiles
 
 LINEAR_BINS: Final = 50
 BINS_PER_DECADE: Final = 10

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from ..report.model import DeviceTime, Share
+from ..report.device import DeviceTime
+from ..report.rows import Share
 
 
 def shares(parts: Iterable[tuple[str, int, int]]) -> tuple[Share, ...]:

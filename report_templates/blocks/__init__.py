@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from markupsafe import Markup
 
-from ...analysis.report.model import Histogram, Quantiles
+from ...analysis.report.rows import Histogram, Quantiles
 from ..figures.donut import Sector, donut, shaded
 from ..figures.histogram import Bins
 from ..figures.palette import MEANINGS

@@ -7,7 +7,7 @@ from typing import Final
 
 from ...analysis.compare.parts import host_name
 from ...analysis.report.comparison import Amount, Comparison
-from ...analysis.report.model import Tile
+from ...analysis.report.run import Tile
 from ..blocks import Section, say
 from ..blocks.tables import Col, table
 from ..text.formats import capitalized, duration

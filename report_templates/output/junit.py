@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from typing import Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from ...analysis.report.model import Report, RuleResult
+from ...analysis.report.model import Report
+from ...analysis.report.rules import RuleResult
 
 # Characters that XML 1.0 cannot contain, not even as references.
 _FORBIDDEN: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

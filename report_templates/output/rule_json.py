@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from ...analysis.report import rule_details
-from ...analysis.report.model import Histogram, Report, RuleResult, Share, plain
+from ...analysis.report.model import Report, plain
+from ...analysis.report.rows import Histogram, Share
+from ...analysis.report.rules import RuleResult
 
 D = TypeVar("D", bound=rule_details.Gpu)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ...analysis.report.model import AnnotationGroup, CounterSeries, Report
+from ...analysis.report.framework import AnnotationGroup
+from ...analysis.report.machine import CounterSeries
+from ...analysis.report.model import Report
 from ..blocks import Block, Details, Figure, Only, Section, bins_of, say, spread, worth_drawing
 from ..blocks.tables import Col, Table, table
 from ..figures.histogram import panels

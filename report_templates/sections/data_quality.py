@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from ...analysis.report.model import Note, Report, Source
+from ...analysis.report.model import Report
+from ...analysis.report.run import Note, Source
 from ..blocks import Section, plain, say
 from ..blocks.tables import Cell, Col, Table, table, word
 from ..text.formats import clip, count, moment, plural, shift, size

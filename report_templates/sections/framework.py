@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from ...analysis.report.model import OperatorRow, PhaseMetrics, Report
+from ...analysis.report.framework import OperatorRow, PhaseMetrics
+from ...analysis.report.model import Report
 from ..blocks import Halves, Only, Section, Texts, say
 from ..blocks.tables import Col, Table, table
 from ..text.formats import clip, count, duration, percent

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from ...analysis.report.model import AllocatorMemory, GpuMemory, Report
+from ...analysis.report.device import AllocatorMemory
+from ...analysis.report.machine import GpuMemory
+from ...analysis.report.model import Report
 from ..blocks import Figure, Section, coded, name, of_all, say, spread
 from ..blocks.tables import Col, Table, amount, table
 from ..figures import lines

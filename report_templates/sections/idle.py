@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...analysis.report.causes import Gap
-from ...analysis.report.model import Idle, Report
+from ...analysis.report.device import Idle
+from ...analysis.report.model import Report
 from ..blocks import BARS, Figure, Section, of_all, plain, say, spread
 from ..blocks.tables import Cell, Col, Table, table
 from ..figures.axes import time_unit

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ...analysis.report.model import Device, Node, Process, PythonProfile, Report
+from ...analysis.report.model import Report
+from ...analysis.report.python_profile import PythonProfile
+from ...analysis.report.run import Device, Node, Process
 from ..blocks import Section, Texts, coded, line_of, say
 from ..blocks.tables import Cell, Col, Table, pairs_table, table
 from ..text.formats import UNKNOWN, count, digits, duration, moment, plural, size

@@ -9,7 +9,8 @@ from typing import Final
 
 from markupsafe import Markup
 
-from ...analysis.report.model import Kernel, Report
+from ...analysis.report.device import Kernel
+from ...analysis.report.model import Report
 from ..blocks import SECTORS, Figure, Only, Section, Slice, coded, meaning_of, ring, say
 from ..blocks.tables import Col, table, word
 from ..text.formats import clip, count, duration, percent, plural

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import Final
 
-from ...analysis.report.model import LaunchConfiguration, Report, StreamQueue
+from ...analysis.report.device import LaunchConfiguration, StreamQueue
+from ...analysis.report.model import Report
 from ..blocks import Figure, Only, Section, bins_of, coded, name, say, worth_drawing
 from ..blocks.tables import Cell, Col, pairs_table, table, word
 from ..figures import lines

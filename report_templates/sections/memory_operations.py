@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...analysis.report.model import MemoryOperation, Report
+from ...analysis.report.device import MemoryOperation
+from ...analysis.report.model import Report
 from ..blocks import SECTORS, Section, Slice, ring, say
 from ..text.formats import bandwidth, count, duration, percent, plural, size
 

@@ -10,7 +10,8 @@ from typing import Final
 
 from markupsafe import Markup
 
-from ...analysis.report.model import FlameFrame, FlameGraph, ProfileGroup, ProfileRow, PythonProfile, Report
+from ...analysis.report.model import Report
+from ...analysis.report.python_profile import FlameFrame, FlameGraph, ProfileGroup, ProfileRow, PythonProfile
 from ..blocks import Block, Details, Figure, Only, Section, Texts, coded, name, say
 from ..blocks.tables import PDF_ROWS, Cell, Col, Table, table, word
 from ..figures.flame_graph import Bar, flame_graph

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ...analysis.report.model import RankComparison, RankRow, Report
+from ...analysis.report.model import Report
+from ...analysis.report.steps import RankComparison, RankRow
 from ..blocks import Block, Figure, Only, Section, of_all, say, spread
 from ..blocks.tables import PDF_ROWS, Cell, Col, Table, table
 from ..figures.axes import time_unit

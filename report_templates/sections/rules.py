@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from ...analysis.report.model import Report, RuleParameter, RuleResult
+from ...analysis.report.model import Report
 from ...analysis.report.rule_details import DETAILS
+from ...analysis.report.rules import RuleParameter, RuleResult
 from ..blocks import Section, coded, plain, say
 from ..blocks.tables import Cell, Col, Table, table
 from ..rules import across_ranks, bottlenecks, communication, generic, loop, trace, utilization

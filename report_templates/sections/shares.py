@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
-from ...analysis.report.model import Report, Share
+from ...analysis.report.model import Report
+from ...analysis.report.rows import Share
 from ..blocks import SECTORS, Figure, Halves, Section, Slice, meaning_of, ring, say
 from ..text.formats import capitalized, count, duration, percent
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...analysis.report.model import Report, SlowSteps, StepDifference
+from ...analysis.report.model import Report
+from ...analysis.report.steps import SlowSteps, StepDifference
 from ..blocks import Section, say
 from ..blocks.tables import Cell, Col, table
 from ..text import labels

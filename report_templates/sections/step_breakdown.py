@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ...analysis.report.model import Report, StepBar
+from ...analysis.report.model import Report
+from ...analysis.report.steps import StepBar
 from ...analysis.steps.step_time import FROM_STEP_TO_STEP, step_times
 from ..blocks import Figure, Only, Section, say
 from ..blocks.tables import Cell, Col, table

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ...analysis.report.model import Report, Step, StepGroup, StepParts
+from ...analysis.report.model import Report
+from ...analysis.report.steps import Step, StepGroup, StepParts
 from ...analysis.steps.profiled import ENOUGH
 from ...analysis.steps.step_time import FROM_STEP_TO_STEP, step_times
 from ...analysis.toolkit import wording

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from ...analysis.framework.host_records import leading_functions
-from ...analysis.report.model import Report, Tile
+from ...analysis.report.model import Report
+from ...analysis.report.run import Tile
 from ..blocks import Figure, Section, meaning_of, of_all, plain, say, spread
 from ..blocks.tables import Cell, Col, Table, table, word
 from ..figures.donut import shaded

@@ -8,7 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 from markupsafe import Markup
 
-from ...analysis.report.model import ActiveTime, GpuClocks, Report, Series, UnitHeat
+from ...analysis.report.machine import ActiveTime, GpuClocks, Series, UnitHeat
+from ...analysis.report.model import Report
 from ..blocks import Block, Figure, Halves, Only, Section, Slice, Texts, of_all, ring, say, spread
 from ..blocks.tables import Cell, Col, Table, amount, table
 from ..figures import heat_map, lines

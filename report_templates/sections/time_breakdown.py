@@ -8,7 +8,8 @@ from typing import Final
 
 from markupsafe import Markup
 
-from ...analysis.report.model import DeviceTime, Report
+from ...analysis.report.device import DeviceTime
+from ...analysis.report.model import Report
 from ..blocks import BARS, Figure, Only, Section, Texts, of_all, say, spread
 from ..blocks.tables import Cell, Col, table
 from ..figures.stacked_bars import Part, stacked_bars

@@ -10,7 +10,8 @@ from typing import Final
 
 from markupsafe import Markup
 
-from ...analysis.report.model import Finding, Report, RuleResult
+from ...analysis.report.model import Report
+from ...analysis.report.rules import Finding, RuleResult
 from ..blocks import coded, name, plain
 from ..blocks.tables import Cell
 from ..text.formats import UNKNOWN, clip, duration, percent, plural, sentences

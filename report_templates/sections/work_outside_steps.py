@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...analysis.report.model import WorkOutsideSteps
+from ...analysis.report.steps import WorkOutsideSteps
 from ..blocks.tables import Col, Table, table
 from ..text import labels
 from ..text.formats import count, duration, plural

@@ -13,7 +13,8 @@ from inference_jobs import Inference, simulate_inference
 from job_engine import Rank
 from job_trace import Layout, write_traces
 from postrun import analyze
-from postrun.analysis.report.model import Finding, Report
+from postrun.analysis.report.model import Report
+from postrun.analysis.report.rules import Finding
 from published_jobs import Published, write_published
 from training_jobs import Training, simulate, span_ns
 

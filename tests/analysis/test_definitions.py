@@ -17,7 +17,7 @@ REPEATED = {
     "category of communication": (r"category\s*(=|<>|IS (NOT )?DISTINCT FROM|IN)\s*\(?'communication'", set[str]()),
     "records of synchronization are no work": (r"kind\s*(<>|!=)\s*'sync'", set[str]()),
     "exposed communication in percent": (r"exposed_communication_ns\s*/", set[str]()),
-    "time of all steps": (r"mean_step_ns\s*\*", {"report/model.py"}),
+    "time of all steps": (r"mean_step_ns\s*\*", {"report/steps.py"}),
     "exposed communication": (r"communication\W*&\s*~\s*\S*computation", {"device/time_breakdown.py"}),
     "idle time": (r"span_ns\W*-\s*\S*busy_ns", {"device/time_breakdown.py"}),
 }

@@ -10,7 +10,8 @@ from contradictions import contradictions
 from postrun.analysis import analyze
 from postrun.analysis.report import Report
 from postrun.analysis.report.causes import Program
-from postrun.analysis.report.model import Finding, Tile
+from postrun.analysis.report.rules import Finding
+from postrun.analysis.report.run import Tile
 from postrun.ingest import ingest
 from report_stub import empty_report
 

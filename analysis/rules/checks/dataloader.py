@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 import polars as pl
 
 from ....ingest.store.store import Store
-from ...report.model import Histogram
+from ...report.rows import Histogram
 from ...report.rule_details import DataloaderDetails, LoaderConfiguration, LoadingNode, LoadingTimes
 from ...steps.part_ranges import LOADER_PHASE, OF_LOADER, OF_TRACE, recorded_once
 from ...toolkit import wording

@@ -13,7 +13,7 @@ import polars as pl
 from ...causes.pauses import CHECKPOINT, GARBAGE, host_pauses
 from ...causes.what_if import WhatIf
 from ...report.cause_details import HostPause, HostPausesDetails
-from ...report.model import ISSUES
+from ...report.rules import ISSUES
 from ...toolkit.intervals import intersection, union
 from ...toolkit.wording import duration, percent, plural
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated

@@ -14,8 +14,9 @@ from ....ingest.store.store import Store
 from ...device.coverage import union_lengths
 from ...device.precision import MATRIX_CATEGORIES
 from ...report.causes import Program
-from ...report.model import Device, DeviceTime
+from ...report.device import DeviceTime
 from ...report.rule_details import LowPrecisionDetails, MatrixDevice, MatrixKernel, PrecisionShare
+from ...report.run import Device
 from ...toolkit.labels import place, short_model
 from ...toolkit.places import Places, process_conditions
 from ...toolkit.shares import percent_of, shares

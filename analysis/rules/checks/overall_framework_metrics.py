@@ -6,8 +6,10 @@ import dataclasses
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from ...report.model import FINE, Framework, Share
+from ...report.framework import Framework
+from ...report.rows import Share
 from ...report.rule_details import OverallFrameworkMetricsDetails
+from ...report.rules import FINE
 from ...toolkit import wording
 from ...toolkit.windows import gaps_ns
 from ..evidence.base import Category, Outcome, Parameters, Rule, not_evaluated

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ...report.model import FINE, MetricUsage
+from ...report.machine import MetricUsage
 from ...report.rule_details import MetricQuantiles, NodeUsage, OverallSystemUsageDetails
+from ...report.rules import FINE
 from ...toolkit.labels import UNKNOWN_HOST
 from ...toolkit.wording import count, plural
 from ..evidence.base import Outcome, Parameters, Rule, not_evaluated

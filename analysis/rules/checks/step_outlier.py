@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 import polars as pl
 
 from ...report.causes import Program
-from ...report.model import Quantiles
+from ...report.rows import Quantiles
 from ...report.rule_details import RanInStep, SlowStep, StepGroup, StepOutlierDetails
 from ...steps.profiled import without_profiled
 from ...steps.steps import SLOWEST

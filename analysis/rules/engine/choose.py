@@ -14,7 +14,8 @@ from typing import Any
 
 from ....errors import UsageError
 from ....option_values import words
-from ...report.model import ERROR, ISSUES, NOT_EVALUATED, Report
+from ...report.model import Report
+from ...report.rules import ERROR, ISSUES, NOT_EVALUATED
 from ..evidence.base import Preset
 from . import custom
 from .bounds import LIMIT_S

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from ...report import rule_details
-from ...report.model import FINE, ISSUES, RuleDetails
+from ...report.details import RuleDetails
+from ...report.rules import FINE, ISSUES
 from ...toolkit.wording import percent
 from ..checks.bottleneck import IOBottleneck
 from ..checks.dataloader import Dataloader

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Final
 
 from ....errors import Terminated
 from ....ingest.store.tables import storable
-from ...report.model import ERROR, FINE, ISSUES, VERDICTS
+from ...report.rules import ERROR, FINE, ISSUES, VERDICTS
 from ...toolkit.wording import count, duration
 from ..evidence.base import SCAN_INTERVAL, Category, Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
 from ..evidence.run_data import RunData

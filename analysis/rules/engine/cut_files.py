@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ....ingest.store.store import Store
-from ...report.model import NOT_EVALUATED
+from ...report.rules import NOT_EVALUATED
 from ...toolkit.contents import RUN
 from ...toolkit.wording import count
 from ..evidence.base import Outcome, Rule

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from typing import Any, Final
 
 from ...causes.program import INFERENCE
-from ...report.model import ERROR, ISSUES, Finding, RuleParameter, RuleResult
+from ...report.rules import ERROR, ISSUES, Finding, RuleParameter, RuleResult
 from ...run.capture_notes import python_frames
 from ..evidence.base import Outcome, Rule, SampleRule, not_evaluated
 from ..evidence.run_data import RunData

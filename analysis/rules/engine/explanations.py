@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from ...report.cause_details import HostPausesDetails
-from ...report.model import ISSUES
 from ...report.rule_details import (
     BatchSizeDetails,
     BottleneckDetails,
@@ -23,6 +22,7 @@ from ...report.rule_details import (
     StragglerRankDetails,
     SyncBoundDetails,
 )
+from ...report.rules import ISSUES
 from ..checks.low_gpu_utilization import IDLE_ENDS, IDLE_HEAD, IDLE_TAIL, UNUSED
 from ..evidence.base import Outcome, Rule
 from ..evidence.host_time import UNRECORDED

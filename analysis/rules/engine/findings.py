@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ...report.model import ISSUES, SMALL_PERCENT, Finding
+from ...report.rules import ISSUES, SMALL_PERCENT, Finding
 from ..evidence.base import Outcome
 from .explanations import causes
 from .selection import Chosen

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...report.model import FINE, ISSUES, NOT_EVALUATED, RuleResult
 from ...report.rule_details import ProfilerReportDetails, RuleVerdict
+from ...report.rules import FINE, ISSUES, NOT_EVALUATED, RuleResult
 from ...toolkit import wording
 from ..evidence.base import SCAN_INTERVAL
 from .catalogue import DOCUMENTED, PROFILER_REPORT

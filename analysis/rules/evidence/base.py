@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar
 
-from ...report.model import FINE, ISSUES, NOT_EVALUATED, RuleDetails
+from ...report.details import RuleDetails
+from ...report.rules import FINE, ISSUES, NOT_EVALUATED
 
 if TYPE_CHECKING:
     from .blocks import SampleBlock

@@ -9,7 +9,8 @@ from typing import Final
 
 import polars as pl
 
-from ...report.model import DeviceTime, RuleDetails
+from ...report.details import RuleDetails
+from ...report.device import DeviceTime
 from ...steps.times import steps_with_start
 from ...toolkit import wording
 from ...toolkit.labels import place_of

@@ -7,7 +7,7 @@ from typing import Final
 import polars as pl
 
 from ....ingest.store.store import Store
-from ...report.model import Steps
+from ...report.steps import Steps
 from ...steps.loading_ranges import loading_recorded
 
 WORTH_ADVICE_PERCENT: Final = 2.0  # share of the steps that waits for data must take before a rule advises on them

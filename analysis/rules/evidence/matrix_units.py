@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ...report.model import Device
+from ...report.run import Device
 
 ORDER: Final = ("TF32", "BF16", "FP16", "FP8", "FP4")
 

@@ -12,7 +12,9 @@ from judging import empty_report
 from postrun.analysis.compare.build import compare
 from postrun.analysis.report import Generator, Kernel, Report
 from postrun.analysis.report.comparison import Comparison, Verdict
-from postrun.analysis.report.model import AnnotationGroup, Annotations, DeviceTime, Step
+from postrun.analysis.report.device import DeviceTime
+from postrun.analysis.report.framework import AnnotationGroup, Annotations
+from postrun.analysis.report.steps import Step
 from postrun.analysis.toolkit.quantiles import duration_histogram, quantiles
 from postrun.report_templates.comparing.summary import summary
 

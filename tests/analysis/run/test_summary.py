@@ -30,7 +30,7 @@ from postrun.analysis.report import (
     SystemUsage,
     Tile,
 )
-from postrun.analysis.report.model import Finding
+from postrun.analysis.report.rules import Finding
 from postrun.analysis.run.summary import summary
 from postrun.analysis.run.summary_data import SummaryData
 from postrun.analysis.toolkit.labels import short_model

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from postrun.analysis.report import FINE, ISSUES
-from postrun.analysis.report.model import Finding
+from postrun.analysis.report.rules import Finding
 from postrun.analysis.rules.engine.catalogue import RULES
 from postrun.analysis.rules.engine.explanations import causes
 from postrun.analysis.rules.engine.findings import ranked
