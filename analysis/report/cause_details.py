@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .detail_rows import ProcessRow
 from .details import DetailsRow, RuleDetails
 
 
@@ -65,3 +66,33 @@ class HostPausesDetails(RuleDetails):
     pauses: tuple[HostPause, ...]
     idle_ns: int
     idle_percent: float
+
+
+class ComparedRank(ProcessRow):
+    """Medians over the steps. ``others_wait_ns``: how much longer the other ranks are in collectives."""
+
+    device: int
+    steps: int
+    computation_per_step_ns: float
+    excess_ns: float
+    excess_percent: float
+    steps_over: int
+    steps_over_percent: float
+    waiting_per_step_ns: float
+    others_wait_ns: float | None
+    straggler: bool
+    confirmed: bool | None
+
+
+class StragglerRankDetails(RuleDetails, kw_only=True):
+    """``roles``: where the peers come from: groups, work, same (all ranks are peers) or unknown. ``gain_percent``: predicted saving of a
+    step if the stragglers were as fast as their peers. ``explained_percent``: of the time that would go if all operations took their ideal
+    time. ``not_simulated``: why there is no prediction."""
+
+    ranks: tuple[ComparedRank, ...]
+    steps: int
+    median_ns: float
+    roles: str | None = None
+    gain_percent: float | None = None
+    explained_percent: float | None = None
+    not_simulated: str | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .detail_rows import CountedTime, ProfiledDevice
 from .details import DetailsRow, RuleDetails
 
 
@@ -55,3 +56,23 @@ class GroupBandwidth(DetailsRow):
 
 class SlowCollectivesDetails(RuleDetails):
     groups: tuple[GroupBandwidth, ...]
+
+
+class CommunicationDevice(ProfiledDevice):
+    communication_ns: int
+    exposed_ns: int
+    exposed_percent: float
+    overlap_percent: float | None
+    issue: bool | None
+
+
+class CollectiveKernel(CountedTime):
+    exposed_ns: int
+
+
+class ExposedCommunicationDetails(RuleDetails):
+    """``collectives``: longest exposed first; their times can add up to more than those of the devices, where calls overlap."""
+
+    devices: tuple[CommunicationDevice, ...]
+    kernels: tuple[CollectiveKernel, ...]
+    collectives: tuple[ExposedCollective, ...] = ()

@@ -8,7 +8,7 @@ from typing import Final
 
 import polars as pl
 
-from ..report.rule_details import ComparedRank
+from ..report.cause_details import ComparedRank
 from ..toolkit.labels import place
 from ..toolkit.places import Places
 from .data import StepData

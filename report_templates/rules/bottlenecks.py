@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ...analysis.report.rule_details import Active, BottleneckDetails, NamedTime
+from ...analysis.report.detail_rows import Active, NamedTime
+from ...analysis.report.sample_details import BottleneckDetails
 from ..blocks import Figure, Slice, ring, say
 from ..blocks.tables import Cell, Col, Table, table
 from ..text.formats import UNKNOWN, clip, count, duration, percent

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...analysis.report.communication_details import ExposedCollective, GroupBandwidth, SlowCollectivesDetails
-from ...analysis.report.rule_details import ExposedCommunicationDetails
+from ...analysis.report.communication_details import ExposedCollective, ExposedCommunicationDetails, GroupBandwidth, SlowCollectivesDetails
 from ..blocks.tables import Cell, Col, Table, table
 from ..text.formats import UNKNOWN, bandwidth, count, duration, percent, size
 from .rule_context import Blocks, RuleContext, marked

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
-from ...analysis.report.rule_details import DataloaderDetails, MaxInitializationTimeDetails, SlowStep, StepGroup, StepOutlierDetails
+from ...analysis.report.loop_details import DataloaderDetails, MaxInitializationTimeDetails, SlowStep, StepGroup, StepOutlierDetails
 from ..blocks import Figure, say
 from ..blocks.tables import Cell, Col, table
 from ..figures.histogram import histogram, panels

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ...analysis.report.cause_details import ComparedRank
+from ...analysis.report.detail_rows import Gpu, ProfiledDevice
 from ...analysis.report.rows import Histogram
-from ...analysis.report.rule_details import ComparedRank, Gpu, ProfiledDevice
 from ...analysis.report.rules import RuleResult
 from ..blocks import Figure
 from ..blocks.tables import Cell, Table

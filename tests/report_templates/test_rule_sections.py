@@ -19,7 +19,7 @@ from conftest import HOSTILE
 from hand_made_rules import details, result, rule_results
 from postrun.analysis.report import Finding, Report, RuleResult
 from postrun.analysis.report.load import rule_details
-from postrun.analysis.report.rule_details import StepOutlierDetails
+from postrun.analysis.report.loop_details import StepOutlierDetails
 from postrun.report_templates.blocks import Figure, Section, coded
 from postrun.report_templates.blocks.tables import Table
 from postrun.report_templates.figures.box_plot import Box, box_plot

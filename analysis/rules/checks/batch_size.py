@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import polars as pl
 
-from ...report.rule_details import P95, BatchSizeBoxes, BatchSizeDetails, BatchSizeGpu, Box
+from ...report.detail_rows import Box
+from ...report.sample_details import P95, BatchSizeBoxes, BatchSizeDetails, BatchSizeGpu
 from ...toolkit.wording import count, percent, plural
 from ..evidence import gpus
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, SampleRule, concluded, not_evaluated, required

@@ -13,7 +13,8 @@ from typing import Any, ClassVar, Final
 
 import polars as pl
 
-from ...report.rule_details import Active, BottleneckDetails, BottleneckNode, Snapshots
+from ...report.detail_rows import Active
+from ...report.sample_details import BottleneckDetails, BottleneckNode, Snapshots
 from ...toolkit.places import in_order
 from ...toolkit.wording import capitalized, count, duration, percent, plural
 from ..evidence.active_during import active_during

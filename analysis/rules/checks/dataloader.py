@@ -11,8 +11,8 @@ from typing import ClassVar, Final
 import polars as pl
 
 from ....ingest.store.store import Store
+from ...report.loop_details import DataloaderDetails, LoaderConfiguration, LoadingNode, LoadingTimes
 from ...report.rows import Histogram
-from ...report.rule_details import DataloaderDetails, LoaderConfiguration, LoadingNode, LoadingTimes
 from ...steps.part_ranges import LOADER_PHASE, OF_LOADER, OF_TRACE, recorded_once
 from ...toolkit import wording
 from ...toolkit.contents import kinds

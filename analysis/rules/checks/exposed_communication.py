@@ -15,8 +15,8 @@ from ....ingest.store.store import Store
 from ...causes.bandwidth import group_transfers
 from ...causes.exposed import Lead, exposed_rows, lead
 from ...device.coverage import DEVICE, with_covered
+from ...report.communication_details import CollectiveKernel, CommunicationDevice, ExposedCommunicationDetails
 from ...report.device import DeviceTime
-from ...report.rule_details import CollectiveKernel, CommunicationDevice, ExposedCommunicationDetails
 from ...toolkit.intervals import union
 from ...toolkit.labels import place, process_place
 from ...toolkit.places import process_conditions

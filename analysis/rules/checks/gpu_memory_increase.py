@@ -10,7 +10,8 @@ from typing import Any, Final
 import polars as pl
 
 from ...machine.series import MetricSeries
-from ...report.rule_details import Box, Episode, GPUMemoryIncreaseDetails, GrowingMemory
+from ...report.detail_rows import Box
+from ...report.sample_details import Episode, GPUMemoryIncreaseDetails, GrowingMemory
 from ...toolkit.labels import place, ranks
 from ...toolkit.ordered import repeated
 from ...toolkit.wording import count, distinct, moment, plural

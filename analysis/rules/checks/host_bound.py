@@ -11,7 +11,8 @@ from ...causes.iterations import between_iterations
 from ...device.device_gaps import GapGroup, IdleDevice
 from ...device.idle import by_cause
 from ...report.causes import Program
-from ...report.rule_details import CountedTime, HostActivity, HostBoundDetails, HostBoundDevice, HostCall, HostWait, TimeOf
+from ...report.detail_rows import CountedTime
+from ...report.trace_details import HostActivity, HostBoundDetails, HostBoundDevice, HostCall, HostWait, TimeOf
 from ...toolkit.contents import kinds
 from ...toolkit.intervals import length_inside
 from ...toolkit.wording import capitalized, duration, percent, plural

@@ -11,8 +11,8 @@ from typing import Final
 import polars as pl
 
 from ...causes.program import PYTORCH, base_framework
-from ...report.rule_details import InputBoundDetails, InputBoundProcess, LoaderSettings
 from ...report.steps import StepParts
+from ...report.trace_details import InputBoundDetails, InputBoundProcess, LoaderSettings
 from ...toolkit.labels import process_place
 from ...toolkit.places import in_order
 from ...toolkit.wording import duration, percent, plural

@@ -14,7 +14,8 @@ import polars as pl
 from ...machine.series import MetricSeries
 from ...machine.utilization import LABEL
 from ...report.causes import Program
-from ...report.rule_details import ComparedGpu, Gpu, GpuPair, LoadBalancingDetails
+from ...report.detail_rows import Gpu
+from ...report.sample_details import ComparedGpu, GpuPair, LoadBalancingDetails
 from ...toolkit.labels import ranks
 from ...toolkit.places import in_order
 from ...toolkit.wording import count, distinct, duration, percent, plural

@@ -9,7 +9,8 @@ import polars as pl
 
 from ...device.time_breakdown import WORTH_NAMING_PERCENT, only_copied
 from ...machine.series import MetricSeries
-from ...report.rule_details import Box, LowGpu, LowGPUUtilizationDetails
+from ...report.detail_rows import Box
+from ...report.sample_details import LowGpu, LowGPUUtilizationDetails
 from ...toolkit.wording import count, duration, percent, plural, whole_percent
 from ..evidence import gpus
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, SampleRule, concluded, not_evaluated, required

@@ -15,8 +15,8 @@ from ...device.coverage import union_lengths
 from ...device.precision import MATRIX_CATEGORIES
 from ...report.causes import Program
 from ...report.device import DeviceTime
-from ...report.rule_details import LowPrecisionDetails, MatrixDevice, MatrixKernel, PrecisionShare
 from ...report.run import Device
+from ...report.trace_details import LowPrecisionDetails, MatrixDevice, MatrixKernel, PrecisionShare
 from ...toolkit.labels import place, short_model
 from ...toolkit.places import Places, process_conditions
 from ...toolkit.shares import percent_of, shares

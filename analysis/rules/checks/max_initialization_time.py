@@ -9,7 +9,8 @@ import polars as pl
 
 from ...causes.program import PYTORCH, TORCH_COMPILE, base_framework
 from ...framework.framework import COLLECTIVE_NAME, COLLECTIVE_PHASE
-from ...report.rule_details import Active, MaxInitializationTimeDetails
+from ...report.detail_rows import Active
+from ...report.loop_details import MaxInitializationTimeDetails
 from ...report.rules import FINE
 from ...run.job_statistics import job_times
 from ...toolkit import wording

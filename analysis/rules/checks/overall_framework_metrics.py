@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from ...report.framework import Framework
+from ...report.loop_details import OverallFrameworkMetricsDetails
 from ...report.rows import Share
-from ...report.rule_details import OverallFrameworkMetricsDetails
 from ...report.rules import FINE
 from ...toolkit import wording
 from ...toolkit.windows import gaps_ns

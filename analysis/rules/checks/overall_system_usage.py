@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ...report.machine import MetricUsage
-from ...report.rule_details import MetricQuantiles, NodeUsage, OverallSystemUsageDetails
 from ...report.rules import FINE
+from ...report.sample_details import MetricQuantiles, NodeUsage, OverallSystemUsageDetails
 from ...toolkit.labels import UNKNOWN_HOST
 from ...toolkit.wording import count, plural
 from ..evidence.base import Outcome, Parameters, Rule, not_evaluated

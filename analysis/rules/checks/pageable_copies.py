@@ -13,7 +13,7 @@ import polars as pl
 from ....ingest.store.store import Store
 from ...device.coverage import DEVICE, with_covered
 from ...report.device import MemoryOperation
-from ...report.rule_details import PageableCopiesDetails, PageableCopy, PageableDevice
+from ...report.trace_details import PageableCopiesDetails, PageableCopy, PageableDevice
 from ...toolkit.contents import kinds
 from ...toolkit.intervals import union
 from ...toolkit.places import Places, process_conditions

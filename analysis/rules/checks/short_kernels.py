@@ -9,7 +9,7 @@ from typing import Final
 import polars as pl
 
 from ...device.device_gaps import GapGroup, IdleDevice
-from ...report.rule_details import ShortKernel, ShortKernelsDetails, ShortKernelsDevice
+from ...report.trace_details import ShortKernel, ShortKernelsDetails, ShortKernelsDevice
 from ...toolkit.wording import count, duration, percent, plural, significant
 from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated, required
 from ..evidence.device_share import gpus, no_device_activity

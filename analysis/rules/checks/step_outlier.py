@@ -10,8 +10,8 @@ from typing import ClassVar, Final
 import polars as pl
 
 from ...report.causes import Program
+from ...report.loop_details import RanInStep, SlowStep, StepGroup, StepOutlierDetails
 from ...report.rows import Quantiles
-from ...report.rule_details import RanInStep, SlowStep, StepGroup, StepOutlierDetails
 from ...steps.profiled import without_profiled
 from ...steps.steps import SLOWEST
 from ...steps.work_in_steps import WorkInSteps

@@ -14,7 +14,7 @@ import polars as pl
 
 from ....ingest.store.store import Store
 from ...causes.what_if import Gain, WhatIf
-from ...report.rule_details import StragglerRankDetails
+from ...report.cause_details import StragglerRankDetails
 from ...steps.over_steps import STEP_KEY, THRESHOLD, RankOverSteps, compared_steps, ranked_steps, ranks_over_steps
 from ...toolkit.labels import place
 from ...toolkit.wording import capitalized, duration, percent, plural

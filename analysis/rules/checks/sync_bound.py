@@ -8,7 +8,7 @@ from typing import Final
 import polars as pl
 
 from ...device.device_gaps import GapGroup, IdleDevice
-from ...report.rule_details import BlockingCall, SyncBoundDetails, SyncBoundDevice
+from ...report.trace_details import BlockingCall, SyncBoundDetails, SyncBoundDevice
 from ...toolkit.contents import kinds
 from ...toolkit.intervals import difference, intersection, length_inside, union
 from ...toolkit.wording import count, duration, percent, plural, significant, size

@@ -10,19 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from ...report.cause_details import HostPausesDetails
-from ...report.rule_details import (
-    BatchSizeDetails,
-    BottleneckDetails,
-    DataloaderDetails,
-    HostBoundDetails,
-    LoadBalancingDetails,
-    LowGPUUtilizationDetails,
-    ShortKernelsDetails,
-    StragglerRankDetails,
-    SyncBoundDetails,
-)
+from ...report.cause_details import HostPausesDetails, StragglerRankDetails
+from ...report.loop_details import DataloaderDetails
 from ...report.rules import ISSUES
+from ...report.sample_details import BatchSizeDetails, BottleneckDetails, LoadBalancingDetails, LowGPUUtilizationDetails
+from ...report.trace_details import HostBoundDetails, ShortKernelsDetails, SyncBoundDetails
 from ..checks.low_gpu_utilization import IDLE_ENDS, IDLE_HEAD, IDLE_TAIL, UNUSED
 from ..evidence.base import Outcome, Rule
 from ..evidence.host_time import UNRECORDED

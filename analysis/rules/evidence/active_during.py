@@ -8,7 +8,7 @@ from typing import Final
 import polars as pl
 
 from ....ingest.store.store import Store
-from ...report.rule_details import Active, NamedTime
+from ...report.detail_rows import Active, NamedTime
 from ...toolkit.intervals import difference, union
 from ...toolkit.names import base_name
 

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from ...machine.utilization import LABEL
-from ...report.rule_details import BatchSizeGpu, BottleneckNode, ComparedGpu, ComparedRank, GrowingMemory, LowGpu, ProfiledDevice
+from ...report.cause_details import ComparedRank
+from ...report.detail_rows import ProfiledDevice
+from ...report.sample_details import BatchSizeGpu, BottleneckNode, ComparedGpu, GrowingMemory, LowGpu
 from ...toolkit.labels import place, ranks
 from ...toolkit.places import in_order
 from ...toolkit.wording import count, duration, plural

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from ....ingest.store.store import Store
 from ...device.device_gaps import GapGroup, IdleDevice
 from ...report.details import RuleDetails
-from ...report.rule_details import HostBoundDevice, ShortKernelsDevice, SyncBoundDevice
+from ...report.trace_details import HostBoundDevice, ShortKernelsDevice, SyncBoundDevice
 from ...toolkit.wording import count, plural
 from .base import Cost, Outcome, concluded
 from .device_share import per_step

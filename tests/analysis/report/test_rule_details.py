@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from postrun.analysis.report import plain
 from postrun.analysis.report.load import rule_details
-from postrun.analysis.report.rule_details import DETAILS, BottleneckDetails, HostBoundDetails, LoadBalancingDetails
+from postrun.analysis.report.rule_details import DETAILS
+from postrun.analysis.report.sample_details import BottleneckDetails, LoadBalancingDetails
+from postrun.analysis.report.trace_details import HostBoundDetails
 from postrun.analysis.rules.engine.catalogue import PROFILER_REPORT, RULES
 from rule_details import details_from
 

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 from postrun.analysis.machine.series import per_moment
-from postrun.analysis.report.rule_details import Box
+from postrun.analysis.report.detail_rows import Box
 from postrun.analysis.rules.evidence import blocks as module
 from postrun.analysis.rules.evidence.blocks import CONTROLLER, FOOTPRINT, SampleBlock, Samples, samples_of, window_ns
 from postrun.analysis.toolkit import ordered
