@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import polars as pl
 
+from ..ingest.store.metrics import MEASURED
 from ..ingest.store.store import Store
-from ..ingest.store.tables import MEASURED
 from ..version import __version__
 from .device.allocator_memory import allocator_memory
 from .device.kernels import categories

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ..errors import InputError
+from ..ingest.store.schema import ENUM_VALUES
 from ..ingest.store.store import Store
-from ..ingest.store.tables import ENUM_VALUES
 from .tree import Tree
 
 BATCH: Final = 50_000  # Rows that are read at a time

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from ..ingest.store.metrics import METRICS
+from ..ingest.store.schema import SCHEMA
 from ..ingest.store.store import Store
-from ..ingest.store.tables import METRICS, SCHEMA
 from .counts import Counts
 
 if TYPE_CHECKING:

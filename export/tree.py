@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ..analysis.toolkit.places import Places, in_order
+from ..ingest.store.metrics import COUNTER, METRICS
 from ..ingest.store.store import Store
-from ..ingest.store.tables import COUNTER, METRICS
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from .store.limits import unpacked_limit
 from .store.reader_failures import step
 from .store.registry import ReadResult
 from .store.store import Store
-from .store.tables import storable
+from .store.texts import storable
 
 if TYPE_CHECKING:
     from .fetch import Fetched

@@ -11,7 +11,7 @@ from .discover import KNOWN, InputFile
 from .packed import may_be_anything
 from .store.format_names import NSIGHT, NSIGHT_REPORT, RUN_STORE
 from .store.store import Store
-from .store.tables import storable
+from .store.texts import storable
 
 _LISTED: Final = 8  # files in an error message
 

@@ -19,13 +19,14 @@ from .checksum import sha256
 from .chrome_trace.head import TRACE_HEAD_BYTES, read_head
 from .chrome_trace.inflate import over_limit
 from .discover import FORMATS, InputFile
+from .store.database import native_path
 from .store.devices import store_device
 from .store.format_names import SYSTEM_METRICS, TIMELINE, TRACE
 from .store.identity import Facts, Identity, Placement
 from .store.reader_failures import costs_one_file, failure_text
 from .store.registry import ReadResult, Registry
+from .store.schema import ENUM_VALUES, SCHEMA
 from .store.store import Store
-from .store.tables import ENUM_VALUES, SCHEMA, native_path
 from .store.time_limits import IMPOSSIBLE
 
 if TYPE_CHECKING:
@@ -342,7 +343,7 @@ class Part:
         import polars as pl
 
         from .hosted.timelines import append_events
-        from .store.tables import storable
+        from .store.texts import storable
 
         read = self.entry["read"]
         self._notes(store, source)

@@ -17,7 +17,7 @@ from .store.format_names import TRACE
 from .store.identity import Identity
 from .store.registry import ReadResult
 from .store.result import TraceResult
-from .store.tables import SCHEMA
+from .store.schema import SCHEMA
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _KEYS: Final = ("node", "process", "source")

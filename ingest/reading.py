@@ -17,8 +17,9 @@ from .not_read import note_not_read
 from .store import format_names as names
 from .store.reader_failures import costs_one_file, note_failure, step
 from .store.registry import ReadResult
+from .store.schema import SCHEMA
 from .store.store import Store
-from .store.tables import SCHEMA, storable
+from .store.texts import storable
 from .store.time_limits import IMPOSSIBLE, clamped
 
 if TYPE_CHECKING:

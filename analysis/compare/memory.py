@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from ...ingest.store.tables import METRICS
+from ...ingest.store.metrics import METRICS
 from ..report.comparison import Basis, Measure, MemoryChange
 from ..report.device import MemoryOperation
 from ..report.machine import MetricUsage

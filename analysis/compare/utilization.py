@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final
 
-from ...ingest.store.tables import METRICS
+from ...ingest.store.metrics import METRICS
 from ..report.comparison import Basis, SampledMean, Sampling
 from ..report.machine import Series
 from ..report.model import Report

@@ -6,8 +6,8 @@ from typing import Final
 
 import polars as pl
 
+from ...ingest.store.metrics import COUNTER
 from ...ingest.store.store import Store
-from ...ingest.store.tables import COUNTER
 from ..report.machine import CounterSeries
 from ..toolkit.places import Places
 

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import polars as pl
 
+from ...ingest.store.metrics import MEASURED, METRICS
 from ...ingest.store.store import Store
-from ...ingest.store.tables import MEASURED, METRICS
 from ..toolkit.places import batches
 from .series import MetricSeries, per_moment, read
 from .snapshots import SNAPSHOT_NS, with_snapshots

@@ -14,8 +14,8 @@ from typing import Any, Final, Literal, Self
 
 import polars as pl
 
+from ...ingest.store.metrics import METRICS
 from ...ingest.store.store import Store
-from ...ingest.store.tables import METRICS
 from ..toolkit.ordered import Ordered, repeated
 
 FINITE: Final = "isfinite(value) AND time_ns IS NOT NULL"

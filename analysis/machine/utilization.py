@@ -7,8 +7,8 @@ from typing import Final
 
 import polars as pl
 
+from ...ingest.store.metrics import MEASURED
 from ...ingest.store.store import Store
-from ...ingest.store.tables import MEASURED
 from ..toolkit.intervals import union
 from ..toolkit.places import batches
 from ..toolkit.shared import shared

@@ -6,8 +6,8 @@ from typing import Final
 
 import polars as pl
 
+from ...ingest.store.metrics import MEASURED
 from ...ingest.store.store import Store
-from ...ingest.store.tables import MEASURED
 from ..report.run import JobStatistics
 from ..toolkit import wording
 from ..toolkit.contents import RUN, SOURCES, formats

@@ -10,8 +10,8 @@ from typing import Final
 
 import polars as pl
 
+from ...ingest.store.metrics import COUNTER, METRICS
 from ...ingest.store.store import Store
-from ...ingest.store.tables import COUNTER, METRICS
 from .events import registered
 
 POINTS: Final = 150_000  # points of all lines together

@@ -18,7 +18,7 @@ from ..store.limits import NODES_PER_FILE
 from ..store.registry import ReadResult, Registry
 from ..store.schema import RECORDED_TWICE
 from ..store.store import Store
-from ..store.tables import storable
+from ..store.texts import storable
 from ..store.time_limits import MOST_VALUE, possible_times
 from .metrics import FREE, PERCENT, RESERVED, TOTAL, USED
 

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import InputError, UsageError
+from ..store.database import NO_EXTENSIONS, native_path
 from ..store.limits import FURTHER_NODES, NODES_PER_FILE
 from ..store.registry import UNKNOWN_HOST, ReadResult, Registry
 from ..store.store import Store
-from ..store.tables import NO_EXTENSIONS, Severity, native_path
+from ..store.tables import Severity
 from ..store.time_limits import EARLIEST_NS, LATEST_NS, MOST_VALUE
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..store.hosted_names import machine_of, node_label
 from ..store.registry import ReadResult, Registry
-from ..store.tables import storable
+from ..store.texts import storable
 
 if TYPE_CHECKING:
     import polars as pl

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..gpu_logs.host_name import has_host
 from ..store.store import Store
-from ..store.tables import storable
+from ..store.texts import storable
 from .statements import Statements
 
 if TYPE_CHECKING:

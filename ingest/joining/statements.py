@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 from typing import Final
 
 from ...errors import UsageError
-from ..store.tables import storable
+from ..store.texts import storable
 
 _LISTED: Final = 5  # file names in a message
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import polars as pl
 
-from ..store.tables import ENUM_VALUES
+from ..store.schema import ENUM_VALUES
 
 # Where an event goes: to `device_event` or `host_event` as one of their kinds (in their order, so that the numbers behind the words
 # are those of the kinds), to `annotation` on the host or on the device side, or nowhere.

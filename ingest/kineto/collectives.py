@@ -9,7 +9,7 @@ import polars as pl
 from ..chrome_trace.names import Names
 from ..chrome_trace.tensors import output_and_input, tensors
 from ..kernels.categories import DEVICE_KINDS
-from ..store.tables import SCHEMA
+from ..store.schema import SCHEMA
 
 _PREFIX: Final = "^[nhx]ccl:"  # of the ranges in which PyTorch's process groups launch a collective: NCCL, RCCL, HCCL, XCCL
 _GATHERS: Final = {

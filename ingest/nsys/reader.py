@@ -28,7 +28,8 @@ from ..store.limits import cut_text
 from ..store.registry import Registry
 from ..store.result import TraceResult
 from ..store.store import Store
-from ..store.tables import Severity, storable
+from ..store.tables import Severity
+from ..store.texts import storable
 from . import schema as schema
 from .coverage import Known
 from .events import DEVICE, HOST, RANGES, Names, Reader

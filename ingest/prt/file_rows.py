@@ -15,8 +15,9 @@ from ..chrome_trace.batches import FLUSH_ROWS, Progress
 from ..chrome_trace.cycle_ids import CYCLE_IDS
 from ..store.identity import Placement
 from ..store.limits import cut_text
+from ..store.metrics import COUNTER, METRICS
+from ..store.schema import ENUM_VALUES
 from ..store.store import Store
-from ..store.tables import COUNTER, ENUM_VALUES, METRICS
 from ..store.time_limits import LONGEST_NS, ROUNDING_NS, YEAR_2001_NS, possible_times
 from .correlations import HALF
 from .format import TraceFile

@@ -7,8 +7,8 @@ from typing import Final
 import polars as pl
 
 from ..kernels.categories import features
+from ..store.schema import ENUM_VALUES
 from ..store.store import Store
-from ..store.tables import ENUM_VALUES
 
 NO_NAME: Final = "(no name)"
 # Kinds of calls by the number in a row; the last one represents all other numbers.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..store.identity import identify
 from ..store.registry import UNKNOWN_HOST, ReadResult
-from ..store.tables import storable
+from ..store.texts import storable
 from .window import Window, rank_of, timer_of, window_of
 
 if TYPE_CHECKING:

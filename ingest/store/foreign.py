@@ -24,9 +24,11 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from ...errors import InputError
 from . import files as store_files
 from . import isolated_process
+from .database import NO_EXTENSIONS, native_path, who_has_it_open
 from .limits import TEXT_BYTES, unpacked_limit
 from .schema import ENUM_VALUES, STORED
-from .tables import FORMAT_VERSION, NO_EXTENSIONS, Tables, native_path, schema_script, storable, who_has_it_open
+from .tables import FORMAT_VERSION, Tables, schema_script
+from .texts import storable
 
 if TYPE_CHECKING:
     import subprocess

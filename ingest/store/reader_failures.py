@@ -12,7 +12,7 @@ from typing import Final
 
 from ...errors import UsageError
 from .store import Store
-from .tables import storable
+from .texts import storable
 
 _LOG: Final = logging.getLogger("postrun.ingest")  # Tracebacks, which `--verbose` shows
 _OF_THE_RUN: Final = frozenset({"FatalException", "InterruptException", "IOException", "OutOfMemoryException"})

@@ -11,7 +11,7 @@ from typing import Final
 
 from .limits import FURTHER_NODES, NODES, NODES_PER_FILE, PROCESSES, PROCESSES_PER_FILE
 from .store import Store
-from .tables import storable
+from .texts import storable
 from .time_limits import clamped
 
 UNKNOWN_HOST: Final = "unknown host"  # Name of a node that no file names; further ones are "unknown host 2" and so on

@@ -262,7 +262,7 @@ CREATE TABLE step (
     device_events BIGINT -- number of device events that were launched in it
 );
 
--- A value of a metric. Metrics: METRICS in tables.py, or "counter." and the name of a counter of the program, which then is in text.
+-- A value of a metric. Metrics: METRICS in metrics.py, or "counter." and the name of a counter of the program, which then is in text.
 CREATE TABLE raw.sample (
     id BIGINT, -- number of the row, in the order of the source
     source_id INTEGER, -- id in table source_map

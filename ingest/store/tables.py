@@ -6,21 +6,32 @@ Loading is bulk Arrow only; reading returns Polars frames.
 
 from __future__ import annotations
 
-import os
-import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from ...errors import InputError, PostrunError, UsageError
+from ...errors import InputError, UsageError
 from ...temporary import Folder
-from .limits import LEFT_OUT, NAME_TEXT_BYTES, NAMES, cut_columns, cut_text, size_in_bytes
+from .database import (
+    LOCKED,
+    NOT_PACKED,
+    connect,
+    database_settings,
+    files_of,
+    first_line,
+    is_unexpected,
+    make_way,
+    native_path,
+    temporary_folder,
+    who_has_it_open,
+)
+from .limits import LEFT_OUT, NAME_TEXT_BYTES, NAMES, cut_columns, cut_text
+from .metrics import COUNTER
 from .queries import Queries
-from .schema import ENUM_VALUES as ENUM_VALUES
-from .schema import EVENTS, STORED, TEXTS, comment_script, stored_name, table_script
-from .schema import SCHEMA as SCHEMA
+from .schema import EVENTS, SCHEMA, STORED, TEXTS, comment_script, stored_name, table_script
+from .texts import storable
 from .views import event_script, faster_events, view_comment_script, views_script
 
 if TYPE_CHECKING:
@@ -32,91 +43,7 @@ FORMAT_VERSION: Final = 8
 
 Severity = Literal["info", "warning", "error"]
 
-# Names of the metrics in `sample`, with their units.
-METRICS: Final[dict[str, str]] = {
-    "cpu_utilization": "% of a core",
-    "cpu_iowait": "% of a core",
-    "gpu_utilization": "%",
-    "gpu_memory_used_percent": "% of device memory",
-    "gpu_memory_controller": "% of time the memory controller was busy",
-    "gpu_memory_used_bytes": "B",
-    "gpu_memory_total_bytes": "B",
-    "gpu_power": "W",
-    "gpu_sm_clock": "MHz",
-    "gpu_throttle_reasons": "bits",
-    "gpu_throttle_power": "% of the interval",
-    "gpu_throttle_thermal": "% of the interval",
-    "gpu_throttle_sync_boost": "% of the interval",
-    "gpu_throttle_board_limit": "% of the interval",
-    "gpu_throttle_reliability": "% of the interval",
-    "gpu_temperature": "°C",
-    "gpu_memory_temperature": "°C",
-    "gpu_memory_clock": "MHz",
-    "gpu_pcie_transmit": "B/s",
-    "gpu_pcie_receive": "B/s",
-    "gpu_nvlink_transmit": "B/s",
-    "gpu_nvlink_receive": "B/s",
-    "gpu_energy": "J",
-    "gpu_ecc_corrected": "errors",
-    "gpu_ecc_uncorrected": "errors",
-    "gpu_ecc_corrected_lifetime": "errors",
-    "gpu_ecc_uncorrected_lifetime": "errors",
-    "gpu_remapped_rows_corrected": "rows",
-    "gpu_remapped_rows_uncorrected": "rows",
-    "gpu_row_remapping_pending": "0 or 1",
-    "gpu_row_remapping_failed": "0 or 1",
-    "gpu_xid": "XID",
-    "gpu_engine_active": "% of time",
-    "gpu_sm_active": "% of time, mean over the multiprocessors",
-    "gpu_sm_occupancy": "% of the warps that fit, mean over time",
-    "gpu_tensor_active": "% of cycles",
-    "gpu_fp64_active": "% of cycles",
-    "gpu_fp32_active": "% of cycles",
-    "gpu_fp16_active": "% of cycles",
-    "gpu_dram_active": "% of cycles",
-    "memory_used_percent": "% of host memory",
-    "disk_iops": "1/s",
-    "disk_read": "B/s",
-    "disk_write": "B/s",
-    "network_receive": "B/s",
-    "network_transmit": "B/s",
-    "network_receive_platform": "B/s",
-    "network_transmit_platform": "B/s",
-    "infiniband_transmit": "B/s",
-    "infiniband_receive": "B/s",
-    "infiniband_link_active": "0 or 1",
-    "infiniband_link_rate": "Gbit/s",
-    "infiniband_symbol_errors": "errors",
-    "infiniband_link_downed": "times",
-    "infiniband_link_recoveries": "times",
-    "infiniband_receive_errors": "packets",
-    "infiniband_transmit_discards": "packets",
-    "infiniband_transmit_wait": "ticks",
-    "roce_out_of_sequence": "packets",
-    "roce_sequence_errors": "packets",
-    "roce_ack_timeouts": "times",
-    "roce_congestion_notifications": "packets",
-    "cgroup.cpu_quota_cores": "cores",
-    "cgroup.throttled_percent": "% of periods",
-    "cgroup.memory_limit_bytes": "B",
-    "cgroup.memory_used_bytes": "B",
-    "psi.cpu_some": "% of the interval",
-    "psi.memory_some": "% of the interval",
-    "psi.memory_full": "% of the interval",
-    "psi.io_some": "% of the interval",
-    "psi.io_full": "% of the interval",
-    "perf.ref_cycles": "1/s",
-    "perf.itlb_misses": "1/s",
-    "perf.cycles": "1/s",
-    "perf.instructions": "1/s",
-    "sampler.cost_us": "us",
-    "sampler.interval_ms": "ms",
-}
 _JSON_COLUMNS: Final = frozenset({"resources", "hyperparameters", "labels", "metadata"})  # of `run`; run_row.py cuts their values
-COUNTER: Final = "counter."
-"""Prefix of a counter that the program itself records; it has no unit, and values whenever the program records one."""
-MEASURED: Final = f"NOT starts_with(metric, '{COUNTER}')"
-"""Condition on `sample`: a sampler measured the value at its intervals; it is not a counter of the program."""
 
 
 class Tables(Queries):
@@ -163,14 +90,14 @@ class Tables(Queries):
         """
         import duckdb
 
-        settings = _settings(memory_limit, threads)
-        folder = None if temp_directory is not None else _private_folder()
+        settings = database_settings(memory_limit, threads)
+        folder = None if temp_directory is not None else temporary_folder()
         spill = temp_directory or Path(folder.name if folder is not None else "")
         database = ":memory:" if path is None else native_path(path)
         try:
             if path is not None:
-                _make_way(path)
-            connection = _connected(database, settings, spill, _LOCKED if packed else {**_NOT_PACKED, **_LOCKED})
+                make_way(path)
+            connection = connect(database, settings, spill, LOCKED if packed else {**NOT_PACKED, **LOCKED})
         except BaseException as error:
             if folder is not None:
                 folder.cleanup()
@@ -179,10 +106,10 @@ class Tables(Queries):
             if user := who_has_it_open(error):
                 raise InputError(f"{path}: {user}; wait for it or choose another place with -o") from error
             if path is None or not isinstance(error, duckdb.IOException):
-                raise UsageError(f"--memory-limit {memory_limit}: not possible ({_first_line(error)})") from error
+                raise UsageError(f"--memory-limit {memory_limit}: not possible ({first_line(error)})") from error
             if temp_directory is not None:
                 raise  # a temporary store: its place is not the user's choice
-            raise InputError(f"{path}: cannot create the run store ({_first_line(error)}); choose another place with -o") from error
+            raise InputError(f"{path}: cannot create the run store ({first_line(error)}); choose another place with -o") from error
         store = cls(connection, path)
         store._folder = folder
         try:
@@ -198,7 +125,7 @@ class Tables(Queries):
     @classmethod
     def temporary(cls, *, memory_limit: str = "600MB", threads: int | None = None, packed: bool = True) -> Self:
         """Create an empty store in a temporary file (TMPDIR) that closing it removes."""
-        folder = _private_folder()
+        folder = temporary_folder()
         try:
             store = cls.create(
                 Path(folder.name) / "run.duckdb",
@@ -239,7 +166,7 @@ class Tables(Queries):
     def remove(self) -> None:
         """Delete the file of a closed store, if it has one."""
         if self.path is not None:
-            for file in _files(self.path):
+            for file in files_of(self.path):
                 file.unlink(missing_ok=True)
 
     def __enter__(self) -> Self:
@@ -248,9 +175,9 @@ class Tables(Queries):
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Close the store; report an unexpected error from a copied store as InputError."""
         self.close()
-        if error is not None and self.copied_from is not None and _unexpected(error):
+        if error is not None and self.copied_from is not None and is_unexpected(error):
             raise InputError(
-                f"{self.copied_from}: the run store has contradictory contents ({type(error).__name__}: {_first_line(error)[:200]});"
+                f"{self.copied_from}: the run store has contradictory contents ({type(error).__name__}: {first_line(error)[:200]});"
                 " ingest the sources again"
             ) from error
 
@@ -543,21 +470,6 @@ def _by_time(rows: pa.Table) -> pa.Table:
     return rows.take(pc.sort_indices(starts))
 
 
-def storable(text: str) -> str:
-    """Escape undecodable bytes and lone surrogates, so that a text is valid UTF-8.
-    Bytes of a file name that are not UTF-8 become ``\\xe9``, lone surrogates ``\\ud800``.
-    A name that Python could not decode in the locale of the machine (LC_ALL=C), but that is UTF-8, is decoded.
-    """
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        try:
-            return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-        except UnicodeEncodeError:  # surrogates that stand for no byte
-            return text.encode("utf-8", "backslashreplace").decode()
-    return text
-
-
 def _storable(value: Any, kind: str) -> Any:
     """Return a value that fits a column of the type; None for a number beyond it."""
     from .time_limits import clamped
@@ -569,108 +481,6 @@ def _storable(value: Any, kind: str) -> Any:
     return value
 
 
-def native_path(path: Path) -> str:
-    """Return ``path`` as DuckDB opens it in any locale; UsageError if it is not UTF-8."""
-    try:
-        return os.fsencode(path).decode()
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{storable(str(path))}: the database opens no name that is not UTF-8; rename it, or choose another") from error
-
-
-def _files(path: Path) -> tuple[Path, Path]:
-    """Return the file of a run store and its log, which exists during writing."""
-    return path, path.with_name(path.name + ".wal")
-
-
-def _make_way(path: Path) -> None:
-    """Make the folder of a new store and remove an old one that no program is writing."""
-    from .files import writer
-
-    if path.is_file() and (user := writer(path)):
-        raise InputError(f"{path}: {user}; wait for it or choose another place with -o")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        for old in _files(path):
-            old.unlink(missing_ok=True)
-    except OSError as error:
-        raise InputError(f"{path}: cannot write the run store there ({error.strerror}); choose another place with -o") from error
-
-
-def who_has_it_open(error: Exception | str) -> str | None:
-    """Return the program that has the database open, if ``error`` reports one."""
-    text = str(error)
-    if "Could not set lock" in text:
-        pid = re.search(r"\(PID (\d+)\)", text)
-        if pid and int(pid[1]) == os.getpid():
-            return f"this program has it open already (PID {pid[1]})"
-        return "another program has it open" + (f" (PID {pid[1]})" if pid else "")
-    if "same database file with a different configuration" in text:
-        return f"this program has it open already (PID {os.getpid()})"
-    return None
-
-
-def _settings(memory_limit: str, threads: int | None) -> dict[str, str | bool | int | float | list[str]]:
-    try:
-        size_in_bytes(memory_limit)
-    except UsageError as error:
-        raise UsageError(f"--memory-limit {error}") from None
-    if threads is not None and threads < 1:
-        raise UsageError(f"--threads {threads}: at least 1 is needed")
-    return {
-        "memory_limit": memory_limit,
-        "threads": threads or min(os.cpu_count() or 1, 8),
-        "preserve_insertion_order": "false",
-        "checkpoint_threshold": "1GB",  # of the log; bulk rows hardly use it, and with less a store in memory also stops for checkpoints
-        **NO_EXTENSIONS,
-    }
-
-
-NO_EXTENSIONS: Final = {
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-    "allow_community_extensions": "false",
-}
-_NOT_PACKED: Final = {"disabled_compression_methods": "'bitpacking'"}  # The one that takes time; runs of equal values are still packed
-_LOCKED: Final = {"enable_external_access": "false", "lock_configuration": "true"}
-"""A database with these settings reads and writes its own file and its spill folder only, and no statement can change that."""
-
-
-def _connected(database: str, settings: dict[str, Any], spill: Path, last: Mapping[str, str]) -> duckdb.DuckDBPyConnection:
-    """Connect, then set the ``last`` settings, which DuckDB does not take in one call."""
-    import duckdb
-
-    connection = duckdb.connect(database, config={**settings, "temp_directory": native_path(spill / "spill")})
-    try:
-        connection.execute("; ".join(f"SET {name} = {value}" for name, value in last.items()))
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
 def schema_script() -> list[str]:
     """Return the SQL statements that create the types, tables and views of a store."""
     return [*table_script(), *views_script()]
-
-
-def _private_folder() -> Folder:
-    """Create a private folder with an unpredictable name, or raise InputError."""
-    try:
-        return Folder()
-    except OSError as error:
-        raise InputError(f"no temporary folder can be made ({error.strerror or error}); set TMPDIR to a folder with space") from error
-
-
-def _unexpected(error: BaseException) -> bool:
-    """Whether no caller handles an exception (messages, exits, the system)."""
-    if type(error).__name__ == "PanicException":  # of Polars; derives from BaseException
-        return True
-    if not isinstance(error, Exception) or isinstance(error, PostrunError | OSError | MemoryError):
-        return False
-    if type(error).__module__.partition(".")[0] == "click" or type(error).__name__ in {"OutOfMemoryException", "IOException"}:
-        return False
-    return not (type(error) is RuntimeError and "interrupted" in str(error))  # how DuckDB answers to Ctrl-C
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...errors import InputError
 from .limits import DEVICES, METRICS, NAMES, NODES, PARAMETERS, PROCESSES, UNITS_PER_NODE
+from .metrics import COUNTER
 from .schema import EVENTS, OF_EVENTS, SCHEMA, STORED, stored_name
-from .tables import COUNTER
 from .time_limits import EARLIEST_NS, LATEST_NS, LONGEST_NS
 
 if TYPE_CHECKING:

@@ -27,8 +27,9 @@ from ..chrome_trace.scan import Arg, Batch, TraceScan, text_id
 from ..store.devices import add_devices
 from ..store.registry import UNKNOWN_HOST
 from ..store.result import TraceResult
+from ..store.schema import ENUM_VALUES
 from ..store.store import Store
-from ..store.tables import ENUM_VALUES, Severity
+from ..store.tables import Severity
 from ..store.time_limits import LONGEST_NS, ROUNDING_NS, YEAR_2001_NS
 from .lanes import Lanes
 from .session import Session, is_copy, session_of

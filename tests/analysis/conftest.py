@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from empty_stores import empty_store
 from postrun.ingest.store import Store
-from postrun.ingest.store.tables import SCHEMA
+from postrun.ingest.store.schema import SCHEMA
 
 Rows = list[dict[str, Any]]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from postrun.analysis.report import Report
 from postrun.ingest.store import Store
-from postrun.ingest.store.tables import ENUM_VALUES, SCHEMA
+from postrun.ingest.store.schema import ENUM_VALUES, SCHEMA
 
 
 @pytest.fixture(scope="module")

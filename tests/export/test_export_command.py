@@ -19,7 +19,7 @@ from postrun.export.lanes import Lanes
 from postrun.export.write import write
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
-from postrun.ingest.store.tables import SCHEMA
+from postrun.ingest.store.schema import SCHEMA
 from small_runs import write_run
 
 

@@ -28,7 +28,7 @@ from postrun.ingest.load import load
 from postrun.ingest.object_store.objects import ObjectStoreError
 from postrun.ingest.object_store.open import open_objects
 from postrun.ingest.store import Store
-from postrun.ingest.store.tables import SCHEMA
+from postrun.ingest.store.schema import SCHEMA
 from postrun.nightly import engines, partials, work
 from postrun.nightly.model import FoundRun, Row, Task
 from postrun.nightly.worker_process import WorkerDied

@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import Any, ClassVar, Final
 
 from ....errors import Terminated
-from ....ingest.store.tables import storable
+from ....ingest.store.texts import storable
 from ...report.rules import ERROR, FINE, ISSUES, VERDICTS
 from ...toolkit.wording import count, duration
 from ..evidence.base import SCAN_INTERVAL, Category, Cost, Outcome, Parameter, Parameters, Rule, not_evaluated

@@ -25,8 +25,8 @@ from typing import Final, Literal
 
 import polars as pl
 
+from ....ingest.store.metrics import MEASURED, METRICS
 from ....ingest.store.store import Store
-from ....ingest.store.tables import MEASURED, METRICS
 from ...machine.series import FINITE, MetricSeries, per_moment, read
 from ...machine.snapshots import SNAPSHOT_NS, begins, tolerance_ns
 from ...machine.utilization import derived_utilization

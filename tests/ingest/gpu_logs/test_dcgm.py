@@ -15,7 +15,7 @@ from postrun.ingest.gpu_logs.dcgm import times_of
 from postrun.ingest.load import ingest
 from postrun.ingest.store import Store
 from postrun.ingest.store.format_names import DCGM
-from postrun.ingest.store.tables import METRICS
+from postrun.ingest.store.metrics import METRICS
 
 START_NS = 1_714_979_289_000_000_000
 AT = "2024-05-06T07:08:09Z"

@@ -17,7 +17,7 @@ from postrun.cli import main
 from postrun.errors import InputError
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
-from postrun.ingest.store.tables import METRICS
+from postrun.ingest.store.metrics import METRICS
 from postrun.native import _native
 from prt_reader import MISSING
 from prt_writer import PrtWriter, golden

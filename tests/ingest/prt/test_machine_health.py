@@ -9,7 +9,7 @@ import pytest
 from postrun.analysis import Options, analyze
 from postrun.ingest import ingest
 from postrun.ingest.prt.machine_health import XID
-from postrun.ingest.store.tables import METRICS
+from postrun.ingest.store.metrics import METRICS
 from postrun.native import _native
 from prt_writer import PrtWriter
 

@@ -30,6 +30,7 @@ from postrun.ingest.prt.format import TraceFile
 from postrun.ingest.store import Store, limits, registry, run_row
 from postrun.ingest.store import tables as store_module
 from postrun.ingest.store.limits import LEFT_OUT, OTHER_KERNELS, TEXT_BYTES, cut_text, size_in_bytes, unpacked_limit
+from postrun.ingest.store.schema import SCHEMA
 from prt_writer import PrtWriter
 
 START_US = 1_700_000_000_000_000
@@ -93,7 +94,7 @@ def test_long_texts_of_all_kinds_are_cut_in_the_store(tmp_path: Path) -> None:
     (tmp_path / "job.json").write_text(json.dumps(job))
     write(tmp_path / "trace.json", [operator("a", 0), {**kernel("k", 1), "args": {"device": 0, "stream": 7, "Collective name": long}}])
     with ingest([tmp_path]) as store:
-        for table, columns in store_module.SCHEMA.items():
+        for table, columns in SCHEMA.items():
             for column, kind in columns.items():
                 if kind == "VARCHAR" and column not in ("hyperparameters", "labels"):
                     assert (numbers(store, f'SELECT max(strlen("{column}")) FROM {table}')[0] or 0) <= TEXT_BYTES, (table, column)

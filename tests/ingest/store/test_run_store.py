@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from postrun.errors import InputError, UsageError
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
-from postrun.ingest.store.tables import storable
+from postrun.ingest.store.texts import storable
 
 EVENT = {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 7, "tid": 7, "ts": 1_700_000_000_000_000, "dur": 5}
 METRIC = b'{"Type":"cpu","Name":"cpu0","Dimension":"CPUUtilization","Value":4.5,"NodeId":"algo-1","Timestamp":1700000000.5}\n'

@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 from empty_stores import empty_store
 from postrun.ingest.derive.steps import derive_steps
+from postrun.ingest.store.schema import SCHEMA
 from postrun.ingest.store.store import Store
-from postrun.ingest.store.tables import SCHEMA
 from postrun.ingest.store.views import FILE, View, views
 
 Row = dict[str, Any]
