@@ -1,7 +1,7 @@
-"""Masking of secrets in command lines, parameters and texts: text or mapping -> the same without secrets, and what was masked.
+"""Masking of secrets in texts and command lines: text or arguments -> the same without secrets, and what was masked.
 
 A value is a secret if the name of its option, variable or key is one (``--password``, ``API_KEY``), or if its own form is (a password in a
-URL, a bearer token, a well-known token). Names are compared word by word, so ``--max-tokens`` and ``num_key_value_heads`` are not secrets.
+URL, a bearer token, a well-known token).
 native/src/core/redact.c has the same rules for processes that record themselves; tests/native/test_redact.py compares them.
 """
 
@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from .secret_names import is_plain_value, is_secret_name, is_service
 
 MASK: Final = "***"
 URL_USER: Final = "URL user info"
@@ -21,116 +22,9 @@ TOKEN: Final = "access token"
 PRIVATE_KEY: Final = "private key"
 PASSWORD: Final = "password of a program"
 
-# -- names -----------------------------------------------------------------------------------------------------------------
-
-_ALWAYS: Final = frozenset({
-    "password", "passwords", "passwd", "passphrase", "passcode", "pwd", "secret", "secrets", "credential", "credentials", "creds",
-    "apikey", "apikeys", "bearer", "authorization", "cookie", "cookies", "auth", "oauth", "jwt", "webhook", "connectionstring",
-    "connstring", "connstr", "passwort",
-})  # fmt: skip
-_ENDINGS: Final = (
-    "password", "passwd", "passphrase", "apikey", "secretkey", "accesskey", "privatekey", "accountkey", "authtoken", "accesstoken",
-    "apitoken", "sessiontoken", "hftoken",
-)  # fmt: skip
-_FILLERS: Final = frozenset({
-    "value", "b", "base", "hash", "hex", "header", "raw", "plain", "plaintext", "staging", "prod", "production", "dev", "test", "local",
-    "team", "org", "personal", "main", "default", "primary", "secondary", "backup", "old", "new", "read", "write", "ro", "rw", "readonly",
-    "ci", "hf", "huggingface", "github", "gitlab", "wandb", "openai", "aws", "gcp", "azure",
-})  # fmt: skip
-"""Qualifiers that can follow the significant word of a name."""
-_KEYS: Final = frozenset({
-    "api", "secret", "access", "private", "signing", "sign", "encryption", "encrypt", "decryption", "wandb", "ssh", "rsa", "gpg",
-    "pgp", "license", "licence", "auth", "account", "shared", "master", "service", "subscription", "storage", "hmac", "deploy",
-    "consumer", "app", "application", "client", "openai", "anthropic", "huggingface", "hf", "comet", "neptune", "mlflow", "clearml",
-    "ngc", "nvidia", "gcp", "google", "azure", "aws", "minio", "host", "admin", "root", "user", "server", "project", "sas", "kaggle",
-})  # fmt: skip
-"""A key is a secret if its name contains one of these."""
-_NO_SECRET_TOKENS: Final = frozenset({
-    "pad", "padding", "eos", "bos", "sos", "eot", "bot", "eod", "unk", "unknown", "cls", "sep", "mask", "special", "image", "img",
-    "video", "audio", "speech", "text", "num", "number", "n", "count", "max", "min", "per", "stop", "start", "begin", "end",
-    "first", "last", "next", "prev", "previous", "prefix", "suffix", "class", "dist", "patch", "null", "blank", "by", "time",
-    "sec", "seconds", "latency", "loss", "cost", "flops", "bytes", "single", "each", "every", "one", "total", "mean", "avg",
-    "average", "decoder", "query", "visual", "input", "output", "target", "label", "separator", "placeholder",
-    "boundary", "control", "fill", "rare", "oov", "think", "tool", "sampled", "draft", "rank", "position", "cached",
-})  # fmt: skip
-"""Before "token", these words mean a token of a text."""
-_BEFORE: Final = {
-    "pass": {
-        "", "db", "database", "user", "mysql", "postgres", "pg", "redis", "smtp", "mail", "email", "ftp", "sftp", "http", "https", "proxy",
-        "sudo", "root", "admin", "ssh", "login", "registry", "docker", "rabbitmq", "mongo", "ldap", "vault", "keystore", "cert",
-        "elastic", "rsync",
-    },
-    "tokens": {"", "access", "auth", "api", "refresh", "session", "bearer", "secret", "hf", "github", "gitlab", "wandb"},
-    "keys": {"api", "secret", "access", "private", "signing", "encryption", "ssh", "wandb", "openai"},
-    "pat": {"gh", "github", "gitlab", "azure", "ado"},
-    "string": {"connection", "conn"},
-}  # fmt: skip
-"""Last word -> the words before it that make it a secret; "": it is the only word."""
-_SERVICES: Final = frozenset({"wandb", "openai", "anthropic", "comet", "neptune", "huggingface", "clearml", "kaggle"})
-"""In the settings of these services, "key" is a secret."""
-_SWITCHES: Final = frozenset(["use", "no", "enable", "disable", "require", "skip", "with", "without"])
-_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # without digits: base64 is the word base
-_LITERALS: Final = frozenset({"", "true", "false", "none", "null", "yes", "no"})  # values that are switches, not secrets
-_SPACE: Final = " \t\r\n\f\v"
-
-
-def words_of(name: str) -> list[str]:
-    """Split a name into lower-case words, without qualifiers at its end."""
-    words = [word.lower() for word in _WORD.findall(name)]
-    while len(words) > 1 and words[-1] in _FILLERS:
-        words.pop()
-    return words
-
-
-@lru_cache(maxsize=4096)
-def is_secret_name(name: str) -> bool:
-    """Whether the value of this option, variable or key is secret, by its words."""
-    words = words_of(name)
-    if not words:
-        return False
-    last, before = words[-1], words[-2] if len(words) > 1 else ""
-    if last in ("auth", "oauth"):
-        return before not in _SWITCHES
-    if last in _ALWAYS or last.endswith(_ENDINGS):
-        return True
-    if last == "token":
-        return before not in _NO_SECRET_TOKENS
-    if last == "key":
-        return any(word in _KEYS for word in words[:-1])
-    return before in _BEFORE.get(last, ())
-
-
-_NUMBER: Final = re.compile(r"[0-9]{1,7}", re.ASCII)
-_COUNT: Final = re.compile(r"[0-9][0-9_.,]*(?:[eE]\+?[0-9]+)?[kKmMbBtTgG]?", re.ASCII)
-_TEXT_TOKEN: Final = re.compile(r"[a-z]{1,2}|</?[A-Za-z0-9_|]{1,30}>|\[[A-Z0-9_]{1,20}\]", re.ASCII)
-_KEY_FILE: Final = re.compile(r"/[^\s]*\.(?:pem|key|pub|crt|cert|json|txt)", re.ASCII)
-_METHODS: Final = frozenset({
-    "kerberos", "krb5", "gssapi", "ntlm", "ldap", "saml", "oidc", "sso", "iam", "google", "github", "azure", "aws", "munge", "sasl", "tls",
-    "ssl", "mtls", "basic", "digest", "negotiate", "oauth", "oauth2", "anonymous",
-})  # fmt: skip
-
-
-def is_plain_value(name: str, value: str) -> bool:
-    """Whether a secret's name has a harmless value: a switch, number or file."""
-    if value.lower() in _LITERALS:
-        return True
-    words = words_of(name)
-    last, before = (words[-1] if words else ""), words[-2] if len(words) > 1 else ""
-    if last == "tokens" and _COUNT.fullmatch(value):
-        return True
-    if last in ("token", "tokens"):
-        return _NUMBER.fullmatch(value) is not None or _TEXT_TOKEN.fullmatch(value) is not None
-    if last == "pass":
-        return len(value) <= 3 and _NUMBER.fullmatch(value) is not None
-    if last in ("auth", "oauth"):
-        return value.lower() in _METHODS
-    if last == "pwd":
-        return value.startswith("/") and before in ("", "work", "working", "old", "current")
-    return last == "key" and _KEY_FILE.fullmatch(value) is not None
-
-
 # -- texts -----------------------------------------------------------------------------------------------------------------
 
+_SPACE: Final = " \t\r\n\f\v"
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
 _STOPS: Final = frozenset(_SPACE + "\"'`&;|<>)")
 _STOPS_OF_PAIRS: Final = _STOPS | frozenset(",}]")
@@ -424,7 +318,7 @@ def _is_of_owner(text: str, begin: int, name: str) -> bool:
         if text[at - 1] not in "{(":
             return False
         at = _back(text, at - 1, "\\\"'=: \t\r\n")
-        return any(word.lower() in _SERVICES for word in _WORD.findall(_name_before(text, at)))
+        return is_service(_name_before(text, at))
     if text[at - 1] != ",":
         return False
     owner = _name_before(text, _back(text, at - 1, "\\\"' \t\r\n"))
@@ -482,7 +376,7 @@ def _closed(text: str, at: int, quote: str) -> int:
     return len(text)
 
 
-# -- command lines and parameters ------------------------------------------------------------------------------------------
+# -- command lines ---------------------------------------------------------------------------------------------------------
 
 _SHELL_TEXT: Final = re.compile(r"-[a-z]*c", re.ASCII)
 _ASSIGNED: Final = re.compile(r"[A-Za-z0-9_.+~/:@-]*", re.ASCII)
@@ -561,79 +455,6 @@ def _quoted(argument: str) -> str:
     """Quote an argument for a shell, without quotes around a mask."""
     plain = argument.replace(MASK, "x")
     return argument if shlex.quote(plain) == plain else shlex.quote(argument)
-
-
-_COMMANDS: Final = ("command", "cmdline", "command_line", "argv", "commandline")
-_DEPTH: Final = 64
-TOO_DEEP: Final = "… (nested too deeply)"  # replaces a value that is nested more than ``_DEPTH`` levels deep
-
-
-def without_depth(value: Any, levels: int = _DEPTH) -> Any:
-    """Replace deep nesting in a JSON value by a text, for recursive code."""
-    if isinstance(value, Mapping):
-        return {key: without_depth(one, levels - 1) for key, one in value.items()} if levels > 0 else TOO_DEEP
-    if isinstance(value, list | tuple):
-        return [without_depth(one, levels - 1) for one in value] if levels > 0 else TOO_DEEP
-    return value
-
-
-def mask_value(name: str, value: Any, *, of_service: bool = False, levels: int = _DEPTH) -> tuple[Any, list[str]]:
-    """Mask the secrets in a JSON value; return a name per masked value.
-
-    ``of_service``: the value belongs to a service such as wandb, in which "key" is a secret. Values deeper than ``levels`` become a text.
-    """
-    if is_secret_name(name) or (of_service and name.lower() == "key"):
-        if isinstance(value, int | float | str) and is_plain_value(name, str(value)):
-            return value, []
-        if value is None or isinstance(value, bool) or (isinstance(value, Mapping | list | tuple) and not value):
-            return value, []
-        if not (isinstance(value, Mapping | list | tuple) and words_of(name)[-1] == "tokens" and levels > 0):
-            return MASK, [name]
-        pairs = [mask_value(name, one, levels=levels - 1) for one in (value.values() if isinstance(value, Mapping) else value)]
-        new = [one for one, _ in pairs]
-        return (dict(zip(value, new, strict=True)) if isinstance(value, Mapping) else new), [what for _, more in pairs for what in more]
-    if isinstance(value, str):
-        return mask_command(value) if name.lower().endswith(_COMMANDS) else mask_text(value)
-    if isinstance(value, Mapping | list | tuple) and levels <= 0:
-        return TOO_DEEP, []
-    if isinstance(value, Mapping):
-        of_service = any(word.lower() in _SERVICES for word in _WORD.findall(name))
-        return mask_mapping(value, of_service=of_service, levels=levels - 1)
-    if isinstance(value, list | tuple):
-        return _mask_list(value, levels)
-    return value, []
-
-
-def _mask_list(values: Sequence[Any], levels: int) -> tuple[list[Any], list[str]]:
-    """Mask the texts of a list like a command's arguments, and its other values."""
-    texts = ["{}" if isinstance(one, Mapping | list | tuple) else str(one) for one in values]
-    masked, names = mask_arguments(texts)
-    result: list[Any] = []
-    for value, text, new in zip(values, texts, masked, strict=True):
-        if isinstance(value, str) or new != text:
-            result.append(new)
-            continue
-        inner, more = mask_value("", value, levels=levels - 1)
-        result.append(inner)
-        names += more
-    return result, names
-
-
-def mask_mapping(values: Mapping[str, Any], *, of_service: bool = False, levels: int = _DEPTH) -> tuple[dict[str, Any], list[str]]:
-    """Mask the secrets in parameters or an environment; return their names."""
-    masked: dict[str, Any] = {}
-    names: list[str] = []
-    named = {str(key).lower(): value for key, value in values.items()}
-    owner = named.get("name")  # {"name": "API_KEY", "value": "..."}
-    for key, value in values.items():
-        name = owner if str(key).lower() == "value" and isinstance(owner, str) and is_secret_name(owner) else str(key)
-        new, more = mask_value(name, value, of_service=of_service, levels=levels)
-        new_key, of_key = mask_text(str(key)) if isinstance(key, str) else (key, [])
-        while new_key != key and (new_key in masked or new_key in values):
-            new_key += "*"
-        masked[new_key] = new
-        names += more + of_key
-    return masked, names
 
 
 def masked_sentence(masked: Iterable[str]) -> str:

@@ -14,8 +14,10 @@ from itertools import takewhile
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from ...masked_values import mask_mapping, mask_value
 from ...native.recording.host_name import KINDS
-from ...redaction import MASK, is_secret_name, mask_command, mask_mapping, mask_text, mask_value, masked_sentence
+from ...redaction import MASK, mask_command, mask_text, masked_sentence
+from ...secret_names import is_secret_name
 from .store import Store
 
 HOSTS, USERS, PATHS, COMMAND = KINDS

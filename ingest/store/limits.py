@@ -14,7 +14,7 @@ import zlib
 from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import UsageError
-from ...redaction import without_depth
+from ...masked_values import without_depth
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ... import redaction
+from ... import masked_values, redaction
 from ...version import __version__
 from ..recording.host_name import redacted
 
@@ -64,7 +64,7 @@ def facts(command: Sequence[str], *, name: str | None, environment: Mapping[str,
         job_facts["job.hosts"] = None
         environment = {key: value for key, value in environment.items() if key not in _OF_HOSTS}
     job_facts |= {f"job.environment.{key}": environment[key] for key in LAUNCHER_VARIABLES if environment.get(key)}
-    return {key: _storable(redaction.mask_value(key, str(value))[0]) for key, value in job_facts.items() if value}
+    return {key: _storable(masked_values.mask_value(key, str(value))[0]) for key, value in job_facts.items() if value}
 
 
 def _main_memory() -> int | None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from ... import modes, redaction
+from ... import masked_values, modes
 from ...errors import PostrunError
 from ...messages import echo
 from ..recording.host_name import VARIABLE
@@ -199,7 +199,7 @@ def _facts(command: Sequence[str], wanted: Wanted, environment: Mapping[str, str
     if inside:
         facts["job.inside"] = environment.get(RECORDER) or "1"
     hyperparameters = record_params.together(record_params.hosted(record_facts.hosted_hyperparameters()), wanted.files, wanted.params)
-    return facts | {f"param.{key}": str(redaction.mask_value(key, value)[0]) for key, value in hyperparameters.items()}
+    return facts | {f"param.{key}": str(masked_values.mask_value(key, value)[0]) for key, value in hyperparameters.items()}
 
 
 def _gpus(wanted: Wanted, environment: Mapping[str, str]) -> record_gpu.JobChanges:

@@ -13,7 +13,8 @@ import c_build
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from postrun.redaction import is_secret_name, mask_arguments, mask_text
+from postrun.redaction import mask_arguments, mask_text
+from postrun.secret_names import is_secret_name
 
 ROOT = Path(__file__).resolve().parents[2]
 WORDS = [

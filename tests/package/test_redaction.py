@@ -11,17 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from postrun.redaction import (
-    MASK,
-    TOO_DEEP,
-    is_secret_name,
-    mask_arguments,
-    mask_command,
-    mask_mapping,
-    mask_text,
-    mask_value,
-    masked_sentence,
-)
+from postrun.masked_values import TOO_DEEP, mask_mapping, mask_value
+from postrun.redaction import MASK, mask_arguments, mask_command, mask_text, masked_sentence
+from postrun.secret_names import is_secret_name
 
 SECRET = st.text(string.ascii_letters + string.digits, min_size=8, max_size=24).map(lambda text: f"Zq9{text}")
 SECRET_NAMES = [

@@ -1,6 +1,6 @@
 /* redact.c - masks secrets: values of options, variables and keys whose names mean a secret, and values that look like one.
  *
- * The rules are those of the Python module redaction, function by function; tests/native/test_redact.py compares both. */
+ * The rules are those of the Python modules redaction and secret_names, function by function; tests/native/test_redact.py compares both. */
 #define _GNU_SOURCE
 #include "redact_text.h"
 
