@@ -18,7 +18,8 @@ from ....errors import UsageError
 from ..evidence.base import PRESETS, Parameter, Preset, Rule, Value
 from .bounds import LIMIT_S
 from .catalogue import DOCUMENTED, PROFILER_REPORT, RULES
-from .custom import Guarded, broken, guarded, load, number
+from .conversion import number
+from .custom import Guarded, broken, guarded, load
 from .selection import Chosen, Selection, checked, effective, find, known, named_setting, select, turned_off
 
 ATTACHED: Final = 20  # How many rules can be attached to a run; postrun's own trace rules do not count

@@ -6,47 +6,30 @@ data.
 
 from __future__ import annotations
 
-import contextlib
-import importlib.util
 import inspect
-import math
 import sys
-import traceback
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, is_dataclass, replace
-from enum import Enum
-from functools import cache, cached_property
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache
 from importlib import metadata
 from pathlib import Path
-from types import ModuleType
 from typing import Any, ClassVar, Final
 
 from ....errors import Terminated
-from ....ingest.store.texts import storable
-from ...report.rules import ERROR, FINE, ISSUES, VERDICTS
+from ...report.rules import ERROR, FINE, ISSUES
 from ...toolkit.wording import count, duration
-from ..evidence.base import SCAN_INTERVAL, Category, Cost, Outcome, Parameter, Parameters, Rule, not_evaluated
+from ..evidence.base import SCAN_INTERVAL, Category, Outcome, Parameter, Parameters, Rule, not_evaluated
 from ..evidence.run_data import RunData
-from .bounds import LIMIT_S, TimeLimit, printing_aside
+from .bounds import LIMIT_S, printing_aside
 from .catalogue import PROFILER_REPORT, RULES
-from .trial import ContractRule, Trial, in_us, stand_ins
+from .conversion import LISTED, MisuseError, described, first_line, number, plain, sound_outcome
+from .rule_file import RuleFile
+from .trial import ContractRule, Trial, in_us
 
 GROUP: Final = "postrun.rules"  # Entry points of this group name the rule classes of an installed package
 
 _WINDOWS: Final = 1_000_000
-_LISTED: Final = 1000
-_DEPTH: Final = 20
-_TEXT: Final = 500
 _OF_THE_BASE: Final = ("action_str", "other_trials")  # parameters of the contract's base class, not settings of a rule
-
-
-class MisuseError(Exception):
-    """A rule file is loaded with values that its class does not accept: a mistake of the caller, not of the file."""
-
-    def __init__(self, message: str, kind: str = "TypeError") -> None:
-        super().__init__(message)
-        self.kind = kind
 
 
 class FreeParameter(Parameter):
@@ -87,7 +70,7 @@ class Guarded(Rule):
             return Outcome(ERROR, reason=described(error, self.path))
 
     def _judge(self, run: RunData, parameters: Parameters) -> Outcome:
-        return _sound(type(self).make().evaluate(run, parameters))
+        return sound_outcome(type(self).make().evaluate(run, parameters))
 
 
 def guarded(
@@ -111,7 +94,7 @@ def guarded(
         "name": known,
         "parameters": tuple(kind.parameters),
         "needs": getattr(kind, "needs", None) or Rule.needs,
-        "checks": getattr(kind, "checks", None) or _first_line(kind) or f"What the rule {known} looks at.",
+        "checks": getattr(kind, "checks", None) or first_line(kind) or f"What the rule {known} looks at.",
         "condition": getattr(kind, "condition", None) or "its own condition is met",
         "advice": getattr(kind, "advice", None) or f"Look at what {known} found.",
         "file": file,
@@ -159,50 +142,6 @@ def _fitting(kind: type[Rule], texts: Mapping[str, Any]) -> dict[str, Any]:
         if problem := parameters[key].problem(value):
             raise MisuseError(f"{problem} (given: {value!r})", "ValueError")
     return values
-
-
-def number(value: Any) -> Any:
-    """Convert a text that is a number to this number; keep everything else."""
-    if isinstance(value, str):
-        for kind in (int, float):
-            with contextlib.suppress(ValueError):
-                return kind(value)
-    return value
-
-
-def _sound(outcome: object) -> Outcome:
-    """Return an outcome that a report can show. Raises TypeError for other objects."""
-    if not isinstance(outcome, Outcome):
-        raise TypeError(f"evaluate() must return a postrun.Outcome, not {type(outcome).__name__}")
-    if outcome.verdict not in VERDICTS:
-        raise ValueError(f"the verdict must be one of {', '.join(VERDICTS)}, not {outcome.verdict!r}")
-    if outcome.cost is not None and not isinstance(outcome.cost, Cost):
-        raise TypeError(f"cost must be a postrun.Cost, not {type(outcome.cost).__name__}")
-    counts = ("triggered", "violations", "datapoints", "windows", "windows_triggered")
-    numbers: dict[str, Any] = {key: _integer(key, getattr(outcome, key)) for key in counts}
-    times: dict[str, Any] = {key: _integer(key, value) for key in ("first_ns", "last_ns") if (value := getattr(outcome, key)) is not None}
-    texts: dict[str, Any] = {
-        key: storable(str(value)) for key in ("reason", "finding", "recommendation", "capture") if (value := getattr(outcome, key))
-    }
-    if not isinstance(outcome.details, Mapping):
-        raise TypeError(f"details must be a dict, not {type(outcome.details).__name__}")
-    cost = outcome.cost
-    if cost is not None:
-        where = None if cost.where is None else storable(str(cost.where))
-        saving = None if cost.saving_ns is None else _integer("saving_ns", cost.saving_ns)
-        step = None if cost.per_step_ns is None or not math.isfinite(cost.per_step_ns) else float(cost.per_step_ns)
-        cost = replace(
-            cost, title=storable(str(cost.title)), ns=_integer("ns", cost.ns), of_ns=_integer("of_ns", cost.of_ns), saving_ns=saving,
-            per_step_ns=step, where=where, base=storable(str(cost.base)),
-        )  # fmt: skip
-    return replace(outcome, **numbers, **times, **texts, details=plain(outcome.details), cost=cost)
-
-
-def _integer(key: str, value: Any) -> int:
-    try:
-        return int(value)
-    except (TypeError, ValueError, OverflowError):
-        raise TypeError(f"{key} must be a whole number, not {value!r}") from None
 
 
 # -- rule files ----------------------------------------------------------------------------------------------------------------
@@ -253,84 +192,6 @@ def _declared(kind: type) -> str | None:
     return name if isinstance(name, str) and name.strip() and "\n" not in name else None
 
 
-class RuleFile:
-    """A Python file with rules. Its additions to ``sys.modules`` and ``sys.path`` exist only while it runs."""
-
-    def __init__(self, source: str | Path, limit_s: float = LIMIT_S) -> None:
-        self.path = Path(source)
-        self.limit = TimeLimit(limit_s)
-        self._source = str(source)
-        self._name = f"postrun_rule_file_{self.path.stem}"
-        self._modules: dict[str, ModuleType] = {}
-
-    def find(self, name: str) -> type:
-        """Return the class of that name; ValueError lists the classes of the file."""
-        kind = getattr(self._module, name, None)
-        if isinstance(kind, type):
-            return kind
-        classes = [key for key, value in vars(self._module).items() if isinstance(value, type) and value.__module__ == self._name]
-        raise ValueError(f"{self.path.name} has no class {name}; it has: {', '.join(classes) or 'none'}")
-
-    @cached_property
-    def _module(self) -> ModuleType:
-        if "://" in self._source:
-            raise ValueError(f"{self._source} is no file of this machine; copy it here and give its path")
-        try:
-            text = self.path.read_bytes()
-        except OSError as error:
-            raise ValueError(f"{self.path}: cannot be read ({error.strerror}); give the path of a Python file") from error
-        module = ModuleType(self._name)
-        module.__file__ = str(self.path)
-        sys.modules[module.__name__] = module
-        exec(compile(text, str(self.path), "exec"), module.__dict__)
-        return module
-
-    @contextlib.contextmanager
-    def active(self) -> Iterator[None]:
-        """Prepare the process for loading or calling the file.
-
-        Its own modules and its folder can be imported, its prints go to standard error, and its time is limited."""
-        folder = self.path.resolve().parent
-        added = str(folder) not in sys.path
-        lent = {} if _installed("smdebug") else stand_ins()
-        mine = {**lent, **self._modules}
-        hidden = {key: sys.modules[key] for key in mine if key in sys.modules}
-        before = set(sys.modules)
-        sys.modules.update(mine)
-        if added:
-            sys.path.append(str(folder))
-        try:
-            with printing_aside(self.path.name), self.limit.running():
-                yield
-        finally:
-            if added:
-                with contextlib.suppress(ValueError):
-                    sys.path.remove(str(folder))
-            fresh = [key for key in sys.modules if key not in before]
-            brought = [key for key in fresh if key == self._name or (added and _lies_in(key, folder))]
-            for key in {*brought, *self._modules} & set(sys.modules):
-                self._modules[key] = sys.modules[key]
-            for key in {*lent, *self._modules}:
-                sys.modules.pop(key, None)
-            sys.modules.update(hidden)
-
-
-def _installed(name: str) -> bool:
-    try:
-        return importlib.util.find_spec(name) is not None
-    except (ImportError, ValueError):
-        return name in sys.modules
-
-
-def _lies_in(name: str, folder: Path) -> bool:
-    """Return whether a module or its package is in the folder of the rule file."""
-    file = getattr(sys.modules.get(name.partition(".")[0]), "__file__", None)
-    if not isinstance(file, str):
-        return False
-    path = Path(file)
-    return (path.parent.parent if path.name == "__init__.py" else path.parent) == folder
-
-
 def _call(kind: type) -> tuple[str, bool]:
     """Return the most specific contract function of the file, and if it takes times."""
     for name in ("invoke_for_timerange", "invoke", "invoke_at_step"):
@@ -368,13 +229,13 @@ class _Contract(Guarded):
         ask = getattr(rule, function)
         hits: list[int] = []
         windows = trial.windows
-        for number in range(windows):
+        for index in range(windows):
             if self.file is not None:
                 self.file.limit.check()
-            start = trial.first_ns + number * trial.interval_ns
+            start = trial.first_ns + index * trial.interval_ns
             trial.window = (in_us(start), in_us(start + trial.interval_ns))
             try:
-                met = bool(ask(*trial.window) if by_window else ask(number))
+                met = bool(ask(*trial.window) if by_window else ask(index))
                 over = False
             except Exception as error:
                 kinds = {one.__name__ for one in type(error).__mro__}
@@ -383,9 +244,9 @@ class _Contract(Guarded):
                     raise
                 over = over or bool(getattr(error, "end_of_rule", False))
             if met:
-                hits.append(number)
+                hits.append(index)
             if over:
-                windows = number + 1
+                windows = index + 1
                 break
         return self._outcome(trial, getattr(rule, "report", None), hits, windows)
 
@@ -409,7 +270,7 @@ class _Contract(Guarded):
         starts = [trial.first_ns + number * trial.interval_ns for number in hits]
         listed = [
             {"index": number, "start_ns": start, "end_ns": start + trial.interval_ns}
-            for number, start in zip(hits[:_LISTED], starts[:_LISTED], strict=True)
+            for number, start in zip(hits[:LISTED], starts[:LISTED], strict=True)
         ]
         length = duration(trial.interval_ns)
         return Outcome(
@@ -452,7 +313,7 @@ def _contract(file: RuleFile, kind: type, values: dict[str, Any], name: str) -> 
     table.append(replace(SCAN_INTERVAL, documented=interval, service=interval))
     return type(kind.__name__, (_Contract,), {
         "name": name,
-        "checks": _first_line(kind) or f"The rule {kind.__name__} of {file.path.name}.",
+        "checks": first_line(kind) or f"The rule {kind.__name__} of {file.path.name}.",
         "condition": "its call for an evaluation window returns true or raises RuleEvaluationConditionMet",
         "advice": f"Look at what {name} found.",
         "file": file,
@@ -521,64 +382,3 @@ def _of_package(point: metadata.EntryPoint) -> type[Guarded]:
         raise
     except BaseException as error:
         return broken(point.name, f"{described(error)}; loaded from the package {_package(point)}")
-
-
-# -- errors and plain values ---------------------------------------------------------------------------------------------------
-
-
-def described(error: BaseException, file: str | None = None) -> str:
-    """Describe an exception: "ValueError: no data (my_rule.py, line 12)"."""
-    try:
-        text = str(error).strip().splitlines()
-    except Exception:
-        text = []
-    line = None
-    if isinstance(error, SyntaxError):
-        text = [str(error.msg)]
-        line, file = error.lineno, error.filename or file
-    elif file is not None:
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-        line = lines[-1] if lines else None
-    kind = error.kind if isinstance(error, MisuseError) else type(error).__name__
-    message = f"{kind}: {text[0][:_TEXT]}" if text else kind
-    location = f" ({Path(file).name}, line {line})" if file and line else ""
-    return storable(message + location)
-
-
-def plain(value: Any, depth: int = 0) -> Any:
-    """Convert ``value`` to dicts, lists, texts, numbers and None for report.json.
-
-    Long lists are cut, with a note; numbers that are not finite become None; other objects become their text."""
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, Enum):
-        return plain(value.value, depth + 1)
-    if isinstance(value, str):
-        return storable(str(value))
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
-    if depth > _DEPTH:
-        return f"<{type(value).__name__}>"
-    if is_dataclass(value) and not isinstance(value, type):
-        return plain(asdict(value), depth + 1)
-    if isinstance(value, Mapping):
-        items = list(value.items())
-        converted = {storable(str(plain(key, depth + 1))): plain(item, depth + 1) for key, item in items[:_LISTED]}
-        return {**converted, "...": f"and {len(items) - _LISTED} more"} if len(items) > _LISTED else converted
-    if isinstance(value, set | frozenset):
-        value = sorted(value, key=str)
-    if isinstance(value, list | tuple | deque):
-        listed = [plain(item, depth + 1) for item in list(value)[:_LISTED]]
-        return [*listed, f"... and {len(value) - _LISTED} more"] if len(value) > _LISTED else listed
-    if not isinstance(value, type):
-        for method in ("tolist", "to_list", "to_dicts", "to_dict"):  # arrays, numbers, series and frames
-            if callable(convert := getattr(value, method, None)):
-                return plain(convert(), depth + 1)
-    return storable(str(value)[:_TEXT])
-
-
-def _first_line(kind: type) -> str | None:
-    text = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0].replace("\n", " ").strip() if kind.__doc__ else ""
-    return storable(text[:_TEXT]) or None

@@ -10,7 +10,8 @@ from typing import Any
 from ....errors import UsageError
 from ..evidence.base import DISTANCE, Parameter, Parameters, Preset, Rule, Value
 from .catalogue import DOCUMENTED, PROFILER_REPORT, RULES
-from .custom import Guarded, installed, number, plain
+from .conversion import number, plain
+from .custom import Guarded, installed
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,8 @@ from postrun.analysis.report import RuleResult
 from postrun.analysis.rules.engine import config, trial
 from postrun.analysis.rules.engine.catalogue import RULES
 from postrun.analysis.rules.engine.config import ProfilerRule, selection
-from postrun.analysis.rules.engine.custom import installed, load, plain
+from postrun.analysis.rules.engine.conversion import plain
+from postrun.analysis.rules.engine.custom import installed, load
 from postrun.analysis.rules.engine.selection import Chosen, Selection, effective, find, select, setting
 from postrun.analysis.rules.evidence.base import Cost, Outcome, Parameter, Rule
 from postrun.errors import Terminated, UsageError
