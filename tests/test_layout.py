@@ -215,6 +215,11 @@ def test_the_command_line_starts_with_click_alone(code: str, tmp_path: Path) -> 
     assert loaded_by(code, tmp_path) - loaded_by("", tmp_path) <= {"click", "postrun"}
 
 
+def test_no_module_of_the_package_has_more_than_500_lines() -> None:
+    lengths = {file.relative_to(ROOT).as_posix(): len(file.read_text(encoding="utf-8").splitlines()) for file in SOURCES.values()}
+    assert {name: lines for name, lines in lengths.items() if lines > 500} == {}
+
+
 def test_test_files_have_unique_names_and_are_no_packages() -> None:
     names = [file.name for file in (ROOT / "tests").rglob("*.py") if file.name != "conftest.py"]
     assert sorted(names) == sorted(set(names))
