@@ -118,12 +118,14 @@ class LowPrecisionDetails(RuleDetails):
 
 
 class PageableDevice(ProfiledDevice):
-    """Numbers are None if the trace does not record the kind of host memory."""
+    """Numbers are None if the trace does not record the kind of host memory. ``caused_idle_ns``: host waits that would not be there
+    without the calls that copy pageable memory to the device."""
 
     pageable_ns: int | None
     percent: float | None
     exposed_ns: int | None
     issue: bool | None
+    caused_idle_ns: int | None = None
 
 
 class PageableCopy(DetailsRow):
@@ -140,6 +142,7 @@ class PageableCopiesDetails(RuleDetails):
     copies: tuple[PageableCopy, ...]
     host_calls: int
     host_blocked_ns: int
+    site: str | None = None  # function or range around the call that causes the most idle time
 
 
 class SyncBoundDevice(ProfiledDevice):
@@ -163,6 +166,7 @@ class BlockingCall(DetailsRow):
     caused_idle_ns: int = 0
     bytes: int | None = None  # of the copy of the costliest call
     site: str | None = None  # function or range around the costliest call
+    upload: bool = False  # it copies pageable memory to the device
 
 
 class SyncBoundDetails(RuleDetails):

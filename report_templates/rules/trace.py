@@ -145,6 +145,7 @@ def pageable_copies(context: RuleContext, details: rule_details.PageableCopiesDe
             lambda device: device.percent,
             Col("Of span", lambda device: device.percent, percent),
             Col("Pageable copies", lambda device: device.pageable_ns, duration),
+            Col("Idle caused", lambda device: device.caused_idle_ns, duration),
         ),
         table(
             f"{context.id}-copies",

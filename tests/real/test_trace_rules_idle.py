@@ -195,23 +195,31 @@ def blocking(trace: Trace) -> list[Event]:
 def caused(trace: Trace, blocks: Spans, gaps: list[tuple[int, int, int, Event]]) -> int:
     """Return the host waits that begin with each block, up to its length.
 
-    Time in which the host loads data has a cause of its loading. The traces here name no other one."""
+    Blocks are one if the device waits for the host all the time between them. Time in which the host loads data has a cause of its
+    loading. The traces here name no other one."""
     ranges = [row for row in trace.ranges if row["side"] == "host" and row["name"] in LOADING]
     loading = merged([(event["start"], event["end"]) for event in [*trace.loaders, *ranges]])
 
     def waiting(start: float, end: float) -> float:
         return end - start - common(loading, int(start), int(end)) if end > start else 0
 
+    def launched_late(start: float, end: float) -> float:
+        return sum(waiting(max(a, start), min(ready, end)) for a, _, ready, event in gaps if event["id"] in trace.launched)
+
+    chains: list[Spans] = []
+    for begin, end in blocks:
+        last = chains[-1][-1][1] if chains else begin
+        if last < begin and launched_late(last, begin) == begin - last:
+            chains[-1].append((begin, end))
+        else:
+            chains.append([(begin, end)])
     total = 0
-    for number, (begin, end) in enumerate(blocks):
-        until = blocks[number + 1][0] if number + 1 < len(blocks) else math.inf
-        waited: float = 0
-        for start, stop, ready, event in gaps:
+    for number, chain in enumerate(chains):
+        waited = launched_late(chain[0][0], chains[number + 1][0][0] if number + 1 < len(chains) else math.inf)
+        for start, stop, _, event in gaps:
             if event["id"] not in trace.launched:
-                waited += waiting(max(start, begin), min(stop, end))
-            else:
-                waited += waiting(max(start, begin), min(ready, until))
-        total += int(min(waited, end - begin))
+                waited += sum(waiting(max(start, begin), min(stop, end)) for begin, end in chain)
+        total += int(min(waited, sum(end - begin for begin, end in chain)))
     return total
 
 

@@ -1,11 +1,13 @@
 """PageableCopies: the share of each device's time in copies from or to pageable host memory (docs/rules.md).
 
-Copies from pinned memory use the full speed of the bus and overlap with kernels, so in the best case nothing waits for them: the saving
-is the part that no kernel covers.
+Copies from pinned memory use the full speed of the bus and overlap with kernels, and the host does not wait for them. In the best case
+nothing waits: the saving is the part that no kernel covers, and the idle time that calls cause which copy to the device. A call that reads
+from the device waits for the result also with pinned memory, so that its idle time belongs to SyncBound alone.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import polars as pl
@@ -22,6 +24,7 @@ from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated
 from ..evidence.device_share import DeviceShare, above, finding, issues, no_device_activity, outcome
 from ..evidence.frameworks import PINNED_BATCHES, PINNED_RESULTS
 from ..evidence.run_data import RunData
+from ..evidence.sync_calls import call_sites
 
 _LARGE_BYTES: Final = 64 * 1024  # if copies are smaller than this on average, their bandwidth means nothing
 
@@ -51,14 +54,18 @@ class PageableCopies(Rule):
         threshold = parameters["threshold"]
         calls, blocked = _host_calls(run.store)
         blocking = _blocking(calls, blocked)
-        shares = []
+        shares, costs = [], []
+        idle = _caused_idle(run)
         for device in run.breakdown:
             at = (device.node, device.rank, device.pid, device.device)
             ns = pageable.get(at, (0, 0))[0]
-            shares.append(DeviceShare(device, ns, above(ns, device.span_ns, threshold) if at in known else None))
+            share = DeviceShare(device, ns, above(ns, device.span_ns, threshold) if at in known else None)
+            shares.append(share)
+            costs.append(replace(share, ns=ns + idle.get(at, 0)))
+        site = _site(run) if issues(shares) else None
         return outcome(
             run,
-            shares,
+            costs,
             details=PageableCopiesDetails(
                 devices=tuple(
                     PageableDevice.of(
@@ -67,19 +74,49 @@ class PageableCopies(Rule):
                         percent=share.percent if share.issue is not None else None,
                         exposed_ns=_exposed(pageable, share) if share.issue is not None else None,
                         issue=share.issue,
+                        caused_idle_ns=cost.ns - share.ns if share.issue is not None else None,
                     )
-                    for share in shares
+                    for share, cost in zip(shares, costs, strict=True)
                 ),
                 copies=_copies(run),
                 host_calls=calls,
                 host_blocked_ns=blocked,
+                site=site,
             ),
-            # The finding of an issue is one sentence; the recommendation has the rest.
-            finding=finding(shares, "Copies from or to pageable host memory take", threshold) + ("" if issues(shares) else blocking),
+            # The recommendation of an issue has the calls of the host.
+            finding=finding(shares, "Copies from or to pageable host memory take", threshold)
+            + (
+                _idle(sum(cost.ns - share.ns for share, cost in zip(shares, costs, strict=True) if share.issue))
+                if issues(shares)
+                else blocking
+            ),
             title="Copy from pinned memory",
-            recommendation=_recommendation(run) + blocking,
-            saving_ns=sum(_exposed(pageable, share) for share in shares if share.issue),
+            recommendation=_recommendation(run) + blocking + (f" The costliest call comes from `{site}`." if site else ""),
+            saving_ns=sum(_exposed(pageable, share) + cost.ns - share.ns for share, cost in zip(shares, costs, strict=True) if share.issue),
         )
+
+
+def _caused_idle(run: RunData) -> dict[tuple[str, int | None, int | None, int | None], int]:
+    """Return the idle time that calls cause which copy pageable memory to the device.
+
+    Devices that processes share have none: which of them would launch is not known."""
+    caused = {}
+    for group in run.blocking:
+        uploads = group.calls.filter("upload").group_by("row").agg(pl.col("caused").sum())
+        by_row = dict(uploads.iter_rows())
+        caused |= {(device.node, device.rank, device.pid, device.device): by_row.get(device.row, 0) for device in group.devices}
+    return caused
+
+
+def _site(run: RunData) -> str | None:
+    """Return the code around the upload that causes the most idle time."""
+    uploads = [group.calls.filter("upload", pl.col("caused") > 0).select("caused", "process", "tid", "start") for group in run.blocking]
+    top = pl.concat(uploads).sort("caused", "start", descending=[True, False]).head(1)
+    return call_sites(run.store, top.with_row_index("number")).get(0)
+
+
+def _idle(caused_ns: int) -> str:
+    return f" Calls that copy to the device caused another {duration(caused_ns)} of idle time." if caused_ns else ""
 
 
 def _host_calls(store: Store) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from ...report.cause_details import HostPausesDetails, StragglerRankDetails
 from ...report.loop_details import DataloaderDetails
 from ...report.rules import ISSUES
 from ...report.sample_details import BatchSizeDetails, BottleneckDetails, LoadBalancingDetails, LowGPUUtilizationDetails
-from ...report.trace_details import HostBoundDetails, ShortKernelsDetails, SyncBoundDetails
+from ...report.trace_details import HostBoundDetails, PageableCopiesDetails, ShortKernelsDetails, SyncBoundDetails
 from ..checks.low_gpu_utilization import IDLE_ENDS, IDLE_HEAD, IDLE_TAIL, UNUSED
 from ..evidence.base import Outcome, Rule
 from ..evidence.host_time import UNRECORDED
@@ -117,6 +117,29 @@ def _by_blocking(first: Outcome, later: Outcome) -> float:
     return _covered(blocked, _idle(later))
 
 
+def _uploads(pageable: Outcome, later: Outcome) -> float:
+    """Return the share of the blocked idle time that uploads of pageable memory cause."""
+    assert isinstance(pageable.details, PageableCopiesDetails)
+    assert isinstance(later.details, SyncBoundDetails)
+    caused = {
+        (row.node, row.device): (row.caused_idle_ns or 0) / row.span_ns for row in pageable.details.devices if row.issue and row.span_ns
+    }
+    return _covered(caused, {(row.node, row.device): row.percent / 100 for row in later.details.devices if row.issue})
+
+
+def _by_blocking_call(first: Outcome, later: Outcome) -> float:
+    """Return the idle part of the cost of pageable copies, unless they lead.
+
+    The idle time of blocking calls contains it."""
+    if later.cost is None or not later.cost.ns or _uploads(later, first) >= MOST:
+        return 0.0
+    assert isinstance(first.details, SyncBoundDetails)
+    assert isinstance(later.details, PageableCopiesDetails)
+    blocked = {(row.node, row.device) for row in first.details.devices if row.issue}
+    rows = [row for row in later.details.devices if row.issue and (row.node, row.device) in blocked]
+    return sum(row.caused_idle_ns or 0 for row in rows) / later.cost.ns
+
+
 def _by_pauses(first: Outcome, later: Outcome) -> float:
     """A device that runs empty at a blocking call is idle while the host pauses."""
     assert isinstance(first.details, HostPausesDetails)
@@ -195,6 +218,8 @@ def _predicted(outcome: Outcome) -> float:
 _COVERS: Final[dict[tuple[str, str], Callable[[Outcome, Outcome], float]]] = {
     ("SyncBound", "HostBound"): _by_blocking,
     ("HostPauses", "SyncBound"): _by_pauses,
+    ("PageableCopies", "SyncBound"): _uploads,
+    ("SyncBound", "PageableCopies"): _by_blocking_call,
     ("StragglerRank", "LoadBalancing"): _by_straggler,
     ("StragglerRank", "HostBound"): _by_waiting,
     ("HostBound", "ShortKernels"): _by_first_use,

@@ -42,6 +42,7 @@ from ...steps.steps import steps
 from ...steps.times import step_times
 from ...toolkit.options import AnalysisOptions
 from ...toolkit.places import Places
+from .blocking import blocking
 from .blocks import Samples
 from .loading import loading_percent
 
@@ -91,6 +92,7 @@ class RunData:
     framework = _from_run(lambda run: framework(run.store, run.attributed))
     exposed_calls = _from_store(exposed_calls)  # calls of collectives, with their exposed time
     gaps = _from_store(DeviceGaps)
+    blocking = _from_run(lambda run: blocking(run.store, run.gaps))  # calls of the host, by groups of devices
     longest_gaps = _from_run(lambda run: gaps(run.store, run.gaps))
     program = _from_store(program)
     iterations = _from_store(iterations)

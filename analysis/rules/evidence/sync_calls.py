@@ -15,7 +15,8 @@ _DEPTH: Final = 64  # operators inside of operators are looked through to this d
 
 # Calls of copies between host and device that returned after the copy had ended, or that read host memory that is not pinned.
 _COPIES: Final = """
-    SELECT h.process, h.tid, h.name, h.start_ns AS start, h.start_ns + h.duration_ns AS "end", max(d.bytes) AS bytes
+    SELECT h.process, h.tid, h.name, h.start_ns AS start, h.start_ns + h.duration_ns AS "end", max(d.bytes) AS bytes,
+        coalesce(bool_or(d.pageable AND d.copy_kind = 'HtoD'), FALSE) AS upload
     FROM host_event AS h JOIN device_event AS d ON d.process = h.process AND d.correlation = h.correlation
     WHERE h.kind = 'launch' AND h.process IN ({}) AND d.kind = 'memcpy' AND d.copy_kind IN ('HtoD', 'DtoH')
         AND (d.start_ns + d.duration_ns <= h.start_ns + h.duration_ns OR d.pageable AND d.start_ns <= h.start_ns + h.duration_ns)
@@ -46,10 +47,11 @@ def sync_calls(store: Store, processes: Iterable[int | None]) -> pl.DataFrame:
 def blocking_calls(store: Store, processes: Iterable[int | None]) -> pl.DataFrame:
     """Return the calls in which the launching threads waited for a device.
 
-    Synchronizations, and copies that block; columns as of :func:`sync_calls`, and ``bytes`` of the copy. Of processes whose launch
-    calls are known, calls on threads that launch nothing are left out: they hold up no launch."""
+    Synchronizations, and copies that block; columns as of :func:`sync_calls`, and ``bytes`` of the copy. ``upload``: it copies pageable
+    memory to the device. Of processes whose launch calls are known, calls on threads that launch nothing are left out: they hold up no
+    launch."""
     known = [process for process in processes if process is not None]
-    calls = sync_calls(store, known).with_columns(bytes=pl.lit(None, pl.Int64))
+    calls = sync_calls(store, known).with_columns(bytes=pl.lit(None, pl.Int64), upload=pl.lit(False))
     if not known:
         return calls
     listed = ", ".join(map(str, known))

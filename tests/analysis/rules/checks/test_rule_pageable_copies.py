@@ -49,7 +49,7 @@ def test_union_and_exposed_part(make_store: Callable[..., Store]) -> None:
     assert plain_details(result)["devices"] == [
         {
             "node": "host-0", "rank": 0, "pid": 100, "device": 0, "span_ns": 200, "pageable_ns": 60, "percent": 30.0, "exposed_ns": 45,
-            "issue": True,
+            "issue": True, "caused_idle_ns": 0,
         }
     ]  # fmt: skip
     assert plain_details(result)["copies"] == [
@@ -159,3 +159,69 @@ def test_the_calls_of_a_real_trace(shared_data: Path) -> None:
         sum(round(e["dur"] * 1000) for e in calls),
     )
     assert "75.7 ms" in str(result.finding)
+
+
+def call(start: int, end: int, correlation: int, name: str = "cudaMemcpyAsync", **more: Any) -> dict[str, Any]:
+    return {"kind": "launch", "name": name, "start_ns": start, "duration_ns": end - start, "correlation": correlation, **more}
+
+
+def frame(start: int, end: int, name: str) -> dict[str, Any]:
+    return {"kind": "python", "name": name, "start_ns": start, "duration_ns": end - start}
+
+
+def blocked_job(kind: str = "HtoD", length: int = 50) -> dict[str, Any]:
+    """A copy whose call blocks from 100 to 500, after which the next launch returns at 800: 300 of idle time, of a span of 2000."""
+    events = [run(0, 450, correlation=1), copy(500 - length, 500, kind, correlation=2), run(800, 2000, correlation=3)]
+    calls = [
+        call(0, 10, 1, "cudaLaunchKernel"),
+        call(100, 500, 2),
+        call(790, 800, 3, "cudaLaunchKernel"),
+        frame(90, 600, "train.py(7): step"),
+    ]
+    return {"names": NAMES, "device_event": events, "host_event": calls}
+
+
+def test_an_upload_is_charged_with_the_idle_time_that_its_call_causes(make_store: Callable[..., Store]) -> None:
+    result, finding = judged(make_store(**blocked_job()))
+    assert finding is not None
+    assert (finding.cost_ns, finding.saving_ns) == (350, 350)  # a copy of 50 that no kernel covers, and the wait of 300
+    assert str(result.finding).endswith(" Calls that copy to the device caused another 300 ns of idle time.")
+    assert str(result.recommendation).endswith(" The costliest call comes from `train.py(7): step`.")
+    details = plain_details(result)
+    assert ([row["caused_idle_ns"] for row in details["devices"]], details["site"]) == ([300], "train.py(7): step")
+
+
+def test_a_read_is_not_charged_because_pinned_memory_waits_as_well(make_store: Callable[..., Store]) -> None:
+    result, finding = judged(make_store(**blocked_job("DtoH")))
+    assert finding is not None
+    assert (finding.cost_ns, finding.saving_ns, plain_details(result)["devices"][0]["caused_idle_ns"]) == (50, 50, 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "length", "explained"),
+    [
+        ("HtoD", 50, {"PageableCopies": None, "SyncBound": "PageableCopies"}),  # pinned memory removes the idle time
+        ("DtoH", 50, {"PageableCopies": None, "SyncBound": None}),  # 50 of copy, 300 of idle time: no time is in both
+        ("HtoD", 10, {"SyncBound": None}),  # 0.5 % of the time is in the copy: the call alone costs
+    ],
+)
+def test_idle_time_of_blocking_copies_has_one_lead(
+    make_store: Callable[..., Store], kind: str, length: int, explained: dict[str, str | None]
+) -> None:
+    selection = select(["PageableCopies", "SyncBound"])
+    report = rules_of(make_store(**blocked_job(kind, length)), Options(generated_at_ns=0, selection=selection))
+    assert {finding.rule: finding.explained_by for finding in report.findings} == explained
+    if length == 10:
+        assert str(report.findings[0].recommendation).startswith("Copy to the device from pinned memory (")
+
+
+def test_uploads_that_cause_the_smaller_part_are_folded(make_store: Callable[..., Store]) -> None:
+    """A synchronization causes 400 more, so that the uploads have 300 of 700."""
+    job = blocked_job()
+    job["device_event"] += [run(2400, 2500, correlation=5)]
+    job["host_event"] += [
+        {"kind": "sync", "name": "cudaDeviceSynchronize", "start_ns": 1500, "duration_ns": 500},
+        call(2390, 2400, 5, "cudaLaunchKernel"),
+    ]
+    report = rules_of(make_store(**job), Options(generated_at_ns=0, selection=select(["PageableCopies", "SyncBound"])))
+    assert {finding.rule: finding.explained_by for finding in report.findings} == {"SyncBound": None, "PageableCopies": "SyncBound"}

@@ -16,7 +16,7 @@ from rule_details import plain_details
 MakeStore = Callable[..., Store]
 
 
-UNKNOWN = {"bytes": None, "site": None}
+UNKNOWN = {"bytes": None, "site": None, "upload": False}
 
 
 def run(start: int, end: int, **fields: Any) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def test_a_small_copy_is_charged_with_the_launches_it_delays(make_store: MakeSto
     assert (device["blocked_idle_ns"], device["caused_idle_ns"], device["issue"]) == (0, 40 * MS, True)
     assert plain_details(outcome)["calls"] == [
         {"name": "cudaMemcpyAsync", "operator": "aten::_local_scalar_dense", "count": 1, "time_ns": 145 * MS, "blocked_idle_ns": 0,
-         "caused_idle_ns": 40 * MS, "bytes": 704, "site": None},
+         "caused_idle_ns": 40 * MS, "bytes": 704, "site": None, "upload": False},
     ]  # fmt: skip
     assert "`.item()`" in str(outcome.recommendation)
     assert "`cudaMemcpyAsync` of 704 B" in str(outcome.recommendation)
@@ -220,3 +220,30 @@ def test_the_innermost_operator_is_named(make_store: MakeStore, depth: int) -> N
     calls = [sync(400, 410), sync(420, 430), sync(1100, 1110)]
     store = make_store(device_event=[run(0, 10), run(2000, 2010)], host_event=[*operators, *beside, *calls])
     assert {(call["operator"], call["count"]) for call in plain_details(judge(store))["calls"]} == {(f"level {depth - 1}", 2), (None, 1)}
+
+
+def test_a_copy_and_the_synchronization_after_it_are_one_wait(make_store: MakeStore) -> None:
+    """The copy blocks for 400, the synchronization 10 later for 5; the next launch returns 300 after the copy."""
+    copy = {"kind": "memcpy", "name": "Memcpy DtoH", "copy_kind": "DtoH", "start_ns": 395, "duration_ns": 5, "bytes": 704, "pageable": True}
+    launch = host("launch", 690, 700, "cudaLaunchKernel", correlation=2)
+    store = make_store(
+        device_event=[run(0, 395, correlation=9), {**copy, "correlation": 1}, run(700, 1000, correlation=2)],
+        host_event=[host("launch", 0, 400, "cudaMemcpyAsync", correlation=1), sync(410, 415), launch],
+    )
+    details = plain_details(judge(store))
+    assert [row["caused_idle_ns"] for row in details["devices"]] == [300]
+    assert [(row["name"], row["caused_idle_ns"], row["bytes"]) for row in details["calls"]] == [
+        ("cudaMemcpyAsync", 300, 704), ("cudaStreamSynchronize", 0, None)
+    ]  # fmt: skip
+
+
+def test_calls_with_work_launched_between_them_are_two_waits(make_store: MakeStore) -> None:
+    """As above, but a kernel runs between the calls: only 10 of the wait after the copy, and 5 after the other call, are caused."""
+    store = make_store(
+        device_event=[run(0, 395, correlation=9), run(405, 410, correlation=3), run(700, 1000, correlation=2)],
+        host_event=[
+            sync(0, 395), host("launch", 396, 405, "cudaLaunchKernel", correlation=3), sync(408, 413),
+            host("launch", 690, 700, "cudaLaunchKernel", correlation=2),
+        ],
+    )  # fmt: skip
+    assert [row["caused_idle_ns"] for row in plain_details(judge(store))["devices"]] == [15]
