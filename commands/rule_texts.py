@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from ..analysis.rules.engine import profiler_report
 from ..analysis.rules.engine.catalogue import DOCUMENTED, PROFILER_REPORT
 from ..analysis.rules.engine.selection import find, known
-from ..analysis.rules.evidence.base import PRESETS, SCAN_INTERVAL, Parameter, Preset, Rule, Value
+from ..analysis.rules.evidence.base import PRESETS, SCAN_INTERVAL, Parameter, Preset, Rule
 
 _WIDTH: Final = 98
 _NAME, _UNIT, _DEFAULT = 26, 22, 12
-_UNITS_IN_SENTENCES: Final = ("%", "µs", "minutes")
 _OF_RULE: Final = ("category", "checks", "condition", "advice", "needs")
 _OF_PARAMETER: Final = ("name", "unit", "documented", "service", "meaning", "choices")
-_ALSO_WORDS: Final = ("window", "increase", "mode")
 
 
 def listed(preset: Preset | None = None) -> Iterator[str]:
@@ -27,9 +24,9 @@ def listed(preset: Preset | None = None) -> Iterator[str]:
         yield _wrapped(rule.checks, "  ")
         yield from (f"    {line}" for line in _table(rule.parameters, [preset] if preset else PRESETS))
         yield ""
-    yield _wrapped(f"{PROFILER_REPORT} stands for all system and framework rules. {profiler_report.CHECKS}")
-    yield _wrapped(f"Every rule has {SCAN_INTERVAL.name} = {SCAN_INTERVAL.documented} {SCAN_INTERVAL.unit}, too: {SCAN_INTERVAL.meaning}.")
-    yield _wrapped("Set a parameter with --set RULE_PARAMETER=VALUE; see the whole of a rule with: postrun rules explain NAME")
+    yield _wrapped(f"{PROFILER_REPORT} selects all system and framework rules. {profiler_report.CHECKS}")
+    yield _wrapped(f"Every rule also has {SCAN_INTERVAL.name} = {SCAN_INTERVAL.documented} {SCAN_INTERVAL.unit}: {SCAN_INTERVAL.meaning}.")
+    yield _wrapped("Set a parameter with --set RULE_PARAMETER=VALUE. Describe a rule in full with: postrun rules explain NAME")
 
 
 def as_data() -> list[dict[str, Any]]:
@@ -54,7 +51,7 @@ def _explained_report() -> Iterator[str]:
     yield from _paragraph("Checks", profiler_report.CHECKS)
     yield from _paragraph("Issue when", profiler_report.CONDITION + ".")
     yield from _paragraph("Runs", ", ".join(rule.name for rule in DOCUMENTED) + ".")
-    yield from _paragraph("Parameters", "Those of the rules it runs, each named RULE_PARAMETER.")
+    yield from _paragraph("Parameters", "Those of the rules that it runs, each named RULE_PARAMETER.")
     yield from _paragraph("Advice", profiler_report.ADVICE)
 
 
@@ -63,8 +60,7 @@ def _explained(rule: type[Rule], preset: Preset) -> Iterator[str]:
     yield f"{rule.name} ({rule.category})"
     yield from _paragraph("Checks", rule.checks)
     if rule.condition:
-        condition = _with_numbers(rule.condition, {parameter.name: parameter for parameter in parameters}, preset)
-        yield from _paragraph(f"Issue when ({preset} defaults)", condition + ".")
+        yield from _paragraph(f"Issue when ({preset} defaults)", _with_numbers(rule.condition, parameters, preset) + ".")
     yield "\nParameters"
     for parameter, line in zip(parameters, _table(parameters, PRESETS)[1:], strict=True):
         yield f"  {line}"
@@ -94,21 +90,15 @@ def _table(parameters: Sequence[Parameter], presets: Sequence[Preset]) -> list[s
     return [f"{row[0]:<{name}}  {row[1]:<{unit}}" + "".join(f"{value:>{_DEFAULT}}" for value in row[2:]) for row in rows]
 
 
-def _with_numbers(condition: str, parameters: Mapping[str, Parameter], preset: Preset) -> str:
-    """Add each parameter's default behind its first (for words: marked) mention."""
-    for name, parameter in parameters.items():
-        marked = f"`{name}`" in condition
-        if name in _ALSO_WORDS and not marked:
-            continue
+def _with_numbers(condition: str, parameters: Iterable[Parameter], preset: Preset) -> str:
+    """Replace each parameter in backticks, with a unit behind it, by its default.
+
+    "more than `patience` samples" becomes "more than 1000 samples (patience)"."""
+    for parameter in parameters:
         value = parameter.default(preset)
-
-        def with_number(match: re.Match[str], name: str = name, value: Value = value, unit: str = parameter.unit) -> str:
-            unit_follows = match.string[match.end() :].lstrip().startswith(unit)  # "threshold minutes"
-            text = f"{value} {unit}" if unit in _UNITS_IN_SENTENCES and not unit_follows else f"{value}"
-            return f"{name} (none)" if value is None else f"{name} ({text})"
-
-        pattern = f"`{re.escape(name)}`" if marked else rf"(?<!\w){re.escape(name)}(?!\w)"
-        condition = re.sub(pattern, with_number, condition, count=1)
+        unit = "%" if parameter.unit.startswith("%") else " µs" if parameter.unit == "µs" else ""
+        mark, name = f"`{parameter.name}`", f"({parameter.name})"
+        condition = condition.replace(f"{mark} {parameter.unit}", f"{value} {parameter.unit} {name}").replace(mark, f"{value}{unit} {name}")
     return condition
 
 

@@ -17,7 +17,7 @@ _PRESET = option("--preset", type=click.Choice(["documented", "service"], case_s
 
 
 class _RulesGroup(click.Group):
-    """``postrun rules HostBound`` is answered with what was meant."""
+    """Group whose error for ``postrun rules HostBound`` names the correct command."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if self.get_command(ctx, args[0]) is None:
@@ -27,7 +27,7 @@ class _RulesGroup(click.Group):
             names = {name.lower(): name for name in (PROFILER_REPORT, *known())}
             if meant := names.get(args[0].lower()):
                 raise click.UsageError(f"write: postrun rules explain {meant}", ctx)
-            raise click.UsageError(f"{args[0]!r} is no command of postrun rules; write: postrun rules explain NAME", ctx)
+            raise click.UsageError(f"{args[0]!r} is not a command of postrun rules; write: postrun rules explain NAME", ctx)
         return super().resolve_command(ctx, args)
 
 

@@ -18,10 +18,10 @@ class OneBusyCore(postrun.Rule):
 
     name = "OneBusyCore"
     parameters = (
-        postrun.Parameter("core_threshold", "%", 90, 90, "percentile", "a core is busy when its median is above this"),
-        postrun.Parameter("mean_threshold", "%", 50, 50, "percentile", "the machine is idle when the mean of its cores is below this"),
+        postrun.Parameter("core_threshold", "%", 90, 90, "percentile", "a core is busy if its median is above this"),
+        postrun.Parameter("mean_threshold", "%", 50, 50, "percentile", "the machine is idle if the mean of its cores is below this"),
     )
-    condition = "the median of one core is above core_threshold and the mean of all cores of its machine below mean_threshold"
+    condition = "the median of one core is above `core_threshold` and the mean of all cores of its machine is below `mean_threshold`"
     advice = "Spread the work of the busy core over more processes."
 
     def evaluate(self, run, parameters):

@@ -34,16 +34,21 @@ class BatchSize(SampleRule):
     name = "BatchSize"
     category = "system"
     parameters = (
-        Parameter("cpu_threshold_p95", "%", 70, 70, "percentile", "the mean of the cores is low when its p95 is below this"),
-        Parameter("gpu_threshold_p95", "%", 70, 70, "percentile", "the GPU is low when its p95 is below this"),
-        Parameter("gpu_memory_threshold_p95", "%", 70, 70, "percentile", "the GPU's memory is low when its p95 is below this"),
-        Parameter("patience", "samples", 100, 1000, "positive", "a GPU is judged when it has more samples than this", seconds=True),
-        Parameter("window", "samples", 500, 500, "positive", "quantiles are taken over this many last samples", seconds=True),
+        Parameter("cpu_threshold_p95", "%", 70, 70, "percentile", "the CPU is little used if p95 of the mean of its cores is below this"),
+        Parameter("gpu_threshold_p95", "%", 70, 70, "percentile", "the GPU is little used if its p95 is below this"),
+        Parameter("gpu_memory_threshold_p95", "%", 70, 70, "percentile", "the GPU's memory is little used if its p95 is below this"),
+        Parameter("patience", "samples", 100, 1000, "positive", "a GPU is evaluated if it has more samples than this", seconds=True),
+        Parameter(
+            "window", "samples", 500, 500, "positive", "number of most recent samples that the quantiles are taken over", seconds=True
+        ),
     )
-    needs = "Samples of GPU utilisation, GPU memory and CPU utilisation."
-    checks = "Looks at the 95th percentiles of the processor, of every GPU and of its memory at the end of every evaluation window."
+    needs = "Samples of GPU utilization, GPU memory and CPU utilization."
+    checks = (
+        "Finds GPUs with room for a larger batch: the CPU, the GPU and its memory are all little used at the end of an evaluation window."
+    )
     condition = (
-        "p95 of CPU, GPU and GPU memory are all below cpu_threshold_p95, gpu_threshold_p95 and gpu_memory_threshold_p95 in any window"
+        "at the end of any evaluation window with more than `patience` samples, p95 of the last `window` samples is below"
+        " `cpu_threshold_p95` for the CPU, below `gpu_threshold_p95` for a GPU, and below `gpu_memory_threshold_p95` for its memory"
     )
     advice = "Raise the batch size, or use smaller GPUs."
 

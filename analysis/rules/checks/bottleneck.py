@@ -129,11 +129,11 @@ class Bottleneck(SampleRule):
             windows_triggered=int(windows["exceeded"].sum()),
             details=details,
             finding=self._finding(issues, judged, parameters, alone)
-            + (f"; {plural(skipped, 'machine')} could not be judged" if skipped else "")
+            + (f"; {plural(skipped, 'machine')} could not be evaluated" if skipped else "")
             + ".",
             recommendation=self.recommendation(max(issues, key=_share), run, details.active) if issues else None,
             cost=self._cost(measured, interval, run) if issues else None,
-            checks=f"Looks for snapshots in which most cores of a machine are idle while {self.core_state}." if alone else None,
+            checks=f"Finds machines on which most cores are often idle while {self.core_state}." if alone else None,
             condition=f"the mean of the cores is below 50 % while {self.core_condition}" if alone else None,
         )
 
@@ -286,7 +286,7 @@ def _parameters(gpu_threshold: tuple[int, int], limit: Parameter, patience: int)
     """Return the parameters; documented default of ``patience``, both of the GPU's."""
     return (
         Parameter("threshold", "%", 50, 50, "percentile", "share of a machine's snapshots that may be bottlenecks"),
-        Parameter("gpu_threshold", "%", *gpu_threshold, "percentile", "a snapshot is low when a used GPU is below this"),
+        Parameter("gpu_threshold", "%", *gpu_threshold, "percentile", "a snapshot is low if a used GPU is below this"),
         limit,
         Parameter(
             "patience",
@@ -294,7 +294,7 @@ def _parameters(gpu_threshold: tuple[int, int], limit: Parameter, patience: int)
             patience,
             1000,
             "positive",
-            "a machine is judged, over the whole run, when it has more snapshots than this",
+            "a machine is evaluated, over the whole run, if it has more snapshots than this",
             seconds=True,
         ),
     )
@@ -305,11 +305,14 @@ class CPUBottleneck(Bottleneck):
 
     name = "CPUBottleneck"
     parameters = _parameters(
-        (10, 10), Parameter("cpu_threshold", "%", 90, 90, "percentile", "a low snapshot is a bottleneck when a core is above this"), 100
+        (10, 10), Parameter("cpu_threshold", "%", 90, 90, "percentile", "a low snapshot is a bottleneck if a core is above this"), 100
     )
-    needs = "Samples of GPU utilisation and of every core's utilisation; kernel activity stands in for the first."
-    checks = "Looks for snapshots in which a GPU is low while a core of the same machine is at its limit."
-    condition = "a GPU is below gpu_threshold while a core is above cpu_threshold in more than threshold of a machine's snapshots"
+    needs = "Samples of GPU utilization and of every core's utilization. Kernel activity can replace the samples of GPU utilization."
+    checks = "Finds machines on which a GPU is often hardly used while a core is at its limit."
+    condition = (
+        "in more than `threshold` of a machine's snapshots, a GPU is below `gpu_threshold` while a core is above `cpu_threshold`; the"
+        " number of snapshots is above `patience`"
+    )
     advice = "Take work off the cores that feed the GPUs, or give them more cores."
 
     core = "core_max"
@@ -319,7 +322,7 @@ class CPUBottleneck(Bottleneck):
     absent = NO_CPU
     title = "Take work off the processor"
     core_state = "a core is at its limit"
-    core_condition = "a core is above cpu_threshold in more than threshold of a machine's snapshots"
+    core_condition = "a core is above `cpu_threshold`, in more than `threshold` of a machine's snapshots"
 
     def state(self, parameters: Parameters) -> str:
         return f"a core was above {threshold(parameters['cpu_threshold'])}"
@@ -349,12 +352,15 @@ class IOBottleneck(Bottleneck):
     name = "IOBottleneck"
     parameters = _parameters(
         (70, 10),
-        Parameter("io_threshold", "%", 50, 50, "percentile", "a low snapshot is a bottleneck when a core waits for I/O more than this"),
+        Parameter("io_threshold", "%", 50, 50, "percentile", "a low snapshot is a bottleneck if the I/O wait of a core is above this"),
         1000,
     )
-    needs = "Samples of GPU utilisation and of every core's I/O wait; kernel activity stands in for the first."
-    checks = "Looks for snapshots in which a GPU is low while a core of the same machine waits for I/O."
-    condition = "a GPU is below gpu_threshold while a core's I/O wait is above io_threshold in more than threshold of a machine's snapshots"
+    needs = "Samples of GPU utilization and of every core's I/O wait. Kernel activity can replace the samples of GPU utilization."
+    checks = "Finds machines on which a GPU is often hardly used while a core waits for I/O."
+    condition = (
+        "in more than `threshold` of a machine's snapshots, a GPU is below `gpu_threshold` while a core's I/O wait is above"
+        " `io_threshold`; the number of snapshots is above `patience`"
+    )
     advice = "Read ahead in more processes, or keep the data on faster storage."
 
     core = "iowait_max"
@@ -364,7 +370,7 @@ class IOBottleneck(Bottleneck):
     absent = "no I/O wait samples in this run"
     title = "Shorten the waits for I/O"
     core_state = "a core waits for I/O"
-    core_condition = "a core's I/O wait is above io_threshold in more than threshold of a machine's snapshots"
+    core_condition = "a core's I/O wait is above `io_threshold`, in more than `threshold` of a machine's snapshots"
 
     def state(self, parameters: Parameters) -> str:
         return f"a core waited for I/O more than {threshold(parameters['io_threshold'])} of the time"

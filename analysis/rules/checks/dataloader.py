@@ -64,15 +64,15 @@ class Dataloader(Rule):
     of_training: ClassVar[bool] = True
     host_times: ClassVar[bool] = True
     parameters: ClassVar[tuple[Parameter, ...]] = (
-        Parameter("min_threshold", "% of cores", 70, 70, "positive", "fewest data loading processes, in percent of the cores"),
-        Parameter("max_threshold", "% of cores", 200, 200, "positive", "most data loading processes, in percent of the cores"),
-        Parameter("patience", "1 s buckets", 10, 10, "positive", "a machine is evaluated from more than this many seconds with loading on"),
+        Parameter("min_threshold", "% of cores", 70, 70, "positive", "smallest number of data loading processes, in percent of the cores"),
+        Parameter("max_threshold", "% of cores", 200, 200, "positive", "largest number of data loading processes, in percent of the cores"),
+        Parameter("patience", "1 s buckets", 10, 10, "positive", "a machine is evaluated if it loads data in more than this many seconds"),
     )
-    needs: ClassVar[str] = "Intervals of data loader processes, or num_workers, and the number of cores."
+    needs: ClassVar[str] = "Intervals of data loader processes, or `num_workers`, and the number of cores."
     checks: ClassVar[str] = "Compares the number of data loading processes of each machine with its cores."
     condition: ClassVar[str] = (
-        "data loading processes are fewer than min_threshold % or more than max_threshold % of the cores, with more than patience seconds"
-        " of loading seen"
+        "the data loading processes of a machine are fewer than `min_threshold` or more than `max_threshold` of its cores; the machine"
+        " loads data in more than `patience` seconds"
     )
     advice: ClassVar[str] = "Set `num_workers` of the data loaders to about the number of cores for each training process."
 

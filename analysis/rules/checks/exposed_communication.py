@@ -40,10 +40,10 @@ class ExposedCommunication(Rule):
     name = "ExposedCommunication"
     category = "trace"
     parameters = (Parameter("threshold", "%", 10, 10, "percentile", "share of a device's span that exposed communication may take"),)
-    needs = "A profiler trace with the activity of the GPUs, such as one of torch.profiler with CUDA activity."
-    checks = "How much of each device's time goes into collectives while it computes nothing."
-    condition = "communication not covered by computation > threshold of the device's span, on any device"
-    advice = "Overlap collectives with computation, and find the rank that arrives last if the others wait."
+    needs = "A profiler trace with the activity of the GPUs, such as a trace of torch.profiler with CUDA activity."
+    checks = "Measures the share of each device's time in collectives while the device computes nothing."
+    condition = "communication that no computation covers takes more than `threshold` of the span of any device"
+    advice = "Overlap collectives with computation. If ranks wait in them, find the rank that arrives last."
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
         if not run.breakdown:

@@ -50,16 +50,22 @@ class GPUMemoryIncrease(SampleRule):
     name = "GPUMemoryIncrease"
     category = "system"
     parameters = (
-        Parameter("increase", "percentage points", 10, 5, "positive", "the mean of a window may exceed that of the one before by so much"),
-        Parameter("patience", "samples", 100, 1000, "positive", "a GPU is looked at when it has more samples than this", seconds=True),
+        Parameter(
+            "increase", "percentage points", 10, 5, "positive", "the mean of a window may exceed the mean of the window before by this much"
+        ),
+        Parameter("patience", "samples", 100, 1000, "positive", "a GPU is evaluated if it has more samples than this", seconds=True),
         Parameter("window", "samples", 500, 10, "positive", "number of samples that each of the two means is taken over", seconds=True),
     )
     needs = "Samples of GPU memory."
     checks = (
-        "Compares the mean GPU memory of the last `window` samples with that of the `window` samples before, at every sample of each GPU."
+        "Finds growing GPU memory: compares the mean of the last `window` samples with that of the `window` samples before, at every"
+        " sample of each GPU."
     )
-    condition = "mean of the last `window` samples - mean of the `window` samples before > `increase` at any sample"
-    advice = "Find what keeps GPU memory allocated."
+    condition = (
+        "at any sample of a GPU with more than `patience` samples, the mean of the last `window` samples exceeds that of the `window`"
+        " samples before by more than `increase` percentage points"
+    )
+    advice = "Find the tensors, caches or fragments that keep GPU memory allocated."
 
     figures = ("gpu_memory",)
 

@@ -54,13 +54,13 @@ class HostBound(Rule):
     category = "trace"
     host_times = True
     parameters = (
-        Parameter("idle_threshold", "%", 20, 20, "percentile", "share of a device's span that it may stand idle"),
+        Parameter("idle_threshold", "%", 20, 20, "percentile", "share of a device's span that it may be idle"),
         Parameter("host_share", "%", 50, 50, "percentile", "share of the idle time that may be host wait"),
     )
     needs = "A profiler trace with the activity of the GPUs and the launch calls of the host."
-    checks = "Whether each device stands idle because the host launches its work too late."
-    condition = "idle time > idle_threshold of the span and host wait > host_share of the idle time"
-    advice = "Shorten the host's part: CUDA graphs or torch.compile, fewer synchronisations, data loaded ahead, a larger batch."
+    checks = "Finds devices that are idle because the host launches their work too late."
+    condition = "a device is idle for more than `idle_threshold` of its span, and more than `host_share` of the idle time is host wait"
+    advice = "Shorten the host's part: use CUDA graphs or `torch.compile`, synchronize less, load data ahead, or use larger batches."
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
         judged: _Judged = []

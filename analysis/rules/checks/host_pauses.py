@@ -38,12 +38,16 @@ class HostPauses(Rule):
     parameters = (
         Parameter("threshold", "%", 2, 2, "percentile", "share of the devices' time that pauses of the host may leave without work"),
     )
-    needs = "A profiler trace with the activity of the GPUs, in which ranges or stacks name pauses, or of several ranks with steps."
+    needs = (
+        "A profiler trace with the activity of the GPUs, and either ranges or stacks that name the pauses or traces of several ranks with"
+        " steps."
+    )
     explains = ("HostBound", "LowGPUUtilization", "StepOutlier", "ExposedCommunication")
-    checks = "Whether garbage collection, checkpoints or the late host of one rank leave devices without work."
+    checks = "Finds garbage collection, checkpoints and late hosts of single ranks that leave devices without work."
     condition = (
-        "idle time of devices during garbage collection and checkpoints of their processes > threshold of the devices' time, or idle time"
-        " of ranks whose host is late in two steps or more, and the wait of the others for them, > threshold"
+        "devices are idle for more than `threshold` of their time during garbage collection and checkpoints; or a step would take over"
+        " `threshold` less without these pauses, by simulation; or ranks whose host is late in at least two steps, and the ranks that"
+        " wait for them, lose more than `threshold` of the time of all devices"
     )
     advice = "Collect garbage on all ranks at the same step, save checkpoints in the background, and log on all ranks alike."
 

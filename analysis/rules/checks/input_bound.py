@@ -34,11 +34,11 @@ class InputBound(Rule):
     host_times = True
     parameters = (
         Parameter("threshold", "%", 20, 20, "percentile", "share of the time of a process's steps that may be waits for data"),
-        Parameter("patience", "steps", 10, 10, "positive", "a process is evaluated when it has more steps than this"),
+        Parameter("patience", "steps", 10, 10, "positive", "a process is evaluated if it has more steps than this"),
     )
-    needs = "Steps and the waits for data in them, in a run without device activity."
-    checks = "How much of the time of its steps each process waits for data."
-    condition = "waits for data > threshold of the time of a process's steps, with more than patience steps"
+    needs = "Training steps with their waits for data, in a run without device activity."
+    checks = "Measures the share of the time of each process's steps that is waits for data."
+    condition = "waits for data take more than `threshold` of the time of a process's steps; the process has more than `patience` steps"
     advice = "Load data in more processes and further ahead, or make preprocessing cheaper."
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:

@@ -61,15 +61,18 @@ class LoadBalancing(SampleRule):
     name = "LoadBalancing"
     category = "system"
     parameters = (
-        Parameter("threshold", "distance 0..1", 0.5, 0.24, "percentile", "the histograms of two GPUs may lie so far apart"),
-        Parameter("patience", "samples", 10, 1000, "positive", "a GPU is looked at when it has more samples than this", seconds=True),
+        Parameter("threshold", "distance 0..1", 0.5, 0.24, "percentile", "largest distance that the histograms of two GPUs may have"),
+        Parameter("patience", "samples", 10, 1000, "positive", "a GPU is evaluated if it has more samples than this", seconds=True),
     )
-    needs = "Samples of the utilisation of two GPUs or more; kernel activity stands in for them."
+    needs = "Samples of the utilization of at least two GPUs, or kernel activity, which can replace them."
     checks = (
-        "Compares the histograms of GPU utilisation (50 bins of 2 %) of every two GPUs, of one machine and of different ones; of more than"
-        " 64 GPUs each with the mean of all."
+        "Compares the histograms of GPU utilization (50 bins of 2%) of every two GPUs of the run. With more than 64 GPUs, compares each"
+        " with the mean of all."
     )
-    condition = "Jensen-Shannon distance (logarithm base 2) of two GPUs > `threshold`, both with more than `patience` samples"
+    condition = (
+        "the Jensen-Shannon distance (logarithm base 2) of the histograms of two GPUs is above `threshold`; both GPUs have more than"
+        " `patience` samples"
+    )
     advice = "Divide the work evenly over the GPUs."
 
     def observe(self, block: SampleBlock, parameters: Parameters) -> pl.DataFrame:

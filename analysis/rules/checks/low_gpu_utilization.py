@@ -47,15 +47,23 @@ class LowGPUUtilization(SampleRule):
     name = "LowGPUUtilization"
     category = "system"
     parameters = (
-        Parameter("threshold_p95", "%", 70, 70, "percentile", "a GPU whose p95 is below it is under-utilised"),
-        Parameter("threshold_p5", "%", 10, 10, "percentile", "a GPU that is not under-utilised and whose p5 is below it fluctuates"),
-        Parameter("patience", "samples", 1000, 1000, "positive", "a GPU is judged when it has more samples than this", seconds=True),
-        Parameter("window", "samples", 500, 500, "positive", "quantiles are taken over this many last samples", seconds=True),
+        Parameter("threshold_p95", "%", 70, 70, "percentile", "a GPU is under-utilized if its p95 is below this"),
+        Parameter("threshold_p5", "%", 10, 10, "percentile", "a GPU that is not under-utilized fluctuates if its p5 is below this"),
+        Parameter("patience", "samples", 1000, 1000, "positive", "a GPU is evaluated if it has more samples than this", seconds=True),
+        Parameter(
+            "window", "samples", 500, 500, "positive", "number of most recent samples that the quantiles are taken over", seconds=True
+        ),
     )
-    needs = "Samples of GPU utilisation; kernel activity stands in for them."
-    checks = "Looks at the 95th and the 5th percentile of every GPU's utilisation at the end of every evaluation window."
-    condition = "p95 is below threshold_p95 (under-utilised), or p5 is below threshold_p5 (fluctuating), in any window of any GPU"
-    advice = "Give the GPUs more work per step, feed them without pauses, or use fewer or smaller ones."
+    needs = "Samples of GPU utilization, or kernel activity, which can replace them."
+    checks = (
+        "Finds GPUs whose utilization is low, or is high but drops repeatedly, by its 95th and 5th percentiles at the end of each"
+        " evaluation window."
+    )
+    condition = (
+        "at the end of any evaluation window of a GPU with more than `patience` samples, p95 of the last `window` samples is below"
+        " `threshold_p95`, or p5 is below `threshold_p5`"
+    )
+    advice = "Give the GPUs more work per step, feed them without pauses, or use fewer or smaller GPUs."
 
     figures = ("gpu",)
 

@@ -42,9 +42,14 @@ class LowPrecision(Rule):
     name = "LowPrecision"
     category = "trace"
     parameters = (Parameter("threshold", "%", 30, 30, "percentile", "share of the matrix time of a device that may run in FP32"),)
-    needs = "A profiler trace with the activity of the GPUs, such as one of torch.profiler with CUDA activity."
-    checks = "How much of the GEMM, attention and convolution time runs in FP32 on devices with matrix units for a lower precision."
-    condition = "FP32 (not TF32) > threshold of the GEMM, attention and convolution time, on any device with matrix units for less"
+    needs = "A profiler trace with the activity of the GPUs, such as a trace of torch.profiler with CUDA activity."
+    checks = (
+        "Measures how much of the GEMM, attention and convolution time runs in FP32 on devices with matrix units for a lower precision."
+    )
+    condition = (
+        "FP32 kernels (TF32 does not count) take more than `threshold` of the GEMM, attention and convolution time of any device with"
+        " matrix units for a lower precision"
+    )
     advice = "Allow TF32, or train under BF16 or FP16 autocast."
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:

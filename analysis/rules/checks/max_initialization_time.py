@@ -73,8 +73,8 @@ class MaxInitializationTime(Rule):
         Parameter("threshold", "minutes", 20, 20, "positive", "longest time from the start of the job to its first step"),
     )
     needs: ClassVar[str] = "Step annotations, in a capture that began with the job."
-    checks: ClassVar[str] = "Looks at the time from the start of the job to the start of the first training step."
-    condition: ClassVar[str] = "the first step begins more than threshold minutes after the start of the job"
+    checks: ClassVar[str] = "Measures the time from the start of the job to the start of the first training step."
+    condition: ClassVar[str] = "the first step begins more than `threshold` minutes after the start of the job"
     advice: ClassVar[str] = "Move downloads, preprocessing and compilation out of the job, or cache them."
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:

@@ -30,9 +30,9 @@ class OverallFrameworkMetrics(Rule):
     of_training: ClassVar[bool] = True
     informs: ClassVar[bool] = True
     needs: ClassVar[str] = "Steps, phases or operators of the framework."
-    checks: ClassVar[str] = "Sums up the time by phase, part of the step, operator and collective."
-    condition: ClassVar[str] = "never: it is information"
-    advice: ClassVar[str] = "Begin with the phase or operator that takes most time."
+    checks: ClassVar[str] = "Reports the time by phase, part of the step, operator and collective."
+    condition: ClassVar[str] = "never: it only informs"
+    advice: ClassVar[str] = "Begin with the phase or operator that takes the most time."
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
         framework = run.framework

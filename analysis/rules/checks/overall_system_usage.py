@@ -24,10 +24,10 @@ class OverallSystemUsage(Rule):
     name = "OverallSystemUsage"
     category = "system"
     informs = True
-    needs = "System metrics: samples of GPU and CPU utilisation, of memory and of I/O wait."
-    checks = "Gives maximum, p99, p95, p50 and minimum of network, GPU, CPU, their memory and I/O wait of every machine."
-    condition = "never: it is information"
-    advice = "Choose an instance that fits what the run uses."
+    needs = "System metrics: samples of GPU and CPU utilization, memory and I/O wait."
+    checks = "Reports maximum, p99, p95, p50 and minimum of network, GPU, CPU, their memory and I/O wait of each machine."
+    condition = "never: it only informs"
+    advice = "Choose an instance type that fits the resources the run uses."
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
         usage = [row for row in run.usage.nodes if row.metric in _FIGURES]

@@ -36,9 +36,9 @@ class PageableCopies(Rule):
     name = "PageableCopies"
     category = "trace"
     parameters = (Parameter("threshold", "%", 1, 1, "percentile", "share of a device's span that pageable copies may take"),)
-    needs = "A profiler trace with the activity of the GPUs, such as one of torch.profiler with CUDA activity."
-    checks = "How much of each device's time goes into copies from or to pageable host memory."
-    condition = "time in copies from or to pageable host memory > threshold of the device's span, on any device"
+    needs = "A profiler trace with the activity of the GPUs, such as a trace of torch.profiler with CUDA activity."
+    checks = "Measures the share of each device's time in copies from or to pageable host memory."
+    condition = "copies from or to pageable host memory take more than `threshold` of the span of any device"
     advice = "Load into pinned memory (`pin_memory=True`) and copy with `non_blocking=True`."
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:

@@ -30,10 +30,13 @@ class ShortKernels(Rule):
         Parameter("count_threshold", "%", 50, 50, "percentile", "share of a device's kernel runs that may be short"),
         Parameter("time_threshold", "%", 10, 10, "percentile", "share of a device's span that idle gaps before short kernels may take"),
     )
-    needs = "A profiler trace with the activity of the GPUs, such as one of torch.profiler with CUDA activity."
-    checks = "Whether most kernel runs are short, and what the idle gaps before them cost."
-    condition = "kernel runs shorter than short_us > count_threshold of all and idle gaps that end with one > time_threshold of the span"
-    advice = "Make fewer, larger kernels: fused operators, torch.compile, CUDA graphs, a larger batch."
+    needs = "A profiler trace with the activity of the GPUs, such as a trace of torch.profiler with CUDA activity."
+    checks = "Finds devices on which most kernel runs are short, and measures the idle gaps before them."
+    condition = (
+        "on any device, more than `count_threshold` of the kernel runs are shorter than `short_us`, and the idle gaps that end with such"
+        " a run take more than `time_threshold` of the span"
+    )
+    advice = "Launch fewer, larger kernels: use fused operators, `torch.compile`, CUDA graphs or larger batches."
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
         judged, parts = looked_at(run, lambda group: _look(run, group, parameters))

@@ -37,13 +37,13 @@ class SlowCollectives(Rule):
             "peer_threshold", "%", 70, 70, "percentile", "share of the bandwidth of equal groups below which a large collective is slow"
         ),
     )
-    needs = "Traces of all ranks of a process group, with the sizes and groups of collectives."
-    checks = "Whether the transfers of a process group are far slower than its link, or than those of equal groups."
+    needs = "Traces of all ranks of a process group, with the group and size of each collective."
+    checks = "Finds process groups whose transfers are far slower than their link, or than those of equal groups."
     condition = (
-        "bus bandwidth < link_threshold of the group's link or < peer_threshold of equal groups, in at least 90 % of at least 11 large"
-        " collectives of a group, or in all of 7 to 10"
+        "the bus bandwidth is below `link_threshold` of the link's bandwidth, or below `peer_threshold` of that of equal groups, in at"
+        " least 90% of at least 11 large collectives of a process group, or in all of 7 to 10"
     )
-    advice = "Find out which transport NCCL uses in the slow group, and check its links."
+    advice = "Find out which transport NCCL uses in the slow group, and check the links of that group."
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
         if reason := _of_one_rank(run):

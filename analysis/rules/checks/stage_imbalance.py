@@ -21,15 +21,17 @@ class StageImbalance(Rule):
     name = "StageImbalance"
     category = "trace"
     parameters = (
-        Parameter("threshold", "%", 10, 10, "percentile", "by how much the computation of a stage may exceed the mean of the stages"),
-        Parameter("explained", "%", 50, 50, "percentile", "smallest part of the avoidable time that the stage explains by simulation"),
+        Parameter(
+            "threshold", "%", 10, 10, "percentile", "percentage by which the computation of a stage may exceed the mean of the stages"
+        ),
+        Parameter("explained", "%", 50, 50, "percentile", "smallest share of the avoidable time that the stage must explain by simulation"),
     )
-    needs = "Profiler traces of all stages of a pipeline, with three steps or more."
+    needs = "Profiler traces of all stages of a pipeline, with at least three steps."
     explains = ("ExposedCommunication", "LoadBalancing", "SlowCollectives")
-    checks = "Whether a stage of the pipeline computes longer than the others."
+    checks = "Finds pipeline stages that compute longer than the other stages, on all of their ranks."
     condition = (
-        "computation per step of all ranks of a stage > mean of the stages, that of their median by more than threshold; by simulation,"
-        " this explains at least explained of the avoidable time"
+        "the computation per step of a stage (median of its ranks) exceeds the mean of the stages by more than `threshold`, each of its"
+        " ranks is above that mean, and the stage explains at least `explained` of the avoidable time by simulation"
     )
     advice = "Move layers from the long stage to the others; count the embedding and the loss as layers."
 

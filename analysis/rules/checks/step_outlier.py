@@ -45,17 +45,19 @@ class StepOutlier(Rule):
     category: ClassVar[Category] = "framework"
     of_training: ClassVar[bool] = True
     parameters: ClassVar[tuple[Parameter, ...]] = (
-        Parameter("stddev", "factor", 5, 3, "positive", "standard deviations above the mean from which on a step is an outlier"),
-        Parameter("mode", "phase", None, None, "text", "judge only steps of this phase (none: of every phase)", choices=MODES),
-        Parameter("n_outliers", "steps", 10, 10, "positive", "outliers that a group of steps may have"),
+        Parameter(
+            "stddev", "factor", 5, 3, "positive", "a step is an outlier if it is more than this many standard deviations above the mean"
+        ),
+        Parameter("mode", "phase", None, None, "text", "evaluate only the steps of this phase (none: of every phase)", choices=MODES),
+        Parameter("n_outliers", "steps", 10, 10, "positive", "number of outliers that the steps of a process and phase may have"),
     )
-    needs: ClassVar[str] = "Steps: annotations of training steps, from torch.profiler or the hosted profiler's framework metrics."
-    checks: ClassVar[str] = "Looks for steps that take much longer than the other steps of the same process and phase."
+    needs: ClassVar[str] = "Training steps, annotated by torch.profiler or recorded in the hosted profiler's framework metrics."
+    checks: ClassVar[str] = "Finds steps that take much longer than the other steps of the same process and phase."
     condition: ClassVar[str] = (
-        "more than n_outliers steps of a process and phase are longer than the mean of its steps + stddev x their standard deviation"
+        "more than `n_outliers` steps of a process and phase are longer than the mean of its steps + `stddev` x their standard deviation"
     )
     advice: ClassVar[str] = (
-        "Find what runs in the slow steps only, such as checkpoints, logging or waiting for data, and take it out of the step."
+        "Find the activity that only the slow steps contain, such as checkpoints, logging or waits for data, and move it out of the steps."
     )
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:

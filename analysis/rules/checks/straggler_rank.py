@@ -42,7 +42,7 @@ class StragglerRank(Rule):
             THRESHOLD,
             THRESHOLD,
             "percentile",
-            "by how much a rank's computation per step may exceed the median of its peers",
+            "percentage by which a rank's computation per step may exceed the median of its peers",
         ),
         Parameter(
             "explained",
@@ -50,17 +50,17 @@ class StragglerRank(Rule):
             EXPLAINED,
             EXPLAINED,
             "percentile",
-            "smallest part of the avoidable time that stragglers explain by simulation",
+            "smallest share of the avoidable time that stragglers must explain by simulation",
         ),
     )
     explains = ("ExposedCommunication", "LoadBalancing", "SlowCollectives")
-    needs = "Profiler traces of several ranks, with steps."
-    checks = "Whether a rank computes longer than its peers in most steps, while they wait for it in collectives."
+    needs = "Profiler traces of at least two ranks that do the same work, with at least two steps."
+    checks = "Finds ranks that compute longer than their peers in most steps, while the peers wait for them in collectives."
     condition = (
-        "computation per step > median of its peers by more than threshold, in more than half of the steps, and they wait; by simulation,"
-        " this explains at least explained of the avoidable time"
+        "a rank computes longer than the median of its peers by more than `threshold` in more than half of the steps, its peers wait for"
+        " it in collectives, and such ranks explain at least `explained` of the avoidable time by simulation"
     )
-    advice = "Check the clock, temperature and power of the straggler's device, and whether it gets more work than the others."
+    advice = "Check the clock, temperature and power of the straggler's device, and whether the rank gets more work than its peers."
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
         if not run.breakdown:

@@ -57,9 +57,9 @@ class SyncBound(Rule):
         ),
     )
     needs = "A profiler trace with the activity of the GPUs and the calls of the host."
-    checks = "How long the device is idle because the host waited in blocking calls instead of launching ahead."
-    condition = "idle time that blocking calls cause > threshold of the span"
-    advice = "Remove what makes the host wait for the device from the loop: `.item()`, `.cpu()`, prints of tensors."
+    checks = "Measures how long each device is idle because the host waits in blocking calls instead of launching ahead."
+    condition = "the idle time that blocking calls cause is more than `threshold` of the span of any device"
+    advice = "Remove the calls that make the host wait for the device from the loop, such as `.item()`, `.cpu()` and prints of tensors."
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
         if not run.store.has_rows("device_event"):

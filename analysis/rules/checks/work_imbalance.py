@@ -23,21 +23,24 @@ class WorkImbalance(Rule):
     name = "WorkImbalance"
     category = "trace"
     parameters = (
-        Parameter("threshold", "%", 5, 5, "percentile", "share of the step that equal work of all ranks may save by simulation"),
+        Parameter("threshold", "%", 5, 5, "percentile", "share of a step that equal work may save by simulation"),
         Parameter(
             "between",
             "%",
             BETWEEN_PERCENT,
             BETWEEN_PERCENT,
             "percentile",
-            "largest part of the variance that is between ranks",
+            "largest share of the variance that may be between ranks; a larger one is the work of a straggler or a stage",
         ),
     )
-    needs = "Profiler traces of several ranks that do the same work, with five steps or more."
+    needs = "Profiler traces of at least two ranks that do the same work, with at least five steps."
     explains = ("ExposedCommunication", "LoadBalancing", "SlowCollectives", "StepOutlier")
-    checks = "Whether the work of the ranks differs from step to step, so that they wait for another rank in each."
-    condition = "saving if all ranks of a role computed equally long in each step > threshold, and variance between ranks <= between"
-    advice = "Give all ranks batches of the same size in tokens: sort or pack sequences by length, limit the tokens of an expert."
+    checks = "Finds work that is unequal among ranks with the same role in each step, although no rank has more work in all steps."
+    condition = (
+        "a step would take over `threshold` less by simulation if ranks with the same role computed equally long, and at most `between`"
+        " of the variance of computation is between ranks rather than between steps"
+    )
+    advice = "Give all ranks batches with the same number of tokens: sort or pack sequences by length, and limit the tokens per expert."
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
         if not run.breakdown:

@@ -12,8 +12,8 @@ from .catalogue import DOCUMENTED, PROFILER_REPORT
 from .selection import Selection
 
 CHECKS = "Runs the documented rules over the whole run and collects their verdicts."
-CONDITION = "any of the rules it runs finds an issue"
-ADVICE = "Begin with the finding that costs most time."
+CONDITION = "any of the rules that it runs finds an issue"
+ADVICE = "Begin with the finding that costs the most time."
 
 
 def summarize(results: Sequence[RuleResult], selection: Selection) -> RuleResult:

@@ -72,7 +72,7 @@ class Parameter:
 
 
 SCAN_INTERVAL: Final = Parameter(
-    "scan_interval_us", "µs", 60_000_000, 60_000_000, "positive", "length of an evaluation window (half open, from a full minute on)"
+    "scan_interval_us", "µs", 60_000_000, 60_000_000, "positive", "length of an evaluation window (half open, aligned to full minutes)"
 )
 
 

@@ -65,7 +65,7 @@ def _labels(devices: Sequence[IdleDevice]) -> str:
 def unjudged(judged: Sequence[Judged[R]], why: str) -> str:
     """Return a clause on the devices that could not be evaluated; empty without any."""
     left = [device for device, row in judged if row.issue is None]
-    return f"; {plural(len(left), 'GPU')} could not be judged ({_labels(left)}: {why})" if left else ""
+    return f"; {plural(len(left), 'GPU')} could not be evaluated ({_labels(left)}: {why})" if left else ""
 
 
 def names(store: Store, ids: Iterable[int | None]) -> dict[int | None, str]:

@@ -163,7 +163,7 @@ def test_each_machine_is_judged_by_its_own() -> None:
     assert plain_details(outcome)["total"]["bottleneck_percent"] == 37.5  # of the two that are evaluated
     assert (outcome.triggered, outcome.windows, outcome.windows_triggered) == (1, 3, 1)
     assert str(outcome.finding).endswith(
-        "in 65.0 % of 200 snapshots of m0 (threshold 50 %); 1 of 2 machines is over it; 1 machine could not be judged."
+        "in 65.0 % of 200 snapshots of m0 (threshold 50 %); 1 of 2 machines is over it; 1 machine could not be evaluated."
     )
     assert outcome.cost is not None
     assert (outcome.cost.ns, outcome.cost.where) == (round(130 * 2 * 0.95 * STEP), "m0")

@@ -138,7 +138,7 @@ def test_a_device_without_launches_is_not_judged(make_store: MakeStore) -> None:
     assert [device["issue"] for device in plain_details(outcome)["devices"]] == [False, None]
     assert (outcome.verdict, outcome.datapoints) == ("NoIssuesFound", 1)
     assert outcome.finding == (
-        "The GPUs stood idle for 5.0 % of the profile at most (threshold 20.0 %); 1 GPU could not be judged (rank 1, host-0 GPU 1: no"
+        "The GPUs stood idle for 5.0 % of the profile at most (threshold 20.0 %); 1 GPU could not be evaluated (rank 1, host-0 GPU 1: no"
         " launch call of its work is in the trace)."
     )
 
