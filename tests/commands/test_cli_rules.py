@@ -640,7 +640,7 @@ def test_the_condition_has_the_numbers_of_the_preset() -> None:
 @pytest.mark.parametrize("preset", ["documented", "service"])
 @pytest.mark.parametrize("rule", [*DOCUMENTED, *TRACE])
 def test_every_parameter_of_a_condition_shows_its_number(rule: str, preset: str) -> None:
-    """Only the phase of StepOutlier and evaluation windows are not part of a condition."""
+    """Only the phase of StepOutlier and evaluation windows are in no condition."""
     text = " ".join(listed("explain", rule, "--preset", preset).stdout.split())
     output = text.partition(f"Issue when ({preset} defaults)")[2].partition(" Parameters ")[0]
     defaults = {parameter: values for (name, parameter), values in DEFAULTS.items() if name == rule and parameter != "mode"}
