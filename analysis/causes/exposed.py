@@ -90,21 +90,10 @@ def exposed_rows(store: Store, calls: pl.DataFrame) -> tuple[ExposedCollective, 
     rows = calls.group_by(ROW).agg(*_sums()).join(_last(calls, ROW), on=ROW, how="left", nulls_equal=True)
     rows = rows.sort("exposed_ns", "time_ns", *ROW, descending=[True, True, *(False for _ in ROW)], nulls_last=True)
     return tuple(
-        ExposedCollective(
-            operation=row["operation"],
-            bytes=row["bytes"],
-            element_type=row["element_type"],
+        ExposedCollective.of(
+            row,
             group=row["group_description"],
-            group_size=row["group_size"],
             group_size_assumed=bool(row["assumed"]),
-            stream=row["stream"],
-            part=row["part"],
-            launcher=row["launcher"],
-            count=row["count"],
-            time_ns=row["time_ns"],
-            exposed_ns=row["exposed_ns"],
-            waiting_ns=row["waiting_ns"],
-            transfer_ns=row["transfer_ns"],
             last_rank=places.process(row["last"]).rank if row["last"] is not None else None,
         )
         for row in rows.iter_rows(named=True)

@@ -119,23 +119,15 @@ def _groups(marked: pl.DataFrame) -> pl.DataFrame:
 
 def _row(row: dict[str, Any], links: dict[str, Link]) -> GroupBandwidth:
     link = links.get(row["group"])
-    return GroupBandwidth(
-        group=row["group"],
+    return GroupBandwidth.of(
+        row,
         description=row["group_description"],
-        operation=row["operation"],
         ranks=row["group_size"],
-        nodes=row["nodes"],
-        count=row["count"],
-        smallest_bytes=row["smallest_bytes"],
-        largest_bytes=row["largest_bytes"],
         transfer_ns=row["transfer"],
         bus_gb_per_s=row["bus"],
         link=link.kind if link else None,
         link_gb_per_s=row["expected"],
         peers_gb_per_s=row["peers"],
-        peer_groups=row["peer_groups"],
-        slow_by_link=row["slow_by_link"],
-        slow_by_peers=row["slow_by_peers"],
         issue=row["slow"] if row["of_group"] >= _LEAST else None,
     )
 
