@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 from postrun.analysis.report import Report
+from postrun.analysis.report.causes import Gap, Iteration, IterationKind, Program, Role
+from postrun.analysis.report.collectives import Collective, CollectiveGroup, CollectiveTotals, CollectiveWait
+from postrun.analysis.report.comparison import Verdict
+from postrun.analysis.report.rules import Finding
 from postrun.ingest.store import Store
 from postrun.ingest.store.schema import ENUM_VALUES, SCHEMA
 
@@ -49,3 +53,34 @@ def test_the_questions_in_sql_can_be_asked(docs: Path, tmp_path: Path) -> None:
 def test_every_key_of_report_json(docs: Path) -> None:
     page = (docs / "report-json.md").read_text(encoding="utf-8").split("## Rules and findings")[0]
     assert not [field.name for field in dataclasses.fields(Report) if f"`{field.name}`" not in page]
+
+
+FIELD_TABLES = {
+    "program": Program,
+    "roles": Role,
+    "collectives": Collective,
+    "collective_totals": CollectiveTotals,
+    "gaps": Gap,
+    "iterations": Iteration,
+    "iteration_kinds": IterationKind,
+    "comparison.verdict": Verdict,
+    "Rules and findings": Finding,
+}
+
+
+@pytest.mark.parametrize("section", FIELD_TABLES)
+def test_each_field_of_the_evidence_has_a_row(docs: Path, section: str) -> None:
+    text = (docs / "report-json.md").read_text(encoding="utf-8")
+    match = re.search(rf"^##+ {re.escape(section)}\n(.+?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
+    assert match is not None
+    table = match[1].split("| field | unit | meaning |\n|---|---|---|\n")[1].split("\n\n")[0]
+    documented = [name for line in table.splitlines() for name in re.findall(r"`(\w+)`", line.split("|")[1])]
+    assert sorted(documented) == sorted(field.name for field in dataclasses.fields(FIELD_TABLES[section]))
+
+
+def test_each_field_of_the_waits_and_the_process_groups_is_named(docs: Path) -> None:
+    text = (docs / "report-json.md").read_text(encoding="utf-8")
+    for key, of in (("waits", CollectiveWait), ("groups", CollectiveGroup)):
+        row = re.search(rf"^\| `{key}` \| list \|(.+)$", text, re.MULTILINE)
+        assert row is not None
+        assert re.findall(r"`(\w+)`", row[1]) == [field.name for field in dataclasses.fields(of)]
