@@ -260,6 +260,126 @@ def test_parts_keep_their_clocks() -> None:
     assert (clocks.nodes, clocks.spread_ns, clocks.unaligned) == ({0: 0, 1: -500, 2: 0}, 3, (2,))
 
 
+def test_one_collective_aligns_no_clocks(make_store: MakeStore) -> None:
+    # The clocks of two nodes differ by 7 s. One collective could be any two calls: its ends prove nothing.
+    job = Job(2, nodes=2)
+    job.call(0, 0, 9 * MS)
+    job.call(1, 7_000 * MS, 7_009 * MS)
+    store = job.store(make_store)
+    assert (matched_clocks(store).shifts, matched_clocks(store).unaligned) == ({0: 0, 1: 0}, (1,))
+    assert matches(store) == []
+
+
+def test_only_operations_that_all_leave_together_align_clocks(make_store: MakeStore) -> None:
+    # The other clock is 7 s ahead. The root of a broadcast leaves it 5 ms before the other rank, always by the same time; the ends of the
+    # all-reduces differ by up to 1 µs.
+    ahead = 7_000 * MS
+    job = Job(2, nodes=2)
+    for number in range(5):
+        at = number * 100 * MS
+        job.call(0, at, at + 9 * MS)
+        job.call(1, at + ahead, at + 9 * MS + ahead + (number % 3 - 1) * 1000)
+        job.call(0, at + 20 * MS, at + 25 * MS, "broadcast")
+        job.call(1, at + 20 * MS + ahead, at + 30 * MS + ahead, "broadcast")
+    assert matched_clocks(job.store(make_store)).shifts == {0: 0, 1: -ahead}
+
+
+def test_a_node_without_common_collectives_is_named(make_store: MakeStore) -> None:
+    job = Job(3, nodes=3)
+    for number in range(3):
+        for rank in (0, 1):
+            job.call(rank, number * 10 * MS, number * 10 * MS + MS, group_ranks="[0, 1]", group_size=2)
+    job.call(2, 0, MS, group_ranks="[2, 3]", group_size=2)
+    totals = collectives(job.store(make_store))[1]
+    assert str(totals.clocks).endswith("No collective connects host-2 with the others.")
+
+
+def test_repeated_numbers_are_not_used(make_store: MakeStore) -> None:
+    # All calls have the number 5, so that their order matches them.
+    job = Job(2)
+    for number in range(3):
+        for rank in (0, 1):
+            job.call(rank, number * 10 * MS, number * 10 * MS + MS, sequence=5)
+    assert matches(job.store(make_store)) == [[(0, n * 10 * MS), (1, n * 10 * MS)] for n in range(3)]
+
+
+@pytest.mark.parametrize(("ranks", "matched"), [(2, 4), (3, 0)])
+def test_more_ranks_than_the_group_has_are_not_matched(make_store: MakeStore, ranks: int, matched: int) -> None:
+    job = Job(ranks)
+    for number in range(4):
+        for rank in range(ranks):
+            job.call(rank, number * 10 * MS, number * 10 * MS + MS, group_ranks=None, group_size=2)
+    assert len(matches(job.store(make_store))) == matched
+
+
+@pytest.mark.parametrize(("apart", "matched"), [(1, 19), (3, 0)])
+def test_some_calls_that_do_not_meet_take_back_all(make_store: MakeStore, apart: int, matched: int) -> None:
+    # Of 20 calls in the same order, 1 or 3 of rank 1 run 50 ms after those of rank 0: 5 % or 15 %.
+    job = Job(2)
+    for number in range(20):
+        at = number * 100 * MS
+        job.call(0, at, at + 5 * MS)
+        late = 50 * MS if number < apart else 0
+        job.call(1, at + late, at + late + 5 * MS)
+    assert len(matches(job.store(make_store))) == matched
+
+
+@pytest.mark.parametrize(
+    ("ends", "lasts", "nodes", "matched"),
+    [
+        ([0, 10, 20, 10], 20_000, 1, 12),  # ends within 20 µs of calls of 20 ms
+        ([0, 500, 1000, 1500], 20_000, 1, 0),  # ends that differ by up to 1.5 ms
+        ([0, 40, 80, 120], 100, 1, 0),  # calls of 100 µs: a quarter of that is allowed
+        ([1000] * 4, 20_000, 1, 0),  # always 1 ms later on one node, which has one clock
+        ([1000] * 4, 20_000, 2, 12),  # on two nodes that is the difference of their clocks
+    ],
+)
+def test_ranks_without_groups_have_to_leave_together(make_store: MakeStore, ends: list[int], lasts: int, nodes: int, matched: int) -> None:
+    """``ends``: how much later rank 1 leaves, in turn; ``lasts``: the calls of rank 0; both in µs."""
+    job = Job(2, nodes=nodes)
+    for number in range(12):
+        start = number * 100 * MS
+        job.call(0, start, start + lasts * 1000, None)
+        job.call(1, start, start + (lasts + ends[number % 4]) * 1000, None)
+    assert len(matches(job.store(make_store))) == matched
+
+
+def test_a_recognized_group_of_some_ranks_has_no_known_size(make_store: MakeStore) -> None:
+    # Two of four ranks were recorded: others may belong to the group.
+    job = Job(4)
+    for number in range(12):
+        for rank in (0, 1):
+            job.call(rank, number * 100 * MS, number * 100 * MS + 20 * MS, None)
+    (row,), _ = collectives(job.store(make_store))
+    assert (row.ranks, row.group_size, row.at_least) == (2, None, True)
+
+
+def test_ranks_may_send_different_amounts_to_each_other(make_store: MakeStore) -> None:
+    job = Job(2)
+    for number in range(3):
+        for rank in (0, 1):
+            job.call(rank, number * 10 * MS, number * 10 * MS + MS, "all_to_allv", in_elements=1000 + rank, out_elements=1001 - rank)
+    assert len(matches(job.store(make_store))) == 3
+
+
+def test_sends_of_another_size_match_no_receive(make_store: MakeStore) -> None:
+    job = Job(2)
+    for number in range(4):
+        at = number * 10 * MS
+        job.call(0, at, at + MS, "send", peer=1)
+        job.call(1, at, at + MS, "recv", peer=0, out_elements=1000 if number else 7)
+    assert matches(job.store(make_store)) == []
+
+
+def test_sends_that_run_at_other_times_match_no_receive(make_store: MakeStore) -> None:
+    job = Job(2)
+    for number in range(4):
+        at = number * 100 * MS
+        job.call(0, at, at + MS, "send", peer=1)
+        job.call(1, at + 50 * MS, at + 51 * MS, "recv", peer=0)
+    assert matches(job.store(make_store)) == []
+
+
 @pytest.mark.parametrize(("name", "ranks"), [("ST", 8), ("AR", 16)])
 def test_published_jobs_recounted(shared_data: Path, tmp_path: Path, name: str, ranks: int) -> None:
     """Recount transfer and waiting in plain Python, on the clocks of the ends."""
