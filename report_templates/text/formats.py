@@ -17,9 +17,10 @@ UNKNOWN: Final = "–"
 NARROW_SPACE: Final = "\u202f"  # between groups of digits
 _UNIT: Final = re.compile(r"(?<=\d) (?=(?:%|ns|µs|ms|s|min|h|d|[KMGT]iB|GB/s|B)(?![\w/]))")
 _SENTENCE_END: Final = re.compile(r"[.!?](?=\s+[A-Z0-9`\"(])")
-# Control characters, lone surrogates, and code points without a character, which end every plane.
+# Control characters, those that change the direction of the text after them, lone surrogates, and code points without a character, which
+# end every plane.
 _FORBIDDEN: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef"
     + "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000))
     + "]"
 )
@@ -106,7 +107,7 @@ def moment(nanoseconds: int | None, *, relative: bool = False) -> str:
 
 
 def printable(text: str) -> str:
-    """Replace the control characters and code points that HTML and XML forbid."""
+    """Replace what HTML and XML forbid, and what changes the direction of text."""
     return text if text.isprintable() else _FORBIDDEN.sub("\ufffd", text)
 
 

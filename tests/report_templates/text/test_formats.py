@@ -96,6 +96,11 @@ def test_sentences_are_the_beginning_of_the_text(text: str, limit: int) -> None:
     assert result == text or result[-1] in ".!?"
 
 
+def test_names_do_not_change_the_direction_of_the_text_after_them() -> None:
+    assert printable("gemm\u202egnp.exe\u2066\u2067\u2068\u202a") == "gemm\ufffdgnp.exe" + 4 * "\ufffd"
+    assert printable("שלום\u200f, λ × µs") == "שלום\u200f, λ × µs"
+
+
 @given(st.text(alphabet=st.characters(exclude_categories=()), max_size=100))
 def test_printable_text_is_valid_in_xml_and_otherwise_unchanged(text: str) -> None:
     from xml.etree import ElementTree
