@@ -53,12 +53,15 @@ class WorkImbalance(Rule):
         rows = simulated.computing.filter(pl.col("rank").n_unique().over("role") > 1)
         if rows.is_empty():
             return not_evaluated("no rank has a peer: each does other work than the others", "Give the traces of all data-parallel ranks.")
+        rows = rows.filter(pl.col("computing").mean().over("role", "step") > 0)
+        if rows.is_empty():
+            return not_evaluated("no computation kernel of these ranks takes any time", _CAPTURE)
         return _outcome(run, simulated, rows, parameters)
 
 
 def _outcome(run: RunData, simulated: WhatIf, rows: pl.DataFrame, parameters: Parameters) -> Outcome:
     mean = pl.col("computing").mean().over("role", "step")
-    rows = rows.filter(mean > 0).with_columns(
+    rows = rows.with_columns(
         relative=pl.col("computing") / mean - 1, longest=pl.col("computing") == pl.col("computing").max().over("role", "step")
     )
     between = 100 * between_ranks(rows)

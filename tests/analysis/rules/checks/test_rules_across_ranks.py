@@ -1,0 +1,124 @@
+"""What the rules on stages, work and stragglers do not accuse, and their advice, on simulated pipelines."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from judging import rules_of
+from pipeline_jobs import COMPUTE, Shape, pipeline_job
+from postrun.analysis import Options
+from postrun.analysis.report import Finding, RuleResult
+from postrun.analysis.rules.engine.selection import select
+from postrun.ingest.store import Store
+
+MakeStore = Callable[..., Store]
+RULES = ["StragglerRank", "StageImbalance", "WorkImbalance"]
+
+
+def judged(store: Store, rules: list[str] = RULES) -> tuple[dict[str, RuleResult], list[Finding]]:
+    judged = rules_of(store, Options(generated_at_ns=0, selection=select(rules)))
+    return {result.rule: result for result in judged.rules}, list(judged.findings)
+
+
+def with_groups(shape: Shape, tables: dict[str, Any]) -> dict[str, Any]:
+    """Add records of the process groups as Megatron-LM describes them."""
+    records = []
+    for number, row in enumerate(tables["device_event"], 1):
+        row["correlation"] = number
+        kind = row["stream"] - 7
+        if kind == COMPUTE:
+            continue
+        stage, replica = divmod(row["process"], shape.replicas)
+        operation = {1: "send", 2: "recv", 3: "send", 4: "recv", 5: "allreduce"}[kind]
+        ranks = [other * shape.replicas + replica for other in range(shape.stages)]
+        name = f"PIPELINE_MODEL_PARALLEL_GROUP {replica}"
+        if operation == "allreduce":
+            ranks, name = [stage * shape.replicas + other for other in range(shape.replicas)], f"DATA_PARALLEL_GROUP {stage}"
+        peer = row["process"] + shape.replicas * {1: 1, 2: -1, 3: -1, 4: 1}.get(kind, 0)
+        records.append({
+            "node": 0, "process": row["process"], "on_device": True, "start_ns": row["start_ns"], "duration_ns": 1, "correlation": number,
+            "operation": operation, "element_type": "Float", "in_elements": 8, "out_elements": 8, "group_name": name,
+            "group_description": name.split()[0], "group_ranks": str(ranks), "group_size": len(ranks),
+            "peer": peer if kind < 5 else None,
+        })  # fmt: skip
+    return {**tables, "collective": records}
+
+
+def test_a_slow_rank_of_two_replicas_is_no_long_stage(make_store: MakeStore) -> None:
+    # The median of its stage is 1.5 times that of the others, but the other replica is as fast as they are.
+    shape = Shape(3, 2, factor=lambda stage, replica, step: 2.0 if (stage, replica) == (1, 1) else 1.0)
+    results, findings = judged(make_store(**pipeline_job(shape, 1)))
+    assert results["StageImbalance"].verdict == "NoIssuesFound"
+    assert [finding.rule for finding in findings] == ["StragglerRank"]
+
+
+def test_a_stage_that_explains_little_is_no_issue(make_store: MakeStore) -> None:
+    # Four passes of 75 and an optimizer of 5 ms in stage 2, of 60 and 5 ms in the others: 305 ms, 15.1 % above the mean of 265. A rank of
+    # stage 0 that takes twice as long sets the pace.
+    shape = Shape(3, 3, noise=0.001, factor=lambda stage, replica, step: 1.25 if stage == 2 else 2.0 if (stage, replica) == (0, 1) else 1.0)
+    results, findings = judged(make_store(**pipeline_job(shape, 1)))
+    assert results["StageImbalance"].verdict == "NoIssuesFound"
+    assert "15.1 % more than the mean" in str(results["StageImbalance"].finding)
+    assert [finding.rule for finding in findings] == ["StragglerRank"]
+
+
+def test_a_slow_rank_that_explains_little_is_no_issue(make_store: MakeStore) -> None:
+    # A rank of the short stage 1 computes for 4 x 72 + 5 ms, 19.6 % longer than the 4 x 60 + 5 ms of its peers; stage 0 twice as long.
+    shape = Shape(2, 3, noise=0.001, factor=lambda stage, replica, step: 2.4 if stage == 0 else 1.2 if replica == 1 else 1.0)
+    results, findings = judged(make_store(**pipeline_job(shape, 1)))
+    assert [finding.rule for finding in findings] == ["StageImbalance"]
+    result = results["StragglerRank"]
+    assert result.verdict == "NoIssuesFound"
+    assert str(result.finding).startswith("Rank 4, node-0 GPU 4 computes 19.6 % longer")
+    assert "but this explains only 0.0 % of the avoidable time" in str(result.finding)
+
+
+def test_without_a_pipeline_there_are_no_stages(make_store: MakeStore) -> None:
+    results, findings = judged(make_store(**pipeline_job(Shape(1, 4), 1)))
+    assert (results["StageImbalance"].verdict, results["StageImbalance"].reason) == ("NotEvaluated", "no pipeline stages in this run")
+    assert not findings
+
+
+def test_four_steps_show_no_variance_of_work(make_store: MakeStore) -> None:
+    shape = Shape(1, 4, steps=4, factor=lambda stage, replica, step: random.Random(1000 * replica + step).uniform(0.6, 1.4))
+    results, findings = judged(make_store(**with_groups(shape, pipeline_job(shape, 1))))
+    assert results["WorkImbalance"].reason == "4 steps in common to all ranks, of 5 that this requires"
+    assert not findings
+
+
+def test_kernels_without_duration_accuse_nobody(make_store: MakeStore) -> None:
+    tables = pipeline_job(Shape(1, 4), 1)
+    for row in tables["device_event"]:
+        if not row["name"].startswith("nccl"):
+            row["duration_ns"] = 0
+    results, findings = judged(make_store(**tables))
+    assert not findings
+    assert {result.verdict for result in results.values()} <= {"NotEvaluated", "NoIssuesFound"}
+    assert results["WorkImbalance"].reason == "no computation kernel of these ranks takes any time"
+
+
+@pytest.mark.parametrize(
+    ("long", "words"),
+    [
+        (0, ": the first stage also computes the embedding. In Megatron-LM, use `--account-for-embedding-in-pipeline-split`"),
+        (1, ": give it fewer layers, and count the embedding, the output layer and the loss as layers"),
+        (2, ": the last stage also computes the output layer and the loss. In Megatron-LM, use `--account-for-loss-in-pipeline-split`"),
+    ],
+)
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_advice_for_a_long_stage(make_store: MakeStore, replicas: int, long: int, words: str) -> None:
+    shape = Shape(3, replicas, factor=lambda stage, replica, step: 1.6 if stage == long else 1.0)
+    results, findings = judged(make_store(**with_groups(shape, pipeline_job(shape, 1))))
+    assert [finding.rule for finding in findings] == ["StageImbalance"]
+    first = long * replicas
+    ranks = f"rank {first}" if replicas == 1 else f"ranks {first} and {first + 1}"
+    assert findings[0].where == f"pipeline stage {long} ({ranks})"
+    assert words in str(findings[0].recommendation)
+    alone = "The stage has only one recorded rank: first check the clock and temperature of its GPU."
+    assert str(findings[0].recommendation).endswith(alone) is (replicas == 1)
+    if replicas == 1:
+        reason = "no rank has a peer: each does other work than the others"
+        assert (results["StragglerRank"].reason, results["WorkImbalance"].reason) == (reason, reason)
