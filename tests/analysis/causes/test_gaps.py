@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from postrun.analysis.causes.gaps import gaps
+from postrun.analysis.causes.gaps import MOST, gaps
 from postrun.analysis.device.device_gaps import DeviceGaps
 from postrun.analysis.report.causes import Gap
 from postrun.ingest.store import Store
@@ -96,6 +96,25 @@ def test_another_thread_counts_if_the_launching_thread_has_nothing(make_store: M
     assert (gap.kind, gap.frame) == ("operator", "aten::stack")
 
 
+def test_the_launching_thread_counts_before_others(make_store: MakeStore) -> None:
+    longer = host("call", MS, 11 * MS, "cudaMalloc", tid=9)
+    gap = of_host(make_store, longer, host("operator", 2 * MS, 10 * MS, "aten::stack"))
+    assert (gap.kind, gap.frame) == ("operator", "aten::stack")
+
+
+def test_a_range_that_loads_data_is_the_data_loader(make_store: MakeStore) -> None:
+    loading = {"side": "host", "name": "data_loading", "start_ns": 2 * MS, "duration_ns": 8 * MS, "tid": 1}
+    gap = of_host(make_store, annotation=[loading])
+    assert (gap.kind, "mostly `data_loading`" in gap.cause) == ("data loader", True)
+
+
+def test_the_range_of_a_step_is_no_cause(make_store: MakeStore) -> None:
+    step = {"node": 0, "process": 0, "index": 3, "host_start_ns": 0, "host_duration_ns": 12 * MS, "device_events": 2}
+    around = {"side": "host", "name": "ProfilerStep#3", "start_ns": 0, "duration_ns": 12 * MS, "tid": 1}
+    assert of_host(make_store, annotation=[around], step=[step]).kind == "nothing recorded"
+    assert of_host(make_store, annotation=[around]).kind == "annotated range"
+
+
 def test_the_call_that_emptied_the_device_is_named(make_store: MakeStore) -> None:
     gap = of_host(make_store, host("sync", 0, MS + 5, "cudaStreamSynchronize"), host("operator", 2 * MS, 10 * MS, "aten::stack"))
     assert gap.kind == "operator"
@@ -138,6 +157,26 @@ def test_ten_gaps_and_those_above_one_percent(make_store: MakeStore) -> None:
     assert len(listed(large)) == 40
     small = make_store(device_event=[run(100 * i, 100 * i + 90 - (i if i < 20 else 0)) for i in range(400)])
     assert [gap.duration_ns for gap in listed(small)] == [29 - i for i in range(10)]
+
+
+def test_the_longest_gaps_of_the_run_are_listed(make_store: MakeStore) -> None:
+    # 25 devices with ten gaps each, all of other lengths: the 200 longest are those of 251 to 450 ns.
+    events = []
+    for device in range(25):
+        at = 0
+        for number in range(10):
+            events.append(run(at, at + 10, device=device))
+            at += 10 + 201 + 10 * device + number
+        events.append(run(at, at + 10, device=device))
+    assert [gap.duration_ns for gap in listed(make_store(device_event=events))] == list(range(450, 450 - MOST, -1))
+
+
+def test_work_with_a_smaller_number_than_the_first_launch_was_launched_before(make_store: MakeStore) -> None:
+    # It begins after the first launch of the profile, 70 µs, but its correlation 4 is smaller than that of all launches.
+    store = make_store(
+        device_event=[run(0, 10, 3), run(150 * US, 160 * US, 4), run(170 * US, 180 * US, 7)], host_event=[launch(70 * US, 71 * US, 7)]
+    )
+    assert max(listed(store), key=lambda gap: gap.duration_ns).kind == "launched before the profile"
 
 
 def test_no_gaps(make_store: MakeStore) -> None:

@@ -93,6 +93,13 @@ def test_the_range_of_the_engine_counts_before_those_inside_of_it(make_store: Ma
     assert row.kind == "decode"
 
 
+def test_an_iteration_within_another_one_counts_once(make_store: MakeStore) -> None:
+    nested = [step("step[DECODE bs=4]", 0, 100), step("step[DECODE bs=4]", 10, 90, tid=2), step("step[DECODE bs=4]", 200, 250)]
+    known = iterations(make_store(annotation=nested))
+    assert [(row.start_ns, row.duration_ns, row.gap_ns) for row in known.rows] == [(0, 100, None), (200, 50, 100)]
+    assert known.kinds[0].tokens_per_s == 8e9 / (200 + 50)
+
+
 def test_ranges_of_a_device_count_where_the_host_has_none(make_store: MakeStore) -> None:
     twice = [step("step[DECODE bs=1]", at, at + 5, "device", device=0, stream=stream) for at, stream in ((0, 7), (10, 7), (1, 8))]
     assert [row.start_ns for row in iterations(make_store(annotation=twice)).rows] == [0, 10]

@@ -123,6 +123,57 @@ CASES: dict[str, tuple[dict[str, Rows], str, tuple[str, ...]]] = {
     ),
     "TensorFlow": ({"annotation": ranges("dataset::GetNext")}, "unknown", ("TensorFlow",)),
     "JAX": ({"host_event": host("operator", "PjitFunction(train_step)")}, "unknown", ("JAX",)),
+    "JAX with TensorFlow's input pipeline": (
+        {"annotation": ranges("dataset::GetNext"), "host_event": host("operator", "PjitFunction(train_step)")},
+        "unknown",
+        ("JAX",),
+    ),
+    "compiled functions of JAX": ({"annotation": ranges("jit_train_step(7)")}, "unknown", ("JAX",)),
+    "JAX's code": ({"host_event": host("python", "$pjit.py:330 cache_miss")}, "unknown", ("JAX",)),
+    "PyTorch and TensorFlow": ({"annotation": ranges("dataset::GetNext"), "host_event": host("operator", "aten::mm")}, "unknown", ()),
+    "vLLM's operators": ({"host_event": host("operator", "vllm::unified_attention")}, "inference", ("vLLM", "PyTorch")),
+    "vLLM's model runner": ({"annotation": ranges("gpu_model_runner: forward")}, "inference", ("vLLM", "PyTorch")),
+    "SGLang's operators": ({"host_event": host("operator", "sgl_kernel::rmsnorm")}, "inference", ("SGLang", "PyTorch")),
+    "SGLang's code": (
+        {"host_event": host("python", "/opt/sglang/srt/managers/scheduler.py(900): run")},
+        "inference",
+        ("SGLang", "PyTorch"),
+    ),
+    "TensorRT-LLM's operators": ({"host_event": host("operator", "trtllm::allreduce")}, "inference", ("TensorRT-LLM", "PyTorch")),
+    "TensorRT-LLM's code": (
+        {"host_event": host("python", "tensorrt_llm/_torch/pyexecutor/py_executor.py(9): f")},
+        "inference",
+        ("TensorRT-LLM", "PyTorch"),
+    ),
+    "Lightning's code": (
+        {"host_event": [*host("python", "/x/lightning/pytorch/loops/fit_loop.py(9): run"), *host("operator", BACKWARD)]},
+        "training",
+        ("Lightning", "PyTorch eager"),
+    ),
+    "DeepSpeed's code": (
+        {"host_event": [*host("python", "deepspeed/runtime/engine.py(9): step"), *host("operator", BACKWARD)]},
+        "training",
+        ("DeepSpeed", "PyTorch eager"),
+    ),
+    "TorchRec's code": (
+        {"host_event": [*host("python", "torchrec/distributed/train_pipeline.py(9): progress"), *host("operator", BACKWARD)]},
+        "training",
+        ("TorchRec", "PyTorch eager"),
+    ),
+    "models of transformers": (
+        {"host_event": [*host("python", "transformers/models/llama/modeling_llama.py(9): forward"), *host("operator", *FORWARD)]},
+        "inference",
+        ("Hugging Face transformers", "PyTorch eager"),
+    ),
+    "kernels of TorchInductor": ({"device_event": kernels("triton_poi_fused_add_0")}, "unknown", ("torch.compile", "PyTorch")),
+    "kernels of PyTorch": ({"device_event": kernels("void at::native::elementwise_kernel<4>")}, "unknown", ("PyTorch",)),
+    "kernels of an optimizer": ({"device_event": kernels("multi_tensor_apply_kernel<FusedAdamMathFunctor>")}, "training", ()),
+    "a backward operator": ({"host_event": host("operator", "aten::native_layer_norm_backward")}, "training", ("PyTorch eager",)),
+    "settings of data loaders": (
+        {"annotation": [{**ranges("loader")[0], "arguments": '{"num_workers": 4}'}]},
+        "unknown",
+        ("PyTorch",),
+    ),
     "similar names": (
         {
             "annotation": ranges("my step[EXTEND bs=1]", "execute_context", "execute_model", "denoise", "backwards"),

@@ -276,3 +276,35 @@ def test_the_clock_of_a_slow_device_is_evidence(make_store: Callable[..., Store]
         row["value"] = 1980.0
     result, _ = judged(make_store(names=NAMES, sample=clocks, **job(even, even, slow, even)))
     assert str(result.recommendation).endswith("than the same kernels of the other ranks.")
+
+
+def test_heat_that_slows_a_device_is_evidence(make_store: Callable[..., Store]) -> None:
+    # Samples of throttle reasons every 500 ns from 0 to 3500; the bit of heat (32) is set from 1000 to 2500: 3 of 8 intervals.
+    even, slow = [(100, 50)] * 4, [(130, 20)] * 4
+    reasons = [
+        {"node": 1, "metric": "gpu_throttle_reasons", "unit": 0, "time_ns": time, "value": 32.0 if 1000 <= time < 2500 else 0.0}
+        for time in range(0, 4000, 500)
+    ]
+    result, _ = judged(make_store(names=NAMES, sample=reasons, **job(even, even, slow, even)))
+    assert str(result.recommendation).endswith(" Heat slowed it down in 37.5 % of the sampled time.")
+
+
+@pytest.mark.parametrize(
+    ("vendor", "model", "tools"),
+    [
+        ("NVIDIA", "NVIDIA H100 80GB HBM3", " with `nvidia-smi -q -d CLOCK,TEMPERATURE,POWER,PERFORMANCE` and `dcgmi diag -r 3`"),
+        ("AMD", "AMD Instinct MI300X", " with `amd-smi metric --clock --temperature --power`"),
+        ("Intel", "Intel(R) Data Center GPU Max 1550", ""),
+    ],
+)
+def test_the_tools_are_those_of_the_vendor(make_store: Callable[..., Store], vendor: str, model: str, tools: str) -> None:
+    even, slow = [(100, 50)] * 4, [(130, 20)] * 4
+    devices = [{"node": rank // 2, "index": rank % 2, "name": model, "vendor": vendor} for rank in range(4)]
+    result, _ = judged(make_store(names=NAMES, device=devices, **job(even, even, slow, even)))
+    expected = f"Check clock, temperature and power of node-1 GPU 0{tools}"
+    assert str(result.recommendation).startswith(expected if tools else f"{expected}, because")
+
+
+def test_one_step_shows_no_straggler(make_store: Callable[..., Store]) -> None:
+    result, _ = judged(make_store(names=NAMES, **job([(100, 50)], [(100, 50)], [(130, 20)])))
+    assert (result.verdict, result.reason) == ("NotEvaluated", "one step does not show whether a rank is slow in most steps")
