@@ -1,4 +1,4 @@
-"""Device time of real traces: equal to a slow plain-Python reference, and to figures that another tool has published."""
+"""Reports of real traces: device time equals a slow plain-Python reference and published figures, and no advice contradicts a figure."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from contradictions import contradictions
 from postrun.analysis import Options, analyze
 from postrun.analysis.report import Report
 from postrun.analysis.report.schema import schema
@@ -117,6 +118,11 @@ def test_other_sections_agree_with_the_breakdown(trace: tuple[str, Report, Store
         assert all(gap.host_wait_ns + gap.kernel_wait_ns + gap.other_ns <= device.span_ns for gap in gaps)
 
 
+def test_no_advice_contradicts_a_figure(trace: tuple[str, Report, Store]) -> None:
+    _, report, _ = trace
+    assert list(contradictions(report)) == []
+
+
 def test_the_report_validates_and_is_the_same_again(trace: tuple[str, Report, Store]) -> None:
     _, report, store = trace
     jsonschema.validate(json.loads(report.to_json()), schema())
@@ -131,11 +137,11 @@ def test_the_report_is_the_same_from_another_store(kineto: Path) -> None:
     assert reports[0] == reports[1]
 
 
-@pytest.mark.parametrize("name", [trace for trace in TRACES if trace.startswith(("h100", "mi300"))])
-def test_linked_busy_time_is_what_another_tool_published(kineto: Path, name: str) -> None:
+@pytest.mark.parametrize("trace", [trace for trace in TRACES if trace.startswith(("h100", "mi300"))], indirect=True)
+def test_linked_busy_time_is_what_another_tool_published(trace: tuple[str, Report, Store], kineto: Path) -> None:
     """The published tables count only events with a launch, in float64 microseconds."""
+    name, report, _ = trace
     with (kineto / name.replace(".json.gz", ".gpu_timeline.csv")).open(encoding="utf-8", newline="") as text:
         published = {row["type"]: float(row["time ms"]) * 1_000_000 for row in csv.DictReader(text)}
-    with ingest([kineto / name]) as store:
-        (device,) = analyze(store, AT_NOON).time_breakdown
+    (device,) = report.time_breakdown
     assert device.linked_busy_ns == pytest.approx(published["busy_time"], abs=20)
