@@ -26,6 +26,7 @@ TENSORRT_LLM: Final = "TensorRT-LLM"
 DIFFUSERS: Final = "diffusers"
 HF_TRAINER: Final = "Hugging Face Trainer"
 TRANSFORMERS: Final = "Hugging Face transformers"
+GENERATE: Final = "Hugging Face generate"
 LIGHTNING: Final = "Lightning"
 MEGATRON: Final = "Megatron"
 DEEPSPEED: Final = "DeepSpeed"
@@ -96,6 +97,7 @@ _SIGNS: Final = (
         r"(^|/)transformers/(models/\w+/modeling_\w+|generation/utils|trainer)\.py",
         "of Hugging Face transformers",
     ),
+    _Sign(GENERATE, ("frame",), r"(^|/)transformers/generation/utils\.py", "of generate of Hugging Face transformers"),
     _Sign(LIGHTNING, _CODE, r"^\[pl\]\[(profile|module)\]", "as Lightning's profiler writes them"),
     _Sign(LIGHTNING, ("frame",), r"(^|/)(lightning/pytorch|lightning/fabric|pytorch_lightning)/", "of Lightning's code"),
     _Sign(MEGATRON, ("group",), r"^((TENSOR|PIPELINE|EXPERT)_MODEL_PARALLEL_GROUP|DATA_PARALLEL_GROUP_WITH_CP)", "of Megatron's groups"),
@@ -154,7 +156,7 @@ _SIGNS: Final = (
 )
 _OF_KIND: Final = (_BACKWARD, _OPTIMIZER, _ENGINE, _MATRIX, _LAYER)
 _LISTED: Final = tuple(name for name in dict.fromkeys(sign.shows for sign in _SIGNS) if name not in (*BASES, *_OF_KIND))
-_ON_PYTORCH: Final = set(_LISTED) - {TRANSFORMERS, GRAPHS}  # models of transformers and graphs are also those of other frameworks
+_ON_PYTORCH: Final = set(_LISTED) - {TRANSFORMERS, GENERATE, GRAPHS}  # models of transformers and graphs are also those of other frameworks
 _EVERY: Final = "|".join(f"({sign.pattern})" for sign in _SIGNS)
 # Occurrences of each name by its source; ranges that a profiler projected onto a stream count only if the host has none.
 _COUNTS: Final = """

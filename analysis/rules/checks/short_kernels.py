@@ -18,7 +18,9 @@ from ..evidence.idle_findings import Judged, looked_at, names, outcome, with_iss
 from ..evidence.run_data import RunData
 
 _Judged = list[Judged[ShortKernelsDevice]]
-_FUSED: Final = re.compile(r"fused_?(adam|sgd|adagrad|lamb)", re.IGNORECASE)  # kernels of a fused optimizer
+_FUSED: Final = re.compile(
+    r"fused_?(adam|sgd|adagrad|lamb)|(adam|sgd|adagrad)functor|lambstage", re.IGNORECASE
+)  # kernels of fused optimizers
 
 
 class ShortKernels(Rule):

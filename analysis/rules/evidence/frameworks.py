@@ -13,6 +13,7 @@ from ...causes.program import (
     BASES,
     DEEPSPEED,
     DIFFUSERS,
+    GENERATE,
     GRAPHS,
     HF_TRAINER,
     INFERENCE,
@@ -266,9 +267,13 @@ FEWER_LAUNCHES: Final = Words(
         ((DEEPSPEED,), "with `engine.compile()` or a larger `train_micro_batch_size_per_gpu`"),
         ((LIGHTNING,), 'with `torch.compile(model, mode="reduce-overhead")` before `trainer.fit(model)`, or a larger batch'),
         (
+            (INFERENCE, GENERATE),
+            'with `generate(..., cache_implementation="static")` and `model.forward = torch.compile(model.forward, mode="reduce-overhead")`'
+            " or a larger batch",
+        ),
+        (
             (INFERENCE, TRANSFORMERS),
-            'with `model.forward = torch.compile(model.forward, mode="reduce-overhead")` (in `generate` also'
-            ' `cache_implementation="static"`) or a larger batch',
+            'with `model.forward = torch.compile(model.forward, mode="reduce-overhead")` or a larger batch',
         ),
     ),
 )
