@@ -105,12 +105,6 @@ def _by_host(first: Outcome, later: Outcome) -> float:
     return _covered(_idle(first), _idle(later))
 
 
-def _by_first_use(first: Outcome, later: Outcome) -> float:
-    """A call at the first use of the devices also makes gaps before short kernels."""
-    assert isinstance(first.details, HostBoundDetails)
-    return _by_host(first, later) if first.details.first_use else 0.0
-
-
 def _by_blocking(first: Outcome, later: Outcome) -> float:
     assert isinstance(first.details, SyncBoundDetails)
     blocked = {(row.node, row.device): row.percent / 100 for row in first.details.devices if row.issue}
@@ -222,7 +216,7 @@ _COVERS: Final[dict[tuple[str, str], Callable[[Outcome, Outcome], float]]] = {
     ("SyncBound", "PageableCopies"): _by_blocking_call,
     ("StragglerRank", "LoadBalancing"): _by_straggler,
     ("StragglerRank", "HostBound"): _by_waiting,
-    ("HostBound", "ShortKernels"): _by_first_use,
+    ("HostBound", "ShortKernels"): _by_host,
     **{
         (specific, general): covers
         for general in ("LowGPUUtilization", "BatchSize")

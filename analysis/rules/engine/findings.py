@@ -1,7 +1,8 @@
 """Issues of rules -> findings in the order in which a reader should take them up.
 
-Findings are ranked by their worth: the predicted saving, else the share of the time that they cost. A finding that another explains
-follows behind all others and names its cause, which takes the better of both places. A finding that is worth less than 2 % comes last.
+Findings are ranked by their worth: the saving, or the share of the time that they cost if the saving is unknown. A finding that another
+explains follows behind all others and names its cause, which takes the better of both places. A finding that is worth less than 2 % comes
+last.
 """
 
 from __future__ import annotations
@@ -55,10 +56,8 @@ def _worth(outcome: Outcome) -> float | None:
 
 
 def _rank_percent(outcome: Outcome) -> float:
-    """Return the predicted saving, else the cost, in percent; 0 if unknown."""
-    cost = outcome.cost
-    predicted = cost is not None and cost.saving_kind == "predicted" and cost.saving_ns is not None
-    return (_worth(outcome) if predicted else _percent(outcome)) or 0.0
+    """Return the saving in percent, or else the cost, or else 0."""
+    return _worth(outcome) or 0.0
 
 
 def _finding(rank: int, chosen: Chosen, outcome: Outcome, explained_by: str | None) -> Finding:
