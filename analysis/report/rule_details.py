@@ -17,6 +17,7 @@ from .loop_details import *  # noqa: F403
 from .sample_details import *  # noqa: F403
 from .sample_details import BottleneckDetails
 from .trace_details import *  # noqa: F403
+from .work_details import *  # noqa: F403
 
 
 class RuleVerdict(DetailsRow):

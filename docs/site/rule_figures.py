@@ -31,6 +31,7 @@ ELSEWHERE: Final[dict[str, Callable[[Report], Section]]] = {
     "InputBound": steps,
     "PageableCopies": memory_operations,
     "SlowCollectives": time_breakdown,
+    "UnfusedKernels": time_breakdown,
     "StageImbalance": rank_comparison,
     "WorkImbalance": step_breakdown,
     "HostPauses": idle,

@@ -21,6 +21,8 @@ Evaluated = (
     | rule_details.PageableDevice
     | rule_details.SyncBoundDevice
     | rule_details.ShortKernelsDevice
+    | rule_details.CopyingDevice
+    | rule_details.ChainedDevice
 )
 J = TypeVar("J", bound=Evaluated)
 K = TypeVar("K", bound=rule_details.CountedTime | rule_details.ShortKernel)
@@ -219,6 +221,60 @@ def short_kernels(context: RuleContext, details: rule_details.ShortKernelsDetail
             Col("Runs", lambda kernel: kernel.count, count),
             Col("Mean", lambda kernel: kernel.mean_ns, duration),
             Col("Gaps", lambda kernel: kernel.gap_ns, duration),
+        ),
+    ]
+
+
+def exposed_copies(context: RuleContext, details: rule_details.ExposedCopiesDetails) -> Blocks:
+    return [
+        *_by_device(
+            context,
+            "Copies without a kernel by device",
+            details.devices,
+            lambda device: device.exposed_percent,
+            Col("Of span", lambda device: device.exposed_percent, percent),
+            Col("Exposed copies", lambda device: device.exposed_ns, duration),
+            parts=((Part("copies without a kernel", "memory"), lambda device: device.exposed_ns),),
+            limit="threshold",
+            how="Copies and memsets while no kernel runs, in percent of the device's span.",
+        ),
+        table(
+            f"{context.id}-copies",
+            "Exposed copies by kind",
+            details.copies,
+            Col("Kind", lambda copy: copy.kind, kind="name"),
+            Col("Host memory", lambda copy: copy.memory),
+            Col("Number", lambda copy: copy.count, count),
+            Col("Bytes", lambda copy: copy.bytes, size),
+            Col("Time", lambda copy: copy.time_ns, duration),
+            Col("Exposed", lambda copy: copy.exposed_ns, duration),
+            pdf_rows=_PDF_KERNELS,
+        ),
+    ]
+
+
+def unfused_kernels(context: RuleContext, details: rule_details.UnfusedKernelsDetails) -> Blocks:
+    return [
+        *_by_device(
+            context,
+            "Chains of elementwise kernels by device",
+            details.devices,
+            lambda device: device.extra_percent,
+            Col("Extra of span", lambda device: device.extra_percent, percent),
+            Col("Extra time", lambda device: device.extra_ns, duration),
+            Col("Chains", lambda device: device.chains, count),
+            Col("Kernels", lambda device: device.kernels, count),
+            Col("Time", lambda device: device.time_ns, duration),
+            parts=((Part("extra time of chains", "computation"), lambda device: device.extra_ns),),
+            limit="threshold",
+            how="Time of chains of elementwise kernels beyond their longest kernel, in percent of the device's span.",
+        ),
+        _kernels(
+            context,
+            "Kernels in chains",
+            details.kernels,
+            Col("Runs", lambda kernel: kernel.count, count),
+            Col("Time", lambda kernel: kernel.time_ns, duration),
         ),
     ]
 

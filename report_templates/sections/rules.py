@@ -41,6 +41,8 @@ _BLOCKS: Final[dict[str, Callable[[RuleContext, Any], Blocks]]] = {
     "WorkImbalance": across_ranks.work_imbalance,
     "HostPauses": across_ranks.host_pauses,
     "SlowCollectives": communication.slow_collectives,
+    "ExposedCopies": trace.exposed_copies,
+    "UnfusedKernels": trace.unfused_kernels,
 }
 # Their numbers have sections of their own.
 _ELSEWHERE: Final = ("OverallSystemUsage", "OverallFrameworkMetrics")
@@ -55,6 +57,8 @@ _SEE: Final = {
     "LowPrecision": ("precision", "Precision"),
     "PageableCopies": ("memory-operations", "Memory operations"),
     "SlowCollectives": ("collectives", "Collectives"),
+    "ExposedCopies": ("memory-operations", "Memory operations"),
+    "UnfusedKernels": ("kernels", "Kernels"),
 }
 _SCAN: Final = "scan_interval_us"
 _ROUNDED: Final = 1e6

@@ -135,6 +135,8 @@ def details() -> dict[str, dict[str, Any]]:
         "ShortKernels": {"devices": [row | {"launches": 90_000, "short": 60_000, "short_percent": 66.7, "gap_ns": 60 * S, "gap_percent": 5.5, "issue": False} for row in traced], "kernels": kernels},
         "StragglerRank": {"ranks": [row | {"steps": 300, "computation_per_step_ns": (90 + (25 if i == 7 else i)) * MS, "excess_percent": 20.0 if i == 7 else 1.0, "steps_over": 280 if i == 7 else 3, "steps_over_percent": 93.3, "waiting_per_step_ns": (2 if i == 7 else 25 - i) * MS, "straggler": i == 7, "confirmed": True} for i, row in enumerate(traced)], "steps": 300, "median_ns": 94 * MS},
         "SlowCollectives": {"groups": [{"group": f"dp{i} [0, 1, 2, 3, 4, 5, 6, 7]", "description": "DATA_PARALLEL_GROUP", "operation": "all-reduce", "ranks": 8, "nodes": 1, "count": 640, "smallest_bytes": 100 * 2**20, "largest_bytes": 200 * 2**20, "transfer_ns": 90 * S, "bus_gb_per_s": 91.0 if i else 340.0, "link": "NVLink", "link_gb_per_s": 450.0, "peers_gb_per_s": 340.0 if i else 91.0, "peer_groups": 1, "slow_by_link": 640 * i, "slow_by_peers": 640 * i, "issue": bool(i)} for i in range(2)]},
+        "ExposedCopies": {"devices": [row | {"exposed_ns": 30 * S, "exposed_percent": 2.7, "issue": False} for row in traced], "copies": [{"kind": "HtoD", "memory": "pinned", "count": 1200, "bytes": 300 * 2**30, "time_ns": 40 * S, "exposed_ns": 30 * S}]},
+        "UnfusedKernels": {"devices": [row | {"chains": 9000, "kernels": 40_000, "time_ns": 60 * S, "extra_ns": 40 * S, "extra_percent": 3.6, "issue": False} for row in traced], "kernels": [{"name": "vectorized_elementwise_kernel[CUDAFunctor_add]", "count": 20_000, "time_ns": 30 * S}]},
         "TemperatureRule": {"threshold": 80, "hottest_ns": 12 * S, "nested": {"mean": 71.25, "names": ["a", "b"]}, "devices": [{"device": "GPU 3", "peak": 88.0, "ok": False}, {"device": "GPU 1", "peak": 70.5, "ok": True}]},
     }  # fmt: skip
 
@@ -173,6 +175,8 @@ def rule_results() -> tuple[RuleResult, ...]:
         of("ShortKernels", "trace", fine, "Gaps of short kernels cost 5.5 % of the span, below the threshold of 10 %."),
         of("StragglerRank", "trace", issue, "Rank 7 computes 20.0 % longer than the median in 280 of 300 steps, over the threshold of 10 %.", triggered=1, violations=280, given={"threshold": (10, "%", 10, False, None)}, recommendation="Check node-1 GPU 3: temperature, clocks, and the data of rank 7."),
         of("SlowCollectives", "trace", fine, "all-reduce in dp1 reaches 91.0 GB/s, 20.2 % of the 450 GB/s of its NVLink (threshold 40.0 %)."),
+        of("ExposedCopies", "trace", fine, "Copies and memsets while no kernel runs take at most 30.0 s of 1 100 s, 2.7 % of the profile of one GPU."),
+        of("UnfusedKernels", "trace", fine, "Chains of elementwise kernels exceed the longest kernel of each chain by at most 40.0 s of 1 100 s, 3.6 %."),
         of("TemperatureRule", "custom", fine, "No GPU was hotter than 88 °C."),
     )  # fmt: skip
 

@@ -35,6 +35,7 @@ _CAPTURE_COPIES: Final = "Profile a part of the run that copies batches to the G
 class PageableCopies(Rule):
     name = "PageableCopies"
     category = "trace"
+    explains = ("ExposedCopies",)
     parameters = (Parameter("threshold", "%", 1, 1, "percentile", "share of a device's span that pageable copies may take"),)
     needs = "A profiler trace with the activity of the GPUs, such as a trace of torch.profiler with CUDA activity."
     checks = "Measures the share of each device's time in copies from or to pageable host memory."

@@ -8,6 +8,7 @@ from ..checks.batch_size import BatchSize
 from ..checks.bottleneck import CPUBottleneck, IOBottleneck
 from ..checks.dataloader import Dataloader
 from ..checks.exposed_communication import ExposedCommunication
+from ..checks.exposed_copies import ExposedCopies
 from ..checks.gpu_memory_increase import GPUMemoryIncrease
 from ..checks.host_bound import HostBound
 from ..checks.host_pauses import HostPauses
@@ -25,6 +26,7 @@ from ..checks.stage_imbalance import StageImbalance
 from ..checks.step_outlier import StepOutlier
 from ..checks.straggler_rank import StragglerRank
 from ..checks.sync_bound import SyncBound
+from ..checks.unfused_kernels import UnfusedKernels
 from ..checks.work_imbalance import WorkImbalance
 from ..evidence.base import Rule
 
@@ -58,6 +60,8 @@ TRACE: Final[tuple[type[Rule], ...]] = (
     WorkImbalance,
     HostPauses,
     SlowCollectives,
+    ExposedCopies,
+    UnfusedKernels,
 )
 """The rules over kernels, and over the waits of a training without them."""
 

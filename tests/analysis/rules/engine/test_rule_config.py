@@ -48,6 +48,8 @@ DEFAULTS: dict[str, dict[str, tuple[Any, Any]]] = {
     "WorkImbalance": {"threshold": (5, 5), "between": (25, 25)},
     "HostPauses": {"threshold": (2, 2)},
     "SlowCollectives": {"link_threshold": (40, 40), "peer_threshold": (70, 70)},
+    "ExposedCopies": {"threshold": (10, 10)},
+    "UnfusedKernels": {"threshold": (10, 10)},
 }  # fmt: skip
 REPORTED = sorted([
     "BatchSize", "CPUBottleneck", "Dataloader", "GPUMemoryIncrease", "IOBottleneck", "LoadBalancing", "LowGPUUtilization",

@@ -1,0 +1,116 @@
+"""UnfusedKernels: chains of PyTorch's elementwise kernels that a compiler would fuse (docs/rules.md).
+
+A fused chain reads and writes memory once, so it takes at least as long as its longest kernel: the rest is what fusing can save at most.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import polars as pl
+
+from ....ingest.store.store import Store
+from ...report.device import DeviceTime
+from ...report.rule_details import ChainedDevice, CountedTime, UnfusedKernelsDetails
+from ...toolkit.places import Places, process_conditions
+from ...toolkit.wording import count, duration, plural
+from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated
+from ..evidence.device_share import DeviceShare, above, finding, issues, no_device_activity, outcome
+from ..evidence.fusion_advice import FUSED_CHAINS
+from ..evidence.run_data import RunData
+
+# Kernels of eager operators that TorchInductor generates code for. Those that update lists of tensors belong to optimizers.
+_FUSIBLE: Final = """
+    SELECT id FROM name WHERE category IN ('elementwise', 'reduction', 'memory') AND contains(text, 'at::native::')
+        AND NOT contains(text, 'multi_tensor_apply')
+"""
+_CHAINS: Final = f"""
+    WITH fusible AS ({_FUSIBLE}), kernel AS (
+        SELECT e.node, e.process, e.device, e.stream, e.start_ns, e.name, e.duration_ns, f.id IS NOT NULL AS fusible
+        FROM device_event AS e LEFT JOIN fusible AS f ON f.id = e.name WHERE e.kind = 'kernel' AND {{}}
+    ), numbered AS (
+        SELECT *, count(*) FILTER (NOT fusible) OVER (PARTITION BY node, process, device, stream ORDER BY start_ns, fusible) AS chain
+        FROM kernel
+    )
+    SELECT node, process, device, name, count(*)::BIGINT AS count, sum(duration_ns)::BIGINT AS time,
+        sum(extra)::BIGINT AS extra, sum(first)::BIGINT AS chains
+    FROM (
+        SELECT *, count(*) OVER chain AS length,
+            duration_ns - CASE WHEN row_number() OVER longest = 1 THEN duration_ns ELSE 0 END AS extra,
+            CASE WHEN row_number() OVER longest = 1 THEN 1 ELSE 0 END AS first
+        FROM numbered WHERE fusible
+        WINDOW chain AS (PARTITION BY node, process, device, stream, chain),
+            longest AS (PARTITION BY node, process, device, stream, chain ORDER BY duration_ns DESC, start_ns, name)
+    ) WHERE length > 1 GROUP BY node, process, device, name
+"""
+_Device = tuple[str, int | None, int | None, int]
+_Chains = dict[_Device, tuple[int, int, int, int]]
+
+
+class UnfusedKernels(Rule):
+    name = "UnfusedKernels"
+    category = "trace"
+    parameters = (Parameter("threshold", "%", 10, 10, "percentile", "share of a device's span that fusing may save"),)
+    needs = "A profiler trace with kernels of PyTorch's eager operators."
+    checks = "How much time the device would save if chains of elementwise kernels were fused."
+    condition = "time of chains of elementwise kernels beyond the longest kernel of each > threshold of the device's span, on any device"
+    advice = "Fuse chains of elementwise operators with `torch.compile`."
+
+    def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
+        if not run.breakdown:
+            return no_device_activity()
+        if not run.store.frame(f"SELECT EXISTS (FROM device_event WHERE kind = 'kernel' AND name IN ({_FUSIBLE}))").item():
+            return not_evaluated("no elementwise kernels of PyTorch's eager operators in this run")
+        chains, kernels = _chains(run.store)
+        shares = [_share(device, chains, parameters["threshold"]) for device in run.breakdown]
+        bad = [share.device for share in issues(shares)]
+        return outcome(
+            run,
+            shares,
+            details=UnfusedKernelsDetails(tuple(_row(share, chains) for share in shares), kernels[: run.top]),
+            finding=finding(shares, "Chains of elementwise kernels exceed the longest kernel of each chain by", parameters["threshold"]),
+            title="Fuse chains of elementwise kernels",
+            recommendation=_recommendation(run, [_of(device, chains) for device in bad], kernels) if bad else "",
+            saving_ns=sum(share.ns for share in shares if share.issue),
+        )
+
+
+def _chains(store: Store) -> tuple[_Chains, tuple[CountedTime, ...]]:
+    """Return chains, kernels, time and extra time of the devices, and the kernels of all chains by name, longest first."""
+    places = Places(store)
+    rows = pl.concat([store.frame(_CHAINS.format(condition)) for condition in process_conditions(store)])
+    totals = rows.group_by("node", "process", "device").agg(pl.col("chains", "count", "time", "extra").sum())
+    chains: _Chains = {}
+    for node, process, device, *figures in totals.iter_rows():
+        place = places.process(process, node)
+        chains[place.node, place.rank, place.pid, device] = (figures[0], figures[1], figures[2], figures[3])
+    texts = dict(store.frame("SELECT id, coalesce(short, text) FROM name").rows())
+    named = rows.with_columns(text=pl.col("name").replace_strict(texts, default="", return_dtype=pl.String))
+    kernels = named.group_by("text").agg(pl.col("count", "time").sum()).sort("time", "text", descending=[True, False])
+    return chains, tuple(CountedTime(*row) for row in kernels.iter_rows())
+
+
+def _of(device: DeviceTime, chains: _Chains) -> tuple[int, int, int, int]:
+    return chains.get((device.node, device.rank, device.pid, device.device), (0, 0, 0, 0))
+
+
+def _share(device: DeviceTime, chains: _Chains, threshold: float) -> DeviceShare:
+    extra = _of(device, chains)[3]
+    return DeviceShare(device, extra, above(extra, device.span_ns, threshold))
+
+
+def _row(share: DeviceShare, chains: _Chains) -> ChainedDevice:
+    number, kernels, time, extra = _of(share.device, chains)
+    return ChainedDevice.of(
+        share.device, chains=number, kernels=kernels, time_ns=time, extra_ns=extra, extra_percent=share.percent, issue=bool(share.issue)
+    )
+
+
+def _recommendation(run: RunData, bad: list[tuple[int, int, int, int]], kernels: tuple[CountedTime, ...]) -> str:
+    chains, number, time, extra = (sum(figures) for figures in zip(*bad, strict=True))
+    named = " and ".join(f"`{kernel.name}`" for kernel in kernels[:2])
+    return (
+        f"{FUSED_CHAINS.of(run.program)}, because {count(number)} elementwise kernels in {plural(chains, 'chain')} take {duration(time)},"
+        f" and the longest kernels of all chains {duration(time - extra)}. A fused chain takes at least as long as its longest kernel. The"
+        f" chains contain mostly {named}."
+    )
