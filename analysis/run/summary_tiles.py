@@ -84,7 +84,7 @@ def _step_time(data: SummaryData) -> Tile:
     if times.count >= SEVERAL:
         details = [f"p95 {wording.duration(times.p95)}"]
     else:
-        details = [f"median of {times.count} steps" if times.count > 1 else "one step"]
+        details = [f"median of {every.counted}" if times.count > 1 else "one step"]
     if every.measure == HOST:
         details[0] += " on the host"
     elif every.measure == FROM_STEP_TO_STEP:

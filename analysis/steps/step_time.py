@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Final
 
 from ..report.steps import Step, Steps
+from ..toolkit.wording import count, plural
 
 FROM_STEP_TO_STEP: Final = "from step to step"
 DEVICE: Final = "device"
@@ -22,14 +23,28 @@ class StepTimes:
     """One time per step in ns, the median over the processes, in order of the steps.
 
     ``measure``: FROM_STEP_TO_STEP if the steps are timed on the device; DEVICE, the GPU time per step, if no two of these follow each
-    other, such as for one recorded step; HOST if no step has device work."""
+    other, such as for one recorded step; HOST if no step has device work. ``recorded``: number of the steps; the time of those that do
+    not follow a recorded step is unknown from step to step."""
 
     measure: str
     values: tuple[float, ...]
+    recorded: int
 
     @property
     def median_ns(self) -> float:
         return statistics.median(self.values)
+
+    @property
+    def partly(self) -> bool:
+        """Whether several steps have no time because the one before is unknown."""
+        return self.measure == FROM_STEP_TO_STEP and self.recorded > len(self.values) + 1
+
+    @property
+    def counted(self) -> str:
+        """Number of the times in words, of all steps if these are more."""
+        if self.partly:
+            return f"the {count(len(self.values))} of {count(self.recorded)} steps whose previous step was recorded"
+        return plural(len(self.values), "step")
 
     @property
     def name(self) -> str:
@@ -52,7 +67,7 @@ def times_of(steps: Sequence[Step]) -> StepTimes | None:
         measure = FROM_STEP_TO_STEP
     else:
         values, measure = per_step(steps), DEVICE
-    return StepTimes(measure, tuple(values)) if values else None
+    return StepTimes(measure, tuple(values), len({(step.again, step.index) for step in steps})) if values else None
 
 
 def main_steps(every: Sequence[Step]) -> list[Step]:

@@ -16,13 +16,13 @@ from ...analysis.report.rows import Histogram, Quantiles
 from ..figures.donut import Sector, donut, shaded
 from ..figures.histogram import Bins
 from ..figures.palette import MEANINGS
-from ..text.formats import clip, count, glued, percent, plural, printable
+from ..text.formats import clip, clipped, count, glued, percent, plural, printable
 from .tables import Cell, Col, Table, table, word
 
 T = TypeVar("T")
 
 SECTORS: Final = 8
-BARS: Final = 12
+BARS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,10 +197,11 @@ def ring(
     if not parts:
         return None
     sectors = shaded([(clip(part.name, 60), part.percent, part.meaning) for part in parts])
+    names = clipped([part.name for part in parts], 26 if half else 48)
 
     def name_cell(row: tuple[int, Slice, Sector]) -> Cell:
         number, part, sector = row
-        cell = word(part.name, full=part.title or part.name, limit=26 if half else 48)
+        cell = word(names[number - 1], full=part.title or part.name)
         return dataclasses.replace(cell, sector=sector, number=number)
 
     def text(i: int, row: tuple[int, Slice, Sector]) -> str:

@@ -47,6 +47,7 @@ SECTIONS: Final[tuple[Callable[[Report], Section], ...]] = (
 
 # Sections that an inference does not have, unless the user names them.
 _OF_TRAINING: Final = ("job-statistics", "steps", "step-breakdown", "slow-steps")
+_OF_INFERENCE: Final = "iterations"  # a training has no such section, unless the user names it
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +74,9 @@ def context(
     """
     look = look or Look()
     without = look.left_out
-    of_training = _OF_TRAINING if _is_inference(report) and not look.named else ()
-    chosen = [build for build in SECTIONS if name_of(build) not in (*without, *of_training)]
+    of_training = _OF_TRAINING if _kind(report) == "inference" and not look.named else ()
+    of_inference = (_OF_INFERENCE,) if _kind(report) == "training" and not report.iteration_kinds and not look.named else ()
+    chosen = [build for build in SECTIONS if name_of(build) not in (*without, *of_training, *of_inference)]
     sections = []
     for number, build in enumerate(chosen):
         progress("drawing", number / len(chosen))
@@ -91,8 +93,8 @@ def context(
     return Context(report, first, tuple(sections), look)
 
 
-def _is_inference(report: Report) -> bool:
-    return report.program is not None and report.program.kind == "inference"
+def _kind(report: Report) -> str | None:
+    return report.program.kind if report.program is not None else None
 
 
 def _gathered(sections: Sequence[Section]) -> list[Section]:

@@ -15,6 +15,7 @@ from ..figures.histogram import histogram
 from ..text import labels
 from ..text.formats import UNKNOWN, clip, count, digits, duration, percent, percent_of, plural, significant, since, size
 
+_LEAST_DEPTH: Final = 0.001  # mean number of waiting runs
 _LONG = 1_000_000  # ns; a shorter median is the way to the device, not a queue
 _UNKNOWN_QUEUE = "No queue of launches is known of this run: make the report again from the traces."
 _LEFT_OUT = "{} of {} do not count: their launch is not in the trace, and neither is what waited then."
@@ -110,7 +111,7 @@ def launch_queue(report: Report) -> Section:
     lead = say(
         "On the stream with most work, {}, {} waited on average and {} at most; {} of the time it ran, nothing waited behind.{}",
         name(_label(first), 60),
-        UNKNOWN if first.mean_depth is None else f"{significant(first.mean_depth)} launched runs",
+        UNKNOWN if first.mean_depth is None else f"{_depth(first.mean_depth)} launched runs",
         count(first.max_depth),
         percent(percent_of(first.empty_ns, first.busy_ns)),
         left_out,
@@ -128,7 +129,7 @@ def launch_queue(report: Report) -> Section:
             Col("Stream", lambda stream: stream.stream, digits),
             Col("Runs", lambda stream: stream.runs, count),
             Col("Launch known", lambda stream: stream.linked, count, html_only=True),
-            Col("Mean depth", lambda stream: stream.mean_depth, significant),
+            Col("Mean depth", lambda stream: stream.mean_depth, _depth),
             Col("Highest", lambda stream: stream.max_depth, count),
             Col("Busy", lambda stream: stream.busy_ns, duration),
             Col("Busy and nothing waiting", lambda stream: stream.empty_ns, duration),
@@ -139,6 +140,11 @@ def launch_queue(report: Report) -> Section:
         ),
     ]
     return Section("launch-queue", "Launch queue", lead, blocks)
+
+
+def _depth(mean: float | None) -> str:
+    """Write a mean depth; one in a thousand runs that wait is nearly none."""
+    return f"<\u00a0{_LEAST_DEPTH}" if mean is not None and 0 < mean < _LEAST_DEPTH else significant(mean)
 
 
 def _queue_figure(drawn: Sequence[StreamQueue]) -> Figure:

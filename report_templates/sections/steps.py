@@ -116,7 +116,8 @@ def _step_time(report: Report) -> str:
     times = step_times(report.steps)
     if times is None or times.measure != FROM_STEP_TO_STEP:
         return ""
-    return f"The step time is {duration(times.median_ns)} (median of {plural(len(times.values), 'step')}, from step to step)."
+    number = times.counted if times.partly else plural(len(times.values), "step")
+    return f"The step time is {duration(times.median_ns)} (median of {number}, from step to step)."
 
 
 def _labels(groups: Sequence[StepGroup]) -> Callable[[StepGroup], str]:

@@ -16,7 +16,7 @@ from ..blocks.tables import Cell, Col, Table, table, word
 from ..figures.donut import shaded
 from ..figures.lines import lines
 from ..figures.strips import Piece, Strip, strips
-from ..text.formats import UNKNOWN, clip, count, duration, first_sentences, glued, percent, percent_of, plural, sentences
+from ..text.formats import UNKNOWN, clip, count, duration, first_sentences, glued, numbered, percent, percent_of, plural, sentences
 from ..text.signs import ERROR, FINE, ISSUE, NOT_EVALUATED, SIGNS
 from .steps import parts_of, telling, wall_and_device
 from .system_usage import panel
@@ -33,7 +33,7 @@ _REASONS = 4
 
 def summary(report: Report, *, rules: bool = True) -> Section:
     """Make the first page. ``rules``: whether the report has that section."""
-    headline, further = first_sentences(glued(report.summary.headline), _HEADLINE)
+    headline, further = first_sentences(numbered(glued(report.summary.headline)), _HEADLINE)
     section = Section("summary", "Summary", say("{}", headline))
     section.facts["further"] = further or _most(report)
     section.facts["tiles"] = _tiles(report)

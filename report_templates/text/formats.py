@@ -6,7 +6,7 @@ The wording is that of :mod:`postrun.analysis.toolkit.wording`, with no-break sp
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from ...analysis.toolkit import wording
@@ -16,6 +16,7 @@ T = TypeVar("T")
 UNKNOWN: Final = "–"
 NARROW_SPACE: Final = "\u202f"  # between groups of digits
 _UNIT: Final = re.compile(r"(?<=\d) (?=(?:%|ns|µs|ms|s|min|h|d|[KMGT]iB|GB/s|B)(?![\w/]))")
+_NUMBERED: Final = re.compile(r"\b([Rr]anks?|GPU|[Ss]teps?|[Ss]tage|[Ss]treams?) (?=\d)")
 _SENTENCE_END: Final = re.compile(r"[.!?](?=\s+[A-Z0-9`\"(])")
 # Control characters, those that change the direction of the text after them, lone surrogates, and code points without a character, which
 # end every plane.
@@ -25,6 +26,8 @@ _FORBIDDEN: Final = re.compile(
     + "]"
 )
 _LONGEST_SENTENCE: Final = 900
+_HEAD: Final = 12  # letters that stay at the begin of a shortened name
+_BEFORE: Final = 4  # letters that stay before those that distinguish a name
 _GLUE: Final = str.maketrans({" ": "\u00a0", wording.THIN_SPACE: NARROW_SPACE, "-": "−"})
 
 
@@ -99,6 +102,11 @@ def glued(text: str) -> str:
     return _UNIT.sub("\u00a0", text).replace(wording.THIN_SPACE, NARROW_SPACE)
 
 
+def numbered(text: str) -> str:
+    """Put no-break spaces between "rank" and its number, for large type."""
+    return _NUMBERED.sub("\\1\u00a0", text)
+
+
 def moment(nanoseconds: int | None, *, relative: bool = False) -> str:
     """Write a point in time in UTC, or if ``relative``, as the time since the anchor."""
     if nanoseconds is None:
@@ -117,6 +125,32 @@ def clip(text: str, limit: int, *, tail: float = 1 / 3) -> str:
         return text
     end = int((limit - 1) * tail)
     return text[: limit - 1 - end] + "…" + text[len(text) - end :]
+
+
+def clipped(names: Sequence[str], limit: int) -> list[str]:
+    """Shorten names in their middle, but keep the part that distinguishes them."""
+    short = [clip(name, limit) for name in names]
+    alike: dict[str, list[str]] = {}
+    for name, text in zip(names, short, strict=True):
+        alike.setdefault(text, []).append(name)
+    return [
+        text if len(set(alike[text])) == 1 else _apart(name, _common(alike[text]), limit) for name, text in zip(names, short, strict=True)
+    ]
+
+
+def _common(names: Sequence[str]) -> int:
+    """Return the number of letters with which all names begin."""
+    first, last = min(names), max(names)
+    return next((i for i, (one, another) in enumerate(zip(first, last, strict=False)) if one != another), len(first))
+
+
+def _apart(name: str, common: int, limit: int) -> str:
+    """Shorten a name around the letters that distinguish it."""
+    if len(name) <= limit:
+        return name
+    begin = max(common - _BEFORE, 0)
+    tail = clip(name[begin:], max(limit - 1 - _HEAD, _HEAD), tail=0.0)
+    return f"{name[: max(limit - 1 - len(tail), _HEAD)]}…{tail}"
 
 
 def sentences(text: str, limit: int) -> str:

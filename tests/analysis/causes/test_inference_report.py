@@ -89,6 +89,7 @@ def test_sections_on_training_are_left_out(make_store: MakeStore, target: str) -
     training = context(served(make_store, "Optimizer.step#Adam.step"), quiet, NOTHING)
     assert {"steps", "job-statistics"} <= {part.id for part in training.sections} | {"steps", "job-statistics"}
     assert "sections on training do not apply" not in page(training, target)
+    assert "No iterations of inference are known" not in page(training, target)
 
 
 @pytest.mark.parametrize(

@@ -225,6 +225,14 @@ def test_host_only_trace() -> None:
     assert tile(result, "step_time").detail == "median of 3 steps on the host"
 
 
+def test_step_times_of_a_part_of_the_steps_name_it() -> None:
+    # Of eight steps, 1 to 3 and 12 and 13 follow a recorded step.
+    numbers = (0, 1, 2, 3, 11, 12, 13, 40)
+    steps = [dataclasses.replace(step(10 * MS), index=number, start_ns=20 * MS * number) for number in numbers]
+    result = tile(summed(steps=Steps(tuple(steps), (), (), None)), "step_time")
+    assert (result.value, result.detail.partition(",")[0]) == ("20.0 ms", "median of the 5 of 8 steps whose previous step was recorded")
+
+
 def test_evaluation_steps_are_not_mixed_with_training_steps() -> None:
     steps = Steps((*row([100] * 3, phase="TRAIN"), *row([10] * 9, phase="EVAL", on_device=False)), (), (), None)
     result = tile(summed(steps=steps), "step_time")

@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 from postrun.report_templates.text.formats import (
     bandwidth,
     clip,
+    clipped,
     count,
     duration,
     moment,
+    numbered,
     percent,
     plural,
     printable,
@@ -110,3 +112,26 @@ def test_printable_text_is_valid_in_xml_and_otherwise_unchanged(text: str) -> No
     assert printable(result) == result
     escaped = result.replace("&", "&amp;").replace("<", "&lt;")
     assert ElementTree.fromstring(f"<t>{escaped}</t>".encode()).text in (result, result or None)
+
+
+def test_shortened_names_differ_where_the_names_do() -> None:
+    names = [f"sm90_xmma_gemm_bf16bf16_bf16f32_f32_{layout}_n_tilesize128x128x64" for layout in ("nt", "tn")]
+    short = clipped([*names, "gemm"], 48)
+    assert [len(name) for name in short] == [48, 48, 4]
+    assert ["f32_nt_n" in short[0], "f32_tn_n" in short[1], short[2]] == [True, True, "gemm"]
+    assert clipped([names[0], "gemm"], 48) == [clip(names[0], 48), "gemm"]  # alone, it keeps begin and end
+
+
+@given(st.lists(st.text("ab", max_size=60), max_size=6, unique=True), st.integers(26, 50))
+def test_shortened_names_fit(names: list[str], limit: int) -> None:
+    short = clipped(names, limit)
+    assert all(len(text) <= limit for text in short)
+    pairs = [(text, name) for text, name in zip(short, names, strict=True) if len(name) <= limit]
+    assert all(text == name for text, name in pairs)
+
+
+def test_a_noun_keeps_its_number() -> None:
+    assert (
+        numbered("from 2 % on rank 6 to 58 % on ranks 1 and 3, GPU 2")
+        == "from 2 % on rank\u00a06 to 58 % on ranks\u00a01 and 3, GPU\u00a02"
+    )
