@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from ..report.comparison import Amount, Basis, Change, Comparison, Difference, KernelChange, Side, StepComparison, Verdict
 from ..report.model import Report
@@ -25,6 +25,8 @@ from .verdicts import BROKEN, MENDED, verdicts
 
 THRESHOLD_PERCENT: Final = 3.0  # default: the same job on the same node varies by about this much from run to run
 
+_MOST: Final = 3  # parts and kernels that the headline names
+_NAMED: Final = 0.25  # of the largest change, from which the headline also names the next ones
 _CHANGED: Final = {GROWN: "grew", SHRUNK: "shrank", ADDED: "came up", VANISHED: "vanished"}
 _VERDICTS: Final = {BROKEN: "an issue that was not there", MENDED: "no issue any more"}
 
@@ -247,6 +249,35 @@ def _limit(base: Report, new: Report, alike: Sequence[Difference]) -> str:
     return f"On {' and '.join(clauses)}" if clauses else ""
 
 
+C = TypeVar("C", Amount, KernelChange)
+
+
+def _on_the_way(compared: Comparison, changes: Sequence[C]) -> Sequence[C]:
+    """Return the changes in the direction of the verdict, else all."""
+    sign = {SLOWER: 1, FASTER: -1}.get(compared.verdict, 0)
+    return [change for change in changes if change.effect_ns * sign > 0] or changes
+
+
+def _leading(changes: Sequence[C]) -> list[C]:
+    """Return the largest change and those of its direction that are comparable."""
+    ordered = sorted(changes, key=lambda change: -abs(change.effect_ns))
+    return [change for change in ordered if change.effect_ns * ordered[0].effect_ns >= _NAMED * ordered[0].effect_ns ** 2][:_MOST]
+
+
+def _gaps(compared: Comparison, longer: bool) -> list[str]:
+    """Name the cause with most of the change of the gaps."""
+    causes = [cause for cause in compared.idle if _decided(cause) and (cause.effect_ns > 0) == longer]
+    if not causes:
+        return []
+    most = max(causes, key=lambda cause: abs(cause.effect_ns))
+    by = f"{wording.duration(abs(most.effect_ns))} {per(compared.basis)}"
+    return [f"In the gaps of the streams, {most.name} {_CHANGED[most.state]} most, by {by}."]
+
+
+def _why(kernel: KernelChange) -> str:
+    return {ADDED: "added", VANISHED: "vanished"}.get(kernel.state) or wording.change(kernel.base_ns, kernel.new_ns)
+
+
 def _largest(compared: Comparison, *, undecided: bool, same_gpu: bool) -> str:
     on = compared.basis
     if not any(one.area != "step" for one in compared.changes):
@@ -255,17 +286,25 @@ def _largest(compared: Comparison, *, undecided: bool, same_gpu: bool) -> str:
     sentences = []
     parts = [part for part in compared.parts or compared.host_parts if _decided(part)]
     if parts:
-        most = max(parts, key=lambda part: abs(part.effect_ns))
+        most, *others = _leading(_on_the_way(compared, parts))
         by, unit = wording.duration(abs(most.effect_ns)), per(on) if compared.parts else "a step"
         larger = unit == "a step" and any(abs(part.effect_ns) > abs(most.effect_ns) for part in _open(compared))
-        sentences.append(f"{wording.capitalized(host_name(most.name))} {_CHANGED[most.state]} {'' if larger else 'most, '}by {by} {unit}.")
+        more = "".join(f", {host_name(part.name)} by {wording.duration(abs(part.effect_ns))}" for part in others)
+        sentences.append(
+            f"{wording.capitalized(host_name(most.name))} {_CHANGED[most.state]} {'' if larger else 'most, '}by {by} {unit}{more}."
+        )
+        if any(part.name == "idle" for part in (most, *others)):
+            sentences += _gaps(compared, most.effect_ns > 0)
     sentences += [one.text for one in compared.changes if one.area == "data loading" and compared.parts]
     # Another GPU has kernels of other names: those in both runs are more informative.
-    kernel = next((one for one in compared.kernels if one.state != SAME and (one.matched or same_gpu)), None)
-    if kernel is not None:
-        why = {ADDED: "added", VANISHED: "vanished"}.get(kernel.state) or wording.change(kernel.base_ns, kernel.new_ns)
-        effect = f"{wording.signed_duration(kernel.effect_ns)} {per(on)}"
-        sentences.append(f"Of the kernels most: {kernel.short_name}, {effect} ({why}).")
+    kernels = _leading(_on_the_way(compared, [one for one in compared.kernels if one.state != SAME and (one.matched or same_gpu)]))
+    if kernels:
+        unit = f" {per(on)}"
+        clauses = [
+            f"{kernel.short_name}, {wording.signed_duration(kernel.effect_ns)}{'' if number else unit} ({_why(kernel)})"
+            for number, kernel in enumerate(kernels)
+        ]
+        sentences.append(f"Of the kernels most: {'; '.join(clauses)}.")
     if not sentences and undecided:
         return ""  # a changed verdict matters less than an undecided time
     return " ".join(sentences) or next(one.text for one in compared.changes if one.area != "step")
