@@ -13,6 +13,7 @@ import polars as pl
 from ..ingest.store.metrics import MEASURED
 from ..ingest.store.store import Store
 from ..version import __version__
+from .causes.groups import process_groups
 from .device.allocator_memory import allocator_memory
 from .device.kernels import categories
 from .device.launch_configurations import launch_configurations
@@ -125,7 +126,8 @@ def _ranks_compared(data: RunData, rules: Sequence[RuleResult]) -> RankCompariso
         return rank_comparison(data.store, threshold, data.step_times, data.step_data)
     roles = data.peers.roles if data.peers.pipeline else None
     known = data.peers.source != "unknown"
-    return rank_comparison(data.store, threshold, data.step_times, data.step_data, roles, roles_known=known)
+    numbers = process_groups(data.store).ranks
+    return rank_comparison(data.store, threshold, data.step_times, data.step_data, roles, roles_known=known, numbers=numbers)
 
 
 def _loader_recorded(data: RunData) -> bool:

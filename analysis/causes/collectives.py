@@ -9,7 +9,7 @@ import polars as pl
 
 from ...ingest.store.store import Store
 from ..device.collectives import ONE_TO_ONE, bus_factor
-from ..report.collectives import Collective, CollectiveGroup, CollectiveTotals, CollectiveWait
+from ..report.collectives import Collective, CollectiveGroup, CollectiveTotals, CollectiveWait, WaitLink
 from ..toolkit.places import Places
 from ..toolkit.shares import percent_of
 from ..toolkit.wording import duration, plural
@@ -20,6 +20,7 @@ from .links import Link
 from .matching import matched_clocks, matched_collectives
 
 MOST: Final = 200
+_MATTERS: Final = 0.1  # share of a rank's time in collectives from which its wait for another rank is listed
 _LISTED: Final = 8  # ranks of a group that a text lists
 
 _ABSENT: Final = (
@@ -67,6 +68,8 @@ def collectives(store: Store, places: Places | None = None) -> tuple[tuple[Colle
         absent=None,
         groups=_groups(store, every, labels, places),
         clocks=_clocks(matched_clocks(store), places),
+        renumbered=bool(process_groups(store).ranks),
+        chain=_chain(parts, labels, places),
     )
 
 
@@ -178,6 +181,34 @@ def _waits(parts: pl.DataFrame, places: Places) -> tuple[CollectiveWait, ...]:
     return tuple(wait for _, wait in sorted(rows, key=lambda row: row[0]))
 
 
+def _chain(parts: pl.DataFrame, labels: dict[str, str], places: Places) -> tuple[WaitLink, ...]:
+    """Return the rank that each rank waits for longest, by total wait.
+
+    Ranks that wait for the same rank in the same group are one link. Waits below a tenth of a rank's time in collectives are left out.
+    """
+    first = pl.col("begin") == pl.col("latest")
+    last = pl.col("process").filter(first).min().over("match")
+    waits = parts.filter(pl.col("ranks") > 1).with_columns(last=last).filter(pl.col("process") != pl.col("last"))
+    total = parts.group_by("process").agg(total=pl.col("duration").sum())
+    longest = (
+        waits.group_by("process", "last", "group")
+        .agg(pl.col("wait").sum())
+        .join(total, on="process")
+        .filter(pl.col("wait") >= _MATTERS * pl.col("total"), pl.col("wait") > 0)
+        .sort("wait", "last", "group", descending=[True, False, False])
+        .unique("process", keep="first", maintain_order=True)
+    )
+    links: dict[tuple[int, str | None], list[tuple[int, int]]] = {}
+    for process, last_process, group, wait in longest.select("process", "last", "group", "wait").iter_rows():
+        ranks = _rank(process, places), _rank(last_process, places)
+        if ranks[0] is not None and ranks[1] is not None:
+            links.setdefault((ranks[1], labels.get(group)), []).append((ranks[0], wait))
+    chain = [
+        WaitLink(tuple(sorted(rank for rank, _ in rows)), late, group, sum(ns for _, ns in rows)) for (late, group), rows in links.items()
+    ]
+    return tuple(sorted(chain, key=lambda link: (-link.waiting_ns, link.late_rank)))
+
+
 def _groups(store: Store, every: pl.DataFrame, labels: dict[str, str], places: Places) -> tuple[CollectiveGroup, ...]:
     """Return the recorded groups, longest total time first."""
     recorded = process_groups(store)
@@ -190,7 +221,7 @@ def _groups(store: Store, every: pl.DataFrame, labels: dict[str, str], places: P
         CollectiveGroup(
             group=labels[row["group"]],
             description=group.description,
-            members=rank_text(group.members),
+            members=rank_text(recorded.members(row["group"])),
             size=group.size,
             known=known[row["group"]],
             count=row["count"],
@@ -207,13 +238,14 @@ def _groups(store: Store, every: pl.DataFrame, labels: dict[str, str], places: P
 
 def _labels(store: Store) -> dict[str, str]:
     """Return a short text for each group: its name, and its ranks if others have it."""
-    groups = process_groups(store).groups
+    recorded = process_groups(store)
+    groups = recorded.groups
     names: dict[str, int] = {}
     for group in groups.values():
         names[group.name or ""] = names.get(group.name or "", 0) + 1
     labels = {}
     for key, group in groups.items():
-        ranks = rank_text(group.members)
+        ranks = rank_text(recorded.members(key))
         if group.name is not None and names[group.name] == 1:
             labels[key] = group.name
         else:

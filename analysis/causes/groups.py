@@ -11,6 +11,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import polars as pl
@@ -41,13 +42,18 @@ class Group(NamedTuple):
 class ProcessGroups(NamedTuple):
     """``groups``: by key. ``of_process``: keys of the groups of each process. ``number``: of each process in its groups, if known.
 
-    ``keys``: columns ``RECORDED`` and ``group``, the key.
+    ``keys``: columns ``RECORDED`` and ``group``, the key. ``ranks``: the rank in this run of each number that is not the rank itself.
     """
 
     groups: Mapping[str, Group]
     of_process: Mapping[int, tuple[str, ...]]
     number: Mapping[int, int]
     keys: pl.DataFrame
+    ranks: Mapping[int, int] = MappingProxyType({})
+
+    def members(self, key: str) -> tuple[int, ...]:
+        """Return the members of a group, as ranks of this run if all are known."""
+        return as_ranks(self.groups[key].members, self.ranks)
 
     def position(self, process: int, key: str) -> int | None:
         """Return the place of a process among the members of a group, from 0."""
@@ -81,7 +87,16 @@ def process_groups(store: Store) -> ProcessGroups:
         of_process.setdefault(process, {})[key] = None
     groups_of = {process: tuple(keys) for process, keys in of_process.items()}
     ranks = dict(store.frame("SELECT id, rank FROM process WHERE rank IS NOT NULL ORDER BY id").rows())
-    return ProcessGroups(groups, groups_of, _numbers(groups_of, groups, ranks), table)
+    numbers = _numbers(groups_of, groups, ranks)
+    renumbered = {number: ranks[process] for process, number in numbers.items() if process in ranks}
+    if all(number == rank for number, rank in renumbered.items()):
+        renumbered = {}
+    return ProcessGroups(groups, groups_of, numbers, table, renumbered)
+
+
+def as_ranks(members: tuple[int, ...], ranks: Mapping[int, int]) -> tuple[int, ...]:
+    """Translate numbers in process groups to ranks if all of them are known."""
+    return tuple(sorted(ranks[number] for number in members)) if all(number in ranks for number in members) else members
 
 
 def rank_list(text: str | None, size: int | None = None) -> tuple[int, ...]:

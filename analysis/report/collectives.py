@@ -74,10 +74,21 @@ class CollectiveWait:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitLink:
+    """Ranks that wait longest for ``late_rank``, which starts last, in the collectives of ``group`` (None: not recorded)."""
+
+    ranks: tuple[int, ...]
+    late_rank: int
+    group: str | None
+    waiting_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class CollectiveTotals:
     """``further``, ``further_ns``: number and time of the rows that are not listed. ``sized_percent``: share of the time in collectives of
     known size. ``matched``: collectives found on several ranks; ``unmatched``: calls in groups with several recorded ranks that match no
-    call of another rank. ``clocks``: sentence on the clocks of the nodes; None for one node."""
+    call of another rank. ``clocks``: sentence on the clocks of the nodes; None for one node. ``renumbered``: the process groups number the
+    ranks in another way than the run. ``chain``: who waits for whom, longest waits first."""
 
     further: int
     further_ns: int
@@ -89,3 +100,5 @@ class CollectiveTotals:
     absent: str | None
     groups: tuple[CollectiveGroup, ...] = ()
     clocks: str | None = None
+    renumbered: bool = False
+    chain: tuple[WaitLink, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final
 
 import polars as pl
@@ -55,12 +56,14 @@ def rank_comparison(
     roles: Mapping[int, int] | None = None,
     *,
     roles_known: bool = True,
+    numbers: Mapping[int, int] = MappingProxyType({}),
 ) -> RankComparison:
     """Compare the ranks over the steps that at least two of them have.
 
     A rank is over, and the others wait for it, as StragglerRank evaluates it at ``threshold`` (percent; None: its default). ``times``:
     :func:`step_times` of the store. ``data``: that of the store. ``roles``: of each process; ranks are compared with
-    those of their role, None: with all. Without ``roles_known`` the others are never reported to wait for a rank.
+    those of their role, None: with all. Without ``roles_known`` the others are never reported to wait for a rank. ``numbers``: the rank of
+    each number in the process groups, if they number the ranks in another way.
     """
     data = data or StepData(store)
     limit = float(THRESHOLD if threshold is None else threshold)
@@ -70,7 +73,7 @@ def rank_comparison(
     compared = compared_steps(ranked_steps(data, times), limit, roles, alone=True)
     if compared.is_empty():
         return RankComparison(threshold_percent=limit, absent=no_device_steps(store) if times.is_empty() else _NO_STEPS)
-    in_groups, labels = _in_groups(compared, communication_kernels(store))
+    in_groups, labels = _in_groups(compared, communication_kernels(store), numbers)
     waits = _waits(compared.with_columns(group=pl.lit(0, pl.Int64)) if in_groups.is_empty() else in_groups)
     judged = ranks_over_steps(data.places, compared)
     if not roles_known:  # a rank that computes longer can have more work
@@ -88,14 +91,14 @@ def rank_comparison(
     )
 
 
-def _in_groups(compared: pl.DataFrame, kernels: pl.DataFrame) -> tuple[pl.DataFrame, dict[int, str]]:
+def _in_groups(compared: pl.DataFrame, kernels: pl.DataFrame, ranks: Mapping[int, int]) -> tuple[pl.DataFrame, dict[int, str]]:
     """Divide ``communication`` by process group, and label the groups.
 
     Kernels without a group belong to all ranks if others have one. The result is empty if the run names no group, so that all ranks are
     one group.
     """
     keys = kernels.select(_GROUP).unique().filter(pl.any_horizontal(pl.col(_GROUP).is_not_null())).sort(_GROUP)
-    labels = dict(enumerate((_label(*key) for key in keys.rows()), start=1)) if len(keys) else {}
+    labels = dict(enumerate((_label(*key, ranks) for key in keys.rows()), start=1)) if len(keys) else {}
     numbers = keys.with_row_index("group", offset=1)
     numbered = kernels.join(numbers, on=_GROUP, how="left", nulls_equal=True).with_columns(pl.col("group").cast(pl.Int64).fill_null(0))
     if not labels:
@@ -118,9 +121,11 @@ def _largest(numbered: pl.DataFrame) -> pl.DataFrame:
     return numbered.with_columns(group=pl.when(pl.col("group").is_in(rest.implode())).then(0).otherwise("group"))
 
 
-def _label(name: str | None, ranks: str | None) -> str:
+def _label(name: str | None, ranks: str | None, numbers: Mapping[int, int]) -> str:
     """Name a process group by its name and its ranks: "group 0 (ranks 0 to 15)"."""
     members = [] if ranks is None else ranks.strip("[] ").replace(" ", "").split(",")
+    if numbers and all(member.isdecimal() and int(member) in numbers for member in members):
+        members = [str(rank) for rank in sorted(numbers[int(member)] for member in members)]
     members_text = f"ranks {', '.join(members) if len(members) <= LISTED_RANKS else f'{members[0]} to {members[-1]}'}" if members else ""
     if not name:
         return f"the group of {members_text}"

@@ -19,6 +19,9 @@ _ASSUMED = (
     "For {} the trace records no process group. Ranks that leave a collective together are taken as its group, else all ranks of the job;"
     " in a smaller group the bus bandwidth is lower, and all-gather and gather move less."
 )
+_RENUMBERED = (
+    " The traces number the members of groups otherwise; here they have their ranks in this run, unless a member is not part of the run."
+)
 _NO_GROUP = "For {} the number of ranks in the group is not known, and neither is the bus bandwidth."
 _BANDWIDTH = (
     "Transfer: from the latest start of a rank to the last end. Waiting: time of the ranks before the latest start, added up. Algorithm"
@@ -84,7 +87,7 @@ def _groups(totals: CollectiveTotals) -> Table | None:
         Col("Time", lambda group: group.total_ns, duration),
         Col("Waiting", lambda group: group.waiting_ns, duration),
         Col("Last", lambda group: _last(group.last_rank, group.last_count)),
-        note="The numbers of ranks are those of the process groups. Last: the rank that starts last most often, and how often.",
+        note=f"Last: the rank that starts last most often, and how often.{_RENUMBERED if totals.renumbered else ''}",
     )
 
 

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from ...analysis.report.collectives import WaitLink
 from ...analysis.report.model import Report
 from ...analysis.report.steps import RankComparison, RankRow
+from ...analysis.toolkit.wording import numbered
 from ..blocks import Block, Figure, Only, Section, of_all, say, spread
 from ..blocks.tables import PDF_ROWS, Cell, Col, Table, table
 from ..figures.axes import time_unit
 from ..figures.lines import Line, Panel, lines
 from ..figures.stacked_bars import stacked_bars
 from ..text import labels
-from ..text.formats import UNKNOWN, count, duration, percent, plural
+from ..text.formats import UNKNOWN, capitalized, clip, count, duration, percent, plural
 from .roles import Location, role_sentence, role_texts
 from .time_breakdown import PARTS, part_times
 
+_LINKS: Final = 6  # of the chain of waits
 ROWS: Final = 16  # ranks; of more those that differ most, and quantiles
 
 
@@ -30,8 +33,23 @@ def rank_comparison(report: Report) -> Section:
         roles = role_texts(report.roles)
         ranks = _ranks(comparison, drawn, roles)
         blocks = (Only("html", _bars(comparison, drawn)), _over_ranks(comparison), ranks, _quantiles(comparison))
-        text = " ".join(sentence for sentence in (text, role_sentence(report.roles)) if sentence)
+        chain = _chain(report.collective_totals.chain if report.collective_totals else ())
+        text = " ".join(sentence for sentence in (text, chain, role_sentence(report.roles)) if sentence)
     return Section("rank-comparison", "Ranks compared", say("{}", text), blocks)
+
+
+def _chain(links: Sequence[WaitLink]) -> str:
+    """Write who waits longest for whom, in which group and how long."""
+    clauses = [
+        f"{'rank' if len(link.ranks) == 1 else 'ranks'} {numbered(link.ranks)}{'' if number else _waits(link)} for rank {link.late_rank}"
+        f"{f' in {clip(link.group, 30)}' if link.group else ''} ({duration(link.waiting_ns)})"
+        for number, link in enumerate(links[:_LINKS])
+    ]
+    return f"{capitalized(', '.join(clauses))}." if clauses else ""
+
+
+def _waits(link: WaitLink) -> str:
+    return " waits longest" if len(link.ranks) == 1 else " wait longest"
 
 
 def _bars(comparison: RankComparison, selected: Sequence[RankRow]) -> Figure:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from postrun.analysis.causes.collectives import collectives
 from postrun.analysis.device.collectives import bus_factor, element_bytes, operation_of
-from postrun.analysis.report.collectives import CollectiveTotals, CollectiveWait
+from postrun.analysis.report.collectives import CollectiveTotals, CollectiveWait, WaitLink
 from postrun.ingest import ingest
 from postrun.ingest.chrome_trace.tensors import output_and_input
 from postrun.ingest.store import Store
@@ -104,6 +104,39 @@ def test_two_ranks_wait_and_transfer(make_store: MakeStore) -> None:
     assert row.best_bus_gb_per_s == pytest.approx(100)
     assert (totals.total_ns, totals.sized_percent, totals.matched, totals.unmatched) == (240, 100, 2, 0)
     assert totals.waits == (CollectiveWait("host-0", 0, 100, 2, 150, 60), CollectiveWait("host-0", 1, 101, 2, 90, 0, 1))
+    # Rank 0 waits 60 of its 150 for rank 1. Rank 1 waits for none.
+    assert totals.chain == (WaitLink((0,), 1, "0", 60),)
+    assert (totals.renumbered, totals.groups[0].members) == (False, "ranks 0, 1")
+
+
+def test_members_of_groups_have_their_ranks_in_the_run(make_store: MakeStore) -> None:
+    # The group numbers its members 0 and 16. They are the ranks 0 and 1 of the run, in this order.
+    device = [kernel(0, 100, 1), kernel(60, 40, 1, process=1)]
+    recorded = [record(0, 1, 1000, group_ranks="[0, 16]"), record(60, 1, 1000, process=1, group_ranks="[0, 16]")]
+    _, totals = collectives(make_store(names=NAMES, processes=RANKS, device_event=device, collective=recorded))
+    assert (totals.renumbered, totals.groups[0].members, totals.groups[0].last_rank) == (True, "ranks 0, 1", 1)
+    # A member that is not in the run keeps its number, and so do the others of its group.
+    partly = [
+        record(0, 1, 1000, group_ranks="[0, 16, 32]", group_size=3),
+        record(60, 1, 1000, process=1, group_ranks="[0, 16, 32]", group_size=3),
+    ]
+    _, totals = collectives(make_store(names=NAMES, processes=RANKS, device_event=device, collective=partly))
+    assert (totals.renumbered, totals.groups[0].members) == (False, "ranks 0, 16, 32")
+
+
+def test_who_waits_for_whom(make_store: MakeStore) -> None:
+    # Ranks 0 and 2 wait 60 and 50 for rank 1 in the first collective; in the second, rank 1 waits 20 of its 80 for rank 0.
+    processes = [*RANKS, {"id": 2, "node": 0, "rank": 2, "pid": 102}]
+    starts = {1: (0, 60, 10), 2: (220, 200, 215)}
+    ends = {1: 100, 2: 240}
+    device = [kernel(start, ends[call] - start, call, process=rank) for call, row in starts.items() for rank, start in enumerate(row)]
+    recorded = [
+        record(start, call, 1000, process=rank, group_ranks="[0, 1, 2]", group_size=3)
+        for call, row in starts.items()
+        for rank, start in enumerate(row)
+    ]
+    _, totals = collectives(make_store(names=NAMES, processes=processes, device_event=device, collective=recorded))
+    assert totals.chain == (WaitLink((0, 2), 1, "0", 110), WaitLink((1,), 0, "0", 20))
 
 
 def test_different_sequences_are_not_matched(make_store: MakeStore) -> None:
