@@ -26,7 +26,7 @@ OPERATIONS: Final = pl.Schema({
     "start": pl.Int64, "end": pl.Int64, "idle": pl.Int64, "match": pl.Int64,
 })  # fmt: skip
 """Columns of operations. ``step``: number of the step. ``type``: operations that should take
-the same time. ``work``: the kernels of computation, in all ranks. ``idle``: time within a run of
+the same time. ``work``: the kernels of computation, in all ranks; 0 for communication. ``idle``: time within a run of
 computation kernels without one, in ns. ``match``: equal in all ranks of a
 communication; null if its other ranks are unknown. Times are in ns of one clock."""
 
@@ -50,6 +50,13 @@ class Job:
     def recorded_ns(self) -> int:
         """Return the recorded time from the first start to the last end."""
         return int(self.operations.select(pl.col("end").max() - pl.col("start").min()).item() or 0)
+
+    def together(self) -> pl.DataFrame:
+        """Return the computation that is treated as communication.
+
+        Adds ``busy``, the time of its kernels, in ns."""
+        rows = self.operations.filter(pl.col("communication"), pl.col("work") != 0)
+        return rows.with_columns(busy=pl.col("end") - pl.col("start") - pl.col("idle"))
 
     def makespan(self, which: pl.Expr | None = None, ideal: str = "ideal", gap: str = "kept") -> float:
         """Return the time of the job with the ideal durations of some operations, in ns.

@@ -27,7 +27,9 @@ RANKS: Final = 1024  # ranks that are simulated at most
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """``percent``: share of the job's time that goes. ``explained``: of the time that goes if all operations take their ideal time."""
+    """``percent``: share of the job's time that goes. ``explained``: of the time that goes if all operations take their ideal time.
+
+    The latter exceeds 1 for a long stage: the ideal of a job also lengthens the stages that are shorter than their mean."""
 
     percent: float
     explained: float
@@ -37,7 +39,9 @@ class Gain:
 class WhatIf:
     """A job that was simulated. Times are in ns; ``recorded_ns``, ``replayed_ns``, ``ideal_ns``: of all its steps.
 
-    ``computing``: columns rank, role, step, computing (busy time of its computation in the step)."""
+    ``computing``: columns rank, role, step, computing (busy time of its computation in the step). ``waits``: columns rank, waits (mean time
+    per step of computation that ends on all ranks together, in ns; the simulation treats it as communication); ``waiting_kernel``: the
+    kernel with most of that time."""
 
     job: Job
     peers: Peers
@@ -46,6 +50,8 @@ class WhatIf:
     replayed_ns: float
     ideal_ns: float
     computing: pl.DataFrame
+    waits: pl.DataFrame
+    waiting_kernel: str | None = None
 
     def gain(self, which: pl.Expr, ideal: str = "level") -> Gain:
         """Return what is gained if some operations take their ideal time.
@@ -100,7 +106,28 @@ def what_if(store: Store, calls: pl.DataFrame, steps: pl.DataFrame, loads: pl.Da
         simulated.operations.filter(~pl.col("communication")).group_by("rank", "role", "step").agg(computing=pl.col("transfer").sum())
     )
     ideal = simulated.makespan(pl.lit(True), "level")
-    return WhatIf(simulated, peers, rows["step"].n_unique(), recorded, replayed, ideal, computing.sort("rank", "step"))
+    number = rows["step"].n_unique()
+    together = simulated.together()
+    waits = together.group_by("rank").agg(waits=pl.col("busy").sum() / number).sort("rank")
+    kernel = _kernel(store, together, calls)
+    return WhatIf(simulated, peers, number, recorded, replayed, ideal, computing.sort("rank", "step"), waits, kernel)
+
+
+def _kernel(store: Store, together: pl.DataFrame, calls: pl.DataFrame) -> str | None:
+    """Return the kernel that takes longest in the longest of these operations."""
+    if together.is_empty():
+        return None
+    rank, stream, start, end = together.sort("busy", "rank", "start").select("rank", "stream", "start", "end").row(-1)
+    shift = calls.filter(pl.col("process") == rank)["shift_ns"].first() or 0
+    names = store.frame(
+        """
+        SELECT coalesce(n.short, n.text) AS name, sum(e.duration_ns) AS time FROM device_run AS e JOIN name AS n ON n.id = e.name
+        WHERE e.computation AND e.process = ? AND e.stream IS NOT DISTINCT FROM ? AND e.start_ns >= ? AND e.start_ns < ?
+        GROUP BY ALL ORDER BY time DESC, name LIMIT 1
+        """,
+        [rank, stream, start - shift, end - shift],
+    )
+    return str(names["name"][0]) if len(names) else None
 
 
 def _with_known_gaps(simulated: Job, calls: pl.DataFrame, pauses: pl.DataFrame, loads: pl.DataFrame) -> Job:

@@ -8,7 +8,8 @@ from .details import DetailsRow, RuleDetails
 
 class ComparedStage(DetailsRow):
     """Ranks with the same work. ``stage``: of the pipeline; None if the order of the stages is unknown. ``excess_percent``: computation
-    above the mean of all stages. ``gain_percent``: predicted saving of a step; None if it was not simulated."""
+    above the mean of all stages. ``gain_percent``: predicted saving of a step; None if it was not simulated. ``waits_per_step_ns``: further
+    computation, which ends on all ranks together and so waits for the slowest."""
 
     stage: int | None
     ranks: tuple[int, ...]
@@ -16,16 +17,21 @@ class ComparedStage(DetailsRow):
     excess_percent: float
     gain_percent: float | None
     issue: bool
+    waits_per_step_ns: float = 0.0
 
 
 class StageImbalanceDetails(RuleDetails):
-    """``step_ns``, ``replayed_ns``, ``ideal_ns``: a step as recorded, as simulated, and with all operations at their ideal time."""
+    """``step_ns``, ``replayed_ns``, ``ideal_ns``: a step as recorded, as simulated, and with all operations at their ideal time.
+    ``explained_percent``: part of the avoidable time that the worst stage explains. ``waiting_kernel``: the kernel that waits for other
+    ranks, see :class:`ComparedStage`."""
 
     stages: tuple[ComparedStage, ...]
     steps: int
     step_ns: float
     replayed_ns: float
     ideal_ns: float
+    explained_percent: float | None = None
+    waiting_kernel: str | None = None
 
 
 class VaryingRank(DetailsRow):
@@ -40,13 +46,15 @@ class VaryingRank(DetailsRow):
 
 class WorkImbalanceDetails(RuleDetails):
     """``spread_percent``: longest computation of a step above the mean of its ranks. ``between_percent``: part of the variance that is
-    between ranks, over all steps. ``gain_percent``: predicted saving of a step if each rank computed as long as the mean of its peers."""
+    between ranks, over all steps. ``gain_percent``: predicted saving of a step if each rank computed as long as the mean of its peers.
+    ``waiting_kernel``: a kernel that ends on all ranks together, whose time is not part of the computation."""
 
     ranks: tuple[VaryingRank, ...]
     steps: int
     spread_percent: float
     between_percent: float
     gain_percent: float
+    waiting_kernel: str | None = None
 
 
 class HostPause(DetailsRow):

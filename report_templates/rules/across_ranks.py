@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...analysis.report import cause_details
 from ...analysis.toolkit.wording import numbered
 from ..blocks.tables import Cell, Col, table
-from ..text.formats import UNKNOWN, count, duration, percent
+from ..text.formats import UNKNOWN, clip, count, duration, percent
 from .rule_context import Blocks, RuleContext, share
 
 
@@ -20,10 +20,27 @@ def stage_imbalance(context: RuleContext, details: cause_details.StageImbalanceD
             Col("Verdict", lambda stage: Cell("✕ longer", mark="v-issue") if stage.issue else Cell("within")),
             Col("Computation", lambda stage: stage.computation_per_step_ns, duration),
             Col("Above the mean", lambda stage: stage.excess_percent, share),
+            Col(
+                "Waits in kernels",
+                lambda stage: stage.waits_per_step_ns,
+                duration,
+                when=any(stage.waits_per_step_ns for stage in details.stages),
+            ),
             Col("Predicted saving", lambda stage: stage.gain_percent, percent),
-            html_note="Computation is the median of the ranks of a stage. The saving is of a step, predicted by simulation.",
+            note=f"Computation is the median of the ranks of a stage.{_waiting(details.waiting_kernel)} The saving is of a step, predicted"
+            " by simulation.",
         )
     ]
+
+
+def _waiting(kernel: str | None) -> str:
+    """Name the kernel that only "Ranks compared" counts as computation."""
+    if kernel is None:
+        return ""
+    return (
+        f" {clip(kernel, 60)} is left out of it: this kernel ends on all ranks at the same time, so a rank waits in it for the slowest one."
+        " Ranks compared counts it as computation."
+    )
 
 
 def work_imbalance(context: RuleContext, details: cause_details.WorkImbalanceDetails) -> Blocks:
@@ -37,7 +54,8 @@ def work_imbalance(context: RuleContext, details: cause_details.WorkImbalanceDet
             Col("Deviation from its peers", lambda rank: rank.deviation_percent, percent),
             Col("Longest in steps", lambda rank: rank.longest_steps, count),
             Col("Steps", lambda rank: rank.steps, count),
-            html_note="The deviation is the standard deviation of the rank's steps from the mean of its peers in the same step.",
+            html_note="The deviation is the standard deviation of the rank's steps from the mean of its peers in the same step."
+            + _waiting(details.waiting_kernel),
         )
     ]
 

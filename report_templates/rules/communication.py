@@ -33,8 +33,8 @@ def exposed_collectives(context: RuleContext, details: ExposedCommunicationDetai
         Col("Transfer", lambda row: row.transfer_ns, duration),
         Col("Last rank", lambda row: row.last_rank, lambda rank: UNKNOWN if rank is None else str(rank)),
         pdf_rows=_PDF_ROWS,
-        html_note="Waiting: until the last rank of the group arrives; unknown if its ranks are not in the run. Last rank: most of the"
-        " waiting is for it.",
+        html_note="Times are of all ranks, added up call by call: calls at the same time each count. Waiting: until the last rank of the"
+        " group arrives; unknown if its ranks are not in the run. Last rank: most of the waiting is for it.",
     )
 
 

@@ -93,6 +93,7 @@ def exposed_communication(context: RuleContext, details: rule_details.ExposedCom
             Col("Runs", lambda kernel: kernel.count, count),
             Col("Time", lambda kernel: kernel.time_ns, duration),
             Col("Exposed", lambda kernel: kernel.exposed_ns, duration),
+            note="Times of all ranks. Exposed: calls of a kernel that run at the same time on a device count once.",
         ),
     ]
 
@@ -367,9 +368,9 @@ def _by_device(
     return Figure(f"{context.id}-bars", drawn, f"{how} {most}", caption_of_bars), rows
 
 
-def _kernels(context: RuleContext, caption: str, kernels: Sequence[K], *columns: Col[K]) -> Table | None:
+def _kernels(context: RuleContext, caption: str, kernels: Sequence[K], *columns: Col[K], note: str | None = None) -> Table | None:
     name: Col[K] = Col("Kernel", lambda kernel: kernel.name, kind="name", limit=72)
-    return table(f"{context.id}-kernels", caption, kernels, name, *columns, pdf_rows=_PDF_KERNELS)
+    return table(f"{context.id}-kernels", caption, kernels, name, *columns, pdf_rows=_PDF_KERNELS, html_note=note)
 
 
 def _in_pdf(devices: Sequence[Any]) -> int:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import polars as pl
 import pytest
 from judging import Judged
 from postrun.analysis import Options
+from postrun.analysis.assemble import _ranks_compared
 from postrun.analysis.causes.what_if import WhatIf
 from postrun.analysis.rules.engine.engine import evaluate
 from postrun.analysis.rules.engine.selection import select
@@ -23,6 +26,9 @@ from postrun.ingest import ingest
 
 CAUSES = ("StragglerRank", "StageImbalance", "WorkImbalance", "HostPauses")
 JOBS = ("AR", "ST")
+BUSY = """
+    SELECT p.rank, sum(e.duration_ns)::BIGINT FROM device_run AS e JOIN process AS p ON p.id = e.process WHERE e.computation GROUP BY ALL
+"""
 
 
 class Evaluated:
@@ -42,6 +48,12 @@ class Evaluated:
             self.judged = Judged(*evaluate(run, select([*CAUSES, "ExposedCommunication"])))
             assert isinstance(run.what_if, WhatIf), run.what_if
             self.simulated = run.what_if
+            self.compared = {row.rank: row for row in _ranks_compared(run, ()).ranks}
+            # Each rank computes on a single stream, so its kernels do not overlap.
+            self.busy_ns: dict[int, int] = dict(store.frame(BUSY).rows())
+
+    def result(self, rule: str) -> Any:
+        return next(result for result in self.judged.rules if result.rule == rule)
 
     def finding(self, rule: str) -> Any:
         return next((finding for finding in self.judged.findings if finding.rule == rule), None)
@@ -84,3 +96,29 @@ def test_the_cause_is_named_with_the_published_gain(evaluated: Evaluated) -> Non
     assert finding.saving_percent == pytest.approx(gain, rel=0.2)
     named = {finding.rule for finding in evaluated.judged.findings}
     assert named.isdisjoint(set(CAUSES) - {rule})
+
+
+def test_stages_and_ranks_compared_differ_by_the_kernel_that_waits(evaluated: Evaluated) -> None:
+    details = evaluated.result("StageImbalance").details
+    assert details.waiting_kernel == "multi_tensor_apply_kernel[L2NormFunctor]"
+    for stage in details.stages:
+        busy = [evaluated.busy_ns[rank] / details.steps for rank in stage.ranks]
+        assert stage.computation_per_step_ns + stage.waits_per_step_ns == pytest.approx(statistics.median(busy), rel=0.01)
+
+
+def test_a_cause_states_what_it_explains(evaluated: Evaluated) -> None:
+    # M of the published job, in whole percent; a rule that is fine predicts no saving.
+    rule, share = {"AR": ("StragglerRank", "M_W"), "ST": ("StageImbalance", "M_S")}[evaluated.name]
+    explained = re.search(r"(\d+) % of the saving with ideal durations", evaluated.finding(rule).text)
+    assert explained is not None
+    assert int(explained[1]) == pytest.approx(100 * evaluated.expected[share], abs=3.5)
+    work = evaluated.result("WorkImbalance")
+    assert work.verdict == "NoIssuesFound"
+    assert ("would save" in work.finding) == (evaluated.name == "ST")
+
+
+def test_groups_are_named_by_the_ranks_of_the_run(evaluated: Evaluated) -> None:
+    # The layout numbers the ranks of AR 0, 4, ..., 60 in their groups.
+    named = {int(rank) for row in evaluated.compared.values() for rank in re.findall(r"\d+(?=[,)])", row.waiting_group or "")}
+    assert named <= set(evaluated.compared)
+    assert bool(named) == evaluated.groups

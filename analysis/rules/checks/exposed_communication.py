@@ -22,7 +22,7 @@ from ...toolkit.labels import place, process_place
 from ...toolkit.places import process_conditions
 from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated
 from ..evidence.communication_advice import Facts, advise
-from ..evidence.device_share import DeviceShare, above, finding, issues, no_device_activity, outcome, steps_of
+from ..evidence.device_share import DeviceShare, above, finding, gpus, issues, no_device_activity, outcome, steps_of
 from ..evidence.frameworks import OVERLAPPED, framework_of
 from ..evidence.run_data import RunData
 
@@ -66,10 +66,10 @@ class ExposedCommunication(Rule):
             details=ExposedCommunicationDetails(
                 tuple(map(_row, shares)), collectives[: run.top], exposed_rows(run.store, run.exposed_calls)[: run.top]
             ),
-            finding=finding(shares, "Exposed communication costs", threshold),
+            finding=finding(run, shares, "Exposed communication costs", threshold),
             title=title,
             recommendation=advice,
-            saving_ns=top.waiting_ns if top is not None and top.waits else sum(_could_hide(device) for device in bad),
+            saving_ns=_saving(top, bad),
             part="exposed_communication",
         )
 
@@ -81,6 +81,13 @@ def _row(share: DeviceShare) -> CommunicationDevice:
         exposed_percent=share.percent,
         issue=share.issue,
     )
+
+
+def _saving(top: Lead | None, bad: Sequence[DeviceTime]) -> int | None:
+    """Return what the advice can save; None if it is to record more."""
+    if top is not None and top.waits:
+        return top.waiting_ns
+    return None if top is not None and top.varies else sum(_could_hide(device) for device in bad)
 
 
 def _could_hide(device: DeviceTime) -> int:
@@ -141,6 +148,7 @@ def _facts(run: RunData, top: Lead, devices: Sequence[DeviceTime]) -> Facts:
     return Facts(
         bus=bus,
         nodes=nodes,
+        on="" if len(devices) == len(run.breakdown) else f" on {gpus(len(devices), len(run.breakdown))}",
         late=tuple(_device_name(run, process) for process in top.late),
         too_much=communication > _BACKWARD_SHARE * computation,
         per_step=top.count / sum(per_process) if all(per_process) and len(per_process) == top.processes else None,

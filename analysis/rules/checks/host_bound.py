@@ -17,7 +17,7 @@ from ...toolkit.contents import kinds
 from ...toolkit.intervals import length_inside
 from ...toolkit.wording import capitalized, duration, percent, plural
 from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated
-from ..evidence.device_share import gpus, no_device_activity
+from ..evidence.device_share import BASE, gpus, no_device_activity
 from ..evidence.frameworks import (
     FEWER_COMPILATIONS,
     FEWER_LAUNCHES,
@@ -43,6 +43,7 @@ _SUMS: Final = {"name": pl.Int32, "count": pl.UInt32, "time": pl.Int64}
 FIRST_USE: Final = "first use"
 PYTHON: Final = "Python"
 SCHEDULER: Final = "scheduler"
+_RECORD: Final = ("profiler overhead", UNRECORDED, FIRST_USE)  # advice to record the run in another way, which saves nothing by itself
 _NO_LAUNCHES: Final = "no launch call of its work is in the trace"
 
 
@@ -86,6 +87,7 @@ class HostBound(Rule):
             details=_details(run, tuple(row for _, row in judged), waits),
             finding=_finding(judged, bad, parameters),
             recommendation=_recommendation(run, waits),
+            saves=_main(waits) not in _RECORD,
         )
 
 
@@ -194,10 +196,10 @@ def _finding(judged: _Judged, bad: _Judged, parameters: Parameters) -> str:
             f" {idle_limit}) and in {duration(row.host_wait_ns)} of that time waited for the host ({percent(row.host_percent)},"
             f" threshold {share_limit})."
         )
-    total, span = sum(one.host_wait_ns for _, one in bad), sum(device.span_ns for device, _ in bad)
+    total, span = sum(one.host_wait_ns for _, one in bad), sum(device.span_ns for device, _ in judged)
     return (
         f"{_gpus(bad, judged)} stood idle for more than {idle_limit} of the profile and for more than {share_limit} of that waited for the"
-        f" host, {duration(total)} of {duration(span)} in all ({percent(100 * total / span)}); most on {worst.label}: idle"
+        f" host, {duration(total)} in all, {percent(100 * total / span)} of the {BASE}; most on {worst.label}: idle"
         f" {percent(row.idle_percent)}, {percent(row.host_percent)} of it host wait{why}."
     )
 

@@ -85,9 +85,9 @@ class PageableCopies(Rule):
                 site=site,
             ),
             # The recommendation of an issue has the calls of the host.
-            finding=finding(shares, "Copies from or to pageable host memory take", threshold)
+            finding=finding(run, shares, "Copies from or to pageable host memory take", threshold)
             + (
-                _idle(sum(cost.ns - share.ns for share, cost in zip(shares, costs, strict=True) if share.issue))
+                _idle(sum(cost.ns - share.ns for share, cost in zip(shares, costs, strict=True) if share.issue is not None))
                 if issues(shares)
                 else blocking
             ),

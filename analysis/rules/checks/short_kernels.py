@@ -12,7 +12,7 @@ from ...device.device_gaps import GapGroup, IdleDevice
 from ...report.trace_details import ShortKernel, ShortKernelsDetails, ShortKernelsDevice
 from ...toolkit.wording import count, duration, percent, plural, significant
 from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated, required
-from ..evidence.device_share import gpus, no_device_activity
+from ..evidence.device_share import BASE, gpus, no_device_activity
 from ..evidence.frameworks import FUSED, FUSED_OPTIMIZER
 from ..evidence.idle_findings import Judged, looked_at, names, outcome, with_issue
 from ..evidence.run_data import RunData
@@ -119,11 +119,11 @@ def _finding(judged: _Judged, bad: _Judged, parameters: Parameters) -> str:
             f"On no GPU were more than {count_limit} of the kernel runs {short} and the gaps before them longer than {time_limit} of the"
             f" profile; most on {device.label}: {percent(required(row.short_percent))} and {percent(row.gap_percent)}."
         )
-    total, span = sum(one.gap_ns for _, one in bad), sum(one.span_ns for one, _ in bad)
+    total, span = sum(one.gap_ns for _, one in bad), sum(one.span_ns for one, _ in judged)
     return (
         f"On {gpus(len(bad), len(judged))} more than {count_limit} of the kernel runs were {short} and the idle gaps"
-        f" before them took more than {time_limit} of the profile, {duration(total)} of {duration(span)} in all"
-        f" ({percent(100 * total / span)}); most on {device.label}: {percent(required(row.short_percent))} and {percent(row.gap_percent)}."
+        f" before them took more than {time_limit} of the profile, {duration(total)} in all, {percent(100 * total / span)} of the {BASE};"
+        f" most on {device.label}: {percent(required(row.short_percent))} and {percent(row.gap_percent)}."
     )
 
 

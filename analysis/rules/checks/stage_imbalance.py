@@ -11,7 +11,7 @@ from ...report.cause_details import ComparedStage, StageImbalanceDetails
 from ...toolkit.wording import capitalized, duration, percent
 from ..evidence.base import Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
 from ..evidence.device_share import no_device_activity
-from ..evidence.predicted import predicted_cost, ranks_in_words
+from ..evidence.predicted import explained, predicted_cost, ranks_in_words
 from ..evidence.run_data import RunData
 
 _CAPTURE: Final = "Profile at least three steps on every rank, with CUDA activity, PyTorch 2.3 or newer, and give the traces of all ranks."
@@ -58,14 +58,29 @@ def _outcome(run: RunData, simulated: WhatIf, parameters: Parameters) -> Outcome
         gain = simulated.gain(pl.col("role") == role) if longer else None
         issue = gain is not None and 100 * gain.explained >= parameters["explained"]
         ranks = sorted(rank for rank in (run.places.process(process).rank for process in simulated.peers.of(role)) if rank is not None)
-        row = ComparedStage(role if ordered else None, tuple(ranks), computing, excess, gain.percent if gain else None, issue)
+        waits = simulated.waits.filter(pl.col("rank").is_in(simulated.peers.of(role)))["waits"].median()
+        row = ComparedStage(
+            role if ordered else None,
+            tuple(ranks),
+            computing,
+            excess,
+            gain.percent if gain else None,
+            issue,
+            float(waits or 0.0),  # type: ignore[arg-type]
+        )
         stages.append((role, row, gain))
     bad = sorted((stage for stage in stages if stage[1].issue), key=lambda stage: -(stage[2].percent if stage[2] else 0.0))
     steps = simulated.steps
-    details = StageImbalanceDetails(
-        tuple(row for _, row, _ in stages), steps, simulated.step_ns, simulated.replayed_ns / steps, simulated.ideal_ns / steps
-    )
     role, worst, gain = bad[0] if bad else max(stages, key=lambda stage: stage[1].excess_percent)
+    details = StageImbalanceDetails(
+        tuple(row for _, row, _ in stages),
+        steps,
+        simulated.step_ns,
+        simulated.replayed_ns / steps,
+        simulated.ideal_ns / steps,
+        100 * gain.explained if gain else None,
+        simulated.waiting_kernel,
+    )
     name = _name(run, simulated, role)
     first = (
         f"{capitalized(name)} computes {duration(worst.computation_per_step_ns)} per step, {percent(worst.excess_percent)} more than the"
@@ -75,11 +90,15 @@ def _outcome(run: RunData, simulated: WhatIf, parameters: Parameters) -> Outcome
         return concluded((), steps, details=details, finding=first)
     shorter = simulated.step_ns * (1 - gain.percent / 100)
     excess = worst.computation_per_step_ns - mean
+    simulation = (
+        f"With the mean, a simulated step takes {duration(shorter)} instead of {duration(simulated.step_ns)},"
+        f" {explained(gain, parameters['explained'])}."
+    )
     return concluded(
         bad,
         steps,
         details=details,
-        finding=f"{first} With the mean it would take {duration(shorter)} per step instead of {duration(simulated.step_ns)} by simulation.",
+        finding=f"{first} {simulation}",
         recommendation=_recommendation(run, simulated, role, excess, worst, len(stages)),
         cost=predicted_cost(run, f"Move layers out of {_short(simulated, role, name)}", gain, name),
     )

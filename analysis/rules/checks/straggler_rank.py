@@ -20,7 +20,7 @@ from ...toolkit.labels import place
 from ...toolkit.wording import capitalized, duration, percent, plural
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
 from ..evidence.device_share import no_device_activity, span_of_all
-from ..evidence.predicted import predicted_cost
+from ..evidence.predicted import explained, predicted_cost
 from ..evidence.run_data import RunData
 from ..evidence.sample_bounds import steps_for_majority
 
@@ -128,15 +128,19 @@ def _outcome(run: RunData, compared: pl.DataFrame, ranks: list[RankOverSteps], p
         over.select("start", "end").rows(),
         violations=len(over),
         details=details,
-        finding=_finding(run, ranks, bad, threshold) + (_prediction(simulated, gain) if isinstance(simulated, WhatIf) and gain else ""),
+        finding=_finding(run, ranks, bad, threshold)
+        + (_prediction(simulated, gain, parameters["explained"]) if isinstance(simulated, WhatIf) and gain else ""),
         recommendation=_recommendation(run, ranks, bad[0]) if bad else None,
         cost=_cost(run, compared, ranks, bad, gain) if bad else None,
     )
 
 
-def _prediction(simulated: WhatIf, gain: Gain) -> str:
+def _prediction(simulated: WhatIf, gain: Gain, threshold: float) -> str:
     shorter = simulated.step_ns * (1 - gain.percent / 100)
-    return f" A simulated step takes {duration(shorter)} instead of {duration(simulated.step_ns)} with the durations of its peers."
+    return (
+        f" A simulated step takes {duration(shorter)} instead of {duration(simulated.step_ns)} with the durations of its peers,"
+        f" {explained(gain, threshold)}."
+    )
 
 
 def _finding(run: RunData, ranks: list[RankOverSteps], bad: list[RankOverSteps], threshold: float) -> str:
@@ -238,7 +242,7 @@ def _cost(run: RunData, compared: pl.DataFrame, ranks: list[RankOverSteps], bad:
     exposed = {(device.node, device.rank, device.pid, device.device): device.exposed_communication_ns for device in run.breakdown}
     waiting = [rank for rank in ranks if not rank.straggler]
     ns = sum(min(excess, exposed.get((rank.node, rank.rank, rank.pid, rank.device), 0)) for rank in waiting)
-    steps = sum(rank.steps for rank in waiting)
+    steps = sum(rank.steps for rank in ranks)
     return Cost(
         title=title,
         ns=ns,

@@ -13,7 +13,7 @@ from ...toolkit.contents import kinds
 from ...toolkit.wording import count, duration, percent, plural, significant, size
 from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated
 from ..evidence.blocking import Blocking
-from ..evidence.device_share import gpus, no_device_activity, steps_of
+from ..evidence.device_share import BASE, gpus, no_device_activity, steps_of
 from ..evidence.frameworks import PINNED, READS, WAITS_FOR_ALL
 from ..evidence.idle_findings import Judged, in_order, names, outcome, unjudged, with_issue
 from ..evidence.run_data import RunData
@@ -166,10 +166,10 @@ def _finding(judged: _Judged, bad: _Judged, parameters: Parameters) -> str:
     worst, row = max(bad or known, key=lambda one: one[1].percent)
     if not bad:
         return f"Blocking calls of the host caused idle time in {percent(row.percent)} of the profile at most (threshold {limit}){why}."
-    total, span = sum(one.caused_idle_ns for _, one in bad), sum(device.span_ns for device, _ in bad)
+    total, span = sum(one.caused_idle_ns for _, one in bad), sum(device.span_ns for device, _ in judged)
     return (
         f"On {gpus(len(bad), len(judged))} blocking calls of the host caused idle time in more than"
-        f" {limit} of the profile, {duration(total)} of {duration(span)} in all ({percent(100 * total / span)}); most on {worst.label}:"
+        f" {limit} of the profile, {duration(total)} in all, {percent(100 * total / span)} of the {BASE}; most on {worst.label}:"
         f" {percent(row.percent)}{why}."
     )
 

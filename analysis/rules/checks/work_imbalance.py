@@ -77,15 +77,19 @@ def _outcome(run: RunData, simulated: WhatIf, rows: pl.DataFrame, parameters: Pa
         spread,
         between,
         gain.percent,
+        simulated.waiting_kernel,
     )
     varies = (
         f"In a step, the rank with most work computes {percent(spread)} longer than the mean of its peers; {percent(between)} of the"
         " variance is between ranks"
     )
     limits = f"thresholds {percent(parameters['threshold'])} saved and {percent(parameters['between'])} of the variance"
-    if gain.percent <= parameters["threshold"] or between > parameters["between"]:
+    if gain.percent <= parameters["threshold"]:
         equal = f"equal work would save {percent(max(gain.percent, 0.0))} of a step by simulation"
         return concluded((), simulated.steps, details=details, finding=f"{varies}, and {equal} ({limits}).")
+    if between > parameters["between"]:  # what equal work would save is the gain of another cause
+        same = f"the same ranks compute longer in most steps, which StragglerRank and StageImbalance evaluate ({limits})"
+        return concluded((), simulated.steps, details=details, finding=f"{varies}: {same}.")
     often = int(ranks["longest"].max())  # type: ignore[arg-type]
     return concluded(
         ["job"],

@@ -40,7 +40,8 @@ class Facts:
     unknown. ``bucket_copies``, ``unused_search``: DDP copies gradients out of its buckets, and searches for unused parameters.
     ``sparse_pipeline``: a pipeline of TorchRec exchanges the features of the next batch ahead. ``free_ns``: computation without
     communication. ``other_words``: the advice for a framework other than PyTorch. ``bus``: median bus bandwidth of the calls in GB/s,
-    None if the size or some ranks are unknown, or the bandwidth of their link is known; ``nodes``: nodes of their group."""
+    None if the size or some ranks are unknown, or the bandwidth of their link is known; ``nodes``: nodes of their group. ``on``: " on"
+    and the devices of the calls, if they are not all devices."""
 
     late: tuple[tuple[int | None, str], ...] = ()
     too_much: bool = False
@@ -52,6 +53,7 @@ class Facts:
     other_words: str | None = None
     bus: float | None = None
     nodes: int = 1
+    on: str = ""
 
 
 def advise(lead: Lead, facts: Facts) -> tuple[str, str]:
@@ -74,8 +76,8 @@ def _evidence(lead: Lead, facts: Facts) -> list[str]:
         by = f"{by} {part}" if by else f", launched {part}"
     sentences = [
         f"{plural(lead.count, operation(lead), _plural(lead))}{sizes}{group}{ranks}{streams}{by}{',' if by else ''} make up"
-        f" {whole_percent(100 * lead.exposed_ns / lead.of_ns)} of the exposed communication ({duration(lead.mean_ns)} each), and"
-        f" computation hides {whole_percent(lead.hidden_percent)} of them."
+        f" {whole_percent(100 * lead.exposed_ns / lead.of_ns)} of the exposed time{facts.on}, added up over all collectives"
+        f" ({duration(lead.mean_ns)} each). Computation hides {whole_percent(lead.hidden_percent)} of them."
     ]
     sentences += _waiting(lead, facts)
     if not lead.waits and facts.free_ns and lead.operation not in _ONE_TO_ONE:

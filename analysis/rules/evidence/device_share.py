@@ -9,6 +9,7 @@ from typing import Final
 
 import polars as pl
 
+from ...causes.program import INFERENCE
 from ...report.details import RuleDetails
 from ...report.device import DeviceTime
 from ...steps.times import steps_with_start
@@ -18,6 +19,8 @@ from .base import Cost, Outcome, concluded, not_evaluated
 from .run_data import RunData
 
 CAPTURE_DEVICES: Final = "Record the job on its GPUs with `postrun record`, or profile it with torch.profiler and activities=[CPU, CUDA]."
+
+BASE: Final = "GPU time of the profile"  # the span of all devices
 
 Process = tuple[str, int | None, int | None]
 
@@ -50,23 +53,32 @@ def issues(shares: Iterable[DeviceShare]) -> list[DeviceShare]:
     return sorted((share for share in shares if share.issue), key=lambda share: -share.percent)
 
 
-def finding(shares: Sequence[DeviceShare], subject: str, threshold: float) -> str:
-    """Write the finding: ``subject``, time, share and devices, with the threshold."""
+def finding(run: RunData, shares: Sequence[DeviceShare], subject: str, threshold: float) -> str:
+    """Write the finding: ``subject``, time, share and devices, with the threshold.
+
+    With several devices, time and share are those of all of them, as in the cost of the finding.
+    """
     judged = [share for share in shares if share.issue is not None]
     bad = issues(judged)
     limit = f"threshold {wording.percent(threshold)}"
     top = max(judged, key=lambda share: share.percent)
-    ns, span = (top.ns, top.device.span_ns) if not bad else (sum(s.ns for s in bad), sum(s.device.span_ns for s in bad))
-    part = wording.percent(100 * ns / span if span else 0.0)
-    text = f"{wording.duration(ns)} of {wording.duration(span)}, {part}"
+    text = f"{wording.duration(top.ns)} of {wording.duration(top.device.span_ns)}, {wording.percent(top.percent)}"
     if len(judged) == 1:
         return f"{subject} {text} of the profile of {place_of(top.device)} ({limit})."
     if not bad:
         return f"{subject} at most {text} of the profile of one GPU ({place_of(top.device)}; {limit})."
-    if len(bad) == 1:
-        return f"{subject} {text} of the profile of {place_of(top.device)}, the only one of {len(judged)} GPUs above the {limit}."
-    share = wording.percent(top.percent)
-    return f"{subject} {text} of the profile of {gpus(len(bad), len(judged))}, most on {place_of(top.device)} ({share}; {limit})."
+    ns, span = _sum(run, shares)
+    where = f"{place_of(top.device)} ({wording.percent(top.percent)})"
+    over = f"of {len(judged)} GPUs, only {where} is" if len(bad) == 1 else f"{gpus(len(bad), len(judged))} are"
+    most = "" if len(bad) == 1 else f", most {where}"
+    text = f"{wording.duration(ns)}, {wording.percent(100 * ns / span if span else 0.0)} of the {BASE}"
+    return f"{subject} {text}; {over} above the threshold of {wording.percent(threshold)}{most}."
+
+
+def _sum(run: RunData, shares: Sequence[DeviceShare]) -> tuple[int, int]:
+    """Return the time of all evaluated devices, and the span of all devices."""
+    span = span_of_all(run)
+    return min(sum(share.ns for share in shares if share.issue is not None), span), span
 
 
 def gpus(bad: int, judged: int) -> str:
@@ -84,22 +96,22 @@ def outcome(
     finding: str,
     title: str,
     recommendation: str,
-    saving_ns: int,
+    saving_ns: int | None,
     part: str | None = None,
 ) -> Outcome:
     """Return the result of a rule over these devices: an issue if any has one.
 
-    ``part``: see :func:`per_step`.
+    The cost is the time of all devices. ``saving_ns``: None if the advice saves nothing by itself. ``part``: see :func:`per_step`.
     """
     bad = issues(shares)
-    total_ns = span_of_all(run)
-    ns = min(sum(share.ns for share in bad), total_ns)
+    ns, total_ns = _sum(run, shares)
     where = None
     if len(bad) == 1:
         where = place_of(bad[0].device)
     elif bad and len(bad) < len(shares):
         where = f"{gpus(len(bad), len(shares))}, most on {place_of(bad[0].device)}"
-    times = [(share.ns, (share.device.node, share.device.rank, share.device.pid)) for share in bad]
+    times = [(share.ns, (share.device.node, share.device.rank, share.device.pid)) for share in shares if share.issue is not None]
+    saving = None if saving_ns is None else min(saving_ns, ns)
     return concluded(
         bad,
         sum(share.issue is not None for share in shares),
@@ -107,7 +119,7 @@ def outcome(
         details=details,
         finding=finding,
         recommendation=recommendation if bad else None,
-        cost=Cost(title, ns, total_ns, min(saving_ns, ns), per_step(run, times, part), where) if bad else None,
+        cost=Cost(title, ns, total_ns, saving, per_step(run, times, part), where) if bad else None,
     )
 
 
@@ -117,8 +129,12 @@ def span_of_all(run: RunData) -> int:
 
 
 def steps_of(run: RunData) -> Counter[Process]:
-    """Count the steps with device work of each process (node, rank, pid)."""
+    """Count the steps with device work of each process (node, rank, pid).
+
+    An inference has iterations instead: its count is empty."""
     steps: Counter[Process] = Counter()
+    if run.program.kind == INFERENCE:
+        return steps
     for group in run.steps.groups:
         if group.on_device:
             steps[group.node, group.rank, group.pid] += group.quantiles.count
@@ -131,10 +147,11 @@ def with_work_outside(run: RunData) -> set[Process]:
 
 
 def per_step(run: RunData, times: Iterable[tuple[int, Process]], part: str | None = None) -> float | None:
-    """Average times over the steps with device work of their processes.
+    """Average times over the steps with device work of all processes of the run.
 
-    ``times``: time in the span of a device, and its process. ``part``: the column of :func:`...steps.times.step_times` that measures the
-    same time in the steps alone; then the result is its mean over the steps. Without one it is None if a process has device work that was
+    So the times of all findings have one base, a step of one process, whatever number of processes a finding is about. ``times``: time in
+    the span of a device, and its process. ``part``: the column of :func:`...steps.times.step_times` that measures the same time in the
+    steps alone; then the result is its sum in the steps of these processes. Without one it is None if a process has device work that was
     launched outside of its steps: how much of the time belongs to them is not known.
     """
     listed = list(times)
@@ -142,15 +159,14 @@ def per_step(run: RunData, times: Iterable[tuple[int, Process]], part: str | Non
         return _mean_of(run, {process for _, process in listed}, part)
     unknown = with_work_outside(run)
     steps = steps_of(run)
-    timed = [(ns, steps[process]) for ns, process in listed]
-    number = sum(n for _, n in timed)
-    if not number or any(process in unknown for (_, process), (_, n) in zip(listed, timed, strict=True) if n):
+    timed = [(ns, process) for ns, process in listed if steps[process]]
+    if not timed or any(process in unknown for _, process in timed):
         return None
-    return sum(ns for ns, n in timed if n) / number
+    return sum(ns for ns, _ in timed) / sum(steps.values())
 
 
 def _mean_of(run: RunData, processes: set[Process], part: str) -> float | None:
     rows = steps_with_start(run.step_times)
     known = [number for number in rows["process"].unique().to_list() if run.places.process(number) in processes]
-    mean = rows.filter(pl.col("process").is_in(known))[part].mean()
-    return mean if isinstance(mean, float) else None
+    measured = rows.filter(pl.col("process").is_in(known))[part].drop_nulls()
+    return float(measured.sum() / len(rows)) if len(measured) and run.program.kind != INFERENCE else None

@@ -37,9 +37,19 @@ def with_issue(judged: Iterable[Judged[R]]) -> list[Judged[R]]:
 
 
 def outcome(
-    run: RunData, judged: Sequence[Judged[R]], *, cost_key: str, title: str, details: RuleDetails, finding: str, recommendation: str | None
+    run: RunData,
+    judged: Sequence[Judged[R]],
+    *,
+    cost_key: str,
+    title: str,
+    details: RuleDetails,
+    finding: str,
+    recommendation: str | None,
+    saves: bool = True,
 ) -> Outcome:
-    """Return the result of a rule; ``cost_key`` is the column of cost and saving."""
+    """Return the result of a rule; ``cost_key`` is the column of cost and saving.
+
+    ``saves``: whether the advice saves time; recording more saves none."""
     bad = with_issue(judged)
     times = [(getattr(row, cost_key), (device.node, device.rank, device.pid)) for device, row in bad]
     ns = sum(time for time, _ in times)
@@ -52,7 +62,7 @@ def outcome(
         details=details,
         finding=finding,
         recommendation=recommendation if bad else None,
-        cost=Cost(title, ns, of_ns, ns, per_step(run, times), where) if bad else None,
+        cost=Cost(title, ns, of_ns, ns if saves else None, per_step(run, times), where) if bad else None,
     )
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from ...causes.what_if import Gain
-from ...toolkit.wording import numbered, plural
+from ...toolkit.wording import numbered, plural, whole_percent
 from .base import Cost
 from .device_share import span_of_all, steps_of
 from .run_data import RunData
+
+_ALL: Final = 101.0  # percent of the avoidable time above which a cause explains more than all of it
 
 
 def predicted_cost(run: RunData, title: str, gain: Gain, where: str | None) -> Cost:
@@ -17,6 +20,13 @@ def predicted_cost(run: RunData, title: str, gain: Gain, where: str | None) -> C
     ns = round(total * min(max(gain.percent, 0.0), 100.0) / 100)
     steps = sum(steps_of(run).values())
     return Cost(title, ns, total, ns, ns / steps if steps else None, where, saving_kind="predicted")
+
+
+def explained(gain: Gain, threshold: float) -> str:
+    """Word the part of the avoidable time that a cause explains, and its threshold."""
+    part = 100 * gain.explained
+    more = ", which also lengthen the shorter stages" if part > _ALL else ""
+    return f"{whole_percent(part)} of the saving with ideal durations of all operations{more} (threshold {whole_percent(threshold)})"
 
 
 def ranks_in_words(run: RunData, processes: Iterable[int]) -> str:

@@ -108,6 +108,10 @@ def test_computation_that_waits_for_all_ranks_is_a_communication() -> None:
     together = simulated.operations.filter(pl.col("work") == 9)
     assert together["communication"].all()
     assert together.filter(pl.col("rank") == 0)["transfer"].to_list() == [10 * MS] * 4
+    # Its own time contains the wait: 40 ms and 10.1 ms.
+    listed = simulated.together().sort("rank", "step")
+    assert listed["rank"].to_list() == [0] * 4 + [1] * 4
+    assert listed["busy"].to_list() == pytest.approx([40 * MS] * 4 + [10.1 * MS] * 4)
 
 
 def test_a_job_without_operations_takes_no_time() -> None:

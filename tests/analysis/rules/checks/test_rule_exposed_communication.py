@@ -115,19 +115,21 @@ def test_devices_are_judged_one_by_one(make_store: Callable[..., Store]) -> None
     assert [device["issue"] for device in plain_details(result)["devices"]] == [False, True, False, True]
     assert (result.triggered, result.datapoints) == (2, 4)
     assert finding is not None
-    # 60 ns of the two with the issue, of the span of all four; all of it in the 4 steps of each of the two that follow another step
-    assert (finding.cost_ns, finding.cost_percent, finding.cost_per_step_ns, finding.saving_ns) == (60, 15.0, 7.5, 60)
+    # Of all four, 10 + 40 + 5 + 20 of 400 ns; all of it in the 4 steps of each of the four that follow another step. 60 are of the two.
+    assert (finding.cost_ns, finding.cost_percent, finding.cost_per_step_ns, finding.saving_ns) == (75, 18.75, 75 / 16, 60)
     assert finding.where == "2 of 4 GPUs, most on rank 1, host-0 GPU 1"
     assert result.finding == (
-        "Exposed communication costs 60 ns of 200 ns, 30.0 % of the profile of 2 of 4 GPUs, most on rank 1, host-0 GPU 1 (40.0 %;"
-        " threshold 10.0 %)."
+        "Exposed communication costs 75 ns, 18.8 % of the GPU time of the profile; 2 of 4 GPUs are above the threshold of 10.0 %, most"
+        " rank 1, host-0 GPU 1 (40.0 %)."
     )
 
 
 def test_one_of_many_and_none_of_many(make_store: Callable[..., Store]) -> None:
     result, _ = judged(make_store(names=NAMES, **ranks((90, 10), (60, 40), (95, 5))))
     assert result.finding is not None
-    assert result.finding.endswith("of the profile of rank 1, host-0 GPU 1, the only one of 3 GPUs above the threshold 10.0 %.")
+    assert result.finding.endswith(
+        "18.3 % of the GPU time of the profile; of 3 GPUs, only rank 1, host-0 GPU 1 (40.0 %) is above the threshold of 10.0 %."
+    )
     result, finding = judged(make_store(names=NAMES, **ranks((90, 10), (95, 5))))
     assert (result.verdict, finding) == ("NoIssuesFound", None)
     assert result.finding == (
