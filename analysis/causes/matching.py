@@ -13,6 +13,7 @@ import polars as pl
 
 from ...ingest.store.store import Store
 from ..device.collectives import ONE_TO_ONE, collective_calls, communication_kernels
+from ..toolkit.places import Places
 from ..toolkit.shared import shared
 from .clocks import Clocks, aligned_clocks
 from .groups import ProcessGroups, process_groups
@@ -62,7 +63,7 @@ def _matches(store: Store) -> tuple[pl.DataFrame, Clocks]:
     groups = process_groups(store)
     calls = _with_groups(calls, groups)
     calls = _by_ends(_by_order(calls))
-    clocks = aligned_clocks(calls)
+    clocks = _clocks(store, calls)
     shifts = pl.col("process").replace_strict(clocks.shifts, default=0, return_dtype=pl.Int64)
     calls = _at_one_time(calls.with_columns(shift_ns=shifts))
     world_size: int | None = communication_kernels(store).select(pl.col("world_size").max()).item()
@@ -72,6 +73,15 @@ def _matches(store: Store) -> tuple[pl.DataFrame, Clocks]:
         calls = calls.with_columns(group_size=pl.when(recognized).then(members).otherwise("group_size"))
     calls = paired(calls, groups)
     return calls.select(COLUMNS), clocks
+
+
+def _clocks(store: Store, calls: pl.DataFrame) -> Clocks:
+    """Align the clocks in the order of hosts and ranks, whatever the order of the files."""
+    places = Places(store)
+    order = sorted(calls["process"].drop_nulls().unique(), key=lambda process: (places.process(process).order, process))
+    number = pl.col("process").replace_strict(order, range(len(order)), default=None, return_dtype=pl.Int32)
+    clocks = aligned_clocks(calls.with_columns(process=number))
+    return clocks._replace(shifts={order[number]: shift for number, shift in clocks.shifts.items()})
 
 
 def _with_groups(calls: pl.DataFrame, groups: ProcessGroups) -> pl.DataFrame:

@@ -71,8 +71,9 @@ def _outcome(run: RunData, simulated: WhatIf, rows: pl.DataFrame, parameters: Pa
     ranks = rows.group_by("rank").agg(
         steps=pl.len(), longest=pl.col("longest").sum(), computing=pl.col("computing").mean(), deviation=100 * pl.col("relative").std()
     )
+    rows_of_ranks = sorted(ranks.rows(), key=lambda row: (run.places.process(row[0]).order, row[0]))
     details = WorkImbalanceDetails(
-        tuple(VaryingRank(run.places.process(process).rank, *row) for process, *row in ranks.sort("rank").iter_rows()),
+        tuple(VaryingRank(run.places.process(process).rank, *row) for process, *row in rows_of_ranks),
         simulated.steps,
         spread,
         between,
