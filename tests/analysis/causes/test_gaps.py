@@ -179,6 +179,11 @@ def test_work_with_a_smaller_number_than_the_first_launch_was_launched_before(ma
     assert max(listed(store), key=lambda gap: gap.duration_ns).kind == "launched before the profile"
 
 
+def test_work_before_the_first_launch_needs_no_number(make_store: MakeStore) -> None:
+    store = make_store(device_event=[run(0, 10), run(50 * US, 60 * US), run(71 * US, 80 * US, 7)], host_event=[launch(70 * US, 71 * US, 7)])
+    assert max(listed(store), key=lambda gap: gap.duration_ns).kind == "launched before the profile"
+
+
 def test_no_gaps(make_store: MakeStore) -> None:
     assert listed(make_store()) == []
     assert listed(make_store(device_event=[run(0, 10), run(10, 20)])) == []

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from postrun.analysis.causes.iterations import MOST, iterations
+from postrun.analysis.causes.iterations import MOST, between_iterations, iterations
 from postrun.analysis.report.causes import Iteration, IterationKind
 from postrun.ingest.store import Store
 
@@ -98,6 +98,18 @@ def test_an_iteration_within_another_one_counts_once(make_store: MakeStore) -> N
     known = iterations(make_store(annotation=nested))
     assert [(row.start_ns, row.duration_ns, row.gap_ns) for row in known.rows] == [(0, 100, None), (200, 50, 100)]
     assert known.kinds[0].tokens_per_s == 8e9 / (200 + 50)
+
+
+def test_other_ranges_between_those_of_the_engine_do_not_count(make_store: MakeStore) -> None:
+    ranges = [step("step[DECODE bs=4]", 0, 10), step("execute_model", 20, 30), step("step[DECODE bs=4]", 40, 50)]
+    known = iterations(make_store(annotation=ranges))
+    assert [(row.kind, row.start_ns, row.gap_ns) for row in known.rows] == [("decode", 0, None), ("decode", 40, 30)]
+
+
+def test_only_an_engine_schedules_between_its_iterations(make_store: MakeStore) -> None:
+    of_engine = between_iterations(make_store(annotation=[step("step[DECODE bs=4]", 0, 10), step("step[DECODE bs=4]", 40, 50)]))
+    assert of_engine.rows() == [(0, 10, 40)]
+    assert between_iterations(make_store(annotation=[step("decode[bs=4]", 0, 10), step("decode[bs=4]", 40, 50)])).is_empty()
 
 
 def test_ranges_of_a_device_count_where_the_host_has_none(make_store: MakeStore) -> None:

@@ -237,6 +237,64 @@ def test_megatron_by_its_groups(make_store: MakeStore, name: str, operation: str
         assert setting not in text
 
 
+TO_ALL = {"operation": "all_to_all"}
+
+
+def of_group(operation: str, description: str) -> dict[str, Any]:
+    return {"operation": operation, "group_description": description, "group_size": 8, "group_ranks": str(list(range(8)))}
+
+
+@pytest.mark.parametrize(
+    ("name", "around", "call", "launcher", "advice"),
+    [
+        ("AllReduce", "@DeepSpeedEngine.allreduce_gradients", {}, "launched by DeepSpeed", '`zero_optimization`'),
+        ("AllReduce", "@DeepSpeedEngine.allreduce_gradients", {"hidden": MS // 2}, "launched by DeepSpeed", "`reduce_bucket_size`"),
+        ("AllReduce", "vllm::all_reduce", {}, "launched by vLLM", "(`--tensor-parallel-size`)"),
+        ("AllReduce", "sgl_kernel::all_reduce", {}, "launched by SGLang", "(`--tp-size`)"),
+        ("SendRecv", "All2All_Pooled_Req", {"record": TO_ALL}, "launched by TorchRec", "(`TrainPipelineSparseDist` of TorchRec)"),
+        ("SendRecv", "@## sparse_data_dist 3 ##", {"record": TO_ALL}, "launched by TorchRec", "the next batch is exchanged ahead already"),
+        (
+            "AllGather", "@FSDP::pre_backward (layers.3)", {"launched": 10 * MS - 20 * US},
+            "launched by FSDP (`fully_shard`) in the backward pass", "`module.set_modules_to_backward_prefetch(...)`",
+        ),
+        (
+            "AllGather", "@FSDP::pre_forward (layers.3)", {"hidden": MS // 2},
+            "launched by FSDP (`fully_shard`) in the forward pass", "`fully_shard(..., reshard_after_forward=False)`",
+        ),
+        (
+            "SendRecv", "aten::mm", {"record": of_group("all_to_all", "EXPERT_MODEL_PARALLEL_GROUP")},
+            "launched by Megatron", "`--overlap-moe-expert-parallel-comm`",
+        ),
+        (
+            "ReduceScatter", "aten::mm", {"record": of_group("reduce_scatter", "DATA_PARALLEL_GROUP"), "hidden": MS // 2},
+            "launched by Megatron", "`--grad-reduce-in-bf16`",
+        ),
+        ("AllReduce", C10D, {"record": of_group("allreduce", "mesh_tp")}, "launched by `torch.distributed` calls", "(`SequenceParallel`)"),
+        ("SendRecv", "c10d::send", {"record": {"operation": "send"}}, "launched by `torch.distributed` calls", "`batch_isend_irecv`"),
+        ("SendRecv", "aten::mm", {"record": {"operation": "send"}}, "launched by calls outside", "Look at the ranks at the other end"),
+    ],
+)  # fmt: skip
+def test_settings_are_those_of_the_launcher(
+    make_store: MakeStore, name: str, around: str, call: dict[str, Any], launcher: str, advice: str
+) -> None:
+    text = exposed(make_store, name, 1 * MS, [around], **call)
+    assert launcher in text
+    assert advice in text
+    assert "bucket_cap_mb" not in text
+
+
+def test_a_graph_launches_its_collectives(make_store: MakeStore) -> None:
+    job = Job()
+    job.gemm(0, 10 * MS, launched=10)
+    job.call(10 * MS, 11 * MS, around=[ACCUMULATE, C10D], launched=MS)
+    for row in job.tables["host_event"]:
+        row["name"] = "cudaGraphLaunch" if row["kind"] == "launch" else row["name"]
+    job.range(DDP, 0, 100)
+    text = advice_of(job.store(make_store))
+    assert "launched by a CUDA graph" in text
+    assert "bucket_cap_mb" not in text
+
+
 def test_a_long_description_of_a_group_is_cut(make_store: MakeStore) -> None:
     text = exposed(make_store, "AllReduce", 1 * MS, [C10D], record={"operation": "allreduce", "group_description": "x" * 10_000})
     assert f" in {'x' * 60} on stream 20" in text
