@@ -90,6 +90,12 @@ def _in_step(simulated: Job, number: int) -> list[int]:
     return [row for row in rows if simulated.operations["step"][row] == simulated.operations["step"][number]]
 
 
+def test_the_ideal_of_communication_is_the_median_and_of_computation_the_mean() -> None:
+    rows = [operation(0, 20, at, at + length, type=1, match=at) for at, length in ((0, 1), (10, 1), (20, 7))]
+    rows += [operation(0, 7, at, at + length, type=2) for at, length in ((1, 1), (11, 1), (30, 7))]
+    assert job(frame(rows)).operations.sort("type", "start")["ideal"].to_list() == [MS] * 3 + [3 * MS] * 3
+
+
 def test_a_group_whose_ranks_do_not_meet_is_no_communication() -> None:
     rows = [operation(0, 20, 0, 5, type=1, match=1), operation(1, 20, 20, 25, type=1, match=1)]
     assert job(frame(rows)).operations["transfer"].to_list() == [5 * MS, 5 * MS]

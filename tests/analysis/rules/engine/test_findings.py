@@ -66,6 +66,11 @@ def test_the_most_costly_comes_first_and_no_time_before_little_time() -> None:
     assert order(*cases) == [("more", None), ("less", None), ("none", None), ("little", None)]
 
 
+def test_a_title_has_no_full_stop_and_a_share_is_at_most_all_of_the_time() -> None:
+    (finding,) = findings(issue("too much", dataclasses.replace(cost(150, saving=120), title="Do it.")))
+    assert (finding.title, finding.cost_percent, finding.saving_percent) == ("Do it", 100.0, 100.0)
+
+
 def test_a_saving_ranks_before_a_larger_cost() -> None:
     """A cost of 60 % with a saving of 10 % is worth 10 %, predicted or not."""
     cases = (issue("predicted", cost(60, saving=10, predicted=True)), issue("bound", cost(50, saving=5)), issue("cost", cost(20)))
