@@ -33,7 +33,7 @@ class ExposedCopies(Rule):
     parameters = (Parameter("threshold", "%", 10, 10, "percentile", "share of a device's span that copies without a kernel may take"),)
     needs = "A profiler trace with the activity of the GPUs, such as one of torch.profiler with CUDA activity."
     checks = "How much of each device's time goes into copies and memsets while no kernel runs."
-    condition = "time in copies and memsets while no kernel runs > threshold of the device's span, on any device"
+    condition = "time in copies and memsets while no kernel runs > `threshold` of the device's span, on any device"
     advice = "Keep data on the device, and copy the rest on a stream of its own while kernels run."
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
