@@ -107,9 +107,8 @@ def _with_groups(calls: pl.DataFrame, groups: ProcessGroups) -> pl.DataFrame:
 
 def _by_order(calls: pl.DataFrame) -> pl.DataFrame:
     """Match the calls of recorded groups by their numbers, else by their order."""
-    candidates = calls.filter(
-        pl.col("group").is_not_null(), ~pl.col("one_to_one"), pl.col("known") > 1, pl.col("group_size").fill_null(2) > 1
-    ).sort("start", "row")
+    candidates = calls.filter(pl.col("group").is_not_null(), ~pl.col("one_to_one"), pl.col("group_size").fill_null(2) > 1)
+    candidates = candidates.filter(pl.col("process").n_unique().over("group") > 1).sort("start", "row")
     member = pl.struct(*_MEMBER)
     counted = pl.col("sequence").is_not_null().all() & (pl.struct(*_MEMBER, "sequence").n_unique() == pl.len())
     ordered = candidates.with_columns(

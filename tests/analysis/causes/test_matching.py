@@ -14,6 +14,8 @@ from typing import Any
 
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from postrun.analysis.causes.clocks import Edge, _aligned
 from postrun.analysis.causes.collectives import collectives
 from postrun.analysis.causes.groups import GROUPS, process_groups, rank_list
@@ -362,6 +364,14 @@ def test_ranks_may_send_different_amounts_to_each_other(make_store: MakeStore) -
     assert len(matches(job.store(make_store))) == 3
 
 
+def test_a_call_whose_group_others_use_for_sends_alone_is_not_matched(make_store: MakeStore) -> None:
+    job = Job(2)
+    for number in range(3):
+        job.call(0, number * 10 * MS, number * 10 * MS + MS)
+        job.call(1, number * 10 * MS, number * 10 * MS + MS, "send")
+    assert matches(job.store(make_store)) == []
+
+
 def test_sends_of_another_size_match_no_receive(make_store: MakeStore) -> None:
     job = Job(2)
     for number in range(4):
@@ -378,6 +388,48 @@ def test_sends_that_run_at_other_times_match_no_receive(make_store: MakeStore) -
         job.call(0, at, at + MS, "send", peer=1)
         job.call(1, at + 50 * MS, at + 51 * MS, "recv", peer=0)
     assert matches(job.store(make_store)) == []
+
+
+ODD_INTEGERS = st.none() | st.integers(-3, 5) | st.sampled_from([-(2**63), 2**63 - 1, 10**9])
+ODD_CALLS = st.tuples(
+    st.integers(0, 3),  # rank
+    st.integers(0, 12),  # start
+    st.sampled_from([0, 1, 3, 9]),  # duration
+    st.sampled_from([None, "allreduce", "all_to_all", "send", "recv", "barrier", "???", ""]),
+    st.fixed_dictionaries({
+        "stream": st.integers(7, 8),
+        "group_name": st.sampled_from([None, "0", "1", "\u202e<b>\x1b[31m"]),
+        "group_description": st.sampled_from([None, "mesh_pp", "x" * 5000]),
+        "group_ranks": st.sampled_from([None, "[0, 1, 2, 3]", "[0, 1]", "[7, 8]", "[0, 0]", "[", "{}"]),
+        "group_size": ODD_INTEGERS,
+        "sequence": ODD_INTEGERS,
+        "peer": ODD_INTEGERS,
+        "in_elements": ODD_INTEGERS,
+        "element_type": st.sampled_from([None, "Float", "Unheard-of", ""]),
+    }),
+)  # fmt: skip
+
+
+@settings(max_examples=20, deadline=None)
+@given(calls=st.lists(ODD_CALLS, max_size=40), nodes=st.integers(1, 2))
+def test_odd_records_match_only_calls_that_meet(make_module_store: MakeStore, calls: list[Any], nodes: int) -> None:
+    job = Job(4, nodes=nodes)
+    for rank, start, length, operation, columns in calls:
+        job.call(rank, start * MS, (start + length) * MS, operation, **columns)
+    store = job.store(make_module_store)
+    matched = matched_collectives(store)
+    rows, totals = collectives(store)
+    assert matched["kernels"].sum() == len(calls)
+    for _, of_match in matched.drop_nulls("match").group_by("match"):
+        assert len(of_match) == of_match["process"].n_unique() > 1
+        begin, end = of_match["start"] + of_match["shift_ns"], of_match["end"] + of_match["shift_ns"]
+        assert begin.max() < end.min()  # type: ignore[operator]
+        assert of_match["element_type"].n_unique() == 1
+        if of_match["group_size"][0] is not None and of_match["operation"][0] not in ("send", "receive"):
+            assert len(of_match) <= of_match["group_size"][0]
+    assert sum(row.total_ns for row in rows) == sum(length * MS for _, _, length, _, _ in calls)
+    assert all(row.transfer_ns >= 0 and (row.waiting_ns or 0) >= 0 for row in rows)
+    assert totals.total_ns == sum(row.total_ns for row in rows)
 
 
 @pytest.mark.parametrize(("name", "ranks"), [("ST", 8), ("AR", 16)])
