@@ -6,12 +6,14 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import polars as pl
 import pytest
 from judging import rules_of
 from pipeline_jobs import COMPUTE, Shape, pipeline_job
 from postrun.analysis import Options
 from postrun.analysis.causes.collectives import collectives
 from postrun.analysis.report import Finding, RuleResult
+from postrun.analysis.rules.checks.work_imbalance import between_ranks
 from postrun.analysis.rules.engine.selection import select
 from postrun.ingest.store import Store
 from rule_details import plain_details
@@ -145,3 +147,32 @@ def test_the_order_of_the_files_changes_nothing(make_store: MakeStore) -> None:
         ranks = plain_details(rules["WorkImbalance"])["ranks"]
         results.append(([rule.finding for rule in rules.values()], findings, ranks, collectives(store)))
     assert results[0] == results[1]
+
+
+def test_a_replay_that_differs_from_the_recording_is_not_used(make_store: MakeStore) -> None:
+    # In the fourth step all hosts pause for a second that no event records: the simulated job leaves this gap out.
+    tables = pipeline_job(Shape(1, 4), 1)
+    begin = min(row["host_start_ns"] for row in tables["step"] if row["index"] == 4)
+    for row in tables["device_event"]:
+        row["start_ns"] += 1_000_000_000 if row["start_ns"] >= begin else 0
+    for row in tables["step"]:
+        for name in ("host_start_ns", "device_start_ns"):
+            row[name] += 1_000_000_000 if row["index"] >= 4 else 0
+        if row["index"] == 3:
+            row["host_duration_ns"] += 1_000_000_000
+    results, findings = judged(make_store(**tables))
+    assert not findings
+    reason = str(results["WorkImbalance"].reason)
+    assert reason.startswith("the simulated job takes ")
+    assert reason.endswith(" less time than the recorded one")
+
+
+def test_variance_of_means_that_chance_explains_is_not_between_ranks() -> None:
+    # Deviations of +3, -3, +1, -1 (%) in turn: the means of 3 steps are 1, -1 and 1/3, which their own variance explains.
+    rows = [(0, 3), (0, -3), (0, 3), (1, -3), (1, 3), (1, -3), (2, 1), (2, -1), (2, 1)]
+    frame = pl.DataFrame([(rank, value / 100) for rank, value in rows], schema=["rank", "relative"], orient="row")
+    # Variances 12, 12 and 4/3 (x 10^-4): a third of their mean is 2.81, more than (1 + 1 + 1/9) / 3 = 0.70.
+    assert between_ranks(frame) == 0.0
+    shifted = frame.with_columns(pl.col("relative") + pl.when(pl.col("rank") == 0).then(0.09).otherwise(-0.04))
+    # Means 10, -5 and -11/3: (100 + 25 + 121/9) / 3 - 2.81 = 43.33 of 43.33 + 8.44
+    assert between_ranks(shifted) == pytest.approx(43.3333 / (43.3333 + 8.4444), rel=1e-5)
