@@ -221,6 +221,27 @@ def test_host_waits_explain_gaps_before_short_kernels() -> None:
         assert dict(ranked)["ShortKernels"] == cause
 
 
+def test_a_pause_explains_blocking_calls_before_which_the_device_runs_empty() -> None:
+    """Blocking calls cause 3.0 ms of idle time; pauses of the host 1.6 or 1.4 ms."""
+    blocked = built_in("SyncBound", cost(30), devices=[bound(0, 0, percent=30.0)])
+    for idle_ns, cause in ((1_600_000, "HostPauses"), (1_400_000, None)):
+        assert dict(order(blocked, built_in("HostPauses", cost(16), idle_ns=idle_ns)))["SyncBound"] == cause
+
+
+@pytest.mark.parametrize("rule", ["SyncBound", "IOBottleneck", "Dataloader"])
+def test_each_cause_of_idle_time_explains_low_utilization(rule: str) -> None:
+    """The GPUs are idle for 50 %, and each cause covers 30 % of the time."""
+    general = built_in("LowGPUUtilization", cost(50), devices=[low(0, 0.5)])
+    details: dict[str, dict[str, Any]] = {
+        "SyncBound": {"devices": [bound(0, 0, percent=30.0)]},
+        "IOBottleneck": {"nodes": [{"node": "m0", "issue": True, "bottleneck_percent": 30.0}]},
+        "Dataloader": {"nodes": [{"node": "m0", "issue": True}]},
+    }
+    assert dict(order(general, built_in(rule, cost(30), **details[rule])))["LowGPUUtilization"] == rule
+    elsewhere = {key: [{**row, "node": "m1"} for row in rows] for key, rows in details[rule].items()}
+    assert dict(order(general, built_in(rule, cost(30), **elsewhere)))["LowGPUUtilization"] is None
+
+
 def test_details_of_another_shape_explain_nothing() -> None:
     general = built_in("LowGPUUtilization", cost(45), devices=[low(0, 0.5)])
     rule, outcome = built_in("HostBound", cost(40), devices=[bound(0, 500)], first_use=None)
