@@ -74,6 +74,15 @@ _MODELS: Final = (
     _model(r"\bMI250X?\b", XGMI, 50, "AMD", "ring"),
 )
 
+# Bandwidth of PCIe between the host and a GPU, in one direction: half of the data sheets' figure. All forms of a model have the same.
+# GPUs that NVLink-C2C or Infinity Fabric connects to the processor (GH200, GB200, MI250X, MI300A) are unknown, and so are other models.
+_TO_HOST: Final = (
+    (re.compile(r"\bG[HB]\d+", re.IGNORECASE), None),
+    (re.compile(r"\b(H100|H200|H800|H20|MI3(00|25)X|MI35[05]X)\b", re.IGNORECASE), 64),  # Gen5 x16, 128 GB/s
+    (re.compile(r"\b(A100|A800|L40S?|L4|A10)\b", re.IGNORECASE), 32),  # Gen4 x16, 64 GB/s
+    (re.compile(r"\b(V100|T4)\b", re.IGNORECASE), 16),  # Gen3 x16, 32 GB/s
+)
+
 # Network of a whole machine in Gbit/s, by the type of a cloud machine: "Network bandwidth" on Amazon EC2's pages of instance types.
 _NETWORKS: Final = {
     "p3dn.24xlarge": 100, "p4d.24xlarge": 400, "p4de.24xlarge": 400, "p5.48xlarge": 3200, "p5e.48xlarge": 3200, "p5en.48xlarge": 3200,
@@ -98,6 +107,11 @@ def link_within_node(model: str | None, ranks: int, gpus: int | None) -> Link | 
             return None
         speed *= ranks - 1
     return Link(known.kind, speed, known.vendor)
+
+
+def host_gb_per_s(model: str | None) -> int | None:
+    """Return the bandwidth of PCIe between host and GPU, None if unknown."""
+    return next((speed for pattern, speed in _TO_HOST if pattern.search(model or "")), None)
 
 
 def group_link(model: str | None, nodes: Sequence[int | str], gpus: int | None, instance_type: str | None) -> Link | None:

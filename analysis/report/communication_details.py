@@ -55,7 +55,10 @@ class GroupBandwidth(DetailsRow):
 
 
 class SlowCollectivesDetails(RuleDetails):
+    """``explained_ns``: exposed transfers of the slow groups, and the exposed wait of other ranks for ranks of a slow group."""
+
     groups: tuple[GroupBandwidth, ...]
+    explained_ns: int | None = None
 
 
 class CommunicationDevice(ProfiledDevice):

@@ -145,6 +145,41 @@ class PageableCopiesDetails(RuleDetails):
     site: str | None = None  # function or range around the call that causes the most idle time
 
 
+class ExposedCopiesDevice(ProfiledDevice):
+    """``exposed_ns``: copies and memsets that no kernel covers. ``bucket_ns``: of copies of gradients out of the buckets of DDP."""
+
+    exposed_ns: int
+    percent: float
+    bucket_ns: int
+    issue: bool
+
+
+class ExposedCopy(DetailsRow):
+    """Copies or memsets of one kind and operator, over all devices. Those that run at the same time each count.
+
+    ``kind``: HtoD, DtoH, DtoD, PtoP or Memset; ``memory``: pinned or pageable, None if unknown or not of the host. ``operator``: the
+    innermost that does more than copy. ``bandwidth_gb_per_s``: of copies from 1 MiB. ``link_gb_per_s``: bandwidth of PCIe of the slowest
+    device. ``site``: function or range around the longest."""
+
+    kind: str
+    memory: str | None
+    operator: str | None
+    count: int
+    bytes: int | None
+    time_ns: int
+    exposed_ns: int
+    bandwidth_gb_per_s: float | None
+    link_gb_per_s: int | None
+    site: str | None
+
+
+class ExposedCopiesDetails(RuleDetails):
+    """``copies``: of the devices with an issue, longest exposed first; without an issue only those of the buckets of DDP."""
+
+    devices: tuple[ExposedCopiesDevice, ...]
+    copies: tuple[ExposedCopy, ...]
+
+
 class SyncBoundDevice(ProfiledDevice):
     """``blocked_idle_ns``: the device was idle while a call blocked. ``drained_ns``: idle gaps that begin during such a call.
     ``caused_idle_ns``: host waits that would not be there without the calls."""

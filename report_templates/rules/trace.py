@@ -21,7 +21,7 @@ Evaluated = (
     | rule_details.PageableDevice
     | rule_details.SyncBoundDevice
     | rule_details.ShortKernelsDevice
-    | rule_details.CopyingDevice
+    | rule_details.ExposedCopiesDevice
     | rule_details.ChainedDevice
 )
 J = TypeVar("J", bound=Evaluated)
@@ -230,26 +230,31 @@ def exposed_copies(context: RuleContext, details: rule_details.ExposedCopiesDeta
     return [
         *_by_device(
             context,
-            "Copies without a kernel by device",
+            "Copies and memsets that no kernel covers, by device",
             details.devices,
-            lambda device: device.exposed_percent,
-            Col("Of span", lambda device: device.exposed_percent, percent),
+            lambda device: device.percent,
+            Col("Of span", lambda device: device.percent, percent),
             Col("Exposed copies", lambda device: device.exposed_ns, duration),
-            parts=((Part("copies without a kernel", "memory"), lambda device: device.exposed_ns),),
+            Col("DDP bucket copies", lambda device: device.bucket_ns, duration, when=any(device.bucket_ns for device in details.devices)),
+            parts=((Part("copies and memsets without a kernel", "memory"), lambda device: device.exposed_ns),),
             limit="threshold",
             how="Copies and memsets while no kernel runs, in percent of the device's span.",
         ),
         table(
             f"{context.id}-copies",
-            "Exposed copies by kind",
+            "Exposed copies by kind and operator",
             details.copies,
             Col("Kind", lambda copy: copy.kind, kind="name"),
-            Col("Host memory", lambda copy: copy.memory),
-            Col("Number", lambda copy: copy.count, count),
+            Col("Host memory", lambda copy: copy.memory, kind="name"),
+            Col("Operator", lambda copy: copy.operator, kind="name"),
+            Col("Copies", lambda copy: copy.count, count),
             Col("Bytes", lambda copy: copy.bytes, size),
             Col("Time", lambda copy: copy.time_ns, duration),
             Col("Exposed", lambda copy: copy.exposed_ns, duration),
-            pdf_rows=_PDF_KERNELS,
+            Col("Bandwidth", lambda copy: copy.bandwidth_gb_per_s, bandwidth),
+            Col("PCIe", lambda copy: copy.link_gb_per_s, bandwidth),
+            Col("Code", lambda copy: copy.site, kind="name", html_only=True),
+            pdf_rows=6,
         ),
     ]
 

@@ -1,88 +1,190 @@
-"""ExposedCopies: the share of each device's time in copies and memsets that no kernel hides (docs/rules.md)."""
+"""ExposedCopies: the share of each device's time in copies and memsets that no kernel covers (docs/rules.md).
+
+The copies with the longest exposed time decide the advice: their direction, host memory, size, bandwidth, and the code that launches them.
+Copies of gradients out of the buckets of DDP are found by the operator that DDP records for them.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import polars as pl
 
-from ....ingest.store.store import Store
-from ...device.coverage import DEVICE, with_covered
-from ...report.rule_details import CopyingDevice, ExposedCopiesDetails, ExposedCopy
-from ...toolkit.intervals import union
-from ...toolkit.places import process_conditions
-from ...toolkit.wording import duration, plural, significant, size
-from ..evidence.base import Outcome, Parameter, Parameters, Rule
+from ...report.device import DeviceTime
+from ...report.trace_details import ExposedCopiesDetails, ExposedCopiesDevice, ExposedCopy
+from ...toolkit.wording import count, duration, percent, plural, significant, size
+from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated
+from ..evidence.copied import BUCKET, bucket_times, copied_buckets, copies, of_devices, rows
 from ..evidence.copy_advice import copy_advice
 from ..evidence.device_share import DeviceShare, above, finding, issues, no_device_activity, outcome
 from ..evidence.run_data import RunData
 
-_KINDS: Final = ["kind", "memory"]
-_COPIES: Final = """
-    SELECT e.node, e.process, e.device, e.start_ns AS start, e.start_ns + e.duration_ns AS "end", e.bytes,
-        CASE WHEN e.kind = 'memset' THEN 'Memset' ELSE coalesce(e.copy_kind, 'unknown') END AS kind,
-        CASE WHEN e.kind = 'memset' THEN NULL WHEN e.pageable THEN 'pageable' WHEN NOT e.pageable THEN 'pinned' END AS memory
-    FROM device_event AS e WHERE e.kind IN ('memcpy', 'memset') AND {}
-"""
+_SLOW_LINK: Final = 0.5  # of the bandwidth of the link, which large pinned copies exceed
+
+_FSDP: Final = re.compile(r"^FSDP::|^FullyShardedDataParallel\.|torch/distributed/(fsdp|_composable/fsdp)/")
+_VIEW: Final = "`DistributedDataParallel(..., gradient_as_bucket_view=True)`"
 
 
 class ExposedCopies(Rule):
     name = "ExposedCopies"
     category = "trace"
-    parameters = (Parameter("threshold", "%", 10, 10, "percentile", "share of a device's span that copies without a kernel may take"),)
+    parameters = (
+        Parameter("threshold", "%", 10, 10, "percentile", "share of a device's span that copies and memsets without a kernel may take"),
+        Parameter("bucket_threshold", "%", 1, 1, "percentile", "share of a device's span that copies of DDP's buckets may take"),
+    )
     needs = "A profiler trace with the activity of the GPUs, such as one of torch.profiler with CUDA activity."
     checks = "How much of each device's time goes into copies and memsets while no kernel runs."
-    condition = "time in copies and memsets while no kernel runs > `threshold` of the device's span, on any device"
-    advice = "Keep data on the device, and copy the rest on a stream of its own while kernels run."
+    condition = (
+        "copies and memsets not covered by a kernel > `threshold` of the device's span, or copies of gradients out of DDP's buckets >"
+        " `bucket_threshold` of it, on any device"
+    )
+    advice = "Copy less, from pinned memory, and while kernels run."
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
         if not run.breakdown:
             return no_device_activity()
-        threshold = parameters["threshold"]
+        if not any(device.memory_ns for device in run.breakdown):
+            return not_evaluated("no copies and memsets in this run", "Profile steps of the run, with the copies of their data.")
+        if not any(device.kernel_total_ns for device in run.breakdown):
+            return not_evaluated("no kernels in this run, only copies and memsets", "Profile a part of the run in which kernels run.")
+        threshold, limit = parameters["threshold"], parameters["bucket_threshold"]
         shares = [
             DeviceShare(device, device.exposed_memory_ns, above(device.exposed_memory_ns, device.span_ns, threshold))
             for device in run.breakdown
         ]
-        copies = _copies(run.store) if issues(shares) else ()
+        of_buckets = any(device.memcpy_ns for device in run.breakdown) and copied_buckets(run.store)
+        copied = copies(run.store, buckets=of_buckets) if of_buckets or issues(shares) else pl.DataFrame()
+        times = {
+            (*run.places.process(process, node), device): ns for (node, process, device), ns in bucket_times(copied).items()
+        } if of_buckets else {}  # fmt: skip
+        buckets = [
+            DeviceShare(share.device, ns := times.get(_key(share.device), 0), above(ns, share.device.span_ns, limit)) for share in shares
+        ]
+        costs = [share if share.issue else replace(share, ns=min(of.ns, share.ns) if of.issue else share.ns, issue=share.issue or of.issue)
+                 for share, of in zip(shares, buckets, strict=True)]  # fmt: skip
+        bad = [share.device for share in issues(costs)]
+        top = (
+            _rows(run, copied, bad)
+            if bad
+            else _rows(run, copied.filter("bucket"), [share.device for share in shares])
+            if of_buckets
+            else ()
+        )
+        main = top[0] if top and issues(shares) else next((row for row in top if row.operator == BUCKET), None)
+        text = finding(run, shares, "Copies and memsets that no kernel covers take", threshold)
         return outcome(
             run,
-            shares,
+            costs,
             details=ExposedCopiesDetails(
                 tuple(
-                    CopyingDevice.of(share.device, exposed_ns=share.ns, exposed_percent=share.percent, issue=bool(share.issue))
-                    for share in shares
+                    ExposedCopiesDevice.of(
+                        share.device, exposed_ns=share.ns, percent=share.percent, bucket_ns=of.ns, issue=bool(share.issue or of.issue)
+                    )
+                    for share, of in zip(shares, buckets, strict=True)
                 ),
-                copies,
+                top[: run.top],
             ),
-            finding=finding(shares, "Copies and memsets while no kernel runs take", threshold),
-            title="Avoid or hide copies",
-            recommendation=_recommendation(run, copies) if copies else "",
-            saving_ns=sum(share.ns for share in shares if share.issue),
+            finding=text + _of_buckets(buckets, limit),
+            title=_title(main, bad),
+            recommendation=_recommendation(run, main, bad) if main else ExposedCopies.advice,
+            saving_ns=sum(share.ns for share in issues(costs)),
+            part="exposed_memory" if issues(shares) else None,
         )
 
 
-def _copies(store: Store) -> tuple[ExposedCopy, ...]:
-    """Return copies by kind and memory, longest exposed first; copies of one kind at the same time count once in ``exposed_ns``."""
-    totals, exposed = [], []
-    for group in process_conditions(store):
-        events = store.frame(_COPIES.format(group))
-        totals.append(events.with_columns(time=pl.col("end") - pl.col("start")).select(*_KINDS, "bytes", "time"))
-        merged = union(events, [*DEVICE, *_KINDS])
-        covered = with_covered(store, merged, "kernel", group=group, times="e.kind IN ('memcpy', 'memset')")
-        exposed.append(covered.select(*_KINDS, exposed_ns=pl.col("end") - pl.col("start") - pl.col("covered")))
-    by_kind = pl.concat(totals).group_by(_KINDS).agg(count=pl.len(), bytes=pl.col("bytes").sum(), time_ns=pl.col("time").sum())
-    left = pl.concat(exposed).group_by(_KINDS).agg(pl.col("exposed_ns").sum())
-    rows = by_kind.join(left, on=_KINDS, nulls_equal=True).sort("exposed_ns", "kind", descending=[True, False])
-    return tuple(ExposedCopy(**(row | {"bytes": row["bytes"] or None})) for row in rows.iter_rows(named=True))
+def _key(device: DeviceTime) -> tuple[str, int | None, int | None, int]:
+    return device.node, device.rank, device.pid, device.device
 
 
-def _recommendation(run: RunData, copies: Sequence[ExposedCopy]) -> str:
-    main = copies[0]
-    name, names = ("memset", "memsets") if main.kind == "Memset" else (f"{main.kind} copy", f"{main.kind} copies")
-    memory = f" of {main.memory} memory" if main.memory else ""
-    volume = f" ({size(main.bytes)} in all, {significant(main.bytes / main.time_ns)} GB/s)" if main.bytes and main.time_ns else ""
+def _rows(run: RunData, copied: pl.DataFrame, devices: Sequence[DeviceTime]) -> tuple[ExposedCopy, ...]:
+    places = {(device.node, device.rank, device.pid) for device in devices}
+    processes = [process for process in copied["process"].unique() if run.places.process(process) in places]
+    return rows(run.store, of_devices(copied, processes), {device.device_name for device in devices}, run.top)
+
+
+def _of_buckets(shares: Sequence[DeviceShare], limit: float) -> str:
+    """Return a sentence on the copies of DDP's buckets; empty without any."""
+    top = max(shares, key=lambda share: share.percent)
+    if not top.ns:
+        return ""
+    ns, span = sum(share.ns for share in shares), sum(share.device.span_ns for share in shares if share.ns)
     return (
-        f"{copy_advice(run.program, main.kind, main.memory)}, because {plural(main.count, name, names)}{memory}{volume} make up"
-        f" {duration(main.exposed_ns)} of it."
+        f" DDP copies gradients out of its buckets for {duration(ns)}, {percent(100 * ns / span)} (threshold {percent(limit)});"
+        f" {_VIEW} makes that needless."
     )
+
+
+def _little(devices: Sequence[DeviceTime]) -> bool:
+    """Return whether the kernels are too short to cover half of the exposed copies."""
+    return 2 * _kernels(devices) < sum(device.exposed_memory_ns for device in devices)
+
+
+def _kernels(devices: Sequence[DeviceTime]) -> int:
+    return sum(device.busy_ns - device.exposed_memory_ns for device in devices)
+
+
+def _title(main: ExposedCopy | None, devices: Sequence[DeviceTime]) -> str:
+    if main is None:
+        return "Cover copies with kernels"
+    if main.operator == BUCKET:
+        return "Keep the gradients in the buckets of DDP"
+    if main.kind in ("DtoD", "Memset"):
+        return "Avoid copies within the device" if main.kind == "DtoD" else "Avoid clearing memory"
+    if main.memory == "pageable":
+        return "Copy from pinned memory"
+    if _offloaded(main):
+        return "Keep the parameters on the device"
+    if _little(devices):
+        return {"HtoD": "Copy less to the device", "DtoH": "Copy less to the host"}.get(main.kind, "Copy less between devices")
+    return {"HtoD": "Copy to the device while kernels run", "DtoH": "Copy to the host while kernels run"}.get(
+        main.kind, "Copy between devices while kernels run"
+    )
+
+
+def _recommendation(run: RunData, main: ExposedCopy, devices: Sequence[DeviceTime]) -> str:
+    return f"{_change(run, main)}, because {_evidence(main)}.{_limits(main, devices)}"
+
+
+def _offloaded(main: ExposedCopy) -> bool:
+    """Return whether FSDP copies its parameters from the host."""
+    return main.kind == "HtoD" and _FSDP.search(main.site or "") is not None
+
+
+def _change(run: RunData, main: ExposedCopy) -> str:
+    return f"Use {_VIEW}" if main.operator == BUCKET else copy_advice(run.program, main.kind, main.memory)
+
+
+def _evidence(main: ExposedCopy) -> str:
+    kind = "memset" if main.kind == "Memset" else f"{main.memory} {main.kind} copy" if main.memory else f"{main.kind} copy"
+    kinds = f"{kind}s" if main.kind == "Memset" else f"{kind[:-1]}ies"
+    source = f" of `{main.operator}`" if main.operator else ""
+    volume = f" ({size(main.bytes)}, {size(main.bytes / main.count)} each)" if main.bytes else ""
+    hidden = 100 * (1 - main.exposed_ns / main.time_ns) if main.time_ns else 0.0
+    return (
+        f"{plural(main.count, kind, kinds)}{source}{volume} took {duration(main.time_ns)}, and kernels cover {percent(hidden)} of that"
+        + (f". The longest comes from `{main.site}`" if main.site else "")
+    )
+
+
+def _limits(main: ExposedCopy, devices: Sequence[DeviceTime]) -> str:
+    """Return sentences on the bandwidth and on the kernels that could cover copies."""
+    text = ""
+    if main.bandwidth_gb_per_s is not None and main.kind in ("HtoD", "DtoH"):
+        text = f" Copies from 1 MiB reach {significant(main.bandwidth_gb_per_s)} GB/s"
+        if main.link_gb_per_s is None:
+            text += "."
+        else:
+            share = main.bandwidth_gb_per_s / main.link_gb_per_s
+            text += f", {percent(100 * share)} of the {count(main.link_gb_per_s)} GB/s of PCIe."
+            if share < _SLOW_LINK and main.memory == "pinned":
+                text += (
+                    " Check generation and width of the slots with"
+                    " `nvidia-smi --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv`, and which GPUs share a switch"
+                    " with `nvidia-smi topo -m`."
+                )
+    if main.kind in ("HtoD", "DtoH", "PtoP") and _little(devices):
+        text += f" Kernels run for {duration(_kernels(devices))}: they can hide no more than that."
+    return text

@@ -35,7 +35,6 @@ _CAPTURE_COPIES: Final = "Profile a part of the run that copies batches to the G
 class PageableCopies(Rule):
     name = "PageableCopies"
     category = "trace"
-    explains = ("ExposedCopies",)
     parameters = (Parameter("threshold", "%", 1, 1, "percentile", "share of a device's span that pageable copies may take"),)
     needs = "A profiler trace with the activity of the GPUs, such as a trace of torch.profiler with CUDA activity."
     checks = "Measures the share of each device's time in copies from or to pageable host memory."
@@ -101,7 +100,7 @@ def _caused_idle(run: RunData) -> dict[tuple[str, int | None, int | None, int | 
     """Return the idle time that calls cause which copy pageable memory to the device.
 
     Devices that processes share have none: which of them would launch is not known."""
-    caused = {}
+    caused: dict[tuple[str, int | None, int | None, int | None], int] = {}
     for group in run.blocking:
         uploads = group.calls.filter("upload").group_by("row").agg(pl.col("caused").sum())
         by_row = dict(uploads.iter_rows())

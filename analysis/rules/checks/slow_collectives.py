@@ -6,6 +6,7 @@ collectives are: contention with other transfers or computation slows some of th
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 import polars as pl
@@ -69,6 +70,8 @@ class SlowCollectives(Rule):
         bad = enough.filter("slow").to_dicts()
         slow = marked.join(enough.filter("slow").select(_GROUP), on=list(_GROUP), how="semi", nulls_equal=True)
         top = max(bad, key=lambda row: row["transfer"]) if bad else None
+        if top:
+            details = replace(details, explained_ns=_explained(run, slow))
         return concluded(
             bad,
             len(enough),
@@ -188,6 +191,20 @@ def _recommendation(row: dict[str, Any], links: dict[str, Link]) -> str:
         look = "the topology with `nvidia-smi topo -m` or `rocm-smi --showtopo`"
     what = "network" if link is not None and link.kind == NETWORK else "transport"
     return f"Run with `NCCL_DEBUG=INFO` to see which {what} the group uses, and check {look}."
+
+
+def _explained(run: RunData, slow: pl.DataFrame) -> int:
+    """Return the exposed communication that the slow transfers cause.
+
+    It is their exposed part, and the exposed wait of ranks for a rank that a slow transfer holds up."""
+    calls = run.exposed_calls.filter(pl.col("exposed_waiting").is_not_null())
+    of_slow = calls.join(slow.select("match"), on="match", how="semi")
+    held_up = of_slow["process"].unique()
+    waits = calls.join(slow.select("match"), on="match", how="anti").filter(
+        pl.col("last").is_in(held_up.to_list()), ~pl.col("process").is_in(held_up.to_list())
+    )
+    transfers = int((of_slow["exposed"] - of_slow["exposed_waiting"]).sum())
+    return transfers + int(waits["exposed_waiting"].sum())
 
 
 def _cost(run: RunData, slow: pl.DataFrame, top: dict[str, Any]) -> Cost:

@@ -68,7 +68,9 @@ class UnfusedKernels(Rule):
             run,
             shares,
             details=UnfusedKernelsDetails(tuple(_row(share, chains) for share in shares), kernels[: run.top]),
-            finding=finding(shares, "Chains of elementwise kernels exceed the longest kernel of each chain by", parameters["threshold"]),
+            finding=finding(
+                run, shares, "Chains of elementwise kernels exceed the longest kernel of each chain by", parameters["threshold"]
+            ),
             title="Fuse chains of elementwise kernels",
             recommendation=_recommendation(run, [_of(device, chains) for device in bad], kernels) if bad else "",
             saving_ns=sum(share.ns for share in shares if share.issue),

@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from ...report.cause_details import HostPausesDetails, StragglerRankDetails
+from ...report.communication_details import SlowCollectivesDetails
 from ...report.loop_details import DataloaderDetails
 from ...report.rules import ISSUES
 from ...report.sample_details import BatchSizeDetails, BottleneckDetails, LoadBalancingDetails, LowGPUUtilizationDetails
-from ...report.trace_details import HostBoundDetails, PageableCopiesDetails, ShortKernelsDetails, SyncBoundDetails
+from ...report.trace_details import ExposedCopiesDetails, HostBoundDetails, PageableCopiesDetails, ShortKernelsDetails, SyncBoundDetails
 from ..checks.low_gpu_utilization import IDLE_ENDS, IDLE_HEAD, IDLE_TAIL, UNUSED
 from ..evidence.base import Outcome, Rule
 from ..evidence.host_time import UNRECORDED
@@ -134,6 +135,23 @@ def _by_blocking_call(first: Outcome, later: Outcome) -> float:
     return sum(row.caused_idle_ns or 0 for row in rows) / later.cost.ns
 
 
+def _by_pageable(first: Outcome, later: Outcome) -> float:
+    """Return the share of the exposed copies that are from or to pageable memory."""
+    assert isinstance(first.details, PageableCopiesDetails)
+    assert isinstance(later.details, ExposedCopiesDetails)
+    pageable = {(row.node, row.device): (row.exposed_ns or 0) / row.span_ns for row in first.details.devices if row.issue and row.span_ns}
+    return _covered(pageable, {(row.node, row.device): row.percent / 100 for row in later.details.devices if row.issue})
+
+
+def _by_transfers(first: Outcome, later: Outcome) -> float:
+    """Return the share of exposed communication in slow transfers and waits for them.
+
+    A saving of a part of it is enough, as for other rules that look for a cause."""
+    assert isinstance(first.details, SlowCollectivesDetails)
+    cost = later.cost.ns if later.cost is not None else 0
+    return max(_named(first, later), min((first.details.explained_ns or 0) / cost, 1.0) if cost else 0.0)
+
+
 def _by_pauses(first: Outcome, later: Outcome) -> float:
     """A device that runs empty at a blocking call is idle while the host pauses."""
     assert isinstance(first.details, HostPausesDetails)
@@ -213,7 +231,9 @@ _COVERS: Final[dict[tuple[str, str], Callable[[Outcome, Outcome], float]]] = {
     ("SyncBound", "HostBound"): _by_blocking,
     ("HostPauses", "SyncBound"): _by_pauses,
     ("PageableCopies", "SyncBound"): _uploads,
+    ("PageableCopies", "ExposedCopies"): _by_pageable,
     ("SyncBound", "PageableCopies"): _by_blocking_call,
+    ("SlowCollectives", "ExposedCommunication"): _by_transfers,
     ("StragglerRank", "LoadBalancing"): _by_straggler,
     ("StragglerRank", "HostBound"): _by_waiting,
     ("HostBound", "ShortKernels"): _by_host,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import polars as pl
@@ -72,8 +72,10 @@ def begun_inside(gaps: pl.DataFrame, calls: pl.DataFrame, by: str) -> pl.DataFra
     return last_calls.filter(pl.col("reach") >= pl.col("start")).drop("reach")
 
 
-def with_operator(store: Store, calls: pl.DataFrame) -> pl.DataFrame:
-    """Add ``operator``: name id of the innermost operator of each call, or null."""
+def with_operator(store: Store, calls: pl.DataFrame, without: Collection[int] = ()) -> pl.DataFrame:
+    """Add ``operator``: name id of the innermost operator of each call, or null.
+
+    Operators of the name ids ``without`` do not count."""
     numbered = calls.with_row_index("number")
     points = numbered.select("number", "process", "tid", "start").sort("start")
     around = _around(store, points)
@@ -86,7 +88,8 @@ def with_operator(store: Store, calls: pl.DataFrame) -> pl.DataFrame:
             break
         outer = around.filter(depth == level).sort("start").select("process", "tid", "start", "end", "name")
         candidates = points.join_asof(outer, on="start", by=["process", "tid"], strategy="backward", check_sortedness=False)
-        inside = candidates.select("number", name=pl.when(pl.col("end") >= pl.col("start")).then("name"))
+        counts = (pl.col("end") >= pl.col("start")) & ~pl.col("name").is_in(list(without))
+        inside = candidates.select("number", name=pl.when(counts).then("name"))
         inner = inner.join(inside, on="number").select("number", operator=pl.coalesce("name", "operator"))
     return numbered.join(inner, on="number").sort("number").drop("number")
 

@@ -170,7 +170,9 @@ def frame(start: int, end: int, name: str) -> dict[str, Any]:
 
 
 def blocked_job(kind: str = "HtoD", length: int = 50) -> dict[str, Any]:
-    """A copy whose call blocks from 100 to 500, after which the next launch returns at 800: 300 of idle time, of a span of 2000."""
+    """Return a copy whose call blocks from 100 to 500; the next launch returns at 800.
+
+    The call causes 300 of idle time, of a span of 2000."""
     events = [run(0, 450, correlation=1), copy(500 - length, 500, kind, correlation=2), run(800, 2000, correlation=3)]
     calls = [
         call(0, 10, 1, "cudaLaunchKernel"),

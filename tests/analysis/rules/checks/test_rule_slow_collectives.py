@@ -29,12 +29,14 @@ def store_of(
     elements: int = ELEMENTS,
     waits_us: int = 0,
     known: int = 2,
+    barrier_us: int = 0,
     **record: Any,
 ) -> Store:
     """Return groups of two ranks on a node of 8 GPUs.
 
     ``transfers_us``: of the collectives of each group. The first rank of each group waits for the second one by ``waits_us``;
-    ``known``: ranks of a group in the run."""
+    ``known``: ranks of a group in the run. ``barrier_us``: how long all other ranks wait for rank 1 in a small collective of all ranks,
+    100 ms after each of the others."""
     events, records, processes = [], [], []
     for group, transfers in enumerate(transfers_us):
         for rank in (2 * group, 2 * group + 1)[:known]:
@@ -58,6 +60,20 @@ def store_of(
                         "group_ranks": str([2 * group, 2 * group + 1]), "group_size": 2, **record,
                     }
                 )  # fmt: skip
+    everyone = [process["rank"] for process in processes] if barrier_us else []
+    for rank in everyone:
+        for number in range(len(transfers_us[0])):
+            correlation = 1000 * rank + 500 + number
+            end = (number + 1) * 200 * MS + 100 * MS
+            start = end - 100 * US - (0 if rank == 1 else barrier_us * US)
+            times = {"process": rank, "start_ns": start, "duration_ns": end - start, "correlation": correlation}
+            events.append({"kind": "kernel", "name": "AllReduce", "device": rank, "stream": 21, **times})
+            records.append(
+                {
+                    "node": 0, "on_device": True, "operation": "allreduce", "element_type": "Float", "in_elements": 1, "out_elements": 1,
+                    "group_name": "all", "group_description": "WORLD", "group_ranks": str(everyone), "group_size": len(everyone), **times,
+                }
+            )  # fmt: skip
     devices = [{"node": 0, "index": index, "name": model} for index in range(8)]
     return make_store(names=NAMES, processes=processes, device=devices, device_event=events, collective=records)
 
@@ -85,6 +101,17 @@ def test_far_below_the_link(make_store: MakeStore) -> None:
     assert finding is not None
     # All of it is exposed on two ranks: 2 x 12 x 4 ms; at 450 GB/s it would take 2/9 of that.
     assert (finding.cost_ns, finding.saving_ns, finding.saving_kind) == (96 * MS, pytest.approx(96 * MS * 7 / 9, abs=20), "upper_bound")
+
+
+def test_waits_for_ranks_of_a_slow_group_are_explained(make_store: MakeStore) -> None:
+    """Ranks 0 and 1 are slow: 2 x 12 transfers of 4 ms.
+
+    Then all wait for rank 1 for 3 ms. Ranks 2 and 3 do so because of the slow group: 2 x 12 x 3 ms. Rank 0 belongs to it."""
+    fast = [1333] * 12
+    result, _ = judged(store_of(make_store, [4000] * 12, fast, barrier_us=3000))
+    assert plain_details(result)["explained_ns"] == 2 * 12 * 4 * MS + 2 * 12 * 3 * MS
+    result, _ = judged(store_of(make_store, fast, [4000] * 12, barrier_us=3000))  # they wait for a rank of the other group
+    assert plain_details(result)["explained_ns"] == 2 * 12 * 4 * MS
 
 
 def test_far_below_equal_groups(make_store: MakeStore) -> None:

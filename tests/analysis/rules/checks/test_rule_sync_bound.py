@@ -223,7 +223,9 @@ def test_the_innermost_operator_is_named(make_store: MakeStore, depth: int) -> N
 
 
 def test_a_copy_and_the_synchronization_after_it_are_one_wait(make_store: MakeStore) -> None:
-    """The copy blocks for 400, the synchronization 10 later for 5; the next launch returns 300 after the copy."""
+    """The next launch returns 300 after the copy.
+
+    The copy blocks for 400, the synchronization 10 later for 5."""
     copy = {"kind": "memcpy", "name": "Memcpy DtoH", "copy_kind": "DtoH", "start_ns": 395, "duration_ns": 5, "bytes": 704, "pageable": True}
     launch = host("launch", 690, 700, "cudaLaunchKernel", correlation=2)
     store = make_store(
@@ -238,7 +240,9 @@ def test_a_copy_and_the_synchronization_after_it_are_one_wait(make_store: MakeSt
 
 
 def test_calls_with_work_launched_between_them_are_two_waits(make_store: MakeStore) -> None:
-    """As above, but a kernel runs between the calls: only 10 of the wait after the copy, and 5 after the other call, are caused."""
+    """As above, but a kernel runs between the calls.
+
+    Only 10 of the wait after the first call, and 5 after the second, are caused."""
     store = make_store(
         device_event=[run(0, 395, correlation=9), run(405, 410, correlation=3), run(700, 1000, correlation=2)],
         host_event=[

@@ -48,7 +48,7 @@ DEFAULTS: dict[str, dict[str, tuple[Any, Any]]] = {
     "WorkImbalance": {"threshold": (5, 5), "between": (25, 25)},
     "HostPauses": {"threshold": (2, 2)},
     "SlowCollectives": {"link_threshold": (40, 40), "peer_threshold": (70, 70)},
-    "ExposedCopies": {"threshold": (10, 10)},
+    "ExposedCopies": {"threshold": (10, 10), "bucket_threshold": (1, 1)},
     "UnfusedKernels": {"threshold": (10, 10)},
 }  # fmt: skip
 REPORTED = sorted([
