@@ -163,7 +163,7 @@ def test_a_kernel_of_a_collective_covers_and_memsets_count(make_store: MakeStore
 
 
 def bucket_job(length: int) -> dict[str, Any]:
-    """A copy of DDP's buckets that takes ``length`` of 1000 ms, and one of 5 ms from elsewhere."""
+    """Return a copy of DDP's buckets of ``length`` of 1000 ms, and another of 5 ms."""
     events = [run(0, 500), copy(500, 500 + length, "DtoD", pageable=None, correlation=1), copy(600, 605, "DtoD", correlation=2)]
     calls = [
         host("operator", 10, 20, BUCKET), host("operator", 11, 19, "aten::copy_"), host("launch", 12, 13, "cudaMemcpyAsync", correlation=1),
