@@ -1,4 +1,4 @@
-"""Pauses of the host: garbage collection, checkpoints and compilation, by the names of functions, operators and ranges."""
+"""Work of the host that delays launches: garbage collection, checkpoints, compilation and optimizers, by names of functions and ranges"""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ _NAMES: Final = {
 }
 # Compilation that PyTorch records in operators and ranges. Names of compiled regions are not compilation.
 COMPILATION_NAMES: Final = r"(?i)dynamo_timed|_compile\.|compile_fx|inductor.*compil|triton.*compil|autotun"
+# Optimizers that run on the host, for states that are offloaded: functions in stacks, ranges and operators of DeepSpeed.
+_HOST_OPTIMIZERS: Final = r"deepspeed/ops/\w+/cpu_\w+\.py\(\d+\): step$|DeepSpeedCPU(Adam|Adagrad|Lion)"
 _SCHEMA: Final = {
     "process": pl.Int64, "start": pl.Int64, "end": pl.Int64, "name": pl.String, "kind": pl.String,
 }  # fmt: skip
@@ -52,6 +54,12 @@ def compilations(store: Store) -> pl.DataFrame:
 
     Functions in stacks do not count: files of the compiler also have code that runs in each step."""
     return store.frame(_RANGES.format("'operator'"), [COMPILATION_NAMES])
+
+
+@shared
+def host_optimizers(store: Store) -> pl.DataFrame:
+    """Return updates of parameters on the host: process, start, end (ns), name."""
+    return store.frame(_RANGES.format("'operator', 'python'"), [_HOST_OPTIMIZERS])
 
 
 def meanwhile(operations: pl.DataFrame, times: pl.DataFrame) -> pl.Series:

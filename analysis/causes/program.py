@@ -241,6 +241,13 @@ def program_words(known: Program | None, *, base: bool = True) -> str:
     return " with ".join(part for part in ("" if known.kind == UNKNOWN else known.kind, listed) if part)
 
 
+def serves(known: Program) -> bool:
+    """Return whether an engine serves requests.
+
+    It reads the results of each iteration."""
+    return known.kind == INFERENCE and any(name in ENGINES for name in known.frameworks)
+
+
 def base_framework(known: Program) -> str | None:
     """Return PYTORCH, TENSORFLOW or JAX; None if unknown or ambiguous."""
     if not known.frameworks:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import polars as pl
 
 from ...causes.iterations import between_iterations
+from ...causes.program import serves
 from ...device.device_gaps import GapGroup, IdleDevice
 from ...device.idle import by_cause
 from ...report.causes import Program
@@ -17,6 +18,7 @@ from ...toolkit.contents import kinds
 from ...toolkit.intervals import length_inside
 from ...toolkit.wording import capitalized, duration, percent, plural
 from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated
+from ..evidence.copy_advice import GPU_OPTIMIZER
 from ..evidence.device_share import BASE, gpus, no_device_activity
 from ..evidence.frameworks import (
     FEWER_COMPILATIONS,
@@ -29,7 +31,7 @@ from ..evidence.frameworks import (
     WAITS,
     WARMED_UP,
 )
-from ..evidence.host_time import CALLS, COMPILATION, RANGES, UNRECORDED, activities, calls_in
+from ..evidence.host_time import CALLS, COMPILATION, HOST_OPTIMIZER, RANGES, UNRECORDED, activities, calls_in
 from ..evidence.idle_findings import Judged, in_order, names, outcome, unjudged, with_issue
 from ..evidence.run_data import RunData
 from ..evidence.sync_calls import begun_inside, sync_calls
@@ -43,6 +45,7 @@ _SUMS: Final = {"name": pl.Int32, "count": pl.UInt32, "time": pl.Int64}
 FIRST_USE: Final = "first use"
 PYTHON: Final = "Python"
 SCHEDULER: Final = "scheduler"
+RESULTS: Final = "results"
 _RECORD: Final = ("profiler overhead", UNRECORDED, FIRST_USE)  # advice to record the run in another way, which saves nothing by itself
 _NO_LAUNCHES: Final = "no launch call of its work is in the trace"
 
@@ -65,7 +68,7 @@ class HostBound(Rule):
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
         judged: _Judged = []
-        waits = _Waits()
+        waits = _Waits(run)
         for group in run.gaps.groups():
             rows = _rows(group, parameters)
             judged += rows
@@ -114,7 +117,8 @@ def _row(device: IdleDevice, sums: dict[str, int], parameters: Parameters) -> Ho
 class _Waits:
     """The host waits of some devices: how many, what ended them, what the host did meanwhile."""
 
-    def __init__(self) -> None:
+    def __init__(self, run: RunData) -> None:
+        self.serves = serves(run.program)
         self.count = self.total = self.after_sync = 0
         self.paced = self.paced_count = 0  # short waits: time and number
         self.between = 0  # time between the iterations of an inference engine
@@ -236,12 +240,13 @@ def _main(waits: _Waits) -> str:
         return "profiler overhead"
     if share.get("data loader", 0) >= 40:
         return "data loader"
-    if share.get(COMPILATION, 0) > 40:
-        return COMPILATION
+    for named in (COMPILATION, HOST_OPTIMIZER):
+        if share.get(named, 0) > 40:
+            return named
     if 2 * waits.between > waits.total:
         return SCHEDULER
     if share.get("synchronisation", 0) > 40 or 2 * waits.after_sync > waits.total:
-        return "synchronisation"
+        return RESULTS if waits.serves else "synchronisation"
     if waits.paced_count >= _LAUNCHES and 2 * waits.paced > waits.total:
         return "launches"
     python = share.get(RANGES, 0) + share.get(UNRECORDED, 0)
@@ -265,6 +270,8 @@ def _title(run: RunData, waits: _Waits) -> str:
         "data loader": "Load data ahead of the GPU",
         COMPILATION: "Keep compilation out of the steps",
         SCHEDULER: "Shorten the gaps between iterations",
+        RESULTS: "Overlap the host's work with the devices",
+        HOST_OPTIMIZER: "Update the parameters on the GPU",
         "synchronisation": "Remove synchronisations from the loop",
         PYTHON: "Shorten the Python between the launches",
         UNRECORDED: "Record the host's work between launches",
@@ -299,6 +306,9 @@ def _recommendation(run: RunData, waits: _Waits) -> str | None:
         COMPILATION: f"{FEWER_COMPILATIONS.of(program)}, because code is compiled while the device waits",
         SCHEDULER: f"{SCHEDULING.of(program)}, because {duration(waits.between)} of {total} of host wait lie between iterations,"
         f" where the scheduler runs{_code_between(run, main)}",
+        RESULTS: f"{SCHEDULING.of(program)}, because {duration(waits.after_sync)} of {total} of host wait begin when the host waits for"
+        " the results of an iteration",
+        HOST_OPTIMIZER: f"{GPU_OPTIMIZER.of(program)}, because the device waits while the optimizer runs on the host",
         "synchronisation": f"Remove {WAITS.of(program)} from the loop, or call them once every 100 steps,"
         f" because {duration(waits.after_sync)} of {total} of host wait begin inside a blocking call, which lets the device run empty",
         RANGES: f"{_look_closer(run, program)} and shorten what the host does in {_named(waits)}, because most of the waiting lies"

@@ -21,8 +21,8 @@ from ...toolkit.intervals import union
 from ...toolkit.places import Places, process_conditions
 from ...toolkit.wording import count, duration, plural, significant, size
 from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated
+from ..evidence.copy_advice import copy_advice, moves_weights
 from ..evidence.device_share import DeviceShare, above, finding, issues, no_device_activity, outcome
-from ..evidence.frameworks import PINNED_BATCHES, PINNED_RESULTS
 from ..evidence.run_data import RunData
 from ..evidence.sync_calls import call_sites
 
@@ -90,7 +90,7 @@ class PageableCopies(Rule):
                 if issues(shares)
                 else blocking
             ),
-            title="Copy from pinned memory",
+            title=_title(run),
             recommendation=_recommendation(run) + blocking + (f" The costliest call comes from `{site}`." if site else ""),
             saving_ns=sum(_exposed(pageable, share) + cost.ns - share.ns for share, cost in zip(shares, costs, strict=True) if share.issue),
         )
@@ -202,13 +202,20 @@ def _of_memory(run: RunData, memory: str) -> list[MemoryOperation]:
     return [operation for operation in run.memory_operations if operation.memory == memory]
 
 
+def _title(run: RunData) -> str:
+    main = next(iter(_of_memory(run, "pageable")), None)
+    if main is not None and moves_weights(run.program, main.kind, (main.total_bytes or 0) / main.count):
+        return "Keep weights on the GPU"
+    return "Copy from pinned memory"
+
+
 def _recommendation(run: RunData) -> str:
     copies = _of_memory(run, "pageable")
     if not copies:
         return ""
     main = copies[0]
     pinned = next((operation for operation in _of_memory(run, "pinned") if operation.kind == main.kind), None)
-    change = (PINNED_RESULTS if main.kind == "DtoH" else PINNED_BATCHES).of(run.program)
+    change = copy_advice(run.program, main.kind, main.memory, (main.total_bytes or 0) / main.count)
     volume = f" ({size(main.total_bytes)} in all)" if main.total_bytes else ""
     why = (
         f"{plural(main.count, f'pageable {main.kind} copy', f'pageable {main.kind} copies')}{volume} took {duration(main.total_ns)}"

@@ -13,7 +13,7 @@ from ...report.trace_details import ShortKernel, ShortKernelsDetails, ShortKerne
 from ...toolkit.wording import count, duration, percent, plural, significant
 from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated, required
 from ..evidence.device_share import BASE, gpus, no_device_activity
-from ..evidence.frameworks import FUSED, FUSED_OPTIMIZER
+from ..evidence.fusion_advice import FUSED, FUSED_OPTIMIZER
 from ..evidence.idle_findings import Judged, looked_at, names, outcome, with_issue
 from ..evidence.run_data import RunData
 

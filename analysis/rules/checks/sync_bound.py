@@ -7,6 +7,7 @@ from typing import Final
 
 import polars as pl
 
+from ...causes.program import serves
 from ...device.device_gaps import IdleDevice
 from ...report.trace_details import BlockingCall, SyncBoundDetails, SyncBoundDevice
 from ...toolkit.contents import kinds
@@ -14,7 +15,7 @@ from ...toolkit.wording import count, duration, percent, plural, significant, si
 from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated
 from ..evidence.blocking import Blocking
 from ..evidence.device_share import BASE, gpus, no_device_activity, steps_of
-from ..evidence.frameworks import PINNED, READS, WAITS_FOR_ALL
+from ..evidence.frameworks import PINNED, READS, SCHEDULING, WAITS_FOR_ALL
 from ..evidence.idle_findings import Judged, in_order, names, outcome, unjudged, with_issue
 from ..evidence.run_data import RunData
 from ..evidence.sync_calls import call_sites, with_operator
@@ -85,7 +86,7 @@ class SyncBound(Rule):
             run,
             judged,
             cost_key="caused_idle_ns",
-            title="Remove synchronisations from the loop",
+            title="Overlap the host's work with the devices" if serves(run.program) else "Remove synchronisations from the loop",
             details=SyncBoundDetails(tuple(row for _, row in judged), top),
             finding=_finding(judged, bad, parameters),
             recommendation=_recommendation(run, top, bad) if bad else None,
@@ -185,6 +186,12 @@ def _recommendation(run: RunData, calls: Sequence[BlockingCall], bad: _Judged) -
     copied = f" of {size(main.bytes)}" if main.bytes else ""
     site = f" The costliest call comes from `{main.site}`." if main.site else ""
     source = f" in `{main.operator}`" if main.operator else ""
+    if serves(run.program):
+        return (
+            f"{SCHEDULING.of(run.program)}, because the host waits for the results of an iteration before it prepares the next one: in"
+            f" {plural(main.count, 'call')} of `{main.name}`{copied}{source} it waited for {duration(main.time_ns)}, which caused"
+            f" {duration(main.caused_idle_ns)} of the {duration(total)} of idle time.{site}"
+        )
     remove = _INSTEAD.get(main.operator or "", "")
     if not remove:
         remove = (WAITS_FOR_ALL if "Device" in main.name else READS).of(run.program)

@@ -78,14 +78,16 @@ class UnfusedKernels(Rule):
 
 
 def _chains(store: Store) -> tuple[_Chains, tuple[CountedTime, ...]]:
-    """Return chains, kernels, time and extra time of the devices, and the kernels of all chains by name, longest first."""
+    """Return the chains of each device, and the kernels in chains by name.
+
+    Of a device: number of chains, their kernels, time and extra time. Kernels: longest first."""
     places = Places(store)
     rows = pl.concat([store.frame(_CHAINS.format(condition)) for condition in process_conditions(store)])
     totals = rows.group_by("node", "process", "device").agg(pl.col("chains", "count", "time", "extra").sum())
     chains: _Chains = {}
     for node, process, device, *figures in totals.iter_rows():
-        place = places.process(process, node)
-        chains[place.node, place.rank, place.pid, device] = (figures[0], figures[1], figures[2], figures[3])
+        location = places.process(process, node)
+        chains[location.node, location.rank, location.pid, device] = (figures[0], figures[1], figures[2], figures[3])
     texts = dict(store.frame("SELECT id, coalesce(short, text) FROM name").rows())
     named = rows.with_columns(text=pl.col("name").replace_strict(texts, default="", return_dtype=pl.String))
     kernels = named.group_by("text").agg(pl.col("count", "time").sum()).sort("time", "text", descending=[True, False])

@@ -1,4 +1,4 @@
-"""Advice on copies that no kernel hides: kind of copy and program -> the change that avoids or hides them."""
+"""Advice on copies, and on work that is offloaded to the host: kind and program -> the change that avoids or hides them."""
 
 from __future__ import annotations
 
@@ -43,6 +43,19 @@ _FROM_HOST: Final = Words(
         ),
     ),
 )
+GPU_OPTIMIZER: Final = Words(
+    "Keep the optimizer and its states on the GPU if they fit",
+    "Keep the optimizer and its variables on the GPU if they fit",
+    "Keep the optimizer and its states on the GPU if they fit",
+    "Keep the optimizer and its states on the GPU if they fit",
+    programs=(
+        (
+            (DEEPSPEED,),
+            "Keep the optimizer states on the GPUs if they fit (without `offload_optimizer`), or update a part of them there"
+            ' (`"offload_optimizer": {"ratio": 0.5}`)',
+        ),
+    ),
+)
 _ON_DEVICE: Final = Words(
     "Avoid copies between tensors of the device (`clone`, `contiguous`, `cat`, `copy_`): write results where they are used (`out=`), and"
     " keep one memory layout",
@@ -57,12 +70,25 @@ _ON_DEVICE: Final = Words(
         ),
     ),
 )
+_WEIGHTS_BYTES: Final = 4 * 2**20  # mean size of copies of weights; requests and images of inference are smaller
+_OFFLOADING: Final = {DEEPSPEED, FSDP}
 _BETWEEN: Final = "Copy between GPUs on a stream of its own, early enough that kernels hide it"
 _SET: Final = "Allocate tensors with `empty` if all of their elements are written, and drop gradients instead of setting them to zero"
 
 
-def copy_advice(known: Program, kind: str, memory: str | None) -> str:
+def moves_weights(known: Program, kind: str, mean_bytes: float) -> bool:
+    """Return whether copies move weights, gradients or states.
+
+    ``mean_bytes``: of a copy. Inputs of inference are smaller; a library that shards a training copies its parameters and gradients."""
+    if kind not in ("HtoD", "DtoH"):
+        return False
+    return mean_bytes >= _WEIGHTS_BYTES and (known.kind == INFERENCE or not _OFFLOADING.isdisjoint(known.frameworks))
+
+
+def copy_advice(known: Program, kind: str, memory: str | None, mean_bytes: float = 0.0) -> str:
     """Return an imperative, without its reason."""
+    if moves_weights(known, kind, mean_bytes):
+        return _FROM_HOST.of(known)
     if kind in ("HtoD", "HtoH"):
         return (PINNED_BATCHES if memory == "pageable" else _FROM_HOST).of(known)
     if kind == "DtoH":

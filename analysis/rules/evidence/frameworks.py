@@ -277,54 +277,6 @@ FEWER_LAUNCHES: Final = Words(
         ),
     ),
 )
-FUSED: Final = Words(
-    'Fuse the short kernels with `torch.compile` or launch them together with `torch.compile(mode="reduce-overhead")` or'
-    " `torch.cuda.CUDAGraph`",
-    "Fuse the short kernels with XLA: `tf.function(jit_compile=True)`, in Keras `model.compile(jit_compile=True)`",
-    "Fuse the short kernels: put the whole step under one `jax.jit`, and donate its arguments (`donate_argnums`)",
-    'Fuse the short kernels with `torch.compile` or launch them together with `torch.compile(mode="reduce-overhead")` or'
-    " `torch.cuda.CUDAGraph` (PyTorch), or fuse them with `tf.function(jit_compile=True)` (TensorFlow)",
-    programs=(
-        (
-            (VLLM, GRAPHS),
-            "Give the short kernels more work per iteration with larger batches (`--max-num-seqs`, `--max-num-batched-tokens`)",
-        ),
-        ((VLLM,), "Launch the short kernels as CUDA graphs: start vLLM without `--enforce-eager`"),
-        (
-            (SGLANG, GRAPHS),
-            "Give the short kernels more work per iteration with larger batches (`--max-running-requests`, `--chunked-prefill-size`)",
-        ),
-        (
-            (SGLANG,),
-            "Launch the short kernels as CUDA graphs: start SGLang without `--disable-cuda-graph`, with `--cuda-graph-max-bs` up to the"
-            " largest batch",
-        ),
-        ((TENSORRT_LLM,), "Launch the short kernels as CUDA graphs: set `cuda_graph_config` with `enable_padding: true`"),
-        (
-            (TORCH_COMPILE, GRAPHS),
-            'Remove graph breaks (`TORCH_LOGS="graph_breaks,recompiles"` lists them), so that `torch.compile`, which is in use, fuses more'
-            " of the short kernels",
-        ),
-        (
-            (TORCH_COMPILE, PYTORCH),
-            'Remove graph breaks (`TORCH_LOGS="graph_breaks,recompiles"` lists them) and add `mode="reduce-overhead"` to the'
-            " `torch.compile(...)` that is in use, so that it fuses more of the short kernels and launches them together",
-        ),
-        ((GRAPHS, PYTORCH), "Fuse the short kernels with `torch.compile`, inside the CUDA graphs that are in use"),
-        ((DIFFUSERS,), "Fuse the short kernels: `pipeline.transformer.compile(fullgraph=True)` (`pipeline.unet` in older pipelines)"),
-        ((HF_TRAINER,), 'Fuse the short kernels: `TrainingArguments(torch_compile=True, torch_compile_mode="reduce-overhead")`'),
-        ((MEGATRON,), "Launch the short kernels as CUDA graphs (`--cuda-graph-impl local`)"),
-        ((DEEPSPEED,), "Fuse the short kernels with `engine.compile()`"),
-        ((LIGHTNING,), "Fuse the short kernels: `torch.compile(model)` before `trainer.fit(model)`"),
-    ),
-)
-FUSED_OPTIMIZER: Final = Words(
-    ", and give the optimizer `fused=True`",
-    "",
-    "",
-    ", and give the optimizer `fused=True`",
-    programs=(((HF_TRAINER,), ', and set `optim="adamw_torch_fused"`'), ((DEEPSPEED,), ""), ((MEGATRON,), "")),
-)
 TF32: Final = Words(
     'Allow TF32 with `torch.set_float32_matmul_precision("high")` and `torch.backends.cudnn.allow_tf32 = True`, or run forward and'
     ' loss under `torch.autocast("cuda", dtype=torch.bfloat16)`',

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Final
 
 import polars as pl
 
 from ....ingest.store.store import Store
 from ...causes.iterations import between_iterations
-from ...causes.pauses import compilations, host_pauses
+from ...causes.pauses import compilations, host_optimizers, host_pauses
 from ...steps.loading_ranges import loading_ranges
 from ...toolkit.contents import kinds as kinds_of
 from ...toolkit.intervals import difference, intersection, length_inside, union
@@ -20,6 +21,7 @@ CALLS: Final = "runtime calls"
 LOADER: Final = "data loader"
 OPERATORS: Final = "operators"
 COMPILATION: Final = "compilation"
+HOST_OPTIMIZER: Final = "optimizer on the host"
 
 # Kinds of host events by activity, in the order in which they claim the time: each gets the time that the ones before it left. Overhead
 # of the driver itself is a call.
@@ -27,6 +29,7 @@ ACTIVITIES: Final = {
     "profiler overhead": ("overhead",),
     LOADER: ("loader",),
     COMPILATION: (),
+    HOST_OPTIMIZER: (),
     "synchronisation": ("sync",),
     CALLS: ("launch", "call"),
     OPERATORS: ("operator",),
@@ -79,35 +82,33 @@ def activities(store: Store, gaps: pl.DataFrame) -> tuple[dict[str, int], dict[s
     return times, ranges
 
 
-def _loading_in(store: Store, stretches: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Yield the ranges named as data loading, one part per process."""
-    ranges = loading_ranges(store).select(pl.col("process").cast(stretches.schema["process"]), "start", "end").select(stretches.columns)
+def _named_in(ranges: Callable[[Store], pl.DataFrame], store: Store, stretches: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """Yield the ranges that a function returns, one part per process."""
+    rows = ranges(store).select(pl.col("process").cast(stretches.schema["process"]), "start", "end").select(stretches.columns)
     for process in stretches["process"].drop_nulls().unique().sort():
-        yield ranges.filter(pl.col("process") == process)
+        yield rows.filter(pl.col("process") == process)
 
 
-def _compiled_in(store: Store, stretches: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Yield the compilation, one part per process."""
-    ranges = compilations(store).select(pl.col("process").cast(stretches.schema["process"]), "start", "end").select(stretches.columns)
-    for process in stretches["process"].drop_nulls().unique().sort():
-        yield ranges.filter(pl.col("process") == process)
-
-
-_NAMED: Final = {LOADER: _loading_in, COMPILATION: _compiled_in}  # activities by the names of ranges
+# Activities by the names of ranges.
+_NAMED: Final = {
+    LOADER: partial(_named_in, loading_ranges),
+    COMPILATION: partial(_named_in, compilations),
+    HOST_OPTIMIZER: partial(_named_in, host_optimizers),
+}
 
 
 def with_a_cause(store: Store, stretches: pl.DataFrame) -> pl.DataFrame:
     """Return when the host did something that delays launches on its own.
 
-    That is data loading, compilation, garbage collection, checkpoints, a profiler's own work, and the time between the iterations of an
-    inference engine. ``stretches``: process, start, end, disjoint per process. The result has these columns, disjoint as well, and may
-    extend beyond the stretches."""
-    named = [host_pauses(store), compilations(store), between_iterations(store)]
+    That is data loading, compilation, garbage collection, checkpoints, an optimizer on the host, a profiler's own work, and the time
+    between the iterations of an inference engine. ``stretches``: process, start, end, disjoint per process. The result has these columns,
+    disjoint as well, and may extend beyond the stretches."""
+    named = [host_pauses(store), compilations(store), host_optimizers(store), between_iterations(store)]
     parts = [part.select(pl.col("process").cast(stretches.schema["process"]), "start", "end") for part in named]
     parts += [
         part.select(stretches.columns) for part in _events_in(store, stretches, (*ACTIVITIES["profiler overhead"], *ACTIVITIES[LOADER]))
     ]
-    parts += _loading_in(store, stretches)
+    parts += _NAMED[LOADER](store, stretches)
     return union(pl.concat(parts), ["process"])
 
 

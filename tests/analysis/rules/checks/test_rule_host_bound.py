@@ -362,3 +362,27 @@ def test_groups_of_devices_change_nothing(make_store: MakeStore, monkeypatch: py
     assert [len(group.devices) for group in DeviceGaps(store).groups()] == [1, 1, 1]
     assert judge(store) == complete
     assert complete.verdict == "IssuesFound"
+
+
+def test_an_optimizer_on_the_host_is_no_synchronization(make_store: MakeStore) -> None:
+    """The host waits for the gradients for 60 ns and updates parameters for 340."""
+    launch = {"kind": "launch", "name": "cudaLaunchKernel", "tid": 1}
+    store = make_store(
+        device_event=[
+            {"kind": "kernel", "name": "k", "start_ns": 0, "duration_ns": 100, "correlation": 1},
+            {"kind": "kernel", "name": "k", "start_ns": 460, "duration_ns": 100, "correlation": 2},
+        ],
+        host_event=[
+            {**launch, "start_ns": -10, "duration_ns": 5, "correlation": 1},
+            {**launch, "start_ns": 450, "duration_ns": 5, "correlation": 2},
+            {"kind": "sync", "name": "cudaDeviceSynchronize", "tid": 1, "start_ns": 40, "duration_ns": 65},
+            {"kind": "python", "name": "deepspeed/ops/adam/cpu_adam.py(120): step", "tid": 1, "start_ns": 105, "duration_ns": 340},
+            {"kind": "python", "name": "deepspeed/runtime/engine.py(2300): step", "tid": 1, "start_ns": 30, "duration_ns": 425},
+        ],
+    )  # fmt: skip
+    report = rules_of(store, Options(generated_at_ns=0, selection=select(["HostBound", "SyncBound"])))
+    (finding,) = report.findings
+    assert (finding.rule, finding.title) == ("HostBound", "Update the parameters on the GPU")
+    assert "offload_optimizer" in (finding.recommendation or "")
+    host = {row["activity"]: row["time_ns"] for row in plain_details(report.rules[0])["host"]}
+    assert host["optimizer on the host"] == 340

@@ -227,3 +227,23 @@ def test_uploads_that_cause_the_smaller_part_are_folded(make_store: Callable[...
     ]
     report = rules_of(make_store(**job), Options(generated_at_ns=0, selection=select(["PageableCopies", "SyncBound"])))
     assert {finding.rule: finding.explained_by for finding in report.findings} == {"SyncBound": None, "PageableCopies": "SyncBound"}
+
+
+@pytest.mark.parametrize(
+    ("mib", "frame", "title", "words"),
+    [
+        (30, "diffusers/pipelines/flux/pipeline_flux.py(620): __call__", "Keep weights on the GPU", "enable_model_cpu_offload"),
+        (3, "diffusers/pipelines/flux/pipeline_flux.py(620): __call__", "Copy from pinned memory", "pin_memory"),
+        (30, "train.py(3): step", "Copy from pinned memory", "DataLoader"),
+    ],
+)
+def test_large_copies_of_inference_are_weights(make_store: Callable[..., Store], mib: int, frame: str, title: str, words: str) -> None:
+    """Inputs of inference are small; batches of training may be large."""
+    names = ["aten::addmm"] * 10 + ["aten::gelu"] + ["aten::relu_backward"] * ("train" in frame)
+    calls = [{"kind": "operator", "name": name, "start_ns": 0, "duration_ns": 1} for name in names]
+    calls.append({"kind": "python", "name": frame, "start_ns": 0, "duration_ns": 1})
+    store = make_store(names=NAMES, device_event=[copy(0, 100, size=mib * MIB), run(100, 200)], host_event=calls)
+    _, finding = judged(store)
+    assert finding is not None
+    assert finding.title == title
+    assert words in (finding.recommendation or "")

@@ -251,3 +251,29 @@ def test_calls_with_work_launched_between_them_are_two_waits(make_store: MakeSto
         ],
     )  # fmt: skip
     assert [row["caused_idle_ns"] for row in plain_details(judge(store))["devices"]] == [15]
+
+
+@pytest.mark.parametrize(
+    ("ranges", "words", "absent"),
+    [
+        (("execute_context_0(0)_generation_64(64)",), "--async-scheduling", "every 100 steps"),
+        (("step[DECODE bs=4 toks=4]",), "--disable-overlap-schedule", "every 100 steps"),
+        (("Optimizer.step#SGD.step",), "every 100 steps", "Schedule the next"),
+    ],
+)
+def test_an_engine_reads_the_results_of_each_iteration(make_store: MakeStore, ranges: Sequence[str], words: str, absent: str) -> None:
+    """A training can read its loss less often, an engine cannot."""
+    store = make_store(
+        device_event=[run(0, 100), run(200, 300, correlation=1)],
+        host_event=[
+            sync(20, 110), host("operator", 15, 112, "aten::_local_scalar_dense"), host("operator", 0, 5, "aten::mm"),
+            host("launch", 190, 195, "cudaLaunchKernel", correlation=1),
+        ],
+        annotation=[{"side": "host", "name": name, "start_ns": 0, "duration_ns": 250} for name in ranges],
+    )  # fmt: skip
+    (finding,) = report(store).findings
+    assert words in (finding.recommendation or "")
+    assert absent not in (finding.recommendation or "")
+    assert finding.title == (
+        "Remove synchronisations from the loop" if "Optimizer" in ranges[0] else "Overlap the host's work with the devices"
+    )

@@ -1,4 +1,4 @@
-"""What fusing chains of elementwise kernels could save: figures worked out on paper and by a plain loop."""
+"""Time that fusing chains of elementwise kernels could save: figures worked out on paper and by a plain loop."""
 
 from __future__ import annotations
 
