@@ -22,7 +22,8 @@ class Inference:
     """An inference job of iterations. Times in ms, of kernels in µs.
 
     ``engine``: vllm, sglang, transformers or diffusers. Every ``prefill_every``-th iteration is a prefill of ``prefill_ms`` kernel time.
-    ``scheduler_ms``: host work between two iterations."""
+    ``scheduler_ms``: host work between two iterations. ``prepare_ms``: host work of an iteration before its first launch. ``elementwise``:
+    kernels of 0.3 ``kernel_us`` in a row after each norm, as eager code without fusion launches them."""
 
     engine: str = "vllm"
     iterations: int = 30
@@ -33,6 +34,8 @@ class Inference:
     graphs: bool = True
     host_us: float = 9.0
     scheduler_ms: float = 0.15
+    prepare_ms: float = 0.0
+    elementwise: int = 0
     batch: int = 32
     tensor_parallel: int = 1
     all_reduce_us: float = 8.0
@@ -95,6 +98,7 @@ def _program(job: Inference, rank: Rank) -> Program:
             rank.spend(job.scheduler_ms * MS)
         prefill = job.engine in ("vllm", "sglang") and number % job.prefill_every == 0
         with rank.range(_title(job, number, prefill)), rank.frame(_FRAMES[job.engine]):
+            rank.spend(job.prepare_ms * MS)
             ns = job.prefill_ms * MS / job.kernels if prefill else job.kernel_us * US
             plan = [(gemm, "aten::mm"), (attention, operator), (gemm, "aten::mm"), (NORM, "aten::layer_norm")]
             graph = None
@@ -118,6 +122,8 @@ def _program(job: Inference, rank: Rank) -> Program:
                 else:
                     rank.spend(max(0.0, job.host_us - 9) * US)
                     work = rank.launch(called, name, part)
+                    for _ in range(job.elementwise if name is NORM else 0):
+                        work = rank.launch("aten::mul", ELEMENTWISE, ns * 0.3)
                 if job.tensor_parallel > 1 and kernel % 4 == 3:
                     _all_reduce(job, rank, graph)
             rank.launch("aten::argmax", ELEMENTWISE, 6 * US)
