@@ -18,6 +18,7 @@ from .device.allocator_memory import allocator_memory
 from .device.kernels import categories
 from .device.launch_configurations import launch_configurations
 from .device.launch_queue import launch_queue
+from .device.memory_operations import with_outside
 from .device.operators import operators
 from .machine.counters import counters
 from .machine.gpu_memory import gpu_memory
@@ -70,7 +71,7 @@ def _report(store: Store, options: Options) -> Report:
         categories=categories(data.kernels),
         precision=data.precision,
         activity=data.activity,
-        memory_operations=data.memory_operations,
+        memory_operations=with_outside(store, data.memory_operations, data.step_data.outside),
         launches=data.launches,
         idle=data.idle,
         steps=data.steps,

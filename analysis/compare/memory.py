@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from ...ingest.store.metrics import METRICS
@@ -20,7 +21,7 @@ _PEAK: Final = "highest sample of GPU memory"
 
 def memory_operations(base: Report, new: Report, on: Basis, whole_ns: float, threshold_percent: float) -> tuple[MemoryChange, ...]:
     """Compare the copies by kind and memory, largest effect first."""
-    sides = [{(one.kind, one.memory): one for one in report.memory_operations} for report in (base, new)]
+    sides = [{(one.kind, one.memory): _counted(one, on) for one in report.memory_operations} for report in (base, new)]
     changes = []
     for kind, memory in dict.fromkeys([*sides[0], *sides[1]]):
         pair = [side.get((kind, memory)) for side in sides]
@@ -49,6 +50,18 @@ def memory_operations(base: Report, new: Report, on: Basis, whole_ns: float, thr
             )
         )
     return tuple(sorted(changes, key=lambda one: (-abs(one.effect_ns), one.kind, one.memory or "")))
+
+
+def _counted(operation: MemoryOperation, on: Basis) -> MemoryOperation:
+    """Leave operations outside of the steps out of figures per step."""
+    if on.unit != "step":
+        return operation
+    return replace(
+        operation,
+        count=operation.count - operation.outside_count,
+        total_ns=operation.total_ns - operation.outside_ns,
+        total_bytes=None if operation.total_bytes is None else operation.total_bytes - operation.outside_bytes,
+    )
 
 
 def _each(pair: Sequence[MemoryOperation | None], on: Basis, figure: Callable[[MemoryOperation], int]) -> tuple[float, float]:

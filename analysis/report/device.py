@@ -93,6 +93,9 @@ class MemoryOperation:
     total_bytes: int | None
     bandwidth_gb_per_s: float | None
     percent: float
+    outside_count: int = 0  # operations that were launched outside of the recorded steps (Steps.outside), their time and bytes
+    outside_ns: int = 0
+    outside_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

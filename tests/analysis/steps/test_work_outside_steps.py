@@ -25,17 +25,28 @@ Launch = tuple[int, int, int, int]
 """Time of the launch on the host (None in the trace if negative), stream, start and end of the kernel; us."""
 
 
-def trace(path: Path, steps: Sequence[tuple[int, int, int]], launches: Sequence[Launch], nccl: Sequence[Launch] = ()) -> Report:
-    """Report a trace of one rank; ``steps``: number, start and end on the host."""
+def trace(
+    path: Path,
+    steps: Sequence[tuple[int, int, int]],
+    launches: Sequence[Launch],
+    nccl: Sequence[Launch] = (),
+    copies: Sequence[Launch] = (),
+) -> Report:
+    """Report a trace of one rank; ``steps``: number, start and end on the host. Each of ``copies`` has 1000 bytes."""
     events: list[dict[str, Any]] = [
         {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{number}", "pid": 100, "tid": 1, "ts": T0 + start, "dur": end - start}
         for number, start, end in steps
     ]
-    kernels = [*(("gemm_kernel", launch) for launch in launches), *(("ncclDevKernel_AllReduce_Sum_f32_RING_LL", launch) for launch in nccl)]
-    for correlation, (name, (launched, stream, start, end)) in enumerate(kernels, 1):
-        args = {"device": 0, "stream": stream, "correlation": correlation}
+    work = [
+        *(("gemm_kernel", launch) for launch in launches),
+        *(("ncclDevKernel_AllReduce_Sum_f32_RING_LL", launch) for launch in nccl),
+        *(("Memcpy HtoD (Pinned -> Device)", launch) for launch in copies),
+    ]
+    for correlation, (name, (launched, stream, start, end)) in enumerate(work, 1):
+        args = {"device": 0, "stream": stream, "correlation": correlation, "bytes": 1000}
+        category = "gpu_memcpy" if name.startswith("Memcpy") else "kernel"
         events.append(
-            {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": stream, "ts": T0 + start, "dur": end - start, "args": args}
+            {"ph": "X", "cat": category, "name": name, "pid": 0, "tid": stream, "ts": T0 + start, "dur": end - start, "args": args}
         )
         if launched >= 0:
             call = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 100, "tid": 1, "ts": T0 + launched, "dur": 1}
@@ -74,6 +85,18 @@ def test_work_of_a_warm_up_step_is_in_no_figure_per_step(tmp_path: Path) -> None
     (parts,) = report.steps.parts
     assert (parts.mean_step_ns, parts.mean_ns["kernel"], parts.mean_ns["communication"]) == (100 * US, 90 * US, 10 * US)
     assert next(tile for tile in report.summary.tiles if tile.key == "exposed_communication").detail == "10.0 µs per step"
+
+
+def test_copies_of_a_warm_up_step_are_not_compared(tmp_path: Path) -> None:
+    """A copy of 100 before the steps, and one of 10 in each of three steps; then 20 in each without the first."""
+    inside = [(112, 7, 340, 350), (152, 7, 440, 450), (192, 7, 540, 550)]
+    base = trace(tmp_path / "base.json", QUEUE, AHEAD, copies=[(-1, 7, 90, 190), *inside])
+    new = trace(tmp_path / "new.json", QUEUE, AHEAD, copies=[(at, stream, start - 10, end) for at, stream, start, end in inside])
+    (copies,) = base.memory_operations
+    assert (copies.count, copies.outside_count, copies.outside_ns, copies.outside_bytes) == (4, 1, 100 * US, 1000)
+    (change,) = compare(base, new, generator=base.generator).memory_operations
+    assert (change.base_count, change.new_count, change.base_bytes, change.new_bytes) == (1, 1, 1000, 1000)
+    assert (change.base_ns, change.new_ns) == (10 * US, 20 * US)
 
 
 @pytest.mark.parametrize("launched", [-1, 50])
