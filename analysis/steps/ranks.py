@@ -98,7 +98,7 @@ def _in_groups(compared: pl.DataFrame, kernels: pl.DataFrame, ranks: Mapping[int
     one group.
     """
     keys = kernels.select(_GROUP).unique().filter(pl.any_horizontal(pl.col(_GROUP).is_not_null())).sort(_GROUP)
-    labels = dict(enumerate((_label(*key, ranks) for key in keys.rows()), start=1)) if len(keys) else {}
+    labels = dict(enumerate((_label(name, members, ranks) for name, members in keys.rows()), start=1)) if len(keys) else {}
     numbers = keys.with_row_index("group", offset=1)
     numbered = kernels.join(numbers, on=_GROUP, how="left", nulls_equal=True).with_columns(pl.col("group").cast(pl.Int64).fill_null(0))
     if not labels:
@@ -124,8 +124,9 @@ def _largest(numbered: pl.DataFrame) -> pl.DataFrame:
 def _label(name: str | None, ranks: str | None, numbers: Mapping[int, int]) -> str:
     """Name a process group by its name and its ranks: "group 0 (ranks 0 to 15)"."""
     members = [] if ranks is None else ranks.strip("[] ").replace(" ", "").split(",")
-    if numbers and all(member.isdecimal() and int(member) in numbers for member in members):
-        members = [str(rank) for rank in sorted(numbers[int(member)] for member in members)]
+    ranks_of = {str(number): rank for number, rank in numbers.items()}
+    if all(member in ranks_of for member in members):
+        members = [str(rank) for rank in sorted(ranks_of[member] for member in members)]
     members_text = f"ranks {', '.join(members) if len(members) <= LISTED_RANKS else f'{members[0]} to {members[-1]}'}" if members else ""
     if not name:
         return f"the group of {members_text}"
