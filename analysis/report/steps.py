@@ -201,7 +201,8 @@ class RankSpread:
 @dataclass(frozen=True, slots=True)
 class RankComparison:
     """Comparison of the ranks, by rank. ``threshold_percent``: the excess of computation above the median at which a rank is over.
-    ``groups``: the process groups whose waits are separated; 0 if the run names none and all ranks are taken as one."""
+    ``groups``: the process groups whose waits are separated; 0 if the run names none and all ranks are taken as one. ``timed_steps``:
+    number of the steps that the means are of, whose previous step was recorded (all if there is none)."""
 
     threshold_percent: float = 0.0
     steps: int = 0
@@ -210,6 +211,7 @@ class RankComparison:
     sentences: tuple[str, ...] = ()
     absent: str | None = None
     groups: int = 0
+    timed_steps: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,7 @@ def rank_comparison(
         spread=_spread(rows) if len(rows) > SPREAD_FROM else (),
         sentences=_sentences(judged, rows, limit, roles, roles_known=roles_known),
         groups=0 if in_groups.is_empty() else in_groups["group"].n_unique(),
+        timed_steps=steps_with_start(compared).select(pl.struct("phase", "number").n_unique()).item(),
     )
 
 

@@ -15,16 +15,17 @@ _PDF_ROWS: Final = 6
 def exposed_collectives(context: RuleContext, details: ExposedCommunicationDetails) -> Table | None:
     """List the exposed collectives: what, who launched them, waiting or transfer."""
     rows = details.collectives
+    sized = any(row.bytes is not None for row in rows)
     return table(
         f"{context.id}-collectives",
         "Exposed collectives",
         rows,
         Col("Operation", lambda row: row.operation, kind="name"),
-        Col("Size", lambda row: row.bytes, size),
+        Col("Size", lambda row: row.bytes, size, when=sized),
         Col("Element type", lambda row: row.element_type, html_only=True),
         Col("Group", _group, kind="name"),
-        Col("Stream", lambda row: row.stream, lambda stream: UNKNOWN if stream is None else str(stream), html_only=True),
-        Col("Part of the step", lambda row: row.part or UNKNOWN),
+        Col("Stream", lambda row: row.stream, lambda stream: UNKNOWN if stream is None else str(stream), html_only=sized),
+        Col("Part of the step", lambda row: row.part, when=any(row.part for row in rows)),
         Col("Launched by", lambda row: row.launcher or UNKNOWN),
         Col("Number", lambda row: row.count, count),
         Col("Time", lambda row: row.time_ns, duration, html_only=True),

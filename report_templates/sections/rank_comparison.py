@@ -63,7 +63,7 @@ def _bars(comparison: RankComparison, selected: Sequence[RankRow]) -> Figure:
         say(
             "The mean of {} of each rank, in {}. A rank that computes longer than the others has less exposed communication: they wait for"
             " it.{}{}",
-            plural(comparison.steps, "step"),
+            _timed(comparison),
             unit.name,
             " * The others wait for this one." if any(row.straggler for row in selected) else "",
             of_all(len(selected), len(comparison.ranks), "rank", "computation"),
@@ -95,7 +95,7 @@ def _ranks(comparison: RankComparison, selected: Sequence[RankRow], roles: Mappi
     if len(selected) > PDF_ROWS:  # the PDF omits the last ones
         selected = sorted(selected, key=lambda row: (not row.straggler, -row.excess_percent))
     threshold = percent(comparison.threshold_percent)
-    note = f"Means per step over {plural(comparison.steps, 'step')}; over: computes more than {threshold} longer than the"
+    note = f"Means per step over {_timed(comparison)}; over: computes more than {threshold} longer than the"
     note += " median of the ranks with its role in the step; waiting: communication beyond that of the rank with least of it in the step"
     several = comparison.groups > 1
     note += (
@@ -135,6 +135,13 @@ def _ranks(comparison: RankComparison, selected: Sequence[RankRow], roles: Mappi
         ),
         note=note,
     )
+
+
+def _timed(comparison: RankComparison) -> str:
+    """Name the steps of the means: those after a recorded step, if these are few."""
+    if 0 < comparison.timed_steps < comparison.steps - 1:
+        return f"the {count(comparison.timed_steps)} of {count(comparison.steps)} steps whose previous step was recorded"
+    return plural(comparison.steps, "step")
 
 
 def _signed(change: float) -> str:

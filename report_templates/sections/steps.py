@@ -341,17 +341,19 @@ class Telling:
     sentence: str
 
 
-def telling(every: Sequence[StepParts]) -> Telling:
-    """Choose the slowest process, or if all are alike, that of largest kernel time."""
+def telling(every: Sequence[StepParts], noun: str = "step") -> Telling:
+    """Choose the slowest process, or if all are alike, that of largest kernel time.
+
+    ``noun``: name of a step, such as "iteration" in an inference."""
     slowest = max(every, key=lambda part: part.mean_step_ns)
     if len(every) == 1:
-        what = f"{_what(slowest)}, wall time"
+        what = f"{_what(slowest, noun)}, wall time"
         text = f"{what}: {duration(slowest.mean_step_ns)}"
         return Telling(slowest, False, text, f"{text[0].lower()}{text[1:]}")
     ranks = all(part.rank is not None for part in every)
-    noun = "rank" if ranks else "process"
-    where = plural(len(every), noun, "ranks" if ranks else "processes")
-    mean = "average step" if any(part.steps > 1 for part in every) else "step"
+    member = "rank" if ranks else "process"
+    where = plural(len(every), member, "ranks" if ranks else "processes")
+    mean = f"average {noun}" if any(part.steps > 1 for part in every) else noun
     if all(part.numbers for part in every):
         mean = f"{mean} that was traced"
     if slowest.mean_step_ns - min(part.mean_step_ns for part in every) >= _ALIKE * slowest.mean_step_ns:
@@ -366,17 +368,17 @@ def telling(every: Sequence[StepParts]) -> Telling:
     title = f"{mean.capitalize()}, wall time: {long} {on} {where}; shown is {name}"
     sentence = f"the {mean} takes {long} of wall time {on} {where}"
     if max(kernels) > 0:
-        compared = f"computes longest ({duration(max(kernels))}; the median {noun} {duration(statistics.median(kernels))})"
+        compared = f"computes longest ({duration(max(kernels))}; the median {member} {duration(statistics.median(kernels))})"
         if ranks:  # names of nodes and processes leave no room
             title += f" (computes {duration(max(kernels))}, median {duration(statistics.median(kernels))})"
         sentence += f"; {name} {compared}"
     return Telling(part, True, title, sentence)
 
 
-def _what(part: StepParts) -> str:
+def _what(part: StepParts, noun: str) -> str:
     """Name the steps of the parts: "Average of the 2 traced steps of 19 (5 and 6)"."""
     if not part.numbers:
-        return "Average step" if part.steps > 1 else "Step"
+        return f"Average {noun}" if part.steps > 1 else noun.capitalize()
     if part.steps == 1 and len(part.numbers) == 1:
         complete = f" as a whole (of step {wording.numbered(part.partly)} only a part)" if part.partly else ""
         return f"Step {part.numbers[0]}, of {count(part.of)} the only one traced{complete}"

@@ -190,7 +190,8 @@ def _costs(report: Report) -> Figure | None:
         total = sum(share.total_ns for share in report.categories)
         drawn.append(_strip(f"Kernel time by category: {duration(total)}", head))
     if report.steps.parts:
-        example = telling(report.steps.parts)
+        inference = report.program is not None and report.program.kind == "inference"
+        example = telling(report.steps.parts, "iteration" if inference else "step")
         breakdown = example.part
         apart = wall_and_device(report, breakdown)
         parts = [

@@ -188,4 +188,8 @@ def _saving(finding: Finding) -> tuple[str, str]:
 
 
 def overlap(advices: Sequence[Advice]) -> str:
-    return "Times overlap and do not add up." if len(advices) > 1 else ""
+    every = [advice for first in advices for advice in (first, *first.explains)]
+    notes = ["Times overlap and do not add up."] if len(every) > 1 else []
+    if sum(advice.cost.endswith("per step") for advice in every) > 1:
+        notes.append("Times per step are means over all processes.")
+    return " ".join(notes)

@@ -13,6 +13,7 @@ from postrun.analysis import analyze
 from postrun.analysis.causes.program import program_words
 from postrun.analysis.report import Report
 from postrun.analysis.report.causes import Program
+from postrun.analysis.report.steps import StepParts
 from postrun.analysis.rules.evidence import frameworks
 from postrun.analysis.rules.evidence.frameworks import BATCH_SIZE, BF16, FEWER_LAUNCHES, FUSED, LOAD_AHEAD, PINNED_BATCHES, Words
 from postrun.analysis.timeline.model import NOTHING
@@ -20,6 +21,7 @@ from postrun.ingest import ingest
 from postrun.ingest.store import Store
 from postrun.report_templates.output.pages import page
 from postrun.report_templates.output.section_list import context
+from postrun.report_templates.sections.steps import telling
 from postrun.report_templates.text.look import Look
 
 MakeStore = Callable[..., Store]
@@ -90,6 +92,14 @@ def test_sections_on_training_are_left_out(make_store: MakeStore, target: str) -
     assert {"steps", "job-statistics"} <= {part.id for part in training.sections} | {"steps", "job-statistics"}
     assert "sections on training do not apply" not in page(training, target)
     assert "No iterations of inference are known" not in page(training, target)
+
+
+def test_the_parts_of_an_inference_are_those_of_an_iteration() -> None:
+    part = StepParts("node", 0, 1, 4, 10e6, {"kernel": 8e6, "other": 2e6}, False, ())
+    assert [telling((part,), noun).title for noun in ("iteration", "step")] == [
+        "Average iteration, wall time: 10.0\u00a0ms",
+        "Average step, wall time: 10.0\u00a0ms",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -554,7 +554,7 @@ def test_utilization_that_was_derived_is_not_sampled(empty: Report) -> None:
 
 
 def test_the_headline_names_what_made_a_run_slower(empty: Report) -> None:
-    # A step takes 60 ms more. Kernel a takes 40 of these, b 20 and c 5; kernel d is 30 ms faster and no reason.
+    # A step takes 60 ms more. Kernel a takes 40 of these, b 20 and c 5; kernel d is 30 ms faster, which explains nothing.
     def run(length: float, *times: float) -> Report:
         kernels = tuple(kernel(name, name, 10, time) for name, time in zip("abcd", times, strict=True))
         return loaded(empty, [length] * 10, 2, 0, kernels=kernels)
@@ -565,7 +565,7 @@ def test_the_headline_names_what_made_a_run_slower(empty: Report) -> None:
         "Computation grew most, by 60.0 ms a step. Of the kernels most: a, +40.0 ms a step (5.00 times as much);"
         " b, +20.0 ms (3.00 times as much)."
     )
-    # The other way round, d is no reason either.
+    # The other way round, d explains nothing either.
     assert (
         "Of the kernels most: a, -40.0 ms a step (-80.0 %); b, -20.0 ms (-66.7 %)."
         in compared(run(160, 50, 30, 15, 30), run(100, 10, 10, 10, 60)).headline

@@ -17,6 +17,8 @@ from postrun.analysis.report import (
     StepBreakdown,
     StepDifference,
 )
+from postrun.analysis.report.collectives import CollectiveTotals, WaitLink
+from postrun.report_templates.sections.launches import _depth
 from postrun.report_templates.sections.rank_comparison import rank_comparison
 from postrun.report_templates.sections.slow_steps import slow_steps
 from postrun.report_templates.sections.step_breakdown import step_breakdown
@@ -80,6 +82,27 @@ def test_a_few_ranks(rich: Report) -> None:
     assert cells[0] == "rank 1 · n GPU 1"
     assert cells[4] == "–"
     assert cells[-3:] == ["+20.0\u00a0%", "4 of 4", "yes"]
+
+
+@pytest.mark.parametrize(("timed", "words"), [(39, "over 40 steps;"), (4, "over the 4 of 40 steps whose previous step was recorded;")])
+def test_means_of_a_part_of_the_steps_name_it(rich: Report, timed: int, words: str) -> None:
+    comparison = RankComparison(10.0, 40, (row(0), row(1)), timed_steps=timed)
+    note = rank_comparison(dataclasses.replace(rich, rank_comparison=comparison)).tables["ranks"].note
+    assert note is not None
+    assert words in note.replace("\u00a0", " ")
+
+
+def test_who_waits_for_whom_is_one_sentence(rich: Report) -> None:
+    links = (WaitLink((5, 6, 7), 4, "dp1", 53_000_000_000), WaitLink((4,), 0, None, 35_000_000_000))
+    totals = CollectiveTotals(0, 0, 0, None, 0, 0, (), None, chain=links)
+    comparison = RankComparison(10.0, 4, (row(0), row(1)), (), ("They wait.",))
+    section = rank_comparison(dataclasses.replace(rich, rank_comparison=comparison, collective_totals=totals))
+    words = str(section.lead).replace("\u00a0", " ")
+    assert words == "They wait. Ranks 5 to 7 wait longest for rank 4 in dp1 (53.0 s), rank 4 for rank 0 (35.0 s)."
+
+
+def test_a_mean_depth_near_zero_is_a_bound() -> None:
+    assert [_depth(mean) for mean in (None, 0.0, 0.00000425, 0.00123, 0.7)] == ["–", "0", "<\u00a00.001", "0.00123", "0.700"]
 
 
 def test_512_ranks_are_extremes_and_quantiles(rich: Report) -> None:
