@@ -270,7 +270,7 @@ def _cause(row: dict[str, Any], after: str, activity: _Activity, before_all: dic
     text = f"`{after}` was launched {duration(row['end'] - row['launched'])} before it began."
     if row["stream"] is not None and row["stream_before"] is not None and row["stream"] != row["stream_before"]:
         text += f" Stream {row['stream_before']} ran last, so that stream {row['stream']} may have waited for it."
-    return "launched and waiting", f"{text} The trace does not record what it waited for.", name
+    return "launched and waiting", f"{text} The trace does not record the cause of the wait.", name
 
 
 def _late(gap: int, host: int, after: str, activity: _Activity, frame: tuple[str, str] | None) -> tuple[str, str]:
@@ -278,7 +278,7 @@ def _late(gap: int, host: int, after: str, activity: _Activity, frame: tuple[str
     kind, time, mine = activity.main(gap, host)
     start = f"The host had not launched `{after}`"
     drained = activity.drained_by(gap)
-    ended = f" `{drained}` had kept the host until the device was idle." if drained else ""
+    ended = f" `{drained}` had blocked the host until the device was idle." if drained else ""
     share = duration(host) if duration(time) == duration(host) else f"{duration(time)} of {duration(host)}"
     if kind == "nothing recorded":
         return kind, f"{start}: the trace records no activity of the host for {share}.{ended}"

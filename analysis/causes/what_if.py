@@ -83,7 +83,7 @@ def what_if(store: Store, calls: pl.DataFrame, steps: pl.DataFrame, loads: pl.Da
     if steps["process"].n_unique() > RANKS:
         return f"more than {RANKS:,} ranks"
     if steps["number"].n_unique() < STEPS:
-        return f"{plural(steps['number'].n_unique(), 'step')} in common to all ranks, of {STEPS} that a simulation requires"
+        return f"all ranks have {plural(steps['number'].n_unique(), 'step')} in common, and a simulation requires {STEPS}"
     if calls.is_empty():
         return "no collective kernels"
     if peers.source == UNKNOWN:

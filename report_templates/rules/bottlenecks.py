@@ -29,7 +29,7 @@ def bottleneck(context: RuleContext, details: BottleneckDetails, what: str) -> B
             sorted(details.nodes, key=lambda node: -(node.bottleneck_percent or 0.0)),
             Col("Node", lambda node: Cell(clip(node.node, 40)), kind="name"),
             Col("Share of snapshots", lambda node: node.bottleneck_percent, percent),
-            Col("Judged", lambda node: marked(node.issue)),
+            Col("Verdict", lambda node: marked(node.issue)),
             Col("Bottlenecks", lambda node: node.bottlenecks, count),
             Col("Low snapshots", lambda node: node.low, count),
             Col("Snapshots", lambda node: node.snapshots, count),

@@ -51,7 +51,7 @@ def slow_collectives(context: RuleContext, details: SlowCollectivesDetails) -> B
             "Bus bandwidth of process groups",
             details.groups,
             Col("Group", lambda row: f"{row.description or ''} {row.group}".strip(), kind="name", limit=60),
-            Col("Judged", lambda row: marked(row.issue, "slow") if row.issue is not None else Cell("too few")),
+            Col("Verdict", lambda row: marked(row.issue, "slow") if row.issue is not None else Cell("too few")),
             Col("Operation", lambda row: row.operation, kind="name"),
             Col("Ranks", lambda row: row.ranks, count),
             Col("Nodes", lambda row: row.nodes, count),

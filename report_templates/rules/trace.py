@@ -133,7 +133,7 @@ def low_precision(context: RuleContext, details: rule_details.LowPrecisionDetail
             Col("Model", lambda device: device.name),
             Col("Compute capability", lambda device: device.compute_capability),
             Col("Matrix units for", lambda device: listed(device.matrix_units)),
-            Col("Judged", lambda device: "yes" if device.eligible else "no"),
+            Col("Verdict", lambda device: "yes" if device.eligible else "no"),
             pdf_rows=0,
         ),
     ]
@@ -293,7 +293,7 @@ def straggler_rank(context: RuleContext, details: rule_details.StragglerRankDeta
             "Computation per step by rank",
             sorted(details.ranks, key=lambda rank: -rank.excess_percent),
             Col("Rank", lambda row: device_cell(row), kind="name"),
-            Col("Judged", lambda rank: Cell("✕ straggler", mark="v-issue") if rank.straggler else Cell("within")),
+            Col("Verdict", lambda rank: Cell("✕ straggler", mark="v-issue") if rank.straggler else Cell("within")),
             Col("Computation", lambda rank: rank.computation_per_step_ns, duration),
             Col("Above the median", lambda rank: rank.excess_percent, share),
             Col("Steps over", lambda rank: rank.steps_over, count),
@@ -301,7 +301,7 @@ def straggler_rank(context: RuleContext, details: rule_details.StragglerRankDeta
             Col("In collectives", lambda rank: rank.waiting_per_step_ns, duration),
             Col("Confirmed by the collectives", lambda rank: answer(rank.confirmed, "yes", "no"), html_only=True),
             pdf_rows=_in_pdf(details.ranks),
-            html_note="Time in collectives may overlap computation. A straggler is confirmed where the others spend more time in them.",
+            html_note="Time in collectives may overlap computation. A straggler is confirmed if the others spend more time in them.",
         ),
     ]
 
@@ -322,8 +322,8 @@ def _ranks(context: RuleContext, details: rule_details.StragglerRankDetails) -> 
         paired_bars(parts, bars, unit.name, limit=limit),
         f"Computation and time in collectives per step of {plural(len(details.ranks), 'rank')}. {unusual}",
         say(
-            "Time of each rank per step; the two overlap and do not add up. Who computes longest is least in collectives: "
-            "there the others wait for it. {}{}",
+            "Time of each rank per step; the two overlap and do not add up. The rank that computes longest spends least time in "
+            "collectives, because the others wait for it there. {}{}",
             unusual,
             of_all(len(kept), len(details.ranks), "rank", "excess over the median"),
         ),
@@ -346,7 +346,7 @@ def _by_device(
         caption,
         sorted(devices, key=lambda device: -(measure(device) or 0.0)),
         Col("Device", lambda row: device_cell(row), kind="name"),
-        Col("Judged", lambda device: marked(device.issue)),
+        Col("Verdict", lambda device: marked(device.issue)),
         *columns,
         Col("Span", lambda device: device.span_ns, duration),
         pdf_rows=_in_pdf(devices),

@@ -214,7 +214,7 @@ def load_balancing(context: RuleContext, details: rule_details.LoadBalancingDeta
             Col("Compared with", lambda pair: device_name(pair.b) if pair.b else "mean of all GPUs"),
             Col("Distance", lambda pair: pair.distance, _distance),
             Col("Difference of means", lambda pair: pair.mean_difference, points),
-            Col("Judged", lambda pair: marked(pair.violation)),
+            Col("Verdict", lambda pair: marked(pair.violation)),
             pdf_rows=8,
         ),
     ]

@@ -68,7 +68,7 @@ def rules(report: Report) -> Section:
     verdicts = judged(report)
     if not verdicts:
         return Section(
-            "rules", "Rules", say("No rule was chosen for this report: choose rules, or leave the choice out to run all of them.")
+            "rules", "Rules", say("No rule was selected for this report: select rules, or omit the selection to run all of them.")
         )
     section = Section("rules", "Rules", say("{}", _lead(verdicts)))
     summary = next((rule for rule in report.rules if rule.category == "report"), None)
@@ -90,7 +90,7 @@ def rules(report: Report) -> Section:
 def _lead(verdicts: Sequence[Judged]) -> str:
     evaluated = [one for one in verdicts if one.evaluated]
     if not evaluated:
-        return f"None of {plural(len(verdicts), 'rule')} could be evaluated: what would supply the data is said below."
+        return f"None of {plural(len(verdicts), 'rule')} could be evaluated: the captures that would supply the data are listed below."
     judging = [one for one in evaluated if not one.informs]
     if not judging:
         return f"{plural(len(evaluated), 'rule')} for information; no other rule could be evaluated."

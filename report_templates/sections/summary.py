@@ -116,11 +116,11 @@ def _nothing(verdicts: Sequence[Judged]) -> str | None:
     if not verdicts:
         return None
     if any(one.kind == ISSUE for one in verdicts):
-        return "What the rules found costs no time that could be told."
+        return "The rules found issues without a cost in time."
     judging = sum(one.kind == FINE for one in verdicts)
     absent = sum(one.kind == NOT_EVALUATED for one in verdicts)
-    text = f"No rule found an issue; {plural(judging, 'rule')} could judge the run." if judging else "No rule could judge the run."
-    return text + (f" {plural(absent, 'rule')} had too little data, as said below." if absent else "")
+    text = f"No rule found an issue; {plural(judging, 'rule')} could evaluate the run." if judging else "No rule could evaluate the run."
+    return text + (f" {plural(absent, 'rule')} had too little data, as listed below." if absent else "")
 
 
 def _listed(verdicts: Sequence[Judged]) -> Sequence[Judged]:
@@ -167,7 +167,7 @@ def _named(left: Sequence[Judged], *, rules: bool) -> list[Markup]:
             listed = [say("{} ({})", _names(those), clip(reason, 80)) if reason else _names(those) for reason, those in most[:_REASONS]]
             listed += [_names([one for _, those in most[_REASONS:] for one in those])] if len(most) > _REASONS else []
             text = Markup("; ").join(listed)
-            more = Markup(' <a href="#{}">What would supply it</a> is told in Rules.').format(ABSENT)
+            more = Markup(' <a href="#{}">What would supply it</a> is listed in Rules.').format(ABSENT)
         else:
             text, more = _names(named), Markup()
         items.append(say("{}: {}.{}", mark, text, more if rules else ""))

@@ -194,7 +194,7 @@ def test_few_rules_with_a_verdict_have_a_row_each(rich: Report) -> None:
         first = text[text.index('id="summary-rules"') : text.index("Where the time went")]
         assert first.count("✓ Fine") == (rows or 1)
         assert len(named_of(text)) == (not rows)
-        assert f"No rule found an issue; {len(rules)} rules could judge the run." in words(text)
+        assert f"No rule found an issue; {len(rules)} rules could evaluate the run." in words(text)
 
 
 def test_rules_that_could_not_be_evaluated_are_told_by_what_is_missing(rich: Report) -> None:
@@ -203,7 +203,7 @@ def test_rules_that_could_not_be_evaluated_are_told_by_what_is_missing(rich: Rep
         for name, why in (("A", "no samples: record them"), ("B", "no steps."), ("C", "no samples"))
     ]
     [line] = named_of(html_of(with_rules(rich, *rules)))
-    assert line == "– Not evaluated: A, C (no samples); B (no steps). What would supply it is told in Rules."
+    assert line == "– Not evaluated: A, C (no samples); B (no steps). What would supply it is listed in Rules."
 
 
 def test_a_finding_is_not_said_twice_on_the_first_page(rich: Report) -> None:
@@ -241,7 +241,7 @@ def test_the_first_page_of_the_pdf_holds_all_verdicts(rich: Report, tmp_path: Pa
 
 def test_a_report_of_no_rules_says_so(small_reports: dict[str, Report]) -> None:
     text = words(html_of(small_reports["empty"]))
-    assert "No rule was chosen for this report" in text
+    assert "No rule was selected for this report" in text
     assert "What to do first" not in text
 
 
@@ -251,7 +251,7 @@ def test_a_report_of_nothing_evaluated(small_reports: dict[str, Report]) -> None
         text = html_of(with_rules(small_reports["empty"], *rules), target)
         assert "None of 2 rules could be evaluated" in words(text)
         assert "Not evaluated: A, B (no samples)" in words(text)
-        assert "No rule could judge the run. 2 rules had too little data" in words(text)
+        assert "No rule could evaluate the run. 2 rules had too little data" in words(text)
         assert "no samples" in words(text)
 
 

@@ -32,7 +32,7 @@ _HOUR_NS: Final = 3.6e12
 _DIGITS: Final = 9
 _MOST: Final = 4e18
 _FIGURE: Final = {True: "footprint", False: "memory controller"}
-_TITLE: Final = {"footprint": "Find what keeps GPU memory allocated", "memory controller": "Find what raises the memory traffic"}
+_TITLE: Final = {"footprint": "Find the cause of growing GPU memory", "memory controller": "Find the cause of growing memory traffic"}
 _SUBJECTS: Final = {"footprint": "GPU memory in use", "memory controller": "The memory-controller utilisation, recorded as GPU memory,"}
 
 

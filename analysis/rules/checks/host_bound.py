@@ -78,7 +78,7 @@ class HostBound(Rule):
         if not any(device.linked for device, _ in judged):
             return not_evaluated(
                 "no launch call of this run has the correlation of a device run" if run.launches.calls else "no launch calls in this run",
-                "Profile with torch.profiler on CPU activity, too: it records the launch calls and which run belongs to each.",
+                "Also profile CPU activity with torch.profiler, which records the launch calls and the work that each launched.",
             )
         judged = in_order(judged)
         bad = with_issue(judged)
@@ -301,7 +301,7 @@ def _recommendation(run: RunData, waits: _Waits) -> str | None:
     call = _first_use(run, waits)
     longest_call = f" (one `{call.name}` took {duration(call.time_ns)} of the waiting)" if call else ""
     advice = {
-        "profiler overhead": f"Profile again {LESS_OVERHEAD.of(program)}, because most of the waiting is the profiler's own",
+        "profiler overhead": f"Profile again {LESS_OVERHEAD.of(program)}, because the profiler itself causes most of the waiting",
         "data loader": f"Load data ahead with {LOAD_AHEAD.of(program)}, because the device waits for batches",
         COMPILATION: f"{FEWER_COMPILATIONS.of(program)}, because code is compiled while the device waits",
         SCHEDULER: f"{SCHEDULING.of(program)}, because {duration(waits.between)} of {total} of host wait lie between iterations,"
@@ -328,7 +328,7 @@ def _recommendation(run: RunData, waits: _Waits) -> str | None:
         waited += f" ({duration(longest_ns)} in the {_LONGEST} longest)"
     if main == UNRECORDED:
         return f"{advice}: {waited}.{_of_other_ranks(run)}"
-    return f"{advice}: {waited}, and what the host did meanwhile was {shares}."
+    return f"{advice}: {waited}. The host's activity in that time was {shares}."
 
 
 def _of_other_ranks(run: RunData) -> str:

@@ -87,7 +87,7 @@ def _outcome(run: RunData, pauses: pl.DataFrame, threshold: float) -> Outcome:
     where = ranks_in_words(run, processes) if processes and ranked else None
     text = (
         f"During {' and '.join(kinds)} on the host, devices of {where or plural(len(processes), 'process', 'processes')} had no work for"
-        f" {duration(idle_ns)}, {percent(share)} of all devices' time (threshold {percent(threshold)})."
+        f" {duration(idle_ns)}, {percent(share)} of the time of all devices (threshold {percent(threshold)})."
     )
     simulated = run.what_if
     gain = simulated.gain_of_pauses() if isinstance(simulated, WhatIf) else None
@@ -127,14 +127,14 @@ def _late_outcome(run: RunData, threshold: float) -> Outcome | None:
     )
     who, frame = ranks_in_words(run, processes), frames[0]
     text = (
-        f"The host of {ranks_in_words(run, processes[:1])} launched late in {plural(late['steps'][0], 'step')}: its device had no work for"
-        f" {duration(late['idle'][0])} more than those of its peers, and the others waited {duration(late['waiting'][0])} for it in"
-        f" collectives. Together this is {percent(100 * ns / total)} of all devices' time (threshold {percent(threshold)})."
+        f"The host of {ranks_in_words(run, processes[:1])} launched late in {plural(late['steps'][0], 'step')}. Its device was idle for"
+        f" {duration(late['idle'][0])} longer than those of its peers, and the other ranks waited {duration(late['waiting'][0])} for it in"
+        f" collectives. Together these are {percent(100 * ns / total)} of the time of all devices (threshold {percent(threshold)})."
     )
     if len(processes) > 1:
         text += f" The hosts of {who} were late."
-    text += f" Meanwhile the host ran `{frame}`." if frame else " The trace records nothing that the host did then."
-    title = f"Shorten the host's work of {who}" if frame else f"Record what delays the host of {who}"
+    text += f" Meanwhile the host ran `{frame}`." if frame else " The trace records no activity of the host at that time."
+    title = f"Shorten the host's work on {who}" if frame else f"Record what delays the host of {who}"
     return concluded(
         list(top),
         int(late["steps"].sum()),
@@ -149,13 +149,13 @@ def _late_outcome(run: RunData, threshold: float) -> Outcome | None:
 def _advice(who: str, frame: str | None) -> str:
     if frame:
         return (
-            f"Shorten `{frame}` on {who}, do it less often or in another thread, because the other ranks wait for {who} in the next"
+            f"Shorten `{frame}` on {who}, or run it less often or on another thread, because the other ranks wait for {who} in the next"
             " collective."
         )
     return (
         f"Profile {who} with `with_stack=True`, with ranges (`torch.profiler.record_function`) around logging, checkpoints and evaluation,"
         " and with a range in `gc.callbacks`. `py-spy dump --pid PID` and the CPU load of the node show causes outside of the program."
-        " The device has no work then, so that neither its clock nor its kernels are the cause."
+        " The device has no work at that time, so neither its clock nor its kernels are the cause."
     )
 
 

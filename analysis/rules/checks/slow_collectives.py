@@ -51,9 +51,7 @@ class SlowCollectives(Rule):
             return not_evaluated(reason, _ALL_RANKS)
         calls, links = group_transfers(run.store)
         if calls.is_empty():
-            return not_evaluated(
-                "no large collective of known size whose group is recorded and has all of its ranks in this run", _ALL_RANKS
-            )
+            return not_evaluated("no large collective whose size and group are recorded and whose ranks are all in this run", _ALL_RANKS)
         compared = calls.filter(pl.col("expected").is_not_null() | pl.col("peers").is_not_null())
         if compared.is_empty():
             return not_evaluated("no link of known bandwidth, and no second group of the same kind to compare with")
@@ -87,7 +85,7 @@ def _of_one_rank(run: RunData) -> str | None:
     ranks = {(device.node, device.rank, device.pid) for device in run.breakdown if device.communication_ns}
     if not ranks:
         return "no collective kernels in this run"
-    return "collectives of one rank alone, whose time contains the wait for the others" if len(ranks) == 1 else None
+    return "only one rank has collectives, and their time contains the wait for the others" if len(ranks) == 1 else None
 
 
 def _groups(marked: pl.DataFrame) -> pl.DataFrame:
@@ -164,7 +162,7 @@ def _finding(row: dict[str, Any], bad: list[dict[str, Any]], links: dict[str, Li
         base = f"{significant(row['expected'])} GB/s of its {links[row['group']].kind}"
         share, limit, slow, count = row["bus"] / row["expected"], parameters["link_threshold"], row["slow_by_link"], row["linked"]
     more = f"; {plural(len(bad) - 1, 'more group is', 'more groups are')} slow" if len(bad) > 1 else ""
-    often = f", below it in {slow} of {plural(count, 'collective')}" if bad else ""
+    often = f", and is slow in {slow} of {plural(count, 'collective')}" if bad else ""
     return f"{capitalized(subject)}, {percent(100 * share)} of the {base} (threshold {percent(limit)}){often}{more}."
 
 

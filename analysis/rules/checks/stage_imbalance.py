@@ -115,19 +115,19 @@ def _name(run: RunData, simulated: WhatIf, role: int) -> str:
 
 def _recommendation(run: RunData, simulated: WhatIf, role: int, excess: float, worst: ComparedStage, stages: int) -> str:
     part = percent(100 * excess / worst.computation_per_step_ns)
-    text = f"Move {part} of the computation of {_name(run, simulated, role)} ({duration(excess)} per step) to the other stages"
+    text = f"Move {part} of the computation ({duration(excess)} per step) from {_name(run, simulated, role)} to the other stages"
     if simulated.peers.source == "groups" and role == stages - 1:
         text += (
-            ": the last stage also computes the output layer and the loss. In Megatron-LM, use `--account-for-loss-in-pipeline-split` or a"
+            ". The last stage also computes the output layer and the loss. In Megatron-LM, use `--account-for-loss-in-pipeline-split` or a"
             " smaller `--decoder-last-pipeline-num-layers`"
         )
     elif simulated.peers.source == "groups" and role == 0:
         text += (
-            ": the first stage also computes the embedding. In Megatron-LM, use `--account-for-embedding-in-pipeline-split` or a smaller"
+            ". The first stage also computes the embedding. In Megatron-LM, use `--account-for-embedding-in-pipeline-split` or a smaller"
             " `--decoder-first-pipeline-num-layers`"
         )
     else:
-        text += ": give it fewer layers, and count the embedding, the output layer and the loss as layers"
+        text += ". Give it fewer layers, and count the embedding, the output layer and the loss as layers"
     if len(simulated.peers.of(role)) == 1:
-        text += ". The stage has only one recorded rank: first check the clock and temperature of its GPU"
+        text += ". Only one rank of the stage is recorded, so first check the clock and temperature of its GPU"
     return f"{text}."

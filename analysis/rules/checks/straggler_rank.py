@@ -80,7 +80,7 @@ class StragglerRank(Rule):
             return not_evaluated("the roles of the ranks are unknown, so that no rank has peers to be compared with", _CAPTURE_GROUPS)
         compared = compared_steps(steps, parameters["threshold"], run.peers.roles if run.peers.pipeline else None)
         if compared.is_empty():
-            return not_evaluated("no rank has a peer: each does other work than the others", "Give the traces of all data-parallel ranks.")
+            return not_evaluated("no rank has a peer, because each does different work", "Give the traces of all data-parallel ranks.")
         return _outcome(run, compared, ranks_over_steps(run.places, compared), parameters)
 
 
@@ -138,7 +138,7 @@ def _outcome(run: RunData, compared: pl.DataFrame, ranks: list[RankOverSteps], p
 def _prediction(simulated: WhatIf, gain: Gain, threshold: float) -> str:
     shorter = simulated.step_ns * (1 - gain.percent / 100)
     return (
-        f" A simulated step takes {duration(shorter)} instead of {duration(simulated.step_ns)} with the durations of its peers,"
+        f" With the durations of its peers, a simulated step takes {duration(shorter)} instead of {duration(simulated.step_ns)},"
         f" {explained(gain, threshold)}."
     )
 
@@ -153,12 +153,12 @@ def _finding(run: RunData, ranks: list[RankOverSteps], bad: list[RankOverSteps],
         f"{worst.place} computes {duration(worst.excess_ns)} per step ({percent(worst.excess_percent)}) longer than the median of"
         f" {f'the {len(peers)} ranks with its work' if peers else f'{len(ranks)} ranks'} ({limit})"
     )
-    often = f"and is over it in {worst.steps_over} of {plural(worst.steps, 'step')}"
+    often = f"and exceeds the threshold in {worst.steps_over} of {plural(worst.steps, 'step')}"
     if bad:
-        also = f"; {plural(len(bad) - 1, 'more rank does', 'more ranks do')}, too" if len(bad) > 1 else ""
-        return capitalized(f"{text} {often}, while the others spend {duration(worst.waits_ns or 0.0)} per step more in collectives{also}.")
+        also = f" {plural(len(bad) - 1, 'more rank is', 'more ranks are')} also slow." if len(bad) > 1 else ""
+        return capitalized(f"{text} {often}. The others spend {duration(worst.waits_ns or 0.0)} more per step in collectives.{also}")
     if worst.over:
-        wait = f"only {duration(worst.waits_ns)} per step more" if worst.waits_ns and worst.waits_ns > 0 else "no more time"
+        wait = f"only {duration(worst.waits_ns)} more per step" if worst.waits_ns and worst.waits_ns > 0 else "no more time"
         return capitalized(f"{text} {often}, but the others spend {wait} in collectives: they do not wait for it.")
     return f"The rank that computes longest, {text.replace(' computes', ', computes', 1)}."
 
@@ -171,7 +171,7 @@ def _recommendation(run: RunData, ranks: list[RankOverSteps], worst: RankOverSte
     slower, longest = _slower(run.store, [rank.process for rank in ranks if not rank.over and rank.process in peers], worst.process)
     if slower is not None and 2 * slower >= worst.excess_percent:
         return (
-            f"Check clock, temperature and power of {place(worst.node, None, worst.device)}{_tools(run, worst)}, because {why} and its"
+            f"Check the clock, temperature and power of {place(worst.node, None, worst.device)}{_tools(run, worst)}, because {why} and its"
             f" kernels take {percent(slower)} longer than the same kernels of the other ranks.{_clock(run, ranks, worst)}"
         )
     more = f", most of all {longest}" if longest else ""

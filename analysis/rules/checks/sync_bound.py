@@ -74,11 +74,12 @@ class SyncBound(Rule):
             return no_device_activity()
         if not called:
             return not_evaluated(
-                "no host calls in this run", "Profile with torch.profiler on CPU activity, too: it records the runtime calls."
+                "no host calls in this run", "Also profile CPU activity with torch.profiler, which records the runtime calls."
             )
         if all(row.issue is None for _, row in judged):
             return not_evaluated(
-                "no host calls of the processes that used the devices", "Profile those processes with torch.profiler on CPU activity, too."
+                "no host calls of the processes that used the devices",
+                "Also profile the CPU activity of those processes with torch.profiler.",
             )
         bad = with_issue(judged)
         top = _calls(run, pl.concat(calls for _, calls in looks))
@@ -169,9 +170,9 @@ def _finding(judged: _Judged, bad: _Judged, parameters: Parameters) -> str:
         return f"Blocking calls of the host caused idle time in {percent(row.percent)} of the profile at most (threshold {limit}){why}."
     total, span = sum(one.caused_idle_ns for _, one in bad), sum(device.span_ns for device, _ in judged)
     return (
-        f"On {gpus(len(bad), len(judged))} blocking calls of the host caused idle time in more than"
-        f" {limit} of the profile, {duration(total)} in all, {percent(100 * total / span)} of the {BASE}; most on {worst.label}:"
-        f" {percent(row.percent)}{why}."
+        f"On {gpus(len(bad), len(judged))}, blocking calls of the host caused idle time of more than"
+        f" {limit} of the profile: {duration(total)} in total, {percent(100 * total / span)} of the {BASE}, most on {worst.label}"
+        f" ({percent(row.percent)}){why}."
     )
 
 
@@ -195,11 +196,11 @@ def _recommendation(run: RunData, calls: Sequence[BlockingCall], bad: _Judged) -
     remove = _INSTEAD.get(main.operator or "", "")
     if not remove:
         remove = (WAITS_FOR_ALL if "Device" in main.name else READS).of(run.program)
-    change = f"Remove {remove} from the loop, or reach them once every 100 steps"
+    change = f"Remove {remove} from the loop, or run them once every 100 steps"
     if main.upload:
         change = f"Copy to the device from pinned memory {PINNED.of(run.program)}"
     return (
-        f"{change}: in {plural(main.count, 'call')}"
-        f"{per_step} of `{main.name}`{copied}{source} the host waited for {duration(main.time_ns)} and prepared no launches, which caused"
-        f" {duration(main.caused_idle_ns)} of the {duration(total)} of idle time.{site}"
+        f"{change}. In {plural(main.count, 'call')}{per_step} of `{main.name}`{copied}{source}, the host waited for"
+        f" {duration(main.time_ns)} and prepared no launches. This caused {duration(main.caused_idle_ns)} of the {duration(total)} of idle"
+        f" time.{site}"
     )

@@ -52,7 +52,7 @@ class WorkImbalance(Rule):
             return not_evaluated(f"{plural(simulated.steps, 'step')} in common to all ranks, of {STEPS} that this requires", _CAPTURE)
         rows = simulated.computing.filter(pl.col("rank").n_unique().over("role") > 1)
         if rows.is_empty():
-            return not_evaluated("no rank has a peer: each does other work than the others", "Give the traces of all data-parallel ranks.")
+            return not_evaluated("no rank has a peer, because each does different work", "Give the traces of all data-parallel ranks.")
         rows = rows.filter(pl.col("computing").mean().over("role", "step") > 0)
         if rows.is_empty():
             return not_evaluated("no computation kernel of these ranks takes any time", _CAPTURE)

@@ -97,7 +97,7 @@ def _evidence(lead: Lead, facts: Facts) -> list[str]:
 def _waiting(lead: Lead, facts: Facts) -> list[str]:
     waited = whole_percent(100 * lead.waiting_ns / lead.exposed_ns)
     caused = whole_percent(100 * lead.caused_ns / lead.waiting_ns) if lead.waiting_ns else ""
-    cause = f", and {caused} of it is for {_names(facts)}" if facts.late else ", in turn for several ranks"
+    cause = f", and {caused} of it is for {_names(facts)}" if facts.late else ", for different ranks in turn"
     if lead.operation in _ONE_TO_ONE:  # stages of a pipeline wait for each other by design
         cause = ""
     if lead.waits:
@@ -141,7 +141,7 @@ def _change(lead: Lead, facts: Facts) -> tuple[str, str]:
         return overlap, facts.other_words
     if lead.varies:
         return "Load the traces of all ranks", (
-            "Load the traces of the other ranks as well, and look for the rank that arrives last, before you change what is exchanged"
+            "Load the traces of the other ranks as well, and look for the rank that arrives last, before you change the exchange"
         )
     by_launcher = {
         launchers.DDP: _ddp, launchers.FSDP: _fsdp, launchers.FSDP2: _fsdp, launchers.DEEPSPEED: _deepspeed, launchers.MEGATRON: _megatron,
@@ -223,14 +223,14 @@ def _ddp(lead: Lead, facts: Facts) -> tuple[str, str] | None:
     unused = ", and without `find_unused_parameters`, whose search is in the trace" if facts.unused_search else ""
     if lead.mean_ns < _SHORT_NS and (facts.per_step is None or facts.per_step > 2):
         return "Reduce gradients in larger buckets", (
-            f"Reduce gradients in larger pieces with `DistributedDataParallel(..., bucket_cap_mb=100{view})` (default 25), since so short a"
-            " reduction is mostly latency"
+            f"Reduce gradients in larger pieces with `DistributedDataParallel(..., bucket_cap_mb=100{view})` (default 25), because such a"
+            " short reduction is mostly latency"
         )
     if facts.too_much:
         fewer = "" if _narrow(lead) else "Reduce fewer bytes with `model.register_comm_hook(None, bf16_compress_hook)`, or less often"
         return "Reduce fewer bytes per step", (
             f"{fewer or 'Reduce gradients less often'} with gradient accumulation under `model.no_sync()`, because backward is too short to"
-            " hide so much communication"
+            " hide this much communication"
         )
     if lead.mean_ns > _LONG_NS and lead.hidden_percent < _MOST:
         return "Overlap all-reduce with backward", (
@@ -240,7 +240,7 @@ def _ddp(lead: Lead, facts: Facts) -> tuple[str, str] | None:
     if lead.hidden_percent >= _IN_USE_PERCENT:
         return "Shorten the last all-reduce of backward", (
             f"Compare `DistributedDataParallel(..., bucket_cap_mb=10{view})` with the default of 25{unused}: the reduction overlaps"
-            " backward already, and what stays exposed is what nothing is left to hide"
+            " backward already, and no computation is left to cover the exposed rest"
         )
     return "Overlap all-reduce with backward", (
         f"Let each bucket start during backward: compare `DistributedDataParallel(..., bucket_cap_mb=10{view})` with the default of"
@@ -328,7 +328,7 @@ def _torchrec(lead: Lead, facts: Facts) -> tuple[str, str] | None:
         fewer = "" if _narrow(lead) or lead.part is None else "Exchange fewer bytes (`QCommsConfig` of TorchRec with BF16), divide"
         return "Shorten the all-to-all exchange that stays exposed", (
             f"{fewer or 'Divide'} the embedding tables more evenly over the ranks, and wait for an exchange only where its result is"
-            " needed; the next batch is exchanged ahead already"
+            " needed; the next batch is already exchanged ahead"
         )
     return "Overlap the all-to-all exchange with computation", (
         "Exchange the sparse features of the next batch during this one's dense layers (`TrainPipelineSparseDist` of TorchRec)"

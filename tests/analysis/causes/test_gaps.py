@@ -53,7 +53,7 @@ def test_a_gap_is_divided_where_the_launch_call_ended(make_store: MakeStore) -> 
     assert (gap.before, gap.stream_before, gap.after, gap.stream_after) == ("a", 7, "b", 20)
     assert gap.cause == (
         "`b` was launched 146 ms before it began. Stream 7 ran last, so that stream 20 may have waited for it. The trace does not record"
-        " what it waited for."
+        " the cause of the wait."
     )
 
 
@@ -118,7 +118,7 @@ def test_the_range_of_a_step_is_no_cause(make_store: MakeStore) -> None:
 def test_the_call_that_emptied_the_device_is_named(make_store: MakeStore) -> None:
     gap = of_host(make_store, host("sync", 0, MS + 5, "cudaStreamSynchronize"), host("operator", 2 * MS, 10 * MS, "aten::stack"))
     assert gap.kind == "operator"
-    assert gap.cause.endswith(" `cudaStreamSynchronize` had kept the host until the device was idle.")
+    assert gap.cause.endswith(" `cudaStreamSynchronize` had blocked the host until the device was idle.")
 
 
 def test_a_copy_blocks_only_if_its_call_outlives_it(make_store: MakeStore) -> None:

@@ -106,7 +106,7 @@ def test_a_missing_rank_leaves_out_the_simulation(make_store: MakeStore) -> None
     ("shape", "reason"),
     [
         (Shape(1, 1), "one rank in this run"),
-        (Shape(2, 2, steps=1), "1 step in common to all ranks, of 3 that a simulation requires"),
+        (Shape(2, 2, steps=1), "all ranks have 1 step in common, and a simulation requires 3"),
     ],
 )
 def test_a_job_with_too_little_is_not_simulated(make_store: MakeStore, shape: Shape, reason: str) -> None:

@@ -90,7 +90,7 @@ def test_far_below_the_link(make_store: MakeStore) -> None:
     assert (result.verdict, result.triggered, result.datapoints) == ("IssuesFound", 1, 1)
     assert result.finding == (
         "All-reduce of 381 MiB in DATA_PARALLEL_GROUP dp0 [0, 1] (2 ranks on 1 node) reaches 100 GB/s, 22.2 % of the 450 GB/s of its NVLink"
-        " (threshold 40.0 %), below it in 12 of 12 collectives."
+        " (threshold 40.0 %), and is slow in 12 of 12 collectives."
     )
     (group,) = plain_details(result)["groups"]
     assert group["bus_gb_per_s"] == pytest.approx(100)
@@ -120,7 +120,7 @@ def test_far_below_equal_groups(make_store: MakeStore) -> None:
     result, finding = judged(store_of(make_store, fast, [2666] * 12, fast, fast, model="NVIDIA Unheard-of 1"))
     assert (result.verdict, result.triggered, result.datapoints) == ("IssuesFound", 1, 4)
     assert "dp1 [2, 3]" in str(result.finding)
-    assert "50.0 % of the 300 GB/s of 3 equal groups (threshold 70.0 %), below it in 12 of 12 collectives." in str(result.finding)
+    assert "50.0 % of the 300 GB/s of 3 equal groups (threshold 70.0 %), and is slow in 12 of 12 collectives." in str(result.finding)
     assert finding is not None
     assert (finding.cost_ns, finding.saving_ns, finding.saving_kind) == (24 * 2666 * US, pytest.approx(24 * 1333 * US, abs=30), "predicted")
 
@@ -130,7 +130,7 @@ def test_short_collectives_are_compared_with_equal_groups_only(make_store: MakeS
     fast = [40] * 12
     result, _ = judged(store_of(make_store, fast, [400] * 12, fast, elements=2_000_000))
     assert (result.verdict, result.triggered, result.datapoints) == ("IssuesFound", 1, 3)
-    assert "10.0 % of the 200 GB/s of 2 equal groups (threshold 70.0 %), below it in 12 of 12 collectives." in str(result.finding)
+    assert "10.0 % of the 200 GB/s of 2 equal groups (threshold 70.0 %), and is slow in 12 of 12 collectives." in str(result.finding)
     assert plain_details(result)["groups"][0]["link_gb_per_s"] is None
     assert judged(store_of(make_store, [400] * 12, elements=2_000_000))[0].verdict == "NotEvaluated"
 
@@ -162,11 +162,11 @@ def test_advice_for_amd(make_store: MakeStore) -> None:
 @pytest.mark.parametrize(
     ("transfers", "more", "reason"),
     [
-        ([[4000] * 12], {"known": 1}, "collectives of one rank alone, whose time contains the wait for the others"),
+        ([[4000] * 12], {"known": 1}, "only one rank has collectives, and their time contains the wait for the others"),
         ([[4000] * 6], {}, "6 of at least 7 large collectives of a group needed"),
         # 400 kB take NVLink below a microsecond: latency
-        ([[4000] * 12], {"elements": 100_000}, "no large collective of known size"),
-        ([[4000] * 12], {"group_size": 4, "group_ranks": None}, "no large collective of known size whose group is recorded"),
+        ([[4000] * 12], {"elements": 100_000}, "no large collective whose size and group are recorded"),
+        ([[4000] * 12], {"group_size": 4, "group_ranks": None}, "no large collective whose size and group are recorded"),
         ([[4000] * 12], {"model": None}, "no link of known bandwidth, and no second group of the same kind to compare with"),
     ],
 )  # fmt: skip

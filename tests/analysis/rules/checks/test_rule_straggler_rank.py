@@ -70,8 +70,8 @@ def test_a_straggler_is_named(make_store: Callable[..., Store]) -> None:
     assert [rank["straggler"] for rank in plain_details(result)["ranks"]] == [False, False, True, False]
     assert [rank["confirmed"] for rank in plain_details(result)["ranks"]] == [None, None, True, None]
     assert result.finding == (
-        "Rank 2, node-1 GPU 0 computes 30 ns per step (30.0 %) longer than the median of 4 ranks (threshold 10.0 %) and is over it in"
-        " 4 of 4 steps, while the others spend 30 ns per step more in collectives."
+        "Rank 2, node-1 GPU 0 computes 30 ns per step (30.0 %) longer than the median of 4 ranks (threshold 10.0 %) and exceeds the"
+        " threshold in 4 of 4 steps. The others spend 30 ns more per step in collectives."
     )
     assert finding is not None
     # 30 ns x 4 steps x 3 other ranks (each has 200 ns exposed); span of each device 3 x 1000 + 150
@@ -80,7 +80,7 @@ def test_a_straggler_is_named(make_store: Callable[..., Store]) -> None:
     assert (finding.cost_ns, finding.saving_ns, finding.cost_per_step_ns) == (360, 360, 22.5)
     assert finding.cost_percent == pytest.approx(100 * 360 / (4 * 3150))
     assert result.recommendation is not None
-    assert result.recommendation.startswith("Check clock, temperature and power of node-1 GPU 0")
+    assert result.recommendation.startswith("Check the clock, temperature and power of node-1 GPU 0")
     assert "30.0 % longer than the same kernels" in result.recommendation
 
 
@@ -108,7 +108,7 @@ def test_the_others_must_wait_for_it(make_store: Callable[..., Store], waits: in
     assert result.verdict == ("IssuesFound" if confirmed else "NoIssuesFound")
     if not confirmed:
         assert result.finding is not None
-        assert result.finding.endswith("but the others spend only 14 ns per step more in collectives: they do not wait for it.")
+        assert result.finding.endswith("but the others spend only 14 ns more per step in collectives: they do not wait for it.")
 
 
 def test_the_wait_is_bounded_by_what_is_exposed(make_store: Callable[..., Store]) -> None:
@@ -217,7 +217,7 @@ def test_the_planted_rank_is_found(demo: tuple[DemoTruth, Judged]) -> None:
     others = statistics.median(rank.computation_ns for rank in truth.ranks)
     assert plain_details(result)["ranks"][5]["excess_percent"] == pytest.approx(100 * (planted.computation_ns / others - 1), abs=0.5)
     assert result.recommendation is not None
-    assert result.recommendation.startswith(f"Check clock, temperature and power of {planted.node} GPU {planted.device}")
+    assert result.recommendation.startswith(f"Check the clock, temperature and power of {planted.node} GPU {planted.device}")
     exposed = named(report, "ExposedCommunication").recommendation
     assert exposed is not None
     assert f"of it is for rank 5, {planted.node} GPU {planted.device}" in exposed
@@ -302,7 +302,7 @@ def test_the_tools_are_those_of_the_vendor(make_store: Callable[..., Store], ven
     even, slow = [(100, 50)] * 4, [(130, 20)] * 4
     devices = [{"node": rank // 2, "index": rank % 2, "name": model, "vendor": vendor} for rank in range(4)]
     result, _ = judged(make_store(names=NAMES, device=devices, **job(even, even, slow, even)))
-    expected = f"Check clock, temperature and power of node-1 GPU 0{tools}"
+    expected = f"Check the clock, temperature and power of node-1 GPU 0{tools}"
     assert str(result.recommendation).startswith(expected if tools else f"{expected}, because")
 
 

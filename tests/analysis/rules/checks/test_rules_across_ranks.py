@@ -107,9 +107,9 @@ def test_kernels_without_duration_accuse_nobody(make_store: MakeStore) -> None:
 @pytest.mark.parametrize(
     ("long", "words"),
     [
-        (0, ": the first stage also computes the embedding. In Megatron-LM, use `--account-for-embedding-in-pipeline-split`"),
-        (1, ": give it fewer layers, and count the embedding, the output layer and the loss as layers"),
-        (2, ": the last stage also computes the output layer and the loss. In Megatron-LM, use `--account-for-loss-in-pipeline-split`"),
+        (0, ". The first stage also computes the embedding. In Megatron-LM, use `--account-for-embedding-in-pipeline-split`"),
+        (1, ". Give it fewer layers, and count the embedding, the output layer and the loss as layers"),
+        (2, ". The last stage also computes the output layer and the loss. In Megatron-LM, use `--account-for-loss-in-pipeline-split`"),
     ],
 )
 @pytest.mark.parametrize("replicas", [1, 2])
@@ -121,10 +121,10 @@ def test_advice_for_a_long_stage(make_store: MakeStore, replicas: int, long: int
     ranks = f"rank {first}" if replicas == 1 else f"ranks {first} and {first + 1}"
     assert findings[0].where == f"pipeline stage {long} ({ranks})"
     assert words in str(findings[0].recommendation)
-    alone = "The stage has only one recorded rank: first check the clock and temperature of its GPU."
+    alone = "Only one rank of the stage is recorded, so first check the clock and temperature of its GPU."
     assert str(findings[0].recommendation).endswith(alone) is (replicas == 1)
     if replicas == 1:
-        reason = "no rank has a peer: each does other work than the others"
+        reason = "no rank has a peer, because each does different work"
         assert (results["StragglerRank"].reason, results["WorkImbalance"].reason) == (reason, reason)
 
 
