@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from postrun.analysis.report import Report
 from postrun.analysis.report.causes import Gap, Iteration, IterationKind, Program, Role
-from postrun.analysis.report.collectives import Collective, CollectiveGroup, CollectiveTotals, CollectiveWait
+from postrun.analysis.report.collectives import Collective, CollectiveGroup, CollectiveTotals, CollectiveWait, WaitLink
 from postrun.analysis.report.comparison import Verdict
 from postrun.analysis.report.rules import Finding
 from postrun.ingest.store import Store
@@ -78,9 +78,9 @@ def test_each_field_of_the_evidence_has_a_row(docs: Path, section: str) -> None:
     assert sorted(documented) == sorted(field.name for field in dataclasses.fields(FIELD_TABLES[section]))
 
 
-def test_each_field_of_the_waits_and_the_process_groups_is_named(docs: Path) -> None:
+def test_each_field_of_the_lists_of_collectives_is_named(docs: Path) -> None:
     text = (docs / "report-json.md").read_text(encoding="utf-8")
-    for key, of in (("waits", CollectiveWait), ("groups", CollectiveGroup)):
+    for key, of in (("waits", CollectiveWait), ("groups", CollectiveGroup), ("chain", WaitLink)):
         row = re.search(rf"^\| `{key}` \| list \|(.+)$", text, re.MULTILINE)
         assert row is not None
         assert re.findall(r"`(\w+)`", row[1]) == [field.name for field in dataclasses.fields(of)]
