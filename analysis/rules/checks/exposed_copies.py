@@ -35,11 +35,11 @@ class ExposedCopies(Rule):
         Parameter("threshold", "%", 10, 10, "percentile", "share of a device's span that copies and memsets without a kernel may take"),
         Parameter("bucket_threshold", "%", 1, 1, "percentile", "share of a device's span that copies of DDP's buckets may take"),
     )
-    needs = "A profiler trace with the activity of the GPUs, such as one of torch.profiler with CUDA activity."
-    checks = "How much of each device's time goes into copies and memsets while no kernel runs."
+    needs = "A profiler trace with the activity of the GPUs, such as a trace of torch.profiler with CUDA activity."
+    checks = "Measures the share of each device's time in copies and memsets while no kernel runs."
     condition = (
-        "copies and memsets not covered by a kernel > `threshold` of the device's span, or copies of gradients out of DDP's buckets >"
-        " `bucket_threshold` of it, on any device"
+        "copies and memsets during which no kernel runs take more than `threshold` of the span of any device, or copies of gradients out of"
+        " DDP's buckets take more than `bucket_threshold` of it"
     )
     advice = "Copy less, from pinned memory, and while kernels run."
 

@@ -52,8 +52,10 @@ class UnfusedKernels(Rule):
     category = "trace"
     parameters = (Parameter("threshold", "%", 10, 10, "percentile", "share of a device's span that fusing may save"),)
     needs = "A profiler trace with kernels of PyTorch's eager operators."
-    checks = "How much time the device would save if chains of elementwise kernels were fused."
-    condition = "time of chains of elementwise kernels beyond the longest kernel of each > `threshold` of the device's span, on any device"
+    checks = "Measures the time that each device would save if chains of elementwise kernels were fused."
+    condition = (
+        "on any device, chains of elementwise kernels take longer than the longest kernel of each by more than `threshold` of the span"
+    )
     advice = "Fuse chains of elementwise operators with `torch.compile`."
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:

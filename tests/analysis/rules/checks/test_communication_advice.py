@@ -252,7 +252,7 @@ def of_group(operation: str, description: str) -> dict[str, Any]:
         ("AllReduce", "vllm::all_reduce", {}, "launched by vLLM", "(`--tensor-parallel-size`)"),
         ("AllReduce", "sgl_kernel::all_reduce", {}, "launched by SGLang", "(`--tp-size`)"),
         ("SendRecv", "All2All_Pooled_Req", {"record": TO_ALL}, "launched by TorchRec", "(`TrainPipelineSparseDist` of TorchRec)"),
-        ("SendRecv", "@## sparse_data_dist 3 ##", {"record": TO_ALL}, "launched by TorchRec", "the next batch is exchanged ahead already"),
+        ("SendRecv", "@## sparse_data_dist 3 ##", {"record": TO_ALL}, "launched by TorchRec", "the next batch is already exchanged ahead"),
         (
             "AllGather", "@FSDP::pre_backward (layers.3)", {"launched": 10 * MS - 20 * US},
             "launched by FSDP (`fully_shard`) in the backward pass", "`module.set_modules_to_backward_prefetch(...)`",
