@@ -1,4 +1,4 @@
-"""Conversion of what rules from outside take and return: values, outcomes and exceptions -> plain data for the report."""
+"""Conversion for rules from outside: values of parameters, outcomes and exceptions -> plain data for the report."""
 
 from __future__ import annotations
 
