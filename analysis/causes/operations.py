@@ -19,6 +19,7 @@ KERNELS: Final = 4_000_000  # computation kernels that are read at most; a longe
 OPERATIONS_MOST: Final = 300_000  # up to which runs are also cut where the kernel changes
 LINES: Final = 512  # lines of communication that are compared with each other
 COMPARED: Final = 2_000_000  # pairs of operations that are compared, about
+ALIKE: Final = 2.0  # variance between positions of a step / variance within them, up to which the position does not matter
 MEETING: Final = 0.9  # share of the transfers of two streams that have to overlap if the streams are two ends of one connection
 _LINE: Final = ("process", "stream")
 _COMMUNICATION: Final = {
@@ -116,8 +117,11 @@ def _runs(kernels: pl.DataFrame, communication: pl.DataFrame) -> pl.DataFrame:
         .sort(*_LINE, "step", "start")
     )
     position = pl.int_range(pl.len()).over(*_LINE, "step")
+    placed = runs.with_columns(position=position, count=pl.len().over(*_LINE, "step"))
+    alike = placed.join(_alike(placed), on=["role", "work", "count"], how="semi").select(*_LINE, "step", "run", alike=True)
     return (
-        runs.with_columns(position=position, count=pl.len().over(*_LINE, "step"))
+        placed.join(alike, on=[*_LINE, "step", "run"], how="left", maintain_order="left")
+        .with_columns(position=pl.when(pl.col("alike").is_null()).then("position"))
         .with_columns(
             rank="process",
             type=pl.struct("role", "work", "position", "count").hash(),
@@ -126,6 +130,30 @@ def _runs(kernels: pl.DataFrame, communication: pl.DataFrame) -> pl.DataFrame:
             match=pl.lit(None, pl.Int64),
         )
         .cast(OPERATIONS)
+    )
+
+
+def _alike(runs: pl.DataFrame) -> pl.DataFrame:
+    """Return the work that takes the same time at each position of a step.
+
+    Columns: role, work, count. Such are the micro-batches of a step, but not layers of different sizes. It is an analysis of variance of
+    the times relative to the rank's."""
+    kind = ["role", "work", "count"]
+    time = pl.col("busy") / pl.col("busy").mean().over(*kind, "process")
+    places = (
+        runs.filter(pl.col("busy") > 0)
+        .with_columns(time=time)
+        .group_by(*kind, "position")
+        .agg(pl.col("time").mean(), pl.len(), squares=(pl.col("time") - pl.col("time").mean()).pow(2).sum())
+    )
+    mean = (pl.col("time") * pl.col("len")).sum() / pl.col("len").sum()
+    between = (pl.col("len") * (pl.col("time") - mean) ** 2).sum() / (pl.len() - 1)
+    within = pl.col("squares").sum() / (pl.col("len").sum() - pl.len())
+    return (
+        places.group_by(kind)
+        .agg(places=pl.len(), ratio=between / within)
+        .filter(pl.col("places") > 1, pl.col("ratio") < ALIKE)
+        .select(kind)
     )
 
 
@@ -171,7 +199,9 @@ def _transfers(communication: pl.DataFrame) -> pl.DataFrame:
             "stream", "step", "start", "end", "match", "role", "shift_ns",
             rank="process",
             communication=pl.lit(True),
-            type=pl.struct(pl.col("operation").replace(list(ONE_TO_ONE), "send"), "bytes", "occurrence").hash(),
+            type=pl.struct(
+                pl.col("operation").replace(list(ONE_TO_ONE), "send"), "bytes", "occurrence", size=pl.when(~one_to_one).then("group_size")
+            ).hash(),
             work=pl.lit(0, pl.UInt64),
             idle=pl.lit(0, pl.Int64),
         )

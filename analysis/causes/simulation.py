@@ -80,6 +80,8 @@ def job(operations: pl.DataFrame) -> Job:
         # Operations that do not overlap belong to different communications, whatever their process group.
         .with_columns(group=pl.when(pl.col("start").max().over("group") > pl.col("end").min().over("group")).then(alone).otherwise("group"))
         .with_columns(latest=pl.when("communication").then(pl.col("start").max().over("group")).otherwise("start"))
+        # Operations of a rank that begin and end together are launched together: each of them waits for the ranks of all.
+        .with_columns(latest=pl.when("communication").then(pl.col("latest").max().over("rank", "start", "end")).otherwise("start"))
     )
     edges = pl.concat([_in_stream(numbered), _between_streams(numbered)]).unique()
     kept = (

@@ -28,11 +28,12 @@ RANKS: Final = 1024  # ranks that are simulated at most
 @dataclass(frozen=True, slots=True)
 class Gain:
     """``percent``: share of the job's time that goes. ``explained``: of the time that goes if all operations take their ideal time.
-
-    The latter exceeds 1 for a long stage: the ideal of a job also lengthens the stages that are shorter than their mean."""
+    ``explained`` exceeds 1 for a long stage: the ideal of a job also lengthens the stages that are shorter than their mean. ``alone``: part
+    of that time that the operations cost on their own, if all others take their ideal time."""
 
     percent: float
     explained: float
+    alone: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +54,58 @@ class WhatIf:
     waits: pl.DataFrame
     waiting_kernel: str | None = None
 
-    def gain(self, which: pl.Expr, ideal: str = "level") -> Gain:
-        """Return what is gained if some operations take their ideal time.
-
-        ``ideal``: its column: level, ideal (of the role), or even (each rank computes as long in each step as the mean of its role)."""
-        saved = self.replayed_ns - self.job.makespan(which, ideal)
+    def gain(self, which: pl.Expr) -> Gain:
+        """Return what is gained if some operations take their ideal time."""
+        saved = self.replayed_ns - self.job.makespan(which, "level")
+        added = self.job.makespan(~which, "level") - self.ideal_ns
         lost = self.replayed_ns - self.ideal_ns
-        return Gain(100 * saved / self.replayed_ns, saved / lost if lost > 0 else 0.0)
+        return Gain(100 * saved / self.replayed_ns, saved / lost if lost > 0 else 0.0, added / lost if lost > 0 else 0.0)
 
-    def gain_of_pauses(self) -> Gain:
-        """Return what is gained without the pauses of the hosts."""
-        saved = self.replayed_ns - self.job.makespan(gap="unpaused")
-        return Gain(100 * saved / self.replayed_ns, 0.0)
+    def saved_by_even_work(self, apart: Collection[int]) -> float:
+        """Return the share that goes if computation takes the mean of its type.
+
+        In percent of the job's time.         ``apart``: ranks that are always longer or shorter than their peers, and stay so."""
+        rows = self.job.operations
+        computation = ~pl.col("communication")
+        alone = pl.when(pl.col("rank").is_in(list(apart))).then("rank")
+        kept = pl.col("transfer").sum().over("role", alone) / pl.col("ideal").sum().over("role", alone)
+        even = rows.filter(computation).select("rank", "role", factor=kept).unique()
+        evenly = replace(
+            self.job,
+            operations=rows.join(even, on=["rank", "role"], how="left", maintain_order="left").with_columns(
+                even=pl.col("ideal") * pl.col("factor")
+            ),
+        )
+        return 100 * (self.replayed_ns - evenly.makespan(computation, "even")) / self.replayed_ns
+
+    def passes(self) -> tuple[float, float] | None:
+        """Return how the two computations of a micro-batch vary.
+
+        Their standard deviation in percent of the mean, and their correlation. They are the two kinds of computation that take longest and
+        run equally often in each step, the forward and the backward pass. None if they take less than half of the time."""
+        rows = self.job.operations.filter(~pl.col("communication")).sort("start")
+        rows = rows.with_columns(place=pl.int_range(pl.len()).over("rank", "step", "work"), often=pl.len().over("rank", "step", "work"))
+        kinds = rows.group_by("role", "work", "often").agg(time=pl.col("transfer").sum())
+        total = kinds["time"].sum()
+        kinds = kinds.sort("time", "work", descending=True).group_by("role", maintain_order=True).head(2)
+        kinds = kinds.filter(pl.len().over("role", "often") == 2, pl.col("often") > 1)
+        if not total or 2 * kinds["time"].sum() < total:
+            return None
+        apart = pl.col("transfer") / pl.col("ideal") - 1
+        pairs = (
+            rows.join(kinds, on=["role", "work", "often"])
+            .select("rank", "step", "place", "work", apart=apart - apart.mean().over("rank", "work"))
+            .sort("work")
+            .group_by("rank", "step", "place")
+            .agg(first=pl.col("apart").first(), second=pl.col("apart").last())
+        )
+        squares = (pl.col("first") ** 2 + pl.col("second") ** 2) / 2
+        spread, correlation = pairs.select(spread=squares.mean().sqrt(), correlation=pl.corr("first", "second")).row(0)
+        return (100 * spread, correlation) if spread and correlation is not None else None
+
+    def gain_of_pauses(self) -> float:
+        """Return by how many percent the job is shorter without the pauses of the hosts."""
+        return 100 * (self.replayed_ns - self.job.makespan(gap="unpaused")) / self.replayed_ns
 
     def gain_of_ranks(self, processes: Collection[int]) -> Gain:
         return self.gain(pl.col("rank").is_in(list(processes)))
@@ -147,20 +188,15 @@ def _with_known_gaps(simulated: Job, calls: pl.DataFrame, pauses: pl.DataFrame, 
 
 
 def _levelled(simulated: Job) -> Job:
-    """Add the ideal durations ``level`` and ``even``."""
+    """Add the ideal durations ``level``, those of a stage with the mean of all stages."""
     rows = simulated.operations
     computation = ~pl.col("communication")
     sums = rows.filter(computation).group_by("role", "rank", "step").agg(total=pl.col("transfer").sum())
     sums = sums.with_columns(mean=pl.col("total").mean().over("role"))
-    sums = sums.with_columns(factor=pl.col("total").mean() / pl.col("mean"), evenly=pl.col("mean") / pl.col("total"))
-    wide = rows.join(sums.select("rank", "step", "factor", "evenly"), on=["rank", "step"], how="left", maintain_order="left")
-    return replace(
-        simulated,
-        operations=wide.with_columns(
-            level=pl.when(computation).then(pl.col("ideal") * pl.col("factor")).otherwise("ideal"),
-            even=pl.when(computation).then(pl.col("transfer") * pl.col("evenly")).otherwise("transfer"),
-        ).drop("factor", "evenly"),
-    )
+    sums = sums.with_columns(factor=pl.col("total").mean() / pl.col("mean"))
+    wide = rows.join(sums.select("rank", "step", "factor"), on=["rank", "step"], how="left", maintain_order="left")
+    level = pl.when(computation).then(pl.col("ideal") * pl.col("factor")).otherwise("ideal")
+    return replace(simulated, operations=wide.with_columns(level=level).drop("factor"))
 
 
 def common_steps(steps: pl.DataFrame) -> pl.DataFrame:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from inference_jobs import Inference, simulate_inference
 from job_engine import Rank
+from job_oracle import Oracle
 from job_trace import Layout, write_traces
 from postrun import analyze
 from postrun.analysis.report.model import Report
 from postrun.analysis.report.rules import Finding
-from published_jobs import Published, write_published
+from published_jobs import Published, write_published, write_recording
+from recorded_jobs import Recording, record
 from training_jobs import Training, simulate, span_ns
 
-Job = Training | Inference | Published
+Job = Training | Inference | Published | Recording
 NOTHING = "nothing"
 """The entry of :attr:`Case.first` for a run without findings."""
 CULPRITS = ("StragglerRank", "StageImbalance", "WorkImbalance", "HostPauses", "SlowCollectives")
@@ -31,7 +33,8 @@ class Case:
 
     ``first``: the rules that may come first, or NOTHING. ``says``: patterns that the first finding contains. ``must_not``: names of rules
     without a finding of their own, and patterns that no finding contains. ``folded``: rules whose finding, if any, names the rule that
-    explains it. ``without``: fields of the job without the planted cause, whose makespan gives the saving; ``saving_percent``: the saving
+    explains it. ``ideal``: the workers (replica, stage) of a recording whose operations take their ideal time, which gives the saving.
+    ``without``: fields of the job without the planted cause, whose makespan gives the saving; ``saving_percent``: the saving
     if it is published. ``tolerance``: of the saving, in percentage points."""
 
     name: str
@@ -41,6 +44,7 @@ class Case:
     must_not: tuple[str, ...] = ()
     folded: tuple[str, ...] = ()
     without: Mapping[str, Any] = field(default_factory=dict)
+    ideal: Callable[[int, int], bool] | None = None
     saving_percent: float | None = None
     tolerance: float = 3.0
 
@@ -86,6 +90,8 @@ def report_of(job: Job, published_data: Path | None = None) -> Report:
         if isinstance(job, Published):
             assert published_data is not None
             write_published(Path(folder), job, published_data)
+        elif isinstance(job, Recording):
+            write_recording(Path(folder), record(job), Published("", groups=job.groups, streams=job.streams))
         else:
             write_job(Path(folder), job, ranks_of(job))
         return analyze(folder, name="advice", generated_at_ns=0)
@@ -101,8 +107,11 @@ def _matches(patterns: Iterable[str], text: str) -> list[str]:
 
 def expected_saving(case: Case) -> float | None:
     """Return by how many percent the job is shorter without its cause."""
-    if case.saving_percent is not None or not case.without:
+    if case.saving_percent is not None or not (case.without or case.ideal):
         return case.saving_percent
+    if isinstance(case.job, Recording):
+        assert case.ideal is not None
+        return Oracle(record(case.job)).saved(case.ideal)
     assert not isinstance(case.job, Published)
     planted, clean = span_ns(ranks_of(case.job)), span_ns(ranks_of(replace(case.job, **case.without)))
     return 100 * (planted - clean) / planted

@@ -1,4 +1,4 @@
-"""The two published jobs with known causes as Kineto traces: an operation of the recording becomes one kernel with its launch."""
+"""The two published jobs with known causes, and recordings like them, as Kineto traces: each operation becomes a kernel with its launch."""
 
 from __future__ import annotations
 
@@ -55,9 +55,12 @@ def write_published(folder: Path, published: Published, data: Path) -> int:
 
     ``data``: the folder of the recordings.
     """
-    rows = pl.read_parquet(data / f"trace-{published.job}.parquet").with_columns(
-        pl.col("optype").cast(pl.String), pl.col("start_ts", "duration").cast(pl.Float64)
-    )
+    return write_recording(folder, pl.read_parquet(data / f"trace-{published.job}.parquet"), published)
+
+
+def write_recording(folder: Path, recording: pl.DataFrame, published: Published) -> int:
+    """Write a trace per rank of a recording, a row per operation."""
+    rows = recording.with_columns(pl.col("optype").cast(pl.String), pl.col("start_ts", "duration").cast(pl.Float64))
     ends = rows.group_by("step").agg(end=(pl.col("start_ts") + pl.col("duration")).max()).sort("step")
     offsets = ends.select("step", offset=pl.col("end").cum_sum() - pl.col("end"))
     rows = rows.join(offsets, on="step").with_columns(pl.col("start_ts") + pl.col("offset")).sort("rank", "start_ts")

@@ -91,11 +91,11 @@ def _outcome(run: RunData, pauses: pl.DataFrame, threshold: float) -> Outcome:
     )
     simulated = run.what_if
     gain = simulated.gain_of_pauses() if isinstance(simulated, WhatIf) else None
-    if not share > threshold and not (gain is not None and gain.percent > threshold):
+    if not share > threshold and not (gain is not None and gain > threshold):
         return concluded((), int(rows["count"].sum()), details=details, finding=text)
     title = "Pause all ranks together, or none" if kinds[0] == GARBAGE else "Save checkpoints in the background"
-    if gain is not None and gain.percent > 0:
-        text += f" Without the pauses, a step takes {percent(gain.percent)} less by simulation, because the other ranks wait for them."
+    if gain is not None and gain > 0:
+        text += f" Without the pauses, a step takes {percent(gain)} less by simulation, because the other ranks wait for them."
         cost = predicted_cost(run, title, gain, where)
     else:
         cost = Cost(title, idle_ns, total, idle_ns, where=where)

@@ -56,7 +56,7 @@ def _outcome(run: RunData, simulated: WhatIf, parameters: Parameters) -> Outcome
         excess = 100 * (computing - mean) / mean if mean else 0.0
         longer = excess > parameters["threshold"] and least > mean
         gain = simulated.gain(pl.col("role") == role) if longer else None
-        issue = gain is not None and 100 * gain.explained >= parameters["explained"]
+        issue = gain is not None and 100 * max(gain.explained, gain.alone) >= parameters["explained"]
         ranks = sorted(rank for rank in (run.places.process(process).rank for process in simulated.peers.of(role)) if rank is not None)
         waits = simulated.waits.filter(pl.col("rank").is_in(simulated.peers.of(role)))["waits"].median()
         row = ComparedStage(
@@ -100,7 +100,7 @@ def _outcome(run: RunData, simulated: WhatIf, parameters: Parameters) -> Outcome
         details=details,
         finding=f"{first} {simulation}",
         recommendation=_recommendation(run, simulated, role, excess, worst, len(stages)),
-        cost=predicted_cost(run, f"Move layers out of {_short(simulated, role, name)}", gain, name),
+        cost=predicted_cost(run, f"Move layers out of {_short(simulated, role, name)}", gain.percent, name),
     )
 
 

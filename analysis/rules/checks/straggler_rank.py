@@ -22,12 +22,13 @@ from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, conclude
 from ..evidence.device_share import no_device_activity, span_of_all
 from ..evidence.predicted import explained, predicted_cost
 from ..evidence.run_data import RunData
-from ..evidence.sample_bounds import steps_for_majority
+from ..evidence.sample_bounds import persistent, steps_for_majority
 
 _CAPTURE_RANKS: Final = "Give the traces of all ranks."
 _CAPTURE_GROUPS: Final = "Profile with PyTorch 2.3 or newer, which records the process group of each collective."
 EXPLAINED: Final = 50
 STEPS: Final = 2  # in one step, any rank may be late by chance
+VARYING_STEPS: Final = 5  # from which variance between ranks and within them can be separated
 SLOW_CLOCK: Final = 0.95  # of the median clock of the others: a lower clock is evidence
 _CAPTURE_STEPS: Final = "Call step() of the profiler once per training step on every rank, with CUDA activity."
 
@@ -88,6 +89,8 @@ def _outcome(run: RunData, compared: pl.DataFrame, ranks: list[RankOverSteps], p
     threshold = parameters["threshold"]
     number = compared.select(pl.struct(STEP_KEY).n_unique()).item()
     bad = sorted((rank for rank in ranks if rank.straggler), key=lambda rank: -rank.excess_percent)
+    varying = [] if number < VARYING_STEPS else [rank for rank in bad if rank.process not in _persistent(compared)]
+    bad = [rank for rank in bad if rank not in varying]
     simulated = run.what_if if bad else None
     gain = simulated.gain_of_ranks([rank.process for rank in bad]) if isinstance(simulated, WhatIf) else None
     details = StragglerRankDetails(
@@ -99,7 +102,11 @@ def _outcome(run: RunData, compared: pl.DataFrame, ranks: list[RankOverSteps], p
         explained_percent=100 * gain.explained if gain else None,
         not_simulated=simulated if isinstance(simulated, str) else None,
     )
-    if gain is not None and 100 * gain.explained < parameters["explained"]:
+    if varying and not bad:
+        worst = max(varying, key=lambda rank: rank.excess_percent)
+        text = _finding(run, ranks, [worst], threshold).rstrip(".") + ", but varies so much from step to step that this can be chance."
+        return concluded((), number, details=details, finding=text)
+    if gain is not None and 100 * max(gain.explained, gain.alone) < parameters["explained"]:
         longer = f"{capitalized(bad[0].place)} computes {percent(bad[0].excess_percent)} longer than the median of its peers"
         share = f"{percent(max(100 * gain.explained, 0.0))} of the avoidable time (threshold {percent(parameters['explained'])})"
         return concluded((), number, details=details, finding=f"{longer}, but this explains only {share}.")
@@ -133,6 +140,11 @@ def _outcome(run: RunData, compared: pl.DataFrame, ranks: list[RankOverSteps], p
         recommendation=_recommendation(run, ranks, bad[0]) if bad else None,
         cost=_cost(run, compared, ranks, bad, gain) if bad else None,
     )
+
+
+def _persistent(compared: pl.DataFrame) -> set[int]:
+    mean = pl.col("computation").mean().over(*STEP_KEY, "role")
+    return persistent(compared.select(rank="process", relative=pl.col("computation") / mean - 1))
 
 
 def _prediction(simulated: WhatIf, gain: Gain, threshold: float) -> str:
@@ -235,7 +247,7 @@ def _cost(run: RunData, compared: pl.DataFrame, ranks: list[RankOverSteps], bad:
     title = f"Check {bad[0].place}" if len(bad) == 1 else f"Check {bad[0].place} and {plural(len(bad) - 1, 'more rank')}"
     where = "; ".join(rank.place for rank in bad[:3]) + (f" and {len(bad) - 3} more" if len(bad) > 3 else "")
     if gain is not None:
-        return predicted_cost(run, title, gain, where)
+        return predicted_cost(run, title, gain.percent, where)
     slow = compared.filter(pl.col("process").is_in([rank.process for rank in bad]))
     per_step = slow.group_by(STEP_KEY).agg(pl.col("excess").max().clip(lower_bound=0))
     excess = round(per_step["excess"].sum())

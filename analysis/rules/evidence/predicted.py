@@ -14,10 +14,10 @@ from .run_data import RunData
 _ALL: Final = 101.0  # percent of the avoidable time above which a cause explains more than all of it
 
 
-def predicted_cost(run: RunData, title: str, gain: Gain, where: str | None) -> Cost:
+def predicted_cost(run: RunData, title: str, saved_percent: float, where: str | None) -> Cost:
     """Return a cost whose saving is the share of the step that a simulation predicts."""
     total = span_of_all(run)
-    ns = round(total * min(max(gain.percent, 0.0), 100.0) / 100)
+    ns = round(total * min(max(saved_percent, 0.0), 100.0) / 100)
     steps = sum(steps_of(run).values())
     return Cost(title, ns, total, ns, ns / steps if steps else None, where, saving_kind="predicted")
 

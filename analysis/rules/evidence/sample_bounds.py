@@ -10,6 +10,8 @@ from functools import lru_cache
 from statistics import NormalDist
 from typing import Final
 
+import polars as pl
+
 FALSE_ALARM: Final = 0.01  # probability of an issue by chance alone, over all comparisons of a rule
 HEALTHY: Final = 2.0  # times the tail of a quantile that a healthy device spends beyond the threshold
 OVER: Final = 0.05  # of the steps in which a healthy rank computes longer than its peers by more than the threshold
@@ -79,6 +81,30 @@ def steps_for_majority(ranks: int) -> int:
         if ranks * (1 - _binomial(count, OVER, count // 2)) >= FALSE_ALARM:
             enough = count + 1
     return enough
+
+
+def persistent(rows: pl.DataFrame) -> set[int]:
+    """Return the ranks that deviate from their peers beyond chance.
+
+    ``rows``: rank, relative (deviation from the peers in a step). The variance within all ranks tells what chance does to the mean of a
+    rank: Student's t, with FALSE_ALARM divided among the ranks. Logarithms make few long steps count no more than few short ones."""
+    ratio = pl.col("relative").log1p()
+    of_ranks = (
+        rows.filter(pl.col("relative") > -1).group_by("rank").agg(mean=ratio.mean(), squares=ratio.var() * (pl.len() - 1), steps=pl.len())
+    )
+    freedom = int(of_ranks["steps"].sum()) - len(of_ranks)
+    if freedom < 1:
+        return set()
+    variance = float(of_ranks["squares"].sum()) / freedom
+    bound = _student(1 - FALSE_ALARM / (2 * len(of_ranks)), freedom) * (variance / pl.col("steps")).sqrt()
+    return set(of_ranks.filter(pl.col("mean").abs() > bound)["rank"].to_list())
+
+
+def _student(probability: float, freedom: int) -> float:
+    """Return the quantile of Student's t (series of Fisher and Cornish, 1960)."""
+    z = NormalDist().inv_cdf(probability)
+    terms = (z, (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384)
+    return math.fsum(term / freedom**power for power, term in enumerate(terms))
 
 
 def _binomial(count: int, share: float, most: int) -> float:

@@ -197,3 +197,23 @@ def test_shorter_operations_never_lengthen_a_job(operations: pl.DataFrame, seed:
 def test_numbers_of_streams_do_not_matter(operations: pl.DataFrame, numbers: list[int]) -> None:
     streams = pl.col("stream").replace_strict({7: numbers[0], 20: numbers[1]}, return_dtype=pl.Int64)
     assert job(operations.with_columns(streams)).makespan(pl.lit(True)) == pytest.approx(job(operations).makespan(pl.lit(True)))
+
+
+def test_what_a_rank_sends_and_receives_together_waits_for_all_of_it() -> None:
+    # Rank 1 begins to send and receive at 10 ms; rank 0 comes at 12 ms, rank 2 at 30 ms, and all ends of rank 1 at 31 ms.
+    rows = [
+        operation(1, 7, 0, 10, type=1), operation(0, 7, 0, 12, type=2), operation(2, 7, 0, 30, type=3),
+        operation(1, 21, 10, 31, type=9, match=1), operation(0, 22, 12, 31, type=9, match=1),
+        operation(1, 23, 10, 31, type=9, match=2), operation(2, 24, 30, 31, type=9, match=2),
+        operation(1, 7, 31, 40, type=4),
+    ]  # fmt: skip
+    simulated = job(frame(rows))
+    transfers = simulated.operations.filter("communication").select("rank", "transfer").rows()
+    # The end of rank 0 contains the wait of rank 1 for rank 2, which rank 0 cannot see: 31 - 12.
+    assert sorted(transfers) == [(0, 19 * MS), (1, MS), (1, MS), (2, MS)]
+    assert simulated.makespan() == 40 * MS
+    # With a mean of 10 ms for rank 2, rank 1 goes on after 12 + 1 and 10 + 1 ms; rank 0 ends at 12 + 19.
+    shorter = simulated.operations["transfer"].to_list()
+    rank_2 = simulated.operations.select((pl.col("type") == 3).arg_max()).item()
+    shorter[rank_2] = 10 * MS
+    assert makespan(simulated, simulated.operations["gap"].to_list(), shorter) == 31 * MS

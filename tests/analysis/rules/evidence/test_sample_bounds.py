@@ -7,11 +7,18 @@ import math
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from postrun.analysis.rules.checks.load_balancing import BINS
 from postrun.analysis.rules.engine.catalogue import RULES
 from postrun.analysis.rules.evidence.base import PRESETS
-from postrun.analysis.rules.evidence.sample_bounds import FALSE_ALARM, samples_for_distance, samples_for_quantile, steps_for_majority
+from postrun.analysis.rules.evidence.sample_bounds import (
+    FALSE_ALARM,
+    persistent,
+    samples_for_distance,
+    samples_for_quantile,
+    steps_for_majority,
+)
 
 RUNS = 20_000
 EVEN = np.full(BINS, 1 / BINS)
@@ -116,3 +123,29 @@ def test_counts_of_the_documents() -> None:
         assert ranks * binomial(steps, 0.05, steps // 2 + 1) < FALSE_ALARM < ranks * binomial(steps - 1, 0.05, (steps - 1) // 2 + 1)
     beyond = math.erfc(3 / math.sqrt(2)) / 2
     assert binomial(3500, beyond, 11) < FALSE_ALARM < binomial(3600, beyond, 11)
+
+
+def deviations(ranks: int, steps: int, seed: int, slow: float = 0.0) -> pl.DataFrame:
+    """Return the deviations of equal ranks; rank 0 is longer by ``slow``."""
+    work = np.random.default_rng(seed).lognormal(0, 0.3, (steps, ranks))
+    work[:, 0] *= 1 + slow
+    relative = work / work.mean(axis=1, keepdims=True) - 1
+    return pl.DataFrame({"rank": np.tile(np.arange(ranks), steps), "relative": relative.ravel()})
+
+
+@pytest.mark.parametrize(("ranks", "steps"), [(2, 5), (4, 6), (16, 8), (64, 5)])
+def test_work_that_varies_makes_no_rank_persistent(ranks: int, steps: int) -> None:
+    alarms = sum(bool(persistent(deviations(ranks, steps, seed))) for seed in range(300))
+    assert alarms <= 9  # 1 % of 300 are 3; 9 or more have a probability of 0.4 %
+
+
+@pytest.mark.parametrize(("ranks", "steps", "slow"), [(2, 12, 1.0), (4, 8, 1.0), (16, 12, 0.8)])
+def test_a_slow_rank_is_persistent_among_ranks_whose_work_varies(ranks: int, steps: int, slow: float) -> None:
+    assert sum(0 in persistent(deviations(ranks, steps, seed, slow)) for seed in range(40)) >= 36
+
+
+def test_ranks_that_never_vary_differ_from_the_first_step_on() -> None:
+    rows = pl.DataFrame({"rank": [0, 1] * 5, "relative": [0.1, -0.1] * 5})
+    assert persistent(rows) == {0, 1}
+    assert persistent(rows.head(2)) == set()  # one step shows no variance
+    assert persistent(pl.DataFrame({"rank": [0, 1] * 5, "relative": [0.0] * 10})) == set()
