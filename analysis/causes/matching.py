@@ -76,7 +76,7 @@ def _matches(store: Store) -> tuple[pl.DataFrame, Clocks]:
 
 
 def _clocks(store: Store, calls: pl.DataFrame) -> Clocks:
-    """Align the clocks in the order of hosts and ranks, whatever the order of the files."""
+    """Align the clocks in the order of hosts and ranks, not in that of the files."""
     places = Places(store)
     order = sorted(calls["process"].drop_nulls().unique(), key=lambda process: (places.process(process).order, process))
     number = pl.col("process").replace_strict(order, range(len(order)), default=None, return_dtype=pl.Int32)

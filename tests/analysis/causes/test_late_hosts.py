@@ -23,7 +23,10 @@ Rows = list[tuple[int, int, int, int]]  # process, steps, idle and waiting in ms
 
 
 def device_gaps(waits: Iterable[tuple[int, float, float]]) -> DeviceGaps:
-    """Return host waits (process, start and end in ms) as the gaps of one device per process."""
+    """Return host waits as the gaps of one device per process.
+
+    ``waits``: process, start and end in ms.
+    """
     rows = [(process, round(start * MS), round(end * MS)) for process, start, end in waits]
     frame = pl.DataFrame(rows, schema={"row": pl.Int32, "start": pl.Int64, "ready": pl.Int64}, orient="row")
     users = pl.DataFrame({"row": range(4), "process": range(4)}, schema={"row": pl.Int32, "process": pl.Int32})
@@ -32,7 +35,10 @@ def device_gaps(waits: Iterable[tuple[int, float, float]]) -> DeviceGaps:
 
 
 def calls(waits: Iterable[tuple[int, int, float, float]], operation: str = "all-reduce") -> pl.DataFrame:
-    """Return collectives: the waiting process, the one that arrives last, start and exposed wait in ms."""
+    """Return collectives.
+
+    ``waits``: the waiting process, the one that arrives last, start and exposed wait in ms.
+    """
     schema = {"process": pl.Int32, "last": pl.Int32, "start": pl.Int64, "exposed_waiting": pl.Int64}
     rows = [(process, last, round(start * MS), round(wait * MS)) for process, last, start, wait in waits]
     return pl.DataFrame(rows, schema=schema, orient="row").with_columns(operation=pl.lit(operation))

@@ -337,7 +337,10 @@ def test_some_calls_that_do_not_meet_take_back_all(make_store: MakeStore, apart:
     ],
 )
 def test_ranks_without_groups_have_to_leave_together(make_store: MakeStore, ends: list[int], lasts: int, nodes: int, matched: int) -> None:
-    """``ends``: how much later rank 1 leaves, in turn; ``lasts``: the calls of rank 0; both in µs."""
+    """``ends``: how much later rank 1 leaves, in turn, in µs.
+
+    ``lasts``: duration of the calls of rank 0 in µs.
+    """
     job = Job(2, nodes=nodes)
     for number in range(12):
         start = number * 100 * MS

@@ -32,7 +32,10 @@ def trace(
     nccl: Sequence[Launch] = (),
     copies: Sequence[Launch] = (),
 ) -> Report:
-    """Report a trace of one rank; ``steps``: number, start and end on the host. Each of ``copies`` has 1000 bytes."""
+    """Report a trace of one rank.
+
+    ``steps``: number, start and end on the host. Each of ``copies`` has 1000 bytes.
+    """
     events: list[dict[str, Any]] = [
         {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{number}", "pid": 100, "tid": 1, "ts": T0 + start, "dur": end - start}
         for number, start, end in steps
@@ -88,7 +91,10 @@ def test_work_of_a_warm_up_step_is_in_no_figure_per_step(tmp_path: Path) -> None
 
 
 def test_copies_of_a_warm_up_step_are_not_compared(tmp_path: Path) -> None:
-    """A copy of 100 before the steps, and one of 10 in each of three steps; then 20 in each without the first."""
+    """A copy before the steps takes 100, and one in each of three steps takes 10.
+
+    The other run has no copy before the steps, and those in the steps take 20.
+    """
     inside = [(112, 7, 340, 350), (152, 7, 440, 450), (192, 7, 540, 550)]
     base = trace(tmp_path / "base.json", QUEUE, AHEAD, copies=[(-1, 7, 90, 190), *inside])
     new = trace(tmp_path / "new.json", QUEUE, AHEAD, copies=[(at, stream, start - 10, end) for at, stream, start, end in inside])

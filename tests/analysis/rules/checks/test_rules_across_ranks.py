@@ -1,4 +1,4 @@
-"""What the rules on stages, work and stragglers do not accuse, and their advice, on simulated pipelines."""
+"""The rules on stages, work and stragglers accuse no innocent rank in simulated pipelines, and their advice fits."""
 
 from __future__ import annotations
 
