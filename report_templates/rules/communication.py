@@ -20,13 +20,14 @@ def exposed_collectives(context: RuleContext, details: ExposedCommunicationDetai
         f"{context.id}-collectives",
         "Exposed collectives",
         rows,
-        Col("Operation", lambda row: row.operation, kind="name"),
+        Col("Operation", lambda row: row.operation),
         Col("Size", lambda row: row.bytes, size, when=sized),
         Col("Element type", lambda row: row.element_type, html_only=True),
-        Col("Group", _group, kind="name"),
+        Col("Group", lambda row: row.group, kind="name", limit=60),
+        Col("Ranks", _group_size, kind="number", html_only=True),
         Col("Stream", lambda row: row.stream, lambda stream: UNKNOWN if stream is None else str(stream), html_only=sized),
         Col("Part of the step", lambda row: row.part, when=any(row.part for row in rows)),
-        Col("Launched by", lambda row: row.launcher or UNKNOWN),
+        Col("Launched by", lambda row: row.launcher or UNKNOWN, html_only=True),
         Col("Number", lambda row: row.count, count),
         Col("Time", lambda row: row.time_ns, duration, html_only=True),
         Col("Exposed", lambda row: row.exposed_ns, duration),
@@ -39,9 +40,9 @@ def exposed_collectives(context: RuleContext, details: ExposedCommunicationDetai
     )
 
 
-def _group(row: ExposedCollective) -> Cell:
-    ranks = "" if row.group_size is None else f"{count(row.group_size)} ranks{' assumed' if row.group_size_assumed else ''}"
-    return Cell(", ".join(part for part in (row.group, ranks) if part) or UNKNOWN, sort=row.group_size)
+def _group_size(row: ExposedCollective) -> Cell:
+    assumed = " assumed" if row.group_size_assumed and row.group_size is not None else ""
+    return Cell(f"{count(row.group_size)}{assumed}", sort=row.group_size)
 
 
 def slow_collectives(context: RuleContext, details: SlowCollectivesDetails) -> Blocks:

@@ -61,8 +61,8 @@ def _bars(comparison: RankComparison, selected: Sequence[RankRow]) -> Figure:
         stacked_bars(PARTS, rows, unit.name),
         f"Mean step of each rank. {' '.join(comparison.sentences)}",
         say(
-            "The mean of each rank over {}, in {}. A rank that computes longer than the others has less exposed communication: they wait for"
-            " it.{}{}",
+            "The mean of each rank over {}, in {}. A rank that computes longer than the others has less exposed communication: they wait"
+            " for it.{}{}",
             _timed(comparison),
             unit.name,
             " * The others wait for this one." if any(row.straggler for row in selected) else "",
