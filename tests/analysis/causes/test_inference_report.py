@@ -15,7 +15,8 @@ from postrun.analysis.report import Report
 from postrun.analysis.report.causes import Program
 from postrun.analysis.report.steps import StepParts
 from postrun.analysis.rules.evidence import frameworks
-from postrun.analysis.rules.evidence.frameworks import BATCH_SIZE, BF16, FEWER_LAUNCHES, FUSED, LOAD_AHEAD, PINNED_BATCHES, Words
+from postrun.analysis.rules.evidence.frameworks import BATCH_SIZE, BF16, FEWER_LAUNCHES, LOAD_AHEAD, PINNED_BATCHES, Words
+from postrun.analysis.rules.evidence.fusion_advice import FUSED
 from postrun.analysis.timeline.model import NOTHING
 from postrun.ingest import ingest
 from postrun.ingest.store import Store
