@@ -2,7 +2,7 @@
 #   make PYTHON=python3.12 ...        another interpreter than the newest one found
 #   make test PYTEST_ARGS="-k steps"  a part of the tests
 #   make test PYTEST_WORKERS=0        all tests in one process
-#   make -j2 test-all                 tests, lint and types at once
+#   make -j2 test-slow lint typecheck  several targets at once
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
@@ -22,7 +22,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Hundreds of tests start Python: each would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo docs install test test-slow test-every test-all bench-advice fuzz lint frozen format typecheck wheel sdist lock notice clean clean-venv
+.PHONY: help demo docs install test test-slow test-all bench-advice fuzz lint frozen format typecheck wheel sdist lock notice clean clean-venv
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r word what; do printf '%-18s %s\n' "$$word" "$$what"; done
@@ -42,10 +42,7 @@ test: $(TEST) ## the quick tests, a few minutes; property tests try few examples
 test-slow: $(TEST) ## the tests marked slow, and the property tests with all their examples
 	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-full} $(RUN_TESTS) -m "slow or hypothesis" $(PYTEST_ARGS)
 
-test-every: $(TEST) ## the quick and the slow tests in one run, sooner than one after the other
-	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-full} $(RUN_TESTS) -m "" $(PYTEST_ARGS)
-
-test-all: test-every lint typecheck ## everything that CI checks
+test-all: test test-slow lint typecheck ## everything that CI checks
 
 bench-advice: $(TEST) ## the first findings of labeled runs against the expected ones; writes docs/advice.md
 	@$(BIN)/python -P tests/advice/advice_bench.py --write docs/advice.md

@@ -17,8 +17,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
 os.environ["PYTHONSAFEPATH"] = "1"
 
-# "quick" (make test) and "full" (make test-slow, test-every) repeat exactly from run to run and do not fail on a slow machine; "search"
-# looks for new counterexamples: HYPOTHESIS_PROFILE=search make test-slow. example_counts.py scales tests that set a number of their own.
+# "quick" (make test) and "full" (make test-slow) repeat exactly from run to run and do not fail on a slow machine; "search" looks for
+# new counterexamples: HYPOTHESIS_PROFILE=search make test-slow. example_counts.py scales tests that set a number of their own.
 TOLERANT: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
 settings.register_profile("full", derandomize=True, max_examples=50, database=None, **TOLERANT)
 settings.register_profile("quick", settings.get_profile("full"), max_examples=10)
@@ -36,7 +36,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 # The folders whose files take longest. A process takes file after file: a long one at the end would leave the others without work.
-LONG = ("packaging", "nightly", "real", "native", "gpu", "report_templates", "advice")
+LONG = ("packaging", "nightly", "real", "native", "gpu", "report_templates")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
