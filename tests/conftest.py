@@ -36,7 +36,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 # The folders whose files take longest. A process takes file after file: a long one at the end would leave the others without work.
-LONG = ("packaging", "nightly", "real", "native", "gpu", "report_templates")
+LONG = ("packaging", "nightly", "real", "advice", "native", "gpu", "report_templates")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -28,6 +28,13 @@ _LEAST: Final = 8  # calls of a rank from which a group can be recognized by the
 _COMPARED: Final = 256  # calls of a rank that are compared, evenly distributed
 _PASSES: Final = 512  # groups that are recognized by their ends, for each operation and size
 
+_STEPS: Final = """
+    SELECT process, "index" AS number, coalesce(device_start_ns, host_start_ns) AS begin,
+        count(DISTINCT coalesce(phase, '')) OVER () AS phases,
+        greatest(device_start_ns + device_duration_ns, host_start_ns + host_duration_ns) AS until
+    FROM step WHERE process IS NOT NULL
+"""
+
 _SIGNATURE: Final = ("operation", "size", "element_type")
 _MEMBER: Final = ("process", "device")
 
@@ -61,7 +68,7 @@ def _matches(store: Store) -> tuple[pl.DataFrame, Clocks]:
     if calls.is_empty():
         return calls.with_columns(**{name: pl.lit(None, kind) for name, kind in _ADDED.items()}).select(COLUMNS), Clocks({}, {}, None, ())
     groups = process_groups(store)
-    calls = _with_groups(calls, groups)
+    calls, others = _in_common_steps(store, _with_groups(calls, groups))
     calls = _by_ends(_by_order(calls))
     clocks = _clocks(store, calls)
     shifts = pl.col("process").replace_strict(clocks.shifts, default=0, return_dtype=pl.Int64)
@@ -72,6 +79,8 @@ def _matches(store: Store) -> tuple[pl.DataFrame, Clocks]:
         members = pl.col("process").n_unique().over("match").cast(pl.Int64)
         calls = calls.with_columns(group_size=pl.when(recognized).then(members).otherwise("group_size"))
     calls = paired(calls, groups)
+    if len(others):
+        calls = pl.concat([calls, others.with_columns(shift_ns=shifts)], how="diagonal_relaxed").sort("row")
     return calls.select(COLUMNS), clocks
 
 
@@ -82,6 +91,20 @@ def _clocks(store: Store, calls: pl.DataFrame) -> Clocks:
     number = pl.col("process").replace_strict(order, range(len(order)), default=None, return_dtype=pl.Int32)
     clocks = aligned_clocks(calls.with_columns(process=number))
     return clocks._replace(shifts={order[number]: shift for number, shift in clocks.shifts.items()})
+
+
+def _in_common_steps(store: Store, calls: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Divide calls into those to match and the others.
+
+    If the ranks were profiled in different steps, only calls of the steps that all of them have are matched: their order is the same."""
+    steps = store.frame(_STEPS)
+    numbers = steps.group_by("process").agg(pl.col("number").unique().sort())["number"].to_list()
+    common = set(numbers[0]).intersection(*numbers[1:]) if len(numbers) == calls["process"].n_unique() else set()
+    if not common or all(len(own) == len(common) for own in numbers) or steps["phases"].max() != 1:
+        return calls, calls.clear()
+    begun = calls.sort("start").join_asof(steps.sort("begin"), left_on="start", right_on="begin", by="process", check_sortedness=False)
+    inside = begun.filter(pl.col("number").is_in(list(common)), pl.col("start") < pl.col("until"))["row"].implode()
+    return calls.filter(pl.col("row").is_in(inside)), calls.filter(~pl.col("row").is_in(inside))
 
 
 def _with_groups(calls: pl.DataFrame, groups: ProcessGroups) -> pl.DataFrame:

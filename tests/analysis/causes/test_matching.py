@@ -484,3 +484,20 @@ def test_published_jobs_recounted(shared_data: Path, tmp_path: Path, name: str, 
     assert sum(row.count for row in pairs) == matched_collectives(store).filter(pl.col("operation") == "send").height
     assert all(row.ranks == 2 for row in pairs)
     assert totals.matched > 1000
+
+
+@pytest.mark.parametrize("late", [0, 1_000_000])  # ns by which the clock of rank 1 differs
+def test_ranks_that_were_profiled_in_different_steps_match_in_the_common_ones(make_store: MakeStore, late: int) -> None:
+    """Rank 0 has steps 3 to 12, rank 1 has steps 5 to 15: 5 to 12 match."""
+    job = Job(2)
+    steps = []
+    for rank, numbers in ((0, range(3, 13)), (1, range(5, 16))):
+        for number in numbers:
+            begin = 10 * MS * number + rank * late
+            job.call(rank, begin + 2 * MS, begin + 5 * MS)
+            times = {"host_start_ns": begin, "host_duration_ns": 9 * MS, "device_start_ns": begin, "device_duration_ns": 9 * MS}
+            steps.append({"node": 0, "process": rank, "index": number, "device_events": 1, **times})
+    matched = matches(
+        make_store(names=NAMES, nodes=job.nodes, processes=job.processes, device_event=job.kernels, collective=job.records, step=steps)
+    )
+    assert matched == [[(0, 10 * MS * number + 2 * MS), (1, 10 * MS * number + 2 * MS + late)] for number in range(5, 13)]
