@@ -9,6 +9,7 @@ import pytest
 from judging import Judged, rules_of
 from postrun.analysis.options import Options
 from postrun.analysis.report import RuleResult
+from postrun.analysis.rules.checks import short_kernels
 from postrun.analysis.rules.engine.selection import select
 from postrun.ingest.store import Store
 from rule_details import plain_details
@@ -100,3 +101,15 @@ def test_not_evaluated(make_store: MakeStore) -> None:
 def test_one_kernel_without_duration(make_store: MakeStore) -> None:
     outcome = judge(make_store(device_event=[run(5, 5)]))
     assert (outcome.verdict, plain_details(outcome)["devices"][0]["gap_percent"]) == ("NoIssuesFound", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "fused"),
+    [
+        ("multi_tensor_apply_kernel<TensorListMetadata<4>, AdamFunctor<float>, float>", True),
+        ("multi_tensor_apply_kernel<FusedAdamMathFunctor<float, 4>>", True),
+        ("multi_tensor_apply_kernel<at::native::BinaryOpListAlphaFunctor<float, 3, 2, 0>>", False),
+    ],
+)
+def test_kernels_of_fused_optimizers(kernel: str, fused: bool) -> None:
+    assert bool(short_kernels._FUSED.search(kernel)) == fused

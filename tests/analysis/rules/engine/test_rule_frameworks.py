@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from judging import rules_of
 from postrun.analysis import Options
+from postrun.analysis.causes.program import program
 from postrun.analysis.rules.engine.selection import select
 from postrun.analysis.rules.evidence import frameworks
 from postrun.analysis.rules.evidence.frameworks import JAX, PYTORCH, TENSORFLOW, Words, framework_of
@@ -264,3 +265,17 @@ def test_neutral_words_have_those_of_both() -> None:
         if words.tensorflow and name != "BATCH_SIZE":
             neutral = words.of(None)
             assert "TensorFlow" in neutral or "framework's" in neutral, name
+
+
+@pytest.mark.parametrize(
+    ("frames", "static"),
+    [
+        (["transformers/models/vit/modeling_vit.py(592): forward"], False),
+        (["transformers/models/llama/modeling_llama.py(420): forward", "transformers/generation/utils.py(3204): _sample"], True),
+    ],
+)
+def test_a_static_cache_is_advised_where_generate_runs(make_store: MakeStore, frames: list[str], static: bool) -> None:
+    events = named(*["aten::addmm"] * 10, "aten::gelu") + [{"kind": "python", "name": f, "start_ns": 0, "duration_ns": 5} for f in frames]
+    known = program(make_store(host_event=events))
+    assert known.kind == "inference"
+    assert ("cache_implementation" in frameworks.FEWER_LAUNCHES.of(known)) == static
