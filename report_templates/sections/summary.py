@@ -29,6 +29,7 @@ _COSTLIEST = 5
 _HEADLINE = 2  # sentences in large type
 _MAX_ROWS = 6  # rules with a verdict; if there are more, those without an issue have no rows
 _REASONS = 4
+_REASON = 100  # letters of a reason
 
 
 def summary(report: Report, *, rules: bool = True) -> Section:
@@ -164,7 +165,9 @@ def _named(left: Sequence[Judged], *, rules: bool) -> list[Markup]:
             for verdict in named:
                 why.setdefault(re.split(r"[:;,.](?: |$)", plain(verdict.rule.reason) or "", maxsplit=1)[0], []).append(verdict)
             most = sorted(why.items(), key=lambda pair: -len(pair[1]))
-            listed = [say("{} ({})", _names(those), clip(reason, 80)) if reason else _names(those) for reason, those in most[:_REASONS]]
+            listed = [
+                say("{} ({})", _names(those), clip(reason, _REASON)) if reason else _names(those) for reason, those in most[:_REASONS]
+            ]
             listed += [_names([one for _, those in most[_REASONS:] for one in those])] if len(most) > _REASONS else []
             text = Markup("; ").join(listed)
             more = Markup(' <a href="#{}">What would supply it</a> is listed in Rules.').format(ABSENT)

@@ -191,5 +191,5 @@ def overlap(advices: Sequence[Advice]) -> str:
     every = [advice for first in advices for advice in (first, *first.explains)]
     notes = ["Times overlap and do not add up."] if len(every) > 1 else []
     if sum(advice.cost.endswith("per step") for advice in every) > 1:
-        notes.append("Times per step are means over all processes.")
+        notes.append("Times per step are those of an average process.")
     return " ".join(notes)

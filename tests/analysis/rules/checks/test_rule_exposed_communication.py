@@ -208,6 +208,6 @@ def test_a_pipeline_that_is_in_use_is_not_recommended(make_store: Callable[..., 
     ranges = [{"side": "host", "name": "## wait_sparse_data_dist ##", "start_ns": 0, "duration_ns": 5}]
     piped, finding = judged(make_store(names=NAMES, device_event=events, annotation=ranges, **more))
     assert "TrainPipelineSparseDist" not in str(piped.recommendation)
-    assert "the next batch is exchanged ahead already" in str(piped.recommendation)
+    assert "the next batch is already exchanged ahead" in str(piped.recommendation)
     assert finding is not None
     assert finding.title == "Shorten the all-to-all exchange that stays exposed"
