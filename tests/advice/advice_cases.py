@@ -9,6 +9,7 @@ from advice_score import NOTHING, Case
 from cases_host import BUBBLES, HEALTHY, HOST
 from cases_inference import INFERENCE
 from cases_ranks import COMMUNICATION, PAUSES, STAGES, STRAGGLERS, WORK
+from cases_recorded import RECORDED
 from training_jobs import Training
 
 KINDS: Final = {
@@ -19,6 +20,7 @@ KINDS: Final = {
     "communication": COMMUNICATION,
     "host, copies, precision": HOST,
     "inference": INFERENCE,
+    "recorded pipelines": RECORDED,
     "healthy training": HEALTHY,
 }
 CASES: Final[tuple[Case, ...]] = tuple(case for cases in KINDS.values() for case in cases)

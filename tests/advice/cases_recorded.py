@@ -1,4 +1,4 @@
-"""Cases of pipelines whose recordings hold one operation per pass, as those of the published jobs do. An oracle gives their savings."""
+"""Cases of pipelines whose recordings contain one operation per pass, as those of the published jobs do. An oracle gives their savings."""
 
 from __future__ import annotations
 

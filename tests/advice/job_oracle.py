@@ -16,7 +16,7 @@ import polars as pl
 
 Operation = tuple[str, int, int]
 """Kind, number among its kind in the step, and stage. Its values are arrays over replicas and steps."""
-_NEXT: Final = {"forward-send": 1, "forward-recv": -1, "backward-send": -1, "backward-recv": 1}  # stage at the other end
+_NEXT: Final = {"forward-send": 1, "forward-recv": -1, "backward-send": -1, "backward-recv": 1}  # stage at the partner end
 _OF_REPLICAS: Final = ("params-all-gather", "grads-reduce-scatter", "optimizer-clip-main-grad")
 _PASSES: Final = ("forward-compute", "backward-compute")
 _COMPUTED: Final = (*_PASSES, "optimizer", "gc")
@@ -53,19 +53,19 @@ class Oracle:
         for operation in self.duration:
             self.members[self.group.get(operation, operation)].append(operation)
         self.sorted = self._sorted()
-        self.recorded = {operation: self._own(operation) for operation in self.duration}
+        self.recorded = {operation: self._duration_of(operation) for operation in self.duration}
         self.typical = self._typical()
         self.step, self.ideal = self.time(self.recorded), self.time(self.typical)
 
     def _order(self, stage: int) -> None:
         def named(kind: str) -> list[Operation]:
-            found = [operation for operation in self.duration if operation[0] == kind and operation[2] == stage]
-            return sorted(found, key=lambda operation: operation[1])
+            operations = [operation for operation in self.duration if operation[0] == kind and operation[2] == stage]
+            return sorted(operations, key=lambda operation: operation[1])
 
         passes = sorted((one for kind in _PASSES for one in named(kind)), key=lambda operation: self.start[operation][0, 0])
         self._chain(passes)
         last_part = max(self.part.values())
-        for kind, other in _NEXT.items():
+        for kind, partner in _NEXT.items():
             way, end = kind.split("-")
             calls, same = named(kind), named(f"{way}-compute")
             self._chain(calls)
@@ -77,7 +77,7 @@ class Oracle:
                 else:
                     self.after[same[number]].append(call)
                     self.after[call] += same[number - 1 : number] if number else []
-                receiver = (stage + other) % self.stages if end == "send" else stage
+                receiver = (stage + partner) % self.stages if end == "send" else stage
                 self.group[call] = way, receiver, position
         back = next(number for number, one in enumerate(passes) if one[0] == "backward-compute")
         for kind in ("backward-recv", "backward-send"):
@@ -99,11 +99,11 @@ class Oracle:
         ordered: dict[Any, None] = {}
         while len(ordered) < len(before):
             ready = [key for key, needed in before.items() if key not in ordered and needed <= ordered.keys()]
-            assert ready, "operations wait for each other"
+            assert ready, "operations wait for each partner"
             ordered |= dict.fromkeys(ready)
         return list(ordered)
 
-    def _own(self, operation: Operation) -> Any:
+    def _duration_of(self, operation: Operation) -> Any:
         """Return the duration of computation, and the transfer of communication."""
         if operation not in self.group:
             return self.duration[operation]
@@ -139,11 +139,11 @@ class Oracle:
         return self.time(mixed)
 
     def saved(self, where: Callable[[int, int], bool] = lambda replica, stage: True) -> float:
-        """Return the share of a step, in percent, that goes if some workers (replica, stage) are ideal."""
+        """Return the percentage of a step that ideal workers (replica, stage) save."""
         return 100 * (self.step - self._with(self.recorded, self.typical, where)) / self.step
 
     def explained(self, where: Callable[[int, int], bool]) -> float:
-        """Return the same as a part of what goes if all are ideal."""
+        """Return the saving as a part of the saving if all workers are ideal."""
         return self.saved(where) / (100 * (self.step - self.ideal) / self.step)
 
     def slowest(self) -> list[tuple[int, int]]:

@@ -1,7 +1,7 @@
 """Jobs with planted causes as recordings of operations, in the columns of the published jobs: a row per operation of a rank and step.
 
-Each stage of a replica runs a schedule of forward and backward passes, one forward and one backward in turn, or interleaved chunks. What
-a rank sends and receives between two passes is one batch: it begins together, and ends when all of it has arrived.
+Each stage of a replica runs a schedule of forward and backward passes, one forward and one backward in turn, or interleaved chunks. The
+sends and receives of a rank between two passes are one batch: it begins together, and ends when all of it has arrived.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TRANSFERS: Final = {
     "optimizer-clip-main-grad": 0.012,
 }
 _WINDOW, _TYPICAL = 8192, 0.25  # tokens of a micro-batch; usual sum of the squared lengths of its documents / square of the window
-Place = tuple[int, int]  # replica, stage
+Worker = tuple[int, int]  # replica, stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Recording:
     chunks: int = 1
     micro_batches: int = 8
     steps: int = 6
-    slow: Mapping[Place, float] = field(default_factory=dict)
+    slow: Mapping[Worker, float] = field(default_factory=dict)
     slow_steps: tuple[int, ...] = ()
     stage: Mapping[int, float] = field(default_factory=dict)
     lengths: float = 0.0
@@ -48,9 +48,9 @@ class Recording:
     streams: int = 0
     seed: int = 0
 
-    def number(self, place: Place) -> int:
-        """Return the rank at a place; the replicas of a stage are neighbors."""
-        return place[1] * self.replicas + place[0]
+    def number(self, worker: Worker) -> int:
+        """Return the rank of a worker; the replicas of a stage are neighbors."""
+        return worker[1] * self.replicas + worker[0]
 
 
 # -- schedules: passes (way, chunk, micro-batch) and batches (("send" or "receive", way, stage), ...) -----------------------
@@ -136,8 +136,8 @@ def _interleaved(job: Recording, stage: int) -> list[tuple[Any, ...]]:
 def record(job: Recording) -> pl.DataFrame:
     """Return the operations of a job; times of a step count from its begin."""
     chance = Random(f"recording.{job.seed}")
-    places = [(replica, stage) for stage in range(job.stages) for replica in range(job.replicas)]
-    usual = {place: chance.gauss(1, 0.003) for place in places}
+    workers = [(replica, stage) for stage in range(job.stages) for replica in range(job.replicas)]
+    usual = {worker: chance.gauss(1, 0.003) for worker in workers}
     rows: list[tuple[Any, ...]] = []
     for step in range(job.steps):
         rows += _Step(job, step, usual, chance).rows()
@@ -153,11 +153,11 @@ def record(job: Recording) -> pl.DataFrame:
 class _Step:
     """Runs the ranks of a step, each until it waits for another one."""
 
-    def __init__(self, job: Recording, step: int, usual: Mapping[Place, float], chance: Random) -> None:
+    def __init__(self, job: Recording, step: int, usual: Mapping[Worker, float], chance: Random) -> None:
         self.job, self.step, self.usual, self.chance = job, step, usual, chance
-        self.clock = {place: chance.uniform(0, 0.003) for place in usual}
+        self.clock = {worker: chance.uniform(0, 0.003) for worker in usual}
         self.work = {(replica, number): self._work() for replica in range(job.replicas) for number in range(job.micro_batches)}
-        self.came: dict[Any, dict[Place, float]] = defaultdict(dict)
+        self.came: dict[Any, dict[Worker, float]] = defaultdict(dict)
         self.posted: dict[Any, float] = {}  # end of a connection, its number -> time
         self.sent: dict[Any, int] = defaultdict(int)
         self.numbers: dict[Any, list[int]] = {}
@@ -165,12 +165,12 @@ class _Step:
         self.recorded: list[tuple[Any, ...]] = []
 
     def rows(self) -> list[tuple[Any, ...]]:
-        left = {place: self._program(place) for place in self.usual}
+        left = {worker: self._program(worker) for worker in self.usual}
         moved = True
         while moved:
             moved = False
-            for place, program in left.items():
-                while program and self._run(place, program[0], len(program)):
+            for worker, program in left.items():
+                while program and self._run(worker, program[0], len(program)):
                     program.pop(0)
                     moved = True
         assert not any(left.values()), "the schedule stops"
@@ -188,72 +188,72 @@ class _Step:
     def _varied(self, mean: float, spread: float) -> float:
         return mean * max(0.3, self.chance.gauss(1, spread))
 
-    def _program(self, place: Place) -> list[tuple[Any, ...]]:
-        _, stage = place
+    def _program(self, worker: Worker) -> list[tuple[Any, ...]]:
+        _, stage = worker
         passes = schedule(self.job, stage)
-        pause = self.job.pauses.get((*place, self.step), 0.0)
+        pause = self.job.pauses.get((*worker, self.step), 0.0)
         if pause:
             passes.insert(self.chance.randrange(1, len(passes)), ("pause", pause))
         ends = [("embedding-grads-all-reduce",)] if self.job.stages > 1 and stage in (0, self.job.stages - 1) else []
         after = [("layernorm-grads-all-reduce", 4e-5), *ends, ("grads-reduce-scatter",), ("optimizer-clip-main-grad",), ("optimizer", 0.04)]
         return [("params-all-gather",), *passes, *after]
 
-    def _run(self, place: Place, operation: tuple[Any, ...], key: int) -> bool:
+    def _run(self, worker: Worker, operation: tuple[Any, ...], key: int) -> bool:
         """Run an operation unless it waits for another rank."""
-        name, start = operation[0], self.clock[place]
+        name, start = operation[0], self.clock[worker]
         if name == "pause":
-            self.clock[place] += operation[1]
+            self.clock[worker] += operation[1]
         elif name in ("forward", "backward"):
-            self._record(place, f"{name}-compute", start + self._pass(place, *operation), *operation[1:])
+            self._record(worker, f"{name}-compute", start + self._pass(worker, *operation), *operation[1:])
         elif name in ("optimizer", "layernorm-grads-all-reduce"):
-            self._record(place, name, start + self._varied(operation[1], self.job.noise))
+            self._record(worker, name, start + self._varied(operation[1], self.job.noise))
         elif name == "batch":
-            return self._batch(place, operation[1], key)
+            return self._batch(worker, operation[1], key)
         else:
-            return self._collective(place, name)
+            return self._collective(worker, name)
         return True
 
-    def _pass(self, place: Place, way: str, chunk: int, micro_batch: int) -> float:
-        replica, stage = place
+    def _pass(self, worker: Worker, way: str, chunk: int, micro_batch: int) -> float:
+        replica, stage = worker
         longer = self.job.stage.get(stage, 1.0) - 1
         mean = 0.07 * (1 + longer) if way == "forward" else 0.14 * (1 + longer / 2)
         if self.step in (self.job.slow_steps or range(self.job.steps)):
-            mean *= self.job.slow.get(place, 1.0)
-        return self._varied(mean / self.job.chunks * self.work[replica, micro_batch] * self.usual[place], self.job.noise)
+            mean *= self.job.slow.get(worker, 1.0)
+        return self._varied(mean / self.job.chunks * self.work[replica, micro_batch] * self.usual[worker], self.job.noise)
 
-    def _collective(self, place: Place, name: str) -> bool:
-        replica, stage = place
+    def _collective(self, worker: Worker, name: str) -> bool:
+        replica, stage = worker
         members = list(self.usual)
         if name.startswith("embedding"):
             members = [(replica, 0), (replica, self.job.stages - 1)]
         elif not name.startswith("optimizer"):
-            members = [(other, stage) for other in range(self.job.replicas)]
+            members = [(partner, stage) for partner in range(self.job.replicas)]
         came = self.came[name, members[0]]
-        came.setdefault(place, self.clock[place])
+        came.setdefault(worker, self.clock[worker])
         if len(came) < len(members):
             return False
         transfer = self.transfers.setdefault((name, members[0]), self._varied(_TRANSFERS[name], self.job.noise))
-        self._record(place, name, max(came.values()) + transfer, 0 if "-scatter" in name or "-gather" in name else -1)
+        self._record(worker, name, max(came.values()) + transfer, 0 if "-scatter" in name or "-gather" in name else -1)
         return True
 
-    def _batch(self, place: Place, ends: tuple[tuple[str, str, int], ...], key: int) -> bool:
-        replica, start = place[0], self.clock[place]
-        if (place, key) not in self.numbers:
-            self.numbers[place, key] = [self.sent[end, place] for end in ends]
-            for end, number in zip(ends, self.numbers[place, key], strict=True):
-                self.sent[end, place] += 1
-                self.posted[end, place, number] = start
+    def _batch(self, worker: Worker, ends: tuple[tuple[str, str, int], ...], key: int) -> bool:
+        replica, start = worker[0], self.clock[worker]
+        if (worker, key) not in self.numbers:
+            self.numbers[worker, key] = [self.sent[end, worker] for end in ends]
+            for end, number in zip(ends, self.numbers[worker, key], strict=True):
+                self.sent[end, worker] += 1
+                self.posted[end, worker, number] = start
         latest = start
-        for (kind, way, peer), number in zip(ends, self.numbers[place, key], strict=True):
-            other = (("send" if kind == "recv" else "recv", way, place[1]), (replica, peer), number)
-            if other not in self.posted:
+        for (kind, way, peer), number in zip(ends, self.numbers[worker, key], strict=True):
+            partner = (("send" if kind == "recv" else "recv", way, worker[1]), (replica, peer), number)
+            if partner not in self.posted:
                 return False
-            latest = max(latest, self.posted[other])
+            latest = max(latest, self.posted[partner])
         for kind, way, _ in ends:
-            self._record(place, f"{way}-{kind}", latest + 0.0005, start=start)
+            self._record(worker, f"{way}-{kind}", latest + 0.0005, start=start)
         return True
 
-    def _record(self, place: Place, name: str, end: float, chunk: int = -1, micro_batch: int = -1, start: float | None = None) -> None:
-        begin = self.clock[place] if start is None else start
-        self.recorded.append((*place, self.step, name, begin, end - begin, chunk, micro_batch))
-        self.clock[place] = end + self.chance.uniform(2e-6, 1e-5)
+    def _record(self, worker: Worker, name: str, end: float, chunk: int = -1, micro_batch: int = -1, start: float | None = None) -> None:
+        begin = self.clock[worker] if start is None else start
+        self.recorded.append((*worker, self.step, name, begin, end - begin, chunk, micro_batch))
+        self.clock[worker] = end + self.chance.uniform(2e-6, 1e-5)
