@@ -18,6 +18,7 @@ from empty_stores import empty_store
 from postrun.analysis.causes.peers import Peers
 from postrun.analysis.causes.program import program
 from postrun.analysis.device.time_breakdown import time_breakdown, whole_devices
+from postrun.analysis.report.causes import Gap
 from postrun.analysis.rules.engine.selection import select
 from postrun.analysis.rules.evidence.base import Outcome
 from postrun.analysis.rules.evidence.blocks import Samples
@@ -57,13 +58,21 @@ def sampled(samples: Iterable[Sample], *, cores: int = 16, gpus: int | None = 4,
         yield store
 
 
-def judged(store: Store, rule: str, *, preset: str = "documented", loading_percent: float | None = None, **parameters: Any) -> Outcome:
+def judged(
+    store: Store,
+    rule: str,
+    *,
+    preset: str = "documented",
+    loading_percent: float | None = None,
+    gaps: Sequence[Gap] = (),
+    **parameters: Any,
+) -> Outcome:
     """The answer of one rule over samples, with some of its parameters changed."""
     selection = select([rule], preset=preset, settings={f"{rule}_{name}": value for name, value in parameters.items()})
     run = SimpleNamespace(
         store=store, samples=Samples(store), places=Places(store), nodes=run_nodes(store), job=job_statistics(store), breakdown=(), top=15,
         program=program(store), peers=Peers({}, "same"),
-        whole_devices=whole_devices(store, time_breakdown(store)), loading_percent=loading_percent,
+        whole_devices=whole_devices(store, time_breakdown(store)), loading_percent=loading_percent, longest_gaps=gaps,
     )  # fmt: skip
     return selection.rules[0].rule.evaluate(run, selection.rules[0].parameters)
 

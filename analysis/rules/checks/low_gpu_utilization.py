@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -381,7 +382,7 @@ def _advice(kind: str, rows: Sequence[LowGpu], run: RunData) -> str:
     if kind == FLUCTUATING:
         worst = min(rows, key=lambda row: required(row.lowest_p5))
         return (
-            f"Feed the GPUs without pauses: {gpus.gpu(worst)} reaches {percent(worst.box.p95)} but falls to"
+            f"Shorten the pauses of the GPUs: {gpus.gpu(worst)} reaches {percent(worst.box.p95)} but falls to"
             f" {percent(required(worst.lowest_p5))} in between. {_pauses(run)}"
         )
     worst = min(rows, key=_mean)
@@ -396,8 +397,15 @@ def _pauses(run: RunData) -> str:
     if (run.loading_percent or 0.0) >= WORTH_ADVICE_PERCENT:
         share = percent(required(run.loading_percent))
         return f"Waits for data take {share} of the steps: load further ahead ({FURTHER_AHEAD.of(run.program)})."
+    if gaps := run.longest_gaps:
+        times = Counter[str]()
+        for gap in gaps:
+            times[gap.kind] += gap.duration_ns
+        kind, time = times.most_common(1)[0]
+        share = percent(100 * time / times.total())
+        return f'Of the time of the longest pauses, {share} has the cause "{kind}": the section on idle time lists them.'
     if run.breakdown:
-        return "The section on idle time lists the longest pauses with their causes."
+        return "The section on idle time lists the pauses."
     return "Profile some steps to see what the host does meanwhile."
 
 
@@ -422,7 +430,7 @@ _TITLES: Final = {
     IDLE_TAIL: "End the job when training ends",
     IDLE_HEAD: "Begin to train sooner",
     IDLE_ENDS: "Let the GPUs idle less before and after training",
-    FLUCTUATING: "Feed the GPUs without pauses",
+    FLUCTUATING: "Shorten the pauses of the GPUs",
     UNDER: "Give the GPUs more work per step",
 }
 

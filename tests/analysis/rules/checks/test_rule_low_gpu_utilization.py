@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from postrun.analysis.report import FINE, ISSUES, NOT_EVALUATED
+from postrun.analysis.report.causes import Gap
 from postrun.analysis.rules.evidence.base import Outcome
 from postrun.analysis.rules.evidence.gpus import gpu_time
 from rule_details import plain_details
@@ -304,7 +305,14 @@ def test_copies_say_nothing_of_a_gpu_that_was_sampled() -> None:
 def test_pauses_are_loading_only_where_loading_was_seen(share: float | None, end: str) -> None:
     values = [0.0 if number % 9 == 0 else 95.0 for number in range(1200)]
     advice = str(judge(line(0, GPU, 0, values, start=START), loading_percent=share).recommendation)
-    assert advice.startswith(f"Feed the GPUs without pauses: m0 GPU 0 reaches 95.0 % but falls to 0.0 % in between. {end}")
+    assert advice.startswith(f"Shorten the pauses of the GPUs: m0 GPU 0 reaches 95.0 % but falls to 0.0 % in between. {end}")
+
+
+def test_pauses_have_the_cause_with_most_of_their_time() -> None:
+    gaps = [Gap("m0", 0, 0, 0, time, "", None, None, None, kind) for time, kind in ((30, "operator"), (25, "waiting"), (20, "waiting"))]
+    values = [0.0 if number % 9 == 0 else 95.0 for number in range(1200)]
+    advice = str(judge(line(0, GPU, 0, values, start=START), gaps=gaps).recommendation)
+    assert advice.endswith('Of the time of the longest pauses, 60.0 % has the cause "waiting": the section on idle time lists them.')
 
 
 def test_the_base_of_sampled_and_derived_utilization() -> None:
