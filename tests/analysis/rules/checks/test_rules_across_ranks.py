@@ -12,7 +12,7 @@ from judging import rules_of
 from pipeline_jobs import COMPUTE, Shape, pipeline_job
 from postrun.analysis import Options
 from postrun.analysis.causes.collectives import collectives
-from postrun.analysis.report import Finding, RuleResult
+from postrun.analysis.report import FINE, Finding, RuleResult
 from postrun.analysis.rules.checks.work_imbalance import between_ranks
 from postrun.analysis.rules.engine.selection import select
 from postrun.ingest.store import Store
@@ -124,8 +124,8 @@ def test_advice_for_a_long_stage(make_store: MakeStore, replicas: int, long: int
     alone = "Only one rank of the stage is recorded, so first check the clock and temperature of its GPU."
     assert str(findings[0].recommendation).endswith(alone) is (replicas == 1)
     if replicas == 1:
-        reason = "no rank has a peer, because each does different work"
-        assert (results["StragglerRank"].reason, results["WorkImbalance"].reason) == (reason, reason)
+        assert results["StragglerRank"].reason == "no rank has a peer, because each does different work"
+        assert results["WorkImbalance"].verdict == FINE  # it compares the micro-batches of a rank
 
 
 def test_the_order_of_the_files_changes_nothing(make_store: MakeStore) -> None:
