@@ -31,11 +31,12 @@ class Plain:
         events = json.loads(gzip.decompress(path.read_bytes()), parse_float=Decimal)["traceEvents"]
         self.work: list[tuple[int, int, str, str]] = []
         self.kernels: dict[str, list[int]] = defaultdict(list)
-        self.copies: dict[str, list[int]] = defaultdict(list)
+        self.copies: dict[str, list[int]] = defaultdict(list)  # those that a step launched
         steps: list[tuple[int, int, int]] = []
         launched: dict[int, int] = {}
         ends: dict[int, list[tuple[int, int]]] = defaultdict(list)
         by_call: dict[int, list[tuple[str, int]]] = defaultdict(list)
+        copied_by_call: dict[int, list[tuple[str, int]]] = defaultdict(list)
         for event in events:
             if event.get("ph") != "X":
                 continue
@@ -55,7 +56,7 @@ class Plain:
                     by_call[args.get("correlation")].append((name, end - start))
                 else:
                     copied = re.search(r"HtoD|DtoH|DtoD", name)
-                    self.copies[copied[0] if copied else "Memset"].append(end - start)
+                    copied_by_call[args.get("correlation")].append((copied[0] if copied else "Memset", end - start))
         self.steps = len(steps)
         last = []
         for _, start, end in sorted(steps):
@@ -64,10 +65,12 @@ class Plain:
         self.periods = [after - before for before, after in pairwise(last)]
         self.first, self.last = last[0], last[-1]
         self.kernels_in_steps: dict[str, list[int]] = defaultdict(list)
-        for call, runs in by_call.items():  # what has no launch in the trace was launched before the first step
-            if call in launched:
-                for name, length in runs:
-                    self.kernels_in_steps[name].append(length)
+        # What has no launch in the trace was launched before the first step.
+        for of_call, lengths in ((by_call, self.kernels_in_steps), (copied_by_call, self.copies)):
+            for call, runs in of_call.items():
+                if call in launched:
+                    for name, length in runs:
+                        lengths[name].append(length)
 
     def covered(self, *kinds: str) -> int:
         """Sum the time of the steps in which work of one of the kinds ran."""
