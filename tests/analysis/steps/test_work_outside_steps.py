@@ -116,6 +116,26 @@ def test_without_that_work_all_figures_per_step_are_equal(tmp_path: Path, launch
     assert step_tile(after) == step_tile(alone)
 
 
+def test_a_step_begins_when_work_before_it_ended_on_another_stream(tmp_path: Path) -> None:
+    # Work on stream 9 ends at 270, 20 after the first kernel of step 3 began: the step before it ended then, had it been recorded.
+    report = trace(tmp_path / "trace.json", QUEUE, [*AHEAD, (-1, 9, 90, 270)])
+    assert bars(report) == [(70, 70, 0, 0), (100, 90, 0, 10), (100, 90, 0, 10)]
+
+
+def test_work_before_the_steps_that_outlasts_the_first_one_is_none_of_its_work(tmp_path: Path) -> None:
+    # Step 3 computes from 250 to 280 and from 320 to 340. Work on stream 9 runs until 345 and fills the time between in no figure.
+    work = [(110, 7, 250, 280), (115, 7, 320, 340), *AHEAD[1:], (-1, 9, 90, 345)]
+    report = trace(tmp_path / "trace.json", QUEUE, work)
+    assert bars(report) == [(90, 50, 0, 40), (100, 90, 0, 10), (100, 90, 0, 10)]
+    assert [(work.when, work.busy_ns) for work in report.steps.outside] == [("before", 255 * US)]
+
+
+def test_steps_of_a_second_profile_with_the_same_numbers_have_their_own_work(tmp_path: Path) -> None:
+    steps = [*QUEUE[:2], (5, 180, 220), (3, 1000, 1040), (4, 1040, 1080)]
+    work = [*AHEAD, (1010, 7, 1020, 1030), (1050, 7, 1060, 1070)]
+    assert trace(tmp_path / "trace.json", steps, work).steps.outside == ()
+
+
 def test_work_between_profiles_is_of_neither(tmp_path: Path) -> None:
     steps = [(3, 0, 40), (4, 100, 140), (40, 1000, 1040), (41, 1100, 1140)]
     work = [(10, 7, 20, 60), (110, 7, 120, 160), (500, 7, 950, 1010), (1010, 7, 1010, 1060), (1110, 7, 1120, 1160)]

@@ -176,6 +176,21 @@ def test_not_evaluated(make_store: MakeStore, transfers: list[list[int]], more: 
     assert str(result.reason).startswith(reason)
 
 
+def test_the_link_between_different_gpus_is_unknown(make_store: MakeStore) -> None:
+    store = store_of(make_store, [4000] * 12)
+    store.connection.execute("UPDATE device SET name = 'NVIDIA A100-SXM4-80GB' WHERE \"index\" = 1")
+    result, _ = judged(store)
+    assert str(result.reason).startswith("no link of known bandwidth")
+
+
+def test_advice_for_pcie(make_store: MakeStore) -> None:
+    # 400 MB in 20 ms are 20 GB/s of 64
+    result, _ = judged(store_of(make_store, [20_000] * 12, model="NVIDIA H100 PCIe"))
+    assert "31.2 % of the 64.0 GB/s of its PCIe" in str(result.finding)
+    assert "`nvidia-smi topo -m`" in str(result.recommendation)
+    assert "nvlink" not in str(result.recommendation)
+
+
 def test_the_section_on_collectives_has_the_expected_bandwidth(make_store: MakeStore) -> None:
     (row,), _ = collectives(store_of(make_store, [4000] * 12))
     assert (row.bus_gb_per_s, row.expected_bus_gb_per_s) == (pytest.approx(100), 450)
