@@ -65,7 +65,7 @@ class Plain:
         self.periods = [after - before for before, after in pairwise(last)]
         self.first, self.last = last[0], last[-1]
         self.kernels_in_steps: dict[str, list[int]] = defaultdict(list)
-        # What has no launch in the trace was launched before the first step.
+        # Work without a launch in the trace was launched before the first step.
         for of_call, lengths in ((by_call, self.kernels_in_steps), (copied_by_call, self.copies)):
             for call, runs in of_call.items():
                 if call in launched:
