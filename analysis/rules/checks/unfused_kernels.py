@@ -24,25 +24,12 @@ _FUSIBLE: Final = """
     SELECT id FROM name WHERE category IN ('elementwise', 'reduction', 'memory') AND contains(text, 'at::native::')
         AND NOT contains(text, 'multi_tensor_apply')
 """
-_CHAINS: Final = f"""
-    WITH fusible AS ({_FUSIBLE}), kernel AS (
-        SELECT e.node, e.process, e.device, e.stream, e.start_ns, e.name, e.duration_ns, f.id IS NOT NULL AS fusible
-        FROM device_event AS e LEFT JOIN fusible AS f ON f.id = e.name WHERE e.kind = 'kernel' AND {{}}
-    ), numbered AS (
-        SELECT *, count(*) FILTER (NOT fusible) OVER (PARTITION BY node, process, device, stream ORDER BY start_ns, fusible) AS chain
-        FROM kernel
-    )
-    SELECT node, process, device, name, count(*)::BIGINT AS count, sum(duration_ns)::BIGINT AS time,
-        sum(extra)::BIGINT AS extra, sum(first)::BIGINT AS chains
-    FROM (
-        SELECT *, count(*) OVER chain AS length,
-            duration_ns - CASE WHEN row_number() OVER longest = 1 THEN duration_ns ELSE 0 END AS extra,
-            CASE WHEN row_number() OVER longest = 1 THEN 1 ELSE 0 END AS first
-        FROM numbered WHERE fusible
-        WINDOW chain AS (PARTITION BY node, process, device, stream, chain),
-            longest AS (PARTITION BY node, process, device, stream, chain ORDER BY duration_ns DESC, start_ns, name)
-    ) WHERE length > 1 GROUP BY node, process, device, name
+_KERNELS: Final = f"""
+    SELECT e.node, e.process, e.device, e.stream, e.start_ns AS start, e.name, e.duration_ns AS time,
+        e.name IN ({_FUSIBLE}) IS TRUE AS fusible
+    FROM device_event AS e WHERE e.kind = 'kernel' AND {{}}
 """
+_STREAM: Final = ("node", "process", "device", "stream")
 _Device = tuple[str, int | None, int | None, int]
 _Chains = dict[_Device, tuple[int, int, int, int]]
 
@@ -84,16 +71,32 @@ def _chains(store: Store) -> tuple[_Chains, tuple[CountedTime, ...]]:
 
     Of a device: number of chains, their kernels, time and extra time. Kernels: longest first."""
     places = Places(store)
-    rows = pl.concat([store.frame(_CHAINS.format(condition)) for condition in process_conditions(store)])
-    totals = rows.group_by("node", "process", "device").agg(pl.col("chains", "count", "time", "extra").sum())
+    found, names = zip(*(_of_processes(store.frame(_KERNELS.format(condition))) for condition in process_conditions(store)), strict=True)
     chains: _Chains = {}
-    for node, process, device, *figures in totals.iter_rows():
+    for node, process, device, *figures in pl.concat(found).group_by("node", "process", "device").agg(pl.all().sum()).iter_rows():
         location = places.process(process, node)
         chains[location.node, location.rank, location.pid, device] = (figures[0], figures[1], figures[2], figures[3])
+    rows = pl.concat(names)
     texts = dict(store.frame("SELECT id, coalesce(short, text) FROM name").rows())
     named = rows.with_columns(text=pl.col("name").replace_strict(texts, default="", return_dtype=pl.String))
     kernels = named.group_by("text").agg(pl.col("count", "time").sum()).sort("time", "text", descending=[True, False])
     return chains, tuple(CountedTime(*row) for row in kernels.iter_rows())
+
+
+def _of_processes(kernels: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the chains of some processes by device, and their kernels by name."""
+    first = pl.any_horizontal(pl.struct(_STREAM).ne_missing(pl.struct(_STREAM).shift(1)), ~pl.col("fusible"))
+    ordered = kernels.sort(*_STREAM, "start", "fusible").with_columns(chain=first.cum_sum()).filter("fusible")
+    chained = ordered.group_by("chain").agg(
+        pl.col("node", "process", "device").first(), count=pl.len(), time=pl.col("time").sum(), longest=pl.col("time").max()
+    )
+    chained = chained.filter(pl.col("count") > 1)
+    extra = (pl.col("time") - pl.col("longest")).sum()
+    by_device = chained.group_by("node", "process", "device").agg(
+        chains=pl.len().cast(pl.Int64), count=pl.col("count").sum().cast(pl.Int64), total=pl.col("time").sum(), extra=extra
+    )
+    inside = ordered.join(chained, on="chain", how="semi")
+    return by_device, inside.group_by("name").agg(count=pl.len().cast(pl.Int64), time=pl.col("time").sum())
 
 
 def _of(device: DeviceTime, chains: _Chains) -> tuple[int, int, int, int]:
