@@ -71,12 +71,12 @@ def _chains(store: Store) -> tuple[_Chains, tuple[CountedTime, ...]]:
 
     Of a device: number of chains, their kernels, time and extra time. Kernels: longest first."""
     places = Places(store)
-    found, names = zip(*(_of_processes(store.frame(_KERNELS.format(condition))) for condition in process_conditions(store)), strict=True)
+    by_device, by_name = zip(*(_of_processes(store.frame(_KERNELS.format(condition))) for condition in process_conditions(store)), strict=True)
     chains: _Chains = {}
-    for node, process, device, *figures in pl.concat(found).group_by("node", "process", "device").agg(pl.all().sum()).iter_rows():
+    for node, process, device, *figures in pl.concat(by_device).group_by("node", "process", "device").agg(pl.all().sum()).iter_rows():
         location = places.process(process, node)
         chains[location.node, location.rank, location.pid, device] = (figures[0], figures[1], figures[2], figures[3])
-    rows = pl.concat(names)
+    rows = pl.concat(by_name)
     texts = dict(store.frame("SELECT id, coalesce(short, text) FROM name").rows())
     named = rows.with_columns(text=pl.col("name").replace_strict(texts, default="", return_dtype=pl.String))
     kernels = named.group_by("text").agg(pl.col("count", "time").sum()).sort("time", "text", descending=[True, False])
