@@ -187,7 +187,7 @@ def test_advice_for_pcie(make_store: MakeStore) -> None:
     # 400 MB in 20 ms are 20 GB/s of 64
     result, _ = judged(store_of(make_store, [20_000] * 12, model="NVIDIA H100 PCIe"))
     assert "31.2 % of the 64.0 GB/s of its PCIe" in str(result.finding)
-    assert "`nvidia-smi topo -m`" in str(result.recommendation)
+    assert "--query-gpu=pcie.link.gen.current,pcie.link.width.current" in str(result.recommendation)
     assert "nvlink" not in str(result.recommendation)
 
 
