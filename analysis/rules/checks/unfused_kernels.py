@@ -71,7 +71,9 @@ def _chains(store: Store) -> tuple[_Chains, tuple[CountedTime, ...]]:
 
     Of a device: number of chains, their kernels, time and extra time. Kernels: longest first."""
     places = Places(store)
-    by_device, by_name = zip(*(_of_processes(store.frame(_KERNELS.format(condition))) for condition in process_conditions(store)), strict=True)
+    by_device, by_name = zip(
+        *(_of_processes(store.frame(_KERNELS.format(condition))) for condition in process_conditions(store)), strict=True
+    )
     chains: _Chains = {}
     for node, process, device, *figures in pl.concat(by_device).group_by("node", "process", "device").agg(pl.all().sum()).iter_rows():
         location = places.process(process, node)
