@@ -204,8 +204,9 @@ class KinetoRows:
         by_kind = self.names.of(events["kind_text"], ["copy_kind"])
         is_copy = pl.col("route") == "memcpy"
         rows = events.select(
-            "context", "start_ns", "duration_ns", "external_id", "bytes", "registers", "shared_memory", "graph_node",
+            "context", "start_ns", "duration_ns", "external_id", "registers", "shared_memory", "graph_node",
             cs.starts_with("grid_", "block_"),
+            bytes=pl.when(pl.col("bytes") >= 0).then("bytes"),
             device=pl.coalesce(pl.when(pl.col("device") >= 0).then("device"), _device_of_pid()).cast(pl.Int32, strict=False),
             stream=pl.coalesce("stream", self._stream_of_tid(events["tid"])),
             kind=pl.col("kind").cat.to(_DEVICE_ENUM),

@@ -575,3 +575,10 @@ def test_device_events_that_name_no_device(tmp_path: Path) -> None:
         assert store.frame("SELECT device FROM device_event").to_series().to_list() == [expected] * 2 + others
         assert sorted(store.frame('SELECT "index" FROM device').to_series()) == sorted({expected, *others})
         assert notes(store)["device_unknown"] == 2
+
+
+def test_a_negative_size_of_a_copy_is_unknown(tmp_path: Path) -> None:
+    sizes = (-5, 0, 7, -(2**62))
+    copies = [event("Memcpy DtoD", "gpu_memcpy", EPOCH_US + at, 1, device=0, stream=7, bytes=size) for at, size in enumerate(sizes)]
+    with load(tmp_path, copies) as store:
+        assert store.frame("SELECT bytes FROM device_event ORDER BY start_ns")["bytes"].to_list() == [None, 0, 7, None]
