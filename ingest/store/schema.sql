@@ -8,6 +8,7 @@
 -- No event row is changed after it was written.
 --
 -- Versions of the format (store_info, key format_version):
+--   9  signature; signature, sequence and forward_thread of host events; occupancy and blocks_per_sm of device events
 --   8  group_description, peer and sequence of collectives
 --   7  events in the schema raw with id and source_id; source_map, left_out, aliases; views; comments
 --   6  collective, allocation, recorded_window; windows of Python profiles
@@ -156,6 +157,20 @@ CREATE TABLE text (
     text VARCHAR -- the text; several rows may have the same
 );
 
+-- What an operator was called with, and from where: a distinct combination, which many calls share. JSON columns contain JSON text as the
+-- source has it.
+CREATE TABLE signature (
+    id INTEGER, -- number of the combination
+    input_dims VARCHAR, -- JSON array: sizes of each input; [] of an input that is no tensor
+    input_types VARCHAR, -- JSON array: type of each input
+    input_strides VARCHAR, -- JSON array: strides of each input; elements
+    concrete_inputs VARCHAR, -- JSON array: values of the inputs that are no tensors, as texts
+    call_stack VARCHAR, -- Python frames of the call, separated by semicolons
+    module_hierarchy VARCHAR, -- modules of the call
+    kernel_file VARCHAR, -- source file of a compiled kernel
+    kernel_flop DOUBLE -- floating-point operations, by the compiler's estimate
+);
+
 -- A kernel execution, copy, memset or synchronization record of a GPU.
 CREATE TABLE raw.device_event (
     id BIGINT, -- number of the row, in the order of the source
@@ -180,7 +195,9 @@ CREATE TABLE raw.device_event (
     block_z BIGINT, -- threads of a block in z
     registers BIGINT, -- registers of a thread
     shared_memory BIGINT, -- shared memory of a block; bytes
-    graph_node BIGINT -- node of a CUDA graph
+    graph_node BIGINT, -- node of a CUDA graph
+    occupancy DOUBLE, -- estimated achieved occupancy, by the profiler; percent
+    blocks_per_sm DOUBLE -- blocks of the grid per multiprocessor, by the profiler
 );
 
 -- Record of a collective with its size: of its kernel (on_device; correlation and start_ns are those of the kernel) or of the framework's
@@ -228,7 +245,10 @@ CREATE TABLE raw.host_event (
     start_ns BIGINT, -- start; ns
     duration_ns BIGINT, -- duration; ns
     correlation BIGINT, -- links to the device events of the same process; null or 0 if there are none
-    external_id BIGINT -- links to the operator of the same process
+    external_id BIGINT, -- links to the operator of the same process
+    signature INTEGER, -- id in table signature, of operators
+    sequence BIGINT, -- number that an operator shares with the node of autograd that differentiates it
+    forward_thread BIGINT -- number of the thread that ran the forward operator, of nodes of autograd; counted by the framework
 );
 
 -- A begin/end range, on the host or projected onto a stream.

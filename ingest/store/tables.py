@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-FORMAT_VERSION: Final = 8
+FORMAT_VERSION: Final = 9
 
 Severity = Literal["info", "warning", "error"]
 

@@ -30,6 +30,8 @@
 -- registers: registers of a thread
 -- shared_memory: shared memory of a block; bytes
 -- graph_node: node of a CUDA graph
+-- occupancy: estimated achieved occupancy, by the profiler; percent
+-- blocks_per_sm: blocks of the grid per multiprocessor, by the profiler
 -- id: number of the row, in the order of the source; unique in this view
 -- source: id in table source
 CREATE VIEW device_event AS
@@ -40,7 +42,7 @@ SELECT m.node AS node, m.process AS process, coalesce(d.alias, r.device, m.devic
     CASE WHEN m.id_offset <> 0 AND r.external_id BETWEEN 1 AND 4611686018427387903 THEN r.external_id + m.id_offset
         ELSE r.external_id END AS external_id,
     r.bytes, r.copy_kind, r.pageable, r.grid_x, r.grid_y, r.grid_z, r.block_x, r.block_y, r.block_z, r.registers, r.shared_memory,
-    r.graph_node, r.id, m.source AS source
+    r.graph_node, r.occupancy, r.blocks_per_sm, r.id, m.source AS source
 FROM raw.device_event AS r
 JOIN source_map AS m ON m.source_id = r.source_id
 LEFT JOIN device_alias AS d ON d.source_id = r.source_id AND d.device = r.device
@@ -110,6 +112,9 @@ ANTI JOIN (SELECT id FROM left_out WHERE table_name = 'allocation') AS l ON l.id
 -- duration_ns: duration; ns
 -- correlation: links to the device events of the same process; null or 0 if there are none
 -- external_id: links to the operator of the same process
+-- signature: id in table signature, of operators
+-- sequence: number that an operator shares with the node of autograd that differentiates it
+-- forward_thread: number of the thread that ran the forward operator, of nodes of autograd; counted by the framework
 -- id: number of the row, in the order of the source; unique in this view
 -- source: id in table source
 CREATE VIEW host_event AS
@@ -119,7 +124,7 @@ SELECT m.node AS node, m.process AS process, coalesce(t.alias, r.tid) AS tid, r.
         ELSE r.correlation END AS correlation,
     CASE WHEN m.id_offset <> 0 AND r.external_id BETWEEN 1 AND 4611686018427387903 THEN r.external_id + m.id_offset
         ELSE r.external_id END AS external_id,
-    r.id, m.source AS source
+    r.signature, r.sequence, r.forward_thread, r.id, m.source AS source
 FROM raw.host_event AS r
 JOIN source_map AS m ON m.source_id = r.source_id
 LEFT JOIN thread_alias AS t ON t.source_id = r.source_id AND t.tid = r.tid
@@ -250,6 +255,8 @@ SELECT id FROM name WHERE category = 'communication';
 -- registers: registers of a thread
 -- shared_memory: bytes of shared memory of a block
 -- graph_node: node of its CUDA graph
+-- occupancy: estimated achieved occupancy, by the profiler; percent
+-- blocks_per_sm: blocks of the grid per multiprocessor, by the profiler
 -- id: number of the row in its table
 -- source: file of the event
 CREATE VIEW device_run AS
@@ -257,7 +264,8 @@ SELECT e.node, e.process, e.device, e.context, e.stream, e.kind,
     e.kind = 'kernel' AS kernel, e.kind = 'memcpy' AS memcpy, e.kind = 'memset' AS memset, e.kind IN ('memcpy', 'memset') AS memory,
     e.kind = 'kernel' AND e.communicates AS communication, e.kind = 'kernel' AND NOT e.communicates AS computation,
     e.name, e.start_ns, e.duration_ns, e.start_ns + e.duration_ns AS end_ns, e.correlation, e.external_id, e.bytes, e.copy_kind, e.pageable,
-    e.grid_x, e.grid_y, e.grid_z, e.block_x, e.block_y, e.block_z, e.registers, e.shared_memory, e.graph_node, e.id, e.source
+    e.grid_x, e.grid_y, e.grid_z, e.block_x, e.block_y, e.block_z, e.registers, e.shared_memory, e.graph_node,
+    e.occupancy, e.blocks_per_sm, e.id, e.source
 FROM (
     SELECT *, coalesce(name IN (SELECT id FROM communication_name), false) AS communicates FROM device_event
 ) AS e
@@ -294,6 +302,8 @@ WHERE e.kind <> 'sync';
 -- registers: registers of a thread
 -- shared_memory: bytes of shared memory of a block
 -- graph_node: node of its CUDA graph
+-- occupancy: estimated achieved occupancy, by the profiler; percent
+-- blocks_per_sm: blocks of the grid per multiprocessor, by the profiler
 -- id: number of the row in its table
 -- source: file of the event
 -- text: name as the source has it

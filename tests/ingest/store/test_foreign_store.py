@@ -86,7 +86,7 @@ HOSTILE = {
     "endless": (VIEW.format("range::VARCHAR", "range(1000000000000)"), "view ingest_note"),
     "another view": ("CREATE VIEW more AS SELECT 1 AS a", "view more"),
     "own view": ("CREATE OR REPLACE VIEW device_event AS SELECT content FROM read_text('{secret}')", "definition of view device_event"),
-    "version": ("DROP TABLE store_info; CREATE VIEW store_info AS SELECT 'format_version' AS key, '8' AS value", "view store_info"),
+    "version": ("DROP TABLE store_info; CREATE VIEW store_info AS SELECT 'format_version' AS key, '9' AS value", "view store_info"),
     "macro": ("CREATE MACRO count(x) AS 3", "macro count"),
     "catalog macro": ("CREATE MACRO duckdb_views() AS TABLE SELECT 1 AS view_name", "macro duckdb_views"),
     "index": ("CREATE INDEX names ON name(id)", "index names"),
@@ -316,7 +316,7 @@ def test_other_databases_and_versions_keep_their_messages(honest: Path, tmp_path
     with pytest.raises(InputError, match=r"a DuckDB file, but no run store of postrun; make one"):
         ingest([tmp_path / "empty.duckdb"])
     older = altered(honest, tmp_path, "UPDATE store_info SET value = '5' WHERE key = 'format_version'; DROP TABLE raw.sample", "old.duckdb")
-    with pytest.raises(InputError, match=r"old.duckdb: run store of format 5, this postrun reads format 8; ingest the sources again"):
+    with pytest.raises(InputError, match=r"old.duckdb: run store of format 5, this postrun reads format 9; ingest the sources again"):
         ingest([older])
 
 
