@@ -41,13 +41,10 @@ class SourceLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Modules:
-    """``modules``: by time, parents before their children. ``known_percent``: device time with a module, in percent of all;
-    ``lines_percent``: with a line. ``source``: what named the modules (module calls, named ranges, operators of FSDP, ...), None without
-    any. ``absent``: what would name them."""
+class ModuleCoverage:
+    """``known_percent``: device time with a module, in percent of all; ``lines_percent``: with a line. ``source``: what named the modules
+    (module calls, named ranges, operators of FSDP, ...), None without any. ``absent``: what would name them."""
 
-    modules: tuple[Module, ...] = ()
-    lines: tuple[SourceLine, ...] = ()
     known_percent: float | None = None
     lines_percent: float | None = None
     source: str | None = None
