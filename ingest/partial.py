@@ -26,16 +26,18 @@ from .store.identity import Facts, Identity, Placement
 from .store.reader_failures import costs_one_file, failure_text
 from .store.registry import ReadResult, Registry
 from .store.schema import ENUM_VALUES, SCHEMA
+from .store.signatures import COLUMNS as SIGNATURE_COLUMNS
 from .store.store import Store
 from .store.time_limits import IMPOSSIBLE
 
 if TYPE_CHECKING:
     import duckdb
+    import polars as pl
     import pyarrow as pa
 
     from .hosted.system_metrics import Lines
 
-FORMAT: Final = 4  # of the entries and tables; partials of another format cannot be used
+FORMAT: Final = 5  # of the entries and tables; partials of another format cannot be used
 MAPPED: Final = frozenset({TRACE, TIMELINE, SYSTEM_METRICS})
 """Formats that :func:`write` converts to tables. Recordings are compact tables already, and read as quickly as Parquet."""
 ROWS: Final = 300_000  # rows that go to the store at a time, as in the reader of traces
@@ -145,6 +147,8 @@ def _trace(store: Store, path: Path, tables: _Tables) -> Entry:
         store.note(*IMPOSSIBLE, count=store.left_out)
     read["told"] = placement.calls
     tables.copy("name", "SELECT text FROM name ORDER BY id")
+    if store.frame("SELECT EXISTS (FROM signature)").item():
+        tables.copy("signature", f"SELECT {_quoted(SIGNATURE_COLUMNS)} FROM signature ORDER BY id")
     for table in _EVENTS:
         if store.frame(f"SELECT EXISTS (FROM {table})").item():
             columns = ", ".join(
@@ -360,12 +364,13 @@ class Part:
         read = self.entry["read"]
         ids, cycle = self._placed(placement, source)
         names = store.name_ids([text for batch in self._batches("name") for text in batch.column("text").to_pylist()])
+        signatures = self._signatures(store)
         if ids is not None:
             node, process = ids
             if tables := [table for table in _EVENTS if table in read["tables"]]:
                 source_id = store.map_source(source, node=node, process=process, id_offset=cycle * CYCLE_IDS)
                 for table in tables:
-                    self._events(store, table, names, source_id)
+                    self._events(store, table, names, signatures, source_id)
             for window in read["windows"]:
                 store.insert("profile_window", {"process": process, "source": source, **window})
             for device in read["devices"]:
@@ -393,7 +398,14 @@ class Part:
             cycle = placement.cycle(ids[1], source)  # of the process that it is now
         return ids, cycle
 
-    def _events(self, store: Store, table: str, names: list[int], source_id: int) -> None:
+    def _signatures(self, store: Store) -> pl.Series:
+        """Return the ids of the signatures of the file in the store, in their order."""
+        import polars as pl
+
+        ids = [store.signatures.ids(pl.DataFrame(batch)) for batch in self._batches("signature")]
+        return pl.concat(ids) if ids else pl.Series(dtype=pl.Int32)
+
+    def _events(self, store: Store, table: str, names: list[int], signatures: pl.Series, source_id: int) -> None:
         import polars as pl
 
         ids = pl.Series(names, dtype=pl.Int32)
@@ -401,6 +413,8 @@ class Part:
             rows = pl.DataFrame(batch)
             if "name" in rows.columns:
                 rows = rows.with_columns(name=ids.gather(rows["name"]))
+            if "signature" in rows.columns:
+                rows = rows.with_columns(signature=signatures.gather(rows["signature"]))
             store.append(table, rows, source_id=source_id)
 
     def _batches(self, table: str) -> Any:

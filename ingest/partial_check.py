@@ -22,7 +22,7 @@ from .store.schema import SCHEMA
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _KEYS: Final = ("node", "process", "source")
 _NUMBERS: Final = ("INTEGER", "BIGINT")
-_KINDS: Final = frozenset({"name", "device_event", "host_event", "annotation", "collective", "allocation"})
+_KINDS: Final = frozenset({"name", "signature", "device_event", "host_event", "annotation", "collective", "allocation"})
 _TIMELINE_KINDS: Final = frozenset({"event", "text"})
 _FORMATS: Final = frozenset(known.name for known in FORMATS)
 _NOTE_TYPES: Final = (str, str, str, int, int | None, int | None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from math import inf
 from typing import Final
 
 import polars as pl
@@ -23,6 +24,8 @@ ARGS: Final[Mapping[str, Arg]] = {
     "correlation": Arg("correlation", "int"),
     "External id": Arg("external_id", "int"),
     "external id": Arg("external_id", "int"),
+    "Sequence number": Arg("autograd_sequence", "int"),
+    "Fwd thread id": Arg("forward_thread", "int"),
 }
 SPARSE_ARGS: Final[Mapping[str, Arg]] = {
     "device": Arg("device", "int"),
@@ -46,9 +49,20 @@ SPARSE_ARGS: Final[Mapping[str, Arg]] = {
     "Src Rank": Arg("from_rank", "int"),
     "Dst Rank": Arg("to_rank", "int"),
     "Seq": Arg("sequence", "int"),
-    # the tensors of collectives, if the shapes of operators were recorded
+    "est. achieved occupancy %": Arg("occupancy", "text"),
+    "blocks per SM": Arg("blocks_per_sm", "text"),
+    # the signature of an operator; of collectives also the sizes of their tensors
     "Input Dims": Arg("shapes", "text"),
     "Input type": Arg("element_types", "text"),
+    "Input Strides": Arg("input_strides", "text"),
+    "Concrete Inputs": Arg("concrete_inputs", "text"),
+    "Call stack": Arg("call_stack", "text"),
+    "Module Hierarchy": Arg("module_hierarchy", "text"),
+    "kernel_file": Arg("kernel_file", "text"),
+    "kernel_flop": Arg("kernel_flop", "text"),
+}
+_SIGNATURE: Final = {"shapes": "input_dims", "element_types": "input_types"} | {
+    name: name for name in ("input_strides", "concrete_inputs", "call_stack", "module_hierarchy", "kernel_file", "kernel_flop")
 }
 WIDE_CATEGORIES: Final = ("user_annotation", "cpu_instant_event")
 WIDE_ARGS: Final[Mapping[str, Arg]] = {
@@ -181,7 +195,7 @@ class KinetoRows:
             described = _completed(events.filter(pl.col("sparse").is_not_null()), sparse).filter(pl.col("operation").is_not_null())
             self._wait("collective", collective_rows(self.names, described))
         self._device_rows(_completed(events.filter(pl.col("kind") < _FIRST_HOST), sparse))
-        self._host_rows(events.filter(pl.col("kind").is_between(_FIRST_HOST, _FIRST_ANNOTATION - 1)))
+        self._host_rows(events.filter(pl.col("kind").is_between(_FIRST_HOST, _FIRST_ANNOTATION - 1)), sparse)
         self._annotation_rows(_completed(events.filter(pl.col("kind") >= _FIRST_ANNOTATION), sparse))
 
     def _routes(self, categories: pl.Series, unknown_route: str) -> pl.Series:
@@ -214,6 +228,8 @@ class KinetoRows:
             correlation=_no_zero("correlation"),
             copy_kind=pl.when(is_copy).then(pl.coalesce(copy["copy_kind"], by_kind["copy_kind"])),
             pageable=pl.when(is_copy).then(copy["pageable"]),
+            occupancy=self._numbers(events["occupancy"], 100),
+            blocks_per_sm=self._numbers(events["blocks_per_sm"]),
         )  # fmt: skip
         self.devices.update(rows["device"].unique().drop_nulls())
         if unknown := rows["device"].null_count():
@@ -234,14 +250,32 @@ class KinetoRows:
             rows = rows.with_columns(device=pl.col("device_id").cast(pl.Int32), bytes="size")
             self.waiting["allocation"].append(rows.select("device", "start_ns", "bytes", "allocated", "reserved"))
 
-    def _host_rows(self, events: pl.DataFrame) -> None:
+    def _host_rows(self, events: pl.DataFrame, sparse: pl.DataFrame) -> None:
         if events.is_empty():
             return
         self._count_pids(events)
-        kind = (pl.col("kind") - _FIRST_HOST).cat.to(_HOST_ENUM)
-        rows = events.with_columns(kind=kind, name="name_id", correlation=_no_zero("correlation"))
-        columns = ("tid", "kind", "name", "start_ns", "duration_ns", "correlation", "external_id")
-        self.waiting["host_event"].append(rows.select(columns))
+        rows = events.select(
+            "tid", "start_ns", "duration_ns", "external_id",
+            kind=(pl.col("kind") - _FIRST_HOST).cat.to(_HOST_ENUM),
+            name="name_id",
+            correlation=_no_zero("correlation"),
+            signature=self._signatures(sparse.select(pl.col(*_SIGNATURE).gather(pl.lit(events["sparse"])))),
+            sequence=pl.when(pl.col("autograd_sequence") >= 0).then("autograd_sequence"),
+            forward_thread=pl.when(pl.col("forward_thread") >= 0).then("forward_thread"),
+        )  # fmt: skip
+        self.waiting["host_event"].append(rows)
+
+    def _signatures(self, parts: pl.DataFrame) -> pl.Series:
+        """Return the ids of signatures whose columns are ids of texts."""
+        distinct = parts.unique(maintain_order=True)
+        texts = distinct.select(self.names.texts(distinct[part]).alias(column) for part, column in _SIGNATURE.items())
+        # some programs write one number per line
+        spaced = pl.col("^(input|concrete)_.*$").str.replace_all(r"\s*\n\s*", "")
+        texts = texts.with_columns(
+            spaced, _number("kernel_flop"), pl.col("call_stack", "module_hierarchy", "kernel_file").replace("", None)
+        )
+        known = distinct.with_columns(signature=self.names.store.signatures.ids(texts))
+        return parts.join(known, on=list(_SIGNATURE), how="left", nulls_equal=True, maintain_order="left")["signature"]
 
     def _annotation_rows(self, events: pl.DataFrame) -> None:
         if events.is_empty():
@@ -263,6 +297,10 @@ class KinetoRows:
             if pid is not None and pid >= 0:
                 (self.python_pids if python else self.host_pids)[pid] += count
 
+    def _numbers(self, indices: pl.Series, highest: float = inf) -> pl.Series:
+        """Return the numbers that texts represent, from 0 to ``highest``, else null."""
+        return self.names.texts(indices).to_frame("text").select(_number("text", highest))["text"]
+
     def _stream_of_tid(self, tids: pl.Series) -> pl.Series:
         """Return the streams that threads name: a number, or text like "stream 7"."""
         streams: dict[int, int | None] = {}
@@ -280,6 +318,12 @@ def _completed(events: pl.DataFrame, sparse: pl.DataFrame) -> pl.DataFrame:
 
 def _device_of_pid() -> pl.Expr:
     return pl.when(pl.col("pid").is_between(0, HIGHEST_DEVICE - 1)).then("pid")
+
+
+def _number(column: str, highest: float = inf) -> pl.Expr:
+    """Return a column of texts as finite numbers from 0 to ``highest``, else null."""
+    number = pl.col(column).cast(pl.Float64, strict=False)
+    return pl.when(number.is_finite() & number.is_between(0, highest)).then(number).alias(column)
 
 
 def _no_zero(column: str) -> pl.Expr:

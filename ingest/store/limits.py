@@ -26,6 +26,9 @@ NAMES: Final = 500_000
 """Distinct names of a run, and distinct texts of a trace file. A name is one row in memory; half a million take some 0.2 GB."""
 NAME_TEXT_BYTES: Final = 128 << 20
 """Bytes of all distinct names of a run, and of all texts of a trace file, which are in memory at the same time."""
+SIGNATURES: Final = 500_000
+"""Distinct signatures of operators of a run, and of a trace file; programs of changing shapes have some 10,000 of them."""
+SIGNATURE_BYTES: Final = 128 << 20  # Bytes of all distinct signatures of a run, and of a trace file; with call stacks each has some KB
 KERNELS: Final = 50_000  # Distinct names of kernels of a run; each is classified, which takes some 50 µs. Large jobs have a few thousand.
 KERNEL_TEXT_BYTES: Final = 16 << 20  # Bytes of all names of kernels of a run; report.json lists them, and patterns are matched on them
 DEVICES_PER_PROCESS: Final = 1_024  # Devices that one process lists or uses; a node has 16, or 112 slices (MIG) of them

@@ -31,6 +31,7 @@ from .limits import LEFT_OUT, NAME_TEXT_BYTES, NAMES, cut_columns, cut_text
 from .metrics import COUNTER
 from .queries import Queries
 from .schema import EVENTS, SCHEMA, STORED, TEXTS, comment_script, stored_name, table_script
+from .signatures import Signatures
 from .texts import storable
 from .views import event_script, faster_events, view_comment_script, views_script
 
@@ -57,6 +58,7 @@ class Tables(Queries):
         self._name_bytes = 0
         self.max_unpacked: str | None = None
         self.limited = Counter[str]()  # texts and names that met a bound (limits.py), by kind
+        self.signatures = Signatures(self.append)
         self._next: dict[str, int] = {"node": 0, "process": 0, "source": 0, "source_map": 0, "text": 0}
         self._next_event = dict.fromkeys(EVENTS, 0)
         self._mapped: dict[tuple[int | None, int | None, int | None], int] = {}  # source, node, process -> row of source_map
