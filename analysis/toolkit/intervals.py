@@ -153,6 +153,19 @@ def innermost(points: pl.DataFrame, ranges: pl.DataFrame, by: Sequence[str], ord
     return _column(native.interval_innermost(times, spans, len(by), len(order)), "range")
 
 
+def nested(ranges: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    """Return the row number of the innermost range around each range, and its end.
+
+    ``ranges``: ``by``, ``start``, ``end``. Columns: ``parent`` (null: none) and ``end``, in the order of ``ranges``. With these ends the
+    ranges of a group are nested or disjoint: a range that overlaps the end of another ends with it if at least half of it lies inside, else
+    the other ends where the range starts. Of ranges that start together the longest is the outermost, then the first."""
+    native = _native(by)
+    if native is None:
+        return vectorized_intervals.nested(ranges, by)
+    (table,), _ = _tables((ranges,), by, "start", "end")
+    return _frame(native.interval_nested(table, len(by)), ["parent", "end"])
+
+
 def first_of(points: pl.DataFrame, rows: pl.DataFrame, by: Sequence[str], order: Sequence[str]) -> pl.Series:
     """Return the number of the first row with the group and number of each point.
 

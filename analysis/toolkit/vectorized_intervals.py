@@ -143,6 +143,35 @@ def innermost(points: pl.DataFrame, ranges: pl.DataFrame, by: Sequence[str], ord
     return joined.sort("point")["range"]
 
 
+def nested(ranges: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    """Return the row number of the innermost range around each range, and its end."""
+    rows = ranges.with_row_index("row").drop_nulls(["start", "end"])
+    rows = rows.sort(*by, "start", "end", "row", descending=[*(False for _ in by), False, True, False])
+    group = rows.select(pl.struct(by).rle_id()).to_series().to_list()
+    numbers, starts, ends = rows["row"].to_list(), rows["start"].to_list(), rows["end"].to_list()
+    parents: list[int | None] = []
+    stack: list[int] = []
+    for i, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        if i and group[i] != group[i - 1]:
+            stack.clear()
+        while stack:
+            last = stack[-1]
+            inside = ends[last] - start
+            if inside > 0:
+                if end <= ends[last]:
+                    break
+                if 2 * inside >= end - start:
+                    ends[i] = ends[last]
+                    break
+                ends[last] = start
+            stack.pop()
+        parents.append(numbers[stack[-1]] if stack else None)
+        if end > start:
+            stack.append(i)
+    known = pl.DataFrame({"row": numbers, "parent": parents, "end": ends}, schema={"row": pl.UInt32, "parent": pl.UInt32, "end": pl.Int64})
+    return ranges.select("start").with_row_index("row").join(known, on="row", how="left", maintain_order="left").select("parent", "end")
+
+
 def first_of(points: pl.DataFrame, rows: pl.DataFrame, by: Sequence[str], order: Sequence[str]) -> pl.Series:
     """Return the number of the first row with the group and number of each point."""
     keys = [*by, "number"]

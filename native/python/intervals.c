@@ -190,6 +190,8 @@ static PyObject *gaps(PyObject *module, PyObject *args) { return call_over_rows(
 
 static PyObject *outermost(PyObject *module, PyObject *args) { return call_over_rows(module, args, interval_outermost); }
 
+static PyObject *nested(PyObject *module, PyObject *args) { return call_over_rows(module, args, interval_nested); }
+
 typedef int over_two(struct ArrowArrayStream *, struct ArrowArrayStream *, unsigned, unsigned, interval_table *, char *);
 
 static int covered_by(struct ArrowArrayStream *rows, struct ArrowArrayStream *with, unsigned keys, unsigned orders, interval_table *out,
@@ -227,6 +229,7 @@ static PyMethodDef functions[] = {
     {"interval_lengths", lengths, METH_VARARGS, "interval_lengths(tables, keys, classes, wanted): keys, classes, length."},
     {"interval_gaps", gaps, METH_VARARGS, "interval_gaps(rows, keys): row number, start, end."},
     {"interval_outermost", outermost, METH_VARARGS, "interval_outermost(rows, keys): row numbers."},
+    {"interval_nested", nested, METH_VARARGS, "interval_nested(rows, keys): the row number around it, or null, and an end per row."},
     {"interval_covered", covered, METH_VARARGS, "interval_covered(rows, segments, keys): a length per row."},
     {"interval_innermost", innermost, METH_VARARGS, "interval_innermost(points, ranges, keys, orders): a row number or null per point."},
     {"interval_first", first, METH_VARARGS, "interval_first(points, rows, keys, orders=0): a row number or null per point."},

@@ -241,14 +241,14 @@ int main(int argc, char **argv) {
         int64_t span = (int64_t[]){4, 1000, 1000000, INT64_MAX}[draw(4)];
         char formats[] = {"bcCsSiIl"[draw(8)], "bcCsSiIl"[draw(8)], "bcCsSiIl"[draw(8)], 0}, message[INTERVAL_MESSAGE] = "";
         size_t count = classes ? 1 : 1 + draw(3);
-        unsigned wanted = draw(2) ? 0 : 1 + (unsigned)draw(3), way = (unsigned)draw(7);
+        unsigned wanted = draw(2) ? 0 : 1 + (unsigned)draw(3), way = (unsigned)draw(8);
         struct ArrowArrayStream streams[3], *pointers[3] = {&streams[0], &streams[1], &streams[2]};
         unsigned shape[3][3] = {{2, 0, 0}, {2, 0, 0}, {2, 0, 0}};
         if (way < 2) {
             shape[0][1] = classes;
         } else {
-            count = way < 4 ? 1 : 2;
-            shape[0][0] = way > 4 ? 1 : 2;
+            count = way < 4 || way == 7 ? 1 : 2;
+            shape[0][0] = way == 5 || way == 6 ? 1 : 2;
             shape[1][2] = way > 4 ? orders : 0;
         }
         for (size_t i = 0; i < count; i++) {
@@ -261,7 +261,8 @@ int main(int argc, char **argv) {
                      : way == 3 ? interval_outermost(pointers[0], keys, &t, message)
                      : way == 4 ? interval_covered(pointers[0], pointers[1], keys, &t, message)
                      : way == 5 ? interval_innermost(pointers[0], pointers[1], keys, orders, &t, message)
-                                : interval_first(pointers[0], pointers[1], keys, orders, &t, message);
+                     : way == 6 ? interval_first(pointers[0], pointers[1], keys, orders, &t, message)
+                                : interval_nested(pointers[0], keys, &t, message);
         refused += status != 0;
         sum = sum * 31 + take(status, &t, message, &rows);
         for (size_t i = 0; i < count; i++) {

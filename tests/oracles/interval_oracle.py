@@ -58,6 +58,27 @@ def innermost(points: Sequence[tuple[object, int | None]], ranges: Sequence[tupl
     return numbers
 
 
+def nested(ranges: Sequence[tuple[object, int | None, int | None]]) -> list[tuple[int | None, int | None]]:
+    """The range around each range and its end: every range is compared with all that began before it in its group, the last one first."""
+    ends = [None if start is None else end for _, start, end in ranges]
+    parents: list[int | None] = [None] * len(ranges)
+    begun: list[int] = []
+    order = [number for number, (_, start, end) in enumerate(ranges) if start is not None and end is not None]
+    for number in sorted(order, key=lambda n: (ranges[n][1], -(ranges[n][2] or 0), n)):
+        group, start, end = ranges[number]
+        assert start is not None and end is not None
+        for before in reversed([n for n in begun if ranges[n][0] == group]):
+            until = ends[before]
+            assert until is not None
+            if until > start and (end <= until or 2 * (until - start) >= end - start):
+                parents[number], ends[number] = before, min(end, until)
+                break
+            ends[before] = min(until, start)
+        if end > start:
+            begun.append(number)
+    return [(parent, None if number not in order else ends[number]) for number, parent in enumerate(parents)]
+
+
 def first_of(points: Sequence[tuple[object, int | None]], rows: Sequence[Numbered]) -> list[int | None]:
     """For each point the row of its group and number that is first by order."""
     return [min(_equal(group, wanted, rows), default=(None,))[-1] for group, wanted in points]

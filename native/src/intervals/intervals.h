@@ -50,6 +50,10 @@ int interval_lengths(struct ArrowArrayStream *const *tables, size_t count, unsig
 int interval_gaps(struct ArrowArrayStream *rows, unsigned keys, interval_table *out, char *message);
 /* Numbers of the rows that no other of their group contains, by group and start; the first of equal ones. */
 int interval_outermost(struct ArrowArrayStream *rows, unsigned keys, interval_table *out, char *message);
+/* Per row, the number of the innermost row of its group that it lies within, or null, and its end. A row that overlaps the end of another
+ * ends with it if at least half of it lies inside; else the other ends where the row starts. So the ends make the rows nested or disjoint.
+ * Of rows that start together the longest is outermost, then the first. An empty row encloses none. */
+int interval_nested(struct ArrowArrayStream *rows, unsigned keys, interval_table *out, char *message);
 /* Of the functions with two tables below, rows with a null key match none.
  *
  * The part of each row that the union of the segments of its group covers. */

@@ -120,6 +120,76 @@ int interval_outermost(struct ArrowArrayStream *stream, unsigned keys, interval_
     return status;
 }
 
+/* Ends `row` with the innermost range on the stack that it mostly lies within, and returns that range, or NULL. Closes the others. */
+static const interval *enclosing(interval *rows, const uint32_t *stack, size_t *depth, interval *row) {
+    for (; *depth; --*depth) {
+        interval *range = &rows[stack[*depth - 1]];
+        if (range->end <= row->start) {
+            continue;
+        }
+        uint64_t inside = (uint64_t)range->end - (uint64_t)row->start, length = (uint64_t)row->end - (uint64_t)row->start;
+        if (row->end <= range->end) {
+            return range;
+        }
+        if (inside >= length - inside) {
+            row->end = range->end;
+            return range;
+        }
+        range->end = row->start;
+    }
+    return NULL;
+}
+
+int interval_nested(struct ArrowArrayStream *stream, unsigned keys, interval_table *out, char *message) {
+    interval_groups g = {.keys = keys};
+    interval_rows r = {0};
+    interval_reading how = {.times = 2, .numbered = 1, .empty = 1};
+    int status = keys_fit(keys, 0, message);
+    status = status ? status : read_ordered(stream, &how, &g, 0, interval_by_nesting, &r, message);
+    uint32_t *stack = NULL;
+    interval_column *parent = NULL, *end = NULL;
+    if (!status) {
+        out->rows = r.total;
+        parent = interval_add(out, 'I');
+        end = interval_add(out, 'l');
+        stack = malloc((r.count + 1) * sizeof *stack);
+        status = parent && end && stack ? 0 : -ENOMEM;
+    }
+    for (size_t i = 0; !status && r.count < r.total && i < r.total; i++) { /* rows with a null time are left out */
+        status = interval_set_null(parent, r.total, i) || interval_set_null(end, r.total, i) ? -ENOMEM : 0;
+    }
+    for (size_t k = 0; !status && k < g.count; k++) {
+        size_t depth = 0;
+        for (size_t i = r.offsets[k]; i < r.offsets[k + 1]; i++) {
+            interval *row = &r.rows[i];
+            const interval *around = enclosing(r.rows, stack, &depth, row);
+            if (around) {
+                ((uint32_t *)parent->values)[row->mark] = around->mark;
+            }
+            if (!around && interval_set_null(parent, r.total, row->mark)) {
+                status = -ENOMEM;
+                break;
+            }
+            if (around && parent->valid) {
+                parent->valid[row->mark] = 1;
+            }
+            if (row->end > row->start) {
+                stack[depth++] = (uint32_t)i;
+            }
+        }
+        for (size_t i = r.offsets[k]; i < r.offsets[k + 1]; i++) {
+            ((int64_t *)end->values)[r.rows[i].mark] = r.rows[i].end;
+            if (end->valid) {
+                end->valid[r.rows[i].mark] = 1;
+            }
+        }
+    }
+    free(stack);
+    interval_rows_free(&r);
+    interval_groups_free(&g);
+    return status;
+}
+
 /* ---------------------------------------------------------------- rows of one table by those of another */
 
 /* Segments of the groups, each with the length of those before it in its group. */

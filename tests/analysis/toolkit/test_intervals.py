@@ -200,6 +200,26 @@ def test_innermost(ranges: list[tuple[str | None, int, int, int | None]], points
     assert without.to_list() == oracle.innermost(points, [(*row[:3], None) for row in ranges])
 
 
+@given(small)
+def test_nested(ranges: Spans) -> None:
+    result = intervals.nested(frame(ranges), ["group"])
+    assert result.rows() == oracle.nested(ranges)
+    assert intervals.nested(numbered(ranges), ["x", "y"]).rows() == result.rows()
+
+
+def test_nested_ranges_that_overlap_by_mistake() -> None:
+    spans: Spans = [("a", 0, 10), ("a", 8, 12), ("a", 10, 20), ("a", 19, 40), ("a", 19, 40), ("b", 1, 2)]
+    # 8-12 lies inside by half: it ends with 0-10. 19-40 lies inside by a 21st: 10-20 ends where it starts.
+    assert intervals.nested(frame(spans), ["group"]).rows() == [(None, 10), (0, 10), (None, 19), (None, 40), (3, 40), (None, 2)]
+
+
+def test_nested_ranges_of_any_depth() -> None:
+    depth = 100_000
+    numbers = pl.int_range(depth, eager=True)
+    ranges = pl.DataFrame({"group": "a", "start": numbers, "end": 2 * depth - numbers})
+    assert intervals.nested(ranges, ["group"])["parent"].to_list() == [None, *range(depth - 1)]
+
+
 number = st.none() | st.integers(-3, 6)
 
 
@@ -245,6 +265,7 @@ def test_nothing_in_nothing_out() -> None:
     assert intervals.gaps(empty, ["group"]).is_empty()
     assert intervals.length_inside(empty, frame([("a", 1, 2)]), "group").is_empty()
     assert intervals.innermost(pl.DataFrame({"group": ["a"], "time": [1]}), empty, ["group"]).to_list() == [None]
+    assert intervals.nested(empty, ["group"]).is_empty()
     assert intervals.union_length(frame([("a", 5, 5)]), ["group"]).rows() == [("a", 0)]
 
 
