@@ -8,7 +8,7 @@ from typing import Final
 import polars as pl
 
 from ...ingest.store.store import Store
-from ..device.operators import ALL_WORK, attribution
+from ..device.operators import ALL_WORK
 from ..report.framework import Framework, OperatorRow
 from ..report.rows import Share
 from ..steps.part_ranges import part_ranges
@@ -47,7 +47,7 @@ def framework(store: Store, attributed_work: pl.DataFrame | None = None) -> Fram
     ``phases``: union of the steps of each phase and "other", the rest of the span from a process's first step start to its last step end;
     ``percent`` is of that span, averaged over the processes. ``step_parts``: union per process of the host ranges that name a part; percent
     of all parts together. ``cpu_operators``: summed inclusive times. ``gpu_operators``: device time of the work that an operator launched
-    itself (``attributed_work``: the result of :func:`.operators.attribution` if it is known), and the hosted profiler's gpu_functions.
+    itself (``attributed_work``, as :func:`.operators.operators` takes it), and the hosted profiler's gpu_functions.
     Operators below 2 % are one row. ``collectives``: communication kernels by name, and the ranges of Horovod, smdataparallel and NCCL in
     framework timelines.
     """
@@ -129,8 +129,9 @@ def _inclusive(times: OperatorTimes, cpu: Sequence[OperatorRow], gpu: Sequence[O
 def _gpu_operators(store: Store, attributed_work: pl.DataFrame | None) -> tuple[pl.DataFrame, float | None]:
     """Return device time by operator, and the linked percentage of all device time."""
     work = store.frame(ALL_WORK).row(0)
-    pairs = attribution(store) if attributed_work is None else attributed_work
-    linked = pairs.select(name="operator", count=pl.col("count").cast(pl.Int64), total=pl.col("total").cast(pl.Int64))
+    linked = pl.DataFrame(schema={"name": pl.String, "count": pl.Int64, "total": pl.Int64})
+    if attributed_work is not None:
+        linked = attributed_work.select(name="operator", count=pl.col("count").cast(pl.Int64), total=pl.col("total").cast(pl.Int64))
     share = percent_of(int(linked["total"].sum()), work[1]) if work[0] else None
     functions = linked.clear()
     if store.has_rows("annotation"):

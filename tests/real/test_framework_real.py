@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postrun.analysis.device.operators import operators
+from operator_rows import framework, operators
 from postrun.analysis.device.time_breakdown import time_breakdown
-from postrun.analysis.framework.framework import OTHER_OPERATORS, framework
+from postrun.analysis.framework.framework import OTHER_OPERATORS
 from postrun.analysis.machine.utilization import derived_utilization
 from postrun.analysis.toolkit.wording import duration
 from postrun.ingest import ingest

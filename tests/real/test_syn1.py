@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postrun.analysis.framework.framework import framework
+from operator_rows import framework
 from postrun.analysis.machine.system_usage import system_usage
 from postrun.analysis.run.job_statistics import job_statistics
 from postrun.ingest import ingest

@@ -28,9 +28,9 @@ from ...device.idle import idle
 from ...device.kernels import kernels
 from ...device.launches import launches
 from ...device.memory_operations import memory_operations
-from ...device.operators import attribution
 from ...device.precision import precision
 from ...device.time_breakdown import time_breakdown, whole_devices
+from ...efficiency.operator_work import attributed, operator_work
 from ...framework.annotations import annotation_groups
 from ...framework.framework import framework
 from ...machine.system_usage import system_usage
@@ -86,7 +86,8 @@ class RunData:
     step_times = _from_run(lambda run: step_times(run.store, run.step_data))
     loading_percent = _from_run(lambda run: loading_percent(run.store, run.steps, run.step_data.loading))
     annotations = _from_run(lambda run: annotation_groups(run.store, run.options))
-    attributed = _from_store(attribution)  # device work by the operator that launched it
+    operator_work = _from_store(operator_work)  # device work by owning operator call, signature and site: the one pass over it
+    attributed = _from_run(lambda run: attributed(run.store, run.operator_work))  # by the innermost operator around the launch
     collectives = _from_run(lambda run: collectives(run.store, run.places))  # rows by time, and totals
     roles = _from_run(lambda run: roles(run.store, run.peers, run.places))
     framework = _from_run(lambda run: framework(run.store, run.attributed))

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postrun.analysis.device.operators import MOST, MOST_KERNELS, operators
+from operator_rows import operators
+from postrun.analysis.device.operators import MOST, MOST_KERNELS
 from postrun.analysis.report import DeviceOperator, OperatorKernel
 from postrun.ingest import ingest
 from postrun.ingest.store import Store

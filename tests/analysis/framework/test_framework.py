@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from postrun.analysis.device.operators import operators
-from postrun.analysis.framework.framework import OTHER_OPERATORS, framework
+from operator_rows import framework, operators
+from postrun.analysis.framework.framework import OTHER_OPERATORS
 from postrun.analysis.report import Framework, OperatorRow, Share
 from postrun.ingest.store import Store
 

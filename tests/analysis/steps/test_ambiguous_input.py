@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from operator_rows import operators
 from postrun.analysis.causes.collectives import collectives
 from postrun.analysis.device.launch_queue import launch_queue
-from postrun.analysis.device.operators import operators
 from postrun.analysis.steps.breakdown import step_breakdown
 from postrun.analysis.steps.ranks import rank_comparison
 from postrun.analysis.steps.slow import slow_steps

@@ -1,0 +1,252 @@
+"""Device work by the operator call that owns it: one pass over the device events -> small tables that all figures of efficiency share.
+
+An operator of a matrix product or of attention owns everything that is launched within it, because its FLOPs are those of the complete
+call. Other work belongs to the innermost operator around its launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import polars as pl
+
+from ...ingest.store.store import Store
+from ..toolkit.contents import kinds
+from ..toolkit.intervals import first_of, innermost, length_inside, outermost
+from ..toolkit.places import process_conditions
+
+OWNERS: Final = frozenset(
+    {
+        "aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::convolution", "aten::convolution_backward",
+        "aten::_scaled_dot_product_flash_attention", "aten::_scaled_dot_product_efficient_attention",
+    }
+)  # fmt: skip
+_NODE: Final = "autograd::engine::evaluate_function"
+_CHECKPOINT: Final = "CheckpointFunctionBackward"
+
+# ``external``: some versions of the profiler write the correlation as external id; it identifies no operator.
+_WORK: Final = """
+    SELECT e.process, e.device, e.correlation AS number, e.name AS kernel, e.kind, e.duration_ns AS duration, e.occupancy,
+        CASE WHEN e.external_id > 0 AND e.external_id IS DISTINCT FROM e.correlation THEN e.external_id END AS external
+    FROM device_run AS e WHERE {}
+"""
+_LAUNCHES: Final = """
+    SELECT e.process, e.tid, e.correlation AS number, e.start_ns AS "order" FROM host_event AS e
+    WHERE e.kind IN ('launch', 'call') AND e.correlation IS NOT NULL AND {}
+"""
+_OPERATORS: Final = """
+    SELECT e.process, e.tid, e.name, e.start_ns AS start, e.start_ns + e.duration_ns AS "end", e.external_id AS number, e.signature,
+        e.sequence, e.forward_thread
+    FROM host_event AS e WHERE e.kind = 'operator' AND {}
+"""
+_UNLINKED: Final = """
+    SELECT process, device, name AS kernel, kind, count(*)::UINTEGER AS count, sum(duration_ns)::BIGINT AS total,
+        sum(occupancy * duration_ns) AS occupancy, coalesce(sum(duration_ns) FILTER (occupancy IS NOT NULL), 0)::BIGINT AS occupancy_ns
+    FROM device_run GROUP BY ALL
+"""
+_WITHOUT_WORK: Final = "e.process NOT IN (SELECT process FROM device_run WHERE process IS NOT NULL)"
+
+_CALL: Final[dict[str, type[pl.DataType]]] = {
+    "operator": pl.Int32, "signature": pl.Int32, "site": pl.UInt32, "backward": pl.Boolean, "recomputed": pl.Boolean,
+    "inside": pl.Boolean,
+}  # fmt: skip
+_EVENT: Final[dict[str, type[pl.DataType]]] = {
+    "process": pl.Int32,
+    "device": pl.Int32,
+    "kernel": pl.Int32,
+    "kind": pl.String,
+    "inner": pl.Int32,
+}
+_SUMS: Final[dict[str, type[pl.DataType]]] = {"count": pl.UInt32, "total": pl.Int64, "occupancy": pl.Float64, "occupancy_ns": pl.Int64}
+_NAME: Final[dict[str, type[pl.DataType]]] = {"id": pl.Int32, "text": pl.String}
+_TEXTS: Final[dict[str, type[pl.DataType]]] = {"operator": pl.String, "inner": pl.String}
+_INNER: Final[dict[str, type[pl.DataType]]] = {"inner": pl.String, "calls": pl.UInt32}
+
+# Points and operators of some processes -> the number of the site of each point, null if unknown. Points: process, tid, time (start of the
+# operator call; of work without operator, that of the launch call), name (id of the operator or null), sequence, forward_thread, node (row
+# in operators of the node of autograd around it, or null). Operators: process, tid, name, start, end, number (external id), signature,
+# sequence, forward_thread; sorted by none.
+Sites = Callable[[pl.DataFrame, pl.DataFrame], pl.Series]
+
+
+class OwnedWork(NamedTuple):
+    """Device work and operator calls, grouped. Times are in ns.
+
+    ``work``: process, device, kernel (id in ``name``), kind; ``operator``: the owner, ``inner``: the innermost operator around the launch
+    (texts, null without one); signature (id), site, ``backward``: within a node of autograd, ``recomputed``: forward work within one,
+    ``inside``: called in one of the windows; count, total; ``occupancy``: sum of occupancy (percent) times duration over
+    ``occupancy_ns``. A row per combination; totals add up to the time of all device work.
+    ``calls``: process, operator, signature, site, backward, recomputed, inside, calls. Of processes without any device work, these are all
+    calls of owners; of others, the calls with device work.
+    ``inner``: inner, calls with device work of its own."""
+
+    work: pl.DataFrame
+    calls: pl.DataFrame
+    inner: pl.DataFrame
+
+
+def operator_work(store: Store, windows: pl.DataFrame | None = None, sites: Sites | None = None) -> OwnedWork:
+    """Group device work by kernel and owning operator call.
+
+    ``windows``: disjoint times of processes (process, start, end) whose calls are ``inside``. ``sites``: see ``Sites``."""
+    names = _Names(store)
+    work, calls, inner = [], [], []
+    if "operator" in kinds(store, "host_event") or sites is not None:
+        for condition in process_conditions(store):
+            one = _owned(store, condition, names, windows, sites)
+            work.append(one.work)
+            calls.append(one.calls)
+            inner.append(one.inner)
+        if names.owners:
+            calls.append(_without_work(store, names, windows, sites))
+    elif store.has_rows("device_event"):
+        unlinked = store.frame(_UNLINKED)
+        work.append(_typed(unlinked.with_columns(pl.lit(None).alias(name) for name in (*_CALL, "inner")), _EVENT | _CALL | _SUMS))
+    return OwnedWork(
+        names.named(pl.concat(work)) if work else pl.DataFrame(schema=_EVENT | _CALL | _SUMS | _TEXTS),
+        names.named(pl.concat(calls))
+        if calls
+        else pl.DataFrame(schema={"process": pl.Int32, **_CALL, "operator": pl.String, "calls": pl.UInt32}),
+        names.named(pl.concat(inner)).group_by("inner").agg(pl.col("calls").sum()) if inner else pl.DataFrame(schema=_INNER),
+    )
+
+
+def attributed(store: Store, owned: OwnedWork) -> pl.DataFrame:
+    """Sum device work by the innermost operator around its launch.
+
+    Columns: operator, kernel (as reports show it), kind, calls (of the operator, that launched any work), count, total (ns)."""
+    key = ["operator", "kernel", "kind"]
+    linked = owned.work.filter(pl.col("inner").is_not_null())
+    shown = store.frame("SELECT id, coalesce(short, text) AS text FROM name") if linked.height else pl.DataFrame(schema=_NAME)
+    kernel = pl.col("kernel").replace_strict(shown["id"], shown["text"], default="", return_dtype=pl.String)
+    summed = linked.group_by(pl.col("inner").alias("operator"), kernel, "kind").agg(pl.col("count", "total").sum())
+    return summed.join(owned.inner.rename({"inner": "operator"}), on="operator").select(*key, "calls", "count", "total")
+
+
+class _Names:
+    """Names of operators: those that own work, and those of nodes of autograd."""
+
+    def __init__(self, store: Store) -> None:
+        self._texts = store.frame("SELECT id, text FROM name") if store.has_rows("host_event") else pl.DataFrame(schema=_NAME)
+        self.owners = self._ids(pl.col("text").is_in(list(OWNERS)))
+        self.nodes = self._ids(pl.col("text").str.starts_with(_NODE))
+        self.checkpoints = self._ids(pl.col("text").str.starts_with(_NODE) & pl.col("text").str.ends_with(_CHECKPOINT))
+
+    def _ids(self, condition: pl.Expr) -> list[int]:
+        return self._texts.filter(condition)["id"].to_list()
+
+    def named(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Replace the ids of operators by their texts."""
+        columns = [column for column in _TEXTS if column in rows.columns]
+        return rows.with_columns(
+            pl.col(columns).replace_strict(self._texts["id"], self._texts["text"], default=None, return_dtype=pl.String)
+        )
+
+
+def _owned(store: Store, condition: str, names: _Names, windows: pl.DataFrame | None, sites: Sites | None) -> OwnedWork:
+    """Group the work of the processes of a condition."""
+    work = store.frame(_WORK.format(condition))
+    launches = store.frame(_LAUNCHES.format(condition))
+    launch = first_of(work, launches, ["process"], ["order"])
+    operators = store.frame(_OPERATORS.format(condition))
+    begin = launches.select("tid", time="order")[launch]
+    inner = innermost(pl.DataFrame([work["process"], *begin]), operators, ["process", "tid"], ["number", "name"])
+    called = _called(work, launch, operators)
+    if called is not None:
+        inner = inner.zip_with(launch.is_not_null(), called)
+        starts = operators.select("tid", time="start")[called]
+        begin = begin.select(pl.when(launch.is_not_null()).then(name).otherwise(starts[name]).alias(name) for name in begin.columns)
+    owners = _owning(operators, names)
+    owner = owners["call"].gather(innermost(pl.DataFrame([work["process"], *begin]), owners, ["process", "tid"]))
+    call = owner.zip_with(owner.is_not_null(), inner)
+    del owner, begin
+    # Work without an operator has the time of its launch call as its call.
+    bare = pl.select(pl.when(call.is_null()).then(launch)).to_series()
+    numbers = pl.concat([call.drop_nulls().unique(), bare.drop_nulls().unique() + operators.height])
+    points = pl.concat(
+        [
+            operators.select("process", "tid", "name", "signature", "sequence", "forward_thread", time="start"),
+            launches.select("process", "tid", time="order"),
+        ],
+        how="diagonal",
+    )[numbers]
+    grouped = _grouped(points, operators, names, windows, sites)
+    key = pl.select(pl.coalesce(call, bare + operators.height)).to_series()
+    every = pl.Series([None], dtype=pl.UInt32).new_from_index(0, operators.height + launches.height)
+    group = every.scatter(numbers, grouped.of_point).gather(key)
+    occupancy = pl.col("occupancy")
+    summed = (
+        work.select("process", "device", "kernel", "kind", "duration", "occupancy", inner=operators["name"].gather(inner), group=group)
+        .group_by("process", "device", "kernel", "kind", "inner", "group")
+        .agg(
+            count=pl.len(), total=pl.col("duration").sum(), occupancy=(occupancy * pl.col("duration")).sum(),
+            occupancy_ns=pl.col("duration").filter(occupancy.is_not_null()).sum(),
+        )
+    )  # fmt: skip
+    joined = summed.join(grouped.groups.drop("process", "calls"), on="group", how="left")
+    inners = pl.DataFrame({"call": inner, "inner": operators["name"].gather(inner)}).drop_nulls("call")
+    return OwnedWork(
+        _typed(joined, _EVENT | _CALL | _SUMS),
+        _typed(grouped.groups.filter(pl.col("operator").is_not_null()), {"process": pl.Int32, **_CALL, "calls": pl.UInt32}),
+        inners.group_by("inner").agg(calls=pl.col("call").n_unique()).cast({"inner": pl.Int32, "calls": pl.UInt32}),
+    )
+
+
+def _called(work: pl.DataFrame, launch: pl.Series, operators: pl.DataFrame) -> pl.Series | None:
+    """Return the operator of work whose launch is not in the trace, by its external id.
+
+    Null for other work; None if no work has such an id."""
+    unlaunched = work.filter(launch.is_null()).select("process", number="external").drop_nulls("number")
+    if unlaunched.is_empty():
+        return None
+    called = operators.select("process", "number", "name", order=pl.col("end") - pl.col("start")).with_row_index("call")
+    called = called.join(unlaunched, on=["process", "number"], how="semi").sort("name", maintain_order=True)
+    numbers = work.select("process", number=pl.when(launch.is_null()).then("external"))
+    return called["call"].gather(first_of(numbers, called, ["process"], ["order"]))
+
+
+def _owning(operators: pl.DataFrame, names: _Names) -> pl.DataFrame:
+    """Return the outermost calls of owners: process, tid, start, end, call (row)."""
+    calls = operators.with_row_index("call").filter(pl.col("name").is_in(names.owners), pl.col("end") > pl.col("start"))
+    return outermost(calls.sort("number", maintain_order=True).select("process", "tid", "start", "end", "call"), ["process", "tid"])
+
+
+class _Grouped(NamedTuple):
+    of_point: pl.Series  # group of each point
+    groups: pl.DataFrame  # group, process, _CALL, calls
+
+
+def _grouped(points: pl.DataFrame, operators: pl.DataFrame, names: _Names, windows: pl.DataFrame | None, sites: Sites | None) -> _Grouped:
+    """Group calls that differ only in time and thread."""
+    nodes = operators.with_row_index("row").filter(pl.col("name").is_in(names.nodes) | (pl.col("forward_thread") > 0))
+    node = nodes["row"].gather(innermost(points, nodes, ["process", "tid"], ["number", "name"]))
+    begin = points.select("process", start="time", end=pl.col("time") + 1)
+    rows = points.select(
+        "process",
+        "signature",
+        operator="name",
+        site=pl.lit(None, pl.UInt32) if sites is None else sites(points.with_columns(node=node), operators),
+        backward=node.is_not_null(),
+        recomputed=operators["name"].gather(node).is_in(names.checkpoints).fill_null(False),
+        inside=pl.lit(False) if windows is None else length_inside(begin, windows, ["process"]) > 0,
+    )
+    columns = ["process", *_CALL]
+    numbered = rows.with_columns(group=pl.struct(columns).rank("dense"))
+    groups = numbered.group_by("group").agg(pl.col(columns).first(), calls=pl.len())
+    return _Grouped(numbered["group"], groups)
+
+
+def _without_work(store: Store, names: _Names, windows: pl.DataFrame | None, sites: Sites | None) -> pl.DataFrame:
+    """Return the calls of owners in processes without device work."""
+    schema: dict[str, type[pl.DataType]] = {"process": pl.Int32, **_CALL, "calls": pl.UInt32}
+    operators = store.frame(_OPERATORS.format(_WITHOUT_WORK))
+    if operators.is_empty():
+        return pl.DataFrame(schema=schema)
+    columns = ["process", "tid", "name", "signature", "sequence", "forward_thread"]
+    points = operators.select(*columns, time="start")[_owning(operators, names)["call"]]
+    return _typed(_grouped(points, operators, names, windows, sites).groups, schema)
+
+
+def _typed(rows: pl.DataFrame, schema: dict[str, type[pl.DataType]]) -> pl.DataFrame:
+    return rows.select(pl.col(name).cast(dtype) for name, dtype in schema.items())
