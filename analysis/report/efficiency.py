@@ -41,7 +41,8 @@ class OperatorWork:
 
 @dataclass(frozen=True, slots=True)
 class DevicePeaks:
-    """Dense peaks of a GPU product, by type of the input; FLOP/s and bytes/s. ``source``: where the figures are published."""
+    """Dense peaks of a GPU product, by type of the input; FLOP/s and bytes/s. ``link_bytes_per_s``: of all links to other GPUs of the
+    node, in one direction. ``source``: where the figures are published. ``given``: peaks that the options set (``--peak``)."""
 
     device_name: str
     product: str
@@ -49,6 +50,7 @@ class DevicePeaks:
     bytes_per_s: float | None
     link_bytes_per_s: float | None
     source: str
+    given: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from typing import Any, Final
 import polars as pl
 
 from ...causes.bandwidth import group_transfers
-from ...causes.links import NETWORK, NVLINK, PCIE, Link
+from ...causes.links import NETWORK, Link
+from ...device.gpu_products import NVLINK, PCIE
 from ...report.communication_details import GroupBandwidth, SlowCollectivesDetails
 from ...toolkit.wording import capitalized, percent, plural, significant, size
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
