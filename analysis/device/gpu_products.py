@@ -1,4 +1,4 @@
-"""GPU products by name and form factor -> published peaks, memory, multiprocessors and links. One table for all analyses.
+"""GPU products by name and form factor -> published peaks, memory, multiprocessors and links.
 
 A product is the board that the vendor publishes figures for: an H100 SXM5 and an H100 PCIe differ by a third. Names are those that traces,
 NVML and ROCm print; a pattern has to match the complete name without the vendor, so that slices (MIG), virtual GPUs, laptop and regional
@@ -282,7 +282,7 @@ def _agrees(product: GpuProduct, memory_bytes: int | None, sm_count: int | None)
 
 
 def _common(rows: Sequence[GpuProduct]) -> GpuProduct | None:
-    """Return the product that fits; of several with the same figures what they share; None if they differ."""
+    """Return what the products share; None if their figures differ."""
     if len({(row.gb_per_s, round(row.tflops["fp16"])) for row in rows}) != 1:
         return None
     first = rows[0]

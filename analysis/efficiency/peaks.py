@@ -15,7 +15,7 @@ MEMORY: Final = "memory"
 LINK: Final = "link"
 _NAMES: Final = (*TYPES, MEMORY, LINK)
 _LARGEST: Final = 1e9  # TFLOPS or GB/s; a larger one has another unit
-_GIVEN: Final = "set with --peak"
+_OVERRIDDEN: Final = "set with --peak"
 
 
 def checked_peaks(values: Mapping[str, Any]) -> dict[str, float]:
@@ -48,28 +48,28 @@ def peaks_of(
     sm_count: int | None = None,
     compute_capability: str | None = None,
     *,
-    given: Mapping[str, float] | None = None,
+    overrides: Mapping[str, float] | None = None,
 ) -> DevicePeaks | None:
-    """Return the peaks of a device, or None if neither its product nor a peak that the user set is known.
+    """Return the peaks of a device, None if unknown.
 
-    The first arguments are those of :func:`product_of`. ``given``: what :func:`checked_peaks` returned; it replaces published figures, and
-    is all that is known of a GPU without a product."""
+    The first arguments are those of :func:`product_of`. ``overrides``: the result of :func:`checked_peaks`. They replace published
+    figures; a GPU without a known product has no others."""
     product = product_of(name, memory_bytes, sm_count, compute_capability)
     if product is not None and not product.tflops:
         product = None
-    given = given or {}
-    if product is None and not given:
+    overrides = overrides or {}
+    if product is None and not overrides:
         return None
-    tflops = {**(product.tflops if product else {}), **{key: value for key, value in given.items() if key in TYPES}}
+    tflops = {**(product.tflops if product else {}), **{key: value for key, value in overrides.items() if key in TYPES}}
     link = product.link.total_gb_per_s if product and product.link else None
     return DevicePeaks(
         device_name=name or "",
         product=product.name if product else name or "unknown GPU",
         flop_per_s={key: tflops[key] * 1e12 for key in TYPES if key in tflops},
-        bytes_per_s=_bytes(given.get(MEMORY, product.gb_per_s if product else None)),
-        link_bytes_per_s=_bytes(given.get(LINK, link)),
-        source="; ".join([*([product.source] if product else []), *([_GIVEN] if given else [])]),
-        given=tuple(key for key in _NAMES if key in given),
+        bytes_per_s=_bytes(overrides.get(MEMORY, product.gb_per_s if product else None)),
+        link_bytes_per_s=_bytes(overrides.get(LINK, link)),
+        source="; ".join([*([product.source] if product else []), *([_OVERRIDDEN] if overrides else [])]),
+        overridden=tuple(key for key in _NAMES if key in overrides),
     )
 
 

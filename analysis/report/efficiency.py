@@ -42,7 +42,7 @@ class OperatorWork:
 @dataclass(frozen=True, slots=True)
 class DevicePeaks:
     """Dense peaks of a GPU product, by type of the input; FLOP/s and bytes/s. ``link_bytes_per_s``: of all links to other GPUs of the
-    node, in one direction. ``source``: where the figures are published. ``given``: peaks that the options set (``--peak``)."""
+    node, in one direction. ``source``: where the figures are published. ``overridden``: names of the peaks that the user set."""
 
     device_name: str
     product: str
@@ -50,7 +50,7 @@ class DevicePeaks:
     bytes_per_s: float | None
     link_bytes_per_s: float | None
     source: str
-    given: tuple[str, ...] = ()
+    overridden: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
