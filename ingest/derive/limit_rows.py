@@ -17,6 +17,8 @@ from ..store.limits import (
     NODES_PER_FILE,
     PROCESSES,
     PROCESSES_PER_FILE,
+    SIGNATURE_BYTES,
+    SIGNATURES,
     STREAMS_PER_DEVICE,
     TEXT_BYTES,
     THREADS_PER_PROCESS,
@@ -74,6 +76,12 @@ def limit_rows(store: Store) -> None:
             f" as {LEFT_OUT}."
         )
         store.note("warning", "limit_reached", text, count=events)
+    if store.signatures.left_out:
+        text = (
+            f"The run has more than {SIGNATURES:,} signatures of operators or {SIGNATURE_BYTES >> 20} MiB of them, the limit; calls with"
+            " further ones have no shapes and no stacks."
+        )
+        store.note("warning", "limit_reached", text, count=store.signatures.left_out)
     if cut := store.limited.get("text_cut"):
         text = f"Texts longer than {TEXT_BYTES >> 10} KiB were cut; each shows its length and a checksum."
         store.note("warning", "text_cut", text, count=cut)

@@ -76,6 +76,7 @@ WIDE_ARGS: Final[Mapping[str, Arg]] = {
 _ALLOCATION: Final = "[memory]"
 _HOST_TYPE: Final = 0  # PyTorch's number of the processor as a type of device
 _BOTH_SIDES: Final = "hpu_op"  # Gaudi's bridge records the calls of the host in the category of the device's work
+_MULTIPROCESSORS: Final = 10_000  # of a device, at most; large ones have some 300
 _DEVICE_ENUM: Final = pl.Enum(DEVICE_KINDS)
 _HOST_ENUM: Final = pl.Enum(HOST_KINDS)
 _FIRST_HOST: Final = len(DEVICE_KINDS)
@@ -229,7 +230,7 @@ class KinetoRows:
             copy_kind=pl.when(is_copy).then(pl.coalesce(copy["copy_kind"], by_kind["copy_kind"])),
             pageable=pl.when(is_copy).then(copy["pageable"]),
             occupancy=self._numbers(events["occupancy"], 100),
-            blocks_per_sm=self._numbers(events["blocks_per_sm"]),
+            multiprocessors=_multiprocessors(events, self._numbers(events["blocks_per_sm"])),
         )  # fmt: skip
         self.devices.update(rows["device"].unique().drop_nulls())
         if unknown := rows["device"].null_count():
@@ -318,6 +319,17 @@ def _completed(events: pl.DataFrame, sparse: pl.DataFrame) -> pl.DataFrame:
 
 def _device_of_pid() -> pl.Expr:
     return pl.when(pl.col("pid").is_between(0, HIGHEST_DEVICE - 1)).then("pid")
+
+
+def _multiprocessors(events: pl.DataFrame, blocks_each: pl.Series) -> pl.Series:
+    """Return the multiprocessors by the blocks of grids and the blocks of each one.
+
+    Null where they contradict each other. Profilers write ``blocks_each`` with six decimals or as float32.
+    """
+    blocks = pl.col("grid_x").cast(pl.Float64) * pl.col("grid_y") * pl.col("grid_z")
+    number = (blocks / blocks_each).round()
+    fits = number.is_between(1, _MULTIPROCESSORS) & ((blocks / number - blocks_each).abs() <= 1e-6 + 1e-5 * blocks_each)
+    return events.select(pl.when(fits).then(number).cast(pl.Int32)).to_series()
 
 
 def _number(column: str, highest: float = inf) -> pl.Expr:

@@ -18,6 +18,7 @@ from ...masked_values import mask_mapping, mask_value
 from ...native.recording.host_name import KINDS
 from ...redaction import MASK, mask_command, mask_text, masked_sentence
 from ...secret_names import is_secret_name
+from .signatures import TEXT_COLUMNS
 from .store import Store
 
 HOSTS, USERS, PATHS, COMMAND = KINDS
@@ -31,6 +32,7 @@ _TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
     "process": ("command", "label"),
     "device": ("name",),
     "python_profile": ("function", "file"),
+    "signature": TEXT_COLUMNS,
     "ingest_note": ("file", "message"),
 }
 _HOST_KEYS: Final = re.compile(r"(?:^|[._ ])(?:hosts?|host_?names?|master_addr|node_?names?|nodes?)$", re.IGNORECASE)
@@ -90,6 +92,8 @@ def _mask(store: Store) -> None:
     for column in ("file", "message"):
         look("ingest_note", column, _mask_url)
     look("source", "path", _mask_url)
+    for column in TEXT_COLUMNS:  # not counted: each is of many calls
+        _update(store, "signature", column, lambda text: _mask_url(text)[0])
     of_ranges = "id IN (SELECT arguments FROM raw.annotation)"
     _update(store, "text", "text", lambda text: _mask_json(text, commands)[0], of_ranges)  # not counted: each is of many ranges
     if masked_names and not store.connection.execute("SELECT 1 FROM ingest_note WHERE code = 'values_masked'").fetchall():
@@ -193,7 +197,7 @@ def _redact(store: Store, wanted: frozenset[str]) -> None:
         for column in columns:
             if (table, column) in {("node", "hostname"), ("source", "path")}:
                 continue
-            change = redaction.path if column == "file" else redaction.text
+            change = redaction.path if column in ("file", "kernel_file") else redaction.text
             _update(store, table, column, change)
     _sources(store, redaction)
     for table, column in (("text", "text"), ("name", "text"), ("name", "short")):

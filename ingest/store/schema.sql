@@ -8,7 +8,7 @@
 -- No event row is changed after it was written.
 --
 -- Versions of the format (store_info, key format_version):
---   9  signature; signature, sequence and forward_thread of host events; occupancy and blocks_per_sm of device events
+--   9  signature; signature, sequence and forward_thread of host events; occupancy and multiprocessors of device events
 --   8  group_description, peer and sequence of collectives
 --   7  events in the schema raw with id and source_id; source_map, left_out, aliases; views; comments
 --   6  collective, allocation, recorded_window; windows of Python profiles
@@ -197,7 +197,7 @@ CREATE TABLE raw.device_event (
     shared_memory BIGINT, -- shared memory of a block; bytes
     graph_node BIGINT, -- node of a CUDA graph
     occupancy DOUBLE, -- estimated achieved occupancy, by the profiler; percent
-    blocks_per_sm DOUBLE -- blocks of the grid per multiprocessor, by the profiler
+    multiprocessors INTEGER -- multiprocessors that share the blocks of the grid, by the profiler
 );
 
 -- Record of a collective with its size: of its kernel (on_device; correlation and start_ns are those of the kernel) or of the framework's

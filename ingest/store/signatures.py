@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 COLUMNS: Final = tuple(column for column in STORED["signature"] if column != "id")
 TEXT_COLUMNS: Final = tuple(column for column in COLUMNS if STORED["signature"][column] == "VARCHAR")
-BEYOND: Final = "signatures beyond the limit"  # key in Tables.limited
 
 
 class Signatures:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...errors import InputError
-from .limits import DEVICES, METRICS, NAMES, NODES, PARAMETERS, PROCESSES, UNITS_PER_NODE
+from .limits import DEVICES, METRICS, NAMES, NODES, PARAMETERS, PROCESSES, SIGNATURES, UNITS_PER_NODE
 from .metrics import COUNTER
 from .schema import EVENTS, OF_EVENTS, SCHEMA, STORED, stored_name
 from .time_limits import EARLIEST_NS, LATEST_NS, LONGEST_NS
@@ -31,6 +31,7 @@ REQUIRED: Final[dict[str, tuple[str, ...]]] = {
     "recorded_window": ("process", "first_ns", "last_ns"),
     "device": ("node", "index"),
     "name": ("id", "text"),
+    "signature": ("id",),
     "device_event": ("node", "process", "device", "kind", "name", "start_ns", "duration_ns"),
     "collective": ("node", "process", "on_device", "start_ns", "duration_ns"),
     "allocation": ("node", "process", "device", "start_ns", "bytes"),
@@ -53,7 +54,9 @@ UNIQUE: Final = {
     "text": "id",
 }
 # Column -> table whose ids it contains.
-REFERENCES: Final = {"node": "node", "process": "process", "source": "source", "name": "name", "window": "python_window"}
+REFERENCES: Final = {
+    "node": "node", "process": "process", "source": "source", "name": "name", "signature": "signature", "window": "python_window",
+}  # fmt: skip
 JSON_OF_RUN: Final = ("resources", "hyperparameters", "labels", "metadata")
 WORDS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("ingest_note", "severity"): ("info", "warning", "error"),
@@ -66,6 +69,7 @@ MOST_ROWS: Final = {
     "process": PROCESSES,
     "device": DEVICES,
     "name": NAMES + 2,
+    "signature": SIGNATURES,
     "source": 100_000,
     "source_map": 500_000,
     "step": 1_000_000,
@@ -174,6 +178,10 @@ def _checks(table: str) -> Iterator[Check]:
             yield _beyond(column, EARLIEST_NS, LATEST_NS, f"times that are not possible{_SHARE}")
         elif kind == "INTEGER" and (column in ("device", "index") or (table, column) == ("device_alias", "alias")):
             yield _beyond(column, 0, HIGHEST_DEVICE, f"numbers that no GPU has{_SHARE}")
+        elif column == "occupancy":
+            yield _beyond(column, 0, 100, f"percentages that are not possible{_SHARE}")
+        elif column == "multiprocessors":
+            yield _beyond(column, 1, HIGHEST_DEVICE, f"numbers that no GPU has{_SHARE}")
         elif kind == "DOUBLE":  # infinity is the largest number but NaN
             finite = f'isfinite(min("{column}")) AND isfinite(max("{column}"))'
             yield Check(column, f"NOT ({finite})", f'NOT isfinite("{column}")', f"values that are not finite{_SHARE}")

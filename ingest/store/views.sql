@@ -31,7 +31,7 @@
 -- shared_memory: shared memory of a block; bytes
 -- graph_node: node of a CUDA graph
 -- occupancy: estimated achieved occupancy, by the profiler; percent
--- blocks_per_sm: blocks of the grid per multiprocessor, by the profiler
+-- multiprocessors: multiprocessors that share the blocks of the grid, by the profiler
 -- id: number of the row, in the order of the source; unique in this view
 -- source: id in table source
 CREATE VIEW device_event AS
@@ -42,7 +42,7 @@ SELECT m.node AS node, m.process AS process, coalesce(d.alias, r.device, m.devic
     CASE WHEN m.id_offset <> 0 AND r.external_id BETWEEN 1 AND 4611686018427387903 THEN r.external_id + m.id_offset
         ELSE r.external_id END AS external_id,
     r.bytes, r.copy_kind, r.pageable, r.grid_x, r.grid_y, r.grid_z, r.block_x, r.block_y, r.block_z, r.registers, r.shared_memory,
-    r.graph_node, r.occupancy, r.blocks_per_sm, r.id, m.source AS source
+    r.graph_node, r.occupancy, r.multiprocessors, r.id, m.source AS source
 FROM raw.device_event AS r
 JOIN source_map AS m ON m.source_id = r.source_id
 LEFT JOIN device_alias AS d ON d.source_id = r.source_id AND d.device = r.device
@@ -265,7 +265,7 @@ SELECT e.node, e.process, e.device, e.context, e.stream, e.kind,
     e.kind = 'kernel' AND e.communicates AS communication, e.kind = 'kernel' AND NOT e.communicates AS computation,
     e.name, e.start_ns, e.duration_ns, e.start_ns + e.duration_ns AS end_ns, e.correlation, e.external_id, e.bytes, e.copy_kind, e.pageable,
     e.grid_x, e.grid_y, e.grid_z, e.block_x, e.block_y, e.block_z, e.registers, e.shared_memory, e.graph_node,
-    e.occupancy, e.blocks_per_sm, e.id, e.source
+    e.occupancy, e.grid_x::DOUBLE * e.grid_y * e.grid_z / e.multiprocessors AS blocks_per_sm, e.id, e.source
 FROM (
     SELECT *, coalesce(name IN (SELECT id FROM communication_name), false) AS communicates FROM device_event
 ) AS e
