@@ -15,15 +15,10 @@ from ...ingest.store.store import Store
 from ..toolkit.contents import kinds
 from ..toolkit.intervals import first_of, innermost, length_inside, outermost
 from ..toolkit.places import process_conditions
+from .recomputation import CHECKPOINT, recomputed
+from .work import OWNERS
 
-OWNERS: Final = frozenset(
-    {
-        "aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::convolution", "aten::convolution_backward",
-        "aten::_scaled_dot_product_flash_attention", "aten::_scaled_dot_product_efficient_attention",
-    }
-)  # fmt: skip
 _NODE: Final = "autograd::engine::evaluate_function"
-_CHECKPOINT: Final = "CheckpointFunctionBackward"
 
 # ``external``: some versions of the profiler write the correlation as external id; it identifies no operator.
 _WORK: Final = """
@@ -63,6 +58,8 @@ _NAME: Final[dict[str, type[pl.DataType]]] = {"id": pl.Int32, "text": pl.String}
 _TEXTS: Final[dict[str, type[pl.DataType]]] = {"operator": pl.String, "inner": pl.String}
 _INNER: Final[dict[str, type[pl.DataType]]] = {"inner": pl.String, "calls": pl.UInt32}
 
+_POINT: Final = ("process", "tid", "name", "signature", "sequence", "forward_thread")
+
 # Points and operators of some processes -> the number of the site of each point, null if unknown. Points: process, tid, time (start of the
 # operator call; of work without operator, that of the launch call), name (id of the operator or null), sequence, forward_thread, node (row
 # in operators of the node of autograd around it, or null). Operators: process, tid, name, start, end, number (external id), signature,
@@ -89,7 +86,7 @@ class OwnedWork(NamedTuple):
 def operator_work(store: Store, windows: pl.DataFrame | None = None, sites: Sites | None = None) -> OwnedWork:
     """Group device work by kernel and owning operator call.
 
-    ``windows``: disjoint times of processes (process, start, end) whose calls are ``inside``. ``sites``: see ``Sites``."""
+    ``windows``: disjoint times of processes (process, start, end) whose calls are ``inside``; None: all are. ``sites``: see ``Sites``."""
     names = _Names(store)
     work, calls, inner = [], [], []
     if "operator" in kinds(store, "host_event") or sites is not None:
@@ -131,7 +128,7 @@ class _Names:
         self._texts = store.frame("SELECT id, text FROM name") if store.has_rows("host_event") else pl.DataFrame(schema=_NAME)
         self.owners = self._ids(pl.col("text").is_in(list(OWNERS)))
         self.nodes = self._ids(pl.col("text").str.starts_with(_NODE))
-        self.checkpoints = self._ids(pl.col("text").str.starts_with(_NODE) & pl.col("text").str.ends_with(_CHECKPOINT))
+        self.checkpoints = self._ids(pl.col("text").str.contains(CHECKPOINT))
 
     def _ids(self, condition: pl.Expr) -> list[int]:
         return self._texts.filter(condition)["id"].to_list()
@@ -163,14 +160,11 @@ def _owned(store: Store, condition: str, names: _Names, windows: pl.DataFrame | 
     del owner, begin
     # Work without an operator has the time of its launch call as its call.
     bare = pl.select(pl.when(call.is_null()).then(launch)).to_series()
-    numbers = pl.concat([call.drop_nulls().unique(), bare.drop_nulls().unique() + operators.height])
+    calls, launched = call.drop_nulls().unique(), bare.drop_nulls().unique()
     points = pl.concat(
-        [
-            operators.select("process", "tid", "name", "signature", "sequence", "forward_thread", time="start"),
-            launches.select("process", "tid", time="order"),
-        ],
-        how="diagonal",
-    )[numbers]
+        [operators.select(*_POINT, time="start")[calls], launches.select("process", "tid", time="order")[launched]], how="diagonal"
+    )
+    numbers = pl.concat([calls, launched + operators.height])
     grouped = _grouped(points, operators, names, windows, sites)
     key = pl.select(pl.coalesce(call, bare + operators.height)).to_series()
     every = pl.Series([None], dtype=pl.UInt32).new_from_index(0, operators.height + launches.height)
@@ -221,20 +215,20 @@ def _grouped(points: pl.DataFrame, operators: pl.DataFrame, names: _Names, windo
     """Group calls that differ only in time and thread."""
     nodes = operators.with_row_index("row").filter(pl.col("name").is_in(names.nodes) | (pl.col("forward_thread") > 0))
     node = nodes["row"].gather(innermost(points, nodes, ["process", "tid"], ["number", "name"]))
+    points = points.with_columns(node=node)
     begin = points.select("process", start="time", end=pl.col("time") + 1)
     rows = points.select(
         "process",
         "signature",
         operator="name",
-        site=pl.lit(None, pl.UInt32) if sites is None else sites(points.with_columns(node=node), operators),
+        site=pl.lit(None, pl.UInt32) if sites is None else sites(points, operators),
         backward=node.is_not_null(),
-        recomputed=operators["name"].gather(node).is_in(names.checkpoints).fill_null(False),
-        inside=pl.lit(False) if windows is None else length_inside(begin, windows, ["process"]) > 0,
+        recomputed=recomputed(points, operators, names.checkpoints),
+        inside=pl.lit(True) if windows is None else length_inside(begin, windows, ["process"]) > 0,
     )
-    columns = ["process", *_CALL]
-    numbered = rows.with_columns(group=pl.struct(columns).rank("dense"))
-    groups = numbered.group_by("group").agg(pl.col(columns).first(), calls=pl.len())
-    return _Grouped(numbered["group"], groups)
+    groups = rows.with_row_index("point").group_by("process", *_CALL).agg("point", calls=pl.len()).with_row_index("group")
+    members = groups.select("group", "point").explode("point")
+    return _Grouped(members.sort("point")["group"], groups.drop("point"))
 
 
 def _without_work(store: Store, names: _Names, windows: pl.DataFrame | None, sites: Sites | None) -> pl.DataFrame:
@@ -243,8 +237,7 @@ def _without_work(store: Store, names: _Names, windows: pl.DataFrame | None, sit
     operators = store.frame(_OPERATORS.format(_WITHOUT_WORK))
     if operators.is_empty():
         return pl.DataFrame(schema=schema)
-    columns = ["process", "tid", "name", "signature", "sequence", "forward_thread"]
-    points = operators.select(*columns, time="start")[_owning(operators, names)["call"]]
+    points = operators.select(*_POINT, time="start")[_owning(operators, names)["call"]]
     return _typed(_grouped(points, operators, names, windows, sites).groups, schema)
 
 
