@@ -24,7 +24,7 @@ def plan_of(config: object) -> ProfilingPlan | None:
         plan_of_script = None if config is None else active.plan(config)
     except Exception as error:
         raise error.with_traceback(None) from None  # the caller's mistake, not one of the functions that read the file
-    return active.of_environment() or plan_of_script
+    return active.of_environment(plan_of_script)
 
 
 def options(plan: ProfilingPlan | None, sample_ms: int | None = None, rotate_s: int | None = None) -> dict[str, int]:

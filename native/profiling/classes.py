@@ -107,11 +107,27 @@ class MetricsConfigBase:
         return f"{type(self).__name__}({self._to_json()!r})"
 
 
+@dataclass(repr=False, eq=False)
 class DetailedProfilingConfig(MetricsConfigBase):
-    """Operators and kernels. Default: step 5."""
+    """Operators and kernels. Default: step 5.
+
+    ``record_shapes``: with shapes and types of operators' inputs; ``with_stack``: with Python frames and modules. Both slow the program.
+    They are parameters of postrun alone, and only in the request if they are True.
+    """
 
     name = "DetailedProfilingConfig"
     default_steps = (5, 1)
+    record_shapes: bool = False
+    with_stack: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _require(isinstance(self.record_shapes, bool), "record_shapes must be a boolean!")
+        _require(isinstance(self.with_stack, bool), "with_stack must be a boolean!")
+
+    def _to_json(self) -> dict[str, Any]:
+        options = {"RecordShapes": self.record_shapes, "WithStack": self.with_stack}
+        return {**super()._to_json(), **{key: "True" for key, value in options.items() if value}}
 
 
 @dataclass(repr=False, eq=False)

@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 from ...errors import UsageError
 from . import classes
 from .classes import CONFIGS
-from .plan import LoaderPlan, ProfilingPlan, PythonPlan, Timer, Window
+from .plan import DetailedPlan, LoaderPlan, ProfilingPlan, PythonPlan, Timer, Window
 from .profiler_config import INTERVALS_MS
 
 _LONGEST: Final = 4096
@@ -38,7 +38,11 @@ _PARAMETERS: Final = (
     "UsePyInstrument",
 )
 _RANGE: Final = ("StartStep", "NumSteps", "StartTimeInSecSinceEpoch", "Duration", "DurationInSeconds")
-_OF_KIND: Final = {"DataloaderProfilingConfig": ("MetricsRegex",), "PythonProfilingConfig": ("ProfilerName", "cProfileTimer")}
+_OF_KIND: Final = {
+    "DetailedProfilingConfig": ("RecordShapes", "WithStack"),
+    "DataloaderProfilingConfig": ("MetricsRegex",),
+    "PythonProfilingConfig": ("ProfilerName", "cProfileTimer"),
+}
 _NOT_DOUBLED: Final = re.compile(r"[\x00-\x06\x08]")
 _PROFILERS: Final = tuple(profiler.value for profiler in classes.PythonProfiler)
 _TIMERS: Final = tuple(timer.value for timer in classes.cProfileTimer)
@@ -78,7 +82,7 @@ def plan_of_request(request: Mapping[str, Any], source: str) -> ProfilingPlan:
         cpu_seconds=_integer(parameters, "CPUProfilingDuration", where, 1),
         rotate_s=_integer(parameters, "SMPFileRotationSecs", where, 0) or None,
         local_path=None if local == classes.LOCAL_PATH else local,
-        detailed=detailed and detailed[0],
+        detailed=detailed and _detailed(*detailed, where),
         loader=loader and LoaderPlan(loader[0], _regex(loader[1], where)),
         python=python and _python(*python, where, pyinstrument=_switch(parameters, "UsePyInstrument", where)),
         horovod=horovod and horovod[0],
@@ -147,6 +151,11 @@ def _inner(value: Any, where: str) -> Mapping[str, Any]:
         except (ValueError, RecursionError):
             raise UsageError(f'{where}: {_quoted(value)} is no dictionary; write it like {{"StartStep": 5, "NumSteps": 1}}') from None
     return _object(dictionary, where)
+
+
+def _detailed(window: Window, values: Mapping[str, Any], where: str) -> DetailedPlan:
+    where = f"{where}: DetailedProfilingConfig"
+    return DetailedPlan(window, shapes=_switch(values, "RecordShapes", where), stacks=_switch(values, "WithStack", where))
 
 
 def _regex(values: Mapping[str, Any], where: str) -> str:

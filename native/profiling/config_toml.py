@@ -54,12 +54,14 @@ _FILES: Final = {
 _OF_KINDS: Final = {
     **_RANGE,
     "profile_default_steps": "true, false",
+    "record_shapes": "true, false",
+    "with_stack": "true, false",
     "metrics_regex": "a regular expression",
     "python_profiler": "cprofile, pyinstrument",
     "cprofile_timer": "total_time, cpu_time, off_cpu_time, default",
 }
 _KINDS: Final = {kind.name.removesuffix("ProfilingConfig").lower(): kind for kind in CONFIGS}
-_SWITCHES: Final = frozenset({"disable_profiler", "profile_default_steps"})
+_SWITCHES: Final = frozenset({"disable_profiler", "profile_default_steps", "record_shapes", "with_stack"})
 _Built = TypeVar("_Built")
 
 

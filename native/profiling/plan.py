@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Final, Literal
 
 Timer = Literal["total_time", "cpu_time", "off_cpu_time", "default"]
 """The clock of a Python profile: wall-clock time, processor time, or the difference; "default": one after the other, a step each."""
@@ -36,6 +36,15 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
+class DetailedPlan:
+    """Operators and kernels. ``shapes``: with shapes and types of operators' inputs; ``stacks``: with Python frames and modules."""
+
+    window: Window
+    shapes: bool = False
+    stacks: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class LoaderPlan:
     """Iterations of data loaders and their workers whose metric's name matches the regular expression ``metrics_regex``."""
 
@@ -60,7 +69,7 @@ class ProfilingPlan:
     trace file is closed and the next begun (None: never). ``local_path``: folder of the files of framework profiling (None: the
     recording's own); ``max_file_bytes``, ``close_interval_s``: size and age at which a timeline file is closed and the next begun;
     ``open_fail_threshold``: failures to open a file in a row after which no further file is opened.
-    ``detailed``: operators and kernels. ``horovod``, ``smdataparallel``: the timelines of these libraries.
+    ``horovod``, ``smdataparallel``: the timelines of these libraries.
     """
 
     disabled: bool = False
@@ -71,7 +80,7 @@ class ProfilingPlan:
     max_file_bytes: int = 10_485_760
     close_interval_s: float = 60
     open_fail_threshold: int = 50
-    detailed: Window | None = None
+    detailed: DetailedPlan | None = None
     loader: LoaderPlan | None = None
     python: PythonPlan | None = None
     horovod: Window | None = None
@@ -81,3 +90,23 @@ class ProfilingPlan:
     def of_framework(self) -> bool:
         """Whether anything besides the system is profiled."""
         return not self.disabled and any((self.detailed, self.loader, self.python, self.horovod, self.smdataparallel))
+
+
+DEFAULT_WINDOW: Final = Window(first_step=5, steps=3)
+"""Steps whose operators are recorded if a job requests shapes or stacks without steps: three after the first ones, which warm up."""
+
+
+def with_calls(plan: ProfilingPlan | None, *, shapes: bool, stacks: bool, steps: str | None = None) -> ProfilingPlan | None:
+    """Add shapes and stacks of operators to a plan.
+
+    A plan without operators gets a window for them: the ``A:B`` of ``steps`` (A to B-1), else ``DEFAULT_WINDOW``.
+    """
+    if not (shapes or stacks) or (plan is not None and plan.disabled):
+        return plan
+    plan = plan or ProfilingPlan()
+    detailed = plan.detailed
+    if detailed is None:
+        first, _, end = (steps or "").partition(":")
+        is_range = first.isdecimal() and end.isdecimal() and int(first) < int(end)
+        detailed = DetailedPlan(Window(first_step=int(first), steps=int(end) - int(first)) if is_range else DEFAULT_WINDOW)
+    return replace(plan, detailed=replace(detailed, shapes=detailed.shapes or shapes, stacks=detailed.stacks or stacks))

@@ -54,6 +54,8 @@ class Wanted:
     out: Path | None = None
     interval_ms: int | None = None
     profiler_config: Path | None = None
+    shapes: bool = False
+    stacks: bool = False
     report: bool = False
     formats: tuple[str, ...] = ()
     params: tuple[tuple[str, str], ...] = ()
@@ -74,11 +76,23 @@ def record(command: Sequence[str], wanted: Wanted, summary: Summary) -> record_c
         os.environ[VARIABLE] = ",".join(wanted.redact)  # of this process, of the job, and of the report
     os.environ[modes.VARIABLE] = f"{wanted.mode:04o}"
     outer = dict(os.environ)
-    for name in (RECORDER, record_profiling.CONFIG):  # the recorder's own session is outside the job, and has no windows
+    for name in (
+        RECORDER,
+        record_profiling.CONFIG,
+        record_profiling.SHAPES,
+        record_profiling.STACKS,
+    ):  # the recorder's own session is outside the job, and has no windows
         os.environ.pop(name, None)
     capture = _library()
     file = record_child.find(command[0])
-    profiling = record_profiling.profiling_for(wanted.profiler_config, wanted.interval_ms, hooks=wanted.hooks)
+    profiling = record_profiling.profiling_for(
+        wanted.profiler_config,
+        wanted.interval_ms,
+        hooks=wanted.hooks,
+        shapes=wanted.shapes,
+        stacks=wanted.stacks,
+        steps=wanted.window.steps,
+    )
     if profiling.disabled:
         if not wanted.quiet:
             _say(profiling.remarks[0])
@@ -106,7 +120,9 @@ def record(command: Sequence[str], wanted: Wanted, summary: Summary) -> record_c
         raise RecordingError(f"{folder.path}: {error.strerror or error}; choose another folder with --out, or free some space") from error
     environment = outer | {"POSTRUN_CAPTURE": "1", "POSTRUN_DIR": os.fspath(folder.path), "POSTRUN_FOLLOW_FORK": "1"}
     environment = {key: value for key, value in environment.items() if key not in gpus.dropped} | dict(gpus.variables)
-    environment = profiling.applied(environment, gpus.variables, explicit=_asks_for_gpus(wanted))
+    steps_of_operators = (wanted.shapes or wanted.stacks) and wanted.window.steps is not None  # then --steps is their window
+    explicit = wanted.gpu is not None or (wanted.window != record_gpu.Window() and not steps_of_operators)
+    environment = profiling.applied(environment, gpus.variables, explicit=explicit)
     if not wanted.hooks:
         environment.pop(record_profiling.HOOKS, None)
     environment[RECORDER] = outer[RECORDER] if sampled else f"{socket.gethostname()}:{os.getpid()}"
@@ -303,6 +319,8 @@ _NOT_FOR_THE_REPORT: Final = frozenset(
         record_gpu.INJECTION,
         record_gpu.NVTX,
         record_profiling.CONFIG,
+        record_profiling.SHAPES,
+        record_profiling.STACKS,
     }
 )
 

@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from ...errors import UsageError
-from ..profiling.plan import ProfilingPlan
+from ..profiling.plan import ProfilingPlan, with_calls
 from . import gpu as record_gpu
 from .child import CommandError
 from .ranks import MARKS
 
 CONFIG: Final = "POSTRUN_PROFILER_CONFIG"
+SHAPES: Final = "POSTRUN_SHAPES"  # 1: the window of operators records shapes
+STACKS: Final = "POSTRUN_STACKS"  # 1: it records Python stacks and modules
 HOOKS: Final = "POSTRUN_HOOKS"
 ROTATE: Final = "POSTRUN_ROTATE_S"
 STARTUP: Final = Path(__file__).parents[1] / "hooks" / "startup"
@@ -70,9 +72,13 @@ class Profiling:
         if self.hooks or (self.plan is not None and self.plan.of_framework):
             others = [entry for entry in variables.get("PYTHONPATH", "").split(os.pathsep) if entry and entry != os.fspath(STARTUP)]
             variables["PYTHONPATH"] = os.pathsep.join([os.fspath(STARTUP), *others])
-        if self.plan is None or self.file is None:
+        for name in (SHAPES, STACKS):
+            variables.pop(name, None)
+        if self.plan is None:
             return variables
-        variables[CONFIG] = os.fspath(self._copied(Path(variables["POSTRUN_DIR"]) / MARKS))
+        variables |= {name: value for name, value in self.variables.items() if name != CONFIG}
+        if self.file is not None:
+            variables[CONFIG] = os.fspath(self._copied(Path(variables["POSTRUN_DIR"]) / MARKS))
         if self.plan.rotate_s is not None:
             variables[ROTATE] = str(self.plan.rotate_s)
         if self.plan.detailed is not None and not explicit:
@@ -111,10 +117,23 @@ class Profiling:
         return folder / f"profiler-config{suffix if suffix in ('.json', '.toml') else ''}"
 
 
-def profiling_for(file: Path | None, interval_ms: int | None, *, hooks: bool = False) -> Profiling:
-    """Return the profiling of a job. Raise UsageError for a wrong file."""
+def profiling_for(
+    file: Path | None,
+    interval_ms: int | None,
+    *,
+    hooks: bool = False,
+    shapes: bool = False,
+    stacks: bool = False,
+    steps: str | None = None,
+) -> Profiling:
+    """Return the profiling of a job. Raise UsageError for a wrong file.
+
+    ``shapes``, ``stacks``: of operators, in the file's window for them, else in ``steps`` (``A:B``), else in the default window.
+    """
+    calls = {name: "1" for name, is_asked in ((SHAPES, shapes), (STACKS, stacks)) if is_asked}
     if file is None:
-        return Profiling(_INTERVAL_MS if interval_ms is None else interval_ms, hooks)
+        often_ms = _INTERVAL_MS if interval_ms is None else interval_ms
+        return Profiling(often_ms, hooks, with_calls(None, shapes=shapes, stacks=stacks, steps=steps), variables=calls)
     from ..profiling.config_file import read_profiler_config
 
     file = file.absolute()
@@ -123,7 +142,8 @@ def profiling_for(file: Path | None, interval_ms: int | None, *, hooks: bool = F
     with warnings.catch_warnings(record=True) as doubts:
         warnings.simplefilter("always", UserWarning)
         plan = read_profiler_config(file)
-    variables = {CONFIG: os.fspath(file)}
+    plan = with_calls(plan, shapes=shapes, stacks=stacks, steps=steps) or plan
+    variables = {CONFIG: os.fspath(file)} | calls
     if plan.disabled:
         remark = f"{file} disables the profiler: the command runs, and nothing is recorded"
         return Profiling(0, plan=plan, file=file, variables=variables, remarks=(remark,))

@@ -22,8 +22,13 @@ def session_ended() -> None:
 
 
 def has_profiler_config() -> bool:
-    """Whether the job has a profiling configuration."""
-    return bool(os.environ.get("POSTRUN_PROFILER_CONFIG"))
+    """Whether the job has a profiling configuration, or requests shapes or stacks."""
+    return bool(os.environ.get("POSTRUN_PROFILER_CONFIG")) or any(requested_calls())
+
+
+def requested_calls() -> tuple[bool, bool]:
+    """Return whether the job requests shapes, and stacks, of operators."""
+    return os.environ.get("POSTRUN_SHAPES") == "1", os.environ.get("POSTRUN_STACKS") == "1"
 
 
 def has_hooks() -> bool:

@@ -124,9 +124,31 @@ class Function:
 }
 
 
-def write_frameworks(folder: Path) -> None:
-    """Writes the packages to ``folder``."""
-    for name, text in _FILES.items():
+_PROFILER = {
+    "torch/__init__.py": _FILES["torch/__init__.py"] + "from . import autograd, cuda, profiler\n",
+    "torch/cuda.py": "def is_initialized(): return False\n",
+    "torch/autograd/__init__.py": "from . import profiler\ndef _profiler_enabled(): return False\n",
+    "torch/autograd/profiler.py": "_is_profiler_enabled = False\n",
+    "torch/profiler.py": """
+import enum, json
+class ProfilerActivity(enum.Enum): CPU = 0; CUDA = 1
+def supported_activities(): return {ProfilerActivity.CPU}
+class profile:
+    def __init__(self, *, activities=None, on_trace_ready=None, record_shapes=False, with_stack=False, with_modules=False):
+        self.ready = on_trace_ready
+        self.options = {"record_shapes": record_shapes, "with_stack": with_stack, "with_modules": with_modules}
+    def start(self): pass
+    def stop(self): self.ready(self)
+    def export_chrome_trace(self, path):
+        with open(path, "w") as file: json.dump({"options": self.options, "traceEvents": []}, file)
+""",
+}
+"""PyTorch with a profiler whose trace names its options."""
+
+
+def write_frameworks(folder: Path, *, profiler: bool = False) -> None:
+    """Writes the packages to ``folder``; ``profiler``: PyTorch has torch.profiler."""
+    for name, text in (_FILES | (_PROFILER if profiler else {})).items():
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, "utf-8")

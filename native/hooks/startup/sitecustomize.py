@@ -75,6 +75,9 @@ def _hook(framework: str) -> None:
         print(f"postrun: the steps of this process are not recorded ({type(error).__name__}: {error})", file=sys.stderr)
 
 
-if os.environ.get("POSTRUN_CAPTURE") == "1" and (os.environ.get("POSTRUN_HOOKS") == "1" or os.environ.get("POSTRUN_PROFILER_CONFIG")):
+_flags = ("POSTRUN_HOOKS", "POSTRUN_SHAPES", "POSTRUN_STACKS")
+if os.environ.get("POSTRUN_CAPTURE") == "1" and (
+    os.environ.get("POSTRUN_PROFILER_CONFIG") or any(os.environ.get(name) == "1" for name in _flags)
+):
     sys.meta_path.insert(0, _Frameworks())
 _the_users()

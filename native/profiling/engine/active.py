@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ....errors import UsageError
-from ..plan import ProfilingPlan
+from ...recording import environment as capture_environment
+from ..plan import ProfilingPlan, with_calls
 from .steps import Steps, current, forget_in_child
 
 if TYPE_CHECKING:
     from .engine import Engine
 
 VARIABLE: Final = "POSTRUN_PROFILER_CONFIG"
+STEPS: Final = "POSTRUN_GPU_STEPS"  # A:B, of `postrun record --steps`
 
 _engine: Engine | None = None
 _of_environment: ProfilingPlan | None = None
@@ -50,8 +52,16 @@ def plan(config: Any) -> ProfilingPlan:
     return plan_of(config)
 
 
-def of_environment() -> ProfilingPlan | None:
-    """Return the environment's plan; None, with a warning, if it is unusable."""
+def of_environment(of_script: ProfilingPlan | None = None) -> ProfilingPlan | None:
+    """Return the plan of the file, else of the script.
+
+    It includes the shapes and stacks that the environment requests."""
+    shapes, stacks = capture_environment.requested_calls()
+    return with_calls(_of_file() or of_script, shapes=shapes, stacks=stacks, steps=os.environ.get(STEPS))
+
+
+def _of_file() -> ProfilingPlan | None:
+    """Return the plan of the file; None, with a warning, if it is unusable."""
     global _of_environment, _read
     file = os.environ.get(VARIABLE)
     if not file:
@@ -64,7 +74,7 @@ def of_environment() -> ProfilingPlan | None:
                 _of_environment = plan(file)
         except UsageError as error:
             _of_environment = None
-            warnings.warn(f"{VARIABLE}: {error}; nothing is profiled by it", RuntimeWarning, stacklevel=3)
+            warnings.warn(f"{VARIABLE}: {error}; nothing is profiled by it", RuntimeWarning, stacklevel=4)
     return _of_environment
 
 

@@ -6,7 +6,9 @@ program is left alone, and one that the program starts inside the window ends ou
 
 from __future__ import annotations
 
+import inspect
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +18,7 @@ from ...recording import gpu as capture_gpu
 from ...recording import library as capture_library
 from ...recording.exclude_self import around
 from ...recording.torch import write_trace
+from ..plan import DetailedPlan
 from .part import LeftOutError, Part, Patch
 
 _STARTS: Final = ("_prepare_profiler", "_enable_profiler")
@@ -25,7 +28,8 @@ Tell = Callable[[str, object], None]
 class DetailedPart(Part):
     """Operator and kernel capture while it is open."""
 
-    def __init__(self, folder: Path, tell: Tell) -> None:
+    def __init__(self, plan: DetailedPlan, folder: Path, tell: Tell) -> None:
+        self._plan = plan
         self._folder = folder
         self._tell = tell
         self._profiler: Any = None
@@ -44,6 +48,7 @@ class DetailedPart(Part):
             self._start(torch)
         else:
             self._start_gpu()
+            self._without_calls("the program has not imported PyTorch" if torch is None else _too_old(torch))
 
     def close(self, step: int | None) -> None:
         """Stop recording; the trace is written."""
@@ -70,11 +75,26 @@ class DetailedPart(Part):
             else:
                 activities.append(cuda)
                 torch.cuda.synchronize()  # excludes earlier launches from the window
-        profiler = torch.profiler.profile(activities=activities, on_trace_ready=self._write)
+        profiler = torch.profiler.profile(activities=activities, on_trace_ready=self._write, **self._options(torch.profiler.profile))
         profiler.start()
         self._profiler = profiler
         # Two profilers at a time are an error in the program.
         self._guards = [Patch(autograd, name, self._guarded) for name in _STARTS if hasattr(autograd, name)]
+
+    def _options(self, profile: Callable[..., Any]) -> dict[str, bool]:
+        """Return the arguments of torch.profiler.profile for shapes and stacks."""
+        asked = {"record_shapes": self._plan.shapes, "with_stack": self._plan.stacks, "with_modules": self._plan.stacks}
+        known = inspect.signature(profile).parameters
+        options = {name: True for name, is_asked in asked.items() if is_asked and name in known}
+        if options:
+            self._tell("profiling.detailed.calls", ", ".join(options))
+        return options
+
+    def _without_calls(self, why: str) -> None:
+        """Warn that shapes and stacks are missing from a window of kernels."""
+        if wanted := _named(self._plan):
+            self._tell("profiling.detailed.calls", f"nothing: {why}")
+            warnings.warn(f"{wanted} are not recorded: {why}", RuntimeWarning, stacklevel=2)
 
     def _stop(self) -> None:
         profiler, self._profiler = self._profiler, None
@@ -105,5 +125,16 @@ class DetailedPart(Part):
             self._gpu = capture_gpu.gpu_start()
             if self._gpu or capture_gpu.is_open():
                 return
+        if (torch := sys.modules.get("torch")) is not None:
+            raise LeftOutError(f"{_too_old(torch)}, and there is no NVIDIA driver for kernels")
         why = "operators are those of PyTorch, which the program has not imported, and there is no NVIDIA driver for kernels"
         raise LeftOutError(why, lacks="PyTorch")
+
+
+def _too_old(torch: ModuleType) -> str:
+    version = str(getattr(torch, "__version__", ""))[:40]
+    return f"PyTorch {version}".rstrip() + " has no torch.profiler; operators, shapes and stacks need PyTorch 1.8.1 or newer"
+
+
+def _named(plan: DetailedPlan) -> str:
+    return " and ".join(name for name, is_asked in (("shapes", plan.shapes), ("stacks", plan.stacks)) if is_asked)

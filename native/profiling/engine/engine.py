@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from .... import modes
-from ..plan import LoaderPlan, ProfilingPlan, PythonPlan, Window
+from ..plan import DetailedPlan, LoaderPlan, ProfilingPlan, PythonPlan, Window
 from . import steps as steps_of
 from .part import FileLimits, LeftOutError, Part
 
@@ -282,7 +282,7 @@ def windows(plan: ProfilingPlan) -> dict[str, Window]:
     return {kind: _window(wanted) for kind in PARTS if (wanted := getattr(plan, kind)) is not None}
 
 
-def _window(wanted: Window | LoaderPlan | PythonPlan) -> Window:
+def _window(wanted: Window | DetailedPlan | LoaderPlan | PythonPlan) -> Window:
     return wanted if isinstance(wanted, Window) else wanted.window
 
 
@@ -330,7 +330,7 @@ def _make(kind: str, wanted: Any, folder: Path, limits: FileLimits, tell: Tell) 
     if kind == "detailed":
         from .detailed import DetailedPart
 
-        return DetailedPart(folder, tell)
+        return DetailedPart(wanted, folder, tell)
     from .libraries import LibraryPart
 
     return LibraryPart(kind, folder, tell)

@@ -26,7 +26,7 @@ from postrun.native.profiling.engine import active, engine
 from postrun.native.profiling.engine.detailed import DetailedPart
 from postrun.native.profiling.engine.part import LeftOutError
 from postrun.native.profiling.engine.steps import Steps
-from postrun.native.profiling.plan import LoaderPlan, ProfilingPlan, PythonPlan, Window
+from postrun.native.profiling.plan import DetailedPlan, LoaderPlan, ProfilingPlan, PythonPlan, Window
 from postrun.native.record import profiling as record_profiling
 from postrun.native.recording import library as capture_library
 from prt_reader import read
@@ -183,7 +183,9 @@ def test_the_part_is_called_outside_of_the_ranges_of_steps(recorder: Recorder, t
 def test_several_windows_open_in_one_order_and_close_in_the_reverse(recorder: Recorder, tmp_path: Path) -> None:
     first = Window(1, 1)
     run(
-        ProfilingPlan(detailed=first, horovod=first, smdataparallel=first, loader=LoaderPlan(first), python=PythonPlan(first)),
+        ProfilingPlan(
+            detailed=DetailedPlan(first), horovod=first, smdataparallel=first, loader=LoaderPlan(first), python=PythonPlan(first)
+        ),
         tmp_path,
         with_value,
     )
@@ -258,7 +260,7 @@ def test_a_window_by_time_that_lasts_longer_than_the_session_is_told(recorder: R
 
 def test_a_window_that_is_not_reached_is_told(recorder: Recorder, tmp_path: Path) -> None:
     first = Window(50, 1)
-    plan = ProfilingPlan(detailed=first, horovod=first, loader=LoaderPlan(Window(70, 3)), python=PythonPlan(first))
+    plan = ProfilingPlan(detailed=DetailedPlan(first), horovod=first, loader=LoaderPlan(Window(70, 3)), python=PythonPlan(first))
     with pytest.warns(RuntimeWarning, match="not reached") as caught:
         facts = run(plan, tmp_path, with_value)
     assert sorted(str(one.message) for one in caught) == [
@@ -378,7 +380,7 @@ def test_what_recorded_nothing_after_all_names_no_steps(recorder: Recorder, tmp_
 
 def test_a_folder_that_cannot_be_written_is_told_once_and_the_recordings_own_is_used(recorder: Recorder, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    plan = ProfilingPlan(local_path=str(tmp_path / "file" / "below"), python=PythonPlan(Window(1, 1)), detailed=Window(1, 1))
+    plan = ProfilingPlan(local_path=str(tmp_path / "file" / "below"), python=PythonPlan(Window(1, 1)), detailed=DetailedPlan(Window(1, 1)))
     with pytest.warns(RuntimeWarning, match="below: nothing can be written there .Not a directory.; what is profiled goes to ") as caught:
         facts = run(plan, tmp_path / "own", with_value)
     assert len(caught) == 1
@@ -416,7 +418,7 @@ def test_a_trace_that_was_not_written_is_a_failure_with_its_reason(
         raise OSError(28, "No space left on device", str(self))
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    part = DetailedPart(tmp_path, lambda key, value: None)
+    part = DetailedPart(DetailedPlan(Window(1, 1)), tmp_path, lambda key, value: None)
     part._write(Profiler(text))
     with pytest.raises(LeftOutError, match=r"gz: the trace could not be written \(No space left on device\)") as raised:
         part.close(3)
@@ -425,12 +427,12 @@ def test_a_trace_that_was_not_written_is_a_failure_with_its_reason(
 
 
 def test_a_trace_of_no_step_is_dropped(tmp_path: Path) -> None:
-    part = DetailedPart(tmp_path, lambda key, value: None)
+    part = DetailedPart(DetailedPlan(Window(1, 1)), tmp_path, lambda key, value: None)
     part._of_steps = True
     part.close(None)
     part._write(Profiler('{"traceEvents": []}'))
     assert list(tmp_path.iterdir()) == []
-    part = DetailedPart(tmp_path, lambda key, value: None)
+    part = DetailedPart(DetailedPlan(Window(1, 1)), tmp_path, lambda key, value: None)
     part._write(Profiler('{"traceEvents": []}'))
     assert [path.name.endswith(".pt.trace.json.gz") for path in tmp_path.iterdir()] == [True]
 

@@ -90,7 +90,7 @@ SIGNATURES: list[tuple[Any, dict[str, Any]]] = [
     *((kind, {
         "start_step": None, "num_steps": None, "start_unix_time": None, "duration": None, "profile_default_steps": False, **own,
     }) for kind, own in (
-        (DetailedProfilingConfig, {}),
+        (DetailedProfilingConfig, {"record_shapes": False, "with_stack": False}),
         (DataloaderProfilingConfig, {"metrics_regex": ".*"}),
         (PythonProfilingConfig, {"python_profiler": PythonProfiler.CPROFILE, "cprofile_timer": cProfileTimer.TOTAL_TIME}),
         (HorovodProfilingConfig, {}),

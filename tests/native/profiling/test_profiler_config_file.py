@@ -30,7 +30,7 @@ from postrun import (
 )
 from postrun.errors import UsageError
 from postrun.native.profiling.config_file import plan_of, read_profiler_config, to_profilerconfig_json
-from postrun.native.profiling.plan import LoaderPlan, ProfilingPlan, PythonPlan, Window
+from postrun.native.profiling.plan import DetailedPlan, LoaderPlan, ProfilingPlan, PythonPlan, Window
 
 Write = Callable[[str | bytes | dict[str, Any]], Path]
 
@@ -66,14 +66,15 @@ PLANS: list[tuple[ProfilerConfig, ProfilingPlan]] = [
     (ProfilerConfig(profile_params=Profiler(file_rotation_interval="30")), ProfilingPlan(cpu_seconds=3600, rotate_s=30)),
     (ProfilerConfig(profile_params=Profiler(file_rotation_interval=0)), ProfilingPlan(cpu_seconds=3600)),
     (framework(), ProfilingPlan(
-        detailed=steps(5), loader=LoaderPlan(steps(7)), python=PythonPlan(steps(9, 3), "cprofile", "default"),
+        detailed=DetailedPlan(steps(5)), loader=LoaderPlan(steps(7)), python=PythonPlan(steps(9, 3), "cprofile", "default"),
         horovod=steps(13), smdataparallel=steps(15),
     )),
     (framework(start_step=6, num_steps=1), ProfilingPlan(
-        detailed=steps(6), loader=LoaderPlan(steps(6)), python=PythonPlan(steps(6)), horovod=steps(6), smdataparallel=steps(6),
+        detailed=DetailedPlan(steps(6)), loader=LoaderPlan(steps(6)), python=PythonPlan(steps(6)), horovod=steps(6),
+        smdataparallel=steps(6),
     )),
     (framework(start_unix_time=1700000000, duration=600), ProfilingPlan(
-        detailed=(window := Window(start_s=1700000000, duration_s=600)), loader=LoaderPlan(window), python=PythonPlan(window),
+        detailed=DetailedPlan(window := Window(start_s=1700000000, duration_s=600)), loader=LoaderPlan(window), python=PythonPlan(window),
         horovod=window, smdataparallel=window,
     )),
     (framework(python_profiling_config=PythonProfilingConfig(num_steps=5, python_profiler="Pyinstrument")), ProfilingPlan(
@@ -137,7 +138,12 @@ LETTERS = st.characters(exclude_categories=["Cs"], exclude_characters="".join(ma
 CONFIGS = st.fixed_dictionaries(
     {},
     optional={
-        "detailed_profiling_config": st.builds(lambda r: DetailedProfilingConfig(**r), RANGES),
+        "detailed_profiling_config": st.builds(
+            lambda r, shapes, stack: DetailedProfilingConfig(**r, record_shapes=shapes, with_stack=stack),
+            RANGES,
+            st.booleans(),
+            st.booleans(),
+        ),
         "dataloader_profiling_config": st.builds(
             lambda r, text: DataloaderProfilingConfig(**r, metrics_regex=re.escape(text)), RANGES, st.text(LETTERS, max_size=20)
         ),
@@ -169,7 +175,11 @@ def test_what_is_written_is_read_again(tmp_path_factory: pytest.TempPathFactory,
         arguments = parameters.get(f"{kind}_profiling_config")
         if arguments is not None:  # the window, from the object and not from its text
             actual = arguments.range.to_json()
-            assert getattr(plan, name) == Window(
+            planned = getattr(plan, name)
+            if name == "detailed":
+                assert (planned.shapes, planned.stacks) == (arguments.record_shapes, arguments.with_stack)
+                planned = planned.window
+            assert planned == Window(
                 actual.get("StartStep"), actual.get("NumSteps"), actual.get("StartTimeInSecSinceEpoch"), actual.get("Duration")
             )
 
@@ -204,8 +214,8 @@ WINDOWS: list[tuple[Any, Window | None]] = [
 def test_windows_of_every_kind(content: Any, expected: Window | None, write: Write) -> None:
     kinds = ("DetailedProfilingConfig", "DataLoaderProfilingConfig", "pythonprofilingconfig", "HorovodProfilingConfig")
     plan = read_profiler_config(write({"ProfilingParameters": {**dict.fromkeys(kinds, content), "SMDataparallelProfilingConfig": content}}))
-    loader, python = plan.loader and plan.loader.window, plan.python and plan.python.window
-    assert [plan.detailed, loader, python, plan.horovod, plan.smdataparallel] == 5 * [expected]
+    detailed, loader, python = (kind and kind.window for kind in (plan.detailed, plan.loader, plan.python))
+    assert [detailed, loader, python, plan.horovod, plan.smdataparallel] == 5 * [expected]
     assert plan.of_framework == (expected is not None)
 
 
@@ -220,7 +230,11 @@ FILES: list[tuple[Any, ProfilingPlan]] = [
     ({"profilingparameters": {
         "PROFILERENABLED": True, "localPath": "/tmp/test", "rotateMaxFileSizeInBYTES": 100, "RotatefileCloseintervalInseconds": 1,
         "FILEopenFAILthreshold": 5, "UsePyInstrument": True, "detailedProfilingconfig": '{"startstep": "2", "NUMSTEPS": "3"}',
-    }}, ProfilingPlan(local_path="/tmp/test", max_file_bytes=100, close_interval_s=1, open_fail_threshold=5, detailed=steps(2, 3))),
+    }}, ProfilingPlan(
+        local_path="/tmp/test", max_file_bytes=100, close_interval_s=1, open_fail_threshold=5, detailed=DetailedPlan(steps(2, 3))
+    )),
+    ({"ProfilingParameters": {"DetailedProfilingConfig": {"StartStep": 4, "RecordShapes": True, "withstack": "true"}}},
+     ProfilingPlan(detailed=DetailedPlan(steps(4), shapes=True, stacks=True))),
     ({"ProfilingParameters": {
         "RotateMaxFileSizeInBytes": "300.0", "RotateFileCloseIntervalInSeconds": "0.5", "FileOpenFailThreshold": "2",
     }},
@@ -301,7 +315,7 @@ TOML: list[tuple[str, ProfilingPlan]] = [
     ("[framework_profile]\nstart_unix_time = 2023-11-14T23:13:20+01:00", plan_of(framework(start_unix_time=1700000000))),
     ("[framework_profile]\nstart_unix_time = 1700000000\nduration = 0.5", plan_of(framework(start_unix_time=1700000000, duration=0.5))),
     ('framework_profile = {local_path = "/data", file_max_size = 7, file_close_interval = 2, file_open_fail_threshold = 3, detailed = {}}',
-     ProfilingPlan(local_path="/data", max_file_bytes=7, close_interval_s=2, open_fail_threshold=3, detailed=steps(5))),
+     ProfilingPlan(local_path="/data", max_file_bytes=7, close_interval_s=2, open_fail_threshold=3, detailed=DetailedPlan(steps(5)))),
     ("[framework_profile.python]\nprofile_default_steps = true", ProfilingPlan(python=PythonPlan(steps(9, 3), "cprofile", "default"))),
     ("[framework_profile.dataloader]\nstart_step = 2\nmetrics_regex = 'Loader\\S'\n[framework_profile.smdataparallel]\nduration = 3\n"
      '[framework_profile.horovod]\nnum_steps = 4\n[framework_profile.python]\npython_profiler = "Pyinstrument"',
@@ -311,7 +325,9 @@ TOML: list[tuple[str, ProfilingPlan]] = [
      ProfilingPlan(python=PythonPlan(steps(1), "cprofile", "cpu_time"))),
     # As CPUProfilingDuration and SMPFileRotationSecs next to windows in the service's form.
     ("[framework_profile]\ncpu_profiling_duration = 2\n[framework_profile.detailed]\nstart_step = 4",
-     ProfilingPlan(cpu_seconds=2, detailed=steps(4))),
+     ProfilingPlan(cpu_seconds=2, detailed=DetailedPlan(steps(4)))),
+    ("[framework_profile.detailed]\nstart_step = 4\nrecord_shapes = true",
+     ProfilingPlan(detailed=DetailedPlan(steps(4), shapes=True))),
     ("[framework_profile]\ncpu_profiling_duration = '2'\nfile_rotation_interval = 60\nnum_steps = 3",
      dataclasses.replace(plan_of(framework(num_steps=3)), cpu_seconds=2, rotate_s=60)),
 ]  # fmt: skip
@@ -408,6 +424,7 @@ REFUSED: list[tuple[Any, str]] = [
     (in_detailed(StartTimeInSecSinceEpoch=1700000000000),
      f"{P}DetailedProfilingConfig: StartTimeInSecSinceEpoch = 1700000000000; accepted: seconds since 1970-01-01 in UTC"),
     (in_detailed(DurationInSeconds="0"), f"{P}DetailedProfilingConfig: DurationInSeconds = '0'; accepted: seconds greater than 0"),
+    (in_detailed(StartStep=2, WithStack=1), f"{P}DetailedProfilingConfig: WithStack = 1; accepted: true, false"),
     (in_detailed(Numstep=2), f"{P}DetailedProfilingConfig: unknown key 'Numstep'; possible: StartStep, NumSteps, "),
     (in_detailed(MetricsRegex=".*"), f"{P}DetailedProfilingConfig: unknown key 'MetricsRegex'; possible: "),
     (in_parameters(DetailedProfilingConfig="{1: 2}"), f"{P}DetailedProfilingConfig: unknown key 1; possible: "),
@@ -550,11 +567,11 @@ def test_the_files_of_the_document(project_root: Path, write: Write) -> None:
     (as_json,) = re.findall(r"^```json\n(.+?)^```", text, re.MULTILINE | re.DOTALL)
     (program,) = re.findall(r"^```python\n(.+?)^```", text, re.MULTILINE | re.DOTALL)
     assert read_profiler_config(write(toml)) == ProfilingPlan(
-        sample_ms=500, detailed=steps(10, 2), loader=LoaderPlan(steps(9, 3), "GetNext|Worker"),
+        sample_ms=500, detailed=DetailedPlan(steps(10, 2)), loader=LoaderPlan(steps(9, 3), "GetNext|Worker"),
         python=PythonPlan(steps(9, 3), "cprofile", "default"), horovod=Window(start_s=1795323600, duration_s=2.5),
     )  # fmt: skip
     assert read_profiler_config(write(as_json)) == ProfilingPlan(
-        sample_ms=500, detailed=steps(5), python=PythonPlan(Window(start_s=1700000000, duration_s=2.5)),
+        sample_ms=500, detailed=DetailedPlan(steps(5)), python=PythonPlan(Window(start_s=1700000000, duration_s=2.5)),
     )  # fmt: skip
     names: dict[str, Any] = {}
     with pytest.warns(DeprecationWarning, match="Framework profiling"):
