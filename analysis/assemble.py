@@ -98,6 +98,9 @@ def _report(store: Store, options: Options) -> Report:
         iterations=data.iterations.rows,
         iteration_kinds=data.iterations.kinds,
         gaps=data.longest_gaps,
+        modules=data.code_times.modules,
+        source_lines=data.code_times.lines,
+        module_coverage=data.code_times.coverage,
     )
     page = SummaryData(report, data.whole_devices, _loader_recorded(data), _traced(store))
     return replace(report, summary=summary(page))

@@ -9,6 +9,7 @@ from .device import *  # noqa: F403
 from .framework import *  # noqa: F403
 from .machine import *  # noqa: F403
 from .model import *  # noqa: F403
+from .modules import *  # noqa: F403
 from .python_profile import *  # noqa: F403
 from .rows import *  # noqa: F403
 from .rules import *  # noqa: F403

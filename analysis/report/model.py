@@ -30,6 +30,7 @@ from .device import (
 from .framework import Annotations, Framework
 from .json_text import json_text
 from .machine import CounterSeries, GpuMemory, SystemUsage
+from .modules import Module, ModuleCoverage, SourceLine
 from .python_profile import PythonProfile
 from .rows import Share
 from .rules import Finding, RuleResult
@@ -83,6 +84,9 @@ class Report:
     gaps: tuple[Gap, ...] = ()
     iterations: tuple[Iteration, ...] = ()  # the first in order of time
     iteration_kinds: tuple[IterationKind, ...] = ()  # figures of all iterations
+    modules: tuple[Module, ...] = ()  # each before those within it, the longest first; the last one is outside of all modules
+    source_lines: tuple[SourceLine, ...] = ()  # by device time, longest first; the last one is unknown
+    module_coverage: ModuleCoverage | None = None
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def to_dict(self) -> dict[str, Any]:

@@ -30,7 +30,9 @@ from ...device.launches import launches
 from ...device.memory_operations import memory_operations
 from ...device.precision import precision
 from ...device.time_breakdown import time_breakdown, whole_devices
-from ...efficiency.operator_work import attributed, operator_work
+from ...efficiency.call_sites import CallSites
+from ...efficiency.modules import code_times
+from ...efficiency.operator_work import OwnedWork, attributed, operator_work
 from ...framework.annotations import annotation_groups
 from ...framework.framework import framework
 from ...machine.system_usage import system_usage
@@ -55,6 +57,10 @@ def _from_store(analysis: Callable[[Store], T]) -> cached_property[T]:
 
 def _from_run(analysis: Callable[[RunData], T]) -> cached_property[T]:
     return cached_property(analysis)
+
+
+def _operator_work(run: RunData) -> OwnedWork:
+    return operator_work(run.store, sites=run.sites.of if run.sites.known else None)
 
 
 class RunData:
@@ -86,7 +92,9 @@ class RunData:
     step_times = _from_run(lambda run: step_times(run.store, run.step_data))
     loading_percent = _from_run(lambda run: loading_percent(run.store, run.steps, run.step_data.loading))
     annotations = _from_run(lambda run: annotation_groups(run.store, run.options))
-    operator_work = _from_store(operator_work)  # device work by owning operator call, signature and site: the one pass over it
+    sites = _from_store(CallSites)  # module and source line of calls; filled by operator_work
+    operator_work = _from_run(_operator_work)  # device work by owning operator call, signature and site: the one pass over it
+    code_times = _from_run(lambda run: code_times(run.operator_work.work, run.sites))  # by module and by source line
     attributed = _from_run(lambda run: attributed(run.store, run.operator_work))  # by the innermost operator around the launch
     collectives = _from_run(lambda run: collectives(run.store, run.places))  # rows by time, and totals
     roles = _from_run(lambda run: roles(run.store, run.peers, run.places))
