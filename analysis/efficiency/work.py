@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from .call_work import CallWork
-from .formulas import attention, convolution, matrix
+from .formulas import attention, convolution, elementwise, layers, matrix, quantized, recurrent
 from .formulas.formula import Formula
 from .signatures import Signature, UndeterminedError
 
@@ -15,7 +15,11 @@ __all__ = ["OWNERS", "CallWork", "work_of"]
 T = TypeVar("T")
 
 _LIMIT: Final = 1 << 63  # of the integers of the report's tables
-_FORMULAS: Final[dict[str, Formula]] = {**matrix.FORMULAS, **convolution.FORMULAS, **attention.FORMULAS}
+_FORMULAS: Final[dict[str, Formula]] = {
+    operator: formula
+    for family in (matrix, quantized, convolution, attention, recurrent, layers, elementwise)
+    for operator, formula in family.FORMULAS.items()
+}
 _UNKNOWN: Final = CallWork()
 
 OWNERS: Final[frozenset[str]] = frozenset(operator for operator, formula in _FORMULAS.items() if formula.owns)

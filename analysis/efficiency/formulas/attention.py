@@ -22,9 +22,9 @@ Layout = Literal["heads first", "heads last"]  # batch, heads, length, width (SD
 class Call:
     """Positions of an attention operator's arguments; None: the operator has none.
 
-    ``causal``: a flag; ``mask_kind``: 0 for none, 1 for causal from the top left, 2 from the bottom right. ``window``: one size of a window
-    around the causal diagonal. ``gradient`` of the output marks a backward. ``paged``: table of cache pages, whose sizes are not of the
-    sequences. ``offsets``: of packed sequences, query and key; ``longest``: their largest lengths.
+    ``causal``: a flag; ``mask_kind``: 0 for none, 1 for causal from the top left, 2 from the bottom right. ``window``: size of a window
+    before the causal diagonal. ``gradient`` of the output marks a backward. ``offsets``: of packed sequences, query and key;
+    ``longest``: their largest lengths. ``none``: arguments that must be left out: with them, keys are in pages of a cache or not all used.
     """
 
     layout: Layout = "heads last"
@@ -39,7 +39,7 @@ class Call:
     window: int | None = None
     offsets: tuple[int, int] | None = None
     longest: tuple[int, int] | None = None
-    cached: tuple[int, ...] = ()
+    none: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def _tensors(signature: Signature, call: Call) -> tuple[Tensor, Tensor, Tensor]:
 
 def _packed(signature: Signature, call: Call) -> bool:
     """Whether the call has sequences of different lengths."""
-    for position in call.cached:
+    for position in call.none:
         require(signature.is_none(position))
     return call.offsets is not None and not (signature.is_none(call.offsets[0]) and signature.is_none(call.offsets[1]))
 
@@ -163,7 +163,7 @@ def flop_bounds(signature: Signature, call: Call) -> tuple[int, int]:
 def traffic(signature: Signature, call: Call) -> int:
     """Forward: read query, key, value, mask; write the output. Backward: these, output and its gradient; write three gradients."""
     query, key, value = _tensors(signature, call)
-    for position in call.cached:
+    for position in call.none:
         require(signature.is_none(position))
     require(len(query.dims) > 2 and len(query.dims) == len(value.dims) and query.dims[-1] > 0)
     mask = None if call.mask is None else signature.optional_tensor(call.mask)
@@ -174,38 +174,92 @@ def traffic(signature: Signature, call: Call) -> int:
     return total
 
 
-def _formula(call: Call, owns: bool = True) -> Formula:
+def _formula(call: Call, owns: bool = True, fp8: tuple[int, Call] | None = None) -> Formula:
+    """``fp8``: position of a tensor that marks the form for FP8, and its positions."""
+
+    def form(signature: Signature) -> Call:
+        return fp8[1] if fp8 is not None and signature.is_tensor(fp8[0]) else call
+
     return Formula(
-        lambda signature: traffic(signature, call),
-        lambda signature: flop(signature, call),
-        lambda signature: model_flop(signature, call),
+        lambda signature: traffic(signature, form(signature)),
+        lambda signature: flop(signature, form(signature)),
+        lambda signature: model_flop(signature, form(signature)),
         operand=call.query,
         matrix=True,
         owns=owns,
-        bounds=None if call.offsets is None else lambda signature: flop_bounds(signature, call),
+        bounds=None if call.offsets is None else lambda signature: flop_bounds(signature, form(signature)),
     )
 
 
-def _sdpa(causal: int, mask: int | None = None, gradient: int | None = None) -> Formula:
+def _sdpa(causal: int, mask: int | None = None, gradient: int | None = None) -> Call:
     """``F.scaled_dot_product_attention``: is_causal keeps the lower left triangle from the first key."""
     query = 0 if gradient is None else 1
-    return _formula(Call("heads first", query, gradient, mask, causal=causal, bottom_right=False))
+    return Call("heads first", query, gradient, mask, causal=causal, bottom_right=False)
 
 
+# flash-attn 2 (flash_attn_interface.py). Its autograd functions have the arguments of their apply(), without the window, a pair that the
+# profiler leaves out: no window is assumed. In them run the operators, if the version registers any.
+_FLASH_PACKED: Final = Call(offsets=(3, 4), longest=(5, 6), causal=9, left=10, right=11, none=(15, 16, 17))
+# flash-attn 3 as vLLM and SGLang register it: new keys, page table and used lengths are for a cache.
+_FLASH_3: Final = Call(offsets=(7, 8), longest=(12, 13), causal=24, left=25, right=26, none=(3, 5, 9, 10, 11, 14))
+_XFORMERS: Final = Call(offsets=(3, 4), longest=(6, 7), causal=10, left=11, right=12, none=(5, 14))
+_XFORMERS_BACKWARD: Final = Call(query=1, gradient=0, offsets=(9, 10), longest=(11, 12), causal=15, left=16, right=17)
+_LIBRARIES: Final[dict[str, Formula]] = {
+    "flash_attn::_flash_attn_forward": _formula(Call(causal=5, left=6, right=7)),
+    "flash_attn::_flash_attn_backward": _formula(Call(query=1, gradient=0, causal=11, left=12, right=13)),
+    "flash_attn::_flash_attn_varlen_forward": _formula(_FLASH_PACKED),
+    "flash_attn::_flash_attn_varlen_backward": _formula(
+        Call(query=1, gradient=0, offsets=(9, 10), longest=(11, 12), causal=15, left=16, right=17)
+    ),
+    "FlashAttnFunc": _formula(Call(causal=5), owns=False),
+    "FlashAttnVarlenFunc": _formula(Call(offsets=(3, 4), longest=(5, 6), causal=9), owns=False),
+    "_vllm_fa2_C::varlen_fwd": _formula(Call(offsets=(4, 5), longest=(10, 11), causal=15, left=16, right=17, none=(6, 7, 8))),
+    "_vllm_fa3_C::fwd": _formula(_FLASH_3),
+    "sgl_kernel::fwd": _formula(_FLASH_3),
+    "flash_attn_3::fwd": _formula(_FLASH_3),
+    "xformers_flash::flash_fwd": _formula(_XFORMERS),
+    "xformers_flash::flash_bwd": _formula(_XFORMERS_BACKWARD),
+    "aiter::_flash_attn_forward": _formula(Call(causal=5, left=6, right=7)),
+    "aiter::mha_fwd": _formula(Call(causal=5, left=6, right=7)),
+    "aiter::fmha_v3_fwd": _formula(Call(causal=5, left=6, right=7)),
+}
+# The lengths are in the metadata of the batch.
+_UNKNOWN_LENGTHS: Final = Formula(None, matrix=True)
 FORMULAS: Final[dict[str, Formula]] = {
-    "aten::_scaled_dot_product_flash_attention": _sdpa(causal=4),
-    "aten::_scaled_dot_product_flash_attention_for_cpu": _sdpa(causal=4, mask=5),
-    "aten::_scaled_dot_product_efficient_attention": _sdpa(causal=6, mask=3),
-    "aten::_scaled_dot_product_cudnn_attention": _sdpa(causal=6, mask=3),
-    "aten::_scaled_dot_product_fused_attention_overrideable": _sdpa(causal=5, mask=3),
-    "aten::_scaled_dot_product_flash_attention_backward": _sdpa(causal=11, gradient=0),
-    "aten::_scaled_dot_product_flash_attention_for_cpu_backward": _sdpa(causal=7, mask=8, gradient=0),
-    "aten::_scaled_dot_product_efficient_attention_backward": _sdpa(causal=11, mask=4, gradient=0),
-    "aten::_scaled_dot_product_cudnn_attention_backward": _sdpa(causal=14, mask=8, gradient=0),
-    "aten::_scaled_dot_product_fused_attention_overrideable_backward": _sdpa(causal=13, mask=4, gradient=0),
-    "aten::_flash_attention_forward": _formula(Call(offsets=(3, 4), longest=(5, 6), causal=8, left=11, right=12)),
+    **_LIBRARIES,
+    **dict.fromkeys(
+        (
+            "vllm::unified_attention",
+            "vllm::unified_attention_with_output",
+            "vllm::unified_mla_attention",
+            "vllm::unified_mla_attention_with_output",
+            "sglang::unified_attention_with_output",
+            "_vllm_fa2_C::fwd_kvcache",
+            "_C::paged_attention_v1",
+            "_C::paged_attention_v2",
+        ),
+        _UNKNOWN_LENGTHS,
+    ),
+    "aten::_scaled_dot_product_flash_attention": _formula(_sdpa(causal=4), fp8=(3, _sdpa(causal=7))),
+    "aten::_scaled_dot_product_flash_attention_for_cpu": _formula(_sdpa(causal=4, mask=5)),
+    "aten::_scaled_dot_product_efficient_attention": _formula(_sdpa(causal=6, mask=3)),
+    "aten::_scaled_dot_product_cudnn_attention": _formula(_sdpa(causal=6, mask=3)),
+    "aten::_scaled_dot_product_fused_attention_overrideable": _formula(_sdpa(causal=5, mask=3)),
+    "aten::_scaled_dot_product_flash_attention_backward": _formula(_sdpa(causal=11, gradient=0)),
+    "aten::_scaled_dot_product_flash_attention_for_cpu_backward": _formula(_sdpa(causal=7, mask=8, gradient=0)),
+    "aten::_scaled_dot_product_efficient_attention_backward": _formula(_sdpa(causal=11, mask=4, gradient=0)),
+    "aten::_scaled_dot_product_cudnn_attention_backward": _formula(_sdpa(causal=14, mask=8, gradient=0)),
+    "aten::_scaled_dot_product_fused_attention_overrideable_backward": _formula(_sdpa(causal=13, mask=4, gradient=0)),
+    "aten::_flash_attention_forward": _formula(
+        Call(offsets=(3, 4), longest=(5, 6), causal=8, left=11, right=12, none=(13, 15)),
+        fp8=(10, Call(offsets=(3, 4), longest=(5, 6), causal=8, left=14, right=15, none=(16,))),
+    ),
+    "aten::_cudnn_attention_forward": _formula(Call("heads first", mask=3, offsets=(4, 5), longest=(6, 7), causal=10, bottom_right=False)),
+    "aten::_cudnn_attention_backward": _formula(
+        Call("heads first", 1, 0, 8, offsets=(9, 10), longest=(11, 12), causal=14, bottom_right=False)
+    ),
     "aten::_flash_attention_backward": _formula(Call(query=1, gradient=0, offsets=(6, 7), longest=(8, 9), causal=11, left=15, right=16)),
-    "aten::_efficient_attention_forward": _formula(Call(mask=3, offsets=(4, 5), longest=(6, 7), mask_kind=9, window=13)),
+    "aten::_efficient_attention_forward": _formula(Call(mask=3, offsets=(4, 5), longest=(6, 7), mask_kind=9, window=13, none=(12,))),
     "aten::_efficient_attention_backward": _formula(
         Call(query=1, gradient=0, mask=4, offsets=(6, 7), longest=(8, 9), mask_kind=14, window=18)
     ),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..signatures import ElementType, Signature, Tensor, UndeterminedError
+from ..signatures import Signature, Tensor, UndeterminedError
 from .formula import Figure, Formula, read, require, size
 
 
@@ -43,17 +43,21 @@ def _flop(a: int, b: int) -> Figure:
     return lambda signature: flop_of(*product_dims(signature.tensor(a), signature.tensor(b)))
 
 
-def _bytes(a: int, b: int, added: int | None = None, out: int | None = None, dtype: int | None = None, summed: bool = False) -> Figure:
-    """Read both factors and what is added, write the product. ``out``: position of the result in the form with an output argument;
-    ``dtype``: position of the type of the result."""
+def _bytes(a: int, b: int, added: int | None, out: int, dtype: int, summed: bool) -> Figure:
+    """Read both factors and what is added, write the product. ``out``: position of the result in the form with an output argument, last
+    argument of the form with the result's type at ``dtype``. ``summed``: over the batch."""
 
     def figure(signature: Signature) -> int:
         left, right = signature.tensor(a), signature.tensor(b)
         batch, m, n, _ = product_dims(left, right)
         total = read((left, right))
-        if added is not None and not _is_zero(signature, added + 3):
+        typed = len(signature) == out + 1 and not signature.is_tensor(out)
+        if added is not None and not _is_zero(signature, added + (4 if typed else 3)):
             total += signature.tensor(added).bytes
-        return total + size((1 if summed else batch) * m * n, _result(signature, left.type, out, dtype))
+        result = signature.tensor(out).type if signature.is_tensor(out) else left.type
+        if typed:
+            result = signature.scalar_type(dtype) or result
+        return total + size((1 if summed else batch) * m * n, result)
 
     return figure
 
@@ -66,21 +70,13 @@ def _is_zero(signature: Signature, position: int) -> bool:
         return False
 
 
-def _result(signature: Signature, default: ElementType, out: int | None, dtype: int | None) -> ElementType:
-    if out is not None and signature.is_tensor(out):
-        return signature.tensor(out).type
-    if dtype is not None:
-        return signature.scalar_type(dtype) or default
-    return default
-
-
-def _product(a: int, b: int, added: int | None = None, out: int | None = None, dtype: int | None = None, summed: bool = False) -> Formula:
+def _product(a: int, b: int, added: int | None, out: int, dtype: int, summed: bool = False) -> Formula:
     return Formula(_bytes(a, b, added, out, dtype, summed), _flop(a, b), operand=a, matrix=True, owns=True)
 
 
-MM: Final = _product(0, 1, out=2, dtype=2)
-ADDMM: Final = _product(1, 2, added=0, out=5)
-ADDBMM: Final = _product(1, 2, added=0, out=5, summed=True)
+MM: Final = _product(0, 1, None, out=2, dtype=2)
+ADDMM: Final = _product(1, 2, 0, out=5, dtype=3)
+ADDBMM: Final = _product(1, 2, 0, out=5, dtype=3, summed=True)
 FORMULAS: Final[dict[str, Formula]] = {
     "aten::mm": MM,
     "aten::bmm": MM,

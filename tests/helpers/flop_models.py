@@ -1,0 +1,354 @@
+"""Small models whose operations PyTorch's FlopCounterMode counts and whose calls its profiler records.
+
+Run by $POSTRUN_TORCH/bin/python, not by pytest. Prints JSON: name of the model -> ``counted``: operator -> operations; ``calls``: [operator, thread, begin, end, sizes, types, strides, values].
+Attention of GPUs and FP8 run on the meta device, which has sizes without memory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.profiler import ProfilerActivity, profile
+from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
+from torch.utils.flop_counter import FlopCounterMode
+
+ATEN = torch.ops.aten
+MODELS: dict[str, Callable[[], Callable[[], object]]] = {}
+"""Name -> builder of the model; what it returns is counted and profiled."""
+
+
+def model(build: Callable[[], Callable[[], object]]) -> Callable[[], Callable[[], object]]:
+    MODELS[build.__name__] = build
+    return build
+
+
+def trained(module: nn.Module, *inputs: torch.Tensor) -> Callable[[], object]:
+    """Run forward and backward."""
+    return lambda: module(*inputs).float().square().mean().backward()
+
+
+def wanted(*sizes: int, **options: object) -> torch.Tensor:
+    return torch.randn(*sizes, requires_grad=True, **options)  # type: ignore[call-overload]
+
+
+@model
+def perceptron() -> Callable[[], object]:
+    return trained(nn.Sequential(nn.Linear(20, 48), nn.ReLU(), nn.Linear(48, 7)), torch.randn(13, 20))
+
+
+@model
+def linear_without_bias() -> Callable[[], object]:
+    return trained(nn.Linear(24, 10, bias=False), wanted(3, 5, 24))
+
+
+@model
+def linear_in_bf16() -> Callable[[], object]:
+    return trained(nn.Linear(24, 16).bfloat16(), torch.randn(3, 5, 24).bfloat16())
+
+
+@model
+def linear_in_fp64() -> Callable[[], object]:
+    return trained(nn.Linear(24, 16).double(), torch.randn(9, 24).double())
+
+
+@model
+def broadcast_matmul() -> Callable[[], object]:
+    a, b = wanted(2, 3, 7, 11), wanted(11, 5)
+    c, d = wanted(4, 1, 6, 8), wanted(3, 8, 5)
+    return lambda: (torch.matmul(a, b).sum() + torch.matmul(c, d).sum()).backward()
+
+
+@model
+def batched_products() -> Callable[[], object]:
+    a, b, c = wanted(4, 7, 11), wanted(4, 11, 5), wanted(4, 7, 5)
+    return lambda: (torch.bmm(a, b).sum() + torch.baddbmm(c, a, b, beta=0.5).sum()).backward()
+
+
+@model
+def added_products() -> Callable[[], object]:
+    a, b, c = wanted(7, 11), wanted(11, 5), wanted(5)
+    return lambda: (torch.addmm(c, a, b).sum() + torch.addmm(c, a, b, beta=0).sum()).backward()
+
+
+@model
+def einsum() -> Callable[[], object]:
+    a, b = wanted(2, 5, 6, 3), wanted(6, 3, 9)
+    return lambda: torch.einsum("bshd,hdo->bso", a, b).sum().backward()
+
+
+@model
+def tensordot() -> Callable[[], object]:
+    a, b = wanted(3, 4, 5), wanted(4, 5, 6)
+    return lambda: torch.tensordot(a, b, dims=2).sum().backward()
+
+
+@model
+def convolution_1d() -> Callable[[], object]:
+    return trained(nn.Conv1d(6, 10, 5, stride=2, padding=1), wanted(3, 6, 29))
+
+
+@model
+def convolution_2d() -> Callable[[], object]:
+    return trained(nn.Conv2d(6, 10, (3, 5), stride=(2, 1), padding=(1, 3), dilation=(2, 1)), wanted(3, 6, 19, 23))
+
+
+@model
+def convolution_3d() -> Callable[[], object]:
+    return trained(nn.Conv3d(2, 4, 3, stride=2, padding=1, bias=False), wanted(2, 2, 7, 9, 8))
+
+
+@model
+def grouped_convolution() -> Callable[[], object]:
+    return trained(nn.Conv2d(8, 12, 3, padding=1, groups=4), wanted(2, 8, 9, 9))
+
+
+@model
+def depthwise_convolution() -> Callable[[], object]:
+    return trained(nn.Sequential(nn.Conv2d(8, 8, 3, groups=8), nn.Conv2d(8, 16, 1)), wanted(2, 8, 9, 9))
+
+
+@model
+def transposed_convolution() -> Callable[[], object]:
+    return trained(nn.ConvTranspose2d(6, 4, 3, stride=2, padding=1, output_padding=1, dilation=2), wanted(3, 6, 7, 5))
+
+
+@model
+def grouped_transposed_convolution() -> Callable[[], object]:
+    return trained(nn.ConvTranspose1d(6, 9, 4, stride=3, groups=3), wanted(3, 6, 7))
+
+
+@model
+def convolution_of_data() -> Callable[[], object]:
+    return trained(nn.Conv2d(3, 5, 3), torch.randn(2, 3, 8, 8))  # no gradient of the input
+
+
+@model
+def frozen_convolution() -> Callable[[], object]:
+    return trained(nn.Conv2d(3, 5, 3).requires_grad_(False), wanted(2, 3, 8, 8))
+
+
+@model
+def convolution_with_same_padding() -> Callable[[], object]:
+    return trained(nn.Conv2d(3, 5, (4, 3), padding="same", dilation=(1, 2)), wanted(2, 3, 8, 8))
+
+
+@model
+def unbatched_convolution() -> Callable[[], object]:
+    return trained(nn.Conv2d(3, 5, 3), wanted(3, 8, 8))
+
+
+class Residual(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(channels, channels, 3, padding=1, bias=False), nn.BatchNorm2d(channels), nn.ReLU(),
+            nn.Conv2d(channels, channels, 3, padding=1, bias=False), nn.BatchNorm2d(channels),
+        )  # fmt: skip
+
+    def forward(self, data: torch.Tensor) -> torch.Tensor:
+        return F.relu(data + self.body(data))
+
+
+@model
+def residual_network() -> Callable[[], object]:
+    head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10))
+    return trained(nn.Sequential(nn.Conv2d(3, 8, 7, stride=2, padding=3), nn.MaxPool2d(2), Residual(8), head), torch.randn(2, 3, 32, 32))
+
+
+@model
+def autoencoder() -> Callable[[], object]:
+    down, up = nn.Conv2d(1, 8, 3, stride=2, padding=1), nn.ConvTranspose2d(8, 1, 3, stride=2, padding=1, output_padding=1)
+    return trained(nn.Sequential(down, nn.GELU(), up), torch.randn(2, 1, 16, 16))
+
+
+@model
+def vision_patches() -> Callable[[], object]:
+    return trained(
+        nn.Sequential(nn.Conv2d(3, 24, 8, stride=8), nn.Flatten(2), nn.LayerNorm(16), nn.Linear(16, 16)), torch.randn(2, 3, 32, 32)
+    )
+
+
+@model
+def encoder_layer() -> Callable[[], object]:
+    return trained(nn.TransformerEncoderLayer(16, 4, 32, dropout=0.1, batch_first=True), torch.randn(2, 9, 16))
+
+
+@model
+def decoder_layer() -> Callable[[], object]:
+    return trained(nn.TransformerDecoderLayer(16, 4, 32, batch_first=True), torch.randn(2, 9, 16), torch.randn(2, 5, 16))
+
+
+@model
+def attention_with_weights() -> Callable[[], object]:
+    attention, data = nn.MultiheadAttention(16, 2, batch_first=True), wanted(2, 9, 16)
+    return lambda: attention(data, data, data, need_weights=True)[0].sum().backward()
+
+
+@model
+def attention_by_products() -> Callable[[], object]:
+    query, key, value = (wanted(2, 4, 9, 8) for _ in range(3))
+
+    def run() -> None:
+        with sdpa_kernel(SDPBackend.MATH):
+            F.scaled_dot_product_attention(query, key, value, is_causal=True).sum().backward()
+
+    return run
+
+
+@model
+def unfused_attention() -> Callable[[], object]:
+    query, key, value = (wanted(2, 4, 9, 8) for _ in range(3))
+    return lambda: (torch.softmax(query @ key.transpose(-1, -2) * 8**-0.5, dim=-1) @ value).sum().backward()
+
+
+@model
+def recurrent_cells() -> Callable[[], object]:
+    cell, data = nn.LSTMCell(6, 10), torch.randn(4, 3, 6)
+
+    def run() -> None:
+        state = (torch.zeros(3, 10), torch.zeros(3, 10))
+        for step in data:
+            state = cell(step, state)
+        state[0].sum().backward()
+
+    return run
+
+
+@model
+def gated_recurrent_layer() -> Callable[[], object]:
+    layer, data = nn.GRU(6, 10, num_layers=2, bidirectional=True), torch.randn(4, 3, 6)
+    return lambda: layer(data)[0].sum().backward()
+
+
+@model
+def language_model() -> Callable[[], object]:
+    table, layer, tokens = nn.Embedding(50, 12), nn.Linear(12, 12), torch.randint(50, (3, 7))
+    return lambda: F.cross_entropy((layer(table(tokens)) @ table.weight.T).flatten(0, 1), tokens.flatten()).backward()
+
+
+@model
+def recomputed_layers() -> Callable[[], object]:
+    first, second, data = nn.Linear(12, 20), nn.Linear(20, 12), torch.randn(5, 12)
+
+    def run() -> None:
+        # Else the last product is recorded, but ends before it computes: its inputs are all that the backward wants.
+        with set_checkpoint_early_stop(False):
+            checkpoint(lambda x: second(F.gelu(first(x))), data, use_reentrant=False).sum().backward()
+
+    return run
+
+
+@model
+def mixer() -> Callable[[], object]:
+    tokens, channels, data = nn.Linear(9, 9), nn.Linear(16, 16), torch.randn(2, 9, 16)
+    return lambda: channels(tokens(data.transpose(1, 2)).transpose(1, 2)).sum().backward()
+
+
+@model
+def experts() -> Callable[[], object]:
+    layers, data = nn.ModuleList(nn.Linear(12, 12) for _ in range(3)), torch.randn(10, 12)
+    chosen = torch.arange(10) % 3
+    return lambda: sum(layer(data[chosen == n]).sum() for n, layer in enumerate(layers)).backward()  # type: ignore[union-attr]
+
+
+@model
+def gated_feed_forward() -> Callable[[], object]:
+    gate, up, down, data = nn.Linear(12, 32), nn.Linear(12, 32), nn.Linear(32, 12), torch.randn(2, 5, 12)
+    return lambda: down(F.silu(gate(data)) * up(data)).sum().backward()
+
+
+def heads(batch: int, count: int, length: int, width: int) -> torch.Tensor:
+    return torch.empty(batch, count, length, width, device="meta", dtype=torch.bfloat16)
+
+
+@model
+def flash_attention() -> Callable[[], object]:
+    query, key, value = heads(2, 8, 33, 64), heads(2, 2, 47, 64), heads(2, 2, 47, 64)
+    return lambda: ATEN._scaled_dot_product_flash_attention(query, key, value, 0.0, False, False, scale=0.125)
+
+
+@model
+def flash_attention_backward() -> Callable[[], object]:
+    query, sums = heads(2, 8, 48, 64), torch.empty(2, 8, 48, device="meta")
+    state = torch.empty(2, device="meta", dtype=torch.int64)
+
+    def run() -> None:
+        ATEN._scaled_dot_product_flash_attention_backward(
+            query, query, query, query, query, sums, None, None, 48, 48, 0.0, True, state, state, scale=0.125
+        )
+
+    return run
+
+
+@model
+def efficient_attention() -> Callable[[], object]:
+    query, key, value = heads(2, 8, 33, 64), heads(2, 8, 47, 64), heads(2, 8, 47, 32)
+    return lambda: ATEN._scaled_dot_product_efficient_attention(query, key, value, None, True, 0.0, False)
+
+
+@model
+def efficient_attention_backward() -> Callable[[], object]:
+    query, key, value, out = heads(2, 8, 33, 64), heads(2, 8, 47, 64), heads(2, 8, 47, 32), heads(2, 8, 33, 32)
+    sums, state = torch.empty(2, 8, 64, device="meta"), torch.empty((), device="meta", dtype=torch.int64)
+    mask = [True, True, True, False]
+
+    def run() -> None:
+        ATEN._scaled_dot_product_efficient_attention_backward(out, query, key, value, None, out, sums, state, state, 0.0, mask, True)
+
+    return run
+
+
+@model
+def cudnn_attention() -> Callable[[], object]:
+    query, key = heads(2, 8, 33, 64), heads(2, 8, 47, 64)
+    return lambda: ATEN._scaled_dot_product_cudnn_attention(query, key, key, None, True, 0.0, True, False)
+
+
+@model
+def scaled_product() -> Callable[[], object]:
+    a = torch.empty(32, 64, device="meta", dtype=torch.float8_e4m3fn)
+    b = torch.empty(48, 64, device="meta", dtype=torch.float8_e4m3fn).t()
+    scale = torch.empty((), device="meta")
+    return lambda: ATEN._scaled_mm(a, b, scale, scale, None, None, torch.bfloat16)
+
+
+def counted(run: Callable[[], object]) -> dict[str, int]:
+    with FlopCounterMode(display=False) as counter:
+        run()
+    return {f"aten::{str(operator).split('.')[-1]}": flop for operator, flop in counter.get_flop_counts().get("Global", {}).items()}
+
+
+def recorded(run: Callable[[], object], file: str) -> list[list[object]]:
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiler:
+        run()
+    profiler.export_chrome_trace(file)
+    with open(file, encoding="utf-8") as text:
+        events = json.load(text)["traceEvents"]
+    members = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
+    return [
+        [event["name"], event["tid"], event["ts"], event["ts"] + event["dur"], *(event["args"].get(member) for member in members)]
+        for event in events
+        if event.get("cat") == "cpu_op" and "Input Dims" in event.get("args", {})
+    ]
+
+
+def main() -> None:
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    results = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, build in MODELS.items():
+            results[name] = {"counted": counted(build()), "calls": recorded(build(), os.path.join(folder, "trace.json"))}
+    json.dump({"version": torch.__version__, "models": results}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
