@@ -158,6 +158,7 @@ def _plain(options: Options, selection: Selection, rules: Sequence[RuleResult]) 
         "preset": selection.preset,
         "rules": [result.rule for result in rules],
         "parameters": changed,
+        **({"peaks": dict(options.peaks)} if options.peaks else {}),
     }
 
 

@@ -13,6 +13,14 @@ if TYPE_CHECKING:  # the recorder imports this package for its last line: Polars
 
 @dataclass(frozen=True, slots=True)
 class Options(AnalysisOptions):
-    """Choices of an analysis. ``selection``: the rules that evaluate the run (None: all, with the documented defaults)."""
+    """Choices of an analysis. ``selection``: the rules that evaluate the run (None: all, with the documented defaults).
+
+    Raises UsageError for ``peaks`` of an unknown type, or that are not positive numbers."""
 
     selection: Selection | None = None
+
+    def __post_init__(self) -> None:
+        if self.peaks:
+            from .efficiency.peaks import checked_peaks
+
+            object.__setattr__(self, "peaks", checked_peaks(self.peaks))

@@ -35,7 +35,7 @@ _TABLES = frozenset({"rules"})
 _SETTINGS = "set"
 _LARGEST: Final = 1 << 20  # bytes; a configuration is a few KB
 THRESHOLDS: Final = frozenset(
-    {"new_issue_history", "preset", "regression_deviations", "regression_history", "regression_threshold", "rules", "threshold"}
+    {"new_issue_history", "peak", "preset", "regression_deviations", "regression_history", "regression_threshold", "rules", "threshold"}
 )
 """Options (with ``_``) that a found file may set and that can change a verdict (of ``rules``: parameters only)."""
 FOUND_MAY_SET: Final = THRESHOLDS | {

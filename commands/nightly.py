@@ -27,6 +27,7 @@ from .report_options import (
     MEMORY_LIMIT,
     MODE,
     PAPER,
+    PEAK,
     REDACT,
     TIMELINE_EVENTS,
     TOP,
@@ -138,7 +139,7 @@ NIGHT_OPTIONS = [
     NIGHT_OPTIONS,
     [FORMAT],
     CHOICE_OF_RULES,
-    [TOP, PAPER, *LOOK, TIMELINE_EVENTS, REDACT, MODE, GENERATED_AT, CONFIG, MEMORY_LIMIT, MAX_UNPACKED],
+    [TOP, PAPER, *LOOK, TIMELINE_EVENTS, PEAK, REDACT, MODE, GENERATED_AT, CONFIG, MEMORY_LIMIT, MAX_UNPACKED],
     VERBOSITY,
 )
 def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: Any) -> None:
@@ -259,6 +260,7 @@ def _report_options(options: dict[str, Any]) -> tuple[ReportOptions, tuple[str, 
         title=look.title,
         logo=None if look.logo is None else (look.logo.uri, look.logo.alt),
         mode=modes.current(),
+        peaks=tuple(sorted(options["peaks"].items())),
         **{name: options[name] for name in _REPORT_OPTIONS},
     )
     return report, fail_on + (REGRESSION,) * (len(of_rules) < len(options["fail_on"]))

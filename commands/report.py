@@ -75,6 +75,7 @@ def plan_report(options: dict[str, Any], quiet: bool) -> tuple[ReportPlan, tuple
             histograms_if_present=of_file,
             generated_at_ns=option_values.generated_at(options["generated_at"]),
             name=options["name"],
+            peaks=options["peaks"],
         ),
         IngestOptions(**{field.name: options[field.name] for field in dataclasses.fields(IngestOptions) if field.name in options}),
     )

@@ -50,6 +50,17 @@ def _clock_offsets(texts: Sequence[str]) -> dict[str, int]:
     return offsets
 
 
+@partial(parsed, absent={})
+def _peaks(texts: Sequence[str]) -> dict[str, float]:
+    from ..analysis.efficiency.peaks import checked_peaks
+
+    pairs = [option_values.peak(word) for text in texts for word in option_values.words(text)]
+    twice = next((name for name, _ in pairs if [name for name, _ in pairs].count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(f"{twice} has two peaks; state one")
+    return checked_peaks(dict(pairs))
+
+
 @parsed
 def _rules(value: Any) -> tuple[str, ...] | None:
     from ..analysis.rules.engine import choose as rule_options
@@ -147,6 +158,8 @@ PAPER = option("--paper", type=click.Choice(["A4", "Letter"], case_sensitive=Fal
                help="Page of the PDF.")  # fmt: skip
 TIMELINE_EVENTS = option("--timeline-events", type=Number(0, 2_000_000), default=300_000, show_default=True, metavar="N",
                          help="Events that the timeline draws; more are merged with their neighbours. 0: no timeline.")  # fmt: skip
+PEAK = option("--peak", "peaks", multiple=True, type=Listed(r"[\s,;]+"), callback=_peaks, metavar="TYPE=TFLOPS",
+              help="Peak of the GPUs, such as bf16=989 or memory=3350 (GB/s), instead of the published one; may be repeated.")  # fmt: skip
 GENERATED_AT = option("--generated-at", metavar="TIME", help="Time of making that the report states (ISO 8601, UTC); the same input then "
                       "gives the same bytes. SOURCE_DATE_EPOCH is respected, too.")  # fmt: skip
 LOOK = [
@@ -171,6 +184,7 @@ REPORT_OPTIONS = [
             help="Exit with code 3 when a rule found an issue: issues (any rule), error (a rule failed), or names of rules."),
     TOP,
     option("--histogram", "histograms", multiple=True, metavar="NAME", help="Draw the durations of this annotation; may be repeated."),
+    PEAK,
     TIMELINE_EVENTS,
     PAPER,
     *LOOK,

@@ -65,6 +65,7 @@ class ReportOptions:
     redact: tuple[str, ...] = ()
     mode: int = 0o600
     """Permissions of the files."""
+    peaks: tuple[tuple[str, float], ...] = ()
 
     @property
     def of_reading(self) -> dict[str, Any]:

@@ -162,7 +162,7 @@ def _make_report(task: Task, work: Path, prepare: Prepare) -> tuple[Report, str 
     try:
         result = api.make_report(
             _opened_run(task, work, prepare), output, selection=_selection(task),
-            options=Options(top=options.top, generated_at_ns=task.generated_at_ns),
+            options=Options(top=options.top, generated_at_ns=task.generated_at_ns, peaks=dict(options.peaks)),
             printer=_printer_here() if task.attempt == 1 and "pdf" in options.formats else None,
         )  # fmt: skip
     except RenderError as error:

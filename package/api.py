@@ -155,6 +155,7 @@ def analyze(
     threads: int | None = None,
     max_unpacked: str | None = None,
     rule_timeout: float = LIMIT_S,
+    peaks: Mapping[str, float] | None = None,
     same: Sequence[Sequence[str | Path]] = (),
     clock_offsets: Mapping[str, int] | None = None,
 ) -> Report:
@@ -163,14 +164,16 @@ def analyze(
     ``rules``: objects of ``rule_configs``, ``ProfilerRule`` objects, names, classes derived from ``postrun.Rule`` or objects of them;
     None runs every rule, as the command line does; an empty list none. ``preset``: "documented" or "service", whose defaults apply to
     rules that do not carry their values. ``settings``: "LowGPUUtilization_patience" -> value, over everything. ``name``: of the run in
-    the report. ``top``, ``histograms``, ``generated_at_ns``: see :class:`postrun.analysis.Options`. ``memory_limit``, ``threads``,
-    ``max_unpacked``, ``same``, ``clock_offsets``: see :class:`IngestOptions`. ``rule_timeout``: seconds that a rule file may take to load,
-    and then to evaluate.
+    the report. ``top``, ``histograms``, ``generated_at_ns``, ``peaks``: see :class:`postrun.analysis.Options`. ``memory_limit``,
+    ``threads``, ``max_unpacked``, ``same``, ``clock_offsets``: see :class:`IngestOptions`. ``rule_timeout``: seconds that a rule file may
+    take to load, and then to evaluate.
 
     Raises postrun.errors.PostrunError: UsageError for rules and parameters, before anything is read; InputError for the source.
     """
     chosen = select_rules(rules, preset=preset, settings=settings, rule_timeout=rule_timeout)
-    options = Options(top=top, histograms=tuple(histograms), generated_at_ns=generated_at_ns, name=name, selection=chosen)
+    options = Options(
+        top=top, histograms=tuple(histograms), generated_at_ns=generated_at_ns, name=name, peaks=peaks or {}, selection=chosen
+    )
     with _store(source, IngestOptions(memory_limit, threads, max_unpacked, (), same, clock_offsets or {})) as store:
         return analysis.analyze(store, options)
 

@@ -66,6 +66,14 @@ def same(value: str) -> tuple[str, ...]:
     return names
 
 
+def peak(value: str) -> tuple[str, str]:
+    """Return the name and the text of the value of one --peak."""
+    name, separator, number = value.partition("=")
+    if not separator or not name.strip() or not number.strip():
+        raise UsageError(f"{value!r} is not a peak; write it like bf16=989 (TFLOPS) or memory=3350 (GB/s)")
+    return name.strip(), number.strip()
+
+
 _UNITS: Final = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
 
 

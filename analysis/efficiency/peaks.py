@@ -22,6 +22,8 @@ def checked_peaks(values: Mapping[str, Any]) -> dict[str, float]:
     """Check peaks that a user sets: a type -> TFLOPS, memory and link -> GB/s.
 
     Raise UsageError for an unknown name and for a value that is not a positive number."""
+    if not isinstance(values, Mapping):
+        raise UsageError(f"peaks: {values!r} is not a mapping; write it like {{'bf16': 989}}")
     peaks: dict[str, float] = {}
     for key, value in values.items():
         name = str(key).strip().lower()

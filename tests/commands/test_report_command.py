@@ -78,7 +78,7 @@ def test_every_option_reaches_the_report(stub: Stub, tmp_path: Path) -> None:
         "--format", "json,html", "--rules", "StepOutlier,HostBound", "--preset", "service", "--set", "StepOutlier_stddev=7",
         "--top", "3", "--histogram", "forward", "--timeline-events", "9", "--paper", "letter", "--sections", "steps,-rules",
         "--theme", "dark", "--title", "Mine", "--redact", "hosts,users", "--name", "night", "--generated-at", "1970-01-01T00:00:02",
-        "--memory-limit", "2GB", "--threads", "3", "--max-unpacked", "50GB",
+        "--memory-limit", "2GB", "--threads", "3", "--max-unpacked", "50GB", "--peak", "bf16=900,memory=3e3", "--peak", "FP8=1800",
     ]  # fmt: skip
     done = call("report", "a", "b", "-o", tmp_path, *more)
     assert done.exit_code == 0, done.output
@@ -86,7 +86,9 @@ def test_every_option_reaches_the_report(stub: Stub, tmp_path: Path) -> None:
     assert source == ("a", "b")
     look = Look(("steps", "-rules"), "dark", "Mine")
     assert output == OutputOptions(tmp_path, ("json", "html"), "Letter", look, 9)
-    assert named["options"] == Options(top=3, histograms=("forward",), generated_at_ns=2 * 10**9, name="night")
+    assert named["options"] == Options(
+        top=3, histograms=("forward",), generated_at_ns=2 * 10**9, name="night", peaks={"bf16": 900, "memory": 3000, "fp8": 1800}
+    )
     assert named["ingest_options"] == IngestOptions("2GB", 3, "50GB", ("hosts", "users"))
     chosen = {one.rule.name: one.parameters for one in named["selection"].rules}
     assert set(chosen) == {"StepOutlier", "HostBound"}
