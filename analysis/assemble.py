@@ -15,11 +15,11 @@ from ..ingest.store.store import Store
 from ..version import __version__
 from .causes.groups import process_groups
 from .device.allocator_memory import allocator_memory
-from .device.kernels import categories
 from .device.launch_configurations import launch_configurations
 from .device.launch_queue import launch_queue
 from .device.memory_operations import with_outside
 from .device.operators import operators
+from .efficiency.kernel_classes import categories, category_sources
 from .machine.counters import counters
 from .machine.gpu_memory import gpu_memory
 from .options import Options
@@ -68,7 +68,8 @@ def _report(store: Store, options: Options) -> Report:
         system_usage=data.usage,
         time_breakdown=data.breakdown,
         kernels=_kernels(data),
-        categories=categories(data.kernels),
+        categories=categories(data.kernel_groups),
+        category_sources=category_sources(data.kernel_groups),
         precision=data.precision,
         activity=data.activity,
         memory_operations=with_outside(store, data.memory_operations, data.step_data.outside),
@@ -89,7 +90,7 @@ def _report(store: Store, options: Options) -> Report:
         collectives=communication,
         collective_totals=communication_totals,
         roles=data.roles,
-        launch_configurations=launch_configurations(store),
+        launch_configurations=launch_configurations(store, {kernel.name: kernel.category for kernel in data.kernels}),
         operators=operators(store, data.attributed),
         launch_queue=launch_queue(store),
         gpu_memory=gpu_memory(store),

@@ -14,6 +14,7 @@ from ..steps.step_time import FROM_STEP_TO_STEP
 from ..toolkit import wording
 from .alike import ACTIVITY, GPU, WORLD, differences, short_models
 from .basis import ADDED, GROWN, SAME, SHRUNK, UNDECIDED, VANISHED, basis
+from .classes import comparable
 from .kernels import categories, kernels, operators, precision
 from .launches import idle, launches
 from .memory import gpu_memory, memory_operations
@@ -46,6 +47,7 @@ def compare(
     loading, of the value itself for kernels and copies. ``generator``: author and time of the comparison. ``given``, ``read_from``: see
     :class:`Side`.
     """
+    base, new = comparable(base, new)
     steps, device_steps, absent = compare_steps(base, new, threshold_percent)
     on, judgment = _judged(base, new, steps, absent, threshold_percent)
     of_steps = mean_error(base, new)

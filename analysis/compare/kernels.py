@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..device.precision import MATRIX_CATEGORIES
 from ..report.comparison import Amount, Basis, KernelChange, ShareChange
 from ..report.device import Kernel
 from ..report.model import Report
+from ..report.rows import Share
 from .basis import SAME, SMALLEST_PERCENT, SURE, amount, changed, per_unit, state
 
 _NUMBERED: Final = re.compile(r" #\d+$")  # a report numbers kernels that would have the same name
@@ -188,7 +188,7 @@ def precision(base: Report, new: Report) -> tuple[ShareChange, ...]:
     A share has changed if its time and its runs both moved by five percentage points in the same direction. A kernel that only became
     slower moves only the time.
     """
-    sides = [_matrix(report.kernels) for report in (base, new)]
+    sides = [_matrix(report.precision.matrix) for report in (base, new)]
     if not all(sides):
         return ()
     changes = []
@@ -200,17 +200,7 @@ def precision(base: Report, new: Report) -> tuple[ShareChange, ...]:
     return tuple(sorted(changes, key=lambda one: (-max(one.base_percent, one.new_percent), one.name)))
 
 
-def _matrix(kernels: Iterable[Kernel]) -> dict[str, tuple[float, float]]:
+def _matrix(listed: Sequence[Share]) -> dict[str, tuple[float, float]]:
     """Return the percentages of time and runs of matrix kernels, by precision."""
-    listed = [kernel for kernel in kernels if kernel.category in MATRIX_CATEGORIES]
-    time, runs = sum(kernel.total_ns for kernel in listed), sum(kernel.count for kernel in listed)
-    if not time:
-        return {}
-    names = dict.fromkeys(kernel.precision for kernel in listed)
-    return {
-        name: (
-            100 * sum(k.total_ns for k in listed if k.precision == name) / time,
-            100 * sum(k.count for k in listed if k.precision == name) / runs,
-        )
-        for name in names
-    }
+    time, runs = sum(share.total_ns for share in listed), sum(share.count for share in listed)
+    return {share.name: (100 * share.total_ns / time, 100 * share.count / runs) for share in listed} if time else {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from math import prod
 from typing import Any, Final
 
@@ -29,9 +30,14 @@ _ROWS: Final = """
 """
 
 
-def launch_configurations(store: Store) -> LaunchConfigurations:
-    """Sum kernels by name and configuration, separately per number of SMs."""
+def launch_configurations(store: Store, categories: Mapping[str, str] | None = None) -> LaunchConfigurations:
+    """Sum kernels by name and configuration, separately per number of SMs.
+
+    ``categories``: by the full name of a kernel; None: by its name alone.
+    """
     rows = store.frame(_ROWS).to_dicts()
+    for row in rows if categories else ():
+        row["category"] = (categories or {}).get(row["name"], row["category"])
     total = sum(row["total"] for row in rows)
     known = [row for row in rows if _three(row, "grid") is not None and _three(row, "block") is not None]
     if not known:

@@ -48,7 +48,10 @@ class DeviceTime(OfProcess):
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """All executions of the kernels of one name, over every device. Shares: of the summed kernel time; of (profile span x devices)."""
+    """All executions of the kernels of one name, over every device. Shares: of the summed kernel time; of (profile span x devices).
+
+    ``category``, ``precision``: those of the operators with the longest time, by the name without operators. ``operator``, ``shape``:
+    sizes of its inputs; null if no operator, or none with equal sizes, takes half of the time. ``grid``: null if executions differ."""
 
     name: str
     short_name: str
@@ -63,14 +66,22 @@ class Kernel:
     share_of_profile: float  # percent
     outside_count: int = 0  # executions that were launched outside of the recorded steps (Steps.outside), and their time
     outside_ns: int = 0
+    operator: str | None = None
+    shape: str | None = None
+    grid: tuple[int, int, int] | None = None
+    occupancy_percent: float | None = None  # mean over the time of executions with a known one
+    percent_of_roof: float | None = None  # shortest time that the peaks of the device allow, in percent of the time
+    module: str | None = None  # None if several modules launched it, or unknown ones
 
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """Kernel time by arithmetic (from kernel names; includes unknown). ``matrix``: the same over GEMM, attention and convolution only."""
+    """Kernel time by arithmetic (includes unknown). ``matrix``: the same over GEMM, attention and convolution only. ``sources``: kernel
+    time by what shows the precision: the types of the operator's inputs (``operator``), the ``kernel name``, or ``unknown``."""
 
     shares: tuple[Share, ...]
     matrix: tuple[Share, ...]
+    sources: tuple[Share, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,7 @@ class Report:
     modules: tuple[Module, ...] = ()  # each before those within it, the longest first; the last one is outside of all modules
     source_lines: tuple[SourceLine, ...] = ()  # by device time, longest first; the last one is unknown
     module_coverage: ModuleCoverage | None = None
+    category_sources: tuple[Share, ...] = ()  # kernel time by what shows the category: operator, kernel name, unknown
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def to_dict(self) -> dict[str, Any]:

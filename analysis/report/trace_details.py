@@ -105,8 +105,19 @@ class MatrixKernel(DetailsRow):
     time_ns: int
 
 
+class MatrixOperator(DetailsRow):
+    """Matrix work in FP32 that calls of an operator with inputs of the same sizes launched. ``line``: file:line."""
+
+    operator: str
+    shape: str | None
+    count: int
+    time_ns: int
+    module: str | None = None
+    line: str | None = None
+
+
 class LowPrecisionDetails(RuleDetails):
-    """All but ``devices`` is None if no device could be evaluated."""
+    """All but ``devices`` is None if no device could be evaluated. ``operators``: FP32 work alone, longest first."""
 
     devices: tuple[MatrixDevice, ...]
     shares: tuple[PrecisionShare, ...] | None = None
@@ -115,6 +126,7 @@ class LowPrecisionDetails(RuleDetails):
     matrix_ns: int | None = None
     fp32_percent: float | None = None
     alternatives: tuple[str, ...] | None = None
+    operators: tuple[MatrixOperator, ...] | None = None
 
 
 class PageableDevice(ProfiledDevice):

@@ -71,7 +71,10 @@ def categories(report: Report) -> Section:
     second = say(", then {} with {}", rest[0].name, percent(rest[0].percent)) if rest else ""
     figure = shares_ring(
         "categories-time",
-        say("Told by the names of the kernels. Element-wise work and reductions are bound by memory, GEMM and attention by arithmetic."),
+        say(
+            "{} Element-wise work and reductions are bound by memory, GEMM and attention by arithmetic.",
+            sources(report.category_sources, "Classified", "operator", "no category"),
+        ),
         "Kernel time by category",
         report.categories,
         "Category",
@@ -80,6 +83,21 @@ def categories(report: Report) -> Section:
     )
     lead = say("Most kernel time went into {}: {}{}.", first.name, percent(first.percent), second)
     return Section("categories", "Kernel categories", lead, [figure])
+
+
+def sources(shares: Sequence[Share], verb: str, by_operator: str, unknown: str) -> str:
+    """Write by what the kernel time is classified: "Classified by operator (87%) and kernel name (13%)."
+
+    Reports of earlier versions have no shares: their kernels are classified by name.
+    """
+    known = {share.name: share.percent for share in shares}
+    parts = [
+        f"{text} ({percent(known[name])})" for name, text in (("operator", by_operator), ("kernel name", "kernel name")) if name in known
+    ]
+    if not shares:
+        return f"{verb} by kernel name."
+    text = f"{verb} by {' and '.join(parts)} of the kernel time" if parts else f"Not {verb.lower()}"
+    return f"{text}; {percent(known['unknown'])} {unknown}." if known.get("unknown") else f"{text}."
 
 
 def precision(report: Report) -> Section:
@@ -98,8 +116,8 @@ def precision(report: Report) -> Section:
     rings = (
         draw("precision-matrix", "GEMM, attention and convolution alone: here a lower precision pays most.",
              "Precision of matrix kernels", matrix, "matrix time"),
-        draw("precision-all", "Told by the names of all kernels, communication included; what a name does not tell is unknown.",
-             "Precision of all kernels", every, "kernel time"),
+        draw("precision-all", f"{sources(report.precision.sources, 'Known', 'operator and input types', 'unknown precision')} Includes"
+             " communication.", "Precision of all kernels", every, "kernel time"),
     )  # fmt: skip
     return Section("precision", "Precision", say("{}", _precision_lead(every, matrix)), [Halves(rings)])
 
@@ -118,5 +136,5 @@ def _precision_lead(every: Sequence[Share], matrix: Sequence[Share]) -> str:
 def _largest(shares: Sequence[Share], what: str) -> str:
     first = max(shares, key=lambda share: share.percent)
     if first.name == "unknown":
-        return f"the names of {percent(first.percent)} of the {what} do not tell the precision"
+        return f"the precision of {percent(first.percent)} of the {what} is unknown"
     return f"{percent(first.percent)} of the {what} ran in {first.name}"

@@ -10,15 +10,15 @@ from typing import Final
 
 import polars as pl
 
-from ....ingest.store.store import Store
 from ...device.coverage import union_lengths
 from ...device.precision import MATRIX_CATEGORIES
+from ...efficiency.kernel_classes import shape_text, signatures
 from ...report.causes import Program
 from ...report.device import DeviceTime
 from ...report.run import Device
-from ...report.trace_details import LowPrecisionDetails, MatrixDevice, MatrixKernel, PrecisionShare
+from ...report.trace_details import LowPrecisionDetails, MatrixDevice, MatrixKernel, MatrixOperator, PrecisionShare
 from ...toolkit.labels import place, short_model
-from ...toolkit.places import Places, process_conditions
+from ...toolkit.places import one_of, process_conditions
 from ...toolkit.shares import percent_of, shares
 from ...toolkit.wording import duration, percent, plural, significant
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
@@ -27,7 +27,10 @@ from ..evidence.frameworks import BF16, FP8, FP16, TF32
 from ..evidence.matrix_units import ORDER, matrix_units, speed_up
 from ..evidence.run_data import RunData
 
-_MATRIX: Final = f"n.category IN ({', '.join(repr(category) for category in sorted(MATRIX_CATEGORIES))})"
+_KERNELS: Final[dict[str, type[pl.DataType]]] = {
+    "node": pl.String, "device": pl.Int32, "name": pl.String, "category": pl.String, "precision": pl.String, "count": pl.Int64,
+    "time": pl.Int64,
+}  # fmt: skip
 _SWITCHES: Final = ("TF32", "BF16", "FP16")  # precisions that a switch in PyTorch turns on
 _NOT_LOWER: Final = ("FP32", "FP64", "unknown")
 _IN_USE_PERCENT: Final = 10.0  # share of the matrix time in a lower precision from which it is in use already
@@ -86,14 +89,21 @@ class _Row:
 
 def _matrix_kernels(run: RunData) -> pl.DataFrame:
     """Return the matrix kernels by device and name."""
-    matrix = run.store.frame(f"""
-        SELECT e.node, e.device, coalesce(n.short, n.text) AS name, n.category, coalesce(n.precision, 'unknown') AS precision,
-               count(*) AS count, sum(e.duration_ns)::BIGINT AS time
-        FROM device_event AS e JOIN name AS n ON n.id = e.name
-        WHERE e.kind = 'kernel' AND {_MATRIX} GROUP BY ALL HAVING time > 0
-    """)
-    hosts = {node: run.places.node(node) for node in matrix["node"].unique()}
-    return matrix.with_columns(pl.col("node").replace_strict(hosts, return_dtype=pl.String))
+    names = {row["id"]: row["short_name"] for row in run.kernel_sums}
+    sums: dict[tuple[str, int | None, str, str, str], list[int]] = {}
+    for group in run.kernel_groups:
+        if group.classes.category in MATRIX_CATEGORIES:
+            key = (_host(run, group.process), group.device, names.get(group.kernel, ""), group.classes.category, group.classes.precision)
+            values = sums.setdefault(key, [0, 0])
+            values[0] += group.count
+            values[1] += group.total
+    rows = [(*key, *values) for key, values in sums.items() if values[1] > 0]
+    return pl.DataFrame(rows, schema=_KERNELS, orient="row")
+
+
+def _host(run: RunData, process: int | None) -> str:
+    """Return the node of a process; events of a node alone belong to the only node."""
+    return run.nodes[0].hostname if process is None and len(run.nodes) == 1 else run.places.process(process).node
 
 
 def _rows(run: RunData, kernels: pl.DataFrame, threshold: float) -> list[_Row]:
@@ -124,8 +134,8 @@ def _rows(run: RunData, kernels: pl.DataFrame, threshold: float) -> list[_Row]:
 def _left_out(rows: list[_Row]) -> Outcome:
     details = LowPrecisionDetails(tuple(row.details for row in rows))
     if any(row.units for row in rows):
-        reason = "the names of the matrix kernels do not tell their precision"
-        return not_evaluated(reason, "Kernels of cuBLAS, cuDNN and CUTLASS have names that tell it; no capture adds more.", details=details)
+        reason = "the precision of the matrix kernels is unknown"
+        return not_evaluated(reason, "Record shapes (`record_shapes=True`): the types of the operators' inputs show it.", details=details)
     named = sorted({short_model(row.device.name) or "" for row in rows if row.units is not None} - {""})
     if all(row.units is not None for row in rows):
         return not_evaluated(f"no matrix units for a precision below FP32 on {' and '.join(named) or 'these GPUs'}", details=details)
@@ -144,6 +154,7 @@ def _judged(run: RunData, kernels: pl.DataFrame, rows: list[_Row], judged: list[
     counted = kernels.join(keys, on=["node", "device"], how="semi")
     matrix, fp32 = sum(row.details.matrix_ns for row in judged), sum(row.details.fp32_ns for row in judged)
     units = {precision for row in bad or judged for precision in row.units or ()}
+    operators = _operators(run, {row.key for row in bad or judged})
     return concluded(
         bad,
         len(judged),
@@ -159,8 +170,9 @@ def _judged(run: RunData, kernels: pl.DataFrame, rows: list[_Row], judged: list[
             matrix_ns=matrix,
             fp32_percent=percent_of(fp32, matrix),
             alternatives=tuple(precision for precision in ORDER if precision in units),
+            operators=operators,
         ),
-        finding=_finding(run, judged, bad, len(rows) - len(judged), threshold),
+        finding=_finding(run, judged, bad, len(rows) - len(judged), threshold) + _largest(operators if bad else ()),
         recommendation=_recommendation(bad, _in_use(counted, bad), run.program) if bad else None,
         cost=_cost(run, rows, bad) if bad else None,
     )
@@ -180,6 +192,31 @@ def _kernels(counted: pl.DataFrame, top: int) -> tuple[MatrixKernel, ...]:
     return tuple(MatrixKernel(*row) for row in ranked.head(top).select(*names, "count", "time").iter_rows())
 
 
+def _operators(run: RunData, devices: set[tuple[str, int]]) -> tuple[MatrixOperator, ...]:
+    """Return the operators of the FP32 matrix work of some devices, longest first."""
+    inputs = signatures(run.store) if any(group.signature is not None for group in run.kernel_groups) else {}
+    sums: dict[tuple[str, str | None], list[int]] = {}
+    for group in run.kernel_groups:
+        fp32 = group.classes.precision == "FP32" and group.classes.category in MATRIX_CATEGORIES
+        if fp32 and group.operator is not None and (_host(run, group.process), group.device) in devices:
+            call = inputs.get(group.signature)
+            values = sums.setdefault((group.operator, shape_text(call.dims) if call else None), [0, 0])
+            values[0] += group.count
+            values[1] += group.total
+    rows = (MatrixOperator(operator, shape, count, time) for (operator, shape), (count, time) in sums.items())
+    return tuple(sorted(rows, key=lambda row: (-row.time_ns, row.operator, row.shape or "")))[: run.top]
+
+
+def _largest(operators: tuple[MatrixOperator, ...]) -> str:
+    """Name the longest FP32 matrix work in a sentence; "" without operators."""
+    if not operators:
+        return ""
+    main = operators[0]
+    shape = f" with inputs of {main.shape}" if main.shape else ""
+    site = "".join(f" in {where}" for where in (main.module, main.line) if where)
+    return f" The largest part is {duration(main.time_ns)} of `{main.operator}`{shape}{site}."
+
+
 def _finding(run: RunData, judged: list[_Row], bad: list[_Row], left_out: int, threshold: float) -> str:
     top = max(bad or judged, key=lambda row: row.details.fp32_percent)
     counted = bad or [top]
@@ -192,7 +229,7 @@ def _finding(run: RunData, judged: list[_Row], bad: list[_Row], left_out: int, t
         f" {percent(percent_of(fp32, matrix))} (threshold {percent(threshold)})"
     )
     if unknown >= _UNKNOWN_PERCENT:
-        text += f"; the names of another {percent(unknown)} do not tell their precision"
+        text += f"; the precision of another {percent(unknown)} is unknown"
     if left_out:
         text += f"; {plural(left_out, 'GPU is', 'GPUs are')} left out"
     return f"{text}."
@@ -247,8 +284,8 @@ def _recommendation(bad: list[_Row], in_use: tuple[str, float] | None, program: 
 
 
 def _cost(run: RunData, rows: list[_Row], bad: list[_Row]) -> Cost:
-    lengths = _union_of_fp32(run.store)
-    ns = {row.key: lengths.get(row.key, 0) for row in bad}
+    lengths = _union_of_fp32(run)
+    ns = {row.key: min(lengths.get(row.key, 0), row.details.fp32_ns) for row in bad}
     gains = [(row, speed_up(row.device, row.switches)) for row in bad]
     saving = None
     if all(gain for _, gain in gains):
@@ -268,15 +305,19 @@ def _cost(run: RunData, rows: list[_Row], bad: list[_Row]) -> Cost:
     )
 
 
-def _union_of_fp32(store: Store) -> dict[tuple[str, int], int]:
-    """Return the length of the union of each device's FP32 matrix kernels."""
-    places = Places(store)
+def _union_of_fp32(run: RunData) -> dict[tuple[str, int], int]:
+    """Return the length of the union of each device's kernels with FP32 matrix work.
+
+    A kernel that does other work as well counts in full."""
+    places = run.places
+    names = {
+        group.kernel for group in run.kernel_groups if group.classes.precision == "FP32" and group.classes.category in MATRIX_CATEGORIES
+    }
     lengths: dict[tuple[str, int], int] = {}
-    for condition in process_conditions(store):
-        events = store.frame(f"""
+    for condition in process_conditions(run.store):
+        events = run.store.frame(f"""
             SELECT e.node, e.process, e.device, e.start_ns AS start, e.start_ns + e.duration_ns AS "end"
-            FROM device_event AS e JOIN name AS n ON n.id = e.name
-            WHERE e.kind = 'kernel' AND n.precision = 'FP32' AND {_MATRIX} AND {condition}
+            FROM device_event AS e WHERE e.kind = 'kernel' AND {one_of("e.name", names)} AND {condition}
         """)
         for (node, _, device), length in union_lengths(events).items():
             key = (places.node(node), device)

@@ -25,18 +25,19 @@ from ...causes.what_if import WhatIf, common_steps, what_if
 from ...device.activity import activity
 from ...device.device_gaps import DeviceGaps
 from ...device.idle import idle
-from ...device.kernels import kernels
+from ...device.kernels import kernel_sums, kernels
 from ...device.launches import launches
 from ...device.memory_operations import memory_operations
-from ...device.precision import precision
 from ...device.time_breakdown import time_breakdown, whole_devices
 from ...efficiency.call_sites import CallSites
+from ...efficiency.kernel_classes import described, kernel_groups, precision
 from ...efficiency.modules import code_times
 from ...efficiency.operator_work import OwnedWork, attributed, operator_work
 from ...framework.annotations import annotation_groups
 from ...framework.framework import framework
 from ...machine.system_usage import system_usage
 from ...machine.utilization import derived_utilization
+from ...report.device import Kernel
 from ...run import run_info
 from ...run.job_statistics import job_statistics
 from ...steps.data import StepData
@@ -81,8 +82,11 @@ class RunData:
     usage = _from_run(lambda run: system_usage(run.store, run.derived))
     breakdown = _from_store(time_breakdown)  # a row per (process, device)
     whole_devices = _from_run(lambda run: whole_devices(run.store, run.breakdown))  # a row per device
-    kernels = _from_run(lambda run: kernels(run.store, run.whole_devices))  # longest total time first
-    precision = _from_run(lambda run: precision(run.kernels))
+    sites = _from_store(CallSites)  # module and source line of calls; filled by operator_work
+    operator_work = _from_run(_operator_work)  # device work by owning operator call, signature and site: the one pass over it
+    kernel_sums = _from_store(kernel_sums)  # by name
+    kernel_groups = _from_run(lambda run: kernel_groups(run.store, run.operator_work, run.kernel_sums))  # by operator call
+    precision = _from_run(lambda run: precision(run.kernel_groups))
     activity = _from_store(activity)
     memory_operations = _from_store(memory_operations)
     launches = _from_run(lambda run: launches(run.store, top=run.top))
@@ -92,8 +96,6 @@ class RunData:
     step_times = _from_run(lambda run: step_times(run.store, run.step_data))
     loading_percent = _from_run(lambda run: loading_percent(run.store, run.steps, run.step_data.loading))
     annotations = _from_run(lambda run: annotation_groups(run.store, run.options))
-    sites = _from_store(CallSites)  # module and source line of calls; filled by operator_work
-    operator_work = _from_run(_operator_work)  # device work by owning operator call, signature and site: the one pass over it
     code_times = _from_run(lambda run: code_times(run.operator_work.work, run.sites))  # by module and by source line
     attributed = _from_run(lambda run: attributed(run.store, run.operator_work))  # by the innermost operator around the launch
     collectives = _from_run(lambda run: collectives(run.store, run.places))  # rows by time, and totals
@@ -105,6 +107,12 @@ class RunData:
     longest_gaps = _from_run(lambda run: gaps(run.store, run.gaps))
     program = _from_store(program)
     iterations = _from_store(iterations)
+
+    @cached_property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """Return the kernels by name, longest total time first."""
+        by_name = kernels(self.kernel_sums, self.whole_devices)
+        return described(by_name, self.kernel_sums, self.kernel_groups, self.store)
 
     @cached_property
     def shared_steps(self) -> pl.DataFrame:

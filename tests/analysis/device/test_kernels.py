@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from postrun.analysis.device.kernels import categories, kernels
-from postrun.analysis.device.precision import precision
+from postrun.analysis.device.kernels import kernel_sums, kernels
 from postrun.analysis.device.time_breakdown import time_breakdown
+from postrun.analysis.efficiency.kernel_classes import categories, kernel_groups, precision
+from postrun.analysis.efficiency.operator_work import operator_work
 from postrun.ingest.store import Store
 
 NAMES = {
@@ -42,7 +43,7 @@ def store(make_store: Callable[..., Store]) -> Store:
 
 def test_kernels_are_merged_over_devices_longest_first(store: Store) -> None:
     # Spans: device 0 is 0..1000 (the copy), device 1 is 40..90; kernel time is 30 + 10 + 40 + 10 + 0 + 10 + 20 = 120.
-    result = kernels(store, time_breakdown(store))
+    result = kernels(kernel_sums(store), time_breakdown(store))
     assert [(k.short_name, k.count, k.total_ns, k.min_ns, k.mean_ns, k.max_ns) for k in result] == [
         ("sgemm", 1, 40, 40, 40.0, 40),
         ("gemm_bf16", 2, 40, 10, 20.0, 30),
@@ -63,7 +64,7 @@ def test_kernels_are_merged_over_devices_longest_first(store: Store) -> None:
 
 
 def test_categories_and_precision_sum_to_the_kernel_time(store: Store) -> None:
-    result = kernels(store, ())
+    result = kernel_groups(store, operator_work(store), kernel_sums(store))
     assert [(s.name, s.total_ns, s.count) for s in categories(result)] == [("GEMM", 80, 3), ("other", 30, 2), ("elementwise", 10, 2)]
     by_precision = precision(result)
     assert [(s.name, s.total_ns, s.count) for s in by_precision.shares] == [("FP32", 50, 3), ("BF16", 40, 2), ("unknown", 30, 2)]
@@ -72,7 +73,9 @@ def test_categories_and_precision_sum_to_the_kernel_time(store: Store) -> None:
 
 
 def test_nothing_is_nothing(make_store: Callable[..., Store]) -> None:
-    result = kernels(make_store(), ())
+    store = make_store()
+    assert kernels(kernel_sums(store), ()) == ()
+    result = kernel_groups(store, operator_work(store), kernel_sums(store))
     assert result == ()
     assert categories(result) == ()
     assert precision(result).shares == precision(result).matrix == ()

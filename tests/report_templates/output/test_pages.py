@@ -345,7 +345,7 @@ def test_where_all_wait_for_each_other_the_rank_that_computes_longest_is_shown(r
 def test_what_names_of_kernels_do_not_tell_is_said(rich: Report) -> None:
     unknown = (Share("unknown", 617, 1, 61.7), Share("FP32", 383, 1, 38.3))
     text = words_of(dataclasses.replace(rich, precision=Precision(unknown, (Share("TF32", 5, 1, 100.0),))))
-    assert "The names of 61.7 % of the kernel time do not tell the precision; matrix work" in text
+    assert "The precision of 61.7 % of the kernel time is unknown; matrix work" in text
     assert "takes only 0.5 % of it." in text
     assert "ran in unknown" not in text
 

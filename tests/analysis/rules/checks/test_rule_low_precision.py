@@ -61,7 +61,7 @@ def test_share_of_the_matrix_time(make_store: Callable[..., Store]) -> None:
     assert details["devices"][0]["eligible"]
     assert result.finding == (
         "FP32 takes 60 ns of the 100 ns of GEMM, attention and convolution kernels on rank 0, host-0 GPU 0, 60.0 % (threshold 30.0 %); the"
-        " names of another 10.0 % do not tell their precision."
+        " precision of another 10.0 % is unknown."
     )
     assert finding is not None
     # 312 / 19.5 = 16 times: 60 x 15/16 = 56.25; of a span of 200
@@ -149,7 +149,7 @@ def test_nothing_to_look_at(make_store: Callable[..., Store]) -> None:
     result, _ = judged(make_store(names=NAMES, device=[A100], device_event=runs(("add", 5))))
     assert result.reason == "no GEMM, attention or convolution kernels in this run"
     result, _ = judged(make_store(names=NAMES, device=[A100], device_event=runs(("odd", 5))))
-    assert result.reason == "the names of the matrix kernels do not tell their precision"
+    assert result.reason == "the precision of the matrix kernels is unknown"
     assert judged(make_store())[0].reason == "no device activity in this run"
 
 
