@@ -55,8 +55,10 @@ def line(x1: float, y1: float, x2: float, y2: float, stroke: str, *, dashes: str
     return f'<line {ends} stroke="{stroke}" stroke-width="1"' + (f' stroke-dasharray="{dashes}"/>' if dashes else "/>")
 
 
-def circle(x: float, y: float, radius: float, fill: str, stroke: str) -> str:
-    return f'<circle cx="{number(x)}" cy="{number(y)}" r="{number(radius)}" fill="{fill}" stroke="{stroke}"/>'
+def circle(x: float, y: float, radius: float, fill: str, stroke: str, *, opacity: float = 1.0, title: str | None = None) -> str:
+    faded = f' fill-opacity="{number(opacity)}"' if opacity < 1 else ""
+    tail = f"><title>{text_of(title)}</title></circle>" if title else "/>"
+    return f'<circle cx="{number(x)}" cy="{number(y)}" r="{number(radius)}" fill="{fill}" stroke="{stroke}"{faded}{tail}'
 
 
 def path(d: str, fill: str, *, opacity: float = 1.0, stroke: str | None = None, title: str | None = None) -> str:

@@ -1,0 +1,194 @@
+"""Roofline: rates over arithmetic intensity, both logarithmic, below the roofs of the memory and of the arithmetic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ..text.formats import NARROW_SPACE
+from . import svg
+from .palette import GRID, INK, MEANINGS, MUTED, PAPER
+from .stacked_bars import Part
+
+WIDTH: Final = 720.0
+_HEIGHT: Final = 320.0  # of the plot
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 14.0, 20.0, 36.0
+_LARGEST: Final = 15.0  # radius of the point with the longest time
+_SMALLEST: Final = 2.2
+_SIZE: Final = 9.5
+_DECADES: Final = 7.0  # of each axis at most, counted from its upper end
+_ROOM: Final = 0.2  # decades between the outermost values and the edges
+_PALE: Final = 0.8  # opacity of the points, which overlap
+
+_Box = tuple[float, float, float, float]  # left, top, right, bottom
+_Spot = tuple[float, float]  # left end and baseline of a label
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """An operator: FLOP per byte, TFLOP/s, and a time, which is the area. ``meaning``: the color of its bound."""
+
+    intensity: float
+    tflops: float
+    weight: float
+    meaning: str
+    title: str
+    label: str | None = None
+    shade: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Roof:
+    """The peak of a type of arithmetic, in TFLOP/s, with its label."""
+
+    label: str
+    tflops: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Axes:
+    """Decades at the ends of the axes."""
+
+    x: tuple[float, float]
+    y: tuple[float, float]
+
+    def across(self, decade: float) -> float:
+        return _LEFT + (WIDTH - _LEFT - _RIGHT) * (decade - self.x[0]) / (self.x[1] - self.x[0])
+
+    def up(self, decade: float) -> float:
+        return _TOP + _HEIGHT * (self.y[1] - decade) / (self.y[1] - self.y[0])
+
+    def contain(self, point: Point) -> bool:
+        return self.x[0] <= math.log10(point.intensity) <= self.x[1] and self.y[0] <= math.log10(point.tflops) <= self.y[1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Labels:
+    """Labels that do not cover each other, nor what else is in ``taken``."""
+
+    taken: list[_Box] = field(default_factory=list)
+
+    def place(self, label: str, spots: Iterable[_Spot], avoid: Sequence[_Box] = ()) -> list[str]:
+        """Return the label at the first spot that is free; nothing if none is."""
+        width = svg.width_of(label, _SIZE)
+        for left, baseline in spots:
+            box = (left, baseline - 8.0, left + width, baseline + 2.0)
+            inside = box[0] >= _LEFT + 1 and box[1] >= _TOP - 6 and box[2] <= WIDTH - 1 and box[3] <= _TOP + _HEIGHT
+            if inside and not any(_overlap(box, other) for other in (*self.taken, *avoid)):
+                self.taken.append(box)
+                return [svg.text(left, baseline, label, size=_SIZE)]
+        return []
+
+
+def roofline(points: Sequence[Point], roofs: Sequence[Roof], tb_per_s: float | None, memory: str, kinds: Sequence[Part]) -> str:
+    """Return SVG text. ``tb_per_s``: bandwidth of the memory, with its label; None: the roofs are level lines.
+
+    Intensity, rates and roofs are positive. Points more than seven decades below the largest values are left out."""
+    ridges = [roof.tflops / tb_per_s for roof in roofs] if tb_per_s else []
+    axes = _Axes(_ends([*(p.intensity for p in points), *ridges]), _ends([*(p.tflops for p in points), *(roof.tflops for roof in roofs)]))
+    drawn = sorted((point for point in points if axes.contain(point)), key=lambda point: -point.weight)
+    most = max((point.weight for point in drawn), default=0.0)
+    circles = [
+        (point, axes.across(math.log10(point.intensity)), axes.up(math.log10(point.tflops)), _radius(point.weight, most)) for point in drawn
+    ]
+    rings = [(x - r, y - r, x + r, y + r) for _, x, y, r in circles]
+    labels = _Labels()
+    body = _grid(axes) + _roofs(axes, roofs, tb_per_s, labels)
+    body += [svg.circle(x, y, r, MEANINGS[p.meaning], PAPER, opacity=_PALE * p.shade, title=p.title) for p, x, y, r in circles]
+    for number, (point, x, y, radius) in enumerate(circles):
+        if point.label:
+            spots = list(_around(x, y, radius, svg.width_of(point.label, _SIZE)))
+            others = rings[:number] + rings[number + 1 :]
+            # Better across a small point than not at all.
+            body += labels.place(point.label, spots, others) or labels.place(point.label, spots)
+    if tb_per_s:
+        body += labels.place(memory, _along(axes, tb_per_s, svg.width_of(memory, _SIZE)), rings)
+    x, y = _LEFT, _TOP + _HEIGHT + 29
+    for kind in kinds:
+        body.append(svg.circle(x + 5, y - 3.5, 4.5, MEANINGS[kind.meaning], PAPER, opacity=_PALE * kind.shade))
+        body.append(svg.text(x + 14, y, kind.name, size=_SIZE))
+        x += 14 + svg.width_of(kind.name, _SIZE) + 14
+    return svg.document(WIDTH, _TOP + _HEIGHT + _BOTTOM, body)
+
+
+def _grid(axes: _Axes) -> list[str]:
+    bottom, right = _TOP + _HEIGHT, WIDTH - _RIGHT
+    body = [svg.text(_LEFT, _TOP - 8, "TFLOP/s", fill=MUTED, size=_SIZE)]
+    for decade in range(math.ceil(axes.y[0]), math.floor(axes.y[1]) + 1):
+        y = axes.up(decade)
+        body.append(svg.line(_LEFT, y, right, y, GRID))
+        body.append(svg.text(_LEFT - 5, y + 3.5, _tick(decade), anchor="end", fill=MUTED, size=_SIZE))
+    for decade in range(math.ceil(axes.x[0]), math.floor(axes.x[1]) + 1):
+        x = axes.across(decade)
+        body.append(svg.line(x, _TOP, x, bottom, GRID))
+        body.append(svg.text(x, bottom + 14, _tick(decade), anchor="middle", fill=MUTED, size=_SIZE))
+    return [*body, svg.text(right, bottom + 29, "FLOP per byte", anchor="end", fill=MUTED, size=_SIZE)]
+
+
+def _roofs(axes: _Axes, roofs: Sequence[Roof], tb_per_s: float | None, labels: _Labels) -> list[str]:
+    """Draw the lines, and the labels of the level ones at their right ends."""
+    right = WIDTH - _RIGHT
+    body, named = [], []
+    for roof in sorted(roofs, key=lambda roof: -roof.tflops):
+        y = axes.up(math.log10(roof.tflops))
+        start = axes.across(max(math.log10(roof.tflops / tb_per_s), axes.x[0])) if tb_per_s else _LEFT
+        body.append(svg.line(start, y, right, y, INK))
+        labels.taken.append((start, y - 0.5, right, y + 0.5))
+        left = right - 2 - svg.width_of(roof.label, _SIZE)
+        named += [(roof.label, [(left, y - 4), (left, y + 10.5)])]
+    for label, spots in named:
+        body += labels.place(label, spots)
+    if tb_per_s:
+        slope = math.log10(tb_per_s)
+        begin = max(axes.x[0], axes.y[0] - slope)
+        end = min(max((math.log10(roof.tflops) for roof in roofs), default=axes.y[1]) - slope, axes.x[1], axes.y[1] - slope)
+        if begin < end:
+            body.append(svg.curve([(axes.across(x), axes.up(x + slope)) for x in (begin, end)], INK, 1.0))
+    return body
+
+
+def _along(axes: _Axes, tb_per_s: float, width: float) -> Iterator[_Spot]:
+    """Yield spots below and above the line of the memory, from its lower end."""
+    slope = math.log10(tb_per_s)
+    begin, end = max(axes.x[0], axes.y[0] - slope), min(axes.x[1], axes.y[1] - slope)
+    for part in range(1, 19):
+        x = begin + (end - begin) * part / 20
+        yield axes.across(x) + 9, axes.up(x + slope) + 9
+        yield axes.across(x) - 9 - width, axes.up(x + slope) - 3
+
+
+def _around(x: float, y: float, radius: float, width: float) -> Iterator[_Spot]:
+    """Yield spots for a label next to a circle."""
+    gap, near = radius + 3, 0.7 * radius + 3
+    yield x + gap, y + 3.5
+    yield x - gap - width, y + 3.5
+    yield x - width / 2, y - gap - 2
+    yield x - width / 2, y + gap + 8
+    for down in (-near, near + 8):
+        yield x + near, y + down
+        yield x - near - width, y + down
+    for far in range(2, 6):  # a second ring, and further ones
+        yield x - width / 2, y - gap - 12 * far
+        yield x - width / 2, y + gap + 12 * far
+
+
+def _ends(values: Sequence[float]) -> tuple[float, float]:
+    """Return the decades at the ends of an axis."""
+    decades = [math.log10(value) for value in values]
+    high = max(decades, default=0.0) + _ROOM
+    low = max(min(decades, default=0.0) - _ROOM, high - _DECADES)
+    return min(low, high - 2.0), high  # at least two decades
+
+
+def _radius(weight: float, most: float) -> float:
+    return max(_SMALLEST, _LARGEST * math.sqrt(weight / most)) if most > 0 else _SMALLEST
+
+
+def _overlap(a: _Box, b: _Box) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+
+
+def _tick(decade: int) -> str:
+    return f"{10**decade:,}".replace(",", NARROW_SPACE) if decade >= 0 else f"{10.0**decade:g}"
