@@ -17,12 +17,10 @@ from ..report.device import Kernel, Precision
 from ..report.rows import Share
 from ..toolkit.shared import shared
 from ..toolkit.shares import shares
+from ..toolkit.wording import shape_text
 from .operator_classes import KernelClass, kernel_class
 from .operator_work import OwnedWork
 from .signatures import Signature, parse
-
-_MOST_TENSORS: Final = 4  # inputs that the text of a shape names
-_LARGEST_SIZE: Final = 10**15  # of a dimension; beyond, the trace is damaged
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -151,17 +149,3 @@ def _longest(groups: Iterable[KernelGroup], key: Callable[[KernelGroup], Any]) -
 
 def _shape(call: Signature | None) -> str | None:
     return shape_text(call.dims) if call else None
-
-
-def shape_text(dims: Sequence[Any]) -> str | None:
-    """Write the sizes of the tensors among the inputs, such as ``32x128, 128x64``; None without any or with unreadable ones."""
-    tensors = [sizes for sizes in dims if isinstance(sizes, list) and sizes]
-    texts = []
-    for sizes in tensors[:_MOST_TENSORS]:
-        if all(isinstance(size, list) for size in sizes):
-            texts.append(f"{len(sizes)} tensors")
-        elif all(type(size) is int and 0 <= size < _LARGEST_SIZE for size in sizes):
-            texts.append("x".join(map(str, sizes)))
-        else:
-            return None
-    return ", ".join(texts) + (", ..." if len(tensors) > _MOST_TENSORS else "") if texts else None

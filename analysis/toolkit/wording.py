@@ -6,11 +6,13 @@ with thin spaces, moments in UTC as ISO 8601.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 THIN_SPACE: Final = "\u2009"
+_MOST_TENSORS: Final = 4  # inputs that the text of a shape names
+_LARGEST_SIZE: Final = 10**15  # of a dimension; beyond, the trace is damaged
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -161,3 +163,19 @@ def moment(ns: int) -> str:
     """Format a time since the Unix epoch: 2026-11-21 06:40:05 UTC."""
     at = _EPOCH + timedelta(microseconds=ns // 1000)
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def shape_text(dims: Sequence[Any]) -> str | None:
+    """Write the sizes of the tensors of a call: 32x128, 128x64.
+
+    ``dims``: of each input, as in the trace. None without a tensor, and if a size is not a count."""
+    tensors = [sizes for sizes in dims if isinstance(sizes, list) and sizes]
+    texts = []
+    for sizes in tensors[:_MOST_TENSORS]:
+        if all(isinstance(size, list) for size in sizes):
+            texts.append(f"{len(sizes)} tensors")
+        elif all(type(size) is int and 0 <= size < _LARGEST_SIZE for size in sizes):
+            texts.append("x".join(map(str, sizes)))
+        else:
+            return None
+    return ", ".join(texts) + (", ..." if len(tensors) > _MOST_TENSORS else "") if texts else None

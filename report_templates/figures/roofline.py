@@ -70,7 +70,7 @@ class _Labels:
 
     taken: list[_Box] = field(default_factory=list)
 
-    def place(self, label: str, spots: Iterable[_Spot], avoid: Sequence[_Box] = ()) -> list[str]:
+    def positioned(self, label: str, spots: Iterable[_Spot], avoid: Sequence[_Box] = ()) -> list[str]:
         """Return the label at the first spot that is free; nothing if none is."""
         width = svg.width_of(label, _SIZE)
         for left, baseline in spots:
@@ -83,9 +83,9 @@ class _Labels:
 
 
 def roofline(points: Sequence[Point], roofs: Sequence[Roof], tb_per_s: float | None, memory: str, kinds: Sequence[Part]) -> str:
-    """Return SVG text. ``tb_per_s``: bandwidth of the memory, with its label; None: the roofs are level lines.
+    """Return SVG text.
 
-    Intensity, rates and roofs are positive. Points more than seven decades below the largest values are left out."""
+    ``tb_per_s``: bandwidth of the memory, with its label; None: the roofs are level lines. Intensity, rates and roofs are positive. Points more than seven decades below the largest values are left out."""
     ridges = [roof.tflops / tb_per_s for roof in roofs] if tb_per_s else []
     axes = _Axes(_ends([*(p.intensity for p in points), *ridges]), _ends([*(p.tflops for p in points), *(roof.tflops for roof in roofs)]))
     drawn = sorted((point for point in points if axes.contain(point)), key=lambda point: -point.weight)
@@ -102,9 +102,9 @@ def roofline(points: Sequence[Point], roofs: Sequence[Roof], tb_per_s: float | N
             spots = list(_around(x, y, radius, svg.width_of(point.label, _SIZE)))
             others = rings[:number] + rings[number + 1 :]
             # Better across a small point than not at all.
-            body += labels.place(point.label, spots, others) or labels.place(point.label, spots)
+            body += labels.positioned(point.label, spots, others) or labels.positioned(point.label, spots)
     if tb_per_s:
-        body += labels.place(memory, _along(axes, tb_per_s, svg.width_of(memory, _SIZE)), rings)
+        body += labels.positioned(memory, _along(axes, tb_per_s, svg.width_of(memory, _SIZE)), rings)
     x, y = _LEFT, _TOP + _HEIGHT + 29
     for kind in kinds:
         body.append(svg.circle(x + 5, y - 3.5, 4.5, MEANINGS[kind.meaning], PAPER, opacity=_PALE * kind.shade))
@@ -139,7 +139,7 @@ def _roofs(axes: _Axes, roofs: Sequence[Roof], tb_per_s: float | None, labels: _
         left = right - 2 - svg.width_of(roof.label, _SIZE)
         named += [(roof.label, [(left, y - 4), (left, y + 10.5)])]
     for label, spots in named:
-        body += labels.place(label, spots)
+        body += labels.positioned(label, spots)
     if tb_per_s:
         slope = math.log10(tb_per_s)
         begin = max(axes.x[0], axes.y[0] - slope)
