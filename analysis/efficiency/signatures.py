@@ -1,7 +1,7 @@
 """Inputs of an operator call as the profiler recorded them, checked: sizes, strides, types and values.
 
-Traces are hostile: sizes may be negative, huge, nested or text. What cannot be read raises ``UndeterminedError`` in the accessors of
-``Signature``, which analysis/efficiency/work.py turns into an unknown figure.
+Traces are hostile: sizes may be negative, huge, nested or text. The accessors of ``Signature`` raise ``UndeterminedError`` for
+values that cannot be read, which analysis/efficiency/work.py turns into an unknown figure.
 """
 
 from __future__ import annotations
@@ -129,7 +129,10 @@ class Signature:
         return position < len(self.dims) and self._type(position) in TYPES
 
     def is_none(self, position: int) -> bool:
-        """Whether the argument was None or left out. Raises UndeterminedError for a type that cannot be read."""
+        """Return whether the argument was None or left out.
+
+        Raises UndeterminedError for a type that cannot be read.
+        """
         if position >= len(self.dims):
             return True
         kind = self.types[position]
@@ -138,7 +141,10 @@ class Signature:
         return kind in {"", "None", "NoneType"} and not self.dims[position]
 
     def tensor(self, position: int) -> Tensor:
-        """Return the tensor at a position; raise UndeterminedError if it is none, or one with sizes that no tensor has."""
+        """Return the tensor at a position.
+
+        Raises UndeterminedError if it is none, or one with sizes that no tensor has.
+        """
         kind = self._type(position)
         if kind not in TYPES:
             raise UndeterminedError
@@ -148,7 +154,10 @@ class Signature:
         return None if self.is_none(position) else self.tensor(position)
 
     def tensor_list(self, position: int) -> list[Tensor]:
-        """Return the tensors of a list, without types; raise UndeterminedError if the trace has no sizes of them."""
+        """Return the tensors of a list, without types.
+
+        Raises UndeterminedError if the trace has no sizes of them.
+        """
         if self._type(position) != "TensorList" or not isinstance(self.dims[position], list) or not self.dims[position]:
             raise UndeterminedError
         return [_tensor(dims, None, None) for dims in self.dims[position]]
@@ -215,7 +224,10 @@ def parse(
     input_strides: str | None = None,
     concrete_inputs: str | None = None,
 ) -> Signature | None:
-    """Read the JSON texts of a row of the ``signature`` table; None without sizes and types of the same number of arguments."""
+    """Read the JSON texts of a row of the ``signature`` table.
+
+    None without sizes and types of the same number of arguments.
+    """
     dims, types = _array(input_dims), _array(input_types)
     if dims is None or types is None or len(dims) != len(types):
         return None

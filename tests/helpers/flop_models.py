@@ -1,20 +1,20 @@
 """Small models whose operations PyTorch's FlopCounterMode counts and whose calls its profiler records.
 
-Run by $POSTRUN_TORCH/bin/python, not by pytest. Prints JSON: name of the model -> ``counted``: operator -> operations; ``calls``: [operator, thread, begin, end, sizes, types, strides, values].
-Attention of GPUs and FP8 run on the meta device, which has sizes without memory.
+Run by $POSTRUN_TORCH/bin/python, not by pytest. Prints JSON: name of the model -> ``counted``: operator -> operations; ``calls``: operator,
+thread, begin, end, sizes, types, strides, values. Attention of GPUs and FP8 run on the meta device, which has sizes without memory.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from torch import nn
+from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
@@ -154,7 +154,7 @@ class Residual(nn.Module):
         )  # fmt: skip
 
     def forward(self, data: torch.Tensor) -> torch.Tensor:
-        return F.relu(data + self.body(data))
+        return functional.relu(data + self.body(data))
 
 
 @model
@@ -198,7 +198,7 @@ def attention_by_products() -> Callable[[], object]:
 
     def run() -> None:
         with sdpa_kernel(SDPBackend.MATH):
-            F.scaled_dot_product_attention(query, key, value, is_causal=True).sum().backward()
+            functional.scaled_dot_product_attention(query, key, value, is_causal=True).sum().backward()
 
     return run
 
@@ -231,7 +231,7 @@ def gated_recurrent_layer() -> Callable[[], object]:
 @model
 def language_model() -> Callable[[], object]:
     table, layer, tokens = nn.Embedding(50, 12), nn.Linear(12, 12), torch.randint(50, (3, 7))
-    return lambda: F.cross_entropy((layer(table(tokens)) @ table.weight.T).flatten(0, 1), tokens.flatten()).backward()
+    return lambda: functional.cross_entropy((layer(table(tokens)) @ table.weight.T).flatten(0, 1), tokens.flatten()).backward()
 
 
 @model
@@ -241,7 +241,7 @@ def recomputed_layers() -> Callable[[], object]:
     def run() -> None:
         # Else the last product is recorded, but ends before it computes: its inputs are all that the backward wants.
         with set_checkpoint_early_stop(False):
-            checkpoint(lambda x: second(F.gelu(first(x))), data, use_reentrant=False).sum().backward()
+            checkpoint(lambda x: second(functional.gelu(first(x))), data, use_reentrant=False).sum().backward()
 
     return run
 
@@ -262,7 +262,7 @@ def experts() -> Callable[[], object]:
 @model
 def gated_feed_forward() -> Callable[[], object]:
     gate, up, down, data = nn.Linear(12, 32), nn.Linear(12, 32), nn.Linear(32, 12), torch.randn(2, 5, 12)
-    return lambda: down(F.silu(gate(data)) * up(data)).sum().backward()
+    return lambda: down(functional.silu(gate(data)) * up(data)).sum().backward()
 
 
 def heads(batch: int, count: int, length: int, width: int) -> torch.Tensor:
@@ -326,12 +326,11 @@ def counted(run: Callable[[], object]) -> dict[str, int]:
     return {f"aten::{str(operator).split('.')[-1]}": flop for operator, flop in counter.get_flop_counts().get("Global", {}).items()}
 
 
-def recorded(run: Callable[[], object], file: str) -> list[list[object]]:
+def recorded(run: Callable[[], object], file: Path) -> list[list[object]]:
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiler:
         run()
-    profiler.export_chrome_trace(file)
-    with open(file, encoding="utf-8") as text:
-        events = json.load(text)["traceEvents"]
+    profiler.export_chrome_trace(str(file))
+    events = json.loads(file.read_bytes())["traceEvents"]
     members = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
     return [
         [event["name"], event["tid"], event["ts"], event["ts"] + event["dur"], *(event["args"].get(member) for member in members)]
@@ -346,7 +345,7 @@ def main() -> None:
     results = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, build in MODELS.items():
-            results[name] = {"counted": counted(build()), "calls": recorded(build(), os.path.join(folder, "trace.json"))}
+            results[name] = {"counted": counted(build()), "calls": recorded(build(), Path(folder, "trace.json"))}
     json.dump({"version": torch.__version__, "models": results}, sys.stdout)
 
 

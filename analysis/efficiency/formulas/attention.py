@@ -70,7 +70,10 @@ def _packed(signature: Signature, call: Call) -> bool:
 
 
 def sizes_of(signature: Signature, call: Call) -> Sizes:
-    """Return the sizes of a call; raise UndeterminedError if tensors do not fit together or sequences may differ in length."""
+    """Return the sizes of a call.
+
+    Raises UndeterminedError if tensors do not fit together or sequences may differ in length.
+    """
     query, key, value = (tensor.dims for tensor in _tensors(signature, call))
     if _packed(signature, call):
         sequences, longest_query, longest_key = _lengths(signature, call)
@@ -145,7 +148,10 @@ def _side(signature: Signature, position: int | None) -> int | None:
 
 
 def flop_bounds(signature: Signature, call: Call) -> tuple[int, int]:
-    """Least and most operations of self-attention over packed sequences of a known total: equal lengths, and as unequal as possible."""
+    """Return least and most operations of self-attention over packed sequences.
+
+    Their total is known: least if all are equally long, most if as many as possible have the longest length.
+    """
     require(_packed(signature, call))
     sequences, longest, longest_key = _lengths(signature, call)
     query, key, value = (tensor.dims for tensor in _tensors(signature, call))
@@ -154,14 +160,17 @@ def flop_bounds(signature: Signature, call: Call) -> tuple[int, int]:
     require(0 < total <= sequences * longest)
     short, longer = divmod(total, sequences)
     least = (sequences - longer) * short**2 + longer * (short + 1) ** 2
-    whole, rest = divmod(total, longest)
+    longest_ones, rest = divmod(total, longest)
     sizes = Sizes(1, query[1], total, total, query[2], value[2])
     count = _forward_flop if call.gradient is None else _backward_flop
-    return count(sizes, least), count(sizes, whole * longest**2 + rest**2)
+    return count(sizes, least), count(sizes, longest_ones * longest**2 + rest**2)
 
 
 def traffic(signature: Signature, call: Call) -> int:
-    """Forward: read query, key, value, mask; write the output. Backward: these, output and its gradient; write three gradients."""
+    """Return the least bytes of a call.
+
+    Forward: query, key, value, mask and output. Backward: these, the gradient of the output and the three gradients.
+    """
     query, key, value = _tensors(signature, call)
     for position in call.none:
         require(signature.is_none(position))
@@ -192,7 +201,10 @@ def _formula(call: Call, owns: bool = True, fp8: tuple[int, Call] | None = None)
 
 
 def _sdpa(causal: int, mask: int | None = None, gradient: int | None = None) -> Call:
-    """``F.scaled_dot_product_attention``: is_causal keeps the lower left triangle from the first key."""
+    """Return the positions of an operator of ``F.scaled_dot_product_attention``.
+
+    Its ``is_causal`` lets the first query see the first key alone.
+    """
     query = 0 if gradient is None else 1
     return Call("heads first", query, gradient, mask, causal=causal, bottom_right=False)
 

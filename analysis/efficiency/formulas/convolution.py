@@ -49,7 +49,10 @@ class Shape:
 
 
 def shape_of(signature: Signature, positions: Positions, data: Tensor, weight: Tensor) -> Shape:
-    """Return the sizes of a convolution; raise UndeterminedError if its arguments do not fit together."""
+    """Return the sizes of a convolution.
+
+    Raises UndeterminedError if its arguments do not fit together.
+    """
     spatial = len(weight.dims) - 2
     require(1 <= spatial <= 3)
     dims = data.dims if len(data.dims) == spatial + 2 else (1, *data.dims)
@@ -100,7 +103,10 @@ def _forward(positions: Positions) -> Formula:
 
 
 def _backward(positions: Positions, mask: int, data: int = 1, weight: int = 2, gradient: int = 0) -> Formula:
-    """``mask``: position of output_mask: whether the gradients of input, weight and bias are wanted."""
+    """``mask``: position of output_mask, the wanted gradients.
+
+    These are of input, weight and bias.
+    """
 
     def shape(signature: Signature) -> Shape:
         return shape_of(signature, positions, signature.tensor(data), signature.tensor(weight))

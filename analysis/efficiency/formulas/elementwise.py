@@ -34,7 +34,10 @@ def _category(element: ElementType) -> int:
 
 
 def promoted(tensors: Sequence[Tensor]) -> ElementType:
-    """Return the type of the result of tensors; raise UndeterminedError for combinations that no rule here settles."""
+    """Return the type of the result of tensors.
+
+    Raises UndeterminedError for combinations that no rule here settles.
+    """
     require(bool(tensors))
     kinds = {tensor.type.name for tensor in tensors}
     if len(kinds) == 1:
@@ -59,7 +62,10 @@ def _widest(types: Iterable[ElementType]) -> ElementType:
 
 
 def broadcast(tensors: Sequence[Tensor]) -> tuple[int, ...]:
-    """Return the sizes that tensors have in common; raise UndeterminedError if they have none."""
+    """Return the sizes that tensors have in common.
+
+    Raises UndeterminedError if they have none.
+    """
     rank = max((len(tensor.dims) for tensor in tensors), default=0)
     aligned = [(1,) * (rank - len(tensor.dims)) + tensor.dims for tensor in tensors]
     result = []
@@ -71,8 +77,11 @@ def broadcast(tensors: Sequence[Tensor]) -> tuple[int, ...]:
 
 
 def _elementwise(operands: int, result: ElementType | None = None, floating: bool = False) -> Figure:
-    """``operands``: leading arguments, tensors or scalars. ``result``: its type where operands do not set it; ``floating``: integers give
-    fp32."""
+    """Read the operands, write a result of their broadcast sizes.
+
+    ``operands``: leading arguments, tensors or scalars. ``result``: its type where operands do not set it; ``floating``: integers give
+    fp32.
+    """
 
     def figure(signature: Signature) -> int:
         inputs = [signature.tensor(position) for position in range(operands) if signature.is_tensor(position)]

@@ -17,10 +17,10 @@ _PEAK_TYPES = {"fp64": "fp64", "fp32": "fp32", "fp16": "fp16", "bf16": "bf16", "
 class Formula:
     """Figures of an operator; each raises UndeterminedError where its inputs do not determine it.
 
-    ``flop``: as PyTorch's FlopCounterMode counts, if it knows the operator. ``model_flop``: without what the result does not need; None if
-    that is ``flop``. ``bytes``: least traffic. ``operand``: position of the input whose type selects the peak, or the type. ``owns``:
-    all work launched within the call belongs to it. ``matrix``: a product, convolution or attention. ``bounds``: least and most ``flop``
-    where it depends on values that no trace has.
+    ``flop``: as PyTorch's FlopCounterMode counts, if it knows the operator. ``model_flop``: the part that the result needs; None if that is
+    ``flop``. ``bytes``: least traffic. ``operand``: position of the input whose type selects the peak, or the type. ``owns``: all work
+    launched within the call belongs to it. ``matrix``: a product, convolution, attention or recurrent layer. ``bounds``: least and most
+    ``flop`` where it depends on values that no trace has.
     """
 
     bytes: Figure | None = None

@@ -18,7 +18,10 @@ _BOOL, _INT64, _FLOAT = TYPES["bool"], TYPES["long"], TYPES["float"]
 
 
 def _moved(reads: Sequence[int], writes: Sequence[int]) -> Figure:
-    """Read and write the arguments at positions; those that were left out cost nothing, the first of each must be there."""
+    """Read and write the arguments at positions.
+
+    Those that were left out cost nothing; the first of each must be there.
+    """
 
     def figure(signature: Signature) -> int:
         inputs = [signature.optional_tensor(position) for position in reads]
@@ -35,7 +38,10 @@ def _like_input(reads: Sequence[int], data: int = 0) -> Figure:
 
 
 def _masked(reads: Sequence[int], results: Sequence[int], mask: int) -> Figure:
-    """Read arguments, write the gradients that ``output_mask`` wants, each like the argument at its position."""
+    """Read arguments, write the gradients that ``output_mask`` wants.
+
+    Each has the sizes of the argument at its position.
+    """
 
     def figure(signature: Signature) -> int:
         wanted = signature.integers(mask)
@@ -64,8 +70,10 @@ def _softmax_backward(signature: Signature) -> int:
 def _reduced(
     keep: int, dtype: int | None = None, results: Sequence[ElementType | None] = (None,), sums: bool = False, dims: int | None = 1
 ) -> Figure:
-    """``dims``, ``keep``: positions of the dimensions and of keepdim; in forms without, all are reduced. ``results``: types, None as the input's;
-    ``sums``: integers are summed as int64."""
+    """``dims``, ``keep``: positions of the dimensions and of keepdim.
+
+    In forms without them all dimensions are reduced. ``results``: types, None as the input's; ``sums``: integers are summed as int64.
+    """
 
     def figure(signature: Signature) -> int:
         data = signature.tensor(0)
@@ -85,7 +93,10 @@ def _reduced(
 
 
 def _remaining(signature: Signature, data: Tensor, position: int) -> int:
-    """Return the elements of the result of reducing the dimensions that an argument names, all if it names none."""
+    """Return the elements of a reduction's result.
+
+    The argument at ``position`` names the reduced dimensions: all if it names none.
+    """
     if signature.is_none(position):
         return 1
     text = signature.concrete[position] if position < len(signature.concrete) else ""
@@ -102,7 +113,10 @@ def _summed(signature: Signature) -> int:
 
 
 def _largest(signature: Signature) -> int:
-    """``max`` and ``min``: of all elements, along a dimension with indices, or of two tensors."""
+    """Return the bytes of ``max`` and ``min``.
+
+    Of all elements, along a dimension with indices, or of two tensors.
+    """
     if len(signature) == 1:
         data = signature.tensor(0)
         return data.bytes + data.type.bytes
@@ -153,7 +167,10 @@ def _nll_loss_backward(signature: Signature) -> int:
 
 
 def _batch_norm(training: int) -> Figure:
-    """Read input, weight, bias and running statistics, write the result and, in training, the statistics."""
+    """Read the input and what belongs to its channels, write the result.
+
+    In training, the running statistics are written as well.
+    """
 
     def figure(signature: Signature) -> int:
         data = signature.tensor(0)
@@ -165,7 +182,10 @@ def _batch_norm(training: int) -> Figure:
 
 
 def _pool(signature: Signature) -> int:
-    """Read the input, write the largest of each window and its index; torch/nn/functional.py, max_pool2d."""
+    """Read the input, write the largest of each window and its index.
+
+    Sizes as in torch.nn.MaxPool2d.
+    """
     data = signature.tensor(0)
     require(len(data.dims) in {3, 4} and not signature.flag(5))
     kernel, stride, padding, dilation = (_pair(signature.integers(position)) for position in range(1, 5))

@@ -13,7 +13,10 @@ from .formula import Figure, Formula, read, require, size
 
 
 def product_dims(a: Tensor, b: Tensor) -> tuple[int, int, int, int]:
-    """Return batch, M, N, K of ``a @ b`` for matrices, batches of matrices and vectors; raise UndeterminedError if they do not fit."""
+    """Return batch, M, N, K of a product of matrices, batches of them or vectors.
+
+    Raises UndeterminedError if the factors do not fit together.
+    """
     rows, columns = a.dims, b.dims
     require(bool(rows) and bool(columns))
     batch = 1
@@ -44,8 +47,11 @@ def _flop(a: int, b: int) -> Figure:
 
 
 def _bytes(a: int, b: int, added: int | None, out: int, dtype: int, summed: bool) -> Figure:
-    """Read both factors and what is added, write the product. ``out``: position of the result in the form with an output argument, last
-    argument of the form with the result's type at ``dtype``. ``summed``: over the batch."""
+    """Read both factors and the added matrix, write the product.
+
+    ``out``: position of the result in the form with an output argument, last argument of the form with the result's type at ``dtype``.
+    ``summed``: over the batch.
+    """
 
     def figure(signature: Signature) -> int:
         left, right = signature.tensor(a), signature.tensor(b)

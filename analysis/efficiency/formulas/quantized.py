@@ -33,7 +33,10 @@ class Scaled:
 
 
 def _dims(signature: Signature, call: Scaled) -> tuple[int, int, int]:
-    """Return M, N, K. The second factor is stored as K x N or as N x K: its sizes decide."""
+    """Return M, N, K of a product.
+
+    The second factor is stored as K x N or as N x K: its sizes decide.
+    """
     a, b = signature.tensor(call.a), signature.tensor(call.b)
     require(len(a.dims) >= 2 and len(b.dims) == 2)
     k, stored = a.dims[-1] * _packed(a, call), [size * _packed(b, call) for size in b.dims]
@@ -68,7 +71,10 @@ def _result(signature: Signature, call: Scaled, default: ElementType) -> Element
 
 
 def scaled_type(a: Tensor, b: Tensor) -> str:
-    """Return the type that multiplies two factors: the wider one, as tensor cores mix only FP8 and FP4."""
+    """Return the type that multiplies two factors.
+
+    The wider one: tensor cores mix only FP8 and FP4.
+    """
     types = {peak_type(a.type), peak_type(b.type)}
     if len(types) == 1:
         return types.pop()
@@ -98,7 +104,10 @@ class Grouped:
 
 
 def _grouped_dims(signature: Signature, call: Grouped) -> tuple[int, int]:
-    """Return elements of the result and K of ``_grouped_mm``: a, b of 2 or 3 dimensions; the groups split the rows, columns or K."""
+    """Return elements of the result and K of a grouped product.
+
+    The factors have 2 or 3 dimensions; the groups split the rows, the columns or K.
+    """
     a, b = signature.tensor(0), signature.tensor(1)
     rows, columns = a.dims, b.dims
     require(len(rows) in {2, 3} and len(columns) in {2, 3} and rows[-1] == columns[-2] and a.type.packed == b.type.packed)
@@ -115,7 +124,10 @@ def _grouped_dims(signature: Signature, call: Grouped) -> tuple[int, int]:
 
 
 def _grouped_flop(signature: Signature, call: Grouped) -> int:
-    """Groups of rows or columns meet their own matrix, groups of K give a result each: every element of a factor is used once."""
+    """Return the operations of a grouped product.
+
+    Groups of rows or columns meet their own matrix, groups of K give a result each: every element of a factor is used once.
+    """
     outputs, k = _grouped_dims(signature, call)
     if len(signature.tensor(0).dims) == len(signature.tensor(1).dims) == 2:
         outputs //= max(signature.tensor(call.offsets).dims[0], 1)
@@ -141,7 +153,10 @@ def _grouped(call: Grouped) -> Formula:
 
 
 def _experts_flop(signature: Signature) -> int:
-    """Two products per token and chosen expert: with its first weight (experts, out, hidden) and its second (experts, hidden, inner)."""
+    """Return the operations of two products per token and chosen expert.
+
+    The first weight is (experts, out, hidden), the second (experts, hidden, inner).
+    """
     hidden, first, second, chosen = (signature.tensor(position).dims for position in (0, 1, 2, 4))
     require(len(hidden) == 2 and len(first) == len(second) == 3 and len(chosen) == 2)
     require(hidden[0] == chosen[0] and first[0] == second[0] and first[2] == second[1] == hidden[1])
@@ -150,14 +165,20 @@ def _experts_flop(signature: Signature) -> int:
 
 
 def _experts_type(signature: Signature) -> str:
-    """Return the type of tokens and weights; weights of 8 bits may be multiplied as 8 bits or as the tokens' type, if these are wider."""
+    """Return the type that multiplies tokens and weights.
+
+    Weights of 8-bit integers may be multiplied as such or in the type of the tokens: that is unknown.
+    """
     hidden, weight = peak_type(signature.tensor(0).type), peak_type(signature.tensor(1).type)
     require(weight in {hidden, "fp8"})
     return weight
 
 
 def _int4_dims(signature: Signature) -> tuple[int, int, int]:
-    """Return M, N, K; the weight is packed as (N / 8, K / (inner tiles x 16), 32, inner tiles / 2)."""
+    """Return M, N, K of a product with weights of 4 bits.
+
+    They are packed as (N / 8, K / (inner tiles x 16), 32, inner tiles / 2).
+    """
     a, b = signature.tensor(0), signature.tensor(1)
     require(len(a.dims) == 2 and len(b.dims) == 4 and b.dims[2] == 32)
     require(b.dims[1] * b.dims[3] * 2 * 16 == a.dims[1])

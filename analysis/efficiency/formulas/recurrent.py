@@ -13,7 +13,10 @@ from .formula import Formula, require
 
 
 def _steps(data: Tensor) -> int:
-    """Return time steps x batch: of (time, batch, width), or of packed sequences (all steps, width)."""
+    """Return time steps x batch.
+
+    Of data (time, batch, width), or of packed sequences (all steps, width).
+    """
     require(len(data.dims) in {2, 3} and data.dims[-1] > 0)
     return data.elements // data.dims[-1]
 

@@ -36,15 +36,15 @@ def models() -> dict[str, dict[str, Any]]:
 
 
 def outermost(calls: Iterable[list[Any]]) -> list[Signature]:
-    """Return the calls of owners that lie in no other call of one."""
-    found, ends = [], Counter[int]()
+    """Return the calls of owners outside of other such calls."""
+    signatures, ends = [], Counter[int]()
     for operator, thread, begin, end, *texts in sorted(calls, key=lambda call: (call[2], -call[3])):
         if operator in OWNERS and begin >= ends[thread]:
             ends[thread] = end
             signature = parse(operator, *(None if text is None else json.dumps(text) for text in texts))
             assert signature is not None
-            found.append(signature)
-    return found
+            signatures.append(signature)
+    return signatures
 
 
 @pytest.mark.slow
