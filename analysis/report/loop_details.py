@@ -126,3 +126,29 @@ class OverallFrameworkMetricsDetails(RuleDetails):
     gpu_operators: tuple[OperatorRow, ...]
     collectives: tuple[Share, ...]
     notes: tuple[str, ...]
+
+
+class PreprocessingRow(DetailsRow):
+    """``what``: a line of the program (``line``), as file(line): function, or an operator. ``percent``: of the
+    time of the loader's calls."""
+
+    node: str
+    rank: int | None
+    pid: int | None
+    what: str
+    line: bool
+    calls: int
+    time_ns: int
+    percent: float
+
+
+class HostPreprocessingDetails(RuleDetails):
+    """``loading_ns``: time of the loader's calls; ``known_percent``: the part that ``rows`` and further ones name. ``waited_ns``: time for
+    which devices, or without them steps, wait meanwhile; ``waited_percent``: of ``base``."""
+
+    rows: tuple[PreprocessingRow, ...]
+    loading_ns: int
+    known_percent: float
+    waited_ns: int
+    waited_percent: float
+    base: str

@@ -29,6 +29,7 @@ from postrun.simulate import Problems, write_demo
 # Rules without a figure of their own: the section of the report that draws what they look at.
 ELSEWHERE: Final[dict[str, Callable[[Report], Section]]] = {
     "InputBound": steps,
+    "HostPreprocessing": steps,
     "PageableCopies": memory_operations,
     "SlowCollectives": time_breakdown,
     "UnfusedKernels": time_breakdown,

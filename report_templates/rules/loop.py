@@ -6,7 +6,14 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
-from ...analysis.report.loop_details import DataloaderDetails, MaxInitializationTimeDetails, SlowStep, StepGroup, StepOutlierDetails
+from ...analysis.report.loop_details import (
+    DataloaderDetails,
+    HostPreprocessingDetails,
+    MaxInitializationTimeDetails,
+    SlowStep,
+    StepGroup,
+    StepOutlierDetails,
+)
 from ..blocks import Figure, say
 from ..blocks.tables import Cell, Col, table
 from ..figures.histogram import histogram, panels
@@ -147,6 +154,22 @@ def _longer(step: SlowStep) -> str:
     return (
         ", ".join(f"{clip(entry.name or UNKNOWN, 36)} +{duration(entry.extra_ns)}" for entry in active[:3]) or "nothing that was recorded"
     )
+
+
+def host_preprocessing(context: RuleContext, details: HostPreprocessingDetails) -> Blocks:
+    return [
+        table(
+            f"{context.id}-lines",
+            "What ran in the calls of the data loader",
+            details.rows,
+            Col("Line or operator", lambda row: row.what, kind="name", limit=72),
+            Col("Rank", lambda row: UNKNOWN if row.rank is None else str(row.rank)),
+            Col("Calls", lambda row: row.calls, count),
+            Col("Time", lambda row: row.time_ns, duration),
+            Col("Of the loading", lambda row: row.percent, percent),
+            note=f"The calls took {duration(details.loading_ns)}; the trace shows {percent(details.known_percent)} of what ran in them.",
+        )
+    ]
 
 
 def dataloader(context: RuleContext, details: DataloaderDetails) -> Blocks:

@@ -38,6 +38,7 @@ DEFAULTS: dict[tuple[str, str], tuple[object, object]] = {
     ("Dataloader", "min_threshold"): (70, 70), ("Dataloader", "max_threshold"): (200, 200), ("Dataloader", "patience"): (10, 10),
     ("HostBound", "idle_threshold"): (20, 20), ("HostBound", "host_share"): (50, 50), ("ExposedCommunication", "threshold"): (10, 10),
     ("InputBound", "threshold"): (20, 20), ("InputBound", "patience"): (10, 10),
+    ("HostPreprocessing", "threshold"): (5, 5),
     ("LowPrecision", "threshold"): (30, 30), ("PageableCopies", "threshold"): (1, 1), ("SyncBound", "threshold"): (10, 10),
     ("ShortKernels", "short_us"): (10, 10), ("ShortKernels", "count_threshold"): (50, 50), ("ShortKernels", "time_threshold"): (10, 10),
     ("StragglerRank", "threshold"): (10, 10), ("StragglerRank", "explained"): (50, 50),
@@ -51,8 +52,8 @@ DOCUMENTED = [
     "LoadBalancing", "OverallSystemUsage", "Dataloader", "OverallFrameworkMetrics",
 ]  # fmt: skip
 TRACE = [
-    "HostBound", "InputBound", "ExposedCommunication", "LowPrecision", "PageableCopies", "SyncBound", "ShortKernels", "StragglerRank",
-    "StageImbalance", "WorkImbalance", "HostPauses", "SlowCollectives", "ExposedCopies", "UnfusedKernels",
+    "HostBound", "InputBound", "HostPreprocessing", "ExposedCommunication", "LowPrecision", "PageableCopies", "SyncBound", "ShortKernels",
+    "StragglerRank", "StageImbalance", "WorkImbalance", "HostPauses", "SlowCollectives", "ExposedCopies", "UnfusedKernels",
 ]  # fmt: skip
 
 # Rules whose verdict is known without asking postrun.

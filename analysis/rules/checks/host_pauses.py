@@ -14,10 +14,11 @@ from ...causes.pauses import CHECKPOINT, GARBAGE, host_pauses
 from ...causes.what_if import WhatIf
 from ...report.cause_details import HostPause, HostPausesDetails
 from ...report.rules import ISSUES
-from ...toolkit.intervals import intersection, union
+from ...toolkit.intervals import union
 from ...toolkit.wording import duration, percent, plural
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
 from ..evidence.device_share import no_device_activity, span_of_all
+from ..evidence.idle_during import idle_during
 from ..evidence.predicted import predicted_cost, ranks_in_words
 from ..evidence.run_data import RunData
 
@@ -67,7 +68,7 @@ class HostPauses(Rule):
 
 
 def _outcome(run: RunData, pauses: pl.DataFrame, threshold: float) -> Outcome:
-    idle = _idle(run, pauses)
+    idle = idle_during(run, pauses)
     length = pl.col("end") - pl.col("start")
     counted = pauses.group_by("process", "name", "kind").agg(count=pl.len(), time=length.sum())
     idle_of = idle.group_by("process", "name", "kind").agg(idle=length.sum())
@@ -169,26 +170,3 @@ def _frame(run: RunData, process: int) -> str | None:
             times[gap.frame] = times.get(gap.frame, 0) + gap.duration_ns
     name = max(times, key=lambda frame: times[frame], default=None)
     return name if name and 2 * times[name] > sum(gap.duration_ns for gap in gaps) else None
-
-
-def _idle(run: RunData, pauses: pl.DataFrame) -> pl.DataFrame:
-    """Return the gaps of devices within pauses of their processes.
-
-    Columns: process, device (number in its group), start, end, name, kind."""
-    parts = []
-    key = ["process", "name", "kind"]
-    for group in run.gaps.groups():
-        users = group.rows().with_columns(pl.col("process").cast(pl.Int64))
-        gaps = group.gaps.select("row", "start", "end").join(users, on="row")
-        for (row, name, kind), part in pauses.join(users, on="process").group_by("row", "name", "kind"):
-            of_device = gaps.filter(pl.col("row") == row)
-            within = intersection(of_device.select("process", "start", "end"), part.select("process", "start", "end"), ["process"])
-            parts.append(
-                within.with_columns(device=pl.lit(row, pl.Int64), name=pl.lit(name), kind=pl.lit(kind)).select(
-                    *key, "device", "start", "end"
-                )
-            )
-    empty = pl.DataFrame(
-        schema={"process": pl.Int64, "name": pl.String, "kind": pl.String, "device": pl.Int64, "start": pl.Int64, "end": pl.Int64}
-    )
-    return pl.concat([empty, *(part.cast(empty.schema) for part in parts)])

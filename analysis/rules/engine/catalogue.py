@@ -12,6 +12,7 @@ from ..checks.exposed_copies import ExposedCopies
 from ..checks.gpu_memory_increase import GPUMemoryIncrease
 from ..checks.host_bound import HostBound
 from ..checks.host_pauses import HostPauses
+from ..checks.host_preprocessing import HostPreprocessing
 from ..checks.input_bound import InputBound
 from ..checks.load_balancing import LoadBalancing
 from ..checks.low_gpu_utilization import LowGPUUtilization
@@ -50,6 +51,7 @@ DOCUMENTED: Final[tuple[type[Rule], ...]] = (
 TRACE: Final[tuple[type[Rule], ...]] = (
     HostBound,
     InputBound,
+    HostPreprocessing,
     ExposedCommunication,
     LowPrecision,
     PageableCopies,

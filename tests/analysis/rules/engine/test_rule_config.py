@@ -38,6 +38,7 @@ DEFAULTS: dict[str, dict[str, tuple[Any, Any]]] = {
     "OverallFrameworkMetrics": {},
     "HostBound": {"idle_threshold": (20, 20), "host_share": (50, 50)},
     "InputBound": {"threshold": (20, 20), "patience": (10, 10)},
+    "HostPreprocessing": {"threshold": (5, 5)},
     "ExposedCommunication": {"threshold": (10, 10)},
     "LowPrecision": {"threshold": (30, 30)},
     "PageableCopies": {"threshold": (1, 1)},
