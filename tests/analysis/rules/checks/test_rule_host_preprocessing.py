@@ -47,8 +47,9 @@ def test_the_innermost_line_of_the_program_gets_the_time(make_store: MakeStore) 
     (rule,), (finding,) = result.rules, result.findings
     assert (rule.verdict, rule.triggered, rule.datapoints) == ("IssuesFound", 1, 2)
     assert rule.finding == (
-        "Devices have no work for 40.0 ms while their processes load data, 40.0 % of the GPU time of the profile (threshold 5.00 %)."
-        " `data.py(12): __getitem__` takes 40.0 ms in 1 call, 80.0 % of the loading."
+        "Devices have no work for 40.0 ms while their processes load data, 40.0 % of the GPU time of the profile (threshold 5.0 %)."
+        " `data.py(12): __getitem__` takes 40.0 ms in 1 call, 80.0 % of the loading. The profiler recorded Python"
+        " frames, which slows the host and makes these times longer."
     )
     details = plain_details(rule)
     assert [(row["what"], row["line"], row["calls"], row["time_ns"], row["percent"]) for row in details["rows"]] == [
@@ -79,7 +80,7 @@ def test_without_stacks_the_outermost_operator_gets_the_time(make_store: MakeSto
     [
         ([], "the trace shows the waits for data, and nothing of what prepares it"),
         ([event("operator", "aten::empty", 41, 42)],
-         "the trace shows 2.50 % of what ran in the loader, and no line or operator takes 20 % of it"),
+         "the trace shows 2.5 % of what ran in the loader, and no line or operator takes 20 % of it"),
     ],
 )  # fmt: skip
 def test_a_wait_for_loader_processes_accuses_nothing(make_store: MakeStore, inside: list[dict[str, Any]], reason: str) -> None:
