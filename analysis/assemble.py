@@ -102,6 +102,7 @@ def _report(store: Store, options: Options) -> Report:
         modules=data.code_times.modules,
         source_lines=data.code_times.lines,
         module_coverage=data.code_times.coverage,
+        efficiency=data.efficiency,
     )
     page = SummaryData(report, data.whole_devices, _loader_recorded(data), _traced(store))
     return replace(report, summary=summary(page))

@@ -115,6 +115,17 @@ def between_iterations(store: Store) -> pl.DataFrame:
     return rows.filter(pl.col("gap") > 0).select(pl.col("process").cast(pl.Int32), start=pl.col("start") - pl.col("gap"), end="start")
 
 
+def iteration_periods(store: Store) -> pl.DataFrame:
+    """Return the time from the start of each iteration to the next one of its process.
+
+    Columns: process, start, end; without the last iteration of a process, whose device work may end later."""
+    rows = _rows(store)
+    if rows.is_empty():
+        return pl.DataFrame(schema={"process": pl.Int32, "start": pl.Int64, "end": pl.Int64})
+    periods = rows.select(pl.col("process").cast(pl.Int32), "start", end=pl.col("start") + pl.col("period"))
+    return periods.filter(pl.col("end") > pl.col("start"))
+
+
 @shared
 def _rows(store: Store) -> pl.DataFrame:
     """Return the iterations in order of time, with the gap before each and its period.

@@ -14,8 +14,10 @@ class OperatorWork:
 
     ``flop_per_call`` counts as PyTorch's FlopCounterMode does: two per multiply-add, no bias, causal attention in full.
     ``model_flop_per_call`` counts only the pairs that attention keeps. ``bytes_per_call``: each input read once, each output written
-    once. ``tflops``, ``gb_per_s``: these over the device time. ``percent_of_roof``: shortest time that the peaks of the device allow, in
-    percent of the device time. ``lost_ns``: device time beyond it. ``module``, ``source_line``: null if the calls come from several
+    once. ``tflops``: model FLOPs (else FLOPs) over the device time; ``gb_per_s``: bytes over it. ``percent_of_roof``: least time that the
+    peaks of the device allow, in percent of the device time. ``bound``: the peak that is the limit; cache: memory-bound work above 100 %;
+    latency: kernels below 10 µs that stay below 50 %. ``lost_ns``: device time beyond the least time; null if that is unknown, and above
+    100 %. ``module``, ``source_line``: null if the calls come from several
     (``modules_seen``) or unknown ones.
     """
 
@@ -68,7 +70,8 @@ class Efficiency:
     """``operators``: the rows with the longest device time; ``further``: rows that are not listed. ``mfu_percent``: model FLOPs of a step
     over step time times the sum of the dense peaks; ``hfu_percent`` adds recomputation. ``coverage_percent``: device time of matrix
     operators whose FLOPs are known, in percent of the time of all matrix kernels; below 95, MFU and HFU are lower bounds
-    (``lower_bound``). ``absent``: why there are no operators."""
+    (``lower_bound``). ``measured_over``: steps, iterations (of an inference engine) or profile window. ``absent``: why there are no
+    operators."""
 
     operators: tuple[OperatorWork, ...] = ()
     further: int = 0
@@ -80,3 +83,4 @@ class Efficiency:
     no_mfu: str | None = None  # why there is no MFU
     energy: StepEnergy | None = None
     absent: str | None = None
+    measured_over: str | None = None  # what MFU and HFU are measured over

@@ -109,6 +109,14 @@ def _value(value: Any, kind: Any, location: str) -> Any:
         if len(value) != len(arguments):
             raise _wrong(value, location)
         return tuple(_value(one, of, f"{location}[{i}]") for i, (one, of) in enumerate(zip(value, arguments, strict=True)))
+    if origin is list:
+        if not isinstance(value, list):
+            raise _wrong(value, location)
+        return [_value(one, arguments[0], f"{location}[{i}]") for i, one in enumerate(value)]
+    if origin is typing.Literal:
+        if value not in arguments:
+            raise _wrong(value, location)
+        return value
     if origin is dict:
         if not isinstance(value, Mapping):
             raise _wrong(value, location)

@@ -27,6 +27,7 @@ from .device import (
     OperatorAttribution,
     Precision,
 )
+from .efficiency import Efficiency
 from .framework import Annotations, Framework
 from .json_text import json_text
 from .machine import CounterSeries, GpuMemory, SystemUsage
@@ -88,6 +89,7 @@ class Report:
     source_lines: tuple[SourceLine, ...] = ()  # by device time, longest first; the last one is unknown
     module_coverage: ModuleCoverage | None = None
     category_sources: tuple[Share, ...] = ()  # kernel time by what shows the category: operator, kernel name, unknown
+    efficiency: Efficiency | None = None
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def to_dict(self) -> dict[str, Any]:

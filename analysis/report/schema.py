@@ -52,7 +52,7 @@ def _type(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
         if RuleDetails in arguments:  # docs/report-json.md lists the keys of each rule
             return _type(dict[str, Any], definitions)
         return _union([_type(argument, definitions) for argument in arguments])
-    if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
+    if origin is list or (origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis):
         return {"type": "array", "items": _type(arguments[0], definitions)}
     if origin is tuple:
         items = [_type(argument, definitions) for argument in arguments]

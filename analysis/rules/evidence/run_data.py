@@ -29,8 +29,11 @@ from ...device.kernels import kernel_sums, kernels
 from ...device.launches import launches
 from ...device.memory_operations import memory_operations
 from ...device.time_breakdown import time_breakdown, whole_devices
+from ...efficiency.call_shapes import call_shapes
 from ...efficiency.call_sites import CallSites
+from ...efficiency.efficiency import device_peaks, efficiency
 from ...efficiency.kernel_classes import described, kernel_groups, precision
+from ...efficiency.measured_time import measured_time
 from ...efficiency.modules import code_times
 from ...efficiency.operator_work import OwnedWork, attributed, operator_work
 from ...framework.annotations import annotation_groups
@@ -38,6 +41,7 @@ from ...framework.framework import framework
 from ...machine.system_usage import system_usage
 from ...machine.utilization import derived_utilization
 from ...report.device import Kernel
+from ...report.efficiency import Efficiency
 from ...run import run_info
 from ...run.job_statistics import job_statistics
 from ...steps.data import StepData
@@ -61,7 +65,12 @@ def _from_run(analysis: Callable[[RunData], T]) -> cached_property[T]:
 
 
 def _operator_work(run: RunData) -> OwnedWork:
-    return operator_work(run.store, sites=run.sites.of if run.sites.known else None)
+    return operator_work(run.store, run.measured_time.launching, run.sites.of if run.sites.known else None)
+
+
+def _efficiency(run: RunData) -> Efficiency:
+    owned = run.operator_work
+    return efficiency(run.store, owned, run.call_shapes, run.measured_time, run.device_peaks, run.sites.table())
 
 
 class RunData:
@@ -82,8 +91,6 @@ class RunData:
     usage = _from_run(lambda run: system_usage(run.store, run.derived))
     breakdown = _from_store(time_breakdown)  # a row per (process, device)
     whole_devices = _from_run(lambda run: whole_devices(run.store, run.breakdown))  # a row per device
-    sites = _from_store(CallSites)  # module and source line of calls; filled by operator_work
-    operator_work = _from_run(_operator_work)  # device work by owning operator call, signature and site: the one pass over it
     kernel_sums = _from_store(kernel_sums)  # by name
     kernel_groups = _from_run(lambda run: kernel_groups(run.store, run.operator_work, run.kernel_sums))  # by operator call
     precision = _from_run(lambda run: precision(run.kernel_groups))
@@ -96,7 +103,13 @@ class RunData:
     step_times = _from_run(lambda run: step_times(run.store, run.step_data))
     loading_percent = _from_run(lambda run: loading_percent(run.store, run.steps, run.step_data.loading))
     annotations = _from_run(lambda run: annotation_groups(run.store, run.options))
+    measured_time = _from_run(lambda run: measured_time(run.store, run.step_data))
+    sites = _from_store(CallSites)  # module and source line of calls; filled by operator_work
+    operator_work = _from_run(_operator_work)  # device work by owning operator call, signature and site: the one pass over it
     code_times = _from_run(lambda run: code_times(run.operator_work.work, run.sites))  # by module and by source line
+    call_shapes = _from_run(lambda run: call_shapes(run.store, run.operator_work))
+    device_peaks = _from_run(lambda run: device_peaks(run.store, run.operator_work.work))  # by process
+    efficiency = _from_run(_efficiency)
     attributed = _from_run(lambda run: attributed(run.store, run.operator_work))  # by the innermost operator around the launch
     collectives = _from_run(lambda run: collectives(run.store, run.places))  # rows by time, and totals
     roles = _from_run(lambda run: roles(run.store, run.peers, run.places))

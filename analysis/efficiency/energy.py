@@ -1,0 +1,79 @@
+"""Energy of the GPUs in the measured time, from samples of their power."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from ...ingest.store.store import Store
+from ..report.efficiency import StepEnergy
+from ..toolkit.intervals import intersection, union
+from .measured_time import MeasuredTime
+
+_SAMPLES: Final = """
+    SELECT node, unit, time_ns, value FROM sample
+    WHERE metric = 'gpu_power' AND unit IS NOT NULL AND value >= 0 AND isfinite(value) ORDER BY node, unit, time_ns
+"""
+_PROCESSES: Final = "SELECT id AS process, node FROM process"
+_PAUSE: Final = 3  # sampling intervals; between samples further apart the power is not known
+_LEAST_COVERED: Final = 0.95  # of the measured time of a GPU
+
+
+def step_energy(store: Store, work: pl.DataFrame, measured: MeasuredTime, model_flop: float | None) -> StepEnergy | None:
+    """Integrate the power of each GPU over the measured time of its processes.
+
+    ``work``: process and device of the device work. Between two samples the power changes linearly; where none is known it counts as the
+    mean of the rest, which is at least 95 % of the time. None unless all GPUs that worked have such samples."""
+    if not store.has_rows("sample") or measured.elapsed.is_empty():
+        return None
+    samples = store.frame(_SAMPLES)
+    if samples.is_empty():
+        return None
+    used = work.select("process", "device").drop_nulls().unique().join(store.frame(_PROCESSES), on="process")
+    times = measured.elapsed.join(used, on="process").select("node", "device", "start", "end")
+    if times.is_empty():
+        return None
+    series = dict(iter(samples.group_by("node", "unit", maintain_order=True)))
+    joules = gpu_s = 0.0
+    for (node, device), windows in times.group_by("node", "device"):
+        windows = union(windows.select("start", "end"))
+        watts = _mean_watts(series.get((node, device)), windows)
+        if watts is None:
+            return None
+        seconds = int((windows["end"] - windows["start"]).sum()) / 1e9
+        joules += watts * seconds
+        gpu_s += seconds
+    return StepEnergy(
+        joules=joules,
+        mean_watts=joules / gpu_s,
+        joules_per_step=joules / measured.periods if measured.periods else None,
+        joules_per_tflop=joules / (model_flop / 1e12) if model_flop else None,
+    )
+
+
+def _mean_watts(samples: pl.DataFrame | None, windows: pl.DataFrame) -> float | None:
+    """Return the mean power (W) of a GPU over disjoint times; None if it is not known."""
+    if samples is None or samples.height < 2:
+        return None
+    samples = samples.unique("time_ns", keep="last", maintain_order=True)
+    at, watts = samples["time_ns"].to_numpy(), samples["value"].to_numpy()
+    gaps = np.diff(at)
+    if not len(gaps):
+        return None
+    parts = pl.DataFrame({"start": at[:-1], "end": at[1:]}).filter(pl.Series(gaps <= _PAUSE * np.median(gaps)))
+    known = intersection(windows, parts)
+    covered = int((known["end"] - known["start"]).sum())
+    if not covered or covered < _LEAST_COVERED * int((windows["end"] - windows["start"]).sum()):
+        return None
+    energy = np.concatenate([[0.0], np.cumsum((watts[:-1] + watts[1:]) / 2 * gaps)])
+
+    def until(times: Any) -> Any:
+        number = np.clip(np.searchsorted(at, times, side="right") - 1, 0, len(at) - 2)
+        elapsed = times - at[number]
+        slope = (watts[number + 1] - watts[number]) / gaps[number]
+        return energy[number] + elapsed * (watts[number] + slope * elapsed / 2)
+
+    joules_ns = float(np.sum(until(known["end"].to_numpy()) - until(known["start"].to_numpy())))
+    return joules_ns / covered

@@ -1,0 +1,52 @@
+"""Operator calls of equal inputs, by process: their device time, their work and the peak that limits them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import polars as pl
+
+from ...ingest.store.store import Store
+from ..device.precision import MATRIX_CATEGORIES
+from ..report.efficiency import DevicePeaks
+from .call_shapes import FIGURES, TEXTS
+from .operator_work import OwnedWork
+from .roofline import with_least_times
+
+KEY: Final = ("operator", *TEXTS[:3], *FIGURES)
+"""What rows of the report differ in. Concrete inputs count if the work differs by them, such as for the stride of a convolution."""
+
+_TF32: Final = "tf32"
+_NAMES: Final = "SELECT id AS kernel, precision, category FROM name WHERE list_contains(?, id)"
+
+
+def shape_rows(store: Store, owned: OwnedWork, shapes: pl.DataFrame, peaks: dict[int | None, DevicePeaks]) -> pl.DataFrame:
+    """Return a row per ``KEY``, process, ``inside`` and ``recomputed``.
+
+    Further columns: calls, launches, device_ns (0 without device work), ``roof_type`` (type of the peak), compute_ns and memory_ns of
+    :func:`.roofline.with_least_times`. ``shapes``: :func:`.call_shapes.call_shapes`."""
+    key = [*KEY, "process", "inside", "recomputed"]
+    on = ["operator", "signature"]
+    calls = owned.calls.join(shapes, on=on, how="left", nulls_equal=True).group_by(key).agg(pl.col("calls").sum())
+    work = owned.work.filter(pl.col("operator").is_not_null()).join(shapes, on=on, how="left", nulls_equal=True)
+    work = work.join(kernel_names(store, owned), on="kernel", how="left").group_by(key).agg(
+        launches=pl.col("count").sum(),
+        device_ns=pl.col("total").sum(),
+        full_precision=((pl.col("precision") == "FP32") | ~pl.col("category").is_in(list(MATRIX_CATEGORIES))).all()
+        & (pl.col("precision") == "FP32").any(),
+    )  # fmt: skip
+    rows = calls.join(work, on=key, how="left", nulls_equal=True).with_columns(
+        pl.col("launches", "device_ns").fill_null(0), pl.col("full_precision").fill_null(False)
+    )
+    # A product of FP32 inputs may run in TF32. Without a kernel that is known to compute in FP32, the higher peak applies if there is one.
+    tf32 = pl.Series([process for process, known in peaks.items() if _TF32 in known.flop_per_s], dtype=pl.Int32)
+    as_tf32 = (pl.col("compute_type") == "fp32") & pl.col("matrix") & ~pl.col("full_precision") & pl.col("process").is_in(tf32.implode())
+    return with_least_times(rows.with_columns(roof_type=pl.when(as_tf32).then(pl.lit(_TF32)).otherwise("compute_type")), peaks)
+
+
+def kernel_names(store: Store, owned: OwnedWork) -> pl.DataFrame:
+    """Return precision and category of the kernels by their names: kernel, precision, category."""
+    ids = owned.work["kernel"].drop_nulls().unique().to_list()
+    if not ids:
+        return pl.DataFrame(schema={"kernel": pl.Int32, "precision": pl.String, "category": pl.String})
+    return store.frame(_NAMES, [ids])
