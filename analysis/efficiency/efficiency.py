@@ -28,6 +28,11 @@ _DEVICES: Final = """
 """
 
 
+def no_efficiency(store: Store) -> Efficiency:
+    """Return the figures of a run without calls of operators."""
+    return Efficiency(absent=_NO_WORK if "operator" in kinds(store, "host_event") else _NO_OPERATORS)
+
+
 def efficiency(
     store: Store,
     owned: OwnedWork,
@@ -40,8 +45,6 @@ def efficiency(
 
     ``shapes``: :func:`.call_shapes.call_shapes`; ``peaks``: :func:`device_peaks`; ``sites``: module and line ("" if unknown) of each
     site of the calls."""
-    if owned.calls.is_empty():
-        return Efficiency(absent=_NO_WORK if "operator" in kinds(store, "host_event") else _NO_OPERATORS)
     rows = shape_rows(store, owned, shapes, peaks)
     operators, further = operator_rows(rows, origins(owned, shapes, sites))
     used = utilization(store, owned, rows, shapes, measured, peaks)

@@ -57,6 +57,9 @@ _SUMS: Final[dict[str, type[pl.DataType]]] = {"count": pl.UInt32, "total": pl.In
 _NAME: Final[dict[str, type[pl.DataType]]] = {"id": pl.Int32, "text": pl.String}
 _TEXTS: Final[dict[str, type[pl.DataType]]] = {"operator": pl.String, "inner": pl.String}
 _INNER: Final[dict[str, type[pl.DataType]]] = {"inner": pl.String, "calls": pl.UInt32}
+_ATTRIBUTED: Final[dict[str, type[pl.DataType]]] = {
+    "operator": pl.String, "kernel": pl.String, "kind": pl.String, "calls": pl.UInt32, "count": pl.UInt32, "total": pl.Int64,
+}  # fmt: skip
 
 _POINT: Final = ("process", "tid", "name", "signature", "sequence", "forward_thread")
 
@@ -113,9 +116,11 @@ def attributed(store: Store, owned: OwnedWork) -> pl.DataFrame:
     """Sum device work by the innermost operator around its launch.
 
     Columns: operator, kernel (as reports show it), kind, calls (of the operator, that launched any work), count, total (ns)."""
+    if owned.inner.is_empty():
+        return pl.DataFrame(schema=_ATTRIBUTED)
     key = ["operator", "kernel", "kind"]
     linked = owned.work.filter(pl.col("inner").is_not_null())
-    shown = store.frame("SELECT id, coalesce(short, text) AS text FROM name") if linked.height else pl.DataFrame(schema=_NAME)
+    shown = store.frame("SELECT id, coalesce(short, text) AS text FROM name")
     kernel = pl.col("kernel").replace_strict(shown["id"], shown["text"], default="", return_dtype=pl.String)
     summed = linked.group_by(pl.col("inner").alias("operator"), kernel, "kind").agg(pl.col("count", "total").sum())
     return summed.join(owned.inner.rename({"inner": "operator"}), on="operator").select(*key, "calls", "count", "total")

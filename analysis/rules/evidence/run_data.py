@@ -31,7 +31,7 @@ from ...device.memory_operations import memory_operations
 from ...device.time_breakdown import time_breakdown, whole_devices
 from ...efficiency.call_shapes import call_shapes
 from ...efficiency.call_sites import CallSites
-from ...efficiency.efficiency import device_peaks, efficiency
+from ...efficiency.efficiency import device_peaks, efficiency, no_efficiency
 from ...efficiency.kernel_classes import described, kernel_groups, precision
 from ...efficiency.measured_time import measured_time
 from ...efficiency.modules import code_times
@@ -70,6 +70,8 @@ def _operator_work(run: RunData) -> OwnedWork:
 
 def _efficiency(run: RunData) -> Efficiency:
     owned = run.operator_work
+    if owned.calls.is_empty():
+        return no_efficiency(run.store)
     return efficiency(run.store, owned, run.call_shapes, run.measured_time, run.device_peaks, run.sites.table())
 
 
