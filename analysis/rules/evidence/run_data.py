@@ -93,6 +93,10 @@ class RunData:
     usage = _from_run(lambda run: system_usage(run.store, run.derived))
     breakdown = _from_store(time_breakdown)  # a row per (process, device)
     whole_devices = _from_run(lambda run: whole_devices(run.store, run.breakdown))  # a row per device
+    step_data = _from_run(lambda run: StepData(run.store, run.places))
+    measured_time = _from_run(lambda run: measured_time(run.store, run.step_data))
+    sites = _from_store(CallSites)  # module and source line of calls; filled by operator_work
+    operator_work = _from_run(_operator_work)  # device work by owning operator call, signature and site: the one pass over it
     kernel_sums = _from_store(kernel_sums)  # by name
     kernel_groups = _from_run(lambda run: kernel_groups(run.store, run.operator_work, run.kernel_sums))  # by operator call
     precision = _from_run(lambda run: precision(run.kernel_groups))
@@ -100,17 +104,13 @@ class RunData:
     memory_operations = _from_store(memory_operations)
     launches = _from_run(lambda run: launches(run.store, top=run.top))
     idle = _from_store(idle)
-    step_data = _from_run(lambda run: StepData(run.store, run.places))
     steps = _from_run(lambda run: steps(run.store, run.step_data))
     step_times = _from_run(lambda run: step_times(run.store, run.step_data))
     loading_percent = _from_run(lambda run: loading_percent(run.store, run.steps, run.step_data.loading))
     annotations = _from_run(lambda run: annotation_groups(run.store, run.options))
-    measured_time = _from_run(lambda run: measured_time(run.store, run.step_data))
-    sites = _from_store(CallSites)  # module and source line of calls; filled by operator_work
-    operator_work = _from_run(_operator_work)  # device work by owning operator call, signature and site: the one pass over it
     code_times = _from_run(lambda run: code_times(run.operator_work.work, run.sites))  # by module and by source line
     call_shapes = _from_run(lambda run: call_shapes(run.store, run.operator_work))
-    device_peaks = _from_run(lambda run: device_peaks(run.store, run.operator_work.work))  # by process
+    device_peaks = _from_run(lambda run: device_peaks(run.store, run.operator_work.work, run.options.peaks))  # by process
     efficiency = _from_run(_efficiency)
     attributed = _from_run(lambda run: attributed(run.store, run.operator_work))  # by the innermost operator around the launch
     collectives = _from_run(lambda run: collectives(run.store, run.places))  # rows by time, and totals
