@@ -140,6 +140,9 @@ class Signature:
             raise UndeterminedError
         return kind in {"", "None", "NoneType"} and not self.dims[position]
 
+    def is_list(self, position: int) -> bool:
+        return position < len(self.dims) and self._type(position).endswith("List")
+
     def tensor(self, position: int) -> Tensor:
         """Return the tensor at a position.
 

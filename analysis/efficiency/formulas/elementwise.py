@@ -85,7 +85,7 @@ def _elementwise(operands: int, result: ElementType | None = None, floating: boo
 
     def figure(signature: Signature) -> int:
         inputs = [signature.tensor(position) for position in range(operands) if signature.is_tensor(position)]
-        require(bool(inputs))
+        require(bool(inputs) and not any(signature.is_list(position) for position in range(operands)))
         total = read(inputs)
         for position in range(operands, len(signature)):
             if signature.is_tensor(position):  # the form with an output argument
