@@ -27,14 +27,16 @@ from .signatures import Signature, parse
 class KernelGroup:
     """Executions of a kernel by one process on one device that calls of one operator with one signature launched.
 
-    ``kernel``, ``signature``: ids in the store; ``site``: as in the grouped device work. ``total``, ``occupancy_ns``: ns; ``occupancy``:
-    sum of occupancy (percent) times duration over ``occupancy_ns``.
+    ``operator``: the owner of the work; ``inner``: the innermost operator. ``kernel``, ``signature``: ids in the store; ``site``: as in
+    the grouped device work. ``total``, ``occupancy_ns``: ns; ``occupancy``: sum of occupancy (percent) times duration over
+    ``occupancy_ns``.
     """
 
     process: int | None
     device: int | None
     kernel: int | None
     operator: str | None
+    inner: str | None
     signature: int | None
     site: int | None
     classes: KernelClass
@@ -44,7 +46,7 @@ class KernelGroup:
     occupancy_ns: int
 
 
-_KEY: Final = ("process", "device", "kernel", "operator", "signature", "site")
+_KEY: Final = ("process", "device", "kernel", "operator", "inner", "signature", "site")
 _SUMS: Final = ("count", "total", "occupancy", "occupancy_ns")
 
 
@@ -63,18 +65,18 @@ def kernel_groups(store: Store, owned: OwnedWork, sums: Sequence[dict[str, Any]]
             values = added.setdefault(tuple(row[column] for column in key_columns), [0, 0, 0.0, 0])
             for index, column in enumerate(sum_columns):
                 values[index] += row[column] or 0
-    inputs = signatures(store) if any(key[4] is not None for key in added) else {}
+    inputs = signatures(store) if any(key[5] is not None for key in added) else {}
     classes: dict[tuple[Any, ...], KernelClass] = {}
     groups = []
     for key, values in added.items():
-        process, device, kernel, operator, signature, site = key
-        known = classes.get((kernel, operator, signature))
+        process, device, kernel, operator, inner, signature, site = key
+        known = classes.get((kernel, operator, inner, signature))
         if known is None:
             call = inputs.get(signature)
             types, dims = (call.types, call.dims) if call else ((), ())
-            known = kernel_class(operator, types, dims, *names.get(kernel, ("", "other", "unknown")))
-            classes[kernel, operator, signature] = known
-        groups.append(KernelGroup(process, device, kernel, operator, signature, site, known, *values))
+            known = kernel_class(operator, inner, types, dims, *names.get(kernel, ("", "other", "unknown")))
+            classes[kernel, operator, inner, signature] = known
+        groups.append(KernelGroup(process, device, kernel, operator, inner, signature, site, known, *values))
     return tuple(groups)
 
 

@@ -114,6 +114,7 @@ _PYTORCH: Final = frozenset({"aten", "torchvision", "fbgemm", "prims"})
 _NODE: Final = "autograd::engine::evaluate_function: "
 _OVERLOAD: Final = re.compile(r"\.\w{1,60}$")
 _CUSTOM: Final = re.compile(r"\w{1,100}::\w{1,200}|\w{0,200}(?:func|function|fn)(?:backward\d*)?|optimizer\.step#\w{1,80}\.step")
+_COMMUNICATION: Final = re.compile(r"record_param_comms|c10d|_?c10d_functional|_c10d|nccl|symm_mem")
 _LIBRARY_INTERNAL: Final = frozenset({"c10d", "nccl", "prim", "profiler", "torch", "triton", "inductor", "higher_order"})
 
 # Work that a matrix operator does besides its product, and that keeps its own category: layout changes, casts, fills, and cache writes.
@@ -138,6 +139,7 @@ _NARROWNESS: Final = {
 _NARROW: Final = frozenset({"INT8", "FP8", "FP4"})
 # PyTorch's products that begin with the summand: its type may differ.
 _SUMMAND_FIRST: Final = re.compile(r"^aten::(?:sparse_)?(?:b?addb?mm|addmm_activation|addmv)")
+_CONVERTS: Final = re.compile(r"copy|^aten::(?:to|cast)|quant")
 _TENSOR_CORES: Final = re.compile(r"tensorop|tf32|xf32|(?<![a-z])s1688", re.IGNORECASE)
 # Categories by name of the kernels that do the product of an operator: cuDNN runs convolutions as matrix products, and the reverse.
 _SAME_WORK: Final = {
@@ -204,8 +206,10 @@ def input_precision(operator: str, types: Sequence[Any], dims: Sequence[Any]) ->
     if known.category in MATRIX_CATEGORIES or known.category == "MoE routing":
         return _of_product(operator, known, tensors)
     distinct = set(tensors)
-    if known.category == "memory" or not distinct:
-        return distinct.pop() if len(distinct) == 1 else "mixed" if distinct else None
+    if not distinct:
+        return None
+    if known.category == "memory":
+        return tensors[0] if len(distinct) == 1 or not _CONVERTS.search(_normalized(operator)) else "mixed"
     kinds = distinct - _INTEGERS or distinct
     if len(kinds) > 1 and known.category == "elementwise":
         return None
@@ -246,14 +250,17 @@ def _of_custom_product(tensors: list[str]) -> str | None:
 
 
 def kernel_class(
-    operator: str | None, types: Sequence[Any], dims: Sequence[Any], text: str, name_category: str, name_precision: str
+    operator: str | None, inner: str | None, types: Sequence[Any], dims: Sequence[Any], text: str, name_category: str, name_precision: str
 ) -> KernelClass:
     """Classify the executions of a kernel that an operator launched.
 
-    ``operator``: None if unknown. ``text``: the full name of the kernel; ``name_category``, ``name_precision``: those by its name.
+    ``operator``: the owner, with its inputs; ``inner``: the innermost operator; None if unknown. ``text``: the full name of the kernel;
+    ``name_category``, ``name_precision``: those by its name.
     """
     known = operator_class(operator) if operator else None
-    category, by_operator = _category(known, name_category)
+    category, by_operator = _category(_narrowed(known, inner), name_category)
+    if category == "communication" and operator and _COMMUNICATION.match(operator):
+        by_operator = True
     precision, by_types = name_precision, False
     if operator and known and category != "communication":
         types_precision = input_precision(operator, types, dims)
@@ -265,6 +272,15 @@ def kernel_class(
         precision,
         OPERATOR if by_types else UNKNOWN if precision == "unknown" else KERNEL_NAME,
     )
+
+
+def _narrowed(known: OperatorClass | None, inner: str | None) -> OperatorClass | None:
+    """Return the class of the inner operator if it does other work than the product of its owner, such as adding a bias."""
+    if known and inner and known.category in {"GEMM", "convolution"}:
+        within = operator_class(inner)
+        if within and within.category not in MATRIX_CATEGORIES:
+            return within
+    return known
 
 
 def _category(known: OperatorClass | None, name_category: str) -> tuple[str, bool]:
@@ -290,6 +306,8 @@ def _precision(known: OperatorClass, category: str, types: str, text: str, name_
         return types, True
     if name_precision != "unknown" and _named_is_truer(known, category, name_category):
         return name_precision, False
+    if types in _INTEGERS and name_precision not in {"unknown", *_INTEGERS} and category not in MATRIX_CATEGORIES:
+        return name_precision, False  # a number or a tensor without dimensions has the floating type
     if category in MATRIX_CATEGORIES:
         # The operator or the library converts the inputs first, as autocast does within an operator.
         if _NARROWNESS[name_precision] > _NARROWNESS[types]:

@@ -170,6 +170,7 @@ def shape_text(dims: Sequence[Any]) -> str | None:
 
     ``dims``: of each input, as in the trace. None without a tensor, and if a size is not a count."""
     tensors = [sizes for sizes in dims if isinstance(sizes, list) and sizes]
+    tensors = [sizes for sizes in tensors if 0 not in sizes] or tensors  # without empty ones
     texts = []
     for sizes in tensors[:_MOST_TENSORS]:
         if all(isinstance(size, list) for size in sizes):

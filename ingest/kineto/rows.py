@@ -77,6 +77,7 @@ _ALLOCATION: Final = "[memory]"
 _HOST_TYPE: Final = 0  # PyTorch's number of the processor as a type of device
 _BOTH_SIDES: Final = "hpu_op"  # Gaudi's bridge records the calls of the host in the category of the device's work
 _MULTIPROCESSORS: Final = 10_000  # of a device, at most; large ones have some 300
+_MOST_SHARED_MEMORY: Final = 49_152  # bytes of a block without opting in; beyond, Kineto computes an occupancy of 0
 _DEVICE_ENUM: Final = pl.Enum(DEVICE_KINDS)
 _HOST_ENUM: Final = pl.Enum(HOST_KINDS)
 _FIRST_HOST: Final = len(DEVICE_KINDS)
@@ -229,7 +230,7 @@ class KinetoRows:
             correlation=_no_zero("correlation"),
             copy_kind=pl.when(is_copy).then(pl.coalesce(copy["copy_kind"], by_kind["copy_kind"])),
             pageable=pl.when(is_copy).then(copy["pageable"]),
-            occupancy=self._numbers(events["occupancy"], 100),
+            occupancy=_occupancy(self._numbers(events["occupancy"], 100), events["shared_memory"]),
             multiprocessors=_multiprocessors(events, self._numbers(events["blocks_per_sm"])),
         )  # fmt: skip
         self.devices.update(rows["device"].unique().drop_nulls())
@@ -319,6 +320,11 @@ def _completed(events: pl.DataFrame, sparse: pl.DataFrame) -> pl.DataFrame:
 
 def _device_of_pid() -> pl.Expr:
     return pl.when(pl.col("pid").is_between(0, HIGHEST_DEVICE - 1)).then("pid")
+
+
+def _occupancy(percent: pl.Series, shared_memory: pl.Series) -> pl.Series:
+    """Return the occupancy; null where the profiler's calculator does not know kernels with this much shared memory, and writes 0."""
+    return percent.set((percent == 0) & (shared_memory > _MOST_SHARED_MEMORY).fill_null(True), None)
 
 
 def _multiprocessors(events: pl.DataFrame, blocks_each: pl.Series) -> pl.Series:

@@ -12,7 +12,7 @@ import polars as pl
 
 from ...device.coverage import union_lengths
 from ...device.precision import MATRIX_CATEGORIES
-from ...efficiency.kernel_classes import shape_text, signatures
+from ...efficiency.kernel_classes import signatures
 from ...report.causes import Program
 from ...report.device import DeviceTime
 from ...report.run import Device
@@ -20,7 +20,7 @@ from ...report.trace_details import LowPrecisionDetails, MatrixDevice, MatrixKer
 from ...toolkit.labels import place, short_model
 from ...toolkit.places import one_of, process_conditions
 from ...toolkit.shares import percent_of, shares
-from ...toolkit.wording import duration, percent, plural, significant
+from ...toolkit.wording import duration, percent, plural, shape_text, significant
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
 from ..evidence.device_share import above, gpus, no_device_activity, span_of_all, steps_of, with_work_outside
 from ..evidence.frameworks import BF16, FP8, FP16, TF32

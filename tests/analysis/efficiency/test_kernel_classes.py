@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from postrun.analysis.device.kernels import kernel_sums, kernels
-from postrun.analysis.efficiency.kernel_classes import categories, category_sources, described, kernel_groups, precision, shape_text
+from postrun.analysis.efficiency.kernel_classes import categories, category_sources, described, kernel_groups, precision
 from postrun.analysis.efficiency.operator_work import operator_work
 from postrun.analysis.report.device import Kernel, Precision
 from postrun.analysis.report.rows import Share
+from postrun.analysis.toolkit.wording import shape_text
 from postrun.ingest.store import Store
 
 BF16 = "c10::BFloat16"

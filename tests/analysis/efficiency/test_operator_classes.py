@@ -25,8 +25,8 @@ from postrun.ingest.kernels.text import NameRule
 HALF, BF16, FP8 = "c10::Half", "c10::BFloat16", "c10::Float8_e4m3fn"
 
 
-def classified(operator: str | None, types: list[Any], kernel: str, dims: list[Any] | None = None) -> KernelClass:
-    return kernel_class(operator, types, dims or [], kernel, category(kernel), precision(kernel))
+def classified(operator: str | None, types: list[Any], kernel: str, dims: list[Any] | None = None, inner: str | None = None) -> KernelClass:
+    return kernel_class(operator, inner or operator, types, dims or [], kernel, category(kernel), precision(kernel))
 
 
 @pytest.mark.parametrize("row", OPERATOR_RULES + CUSTOM_RULES, ids=lambda row: row.value)
@@ -112,6 +112,30 @@ def test_kernels_of_operators(case: tuple[str | None, list[Any], str, str, str, 
     assert classified(operator, types, kernel) == KernelClass(*expected)
 
 
+def test_other_work_within_a_product_has_its_own_category() -> None:
+    add, im2col = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float> >", "im2col_kernel"
+    types = ["float", "float"]
+    assert classified("aten::convolution", types, add, inner="aten::add_") == KernelClass("elementwise", OPERATOR, "FP32", OPERATOR)
+    assert classified("aten::convolution", types, add, inner="aten::cudnn_convolution").category == "convolution"
+    assert classified("aten::convolution", types, "ampere_sgemm_128x64_nn", inner="aten::addmm").category == "convolution"
+    assert classified("aten::convolution", types, im2col, inner="aten::im2col").category == "convolution"
+    assert classified("aten::convolution_backward", types, "reduce_kernel", inner="aten::sum").category == "reduction"
+    math = "aten::_scaled_dot_product_attention_math"
+    assert classified(math, types, "softmax_warp_forward", inner="aten::_softmax").category == "attention"
+    assert classified(math, types, "ampere_sgemm_128x64_nn", inner="aten::bmm").category == "attention"
+
+
+def test_communication_is_decided_by_the_kernel() -> None:
+    kernel = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"
+    assert classified("record_param_comms", [BF16], kernel) == KernelClass("communication", OPERATOR, "BF16", KERNEL_NAME)
+    assert classified("record_param_comms", [BF16], "xyz").category == "other"
+
+
+def test_a_scalar_can_have_the_floating_type() -> None:
+    where = "void at::native::elementwise_kernel<128, 2, at::native::where_kernel_impl<float> >"
+    assert classified("aten::where", ["bool", "float", "long"], where, [[8], [], [8]]).precision == "FP32"
+
+
 def test_tensors_without_dimensions_do_not_count_next_to_others() -> None:
     assert input_precision("aten::mul", ["float", "double"], [[8, 8], []]) == "FP32"
     assert input_precision("aten::mul", ["double", "double"], [[], []]) == "FP64"
@@ -130,7 +154,7 @@ JSON = st.recursive(
     st.lists(JSON, max_size=6),
 )
 def test_hostile_inputs_have_a_class(operator: str, types: list[Any], dims: list[Any]) -> None:
-    row = kernel_class(operator, types, dims, "k", "other", "unknown")
+    row = kernel_class(operator, operator, types, dims, "k", "other", "unknown")
     assert row.category in CATEGORIES
     assert row.precision in PRECISIONS
     assert {row.category_source, row.precision_source} <= {OPERATOR, KERNEL_NAME, UNKNOWN}

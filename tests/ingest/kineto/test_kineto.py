@@ -582,3 +582,17 @@ def test_a_negative_size_of_a_copy_is_unknown(tmp_path: Path) -> None:
     copies = [event("Memcpy DtoD", "gpu_memcpy", EPOCH_US + at, 1, device=0, stream=7, bytes=size) for at, size in enumerate(sizes)]
     with load(tmp_path, copies) as store:
         assert store.frame("SELECT bytes FROM device_event ORDER BY start_ns")["bytes"].to_list() == [None, 0, 7, None]
+
+
+def test_an_occupancy_of_0_is_unknown_with_much_shared_memory(tmp_path: Path) -> None:
+    # Kineto's calculator returns no block for more than 48 KiB; a small kernel rounds to 0 %.
+    def kernel(number: int, **args: Any) -> dict[str, Any]:
+        return event("k", "kernel", EPOCH_US + 10 * number, device=0, stream=7, **args)
+
+    occupancy = "est. achieved occupancy %"
+    events = [
+        kernel(0, **{"shared memory": 49_153, occupancy: 0}), kernel(1, **{"shared memory": 49_152, occupancy: 0}),
+        kernel(2, **{"shared memory": 100_000, occupancy: 25}), kernel(3, **{occupancy: 0}), kernel(4),
+    ]  # fmt: skip
+    with load(tmp_path, events) as store:
+        assert store.frame("SELECT occupancy FROM device_event ORDER BY start_ns")["occupancy"].to_list() == [None, 0.0, 25.0, None, None]
