@@ -99,7 +99,8 @@ BACKWARD: Final = (V([1]), V([0]), V([1]), V(False), V([0]))
 CONVOLUTIONS: Final = {
     # (9 + 2 - 3) // 2 + 1 = 5 by (9 - 2 x 2 - 1) + 1 = 5: 2 images, 6 channels out, 4 in, 3 x 3.
     "2d": (
-        ("aten::convolution", T(BF16, 2, 4, 9, 9), T(BF16, 6, 4, 3, 3), T(BF16, 6), *GENERAL), 21600, 21600, 2 * (648 + 216 + 6 + 300), "bf16",
+        ("aten::convolution", T(BF16, 2, 4, 9, 9), T(BF16, 6, 4, 3, 3), T(BF16, 6), *GENERAL),
+        21600, 21600, 2 * (648 + 216 + 6 + 300), "bf16",
     ),
     "cudnn": (
         ("aten::cudnn_convolution", T(BF16, 2, 4, 9, 9), T(BF16, 6, 4, 3, 3), V([1, 0]), V([2, 1]), V([1, 2]), V(1), V(False), V(False),
