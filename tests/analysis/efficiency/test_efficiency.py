@@ -1,0 +1,239 @@
+"""Rates, roof, utilization and energy: hand-made traces with the results worked out on paper.
+
+The GPU computes 100 TFLOP/s in BF16 and TF32, 10 TFLOP/s in FP32, and moves 1 TB/s.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import polars as pl
+import pytest
+from postrun.analysis.efficiency.call_shapes import call_shapes
+from postrun.analysis.efficiency.efficiency import device_peaks, efficiency
+from postrun.analysis.efficiency.energy import step_energy
+from postrun.analysis.efficiency.measured_time import STEPS, MeasuredTime, measured_time
+from postrun.analysis.efficiency.operator_work import operator_work
+from postrun.analysis.report.efficiency import DevicePeaks, Efficiency, OperatorWork
+from postrun.analysis.steps.data import StepData
+from postrun.ingest.store import Store
+
+MakeStore = Callable[..., Store]
+Row = dict[str, Any]
+
+PEAKS = DevicePeaks("GPU", "GPU", {"bf16": 1e14, "tf32": 1e14, "fp32": 1e13}, 1e12, None, "paper")
+TYPES = {"bf16": "c10::BFloat16", "fp32": "float"}
+US = 1000
+NODE = "autograd::engine::evaluate_function: "
+NO_SITES = pl.DataFrame(schema={"site": pl.UInt32, "module": pl.String, "line": pl.String})
+
+
+class Trace:
+    """A host that calls operators one after another, each with one kernel."""
+
+    def __init__(self) -> None:
+        self.tables: dict[str, list[Row]] = {"signature": [], "host_event": [], "device_event": []}
+        self.names: dict[str, tuple[str, str, str]] = {}
+        self.at = 0
+
+    def call(self, operator: str, dims: list[Any], kernel_ns: int, *, kind: str = "bf16", concrete: Any = None, **columns: Any) -> None:
+        kernel = columns.pop("kernel", "k")
+        number = len(self.tables["signature"])
+        texts = {"input_dims": dims, "input_types": [TYPES[kind] if size else "Scalar" for size in dims], "concrete_inputs": concrete}
+        self.tables["signature"].append({"id": number, **{name: None if v is None else json.dumps(v) for name, v in texts.items()}})
+        event = {"kind": "operator", "name": operator, "start_ns": self.at, "duration_ns": 90, "signature": number, **columns}
+        launch = {"kind": "launch", "name": "cudaLaunchKernel", "start_ns": self.at + 10, "duration_ns": 1, "correlation": number + 1}
+        self.tables["host_event"] += [event, launch]
+        self.tables["device_event"].append(
+            {"kind": "kernel", "name": kernel, "start_ns": 10**6 + self.at, "duration_ns": kernel_ns, "correlation": number + 1}
+        )
+        self.at += 100
+
+    def store(self, make_store: MakeStore, **tables: Any) -> Store:
+        return make_store(names=self.names, **self.tables, **tables)
+
+
+def result(store: Store, peaks: dict[int | None, DevicePeaks] | None = None) -> Efficiency:
+    measured = measured_time(store, StepData(store))
+    owned = operator_work(store, measured.launching)
+    return efficiency(store, owned, call_shapes(store, owned), measured, {0: PEAKS} if peaks is None else peaks, NO_SITES)
+
+
+def only(found: Efficiency) -> OperatorWork:
+    (row,) = found.operators
+    return row
+
+
+SQUARE = [[1000, 1000], [1000, 1000]]  # 2e9 FLOP: 20 µs in BF16; 6 MB: 6 µs
+SKINNY = [[1, 1000], [1000, 1000]]  # 2e6 FLOP: 20 ns; 2.004 MB: 2.004 µs
+
+
+def test_a_product_limited_by_its_flops(make_store: MakeStore) -> None:
+    trace = Trace()
+    trace.call("aten::mm", SQUARE, 25 * US)
+    trace.call("aten::mm", SQUARE, 55 * US)
+    row = only(result(trace.store(make_store)))
+    assert (row.input_dims, row.input_types, row.calls, row.device_ns) == (SQUARE, ["c10::BFloat16"] * 2, 2, 80 * US)
+    assert (row.flop_per_call, row.model_flop_per_call, row.bytes_per_call) == (2 * 10**9, 2 * 10**9, 6 * 10**6)
+    assert (row.tflops, row.gb_per_s, row.intensity) == (pytest.approx(50), pytest.approx(150), pytest.approx(1000 / 3))
+    assert (row.percent_of_roof, row.bound, row.lost_ns) == (pytest.approx(50), "compute", 40 * US)
+
+
+@pytest.mark.parametrize(
+    ("kernel_ns", "percent", "bound", "lost"),
+    [(4000, 50.1, "memory", 1996), (20_000, 10.02, "memory", 17_996), (5000, 40.08, "latency", 2996), (1000, 200.4, "cache", None)],
+)
+def test_a_product_limited_by_its_bytes(make_store: MakeStore, kernel_ns: int, percent: float, bound: str, lost: int | None) -> None:
+    trace = Trace()
+    trace.call("aten::mm", SKINNY, kernel_ns)
+    row = only(result(trace.store(make_store)))
+    assert (row.percent_of_roof, row.bound, row.lost_ns) == (pytest.approx(percent), bound, lost)
+
+
+def test_work_beyond_a_peak_is_unknown(make_store: MakeStore) -> None:
+    trace = Trace()
+    trace.call("aten::mm", SQUARE, 19 * US)
+    row = only(result(trace.store(make_store)))
+    assert (row.flop_per_call, row.tflops, row.gb_per_s, row.percent_of_roof, row.bound) == (2 * 10**9, None, None, None, "unknown")
+
+
+@pytest.mark.parametrize(("precision", "percent"), [("FP32", 80.0), ("TF32", 8.0), ("unknown", 8.0)])
+def test_products_of_fp32_run_in_tf32_unless_a_kernel_shows_otherwise(make_store: MakeStore, precision: str, percent: float) -> None:
+    trace = Trace()
+    trace.names["k"] = ("k", precision, "GEMM")
+    trace.call("aten::mm", SQUARE, 250 * US, kind="fp32")
+    assert only(result(trace.store(make_store))).percent_of_roof == pytest.approx(percent)
+
+
+def test_without_peaks_the_rates_are_known(make_store: MakeStore) -> None:
+    trace = Trace()
+    trace.call("aten::mm", SQUARE, 50 * US)
+    trace.call("aten::unknown", [[5]], 10)
+    found = result(trace.store(make_store), {})
+    row, unknown = found.operators
+    assert (row.tflops, row.percent_of_roof, row.bound, row.lost_ns) == (pytest.approx(40), None, "unknown", None)
+    assert (unknown.flop_per_call, unknown.bytes_per_call, unknown.bound) == (None, None, "unknown")
+    assert found.mfu_percent is None
+    assert "--peak" in (found.no_mfu or "")
+    assert found.coverage_percent == 100
+
+
+def test_calls_of_equal_sizes_and_other_work_are_apart(make_store: MakeStore) -> None:
+    # A 1 x 1 convolution of 8 x 8 images with stride 1 and 2: 64 and 16 outputs.
+    trace = Trace()
+    for stride in (1, 2):
+        concrete = ["", "", "", f"[{stride}, {stride}]", "[0, 0]", "[1, 1]", "False", "[0, 0]", "1"]
+        dims = [[1, 4, 8, 8], [16, 4, 1, 1], [], [], [], [], [], [], []]
+        trace.call("aten::convolution", dims, 10 * stride, concrete=concrete)
+    assert [row.flop_per_call for row in result(trace.store(make_store)).operators] == [2 * 16 * 16 * 4, 2 * 64 * 16 * 4]
+
+
+def test_a_run_of_the_cpu_alone_has_flops(make_store: MakeStore) -> None:
+    trace = Trace()
+    trace.call("aten::mm", SQUARE, 0)
+    del trace.tables["device_event"]
+    found = result(trace.store(make_store), {})
+    row = only(found)
+    assert (row.calls, row.device_ns, row.flop_per_call) == (1, 0, 2 * 10**9)
+    assert (row.tflops, row.gb_per_s, row.percent_of_roof, row.bound, row.lost_ns) == (None, None, None, "unknown", None)
+    assert (found.mfu_percent, found.coverage_percent) == (None, None)
+    assert found.no_mfu
+
+
+@pytest.mark.parametrize("dims", [[[-1, 5], [5, 5]], [[10**30, 5], [5, 5]], [[[5], 5], [5, 5]], [["x"], None], []])
+def test_sizes_that_no_tensor_has_are_unknown(make_store: MakeStore, dims: list[Any]) -> None:
+    trace = Trace()
+    trace.call("aten::mm", dims, 10)
+    row = only(result(trace.store(make_store)))
+    assert (row.device_ns, row.flop_per_call, row.tflops, row.bound) == (10, None, None, "unknown")
+
+
+def step(number: int) -> Row:
+    """A step of 100 µs on the host and on the device, which works 1 ms later."""
+    return {
+        "node": 0, "process": 0, "index": number, "host_start_ns": 100 * US * number, "host_duration_ns": 100 * US,
+        "device_start_ns": 10**6 + 100 * US * number, "device_duration_ns": 100 * US, "device_events": 1,
+    }  # fmt: skip
+
+
+def test_utilization_of_the_steps(make_store: MakeStore) -> None:
+    # Two steps. The begin of the first is not known. In the second: a product of 20 µs at the peak, the same again in a backward node
+    # of a checkpoint, and a kernel of a product without sizes. Matrix kernels take 25 + 25 + 50 µs, half of it with known FLOPs.
+    trace = Trace()
+    trace.names["unknown gemm"] = ("gemm", "BF16", "GEMM")
+    trace.call("aten::mm", SQUARE, 25 * US)
+    trace.at = 120 * US
+    trace.call("aten::mm", SQUARE, 25 * US)
+    node = {"kind": "operator", "name": NODE + "CheckpointFunctionBackward", "sequence": 1, "forward_thread": 1}
+    trace.tables["host_event"].append({**node, "start_ns": trace.at, "duration_ns": 150})
+    trace.call("aten::mm", SQUARE, 25 * US, sequence=9, forward_thread=0)
+    trace.at += 100
+    trace.call("custom::mm", [[5]], 50 * US, kernel="unknown gemm")
+    found = result(trace.store(make_store, step=[step(0), step(1)]))
+    assert (found.mfu_percent, found.hfu_percent) == (pytest.approx(20), pytest.approx(40))
+    assert (found.coverage_percent, found.lower_bound, found.measured_over) == (pytest.approx(50), True, "steps")
+
+
+def test_utilization_without_steps_is_that_of_the_profile(make_store: MakeStore) -> None:
+    # Two products of 40 µs one after another: 20 of each 40 µs at the peak. The second GPU of the process halves it.
+    trace = Trace()
+    trace.call("aten::mm", SQUARE, 40 * US)
+    trace.at = 40 * US
+    trace.call("aten::mm", SQUARE, 40 * US)
+    found = result(trace.store(make_store))
+    assert (found.mfu_percent, found.measured_over) == (pytest.approx(50), "profile window")
+    trace.tables["device_event"][1]["device"] = 1
+    assert result(trace.store(make_store)).mfu_percent == pytest.approx(25)
+
+
+def test_types_count_against_their_own_peaks(make_store: MakeStore) -> None:
+    # 20 µs in BF16 at its peak and 200 µs in FP32 at its own, in 1 ms.
+    trace = Trace()
+    trace.names["k"] = ("k", "FP32", "GEMM")
+    trace.call("aten::mm", SQUARE, 400 * US)
+    trace.at = 400 * US
+    trace.call("aten::mm", SQUARE, 600 * US, kind="fp32")
+    assert result(trace.store(make_store)).mfu_percent == pytest.approx(22)
+
+
+def test_peaks_of_the_devices_of_a_process(make_store: MakeStore) -> None:
+    devices = [{"node": 0, "index": 0, "name": "NVIDIA H100 80GB HBM3"}, {"node": 0, "index": 1, "name": "NVIDIA L4"}]
+    store = make_store(device=devices)
+    assert device_peaks(store, pl.DataFrame({"process": [0], "device": [0]}))[0].product == "H100 SXM5"
+    assert device_peaks(store, pl.DataFrame({"process": [0, 0], "device": [0, 1]})) == {}
+    assert device_peaks(store, pl.DataFrame({"process": [0], "device": [7]})) == {}
+
+
+SECOND = 10**9
+
+
+def power(*samples: tuple[float, float]) -> list[Row]:
+    return [{"node": 0, "metric": "gpu_power", "unit": 0, "time_ns": int(at * SECOND), "value": watts} for at, watts in samples]
+
+
+def measured(start: float, end: float, steps: int) -> MeasuredTime:
+    times = {"process": [0], "start": [int(start * SECOND)], "end": [int(end * SECOND)]}
+    return MeasuredTime(STEPS, None, pl.DataFrame(times, schema_overrides={"process": pl.Int32}), steps)
+
+
+WORK = pl.DataFrame({"process": [0], "device": [0]}, schema_overrides={"process": pl.Int32, "device": pl.Int32})
+
+
+def test_energy_of_steps(make_store: MakeStore) -> None:
+    # 100 W rise to 200 W in the first second. From 0.5 s: 175 W x 0.5 s, then 200 W x 0.5 s.
+    store = make_store(sample=power((0, 100), (1, 200), (2, 200)))
+    energy = step_energy(store, WORK, measured(0.5, 1.5, 2), 3e12)
+    assert energy is not None
+    assert (energy.joules, energy.mean_watts) == (pytest.approx(187.5), pytest.approx(187.5))
+    assert (energy.joules_per_step, energy.joules_per_tflop) == (pytest.approx(93.75), pytest.approx(62.5))
+
+
+@pytest.mark.parametrize("window", [(3.0, 9.0), (10.5, 12.0), (-1.0, 1.0)])
+def test_energy_is_unknown_where_no_samples_are(make_store: MakeStore, window: tuple[float, float]) -> None:
+    store = make_store(sample=power((0, 100), (1, 100), (2, 100), (10, 100), (11, 100)))
+    assert step_energy(store, WORK, measured(*window, 1), None) is None
+    two = pl.concat([WORK, WORK.with_columns(device=pl.lit(1, pl.Int32))])
+    assert step_energy(store, WORK, measured(0, 2, 1), None) is not None
+    assert step_energy(store, two, measured(0, 2, 1), None) is None
