@@ -2,10 +2,10 @@
 
 usage: python benchmarks/signatures.py [--events 1000000] [--runs 5] [--keep FOLDER]
 
-A made trace in the profiler's own layout has Python functions, operators with shapes, types, strides, concrete inputs, sequence numbers, call
-stacks and modules, launches, and kernels with occupancy. It is read as it is, and with these members under other names of the same length,
-so that the text is equally long and nothing of them is read. The runs alternate; the medians are printed. The last result is in
-benchmarks/README.md.
+A made trace in the profiler's own layout has Python functions, operators with shapes, types, strides, concrete inputs, sequence numbers,
+call stacks and modules, launches, and kernels with occupancy. It is read as it is, and with the members under other names of the same
+length, so that the text is equally long: without shapes and stacks, and without all of the members. The runs alternate; the medians are
+printed. The last result is in benchmarks/README.md.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
-MEMBERS = (
-    "Input Dims", "Input type", "Input Strides", "Concrete Inputs", "Call stack", "Module Hierarchy", "Sequence number", "Fwd thread id",
-    "est. achieved occupancy %", "blocks per SM",
-)  # fmt: skip
+SHAPES = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs", "Call stack", "Module Hierarchy")
+MEMBERS = (*SHAPES, "Sequence number", "Fwd thread id", "est. achieved occupancy %", "blocks per SM")
+VARIANTS = {"all members": (), "without shapes and stacks": SHAPES, "without any": MEMBERS}  # label -> members that are not read
 CPU = """
 import os, sys
 pid = os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ)
@@ -79,43 +79,51 @@ def events(count: int) -> Iterator[str]:
     calls = signatures(2000, rng)
     functions = [f"/home/user/train/model.py({line}): forward" for line in range(200)] + [f"nn.Module: Linear_{n}" for n in range(100)]
     for group in range(count // 6):
-        start, ns = 1_700_000_000_000_000 + 60 * group, group * 7919 % 1000
+        start, ns = 1_700_000_000_000_000 + 90 * group + rng.randint(0, 30), rng.randint(0, 999)
+        length = int(rng.lognormvariate(3.4, 0.3)) % 60 + 8  # of the kernel; the host's calls vary like it
         correlation = 10 + group
         for depth in range(2):
             args = f'"Python parent id": {2 * group + depth}, "Python id": {2 * group + depth + 1}, "Ev Idx": {group}'
             name = functions[(group + depth * 37) % len(functions)]
-            yield EVENT.format(category="python_function", name=name, pid=77, tid=77, ts=start + depth, dur=50 - depth, ns=ns, args=args)
+            yield EVENT.format(
+                category="python_function", name=name, pid=77, tid=77, ts=start + depth, dur=length + 10 - depth, ns=ns, args=args
+            )
         for depth in range(2):
             name, inputs = calls[(group * 2 + depth) % len(calls)]
             args = f'"External id": {2 * group + depth}, "Record function id": 0, {inputs}, "Ev Idx": {group}'
             if group % 2:
                 args += f', "Sequence number": {group}, "Fwd thread id": {group % 4 // 2}'
-            yield EVENT.format(category="cpu_op", name=name, pid=77, tid=77, ts=start + 3 + depth, dur=40 - 2 * depth, ns=ns, args=args)
+            yield EVENT.format(
+                category="cpu_op", name=name, pid=77, tid=77, ts=start + 3 + depth, dur=length + 4 - 2 * depth, ns=ns, args=args
+            )
         args = f'"External id": {2 * group + 1}, "cbid": 211, "correlation": {correlation}'
-        yield EVENT.format(category="cuda_runtime", name="cudaLaunchKernel", pid=77, tid=77, ts=start + 8, dur=4, ns=ns, args=args)
+        yield EVENT.format(
+            category="cuda_runtime", name="cudaLaunchKernel", pid=77, tid=77, ts=start + 8, dur=length // 8, ns=ns, args=args
+        )
         args = (
             f'"External id": {2 * group + 1}, "queued": 0, "device": 0, "context": 1, "stream": 7, "correlation": {correlation},'
             f' "registers per thread": 32, "shared memory": 0, "blocks per SM": {group % 400 / 66:.6f},'
             f' "grid": [{group % 400 * 2}, 1, 1], "block": [128, 1, 1], "est. achieved occupancy %": {group % 101}'
         )
         name = f"void at::native::vectorized_elementwise_kernel<4, Functor{group % 300}>(int, Functor{group % 300})"
-        yield EVENT.format(category="kernel", name=name, pid=0, tid=7, ts=start + 14, dur=40, ns=ns, args=args)
+        yield EVENT.format(category="kernel", name=name, pid=0, tid=7, ts=start + 14, dur=length, ns=ns, args=args)
 
 
-def write(folder: Path, count: int) -> tuple[Path, Path]:
-    """Write the trace with the members, and with other names for them."""
-    read, unread = folder / "read.rank-0.json.gz", folder / "unread.rank-0.json.gz"
-    if not (read.exists() and unread.exists()):
-        with gzip.open(read, "wt", compresslevel=3) as one, gzip.open(unread, "wt", compresslevel=3) as other:
+def write(folder: Path, count: int) -> dict[str, Path]:
+    """Write the trace, and copies of it with other names for members."""
+    traces = {label: folder / f"{label.replace(' ', '-')}.rank-0.json.gz" for label in VARIANTS}
+    if not all(trace.exists() for trace in traces.values()):
+        with ExitStack() as stack:
+            files = {label: stack.enter_context(gzip.open(trace, "wt", compresslevel=3)) for label, trace in traces.items()}
             for number, event in enumerate(events(count)):
-                text = (",\n" if number else HEAD) + event
-                one.write(text)
-                for member in MEMBERS:
-                    text = text.replace(f'"{member}"', f'"{member[:-1]}~"')
-                other.write(text)
-            for file in (one, other):
+                for label, file in files.items():
+                    text = (",\n" if number else HEAD) + event
+                    for member in VARIANTS[label]:
+                        text = text.replace(f'"{member}"', f'"{member[:-1]}~"')
+                    file.write(text)
+            for file in files.values():
                 file.write("\n  ]\n}\n")
-    return read, unread
+    return traces
 
 
 def ingest(trace: Path, store: Path) -> tuple[float, float, int]:
@@ -138,16 +146,15 @@ def main() -> None:
         folder = options.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         traces = write(folder, options.events)
-        results: dict[Path, list[tuple[float, float, int]]] = {trace: [] for trace in traces}
+        results: dict[str, list[tuple[float, float, int]]] = {label: [] for label in traces}
         for _ in range(options.runs):
-            for trace in traces:
-                results[trace].append(ingest(trace, folder / "run.duckdb"))
-        medians = {trace: [statistics.median(column) for column in zip(*runs, strict=True)] for trace, runs in results.items()}
-        for label, trace in zip(("with the members", "without"), traces, strict=True):
-            seconds, peak, size = medians[trace]
-            print(f"{label}: {seconds:.2f} s, {peak:.0f} MiB peak, store of {size / 1e6:.1f} MB")
-        (seconds, _, size), (base, _, base_size) = (medians[trace] for trace in traces)
-        print(f"difference: {100 * (seconds / base - 1):+.1f} % processor time, {100 * (size / base_size - 1):+.1f} % store")
+            for label, trace in traces.items():
+                results[label].append(ingest(trace, folder / "run.duckdb"))
+        medians = {label: [statistics.median(column) for column in zip(*runs, strict=True)] for label, runs in results.items()}
+        complete, _, complete_size = medians["all members"]
+        for label, (seconds, peak, size) in medians.items():
+            print(f"{label}: {seconds:.2f} s, {peak:.0f} MiB peak, store of {size / 1e6:.1f} MB", end="; ")
+            print(f"with all: {100 * (complete / seconds - 1):+.1f} % processor time, {100 * (complete_size / size - 1):+.1f} % store")
 
 
 if __name__ == "__main__":

@@ -46,6 +46,11 @@ _MESSAGES: Final[dict[str, tuple[Severity, str]]] = {
         f"The file has more than {NAMES:,} texts or {NAME_TEXT_BYTES >> 20} MiB of them, the limit; further ones read {LEFT_OUT}.",
     ),
     "metadata_left_out": ("warning", f"Metadata events beyond the limit of {MEMBER_LIMIT >> 20} MiB were left out."),
+    "combination_left_out": (
+        "warning",
+        f"The file has more than {NAMES:,} signatures of operators or {NAME_TEXT_BYTES >> 20} MiB of them, the limit; calls with further"
+        " ones have no shapes and no stacks.",
+    ),
     "no_extension": (
         "info",
         "The trace was read without the compiled extension, which takes many times as long; install postrun with a C compiler.",

@@ -37,6 +37,7 @@ not_json                no event and no member could be found at all
 empty                   no text
 text_cut                a text of a row longer than TEXT_BYTES (limits.py); cut, with its length and checksum behind it
 text_left_out           a text of a row beyond NAMES or NAME_TEXT_BYTES; it reads LEFT_OUT
+combination_left_out    a combination of members beyond NAMES or NAME_TEXT_BYTES; null
 metadata_left_out       an M event beyond MEMBER_LIMIT bytes of such events; skipped
 no_extension            no damage: the text was read without the C scanner, which takes longer
 ======================  ==================================================================================================
@@ -44,7 +45,7 @@ no_extension            no damage: the text was read without the C scanner, whic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Literal, Protocol
@@ -79,6 +80,7 @@ _BASE_FIELDS: Final = (
     ("start_ns", pa.int64()),
     ("duration_ns", pa.int64()),
 )
+_COMBINATION: Final = ("combination", pa.int32())
 _ROW: Final = ("row", pa.int64())
 EVENT_COLUMNS: Final = tuple(name for name, _ in _BASE_FIELDS)  # of every event, in front of the columns of arguments
 
@@ -106,7 +108,8 @@ class Batch:
     ``events`` and ``wide``: ordinal (index among the events of the file that give a row), phase (``ord`` of ph), category and name
     (string ids), pid, tid, start_ns, duration_ns, then the argument columns. ``sparse``: the events with a sparse argument, as ``row``
     (index in ``events``) and the columns of such arguments. ``strings``: texts of the string ids first used in this batch, in order; ids
-    run on from 0 over the whole file. ``metadata``: M events with the number of rows before each.
+    run on from 0 over the whole file. ``metadata``: M events with the number of rows before each. ``combinations``: the texts of the ids
+    of the column ``combination``, in the same way; a text for each part, None if the events lack it.
     """
 
     events: pa.RecordBatch
@@ -114,6 +117,7 @@ class Batch:
     wide: pa.RecordBatch
     strings: list[str]
     metadata: list[tuple[int, dict[str, Any]]]
+    combinations: list[tuple[str | None, ...]]
 
 
 class Scanner(Protocol):
@@ -121,7 +125,9 @@ class Scanner(Protocol):
 
     def feed(self, data: bytes, /) -> None: ...
     def finish(self) -> None: ...
-    def take(self) -> tuple[int, list[Any], int, list[Any], int, list[Any], list[str], list[tuple[int, bytes]]]: ...
+    def take(
+        self,
+    ) -> tuple[int, list[Any], int, list[Any], int, list[Any], list[str], list[tuple[int, bytes]], list[tuple[str | None, ...]]]: ...
     def members(self) -> list[tuple[bytes, bytes, bool]]: ...
     def counts(self) -> list[tuple[str, str, int]]: ...
     def defects(self) -> list[tuple[str, int, int, bytes]]: ...
@@ -146,6 +152,9 @@ class TraceScan:
     ``members``, ``event_counts`` ((ph, cat) -> events, all phases, category "" if there is none) and ``defects``. Only
     ``PythonScanner`` raises InputError, for bad text; a wrong call order raises ValueError. ``scanner`` replaces the
     best one that this installation has.
+
+    ``parts``: further keys of ``args``. If there are any, the last column of ``events`` and ``wide``, ``combination``, has an id for
+    their texts together (as of kind ``text``), null without any of them. Their texts do not count as strings.
     """
 
     def __init__(
@@ -155,6 +164,7 @@ class TraceScan:
         sparse_args: Mapping[str, Arg] = _NO_ARGS,
         wide_args: Mapping[str, Arg] = _NO_ARGS,
         wide_categories: Collection[str] = (),
+        parts: Sequence[str] = (),
         scanner: Callable[..., Scanner] | None = None,
         event_limit: int = EVENT_LIMIT,
         member_limit: int = MEMBER_LIMIT,
@@ -164,16 +174,19 @@ class TraceScan:
     ) -> None:
         groups = [_columns(arguments) for arguments in (args, sparse_args, wide_args)]
         dense, sparse, wide = groups
+        combined = [_COMBINATION] if parts else []
         names = [_ROW[0]] + [name for name, _ in _BASE_FIELDS] + [n for c in (*dense, *sparse, *wide) for n in _arrow_names(c)]
+        names += [name for name, _ in combined]
         if len(set(names)) != len(names):
             raise ValueError(f"column names must differ: {sorted({n for n in names if names.count(n) > 1})}")
         order = {c.column: i for i, c in enumerate((*dense, *sparse, *wide))}
         keys = [(key, order[arg.column]) for mapping in (args, sparse_args, wide_args) for key, arg in mapping.items()]
+        keys += [(key, len(order) + number) for number, key in enumerate(parts)]
         if len({key for key, _ in keys}) != len(keys):
-            raise ValueError("a key of args may be given once, in args, sparse_args or wide_args")
-        self._schema = pa.schema([*_BASE_FIELDS, *(f for c in dense for f in _fields(c))])
+            raise ValueError("a key of args may be given once, in args, sparse_args, wide_args or parts")
+        self._schema = pa.schema([*_BASE_FIELDS, *(f for c in dense for f in _fields(c)), *combined])
         self._sparse_schema = pa.schema([_ROW, *(f for c in sparse for f in _fields(c))])
-        self._wide_schema = pa.schema([*_BASE_FIELDS, *(f for group in groups for c in group for f in _fields(c))])
+        self._wide_schema = pa.schema([*_BASE_FIELDS, *(f for group in groups for c in group for f in _fields(c)), *combined])
         self._scanner: Scanner = (scanner or (PythonScanner if _NativeScanner is None else _NativeScanner))(
             [c.kind for c in dense],
             [c.kind for c in sparse],
@@ -186,6 +199,7 @@ class TraceScan:
             text_limit,
             string_limit,
             total_limit,
+            len(parts),
         )
         self._finished = False
         self.members: dict[str, Any] = {}
@@ -213,13 +227,14 @@ class TraceScan:
 
     def take(self) -> Batch:
         """Return everything that was decoded since the last call."""
-        n, columns, n_sparse, sparse_columns, n_wide, wide_columns, strings, metadata = self._scanner.take()
+        n, columns, n_sparse, sparse_columns, n_wide, wide_columns, strings, metadata, combinations = self._scanner.take()
         return Batch(
             events=_record_batch(self._schema, n, columns),
             sparse=_record_batch(self._sparse_schema, n_sparse, sparse_columns),
             wide=_record_batch(self._wide_schema, n_wide, wide_columns),
             strings=strings,
             metadata=[(before, decode_value(raw)) for before, raw in metadata],
+            combinations=combinations,
         )
 
 

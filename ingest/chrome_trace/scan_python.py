@@ -67,8 +67,10 @@ class PythonScanner:
         text_limit: int,
         string_limit: int,
         total_limit: int,
+        parts: int = 0,
     ) -> None:
-        self._kinds = [*kinds, *sparse_kinds, *wide_kinds]
+        self._kinds = [*kinds, *sparse_kinds, *wide_kinds, *["text"] * parts]
+        self._all = len(self._kinds) - parts
         self._dense = len(kinds)
         self._narrow = len(kinds) + len(sparse_kinds)
         self._keys = {key.decode(): column for key, column in keys}
@@ -82,6 +84,9 @@ class PythonScanner:
         self._rows: tuple[list[list[int | None]], ...] = ([], [], [])
         self._ids: dict[str, int] = {}
         self._strings: list[str] = []
+        self._combined: dict[tuple[str | None, ...], int] = {}
+        self._combined_bytes = 0
+        self._combinations: list[tuple[str | None, ...]] = []
         self._metadata: list[tuple[int, bytes]] = []
         self._members: list[tuple[bytes, bytes, bool]] = []
         self._counts: dict[tuple[str, str], int] = {}
@@ -95,14 +100,16 @@ class PythonScanner:
         self._final = True
         next(self._reader, None)
 
-    def take(self) -> tuple[int, list[Any], int, list[Any], int, list[Any], list[str], list[tuple[int, bytes]]]:
+    def take(
+        self,
+    ) -> tuple[int, list[Any], int, list[Any], int, list[Any], list[str], list[tuple[int, bytes]], list[tuple[str | None, ...]]]:
         tables = []
-        layouts = (8, self._kinds[: self._dense]), (1, self._kinds[self._dense : self._narrow]), (8, self._kinds)
+        layouts = (8, self._kinds[: self._dense]), (1, self._kinds[self._dense : self._narrow]), (8, self._kinds[: self._all])
         for rows, (width, kinds) in zip(self._rows, layouts, strict=True):
-            width += sum(3 if kind == "int3" else 1 for kind in kinds)
+            width += sum(3 if kind == "int3" else 1 for kind in kinds) + (rows is not self._rows[1] and len(self._kinds) > self._all)
             tables += [len(rows), [[row[i] for row in rows] for i in range(width)]]
-        result = (*tables, self._strings, self._metadata)
-        self._rows, self._strings, self._metadata = ([], [], []), [], []
+        result = (*tables, self._strings, self._metadata, self._combinations)
+        self._rows, self._strings, self._metadata, self._combinations = ([], [], []), [], [], []
         return result  # type: ignore[return-value]
 
     def members(self) -> list[tuple[bytes, bytes, bool]]:
@@ -286,7 +293,7 @@ class PythonScanner:
         row += [identifier(fields.get("pid")), identifier(fields.get("tid")), start, time(fields.get("dur"))]
         events, sparse, wide_events = self._rows
         row_of_sparse: list[int | None] = [len(events)]
-        for column, kind in enumerate(self._kinds if wide else self._kinds[: self._narrow]):
+        for column, kind in enumerate(self._kinds[: self._all if wide else self._narrow]):
             values = row if wide or column < self._dense else row_of_sparse
             value = args.get(column)
             if kind == "int":
@@ -296,8 +303,10 @@ class PythonScanner:
             else:
                 numbers = value if isinstance(value, list) and not isinstance(value, _Members) else []
                 values += [integer(number) for number in [*numbers[:3], None, None, None][:3]]
+        if len(self._kinds) > self._all:
+            row.append(self._combine([_text(text_args.get(column)) for column in range(self._all, len(self._kinds))], at, text))
         (wide_events if wide else events).append(row)
-        if not wide and any(column >= self._dense for column in args):
+        if not wide and any(self._dense <= column < self._all for column in args):
             sparse.append(row_of_sparse)
         self._event_count += 1
 
@@ -320,6 +329,24 @@ class PythonScanner:
                 self._text_bytes += len(short.encode())
                 self._strings.append(short)
         return self._ids[short]
+
+    def _combine(self, texts: list[str | None], at: int, event: str) -> int | None:
+        """Return the id of the texts of the parts together; null in a full table."""
+        short = tuple(None if text is None else cut_text(text, self._text_limit) for text in texts)
+        for text, cut in zip(texts, short, strict=True):
+            if text != cut:
+                self._defect("text_cut", at, event)
+        if not any(text is not None for text in short):
+            return None
+        size = sum(4 + len((text or "").encode()) for text in short)
+        if short not in self._combined:
+            if len(self._combined) >= self._string_limit or self._combined_bytes + size > self._total_limit:
+                self._defect("combination_left_out", at, event)
+                return None
+            self._combined[short] = len(self._combined)
+            self._combined_bytes += size
+            self._combinations.append(short)
+        return self._combined[short]
 
     def _count(self, phase: str, category: str) -> None:
         """Count an event by phase and category; in a full table by phase alone."""

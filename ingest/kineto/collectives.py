@@ -10,6 +10,7 @@ from ..chrome_trace.names import Names
 from ..chrome_trace.tensors import output_and_input, tensors
 from ..kernels.categories import DEVICE_KINDS
 from ..store.schema import SCHEMA
+from .signatures import TraceSignatures
 
 _PREFIX: Final = "^[nhx]ccl:"  # of the ranges in which PyTorch's process groups launch a collective: NCCL, RCCL, HCCL, XCCL
 _GATHERS: Final = {
@@ -21,7 +22,7 @@ _GATHERS: Final = {
 """Operators around these ranges. Their first two arguments are the output and the input of a rank; the group size is the ratio."""
 _OF_GROUP: Final = ("group_name", "group_description", "group_ranks")
 _COLUMNS: Final = [column for column in SCHEMA["collective"] if column not in ("node", "process")]
-_SHAPED: Final = pl.col("shapes").is_not_null() & pl.col("element_types").is_not_null() & (pl.col("duration_ns") >= 0)
+_SHAPED: Final = pl.col("shapes").is_not_null() & pl.col("element_types").is_not_null()
 
 
 def collective_rows(names: Names, events: pl.DataFrame) -> pl.DataFrame | None:
@@ -38,13 +39,13 @@ def collective_rows(names: Names, events: pl.DataFrame) -> pl.DataFrame | None:
     return rows.select(_COLUMNS)
 
 
-def shaped_rows(names: Names, events: pl.DataFrame) -> pl.DataFrame | None:
+def shaped_rows(names: Names, signatures: TraceSignatures, events: pl.DataFrame) -> pl.DataFrame | None:
     """Return the rows of ranges with shapes alone, as in older traces, or None."""
-    known = events.filter(_SHAPED)
+    known = events.filter(pl.col("combination").is_not_null() & (pl.col("duration_ns") >= 0))
+    known = known.with_columns(name=names.texts(known["name"])).filter(pl.col("name").str.contains(_PREFIX))
+    known = known.hstack(signatures.tensors(known["combination"])).filter(_SHAPED)
     if known.is_empty():
         return None
-    texts = {name: names.texts(known[name]) for name in ("name", "shapes", "element_types")}
-    known = known.with_columns(**texts).filter(pl.col("name").str.contains(_PREFIX))
     sizes = {key: tensors(*key) for key in known.select("shapes", "element_types").unique().rows()}
     inputs = [sizes[key] for key in known.select("shapes", "element_types").rows()]
     sized = known.with_columns(
@@ -58,15 +59,15 @@ def shaped_rows(names: Names, events: pl.DataFrame) -> pl.DataFrame | None:
     return None if sized.is_empty() else sized.select(_COLUMNS)
 
 
-def gather_rows(names: Names, events: pl.DataFrame) -> pl.DataFrame | None:
+def gather_rows(names: Names, signatures: TraceSignatures, events: pl.DataFrame) -> pl.DataFrame | None:
     """Return the rows of gathers and reduce-scatters by their shapes, or None."""
-    known = events.filter(_SHAPED)
-    named = {name: operation for name in known["name"].unique().drop_nulls() if (operation := _GATHERS.get(names.text(name)))}
+    named = {name: operation for name in events["name"].unique().drop_nulls() if (operation := _GATHERS.get(names.text(name)))}
     if not named:
         return None
+    known = events.filter(pl.col("name").is_in(list(named)) & pl.col("combination").is_not_null() & (pl.col("duration_ns") >= 0))
     rows = []
-    for row in known.filter(pl.col("name").is_in(list(named))).iter_rows(named=True):
-        sizes = output_and_input(names.text(row["shapes"]), names.text(row["element_types"]))
+    for row in known.hstack(signatures.tensors(known["combination"])).filter(_SHAPED).iter_rows(named=True):
+        sizes = output_and_input(row["shapes"], row["element_types"])
         if sizes is not None and max(sizes[:2]) % min(sizes[:2]) == 0:
             received, sent, element_type = sizes
             rows.append({

@@ -32,6 +32,7 @@ from ..store.store import Store
 from ..store.time_limits import YEAR_2001_NS
 from .left_out import LeftOut, note_unread_phases
 from .rows import ARGS, SPARSE_ARGS, WIDE_ARGS, WIDE_CATEGORIES, KinetoRows
+from .signatures import MEMBERS
 
 NOT_STORED: Final = (
     "category_not_read", "categories_not_read", "zero_time", "absurd_time", "absurd_duration", "negative_duration", "stray_end",
@@ -48,7 +49,7 @@ def read_trace(
     ``head``: the beginning of the decompressed text, if known; its members about the process save corrections later.
     ``progress`` is called with the fraction that has been read. Damaged text never raises.
     """
-    scan = TraceScan(args=ARGS, sparse_args=SPARSE_ARGS, wide_args=WIDE_ARGS, wide_categories=WIDE_CATEGORIES)
+    scan = TraceScan(args=ARGS, sparse_args=SPARSE_ARGS, wide_args=WIDE_ARGS, wide_categories=WIDE_CATEGORIES, parts=MEMBERS)
     inflate = Inflate(path, max_unpacked=store.max_unpacked)
     trace = _Trace(store, placement, path, source, header_members(head))
     for batch in batches(inflate, scan, path.stat().st_size, progress):

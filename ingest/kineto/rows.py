@@ -17,6 +17,7 @@ from ..kernels.categories import ANNOTATION, DEVICE_ANNOTATION, DEVICE_KINDS, HO
 from ..store.time_limits import HIGHEST_DEVICE
 from .collectives import collective_rows, gather_rows, shaped_rows
 from .left_out import LeftOut
+from .signatures import TraceSignatures
 
 COMPLETE: Final = ord("X")
 INSTANT: Final = ord("i")
@@ -51,18 +52,6 @@ SPARSE_ARGS: Final[Mapping[str, Arg]] = {
     "Seq": Arg("sequence", "int"),
     "est. achieved occupancy %": Arg("occupancy", "text"),
     "blocks per SM": Arg("blocks_per_sm", "text"),
-    # the signature of an operator; of collectives also the sizes of their tensors
-    "Input Dims": Arg("shapes", "text"),
-    "Input type": Arg("element_types", "text"),
-    "Input Strides": Arg("input_strides", "text"),
-    "Concrete Inputs": Arg("concrete_inputs", "text"),
-    "Call stack": Arg("call_stack", "text"),
-    "Module Hierarchy": Arg("module_hierarchy", "text"),
-    "kernel_file": Arg("kernel_file", "text"),
-    "kernel_flop": Arg("kernel_flop", "text"),
-}
-_SIGNATURE: Final = {"shapes": "input_dims", "element_types": "input_types"} | {
-    name: name for name in ("input_strides", "concrete_inputs", "call_stack", "module_hierarchy", "kernel_file", "kernel_flop")
 }
 WIDE_CATEGORIES: Final = ("user_annotation", "cpu_instant_event")
 WIDE_ARGS: Final[Mapping[str, Arg]] = {
@@ -93,6 +82,7 @@ class KinetoRows:
 
     def __init__(self, names: Names, left_out: LeftOut) -> None:
         self.names = names
+        self.signatures = TraceSignatures(names.store)
         self.left_out = left_out
         tables = ("device_event", "host_event", "annotation", "collective", "allocation")
         self.waiting: dict[str, list[pl.DataFrame]] = {table: [] for table in tables}
@@ -110,6 +100,7 @@ class KinetoRows:
         Begin and end events wait for :meth:`close_ranges`.
         """
         self.names.add(batch.strings)
+        self.signatures.add(batch.combinations)
         events, sparse, wide = (pl.DataFrame(rows) for rows in (batch.events, batch.sparse, batch.wide))
         places = pl.repeat(None, events.height, dtype=pl.UInt32, eager=True)
         places.scatter(sparse["row"], pl.int_range(sparse.height, dtype=pl.UInt32, eager=True))
@@ -117,14 +108,13 @@ class KinetoRows:
         if wide.height:
             self._allocation_rows(wide.filter(pl.col("phase") == INSTANT))
             wide = wide.filter(pl.col("phase") != INSTANT)
-            self._wait("collective", shaped_rows(self.names, wide))
+            self._wait("collective", shaped_rows(self.names, self.signatures, wide))
             wide = wide.with_columns(sparse=pl.int_range(sparse.height, sparse.height + pl.len(), dtype=pl.UInt32))
             events = pl.concat([events, wide.select(events.columns)], how="vertical")
             sparse = pl.concat([sparse, wide.select(sparse.columns)], how="vertical")
         if events.is_empty():
             return False
-        if sparse["shapes"].null_count() < sparse.height:
-            self._wait("collective", gather_rows(self.names, _completed(events.filter(pl.col("sparse").is_not_null()), sparse)))
+        self._wait("collective", gather_rows(self.names, self.signatures, events))
         if (events["phase"] != COMPLETE).any():
             ranges = events.filter(pl.col("phase").is_in([BEGIN, END])).sort("ordinal")
             self.open_ranges.append(_completed(ranges, sparse))
@@ -144,7 +134,7 @@ class KinetoRows:
             self.left_out.count("stray_end", strays)
         if open_ones := ranges.filter(~pl.col("complete")).height:
             self.left_out.count("unclosed_begin", open_ones, ranges.filter(~pl.col("complete")))
-        kept = [*EVENT_COLUMNS, *dict.fromkeys(arg.column for arg in ARGS.values()), "complete"]
+        kept = [*EVENT_COLUMNS, *dict.fromkeys(arg.column for arg in ARGS.values()), "combination", "complete"]
         sparse = ranges.drop(kept)
         ranges = ranges.select(*kept, sparse=pl.int_range(pl.len(), dtype=pl.UInt32))
         self._rows(ranges, sparse, unknown_route=ANNOTATION)
@@ -197,7 +187,7 @@ class KinetoRows:
             described = _completed(events.filter(pl.col("sparse").is_not_null()), sparse).filter(pl.col("operation").is_not_null())
             self._wait("collective", collective_rows(self.names, described))
         self._device_rows(_completed(events.filter(pl.col("kind") < _FIRST_HOST), sparse))
-        self._host_rows(events.filter(pl.col("kind").is_between(_FIRST_HOST, _FIRST_ANNOTATION - 1)), sparse)
+        self._host_rows(events.filter(pl.col("kind").is_between(_FIRST_HOST, _FIRST_ANNOTATION - 1)))
         self._annotation_rows(_completed(events.filter(pl.col("kind") >= _FIRST_ANNOTATION), sparse))
 
     def _routes(self, categories: pl.Series, unknown_route: str) -> pl.Series:
@@ -252,7 +242,7 @@ class KinetoRows:
             rows = rows.with_columns(device=pl.col("device_id").cast(pl.Int32), bytes="size")
             self.waiting["allocation"].append(rows.select("device", "start_ns", "bytes", "allocated", "reserved"))
 
-    def _host_rows(self, events: pl.DataFrame, sparse: pl.DataFrame) -> None:
+    def _host_rows(self, events: pl.DataFrame) -> None:
         if events.is_empty():
             return
         self._count_pids(events)
@@ -261,23 +251,11 @@ class KinetoRows:
             kind=(pl.col("kind") - _FIRST_HOST).cat.to(_HOST_ENUM),
             name="name_id",
             correlation=_no_zero("correlation"),
-            signature=self._signatures(sparse.select(pl.col(*_SIGNATURE).gather(pl.lit(events["sparse"])))),
+            signature=self.signatures.ids(events["combination"]),
             sequence=pl.when(pl.col("autograd_sequence") >= 0).then("autograd_sequence"),
             forward_thread=pl.when(pl.col("forward_thread") >= 0).then("forward_thread"),
         )  # fmt: skip
         self.waiting["host_event"].append(rows)
-
-    def _signatures(self, parts: pl.DataFrame) -> pl.Series:
-        """Return the ids of signatures whose columns are ids of texts."""
-        distinct = parts.unique(maintain_order=True)
-        texts = distinct.select(self.names.texts(distinct[part]).alias(column) for part, column in _SIGNATURE.items())
-        # some programs write one number per line
-        spaced = pl.col("^(input|concrete)_.*$").str.replace_all(r"\s*\n\s*", "")
-        texts = texts.with_columns(
-            spaced, _number("kernel_flop"), pl.col("call_stack", "module_hierarchy", "kernel_file").replace("", None)
-        )
-        known = distinct.with_columns(signature=self.names.store.signatures.ids(texts))
-        return parts.join(known, on=list(_SIGNATURE), how="left", nulls_equal=True, maintain_order="left")["signature"]
 
     def _annotation_rows(self, events: pl.DataFrame) -> None:
         if events.is_empty():

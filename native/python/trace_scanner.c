@@ -10,6 +10,8 @@ typedef struct {
 
 /* ---------------------------------------------------------------- arguments */
 
+enum { MOST_PARTS = 64 };
+
 typedef struct {
     enum trace_scan_kind *kinds;
     trace_scan_text *keys, *categories;
@@ -71,7 +73,7 @@ static int read_keys(PyObject *list, arguments *a) {
         if (PyErr_Occurred()) {
             return -1;
         }
-        if (column >= a->options.all) {
+        if (column >= a->options.all + a->options.parts) {
             PyErr_SetString(PyExc_ValueError, "no such column");
             return -1;
         }
@@ -122,21 +124,22 @@ static trace_scan *make_scan(PyObject *kinds, PyObject *sparse_kinds, PyObject *
 
 static PyObject *scanner_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     PyObject *kinds, *sparse_kinds, *wide_kinds, *keys, *categories;
-    Py_ssize_t event_limit, member_limit, depth_limit, text_limit, string_limit, total_limit;
+    Py_ssize_t event_limit, member_limit, depth_limit, text_limit, string_limit, total_limit, parts = 0;
     if (keywords && PyDict_Size(keywords)) {
         PyErr_SetString(PyExc_TypeError, "TraceScanner takes positional arguments only");
         return NULL;
     }
-    if (!PyArg_ParseTuple(args, "OOOO!O!nnnnnn", &kinds, &sparse_kinds, &wide_kinds, &PyList_Type, &keys, &PyList_Type, &categories,
-                          &event_limit, &member_limit, &depth_limit, &text_limit, &string_limit, &total_limit)) {
+    if (!PyArg_ParseTuple(args, "OOOO!O!nnnnnn|n", &kinds, &sparse_kinds, &wide_kinds, &PyList_Type, &keys, &PyList_Type, &categories,
+                          &event_limit, &member_limit, &depth_limit, &text_limit, &string_limit, &total_limit, &parts)) {
         return NULL;
     }
-    if (event_limit < 1 || member_limit < 1 || text_limit < 1 || string_limit < 1 || total_limit < 1 || depth_limit < 1 ||
+    if (event_limit < 1 || member_limit < 1 || text_limit < 1 || parts < 0 || parts > MOST_PARTS || string_limit < 1 || total_limit < 1 || depth_limit < 1 ||
         depth_limit > TRACE_SCAN_DEPTH_MAX) {
         PyErr_Format(PyExc_ValueError, "limits must be positive, the depth at most %d", TRACE_SCAN_DEPTH_MAX);
         return NULL;
     }
     arguments a = {0};
+    a.options.parts = (size_t)parts;
     a.options.event_limit = (size_t)event_limit;
     a.options.member_limit = (size_t)member_limit;
     a.options.text_limit = (size_t)text_limit;
@@ -270,6 +273,25 @@ static PyObject *columns_of(const trace_scan_table *t) {
     return list;
 }
 
+/* A combination as a tuple with a str or None for each part. */
+static PyObject *combination_of(trace_scan_text key) {
+    PyObject *texts = PyList_New(0);
+    for (size_t at = 0; texts && at < key.length;) {
+        uint32_t length;
+        memcpy(&length, key.at + at, sizeof length);
+        at += sizeof length;
+        PyObject *item = length ? str_of((trace_scan_text){key.at + at, length - 1}) : Py_NewRef(Py_None);
+        at += length ? length - 1 : 0;
+        if (!item || PyList_Append(texts, item)) {
+            Py_CLEAR(texts);
+        }
+        Py_XDECREF(item);
+    }
+    PyObject *tuple = texts ? PyList_AsTuple(texts) : NULL;
+    Py_XDECREF(texts);
+    return tuple;
+}
+
 static PyObject *scanner_take(PyObject *object, PyObject *unused) {
     scanner *self = (scanner *)object;
     (void)unused;
@@ -279,8 +301,14 @@ static PyObject *scanner_take(PyObject *object, PyObject *unused) {
     const trace_scan_table *tables[] = {trace_scan_events(self->scan), trace_scan_sparse(self->scan), trace_scan_wide(self->scan)};
     size_t string_count = trace_scan_string_count(self->scan), metadata_count = trace_scan_metadata_count(self->scan);
     PyObject *columns[] = {columns_of(tables[0]), columns_of(tables[1]), columns_of(tables[2])};
+    size_t combination_count = trace_scan_combination_count(self->scan);
     PyObject *strings = PyList_New((Py_ssize_t)string_count), *metadata = PyList_New((Py_ssize_t)metadata_count);
-    int failed = !columns[0] || !columns[1] || !columns[2] || !strings || !metadata;
+    PyObject *combinations = PyList_New((Py_ssize_t)combination_count);
+    int failed = !columns[0] || !columns[1] || !columns[2] || !strings || !metadata || !combinations;
+    for (size_t i = 0; !failed && i < combination_count; i++) {
+        PyObject *tuple = combination_of(trace_scan_combination(self->scan, i));
+        failed = !tuple || PyList_SetItem(combinations, (Py_ssize_t)i, tuple);
+    }
     for (size_t i = 0; !failed && i < string_count; i++) {
         PyObject *text = str_of(trace_scan_string(self->scan, i));
         failed = !text || PyList_SetItem(strings, (Py_ssize_t)i, text);
@@ -296,10 +324,11 @@ static PyObject *scanner_take(PyObject *object, PyObject *unused) {
         }
         Py_XDECREF(strings);
         Py_XDECREF(metadata);
+        Py_XDECREF(combinations);
         return NULL;
     }
-    PyObject *result = Py_BuildValue("(nNnNnNNN)", (Py_ssize_t)tables[0]->rows, columns[0], (Py_ssize_t)tables[1]->rows, columns[1],
-                                     (Py_ssize_t)tables[2]->rows, columns[2], strings, metadata);
+    PyObject *result = Py_BuildValue("(nNnNnNNNN)", (Py_ssize_t)tables[0]->rows, columns[0], (Py_ssize_t)tables[1]->rows, columns[1],
+                                     (Py_ssize_t)tables[2]->rows, columns[2], strings, metadata, combinations);
     if (result) {
         trace_scan_clear(self->scan);
     }
@@ -368,7 +397,7 @@ static PyMethodDef scanner_methods[] = {
     {"feed", scanner_feed, METH_O, "Scan the next chunk; releases the GIL."},
     {"finish", scanner_finish, METH_NOARGS, "The text has ended."},
     {"take", scanner_take, METH_NOARGS,
-     "(rows, columns, the same of sparse and of wide events, new strings, metadata) since the last call."},
+     "(rows, columns, the same of sparse and of wide events, new strings, metadata, new combinations) since the last call."},
     {"members", scanner_members, METH_NOARGS, "[(key, text, broken)] of the top level."},
     {"counts", scanner_counts, METH_NOARGS, "[(ph, cat, events)]."},
     {"defects", scanner_defects, METH_NOARGS, "[(code, count, first offset, example)]."},
@@ -378,7 +407,7 @@ static PyMethodDef scanner_methods[] = {
 static PyType_Slot scanner_slots[] = {
     {Py_tp_doc, "TraceScanner(kinds, sparse_kinds, wide_kinds, keys, wide_categories, event_limit, member_limit, depth_limit, text_limit, "
                 "string_limit, "
-                "total_limit)"},
+                "total_limit, parts=0)"},
     {Py_tp_new, scanner_new},
     {Py_tp_dealloc, scanner_dealloc},
     {Py_tp_methods, scanner_methods},

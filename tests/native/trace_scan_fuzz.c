@@ -6,10 +6,11 @@
 
 #include "fuzz.h"
 
-static const char *const argument_keys[] = {"correlation", "External id", "Input Dims", "grid", "block", "Call stack"};
+static const char *const argument_keys[] = {"correlation", "External id", "Input Dims", "grid", "block", "Call stack",
+                                            "Input type",  "Concrete Inputs"};
 static const enum trace_scan_kind kinds[] = {TRACE_SCAN_INT,  TRACE_SCAN_INT,  TRACE_SCAN_TEXT,
                                              TRACE_SCAN_INT3, TRACE_SCAN_INT3, TRACE_SCAN_TEXT};
-enum { ARGUMENTS = 6, DENSE = 2, NARROW = 4, TEXT_COLUMNS = 5 };
+enum { ARGUMENTS = 6, PARTS = 2, DENSE = 2, NARROW = 4, TEXT_COLUMNS = 5 };
 
 static uint64_t total_rows;
 static int64_t total_defects;
@@ -17,8 +18,8 @@ static int64_t total_defects;
 /* ---------------------------------------------------------------- one scan */
 
 typedef struct {
-    uint64_t events, sparse, wide, strings, metadata, rest;
-    size_t rows, string_count;
+    uint64_t events, sparse, wide, strings, combinations, metadata, rest;
+    size_t rows, string_count, combination_count;
     int64_t last_event, defects;
 } result;
 
@@ -37,7 +38,7 @@ static void add_rows(result *r, uint64_t *digest, const trace_scan_table *t, siz
             add(digest, (const char *)column->values + row * column->width, column->width);
             if (column->width == TRACE_SCAN_I32) {
                 int32_t id = ((const int32_t *)column->values)[row];
-                CHECK(id >= -1 && id < (int64_t)strings);
+                CHECK(id >= -1 && id < (int64_t)(c + 1 < t->column_count ? strings : r->combination_count));
             }
         }
         int64_t number = ((const int64_t *)t->columns[0].values)[row];
@@ -67,9 +68,30 @@ static void add_sparse(result *r, const trace_scan_table *t, const trace_scan_ta
     }
 }
 
+/* A combination: lengths and texts of its parts, which fill it. */
+static void add_combination(result *r, trace_scan_text key) {
+    size_t at = 0;
+    for (int part = 0; part < PARTS; part++) {
+        uint32_t length;
+        CHECK(at + sizeof length <= key.length);
+        memcpy(&length, key.at + at, sizeof length);
+        at += sizeof length;
+        CHECK(length == 0 || length - 1 <= key.length - at);
+        check_utf8(key.at + at, length ? length - 1 : 0);
+        at += length ? length - 1 : 0;
+    }
+    CHECK(at == key.length);
+    add_text(&r->combinations, key);
+}
+
 static void take(trace_scan *s, result *r) {
     size_t fresh = trace_scan_string_count(s);
     r->string_count += fresh;
+    size_t combinations = trace_scan_combination_count(s);
+    r->combination_count += combinations;
+    for (size_t i = 0; i < combinations; i++) {
+        add_combination(r, trace_scan_combination(s, i));
+    }
     add_rows(r, &r->events, trace_scan_events(s), r->string_count);
     add_sparse(r, trace_scan_sparse(s), trace_scan_events(s));
     add_rows(r, &r->wide, trace_scan_wide(s), r->string_count);
@@ -120,7 +142,7 @@ static void take_rest(trace_scan *s, result *r, size_t length) {
 
 /* chunk: the largest size of a chunk; 0 scans the text as a whole. */
 static result scan_text(const uint8_t *data, size_t length, const trace_scan_options *options, size_t chunk) {
-    result r = {1, 1, 1, 1, 1, 1, 0, 0, -1, 0};
+    result r = {1, 1, 1, 1, 1, 1, 1, 0, 0, 0, -1, 0};
     trace_scan *s = trace_scan_new(options);
     CHECK(s);
     for (size_t i = 0; i < length;) {
@@ -147,14 +169,15 @@ static result scan_text(const uint8_t *data, size_t length, const trace_scan_opt
 
 static void run_input(const uint8_t *data, size_t length) {
     static const size_t chunks[] = {1, 3, 20, 300, 5000, 20000};
-    trace_scan_text keys[ARGUMENTS], wide = {(const uint8_t *)"kernel", 6};
-    size_t columns[ARGUMENTS];
-    for (size_t i = 0; i < ARGUMENTS; i++) {
+    trace_scan_text keys[ARGUMENTS + PARTS], wide = {(const uint8_t *)"kernel", 6};
+    size_t columns[ARGUMENTS + PARTS];
+    for (size_t i = 0; i < ARGUMENTS + PARTS; i++) {
         keys[i] = (trace_scan_text){(const uint8_t *)argument_keys[i], strlen(argument_keys[i])};
         columns[i] = i;
     }
     trace_scan_options options = {.kinds = kinds, .dense = DENSE, .narrow = NARROW, .all = ARGUMENTS, .keys = keys, .key_columns = columns};
-    options.key_count = ARGUMENTS;
+    options.key_count = ARGUMENTS + PARTS;
+    options.parts = PARTS;
     options.wide_categories = &wide;
     options.wide_category_count = 1;
     options.event_limit = 16 << 20;
@@ -174,6 +197,7 @@ static void run_input(const uint8_t *data, size_t length) {
     CHECK(whole.sparse == cut.sparse);
     CHECK(whole.wide == cut.wide);
     CHECK(whole.strings == cut.strings);
+    CHECK(whole.combinations == cut.combinations);
     CHECK(whole.metadata == cut.metadata);
     CHECK(whole.rest == cut.rest);
     CHECK(whole.rows == cut.rows);

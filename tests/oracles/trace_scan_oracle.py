@@ -401,8 +401,12 @@ class OracleScanner:
         text_limit: int,
         string_limit: int,
         total_limit: int,
+        parts: int = 0,
     ) -> None:
-        self._kinds = [*kinds, *sparse_kinds, *wide_kinds]
+        self._kinds = [*kinds, *sparse_kinds, *wide_kinds] + ["text"] * parts
+        self._parts = range(len(self._kinds) - parts, len(self._kinds))
+        self._combinations: list[tuple[str | None, ...]] = []
+        self._taken = 0  # of them
         self._dense = len(kinds)
         self._narrow = len(kinds) + len(sparse_kinds)
         self._keys = {key.decode(): index for key, index in keys}
@@ -454,10 +458,13 @@ class OracleScanner:
         self._final = True
         self._scan()
 
-    def take(self) -> tuple[int, list[Any], int, list[Any], int, list[Any], list[str], list[tuple[int, bytes]]]:
-        dense = 8 + sum(3 if kind == "int3" else 1 for kind in self._kinds[: self._dense])
+    def take(
+        self,
+    ) -> tuple[int, list[Any], int, list[Any], int, list[Any], list[str], list[tuple[int, bytes]], list[tuple[str | None, ...]]]:
+        combined = len(self._parts) > 0
+        dense = 8 + sum(3 if kind == "int3" else 1 for kind in self._kinds[: self._dense]) + combined
         sparse = 1 + sum(3 if kind == "int3" else 1 for kind in self._kinds[self._dense : self._narrow])
-        wide = 8 + sum(3 if kind == "int3" else 1 for kind in self._kinds)
+        wide = 8 + sum(3 if kind == "int3" else 1 for kind in self._kinds[: self._parts.start]) + combined
         rows, sparse_rows, wide_rows = self._rows, self._sparse_rows, self._wide_rows
         result = (
             len(rows),
@@ -468,7 +475,9 @@ class OracleScanner:
             [[row[i] for row in wide_rows] for i in range(wide)],
             self._strings,
             self._metadata,
+            self._combinations[self._taken :],
         )
+        self._taken = len(self._combinations)
         self._rows, self._sparse_rows, self._wide_rows, self._strings, self._metadata = [], [], [], [], []
         return result
 
@@ -536,6 +545,23 @@ class OracleScanner:
             self._text_bytes += size
             self._strings.append(short)
         return known
+
+    def _combined(self, texts: list[str | None], at: int) -> int | None:
+        """Return the place of a combination among all; none for an empty one, and for a new one in a full table."""
+        for text in texts:
+            if text is not None and cut_text(text, self._text_limit) != text:
+                self._note("text_cut", at)
+        parts = tuple(None if text is None else cut_text(text, self._text_limit) for text in texts)
+        if parts.count(None) == len(parts):
+            return None
+        if parts not in self._combinations:
+            known, new = (sum(4 * len(all_texts) + sum(len(t.encode()) for t in all_texts if t) for all_texts in group)
+                          for group in (self._combinations, [parts]))  # fmt: skip
+            if len(self._combinations) >= self._string_limit or known + new > self._total_limit:
+                self._note("combination_left_out", at)
+                return None
+            self._combinations.append(parts)
+        return self._combinations.index(parts)
 
     def _count(self, phase: str, category: str) -> None:
         """Count an event of a phase and category, or of its phase if the table is full."""
@@ -837,7 +863,7 @@ class OracleScanner:
             start_ns,
             self._as_time(fields.get("dur"), start),
         ]
-        for column, kind in enumerate(self._kinds if wide else self._kinds[: self._narrow]):
+        for column, kind in enumerate(self._kinds[: self._parts.start if wide else self._narrow]):
             value = args.get(column)
             if kind == "int":
                 row.append(self._as_int(value, start))
@@ -847,13 +873,14 @@ class OracleScanner:
             else:
                 three = [*value[:3], None, None, None] if _is_array(value) else [None] * 3
                 row.extend(self._as_int(v, start) for v in three[:3])
+        combination = [self._combined([self._as_text(args.get(column)) for column in self._parts], start)] if self._parts else []
         if wide:
-            self._wide_rows.append(row)
+            self._wide_rows.append(row + combination)
         else:
             dense = 8 + sum(3 if kind == "int3" else 1 for kind in self._kinds[: self._dense])
-            if max(args, default=-1) >= self._dense:
+            if any(self._dense <= column < self._parts.start for column in args):
                 self._sparse_rows.append([len(self._rows), *row[dense:]])
-            self._rows.append(row[:dense])
+            self._rows.append(row[:dense] + combination)
         self._event_count += 1
 
     def _as_text(self, value: Any) -> str | None:

@@ -227,6 +227,14 @@ static int reserve_row(trace_scan_table *t) {
     return 0;
 }
 
+static int is_ascii(text p, size_t n) {
+    uint64_t high = n >= 8 ? load8(p + n - 8) : load_short(p, n);
+    for (size_t i = 0; i + 8 <= n; i += 8) {
+        high |= load8(p + i);
+    }
+    return !(high & 0x8080808080808080u);
+}
+
 /* The text of a value; 0: it has none, -1: no memory. */
 static int text_of(trace_scan *s, const value *v, buffer *b, trace_scan_text *out) {
     switch (v->kind) {
@@ -241,6 +249,10 @@ static int text_of(trace_scan *s, const value *v, buffer *b, trace_scan_text *ou
         break;
     case OBJECT:
     case ARRAY:
+        if (is_ascii(v->at, v->length)) {
+            *out = (trace_scan_text){v->at, v->length};
+            return 1;
+        }
         if (scan_repair_utf8_into(b, v->at, v->length)) {
             return -1;
         }
@@ -318,6 +330,39 @@ static int32_t text_id(trace_scan *s, const value *v, text at, int *failed) {
         *failed = 1;
     }
     return has > 0 ? intern_text(s, t, at, failed) : -1;
+}
+
+/* Id of the combination of the texts of the parts. -1: no part is there, or the table is full; also *failed: no memory. */
+static int32_t combination_id(trace_scan *s, text at, int *failed) {
+    buffer *key = &s->combination;
+    int any = 0;
+    key->length = 0;
+    for (size_t i = s->all; i < s->all + s->parts; i++) {
+        trace_scan_text t = {0};
+        int has = text_of(s, &s->args[i], &s->scratch, &t);
+        int was_cut = has > 0 ? cut_text(s, &t, &s->cut) : 0;
+        if (was_cut > 0) {
+            note(s, TEXT_CUT, at);
+        }
+        uint32_t length = has > 0 ? (uint32_t)t.length + 1 : 0;
+        any |= has > 0;
+        if (has < 0 || was_cut < 0 || append(key, &length, sizeof length) || (has > 0 && append(key, t.at, t.length))) {
+            *failed = 1;
+            return -1;
+        }
+    }
+    if (!any) {
+        return -1;
+    }
+    int32_t id = known_id(&s->combined, key->bytes, key->length);
+    if (id < 0 && is_full(s, &s->combined, key->length)) {
+        note(s, COMBINATION_LEFT_OUT, at);
+        return -1;
+    }
+    if (id < 0 && (id = intern(&s->combined, key->bytes, key->length)) < 0) {
+        *failed = 1;
+    }
+    return id;
 }
 
 /* The number of a text, or missing; a note if it is out of range. */
@@ -568,6 +613,9 @@ int columns_add(trace_scan *s, text start, text end) {
     put_i64(t, &column, time);
     put_i64(t, &column, time_of(s, &s->field[DURATION], start, &failed));
     put_arguments(s, t, &column, 0, kind->wide ? s->all : s->dense, start, &failed);
+    if (s->parts) {
+        put_i32(t, &column, combination_id(s, start, &failed));
+    }
     if (sparse) {
         column = 0;
         put_i64(&s->sparse, &column, (int64_t)t->rows);
@@ -585,8 +633,8 @@ int columns_add(trace_scan *s, text start, text end) {
 /* ---------------------------------------------------------------- making and freeing */
 
 static int make_table(trace_scan_table *t, const enum trace_scan_width *base, size_t base_count, const enum trace_scan_kind *kinds,
-                      size_t count) {
-    t->columns = calloc(base_count + 3 * count, sizeof *t->columns);
+                      size_t count, int combined) {
+    t->columns = calloc(base_count + 3 * count + 1, sizeof *t->columns);
     if (!t->columns) {
         return -1;
     }
@@ -598,6 +646,9 @@ static int make_table(trace_scan_table *t, const enum trace_scan_width *base, si
             t->columns[t->column_count++].width = kinds[i] == TRACE_SCAN_TEXT ? TRACE_SCAN_I32 : TRACE_SCAN_I64;
         }
     }
+    if (combined) {
+        t->columns[t->column_count++].width = TRACE_SCAN_I32;
+    }
     return 0;
 }
 
@@ -606,9 +657,10 @@ static int make_tables(trace_scan *s) {
                                                  TRACE_SCAN_I64, TRACE_SCAN_I64, TRACE_SCAN_I64, TRACE_SCAN_I64};
     static const enum trace_scan_width row[] = {TRACE_SCAN_I64};
     size_t columns = sizeof base / sizeof *base;
-    return make_table(&s->events, base, columns, s->kinds, s->dense) ||
-           make_table(&s->sparse, row, 1, s->kinds + s->dense, s->narrow - s->dense) ||
-           make_table(&s->wide, base, columns, s->kinds, s->all);
+    int combined = s->parts > 0;
+    return make_table(&s->events, base, columns, s->kinds, s->dense, combined) ||
+           make_table(&s->sparse, row, 1, s->kinds + s->dense, s->narrow - s->dense, 0) ||
+           make_table(&s->wide, base, columns, s->kinds, s->all, combined);
 }
 
 static void free_table(trace_scan_table *t) {
@@ -622,10 +674,11 @@ int columns_new(trace_scan *s, const trace_scan_options *o) {
     s->dense = o->dense;
     s->narrow = o->narrow;
     s->all = o->all;
+    s->parts = o->parts;
     s->text_limit = o->text_limit ? o->text_limit : SIZE_MAX;
     s->string_limit = o->string_limit ? o->string_limit : SIZE_MAX;
     s->total_limit = o->total_limit ? o->total_limit : SIZE_MAX;
-    s->strings.seed = s->counted.seed = mix((uint64_t)(uintptr_t)s); /* no file can be made to collide everywhere */
+    s->strings.seed = s->counted.seed = s->combined.seed = mix((uint64_t)(uintptr_t)s); /* no file can be made to collide everywhere */
     s->kinds = malloc((o->all + 1) * sizeof *s->kinds);
     s->wide_categories = calloc(o->wide_category_count + 1, sizeof *s->wide_categories);
     if (!s->kinds || !s->wide_categories) {
@@ -662,11 +715,13 @@ void columns_free(trace_scan *s) {
     free_table(&s->wide);
     free_strings(&s->strings);
     free_strings(&s->counted);
+    free_strings(&s->combined);
     free(s->counts);
     free(s->kinds);
     free(s->category_scratch.bytes);
     free(s->cut.bytes);
     free(s->cut_category.bytes);
+    free(s->combination.bytes);
 }
 
 /* ---------------------------------------------------------------- results */
@@ -676,12 +731,15 @@ const trace_scan_table *trace_scan_sparse(const trace_scan *s) { return &s->spar
 const trace_scan_table *trace_scan_wide(const trace_scan *s) { return &s->wide; }
 size_t trace_scan_string_count(const trace_scan *s) { return s->strings.count - s->strings_taken; }
 trace_scan_text trace_scan_string(const trace_scan *s, size_t index) { return string_at(&s->strings, s->strings_taken + index); }
+size_t trace_scan_combination_count(const trace_scan *s) { return s->combined.count - s->combined_taken; }
+trace_scan_text trace_scan_combination(const trace_scan *s, size_t index) { return string_at(&s->combined, s->combined_taken + index); }
 size_t trace_scan_metadata_count(const trace_scan *s) { return s->metadata_count; }
 const trace_scan_metadata *trace_scan_metadata_at(const trace_scan *s, size_t index) { return &s->metadata[index]; }
 
 void trace_scan_clear(trace_scan *s) {
     s->events.rows = s->sparse.rows = s->wide.rows = 0;
     s->strings_taken = s->strings.count;
+    s->combined_taken = s->combined.count;
     clear_metadata(s);
 }
 

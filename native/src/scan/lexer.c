@@ -585,7 +585,7 @@ static value *target_of(trace_scan *s, unsigned place, int number, value *ignore
     value *target = &s->args[number];
     if (target->kind == ABSENT) {
         s->present[s->present_count++] = (size_t)number;
-        s->is_sparse |= (size_t)number >= s->dense;
+        s->is_sparse |= (size_t)number >= s->dense && (size_t)number < s->all;
         target->kind = NULL_VALUE; /* counted once, also if it comes twice */
     }
     return target;
@@ -794,9 +794,9 @@ enum outcome scan_value(trace_scan *s, text *at, text end, int event) {
 
 int lexer_new(trace_scan *s, const trace_scan_options *o) {
     s->depth_limit = o->depth_limit < TRACE_SCAN_DEPTH_MAX ? o->depth_limit : TRACE_SCAN_DEPTH_MAX;
-    s->args = calloc(o->all + 1, sizeof *s->args);
-    s->elements = calloc(o->all + 1, 3 * sizeof *s->elements);
-    s->present = calloc(o->all + 1, sizeof *s->present);
+    s->args = calloc(o->all + o->parts + 1, sizeof *s->args);
+    s->elements = calloc(o->all + o->parts + 1, 3 * sizeof *s->elements);
+    s->present = calloc(o->all + o->parts + 1, sizeof *s->present);
     if (!s->args || !s->present || !s->elements || make_keys(&s->fields, KNOWN_KEYS) || make_keys(&s->keys, o->key_count)) {
         return -1;
     }

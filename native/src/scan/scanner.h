@@ -35,6 +35,7 @@ enum defect {
     TEXT_CUT,
     TEXT_LEFT_OUT,
     METADATA_LEFT_OUT,
+    COMBINATION_LEFT_OUT,
     DEFECTS
 };
 
@@ -97,7 +98,7 @@ enum outcome { DONE, NEED_MORE, BROKEN, NO_MEMORY };
 struct trace_scan {
     /* options */
     enum trace_scan_kind *kinds;
-    size_t dense, narrow, all;
+    size_t dense, narrow, all, parts;
     key_table fields, keys;
     buffer *wide_categories;
     size_t wide_category_count;
@@ -124,21 +125,21 @@ struct trace_scan {
     text broken_at;
     enum defect broken_reason; /* DEFECTS: none */
     value field[FIELDS];
-    value *args;     /* one per column */
+    value *args;     /* one per column, and one per part */
     size_t *present; /* the columns of args that are not ABSENT, in any order */
     size_t present_count;
     int is_sparse;   /* whether one of them is beyond the dense ones */
     value *elements; /* three per column: the first ones of an array */
     uint8_t stack[TRACE_SCAN_DEPTH_MAX];
-    buffer scratch, category_scratch, cut, cut_category;
+    buffer scratch, category_scratch, cut, cut_category, combination;
     /* what was found before, so that it need not be found again */
     separator separators[SEPARATORS]; /* the first one: the start of an event */
     kind_of_event known[KINDS_OF_EVENT];
     /* results */
     trace_scan_table events, sparse, wide;
     int64_t event_count;
-    string_table strings, counted;
-    size_t strings_taken;
+    string_table strings, counted, combined;
+    size_t strings_taken, combined_taken;
     int64_t *counts;
     size_t counts_capacity;
     trace_scan_metadata *metadata;

@@ -25,6 +25,7 @@ typedef struct {
     const trace_scan_text *keys;       /* keys of "args" ... */
     const size_t *key_columns;         /* ... and the column of each */
     size_t key_count;
+    size_t parts; /* members of "args" whose combination has an id: those with the columns all, all + 1, ... */
     const trace_scan_text *wide_categories;
     size_t wide_category_count;
     size_t event_limit, member_limit; /* bytes of text */
@@ -79,6 +80,10 @@ int trace_scan_finish(trace_scan *scan);
 const trace_scan_table *trace_scan_events(const trace_scan *scan);
 const trace_scan_table *trace_scan_sparse(const trace_scan *scan); /* row of the event, then the columns from dense to narrow */
 const trace_scan_table *trace_scan_wide(const trace_scan *scan);
+/* A combination: for each part the length of its text plus one, or 0 if it is absent (uint32), and the text. Its id is the last column of the
+ * events and of the wide events, if there are parts. */
+size_t trace_scan_combination_count(const trace_scan *scan); /* new ones since the last clear */
+trace_scan_text trace_scan_combination(const trace_scan *scan, size_t index);
 size_t trace_scan_string_count(const trace_scan *scan);                 /* new ones since the last clear */
 trace_scan_text trace_scan_string(const trace_scan *scan, size_t index); /* valid UTF-8 */
 size_t trace_scan_metadata_count(const trace_scan *scan);

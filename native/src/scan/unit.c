@@ -9,7 +9,7 @@ static const char *const defect_codes[DEFECTS] = {
     "bare_quote",          "trailing_comma",   "missing_comma", "not_an_event",   "no_phase",  "no_timestamp",
     "number_out_of_range", "lost_event",       "lost_bytes",    "too_long",       "too_deep",  "truncated",
     "broken_member",       "trailing_garbage", "not_json",      "empty",          "text_cut",  "text_left_out",
-    "metadata_left_out",
+    "metadata_left_out",   "combination_left_out",
 };
 
 /* ---------------------------------------------------------------- notes and defects */
