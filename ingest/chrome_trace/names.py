@@ -13,13 +13,15 @@ class Names:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.table = pl.DataFrame(schema={"text": pl.String, "id": pl.Int32, **features(pl.Series([], dtype=pl.String)).schema})
+        self.table = pl.DataFrame(
+            schema={"text": pl.String, "id": pl.Int32, "number": pl.Float64, **features(pl.Series([], dtype=pl.String)).schema}
+        )
 
     def add(self, texts: list[str]) -> None:
         if not texts:
             return
         text = pl.Series("text", texts, pl.String)
-        fresh = text.to_frame().with_columns(id=pl.lit(None, pl.Int32)).hstack(features(text))
+        fresh = text.to_frame().with_columns(id=pl.lit(None, pl.Int32), number=_numbers()).hstack(features(text))
         self.table = pl.concat([self.table, fresh], how="vertical", rechunk=True)
 
     def text(self, index: int) -> str:
@@ -43,3 +45,9 @@ class Names:
 
     def texts(self, indices: pl.Series) -> pl.Series:
         return self.of(indices, ["text"])["text"]
+
+
+def _numbers() -> pl.Expr:
+    """Return the finite numbers from 0 that texts represent, null for others."""
+    number = pl.col("text").cast(pl.Float64, strict=False)
+    return pl.when(number.is_finite() & (number >= 0)).then(number)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from math import inf
 from typing import Final
 
 import polars as pl
@@ -220,8 +219,8 @@ class KinetoRows:
             correlation=_no_zero("correlation"),
             copy_kind=pl.when(is_copy).then(pl.coalesce(copy["copy_kind"], by_kind["copy_kind"])),
             pageable=pl.when(is_copy).then(copy["pageable"]),
-            occupancy=_occupancy(self._numbers(events["occupancy"], 100), events["shared_memory"]),
-            multiprocessors=_multiprocessors(events, self._numbers(events["blocks_per_sm"])),
+            occupancy=_occupancy(self._number(events["occupancy"]), events["shared_memory"]),
+            multiprocessors=_multiprocessors(events, self._number(events["blocks_per_sm"])),
         )  # fmt: skip
         self.devices.update(rows["device"].unique().drop_nulls())
         if unknown := rows["device"].null_count():
@@ -277,9 +276,8 @@ class KinetoRows:
             if pid is not None and pid >= 0:
                 (self.python_pids if python else self.host_pids)[pid] += count
 
-    def _numbers(self, indices: pl.Series, highest: float = inf) -> pl.Series:
-        """Return the numbers that texts represent, from 0 to ``highest``, else null."""
-        return self.names.texts(indices).to_frame("text").select(_number("text", highest))["text"]
+    def _number(self, indices: pl.Series) -> pl.Series:
+        return self.names.of(indices, ["number"])["number"]
 
     def _stream_of_tid(self, tids: pl.Series) -> pl.Series:
         """Return the streams that threads name: a number, or text like "stream 7"."""
@@ -302,6 +300,7 @@ def _device_of_pid() -> pl.Expr:
 
 def _occupancy(percent: pl.Series, shared_memory: pl.Series) -> pl.Series:
     """Return the occupancy; null where the profiler's calculator does not know kernels with this much shared memory, and writes 0."""
+    percent = percent.set(percent > 100, None)
     return percent.set((percent == 0) & (shared_memory > _MOST_SHARED_MEMORY).fill_null(True), None)
 
 
@@ -314,12 +313,6 @@ def _multiprocessors(events: pl.DataFrame, blocks_each: pl.Series) -> pl.Series:
     number = (blocks / blocks_each).round()
     fits = number.is_between(1, _MULTIPROCESSORS) & ((blocks / number - blocks_each).abs() <= 1e-6 + 1e-5 * blocks_each)
     return events.select(pl.when(fits).then(number).cast(pl.Int32)).to_series()
-
-
-def _number(column: str, highest: float = inf) -> pl.Expr:
-    """Return a column of texts as finite numbers from 0 to ``highest``, else null."""
-    number = pl.col(column).cast(pl.Float64, strict=False)
-    return pl.when(number.is_finite() & number.is_between(0, highest)).then(number).alias(column)
 
 
 def _no_zero(column: str) -> pl.Expr:

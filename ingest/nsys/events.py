@@ -34,6 +34,8 @@ _HOST_KIND: Final = pl.Enum(HOST_KINDS)
 # PyTorch's emit_nvtx appends numbers and the shapes of the inputs to the name of an operator.
 _TORCH: Final = r", (?:seq|op_id) = -?\d+"
 _TORCH_REST: Final = r"(?s)(?:, seq = -?\d+)?(?:, op_id = \d+)?(?:, sizes = \[.*)?(?:, input_op_ids = .*)?$"
+_SEQUENCE: Final = r", seq = (\d{1,18})\b"
+_SIZES: Final = r", sizes = (\[[\[\]\d, -]*\])(?:, input_op_ids = |$)"
 _OPERATOR: Final = r"^(?:[a-z_][a-z0-9_]*::[\w.]+$|autograd::engine::evaluate_function: |\w+Backward\d*$)"
 _VERSION: Final = r"_v\d{4,5}$"
 
@@ -43,9 +45,12 @@ Batch = Sequence[tuple[Any, ...]]
 class Names:
     """The names of one file: texts by their numbers, ids of the store by texts."""
 
-    def __init__(self, export: Export, name_ids: Callable[[Sequence[str]], list[int]]) -> None:
+    def __init__(
+        self, export: Export, name_ids: Callable[[Sequence[str]], list[int]], signature_ids: Callable[[pl.DataFrame], pl.Series]
+    ) -> None:
         self.export = export
         self.name_ids = name_ids
+        self.signature_ids = signature_ids
         self.strings: dict[int, str | None] = {}
         self.unknown: set[int] = set()
 
@@ -282,9 +287,10 @@ class Reader:
 
     # -- on the host ---------------------------------------------------------------------------------------------------
 
-    def _host(self, kinds: pl.Expr, rows: pl.DataFrame) -> pl.DataFrame:
+    def _host(self, kinds: pl.Expr, rows: pl.DataFrame, *columns: str) -> pl.DataFrame:
+        """Return rows of host_event with additional ``columns``."""
         kind, correlation = kinds.cast(_HOST_KIND), _no_zero("correlationId")
-        return rows.select(*self._thread(), "name", "duration_ns", kind=kind, start_ns="start", correlation=correlation)
+        return rows.select(*self._thread(), "name", "duration_ns", *columns, kind=kind, start_ns="start", correlation=correlation)
 
     def _thread(self) -> tuple[pl.Expr, pl.Expr]:
         """Return the process and the thread that a global thread id names."""
@@ -337,11 +343,11 @@ class Reader:
             )
             operator = pl.col("kind").is_not_null() & pl.col("complete")
             self.of_torch = self.of_torch or "operator" in kept["kind"]
-            yield HOST, self._host(pl.col("kind"), kept.filter(operator)), rows.height
+            yield HOST, self._host(pl.col("kind"), kept.filter(operator), "signature", "sequence"), rows.height
             yield RANGES, self._ranges(kept.filter(~operator), domains), 0
 
     def _range_columns(self, texts: pl.Series) -> pl.DataFrame:
-        """Return name id, final number and kind of host event (null: annotation)."""
+        """Return name id, final number, kind of host event (null: annotation), signature and sequence number."""
         distinct = texts.unique(maintain_order=True).alias("text")
         of_torch = distinct.str.contains(_TORCH)
         stripped = distinct.to_frame().select(
@@ -354,7 +360,15 @@ class Reader:
             .when(of_torch & stripped.str.contains(_OPERATOR) & ~known["step"])
             .then(pl.lit("operator"))
         )
-        table = distinct.to_frame().with_columns(name=self.names.ids(stripped), value=known["value"], kind=kind)
+        numbers = distinct.to_frame().select(
+            dims=pl.when(of_torch).then(pl.col("text").str.extract(_SIZES, 1)),
+            sequence=pl.when(of_torch).then(pl.col("text").str.extract(_SEQUENCE, 1)).cast(pl.Int64),
+        )
+        dims = numbers["dims"].unique(maintain_order=True)
+        signatures = numbers["dims"].replace_strict(dims, self.names.signature_ids(dims.to_frame("input_dims")), return_dtype=pl.Int32)
+        table = distinct.to_frame().with_columns(
+            name=self.names.ids(stripped), value=known["value"], kind=kind, signature=signatures, sequence=numbers["sequence"]
+        )
         return texts.to_frame("text").join(table, on="text", how="left", maintain_order="left").drop("text")
 
     def _ranges(self, rows: pl.DataFrame, domains: pl.DataFrame) -> pl.DataFrame:

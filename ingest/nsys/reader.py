@@ -155,7 +155,7 @@ class _File:
         self._register(devices, surveys)
         rows = {name: self.export.last_row(name) for names in _EVENT_TABLES if (name := self.export.table(names))}
         total, done = sum(rows.values()) or 1, 0
-        names = Names(self.export, self.store.name_ids)
+        names = Names(self.export, self.store.name_ids, self.store.signatures.ids)
         reader = Reader(self.export, session, names, self.dropped, self._only_process(surveys), self._contexts(surveys))
         self._look_ahead(reader)
         for table, frame, count in reader.read():

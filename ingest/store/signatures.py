@@ -32,13 +32,16 @@ class Signatures:
         self.left_out = 0
 
     def ids(self, rows: pl.DataFrame) -> pl.Series:
-        """Return the ids of signatures (int32), one per row of ``COLUMNS``; add new ones.
+        """Return the ids of signatures (int32), one per row; add new ones.
 
-        Null for a row without values, and for one beyond the limits.
+        ``rows``: any of ``COLUMNS``. Null for a row without values, and for one beyond the limits.
         """
         import polars as pl
 
-        rows = rows.select(COLUMNS)
+        types = {column: pl.Float64 if column == "kernel_flop" else pl.String for column in COLUMNS}
+        rows = rows.select(
+            (pl.col(column) if column in rows.columns else pl.lit(None)).cast(kind).alias(column) for column, kind in types.items()
+        )
         ids: list[int | None] = []
         fresh: list[tuple[Any, ...]] = []
         first = len(self._ids)
