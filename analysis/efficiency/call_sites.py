@@ -44,6 +44,7 @@ _WAITS: Final = """
         FROM device_event AS d WHERE d.kind = 'memcpy' AND d.pageable AND d.process = e.process AND d.correlation = e.correlation))
 """
 _RANGE: Final = {"process": pl.Int32, "tid": pl.Int64, "start": pl.Int64, "end": pl.Int64}
+_NO_OPERATORS: Final = pl.DataFrame(schema=_RANGE | {"signature": pl.Int32, "sequence": pl.Int64, "forward_thread": pl.Int64})
 _NO_STACKS: Final = pl.DataFrame(schema={"signature": pl.Int32, "path": pl.UInt32, "line": pl.UInt32})
 _NAME: Final = {"name": pl.Int32, "text": pl.String, "module": pl.UInt32, "line": pl.UInt32, "origin": pl.String}
 _NO_NAMES: Final = pl.DataFrame(schema=_NAME | {"mark": pl.String, "way": pl.String})
@@ -67,6 +68,7 @@ class CallSites:
         self._lines: dict[str, int] = {"": _UNKNOWN_LINE}
         self._functions: list[str | None] = [None]
         self._sites: dict[tuple[int, int], int] = {(NONE, _UNKNOWN_LINE): 0}
+        self._kept: tuple[list[int | None], _Code] | None = None  # the code of the processes of the last moments
         self._waits = [pl.DataFrame(schema={"site": pl.UInt32, "waits": pl.Int64})]
         self._module_calls = [pl.DataFrame(schema={"path": pl.UInt32, "calls": pl.UInt32, "host": pl.Int64})]
         self._line_times = [pl.DataFrame(schema={"line": pl.UInt32, "host": pl.Int64})]
@@ -77,6 +79,7 @@ class CallSites:
         ``points`` and ``operators`` are those of :data:`.operator_work.Sites`."""
         condition = one_of("e.process", pl.concat([points["process"], operators["process"]]).unique().sort().to_list())
         code = self._code(condition, operators)
+        self._add_times(code)
         waits = outermost(self._store.frame(_WAITS.format(condition=condition)), _THREAD)
         nodes = operators.with_row_index("row").filter(pl.col("forward_thread") > 0)
         around = innermost(waits.select(*_THREAD, time="start"), nodes, _THREAD)
@@ -87,9 +90,23 @@ class CallSites:
         self._waits.append(ends.group_by("site").agg(pl.col("waits").sum()))
         return sites.head(points.height)
 
+    def at(self, moments: pl.DataFrame) -> pl.DataFrame:
+        """Return ``module`` and ``line`` of the code that was open at some moments.
+
+        ``moments``: process, tid, start. Columns have "" if unknown, in the order of the moments."""
+        if not self.known or moments.is_empty():
+            return moments.with_columns(module=pl.lit(""), line=pl.lit("")).select("module", "line")
+        processes = moments["process"].unique().sort().to_list()
+        if self._kept is None or self._kept[0] != processes:
+            self._kept = processes, self._code(one_of("e.process", processes), _NO_OPERATORS)
+        points = moments.select(*_THREAD, time="start", node=pl.lit(None, pl.UInt32))
+        sites = self._sites_of(points, _NO_OPERATORS, self._kept[1])
+        known = sites.to_frame("site").join(self.table(), on="site", how="left", nulls_equal=True, maintain_order="left")
+        return known.select("module", "line")
+
     @cached_property
     def source(self) -> str | None:
-        """What names the modules of the run, if anything does."""
+        """The kind of events that names the modules of the run, None without any."""
         if len(self._module_names):
             return MODULE_CALLS
         if len(self._stacks) and (self._stacks["path"] != NONE).any():
@@ -107,7 +124,9 @@ class CallSites:
         return self.source is not None or self.has_lines
 
     def table(self) -> pl.DataFrame:
-        """Return the sites: ``site``, ``module`` (path or ""), ``line`` (file:line or ""), ``waits`` (ns)."""
+        """Return the sites: ``site``, ``module``, ``line``, ``waits`` (ns).
+
+        ``module`` is a path and ``line`` file:line, or "" if unknown."""
         paths, lines = self._paths.texts(), list(self._lines)
         rows = [(site or None, paths[path], lines[line]) for (path, line), site in self._sites.items()]
         table = pl.DataFrame(rows, schema={"site": pl.UInt32, "module": pl.String, "line": pl.String}, orient="row")
@@ -153,7 +172,9 @@ class CallSites:
 
     @cached_property
     def _frame_names(self) -> pl.DataFrame:
-        """Return the names of frames of the program and of libraries: name, line (number), origin."""
+        """Return the names of frames of the program and of libraries.
+
+        Columns: name, line (number), origin."""
         if self._names is _NO_NAMES:
             return _NO_NAMES
         parsed = pl.concat([self._names.select("name"), frames(self._names["text"])], how="horizontal")
@@ -195,14 +216,18 @@ class CallSites:
         of_lines = python.join(self._frame_names, on="name")
         del python
         lines = {origin: of_lines.filter(pl.col("origin") == origin).select(*_RANGE, "line") for origin in (USER, LIBRARY)}
-        times = union_length(of_lines.select(*_RANGE, "line"), [*_THREAD, "line"])
-        self._line_times.append(times.group_by("line").agg(host=pl.col("length").sum()))
         nodes = operators.filter(pl.col("forward_thread") > 0)
         repeated = innermost(called.select(*_THREAD, time="start"), nodes, _THREAD).is_not_null()
         modules = self._paths.nested(called, repeated)
-        length = pl.col("end") - pl.col("start")
-        self._module_calls.append(modules.group_by("path").agg(calls=pl.len(), host=length.sum()))
         return _Code(modules, lines[USER], lines[LIBRARY], stacked)
+
+    def _add_times(self, code: _Code) -> None:
+        """Add the calls of modules and the times of lines."""
+        length = pl.col("end") - pl.col("start")
+        self._module_calls.append(code.modules.group_by("path").agg(calls=pl.len(), host=length.sum()))
+        for ranges in (code.user, code.library):
+            times = union_length(ranges, [*_THREAD, "line"])
+            self._line_times.append(times.group_by("line").agg(host=pl.col("length").sum()))
 
     # ---- calls --------------------------------------------------------------------------------------------------------------------
 
@@ -215,11 +240,13 @@ class CallSites:
         begun = operators["start"].gather(points["node"])
 
         def numbers(ranges: pl.DataFrame, *columns: str) -> list[pl.Series]:
-            """Return the numbers of the innermost range: in the node, else of its forward call, else around it."""
+            """Return the numbers of the innermost range of each point.
+
+            It is that within the node, else that of the forward call, else that around the node."""
             row = innermost(every, ranges, _THREAD)
-            own, of_forward = row.head(points.height), row.tail(points.height)
-            inside = (begun.is_null() | (ranges["start"].gather(own) >= begun)).fill_null(False)
-            chosen = pl.select(pl.coalesce(pl.when(inside).then(own), of_forward, own)).to_series()
+            around, of_forward = row.head(points.height), row.tail(points.height)
+            inside = (begun.is_null() | (ranges["start"].gather(around) >= begun)).fill_null(False)
+            chosen = pl.select(pl.coalesce(pl.when(inside).then(around), of_forward, around)).to_series()
             return [ranges[column].gather(chosen) for column in columns]
 
         (path,) = numbers(code.modules, "path")

@@ -22,10 +22,10 @@ def forward_calls(operators: pl.DataFrame, nodes: pl.Series) -> pl.DataFrame:
     of_node = operators.select("process", "tid", "start", "end", "sequence", "forward_thread")[rows].with_columns(node=rows)
     of_node = of_node.filter(pl.col("forward_thread") > 0).drop_nulls(["process", "sequence"])
     key = ["process", "sequence"]
-    made = operators.lazy().filter(pl.col("sequence").is_not_null(), pl.col("forward_thread").fill_null(0) <= 0)
-    made = made.select("process", "sequence", maker="tid", time="start").join(of_node.lazy().select(key).unique(), on=key, how="semi")
+    makers = operators.lazy().filter(pl.col("sequence").is_not_null(), pl.col("forward_thread").fill_null(0) <= 0)
+    makers = makers.select("process", "sequence", maker="tid", time="start").join(of_node.lazy().select(key).unique(), on=key, how="semi")
     # Of the operators with a number the last one to begin made the node: the number grows with the next node.
-    last = made.group_by(*key, "maker").agg(pl.col("time").max()).filter(pl.len().over(key) <= _MOST_THREADS).collect()
+    last = makers.group_by(*key, "maker").agg(pl.col("time").max()).filter(pl.len().over(key) <= _MOST_THREADS).collect()
     pairs = of_node.join(last, on=key).filter(pl.col("time") < pl.col("start"))
     if pairs.n_unique(["process", "forward_thread", "maker"]) > pairs.n_unique(_OF_THREAD):
         pairs = _of_waiting_thread(pairs, operators)

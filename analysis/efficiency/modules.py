@@ -56,18 +56,18 @@ def _by(rows: pl.DataFrame, key: str) -> dict[str, _Sums]:
 
 
 def _modules(by_site: pl.DataFrame, sites: CallSites) -> tuple[Module, ...]:
-    own = _by(by_site, "module")
+    by_path = _by(by_site, "module")
     calls = {path: (count, host) for path, count, host in sites.module_calls().iter_rows()}
     totals: dict[str, _Sums] = {}
-    for path in {*own, *calls}:
-        sums = own.get(path, (0, 0, 0, 0))
+    for path in {*by_path, *calls}:
+        sums = by_path.get(path, (0, 0, 0, 0))
         for around in _around(path):
             totals[around] = _plus(totals.get(around, (0, 0, 0, 0)), sums)
     return tuple(
         Module(
             path=path,
             device_ns=totals[path][0],
-            self_device_ns=own.get(path, (0, 0, 0, 0))[0],
+            self_device_ns=by_path.get(path, (0, 0, 0, 0))[0],
             backward_ns=totals[path][1],
             calls=calls.get(path, (0, 0))[0],
             launches=totals[path][2],
@@ -107,7 +107,7 @@ def _lines(by_site: pl.DataFrame, sites: CallSites) -> tuple[SourceLine, ...]:
     rows = sorted(_by(by_site, "line").items(), key=lambda row: (not row[0], -row[1][0], -row[1][3], row[0]))
     known = [row for row in rows if row[0]]
     unknown = _sum(sums for line, sums in [*rows[len(known) :], *known[MOST_LINES:]])
-    shown = [(line, sums) for line, sums in [*known[:MOST_LINES], ("", unknown)] if any(sums)]
+    listed = [(line, sums) for line, sums in [*known[:MOST_LINES], ("", unknown)] if any(sums)]
     return tuple(
         SourceLine(
             line=line,
@@ -119,7 +119,7 @@ def _lines(by_site: pl.DataFrame, sites: CallSites) -> tuple[SourceLine, ...]:
             host_ns=frames.get(line, (None, 0))[1] if line else 0,
             waits_ns=waits,
         )
-        for line, (device, backward, launches, waits) in shown
+        for line, (device, backward, launches, waits) in listed
     )
 
 

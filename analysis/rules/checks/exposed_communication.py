@@ -15,6 +15,7 @@ from ....ingest.store.store import Store
 from ...causes.bandwidth import group_transfers
 from ...causes.exposed import Lead, exposed_rows, lead
 from ...device.coverage import DEVICE, with_covered
+from ...efficiency.largest_site import Site
 from ...report.communication_details import CollectiveKernel, CommunicationDevice, ExposedCommunicationDetails
 from ...report.device import DeviceTime
 from ...toolkit.intervals import union
@@ -72,6 +73,10 @@ class ExposedCommunication(Rule):
             saving_ns=_saving(top, bad),
             part="exposed_communication",
         )
+
+    def site(self, run: RunData, outcome: Outcome) -> Site | None:
+        names = run.store.frame("SELECT id FROM communication_name")["id"]
+        return run.site_of_work(pl.col("kernel").is_in(names.to_list()))
 
 
 def _row(share: DeviceShare) -> CommunicationDevice:

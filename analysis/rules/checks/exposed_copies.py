@@ -13,6 +13,7 @@ from typing import Final
 
 import polars as pl
 
+from ...efficiency.largest_site import Site
 from ...report.device import DeviceTime
 from ...report.trace_details import ExposedCopiesDetails, ExposedCopiesDevice, ExposedCopy
 from ...toolkit.wording import count, duration, percent, plural, significant, size
@@ -31,6 +32,7 @@ _VIEW: Final = "`DistributedDataParallel(..., gradient_as_bucket_view=True)`"
 class ExposedCopies(Rule):
     name = "ExposedCopies"
     category = "trace"
+    names_code = True
     parameters = (
         Parameter("threshold", "%", 10, 10, "percentile", "share of a device's span that copies and memsets without a kernel may take"),
         Parameter("bucket_threshold", "%", 1, 1, "percentile", "share of a device's span that copies of DDP's buckets may take"),
@@ -93,6 +95,9 @@ class ExposedCopies(Rule):
             saving_ns=sum(share.ns for share in issues(costs)),
             part="exposed_memory" if issues(shares) else None,
         )
+
+    def site(self, run: RunData, outcome: Outcome) -> Site | None:
+        return run.site_of_work(pl.col("kind").is_in(["memcpy", "memset"]))
 
 
 def _key(device: DeviceTime) -> tuple[str, int | None, int | None, int]:

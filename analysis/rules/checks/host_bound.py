@@ -11,6 +11,7 @@ from ...causes.iterations import between_iterations
 from ...causes.program import serves
 from ...device.device_gaps import GapGroup, IdleDevice
 from ...device.idle import by_cause
+from ...efficiency.largest_site import Site
 from ...report.causes import Program
 from ...report.detail_rows import CountedTime
 from ...report.trace_details import HostActivity, HostBoundDetails, HostBoundDevice, HostCall, HostWait, TimeOf
@@ -48,7 +49,12 @@ SCHEDULER: Final = "scheduler"
 RESULTS: Final = "results"
 _RECORD: Final = ("profiler overhead", UNRECORDED, FIRST_USE)  # advice to record the run in another way, which saves nothing by itself
 _NO_LAUNCHES: Final = "no launch call of its work is in the trace"
-
+# The thread of each process that launches most.
+_LAUNCHING: Final = """
+    SELECT process, arg_max(tid, (launches, -tid)) AS tid FROM (
+        SELECT process, tid, count(*) AS launches FROM host_event WHERE kind = 'launch' AND tid IS NOT NULL GROUP BY ALL
+    ) GROUP BY process
+"""
 
 _Judged = list[Judged[HostBoundDevice]]
 
@@ -92,6 +98,11 @@ class HostBound(Rule):
             recommendation=_recommendation(run, waits),
             saves=_main(waits) not in _RECORD,
         )
+
+    def site(self, run: RunData, outcome: Outcome) -> Site | None:
+        threads = run.store.frame(_LAUNCHING)
+        waits = [group.host_waits().select("process", "start", ns=pl.col("end") - pl.col("start")) for group in run.gaps.groups()]
+        return run.site_of_waits(pl.concat(waits).join(threads, on="process"))
 
 
 def _rows(group: GapGroup, parameters: Parameters) -> _Judged:

@@ -13,6 +13,7 @@ import polars as pl
 from ...device.coverage import union_lengths
 from ...device.precision import MATRIX_CATEGORIES
 from ...efficiency.kernel_classes import signatures
+from ...efficiency.largest_site import Site
 from ...report.causes import Program
 from ...report.device import DeviceTime
 from ...report.run import Device
@@ -68,6 +69,10 @@ class LowPrecision(Rule):
         if not judged:
             return _left_out(rows)
         return _judged(run, kernels, rows, judged, parameters["threshold"])
+
+    def site(self, run: RunData, outcome: Outcome) -> Site | None:
+        assert isinstance(outcome.details, LowPrecisionDetails)
+        return run.site_of_work(pl.col("text").is_in([kernel.name for kernel in outcome.details.kernels or ()]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import polars as pl
 
 from ....ingest.store.store import Store
 from ...device.coverage import DEVICE, with_covered
+from ...efficiency.largest_site import Site
 from ...report.device import MemoryOperation
 from ...report.trace_details import PageableCopiesDetails, PageableCopy, PageableDevice
 from ...toolkit.contents import kinds
@@ -35,6 +36,7 @@ _CAPTURE_COPIES: Final = "Profile a part of the run that copies batches to the G
 class PageableCopies(Rule):
     name = "PageableCopies"
     category = "trace"
+    names_code = True
     parameters = (Parameter("threshold", "%", 1, 1, "percentile", "share of a device's span that pageable copies may take"),)
     needs = "A profiler trace with the activity of the GPUs, such as a trace of torch.profiler with CUDA activity."
     checks = "Measures the share of each device's time in copies from or to pageable host memory."
@@ -94,6 +96,10 @@ class PageableCopies(Rule):
             recommendation=_recommendation(run) + blocking + (f" The costliest call comes from `{site}`." if site else ""),
             saving_ns=sum(_exposed(pageable, share) + cost.ns - share.ns for share, cost in zip(shares, costs, strict=True) if share.issue),
         )
+
+    def site(self, run: RunData, outcome: Outcome) -> Site | None:
+        names = run.store.frame("SELECT DISTINCT name FROM device_event WHERE pageable")["name"]
+        return run.site_of_work(pl.col("kernel").is_in(names.to_list()))
 
 
 def _caused_idle(run: RunData) -> dict[tuple[str, int | None, int | None, int | None], int]:

@@ -9,6 +9,7 @@ from typing import Final
 import polars as pl
 
 from ...device.device_gaps import GapGroup, IdleDevice
+from ...efficiency.largest_site import Site
 from ...report.trace_details import ShortKernel, ShortKernelsDetails, ShortKernelsDevice
 from ...toolkit.wording import count, duration, percent, plural, significant
 from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated, required
@@ -59,6 +60,10 @@ class ShortKernels(Rule):
             finding=_finding(judged, bad, parameters),
             recommendation=_recommendation(run, top, bad, parameters),
         )
+
+    def site(self, run: RunData, outcome: Outcome) -> Site | None:
+        assert isinstance(outcome.details, ShortKernelsDetails)
+        return run.site_of_work(pl.col("text").is_in([kernel.name for kernel in outcome.details.kernels]))
 
 
 def _look(run: RunData, group: GapGroup, parameters: Parameters) -> tuple[_Judged, pl.DataFrame]:

@@ -9,6 +9,7 @@ import polars as pl
 
 from ...causes.program import serves
 from ...device.device_gaps import IdleDevice
+from ...efficiency.largest_site import Site
 from ...report.trace_details import BlockingCall, SyncBoundDetails, SyncBoundDevice
 from ...toolkit.contents import kinds
 from ...toolkit.wording import count, duration, percent, plural, significant, size
@@ -46,6 +47,7 @@ _Judged = list[Judged[SyncBoundDevice]]
 class SyncBound(Rule):
     name = "SyncBound"
     category = "trace"
+    names_code = True
     host_times = True
     parameters = (
         Parameter(
@@ -92,6 +94,10 @@ class SyncBound(Rule):
             finding=_finding(judged, bad, parameters),
             recommendation=_recommendation(run, top, bad) if bad else None,
         )
+
+    def site(self, run: RunData, outcome: Outcome) -> Site | None:
+        columns = ("process", "tid", "start")
+        return run.site_of_waits(pl.concat([group.calls.select(*columns, ns="caused") for group in run.blocking]))
 
 
 def _look(run: RunData, group: Blocking, called: set[int], parameters: Parameters) -> tuple[_Judged, pl.DataFrame]:

@@ -10,6 +10,7 @@ from typing import Final
 import polars as pl
 
 from ....ingest.store.store import Store
+from ...efficiency.largest_site import Site
 from ...report.device import DeviceTime
 from ...report.rule_details import ChainedDevice, CountedTime, UnfusedKernelsDetails
 from ...toolkit.places import Places, process_conditions
@@ -64,6 +65,10 @@ class UnfusedKernels(Rule):
             recommendation=_recommendation(run, [_of(device, chains) for device in bad], kernels) if bad else "",
             saving_ns=sum(share.ns for share in shares if share.issue),
         )
+
+    def site(self, run: RunData, outcome: Outcome) -> Site | None:
+        assert isinstance(outcome.details, UnfusedKernelsDetails)
+        return run.site_of_work(pl.col("text").is_in([kernel.name for kernel in outcome.details.kernels]))
 
 
 def _chains(store: Store) -> tuple[_Chains, tuple[CountedTime, ...]]:

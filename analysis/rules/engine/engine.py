@@ -64,10 +64,20 @@ def _outcomes(run: RunData, rules: Sequence[Chosen]) -> list[Outcome]:
                 if isinstance(rule, SampleRule):
                     outcomes[number] = rule.conclude(observed[number], run, chosen.parameters)
                 else:
-                    outcomes[number] = rule.evaluate(run, chosen.parameters)
+                    outcomes[number] = _sited(rule, run, rule.evaluate(run, chosen.parameters))
             except Exception as error:
                 outcomes[number] = _failure(error)
     return [outcomes[number] for number in range(len(rules))]
+
+
+def _sited(rule: Rule, run: RunData, outcome: Outcome) -> Outcome:
+    """Add the module and source line of an issue."""
+    site = rule.site(run, outcome) if outcome.verdict == ISSUES and run.sites.known else None
+    if site is None:
+        return outcome
+    if outcome.finding is None or (rule.names_code and site.module is None):
+        return replace(outcome, site=site)
+    return replace(outcome, site=site, finding=f"{outcome.finding} Most of it is in {site.words}.")
 
 
 def _slowed(rules: Sequence[Rule], outcomes: Sequence[Outcome], run: RunData) -> list[Outcome]:

@@ -78,6 +78,8 @@ def _finding(rank: int, chosen: Chosen, outcome: Outcome, explained_by: str | No
         base=cost.base if cost else None,
         saving_kind=cost.saving_kind if cost and cost.saving_ns is not None else None,
         explained_by=explained_by,
+        module=outcome.site.module if outcome.site else None,
+        source_line=outcome.site.line if outcome.site else None,
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar
 
+from ...efficiency.largest_site import Site
 from ...report.details import RuleDetails
 from ...report.rules import FINE, ISSUES, NOT_EVALUATED
 
@@ -122,7 +123,8 @@ class Outcome:
     why it helps here. ``reason``: why not evaluated, or the error. ``capture``: which capture would supply the missing data. ``details``:
     the measurements; for a custom rule plain data (dicts, lists, strings, numbers, None) with times in ns under keys that end in ``_ns``.
     ``title``: the imperative that heads the finding if there is no cost (None: the rule's advice). ``checks``, ``condition``: what the
-    rule checks in this run, and its condition for an issue (None: those of the rule)."""
+    rule checks in this run, and its condition for an issue (None: those of the rule). ``site``: the module and source line of most of the
+    issue."""
 
     verdict: str
     reason: str | None = None
@@ -141,6 +143,7 @@ class Outcome:
     title: str | None = None
     checks: str | None = None
     condition: str | None = None
+    site: Site | None = None
 
 
 def not_evaluated(reason: str, capture: str | None = None, **more: Any) -> Outcome:
@@ -172,7 +175,7 @@ class Rule(ABC):
     ``needs``: the data that a run must have for the rule to be evaluated, one sentence. ``informs``: it reports figures and never finds an
     issue. ``explains``: the names of the rules whose finding it is the cause of, if both find an issue; its own finding then ranks before
     theirs. ``of_training``: it is not evaluated if the run is inference. ``host_times``: its figures contain time of the host, which
-    recording Python frames prolongs. ``checks``: one sentence, what the rule checks. ``condition``: when it finds an issue, with parameter
+    recording Python frames prolongs. ``names_code``: its advice names the Python code. ``checks``: one sentence, what the rule checks. ``condition``: when it finds an issue, with parameter
     names. ``advice``: general advice, one sentence (``Outcome.recommendation`` is the advice for one run)."""
 
     name: ClassVar[str]
@@ -183,6 +186,7 @@ class Rule(ABC):
     explains: ClassVar[tuple[str, ...]] = ()
     of_training: ClassVar[bool] = False
     host_times: ClassVar[bool] = False
+    names_code: ClassVar[bool] = False
     checks: ClassVar[str]
     condition: ClassVar[str]
     advice: ClassVar[str]
@@ -190,6 +194,12 @@ class Rule(ABC):
     @abstractmethod
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
         """Evaluate a run. An exception becomes the verdict Error of this rule alone."""
+
+    def site(self, run: RunData, outcome: Outcome) -> Site | None:
+        """Return the module and source line with at least half of an issue.
+
+        Called for outcomes with an issue; None if unknown."""
+        return None
 
     @classmethod
     def all_parameters(cls) -> tuple[Parameter, ...]:

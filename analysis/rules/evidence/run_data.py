@@ -33,6 +33,7 @@ from ...efficiency.call_shapes import call_shapes
 from ...efficiency.call_sites import CallSites
 from ...efficiency.efficiency import device_peaks, efficiency, no_efficiency
 from ...efficiency.kernel_classes import described, kernel_groups, precision
+from ...efficiency.largest_site import Site, largest_site
 from ...efficiency.measured_time import measured_time
 from ...efficiency.modules import code_times
 from ...efficiency.operator_work import OwnedWork, attributed, operator_work
@@ -122,6 +123,25 @@ class RunData:
     longest_gaps = _from_run(lambda run: gaps(run.store, run.gaps))
     program = _from_store(program)
     iterations = _from_store(iterations)
+
+    def site_of_work(self, condition: pl.Expr) -> Site | None:
+        """Return the site with at least half of the device time of some work.
+
+        ``condition``: on the columns of :attr:`operator_work`'s ``work``, and on ``text``, the name of the work as reports show it."""
+        if not self.sites.known:
+            return None
+        texts = self.store.frame("SELECT id AS kernel, coalesce(short, text) AS text FROM name")
+        work = self.operator_work.work.join(texts, on="kernel", how="left").filter(condition)
+        by_site = work.group_by("site").agg(pl.col("total").sum()).join(self.sites.table(), on="site", how="left", nulls_equal=True)
+        return largest_site(by_site.select("module", "line", "total").iter_rows())
+
+    def site_of_waits(self, waits: pl.DataFrame) -> Site | None:
+        """Return the site with at least half of some waits.
+
+        ``waits``: process, tid, start, and ``ns``, the length of each."""
+        waits = waits.filter(pl.col("ns") > 0)
+        at = self.sites.at(waits)
+        return largest_site(zip(at["module"], at["line"], waits["ns"], strict=True))
 
     @cached_property
     def kernels(self) -> tuple[Kernel, ...]:

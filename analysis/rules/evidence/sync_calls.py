@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable
 from typing import Final
 
 import polars as pl
 
 from ....ingest.store.store import Store
+from ...efficiency.frames import LIBRARY, USER, frames
 from .host_time import host_events
 
 _DEPTH: Final = 64  # operators inside of operators are looked through to this depth
@@ -33,8 +33,6 @@ _OPEN: Final = """
     ) AS t ON t.process = w.process AND t.tid = w.tid AND t.start_ns <= w.moment AND t.start_ns + t.duration_ns > w.moment
     JOIN name AS n ON n.id = t.name ORDER BY w.number, t.python DESC, t.start_ns DESC, t.duration_ns, n.text
 """
-_LIBRARY: Final = re.compile(r"^<built-in|site-packages|dist-packages|(^|/)torch/|lib/python3")  # not the code of the user
-
 _SCHEMA: Final = {"process": pl.Int32, "tid": pl.Int64, "name": pl.Int32, "start": pl.Int64, "end": pl.Int64}
 
 
@@ -108,9 +106,12 @@ def call_sites(store: Store, calls: pl.DataFrame) -> dict[int, str]:
 
 
 def _site(code: list[tuple[bool, str]]) -> str:
-    functions = [text for python, text in code if python]
-    of_user = (text for text in functions if not _LIBRARY.search(text))
-    return next(of_user, next((text for text in functions if not text.startswith("<built-in")), code[0][1]))
+    functions = pl.Series([text for python, text in code if python], dtype=pl.String)
+    origins = frames(functions)["origin"]
+    for chosen in (origins == USER, origins == LIBRARY, ~functions.str.starts_with("<built-in")):
+        if chosen.any():
+            return str(functions.filter(chosen)[0])
+    return code[0][1]
 
 
 def _around(store: Store, points: pl.DataFrame) -> pl.DataFrame:
