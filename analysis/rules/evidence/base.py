@@ -175,8 +175,9 @@ class Rule(ABC):
     ``needs``: the data that a run must have for the rule to be evaluated, one sentence. ``informs``: it reports figures and never finds an
     issue. ``explains``: the names of the rules whose finding it is the cause of, if both find an issue; its own finding then ranks before
     theirs. ``of_training``: it is not evaluated if the run is inference. ``host_times``: its figures contain time of the host, which
-    recording Python frames prolongs. ``names_code``: its advice names the Python code. ``checks``: one sentence, what the rule checks. ``condition``: when it finds an issue, with parameter
-    names. ``advice``: general advice, one sentence (``Outcome.recommendation`` is the advice for one run)."""
+    recording Python frames prolongs. ``names_code``: its advice names the Python code. ``checks``: one sentence, what the rule checks.
+    ``condition``: when it finds an issue, with parameter names. ``advice``: general advice, one sentence (``Outcome.recommendation`` is the
+    advice for one run)."""
 
     name: ClassVar[str]
     category: ClassVar[Category]

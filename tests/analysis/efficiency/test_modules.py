@@ -65,33 +65,33 @@ def lines(result: CodeTimes) -> dict[str, tuple[int, int]]:
 
 
 def training(tid: int = 1, backward_tid: int = 9, thread: int = 1, at: int = 0, scale: int = 1) -> Program:
-    """A step of a model with two layers: its forward pass on a thread, its backward pass on another one, and an optimizer."""
+    """Return a step of two layers and an optimizer; the backward pass has a thread."""
     p = Program()
-    own, other = {"tid": tid}, {"tid": backward_tid}
-    p.python("train.py(10): step", at, at + 900, **own)
-    p.python("nn.Module: Model_0", at + 100, at + 400, **own)
-    p.python("torch/nn/modules/module.py(1553): _call_impl", at + 101, at + 399, **own)
-    p.python("model.py(5): forward", at + 110, at + 390, **own)
-    p.python("nn.Module: Linear_0", at + 120, at + 200, **own)
-    p.python("torch/nn/modules/linear.py(114): forward", at + 125, at + 195, **own)
-    p.operator("aten::linear", at + 130, at + 190, sequence=7, **own)
-    p.operator("aten::addmm", at + 140, at + 180, sequence=7, **own)
-    p.launch(at + 150, 1000 * scale, **own)
-    p.python("nn.Module: Linear_1", at + 220, at + 300, **own)
-    p.operator("aten::addmm", at + 240, at + 280, sequence=8, **own)
-    p.launch(at + 250, 2000 * scale, **own)
-    p.python("loss.py(3): loss", at + 320, at + 340, **own)
-    p.launch(at + 330, 10 * scale, **own)  # a launch without an operator
+    forward, backward = {"tid": tid}, {"tid": backward_tid}
+    p.python("train.py(10): step", at, at + 900, **forward)
+    p.python("nn.Module: Model_0", at + 100, at + 400, **forward)
+    p.python("torch/nn/modules/module.py(1553): _call_impl", at + 101, at + 399, **forward)
+    p.python("model.py(5): forward", at + 110, at + 390, **forward)
+    p.python("nn.Module: Linear_0", at + 120, at + 200, **forward)
+    p.python("torch/nn/modules/linear.py(114): forward", at + 125, at + 195, **forward)
+    p.operator("aten::linear", at + 130, at + 190, sequence=7, **forward)
+    p.operator("aten::addmm", at + 140, at + 180, sequence=7, **forward)
+    p.launch(at + 150, 1000 * scale, **forward)
+    p.python("nn.Module: Linear_1", at + 220, at + 300, **forward)
+    p.operator("aten::addmm", at + 240, at + 280, sequence=8, **forward)
+    p.launch(at + 250, 2000 * scale, **forward)
+    p.python("loss.py(3): loss", at + 320, at + 340, **forward)
+    p.launch(at + 330, 10 * scale, **forward)  # a launch without an operator
     for number, start, duration in ((8, at + 500, 300), (7, at + 600, 500)):
         p.operator(
             "autograd::engine::evaluate_function: AddmmBackward0", start, start + 80, sequence=number, forward_thread=thread, **other
         )
-        p.operator("AddmmBackward0", start + 5, start + 75, sequence=number, forward_thread=thread, **other)
-        p.operator("aten::mm", start + 10, start + 60, **other)
-        p.launch(start + 20, duration * scale, **other)
-    p.python("torch/optim/sgd.py(80): step", at + 800, at + 880, **own)
-    p.operator("aten::_foreach_add_", at + 810, at + 870, **own)
-    p.launch(at + 820, 70 * scale, **own)
+        p.operator("AddmmBackward0", start + 5, start + 75, sequence=number, forward_thread=thread, **backward)
+        p.operator("aten::mm", start + 10, start + 60, **backward)
+        p.launch(start + 20, duration * scale, **backward)
+    p.python("torch/optim/sgd.py(80): step", at + 800, at + 880, **forward)
+    p.operator("aten::_foreach_add_", at + 810, at + 870, **forward)
+    p.launch(at + 820, 70 * scale, **forward)
     return p
 
 
@@ -118,7 +118,7 @@ def test_forward_and_backward_of_nested_modules(make_store: MakeStore) -> None:
 
 
 def test_two_threads_with_the_same_sequence_numbers(make_store: MakeStore) -> None:
-    """The thread of a node is the one that waits: the second thread runs its forward pass during the first's backward pass."""
+    """The second thread runs its forward pass during the backward pass of the first."""
     first, second = training(), training(tid=2, backward_tid=10, thread=2, at=450, scale=100)
     for program in (first, second):
         for event in program.host:
