@@ -77,6 +77,7 @@ def _row(row: dict[str, Any]) -> OperatorWork:
         module=row["module"],
         source_line=row["line"],
         modules_seen=row["modules"],
+        compute_type=row["compute_type"],
     )
 
 

@@ -39,6 +39,7 @@ class OperatorWork:
     module: str | None
     source_line: str | None  # file:line
     modules_seen: int
+    compute_type: str | None = None  # type whose peak applies (bf16, fp8, ...), None without arithmetic that is known
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 from ..text.formats import NARROW_SPACE
@@ -20,6 +21,7 @@ _SMALLEST: Final = 2.2
 _SIZE: Final = 9.5
 _DECADES: Final = 7.0  # of each axis at most, counted from its upper end
 _ROOM: Final = 0.2  # decades between the outermost values and the edges
+_PIECES: Final = 40  # boxes that cover the line of the memory
 _PALE: Final = 0.8  # opacity of the points, which overlap
 
 _Box = tuple[float, float, float, float]  # left, top, right, bottom
@@ -65,6 +67,12 @@ class _Axes:
 
 
 @dataclass(frozen=True, slots=True)
+class _Lines:
+    drawn: list[str]
+    boxes: list[_Box]
+
+
+@dataclass(frozen=True, slots=True)
 class _Labels:
     """Labels that do not cover each other, nor what else is in ``taken``."""
 
@@ -85,7 +93,8 @@ class _Labels:
 def roofline(points: Sequence[Point], roofs: Sequence[Roof], tb_per_s: float | None, memory: str, kinds: Sequence[Part]) -> str:
     """Return SVG text.
 
-    ``tb_per_s``: bandwidth of the memory, with its label; None: the roofs are level lines. Intensity, rates and roofs are positive. Points more than seven decades below the largest values are left out."""
+    ``tb_per_s``: bandwidth of the memory, with its label; None: the roofs are level lines. Intensity, rates and roofs are
+    positive. Points more than seven decades below the largest values are left out."""
     ridges = [roof.tflops / tb_per_s for roof in roofs] if tb_per_s else []
     axes = _Axes(_ends([*(p.intensity for p in points), *ridges]), _ends([*(p.tflops for p in points), *(roof.tflops for roof in roofs)]))
     drawn = sorted((point for point in points if axes.contain(point)), key=lambda point: -point.weight)
@@ -95,8 +104,12 @@ def roofline(points: Sequence[Point], roofs: Sequence[Roof], tb_per_s: float | N
     ]
     rings = [(x - r, y - r, x + r, y + r) for _, x, y, r in circles]
     labels = _Labels()
-    body = _grid(axes) + _roofs(axes, roofs, tb_per_s, labels)
+    lines, ends = _roofs(axes, roofs, tb_per_s)
+    labels.taken.extend(lines.boxes)
+    body = _grid(axes) + lines.drawn
     body += [svg.circle(x, y, r, MEANINGS[p.meaning], PAPER, opacity=_PALE * p.shade, title=p.title) for p, x, y, r in circles]
+    for label, spots in ends:
+        body += labels.positioned(label, spots, rings) or labels.positioned(label, spots)
     for number, (point, x, y, radius) in enumerate(circles):
         if point.label:
             spots = list(_around(x, y, radius, svg.width_of(point.label, _SIZE)))
@@ -127,26 +140,29 @@ def _grid(axes: _Axes) -> list[str]:
     return [*body, svg.text(right, bottom + 29, "FLOP per byte", anchor="end", fill=MUTED, size=_SIZE)]
 
 
-def _roofs(axes: _Axes, roofs: Sequence[Roof], tb_per_s: float | None, labels: _Labels) -> list[str]:
-    """Draw the lines, and the labels of the level ones at their right ends."""
+def _roofs(axes: _Axes, roofs: Sequence[Roof], tb_per_s: float | None) -> tuple[_Lines, list[tuple[str, list[_Spot]]]]:
+    """Draw the roofs; also return the labels of the level ones, with spots at their right ends."""
     right = WIDTH - _RIGHT
-    body, named = [], []
+    drawn: list[str] = []
+    boxes: list[_Box] = []
+    labels: list[tuple[str, list[_Spot]]] = []
     for roof in sorted(roofs, key=lambda roof: -roof.tflops):
         y = axes.up(math.log10(roof.tflops))
         start = axes.across(max(math.log10(roof.tflops / tb_per_s), axes.x[0])) if tb_per_s else _LEFT
-        body.append(svg.line(start, y, right, y, INK))
-        labels.taken.append((start, y - 0.5, right, y + 0.5))
-        left = right - 2 - svg.width_of(roof.label, _SIZE)
-        named += [(roof.label, [(left, y - 4), (left, y + 10.5)])]
-    for label, spots in named:
-        body += labels.positioned(label, spots)
+        drawn.append(svg.line(start, y, right, y, INK))
+        boxes.append((start, y - 0.5, right, y + 0.5))
+        width = svg.width_of(roof.label, _SIZE)
+        lefts = [left for left in (right - 2 - width, (start + right - width) / 2, start + 8) if left >= _LEFT]
+        labels.append((roof.label, [(left, y + down) for left in lefts for down in (-4, 10.5)]))
     if tb_per_s:
         slope = math.log10(tb_per_s)
         begin = max(axes.x[0], axes.y[0] - slope)
         end = min(max((math.log10(roof.tflops) for roof in roofs), default=axes.y[1]) - slope, axes.x[1], axes.y[1] - slope)
         if begin < end:
-            body.append(svg.curve([(axes.across(x), axes.up(x + slope)) for x in (begin, end)], INK, 1.0))
-    return body
+            points = [(axes.across(x), axes.up(x + slope)) for x in (begin + (end - begin) * part / _PIECES for part in range(_PIECES + 1))]
+            drawn.append(svg.curve([points[0], points[-1]], INK, 1.0))
+            boxes += [(left, top, right, bottom) for (left, bottom), (right, top) in pairwise(points)]
+    return _Lines(drawn, boxes), labels
 
 
 def _along(axes: _Axes, tb_per_s: float, width: float) -> Iterator[_Spot]:
@@ -169,9 +185,9 @@ def _around(x: float, y: float, radius: float, width: float) -> Iterator[_Spot]:
     for down in (-near, near + 8):
         yield x + near, y + down
         yield x - near - width, y + down
-    for far in range(2, 6):  # a second ring, and further ones
-        yield x - width / 2, y - gap - 12 * far
-        yield x - width / 2, y + gap + 12 * far
+    for further in range(2, 5):  # below another label
+        yield x - width / 2, y + gap + 8 + 12 * further
+        yield x - width / 2, y - gap - 2 - 12 * further
 
 
 def _ends(values: Sequence[float]) -> tuple[float, float]:

@@ -13,6 +13,7 @@ from ..sections.annotated_ranges import annotated_ranges
 from ..sections.appendix import add_left_out, add_of_training, appendix
 from ..sections.collectives import collectives
 from ..sections.data_quality import data_quality
+from ..sections.efficiency import efficiency
 from ..sections.framework import framework
 from ..sections.gpu_memory import gpu_memory
 from ..sections.idle import idle
@@ -22,6 +23,7 @@ from ..sections.job_statistics import job_statistics
 from ..sections.kernels import kernels
 from ..sections.launches import launch_configurations, launch_queue, launches
 from ..sections.memory_operations import memory_operations
+from ..sections.modules import modules
 from ..sections.operators import operators
 from ..sections.python_profile import python_profile
 from ..sections.rank_comparison import rank_comparison
@@ -39,9 +41,9 @@ from ..timeline.section import timeline as timeline_section
 
 # In the order of the report; the template of a section is templates/sections/<id with _>.html.j2.
 SECTIONS: Final[tuple[Callable[[Report], Section], ...]] = (
-    information, data_quality, job_statistics, system_usage, gpu_memory, time_breakdown, kernels, launch_configurations, operators,
-    precision, categories, activity, memory_operations, collectives, launches, launch_queue, idle, iterations, steps, step_breakdown,
-    slow_steps, rank_comparison, annotated_ranges, framework, python_profile, rules, appendix,
+    information, data_quality, job_statistics, system_usage, gpu_memory, time_breakdown, kernels, efficiency, modules,
+    launch_configurations, operators, precision, categories, activity, memory_operations, collectives, launches, launch_queue, idle,
+    iterations, steps, step_breakdown, slow_steps, rank_comparison, annotated_ranges, framework, python_profile, rules, appendix,
 )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from ...analysis.toolkit import wording
 
@@ -41,6 +41,7 @@ significant = _known(wording.significant)
 duration = _known(wording.duration)  # of nanoseconds
 size = _known(wording.size)  # of bytes
 percent = _known(wording.percent)
+_PREFIXES: Final = ("", "k", "M", "G", "T", "P", "E")
 
 
 def capitalized(text: str) -> str:
@@ -83,6 +84,21 @@ def points(difference: float | None) -> str:
 
 def bandwidth(gb_per_s: float | None) -> str:
     return UNKNOWN if gb_per_s is None else f"{significant(gb_per_s)}\u00a0GB/s"
+
+
+def scaled(value: float | None, unit: str) -> str:
+    """Write a number of a unit with a decimal prefix: 17.2 GFLOP, 412 J, 3.1 kJ."""
+    if value is None:
+        return UNKNOWN
+    power = 0
+    while abs(value) >= 999.5 and power < len(_PREFIXES) - 1:
+        value, power = value / 1000, power + 1
+    return f"{significant(value)}\u00a0{_PREFIXES[power]}{unit}"
+
+
+def shape(dims: Sequence[Any]) -> str:
+    """Write the sizes of the tensors of a call: 32×128, 128×64."""
+    return (wording.shape_text(dims) or UNKNOWN).replace("x", "×")
 
 
 def quantity(value: float | None, unit: str) -> str:

@@ -10,18 +10,18 @@ from ...errors import UsageError
 
 # In the order of the report; the appendix, which always stays, follows.
 NAMES: Final = (
-    "information", "data-quality", "job-statistics", "system-usage", "gpu-memory", "time-breakdown", "kernels", "launch-configurations",
-    "operators", "precision", "categories", "activity", "memory-operations", "collectives", "launches", "launch-queue", "idle",
-    "iterations", "steps", "step-breakdown", "slow-steps", "rank-comparison", "annotations", "framework", "python-profile", "rules",
-    "timeline",
+    "information", "data-quality", "job-statistics", "system-usage", "gpu-memory", "time-breakdown", "kernels", "efficiency", "modules",
+    "launch-configurations", "operators", "precision", "categories", "activity", "memory-operations", "collectives", "launches",
+    "launch-queue", "idle", "iterations", "steps", "step-breakdown", "slow-steps", "rank-comparison", "annotations", "framework",
+    "python-profile", "rules", "timeline",
 )  # fmt: skip
 ALWAYS: Final = ("summary", "appendix")
 GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "run": ("information", "data-quality", "job-statistics"),
     "system": ("system-usage", "gpu-memory"),
     "gpu": (
-        "time-breakdown", "kernels", "launch-configurations", "operators", "precision", "categories", "activity", "memory-operations",
-        "collectives", "launches", "launch-queue", "idle", "iterations",
+        "time-breakdown", "kernels", "efficiency", "modules", "launch-configurations", "operators", "precision", "categories", "activity",
+        "memory-operations", "collectives", "launches", "launch-queue", "idle", "iterations",
     ),
     "training": ("steps", "step-breakdown", "slow-steps", "rank-comparison", "annotations", "framework", "python-profile"),
 }  # fmt: skip
