@@ -34,7 +34,8 @@ class Site:
 def largest_site(rows: Iterable[tuple[str | None, str | None, int]], total: int | None = None) -> Site | None:
     """Return the module and line with at least half of the weight.
 
-    None if neither is known.     ``rows``: path, line, weight; empty or None is unknown. ``total``: weight of everything, if the rows are a part of it."""
+    None if neither is known. ``rows``: path, line, weight; empty or None is unknown. ``total``: weight of everything, if the rows are a
+    part of it."""
     modules, lines = Counter[str](), Counter[str]()
     weight = 0
     for path, line, part in rows:

@@ -17,7 +17,8 @@ _SCRIPTED: Final = re.compile(r"([^.():]+)\(([^()]*)\)(?:::\w+)?")
 def lines_of_stacks(stacks: pl.Series) -> pl.DataFrame:
     """Return ``line`` and ``function`` of the innermost frame of each stack.
 
-    Frames of the program come before those of libraries. ``stacks``: frames separated by semicolons, the innermost first. Null if no frame is of either."""
+    Frames of the program come before those of libraries. ``stacks``: frames separated by semicolons, the innermost first. Null if no frame
+    is of either."""
     names = stacks.str.split(";").list.head(_MOST_FRAMES).to_frame("text").with_row_index("stack").explode("text")
     distinct = names.select(pl.col("text").unique())
     parsed = pl.concat([distinct, frames(distinct["text"])], how="horizontal").filter(pl.col("origin").is_in([USER, LIBRARY]))

@@ -84,7 +84,7 @@ def training(tid: int = 1, backward_tid: int = 9, thread: int = 1, at: int = 0, 
     p.launch(at + 330, 10 * scale, **forward)  # a launch without an operator
     for number, start, duration in ((8, at + 500, 300), (7, at + 600, 500)):
         p.operator(
-            "autograd::engine::evaluate_function: AddmmBackward0", start, start + 80, sequence=number, forward_thread=thread, **other
+            "autograd::engine::evaluate_function: AddmmBackward0", start, start + 80, sequence=number, forward_thread=thread, **backward
         )
         p.operator("AddmmBackward0", start + 5, start + 75, sequence=number, forward_thread=thread, **backward)
         p.operator("aten::mm", start + 10, start + 60, **backward)
@@ -156,7 +156,7 @@ def test_repeated_forward_pass_gets_the_path_of_the_first(make_store: MakeStore)
 
 
 def test_a_backward_pass_on_the_thread_of_the_forward_pass(make_store: MakeStore) -> None:
-    """On the processor the frames around `backward()` are open during its nodes, and do not count for them."""
+    """Frames around `backward()` are open during its nodes, and do not count for them."""
     assert modules(times(training(backward_tid=1).store(make_store))) == modules(times(training().store(make_store)))
 
 
