@@ -20,6 +20,7 @@ from .device.launch_queue import launch_queue
 from .device.memory_operations import with_outside
 from .device.operators import operators
 from .efficiency.kernel_classes import categories, category_sources
+from .efficiency.operator_calls import operator_calls
 from .machine.counters import counters
 from .machine.gpu_memory import gpu_memory
 from .options import Options
@@ -103,6 +104,7 @@ def _report(store: Store, options: Options) -> Report:
         source_lines=data.code_times.lines,
         module_coverage=data.code_times.coverage,
         efficiency=data.efficiency,
+        operator_calls=operator_calls(store, data.operator_work, data.kernel_groups, data.sites),
     )
     page = SummaryData(report, data.whole_devices, _loader_recorded(data), _traced(store))
     return replace(report, summary=summary(page))

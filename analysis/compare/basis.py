@@ -144,3 +144,14 @@ def state(before: float, after: float) -> str:
     if not after:
         return VANISHED
     return GROWN if after > before else SHRUNK
+
+
+def more_often(base: int, new: int, on: Basis, threshold_percent: float) -> str:
+    """Return whether it runs more or less often per unit, beyond the profiles' edges."""
+    counts = per_unit([base, new], on)
+    # A profile that cuts a step contains only some of its runs: up to one step's runs are missing at either end.
+    complete_steps = on.unit == "step" and not base % int(on.base) and not new % int(on.new)
+    edge = 0.0 if complete_steps or on.unit != "step" else (1 / on.base + 1 / on.new) * max(counts)
+    if abs(counts[1] - counts[0]) <= max(edge, counts[0] * threshold_percent / 100):
+        return SAME
+    return "more" if counts[1] > counts[0] else "fewer"

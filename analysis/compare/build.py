@@ -14,6 +14,7 @@ from ..steps.step_time import FROM_STEP_TO_STEP
 from ..toolkit import wording
 from .alike import ACTIVITY, GPU, WORLD, differences, short_models
 from .basis import ADDED, GROWN, SAME, SHRUNK, UNDECIDED, VANISHED, basis
+from .calls import operator_calls
 from .classes import comparable
 from .kernels import categories, kernels, operators, precision
 from .launches import idle, launches
@@ -86,6 +87,7 @@ def compare(
         rules=verdicts(base, new),
         operators=operators(base, new, on, least) if span else (),
         judgment=judgment,
+        operator_calls=operator_calls(base, new, on, whole_ns, threshold_percent) if span else (),
     )
     compared = replace(compared, changes=tuple(replace(change, rank=rank) for rank, change in enumerate(_changes(compared), 1)))
     return replace(compared, headline=_headline(base, new, compared))

@@ -18,7 +18,7 @@ from ..report.comparison import Amount, Basis, KernelChange, ShareChange
 from ..report.device import Kernel
 from ..report.model import Report
 from ..report.rows import Share
-from .basis import SAME, SMALLEST_PERCENT, SURE, amount, changed, per_unit, state
+from .basis import SAME, SMALLEST_PERCENT, SURE, amount, changed, more_often, per_unit, state
 
 _NUMBERED: Final = re.compile(r" #\d+$")  # a report numbers kernels that would have the same name
 _POINTS: Final = 5.0
@@ -90,7 +90,7 @@ def _change(
     change = changed(*total)
     effect = total[1] - total[0]
     longer = _longer(before, after, threshold_percent) if before and after else None
-    more = _more(counts[0], counts[1], on, threshold_percent) if before and after and on.unit != "second" else None
+    more = more_often(counts[0], counts[1], on, threshold_percent) if before and after and on.unit != "second" else None
     real = abs(effect) >= whole_ns * SMALLEST_PERCENT / 100 and (
         before is None or after is None or (abs(change or 0.0) >= threshold_percent and (longer != SAME or more not in (SAME, None)))
     )
@@ -144,17 +144,6 @@ def _longer(base: _Group, new: _Group, threshold_percent: float) -> str:
     if abs(moved) <= SURE * (base.squared_error + new.squared_error) ** 0.5 or abs(moved) < base.mean_ns * threshold_percent / 100:
         return SAME
     return "longer" if moved > 0 else "shorter"
-
-
-def _more(base: int, new: int, on: Basis, threshold_percent: float) -> str:
-    """Return whether it runs more or less often per unit, beyond the profiles' edges."""
-    counts = per_unit([base, new], on)
-    # A profile that cuts a step contains only some of its runs: up to one step's runs are missing at either end.
-    complete_steps = on.unit == "step" and not base % int(on.base) and not new % int(on.new)
-    edge = 0.0 if complete_steps or on.unit != "step" else (1 / on.base + 1 / on.new) * max(counts)
-    if abs(counts[1] - counts[0]) <= max(edge, counts[0] * threshold_percent / 100):
-        return SAME
-    return "more" if counts[1] > counts[0] else "fewer"
 
 
 def operators(base: Report, new: Report, on: Basis, least_ns: float) -> tuple[Amount, ...]:

@@ -164,6 +164,39 @@ class KernelChange:
 
 
 @dataclass(frozen=True, slots=True)
+class OperatorChange:
+    """The calls of an operator by a module in both runs, or in one.
+
+    ``state``: gone, new, other shape, other type, more calls, fewer calls, other kernel, other module, slower, faster (both of one call)
+    or same; ``reasons``: all of these that apply, the strongest first. ``module``: of new, of base if it is gone; ``base_module``: if it
+    is another one. ``instead``: of a gone operator, the operators that are new in its module. ``matched``: "inputs" (same module, dims and
+    types), "operator" (same module), "several" (the same, all inputs together), "moved" (another module with the same inputs), None (in
+    one run only). Calls and times are per unit of the basis."""
+
+    operator: str
+    module: str | None
+    base_module: str | None
+    state: str
+    reasons: tuple[str, ...]
+    matched: str | None
+    base_dims: str | None
+    new_dims: str | None
+    base_types: str | None
+    new_types: str | None
+    base_kernels: tuple[str, ...]
+    new_kernels: tuple[str, ...]
+    base_precision: str | None
+    new_precision: str | None
+    base_calls: float
+    new_calls: float
+    base_ns: float
+    new_ns: float
+    effect_ns: float
+    change_percent: float | None
+    instead: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ShareChange:
     """Percent of the time, and of the executions, of matrix kernels in one precision."""
 
@@ -291,6 +324,7 @@ class Comparison:
     rules: tuple[VerdictChange, ...]
     operators: tuple[Amount, ...] = ()
     judgment: Verdict | None = None
+    operator_calls: tuple[OperatorChange, ...] = ()  # by module, operator and inputs, largest effect first
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def to_dict(self) -> dict[str, Any]:

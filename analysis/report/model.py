@@ -32,6 +32,7 @@ from .framework import Annotations, Framework
 from .json_text import json_text
 from .machine import CounterSeries, GpuMemory, SystemUsage
 from .modules import Module, ModuleCoverage, SourceLine
+from .operator_calls import OperatorCalls
 from .python_profile import PythonProfile
 from .rows import Share
 from .rules import Finding, RuleResult
@@ -90,6 +91,7 @@ class Report:
     module_coverage: ModuleCoverage | None = None
     category_sources: tuple[Share, ...] = ()  # kernel time by what shows the category: operator, kernel name, unknown
     efficiency: Efficiency | None = None
+    operator_calls: OperatorCalls = field(default=OperatorCalls())
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def to_dict(self) -> dict[str, Any]:

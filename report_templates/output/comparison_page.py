@@ -10,6 +10,7 @@ from ...analysis.report.comparison import Comparison
 from ...errors import UsageError
 from ..blocks import Section
 from ..comparing.kernels import kernels
+from ..comparing.operators import operators
 from ..comparing.steps import steps
 from ..comparing.summary import summary
 from ..comparing.tables import alike, launches, memory, precision, reading, utilization, verdicts
@@ -19,7 +20,7 @@ from .pages import filled
 from .pdf import Printer, checked_paper
 
 SECTIONS: Final[tuple[Callable[[Comparison], Section], ...]] = (
-    alike, steps, time, kernels, precision, memory, launches, utilization, verdicts, reading,
+    alike, steps, time, kernels, operators, precision, memory, launches, utilization, verdicts, reading,
 )  # fmt: skip
 PLACES: Final[dict[str, str]] = {"html": "comparison.html", "pdf": "comparison.pdf", "json": "comparison.json"}
 FORMATS: Final = tuple(PLACES)
