@@ -38,6 +38,7 @@ ARGS = {
 }
 SPARSE_ARGS = {"label": Arg("label", "text"), "cell": Arg("cell", "int3")}
 WIDE_ARGS = {"grid": Arg("grid", "int3"), "kind": Arg("kind", "text")}
+PARTS = ("sizes", "stack")
 
 needs_native = pytest.mark.skipif(not have_native(), reason="installed without the C extension")
 all_scanners = pytest.mark.parametrize(
@@ -61,13 +62,14 @@ class Read:
     counts: dict[tuple[str, str], int]
     defects: list[Defect]
     tables: tuple[pa.Table, pa.Table]
+    combinations: list[tuple[str | None, ...]]
 
     @property
     def codes(self) -> dict[str, int]:
         return {d.code: d.count for d in self.defects}
 
     def same(self, right: Read) -> bool:
-        parts = ("strings", "counts", "defects")
+        parts = ("strings", "counts", "defects", "combinations")
         return (
             all(getattr(self, part) == getattr(right, part) for part in parts)
             and repr((self.metadata, self.members)) == repr((right.metadata, right.members))  # repr: NaN is not NaN
@@ -77,7 +79,7 @@ class Read:
 
 def read(text: bytes | str, *, scanner: MakeScanner = None, cuts: Iterator[int] | None = None, **options: Any) -> Read:
     data = text.encode() if isinstance(text, str) else text
-    scan = TraceScan(args=ARGS, sparse_args=SPARSE_ARGS, wide_args=WIDE_ARGS, wide_categories={"kernel"}, scanner=scanner, **options)
+    scan = TraceScan(args=ARGS, sparse_args=SPARSE_ARGS, wide_args=WIDE_ARGS, wide_categories={"kernel"}, parts=PARTS, scanner=scanner, **options)
     batches = []
     at = 0
     while at < len(data):
@@ -91,6 +93,7 @@ def read(text: bytes | str, *, scanner: MakeScanner = None, cuts: Iterator[int] 
     events = pa.concat_tables([with_sparse(b) for b in batches]).combine_chunks()
     wide = pa.Table.from_batches([b.wide for b in batches]).combine_chunks()
     strings = [s for b in batches for s in b.strings]
+    combinations = [c for b in batches for c in b.combinations]
     rows = sorted(events.to_pylist() + wide.to_pylist(), key=lambda row: row["ordinal"])
     for row in rows:
         row["phase"] = chr(row["phase"])
@@ -103,7 +106,7 @@ def read(text: bytes | str, *, scanner: MakeScanner = None, cuts: Iterator[int] 
     metadata = [m for b in batches for m in b.metadata]
     defects = [d for d in scan.defects if d.code != "no_extension"]
     assert (len(defects) < len(scan.defects)) == (scanner is PythonScanner or (scanner is None and not have_native()))
-    return Read(rows, strings, metadata, scan.members, scan.event_counts, defects, (events, wide))
+    return Read(rows, strings, metadata, scan.members, scan.event_counts, defects, (events, wide), combinations)
 
 
 def with_sparse(batch: Batch) -> pa.Table:
@@ -253,7 +256,8 @@ def test_wide_events_stand_apart_with_their_place_in_the_file(scanner: MakeScann
     plain, wide = got.tables
     assert plain["ordinal"].to_pylist() == [0, 2, 3]
     assert wide["ordinal"].to_pylist() == [1]
-    assert wide.column_names == [*plain.column_names[:-1], "grid_x", "grid_y", "grid_z", "kind"]
+    columns = [name for name in plain.column_names if name not in ("sparse", "combination")]
+    assert wide.column_names == [*columns, "grid_x", "grid_y", "grid_z", "kind", "combination"]
     assert got.rows[1]["grid_y"] == 5
     assert got.rows[1]["correlation"] == 9
     assert got.counts == {("X", "cpu_op"): 1, ("X", "kernel"): 1, ("B", "cpu_op"): 1, ("i", "cpu_op"): 1, ("E", "cpu_op"): 1}
@@ -317,6 +321,37 @@ def test_sparse_arguments_have_the_row_of_their_event(scanner: MakeScanner) -> N
     assert [label if label is None else batch.strings[label] for label in batch.sparse["label"].to_pylist()] == ["a", None, None]
 
 
+@all_scanners
+def test_texts_of_parts_together_have_one_id(scanner: MakeScanner) -> None:
+    """Equal parts are one combination in every batch; parts are no strings, and make no event sparse."""
+    arguments = (
+        {"sizes": [[2, 3], []], "stack": "a.py(1): f"}, {"stack": "a.py(1): f", "sizes": [[2, 3], []]}, {"sizes": [[2, 3], []]},
+        {"stack": ""}, {"sizes": None, "stack": None}, {}, {"sizes": 4, "stack": True}, {"sizes": "\u00e9\n", "stack": ["\u00e9"]},
+    )  # fmt: skip
+    got = read(written([event(args=args, cat=cat) for args in arguments for cat in ("kernel", "cpu_op")]), scanner=scanner)
+    texts = [None if row["combination"] is None else got.combinations[row["combination"]] for row in got.rows]
+    first = json.dumps(arguments[0]["sizes"])
+    assert texts[::2] == texts[1::2]
+    assert texts[::2] == [
+        (first, "a.py(1): f"), (first, "a.py(1): f"), (first, None), (None, ""), None, None, ("4", "true"), ("é\n", json.dumps(["é"])),
+    ]  # fmt: skip
+    assert len(set(got.combinations)) == len(got.combinations) == 5
+    assert not {text for parts in got.combinations for text in parts} & set(got.strings)
+    assert {row["sparse"] for row in got.rows if row["category"] == "cpu_op"} == {False}
+
+
+@all_scanners
+def test_combinations_beyond_the_limit_have_no_id(scanner: MakeScanner) -> None:
+    events = [event(name="n", args={"sizes": [i % 5], "stack": "s" * 9}) for i in range(10)]
+    for limits in ({"string_limit": 3}, {"total_limit": 3 * (2 * 4 + 3 + 9)}):
+        got = read(json.dumps(events), scanner=scanner, **limits)
+        assert [row["combination"] for row in got.rows] == [0, 1, 2, None, None] * 2
+        assert got.codes["combination_left_out"] == 4
+    got = read(json.dumps([event(args={"stack": "é" * 200})] * 2), scanner=scanner, text_limit=128)
+    assert got.combinations == [(None, cut_text("é" * 200, 128))]
+    assert got.codes == {"text_cut": 2}
+
+
 # ------------------------------------------------------------------------------------------------ layouts
 
 
@@ -337,7 +372,7 @@ events_strategy = st.lists(
             "tid": st.integers(0, 9),
             "dur": times.map(number_text),
             "other": json_values,
-            "args": st.dictionaries(st.sampled_from(["correlation", "External id", "label", "cell", "grid", "ü"]), json_values, max_size=4),
+            "args": st.dictionaries(st.sampled_from(["correlation", "External id", "label", "cell", "grid", "ü", *PARTS]), json_values, max_size=5),
         },
     ),
     max_size=6,

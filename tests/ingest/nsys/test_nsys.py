@@ -180,6 +180,8 @@ def test_an_export_of_today(tmp_path: Path) -> None:
         ("overhead", "Buffer flush", 8100, 100, 77, None),
         ("loader", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 9100, 100, 77, None),
     ]
+    rows = store.frame("SELECT sequence, input_dims FROM host_event AS h JOIN signature AS s ON s.id = h.signature").rows()
+    assert rows == [(5, "[[2, 3], [3, 4]]")]
     rows = store.frame(f"""SELECT n.text, value, start_ns - {EPOCH}, duration_ns, depth, complete, arguments
         FROM annotation AS a JOIN name AS n ON n.id = a.name ORDER BY start_ns, duration_ns DESC""").rows()
     assert rows == [
