@@ -100,6 +100,23 @@ def assert_same(folder: Path, tables: Path) -> dict[str, list[Any]] | str:
     return expected
 
 
+def test_signatures_of_operators(tmp_path: Path) -> None:
+    """Files that share signatures have the ids of the run, also if each was read by itself."""
+    for rank in range(3):
+        events = [
+            {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 9, "tid": 9, "ts": 1000 + 10 * n, "dur": 5,
+             "args": {"Input Dims": [[(n * (rank + 1)) % 5, 2]], "Call stack": "a.py(1): f", "Sequence number": n, "Fwd thread id": rank}}
+            for n in range(8)
+        ]  # fmt: skip
+        text = json.dumps({"schemaVersion": 1, "distributedInfo": {"rank": rank, "world_size": 3}, "traceEvents": events})
+        folder = tmp_path / "run"
+        folder.mkdir(exist_ok=True)
+        (folder / f"rank-{rank}.json").write_text(text)
+    same = assert_same(tmp_path / "run", tmp_path / "tables")
+    assert len(same["signature"]) == 5
+    assert len(same["host_event"]) == 24
+
+
 def only(source: str) -> FoundRun:
     (run,) = small.found_below(source)
     return run

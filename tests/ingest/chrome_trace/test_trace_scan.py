@@ -79,7 +79,9 @@ class Read:
 
 def read(text: bytes | str, *, scanner: MakeScanner = None, cuts: Iterator[int] | None = None, **options: Any) -> Read:
     data = text.encode() if isinstance(text, str) else text
-    scan = TraceScan(args=ARGS, sparse_args=SPARSE_ARGS, wide_args=WIDE_ARGS, wide_categories={"kernel"}, parts=PARTS, scanner=scanner, **options)
+    scan = TraceScan(
+        args=ARGS, sparse_args=SPARSE_ARGS, wide_args=WIDE_ARGS, wide_categories={"kernel"}, parts=PARTS, scanner=scanner, **options
+    )
     batches = []
     at = 0
     while at < len(data):
@@ -372,7 +374,9 @@ events_strategy = st.lists(
             "tid": st.integers(0, 9),
             "dur": times.map(number_text),
             "other": json_values,
-            "args": st.dictionaries(st.sampled_from(["correlation", "External id", "label", "cell", "grid", "ü", *PARTS]), json_values, max_size=5),
+            "args": st.dictionaries(
+                st.sampled_from(["correlation", "External id", "label", "cell", "grid", "ü", *PARTS]), json_values, max_size=5
+            ),
         },
     ),
     max_size=6,

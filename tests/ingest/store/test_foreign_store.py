@@ -324,6 +324,10 @@ STEPS = "INSERT INTO step BY NAME SELECT 0 AS node, 0 AS process, range AS index
 SAMPLES = "INSERT INTO raw.sample BY NAME SELECT range AS id, 0 AS source_id, 5 AS time_ns, 5.0 AS value"
 CONTRADICTIONS = {
     "UPDATE raw.device_event SET name = 4711": "column name of table device_event has ids that table name has not (4 rows)",
+    "UPDATE raw.host_event SET signature = 3": "column signature of table host_event has ids that table signature has not",
+    "UPDATE raw.device_event SET occupancy = 'nan'": "column occupancy of table device_event has percentages that are not possible",
+    "UPDATE raw.device_event SET multiprocessors = 0": "column multiprocessors of table device_event has numbers that no GPU has",
+    "INSERT INTO signature BY NAME SELECT 0 AS id FROM range(2)": "column id of table signature has the same id in several rows",
     "UPDATE source_map SET process = 9": "column process of table source_map has ids that table process has not (1 rows)",
     "UPDATE raw.host_event SET source_id = 9": "column source_id of table raw.host_event has ids that table source_map has not",
     "UPDATE raw.host_event SET id = 0": "column id of table raw.host_event has the same id in several rows",
