@@ -9,7 +9,7 @@ from ...analysis.report.model import Report
 from ...analysis.report.run import Note, Source
 from ..blocks import Section, plain, say
 from ..blocks.tables import Cell, Col, Table, table, word
-from ..text.formats import clip, count, moment, plural, shift, size
+from ..text.formats import clip, count, moment, percent, plural, shift, size
 
 _SEVERITY = {"error": ("✕ Error", 0), "warning": ("! Warning", 1), "info": ("i Note", 2)}
 
@@ -35,6 +35,7 @@ def data_quality(report: Report) -> Section:
             Col("Files", lambda note: note.files if note.file else None, count),
             Col("Code", lambda note: note.code, html_only=True),
         ),
+        _attributed(report),
         _formats(report),
         _clocks(report),
         _problems(report),
@@ -49,6 +50,30 @@ def _what(note: Note, *, full: bool = False) -> str:
         return message
     file = note.file if full else clip(_base(note.file) or note.file, 60)
     return f"{message} ({file})" if note.files == 1 else f"{message} (the first: {file})"
+
+
+def _attributed(report: Report) -> Table | None:
+    """State for how much of the device time its origin is known."""
+    modules, work, operators = report.module_coverage, report.efficiency, report.operators
+    by_operator = next((share.percent for share in report.category_sources if share.name == "operator"), None)
+    rows = [
+        ("Operator", "device time", operators and operators.linked_percent, None),
+        ("Module", "device time", modules and modules.known_percent, modules and (modules.source or modules.absent)),
+        ("Line of the program", "device time", modules and modules.lines_percent, None),
+        ("FLOPs", "matrix kernels", work and work.coverage_percent, None),
+        ("Category by operator, not by name", "kernel time", by_operator, None),
+    ]
+    known = [row for row in rows if row[2] is not None]
+    return table(
+        "data-quality-attributed",
+        "Device time with a known origin",
+        [row for row in rows if row[2] is not None or row[3]] if known else [],
+        Col("Known", lambda row: row[0], kind="name"),
+        Col("Of", lambda row: row[1]),
+        Col("Share", lambda row: row[2], percent),
+        Col("Source", lambda row: plain(row[3]) if row[3] else "", limit=200, when=any(row[3] for row in rows)),
+        pdf_rows=8,
+    )
 
 
 def _formats(report: Report) -> Table | None:

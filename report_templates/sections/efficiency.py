@@ -91,7 +91,8 @@ def _facts(work: Efficiency) -> list[tuple[str, str]]:
 
 
 def _peaks(peaks: DevicePeaks, used: set[str | None]) -> str:
-    figures = [f"{kind.upper()} {_tflops(rate)}" for kind, rate in peaks.flop_per_s.items() if kind in used]
+    kinds = [kind for kind in peaks.flop_per_s if kind in used] or list(peaks.flop_per_s)
+    figures = [f"{kind.upper()} {_tflops(peaks.flop_per_s[kind])}" for kind in kinds]
     figures += [] if peaks.bytes_per_s is None else [f"memory {_memory(peaks)}"]
     return f"{capitalized(clip(peaks.product, 60))}: {', '.join(figures)} ({clip(peaks.source, 120)})"
 

@@ -13,7 +13,7 @@ from ...analysis.report.device import Kernel
 from ...analysis.report.model import Report
 from ..blocks import SECTORS, Figure, Only, Section, Slice, coded, meaning_of, ring, say
 from ..blocks.tables import Col, table, word
-from ..text.formats import clip, count, duration, percent, plural
+from ..text.formats import clip, count, duration, percent, plural, times_signed
 
 _TOP: Final = 15  # default of --top
 _PDF_ROWS: Final = 10  # with that default; cells take time in the PDF
@@ -42,6 +42,7 @@ def kernels(report: Report) -> Section:
     above = "" if complete else f"Above all launches, below those of the top {count(top)} by launches. "
     counted = say("{}Many short runs cost host time.", above)
     numbers = itertools.count(1)
+    with_operators = _known(every, "operator")
 
     def spent_texts(some: Sequence[Kernel]) -> tuple[str, ...]:
         return duration(sum(k.total_ns for k in some)), percent(sum(k.share_of_profile for k in some))
@@ -63,18 +64,33 @@ def kernels(report: Report) -> Section:
             Col("Kernel", lambda kernel: word(kernel.short_name, full=kernel.name, limit=72), kind="name"),
             Col("Category", lambda kernel: kernel.category),
             Col("Precision", lambda kernel: kernel.precision),
+            Col("Operator", lambda kernel: kernel.operator, limit=60, html_only=True, when=with_operators),
+            Col("Operator", lambda kernel: kernel.operator, limit=24, pdf_only=True, when=with_operators),
+            Col("Inputs", lambda kernel: times_signed(kernel.shape), limit=48, html_only=True, when=_known(every, "shape")),
             Col("Runs", lambda kernel: kernel.count, count),
             Col("Total", lambda kernel: kernel.total_ns, duration),
-            Col("Mean", lambda kernel: kernel.mean_ns, duration),
+            Col("Mean", lambda kernel: kernel.mean_ns, duration, html_only=with_operators),
             Col("Min", lambda kernel: kernel.min_ns, duration, html_only=True),
             Col("Max", lambda kernel: kernel.max_ns, duration, html_only=True),
             Col("Of kernel time", lambda kernel: kernel.share_of_kernel_time, percent),
             Col("Of profile", lambda kernel: kernel.share_of_profile, percent, html_only=True),
+            Col("Of roof", lambda kernel: kernel.percent_of_roof, percent, when=_known(every, "percent_of_roof")),
+            Col("Occupancy", lambda kernel: kernel.occupancy_percent, percent, html_only=True, when=_known(every, "occupancy_percent")),
+            Col("Grid", _grid, html_only=True, when=_known(every, "grid")),
+            Col("Module", lambda kernel: kernel.module, limit=60, html_only=True, when=_known(every, "module")),
             Col("Full name", lambda kernel: kernel.name, kind="full", limit=400, html_only=True),
             pdf_rows=_PDF_ROWS if top == _TOP else top,
         ),
     ]  # fmt: skip
     return Section("kernels", "Kernels", lead, blocks)
+
+
+def _grid(kernel: Kernel) -> str | None:
+    return "×".join(map(str, kernel.grid)) if kernel.grid else None
+
+
+def _known(rows: Sequence[Kernel], field: str) -> bool:
+    return any(getattr(row, field) is not None for row in rows)
 
 
 def _rings(

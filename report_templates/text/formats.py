@@ -98,7 +98,12 @@ def scaled(value: float | None, unit: str) -> str:
 
 def shape(dims: Sequence[Any]) -> str:
     """Write the sizes of the tensors of a call: 32×128, 128×64."""
-    return (wording.shape_text(dims) or UNKNOWN).replace("x", "×")
+    return times_signed(wording.shape_text(dims)) or UNKNOWN
+
+
+def times_signed(sizes: str | None) -> str | None:
+    """Write the sizes of tensors with a multiplication sign: 32×128."""
+    return None if sizes is None else re.sub(r"(?<=\d)x(?=\d)", "×", sizes)
 
 
 def quantity(value: float | None, unit: str) -> str:
