@@ -19,7 +19,8 @@ from .device.launch_configurations import launch_configurations
 from .device.launch_queue import launch_queue
 from .device.memory_operations import with_outside
 from .device.operators import operators
-from .efficiency.kernel_classes import categories, category_sources
+from .efficiency.kernel_classes import categories, category_sources, signatures
+from .efficiency.kernel_roofs import located
 from .efficiency.operator_calls import operator_calls
 from .machine.counters import counters
 from .machine.gpu_memory import gpu_memory
@@ -111,15 +112,24 @@ def _report(store: Store, options: Options) -> Report:
 
 
 def _kernels(data: RunData) -> tuple[Kernel, ...]:
-    """Return the kernels, with what was launched outside of the steps."""
+    """Return the kernels with module and roof, and with what was launched outside of the steps."""
+    kernels = _located(data)
     outside = data.step_data.outside
     if outside.is_empty():
-        return data.kernels
+        return kernels
     summed = outside.group_by("name").agg(count=pl.len(), time=(pl.col("end") - pl.col("start")).sum())
     names = data.store.frame("SELECT id AS name, text FROM name WHERE list_contains(?, id)", [summed["name"].drop_nulls().to_list()])
     known = {text: (count, time) for count, time, text in summed.join(names, on="name").select("count", "time", "text").iter_rows()}
     none = (0, 0)
-    return tuple(replace(row, outside_count=known.get(row.name, none)[0], outside_ns=known.get(row.name, none)[1]) for row in data.kernels)
+    return tuple(replace(row, outside_count=known.get(row.name, none)[0], outside_ns=known.get(row.name, none)[1]) for row in kernels)
+
+
+def _located(data: RunData) -> tuple[Kernel, ...]:
+    groups = data.kernel_groups
+    if all(group.operator is None for group in groups):
+        return data.kernels
+    inputs = signatures(data.store) if any(group.signature is not None for group in groups) else {}
+    return located(data.kernels, data.kernel_sums, groups, data.efficiency.operators, inputs, data.origins)
 
 
 def generator(options: Options) -> Generator:

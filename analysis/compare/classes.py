@@ -1,6 +1,6 @@
 """Categories and precisions of two runs by the same source, so that a comparison shows changes of the work alone.
 
-A report classifies kernels by their operators as far as it knows them. If it knows them in one run only, because the other one was recorded
+A report classifies kernels by their operators if it knows them. If it knows them in one run only, because the other one was recorded
 without operators, replays graphs or comes from an earlier version, both runs are classified by the names of their kernels.
 """
 

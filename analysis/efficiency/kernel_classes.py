@@ -82,9 +82,9 @@ def kernel_groups(store: Store, owned: OwnedWork, sums: Sequence[dict[str, Any]]
 
 @shared
 def signatures(store: Store) -> Mapping[int | None, Signature]:
-    """Return the inputs of calls by the id of their signature; without unreadable ones."""
-    rows = store.frame("SELECT id, input_dims, input_types FROM signature").iter_rows()
-    return {number: call for number, dims, types in rows if (call := parse("", dims, types))}
+    """Return the readable inputs of calls, by the id of their signature."""
+    rows = store.frame("SELECT id, input_dims, input_types, input_strides FROM signature").iter_rows()
+    return {number: call for number, *texts in rows if (call := parse("", *texts))}
 
 
 def categories(groups: Iterable[KernelGroup]) -> tuple[Share, ...]:

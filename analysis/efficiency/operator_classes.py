@@ -119,8 +119,8 @@ _LIBRARY_INTERNAL: Final = frozenset({"c10d", "nccl", "prim", "profiler", "torch
 
 # Work that a matrix operator does besides its product, and that keeps its own category: layout changes, casts, fills, and cache writes.
 _BESIDES: Final = frozenset({"memory", "KV cache"})
-# Categories of kernels that say how, and not what for: an operator of another library names the purpose. All others keep theirs, because
-# such operators can contain a whole layer.
+# Categories of kernels that show the method, not the purpose: an operator of another library names the purpose. All others keep their
+# category, because such operators can contain a complete layer.
 _HOW: Final = frozenset({"elementwise", "reduction", "softmax", "other"})
 _HOW_OF_ROUTING: Final = frozenset({"reduction", "softmax", "embedding/index", "sampling", "other"})
 
@@ -275,7 +275,9 @@ def kernel_class(
 
 
 def _narrowed(known: OperatorClass | None, inner: str | None) -> OperatorClass | None:
-    """Return the class of the inner operator if it does other work than the product of its owner, such as adding a bias."""
+    """Return the class of the work: of the inner operator if it does no product.
+
+    A convolution that adds a bias calls an elementwise operator."""
     if known and inner and known.category in {"GEMM", "convolution"}:
         within = operator_class(inner)
         if within and within.category not in MATRIX_CATEGORIES:

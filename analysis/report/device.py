@@ -71,7 +71,7 @@ class Kernel:
     grid: tuple[int, int, int] | None = None
     occupancy_percent: float | None = None  # mean over the time of executions with a known one
     percent_of_roof: float | None = None  # shortest time that the peaks of the device allow, in percent of the time
-    module: str | None = None  # None if several modules launched it, or unknown ones
+    module: str | None = None  # with at least half of the time, with * for numbers if several; None: unknown
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,8 @@ class MatrixKernel(DetailsRow):
 
 
 class MatrixOperator(DetailsRow):
-    """Matrix work in FP32 that calls of an operator with inputs of the same sizes launched. ``line``: file:line."""
+    """Matrix work in FP32 that calls of an operator with inputs of the same sizes launched. ``module``, ``line`` (file:line): those
+    with at least half of the time."""
 
     operator: str
     shape: str | None

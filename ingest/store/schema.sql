@@ -196,7 +196,7 @@ CREATE TABLE raw.device_event (
     registers BIGINT, -- registers of a thread
     shared_memory BIGINT, -- shared memory of a block; bytes
     graph_node BIGINT, -- node of a CUDA graph
-    occupancy DOUBLE, -- estimated achieved occupancy, by the profiler; percent
+    occupancy DOUBLE, -- estimated achieved occupancy, by the profiler; percent; null if it could not compute it
     multiprocessors INTEGER -- multiprocessors that share the blocks of the grid, by the profiler
 );
 

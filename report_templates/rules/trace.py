@@ -126,6 +126,18 @@ def low_precision(context: RuleContext, details: rule_details.LowPrecisionDetail
             pdf_rows=_PDF_KERNELS,
         ),
         table(
+            f"{context.id}-operators",
+            "Operators with matrix work in FP32",
+            details.operators or (),
+            Col("Operator", lambda row: row.operator, kind="name", limit=72),
+            Col("Inputs", lambda row: row.shape),
+            Col("Module", lambda row: row.module, kind="name", limit=72),
+            Col("Line", lambda row: row.line, kind="name", limit=72),
+            Col("Runs", lambda row: row.count, count),
+            Col("Time", lambda row: row.time_ns, duration),
+            pdf_rows=_PDF_KERNELS,
+        ),
+        table(
             f"{context.id}-devices",
             "Devices and their matrix units",
             details.devices,

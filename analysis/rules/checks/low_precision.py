@@ -5,6 +5,7 @@ FP8 and FP4 are named, but not counted: they require another library and a chang
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,8 +13,8 @@ import polars as pl
 
 from ...device.coverage import union_lengths
 from ...device.precision import MATRIX_CATEGORIES
-from ...efficiency.kernel_classes import signatures
-from ...efficiency.largest_site import Site
+from ...efficiency.kernel_classes import KernelGroup, signatures
+from ...efficiency.largest_site import Site, largest_site
 from ...report.causes import Program
 from ...report.device import DeviceTime
 from ...report.run import Device
@@ -72,7 +73,8 @@ class LowPrecision(Rule):
 
     def site(self, run: RunData, outcome: Outcome) -> Site | None:
         assert isinstance(outcome.details, LowPrecisionDetails)
-        return run.site_of_work(pl.col("text").is_in([kernel.name for kernel in outcome.details.kernels or ()]))
+        main = next(iter(outcome.details.operators or ()), None)
+        return Site(main.module, main.line) if main and (main.module or main.line) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,16 +202,21 @@ def _kernels(counted: pl.DataFrame, top: int) -> tuple[MatrixKernel, ...]:
 def _operators(run: RunData, devices: set[tuple[str, int]]) -> tuple[MatrixOperator, ...]:
     """Return the operators of the FP32 matrix work of some devices, longest first."""
     inputs = signatures(run.store) if any(group.signature is not None for group in run.kernel_groups) else {}
-    sums: dict[tuple[str, str | None], list[int]] = {}
+    calls: dict[tuple[str, str | None], list[KernelGroup]] = defaultdict(list)
     for group in run.kernel_groups:
         fp32 = group.classes.precision == "FP32" and group.classes.category in MATRIX_CATEGORIES
         if fp32 and group.operator is not None and (_host(run, group.process), group.device) in devices:
             call = inputs.get(group.signature)
-            values = sums.setdefault((group.operator, shape_text(call.dims) if call else None), [0, 0])
-            values[0] += group.count
-            values[1] += group.total
-    rows = (MatrixOperator(operator, shape, count, time) for (operator, shape), (count, time) in sums.items())
+            calls[group.operator, shape_text(call.dims) if call else None].append(group)
+    rows = (_operator(run, operator, shape, groups) for (operator, shape), groups in calls.items())
     return tuple(sorted(rows, key=lambda row: (-row.time_ns, row.operator, row.shape or "")))[: run.top]
+
+
+def _operator(run: RunData, operator: str, shape: str | None, groups: list[KernelGroup]) -> MatrixOperator:
+    unknown = ("", "")
+    site = largest_site((*run.origins.get(group.site, unknown), group.total) for group in groups) or Site(None, None)
+    count, time = sum(group.count for group in groups), sum(group.total for group in groups)
+    return MatrixOperator(operator, shape, count, time, site.module, site.line)
 
 
 def _largest(operators: tuple[MatrixOperator, ...]) -> str:
@@ -218,8 +225,7 @@ def _largest(operators: tuple[MatrixOperator, ...]) -> str:
         return ""
     main = operators[0]
     shape = f" with inputs of {main.shape}" if main.shape else ""
-    site = "".join(f" in {where}" for where in (main.module, main.line) if where)
-    return f" The largest part is {duration(main.time_ns)} of `{main.operator}`{shape}{site}."
+    return f" The largest part is {duration(main.time_ns)} of `{main.operator}`{shape}."
 
 
 def _finding(run: RunData, judged: list[_Row], bad: list[_Row], left_out: int, threshold: float) -> str:

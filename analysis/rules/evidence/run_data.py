@@ -144,6 +144,13 @@ class RunData:
         return largest_site(zip(at["module"], at["line"], waits["ns"], strict=True))
 
     @cached_property
+    def origins(self) -> dict[int | None, tuple[str, str]]:
+        """Return module and source line of each site, "" if unknown; empty without any."""
+        if not self.sites.known or self.operator_work.work.is_empty():  # which fills the sites
+            return {}
+        return {site: (module, line) for site, module, line in self.sites.table().select("site", "module", "line").iter_rows()}
+
+    @cached_property
     def kernels(self) -> tuple[Kernel, ...]:
         """Return the kernels by name, longest total time first."""
         by_name = kernels(self.kernel_sums, self.whole_devices)

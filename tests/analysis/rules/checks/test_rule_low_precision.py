@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -217,3 +218,41 @@ def test_no_saving_is_said_where_the_peak_is_not_known(make_store: Callable[...,
     _, finding = judged(make_store(names=NAMES, device=[device], device_event=runs(("sgemm", 100))))
     assert finding is not None
     assert (finding.cost_ns, finding.saving_ns) == (100, None)
+
+
+def test_the_largest_fp32_work_is_named_with_operator_shape_module_and_line(make_store: Callable[..., Store]) -> None:
+    # conv's kernel is called "sgemm"; 60 ns in BF16 by the types of its operator, whatever its name shows; 40 + 20 ns of mm in FP32
+    half = json.dumps(["c10::BFloat16", "c10::BFloat16"])
+    signatures = [
+        {
+            "id": 1,
+            "input_dims": "[[64, 32], [32, 16]]",
+            "input_types": '["float", "float"]',
+            "call_stack": "train.py(7): f",
+            "module_hierarchy": "Net.A",
+        },
+        {
+            "id": 2,
+            "input_dims": "[[64, 32], [32, 16]]",
+            "input_types": '["float", "float"]',
+            "call_stack": "train.py(9): g",
+            "module_hierarchy": "Net.B",
+        },
+        {"id": 3, "input_dims": "[[1, 3, 8, 8], [4, 3, 3, 3]]", "input_types": half},
+    ]
+    host, device = [], []
+    for number, (operator, signature, length) in enumerate((("aten::mm", 1, 40), ("aten::mm", 2, 20), ("aten::convolution", 3, 60)), 1):
+        start = 10 * number
+        host.append({"kind": "operator", "name": operator, "start_ns": start, "duration_ns": 5, "signature": signature})
+        host.append({"kind": "launch", "name": "launch", "start_ns": start + 1, "duration_ns": 1, "correlation": number})
+        device.append({"kind": "kernel", "name": "sgemm", "start_ns": 1000 * number, "duration_ns": length, "correlation": number})
+    result, finding = judged(make_store(names=NAMES, device=[A100], signature=signatures, host_event=host, device_event=device))
+    details = plain_details(result)
+    assert (details["fp32_ns"], details["matrix_ns"]) == (60, 120)
+    assert [(one["operator"], one["shape"], one["count"], one["time_ns"], one["module"], one["line"]) for one in details["operators"]] == [
+        ("aten::mm", "64x32, 32x16", 2, 60, "Net/A", "train.py:7")  # 40 ns of 60
+    ]
+    assert result.finding is not None
+    assert "The largest part is 60 ns of `aten::mm` with inputs of 64x32, 32x16." in result.finding
+    assert finding is not None
+    assert finding.cost_ns == 60  # the kernel's union is 120 ns, but only 60 ns are FP32
