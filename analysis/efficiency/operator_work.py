@@ -15,19 +15,23 @@ from ...ingest.store.store import Store
 from ..toolkit.contents import kinds
 from ..toolkit.intervals import first_of, innermost, length_inside, outermost
 from ..toolkit.places import process_conditions
+from .counterparts import replayed_sites
 from .recomputation import CHECKPOINT, recomputed
 from .work import OWNERS
 
+_GRAPH_LAUNCH: Final = "^(cu|cuda|hip)GraphLaunch"
 _NODE: Final = "autograd::engine::evaluate_function"
 
 # ``external``: some versions of the profiler write the correlation as external id; it identifies no operator.
 _WORK: Final = """
     SELECT e.process, e.device, e.correlation AS number, e.name AS kernel, e.kind, e.duration_ns AS duration, e.occupancy,
-        CASE WHEN e.external_id > 0 AND e.external_id IS DISTINCT FROM e.correlation THEN e.external_id END AS external
+        CASE WHEN e.external_id > 0 AND e.external_id IS DISTINCT FROM e.correlation THEN e.external_id END AS external{}
     FROM device_run AS e WHERE {}
 """
+_KEYED: Final = """,
+    e.start_ns AS start, hash(e.name, e.grid_x, e.grid_y, e.grid_z, e.block_x, e.block_y, e.block_z) AS key"""
 _LAUNCHES: Final = """
-    SELECT e.process, e.tid, e.correlation AS number, e.start_ns AS "order" FROM host_event AS e
+    SELECT e.process, e.tid, e.correlation AS number, e.start_ns AS "order"{} FROM host_event AS e
     WHERE e.kind IN ('launch', 'call') AND e.correlation IS NOT NULL AND {}
 """
 _OPERATORS: Final = """
@@ -133,6 +137,7 @@ class _Names:
         self._texts = store.frame("SELECT id, text FROM name") if store.has_rows("host_event") else pl.DataFrame(schema=_NAME)
         self.owners = self._ids(pl.col("text").is_in(list(OWNERS)))
         self.nodes = self._ids(pl.col("text").str.starts_with(_NODE))
+        self.graphs = self._ids(pl.col("text").str.contains(_GRAPH_LAUNCH))
         self.checkpoints = self._ids(pl.col("text").str.contains(CHECKPOINT))
 
     def _ids(self, condition: pl.Expr) -> list[int]:
@@ -148,8 +153,9 @@ class _Names:
 
 def _owned(store: Store, condition: str, names: _Names, windows: pl.DataFrame | None, sites: Sites | None) -> OwnedWork:
     """Group the work of the processes of a condition."""
-    work = store.frame(_WORK.format(condition))
-    launches = store.frame(_LAUNCHES.format(condition))
+    keyed = sites is not None and len(names.graphs) > 0
+    work = store.frame(_WORK.format(_KEYED if keyed else "", condition))
+    launches = store.frame(_LAUNCHES.format(", e.name AS called" if keyed else "", condition))
     launch = first_of(work, launches, ["process"], ["order"])
     operators = store.frame(_OPERATORS.format(condition))
     begin = launches.select("tid", time="order")[launch]
@@ -175,21 +181,29 @@ def _owned(store: Store, condition: str, names: _Names, windows: pl.DataFrame | 
     every = pl.Series([None], dtype=pl.UInt32).new_from_index(0, operators.height + launches.height)
     group = every.scatter(numbers, grouped.of_point).gather(key)
     occupancy = pl.col("occupancy")
+    eager = _of_graphs(work, launch, launches, names, grouped.groups["site"].gather(group)) if keyed else pl.lit(None, pl.UInt32)
+    event = work.select("process", "device", "kernel", "kind", "duration", "occupancy", eager=eager)
     summed = (
-        work.select("process", "device", "kernel", "kind", "duration", "occupancy", inner=operators["name"].gather(inner), group=group)
-        .group_by("process", "device", "kernel", "kind", "inner", "group")
+        event.with_columns(inner=operators["name"].gather(inner), group=group)
+        .group_by("process", "device", "kernel", "kind", "inner", "group", "eager")
         .agg(
             count=pl.len(), total=pl.col("duration").sum(), occupancy=(occupancy * pl.col("duration")).sum(),
             occupancy_ns=pl.col("duration").filter(occupancy.is_not_null()).sum(),
         )
     )  # fmt: skip
-    joined = summed.join(grouped.groups.drop("process", "calls"), on="group", how="left")
+    joined = summed.join(grouped.groups.drop("process", "calls"), on="group", how="left").with_columns(site=pl.coalesce("eager", "site"))
     inners = pl.DataFrame({"call": inner, "inner": operators["name"].gather(inner)}).drop_nulls("call")
     return OwnedWork(
         _typed(joined, _EVENT | _CALL | _SUMS),
         _typed(grouped.groups.filter(pl.col("operator").is_not_null()), {"process": pl.Int32, **_CALL, "calls": pl.UInt32}),
         inners.group_by("inner").agg(calls=pl.col("call").n_unique()).cast({"inner": pl.Int32, "calls": pl.UInt32}),
     )
+
+
+def _of_graphs(work: pl.DataFrame, launch: pl.Series, launches: pl.DataFrame, names: _Names, sites: pl.Series) -> pl.Series:
+    """Return the sites of the kernels of graphs, by the kernels launched one by one."""
+    replay = pl.select(pl.when(launches["called"].gather(launch).is_in(names.graphs)).then(launch)).to_series()
+    return replayed_sites(work, replay, sites)
 
 
 def _called(work: pl.DataFrame, launch: pl.Series, operators: pl.DataFrame) -> pl.Series | None:

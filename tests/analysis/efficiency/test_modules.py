@@ -251,3 +251,24 @@ def test_ranks_share_the_paths_of_modules(make_store: MakeStore) -> None:
     result = times(p.store(make_store, processes=processes))
     assert modules(result)["Model_0"] == (3 * 3810, 30, 3 * 800)
     assert result.modules[0].calls == 2
+
+
+def test_a_replayed_graph_gets_the_sites_of_the_eager_kernels(make_store: MakeStore) -> None:
+    """A layer runs one by one, twice, and a graph replays it; in a second graph two of three kernels are of either layer."""
+    p = Program()
+    for step in (0, 1000):
+        for layer in (0, 1):
+            at = step + 100 * layer
+            p.python(f"nn.Module: Layer_{layer}", at, at + 90)
+            p.launch(at + 10, 5, kernel="norm")
+            p.launch(at + 20, 5, kernel=f"gemm{layer}")
+    p.launch(1500, 3, kernel="loss")
+    for replay, kernels in ((3000, ("norm", "gemm0", "norm", "gemm1")), (4000, ("gemm1", "loss")), (5000, ("norm", "other"))):
+        number = replay
+        p.event("launch", "cudaGraphLaunch", replay, replay + 10, correlation=number)
+        for i, kernel in enumerate(kernels):
+            start = 20_000 + replay + 10 * i
+            p.device.append({"kind": "kernel", "name": kernel, "start_ns": start, "duration_ns": 7, "correlation": number})
+    result = times(p.store(make_store))
+    # gemm1 and loss follow each other once, loss is outside of modules; norm and other never do.
+    assert modules(result) == {"Layer_0": (34, 34, 0), "Layer_1": (41, 41, 0), "": (3 + 7 + 14, 24, 0)}
