@@ -35,6 +35,7 @@ from .rules.engine.engine import evaluate
 from .rules.engine.selection import Selection, select
 from .rules.evidence.run_data import RunData
 from .run import run_info
+from .run.code_coverage import coverage_notes
 from .run.summary import summary
 from .run.summary_data import SummaryData
 from .steps.breakdown import step_breakdown
@@ -83,7 +84,7 @@ def _report(store: Store, options: Options) -> Report:
         python_profile=python_profile(store),
         rules=rules,
         findings=findings,
-        data_quality=run_info.data_quality(store),
+        data_quality=(*run_info.data_quality(store), *coverage_notes(data.code_times.coverage)),
         options=_plain(options, selection, rules),
         counters=counters(store),
         step_breakdown=step_breakdown(store, times, data.step_data),

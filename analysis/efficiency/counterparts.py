@@ -1,4 +1,4 @@
-"""Sites of kernels that a graph replayed: a replay has no operator, but the same kernels ran one by one before the capture or in another trace.
+"""Sites of the kernels of graphs: a replay has no operators, but its kernels ran one by one before the capture, or in another trace.
 
 The kernels of a replay, by name, grid and block, in the order in which they ran, are looked up as a whole in the kernels that were launched
 one by one. If the sequence occurs several times, a kernel has a site only if all occurrences agree.
@@ -30,15 +30,15 @@ def replayed_sites(work: pl.DataFrame, replay: pl.Series, sites: pl.Series) -> p
         return pl.Series([None], dtype=pl.UInt32).new_from_index(0, work.height)
     rows = rows.sort("process", "device", "start", "row", nulls_last=True)
     known = [_Sequence(part) for part in rows.filter(pl.col("replay").is_null()).partition_by("process", "device", maintain_order=True)]
-    found: dict[str, np.ndarray | None] = {}
+    sites_by_text: dict[str, np.ndarray | None] = {}
     replays = rows.filter(pl.col("replay").is_not_null()).partition_by("process", "device", "replay", maintain_order=True)
     for part in sorted(replays, key=lambda part: -int(part["duration"].sum())):
         sequence = _Sequence(part)
-        if sequence.text not in found:
-            if len(found) == _MOST_SEQUENCES:
+        if sequence.text not in sites_by_text:
+            if len(sites_by_text) == _MOST_SEQUENCES:
                 continue
-            found[sequence.text] = _agreed(sequence.text, known)
-        values = found[sequence.text]
+            sites_by_text[sequence.text] = _agreed(sequence.text, known)
+        values = sites_by_text[sequence.text]
         if values is not None:
             result[sequence.rows] = values
     return pl.Series(result).replace(0, None).cast(pl.UInt32)

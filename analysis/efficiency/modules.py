@@ -28,9 +28,11 @@ def code_times(work: pl.DataFrame, sites: CallSites) -> CodeTimes:
     """Return the rows of modules and lines.
 
     ``work``: as of :class:`.operator_work.OwnedWork`; its sites must be those of ``sites``."""
-    if not sites.known:
-        return CodeTimes((), (), ModuleCoverage(absent=_NO_MODULES))
     times = pl.col("total")
+    if not sites.known:
+        attributed = work.filter(pl.col("operator").is_not_null())["total"].sum() if len(work) else 0
+        percent = _known(int(work["total"].sum()), int(attributed)) if attributed else None
+        return CodeTimes((), (), ModuleCoverage(absent=_NO_MODULES, attributed_percent=percent))
     summed = work.group_by("site").agg(device=times.sum(), backward=times.filter("backward").sum(), launches=pl.col("count").sum())
     by_site = sites.table().join(summed, on="site", how="left", nulls_equal=True)
     by_site = by_site.with_columns(pl.col("device", "backward", "launches").cast(pl.Int64).fill_null(0))
@@ -42,8 +44,16 @@ def code_times(work: pl.DataFrame, sites: CallSites) -> CodeTimes:
         lines_percent=_known(total, sum(row.device_ns for row in lines if row.line)) if lines else None,
         source=sites.source,
         absent=None if sites.source is not None else _NO_MODULES,
+        attributed_percent=_attributed(work, by_site, total),
     )
     return CodeTimes(modules, lines, coverage)
+
+
+def _attributed(work: pl.DataFrame, by_site: pl.DataFrame, total: int) -> float | None:
+    """Return the percentage of device time that has an operator or a module."""
+    in_module = pl.col("site").is_in(by_site.filter(pl.col("module") != "")["site"].drop_nulls().implode())
+    attributed = int(work.filter(pl.col("operator").is_not_null() | in_module.fill_null(False))["total"].sum())
+    return _known(total, attributed) if attributed else None
 
 
 def _known(total: int, known: int) -> float | None:

@@ -43,9 +43,11 @@ class SourceLine:
 @dataclass(frozen=True, slots=True)
 class ModuleCoverage:
     """``known_percent``: device time with a module, in percent of all; ``lines_percent``: with a line. ``source``: what named the modules
-    (module calls, named ranges, operators of FSDP, ...), None without any. ``absent``: what would name them."""
+    (module calls, named ranges, operators of FSDP, ...), None without any. ``absent``: what would name them. ``attributed_percent``:
+    device time with an operator or a module, None if the run has neither."""
 
     known_percent: float | None = None
     lines_percent: float | None = None
     source: str | None = None
     absent: str | None = None
+    attributed_percent: float | None = None

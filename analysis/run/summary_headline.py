@@ -12,6 +12,7 @@ from ..report.device import DeviceTime
 from ..report.rules import SMALL_PERCENT, Finding
 from ..report.steps import Steps
 from ..toolkit import wording
+from .code_coverage import unattributed
 from .summary_data import SummaryData, median_range
 from .summary_steps import data_loading, loading_basis, longest_step, profiled_left_out, spread, uneven_processes
 from .summary_warnings import CUT, UNREAD, missing_part
@@ -79,6 +80,7 @@ def _of_gpu_activity(data: SummaryData) -> list[str]:
         *([_program_sentence(data)] if data.inference else []),
         _largest_loss(data),
         "" if data.inference else data.report.steps.trend or "",
+        unattributed(data.report.module_coverage),
     ]
     active = data.report.system_usage.gpu_active
     if window and active is not None and not active.derived:

@@ -114,7 +114,7 @@ def test_forward_and_backward_of_nested_modules(make_store: MakeStore) -> None:
     assert [(row.line, row.function, row.module, row.host_ns, row.launches, row.waits_ns) for row in result.lines] == [
         ("model.py:5", "forward", None, 280, 4, 0), ("train.py:10", "step", None, 900, 1, 40), ("loss.py:3", "loss", "Model_0", 20, 1, 2)
     ]  # fmt: skip
-    assert result.coverage == ModuleCoverage(100 * 3810 / 3880, 100, "module calls", None)
+    assert result.coverage == ModuleCoverage(100 * 3810 / 3880, 100, "module calls", None, 100)
 
 
 def test_two_threads_with_the_same_sequence_numbers(make_store: MakeStore) -> None:
