@@ -12,6 +12,7 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -101,13 +102,18 @@ CHANGED_BY_NAME = {
 """Files with statements that change or delete rows of a table by a variable, with the tables they are."""
 
 
+@cache
+def parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+@cache
 def texts_of(file: Path) -> list[str]:
     """All texts of a Python or SQL file; values in f-strings as in the source."""
-    text = file.read_text(encoding="utf-8")
     if file.suffix == ".sql":
-        return [re.sub("--.*", "", text)]
+        return [re.sub("--.*", "", file.read_text(encoding="utf-8"))]
     texts = []
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parsed(file)):
         if isinstance(node, ast.JoinedStr):
             parts = [str(part.value) if isinstance(part, ast.Constant) else f"{{{ast.unparse(part.value)}}}" for part in node.values]  # type: ignore[attr-defined]
             texts.append("".join(parts))
@@ -146,10 +152,9 @@ def test_no_row_number_of_the_database_is_a_key() -> None:
 def absolute_imports(file: Path) -> list[tuple[int, str]]:
     """Line and name of each import of the package by its full name."""
     top = {"postrun", "cli", *PARTS}
-    tree = ast.parse(file.read_text(encoding="utf-8"))
     return [
         (node.lineno, name)
-        for node in ast.walk(tree)
+        for node in ast.walk(parsed(file))
         if isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and not node.level)
         for name in ([alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""])
         if name.split(".")[0] in top
