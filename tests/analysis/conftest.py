@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import polars as pl
@@ -78,3 +78,15 @@ def make_module_store() -> Iterator[Callable[..., Store]]:
     """``make_store`` for fixtures of a module."""
     with ExitStack() as stack:
         yield StoreMaker(stack)
+
+
+@pytest.fixture(scope="session")
+def store_maker() -> Callable[[], AbstractContextManager[Callable[..., Store]]]:
+    """``make_store`` as a context manager, for each example of a property test."""
+
+    @contextmanager
+    def opened() -> Iterator[Callable[..., Store]]:
+        with ExitStack() as stack:
+            yield StoreMaker(stack)
+
+    return opened

@@ -8,12 +8,14 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import polars as pl
 import pytest
+from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from postrun.analysis.causes.clocks import Edge, _aligned
@@ -24,6 +26,7 @@ from postrun.ingest import ingest
 from postrun.ingest.store import Store
 
 MakeStore = Callable[..., Store]
+OpenMaker = Callable[[], AbstractContextManager[MakeStore]]
 
 NAMES = {"nccl": ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", "fp32", "communication")}
 MS = 1_000_000
@@ -413,15 +416,16 @@ ODD_CALLS = st.tuples(
 )  # fmt: skip
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20))
 @given(calls=st.lists(ODD_CALLS, max_size=40), nodes=st.integers(1, 2))
-def test_odd_records_match_only_calls_that_meet(make_module_store: MakeStore, calls: list[Any], nodes: int) -> None:
+def test_odd_records_match_only_calls_that_meet(store_maker: OpenMaker, calls: list[Any], nodes: int) -> None:
     job = Job(4, nodes=nodes)
     for rank, start, length, operation, columns in calls:
         job.call(rank, start * MS, (start + length) * MS, operation, **columns)
-    store = job.store(make_module_store)
-    matched = matched_collectives(store)
-    rows, totals = collectives(store)
+    with store_maker() as make_store:
+        store = job.store(make_store)
+        matched = matched_collectives(store)
+        rows, totals = collectives(store)
     assert matched["kernels"].sum() == len(calls)
     for _, of_match in matched.drop_nulls("match").group_by("match"):
         assert len(of_match) == of_match["process"].n_unique() > 1
