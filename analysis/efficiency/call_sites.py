@@ -243,6 +243,8 @@ class CallSites:
             """Return the numbers of the innermost range of each point.
 
             It is that within the node, else that of the forward call, else that around the node."""
+            if ranges.is_empty():
+                return [pl.Series([None], dtype=pl.UInt32).new_from_index(0, points.height) for _ in columns]
             row = innermost(every, ranges, _THREAD)
             around, of_forward = row.head(points.height), row.tail(points.height)
             inside = (begun.is_null() | (ranges["start"].gather(around) >= begun)).fill_null(False)

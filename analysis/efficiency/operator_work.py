@@ -14,7 +14,7 @@ import polars as pl
 from ...ingest.store.store import Store
 from ..toolkit.contents import kinds
 from ..toolkit.intervals import first_of, innermost, length_inside, outermost
-from ..toolkit.places import process_conditions
+from ..toolkit.places import one_of, process_conditions
 from .counterparts import replayed_sites
 from .recomputation import CHECKPOINT, recomputed
 from .work import OWNERS
@@ -36,7 +36,7 @@ _LAUNCHES: Final = """
 """
 _OPERATORS: Final = """
     SELECT e.process, e.tid, e.name, e.start_ns AS start, e.start_ns + e.duration_ns AS "end", e.external_id AS number, e.signature,
-        e.sequence, e.forward_thread
+        e.sequence, TRY_CAST(e.forward_thread AS INTEGER) AS forward_thread
     FROM host_event AS e WHERE e.kind = 'operator' AND {}
 """
 _UNLINKED: Final = """
@@ -44,7 +44,7 @@ _UNLINKED: Final = """
         sum(occupancy * duration_ns) AS occupancy, coalesce(sum(duration_ns) FILTER (occupancy IS NOT NULL), 0)::BIGINT AS occupancy_ns
     FROM device_run GROUP BY ALL
 """
-_WITHOUT_WORK: Final = "e.process NOT IN (SELECT process FROM device_run WHERE process IS NOT NULL)"
+_IDLE: Final = "SELECT id FROM process WHERE id NOT IN (SELECT process FROM device_run WHERE process IS NOT NULL) ORDER BY id"
 
 _CALL: Final[dict[str, type[pl.DataType]]] = {
     "operator": pl.Int32, "signature": pl.Int32, "site": pl.UInt32, "backward": pl.Boolean, "recomputed": pl.Boolean,
@@ -157,31 +157,32 @@ def _owned(store: Store, condition: str, names: _Names, windows: pl.DataFrame | 
     work = store.frame(_WORK.format(_KEYED if keyed else "", condition))
     launches = store.frame(_LAUNCHES.format(", e.name AS called" if keyed else "", condition))
     launch = first_of(work, launches, ["process"], ["order"])
+    begin = launches.select("tid", time="order")[launch].insert_column(0, work["process"])
+    replay = _replay(launches, launch, names) if keyed else None
+    del launches
     operators = store.frame(_OPERATORS.format(condition))
-    begin = launches.select("tid", time="order")[launch]
-    inner = innermost(pl.DataFrame([work["process"], *begin]), operators, ["process", "tid"], ["number", "name"])
+    inner = innermost(begin, operators, ["process", "tid"], ["number", "name"])
     called = _called(work, launch, operators)
     if called is not None:
         inner = inner.zip_with(launch.is_not_null(), called)
-        starts = operators.select("tid", time="start")[called]
+        starts = operators.select("process", "tid", time="start")[called]
         begin = begin.select(pl.when(launch.is_not_null()).then(name).otherwise(starts[name]).alias(name) for name in begin.columns)
     owners = _owning(operators, names)
-    owner = owners["call"].gather(innermost(pl.DataFrame([work["process"], *begin]), owners, ["process", "tid"]))
+    owner = owners["call"].gather(innermost(begin, owners, ["process", "tid"]))
     call = owner.zip_with(owner.is_not_null(), inner)
-    del owner, begin
-    # Work without an operator has the time of its launch call as its call.
-    bare = pl.select(pl.when(call.is_null()).then(launch)).to_series()
-    calls, launched = call.drop_nulls().unique(), bare.drop_nulls().unique()
-    points = pl.concat(
-        [operators.select(*_POINT, time="start")[calls], launches.select("process", "tid", time="order")[launched]], how="diagonal"
-    )
-    numbers = pl.concat([calls, launched + operators.height])
+    # Work without an operator has the time of its launch call as its call, numbered after the operators.
+    begin = begin.insert_column(0, launch.alias("launch"))
+    bare = begin.filter(call.is_null() & launch.is_not_null()).unique("launch")
+    calls = call.drop_nulls().unique()
+    points = pl.concat([operators.select(*_POINT, time="start")[calls], bare.drop("launch")], how="diagonal")
     grouped = _grouped(points, operators, names, windows, sites)
-    key = pl.select(pl.coalesce(call, bare + operators.height)).to_series()
-    every = pl.Series([None], dtype=pl.UInt32).new_from_index(0, operators.height + launches.height)
-    group = every.scatter(numbers, grouped.of_point).gather(key)
+    numbers = pl.concat([calls, bare["launch"] + operators.height])
+    size = operators.height + max(bare["launch"].to_list(), default=-1) + 1
+    key = pl.select(pl.coalesce(call, pl.when(call.is_null()).then(launch) + operators.height)).to_series()
+    group = pl.Series([None], dtype=pl.UInt32).new_from_index(0, size).scatter(numbers, grouped.of_point).gather(key)
     occupancy = pl.col("occupancy")
-    eager = _of_graphs(work, launch, launches, names, grouped.groups["site"].gather(group)) if keyed else pl.lit(None, pl.UInt32)
+    # Kernels of graphs have the sites of kernels that are launched one by one.
+    eager = pl.lit(None, pl.UInt32) if replay is None else replayed_sites(work, replay, grouped.groups["site"].gather(group))
     event = work.select("process", "device", "kernel", "kind", "duration", "occupancy", eager=eager)
     summed = (
         event.with_columns(inner=operators["name"].gather(inner), group=group)
@@ -200,10 +201,9 @@ def _owned(store: Store, condition: str, names: _Names, windows: pl.DataFrame | 
     )
 
 
-def _of_graphs(work: pl.DataFrame, launch: pl.Series, launches: pl.DataFrame, names: _Names, sites: pl.Series) -> pl.Series:
-    """Return the sites of the kernels of graphs, by the kernels launched one by one."""
-    replay = pl.select(pl.when(launches["called"].gather(launch).is_in(names.graphs)).then(launch)).to_series()
-    return replayed_sites(work, replay, sites)
+def _replay(launches: pl.DataFrame, launch: pl.Series, names: _Names) -> pl.Series:
+    """Return the launch of work that a graph launches, null for other work."""
+    return pl.select(pl.when(launches["called"].gather(launch).is_in(names.graphs)).then(launch)).to_series()
 
 
 def _called(work: pl.DataFrame, launch: pl.Series, operators: pl.DataFrame) -> pl.Series | None:
@@ -253,9 +253,10 @@ def _grouped(points: pl.DataFrame, operators: pl.DataFrame, names: _Names, windo
 def _without_work(store: Store, names: _Names, windows: pl.DataFrame | None, sites: Sites | None) -> pl.DataFrame:
     """Return the calls of owners in processes without device work."""
     schema: dict[str, type[pl.DataType]] = {"process": pl.Int32, **_CALL, "calls": pl.UInt32}
-    operators = store.frame(_OPERATORS.format(_WITHOUT_WORK))
-    if operators.is_empty():
+    processes = store.frame(_IDLE)["id"].to_list()
+    if not processes:
         return pl.DataFrame(schema=schema)
+    operators = store.frame(_OPERATORS.format(one_of("e.process", processes)))
     points = operators.select(*_POINT, time="start")[_owning(operators, names)["call"]]
     return _typed(_grouped(points, operators, names, windows, sites).groups, schema)
 
