@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .detail_rows import CountedTime, ProfiledDevice
-from .details import RuleDetails
+from .details import DetailsRow, RuleDetails
 
 
 class ChainedDevice(ProfiledDevice):
@@ -23,3 +23,40 @@ class UnfusedKernelsDetails(RuleDetails):
 
     devices: tuple[ChainedDevice, ...]
     kernels: tuple[CountedTime, ...]
+
+
+class AttentionDevice(ProfiledDevice):
+    """``time_ns``: chains of attention; ``fused_ns``: least time of fused attention by the peaks of the device (None: unknown), else their
+    softmax, scale, mask and dropout count as ``excess_ns``; ``excess_percent``: of the span."""
+
+    time_ns: int
+    fused_ns: int | None
+    excess_ns: int
+    excess_percent: float
+    issue: bool
+
+
+class UnfusedAttentionChain(DetailsRow):
+    """Chains of equal sizes on all devices. ``batch`` times heads, ``queries`` and ``keys``: sizes of the scores. ``between_ns``: scale,
+    mask, dropout and conversions. ``modules``: number of the modules that the chains come from, ``module`` and ``line`` with the longest
+    time."""
+
+    batch: int
+    queries: int
+    keys: int
+    width: int | None
+    type: str | None
+    calls: int
+    time_ns: int
+    products_ns: int
+    softmax_ns: int
+    between_ns: int
+    fused_ns: int | None
+    module: str | None
+    line: str | None
+    modules: int
+
+
+class UnfusedAttentionDetails(RuleDetails):
+    devices: tuple[AttentionDevice, ...]
+    chains: tuple[UnfusedAttentionChain, ...]

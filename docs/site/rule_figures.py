@@ -33,6 +33,7 @@ ELSEWHERE: Final[dict[str, Callable[[Report], Section]]] = {
     "PageableCopies": memory_operations,
     "SlowCollectives": time_breakdown,
     "UnfusedKernels": time_breakdown,
+    "UnfusedAttention": time_breakdown,
     "StageImbalance": rank_comparison,
     "WorkImbalance": step_breakdown,
     "HostPauses": idle,

@@ -23,6 +23,7 @@ Evaluated = (
     | rule_details.ShortKernelsDevice
     | rule_details.ExposedCopiesDevice
     | rule_details.ChainedDevice
+    | rule_details.AttentionDevice
 )
 J = TypeVar("J", bound=Evaluated)
 K = TypeVar("K", bound=rule_details.CountedTime | rule_details.ShortKernel)
@@ -293,6 +294,41 @@ def unfused_kernels(context: RuleContext, details: rule_details.UnfusedKernelsDe
             details.kernels,
             Col("Runs", lambda kernel: kernel.count, count),
             Col("Time", lambda kernel: kernel.time_ns, duration),
+        ),
+    ]
+
+
+def unfused_attention(context: RuleContext, details: rule_details.UnfusedAttentionDetails) -> Blocks:
+    return [
+        *_by_device(
+            context,
+            "Attention as a chain of operators, by device",
+            details.devices,
+            lambda device: device.excess_percent,
+            Col("Excess of span", lambda device: device.excess_percent, percent),
+            Col("Excess", lambda device: device.excess_ns, duration),
+            Col("Time", lambda device: device.time_ns, duration),
+            Col("Fused at least", lambda device: device.fused_ns, duration),
+            parts=((Part("excess over fused attention", "computation"), lambda device: device.excess_ns),),
+            limit="threshold",
+            how="Time of attention beyond one fused kernel at the peaks of the GPU, in percent of the device's span.",
+        ),
+        table(
+            f"{context.id}-chains",
+            "Attention by the sizes of its scores",
+            details.chains,
+            Col("Scores", lambda chain: f"{chain.batch} x {chain.queries} x {chain.keys}", kind="name"),
+            Col("Width", lambda chain: chain.width, count),
+            Col("Type", lambda chain: chain.type, kind="name"),
+            Col("Calls", lambda chain: chain.calls, count),
+            Col("Time", lambda chain: chain.time_ns, duration),
+            Col("Products", lambda chain: chain.products_ns, duration),
+            Col("Softmax", lambda chain: chain.softmax_ns, duration),
+            Col("Scale, mask and others", lambda chain: chain.between_ns, duration),
+            Col("Fused at least", lambda chain: chain.fused_ns, duration),
+            Col("Module", lambda chain: chain.module, kind="name", html_only=True),
+            Col("Line", lambda chain: chain.line, kind="name", html_only=True),
+            pdf_rows=6,
         ),
     ]
 

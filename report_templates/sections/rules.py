@@ -44,6 +44,7 @@ _BLOCKS: Final[dict[str, Callable[[RuleContext, Any], Blocks]]] = {
     "SlowCollectives": communication.slow_collectives,
     "ExposedCopies": trace.exposed_copies,
     "UnfusedKernels": trace.unfused_kernels,
+    "UnfusedAttention": trace.unfused_attention,
 }
 # Their numbers have sections of their own.
 _ELSEWHERE: Final = ("OverallSystemUsage", "OverallFrameworkMetrics")
@@ -61,6 +62,7 @@ _SEE: Final = {
     "SlowCollectives": ("collectives", "Collectives"),
     "ExposedCopies": ("memory-operations", "Memory operations"),
     "UnfusedKernels": ("kernels", "Kernels"),
+    "UnfusedAttention": ("kernels", "Kernels"),
 }
 _SCAN: Final = "scan_interval_us"
 _ROUNDED: Final = 1e6

@@ -45,7 +45,7 @@ DEFAULTS: dict[tuple[str, str], tuple[object, object]] = {
     ("StageImbalance", "threshold"): (10, 10), ("StageImbalance", "explained"): (50, 50),
     ("WorkImbalance", "threshold"): (5, 5), ("WorkImbalance", "between"): (25, 25), ("HostPauses", "threshold"): (2, 2),
     ("SlowCollectives", "link_threshold"): (40, 40), ("SlowCollectives", "peer_threshold"): (70, 70),
-    ("ExposedCopies", "threshold"): (10, 10), ("ExposedCopies", "bucket_threshold"): (1, 1), ("UnfusedKernels", "threshold"): (10, 10),
+    ("ExposedCopies", "threshold"): (10, 10), ("ExposedCopies", "bucket_threshold"): (1, 1), ("UnfusedKernels", "threshold"): (10, 10), ("UnfusedAttention", "threshold"): (5, 5),
 }  # fmt: skip
 DOCUMENTED = [
     "CPUBottleneck", "IOBottleneck", "LowGPUUtilization", "StepOutlier", "GPUMemoryIncrease", "BatchSize", "MaxInitializationTime",
@@ -53,7 +53,7 @@ DOCUMENTED = [
 ]  # fmt: skip
 TRACE = [
     "HostBound", "InputBound", "HostPreprocessing", "ExposedCommunication", "LowPrecision", "PageableCopies", "SyncBound", "ShortKernels",
-    "StragglerRank", "StageImbalance", "WorkImbalance", "HostPauses", "SlowCollectives", "ExposedCopies", "UnfusedKernels",
+    "StragglerRank", "StageImbalance", "WorkImbalance", "HostPauses", "SlowCollectives", "ExposedCopies", "UnfusedKernels", "UnfusedAttention",
 ]  # fmt: skip
 
 # Rules whose verdict is known without asking postrun.

@@ -138,6 +138,7 @@ def details() -> dict[str, dict[str, Any]]:
         "SlowCollectives": {"groups": [{"group": f"dp{i} [0, 1, 2, 3, 4, 5, 6, 7]", "description": "DATA_PARALLEL_GROUP", "operation": "all-reduce", "ranks": 8, "nodes": 1, "count": 640, "smallest_bytes": 100 * 2**20, "largest_bytes": 200 * 2**20, "transfer_ns": 90 * S, "bus_gb_per_s": 91.0 if i else 340.0, "link": "NVLink", "link_gb_per_s": 450.0, "peers_gb_per_s": 340.0 if i else 91.0, "peer_groups": 1, "slow_by_link": 640 * i, "slow_by_peers": 640 * i, "issue": bool(i)} for i in range(2)]},
         "ExposedCopies": {"devices": [row | {"exposed_ns": 90 * S, "percent": 8.2, "bucket_ns": 4 * S, "issue": False} for row in traced], "copies": [{"kind": "DtoD", "memory": None, "operator": "torch.distributed.ddp.reducer::copy_bucket_to_grad", "count": 4800, "bytes": 2**30, "time_ns": 4 * S, "exposed_ns": 4 * S, "bandwidth_gb_per_s": 300.0, "link_gb_per_s": None, "site": None}]},
         "UnfusedKernels": {"devices": [row | {"chains": 9000, "kernels": 40_000, "time_ns": 60 * S, "extra_ns": 40 * S, "extra_percent": 3.6, "issue": False} for row in traced], "kernels": [{"name": "vectorized_elementwise_kernel[CUDAFunctor_add]", "count": 20_000, "time_ns": 30 * S}]},
+        "UnfusedAttention": {"devices": [row | {"time_ns": 30 * S, "fused_ns": 10 * S, "excess_ns": 20 * S, "excess_percent": 1.8, "issue": False} for row in traced], "chains": [{"batch": 96, "queries": 1024, "keys": 1024, "width": 64, "type": "bf16", "calls": 4800, "time_ns": 240 * S, "products_ns": 80 * S, "softmax_ns": 60 * S, "between_ns": 100 * S, "fused_ns": 80 * S, "module": "GPT/h.3/attn", "line": "model.py:42", "modules": 12}]},
         "TemperatureRule": {"threshold": 80, "hottest_ns": 12 * S, "nested": {"mean": 71.25, "names": ["a", "b"]}, "devices": [{"device": "GPU 3", "peak": 88.0, "ok": False}, {"device": "GPU 1", "peak": 70.5, "ok": True}]},
     }  # fmt: skip
 
@@ -178,6 +179,7 @@ def rule_results() -> tuple[RuleResult, ...]:
         of("SlowCollectives", "trace", fine, "all-reduce in dp1 reaches 91.0 GB/s, 20.2 % of the 450 GB/s of its NVLink (threshold 40.0 %)."),
         of("ExposedCopies", "trace", fine, "Copies and memsets while no kernel runs take at most 30.0 s of 1 100 s, 2.7 % of the profile of one GPU."),
         of("UnfusedKernels", "trace", fine, "Chains of elementwise kernels exceed the longest kernel of each chain by at most 40.0 s of 1 100 s, 3.6 %."),
+        of("UnfusedAttention", "trace", fine, "Attention as a chain of operators takes longer than one fused kernel at the peaks of the GPU by at most 20.0 s of 1 100 s, 1.8 %."),
         of("TemperatureRule", "custom", fine, "No GPU was hotter than 88 °C."),
     )  # fmt: skip
 

@@ -27,6 +27,7 @@ from ..checks.stage_imbalance import StageImbalance
 from ..checks.step_outlier import StepOutlier
 from ..checks.straggler_rank import StragglerRank
 from ..checks.sync_bound import SyncBound
+from ..checks.unfused_attention import UnfusedAttention
 from ..checks.unfused_kernels import UnfusedKernels
 from ..checks.work_imbalance import WorkImbalance
 from ..evidence.base import Rule
@@ -64,6 +65,7 @@ TRACE: Final[tuple[type[Rule], ...]] = (
     SlowCollectives,
     ExposedCopies,
     UnfusedKernels,
+    UnfusedAttention,
 )
 """The rules over kernels, and over the waits of a training without them."""
 

@@ -51,6 +51,7 @@ DEFAULTS: dict[str, dict[str, tuple[Any, Any]]] = {
     "SlowCollectives": {"link_threshold": (40, 40), "peer_threshold": (70, 70)},
     "ExposedCopies": {"threshold": (10, 10), "bucket_threshold": (1, 1)},
     "UnfusedKernels": {"threshold": (10, 10)},
+    "UnfusedAttention": {"threshold": (5, 5)},
 }  # fmt: skip
 REPORTED = sorted([
     "BatchSize", "CPUBottleneck", "Dataloader", "GPUMemoryIncrease", "IOBottleneck", "LoadBalancing", "LowGPUUtilization",

@@ -1,0 +1,125 @@
+"""UnfusedAttention: chains of attention by the sizes of their inputs, and the least time of a fused kernel, worked out on paper."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from judging import Judged, rules_of
+from postrun.analysis import Options
+from postrun.analysis.rules.engine.selection import select
+from postrun.ingest.store import Store
+from rule_details import plain_details
+
+MakeStore = Callable[..., Store]
+US = 1_000
+HALF = "c10::Half"
+SCORES = [96, 1000, 1000]  # 8 sequences of 12 heads
+# Operator, sizes, time of its kernel in µs; the kernels run one after the other.
+Calls = list[tuple[str, list[Any], int]]
+ATTENTION: Calls = [
+    ("aten::bmm", [[96, 1000, 64], [96, 64, 1000]], 400),
+    ("aten::mul", [[8, 12, 1000, 1000], []], 300),
+    ("aten::add", [[8, 12, 1000, 1000], [1, 1, 1000, 1000], []], 320),
+    ("aten::_softmax", [[8, 12, 1000, 1000], [], []], 380),
+    ("aten::bmm", [SCORES, [96, 1000, 64]], 350),
+]
+OTHER: Calls = [("aten::mm", [[8000, 768], [768, 3072]], 250)]
+
+
+def judged(store: Store, **settings: float) -> Judged:
+    chosen = {f"UnfusedAttention_{name}": value for name, value in settings.items()}
+    peaks = {"fp16": 1000.0, "memory": 2000.0}
+    return rules_of(store, Options(generated_at_ns=0, selection=select(["UnfusedAttention"], settings=chosen), peaks=peaks))
+
+
+def rows_of(calls: Calls, **names: Any) -> dict[str, Any]:
+    signatures, host, device, now = [], [], [], 0
+    for number, (operator, dims, time) in enumerate(calls):
+        types = [HALF if size else "Scalar" for size in dims]
+        values = ["" if size else "-1" for size in dims]
+        signatures.append(
+            {"id": number, "input_dims": json.dumps(dims), "input_types": json.dumps(types), "concrete_inputs": json.dumps(values)}
+        )
+        host.append({"kind": "operator", "name": operator, "start_ns": now, "duration_ns": 10 * US, "signature": number})
+        host.append({"kind": "launch", "name": "cudaLaunchKernel", "start_ns": now + US, "duration_ns": US, "correlation": number + 1})
+        device.append({"kind": "kernel", "name": "kernel", "start_ns": now + 5 * US, "duration_ns": time * US, "correlation": number + 1})
+        now += time * US
+    return {"signature": signatures, "host_event": host, "device_event": device, **names}
+
+
+def test_a_chain_against_one_fused_kernel(make_store: MakeStore) -> None:
+    # 1750 us of 2000 us. Fused: 2 x 96 x 10^6 x 128 FLOP at 10^15 FLOP/s are 24.576 us; 4 x 96 x 64000 x 2 bytes at 2 TB/s as well.
+    result = judged(make_store(**rows_of(ATTENTION + OTHER)))
+    (rule,), (finding,) = result.rules, result.findings
+    assert rule.verdict == "IssuesFound"
+    assert (finding.cost_ns, finding.saving_ns, finding.saving_kind) == (1_750_000 - 24_576, 1_750_000 - 24_576, "upper_bound")
+    (chain,) = plain_details(rule)["chains"]
+    figures = ("batch", "queries", "keys", "width", "type", "calls", "time_ns", "products_ns", "softmax_ns", "between_ns", "fused_ns")
+    assert [chain[name] for name in figures] == [
+        96, 1000, 1000, 64, "fp16", 1, 1750 * US, 750 * US, 380 * US, 620 * US, 24_576,
+    ]  # fmt: skip
+    assert "scaled_dot_product_attention(query, key, value" in str(finding.recommendation)
+    assert judged(make_store(**rows_of(ATTENTION + OTHER)), threshold=86.3).rules[0].verdict == "NoIssuesFound"
+
+
+def test_the_backward_belongs_to_the_chain(make_store: MakeStore) -> None:
+    backward: Calls = [
+        ("aten::bmm", [[96, 1000, 1000], [96, 1000, 64]], 10),
+        ("aten::bmm", [[96, 1000, 64], [96, 64, 1000]], 20),
+        ("aten::_softmax_backward_data", [[8, 12, 1000, 1000], [8, 12, 1000, 1000], [], []], 30),
+        ("aten::bmm", [[96, 64, 1000], [96, 1000, 1000]], 40),
+    ]
+    (chain,) = plain_details(judged(make_store(**rows_of(ATTENTION + backward))).rules[0])["chains"]
+    # 2.5 times the operations at least take longer than twice the bytes.
+    assert (chain["products_ns"], chain["softmax_ns"], chain["fused_ns"]) == (820 * US, 410 * US, round(24_576 * 3.5))
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        ATTENTION[:4] + OTHER,  # nothing takes the scores: a router, a pooling or a sampler
+        ATTENTION[1:] + OTHER,  # nothing makes them
+        [("aten::_softmax", [[8000, 50000], [], []], 500), ("aten::mm", [[8000, 768], [768, 50000]], 500)],  # a classifier
+        [*ATTENTION[:3], ("aten::_softmax", [[8, 12, 1000, 999], [], []], 380), *ATTENTION[4:]],  # other sizes
+        [("aten::_scaled_dot_product_flash_attention", [[8, 12, 1000, 64]] * 3, 900)],
+    ],
+)
+def test_what_is_no_chain(make_store: MakeStore, calls: Calls) -> None:
+    result = judged(make_store(**rows_of(calls)))
+    assert (result.rules[0].verdict, plain_details(result.rules[0])["chains"]) == ("NoIssuesFound", [])
+
+
+def test_equal_width_and_length(make_store: MakeStore) -> None:
+    """Where keys are as many as a head is wide, sizes do not tell the two products apart."""
+    square = [[96, 64, 64], [96, 64, 64]]
+    calls: Calls = [("aten::bmm", square, 400), ("aten::_softmax", [[8, 12, 64, 64], [], []], 300), ("aten::bmm", square, 400)]
+    (chain,) = plain_details(judged(make_store(**rows_of(calls))).rules[0])["chains"]
+    assert (chain["products_ns"], chain["width"]) == (800 * US, 64)
+    assert plain_details(judged(make_store(**rows_of(calls[:2]))).rules[0])["chains"] == []
+
+
+def test_the_math_form_of_the_call(make_store: MakeStore) -> None:
+    rows = rows_of(ATTENTION)
+    around = {"kind": "operator", "name": "aten::_scaled_dot_product_attention_math", "start_ns": 0, "duration_ns": 1_750 * US}
+    rows["host_event"].append(around)
+    (finding,) = judged(make_store(**rows)).findings
+    assert "is called already" in str(finding.recommendation)
+
+
+def test_a_gpu_without_known_peaks(make_store: MakeStore) -> None:
+    selection = select(["UnfusedAttention"], settings={})
+    result = rules_of(make_store(**rows_of(ATTENTION + OTHER)), Options(generated_at_ns=0, selection=selection))
+    (finding,) = result.findings
+    assert (finding.cost_ns, finding.saving_ns) == (1000 * US, None)
+    assert str(result.rules[0].finding).startswith("Softmax, scale and mask of attention that is not fused take 1.00 ms")
+
+
+def test_without_sizes(make_store: MakeStore) -> None:
+    rows = rows_of(ATTENTION)
+    del rows["signature"]
+    for event in rows["host_event"]:
+        event.pop("signature", None)
+    assert judged(make_store(**rows)).rules[0].verdict == "NotEvaluated"
