@@ -37,6 +37,8 @@ class UnfusedAttention(Rule):
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
         if not run.breakdown:
             return no_device_activity()
+        if run.operator_work.calls.is_empty():
+            return not_evaluated(_NO_SHAPES, _CAPTURE)
         shapes = run.call_shapes
         if shapes["input_dims"].null_count() == len(shapes):
             return not_evaluated(_NO_SHAPES, _CAPTURE)
