@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from ...analysis.report.model import Report
+from ...analysis.report.modules import ModuleCoverage
 from ...analysis.report.run import Note, Source
 from ..blocks import Section, plain, say
 from ..blocks.tables import Cell, Col, Table, table, word
@@ -54,13 +55,13 @@ def _what(note: Note, *, full: bool = False) -> str:
 
 def _attributed(report: Report) -> Table | None:
     """State for how much of the device time its origin is known."""
-    modules, work, operators = report.module_coverage, report.efficiency, report.operators
+    modules, work, operators = report.module_coverage or ModuleCoverage(), report.efficiency, report.operators
     by_operator = next((share.percent for share in report.category_sources if share.name == "operator"), None)
-    rows = [
-        ("Operator", "device time", operators and operators.linked_percent, None),
-        ("Module", "device time", modules and modules.known_percent, modules and (modules.source or modules.absent)),
-        ("Line of the program", "device time", modules and modules.lines_percent, None),
-        ("FLOPs", "matrix kernels", work and work.coverage_percent, None),
+    rows: list[tuple[str, str, float | None, str | None]] = [
+        ("Operator", "device time", operators.linked_percent if operators else None, None),
+        ("Module", "device time", modules.known_percent, modules.source or modules.absent),
+        ("Line of the program", "device time", modules.lines_percent, None),
+        ("FLOPs", "matrix kernels", work.coverage_percent if work else None, None),
         ("Category by operator, not by name", "kernel time", by_operator, None),
     ]
     known = [row for row in rows if row[2] is not None]

@@ -1,0 +1,99 @@
+"""Roofline: points and roofs at their places, labels that cover nothing."""
+
+from __future__ import annotations
+
+import math
+import re
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from postrun.report_templates.figures import svg
+from postrun.report_templates.figures.palette import MEANINGS
+from postrun.report_templates.figures.roofline import WIDTH, Point, Roof, roofline
+from postrun.report_templates.figures.stacked_bars import Part
+
+KINDS = [Part("compute", "computation"), Part("served by cache", "memory", 0.45)]
+CIRCLE = re.compile(r'<circle cx="([^"]+)" cy="([^"]+)" r="([^"]+)" fill="([^"]+)"[^>]*>(?:<title>([^<]*)</title>)?')
+TEXT = re.compile(r'<text x="([^"]+)" y="([^"]+)" text-anchor="([^"]+)"[^>]*>([^<]*)</text>')
+LINE = re.compile(r'<line x1="([^"]+)" y1="([^"]+)" x2="([^"]+)" y2="([^"]+)" stroke="#1b1f24"')
+
+
+def point(intensity: float, tflops: float, weight: float = 1.0, label: str | None = None) -> Point:
+    return Point(intensity, tflops, weight, "computation", f"at {intensity:g}, {tflops:g}", label)
+
+
+def circles(drawing: str) -> dict[str, tuple[float, float, float]]:
+    return {title: (float(x), float(y), float(r)) for x, y, r, _, title in CIRCLE.findall(drawing) if title}
+
+
+def test_both_axes_are_logarithmic_and_the_area_is_the_time() -> None:
+    drawn = circles(roofline([point(1, 10, 4), point(10, 10, 1), point(100, 100, 4)], [Roof("BF16", 1000)], 3.0, "memory", KINDS))
+    (x1, y1, r1), (x2, y2, r2), (x3, y3, r3) = (drawn[title] for title in ("at 1, 10", "at 10, 10", "at 100, 100"))
+    assert x2 - x1 == pytest.approx(x3 - x2, abs=0.02)
+    assert (y1, r1) == (y2, r3)
+    assert y3 < y1
+    assert r1**2 / r2**2 == pytest.approx(4, rel=0.01)
+
+
+def test_a_point_at_the_peak_is_on_the_roof_and_the_ridge_is_where_both_meet() -> None:
+    drawing = roofline([point(1000, 900), point(300, 900, 2)], [Roof("BF16", 900), Roof("FP32", 60)], 3.0, "memory", KINDS)
+    drawn = circles(drawing)
+    high, low = sorted((tuple(map(float, line)) for line in LINE.findall(drawing)), key=lambda line: line[1])
+    assert high[1] == high[3] == drawn["at 1000, 900"][1]
+    assert high[0] == pytest.approx(drawn["at 300, 900"][0], abs=0.02)  # 900 TFLOP/s / 3 TB/s
+    assert low[1] > high[1]
+    assert low[0] < high[0]
+
+
+def test_without_a_bandwidth_roofs_are_level_lines() -> None:
+    drawing = roofline([point(10, 5)], [Roof("BF16 100", 100)], None, "memory", KINDS)
+    ((x1, y1, x2, y2),) = (tuple(map(float, line)) for line in LINE.findall(drawing))
+    assert (y1, x1 < 60, x2 > 700) == (y2, True, True)
+    assert "memory" not in drawing
+    assert "BF16 100" in drawing
+
+
+def test_a_point_far_below_the_others_is_left_out() -> None:
+    assert set(circles(roofline([point(100, 100), point(100, 1e-9)], [], 3.0, "memory", KINDS))) == {"at 100, 100"}
+
+
+POSITIVE = st.floats(1e-12, 1e12)
+POINTS = st.lists(
+    st.tuples(POSITIVE, POSITIVE, st.floats(0, 1e15), st.sampled_from([None, "mm 8×8", "a long name of an operator…1×2×3"])), max_size=12
+)
+
+
+@given(POINTS, st.lists(POSITIVE, min_size=1, max_size=4), st.none() | POSITIVE)
+def test_everything_is_inside_and_no_label_covers_another(
+    rows: list[tuple[float, float, float, str | None]], peaks: list[float], tb_per_s: float | None
+) -> None:
+    roofs = [Roof(f"R{number} peak", peak) for number, peak in enumerate(peaks)]
+    drawing = roofline([point(*row) for row in rows], roofs, tb_per_s, "memory 3 GB/s", KINDS)
+    assert "nan" not in drawing
+    assert "inf" not in drawing
+    for x, y, r in circles(drawing).values():
+        assert 0 <= x <= WIDTH
+        assert 0 <= y <= 400
+        assert 2 <= r <= 15
+    names = {"memory 3 GB/s", *(roof.label for roof in roofs), *(row[3] for row in rows if row[3])}
+    boxes = [
+        (float(x), float(y) - 8, float(x) + svg.width_of(label, 9.5), float(y) + 2)
+        for x, y, _, label in TEXT.findall(drawing)
+        if label in names
+    ]
+    for a, b in combinations(boxes, 2):
+        assert a[2] <= b[0] + 0.02 or b[2] <= a[0] + 0.02 or a[3] <= b[1] + 0.02 or b[3] <= a[1] + 0.02
+    assert all(box[0] >= 0 and box[2] <= WIDTH for box in boxes)
+
+
+def test_a_hostile_title_stays_text() -> None:
+    hostile = Point(1, 1, 1, "memory", '"><script>alert(1)</script>', "<b>&\x00")
+    drawing = roofline([hostile], [], 1.0, "memory", KINDS)
+    assert "<script" not in drawing
+    assert "<b>" not in drawing
+    assert MEANINGS["memory"] in drawing
+    assert math.isclose(
+        circles(drawing.replace("&quot;", "'").replace("&gt;", ")").replace("&lt;", "("))["')(script)alert(1)(/script)"][2], 15
+    )
