@@ -382,7 +382,7 @@ def test_a_headline_without_a_finding_of_worth(findings: Sequence[Finding], litt
         (ModuleCoverage(absent="No module is known."), ""),
         (ModuleCoverage(80.0, 80.0, "module calls"), ""),
         (ModuleCoverage(79.4, None, "module calls"), "Modules are known for 79 % of the device time."),
-        (ModuleCoverage(0.0, None, "named ranges"), "Modules are known for below 1 % of the device time."),
+        (ModuleCoverage(0.4, None, "named ranges"), "Modules are known for below 1 % of the device time."),
     ],
 )
 def test_a_headline_states_a_low_share_of_time_with_a_module(coverage: ModuleCoverage | None, sentence: str) -> None:
