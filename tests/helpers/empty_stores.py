@@ -34,6 +34,7 @@ def _is_as_created(store: Store) -> bool:
 
 def _emptied(store: Store) -> Store:
     """Make the tables that ever had rows anew, so that row numbers start at 0 again."""
+    store._unsettle_views()
     used = store.connection.execute("SELECT sql FROM duckdb_tables() WHERE estimated_size > 0 AND table_name <> 'store_info'").fetchall()
     for (sql,) in used:
         store.connection.execute(sql.replace("CREATE TABLE", "CREATE OR REPLACE TABLE", 1))

@@ -24,6 +24,7 @@ class Judged:
 
 def rules_of(store: Store, options: Options = Options()) -> Judged:  # noqa: B008  (Options is frozen)
     """The results and findings that ``analyze`` would give."""
+    store.settle_views()  # as ingest does
     return Judged(*evaluate(RunData(store, options), options.selection or select()))
 
 
