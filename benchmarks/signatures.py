@@ -74,7 +74,7 @@ def signatures(count: int, rng: random.Random) -> list[tuple[str, str]]:
 
 
 def events(count: int) -> Iterator[str]:
-    """Yield events in groups of a Python function, two operators, a launch and a kernel."""
+    """Yield groups of two Python functions, two operators, a launch and a kernel."""
     rng = random.Random(23)
     calls = signatures(2000, rng)
     functions = [f"/home/user/train/model.py({line}): forward" for line in range(200)] + [f"nn.Module: Linear_{n}" for n in range(100)]

@@ -133,8 +133,8 @@ static PyObject *scanner_new(PyTypeObject *type, PyObject *args, PyObject *keywo
                           &event_limit, &member_limit, &depth_limit, &text_limit, &string_limit, &total_limit, &parts)) {
         return NULL;
     }
-    if (event_limit < 1 || member_limit < 1 || text_limit < 1 || parts < 0 || parts > MOST_PARTS || string_limit < 1 || total_limit < 1 || depth_limit < 1 ||
-        depth_limit > TRACE_SCAN_DEPTH_MAX) {
+    if (event_limit < 1 || member_limit < 1 || text_limit < 1 || parts < 0 || parts > MOST_PARTS || string_limit < 1 || total_limit < 1 ||
+        depth_limit < 1 || depth_limit > TRACE_SCAN_DEPTH_MAX) {
         PyErr_Format(PyExc_ValueError, "limits must be positive, the depth at most %d", TRACE_SCAN_DEPTH_MAX);
         return NULL;
     }

@@ -6,8 +6,8 @@
 
 #include "fuzz.h"
 
-static const char *const argument_keys[] = {"correlation", "External id", "Input Dims", "grid", "block", "Call stack",
-                                            "Input type",  "Concrete Inputs"};
+static const char *const argument_keys[] = {"correlation", "External id", "Input Dims", "grid",
+                                            "block",       "Call stack",  "Input type", "Concrete Inputs"};
 static const enum trace_scan_kind kinds[] = {TRACE_SCAN_INT,  TRACE_SCAN_INT,  TRACE_SCAN_TEXT,
                                              TRACE_SCAN_INT3, TRACE_SCAN_INT3, TRACE_SCAN_TEXT};
 enum { ARGUMENTS = 6, PARTS = 2, DENSE = 2, NARROW = 4, TEXT_COLUMNS = 5 };

@@ -1,4 +1,4 @@
-"""What operators were called with, in real traces: every one equal to what ``json`` reads from the file."""
+"""Signatures of operators in real traces: every one equals the values that ``json`` reads from the file."""
 
 from __future__ import annotations
 

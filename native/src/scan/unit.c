@@ -5,10 +5,10 @@
 #include "scanner.h"
 
 static const char *const defect_codes[DEFECTS] = {
-    "control_character",   "invalid_escape",   "invalid_utf8",  "lone_surrogate", "bare_word", "empty_value",
-    "bare_quote",          "trailing_comma",   "missing_comma", "not_an_event",   "no_phase",  "no_timestamp",
-    "number_out_of_range", "lost_event",       "lost_bytes",    "too_long",       "too_deep",  "truncated",
-    "broken_member",       "trailing_garbage", "not_json",      "empty",          "text_cut",  "text_left_out",
+    "control_character",   "invalid_escape",       "invalid_utf8",  "lone_surrogate", "bare_word", "empty_value",
+    "bare_quote",          "trailing_comma",       "missing_comma", "not_an_event",   "no_phase",  "no_timestamp",
+    "number_out_of_range", "lost_event",           "lost_bytes",    "too_long",       "too_deep",  "truncated",
+    "broken_member",       "trailing_garbage",     "not_json",      "empty",          "text_cut",  "text_left_out",
     "metadata_left_out",   "combination_left_out",
 };
 

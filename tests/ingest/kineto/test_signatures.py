@@ -1,4 +1,4 @@
-"""Tests of what operators were called with: members of events of a Kineto trace -> table ``signature``, and columns that refer to it."""
+"""Tests of signatures of operators: members of events of a Kineto trace -> table ``signature``, and columns that refer to it."""
 
 from __future__ import annotations
 
@@ -74,9 +74,9 @@ def test_members_of_operators(tmp_path: Path, scanner: str) -> None:
 def test_arrays_over_several_lines_are_one_signature(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text(json.dumps([operator(1, INPUTS)], indent=2)[:-1] + "," + json.dumps(operator(2, INPUTS), separators=(",", ":")) + "]")
-    one, other = rows(ingest([path]))
-    assert one["signature"] == other["signature"]
-    assert json.loads(one["input_dims"]) == DIMS
+    indented, compact = rows(ingest([path]))
+    assert indented["signature"] == compact["signature"]
+    assert json.loads(indented["input_dims"]) == DIMS
 
 
 def test_begin_and_end_events(tmp_path: Path, scanner: str) -> None:
@@ -153,8 +153,8 @@ def test_kernels(tmp_path: Path, scanner: str) -> None:
 
 def test_ids_are_of_the_run(tmp_path: Path) -> None:
     """Files with the same signatures in another order share the ids."""
-    other = INPUTS | {"Input Dims": [[1]]}
-    for rank, calls in enumerate(([INPUTS, other], [other, INPUTS])):
+    vector = INPUTS | {"Input Dims": [[1]]}
+    for rank, calls in enumerate(([INPUTS, vector], [vector, INPUTS])):
         events = [operator(number, args, pid=70 + rank) for number, args in enumerate(calls)]
         trace(tmp_path / f"rank-{rank}.json", events, distributedInfo={"rank": rank, "world_size": 2})
     store = ingest([tmp_path])
