@@ -14,6 +14,7 @@ import polars as pl
 from ..report.efficiency import DevicePeaks
 from .call_shapes import TEXTS
 from .formulas.matrix import product_dims
+from .largest_site import largest_site
 from .operator_work import OwnedWork
 from .signatures import Signature, UndeterminedError, parse
 
@@ -35,7 +36,7 @@ class AttentionChain(NamedTuple):
 
     ``batch`` (times heads), ``queries``, ``keys``: sizes of the scores; ``width``: of a query. ``between_ns``: scale, mask, dropout and
     conversions. ``calls``: of the forward softmax. ``fused_ns``: least time of fused attention by the peaks of the device; None if a peak
-    or width is unknown. ``module``, ``line``: those with the longest time of ``modules`` known ones."""
+    or width is unknown. ``module``, ``line``: as :func:`.largest_site.largest_site` has them."""
 
     process: int | None
     device: int | None
@@ -51,7 +52,6 @@ class AttentionChain(NamedTuple):
     fused_ns: int | None
     module: str | None
     line: str | None
-    modules: int
 
     @property
     def time_ns(self) -> int:
@@ -85,16 +85,14 @@ def attention_chains(
             continue
         known = peaks.get(process)
         fused = None if known is None else _fused_ns(known, (batch, queries, keys), scores, values, forward, backward)
-        modules = rows.filter(pl.col("module") != "").group_by("module").agg(pl.col("total").sum()).sort("total", "module", descending=True)
-        lines = rows.filter(pl.col("line") != "").group_by("line").agg(pl.col("total").sum()).sort("total", "line", descending=True)
+        site = largest_site(rows.select("module", "line", "total").iter_rows())
         chains.append(
             AttentionChain(
                 process, device, batch, queries, keys, scores["width"], scores["compute_type"], forward,  # type: ignore[arg-type]
                 products_ns=sum(time for role, time in times.items() if role in _OF_PRODUCTS),
                 softmax_ns=times["softmax"] + times.get("softmax backward", 0),
                 between_ns=times.get("between", 0), fused_ns=fused,
-                module=modules["module"][0] if modules.height else None, line=lines["line"][0] if lines.height else None,
-                modules=modules.height,
+                module=site.module if site else None, line=site.line if site else None,
             )
         )  # fmt: skip
     return sorted(chains, key=lambda chain: (-chain.time_ns, chain.process or 0, chain.device or 0, chain.batch, chain.queries, chain.keys))

@@ -38,8 +38,7 @@ class AttentionDevice(ProfiledDevice):
 
 class UnfusedAttentionChain(DetailsRow):
     """Chains of equal sizes on all devices. ``batch`` times heads, ``queries`` and ``keys``: sizes of the scores. ``between_ns``: scale,
-    mask, dropout and conversions. ``modules``: number of the modules that the chains come from, ``module`` and ``line`` with the longest
-    time."""
+    mask, dropout and conversions. ``module``, ``line``: those with at least half of the time, on the device with the longest."""
 
     batch: int
     queries: int
@@ -54,7 +53,6 @@ class UnfusedAttentionChain(DetailsRow):
     fused_ns: int | None
     module: str | None
     line: str | None
-    modules: int
 
 
 class UnfusedAttentionDetails(RuleDetails):

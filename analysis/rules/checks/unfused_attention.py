@@ -10,9 +10,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from ...efficiency.attention_chains import AttentionChain, attention_chains
+from ...efficiency.largest_site import Site, largest_site
 from ...report.device import DeviceTime
 from ...report.rule_details import AttentionDevice, UnfusedAttentionChain, UnfusedAttentionDetails
-from ...toolkit.wording import count, duration, plural
+from ...toolkit.wording import count, duration
 from ..evidence.attention_advice import FUSED_ATTENTION, MATH_FORM
 from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated
 from ..evidence.device_share import DeviceShare, above, finding, no_device_activity, outcome
@@ -62,6 +63,10 @@ class UnfusedAttention(Rule):
             recommendation=_recommendation(run, bad) if bad else "",
             saving_ns=sum(share.ns for share in shares if share.issue) if known else None,
         )
+
+    def site(self, run: RunData, outcome: Outcome) -> Site | None:
+        assert isinstance(outcome.details, UnfusedAttentionDetails)
+        return largest_site((chain.module, chain.line, chain.time_ns) for chain in outcome.details.chains)
 
 
 def _of(run: RunData, device: DeviceTime, chains: Iterable[AttentionChain]) -> list[AttentionChain]:
@@ -113,7 +118,6 @@ def _sizes(chains: list[AttentionChain]) -> tuple[UnfusedAttentionChain, ...]:
                 softmax_ns=sum(chain.softmax_ns for chain in same),
                 between_ns=sum(chain.between_ns for chain in same),
                 fused_ns=sum(fused) if len(fused) == len(same) else None,
-                modules=max(chain.modules for chain in same),
             )
         )
     return tuple(sorted(rows, key=lambda row: -row.time_ns))
@@ -126,18 +130,8 @@ def _recommendation(run: RunData, bad: list[AttentionChain]) -> str:
     words = MATH_FORM if run.store.frame(_MATH).item() else FUSED_ATTENTION.of(run.program)
     fused = [chain.fused_ns for chain in bad if chain.fused_ns is not None]
     least = f" One fused kernel needs at least {duration(sum(fused))} for them." if len(fused) == len(bad) else ""
-    scores = f"{first.queries} x {first.keys} with {count(first.batch)} heads in the batch{_where(first)}"
+    scores = f"{first.queries} x {first.keys} with {count(first.batch)} heads in the batch"
     return (
         f"{words}. {count(sum(chain.calls for chain in bad))} calls take {duration(total)}, {duration(around)} of it in softmax, scale,"
         f" mask and conversions of scores, mostly of {scores}.{least} Code that returns the attention weights needs the chain."
     )
-
-
-def _where(chain: AttentionChain) -> str:
-    places = []
-    if chain.module is not None:
-        further = f" and {plural(chain.modules - 1, 'other module')}" if chain.modules > 1 else ""
-        places.append(f"`{chain.module}`{further}")
-    if chain.line is not None:
-        places.append(f"`{chain.line}`")
-    return f", in {', '.join(places)}" if places else ""

@@ -123,3 +123,15 @@ def test_without_sizes(make_store: MakeStore) -> None:
     for event in rows["host_event"]:
         event.pop("signature", None)
     assert judged(make_store(**rows)).rules[0].verdict == "NotEvaluated"
+
+
+def test_the_module_of_the_chain(make_store: MakeStore) -> None:
+    rows = rows_of(ATTENTION + OTHER)
+    for number, (start, end) in enumerate([(0, 1740), (1741, 2000)]):
+        name = f"nn.Module: {('Attention_3', 'Linear_0')[number]}"
+        rows["host_event"].append({"kind": "python", "name": name, "start_ns": start * US, "duration_ns": (end - start) * US, "tid": 1})
+    for event in rows["host_event"]:
+        event["tid"] = 1
+    result = judged(make_store(**rows))
+    assert plain_details(result.rules[0])["chains"][0]["module"] == "Attention_3"
+    assert str(result.rules[0].finding).endswith("Most of it is in `Attention_3`.")
