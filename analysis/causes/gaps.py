@@ -7,7 +7,8 @@ the missing record.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
 
 import polars as pl
 
@@ -53,10 +54,24 @@ _COMMON: Final = {
 }
 
 
-def gaps(store: Store, device_gaps: DeviceGaps) -> tuple[Gap, ...]:
+class Site(Protocol):
+    """A module path and a source line (file:line), None if unknown."""
+
+    @property
+    def module(self) -> str | None: ...
+
+    @property
+    def line(self) -> str | None: ...
+
+
+Code = Callable[[pl.DataFrame], Sequence[Site | None]]
+
+
+def gaps(store: Store, device_gaps: DeviceGaps, code: Code | None = None) -> tuple[Gap, ...]:
     """Return the gaps above 1 % of a device's span, and at least its ten longest.
 
-    They are sorted by length, and at most :data:`MOST`."""
+    They are sorted by length, and at most :data:`MOST`. ``code``: returns the code of stretches
+    (process, tid, start, ns)."""
     devices: list[IdleDevice] = []
     parts = []
     for of_group, longest in device_gaps.longest():
@@ -78,9 +93,11 @@ def gaps(store: Store, device_gaps: DeviceGaps) -> tuple[Gap, ...]:
     before_all = _first_launch(store, listed)
     activity = _Activity(store, listed)
     ids = {i for column in ("name", "name_before") for i in listed[column].drop_nulls()}
+    until_launch = listed.select("process", "start", tid="launch_tid", ns=pl.coalesce("ready", "end") - pl.col("start"))
+    sites = [None] * len(listed) if code is None else code(until_launch)
     names = dict(store.frame(f"SELECT id, coalesce(short, text) FROM name WHERE id IN ({', '.join(map(str, ids)) or 'NULL'})").rows())
     result = []
-    for row in listed.iter_rows(named=True):
+    for row, site in zip(listed.iter_rows(named=True), sites, strict=True):
         device = devices[row["at"]]
         after, previous = names.get(row["name"]), names.get(row["name_before"])
         kind, cause, frame = _cause(row, after or "the next work", activity, before_all)
@@ -99,6 +116,8 @@ def gaps(store: Store, device_gaps: DeviceGaps) -> tuple[Gap, ...]:
                 host_ns=None if row["ready"] is None else row["ready"] - row["start"],
                 stream_before=row["stream_before"],
                 stream_after=row["stream"],
+                module=site.module if site else None,
+                source_line=site.line if site else None,
             )
         )
     return tuple(result)

@@ -12,7 +12,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+import polars as pl
+
 _SHARE: Final = 0.5
+_SAMPLES: Final = 8  # moments of a stretch
+_MOST_STRETCHES: Final = 20_000  # of more, only the middle of each counts
 _NUMBER: Final = re.compile(r"(?<=[._])\d+(?=\.|$)")  # of an instance (Linear_3) or of a layer (layers.3.mlp)
 
 
@@ -50,6 +54,18 @@ def largest_site(rows: Iterable[tuple[str | None, str | None, int]], total: int 
     line = next((text for text, part in lines.most_common(1) if part >= least), None)
     module = next((text for text, part in modules.most_common(1) if part >= least), None) or _pattern(modules, least)
     return Site(module, line) if module or line else None
+
+
+def sampled(stretches: pl.DataFrame) -> pl.DataFrame:
+    """Return moments spread over stretches, each with its part of the length.
+
+    ``stretches``: ``start`` and ``ns``, the length, and other columns, which are kept."""
+    samples = _SAMPLES if len(stretches) <= _MOST_STRETCHES else 1
+    start, length = pl.col("start"), pl.col("ns")
+    ends = [length * i // samples for i in range(samples + 1)]
+    middles = [start + length * (2 * i + 1) // (2 * samples) for i in range(samples)]
+    parts = [stretches.with_columns(start=middles[i], ns=ends[i + 1] - ends[i]) for i in range(samples)]
+    return pl.concat(parts)
 
 
 def _pattern(modules: Counter[str], least: float) -> str | None:

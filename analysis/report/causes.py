@@ -35,7 +35,8 @@ class Role:
 class Gap:
     """A time in which a device ran nothing. ``cause``: a sentence. ``before``, ``after``: the work that ran before and after it, by its
     short name. ``frame``: the function, operator or range that was open on the host; None if unknown. ``kind``: the cause in one or two
-    words. ``host_ns``: until the launch call of ``after`` had ended; None if it is not in the trace."""
+    words. ``host_ns``: until the launch call of ``after`` had ended; None if it is not in the trace. ``module``, ``source_line``
+    (file:line): open on the thread that launched ``after`` for at least half of the time until then."""
 
     node: str
     rank: int | None
@@ -50,6 +51,8 @@ class Gap:
     host_ns: int | None = None
     stream_before: int | None = None
     stream_after: int | None = None
+    module: str | None = None
+    source_line: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

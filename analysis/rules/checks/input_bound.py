@@ -11,6 +11,7 @@ from typing import Final
 import polars as pl
 
 from ...causes.program import PYTORCH, base_framework
+from ...efficiency.largest_site import Site
 from ...report.steps import StepParts
 from ...report.trace_details import InputBoundDetails, InputBoundProcess, LoaderSettings
 from ...toolkit.labels import process_place
@@ -68,6 +69,10 @@ class InputBound(Rule):
             recommendation=_recommendation(run, worst, loader) if bad else None,
             cost=_cost(bad, judged) if bad else None,
         )
+
+    def site(self, run: RunData, outcome: Outcome) -> Site | None:
+        loads = "SELECT process, tid, start_ns AS start, duration_ns AS ns FROM host_event WHERE kind = 'loader'"
+        return run.site_of_waits(run.store.frame(loads))
 
 
 def _percent(part: StepParts) -> float:

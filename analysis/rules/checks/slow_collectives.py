@@ -14,6 +14,7 @@ import polars as pl
 from ...causes.bandwidth import group_transfers
 from ...causes.links import NETWORK, Link
 from ...device.gpu_products import NVLINK, PCIE
+from ...efficiency.largest_site import Site
 from ...report.communication_details import GroupBandwidth, SlowCollectivesDetails
 from ...toolkit.wording import capitalized, percent, plural, significant, size
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
@@ -79,6 +80,10 @@ class SlowCollectives(Rule):
             recommendation=_recommendation(top, links) if top else None,
             cost=_cost(run, slow, top) if top else None,
         )
+
+    def site(self, run: RunData, outcome: Outcome) -> Site | None:
+        names = run.store.frame("SELECT id FROM communication_name")["id"]
+        return run.site_of_work(pl.col("kernel").is_in(names.to_list()))
 
 
 def _of_one_rank(run: RunData) -> str | None:

@@ -33,7 +33,7 @@ from ...efficiency.call_shapes import call_shapes
 from ...efficiency.call_sites import CallSites
 from ...efficiency.efficiency import device_peaks, efficiency, no_efficiency
 from ...efficiency.kernel_classes import described, kernel_groups, precision
-from ...efficiency.largest_site import Site, largest_site
+from ...efficiency.largest_site import Site, largest_site, sampled
 from ...efficiency.measured_time import measured_time
 from ...efficiency.modules import code_times
 from ...efficiency.operator_work import OwnedWork, attributed, operator_work
@@ -120,7 +120,7 @@ class RunData:
     exposed_calls = _from_store(exposed_calls)  # calls of collectives, with their exposed time
     gaps = _from_store(DeviceGaps)
     blocking = _from_run(lambda run: blocking(run.store, run.gaps))  # calls of the host, by groups of devices
-    longest_gaps = _from_run(lambda run: gaps(run.store, run.gaps))
+    longest_gaps = _from_run(lambda run: gaps(run.store, run.gaps, run.sites_during if run.sites.known else None))
     program = _from_store(program)
     iterations = _from_store(iterations)
 
@@ -139,9 +139,19 @@ class RunData:
         """Return the site with at least half of some waits.
 
         ``waits``: process, tid, start, and ``ns``, the length of each."""
-        waits = waits.filter(pl.col("ns") > 0)
-        at = self.sites.at(waits)
-        return largest_site(zip(at["module"], at["line"], waits["ns"], strict=True))
+        moments = sampled(waits.filter(pl.col("ns") > 0))
+        code = self.sites.at(moments)
+        return largest_site(zip(code["module"], code["line"], moments["ns"], strict=True))
+
+    def sites_during(self, stretches: pl.DataFrame) -> list[Site | None]:
+        """Return the site that was open for at least half of each stretch.
+
+        ``stretches``: process, tid, start, and ``ns``, the length of each."""
+        moments = sampled(stretches.with_row_index("stretch"))
+        rows: list[list[tuple[str, str, int]]] = [[] for _ in range(len(stretches))]
+        for stretch, *code in moments.select("stretch").hstack(self.sites.at(moments)).with_columns(n=1).iter_rows():
+            rows[stretch].append((code[0], code[1], code[2]))
+        return [largest_site(part) for part in rows]
 
     @cached_property
     def origins(self) -> dict[int | None, tuple[str, str]]:

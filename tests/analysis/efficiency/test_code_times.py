@@ -6,10 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from judging import rules_of
 from postrun.analysis.efficiency.call_sites import CallSites
 from postrun.analysis.efficiency.modules import CodeTimes, code_times
 from postrun.analysis.efficiency.operator_work import operator_work
+from postrun.analysis.options import Options
 from postrun.analysis.report.modules import ModuleCoverage
+from postrun.analysis.rules.engine.selection import select
+from postrun.analysis.rules.evidence.run_data import RunData
 from postrun.ingest.store import Store
 
 MakeStore = Callable[..., Store]
@@ -272,3 +276,22 @@ def test_a_replayed_graph_gets_the_sites_of_the_eager_kernels(make_store: MakeSt
     result = times(p.store(make_store))
     # gemm1 and loss follow each other once, loss is outside of modules; norm and other never do.
     assert modules(result) == {"Layer_0": (34, 34, 0), "Layer_1": (41, 41, 0), "": (3 + 7 + 14, 24, 0)}
+
+
+def test_findings_and_gaps_name_the_code(make_store: MakeStore) -> None:
+    """The host prepares a batch for most of the time, in a module, and launches only then."""
+    p = Program()
+    p.python("train.py(10): step", 0, 9_000)
+    p.python("nn.Module: Model_0", 1_000, 8_900)
+    p.python("model.py(5): prepare", 1_500, 8_000)
+    p.launch(100, 10)
+    p.launch(8_500, 10)
+    for work, start in zip(p.device, (200, 8_600), strict=True):
+        work["start_ns"] = start
+    # The device is idle from 210 to 8600, and waits for the launch until 8501: for 6500 of it in model.py:5.
+    run = RunData(p.store(make_store), Options())
+    (gap,) = run.longest_gaps
+    assert (gap.start_ns, gap.module, gap.source_line) == (210, "Model_0", "model.py:5")
+    (result,) = rules_of(run.store, Options(selection=select(["HostBound"]))).findings
+    assert (result.module, result.source_line) == ("Model_0", "model.py:5")
+    assert " Most of it is in `Model_0` (`model.py:5`)." in result.text

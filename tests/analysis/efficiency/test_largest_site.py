@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from postrun.analysis.efficiency.largest_site import Site, largest_site
+import polars as pl
+from postrun.analysis.efficiency.largest_site import Site, largest_site, sampled
 
 
 def test_half_of_the_time_decides() -> None:
@@ -26,3 +27,10 @@ def test_words() -> None:
     assert Site("M_0", "a.py:1").words == "`M_0` (`a.py:1`)"
     assert Site(None, "a.py:1").words == "`a.py:1`"
     assert Site("M_0", None).words == "`M_0`"
+
+
+def test_samples_add_up_to_the_stretch() -> None:
+    stretches = pl.DataFrame({"start": [100], "ns": [83], "tid": [7]})
+    samples = sampled(stretches)
+    assert samples["start"].to_list() == [105, 115, 125, 136, 146, 157, 167, 177]  # the middles of eighths of 10.375 ns
+    assert (samples["ns"].sum(), samples["tid"].unique().to_list()) == (83, [7])
