@@ -122,8 +122,8 @@ _NVIDIA: Final = (
     GpuProduct("A100 PCIe 40GB", "a100-pcie-40gb", _A100_SHEET, _A100, 1555, 40, 108, _GEN4, 32),
     GpuProduct("A100 PCIe 80GB", "a100 80gb pcie", _A100_SHEET, _A100, 1935, 80, 108, _GEN4, 32),
     # Both forms compute alike; those with 40 GB have the same memory.
-    GpuProduct("A100 40GB, form unknown", r"a100(-pg509-200)?", _A100_SHEET, _A100, 1555, 40, 108, None, 32),
-    GpuProduct("A100 80GB, form unknown", "a100", _A100_SHEET, _A100, None, 80, 108, None, 32),
+    GpuProduct("A100 40GB (SXM or PCIe)", r"a100(-pg509-200)?", _A100_SHEET, _A100, 1555, 40, 108, None, 32),
+    GpuProduct("A100 80GB (SXM or PCIe)", "a100", _A100_SHEET, _A100, None, 80, 108, None, 32),
     GpuProduct("A100, form unknown", "a100", _A100_SHEET, host_gb_per_s=32),
     GpuProduct(
         "A800 SXM4 80GB", "a800-sxm4-80gb", "NVIDIA A800 data sheet (2022)", _A100, 2039, 80, 108, GpuLink(NVLINK, 200, "board"), 32

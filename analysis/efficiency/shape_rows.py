@@ -17,7 +17,11 @@ KEY: Final = ("operator", *TEXTS[:3], *FIGURES)
 """What rows of the report differ in. Concrete inputs count if the work differs by them, such as for the stride of a convolution."""
 
 _TF32: Final = "tf32"
-_NAMES: Final = "SELECT id AS kernel, precision, category FROM name WHERE list_contains(?, id)"
+_NAMES: Final = """
+    SELECT id AS kernel, precision, category, regexp_matches(text, 'DtoD|[Dd]evice.to.[Dd]evice') AS within_device
+    FROM name WHERE list_contains(?, id)
+"""
+_CROSSING: Final = (pl.col("kind") == "memcpy") & ~pl.col("within_device").fill_null(False)
 
 
 def shape_rows(store: Store, owned: OwnedWork, shapes: pl.DataFrame, peaks: dict[int | None, DevicePeaks]) -> pl.DataFrame:
@@ -34,6 +38,7 @@ def shape_rows(store: Store, owned: OwnedWork, shapes: pl.DataFrame, peaks: dict
         device_ns=pl.col("total").sum(),
         full_precision=((pl.col("precision") == "FP32") | ~pl.col("category").is_in(list(MATRIX_CATEGORIES))).all()
         & (pl.col("precision") == "FP32").any(),
+        crossing=_CROSSING.any(),
     )  # fmt: skip
     rows = calls.join(work, on=key, how="left", nulls_equal=True).with_columns(
         pl.col("launches", "device_ns").fill_null(0), pl.col("full_precision").fill_null(False)
@@ -41,12 +46,16 @@ def shape_rows(store: Store, owned: OwnedWork, shapes: pl.DataFrame, peaks: dict
     # A product of FP32 inputs may run in TF32. Without a kernel that is known to compute in FP32, the higher peak applies if there is one.
     tf32 = pl.Series([process for process, known in peaks.items() if _TF32 in known.flop_per_s], dtype=pl.Int32)
     as_tf32 = (pl.col("compute_type") == "fp32") & pl.col("matrix") & ~pl.col("full_precision") & pl.col("process").is_in(tf32.implode())
-    return with_least_times(rows.with_columns(roof_type=pl.when(as_tf32).then(pl.lit(_TF32)).otherwise("compute_type")), peaks)
+    bounded = with_least_times(rows.with_columns(roof_type=pl.when(as_tf32).then(pl.lit(_TF32)).otherwise("compute_type")), peaks)
+    # Copies from or to the host, or another GPU, are limited by a link, not by the memory.
+    return bounded.with_columns(memory_ns=pl.when(~pl.col("crossing").fill_null(False)).then("memory_ns")).drop("crossing")
 
 
 def kernel_names(store: Store, owned: OwnedWork) -> pl.DataFrame:
-    """Return precision and category of the kernels by their names: kernel, precision, category."""
+    """Return the kernels with precision, category and within_device.
+
+    ``within_device``: the name is that of a copy within a device."""
     ids = owned.work["kernel"].drop_nulls().unique().to_list()
     if not ids:
-        return pl.DataFrame(schema={"kernel": pl.Int32, "precision": pl.String, "category": pl.String})
+        return pl.DataFrame(schema={"kernel": pl.Int32, "precision": pl.String, "category": pl.String, "within_device": pl.Boolean})
     return store.frame(_NAMES, [ids])

@@ -21,6 +21,7 @@ _SMALLEST: Final = 2.2
 _SIZE: Final = 9.5
 _DECADES: Final = 7.0  # of each axis at most, counted from its upper end
 _ROOM: Final = 0.2  # decades between the outermost values and the edges
+_COVERING: Final = 5.0  # radius from which a point must not be behind a label
 _PIECES: Final = 40  # boxes that cover the line of the memory
 _PALE: Final = 0.8  # opacity of the points, which overlap
 
@@ -83,7 +84,7 @@ class _Labels:
         width = svg.width_of(label, _SIZE)
         for left, baseline in spots:
             box = (left, baseline - 8.0, left + width, baseline + 2.0)
-            inside = box[0] >= _LEFT + 1 and box[1] >= _TOP - 6 and box[2] <= WIDTH - 1 and box[3] <= _TOP + _HEIGHT
+            inside = box[0] >= _LEFT + 1 and box[1] >= _TOP - 6 and box[2] <= WIDTH - 4 and box[3] <= _TOP + _HEIGHT
             if inside and not any(_overlap(box, other) for other in (*self.taken, *avoid)):
                 self.taken.append(box)
                 return [svg.text(left, baseline, label, size=_SIZE)]
@@ -114,8 +115,8 @@ def roofline(points: Sequence[Point], roofs: Sequence[Roof], tb_per_s: float | N
         if point.label:
             spots = list(_around(x, y, radius, svg.width_of(point.label, _SIZE)))
             others = rings[:number] + rings[number + 1 :]
-            # Better across a small point than not at all.
-            body += labels.positioned(point.label, spots, others) or labels.positioned(point.label, spots)
+            large = [ring for ring in others if ring[2] - ring[0] >= 2 * _COVERING]
+            body += labels.positioned(point.label, spots, others) or labels.positioned(point.label, spots, large)
     if tb_per_s:
         body += labels.positioned(memory, _along(axes, tb_per_s, svg.width_of(memory, _SIZE)), rings)
     x, y = _LEFT, _TOP + _HEIGHT + 29

@@ -66,8 +66,9 @@ def _lead(report: Report, coverage: ModuleCoverage) -> Markup:
     if coverage.lines_percent is not None and lines:
         sentences.append(
             say(
-                "{} of it comes from known lines; the most from {}, {}.",
+                "{} of {} comes from known lines; the most from {}, {}.",
                 percent(coverage.lines_percent),
+                "it" if coverage.known_percent is not None else "the device time",
                 name(_short(lines[0].line), 60),
                 duration(lines[0].device_ns),
             )
@@ -86,9 +87,9 @@ def _tree(id: str, rows: Sequence[Module], total_ns: int, caption: str) -> Table
         Col("Of all", lambda row: percent_of(row.device_ns, total_ns), percent),
         Col("Own", lambda row: row.self_device_ns, duration),
         Col("Backward", lambda row: row.backward_ns, duration, when=backward),
-        Col("Calls", lambda row: row.calls, count, when=any(row.calls for row in rows)),
+        Col("Calls", lambda row: row.calls if row.path else None, count, when=any(row.calls for row in rows)),
         Col("Launches", lambda row: row.launches, count),
-        Col("Host time", lambda row: row.host_ns, duration, when=host),
+        Col("Host time", lambda row: row.host_ns if row.path else None, duration, when=host),
         Col("Waits", lambda row: row.waits_ns, duration, when=waits),
         pdf_rows=_PDF_ROWS,
         note="Device time includes that of the modules within; Own does not. Backward: the part that the backward pass launched.",
@@ -106,7 +107,7 @@ def _flames(rows: Sequence[Module], total_ns: int) -> Figure | None:
     bars, deepest = _bars(rows, total_ns)
     if not bars or total_ns <= 0:
         return None
-    kinds = [Part("module", "computation")] + [Part(_OUTSIDE, "other", 0.6)] * any(not row.path for row in rows)
+    kinds = [Part("module", "computation")] + [Part(_OUTSIDE, "other", 0.6)] * any(not row.path and row.device_ns for row in rows)
     tops = [row for row in rows if "/" not in row.path][:4]
     named = "; ".join(f"{clip(row.path or _OUTSIDE, 60)} {percent(percent_of(row.device_ns, total_ns))}" for row in tops)
     alt = f"Device time by module, {duration(total_ns)}, {plural(deepest + 1, 'level')}. At the top: {named}"

@@ -100,7 +100,7 @@ def test_forms_that_the_figures_tell_apart() -> None:
     assert name("NVIDIA H100", 94 * GIB, 132) == "H100 NVL"
     assert name("NVIDIA H100", 64 * GIB, 132) is None
     assert name("NVIDIA A100") is None
-    assert name("NVIDIA A100-PG509-200", 42505273344, 108) == "A100 40GB, form unknown"
+    assert name("NVIDIA A100-PG509-200", 42505273344, 108) == "A100 40GB (SXM or PCIe)"
     assert name("AMD Instinct MI250X / MI250") is None
     assert name("AMD Instinct MI250X / MI250", 68702699520, 110) == "MI250X (one of two dies)"
     # ROCm without a marketing name: memory, compute units and architecture decide

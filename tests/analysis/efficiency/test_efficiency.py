@@ -107,6 +107,26 @@ def test_products_of_fp32_run_in_tf32_unless_a_kernel_shows_otherwise(make_store
     assert only(result(trace.store(make_store))).percent_of_roof == pytest.approx(percent)
 
 
+@pytest.mark.parametrize(
+    ("copy", "percent", "bound"),
+    [
+        ("Memcpy HtoD (Pinned -> Device)", None, "unknown"),
+        ("Memcpy PtoP", None, "unknown"),
+        ("Memcpy DtoD (Device -> Device)", 40.0, "memory"),
+    ],
+)
+def test_only_copies_within_the_device_have_the_roof_of_its_memory(
+    make_store: MakeStore, copy: str, percent: float | None, bound: str
+) -> None:
+    trace = Trace()
+    trace.call("aten::copy_", [[1000, 1000], [1000, 1000], []], 10 * US, kernel=copy)  # 2 MB read, 2 MB written: 4 µs
+    trace.tables["device_event"][0]["kind"] = "memcpy"
+    row = only(result(trace.store(make_store)))
+    assert (row.percent_of_roof, row.bound) == (percent and pytest.approx(percent), bound)
+    assert (row.lost_ns is None) is (percent is None)
+    assert row.gb_per_s == pytest.approx(400)
+
+
 def test_without_peaks_the_rates_are_known(make_store: MakeStore) -> None:
     trace = Trace()
     trace.call("aten::mm", SQUARE, 50 * US)
