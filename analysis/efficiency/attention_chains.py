@@ -110,7 +110,7 @@ _ROLES: Final[dict[str, type[pl.DataType]]] = {
 def _roles(shapes: pl.DataFrame) -> pl.DataFrame:
     """Return the part of each operator and signature in chains: _ROLES.
 
-    ``width``: of a product, the size that is no part of the scores."""
+    ``width``: of a product, the size that the scores do not have."""
     wanted = [*_SOFTMAX, *_SOFTMAX_BACKWARD, *_PRODUCTS, *_BETWEEN]
     used = shapes.filter(pl.col("operator").is_in(wanted)).select("operator", "signature", "compute_type", *TEXTS)
     parsed = [(row[:3], signature) for row in used.iter_rows() if (signature := parse(row[0], *row[3:])) is not None]
@@ -142,7 +142,7 @@ def _scores(dims: tuple[int, ...]) -> Scores | None:
 
 
 def _parts(signature: Signature, scored: set[Scores]) -> list[tuple[str, Scores, int | None]]:
-    """Return the parts of a signature in the chains of these scores; a product may fit several."""
+    """Return the parts of a signature in the chains of these scores."""
     first = _PRODUCTS.get(signature.operator)
     if first is None:
         scores = _of_tensors(signature)
@@ -181,7 +181,9 @@ def _of_tensors(signature: Signature) -> Scores | None:
 
 
 def _main(rows: pl.DataFrame, role: str) -> dict[str, object]:
-    """Return the width and the type of the product with the longest time, those of the forward before others."""
+    """Return the row of the product with the longest time.
+
+    Those of the forward are before others."""
     of_role = rows.filter(pl.col("role") == role).sort("backward", "total", "width", descending=[False, True, False])
     return of_role.row(0, named=True)
 
@@ -191,10 +193,11 @@ def _fused_ns(
 ) -> int | None:
     """Return the least time of the fused calls.
 
-    Every pair counts, also those that a causal mask drops: 2 (D_qk + D_v) operations per pair, 2.5 times as many in the backward. Bytes:
-    query, key, value and output once, in the backward with their gradients."""
+    FP32 may run as TF32. Every pair counts, also those that a causal mask drops: 2 (D_qk + D_v) operations per pair, 2.5 times as many in
+    the backward. Bytes: query, key, value and output once, in the backward with their gradients."""
     kind, width, width_v = scores["compute_type"], scores["width"], values["width"]
-    peak = known.flop_per_s.get(kind) if isinstance(kind, str) else None
+    peaks = [known.flop_per_s.get(name, 0.0) for name in ((kind, "tf32") if kind == "fp32" else (kind,)) if isinstance(name, str)]
+    peak = max(peaks, default=0.0)
     size = {"fp32": 4, "fp16": 2, "bf16": 2, "fp64": 8}.get(kind) if isinstance(kind, str) else None
     if not peak or not known.bytes_per_s or size is None or not isinstance(width, int) or not isinstance(width_v, int):
         return None
