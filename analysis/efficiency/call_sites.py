@@ -40,8 +40,11 @@ _FRAMES: Final = """
 # Synchronizations, waits for the data loader, and copies of pageable memory, which return when the copy is done.
 _WAITS: Final = """
     SELECT e.process, e.tid, e.start_ns AS start, e.start_ns + e.duration_ns AS "end" FROM host_event AS e
-    WHERE e.duration_ns > 0 AND {condition} AND (e.kind IN ('sync', 'loader') OR e.kind = 'launch' AND EXISTS (
-        FROM device_event AS d WHERE d.kind = 'memcpy' AND d.pageable AND d.process = e.process AND d.correlation = e.correlation))
+    WHERE e.duration_ns > 0 AND e.kind IN ('sync', 'loader') AND {condition}
+    UNION ALL SELECT e.process, e.tid, e.start_ns AS start, e.start_ns + e.duration_ns AS "end" FROM host_event AS e
+    SEMI JOIN (SELECT process, correlation FROM device_event WHERE kind = 'memcpy' AND pageable) AS d
+        ON d.process = e.process AND d.correlation = e.correlation
+    WHERE e.duration_ns > 0 AND e.kind = 'launch' AND {condition}
 """
 _RANGE: Final = {"process": pl.Int32, "tid": pl.Int64, "start": pl.Int64, "end": pl.Int64}
 _NO_OPERATORS: Final = pl.DataFrame(schema=_RANGE | {"signature": pl.Int32, "sequence": pl.Int64, "forward_thread": pl.Int64})

@@ -34,9 +34,11 @@ _LAUNCHES: Final = """
     SELECT e.process, e.tid, e.correlation AS number, e.start_ns AS "order"{} FROM host_event AS e
     WHERE e.kind IN ('launch', 'call') AND e.correlation IS NOT NULL AND {}
 """
+# Sequence numbers are compared alone: 32 bits of them are enough in a profile.
 _OPERATORS: Final = """
     SELECT e.process, e.tid, e.name, e.start_ns AS start, e.start_ns + e.duration_ns AS "end", e.external_id AS number, e.signature,
-        e.sequence, TRY_CAST(e.forward_thread AS INTEGER) AS forward_thread
+        CASE WHEN e.sequence >= 0 THEN (e.sequence & 4294967295)::UINTEGER END AS sequence,
+        TRY_CAST(e.forward_thread AS SMALLINT) AS forward_thread
     FROM host_event AS e WHERE e.kind = 'operator' AND {}
 """
 _UNLINKED: Final = """
@@ -173,6 +175,8 @@ def _owned(store: Store, condition: str, names: _Names, windows: pl.DataFrame | 
     # Work without an operator has the time of its launch call as its call, numbered after the operators.
     begin = begin.insert_column(0, launch.alias("launch"))
     bare = begin.filter(call.is_null() & launch.is_not_null()).unique("launch")
+    work = work.drop("number", "external")
+    del begin, owner, owners, called
     calls = call.drop_nulls().unique()
     points = pl.concat([operators.select(*_POINT, time="start")[calls], bare.drop("launch")], how="diagonal")
     grouped = _grouped(points, operators, names, windows, sites)
