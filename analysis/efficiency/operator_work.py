@@ -15,7 +15,7 @@ from ...ingest.store.store import Store
 from ..toolkit.contents import kinds
 from ..toolkit.intervals import first_of, innermost, length_inside, outermost
 from ..toolkit.places import one_of, process_conditions
-from .counterparts import replayed_sites
+from .counterparts import captured_launches, replayed_sites
 from .recomputation import CHECKPOINT, recomputed
 from .work import OWNERS
 
@@ -29,7 +29,7 @@ _WORK: Final = """
     FROM device_run AS e WHERE {}
 """
 _KEYED: Final = """,
-    e.start_ns AS start, hash(e.name, e.grid_x, e.grid_y, e.grid_z, e.block_x, e.block_y, e.block_z) AS key"""
+    e.stream, e.start_ns AS start, hash(e.name, e.grid_x, e.grid_y, e.grid_z, e.block_x, e.block_y, e.block_z) AS key"""
 _LAUNCHES: Final = """
     SELECT e.process, e.tid, e.correlation AS number, e.start_ns AS "order"{} FROM host_event AS e
     WHERE e.kind IN ('launch', 'call') AND e.correlation IS NOT NULL AND {}
@@ -67,6 +67,7 @@ _ATTRIBUTED: Final[dict[str, type[pl.DataType]]] = {
     "operator": pl.String, "kernel": pl.String, "kind": pl.String, "calls": pl.UInt32, "count": pl.UInt32, "total": pl.Int64,
 }  # fmt: skip
 
+_NO_CAPTURE: Final = pl.DataFrame(schema={"process": pl.Int32, "tid": pl.Int64, "time": pl.Int64, "capture": pl.Int64})
 _POINT: Final = ("process", "tid", "name", "signature", "sequence", "forward_thread")
 
 # Points and operators of some processes -> the number of the site of each point, null if unknown. Points: process, tid, time (start of the
@@ -178,15 +179,19 @@ def _owned(store: Store, condition: str, names: _Names, windows: pl.DataFrame | 
     work = work.drop("number", "external")
     del begin, owner, owners, called
     calls = call.drop_nulls().unique()
-    points = pl.concat([operators.select(*_POINT, time="start")[calls], bare.drop("launch")], how="diagonal")
+    captured = captured_launches(store, condition) if replay is not None else _NO_CAPTURE
+    within = captured.select("process", "tid", "time")
+    points = pl.concat([operators.select(*_POINT, time="start")[calls], bare.drop("launch"), within], how="diagonal_relaxed")
     grouped = _grouped(points, operators, names, windows, sites)
     numbers = pl.concat([calls, bare["launch"] + operators.height])
     size = operators.height + max(bare["launch"].to_list(), default=-1) + 1
     key = pl.select(pl.coalesce(call, pl.when(call.is_null()).then(launch) + operators.height)).to_series()
-    group = pl.Series([None], dtype=pl.UInt32).new_from_index(0, size).scatter(numbers, grouped.of_point).gather(key)
+    group = pl.Series([None], dtype=pl.UInt32).new_from_index(0, size).scatter(numbers, grouped.of_point.head(numbers.len())).gather(key)
     occupancy = pl.col("occupancy")
-    # Kernels of graphs have the sites of kernels that are launched one by one.
-    eager = pl.lit(None, pl.UInt32) if replay is None else replayed_sites(work, replay, grouped.groups["site"].gather(group))
+    # Kernels of graphs have the sites of kernels that are launched one by one, or within a capture.
+    site = grouped.groups["site"]
+    captured = captured.with_columns(site=site.gather(grouped.of_point.tail(len(captured))))
+    eager = pl.lit(None, pl.UInt32) if replay is None else replayed_sites(work, replay, site.gather(group), captured)
     event = work.select("process", "device", "kernel", "kind", "duration", "occupancy", eager=eager)
     summed = (
         event.with_columns(inner=operators["name"].gather(inner), group=group)

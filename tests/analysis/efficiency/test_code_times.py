@@ -295,3 +295,22 @@ def test_findings_and_gaps_name_the_code(make_store: MakeStore) -> None:
     (result,) = rules_of(run.store, Options(selection=select(["HostBound"]))).findings
     assert (result.module, result.source_line) == ("Model_0", "model.py:5")
     assert " Most of it is in `Model_0` (`model.py:5`)." in result.text
+
+
+def test_a_replayed_graph_gets_the_sites_of_its_capture(make_store: MakeStore) -> None:
+    """The capture launches three kernels, which only run as a graph; a capture of another length does not count."""
+    p = Program()
+    p.event("call", "cudaStreamBeginCapture", 0, 1, correlation=900)
+    for layer, launches in ((0, 1), (1, 2)):
+        p.python(f"nn.Module: Layer_{layer}", 100 * layer + 10, 100 * layer + 90)
+        for i in range(launches):
+            p.event("launch", "cudaLaunchKernel", 100 * layer + 20 + i, 100 * layer + 21 + i, correlation=901 + 10 * layer + i)
+    p.event("call", "cudaStreamEndCapture", 300, 301, correlation=950)
+    p.event("launch", "cudaLaunchKernel", 310, 311, correlation=951)
+    for replay, kernels in ((3000, 3), (4000, 3), (5000, 2)):
+        p.event("launch", "cudaGraphLaunch", replay, replay + 10, correlation=replay)
+        for i in range(kernels):
+            work = {"kind": "kernel", "name": f"k{i}", "start_ns": 20_000 + replay + 10 * i, "duration_ns": 7, "correlation": replay}
+            p.device.append(work)
+    result = times(p.store(make_store))
+    assert modules(result) == {"Layer_0": (14, 14, 0), "Layer_1": (28, 28, 0), "": (14, 14, 0)}
