@@ -84,6 +84,14 @@ def wheel(compiler: str, project_root: Path, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture(scope="session")
+def rebuilt(compiler: str, unpacked: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A wheel built of a copy of the source archive's tree, and that tree; its build folder is ``build`` next to the wheel."""
+    folder = tmp_path_factory.mktemp("rebuilt")
+    shutil.copytree(unpacked, folder / "postrun")
+    return build_wheel(folder / "postrun", folder), folder / "postrun"
+
+
+@pytest.fixture(scope="session")
 def wheel_without_native(build_tools: None, project_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of this checkout as a machine without a C compiler builds it."""
     return build_wheel(project_root, tmp_path_factory.mktemp("pure"), POSTRUN_NO_NATIVE="1", CC="/nonexistent/cc")

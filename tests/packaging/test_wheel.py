@@ -9,7 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from builds import MakeEnvironment, build_wheel, pip, run
+from builds import MakeEnvironment, pip, run
 
 IMPORT_EVERYTHING = """
 import json, postrun, postrun.cli, postrun.errors, postrun.ingest, postrun.analysis, postrun.report_templates
@@ -112,9 +112,9 @@ def test_the_library_exports_only_its_public_names(wheel: Path, tmp_path: Path) 
     assert set(exported) == set(re.findall(r"^POSTRUN_API .*?\b(\w+)\(", header, re.MULTILINE))
 
 
-def test_the_same_source_gives_the_same_bytes(wheel: Path, unpacked: Path, tmp_path: Path) -> None:
+def test_the_same_source_gives_the_same_bytes(wheel: Path, rebuilt: tuple[Path, Path]) -> None:
     """Also when it was built in another folder, and went through the source archive."""
-    again = build_wheel(unpacked, tmp_path)
+    again, _ = rebuilt
     assert names(again) == names(wheel)
     assert again.read_bytes() == wheel.read_bytes()
 
@@ -138,12 +138,11 @@ def test_without_a_compiler_everything_but_the_c_side_runs(
     assert "reinstall with a C compiler" in done.stderr
 
 
-def test_an_editable_installation_is_live(compiler: str, unpacked: Path, make_environment: MakeEnvironment, tmp_path: Path) -> None:
-    tree = tmp_path / "postrun"
-    shutil.copytree(unpacked, tree)
+def test_an_editable_installation_is_live(rebuilt: tuple[Path, Path], make_environment: MakeEnvironment, tmp_path: Path) -> None:
+    built, tree = rebuilt
     python = make_environment("editable")
-    options = ("--no-build-isolation", "--no-deps", "--no-index", "--config-settings=cmake.build-type=Debug")  # sooner built
-    pip(python, "install", *options, "-e", tree)
+    build_folder = f"--config-settings=build-dir={built.parent / 'build'}"  # nothing is compiled again
+    pip(python, "install", "--no-build-isolation", "--no-deps", "--no-index", build_folder, "-e", tree)
     (tree / "ingest" / "added_later.py").write_text("VALUE = 'a module added after the installation'\n")
     (tree / "package" / "added_later.py").write_text("VALUE = 'and one at the top'\n")
     code = "\nfrom postrun.ingest.added_later import VALUE; print(VALUE)\nfrom postrun.added_later import VALUE; print(VALUE)\n"
