@@ -14,6 +14,7 @@ from typing import Any, Final
 
 MOST_TEXT: Final = 1 << 18  # characters of one column; more than any program of the tests writes for a list of all its parameters
 MOST_SIZES: Final = 64  # dimensions of a tensor: the limit of PyTorch's TensorIterator
+MOST_LISTED: Final = 10_000  # tensors of a list; the weights of a recurrent layer are some dozens
 MOST_ELEMENTS: Final = 1 << 50  # of a tensor: a petabyte of bytes, more than a node has
 
 
@@ -161,9 +162,10 @@ class Signature:
 
         Raises UndeterminedError if the trace has no sizes of them.
         """
-        if self._type(position) != "TensorList" or not isinstance(self.dims[position], list) or not self.dims[position]:
+        listed = self.dims[position] if self._type(position) == "TensorList" else None
+        if not isinstance(listed, list) or not 0 < len(listed) <= MOST_LISTED:
             raise UndeterminedError
-        return [_tensor(dims, None, None) for dims in self.dims[position]]
+        return [_tensor(dims, None, None) for dims in listed]
 
     def integer(self, position: int) -> int:
         text = self._concrete(position)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from time import perf_counter
+from time import process_time
 from typing import Any, Final
 
 import pytest
@@ -303,11 +303,11 @@ def test_no_inputs_break_a_formula(operator: str, arguments: list[tuple[Any, Any
 def test_a_hundred_thousand_inputs_take_no_time(operator: str) -> None:
     count = 100_000
     texts = ("[" + ",".join(text for _ in range(count)) + "]" for text in ("1", '""'))
-    began = perf_counter()
+    began = process_time()
     assert parse(operator, *texts) is None or work_of(Signature(operator, [[1] * count] * 4, [FP32] * 4)).flop is None
     signature = Signature(operator, [[2, 3, 4], [[2, 3]] * count], [FP32, "TensorList"])
     assert work_of(signature).bytes is None
-    assert perf_counter() - began < 2
+    assert process_time() - began < 2
 
 
 def test_figures_above_the_range_of_the_tables_are_unknown() -> None:
