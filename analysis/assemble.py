@@ -15,12 +15,10 @@ from ..ingest.store.store import Store
 from ..version import __version__
 from .causes.groups import process_groups
 from .device.allocator_memory import allocator_memory
-from .device.launch_configurations import launch_configurations
 from .device.launch_queue import launch_queue
 from .device.memory_operations import with_outside
 from .device.operators import operators
-from .efficiency.kernel_classes import categories, category_sources, signatures
-from .efficiency.kernel_roofs import located
+from .efficiency.kernel_classes import categories, category_sources
 from .efficiency.operator_calls import operator_calls
 from .machine.counters import counters
 from .machine.gpu_memory import gpu_memory
@@ -93,7 +91,7 @@ def _report(store: Store, options: Options) -> Report:
         collectives=communication,
         collective_totals=communication_totals,
         roles=data.roles,
-        launch_configurations=launch_configurations(store, {kernel.name: kernel.category for kernel in data.kernels}),
+        launch_configurations=data.launch_configurations,
         operators=operators(store, data.attributed),
         launch_queue=launch_queue(store),
         gpu_memory=gpu_memory(store),
@@ -114,7 +112,7 @@ def _report(store: Store, options: Options) -> Report:
 
 def _kernels(data: RunData) -> tuple[Kernel, ...]:
     """Return the kernels with module and roof, and with what was launched outside of the steps."""
-    kernels = _located(data)
+    kernels = data.located_kernels
     outside = data.step_data.outside
     if outside.is_empty():
         return kernels
@@ -123,14 +121,6 @@ def _kernels(data: RunData) -> tuple[Kernel, ...]:
     known = {text: (count, time) for count, time, text in summed.join(names, on="name").select("count", "time", "text").iter_rows()}
     none = (0, 0)
     return tuple(replace(row, outside_count=known.get(row.name, none)[0], outside_ns=known.get(row.name, none)[1]) for row in kernels)
-
-
-def _located(data: RunData) -> tuple[Kernel, ...]:
-    groups = data.kernel_groups
-    if all(group.operator is None for group in groups):
-        return data.kernels
-    inputs = signatures(data.store) if any(group.signature is not None for group in groups) else {}
-    return located(data.kernels, data.kernel_sums, groups, data.efficiency.operators, inputs, data.origins)
 
 
 def generator(options: Options) -> Generator:

@@ -1,4 +1,4 @@
-"""Details of the rule on chains of small kernels."""
+"""Details of the rules on chains of small kernels, and on kernels with small grids."""
 
 from __future__ import annotations
 
@@ -58,3 +58,26 @@ class UnfusedAttentionChain(DetailsRow):
 class UnfusedAttentionDetails(RuleDetails):
     devices: tuple[AttentionDevice, ...]
     chains: tuple[UnfusedAttentionChain, ...]
+
+
+class SmallGridKernel(DetailsRow):
+    """Executions of a kernel with small grids. ``blocks``, ``multiprocessors``: of the launch configuration with the longest time.
+    ``percent``: of the kernel time. ``saving_ns``: time x (1 - the larger of blocks per multiprocessor and share of the roof)."""
+
+    name: str
+    category: str
+    operator: str | None
+    shape: str | None
+    blocks: int
+    multiprocessors: int
+    occupancy_percent: float | None
+    percent_of_roof: float | None
+    count: int
+    time_ns: int
+    percent: float
+    saving_ns: int
+    issue: bool
+
+
+class LowOccupancyDetails(RuleDetails):
+    kernels: tuple[SmallGridKernel, ...]

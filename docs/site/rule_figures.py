@@ -34,6 +34,7 @@ ELSEWHERE: Final[dict[str, Callable[[Report], Section]]] = {
     "SlowCollectives": time_breakdown,
     "UnfusedKernels": time_breakdown,
     "UnfusedAttention": time_breakdown,
+    "LowOccupancy": time_breakdown,
     "StageImbalance": rank_comparison,
     "WorkImbalance": step_breakdown,
     "HostPauses": idle,

@@ -429,3 +429,24 @@ def _kernels(context: RuleContext, caption: str, kernels: Sequence[K], *columns:
 def _in_pdf(devices: Sequence[Any]) -> int:
     """Return the rows of devices in the PDF; the finding covers a single device."""
     return _PDF_DEVICES if len(devices) > 1 else 0
+
+
+def low_occupancy(context: RuleContext, details: rule_details.LowOccupancyDetails) -> Blocks:
+    return [
+        table(
+            f"{context.id}-kernels",
+            "Kernels with small grids",
+            details.kernels,
+            Col("Kernel", lambda kernel: kernel.name, kind="name", limit=72),
+            Col("Operator", lambda kernel: kernel.operator, kind="name", limit=72),
+            Col("Inputs", lambda kernel: kernel.shape, html_only=True),
+            Col("Blocks", lambda kernel: kernel.blocks, count),
+            Col("Multiprocessors", lambda kernel: kernel.multiprocessors, count),
+            Col("Occupancy", lambda kernel: kernel.occupancy_percent, percent, html_only=True),
+            Col("Of roof", lambda kernel: kernel.percent_of_roof, percent, html_only=True),
+            Col("Runs", lambda kernel: kernel.count, count),
+            Col("Time", lambda kernel: kernel.time_ns, duration),
+            Col("Of kernel time", lambda kernel: kernel.percent, percent),
+            pdf_rows=_PDF_KERNELS,
+        )
+    ]

@@ -45,6 +45,7 @@ _BLOCKS: Final[dict[str, Callable[[RuleContext, Any], Blocks]]] = {
     "ExposedCopies": trace.exposed_copies,
     "UnfusedKernels": trace.unfused_kernels,
     "UnfusedAttention": trace.unfused_attention,
+    "LowOccupancy": trace.low_occupancy,
 }
 # Their numbers have sections of their own.
 _ELSEWHERE: Final = ("OverallSystemUsage", "OverallFrameworkMetrics")
@@ -63,6 +64,7 @@ _SEE: Final = {
     "ExposedCopies": ("memory-operations", "Memory operations"),
     "UnfusedKernels": ("kernels", "Kernels"),
     "UnfusedAttention": ("kernels", "Kernels"),
+    "LowOccupancy": ("launch-configurations", "Launch configurations"),
 }
 _SCAN: Final = "scan_interval_us"
 _ROUNDED: Final = 1e6

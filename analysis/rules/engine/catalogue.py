@@ -16,6 +16,7 @@ from ..checks.host_preprocessing import HostPreprocessing
 from ..checks.input_bound import InputBound
 from ..checks.load_balancing import LoadBalancing
 from ..checks.low_gpu_utilization import LowGPUUtilization
+from ..checks.low_occupancy import LowOccupancy
 from ..checks.low_precision import LowPrecision
 from ..checks.max_initialization_time import MaxInitializationTime
 from ..checks.overall_framework_metrics import OverallFrameworkMetrics
@@ -66,6 +67,7 @@ TRACE: Final[tuple[type[Rule], ...]] = (
     ExposedCopies,
     UnfusedKernels,
     UnfusedAttention,
+    LowOccupancy,
 )
 """The rules over kernels, and over the waits of a training without them."""
 

@@ -26,13 +26,15 @@ from ...device.activity import activity
 from ...device.device_gaps import DeviceGaps
 from ...device.idle import idle
 from ...device.kernels import kernel_sums, kernels
+from ...device.launch_configurations import launch_configurations
 from ...device.launches import launches
 from ...device.memory_operations import memory_operations
 from ...device.time_breakdown import time_breakdown, whole_devices
 from ...efficiency.call_shapes import call_shapes
 from ...efficiency.call_sites import CallSites
 from ...efficiency.efficiency import device_peaks, efficiency, no_efficiency
-from ...efficiency.kernel_classes import described, kernel_groups, precision
+from ...efficiency.kernel_classes import described, kernel_groups, precision, signatures
+from ...efficiency.kernel_roofs import located
 from ...efficiency.largest_site import Site, largest_site, sampled
 from ...efficiency.measured_time import measured_time
 from ...efficiency.modules import code_times
@@ -101,6 +103,9 @@ class RunData:
     kernel_sums = _from_store(kernel_sums)  # by name
     kernel_groups = _from_run(lambda run: kernel_groups(run.store, run.operator_work, run.kernel_sums))  # by operator call
     precision = _from_run(lambda run: precision(run.kernel_groups))
+    launch_configurations = _from_run(
+        lambda run: launch_configurations(run.store, {kernel.name: kernel.category for kernel in run.kernels})
+    )
     activity = _from_store(activity)
     memory_operations = _from_store(memory_operations)
     launches = _from_run(lambda run: launches(run.store, top=run.top))
@@ -165,6 +170,14 @@ class RunData:
         """Return the kernels by name, longest total time first."""
         by_name = kernels(self.kernel_sums, self.whole_devices)
         return described(by_name, self.kernel_sums, self.kernel_groups, self.store)
+
+    @cached_property
+    def located_kernels(self) -> tuple[Kernel, ...]:
+        """Return the kernels with module and percent of roof."""
+        if all(group.operator is None for group in self.kernel_groups):
+            return self.kernels
+        inputs = signatures(self.store) if any(group.signature is not None for group in self.kernel_groups) else {}
+        return located(self.kernels, self.kernel_sums, self.kernel_groups, self.efficiency.operators, inputs, self.origins)
 
     @cached_property
     def shared_steps(self) -> pl.DataFrame:

@@ -52,6 +52,7 @@ DEFAULTS: dict[str, dict[str, tuple[Any, Any]]] = {
     "ExposedCopies": {"threshold": (10, 10), "bucket_threshold": (1, 1)},
     "UnfusedKernels": {"threshold": (10, 10)},
     "UnfusedAttention": {"threshold": (5, 5)},
+    "LowOccupancy": {"threshold": (5, 5), "filled": (50, 50), "short_us": (10, 10)},
 }  # fmt: skip
 REPORTED = sorted([
     "BatchSize", "CPUBottleneck", "Dataloader", "GPUMemoryIncrease", "IOBottleneck", "LoadBalancing", "LowGPUUtilization",
