@@ -27,7 +27,9 @@ DEFINITIONS = (
     ("deviation", "Standard deviation of the whole population."),
     ("active", "A utilisation sample above 0 %."),
     ("derived", "Reckoned from the activity of kernels, because the quantity itself was not sampled."),
-    ("precision", "The arithmetic of a kernel, told by its name; what the name does not tell is unknown."),
+    ("precision", "The arithmetic of a kernel, by the types of its operator's inputs, else by its name; otherwise unknown."),
+    ("roof", "Least time that the peaks of the GPU allow for the operations and bytes of an operator."),
+    ("MFU, HFU", "Operations of the model in the measured time, in percent of the dense peak; HFU also counts those that are repeated."),
     ("bandwidth", "Bytes by summed duration, in units of 10⁹ bytes per second."),
     ("KiB, MiB, GiB", "1024, 1024² and 1024³ bytes."),
 )

@@ -65,7 +65,7 @@ def kernels(report: Report) -> Section:
             Col("Category", lambda kernel: kernel.category),
             Col("Precision", lambda kernel: kernel.precision),
             Col("Operator", lambda kernel: kernel.operator, limit=60, html_only=True, when=with_operators),
-            Col("Operator", lambda kernel: kernel.operator, limit=24, pdf_only=True, when=with_operators),
+            Col("Operator", _bare, limit=20, pdf_only=True, when=with_operators),
             Col("Runs", lambda kernel: kernel.count, count),
             Col("Total", lambda kernel: kernel.total_ns, duration),
             Col("Mean", lambda kernel: kernel.mean_ns, duration, html_only=with_operators),
@@ -73,7 +73,7 @@ def kernels(report: Report) -> Section:
             Col("Max", lambda kernel: kernel.max_ns, duration, html_only=True),
             Col("Of kernel time", lambda kernel: kernel.share_of_kernel_time, percent),
             Col("Of profile", lambda kernel: kernel.share_of_profile, percent, html_only=True),
-            Col("Of roof", lambda kernel: kernel.percent_of_roof, percent, when=_known(every, "percent_of_roof")),
+            Col("Of roof", lambda kernel: kernel.percent_of_roof, percent, html_only=True, when=_known(every, "percent_of_roof")),
             Col("Inputs", lambda kernel: times_signed(kernel.shape), limit=48, html_only=True, when=_known(every, "shape")),
             Col("Occupancy", lambda kernel: kernel.occupancy_percent, percent, html_only=True, when=_known(every, "occupancy_percent")),
             Col("Grid", _grid, html_only=True, when=_known(every, "grid")),
@@ -83,6 +83,11 @@ def kernels(report: Report) -> Section:
         ),
     ]  # fmt: skip
     return Section("kernels", "Kernels", lead, blocks)
+
+
+def _bare(kernel: Kernel) -> str | None:
+    """Return the operator without the name of the library, for the PDF."""
+    return None if kernel.operator is None else kernel.operator.removeprefix("aten::")
 
 
 def _grid(kernel: Kernel) -> str | None:
