@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from ..report.modules import Module, ModuleCoverage, SourceLine
-from .call_sites import CallSites
+from .call_sites import RANGES, CallSites
 
 MOST_LINES: Final = 2_000  # further lines, those with the least device time, count as unknown
 
@@ -44,13 +44,17 @@ def code_times(work: pl.DataFrame, sites: CallSites) -> CodeTimes:
         lines_percent=_known(total, sum(row.device_ns for row in lines if row.line)) if lines else None,
         source=sites.source,
         absent=None if sites.source is not None else _NO_MODULES,
-        attributed_percent=_attributed(work, by_site, total),
+        attributed_percent=_attributed(work, by_site, total, ranges_alone=sites.source == RANGES),
     )
     return CodeTimes(modules, lines, coverage)
 
 
-def _attributed(work: pl.DataFrame, by_site: pl.DataFrame, total: int) -> float | None:
-    """Return the percentage of device time that has an operator or a module."""
+def _attributed(work: pl.DataFrame, by_site: pl.DataFrame, total: int, *, ranges_alone: bool) -> float | None:
+    """Return the percentage of device time that has an operator or a module.
+
+    None if neither was recorded: named ranges without operators need not be around all work."""
+    if ranges_alone and work["operator"].null_count() == work.height:
+        return None
     in_module = pl.col("site").is_in(by_site.filter(pl.col("module") != "")["site"].drop_nulls().implode())
     attributed = int(work.filter(pl.col("operator").is_not_null() | in_module.fill_null(False))["total"].sum())
     return _known(total, attributed) if attributed else None
