@@ -81,3 +81,62 @@ class SmallGridKernel(DetailsRow):
 
 class LowOccupancyDetails(RuleDetails):
     kernels: tuple[SmallGridKernel, ...]
+
+
+class LayoutDevice(ProfiledDevice):
+    """``conversion_ns``: time of kernels that only change the layout of tensors; ``percent``: of the span."""
+
+    conversion_ns: int
+    percent: float
+    issue: bool
+
+
+class LayoutConversion(DetailsRow):
+    """Executions of a kernel with inputs of the same sizes. ``kind``: "convolution" (the library converts NCHW and NHWC), "copy" (of the
+    program, to another order of dimensions) or "transpose" (a kernel of another library)."""
+
+    kind: str
+    kernel: str
+    operator: str | None
+    shape: str | None
+    count: int
+    time_ns: int
+
+
+class LayoutConversionsDetails(RuleDetails):
+    """``conversions``: longest first."""
+
+    devices: tuple[LayoutDevice, ...]
+    conversions: tuple[LayoutConversion, ...]
+
+
+class InefficientProduct(DetailsRow):
+    """Calls of a matrix product with equal inputs that reach far less of the roof than comparable products of the run. ``peer_percent``: of
+    the roof, the median of these (``peers``: their number). ``peer_ns``: device time at that rate. ``reasons``: what its sizes, layout and
+    kernels show; without one its time does not count. ``line``: file:line."""
+
+    operator: str
+    shape: str
+    types: str
+    calls: int
+    time_ns: int
+    tflops: float | None
+    percent_of_roof: float
+    peer_percent: float
+    peers: int
+    peer_ns: int
+    reasons: tuple[str, ...]
+    kernel: str | None
+    module: str | None
+    line: str | None
+
+
+class InefficientMatmulDetails(RuleDetails):
+    """``products``: largest loss first. ``lost_ns``: time of those with a reason beyond the rate of their peers; ``lost_percent``: of the
+    GPU time of the profile. ``compared``: shapes with peers; ``alone``: those without."""
+
+    products: tuple[InefficientProduct, ...]
+    lost_ns: int
+    lost_percent: float
+    compared: int
+    alone: int

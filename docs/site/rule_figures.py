@@ -35,6 +35,8 @@ ELSEWHERE: Final[dict[str, Callable[[Report], Section]]] = {
     "UnfusedKernels": time_breakdown,
     "UnfusedAttention": time_breakdown,
     "LowOccupancy": time_breakdown,
+    "LayoutConversions": time_breakdown,
+    "InefficientMatmul": time_breakdown,
     "StageImbalance": rank_comparison,
     "WorkImbalance": step_breakdown,
     "HostPauses": idle,

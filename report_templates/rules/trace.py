@@ -24,6 +24,7 @@ Evaluated = (
     | rule_details.ExposedCopiesDevice
     | rule_details.ChainedDevice
     | rule_details.AttentionDevice
+    | rule_details.LayoutDevice
 )
 J = TypeVar("J", bound=Evaluated)
 K = TypeVar("K", bound=rule_details.CountedTime | rule_details.ShortKernel)
@@ -329,6 +330,34 @@ def unfused_attention(context: RuleContext, details: rule_details.UnfusedAttenti
             Col("Module", lambda chain: chain.module, kind="name", html_only=True),
             Col("Line", lambda chain: chain.line, kind="name", html_only=True),
             pdf_rows=6,
+        ),
+    ]
+
+
+def layout_conversions(context: RuleContext, details: rule_details.LayoutConversionsDetails) -> Blocks:
+    return [
+        *_by_device(
+            context,
+            "Layout conversions by device",
+            details.devices,
+            lambda device: device.percent,
+            Col("Of span", lambda device: device.percent, percent),
+            Col("Time", lambda device: device.conversion_ns, duration),
+            parts=((Part("layout conversions", "memory"), lambda device: device.conversion_ns),),
+            limit="threshold",
+            how="Time of kernels that only change the layout of tensors, in percent of the device's span.",
+        ),
+        table(
+            f"{context.id}-kernels",
+            "Layout conversions",
+            details.conversions,
+            Col("Kernel", lambda row: row.kernel, kind="name", limit=72),
+            Col("Kind", lambda row: row.kind),
+            Col("Operator", lambda row: row.operator or UNKNOWN, kind="name", limit=48),
+            Col("Inputs", lambda row: row.shape or UNKNOWN, limit=60),
+            Col("Runs", lambda row: row.count, count),
+            Col("Time", lambda row: row.time_ns, duration),
+            pdf_rows=_PDF_KERNELS,
         ),
     ]
 

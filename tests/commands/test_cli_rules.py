@@ -48,6 +48,7 @@ DEFAULTS: dict[tuple[str, str], tuple[object, object]] = {
     ("ExposedCopies", "threshold"): (10, 10), ("ExposedCopies", "bucket_threshold"): (1, 1), ("UnfusedKernels", "threshold"): (10, 10),
     ("UnfusedAttention", "threshold"): (5, 5),
     ("LowOccupancy", "threshold"): (5, 5), ("LowOccupancy", "filled"): (50, 50), ("LowOccupancy", "short_us"): (10, 10),
+    ("LayoutConversions", "threshold"): (10, 10), ("InefficientMatmul", "threshold"): (5, 5),
 }  # fmt: skip
 DOCUMENTED = [
     "CPUBottleneck", "IOBottleneck", "LowGPUUtilization", "StepOutlier", "GPUMemoryIncrease", "BatchSize", "MaxInitializationTime",
@@ -56,7 +57,8 @@ DOCUMENTED = [
 TRACE = [
     "HostBound", "InputBound", "HostPreprocessing", "ExposedCommunication", "LowPrecision", "PageableCopies", "SyncBound", "ShortKernels",
     "StragglerRank", "StageImbalance", "WorkImbalance", "HostPauses", "SlowCollectives", "ExposedCopies", "UnfusedKernels",
-    "UnfusedAttention", "LowOccupancy",
+    "UnfusedAttention", "LowOccupancy", "LayoutConversions",
+    "InefficientMatmul",
 ]  # fmt: skip
 
 # Rules whose verdict is known without asking postrun.

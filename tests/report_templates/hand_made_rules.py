@@ -140,6 +140,8 @@ def details() -> dict[str, dict[str, Any]]:
         "UnfusedKernels": {"devices": [row | {"chains": 9000, "kernels": 40_000, "time_ns": 60 * S, "extra_ns": 40 * S, "extra_percent": 3.6, "issue": False} for row in traced], "kernels": [{"name": "vectorized_elementwise_kernel[CUDAFunctor_add]", "count": 20_000, "time_ns": 30 * S}]},
         "UnfusedAttention": {"devices": [row | {"time_ns": 30 * S, "fused_ns": 10 * S, "excess_ns": 20 * S, "excess_percent": 1.8, "issue": False} for row in traced], "chains": [{"batch": 96, "queries": 1024, "keys": 1024, "width": 64, "type": "bf16", "calls": 4800, "time_ns": 240 * S, "products_ns": 80 * S, "softmax_ns": 60 * S, "between_ns": 100 * S, "fused_ns": 80 * S, "module": "GPT/h.3/attn", "line": "model.py:42"}]},
         "LowOccupancy": {"kernels": [{"name": f"flash_fwd_splitkv_{i}", "category": "attention", "operator": "aten::_flash_attention_forward", "shape": "1x8x1x128, 1x8x4096x128, 1x8x4096x128", "blocks": 8 * (i + 1), "multiprocessors": 132, "occupancy_percent": 4.0, "percent_of_roof": 11.0, "count": 4800, "time_ns": (90 - 10 * i) * S, "percent": 9.0 - i, "saving_ns": (80 - 10 * i) * S, "issue": True} for i in range(3)]},
+        "LayoutConversions": {"devices": [row | {"conversion_ns": 150 * S, "percent": 13.6, "issue": True} for row in traced], "conversions": [{"kind": "convolution", "kernel": "nchwToNhwcKernel", "operator": "aten::convolution", "shape": "32x64x56x56, 64x64x3x3", "count": 4800, "time_ns": 150 * S}]},
+        "InefficientMatmul": {"products": [{"operator": "aten::mm", "shape": "M 4096, N 50257, K 768", "types": "bf16", "calls": 300, "time_ns": 90 * S, "tflops": 120.0, "percent_of_roof": 12.1, "peer_percent": 61.0, "peers": 9, "peer_ns": 18 * S, "reasons": ["alignment: N = 50257 is not a multiple of 8"], "kernel": "cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_16x16_128x1_nn_align1", "module": "GPT_0/Linear_0", "line": "train.py:42"}], "lost_ns": 72 * S, "lost_percent": 6.5, "compared": 11, "alone": 2},
         "TemperatureRule": {"threshold": 80, "hottest_ns": 12 * S, "nested": {"mean": 71.25, "names": ["a", "b"]}, "devices": [{"device": "GPU 3", "peak": 88.0, "ok": False}, {"device": "GPU 1", "peak": 70.5, "ok": True}]},
     }  # fmt: skip
 
@@ -181,6 +183,8 @@ def rule_results() -> tuple[RuleResult, ...]:
         of("ExposedCopies", "trace", fine, "Copies and memsets while no kernel runs take at most 30.0 s of 1 100 s, 2.7 % of the profile of one GPU."),
         of("UnfusedKernels", "trace", fine, "Chains of elementwise kernels exceed the longest kernel of each chain by at most 40.0 s of 1 100 s, 3.6 %."),
         of("UnfusedAttention", "trace", fine, "Attention as a chain of operators takes longer than one fused kernel at the peaks of the GPU by at most 20.0 s of 1 100 s, 1.8 %."),
+        of("LayoutConversions", "trace", fine, "Kernels that only change the layout of tensors take 150 s of 1 100 s, 13.6 %."),
+        of("InefficientMatmul", "trace", fine, "1 shape of matrix products loses 72.0 s to the rate of comparable ones."),
         of("TemperatureRule", "custom", fine, "No GPU was hotter than 88 °C."),
     )  # fmt: skip
 

@@ -13,7 +13,9 @@ from ..checks.gpu_memory_increase import GPUMemoryIncrease
 from ..checks.host_bound import HostBound
 from ..checks.host_pauses import HostPauses
 from ..checks.host_preprocessing import HostPreprocessing
+from ..checks.inefficient_matmul import InefficientMatmul
 from ..checks.input_bound import InputBound
+from ..checks.layout_conversions import LayoutConversions
 from ..checks.load_balancing import LoadBalancing
 from ..checks.low_gpu_utilization import LowGPUUtilization
 from ..checks.low_occupancy import LowOccupancy
@@ -68,6 +70,8 @@ TRACE: Final[tuple[type[Rule], ...]] = (
     UnfusedKernels,
     UnfusedAttention,
     LowOccupancy,
+    LayoutConversions,
+    InefficientMatmul,
 )
 """The rules over kernels, and over the waits of a training without them."""
 

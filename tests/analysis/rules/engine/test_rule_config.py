@@ -53,6 +53,8 @@ DEFAULTS: dict[str, dict[str, tuple[Any, Any]]] = {
     "UnfusedKernels": {"threshold": (10, 10)},
     "UnfusedAttention": {"threshold": (5, 5)},
     "LowOccupancy": {"threshold": (5, 5), "filled": (50, 50), "short_us": (10, 10)},
+    "LayoutConversions": {"threshold": (10, 10)},
+    "InefficientMatmul": {"threshold": (5, 5)},
 }  # fmt: skip
 REPORTED = sorted([
     "BatchSize", "CPUBottleneck", "Dataloader", "GPUMemoryIncrease", "IOBottleneck", "LoadBalancing", "LowGPUUtilization",
