@@ -142,7 +142,9 @@ def _grid(axes: _Axes) -> list[str]:
 
 
 def _roofs(axes: _Axes, roofs: Sequence[Roof], tb_per_s: float | None) -> tuple[_Lines, list[tuple[str, list[_Spot]]]]:
-    """Draw the roofs; also return the labels of the level ones, with spots at their right ends."""
+    """Draw the roofs.
+
+    Also return the labels of the level ones, with their spots."""
     right = WIDTH - _RIGHT
     drawn: list[str] = []
     boxes: list[_Box] = []

@@ -113,7 +113,9 @@ def _drawn(work: Efficiency) -> list[OperatorWork]:
 
 
 def _types(work: Efficiency) -> set[str | None]:
-    """Return the types of most of the arithmetic; FP32 inputs may be multiplied as TF32."""
+    """Return the types of most of the arithmetic.
+
+    FP32 inputs may be multiplied as TF32."""
     times: dict[str | None, int] = {}
     for row in _drawn(work):
         times[row.compute_type] = times.get(row.compute_type, 0) + row.device_ns
@@ -122,7 +124,9 @@ def _types(work: Efficiency) -> set[str | None]:
 
 
 def _roofline(work: Efficiency) -> Figure | None:
-    """Draw the operators with known rates below the roofs of the product that published peaks are known of."""
+    """Draw the operators with known rates below the roofs of the GPU.
+
+    None without peaks or rates."""
     rows = _drawn(work)
     if not rows or not work.peaks:
         return None

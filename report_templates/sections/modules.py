@@ -23,7 +23,7 @@ _UNKNOWN_LINE: Final = "unknown line"
 _THIN: Final = 0.0015  # of the width: narrower bars are not drawn
 _PDF_PERCENT: Final = 1.0  # of the device time, from which the PDF lists a module
 _PDF_ROWS: Final = 24
-_LOW_PERCENT: Final = 80.0  # of the device time with a module, below which the lead says "only"
+_LOW_PERCENT: Final = 80.0  # of the device time with a module, below which the lead begins with "only"
 
 
 def modules(report: Report) -> Section:
@@ -118,7 +118,9 @@ def _flames(rows: Sequence[Module], total_ns: int) -> Figure | None:
 
 
 def _bars(rows: Sequence[Module], total_ns: int) -> tuple[list[Bar], int]:
-    """Place each module below the one around it, after those before it there; also return the deepest level."""
+    """Place each module below the one around it, after its siblings.
+
+    Also return the deepest level."""
     bars: list[Bar] = []
     free = {"": 0}  # where the next module within a path begins
     deepest = 0

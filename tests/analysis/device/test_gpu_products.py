@@ -71,7 +71,9 @@ def test_figures_follow_from_clock_and_architecture(name: str, fp16: float, memo
 
 @pytest.mark.parametrize("product", [product for product in PRODUCTS if product.tflops], ids=lambda product: product.name)
 def test_rates_of_types_are_those_of_the_hardware(product: GpuProduct) -> None:
-    """A type with inputs of half the width is twice as fast; where it is not, the architecture is named here."""
+    """Check that inputs of half the width are multiplied twice as fast.
+
+    MI100 and GeForce are the exceptions."""
     peaks = product.tflops
     assert set(peaks) <= set(TYPES)
     assert product.source

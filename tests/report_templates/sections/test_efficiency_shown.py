@@ -39,7 +39,7 @@ KNOWN = Efficiency(
 )  # fmt: skip
 
 
-def shown(report: Report, **changes: Any) -> Section:
+def section_of(report: Report, **changes: Any) -> Section:
     return efficiency(dataclasses.replace(report, efficiency=dataclasses.replace(KNOWN, **changes)))
 
 
@@ -57,14 +57,14 @@ def lead(section: Section) -> str:
 
 
 def test_the_lead_has_utilization_and_the_largest_loss(rich: Report) -> None:
-    assert lead(shown(rich)) == (
+    assert lead(section_of(rich)) == (
         "Model FLOPs utilization (MFU) was 41.2 % of the dense peak of the H100 SXM5 in the steps."
         " Against the roof, operators lost 56.0 ms, 56.0 % of their device time; softmax 4096×4096, 4096×4096 lost the most, 36.0 ms."
     )
 
 
 def test_a_lower_bound_reads_at_least(rich: Report) -> None:
-    section = shown(rich, lower_bound=True, coverage_percent=71.0)
+    section = section_of(rich, lower_bound=True, coverage_percent=71.0)
     assert "(MFU) was at least 41.2 %" in lead(section)
     assert "FLOPs are known for 71.0 % of the time of matrix kernels." in lead(section)
     assert facts(section)["MFU"] == "at least 41.2 %"
@@ -73,7 +73,7 @@ def test_a_lower_bound_reads_at_least(rich: Report) -> None:
 def test_without_peaks_there_is_no_utilization_and_no_roof(rich: Report) -> None:
     rows = tuple(dataclasses.replace(row, percent_of_roof=None, bound="unknown", lost_ns=None) for row in ROWS)
     reason = "The peaks of NVIDIA H20 are not known: set them with --peak."
-    section = shown(rich, operators=rows, peaks=(), mfu_percent=None, hfu_percent=None, no_mfu=reason)
+    section = section_of(rich, operators=rows, peaks=(), mfu_percent=None, hfu_percent=None, no_mfu=reason)
     assert lead(section) == f"MFU is not known. {reason}"
     assert section.figure("roofline") is None
     assert {"Of roof", "Bound", "Lost"}.isdisjoint(cells(section)[0])
@@ -81,7 +81,7 @@ def test_without_peaks_there_is_no_utilization_and_no_roof(rich: Report) -> None
 
 
 def test_rows_are_ranked_by_the_time_they_lost(rich: Report) -> None:
-    softmax, mm, add = cells(shown(rich))
+    softmax, mm, add = cells(section_of(rich))
     assert (softmax["Operator"], softmax["Lost"], softmax["Module"], softmax["TFLOP/s"]) == ("aten::softmax", "36.0 ms", "12 modules", "–")
     assert (mm["Operator"], mm["Lost"], mm["Of roof"], mm["Bound"], mm["FLOP per call"]) == (
         "aten::mm", "20.0 ms", "60.0 %", "compute", "137 GFLOP",
@@ -91,16 +91,16 @@ def test_rows_are_ranked_by_the_time_they_lost(rich: Report) -> None:
 
 
 def test_energy_and_the_peaks_in_use_are_facts(rich: Report) -> None:
-    section = facts(shown(rich))
+    section = facts(section_of(rich))
     assert section["Energy per step"] == "412 J"
     assert section["Energy per TFLOP"] == "3.25 J"
     assert section["Mean power"] == "512 W per GPU"
     assert section["Peaks"].replace("\u202f", " ") == "H100 SXM5: BF16 989 TFLOPS, memory 3 352 GB/s (a whitepaper (2022))"
-    assert "Energy per step" not in facts(shown(rich, energy=StepEnergy(1.0, 2.0, None, None)))
+    assert "Energy per step" not in facts(section_of(rich, energy=StepEnergy(1.0, 2.0, None, None)))
 
 
 def test_the_roofline_has_a_roof_for_each_type_in_use(rich: Report) -> None:
-    figure = shown(rich).figure("roofline")
+    figure = section_of(rich).figure("roofline")
     assert figure is not None
     assert "BF16 989" in figure.svg
     assert "FP8" not in figure.svg
@@ -115,7 +115,7 @@ def test_a_trace_of_the_cpu_alone_has_flops(rich: Report) -> None:
         dataclasses.replace(row, device_ns=0, tflops=None, gb_per_s=None, percent_of_roof=None, bound="unknown", lost_ns=None)
         for row in ROWS
     )
-    section = shown(rich, operators=rows, peaks=(), mfu_percent=None, no_mfu="The run has no device work.", energy=None)
+    section = section_of(rich, operators=rows, peaks=(), mfu_percent=None, no_mfu="The run has no device work.", energy=None)
     assert section.tables["operators"].caption == "Operators by FLOPs"
     assert "Device time" not in cells(section)[0]
     assert cells(section)[0]["FLOP per call"] == "137 GFLOP"

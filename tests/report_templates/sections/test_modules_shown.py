@@ -18,7 +18,7 @@ from postrun.report_templates.sections.modules import modules
 
 MS = 1_000_000
 HOSTILE = '"><script>alert(1)</script>'
-# Net (60 ms of its own 10), in it a (30) and b (20, of which b/c 15), and 20 ms outside.
+# Net takes 60 ms (10 of its own), in it a 30 and b 20 (5 of its own, c 15), and 20 ms are outside.
 ROWS = (
     Module("Net", 60 * MS, 10 * MS, 40 * MS, 2, 600, 70 * MS, 5 * MS),
     Module("Net/a", 30 * MS, 30 * MS, 20 * MS, 2, 300, 30 * MS, 0),
