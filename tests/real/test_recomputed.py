@@ -14,6 +14,8 @@ import recompute
 import recompute_host
 from postrun.analysis import analyze
 from postrun.analysis.report import Report
+from postrun.analysis.report.device import Kernel
+from postrun.analysis.report.rows import Share
 from postrun.ingest import ingest
 
 pytestmark = pytest.mark.slow
@@ -173,13 +175,35 @@ def largest(groups: dict[str, tuple[int, int, float]]) -> dict[str, tuple[int, i
     return merged
 
 
+def classes(runs: list[tuple[Kernel, int]], report: Report) -> dict[str, tuple[Any, Any]]:
+    """Return the shares of categories and precisions, by the rows of the kernels.
+
+    Only their sums if operators classify kernels, because one kernel then has several classes; tests/real/test_kernel_classes_real.py
+    recounts these."""
+    every = sum(ns for _, ns in runs), len(runs)
+    sources = {"category sources": report.category_sources, "precision sources": report.precision.sources}
+    totals = {name: (every, total(shares)) for name, shares in sources.items()}
+    if any(share.name == "operator" for shares in sources.values() for share in shares):
+        return totals | {"categories": (every, total(report.categories)), "precision": (every, total(report.precision.shares))}
+    matrix = {"GEMM", "attention", "convolution"}
+    return totals | {
+        "categories": (recompute.grouped((kernel.category, ns) for kernel, ns in runs), shared(report.categories)),
+        "precision": (recompute.grouped((kernel.precision, ns) for kernel, ns in runs), shared(report.precision.shares)),
+        "matrix": (recompute.grouped((k.precision, ns) for k, ns in runs if k.category in matrix), shared(report.precision.matrix)),
+    }
+
+
+def total(shares: Iterable[Share]) -> tuple[int, int]:
+    listed = list(shares)
+    return sum(share.total_ns for share in listed), sum(share.count for share in listed)
+
+
 def sections(traces: list[recompute.Trace], report: Report) -> dict[str, tuple[Any, Any]]:
     """Return the recomputed and the reported contents, by section."""
     devices = [row for trace in traces for row in recompute.time_breakdown(trace)]
     kernels = recompute.kernels(traces)
     known = {kernel.name: kernel for kernel in report.kernels}
     runs = [(known[e["name"]], e["end"] - e["start"]) for trace in traces for e in trace.work if e["kind"] == "kernel"]
-    matrix = {"GEMM", "attention", "convolution"}
     memory, launches = recompute.memory_operations(traces), recompute_host.launches(traces)
     calls, slowest = launches.pop("call_time"), launches.pop("slowest")
     listed = [share for share in report.launches.call_time if share.name != "others"]
@@ -191,9 +215,7 @@ def sections(traces: list[recompute.Trace], report: Report) -> dict[str, tuple[A
         "time_breakdown": (devices, [picked(row, devices[0]) for row in report.time_breakdown]),
         "kernels": (kernels, {row.name: picked(row, next(iter(kernels.values()))) for row in report.kernels}),
         "communication": (communication, {row.name for row in report.kernels if row.category == "communication"}),
-        "categories": (recompute.grouped((kernel.category, ns) for kernel, ns in runs), shared(report.categories)),
-        "precision": (recompute.grouped((kernel.precision, ns) for kernel, ns in runs), shared(report.precision.shares)),
-        "matrix": (recompute.grouped((k.precision, ns) for k, ns in runs if k.category in matrix), shared(report.precision.matrix)),
+        **classes(runs, report),
         "activity": (recompute.activity(traces), shared(report.activity.shares)),
         "memory": (memory, {(row.kind, row.memory): picked(row, next(iter(memory.values()))) for row in report.memory_operations}),
         "launches": (launches, picked(report.launches, launches)),
