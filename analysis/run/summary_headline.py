@@ -19,7 +19,6 @@ from .summary_warnings import CUT, UNREAD, missing_part
 
 _UNEVEN_POINTS: Final = 3.0  # percentage points between ranks from which the headline names them
 _FAR: Final = 3.0  # longest step / median step from which the headline of a run without GPU activity names the step
-_COVERED: Final = 80.0  # percent of the device time with a module, below which the headline states it
 _WINDOW: Final = 1.5  # job / profiled time above which the profile is a window of the job
 _MISSING: Final = {CUT: "A file was cut off: what followed is missing.", UNREAD: "What could not be read was left out."}
 
@@ -51,14 +50,7 @@ def headline(data: SummaryData) -> str:
         sentences = ["Nothing was recorded of a GPU, and no steps: there are only system metrics."]
     else:
         sentences = ["No GPU activity, no steps and no utilisation in this run: there is nothing to time."]
-    return " ".join(sentence for sentence in [*sentences, _modules(data), _little(data.report.findings)] if sentence)
-
-
-def _modules(data: SummaryData) -> str:
-    """Report that much of the device time has no module; empty without modules."""
-    coverage = data.report.module_coverage
-    known = coverage.known_percent if coverage is not None else None
-    return "" if known is None or known >= _COVERED else f"Modules are known for {wording.whole_percent(known)} of the device time."
+    return " ".join(sentence for sentence in [*sentences, _little(data.report.findings)] if sentence)
 
 
 def _little(findings: Sequence[Finding]) -> str:

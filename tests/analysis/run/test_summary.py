@@ -30,7 +30,6 @@ from postrun.analysis.report import (
     SystemUsage,
     Tile,
 )
-from postrun.analysis.report.modules import ModuleCoverage
 from postrun.analysis.report.rules import Finding
 from postrun.analysis.run.summary import summary
 from postrun.analysis.run.summary_data import SummaryData
@@ -81,7 +80,7 @@ def summed(
     *, breakdown: Sequence[DeviceTime] = (), steps: Steps | None = None, gpus: Sequence[MetricUsage] = (), active: ActiveTime | None = None,
     matrix: Sequence[Share] = (), run: dict[str, Any] | None = None, nodes: Sequence[str] = (), devices: Sequence[Device] = (),
     processes: int = 0, loader: bool = True, notes: Sequence[Note] = (), duration: int | None = None, bars: StepBreakdown | None = None,
-    findings: Sequence[Finding] = (), module_coverage: ModuleCoverage | None = None,
+    findings: Sequence[Finding] = (),
 ) -> Summary:  # fmt: skip
     plain_run: dict[str, Any] = {
         "name": "run", "status": "completed", "started_at_ns": None, "ended_at_ns": None, "relative_times": False, "framework": None,
@@ -101,7 +100,6 @@ def summed(
         "python_profile": None,
         "findings": findings,
         "framework": SimpleNamespace(collectives=(), step_parts=()),
-        "module_coverage": module_coverage,
     }
     report = Report(**(dict.fromkeys(field.name for field in dataclasses.fields(Report)) | sections))
     return summary(SummaryData(report, breakdown, loader))
@@ -373,19 +371,3 @@ def test_a_headline_without_a_finding_of_worth(findings: Sequence[Finding], litt
     """The limit is 2 % of the saving, else of the cost."""
     text = summed(breakdown=[device_time(0, 1000, 900)], findings=findings).headline
     assert text.endswith("No finding is worth 2 % of the time or more.") is little
-
-
-@pytest.mark.parametrize(
-    ("coverage", "sentence"),
-    [
-        (None, ""),
-        (ModuleCoverage(absent="No module is known."), ""),
-        (ModuleCoverage(80.0, 80.0, "module calls"), ""),
-        (ModuleCoverage(79.4, None, "module calls"), "Modules are known for 79 % of the device time."),
-        (ModuleCoverage(0.4, None, "named ranges"), "Modules are known for below 1 % of the device time."),
-    ],
-)
-def test_a_headline_states_a_low_share_of_time_with_a_module(coverage: ModuleCoverage | None, sentence: str) -> None:
-    text = summed(breakdown=[device_time(0, 1000, 900)], module_coverage=coverage).headline
-    assert text.endswith(sentence)
-    assert ("Modules are known" in text) is bool(sentence)

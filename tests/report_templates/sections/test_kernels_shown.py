@@ -1,4 +1,4 @@
-"""The table of kernels with operators, shapes and grids, where they are known."""
+"""The table of kernels with operators, shapes and grids that are known."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def test_known_figures_of_a_kernel_are_columns(rich: Report) -> None:
         module="Net/fc",
     )
     table = kernels(dataclasses.replace(rich, kernels=(first, *rich.kernels[1:]))).tables["table"]
-    shown = table.columns_for("html")
-    row = {table.columns[i].label: table.rows[0][i].text.replace("\u00a0", " ") for i in shown}
+    columns = table.columns_for("html")
+    row = {table.columns[i].label: table.rows[0][i].text.replace("\u00a0", " ") for i in columns}
     assert row["Operator"] == "aten::mm"
     assert row["Inputs"] == "32×128, 128×64"
     assert (row["Grid"], row["Occupancy"], row["Of roof"], row["Module"]) == ("132×1×1", "31.0 %", "61.7 %", "Net/fc")
-    assert {table.columns[i].label for i in shown} > JOINED
+    assert {table.columns[i].label for i in columns} > JOINED
     in_pdf = [table.columns[i].label for i in table.columns_for("pdf")]
     assert in_pdf == ["Kernel", "Category", "Precision", "Operator", "Runs", "Total", "Of kernel time"]
 
