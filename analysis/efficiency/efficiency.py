@@ -1,4 +1,4 @@
-"""What the GPUs did with their time: operators against the peaks, utilization of the step, and energy."""
+"""Efficiency of the GPUs: operators against the peaks, utilization of the steps, and energy."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def efficiency(
 
 
 def device_peaks(store: Store, work: pl.DataFrame, overrides: Mapping[str, float] | None = None) -> dict[int | None, DevicePeaks]:
-    """Return the peaks of the GPUs of each process; without processes whose GPUs are unknown or differ.
+    """Return the peaks of the GPUs of each process.
 
-    ``work``: process and device of the device work. ``overrides``: peaks that the user sets."""
+    Processes whose GPUs are unknown or differ are left out. ``work``: process and device of the device work. ``overrides``: peaks that the user sets."""
     used = work.select("process", "device").drop_nulls().unique()
     if used.is_empty():
         return {}

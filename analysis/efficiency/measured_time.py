@@ -24,7 +24,7 @@ _SPANS: Final = """
 class MeasuredTime(NamedTuple):
     """``basis``: STEPS, ITERATIONS or PROFILE. ``launching``: disjoint times of the host (process, start, end) in which the measured work
     is launched; None if all work counts. ``elapsed``: disjoint times (process, start, end) that it takes, from the end of one step to the
-    end of the next. ``periods``: number of steps or iterations, of the process with most; 0 for the profile window."""
+    end of the next. ``periods``: number of steps or iterations, the largest of a process; 0 for the profile window."""
 
     basis: str
     launching: pl.DataFrame | None

@@ -42,9 +42,9 @@ def operator_rows(rows: pl.DataFrame, code: pl.DataFrame, most: int = MOST) -> t
 
 
 def bounded_rows(rows: pl.DataFrame) -> pl.DataFrame:
-    """Sum the rows over processes and windows, with the columns of :func:`.roofline.with_bounds`.
+    """Sum the rows over processes and windows.
 
-    Least times are null if they are unknown for a process with device time."""
+    Adds the columns of :func:`.roofline.with_bounds`. Least times are null if they are unknown for a process with device time."""
 
     def total(column: str) -> pl.Expr:
         unknown = (pl.col(column).is_null() & (pl.col("device_ns") > 0)).any()

@@ -101,10 +101,10 @@ def operator_work(store: Store, windows: pl.DataFrame | None = None, sites: Site
     work, calls, inner = [], [], []
     if "operator" in kinds(store, "host_event") or sites is not None:
         for condition in process_conditions(store):
-            one = _owned(store, condition, names, windows, sites)
-            work.append(one.work)
-            calls.append(one.calls)
-            inner.append(one.inner)
+            grouped = _owned(store, condition, names, windows, sites)
+            work.append(grouped.work)
+            calls.append(grouped.calls)
+            inner.append(grouped.inner)
         if names.owners:
             calls.append(_without_work(store, names, windows, sites))
     elif store.has_rows("device_event"):
@@ -127,8 +127,8 @@ def attributed(store: Store, owned: OwnedWork) -> pl.DataFrame:
         return pl.DataFrame(schema=_ATTRIBUTED)
     key = ["operator", "kernel", "kind"]
     linked = owned.work.filter(pl.col("inner").is_not_null())
-    shown = store.frame("SELECT id, coalesce(short, text) AS text FROM name")
-    kernel = pl.col("kernel").replace_strict(shown["id"], shown["text"], default="", return_dtype=pl.String)
+    texts = store.frame("SELECT id, coalesce(short, text) AS text FROM name")
+    kernel = pl.col("kernel").replace_strict(texts["id"], texts["text"], default="", return_dtype=pl.String)
     summed = linked.group_by(pl.col("inner").alias("operator"), kernel, "kind").agg(pl.col("count", "total").sum())
     return summed.join(owned.inner.rename({"inner": "operator"}), on="operator").select(*key, "calls", "count", "total")
 
@@ -216,7 +216,7 @@ def _replay(launches: pl.DataFrame, launch: pl.Series, names: _Names) -> pl.Seri
 
 
 def _called(work: pl.DataFrame, launch: pl.Series, operators: pl.DataFrame) -> pl.Series | None:
-    """Return the operator of work whose launch is not in the trace, by its external id.
+    """Return the operator of work without a launch in the trace, by its external id.
 
     Null for other work; None if no work has such an id."""
     unlaunched = work.filter(launch.is_null()).select("process", number="external").drop_nulls("number")

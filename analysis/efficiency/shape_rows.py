@@ -14,7 +14,7 @@ from .operator_work import OwnedWork
 from .roofline import with_least_times
 
 KEY: Final = ("operator", *TEXTS[:3], *FIGURES)
-"""What rows of the report differ in. Concrete inputs count if the work differs by them, such as for the stride of a convolution."""
+"""Columns that rows of the report differ in. Concrete inputs count if the work differs by them, such as for the stride of a convolution."""
 
 _TF32: Final = "tf32"
 _NAMES: Final = """

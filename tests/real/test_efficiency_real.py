@@ -31,7 +31,7 @@ def run_of(shared_data: Path, name: str) -> tuple[Path, RunData]:
 
 
 def products(path: Path) -> dict[Key, tuple[int, float]]:
-    """Sum FLOPs and kernel time (ns) of the products of matrices, by operator and sizes."""
+    """Sum FLOPs and kernel time (ns) of products, by operator and sizes."""
     events = [event for event in json.loads(gzip.decompress(path.read_bytes()))["traceEvents"] if event.get("ph") == "X"]
     calls = [event for event in events if event["name"] in FACTORS and event["args"].get("Input Dims")]
     launched: dict[int, dict[str, Any]] = {}
@@ -76,10 +76,10 @@ def test_all_device_time_is_there_and_no_matrix_work_is_beyond_a_peak(shared_dat
     total = run.store.frame("SELECT sum(duration_ns)::BIGINT FROM device_run").item()
     assert run.operator_work.work["total"].sum() == total
     linked = run.operator_work.work.drop_nulls("operator")["total"].sum()
-    found = run.efficiency
-    assert found.further or sum(row.device_ns for row in found.operators) == linked
-    peaks = [rate for peaks in found.peaks for rate in peaks.flop_per_s.values()]
-    for row in found.operators:
+    efficiency = run.efficiency
+    assert efficiency.further or sum(row.device_ns for row in efficiency.operators) == linked
+    peaks = [rate for peaks in efficiency.peaks for rate in peaks.flop_per_s.values()]
+    for row in efficiency.operators:
         assert row.tflops is None or not peaks or row.tflops <= max(peaks) / 1e12
         assert row.percent_of_roof is None or (row.percent_of_roof > 100) == (row.bound == "cache")
         assert (row.lost_ns is None) == (row.bound in ("cache", "unknown"))
@@ -88,7 +88,9 @@ def test_all_device_time_is_there_and_no_matrix_work_is_beyond_a_peak(shared_dat
 
 @pytest.mark.parametrize("name", TRACES[:3])
 def test_published_rates(shared_data: Path, name: str) -> None:
-    """The tables have the mean of the rates of the calls, which is above their common rate, and add the bias of addmm to the FLOPs."""
+    """Compare rates with the tables.
+
+    These have the mean of the rates of the calls, which is above their common rate, and add the bias of addmm to the FLOPs."""
     path, run = run_of(shared_data, name)
     rows = {(row.operator, json.dumps(row.input_dims), json.dumps(row.input_types)): row for row in run.efficiency.operators}
     compared = 0

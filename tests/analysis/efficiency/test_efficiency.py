@@ -17,6 +17,8 @@ from postrun.analysis.efficiency.energy import step_energy
 from postrun.analysis.efficiency.measured_time import STEPS, MeasuredTime, measured_time
 from postrun.analysis.efficiency.operator_work import operator_work
 from postrun.analysis.report.efficiency import DevicePeaks, Efficiency, OperatorWork
+from postrun.analysis.report.load import _value
+from postrun.analysis.report.model import plain
 from postrun.analysis.steps.data import StepData
 from postrun.ingest.store import Store
 
@@ -61,8 +63,8 @@ def result(store: Store, peaks: dict[int | None, DevicePeaks] | None = None) -> 
     return efficiency(store, owned, call_shapes(store, owned), measured, {0: PEAKS} if peaks is None else peaks, NO_SITES)
 
 
-def only(found: Efficiency) -> OperatorWork:
-    (row,) = found.operators
+def only(report: Efficiency) -> OperatorWork:
+    (row,) = report.operators
     return row
 
 
@@ -131,13 +133,13 @@ def test_without_peaks_the_rates_are_known(make_store: MakeStore) -> None:
     trace = Trace()
     trace.call("aten::mm", SQUARE, 50 * US)
     trace.call("aten::unknown", [[5]], 10)
-    found = result(trace.store(make_store), {})
-    row, unknown = found.operators
+    report = result(trace.store(make_store), {})
+    row, unknown = report.operators
     assert (row.tflops, row.percent_of_roof, row.bound, row.lost_ns) == (pytest.approx(40), None, "unknown", None)
     assert (unknown.flop_per_call, unknown.bytes_per_call, unknown.bound) == (None, None, "unknown")
-    assert found.mfu_percent is None
-    assert "--peak" in (found.no_mfu or "")
-    assert found.coverage_percent == 100
+    assert report.mfu_percent is None
+    assert "--peak" in (report.no_mfu or "")
+    assert report.coverage_percent == 100
 
 
 def test_calls_of_equal_sizes_and_other_work_are_apart(make_store: MakeStore) -> None:
@@ -154,12 +156,12 @@ def test_a_run_of_the_cpu_alone_has_flops(make_store: MakeStore) -> None:
     trace = Trace()
     trace.call("aten::mm", SQUARE, 0)
     del trace.tables["device_event"]
-    found = result(trace.store(make_store), {})
-    row = only(found)
+    report = result(trace.store(make_store), {})
+    row = only(report)
     assert (row.calls, row.device_ns, row.flop_per_call) == (1, 0, 2 * 10**9)
     assert (row.tflops, row.gb_per_s, row.percent_of_roof, row.bound, row.lost_ns) == (None, None, None, "unknown", None)
-    assert (found.mfu_percent, found.coverage_percent) == (None, None)
-    assert found.no_mfu
+    assert (report.mfu_percent, report.coverage_percent) == (None, None)
+    assert report.no_mfu
 
 
 @pytest.mark.parametrize("dims", [[[-1, 5], [5, 5]], [[10**30, 5], [5, 5]], [[[5], 5], [5, 5]], [["x"], None], []])
@@ -191,9 +193,9 @@ def test_utilization_of_the_steps(make_store: MakeStore) -> None:
     trace.call("aten::mm", SQUARE, 25 * US, sequence=9, forward_thread=0)
     trace.at += 100
     trace.call("custom::mm", [[5]], 50 * US, kernel="unknown gemm")
-    found = result(trace.store(make_store, step=[step(0), step(1)]))
-    assert (found.mfu_percent, found.hfu_percent) == (pytest.approx(20), pytest.approx(40))
-    assert (found.coverage_percent, found.lower_bound, found.measured_over) == (pytest.approx(50), True, "steps")
+    report = result(trace.store(make_store, step=[step(0), step(1)]))
+    assert (report.mfu_percent, report.hfu_percent) == (pytest.approx(20), pytest.approx(40))
+    assert (report.coverage_percent, report.lower_bound, report.measured_over) == (pytest.approx(50), True, "steps")
 
 
 def test_utilization_without_steps_is_that_of_the_profile(make_store: MakeStore) -> None:
@@ -202,8 +204,8 @@ def test_utilization_without_steps_is_that_of_the_profile(make_store: MakeStore)
     trace.call("aten::mm", SQUARE, 40 * US)
     trace.at = 40 * US
     trace.call("aten::mm", SQUARE, 40 * US)
-    found = result(trace.store(make_store))
-    assert (found.mfu_percent, found.measured_over) == (pytest.approx(50), "profile window")
+    report = result(trace.store(make_store))
+    assert (report.mfu_percent, report.measured_over) == (pytest.approx(50), "profile window")
     trace.tables["device_event"][1]["device"] = 1
     assert result(trace.store(make_store)).mfu_percent == pytest.approx(25)
 
@@ -257,3 +259,15 @@ def test_energy_is_unknown_where_no_samples_are(make_store: MakeStore, window: t
     two = pl.concat([WORK, WORK.with_columns(device=pl.lit(1, pl.Int32))])
     assert step_energy(store, WORK, measured(0, 2, 1), None) is not None
     assert step_energy(store, two, measured(0, 2, 1), None) is None
+
+
+def test_report_json_reads_back(make_store: MakeStore) -> None:
+    trace = Trace()
+    trace.call("aten::mm", SQUARE, 50 * US)
+    trace.call("aten::cat", [[[5], [7]], []], 10)
+    report = result(trace.store(make_store))
+    data = json.loads(json.dumps(plain(report)))
+    assert _value(data, Efficiency, "efficiency") == report
+    data["operators"][0]["bound"] = "fast"
+    with pytest.raises(ValueError, match="bound"):
+        _value(data, Efficiency, "efficiency")
