@@ -19,6 +19,7 @@ from .device.launch_queue import launch_queue
 from .device.memory_operations import with_outside
 from .device.operators import operators
 from .efficiency.kernel_classes import categories, category_sources
+from .efficiency.module_kinds import module_kinds
 from .efficiency.operator_calls import operator_calls
 from .machine.counters import counters
 from .machine.gpu_memory import gpu_memory
@@ -101,6 +102,7 @@ def _report(store: Store, options: Options) -> Report:
         iteration_kinds=data.iterations.kinds,
         gaps=data.longest_gaps,
         modules=data.code_times.modules,
+        module_kinds=module_kinds(data.code_times.modules),
         source_lines=data.code_times.lines,
         module_coverage=data.code_times.coverage,
         efficiency=data.efficiency,

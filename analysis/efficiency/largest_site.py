@@ -17,7 +17,7 @@ import polars as pl
 _SHARE: Final = 0.5
 _SAMPLES: Final = 8  # moments of a stretch
 _MOST_STRETCHES: Final = 20_000  # of more, only the middle of each counts
-_NUMBER: Final = re.compile(r"(?<=[._])\d+(?=\.|$)")  # of an instance (Linear_3) or of a layer (layers.3.mlp)
+NUMBER: Final = re.compile(r"(?<=[._])\d+(?=\.|$)")  # of an instance (Linear_3) or of a layer (layers.3.mlp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def _pattern(modules: Counter[str], least: float) -> str | None:
     members: defaultdict[tuple[str, ...], set[tuple[str, ...]]] = defaultdict(set)
     for path, part in modules.items():
         names = tuple(path.split("/"))
-        classes = tuple(_NUMBER.sub("*", name) for name in names)
+        classes = tuple(NUMBER.sub("*", name) for name in names)
         for depth in range(1, len(names) + 1):
             weights[classes[:depth]] += part
             members[classes[:depth]].add(names[:depth])

@@ -87,6 +87,7 @@ class Report:
     iterations: tuple[Iteration, ...] = ()  # the first in order of time
     iteration_kinds: tuple[IterationKind, ...] = ()  # figures of all iterations
     modules: tuple[Module, ...] = ()  # each before those within it, the longest first; the last one is outside of all modules
+    module_kinds: tuple[Module, ...] = ()  # sums over modules whose paths differ in numbers alone; empty if there are none
     source_lines: tuple[SourceLine, ...] = ()  # by device time, longest first; the last one is unknown
     module_coverage: ModuleCoverage | None = None
     category_sources: tuple[Share, ...] = ()  # kernel time by what shows the category: operator, kernel name, unknown

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from ...analysis.report.model import Report
 from ...analysis.report.modules import Module, ModuleCoverage, SourceLine
-from ..blocks import Figure, Only, Section, coded, name, say
+from ..blocks import Details, Figure, Only, Section, coded, name, say
 from ..blocks.tables import Cell, Col, Table, table, word
 from ..figures.flame_graph import Bar, flame_graph
 from ..figures.stacked_bars import Part
@@ -30,15 +30,24 @@ def modules(report: Report) -> Section:
     coverage = report.module_coverage or ModuleCoverage(absent=_UNKNOWN)
     if not report.modules and not report.source_lines:
         return Section("modules", "Modules", coded(coverage.absent or _UNKNOWN))
-    rows, total_ns = report.modules, _total(report)
+    rows, total_ns = report.module_kinds or report.modules, _total(report)
+    summed = "Modules, layers of one kind together" if report.module_kinds else "Modules as a tree"
     share = [row for row in rows if total_ns and 100 * row.device_ns >= _PDF_PERCENT * total_ns]
     blocks = [
         _flames(rows, total_ns),
-        Only("html", _tree("modules-table", rows, total_ns, "Modules as a tree")),
+        Only("html", _tree("modules-table", rows, total_ns, summed)),
+        Only("html", _each(report, total_ns)),
         Only("pdf", _tree("modules-longest", share, total_ns, f"Modules with at least {percent(_PDF_PERCENT)} of the device time")),
         _lines(report.source_lines, total_ns),
     ]
     return Section("modules", "Modules", _lead(report, coverage), [block for block in blocks if getattr(block, "block", block) is not None])
+
+
+def _each(report: Report, total_ns: int) -> Details | None:
+    """List each module, if the table above has only their sums."""
+    if not report.module_kinds:
+        return None
+    return Details("Each module", [_tree("modules-each", report.modules, total_ns, "Modules as a tree")])
 
 
 def _total(report: Report) -> int:
@@ -47,7 +56,7 @@ def _total(report: Report) -> int:
 
 def _lead(report: Report, coverage: ModuleCoverage) -> Markup:
     sentences = []
-    named = [row for row in report.modules if row.path]
+    named = [row for row in report.module_kinds or report.modules if row.path]
     if coverage.known_percent is not None and named:
         first = max(named, key=lambda row: row.self_device_ns)
         sentences.append(

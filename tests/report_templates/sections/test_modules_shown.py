@@ -130,3 +130,12 @@ def test_a_deep_wide_and_hostile_tree_is_text(rich: Report, target: str) -> None
     text = page(context(report, lambda text, fraction: None), target)
     assert "<script>alert" not in text
     assert len(modules(report).figures["flame"].svg) < 200_000
+
+
+def test_modules_of_one_kind_are_shown_together_and_each_on_request(rich: Report) -> None:
+    kinds = (ROWS[0], dataclasses.replace(ROWS[1], path="Net/layer_*", device_ns=50 * MS, self_device_ns=50 * MS), ROWS[4])
+    section = modules(dataclasses.replace(of(rich), module_kinds=kinds))
+    assert [row["Module"] for row in cells(section, "table")] == ["Net", "\u2003layer_*", "outside of all modules"]
+    assert len(cells(section, "each")) == len(ROWS)
+    assert "Net/layer_*" in section.figures["flame"].svg
+    assert modules(of(rich)).table("each") is None
