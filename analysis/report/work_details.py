@@ -7,8 +7,9 @@ from .details import DetailsRow, RuleDetails
 
 
 class ChainedDevice(ProfiledDevice):
-    """``chains``: two or more elementwise kernels in a row on a stream; ``kernels``, ``time_ns``: all of them. ``extra_ns``: their time
-    less that of the longest kernel of each chain; ``extra_percent``: of the span."""
+    """``chains``: two or more kernels in a row on a stream; ``kernels``, ``time_ns``: all of them. ``extra_ns``: their time less that of
+    the longest kernel of each chain; ``extra_percent``: of the span. ``fusible_ns``: elementwise, normalization, softmax and reduction
+    kernels of eager operators, in chains or alone."""
 
     chains: int
     kernels: int
@@ -16,9 +17,10 @@ class ChainedDevice(ProfiledDevice):
     extra_ns: int
     extra_percent: float
     issue: bool
+    fusible_ns: int = 0
 
 
-class UnfusedKernelsDetails(RuleDetails):
+class UnfusedElementwiseDetails(RuleDetails):
     """``kernels``: those in chains."""
 
     devices: tuple[ChainedDevice, ...]

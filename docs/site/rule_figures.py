@@ -32,7 +32,7 @@ ELSEWHERE: Final[dict[str, Callable[[Report], Section]]] = {
     "HostPreprocessing": steps,
     "PageableCopies": memory_operations,
     "SlowCollectives": time_breakdown,
-    "UnfusedKernels": time_breakdown,
+    "UnfusedElementwise": time_breakdown,
     "UnfusedAttention": time_breakdown,
     "LowOccupancy": time_breakdown,
     "LayoutConversions": time_breakdown,

@@ -273,7 +273,7 @@ def exposed_copies(context: RuleContext, details: rule_details.ExposedCopiesDeta
     ]
 
 
-def unfused_kernels(context: RuleContext, details: rule_details.UnfusedKernelsDetails) -> Blocks:
+def unfused_elementwise(context: RuleContext, details: rule_details.UnfusedElementwiseDetails) -> Blocks:
     return [
         *_by_device(
             context,

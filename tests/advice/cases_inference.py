@@ -36,8 +36,8 @@ INFERENCE: Final = (
     Case("vLLM scheduler gaps, with stacks", Inference(scheduler_ms=3.0, stacks=True), first=("HostBound",), says=("schedule",), must_not=TRAINING),
     Case("vLLM prepares after it reads the tokens", Inference(prepare_ms=2.5), first=("SyncBound", "HostBound"), says=("async-scheduling",), must_not=("every 100 steps", "torch.compile", *TRAINING), without={"prepare_ms": 0.0}, tolerance=8),
     Case("SGLang prepares after it reads the tokens", Inference("sglang", prepare_ms=2.5), first=("SyncBound", "HostBound"), says=("overlap-schedule",), must_not=("every 100 steps", "disable.cuda.graph", *TRAINING)),
-    Case("Transformers prefill without fusion", Inference("transformers", graphs=False, kernel_us=500.0, iterations=10, elementwise=8), first=("UnfusedKernels",), says=("torch.compile",), must_not=("HostBound", "ShortKernels", "enforce.eager", *TRAINING), without={"elementwise": 1}, tolerance=6),
-    Case("SGLang prefill without fusion", Inference("sglang", graphs=False, kernel_us=500.0, iterations=10, elementwise=8), first=("UnfusedKernels",), says=("enable-torch-compile",), must_not=("HostBound", "ShortKernels", *TRAINING)),
+    Case("Transformers prefill without fusion", Inference("transformers", graphs=False, kernel_us=500.0, iterations=10, elementwise=8), first=("UnfusedElementwise",), says=("torch.compile",), must_not=("HostBound", "ShortKernels", "enforce.eager", *TRAINING), without={"elementwise": 1}, tolerance=6),
+    Case("SGLang prefill without fusion", Inference("sglang", graphs=False, kernel_us=500.0, iterations=10, elementwise=8), first=("UnfusedElementwise",), says=("enable-torch-compile",), must_not=("HostBound", "ShortKernels", *TRAINING)),
     Case("vLLM exposed all-reduces", Inference(tensor_parallel=4, all_reduce_us=160.0, nccl=True, graphs=False, kernel_us=200.0), first=("ExposedCommunication", "SlowCollectives"), says=("all-reduce",), must_not=tuple(word for word in TRAINING if word != "SlowCollectives")),
     Case("vLLM in FP32", Inference(precision="fp32"), first=("LowPrecision",), says=("dtype|precision|bfloat16",), must_not=("autocast", *TRAINING)),
 )  # fmt: skip

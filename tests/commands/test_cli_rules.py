@@ -45,7 +45,7 @@ DEFAULTS: dict[tuple[str, str], tuple[object, object]] = {
     ("StageImbalance", "threshold"): (10, 10), ("StageImbalance", "explained"): (50, 50),
     ("WorkImbalance", "threshold"): (5, 5), ("WorkImbalance", "between"): (25, 25), ("HostPauses", "threshold"): (2, 2),
     ("SlowCollectives", "link_threshold"): (40, 40), ("SlowCollectives", "peer_threshold"): (70, 70),
-    ("ExposedCopies", "threshold"): (10, 10), ("ExposedCopies", "bucket_threshold"): (1, 1), ("UnfusedKernels", "threshold"): (10, 10),
+    ("ExposedCopies", "threshold"): (10, 10), ("ExposedCopies", "bucket_threshold"): (1, 1), ("UnfusedElementwise", "threshold"): (10, 10),
     ("UnfusedAttention", "threshold"): (5, 5),
     ("LowOccupancy", "threshold"): (5, 5), ("LowOccupancy", "filled"): (50, 50), ("LowOccupancy", "short_us"): (10, 10),
     ("LayoutConversions", "threshold"): (10, 10), ("InefficientMatmul", "threshold"): (5, 5),
@@ -56,7 +56,7 @@ DOCUMENTED = [
 ]  # fmt: skip
 TRACE = [
     "HostBound", "InputBound", "HostPreprocessing", "ExposedCommunication", "LowPrecision", "PageableCopies", "SyncBound", "ShortKernels",
-    "StragglerRank", "StageImbalance", "WorkImbalance", "HostPauses", "SlowCollectives", "ExposedCopies", "UnfusedKernels",
+    "StragglerRank", "StageImbalance", "WorkImbalance", "HostPauses", "SlowCollectives", "ExposedCopies", "UnfusedElementwise",
     "UnfusedAttention", "LowOccupancy", "LayoutConversions",
     "InefficientMatmul",
 ]  # fmt: skip

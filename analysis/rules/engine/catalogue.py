@@ -31,7 +31,7 @@ from ..checks.step_outlier import StepOutlier
 from ..checks.straggler_rank import StragglerRank
 from ..checks.sync_bound import SyncBound
 from ..checks.unfused_attention import UnfusedAttention
-from ..checks.unfused_kernels import UnfusedKernels
+from ..checks.unfused_elementwise import UnfusedElementwise
 from ..checks.work_imbalance import WorkImbalance
 from ..evidence.base import Rule
 
@@ -67,7 +67,7 @@ TRACE: Final[tuple[type[Rule], ...]] = (
     HostPauses,
     SlowCollectives,
     ExposedCopies,
-    UnfusedKernels,
+    UnfusedElementwise,
     UnfusedAttention,
     LowOccupancy,
     LayoutConversions,

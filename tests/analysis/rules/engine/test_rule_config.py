@@ -50,7 +50,7 @@ DEFAULTS: dict[str, dict[str, tuple[Any, Any]]] = {
     "HostPauses": {"threshold": (2, 2)},
     "SlowCollectives": {"link_threshold": (40, 40), "peer_threshold": (70, 70)},
     "ExposedCopies": {"threshold": (10, 10), "bucket_threshold": (1, 1)},
-    "UnfusedKernels": {"threshold": (10, 10)},
+    "UnfusedElementwise": {"threshold": (10, 10)},
     "UnfusedAttention": {"threshold": (5, 5)},
     "LowOccupancy": {"threshold": (5, 5), "filled": (50, 50), "short_us": (10, 10)},
     "LayoutConversions": {"threshold": (10, 10)},

@@ -1,6 +1,7 @@
-"""UnfusedKernels: chains of PyTorch's elementwise kernels that a compiler would fuse (docs/rules.md).
+"""UnfusedElementwise: chains of PyTorch's elementwise, normalization and reduction kernels (docs/rules.md).
 
-A fused chain reads and writes memory once, so it takes at least as long as its longest kernel: the rest is what fusing can save at most.
+A compiler fuses such a chain to a kernel, which reads and writes memory once. It takes at least as long as the longest kernel of the chain:
+the rest is what fusing can save at most.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import polars as pl
 from ....ingest.store.store import Store
 from ...efficiency.largest_site import Site
 from ...report.device import DeviceTime
-from ...report.rule_details import ChainedDevice, CountedTime, UnfusedKernelsDetails
+from ...report.rule_details import ChainedDevice, CountedTime, UnfusedElementwiseDetails
 from ...toolkit.places import Places, process_conditions
 from ...toolkit.wording import count, duration, plural
 from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated
@@ -22,8 +23,8 @@ from ..evidence.run_data import RunData
 
 # Kernels of eager operators that TorchInductor generates code for. Those that update lists of tensors belong to optimizers.
 _FUSIBLE: Final = """
-    SELECT id FROM name WHERE category IN ('elementwise', 'reduction', 'memory') AND contains(text, 'at::native::')
-        AND NOT contains(text, 'multi_tensor_apply')
+    SELECT id FROM name WHERE category IN ('elementwise', 'reduction', 'memory', 'normalisation', 'softmax')
+        AND contains(text, 'at::native::') AND NOT contains(text, 'multi_tensor_apply')
 """
 _KERNELS: Final = f"""
     SELECT e.node, e.process, e.device, e.stream, e.start_ns AS start, e.name, e.duration_ns AS time,
@@ -32,11 +33,12 @@ _KERNELS: Final = f"""
 """
 _STREAM: Final = ("node", "process", "device", "stream")
 _Device = tuple[str, int | None, int | None, int]
-_Chains = dict[_Device, tuple[int, int, int, int]]
+_Figures = tuple[int, int, int, int, int]  # chains, their kernels, time and extra time; time of all kernels that can be fused
+_Chains = dict[_Device, _Figures]
 
 
-class UnfusedKernels(Rule):
-    name = "UnfusedKernels"
+class UnfusedElementwise(Rule):
+    name = "UnfusedElementwise"
     category = "trace"
     parameters = (Parameter("threshold", "%", 10, 10, "percentile", "share of a device's span that fusing may save"),)
     needs = "A profiler trace with kernels of PyTorch's eager operators."
@@ -57,7 +59,7 @@ class UnfusedKernels(Rule):
         return outcome(
             run,
             shares,
-            details=UnfusedKernelsDetails(tuple(_row(share, chains) for share in shares), kernels[: run.top]),
+            details=UnfusedElementwiseDetails(tuple(_row(share, chains) for share in shares), kernels[: run.top]),
             finding=finding(
                 run, shares, "Chains of elementwise kernels exceed the longest kernel of each chain by", parameters["threshold"]
             ),
@@ -67,14 +69,14 @@ class UnfusedKernels(Rule):
         )
 
     def site(self, run: RunData, outcome: Outcome) -> Site | None:
-        assert isinstance(outcome.details, UnfusedKernelsDetails)
+        assert isinstance(outcome.details, UnfusedElementwiseDetails)
         return run.site_of_work(pl.col("text").is_in([kernel.name for kernel in outcome.details.kernels]))
 
 
 def _chains(store: Store) -> tuple[_Chains, tuple[CountedTime, ...]]:
     """Return the chains of each device, and the kernels in chains by name.
 
-    Of a device: number of chains, their kernels, time and extra time. Kernels: longest first."""
+    Kernels: longest first."""
     places = Places(store)
     by_device, by_name = zip(
         *(_of_processes(store.frame(_KERNELS.format(condition))) for condition in process_conditions(store)), strict=True
@@ -82,7 +84,7 @@ def _chains(store: Store) -> tuple[_Chains, tuple[CountedTime, ...]]:
     chains: _Chains = {}
     for node, process, device, *figures in pl.concat(by_device).group_by("node", "process", "device").agg(pl.all().sum()).iter_rows():
         location = places.process(process, node)
-        chains[location.node, location.rank, location.pid, device] = (figures[0], figures[1], figures[2], figures[3])
+        chains[location.node, location.rank, location.pid, device] = (figures[0], figures[1], figures[2], figures[3], figures[4])
     rows = pl.concat(by_name)
     texts = dict(store.frame("SELECT id, coalesce(short, text) FROM name").rows())
     named = rows.with_columns(text=pl.col("name").replace_strict(texts, default="", return_dtype=pl.String))
@@ -99,15 +101,20 @@ def _of_processes(kernels: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     )
     chained = chained.filter(pl.col("count") > 1)
     extra = (pl.col("time") - pl.col("longest")).sum()
-    by_device = chained.group_by("node", "process", "device").agg(
+    device = ["node", "process", "device"]
+    figures = chained.group_by(device).agg(
         chains=pl.len().cast(pl.Int64), count=pl.col("count").sum().cast(pl.Int64), total=pl.col("time").sum(), extra=extra
+    )
+    every = ordered.group_by(device).agg(every=pl.col("time").sum())
+    by_device = figures.join(every, on=device, how="full", coalesce=True, nulls_equal=True).with_columns(
+        pl.col("chains", "count", "total", "extra", "every").fill_null(0)
     )
     inside = ordered.join(chained, on="chain", how="semi")
     return by_device, inside.group_by("name").agg(count=pl.len().cast(pl.Int64), time=pl.col("time").sum())
 
 
-def _of(device: DeviceTime, chains: _Chains) -> tuple[int, int, int, int]:
-    return chains.get((device.node, device.rank, device.pid, device.device), (0, 0, 0, 0))
+def _of(device: DeviceTime, chains: _Chains) -> _Figures:
+    return chains.get((device.node, device.rank, device.pid, device.device), (0, 0, 0, 0, 0))
 
 
 def _share(device: DeviceTime, chains: _Chains, threshold: float) -> DeviceShare:
@@ -116,17 +123,25 @@ def _share(device: DeviceTime, chains: _Chains, threshold: float) -> DeviceShare
 
 
 def _row(share: DeviceShare, chains: _Chains) -> ChainedDevice:
-    number, kernels, time, extra = _of(share.device, chains)
+    number, kernels, time, extra, every = _of(share.device, chains)
     return ChainedDevice.of(
-        share.device, chains=number, kernels=kernels, time_ns=time, extra_ns=extra, extra_percent=share.percent, issue=bool(share.issue)
+        share.device,
+        chains=number,
+        kernels=kernels,
+        time_ns=time,
+        extra_ns=extra,
+        extra_percent=share.percent,
+        issue=bool(share.issue),
+        fusible_ns=every,
     )
 
 
-def _recommendation(run: RunData, bad: list[tuple[int, int, int, int]], kernels: tuple[CountedTime, ...]) -> str:
-    chains, number, time, extra = (sum(figures) for figures in zip(*bad, strict=True))
+def _recommendation(run: RunData, bad: list[_Figures], kernels: tuple[CountedTime, ...]) -> str:
+    chains, number, time, extra, every = (sum(figures) for figures in zip(*bad, strict=True))
     named = " and ".join(f"`{kernel.name}`" for kernel in kernels[:2])
     return (
-        f"{FUSED_CHAINS.of(run.program)}, because {count(number)} elementwise kernels in {plural(chains, 'chain')} take {duration(time)},"
+        f"{FUSED_CHAINS.of(run.program)}, because {count(number)} elementwise, normalization and reduction kernels in"
+        f" {plural(chains, 'chain')} take {duration(time)} of the {duration(every)} of such kernels,"
         f" and the longest kernels of all chains {duration(time - extra)}. A fused chain takes at least as long as its longest kernel. The"
         f" chains contain mostly {named}."
     )

@@ -33,8 +33,8 @@ def run(start: int, end: int, name: str = ADD, **more: Any) -> dict[str, Any]:
 
 
 def judged(store: Store, *rules: str, **settings: float) -> Report:
-    chosen = {f"UnfusedKernels_{name}": value for name, value in settings.items()}
-    return rules_of(store, Options(generated_at_ns=0, selection=select([*rules, "UnfusedKernels"], settings=chosen)))
+    chosen = {f"UnfusedElementwise_{name}": value for name, value in settings.items()}
+    return rules_of(store, Options(generated_at_ns=0, selection=select([*rules, "UnfusedElementwise"], settings=chosen)))
 
 
 def devices(report: Report) -> list[tuple[int, ...]]:
@@ -56,6 +56,16 @@ def test_a_chain_ends_with_any_other_kernel_of_its_stream(make_store: Callable[.
     kernels = plain_details(report.rules[0])["kernels"]
     assert [(row["name"], row["count"], row["time_ns"]) for row in kernels] == [("add", 3, 20), ("sum", 1, 20)]
     assert judged(make_store(names=NAMES, device_event=events), threshold=7.5).rules[0].verdict == "NoIssuesFound"
+
+
+def test_normalization_and_softmax_are_in_chains(make_store: Callable[..., Store]) -> None:
+    """add 10, norm 20, softmax 15 | gemm | norm 30 alone: 75 ns can be fused, a chain of 45 exceeds its longest kernel by 25."""
+    norm, softmax = "void at::native::vectorized_layer_norm_kernel<float>", "void at::native::softmax_warp_forward<float>"
+    names = NAMES | {norm: ("norm", "FP32", "normalisation"), softmax: ("softmax", "FP32", "softmax")}
+    events = [run(0, 10), run(10, 30, norm), run(30, 45, softmax), run(45, 60, "gemm"), run(60, 90, norm)]
+    report = judged(make_store(names=names, device_event=events))
+    assert devices(report) == [(1, 3, 45, 25)]
+    assert plain_details(report.rules[0])["devices"][0]["fusible_ns"] == 75
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
