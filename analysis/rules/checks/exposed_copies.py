@@ -166,7 +166,7 @@ def _evidence(main: ExposedCopy) -> str:
     kind = "memset" if main.kind == "Memset" else f"{main.memory} {main.kind} copy" if main.memory else f"{main.kind} copy"
     kinds = f"{kind}s" if main.kind == "Memset" else f"{kind[:-1]}ies"
     source = f" of `{main.operator}`" if main.operator else ""
-    each = f", {size(main.bytes / main.count)} each" if main.count > 1 else ""
+    each = f", {size(main.bytes / main.count)} each" if main.bytes and main.count > 1 else ""
     volume = f" ({size(main.bytes)}{each})" if main.bytes else ""
     hidden = 100 * (1 - main.exposed_ns / main.time_ns) if main.time_ns else 0.0
     return (
