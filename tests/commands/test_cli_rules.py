@@ -47,7 +47,7 @@ DEFAULTS: dict[tuple[str, str], tuple[object, object]] = {
     ("SlowCollectives", "link_threshold"): (40, 40), ("SlowCollectives", "peer_threshold"): (70, 70),
     ("ExposedCopies", "threshold"): (10, 10), ("ExposedCopies", "bucket_threshold"): (1, 1), ("UnfusedElementwise", "threshold"): (10, 10),
     ("UnfusedAttention", "threshold"): (5, 5),
-    ("LowOccupancy", "threshold"): (5, 5), ("LowOccupancy", "filled"): (50, 50), ("LowOccupancy", "short_us"): (10, 10),
+    ("LowOccupancy", "threshold"): (5, 5), ("LowOccupancy", "filled"): (25, 25), ("LowOccupancy", "short_us"): (10, 10),
     ("LayoutConversions", "threshold"): (10, 10), ("InefficientMatmul", "threshold"): (5, 5),
 }  # fmt: skip
 DOCUMENTED = [

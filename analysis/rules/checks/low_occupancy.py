@@ -30,11 +30,11 @@ class LowOccupancy(Rule):
     category = "trace"
     parameters = (
         Parameter("threshold", "%", 5, 5, "percentile", "share of the kernel time that one kernel with small grids may take"),
-        Parameter("filled", "%", 50, 50, "percentile", "blocks of a small grid, at most, of the multiprocessors of the GPU"),
+        Parameter("filled", "%", 25, 25, "percentile", "blocks of a small grid, at most, of the multiprocessors of the GPU"),
         Parameter("short_us", "µs", 10, 10, "positive", "a kernel with a shorter mean duration is left out"),
     )
     needs = "A profiler trace with the grids of the kernels, such as a trace of torch.profiler with CUDA activity."
-    checks = "Finds kernels that take much time with fewer blocks than half of the multiprocessors of the GPU."
+    checks = "Finds kernels that take much time with blocks for a quarter of the multiprocessors of the GPU at most."
     condition = (
         "a kernel with grids of at most `filled` blocks per 100 multiprocessors and a mean duration of at least `short_us` takes more than"
         " `threshold` of the kernel time; communication does not count"

@@ -68,8 +68,8 @@ def test_a_long_kernel_of_few_blocks(make_store: Callable[..., Store]) -> None:
 @pytest.mark.parametrize(
     ("parts", "verdict"),
     [
-        ([("decode", 10, 50), ("gemm", 90, 400)], "IssuesFound"),
-        ([("decode", 10, 51), ("gemm", 90, 400)], "NoIssuesFound"),  # more than half of the multiprocessors
+        ([("decode", 10, 25), ("gemm", 90, 400)], "IssuesFound"),
+        ([("decode", 10, 26), ("gemm", 90, 400)], "NoIssuesFound"),  # more than a quarter of the multiprocessors
         ([("decode", 9, 8), ("gemm", 91, 400)], "NoIssuesFound"),  # short
         ([("decode", 10, 8), ("gemm", 190, 400)], "NoIssuesFound"),  # 5 % of the time
         ([("decode", 10, 8), ("gemm", 189, 400)], "IssuesFound"),

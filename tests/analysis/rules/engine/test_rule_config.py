@@ -52,7 +52,7 @@ DEFAULTS: dict[str, dict[str, tuple[Any, Any]]] = {
     "ExposedCopies": {"threshold": (10, 10), "bucket_threshold": (1, 1)},
     "UnfusedElementwise": {"threshold": (10, 10)},
     "UnfusedAttention": {"threshold": (5, 5)},
-    "LowOccupancy": {"threshold": (5, 5), "filled": (50, 50), "short_us": (10, 10)},
+    "LowOccupancy": {"threshold": (5, 5), "filled": (25, 25), "short_us": (10, 10)},
     "LayoutConversions": {"threshold": (10, 10)},
     "InefficientMatmul": {"threshold": (5, 5)},
 }  # fmt: skip
