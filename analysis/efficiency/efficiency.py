@@ -66,7 +66,8 @@ def efficiency(
 def device_peaks(store: Store, work: pl.DataFrame, overrides: Mapping[str, float] | None = None) -> dict[int | None, DevicePeaks]:
     """Return the peaks of the GPUs of each process.
 
-    Processes whose GPUs are unknown or differ are left out. ``work``: process and device of the device work. ``overrides``: peaks that the user sets."""
+    Processes whose GPUs are unknown or differ are left out. ``work``: process and device of the device work. ``overrides``: peaks that the
+    user sets."""
     used = work.select("process", "device").drop_nulls().unique()
     if used.is_empty():
         return {}

@@ -62,6 +62,7 @@ _EVENT: Final[dict[str, type[pl.DataType]]] = {
 _SUMS: Final[dict[str, type[pl.DataType]]] = {"count": pl.UInt32, "total": pl.Int64, "occupancy": pl.Float64, "occupancy_ns": pl.Int64}
 _NAME: Final[dict[str, type[pl.DataType]]] = {"id": pl.Int32, "text": pl.String}
 _TEXTS: Final[dict[str, type[pl.DataType]]] = {"operator": pl.String, "inner": pl.String}
+_CALLS: Final[dict[str, type[pl.DataType]]] = {"process": pl.Int32, **_CALL, "operator": pl.String, "calls": pl.UInt32}
 _INNER: Final[dict[str, type[pl.DataType]]] = {"inner": pl.String, "calls": pl.UInt32}
 _ATTRIBUTED: Final[dict[str, type[pl.DataType]]] = {
     "operator": pl.String, "kernel": pl.String, "kind": pl.String, "calls": pl.UInt32, "count": pl.UInt32, "total": pl.Int64,
@@ -97,26 +98,31 @@ def operator_work(store: Store, windows: pl.DataFrame | None = None, sites: Site
     """Group device work by kernel and owning operator call.
 
     ``windows``: disjoint times of processes (process, start, end) whose calls are ``inside``; None: all are. ``sites``: see ``Sites``."""
+    if "operator" not in kinds(store, "host_event") and sites is None:
+        return _without_operators(store)
     names = _Names(store)
     work, calls, inner = [], [], []
-    if "operator" in kinds(store, "host_event") or sites is not None:
-        for condition in process_conditions(store):
-            grouped = _owned(store, condition, names, windows, sites)
-            work.append(grouped.work)
-            calls.append(grouped.calls)
-            inner.append(grouped.inner)
-        if names.owners:
-            calls.append(_without_work(store, names, windows, sites))
-    elif store.has_rows("device_event"):
-        unlinked = store.frame(_UNLINKED)
-        work.append(_typed(unlinked.with_columns(pl.lit(None).alias(name) for name in (*_CALL, "inner")), _EVENT | _CALL | _SUMS))
+    for condition in process_conditions(store):
+        grouped = _owned(store, condition, names, windows, sites)
+        work.append(grouped.work)
+        calls.append(grouped.calls)
+        inner.append(grouped.inner)
+    if names.owners:
+        calls.append(_without_work(store, names, windows, sites))
     return OwnedWork(
         names.named(pl.concat(work)) if work else pl.DataFrame(schema=_EVENT | _CALL | _SUMS | _TEXTS),
-        names.named(pl.concat(calls))
-        if calls
-        else pl.DataFrame(schema={"process": pl.Int32, **_CALL, "operator": pl.String, "calls": pl.UInt32}),
+        names.named(pl.concat(calls)) if calls else pl.DataFrame(schema=_CALLS),
         names.named(pl.concat(inner)).group_by("inner").agg(pl.col("calls").sum()) if inner else pl.DataFrame(schema=_INNER),
     )
+
+
+def _without_operators(store: Store) -> OwnedWork:
+    columns = _EVENT | _CALL | _SUMS | _TEXTS
+    work = pl.DataFrame(schema=columns)
+    if store.has_rows("device_event"):
+        unlinked = store.frame(_UNLINKED)
+        work = _typed(unlinked.with_columns(pl.lit(None).alias(name) for name in (*_CALL, "inner")), columns)
+    return OwnedWork(work, pl.DataFrame(schema=_CALLS), pl.DataFrame(schema=_INNER))
 
 
 def attributed(store: Store, owned: OwnedWork) -> pl.DataFrame:
