@@ -15,6 +15,7 @@ from ..figures.stacked_bars import Part
 from ..text.formats import UNKNOWN, bandwidth, capitalized, clip, count, duration, percent, percent_of, plural, scaled, shape, significant
 
 _UNKNOWN: Final = "The work of the operators is not known of this run: make the report again from the traces."
+_NO_SHAPES: Final = "The inputs of the operators are not in this run: profile with record_shapes=True."
 _POINTS: Final = 200
 _LABELED: Final = 5
 _PDF_ROWS: Final = 12
@@ -36,6 +37,8 @@ def efficiency(report: Report) -> Section:
     work = report.efficiency
     if work is None or not work.operators:
         return Section("efficiency", "Efficiency", coded((work and work.absent) or _UNKNOWN))
+    if all(row.flop_per_call is None and row.bytes_per_call is None for row in work.operators):
+        return Section("efficiency", "Efficiency", coded(_NO_SHAPES))
     facts = _facts(work)
     blocks = [Texts("facts", facts) if facts else None, _roofline(work), _table(work)]
     return Section("efficiency", "Efficiency", _lead(work), [block for block in blocks if block is not None])
@@ -182,8 +185,8 @@ def _table(work: Efficiency) -> Table | None:
         Col("Lost", lambda row: row.lost_ns, duration, when=lost),
         Col("Of roof", lambda row: row.percent_of_roof, percent, when=roofed),
         Col("Bound", lambda row: _BOUNDS[row.bound][0], when=roofed),
-        Col("TFLOP/s", lambda row: row.tflops, significant, when=on_device),
-        Col("GB/s", lambda row: row.gb_per_s, significant, when=on_device),
+        Col("TFLOP/s", lambda row: row.tflops, significant, when=any(row.tflops is not None for row in rows)),
+        Col("GB/s", lambda row: row.gb_per_s, significant, when=any(row.gb_per_s is not None for row in rows)),
         Col("FLOP per call", lambda row: row.flop_per_call, lambda flop: scaled(flop, "FLOP"), html_only=on_device),
         Col("Bytes per call", lambda row: row.bytes_per_call, lambda size: scaled(size, "B"), html_only=True),
         Col("Module", _module, html_only=True, when=any(row.module or row.modules_seen for row in rows)),

@@ -16,6 +16,7 @@ from ..figures.stacked_bars import Part
 from ..text.formats import clip, count, duration, percent, percent_of, plural
 
 _UNKNOWN: Final = "The modules are not known of this run: make the report again from the traces."
+_NO_WORK: Final = "No device work was launched within a module: profile with torch.profiler and with_stack=True."
 _LEVELS: Final = 12  # of the indentation; deeper ones have that of this level
 _INDENT: Final = "\u2003"
 _OUTSIDE: Final = "outside of all modules"
@@ -30,6 +31,8 @@ def modules(report: Report) -> Section:
     coverage = report.module_coverage or ModuleCoverage(absent=_UNKNOWN)
     if not report.modules and not report.source_lines:
         return Section("modules", "Modules", coded(coverage.absent or _UNKNOWN))
+    if not any(row.path and row.device_ns for row in report.modules) and not any(line.line for line in report.source_lines):
+        return Section("modules", "Modules", coded(coverage.absent or _NO_WORK))
     rows, total_ns = report.module_kinds or report.modules, _total(report)
     summed = "Modules, layers of one kind together" if report.module_kinds else "Modules as a tree"
     share = [row for row in rows if total_ns and 100 * row.device_ns >= _PDF_PERCENT * total_ns]

@@ -121,6 +121,13 @@ def test_a_trace_of_the_cpu_alone_has_flops(rich: Report) -> None:
     assert cells(section)[0]["FLOP per call"] == "137 GFLOP"
 
 
+def test_without_shapes_there_is_nothing_to_show(rich: Report) -> None:
+    rows = tuple(dataclasses.replace(row, flop_per_call=None, bytes_per_call=None, tflops=None, gb_per_s=None) for row in ROWS)
+    section = section_of(rich, operators=rows, mfu_percent=None, no_mfu="No FLOPs are known.")
+    assert section.empty
+    assert "record_shapes=True" in section.lead
+
+
 @pytest.mark.parametrize("known", [None, Efficiency(absent="No operator in this run: profile with `record_shapes=True`.")])
 def test_without_operators_the_section_says_why(rich: Report, known: Efficiency | None) -> None:
     section = efficiency(dataclasses.replace(rich, efficiency=known))

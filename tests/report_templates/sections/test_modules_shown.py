@@ -113,6 +113,13 @@ def test_without_both_the_section_says_why(rich: Report) -> None:
         assert section.lead
 
 
+def test_modules_without_device_work_are_not_drawn(rich: Report) -> None:
+    rows = (Module("step", 0, 0, 0, 3, 0, 5 * MS, 0), ROWS[4])
+    section = modules(of(rich, rows, (), ModuleCoverage(0.0, None, "named ranges")))
+    assert section.empty
+    assert lead(section).startswith("No device work was launched within a module")
+
+
 def test_data_quality_states_the_share_with_a_known_origin(rich: Report) -> None:
     rows = {row["Known"]: row for row in cells(data_quality(of(rich)), "attributed")}
     assert rows["Module"] == {"Known": "Module", "Of": "device time", "Share": "75.0 %", "Source": "module calls"}
