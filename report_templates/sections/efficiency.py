@@ -37,7 +37,7 @@ def efficiency(report: Report) -> Section:
     work = report.efficiency
     if work is None or not work.operators:
         return Section("efficiency", "Efficiency", coded((work and work.absent) or _UNKNOWN))
-    if all(row.flop_per_call is None and row.bytes_per_call is None for row in work.operators):
+    if not any(row.input_dims for row in work.operators):
         return Section("efficiency", "Efficiency", coded(_NO_SHAPES))
     facts = _facts(work)
     blocks = [Texts("facts", facts) if facts else None, _roofline(work), _table(work)]

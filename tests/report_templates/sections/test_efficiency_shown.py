@@ -122,7 +122,9 @@ def test_a_trace_of_the_cpu_alone_has_flops(rich: Report) -> None:
 
 
 def test_without_shapes_there_is_nothing_to_show(rich: Report) -> None:
-    rows = tuple(dataclasses.replace(row, flop_per_call=None, bytes_per_call=None, tflops=None, gb_per_s=None) for row in ROWS)
+    rows = tuple(
+        dataclasses.replace(row, input_dims=[], flop_per_call=None, bytes_per_call=None, tflops=None, gb_per_s=None) for row in ROWS
+    )
     section = section_of(rich, operators=rows, mfu_percent=None, no_mfu="No FLOPs are known.")
     assert section.empty
     assert "record_shapes=True" in section.lead
