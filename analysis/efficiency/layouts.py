@@ -27,7 +27,7 @@ _OF_LIBRARY: Final = re.compile(
 _TRANSPOSE: Final = re.compile(
     r"(?<![a-z])(?:batch_?)?transpose(?:d)?_?(?:2d|3d|tile\w*|readWrite\w*)?_?(?:alignment_)?kernel", re.IGNORECASE
 )
-_COPIES: Final = frozenset({"aten::copy_"})
+COPIES: Final = frozenset({"aten::copy_"})
 _PRODUCTS: Final = frozenset({"GEMM", "attention", "communication"})
 
 
@@ -48,7 +48,7 @@ def permuting_copies(shapes: pl.DataFrame) -> dict[tuple[str, int | None], bool]
     """Return the copies (operator, signature) -> whether they change the order of dimensions.
 
     ``shapes``: of :func:`.call_shapes.call_shapes`."""
-    rows = shapes.filter(pl.col("operator").is_in(_COPIES), pl.col("input_strides").is_not_null())
+    rows = shapes.filter(pl.col("operator").is_in(COPIES), pl.col("input_strides").is_not_null())
     columns = ("operator", "signature", "input_dims", "input_types", "input_strides")
     return {(operator, signature): _permutes(*texts) for operator, signature, *texts in rows.select(columns).iter_rows()}
 

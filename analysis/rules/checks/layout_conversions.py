@@ -13,7 +13,7 @@ import polars as pl
 
 from ...efficiency.kernel_classes import KernelGroup, signatures
 from ...efficiency.largest_site import Site
-from ...efficiency.layouts import CONVOLUTION, conversions, permuting_copies
+from ...efficiency.layouts import CONVOLUTION, COPIES, conversions, permuting_copies
 from ...report.device import DeviceTime
 from ...report.rule_details import LayoutConversion, LayoutConversionsDetails, LayoutDevice
 from ...toolkit.wording import duration, percent, plural, shape_text
@@ -77,7 +77,8 @@ class LayoutConversions(Rule):
 
 def _conversions(run: RunData) -> _Found:
     names = {row["id"]: row["name"] for row in run.kernel_sums}
-    return conversions(run.kernel_groups, names, permuting_copies(run.call_shapes))
+    copies = any(group.operator in COPIES for group in run.kernel_groups)
+    return conversions(run.kernel_groups, names, permuting_copies(run.call_shapes) if copies else {})
 
 
 def _share(device: DeviceTime, times: dict[_Device, int], threshold: float) -> DeviceShare:

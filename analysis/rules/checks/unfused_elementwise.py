@@ -99,17 +99,15 @@ def _of_processes(kernels: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     chained = ordered.group_by("chain").agg(
         pl.col("node", "process", "device").first(), count=pl.len(), time=pl.col("time").sum(), longest=pl.col("time").max()
     )
-    chained = chained.filter(pl.col("count") > 1)
-    extra = (pl.col("time") - pl.col("longest")).sum()
-    device = ["node", "process", "device"]
-    figures = chained.group_by(device).agg(
-        chains=pl.len().cast(pl.Int64), count=pl.col("count").sum().cast(pl.Int64), total=pl.col("time").sum(), extra=extra
+    several, time, longest = pl.col("count") > 1, pl.col("time"), pl.col("longest")
+    by_device = chained.group_by("node", "process", "device").agg(
+        chains=several.sum().cast(pl.Int64),
+        count=pl.col("count").filter(several).sum().cast(pl.Int64),
+        total=time.filter(several).sum(),
+        extra=(time - longest).sum(),
+        every=time.sum(),
     )
-    every = ordered.group_by(device).agg(every=pl.col("time").sum())
-    by_device = figures.join(every, on=device, how="full", coalesce=True, nulls_equal=True).with_columns(
-        pl.col("chains", "count", "total", "extra", "every").fill_null(0)
-    )
-    inside = ordered.join(chained, on="chain", how="semi")
+    inside = ordered.join(chained.filter(several), on="chain", how="semi")
     return by_device, inside.group_by("name").agg(count=pl.len().cast(pl.Int64), time=pl.col("time").sum())
 
 

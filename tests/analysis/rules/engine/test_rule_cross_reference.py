@@ -193,7 +193,8 @@ class _Says(Rule):
 
 def results(*rules: Rule, summarized: bool = False) -> Any:
     with empty_store() as store:
-        run: Any = SimpleNamespace(store=store, samples=SimpleNamespace(interval_ns=None))
+        sites = SimpleNamespace(known=False)
+        run: Any = SimpleNamespace(store=store, samples=SimpleNamespace(interval_ns=None), sites=sites)
         chosen = tuple(Chosen(rule, Parameters({"scan_interval_us": 1})) for rule in rules)
         return evaluate(run, Selection(chosen, summarized))
 
