@@ -93,7 +93,7 @@ def reasons(product: Product, kernel: str | None, multiprocessors: int | None) -
     if odd and multiple > 1 and on_tensor_cores:
         sizes = " and ".join(f"{name} = {size}" for name, size in sorted(odd))
         found.append(f"alignment: {sizes} {'is' if len(odd) == 1 else 'are'} not a multiple of {multiple}")
-    if product.type in _LOW and _NO_TENSOR_CORES.search(kernel):
+    if product.type in _LOW and min(product.m, product.n) >= _SKINNY and _NO_TENSOR_CORES.search(kernel):
         found.append("no tensor cores: the kernel does not use them")
     if min(product.m, product.n) < _SKINNY:
         name, size = min(("M", product.m), ("N", product.n), key=lambda item: item[1])

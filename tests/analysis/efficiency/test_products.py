@@ -71,3 +71,4 @@ def test_tiles() -> None:
     assert of(512, 1024) == ["few tiles"]  # 32 tiles
     assert of(136, 4096) == ["tile quantization"]  # 136 of 256 rows
     assert of(8, 4096) == ["skinny"]
+    assert why([[1, 1024], [1024, 4096]], [[1024, 1], [4096, 1]], "gemv2T_kernel_val") == ["skinny"]  # a vector needs no tensor cores
