@@ -66,7 +66,8 @@ def nested(ranges: Sequence[tuple[object, int | None, int | None]]) -> list[tupl
     order = [number for number, (_, start, end) in enumerate(ranges) if start is not None and end is not None]
     for number in sorted(order, key=lambda n: (ranges[n][1], -(ranges[n][2] or 0), n)):
         group, start, end = ranges[number]
-        assert start is not None and end is not None
+        assert start is not None
+        assert end is not None
         for before in reversed([n for n in begun if ranges[n][0] == group]):
             until = ends[before]
             assert until is not None
