@@ -143,12 +143,13 @@ class PreprocessingRow(DetailsRow):
 
 
 class HostPreprocessingDetails(RuleDetails):
-    """``loading_ns``: time of the loader's calls; ``known_percent``: the part that ``rows`` and further ones name. ``waited_ns``: time for
+    """``loading_ns``: time of the loader's calls; ``known_percent``: the part that ``rows`` and further ones name, None if
+    the waits are too short to look. ``waited_ns``: time for
     which devices, or without them steps, wait meanwhile; ``waited_percent``: of ``base``."""
 
     rows: tuple[PreprocessingRow, ...]
     loading_ns: int
-    known_percent: float
+    known_percent: float | None
     waited_ns: int
     waited_percent: float
     base: str

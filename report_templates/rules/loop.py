@@ -157,6 +157,8 @@ def _longer(step: SlowStep) -> str:
 
 
 def host_preprocessing(context: RuleContext, details: HostPreprocessingDetails) -> Blocks:
+    if details.known_percent is None:
+        return []
     return [
         table(
             f"{context.id}-lines",

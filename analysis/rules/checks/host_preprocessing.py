@@ -47,41 +47,40 @@ class HostPreprocessing(Rule):
         calls = loading_calls(run.store)
         if calls.is_empty():
             return not_evaluated(_NO_CALLS, _CAPTURE)
-        work = loading_work(run.store)
-        if work.is_empty():
-            return not_evaluated("the trace shows the waits for data, and nothing of what prepares it", _CAPTURE)
         loading = int((calls["end"] - calls["start"]).sum())
         waited, total, base = _waiting(run, calls)
         if not total:
             return not_evaluated("neither device activity nor steps in this run", "Record GPU activity or annotate the steps.")
+        share, threshold = 100 * waited / total, parameters["threshold"]
+        who = "Devices have no work" if run.breakdown else "Steps wait"
+        text = (
+            f"{who} for {duration(waited)} while their processes load data,"
+            f" {percent(share)} of the {base} (threshold {percent(threshold)})."
+        )
+        if share <= threshold:
+            return concluded((), 0, details=HostPreprocessingDetails((), loading, None, waited, share, base), finding=text)
+        work = loading_work(run.store)
+        if work.is_empty():
+            return not_evaluated("the trace shows the waits for data, and nothing of what prepares it", _CAPTURE)
         rows = tuple(
             PreprocessingRow(*run.places.process(process), what, line, count, time, 100 * time / loading)
             for process, what, line, count, time in work.head(run.top).iter_rows()
         )
         known = 100 * int(work["time"].sum()) / loading
-        share = 100 * waited / total
         details = HostPreprocessingDetails(rows, loading, known, waited, share, base)
         main = [row for row in rows if row.percent >= _MAIN]
-        threshold = parameters["threshold"]
-        who = "Devices have no work" if run.breakdown else "Steps wait"
-        text = (
-            f"{who} for {duration(waited)} while their processes load data,"
-            f" {percent(share)} of the {base} (threshold {percent(threshold)})."
-            f" {_named(rows[0])}, {percent(rows[0].percent)} of the loading."
-        )
-        if share > threshold and not main:
+        if not main:
             missing = f"the trace shows {percent(known)} of what ran in the loader, and no line or operator takes {_MAIN:g} % of it"
             return not_evaluated(missing, _CAPTURE, details=details)
-        bad = main if share > threshold else []
-        caused = round(waited * min(sum(row.percent for row in bad) / 100, 1.0))
+        caused = round(waited * min(sum(row.percent for row in main) / 100, 1.0))
         return concluded(
-            bad,
+            main,
             len(work),
             [calls.select(pl.col("start").min(), pl.col("end").max()).row(0)],
             details=details,
-            finding=text,
-            recommendation=_recommendation(bad) if bad else None,
-            cost=Cost("Make the preparation of the data cheaper", caused, total, caused, base=base) if bad else None,
+            finding=f"{text} {_named(rows[0])}, {percent(rows[0].percent)} of the loading.",
+            recommendation=_recommendation(main),
+            cost=Cost("Make the preparation of the data cheaper", caused, total, caused, base=base),
         )
 
 
