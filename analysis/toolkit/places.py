@@ -104,4 +104,4 @@ def one_of(column: str, values: Iterable[int | None]) -> str:
     parts = [f"{column} IN ({known})"] if known else []
     if None in values:
         parts.append(f"{column} IS NULL")
-    return f"({' OR '.join(parts)})"
+    return f"({' OR '.join(parts) or 'false'})"

@@ -27,7 +27,7 @@ from postrun.report_templates.text.look import Look
 
 MakeStore = Callable[..., Store]
 MS = 1_000_000
-OF_TRAINING = {"StepOutlier", "MaxInitializationTime", "Dataloader", "OverallFrameworkMetrics", "InputBound"}
+OF_TRAINING = {"StepOutlier", "MaxInitializationTime", "Dataloader", "OverallFrameworkMetrics", "InputBound", "HostPreprocessing"}
 
 
 def served(make_store: MakeStore, *names: str) -> Report:
