@@ -113,7 +113,7 @@ def _report(store: Store, options: Options) -> Report:
 
 
 def _kernels(data: RunData) -> tuple[Kernel, ...]:
-    """Return the kernels with module and roof, and with what was launched outside of the steps."""
+    """Return the kernels with module, roof and their work outside of the steps."""
     kernels = data.located_kernels
     outside = data.step_data.outside
     if outside.is_empty():

@@ -51,7 +51,9 @@ class Training:
 
 
 def measured(training: Training, detailed: DetailedPlan | None) -> tuple[float, int, int]:
-    """Return seconds of processor time per step, and bytes of the trace per step: text and compressed."""
+    """Return processor time (s) and bytes of the trace per step.
+
+    The bytes are those of the text and of the compressed file."""
     plan = None if detailed is None else ProfilingPlan(detailed=detailed)
     with tempfile.TemporaryDirectory() as folder:
         seconds = 0.0

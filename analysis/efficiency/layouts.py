@@ -45,7 +45,7 @@ def conversion(group: KernelGroup, name: str, copies: Mapping[tuple[str, int | N
 
 
 def permuting_copies(shapes: pl.DataFrame) -> dict[tuple[str, int | None], bool]:
-    """Return the copies (operator, signature) -> whether they change the order of dimensions.
+    """Tell which copies change the order of dimensions, by operator and signature.
 
     ``shapes``: of :func:`.call_shapes.call_shapes`."""
     rows = shapes.filter(pl.col("operator").is_in(COPIES), pl.col("input_strides").is_not_null())

@@ -71,7 +71,9 @@ def _sizes(value: Any) -> bool:
 
 
 def _lead(sizes: Sequence[int], strides: Any, names: tuple[str, str]) -> tuple[str, int] | None:
-    """Return the name and length of the contiguous dimension; rows if the strides are unknown."""
+    """Return the name and length of the contiguous dimension.
+
+    These are the rows if the strides are unknown."""
     if not isinstance(strides, list) or len(strides) != len(sizes) or not all(type(stride) is int and stride >= 0 for stride in strides):
         return names[1], sizes[-1]
     if strides[-1] == 1 or sizes[-1] == 1:
@@ -82,29 +84,33 @@ def _lead(sizes: Sequence[int], strides: Any, names: tuple[str, str]) -> tuple[s
 
 
 def reasons(product: Product, kernel: str | None, multiprocessors: int | None) -> tuple[str, ...]:
-    """Return why a product is slow, as far as its sizes and its kernel show; the strongest reason first."""
+    """Return the reasons for a slow product that its sizes and its kernel show.
+
+    The strongest reason is the first."""
     kernel = kernel or ""
-    found = []
+    causes = []
     multiple = _ALIGNED_BYTES // product.bytes
     odd = {lead for lead in product.leads if lead and lead[1] % multiple}
     on_tensor_cores = product.type in _LOW or (product.type == "fp32" and _UNALIGNED.search(kernel))
     if None in product.leads:
-        found.append("layout: neither dimension of a factor is contiguous")
+        causes.append("layout: neither dimension of a factor is contiguous")
     if odd and multiple > 1 and on_tensor_cores:
         sizes = " and ".join(f"{name} = {size}" for name, size in sorted(odd))
-        found.append(f"alignment: {sizes} {'is' if len(odd) == 1 else 'are'} not a multiple of {multiple}")
+        causes.append(f"alignment: {sizes} {'is' if len(odd) == 1 else 'are'} not a multiple of {multiple}")
     if product.type in _LOW and min(product.m, product.n) >= _SKINNY and _NO_TENSOR_CORES.search(kernel):
-        found.append("no tensor cores: the kernel does not use them")
+        causes.append("no tensor cores: the kernel does not use them")
     if min(product.m, product.n) < _SKINNY:
         name, size = min(("M", product.m), ("N", product.n), key=lambda item: item[1])
-        found.append(f"skinny: {name} = {size}")
+        causes.append(f"skinny: {name} = {size}")
     elif tile := _TILE.search(kernel):
-        found += _of_tiles(product, int(tile[1]), int(tile[2]), multiprocessors)
-    return tuple(found)
+        causes += _of_tiles(product, int(tile[1]), int(tile[2]), multiprocessors)
+    return tuple(causes)
 
 
 def _of_tiles(product: Product, rows: int, columns: int, multiprocessors: int | None) -> list[str]:
-    """Return the reasons in the tiles of the kernel, which may compute the transposed product."""
+    """Return the reasons in the tiles of the kernel.
+
+    The kernel may compute the transposed product."""
     filled, tiles = max(_filled(product.m, product.n, rows, columns), _filled(product.n, product.m, rows, columns))
     if filled < _FULL:
         return [f"tile quantization: {100 * filled:.0f} % of the {rows}x{columns} tiles are in use"]

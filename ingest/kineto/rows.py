@@ -299,7 +299,9 @@ def _device_of_pid() -> pl.Expr:
 
 
 def _occupancy(percent: pl.Series, shared_memory: pl.Series) -> pl.Series:
-    """Return the occupancy; null where the profiler's calculator does not know kernels with this much shared memory, and writes 0."""
+    """Return the occupancy, null if it is unknown.
+
+    The profiler's calculator writes 0 for kernels with more shared memory than it knows."""
     percent = percent.set(percent > 100, None)
     return percent.set((percent == 0) & (shared_memory > _MOST_SHARED_MEMORY).fill_null(True), None)
 

@@ -347,7 +347,9 @@ class Reader:
             yield RANGES, self._ranges(kept.filter(~operator), domains), 0
 
     def _range_columns(self, texts: pl.Series) -> pl.DataFrame:
-        """Return name id, final number, kind of host event (null: annotation), signature and sequence number."""
+        """Return name id, final number, kind, signature and sequence number.
+
+        The kind is that of a host event, null for an annotation."""
         distinct = texts.unique(maintain_order=True).alias("text")
         of_torch = distinct.str.contains(_TORCH)
         stripped = distinct.to_frame().select(

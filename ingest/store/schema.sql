@@ -157,14 +157,14 @@ CREATE TABLE text (
     text VARCHAR -- the text; several rows may have the same
 );
 
--- What an operator was called with, and from where: a distinct combination, which many calls share. JSON columns contain JSON text as the
+-- The inputs of an operator and the code that called it: a distinct combination, which many calls share. JSON columns contain JSON text as the
 -- source has it.
 CREATE TABLE signature (
     id INTEGER, -- number of the combination
-    input_dims VARCHAR, -- JSON array: sizes of each input; [] of an input that is no tensor
+    input_dims VARCHAR, -- JSON array: sizes of each input; [] of an input without sizes, such as a number
     input_types VARCHAR, -- JSON array: type of each input
     input_strides VARCHAR, -- JSON array: strides of each input; elements
-    concrete_inputs VARCHAR, -- JSON array: values of the inputs that are no tensors, as texts
+    concrete_inputs VARCHAR, -- JSON array: values of the inputs other than tensors, as texts
     call_stack VARCHAR, -- Python frames of the call, separated by semicolons
     module_hierarchy VARCHAR, -- modules of the call
     kernel_file VARCHAR, -- source file of a compiled kernel

@@ -86,7 +86,7 @@ def categories(report: Report) -> Section:
 
 
 def sources(shares: Sequence[Share], verb: str, by_operator: str, unknown: str) -> str:
-    """Write by what the kernel time is classified: "Classified by operator (87%) and kernel name (13%)."
+    """Write the sources of classes: "By operator (87%) and kernel name (13%)."
 
     Reports of earlier versions have no shares: their kernels are classified by name.
     """

@@ -101,7 +101,7 @@ def assert_same(folder: Path, tables: Path) -> dict[str, list[Any]] | str:
 
 
 def test_signatures_of_operators(tmp_path: Path) -> None:
-    """Files that share signatures have the ids of the run, also if each was read by itself."""
+    """Files that share signatures have the ids of the run, also if read one by one."""
     for rank in range(3):
         events = [
             {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 9, "tid": 9, "ts": 1000 + 10 * n, "dur": 5,

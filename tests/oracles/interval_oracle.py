@@ -59,7 +59,9 @@ def innermost(points: Sequence[tuple[object, int | None]], ranges: Sequence[tupl
 
 
 def nested(ranges: Sequence[tuple[object, int | None, int | None]]) -> list[tuple[int | None, int | None]]:
-    """The range around each range and its end: every range is compared with all that began before it in its group, the last one first."""
+    """Return the range around each range, and its end.
+
+    Every range is compared with all that began before it in its group, the last one first."""
     ends = [None if start is None else end for _, start, end in ranges]
     parents: list[int | None] = [None] * len(ranges)
     begun: list[int] = []

@@ -406,7 +406,7 @@ class OracleScanner:
         self._kinds = [*kinds, *sparse_kinds, *wide_kinds] + ["text"] * parts
         self._parts = range(len(self._kinds) - parts, len(self._kinds))
         self._combinations: list[tuple[str | None, ...]] = []
-        self._taken = 0  # of them
+        self._taken = 0  # number of combinations that were taken
         self._dense = len(kinds)
         self._narrow = len(kinds) + len(sparse_kinds)
         self._keys = {key.decode(): index for key, index in keys}
@@ -547,7 +547,9 @@ class OracleScanner:
         return known
 
     def _combined(self, texts: list[str | None], at: int) -> int | None:
-        """Return the place of a combination among all; none for an empty one, and for a new one in a full table."""
+        """Return the place of a combination among all.
+
+        None for an empty one, and for a new one in a full table."""
         for text in texts:
             if text is not None and cut_text(text, self._text_limit) != text:
                 self._note("text_cut", at)

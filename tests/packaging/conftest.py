@@ -85,7 +85,9 @@ def wheel(compiler: str, project_root: Path, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture(scope="session")
 def rebuilt(compiler: str, unpacked: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A wheel built of a copy of the source archive's tree, and that tree; its build folder is ``build`` next to the wheel."""
+    """Build a wheel of a copy of the source archive's tree; return it and that tree.
+
+    Its build folder is ``build`` next to the wheel."""
     folder = tmp_path_factory.mktemp("rebuilt")
     shutil.copytree(unpacked, folder / "postrun")
     return build_wheel(folder / "postrun", folder), folder / "postrun"

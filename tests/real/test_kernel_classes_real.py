@@ -65,12 +65,12 @@ def test_matrix_work_is_that_of_the_operators(shared_data: Path, trace: str) -> 
         names = around.get(event["args"]["correlation"], [])
         for category, beginnings in BEGINNINGS.items():
             owners = [name for name in names if name.startswith(beginnings)]
-            other = names and not names[-1].startswith(beginnings) and names[-1] not in ("aten::_convolution", "aten::convolution")
-            if owners and not any(move in event["name"] for move in MOVES) and (category == "attention" or not other):
+            foreign = names and not names[-1].startswith(beginnings) and names[-1] not in ("aten::_convolution", "aten::convolution")
+            if owners and not any(move in event["name"] for move in MOVES) and (category == "attention" or not foreign):
                 expected[category] += round(float(event["dur"]) * 1000)
                 break
     with ingest([path]) as store:
         groups = RunData(store).kernel_groups
-        found = {share.name: share.total_ns for share in categories(groups)}
-        assert sum(found.values()) == sum(share.total_ns for share in category_sources(groups)) == total
-        assert {category: found.get(category, 0) for category in BEGINNINGS} == expected
+        times = {share.name: share.total_ns for share in categories(groups)}
+        assert sum(times.values()) == sum(share.total_ns for share in category_sources(groups)) == total
+        assert {category: times.get(category, 0) for category in BEGINNINGS} == expected

@@ -49,7 +49,9 @@ def nanoseconds(value: Any) -> int:
 
 
 def recomputed(path: Path) -> tuple[Counter[str], Counter[str]]:
-    """Device time by path and by line. The program of these traces is that of the package moca; other frames are of libraries."""
+    """Sum device time by path and by line.
+
+    The program of these traces is that of the package moca; other frames are of libraries."""
     events = [
         event for event in json.loads(gzip.decompress(path.read_bytes()), parse_float=Decimal)["traceEvents"] if event.get("ph") == "X"
     ]
@@ -92,7 +94,9 @@ def test_leaves_add_up(shared_data: Path, trace: str) -> None:
 
 
 def test_backward_pass_has_the_lines_of_its_forward_pass(shared_data: Path) -> None:
-    """The script calls the model in line 46; PyTorch has written the stacks with the forward operators alone."""
+    """The script calls the model in line 46.
+
+    PyTorch has written the stacks with the forward operators alone."""
     times, _ = computed(shared_data / "kineto" / "v100_old_schema" / "resnet50_num_workers_0.json.gz")
     model = times.lines[0]
     assert model.line == "resnet50_profiler_api.py:46"

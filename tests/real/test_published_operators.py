@@ -1,4 +1,4 @@
-"""FLOPs and bytes of operators against another tool's tables, which lie next to three real traces (*.operators.csv)."""
+"""FLOPs and bytes of operators against another tool's tables next to three real traces (*.operators.csv)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from postrun.analysis.efficiency.work import work_of
 
 
 def published_flop(row: dict[str, str], dims: list[Any], flop: int) -> int:
-    """Apply the conventions of the tables to our count: they add the bias of addmm, and halve causal attention exactly."""
+    """Apply the conventions of the tables to our count.
+
+    They add the bias of addmm, and halve causal attention exactly."""
     if row["operator"] == "aten::addmm":
         return flop + dims[1][0] * dims[2][1]
     if row["model"] == "SDPA_fwd" and ast.literal_eval(row["concrete_inputs"])[4] == "True":
@@ -24,10 +26,10 @@ def published_flop(row: dict[str, str], dims: list[Any], flop: int) -> int:
 
 
 def published_bytes(row: dict[str, str], dims: list[Any], moved: int) -> int:
-    """Apply the conventions of the tables to our bytes, whose elements have 2 bytes there where they differ.
+    """Apply the conventions of the tables to our bytes.
 
-    They leave out the bias of a convolution, count six values per channel of a layer normalization where it has a weight and a bias, and
-    write a single element of a mean.
+    Elements have 2 bytes if the tables differ. They leave out the bias of a convolution, count six values per channel of a layer
+    normalization with a weight and a bias, and write a single element of a mean.
     """
     if row["model"] == "CONV_fwd":
         return moved - dims[2][0] * 2

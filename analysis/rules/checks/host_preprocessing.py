@@ -1,7 +1,7 @@
 """HostPreprocessing: what a process that loads its data itself spends the loading on (docs/rules.md).
 
 The time of the loader's calls is attributed to lines of the program, if the trace has Python stacks, else to operators. The cost is the
-time for which the device, or without one the step, waits for the loader, as far as the named lines take it.
+time for which the device, or without one the step, waits for the loader, times the share of the named lines.
 """
 
 from __future__ import annotations

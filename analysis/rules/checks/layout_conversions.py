@@ -22,7 +22,7 @@ from ..evidence.device_share import DeviceShare, above, finding, issues, no_devi
 from ..evidence.run_data import RunData
 
 _Device = tuple[str, int | None, int | None, int | None]
-_Found = list[tuple[KernelGroup, str]]
+_Conversions = list[tuple[KernelGroup, str]]
 _CHANNELS_LAST: Final = (
     "Keep images in the layout of the kernels: `model.to(memory_format=torch.channels_last)` and"
     " `images.to(memory_format=torch.channels_last)`, once, before the training loop"
@@ -48,13 +48,13 @@ class LayoutConversions(Rule):
             return no_device_activity()
         if not run.kernel_groups:
             return not_evaluated("no kernels in this run")
-        found = _conversions(run)
+        conversions = _conversions(run)
         times: dict[_Device, int] = defaultdict(int)
-        for group, _ in found:
+        for group, _ in conversions:
             location = run.places.process(group.process)
             times[location.node, location.rank, location.pid, group.device] += group.total
         shares = [_share(device, times, parameters["threshold"]) for device in run.breakdown]
-        rows = _rows(run, found)
+        rows = _rows(run, conversions)
         return outcome(
             run,
             shares,
@@ -75,7 +75,7 @@ class LayoutConversions(Rule):
         return run.site_of_work(struct.is_in(keys.select(struct).to_series().implode()))
 
 
-def _conversions(run: RunData) -> _Found:
+def _conversions(run: RunData) -> _Conversions:
     names = {row["id"]: row["name"] for row in run.kernel_sums}
     copies = any(group.operator in COPIES for group in run.kernel_groups)
     return conversions(run.kernel_groups, names, permuting_copies(run.call_shapes) if copies else {})
@@ -90,12 +90,12 @@ def _device(share: DeviceShare) -> LayoutDevice:
     return LayoutDevice.of(share.device, conversion_ns=share.ns, percent=share.percent, issue=bool(share.issue))
 
 
-def _rows(run: RunData, found: Iterable[tuple[KernelGroup, str]]) -> tuple[LayoutConversion, ...]:
+def _rows(run: RunData, conversions: Iterable[tuple[KernelGroup, str]]) -> tuple[LayoutConversion, ...]:
     """Return the conversions by kernel, operator and shape, longest first."""
     shorts = {row["id"]: row["short_name"] for row in run.kernel_sums}
     inputs = signatures(run.store)
     sums: dict[tuple[str, str, str | None, str | None], list[int]] = defaultdict(lambda: [0, 0])
-    for group, kind in found:
+    for group, kind in conversions:
         call = inputs.get(group.signature)
         values = sums[kind, shorts.get(group.kernel, ""), group.operator, shape_text(call.dims) if call else None]
         values[0] += group.count

@@ -70,14 +70,14 @@ class UnfusedAttention(Rule):
 
 
 def _of(run: RunData, device: DeviceTime, chains: Iterable[AttentionChain]) -> list[AttentionChain]:
-    place = (device.node, device.rank, device.pid, device.device)
-    return [chain for chain in chains if (*run.places.process(chain.process), chain.device) == place]
+    key = (device.node, device.rank, device.pid, device.device)
+    return [chain for chain in chains if (*run.places.process(chain.process), chain.device) == key]
 
 
 def _excess(chains: Iterable[AttentionChain]) -> int:
     """Sum the time beyond fused attention.
 
-    Where that is unknown, only the operators count that a fused kernel does without memory traffic."""
+    If that is unknown, only the operators count that a fused kernel does without memory traffic."""
     return sum(
         chain.softmax_ns + chain.between_ns if chain.fused_ns is None else max(chain.time_ns - chain.fused_ns, 0) for chain in chains
     )

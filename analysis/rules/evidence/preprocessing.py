@@ -1,4 +1,4 @@
-"""What the process of a training does while it loads data itself: time by line of the program, else by operator."""
+"""The work of a training process that loads its data itself: time by line of the program, else by operator."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def loading_work(store: Store) -> pl.DataFrame:
     rows = store.frame(_ROWS)
     tree = nested(rows, ["process", "tid"])
     rows = rows.with_columns(tree).with_row_index("row")
-    own = pl.col("end") - pl.col("start")
-    children = rows.drop_nulls("parent").group_by(row="parent").agg(inner=own.sum())
-    rows = rows.join(children, on="row", how="left", maintain_order="left").with_columns(own=own - pl.col("inner").fill_null(0))
+    length = pl.col("end") - pl.col("start")
+    children = rows.drop_nulls("parent").group_by(row="parent").agg(inner=length.sum())
+    rows = rows.join(children, on="row", how="left", maintain_order="left").with_columns(own=length - pl.col("inner").fill_null(0))
     texts = dict(store.frame("SELECT id, text FROM name WHERE list_contains(?, id)", [rows["name"].unique().to_list()]).rows())
     called = pl.Series("text", [texts.get(name, "") for name in rows["name"].unique(maintain_order=True)], dtype=pl.String)
     origins = dict(zip(rows["name"].unique(maintain_order=True), frames(called)["origin"], strict=True))
@@ -64,16 +64,16 @@ def loading_work(store: Store) -> pl.DataFrame:
 
 
 def _owners(parents: pl.Series, kinds: pl.Series, origins: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """Return the row that each row counts for, which follows from its parent's, and which rows are lines of code.
+    """Return the row that each row counts for, and which rows are lines of code.
 
-    A frame of the program comes before one of a library, and this before an operator."""
+    The owner follows from that of the parent. A frame of the program comes before one of a library, and this before an operator."""
     owners: list[int | None] = []
     ranks: list[int] = []
     for row, (parent, kind, origin) in enumerate(zip(parents, kinds, origins, strict=True)):
         owner, rank = (None, 0) if parent is None else (owners[parent], ranks[parent])
-        own = _RANK.get(origin, 0) if kind == "python" else int(kind == "operator")
-        if own > rank or own == rank > 1:  # the innermost frame of a kind, the outermost operator
-            owner, rank = row, own
+        level = _RANK.get(origin, 0) if kind == "python" else int(kind == "operator")
+        if level > rank or level == rank > 1:  # the innermost frame of a kind, the outermost operator
+            owner, rank = row, level
         owners.append(owner)
         ranks.append(rank)
     return pl.Series(owners, dtype=pl.UInt32), kinds == "python"

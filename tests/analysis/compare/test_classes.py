@@ -13,7 +13,7 @@ from report_stub import empty_report
 
 
 def report(operator_percent: float | None) -> Report:
-    """A convolution in BF16 by its operator, which runs as `ampere_sgemm_128x64_nn`, takes 100 ns."""
+    """Report that a convolution in BF16 runs as `ampere_sgemm_128x64_nn`, 100 ns."""
     sources = (
         () if operator_percent is None else (Share("operator", 0, 1, operator_percent), Share("kernel name", 0, 1, 100 - operator_percent))
     )
@@ -34,7 +34,7 @@ def test_alike_sources_are_kept(base: float | None, new: float | None) -> None:
 
 @pytest.mark.parametrize(("base", "new"), [(80.0, 90.0), (None, 10.0), (50.0, 0.0)])
 def test_other_sources_are_replaced_by_names(base: float | None, new: float | None) -> None:
-    for one in comparable(report(base), report(new)):
-        assert [(kernel.category, kernel.precision) for kernel in one.kernels] == [("GEMM", "FP32")]
-        assert one.categories == (Share("GEMM", 100, 1, 100.0),)
-        assert one.precision.shares == one.precision.matrix == (Share("FP32", 100, 1, 100.0),)
+    for compared in comparable(report(base), report(new)):
+        assert [(kernel.category, kernel.precision) for kernel in compared.kernels] == [("GEMM", "FP32")]
+        assert compared.categories == (Share("GEMM", 100, 1, 100.0),)
+        assert compared.precision.shares == compared.precision.matrix == (Share("FP32", 100, 1, 100.0),)

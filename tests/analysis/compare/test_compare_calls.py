@@ -63,7 +63,7 @@ def test_a_second_kernel_is_not_another_kernel() -> None:
 
 
 def test_another_shape() -> None:
-    """Twice the batch: the forward product, and that of the gradient of the weights, whose dims change elsewhere."""
+    """Twice the batch changes other dims of the forward product and of the gradient."""
     base = [row(ms=10), row("aten::mm", dims="256x64, 64x512", ms=6)]
     new = [row(ms=19, dims="128x256, 256x512"), row("aten::mm", dims="256x128, 128x512", ms=12)]
     result = changes(base, new)
@@ -110,7 +110,9 @@ def test_a_fused_operator() -> None:
 
 
 def test_renamed_modules() -> None:
-    """The program wraps its model: each path changes, and layers 2 and 10 keep their order. One layer became slower."""
+    """Each path of a wrapped model changes.
+
+    Layers 2 and 10 keep their order. One layer became slower."""
     base = [row(module=f"Net/Layer_{number}", ms=10 + number) for number in (2, 10)] + [row("aten::add", "Net/Layer_2", ms=1)]
     base.append(row("aten::add", "Net/Layer_10", ms=1))
     new = [dataclasses.replace(one, module=f"Wrapped/{one.module}") for one in base]
@@ -135,7 +137,7 @@ def test_modules_of_one_run_only_do_not_count() -> None:
 
 
 def test_many_shapes_are_one_row() -> None:
-    """Copies whose sizes depend on the data: 10 shapes before, 12 others now, one call of 1 ms each."""
+    """Sizes of copies depend on the data: 10 shapes of one call before, 12 others now."""
     base = [row("aten::copy_", "M", f"{100 + number}", calls=1, ms=1) for number in range(10)]
     new = [row("aten::copy_", "M", f"{200 + number}", calls=1, ms=1) for number in range(12)]
     (change,) = changes(base, new)
@@ -151,7 +153,7 @@ def test_other_products_without_modules_are_gone_and_new() -> None:
 
 
 def test_rows_that_the_other_list_may_leave_out_are_unknown() -> None:
-    """New lists rows from 5 ms on: a row of 4 ms in base can be there; one of 6 ms is gone."""
+    """If new lists rows of at least 5 ms, one of 6 ms is gone, one of 4 ms may be."""
     base = [row("aten::a", ms=6), row("aten::b", ms=4)]
     result = changes(base, [row("aten::c", ms=5)], further=(0, 3))
     assert [(change.operator, change.state) for change in result] == [("aten::a", "gone"), ("aten::c", "new")]

@@ -259,7 +259,9 @@ def test_ranks_share_the_paths_of_modules(make_store: MakeStore) -> None:
 
 
 def test_a_replayed_graph_gets_the_sites_of_the_eager_kernels(make_store: MakeStore) -> None:
-    """A layer runs one by one, twice, and a graph replays it; in a second graph two of three kernels are of either layer."""
+    """A graph replays a layer that also runs one by one, twice.
+
+    In a second graph two of three kernels are of either layer."""
     p = Program()
     for step in (0, 1000):
         for layer in (0, 1):
@@ -280,7 +282,7 @@ def test_a_replayed_graph_gets_the_sites_of_the_eager_kernels(make_store: MakeSt
 
 
 def test_findings_and_gaps_name_the_code(make_store: MakeStore) -> None:
-    """The host prepares a batch for most of the time, in a module, and launches only then."""
+    """The host prepares a batch in a module for most of the time, then it launches."""
     p = Program()
     p.python("train.py(10): step", 0, 9_000)
     p.python("nn.Module: Model_0", 1_000, 8_900)
@@ -299,7 +301,9 @@ def test_findings_and_gaps_name_the_code(make_store: MakeStore) -> None:
 
 
 def test_a_replayed_graph_gets_the_sites_of_its_capture(make_store: MakeStore) -> None:
-    """The capture launches three kernels, which only run as a graph; a capture of another length does not count."""
+    """The capture launches three kernels, which only run as a graph.
+
+    A capture of another length does not count."""
     p = Program()
     p.event("call", "cudaStreamBeginCapture", 0, 1, correlation=900)
     for layer, launches in ((0, 1), (1, 2)):

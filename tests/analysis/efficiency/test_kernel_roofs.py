@@ -44,9 +44,9 @@ def test_the_roof_is_that_of_the_calls_that_the_kernel_does() -> None:
     # Signatures that differ in members which the row does not have: 60 + 40 ns are all of its time.
     assert roof(100, [group(60), group(40, signature=2)], [row(100, 40.0)]) == 40.0
     # Two rows of 50 ns: least times 20 + 5 of 100 ns.
-    other = dataclasses.replace(MM, dims=[[4, 8], [8, 8]])
-    rows = [row(50, 40.0), row(50, 10.0, input_dims=other.dims)]
-    assert roof(100, [group(50), group(50, signature=2)], rows, {1: MM, 2: other}) == 25.0
+    bias = dataclasses.replace(MM, dims=[[4, 8], [8, 8]])
+    rows = [row(50, 40.0), row(50, 10.0, input_dims=bias.dims)]
+    assert roof(100, [group(50), group(50, signature=2)], rows, {1: MM, 2: bias}) == 25.0
 
 
 def test_an_unknown_roof() -> None:

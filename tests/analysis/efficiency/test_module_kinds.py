@@ -8,8 +8,8 @@ from postrun.analysis.efficiency.module_kinds import module_kinds
 from postrun.analysis.report.modules import Module
 
 
-def module(path: str, device: int, own: int) -> Module:
-    return Module(path, device, own, device // 2, 1, 3, 2 * device, 1)
+def module(path: str, device: int, own_time: int) -> Module:
+    return Module(path, device, own_time, device // 2, 1, 3, 2 * device, 1)
 
 
 def test_layers_of_a_model_are_one_row() -> None:

@@ -32,8 +32,8 @@ def classified(operator: str | None, types: list[Any], kernel: str, dims: list[A
 @pytest.mark.parametrize("row", OPERATOR_RULES + CUSTOM_RULES, ids=lambda row: row.value)
 def test_examples_have_the_category_of_their_row(row: NameRule) -> None:
     assert row.value in CATEGORIES
-    found = {example: operator_class(example) for example in row.examples}
-    assert {example: known and known.category for example, known in found.items()} == dict.fromkeys(row.examples, row.value)
+    classes = {example: operator_class(example) for example in row.examples}
+    assert {example: known and known.category for example, known in classes.items()} == dict.fromkeys(row.examples, row.value)
 
 
 @pytest.mark.parametrize(

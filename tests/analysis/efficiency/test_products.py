@@ -41,7 +41,9 @@ def test_hostile_sizes_are_no_product(dims: list[Any]) -> None:
 
 
 def test_alignment() -> None:
-    """16 bytes are 8 elements of FP16, 4 of FP32; FP32 counts if its kernel is one of tensor cores with such loads."""
+    """16 bytes are 8 elements of FP16, 4 of FP32.
+
+    FP32 counts if its kernel is one of tensor cores with such loads."""
     dims = [[4096, 1111], [1111, 4096]]
     assert why(dims, [[1111, 1], [4096, 1]]) == ["alignment"]
     assert why(dims, [[1112, 1], [4096, 1]]) == []  # padded rows
@@ -59,7 +61,9 @@ def test_layout_and_cores() -> None:
 
 
 def test_tiles() -> None:
-    """108 multiprocessors. 128x128 tiles of 4096x4096: 1024, 9.5 waves. 1536x1152: 108 tiles; one more row of tiles: 117 in 2 waves."""
+    """With 108 multiprocessors, 128x128 tiles of 4096x4096 are 1024, or 9.5 waves.
+
+    1536x1152: 108 tiles; one more row of tiles: 117 in 2 waves."""
     kernel = "sm80_xmma_gemm_f16f16_f16f32_f32_nn_n_tilesize128x128x32_stage4"
 
     def of(m: int, n: int) -> list[str]:

@@ -256,7 +256,9 @@ def test_what_a_stride_of_zero_repeats_is_read_once() -> None:
 
 
 def test_bounds_of_packed_sequences() -> None:
-    """24 tokens in 3 sequences of at most 12: 8, 8, 8 have the fewest pairs, 12 and 12 the most."""
+    """Of 24 tokens in 3 sequences of at most 12, 8, 8, 8 have the fewest pairs.
+
+    12 and 12 have the largest number."""
     (operator, *arguments), *_ = ATTENTION["packed, lengths unknown"]
     assert call(operator, *arguments).flop_bounds == (2 * 8 * 192 * 8, 2 * 8 * 288 * 8)
     (operator, *arguments), *_ = ATTENTION["packed, equal lengths"]

@@ -325,7 +325,9 @@ def test_sparse_arguments_have_the_row_of_their_event(scanner: MakeScanner) -> N
 
 @all_scanners
 def test_texts_of_parts_together_have_one_id(scanner: MakeScanner) -> None:
-    """Equal parts are one combination in every batch; parts are no strings, and make no event sparse."""
+    """Equal parts are one combination in every batch.
+
+    Parts do not count as strings, and no event becomes sparse because of them."""
     arguments = (
         {"sizes": [[2, 3], []], "stack": "a.py(1): f"}, {"stack": "a.py(1): f", "sizes": [[2, 3], []]}, {"sizes": [[2, 3], []]},
         {"stack": ""}, {"sizes": None, "stack": None}, {}, {"sizes": 4, "stack": True}, {"sizes": "\u00e9\n", "stack": ["\u00e9"]},

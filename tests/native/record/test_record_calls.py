@@ -27,7 +27,7 @@ for i in range(12):
 NEITHER = {"record_shapes": False, "with_stack": False, "with_modules": False}
 SHAPES = NEITHER | {"record_shapes": True}
 STACKS = NEITHER | {"with_stack": True, "with_modules": True}
-BOTH = dict.fromkeys(NEITHER, True)
+SHAPES_AND_STACKS = dict.fromkeys(NEITHER, True)
 
 
 def record(*arguments: str, cwd: Path, program: str = TRAIN, path: Path | None = None, **variables: str) -> str:
@@ -51,7 +51,7 @@ def facts(folder: Path) -> dict[str, str]:
 DETAILED = "[framework_profile.detailed]\nstart_step = 2\nnum_steps = 2\n"
 CASES = [
     ("", ["--shapes"], {}, "steps 5 to 7", SHAPES),
-    ("", ["--shapes", "--stacks", "--no-hooks", "--steps", "3:5"], {}, "steps 3 to 4", BOTH),
+    ("", ["--shapes", "--stacks", "--no-hooks", "--steps", "3:5"], {}, "steps 3 to 4", SHAPES_AND_STACKS),
     ("", [], {"POSTRUN_STACKS": "yes"}, "steps 5 to 7", STACKS),
     (DETAILED, [], {}, "steps 2 to 3", NEITHER),
     (DETAILED, ["--stacks"], {}, "steps 2 to 3", STACKS),

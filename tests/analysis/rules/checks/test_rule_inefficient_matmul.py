@@ -30,7 +30,9 @@ A100 = {
 
 
 def run(make_store: MakeStore, shapes: list[tuple[int, int, int, float, str]], threshold: float = 5.0, device: Any = A100) -> Report:
-    """Each shape: M, N, K, share of the peak, kernel. The kernels run one after another."""
+    """Run kernels one after another.
+
+    Each shape: M, N, K, share of the peak, kernel."""
     host: list[dict[str, Any]] = []
     work: list[dict[str, Any]] = []
     signatures = []
@@ -53,7 +55,9 @@ GOOD = [(4096, 4096, 4096, 0.6, TENSOR), (8192, 4096, 4096, 0.64, TENSOR), (4096
 
 
 def test_an_odd_size(make_store: MakeStore) -> None:
-    """Peers reach 60, 64 and 62 %: median 62. At 15.5 %, a quarter of it, three quarters of the time are lost."""
+    """Peers reach 60, 64 and 62 %: median 62.
+
+    At 15.5 %, a quarter of it, three quarters of the time are lost."""
     report = run(make_store, [*GOOD, (4096, 4001, 4096, 0.155, ALIGN1)])
     details = plain_details(report.rules[0])
     (row,) = details["products"]

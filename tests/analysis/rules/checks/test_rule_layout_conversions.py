@@ -25,7 +25,9 @@ NAMES = {
 
 
 def judged(make_store: MakeStore, calls: list[tuple[str, str, int, str | None, str | None]], threshold: float = 10.0) -> Report:
-    """Each call: operator, kernel, duration, dims and strides of its inputs. A kernel of 1000 - sum ns fills the span of 1000 ns."""
+    """Run the calls, and a kernel that fills the span of 1000 ns.
+
+    Each call: operator, kernel, duration, dims and strides of its inputs."""
     host: list[dict[str, Any]] = []
     device: list[dict[str, Any]] = []
     signatures, at = [], 10_000

@@ -26,7 +26,7 @@ ATTENTION: Calls = [
     ("aten::_softmax", [[8, 12, 1000, 1000], [], []], 380),
     ("aten::bmm", [SCORES, [96, 1000, 64]], 350),
 ]
-OTHER: Calls = [("aten::mm", [[8000, 768], [768, 3072]], 250)]
+MLP: Calls = [("aten::mm", [[8000, 768], [768, 3072]], 250)]
 
 
 def judged(store: Store, **settings: float) -> Judged:
@@ -52,7 +52,7 @@ def rows_of(calls: Calls, **names: Any) -> dict[str, Any]:
 
 def test_a_chain_against_one_fused_kernel(make_store: MakeStore) -> None:
     # 1750 us of 2000 us. Fused: 2 x 96 x 10^6 x 128 FLOP at 10^15 FLOP/s are 24.576 us; 4 x 96 x 64000 x 2 bytes at 2 TB/s as well.
-    result = judged(make_store(**rows_of(ATTENTION + OTHER)))
+    result = judged(make_store(**rows_of(ATTENTION + MLP)))
     (rule,), (finding,) = result.rules, result.findings
     assert rule.verdict == "IssuesFound"
     assert (finding.cost_ns, finding.saving_ns, finding.saving_kind) == (1_750_000 - 24_576, 1_750_000 - 24_576, "upper_bound")
@@ -62,7 +62,7 @@ def test_a_chain_against_one_fused_kernel(make_store: MakeStore) -> None:
         96, 1000, 1000, 64, "fp16", 1, 1750 * US, 750 * US, 380 * US, 620 * US, 24_576,
     ]  # fmt: skip
     assert "scaled_dot_product_attention(query, key, value" in str(finding.recommendation)
-    assert judged(make_store(**rows_of(ATTENTION + OTHER)), threshold=86.3).rules[0].verdict == "NoIssuesFound"
+    assert judged(make_store(**rows_of(ATTENTION + MLP)), threshold=86.3).rules[0].verdict == "NoIssuesFound"
 
 
 def test_the_backward_belongs_to_the_chain(make_store: MakeStore) -> None:
@@ -80,8 +80,8 @@ def test_the_backward_belongs_to_the_chain(make_store: MakeStore) -> None:
 @pytest.mark.parametrize(
     "calls",
     [
-        ATTENTION[:4] + OTHER,  # nothing takes the scores: a router, a pooling or a sampler
-        ATTENTION[1:] + OTHER,  # nothing makes them
+        ATTENTION[:4] + MLP,  # nothing takes the scores: a router, a pooling or a sampler
+        ATTENTION[1:] + MLP,  # nothing makes them
         [("aten::_softmax", [[8000, 50000], [], []], 500), ("aten::mm", [[8000, 768], [768, 50000]], 500)],  # a classifier
         [*ATTENTION[:3], ("aten::_softmax", [[8, 12, 1000, 999], [], []], 380), *ATTENTION[4:]],  # other sizes
         [("aten::_scaled_dot_product_flash_attention", [[8, 12, 1000, 64]] * 3, 900)],
@@ -93,7 +93,7 @@ def test_what_is_no_chain(make_store: MakeStore, calls: Calls) -> None:
 
 
 def test_equal_width_and_length(make_store: MakeStore) -> None:
-    """Where keys are as many as a head is wide, sizes do not tell the two products apart."""
+    """With as many keys as a head is wide, the two products have equal sizes."""
     square = [[96, 64, 64], [96, 64, 64]]
     calls: Calls = [("aten::bmm", square, 400), ("aten::_softmax", [[8, 12, 64, 64], [], []], 300), ("aten::bmm", square, 400)]
     (chain,) = plain_details(judged(make_store(**rows_of(calls))).rules[0])["chains"]
@@ -111,7 +111,7 @@ def test_the_math_form_of_the_call(make_store: MakeStore) -> None:
 
 def test_a_gpu_without_known_peaks(make_store: MakeStore) -> None:
     selection = select(["UnfusedAttention"], settings={})
-    result = rules_of(make_store(**rows_of(ATTENTION + OTHER)), Options(generated_at_ns=0, selection=selection))
+    result = rules_of(make_store(**rows_of(ATTENTION + MLP)), Options(generated_at_ns=0, selection=selection))
     (finding,) = result.findings
     assert (finding.cost_ns, finding.saving_ns) == (1000 * US, None)
     assert str(result.rules[0].finding).startswith("Softmax, scale and mask of attention that is not fused take 1.00 ms")
@@ -126,7 +126,7 @@ def test_without_sizes(make_store: MakeStore) -> None:
 
 
 def test_the_module_of_the_chain(make_store: MakeStore) -> None:
-    rows = rows_of(ATTENTION + OTHER)
+    rows = rows_of(ATTENTION + MLP)
     for number, (start, end) in enumerate([(0, 1740), (1741, 2000)]):
         name = f"nn.Module: {('Attention_3', 'Linear_0')[number]}"
         rows["host_event"].append({"kind": "python", "name": name, "start_ns": start * US, "duration_ns": (end - start) * US, "tid": 1})

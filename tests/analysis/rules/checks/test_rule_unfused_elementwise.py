@@ -59,7 +59,9 @@ def test_a_chain_ends_with_any_other_kernel_of_its_stream(make_store: Callable[.
 
 
 def test_normalization_and_softmax_are_in_chains(make_store: Callable[..., Store]) -> None:
-    """add 10, norm 20, softmax 15 | gemm | norm 30 alone: 75 ns can be fused, a chain of 45 exceeds its longest kernel by 25."""
+    """A chain of 45 ns exceeds its longest kernel by 25.
+
+    add 10, norm 20, softmax 15 | gemm | norm 30 alone: 75 ns can be fused."""
     norm, softmax = "void at::native::vectorized_layer_norm_kernel<float>", "void at::native::softmax_warp_forward<float>"
     names = NAMES | {norm: ("norm", "FP32", "normalisation"), softmax: ("softmax", "FP32", "softmax")}
     events = [run(0, 10), run(10, 30, norm), run(30, 45, softmax), run(45, 60, "gemm"), run(60, 90, norm)]
