@@ -51,8 +51,8 @@ def largest_site(rows: Iterable[tuple[str | None, str | None, int]], total: int 
     least = _SHARE * max(weight, total or 0)
     if least <= 0:
         return None
-    line = next((text for text, part in lines.most_common(1) if part >= least), None)
-    module = next((text for text, part in modules.most_common(1) if part >= least), None) or _pattern(modules, least)
+    line = _largest(lines, least)
+    module = _largest(modules, least) or _pattern(modules, least)
     return Site(module, line) if module or line else None
 
 
@@ -68,6 +68,12 @@ def sampled(stretches: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(parts)
 
 
+def _largest(weights: Counter[str], least: float) -> str | None:
+    """Return the text with the largest weight, of equal ones the first by name."""
+    text = min(weights, key=lambda name: (-weights[name], name), default="")
+    return text if text and weights[text] >= least else None
+
+
 def _pattern(modules: Counter[str], least: float) -> str | None:
     """Return the deepest path up to numbers that has the weight."""
     weights: defaultdict[tuple[str, ...], int] = defaultdict(int)
@@ -81,6 +87,6 @@ def _pattern(modules: Counter[str], least: float) -> str | None:
     known = [classes for classes, part in weights.items() if part >= least]
     if not known:
         return None
-    deepest = max(known, key=lambda classes: (len(classes), weights[classes]))
+    deepest = min(known, key=lambda classes: (-len(classes), -weights[classes], classes))
     columns = zip(*members[deepest], strict=True)
     return "/".join(names[0] if len(set(names)) == 1 else general for names, general in zip(columns, deepest, strict=True))
