@@ -1,8 +1,8 @@
 """Tests that a run has one report, whether torch.profiler traced it or the capture library recorded it: real traces as recordings.
 
 Against the same trace with only the events that a recording has, all of the report is equal except the name of the file and its format.
-Against the complete trace, all about devices is equal: operators, Python functions and the profiler's own overhead are not recorded. What follows from
-operators is left out.
+Against the complete trace, all about devices is equal: operators, Python functions and the profiler's own overhead are not recorded.
+What follows from operators is left out.
 """
 
 from __future__ import annotations
