@@ -2,7 +2,7 @@
 
 Against the same trace with only the events that a recording has, all of the report is equal except the name of the file and its format.
 Against the complete trace, all about devices is equal: operators, Python functions and the profiler's own overhead are not recorded.
-What follows from operators is left out.
+Figures that need operators are left out.
 """
 
 from __future__ import annotations
@@ -142,11 +142,13 @@ def test_all_of_the_report_is_equal(traces: list[Path], ours: dict[str, Any], tm
 
 def test_what_is_told_of_devices_is_equal_to_the_whole_trace(traces: list[Path], ours: dict[str, Any]) -> None:
     theirs = report(traces)
-    for one in (ours, theirs):
-        one["kernels"] = [{key: value for key, value in kernel.items() if key not in BY_OPERATOR} for kernel in one["kernels"]]
+    for full_report in (ours, theirs):
+        full_report["kernels"] = [
+            {key: value for key, value in kernel.items() if key not in BY_OPERATOR} for kernel in full_report["kernels"]
+        ]
     for section in OF_DEVICES:
         assert differences(ours[section], theirs[section]) == {}, section
-    steps = [{key: value for key, value in one["steps"].items() if key not in {"parts"}} for one in (ours, theirs)]
+    steps = [{key: value for key, value in run["steps"].items() if key not in {"parts"}} for run in (ours, theirs)]
     assert differences(*steps) == {}
     rules = [{rule["rule"]: rule for rule in one["rules"] if rule["rule"] in DEVICE_RULES} for one in (ours, theirs)]
     assert rules[0].keys() == rules[1].keys()

@@ -593,7 +593,7 @@ def test_a_recorded_training_has_the_calls_of_plain_cprofile(tmp_path: Path, tor
     ahead, rest, last_ahead, last_rest = [one.everything for one in profiles(tmp_path)]
 
     def calls(*actual: Any) -> dict[str, int]:
-        """Return the calls of the program's functions, and of those of both."""
+        """Return the calls of the program's functions and of those in both programs."""
         total: dict[str, int] = {}
         for (file, _, name), of in [one for stats in actual for one in stats.items()]:
             if file == __file__ or re.search(r"json|pathlib|torch.utils.data|_next|time_ns|posix|isinstance", f"{file} {name}"):

@@ -214,12 +214,12 @@ def test_a_profile_that_is_opened_and_one_that_is_closed_by_the_recorder_have_wh
 def test_other_threads_are_not_paused_and_pause_nothing() -> None:
     done: list[int] = []
 
-    def other() -> None:
+    def record_and_raise() -> None:
         unseen(record)()
         done.append(around(raising, record, lambda told, failed, step: None)(2))
 
     def with_thread() -> None:
-        thread = threading.Thread(target=other)
+        thread = threading.Thread(target=record_and_raise)
         thread.start()
         thread.join()
         leaf()
