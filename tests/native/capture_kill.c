@@ -3,6 +3,14 @@
 
 #include <stdatomic.h>
 
+#define MOST_WAITING 4000 /* records, of both threads together: neither ring is ever full, even if the drain thread does not run for long */
+
+static uint64_t waiting(void) {
+    postrun_statistics now = {.size = sizeof now};
+    postrun_get_statistics(&now);
+    return now.recorded - now.written;
+}
+
 static void *record(void *unused) {
     char text[32];
     for (int64_t i = 0;; i++) {
@@ -13,7 +21,9 @@ static void *record(void *unused) {
         postrun_end();
         postrun_end();
         if (i % 16 == 0) {
-            usleep(100);
+            do {
+                usleep(100);
+            } while (waiting() > MOST_WAITING);
         }
     }
     return unused;

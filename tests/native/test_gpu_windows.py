@@ -76,7 +76,7 @@ def test_a_window_has_whole_steps_after_the_warm_up(machine: Callable[..., Machi
 
 def test_windows_of_steps_come_again(machine: Callable[..., Machine]) -> None:
     here = machine()
-    here.run("warmup=1,steps=2,seconds=0.01,every=0.3", "steps", 200, 10)
+    here.run("warmup=1,steps=2,seconds=0.01,every=0.3", "steps", 60, 30)
     windows, steps = here.windows(), here.steps()
     assert len(windows) >= 2
     assert set(here.closed()) == {"steps"}

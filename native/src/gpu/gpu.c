@@ -329,6 +329,7 @@ static void open_periodic(void) {
         postrun_session_capability("gpu.windows", why);
     } else if (open_window() == 0) {
         postrun_periodic_opened(postrun_clock_monotonic(), postrun_device_rows_bytes());
+        postrun_gpu_wake(); /* a step opened it while the thread sleeps: its time, its size, and the next window are due before that ends */
     } else {
         postrun_periodic_later(postrun_clock_monotonic() + RETRY_NS);
     }
