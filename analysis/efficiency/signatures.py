@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import isfinite, prod
 from typing import Any, Final
 
 MOST_TEXT: Final = 1 << 18  # characters of one column; more than any program of the tests writes for a list of all its parameters
@@ -144,15 +144,19 @@ class Signature:
     def is_list(self, position: int) -> bool:
         return position < len(self.dims) and self._type(position).endswith("List")
 
-    def tensor(self, position: int) -> Tensor:
+    def tensor(self, position: int, opaque: bool = False) -> Tensor:
         """Return the tensor at a position.
 
-        Raises UndeterminedError if it is none, or one with sizes that no tensor has.
+        ``opaque``: its elements may be in a layout of a library. Raises UndeterminedError if it is none, or one with sizes that no tensor
+        has; also for one without strides among others that have some: of a sparse tensor the sizes do not show how many elements it has.
         """
         kind = self._type(position)
         if kind not in TYPES:
             raise UndeterminedError
-        return _tensor(self.dims[position], self._strides(position), TYPES[kind])
+        strides = self._strides(position)
+        if strides == [] and self.dims[position] and any(self.strides) and not opaque:
+            raise UndeterminedError
+        return _tensor(self.dims[position], strides, TYPES[kind])
 
     def optional_tensor(self, position: int) -> Tensor | None:
         return None if self.is_none(position) else self.tensor(position)
@@ -174,6 +178,16 @@ class Signature:
         except ValueError:
             raise UndeterminedError from None
         if abs(value) >= MOST_ELEMENTS:
+            raise UndeterminedError
+        return value
+
+    def number(self, position: int) -> float:
+        """Read a number like ``1`` or ``0.5``; not one that is infinite or NaN."""
+        try:
+            value = float(self._concrete(position)[:30])
+        except ValueError:
+            raise UndeterminedError from None
+        if not isfinite(value):
             raise UndeterminedError
         return value
 

@@ -77,8 +77,7 @@ def sizes_of(signature: Signature, call: Call) -> Sizes:
     query, key, value = (tensor.dims for tensor in _tensors(signature, call))
     if _packed(signature, call):
         sequences, longest_query, longest_key = _lengths(signature, call)
-        query, key, value = (dims[1:] if len(dims) == 4 and dims[0] == 1 else dims for dims in (query, key, value))
-        require(len(query) == len(key) == len(value) == 3)
+        query, key, value = map(_without_batch, (query, key, value))
         require(query[0] == sequences * longest_query and key[0] == value[0] == sequences * longest_key)
         query, key, value = ((sequences, dims[0] // sequences, *dims[1:]) for dims in (query, key, value))
     elif call.layout == "heads first":
@@ -88,6 +87,16 @@ def sizes_of(signature: Signature, call: Call) -> Sizes:
     require(query[0] == key[0] == value[0] and key[1] == value[1] and key[2] == value[2] and query[3] == key[3])
     require(key[2] > 0 and query[2] % key[2] == 0)
     return Sizes(query[0], query[2], query[1], key[1], query[3], value[3])
+
+
+def _without_batch(dims: tuple[int, ...]) -> tuple[int, ...]:
+    """Return tokens, heads and width of packed sequences.
+
+    Some operators have a batch of 1 before them.
+    """
+    packed = dims[1:] if len(dims) == 4 and dims[0] == 1 else dims
+    require(len(packed) == 3)
+    return packed
 
 
 def _lengths(signature: Signature, call: Call) -> tuple[int, int, int]:
@@ -154,8 +163,8 @@ def flop_bounds(signature: Signature, call: Call) -> tuple[int, int]:
     """
     require(_packed(signature, call))
     sequences, longest, longest_key = _lengths(signature, call)
-    query, key, value = (tensor.dims for tensor in _tensors(signature, call))
-    require(len(query) == len(key) == len(value) == 3 and query[0] == key[0] == value[0] and longest == longest_key)
+    query, key, value = (_without_batch(tensor.dims) for tensor in _tensors(signature, call))
+    require(query[0] == key[0] == value[0] and longest == longest_key)
     total = query[0]
     require(0 < total <= sequences * longest)
     short, longer = divmod(total, sequences)
@@ -216,6 +225,7 @@ _FLASH_PACKED: Final = Call(offsets=(3, 4), longest=(5, 6), causal=9, left=10, r
 _FLASH_3: Final = Call(offsets=(7, 8), longest=(12, 13), causal=24, left=25, right=26, none=(3, 5, 9, 10, 11, 14))
 _XFORMERS: Final = Call(offsets=(3, 4), longest=(6, 7), causal=10, left=11, right=12, none=(5, 14))
 _XFORMERS_BACKWARD: Final = Call(query=1, gradient=0, offsets=(9, 10), longest=(11, 12), causal=15, left=16, right=17)
+_AITER_BACKWARD: Final = Call(query=1, gradient=0, causal=8, left=9, right=10)
 _LIBRARIES: Final[dict[str, Formula]] = {
     "flash_attn::_flash_attn_forward": _formula(Call(causal=5, left=6, right=7)),
     "flash_attn::_flash_attn_backward": _formula(Call(query=1, gradient=0, causal=11, left=12, right=13)),
@@ -229,11 +239,17 @@ _LIBRARIES: Final[dict[str, Formula]] = {
     "_vllm_fa3_C::fwd": _formula(_FLASH_3),
     "sgl_kernel::fwd": _formula(_FLASH_3),
     "flash_attn_3::fwd": _formula(_FLASH_3),
+    "flash_attn_3::bwd": _formula(
+        Call(query=1, gradient=0, offsets=(9, 10), longest=(13, 14), causal=16, left=17, right=18, none=(11, 12))
+    ),
     "xformers_flash::flash_fwd": _formula(_XFORMERS),
     "xformers_flash::flash_bwd": _formula(_XFORMERS_BACKWARD),
     "aiter::_flash_attn_forward": _formula(Call(causal=5, left=6, right=7)),
     "aiter::mha_fwd": _formula(Call(causal=5, left=6, right=7)),
     "aiter::fmha_v3_fwd": _formula(Call(causal=5, left=6, right=7)),
+    "aiter::_flash_attn_backward": _formula(Call(query=1, gradient=0, causal=12, left=13, right=14)),
+    "aiter::mha_bwd": _formula(_AITER_BACKWARD),
+    "aiter::fmha_v3_bwd": _formula(_AITER_BACKWARD),
 }
 # The lengths are in the metadata of the batch.
 _UNKNOWN_LENGTHS: Final = Formula(None, matrix=True)

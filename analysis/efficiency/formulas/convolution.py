@@ -89,15 +89,20 @@ def _spread(values: Sequence[int], spatial: int) -> tuple[int, ...]:
     return tuple(values) * (spatial if len(values) == 1 else 1)
 
 
-def _forward(positions: Positions) -> Formula:
+def _forward(positions: Positions, opaque: bool = False) -> Formula:
+    """``opaque``: the weight may be in a layout of oneDNN."""
+
+    def weight(signature: Signature) -> Tensor:
+        return signature.tensor(1, opaque)
+
     def shape(signature: Signature) -> Shape:
-        return shape_of(signature, positions, signature.tensor(0), signature.tensor(1))
+        return shape_of(signature, positions, signature.tensor(0), weight(signature))
 
     def traffic(signature: Signature) -> int:
         sizes, data = shape(signature), signature.tensor(0)
         bias = None if positions.bias is None else signature.optional_tensor(positions.bias)
         written = size(sizes.batch * sizes.out_channels * prod(sizes.outputs), data.type)
-        return read((data, signature.tensor(1), bias)) + written
+        return read((data, weight(signature), bias)) + written
 
     return Formula(traffic, lambda signature: shape(signature).flop, matrix=True, owns=True)
 
@@ -142,6 +147,7 @@ def _backward(positions: Positions, mask: int, data: int = 1, weight: int = 2, g
 # Arguments in the order of native_functions.yaml.
 _GENERAL: Final = _forward(Positions(bias=2, stride=3, padding=4, dilation=5, transposed=6, output_padding=7, groups=8))
 _PADDING_FIRST: Final = Positions(bias=2, stride=4, padding=3, dilation=5, transposed=False, groups=6)
+_TRANSPOSED_PADDING_FIRST: Final = Positions(bias=2, stride=5, padding=3, dilation=6, transposed=True, output_padding=4, groups=7)
 _MIOPEN: Final = _forward(_PADDING_FIRST)
 _FUSED_RELU: Final = _forward(Positions(bias=2, stride=3, padding=4, dilation=5, transposed=False, groups=6))
 _FUSED_ADD: Final = _forward(Positions(bias=4, stride=5, padding=6, dilation=7, transposed=False, groups=8))
@@ -164,10 +170,9 @@ FORMULAS: Final[dict[str, Formula]] = {
     "aten::miopen_convolution": _MIOPEN,
     "aten::miopen_depthwise_convolution": _MIOPEN,
     "aten::mkldnn_convolution": _MIOPEN,
-    "mkldnn::_convolution_pointwise": _MIOPEN,
-    "aten::miopen_convolution_transpose": _forward(
-        Positions(bias=2, stride=5, padding=3, dilation=6, transposed=True, output_padding=4, groups=7)
-    ),
+    "mkldnn::_convolution_pointwise": _forward(_PADDING_FIRST, opaque=True),
+    "mkldnn::_convolution_transpose_pointwise": _forward(_TRANSPOSED_PADDING_FIRST, opaque=True),
+    "aten::miopen_convolution_transpose": _forward(_TRANSPOSED_PADDING_FIRST),
     "aten::_slow_conv2d_forward": _SLOW,
     "aten::thnn_conv2d": _SLOW,
     "aten::slow_conv3d": _SLOW,

@@ -138,6 +138,12 @@ def _written(signature: Signature) -> int:
     return size(target.distinct, target.type)
 
 
+def _elu_backward(signature: Signature) -> int:
+    """Read the gradient and the data of the forward; write a gradient."""
+    gradient, data = signature.tensor(0), signature.tensor(5)
+    return gradient.bytes + data.bytes + size(prod(broadcast((gradient, data))), promoted((gradient, data)))
+
+
 def _dropout(signature: Signature) -> int:
     """Read, write the result and a mask of a byte per element."""
     data = signature.tensor(0)
@@ -159,7 +165,7 @@ _BINARY: Final = """
 _BINARY_BOOL: Final = "eq ne lt le gt ge logical_and logical_or logical_xor"
 _BACKWARD: Final = """
     gelu_backward silu_backward sigmoid_backward tanh_backward threshold_backward leaky_relu_backward hardtanh_backward hardswish_backward
-    hardsigmoid_backward elu_backward softplus_backward logit_backward mish_backward native_dropout_backward
+    hardsigmoid_backward softplus_backward logit_backward mish_backward native_dropout_backward
 """
 _FILLS: Final = "fill_ zero_ normal_ uniform_ bernoulli_ random_ exponential_ log_normal_ cauchy_ geometric_"
 # Only another description of the same memory: no kernel, no bytes.
@@ -193,6 +199,7 @@ def _table() -> dict[str, Formula]:
     enter("where", _selected(0, (1, 2)))
     enter("masked_fill masked_fill_", _selected(1, (0,)))
     enter("copy_", _copy)
+    enter("elu_backward", _elu_backward)
     enter(_FILLS, _written)
     enter("native_dropout", _dropout)
     enter(_VIEWS, lambda signature: 0)

@@ -233,6 +233,7 @@ FORMULAS: Final[dict[str, Formula]] = {
     "aten::native_batch_norm_backward": Formula(_masked((0, 1, 2), (1, 2, 2), mask=9)),
     "aten::batch_norm_backward": Formula(_masked((0, 1, 2), (1, 2, 2), mask=9)),
     "aten::cudnn_batch_norm_backward": Formula(_moved((0, 1, 2), (0, 2, 2))),
+    "aten::miopen_batch_norm_backward": Formula(_moved((0, 1, 2), (0, 2, 2))),
     "aten::sum": Formula(_summed),
     "aten::mean": Formula(_summed),
     "aten::amax": _ALONG,

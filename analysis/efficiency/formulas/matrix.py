@@ -46,23 +46,23 @@ def _flop(a: int, b: int) -> Figure:
     return lambda signature: flop_of(*product_dims(signature.tensor(a), signature.tensor(b)))
 
 
-def _bytes(a: int, b: int, added: int | None, out: int, dtype: int, summed: bool) -> Figure:
+def _bytes(a: int, b: int, added: int | None, out: int, dtype: int | None, summed: bool) -> Figure:
     """Read both factors and the added matrix, write the product.
 
-    ``out``: position of the result in the form with an output argument, last argument of the form with the result's type at ``dtype``.
-    ``summed``: over the batch.
+    ``out``: position of the result in the form with an output argument, last argument of the form with the result's type at ``dtype``;
+    None: there is no such form. ``summed``: over the batch.
     """
 
     def figure(signature: Signature) -> int:
         left, right = signature.tensor(a), signature.tensor(b)
         batch, m, n, _ = product_dims(left, right)
         total = read((left, right))
-        typed = len(signature) == out + 1 and not signature.is_tensor(out)
-        if added is not None and not _is_zero(signature, added + (4 if typed else 3)):
+        typed = dtype if len(signature) == out + 1 and not signature.is_tensor(out) else None
+        if added is not None and not _is_zero(signature, added + (3 if typed is None else 4)):
             total += signature.tensor(added).bytes
         result = signature.tensor(out).type if signature.is_tensor(out) else left.type
-        if typed:
-            result = signature.scalar_type(dtype) or result
+        if typed is not None:
+            result = signature.scalar_type(typed) or result
         return total + size((1 if summed else batch) * m * n, result)
 
     return figure
@@ -71,12 +71,12 @@ def _bytes(a: int, b: int, added: int | None, out: int, dtype: int, summed: bool
 def _is_zero(signature: Signature, position: int) -> bool:
     """Whether ``beta`` is 0: the added matrix is not read then."""
     try:
-        return signature.integer(position) == 0
+        return signature.number(position) == 0
     except UndeterminedError:
         return False
 
 
-def _product(a: int, b: int, added: int | None, out: int, dtype: int, summed: bool = False) -> Formula:
+def _product(a: int, b: int, added: int | None, out: int, dtype: int | None, summed: bool = False) -> Formula:
     return Formula(_bytes(a, b, added, out, dtype, summed), _flop(a, b), operand=a, matrix=True, owns=True)
 
 
@@ -91,7 +91,7 @@ FORMULAS: Final[dict[str, Formula]] = {
     "aten::vdot": MM,
     "aten::addmm": ADDMM,
     "aten::addmm_": ADDMM,
-    "aten::_addmm_activation": ADDMM,
+    "aten::_addmm_activation": _product(1, 2, 0, out=6, dtype=None),
     "aten::addmv": ADDMM,
     "aten::addmv_": ADDMM,
     "aten::baddbmm": ADDMM,

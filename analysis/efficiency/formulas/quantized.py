@@ -6,6 +6,7 @@ FlopCounterMode counts aten::_scaled_mm the same way, except that it counts half
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,7 +20,7 @@ _BF16, _INT32 = TYPES["c10::BFloat16"], TYPES["int"]
 class Scaled:
     """Positions of a scaled product. ``further``: scales and bias that are read. ``out``: an output argument; else the type of the result
     is that at ``dtype``, ``result``, or that of ``a``. ``untyped``: a list of scales, whose type no trace has. ``type``: of the peak;
-    ``packed``: values in a stored element where its type does not say so."""
+    ``packed``: values in a stored element where its type does not say so. ``opaque``: ``b`` may be in a layout of oneDNN."""
 
     a: int = 0
     b: int = 1
@@ -30,6 +31,7 @@ class Scaled:
     untyped: bool = False
     type: str | None = None
     packed: int = 1
+    opaque: bool = False
 
 
 def _dims(signature: Signature, call: Scaled) -> tuple[int, int, int]:
@@ -37,7 +39,7 @@ def _dims(signature: Signature, call: Scaled) -> tuple[int, int, int]:
 
     The second factor is stored as K x N or as N x K: its sizes decide.
     """
-    a, b = signature.tensor(call.a), signature.tensor(call.b)
+    a, b = signature.tensor(call.a), signature.tensor(call.b, call.opaque)
     require(len(a.dims) >= 2 and len(b.dims) == 2)
     k, stored = a.dims[-1] * _packed(a, call), [size * _packed(b, call) for size in b.dims]
     require(k > 0 and k in stored)
@@ -59,7 +61,7 @@ def _bytes(signature: Signature, call: Scaled) -> int:
     m, n, _ = _dims(signature, call)
     require(not call.untyped)
     a = signature.tensor(call.a)
-    total = read((a, signature.tensor(call.b), *map(signature.optional_tensor, call.further)))
+    total = read((a, signature.tensor(call.b, call.opaque), *map(signature.optional_tensor, call.further)))
     return total + size(m * n, _result(signature, call, a.type))
 
 
@@ -82,11 +84,20 @@ def scaled_type(a: Tensor, b: Tensor) -> str:
     return "fp8"
 
 
-def _scaled(call: Scaled) -> Formula:
+def _scaled(call: Scaled | Callable[[Signature], Scaled]) -> Formula:
+    """``call``: the positions, or a function that finds them by the inputs."""
+
+    def form(signature: Signature) -> Scaled:
+        return call if isinstance(call, Scaled) else call(signature)
+
+    def kind(signature: Signature) -> str:
+        used = form(signature)
+        return used.type or scaled_type(signature.tensor(used.a), signature.tensor(used.b, used.opaque))
+
     return Formula(
-        lambda signature: _bytes(signature, call),
-        lambda signature: _flop(signature, call),
-        operand=call.type or (lambda signature: scaled_type(signature.tensor(call.a), signature.tensor(call.b))),
+        lambda signature: _bytes(signature, form(signature)),
+        lambda signature: _flop(signature, form(signature)),
+        operand=kind,
         matrix=True,
         owns=True,
     )
@@ -196,12 +207,32 @@ def _int4_flop(signature: Signature) -> int:
     return 2 * m * n * k
 
 
+def _int4_cpu_dims(signature: Signature) -> tuple[int, int, int]:
+    """Return M, N, K of a product with weights of 4 bits, stored as (N, K / 2)."""
+    a, b = signature.tensor(0), signature.tensor(1)
+    require(len(a.dims) == len(b.dims) == 2 and b.type.bytes == 1 and 2 * b.dims[1] == a.dims[1])
+    return a.dims[0], b.dims[0], a.dims[1]
+
+
+def _int4_cpu_bytes(signature: Signature) -> int:
+    m, n, _ = _int4_cpu_dims(signature)
+    a = signature.tensor(0)
+    return read((a, signature.tensor(1), signature.tensor(3))) + size(m * n, a.type)
+
+
+def _int4_cpu_flop(signature: Signature) -> int:
+    m, n, k = _int4_cpu_dims(signature)
+    return 2 * m * n * k
+
+
 # The weights of the experts that no token chose are not read, and which these are is in a tensor: bytes are unknown.
 _EXPERTS: Final = Formula(None, _experts_flop, operand=_experts_type, matrix=True, owns=True)
 _VLLM: Final = Scaled(a=1, b=2, further=(3, 4, 5), out=0)
 _SGLANG: Final = Scaled(further=(2, 3, 5), dtype=4)
 _ROWWISE: Final = _scaled(Scaled(further=(2, 3), result=_BF16))
 _WEIGHT: Final = _scaled(Scaled(further=(2,)))  # a weight of N x K
+_ONEDNN_UNARY: Final = Scaled(further=(2,), opaque=True)
+_ONEDNN_BINARY: Final = Scaled(b=2, further=(1, 3), opaque=True)  # with another tensor, which is added
 FORMULAS: Final[dict[str, Formula]] = {
     "aten::_scaled_mm": _scaled(Scaled(further=(2, 3, 4, 5), dtype=6)),
     "aten::_scaled_mm_v2": _scaled(Scaled(untyped=True)),
@@ -214,6 +245,10 @@ FORMULAS: Final[dict[str, Formula]] = {
         owns=True,
     ),
     "aten::_weight_int4pack_mm": Formula(_int4_bytes, _int4_flop, operand=0, matrix=True, owns=True),
+    "aten::_weight_int4pack_mm_for_cpu": Formula(_int4_cpu_bytes, _int4_cpu_flop, operand=0, matrix=True, owns=True),
+    "aten::mkldnn_linear": _scaled(_ONEDNN_UNARY),
+    "mkldnn::_linear_pointwise": _scaled(lambda signature: _ONEDNN_BINARY if len(signature) == 5 else _ONEDNN_UNARY),
+    "mkl::_mkl_linear": _scaled(Scaled(b=2, further=(3,))),  # of the weight as it was, not of the packed one
     "aten::_grouped_mm": _grouped(Grouped(offsets=2, further=(3,), dtype=4)),
     "aten::_scaled_grouped_mm": _grouped(Grouped(offsets=4, further=(2, 3, 5), dtype=7, result=_BF16)),
     "aten::_scaled_grouped_mm_v2": _grouped(Grouped(offsets=8, further=(), dtype=10, untyped=True)),

@@ -44,5 +44,7 @@ FORMULAS: Final[dict[str, Formula]] = {
     "aten::_cudnn_rnn": _LAYERS,
     "aten::miopen_rnn": _LAYERS,
     "aten::_cudnn_rnn_backward": Formula(None, _backward, matrix=True, owns=True),
+    "aten::miopen_rnn_backward": Formula(None, _backward, matrix=True, owns=True),
     "aten::mkldnn_rnn_layer": Formula(None, _onednn, matrix=True, owns=True),
+    "aten::mkldnn_rnn_layer_backward": Formula(None, lambda signature: 2 * _onednn(signature), matrix=True, owns=True),
 }

@@ -42,6 +42,13 @@ PRODUCTS: Final = {
     "addmm into fp32": (
         ("aten::addmm", T(BF16, 4), T(BF16, 8, 16), T(BF16, 16, 4), V(6), V(1), V(1)), 1024, 1024, 2 * (4 + 128 + 64) + 4 * 32, "bf16",
     ),
+    "addmm, beta 0.": (
+        ("aten::addmm", T(BF16, 4), T(BF16, 8, 16), T(BF16, 16, 4), V(0.0), V(1)), 1024, 1024, 2 * (128 + 64 + 32), "bf16",
+    ),
+    "addmm with an activation": (
+        ("aten::_addmm_activation", T(BF16, 4), T(BF16, 8, 16), T(BF16, 16, 4), V(1), V(1), V(True)), 1024, 1024, 2 * (4 + 128 + 64 + 32),
+        "bf16",
+    ),
     "bmm": (("aten::bmm", T(FP32, 3, 8, 16), T(FP32, 3, 16, 4)), 3072, 3072, 4 * 3 * (128 + 64 + 32), "fp32"),
     "addbmm": (
         ("aten::addbmm", T(FP32, 8, 4), T(FP32, 3, 8, 16), T(FP32, 3, 16, 4), V(1), V(1)), 3072, 3072, 4 * (32 + 384 + 192 + 32), "fp32",
@@ -65,6 +72,23 @@ PRODUCTS: Final = {
         ("aten::_weight_int4pack_mm", T(BF16, 32, 64), T("int", 6, 1, 32, 2), V(32), T(BF16, 2, 48, 2)),
         196608, 196608, 4096 + 4 * 384 + 2 * 192 + 2 * 1536, "bf16",
     ),
+    "weights of 4 bits on the CPU": (
+        ("aten::_weight_int4pack_mm_for_cpu", T(BF16, 4, 64), T("unsigned char", 32, 32), V(32), T(BF16, 2, 32, 2)),
+        16384, 16384, 512 + 1024 + 256 + 256, "bf16",
+    ),
+    # 5 rows of 16 by a weight of 8 x 16; with a bias, and with a tensor that is added.
+    "linear of oneDNN": (
+        ("mkldnn::_linear_pointwise", T(FP32, 5, 16), T(FP32, 8, 16), T(FP32, 8), NONE, V([]), NONE), 1280, 1280, 4 * (80 + 128 + 8 + 40),
+        "fp32",
+    ),
+    "linear of oneDNN with another tensor": (
+        ("mkldnn::_linear_pointwise", T(FP32, 5, 16), T(FP32, 5, 16), T(FP32, 16, 16), NONE, NONE), 2560, 2560, 4 * (80 + 80 + 256 + 80),
+        "fp32",
+    ),
+    "linear of MKL": (
+        ("mkl::_mkl_linear", T(FP32, 5, 16), T(FP32, 9999, 1), T(FP32, 8, 16), T(FP32, 8), V(5)), 1280, 1280, 4 * (80 + 128 + 8 + 40),
+        "fp32",
+    ),
     "groups of tokens": (
         ("aten::_grouped_mm", T(BF16, 100, 64), T(BF16, 4, 64, 48), T("int", 4), NONE, NONE), 614400, 614400,
         2 * (6400 + 12288 + 4800) + 16, "bf16",
@@ -86,6 +110,14 @@ PRODUCTS: Final = {
     "experts": (
         ("vllm::inplace_fused_experts", T(BF16, 10, 16), T(FP8, 8, 48, 16), T(FP8, 8, 16, 24), T(FP32, 10, 2), T("int", 10, 2)),
         46080, 46080, None, "fp8",
+    ),
+    # 5 steps of 3, 4 gates of 10 from 6 and from 10: 15 x (40 x 6 + 40 x 10) multiply-adds; the backward twice.
+    "recurrent layer of oneDNN": (
+        ("aten::mkldnn_rnn_layer", T(FP32, 5, 3, 6), T(FP32, 40, 6), T(FP32, 40, 10), T(FP32, 40), T(FP32, 40)), 19200, 19200, None, "fp32",
+    ),
+    "its backward": (
+        ("aten::mkldnn_rnn_layer_backward", T(FP32, 5, 3, 6), T(FP32, 40, 6), T(FP32, 40, 10), T(FP32, 40), T(FP32, 40)), 38400, 38400,
+        None, "fp32",
     ),
     # 5 steps of 3, two layers of 10 from 6: 4 gates, weights 40 x 6, 40 x 10, 40 x 10, 40 x 10; biases do not count.
     "recurrent layer": (
@@ -122,6 +154,11 @@ CONVOLUTIONS: Final = {
         ("aten::convolution_backward", T(FP32, 2, 8, 10), T(FP32, 2, 8, 12), T(FP32, 8, 1, 3), V([0]), *BACKWARD, V(8),
          V([True, True, False])),
         960 + 7680, 1920, 4 * (160 + 24 + 192 + 192 + 24), "fp32",
+    ),
+    "of oneDNN, transposed": (
+        ("mkldnn::_convolution_transpose_pointwise", T(FP32, 2, 6, 7), T(FP32, 6, 4, 3), NONE, V([0]), V([0]), V([2]), V([1]), V(1), NONE,
+         V([]), NONE),
+        2016, 2016, 4 * (84 + 72 + 120), "fp32",
     ),
     "gradient of the bias": (
         ("aten::convolution_backward", T(FP32, 2, 4, 10), T(FP32, 2, 8, 12), T(FP32, 4, 8, 3), V([4]), *BACKWARD, V(1), V([0, 0, 1])), 0, 0,
@@ -177,6 +214,16 @@ ATTENTION: Final = {
         ("flash_attn::_flash_attn_varlen_forward", *PACKED, T("int", 4), T("int", 4), V(12), V(12), V(0.0), V(0.5), V(True), V(-1), V(-1)),
         None, None, 2 * (768 + 192 + 192 + 768), "bf16",
     ),
+    # 2.5 times and twice the forward.
+    "backward of flash-attn 3": (
+        ("flash_attn_3::bwd", T(BF16, 2, 6, 8, 4), *FLASH, T(BF16, 2, 6, 8, 4), T(FP32, 2, 8, 6), *[NONE] * 9, V(0.5), V(True), V(-1),
+         V(-1)),
+        5 * FLASH_FULL // 2, 2 * 2 * 2 * 8 * 45 * 8, 2 * FLASH_BYTES, "bf16",
+    ),
+    "backward of AITER": (
+        ("aiter::mha_bwd", T(BF16, 2, 6, 8, 4), *FLASH, T(BF16, 2, 6, 8, 4), T(FP32, 2, 8, 6), V(0.0), V(0.5), V(True), V(-1), V(-1)),
+        5 * FLASH_FULL // 2, 2 * 2 * 2 * 8 * 45 * 8, 2 * FLASH_BYTES, "bf16",
+    ),
     "paged": (
         ("_vllm_fa2_C::varlen_fwd", *PACKED, NONE, T("int", 4), T("int", 4), T("int", 3), NONE, T("int", 3, 9), NONE, V(8), V(8)),
         None, None, None, "bf16",
@@ -189,6 +236,9 @@ MEMORY: Final = {
     "add": (("aten::add", T(BF16, 4, 5), T(FP32, 5), V(1)), 40 + 20 + 80, "bf16"),
     "add a number": (("aten::add", T(BF16, 4, 5), V("1."), V(1)), 80, "bf16"),
     "add in place": (("aten::add_", T(BF16, 4, 5), T(BF16, 4, 5), V(1)), 120, "bf16"),
+    "backward of elu": (
+        ("aten::elu_backward", T(BF16, 4, 5), V(1), V(1), V(1), V(False), T(BF16, 4, 5)), 120, "bf16",
+    ),
     "compare": (("aten::gt", T(FP32, 4, 5), V(0)), 100, "fp32"),
     "root of integers": (("aten::sqrt", T(INT64, 20)), 240, None),
     "integers and a number of Python": (("aten::mul", T(INT64, 20), T("double")), None, None),
@@ -255,6 +305,12 @@ def test_what_a_stride_of_zero_repeats_is_read_once() -> None:
     assert work.bytes == 80 + 20 + 80
 
 
+def test_work_on_sparse_tensors_is_unknown() -> None:
+    """The profiler writes no strides of them, and no number of elements."""
+    work = call("aten::mm", T(FP32, 5, 6), T(FP32, 6, 7), strides=[[], [7, 1]])
+    assert (work.flop, work.bytes) == (None, None)
+
+
 def test_bounds_of_packed_sequences() -> None:
     """Of 24 tokens in 3 sequences of at most 12, 8, 8, 8 have the fewest pairs.
 
@@ -263,6 +319,10 @@ def test_bounds_of_packed_sequences() -> None:
     assert call(operator, *arguments).flop_bounds == (2 * 8 * 192 * 8, 2 * 8 * 288 * 8)
     (operator, *arguments), *_ = ATTENTION["packed, equal lengths"]
     assert call(operator, *arguments).flop_bounds is None
+    # The same with a batch of 1 before the tokens.
+    query, key, value = (T(BF16, 1, *dims) for dims, _, _ in PACKED)
+    efficient = ("aten::_efficient_attention_forward", query, key, value, NONE, T("int", 4), T("int", 4), V(12), V(12), V(0.0), V(1))
+    assert call(*efficient).flop_bounds == (2 * 8 * 192 * 8, 2 * 8 * 288 * 8)
 
 
 @given(st.integers(0, 9), st.integers(0, 9), st.none() | st.integers(0, 9), st.none() | st.integers(0, 9), st.integers(-9, 9))
