@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from ..report.efficiency import DevicePeaks
-from .call_shapes import TEXTS
 from .formulas.matrix import product_dims
 from .largest_site import largest_site
 from .operator_work import OwnedWork
+from .signature_texts import TEXTS
 from .signatures import Signature, UndeterminedError, parse
 
 _SOFTMAX: Final = frozenset({"aten::_softmax"})

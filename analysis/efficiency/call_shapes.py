@@ -8,14 +8,13 @@ import polars as pl
 
 from ...ingest.store.store import Store
 from .operator_work import OwnedWork
+from .signature_texts import TEXTS, signature_texts
 from .signatures import parse
 from .work import OWNERS, work_of
 
-TEXTS: Final = ("input_dims", "input_types", "input_strides", "concrete_inputs")
 FIGURES: Final = {
     "flop": pl.Int64, "model_flop": pl.Int64, "bytes": pl.Int64, "compute_type": pl.String, "matrix": pl.Boolean,
 }  # fmt: skip
-_SIGNATURES: Final = f"SELECT id AS signature, {', '.join(TEXTS)} FROM signature WHERE list_contains(?, id)"
 
 
 def call_shapes(store: Store, owned: OwnedWork) -> pl.DataFrame:
@@ -24,8 +23,7 @@ def call_shapes(store: Store, owned: OwnedWork) -> pl.DataFrame:
     Columns: operator, signature (null: unknown), TEXTS (JSON, null if unknown), and FIGURES, those of
     :class:`.call_work.CallWork`, null if unknown."""
     used = owned.calls.select("operator", "signature").unique()
-    ids = used["signature"].drop_nulls().unique().to_list()
-    texts = store.frame(_SIGNATURES, [ids]) if ids else pl.DataFrame(schema={"signature": pl.Int32, **dict.fromkeys(TEXTS, pl.String)})
+    texts = signature_texts(store, used["signature"].drop_nulls().unique())
     rows = used.join(texts, on="signature", how="left")
     # Signatures also differ by call stack and module: each distinct input is parsed once.
     inputs = rows.select("operator", *TEXTS).unique()

@@ -13,9 +13,11 @@ import polars as pl
 
 from ...ingest.store.store import Store
 from ..toolkit.contents import kinds
-from ..toolkit.intervals import first_of, innermost, length_inside, outermost
+from ..toolkit.intervals import first_of, innermost, length_inside
 from ..toolkit.places import one_of, process_conditions
 from .counterparts import captured_launches, replayed_sites
+from .interrupted_calls import without_interrupted
+from .owning_calls import owning_calls
 from .recomputation import CHECKPOINT, recomputed
 from .work import OWNERS
 
@@ -144,9 +146,10 @@ class _Names:
 
     def __init__(self, store: Store) -> None:
         self._texts = store.frame("SELECT id, text FROM name") if store.has_rows("host_event") else pl.DataFrame(schema=_NAME)
-        self.owners = self._ids(pl.col("text").is_in(list(OWNERS)))
+        self.owners = dict(self._texts.filter(pl.col("text").is_in(list(OWNERS))).iter_rows())
         self.nodes = self._ids(pl.col("text").str.starts_with(_NODE))
         self.graphs = self._ids(pl.col("text").str.contains(_GRAPH_LAUNCH))
+        self.detaching = self._ids(pl.col("text").is_in(["aten::detach", "detach"]))
         self.checkpoints = self._ids(pl.col("text").str.contains(CHECKPOINT))
 
     def _ids(self, condition: pl.Expr) -> list[int]:
@@ -176,7 +179,7 @@ def _owned(store: Store, condition: str, names: _Names, windows: pl.DataFrame | 
         inner = inner.zip_with(launch.is_not_null(), called)
         starts = operators.select("process", "tid", time="start")[called]
         begin = begin.select(pl.when(launch.is_not_null()).then(name).otherwise(starts[name]).alias(name) for name in begin.columns)
-    owners = _owning(operators, names)
+    owners = owning_calls(store, operators, names.owners)
     owner = owners["call"].gather(innermost(begin, owners, ["process", "tid"]))
     call = owner.zip_with(owner.is_not_null(), inner)
     # Work without an operator has the time of its launch call as its call, numbered after the operators.
@@ -234,12 +237,6 @@ def _called(work: pl.DataFrame, launch: pl.Series, operators: pl.DataFrame) -> p
     return called["call"].gather(first_of(numbers, called, ["process"], ["order"]))
 
 
-def _owning(operators: pl.DataFrame, names: _Names) -> pl.DataFrame:
-    """Return the outermost calls of owners: process, tid, start, end, call (row)."""
-    calls = operators.with_row_index("call").filter(pl.col("name").is_in(names.owners), pl.col("end") > pl.col("start"))
-    return outermost(calls.sort("number", maintain_order=True).select("process", "tid", "start", "end", "call"), ["process", "tid"])
-
-
 class _Grouped(NamedTuple):
     of_point: pl.Series  # group of each point
     groups: pl.DataFrame  # group, process, _CALL, calls
@@ -272,7 +269,8 @@ def _without_work(store: Store, names: _Names, windows: pl.DataFrame | None, sit
     if not processes:
         return pl.DataFrame(schema=schema)
     operators = store.frame(_OPERATORS.format(one_of("e.process", processes)))
-    points = operators.select(*_POINT, time="start")[_owning(operators, names)["call"]]
+    calls = without_interrupted(store, owning_calls(store, operators, names.owners)["call"], operators, names.detaching)
+    points = operators.select(*_POINT, time="start")[calls]
     return _typed(_grouped(points, operators, names, windows, sites).groups, schema)
 
 

@@ -9,9 +9,10 @@ import polars as pl
 from ...ingest.store.store import Store
 from ..device.precision import MATRIX_CATEGORIES
 from ..report.efficiency import DevicePeaks
-from .call_shapes import FIGURES, TEXTS
+from .call_shapes import FIGURES
 from .operator_work import OwnedWork
 from .roofline import with_least_times
+from .signature_texts import TEXTS
 
 KEY: Final = ("operator", *TEXTS[:3], *FIGURES)
 """Columns that rows of the report differ in. Concrete inputs count if the work differs by them, such as for the stride of a convolution."""

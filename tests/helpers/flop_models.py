@@ -1,14 +1,15 @@
 """Small models whose operations PyTorch's FlopCounterMode counts and whose calls its profiler records.
 
-Run by $POSTRUN_TORCH/bin/python, not by pytest. Prints JSON: name of the model -> ``counted``: operator -> operations; ``calls``: operator,
-thread, begin, end, sizes, types, strides, values. Attention of GPUs and FP8 run on the meta device, which has sizes without memory.
+Run by $POSTRUN_TORCH/bin/python with a folder, not by pytest. Writes a trace of each model there, and prints JSON: name of the model ->
+``counted``: operator -> operations; ``calls``: operator -> calls that PyTorch counts. Attention of GPUs and FP8 run on the meta device,
+which has sizes without memory.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-import tempfile
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,8 +18,9 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.profiler import ProfilerActivity, profile
-from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
+from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 ATEN = torch.ops.aten
 MODELS: dict[str, Callable[[], Callable[[], object]]] = {}
@@ -238,12 +240,199 @@ def language_model() -> Callable[[], object]:
 def recomputed_layers() -> Callable[[], object]:
     first, second, data = nn.Linear(12, 20), nn.Linear(20, 12), torch.randn(5, 12)
 
+    # The last product is recorded again, but ends before it computes: its inputs are all that the backward wants.
+    return lambda: checkpoint(lambda x: second(functional.gelu(first(x))), data, use_reentrant=False).sum().backward()
+
+
+@model
+def recomputed_block() -> Callable[[], object]:
+    block, data = Block(), wanted(2, 13, 32)
+    return lambda: checkpoint(block, data, use_reentrant=True).sum().backward()
+
+
+class Block(nn.Module):
+    """A decoder block: causal attention with grouped queries, and a gated feed-forward layer."""
+
+    def __init__(self, width: int = 32, heads: int = 4, groups: int = 2) -> None:
+        super().__init__()
+        self.heads, self.groups, self.width = heads, groups, width // heads
+        self.query, self.out = nn.Linear(width, width), nn.Linear(width, width, bias=False)
+        self.key, self.value = nn.Linear(width, groups * self.width), nn.Linear(width, groups * self.width)
+        self.up, self.gate, self.down = nn.Linear(width, 3 * width), nn.Linear(width, 3 * width), nn.Linear(3 * width, width)
+
+    def forward(self, data: torch.Tensor) -> torch.Tensor:
+        query, key, value = (
+            layer(data).unflatten(-1, (count, self.width)).transpose(1, 2)
+            for layer, count in ((self.query, self.heads), (self.key, self.groups), (self.value, self.groups))
+        )
+        values = functional.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
+        data = data + self.out(values.transpose(1, 2).flatten(2))
+        return data + self.down(functional.silu(self.gate(data)) * self.up(data))
+
+
+@model
+def decoder_blocks() -> Callable[[], object]:
+    return trained(nn.Sequential(Block(), Block(groups=1)), torch.randn(2, 13, 32))
+
+
+@model
+def decoder_block_by_products() -> Callable[[], object]:
+    run = trained(Block(), torch.randn(1, 13, 32))
+
+    def by_products() -> None:
+        with sdpa_kernel(SDPBackend.MATH):
+            run()
+
+    return by_products
+
+
+@model
+def decoder_block_in_autocast() -> Callable[[], object]:
+    block, data = Block(), torch.randn(2, 13, 32)
+
     def run() -> None:
-        # Else the last product is recorded, but ends before it computes: its inputs are all that the backward wants.
-        with set_checkpoint_early_stop(False):
-            checkpoint(lambda x: second(functional.gelu(first(x))), data, use_reentrant=False).sum().backward()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = block(data).sum()
+        loss.float().backward()
 
     return run
+
+
+@model
+def decoding_step() -> Callable[[], object]:
+    block, data = Block(), torch.randn(4, 1, 32)
+
+    def run() -> None:
+        with torch.no_grad():
+            block(data)
+
+    return run
+
+
+@model
+def compiled_block() -> Callable[[], object]:
+    return trained(torch.compile(Block(), backend="aot_eager"), torch.randn(2, 13, 32))
+
+
+@model
+def dilated_grouped_convolution_1d() -> Callable[[], object]:
+    return trained(nn.Conv1d(12, 24, 5, stride=3, padding=2, dilation=2, groups=4), wanted(2, 12, 50))
+
+
+@model
+def grouped_convolution_3d() -> Callable[[], object]:
+    return trained(nn.Conv3d(4, 8, (1, 3, 2), padding=1, groups=2), wanted(2, 4, 5, 6, 7))
+
+
+@model
+def grouped_transposed_convolution_3d() -> Callable[[], object]:
+    return trained(nn.ConvTranspose3d(4, 6, (2, 3, 2), stride=2, groups=2, output_padding=1), wanted(2, 4, 3, 4, 5))
+
+
+@model
+def convolution_in_fp64() -> Callable[[], object]:
+    layers = nn.Sequential(nn.Conv2d(4, 6, 3, dilation=2), nn.ConvTranspose2d(6, 4, 3, padding=1), nn.Conv2d(4, 4, 3, groups=4))
+    return trained(layers.double(), wanted(2, 4, 12, 12).double())
+
+
+@model
+def circular_convolution() -> Callable[[], object]:
+    return trained(nn.Conv2d(4, 6, 3, padding=1, padding_mode="circular"), wanted(2, 4, 9, 9))
+
+
+@model
+def recurrent_layer_with_projection() -> Callable[[], object]:
+    layer, data = nn.LSTM(6, 10, bidirectional=True, proj_size=4), torch.randn(3, 5, 6)
+    return lambda: layer(data)[0].sum().backward()
+
+
+@model
+def recurrent_layer_in_onednn() -> Callable[[], object]:
+    layer, head, data = nn.LSTM(6, 10, num_layers=2, batch_first=True), nn.Linear(10, 4), torch.randn(3, 5, 6)
+    return lambda: head(layer(data)[0]).sum().backward()
+
+
+@model
+def routed_experts() -> Callable[[], object]:
+    layers, router, data = nn.ModuleList(nn.Linear(16, 16) for _ in range(4)), nn.Linear(16, 4, bias=False), wanted(20, 16)
+
+    def run() -> None:
+        weights, chosen = router(data).softmax(-1).topk(2)
+        result = torch.zeros_like(data)
+        for number, layer in enumerate(layers):
+            rows, slots = torch.where(chosen % 3 == number)  # the last one has no tokens
+            result = result.index_add(0, rows, layer(data[rows]) * weights[rows, slots, None])
+        result.sum().backward()
+
+    return run
+
+
+@model
+def more_einsums() -> Callable[[], object]:
+    a, b, c = wanted(3, 4, 5), wanted(3, 5, 6), wanted(7, 5)
+    products = ((a, b, "bij,bjk->bik"), (a, c, "bij,kj->bik"), (a, a, "bij,bij->b"), (c, c, "ij,kl->ijkl"))
+    return lambda: sum(torch.einsum(form, left, right).sum() for left, right, form in products).backward()  # type: ignore[union-attr]
+
+
+@model
+def mapped_product() -> Callable[[], object]:
+    a, b, weight = wanted(4, 5, 6), wanted(4, 6, 7), wanted(7, 6)
+    shared = torch.vmap(lambda data: functional.linear(data, weight))
+    return lambda: (torch.vmap(torch.mm)(a, b).sum() + shared(a).sum()).backward()
+
+
+@model
+def mapped_convolution() -> Callable[[], object]:
+    data, weight = torch.randn(3, 2, 4, 8, 8), torch.randn(3, 6, 4, 3, 3)
+    return lambda: torch.vmap(functional.conv2d)(data, weight)
+
+
+@model
+def gradients_of_examples() -> Callable[[], object]:
+    layers, data = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 2)), torch.randn(4, 6)
+
+    def loss(weights: dict[str, torch.Tensor], example: torch.Tensor) -> torch.Tensor:
+        return torch.func.functional_call(layers, weights, (example[None],)).sum()
+
+    return lambda: torch.vmap(torch.func.grad(loss), (None, 0))(dict(layers.named_parameters()), data)
+
+
+@model
+def forward_mode() -> Callable[[], object]:
+    layer, data = nn.Linear(6, 5), torch.randn(4, 6)
+    return lambda: torch.func.jvp(layer, (data,), (torch.ones_like(data),))
+
+
+@model
+def products_of_nothing() -> Callable[[], object]:
+    a, b = wanted(3, 4, 0), wanted(3, 0, 5)
+    layers, convolution = nn.Sequential(nn.Linear(16, 32), nn.Linear(32, 8)), nn.Conv2d(3, 4, 3)
+    head, row = nn.Linear(16, 4), torch.randn(1, 16)
+    inputs = wanted(0, 16), wanted(0, 3, 8, 8)
+    return lambda: (torch.bmm(a, b).sum() + layers(inputs[0]).sum() + convolution(inputs[1]).sum() + head(row).sum()).backward()
+
+
+@model
+def product_of_a_vector() -> Callable[[], object]:
+    return trained(nn.Linear(16, 32), wanted(16))
+
+
+@model
+def complex_products() -> Callable[[], object]:
+    a, b = (torch.randn(*sizes, dtype=torch.complex64, requires_grad=True) for sizes in ((4, 5), (5, 6)))
+    return lambda: (a @ b).abs().sum().backward()
+
+
+@model
+def integer_products() -> Callable[[], object]:
+    a, b = torch.randint(9, (32, 64)), torch.randint(9, (64, 48))
+    return lambda: (a @ b, torch.bmm(a[None], b[None]), torch._int_mm(a.to(torch.int8), b.to(torch.int8)))
+
+
+@model
+def products_in_place() -> Callable[[], object]:
+    c, a, b, out = torch.randn(4, 6), torch.randn(4, 5), torch.randn(5, 6), torch.empty(4, 6)
+    return lambda: (torch.mm(a, b, out=out), torch.addmm(c, a, b, out=out), torch.linalg.multi_dot([a, b, b.t(), b]))
 
 
 @model
@@ -323,31 +512,48 @@ def scaled_product() -> Callable[[], object]:
 def counted(run: Callable[[], object]) -> dict[str, int]:
     with FlopCounterMode(display=False) as counter:
         run()
-    return {f"aten::{str(operator).split('.')[-1]}": flop for operator, flop in counter.get_flop_counts().get("Global", {}).items()}
+    return {_name(operator): flop for operator, flop in counter.get_flop_counts().get("Global", {}).items()}
 
 
-def recorded(run: Callable[[], object], file: Path) -> list[list[object]]:
+def _name(operator: object) -> str:
+    return f"aten::{str(operator).split('.')[-1]}"
+
+
+class Calls(TorchDispatchMode):
+    """Counts calls of the operators that FlopCounterMode knows, where it counts them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        operator = getattr(func, "_overloadpacket", func)
+        if operator in flop_registry:
+            self.calls[_name(operator)] += 1
+        return func(*args, **(kwargs or {}))
+
+
+def called(run: Callable[[], object]) -> dict[str, int]:
+    with Calls() as calls:
+        run()
+    return calls.calls
+
+
+def record(run: Callable[[], object], file: Path) -> None:
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiler:
         run()
     profiler.export_chrome_trace(str(file))
-    events = json.loads(file.read_bytes())["traceEvents"]
-    members = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
-    return [
-        [event["name"], event["tid"], event["ts"], event["ts"] + event["dur"], *(event["args"].get(member) for member in members)]
-        for event in events
-        if event.get("cat") == "cpu_op" and "Input Dims" in event.get("args", {})
-    ]
 
 
-def main() -> None:
+def main(folder: Path) -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)
     results = {}
-    with tempfile.TemporaryDirectory() as folder:
-        for name, build in MODELS.items():
-            results[name] = {"counted": counted(build()), "calls": recorded(build(), Path(folder, "trace.json"))}
+    for name, build in MODELS.items():
+        results[name] = {"counted": counted(build()), "calls": called(build())}
+        record(build(), folder / f"{name}.pt.trace.json")
     json.dump({"version": torch.__version__, "models": results}, sys.stdout)
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]))
