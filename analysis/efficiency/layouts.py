@@ -6,15 +6,15 @@ its two tensors, which have the same sizes and types, sort the dimensions differ
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import polars as pl
 
+from .json_arrays import json_array
 from .kernel_classes import KernelGroup
-from .signatures import MOST_SIZES, MOST_TEXT
+from .signatures import MOST_SIZES
 
 CONVOLUTION: Final = "convolution"
 COPY: Final = "copy"
@@ -57,7 +57,7 @@ def _permutes(*texts: str | None) -> bool:
     """Return whether target and source of a copy differ in their order alone.
 
     Clones and their like are not known by their inputs: the copy that they call is."""
-    dims, types, strides = (_list(text) for text in texts)
+    dims, types, strides = (json_array(text) or [] for text in texts)
     if min(len(dims), len(types), len(strides)) < 2 or not _sizes(dims[0]) or dims[0] != dims[1] or types[0] != types[1]:
         return False
     orders = {_order(dims[0], of_tensor) for of_tensor in strides[:2]}
@@ -78,16 +78,6 @@ def _order(sizes: Sequence[int], strides: Any) -> tuple[int, ...] | None:
 
 def _sizes(value: Any) -> bool:
     return isinstance(value, list) and 0 < len(value) <= MOST_SIZES and all(type(size) is int and size >= 0 for size in value)
-
-
-def _list(text: str | None) -> list[Any]:
-    if text is None or len(text) > MOST_TEXT:
-        return []
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return []
-    return value if isinstance(value, list) else []
 
 
 def conversions(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
 import polars as pl
 
 from ..report.efficiency import OperatorWork
+from .json_arrays import json_array
 from .operator_work import OwnedWork
 from .roofline import with_bounds
 from .shape_rows import KEY
@@ -82,11 +82,5 @@ def _row(row: dict[str, Any]) -> OperatorWork:
 
 
 def _list(text: str | None) -> list[Any]:
-    """Return a JSON array, empty if it is unknown or too deep."""
-    if text is None:
-        return []
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return []
-    return value if isinstance(value, list) else []
+    """Return a JSON array, empty if it is unknown or unreadable."""
+    return json_array(text) or []

@@ -6,13 +6,13 @@ values that cannot be read, which analysis/efficiency/work.py turns into an unkn
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite, prod
 from typing import Any, Final
 
-MOST_TEXT: Final = 1 << 18  # characters of one column; more than any program of the tests writes for a list of all its parameters
+from .json_arrays import json_array
+
 MOST_SIZES: Final = 64  # dimensions of a tensor: the limit of PyTorch's TensorIterator
 MOST_LISTED: Final = 10_000  # tensors of a list; the weights of a recurrent layer are some dozens
 MOST_ELEMENTS: Final = 1 << 50  # of a tensor: a petabyte of bytes, more than a node has
@@ -247,10 +247,10 @@ def parse(
 
     None without sizes and types of the same number of arguments.
     """
-    dims, types = _array(input_dims), _array(input_types)
+    dims, types = json_array(input_dims), json_array(input_types)
     if dims is None or types is None or len(dims) != len(types):
         return None
-    strides, concrete = _array(input_strides), _array(concrete_inputs)
+    strides, concrete = json_array(input_strides), json_array(concrete_inputs)
     return Signature(
         operator,
         dims,
@@ -258,16 +258,6 @@ def parse(
         strides if strides is not None and len(strides) == len(dims) else (),
         concrete if concrete is not None and len(concrete) == len(dims) else (),
     )
-
-
-def _array(text: str | None) -> list[Any] | None:
-    if not isinstance(text, str) or len(text) > MOST_TEXT:
-        return None
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, list) else None
 
 
 def _tensor(dims: Any, strides: Any, element: ElementType | None) -> Tensor:

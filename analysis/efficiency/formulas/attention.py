@@ -184,6 +184,8 @@ def traffic(signature: Signature, call: Call) -> int:
     for position in call.none:
         require(signature.is_none(position))
     require(len(query.dims) > 2 and len(query.dims) == len(value.dims) and query.dims[-1] > 0)
+    if not _packed(signature, call):
+        sizes_of(signature, call)  # tensors that do not fit together are unknown
     mask = None if call.mask is None else signature.optional_tensor(call.mask)
     output = size(query.elements // query.dims[-1] * value.dims[-1], query.type)
     total = read((query, key, value, mask)) + output
