@@ -8,9 +8,10 @@ import polars as pl
 
 from ...ingest.store.store import Store
 from .operator_work import OwnedWork
-from .signature_texts import TEXTS, signature_texts
+from .signature_texts import ESTIMATE, TEXTS, signature_texts
 from .signatures import parse
-from .work import OWNERS, work_of
+from .template_work import template_work
+from .work import OWNERS, CallWork, work_of
 
 FIGURES: Final = {
     "flop": pl.Int64, "model_flop": pl.Int64, "bytes": pl.Int64, "compute_type": pl.String, "matrix": pl.Boolean,
@@ -26,14 +27,15 @@ def call_shapes(store: Store, owned: OwnedWork) -> pl.DataFrame:
     texts = signature_texts(store, used["signature"].drop_nulls().unique())
     rows = used.join(texts, on="signature", how="left")
     # Signatures also differ by call stack and module: each distinct input is parsed once.
-    inputs = rows.select("operator", *TEXTS).unique()
+    key = ["operator", *TEXTS, ESTIMATE]
+    inputs = rows.select(key).unique()
     figures = pl.DataFrame([_figures(*row) for row in inputs.iter_rows()], schema=FIGURES, orient="row")
-    return rows.join(pl.concat([inputs, figures], how="horizontal"), on=["operator", *TEXTS], how="left", nulls_equal=True)
+    return rows.join(pl.concat([inputs, figures], how="horizontal"), on=key, how="left", nulls_equal=True).drop(ESTIMATE)
 
 
-def _figures(operator: str, *texts: str | None) -> tuple[int | None, int | None, int | None, str | None, bool]:
-    signature = parse(operator, *texts)
-    if signature is None:
-        return None, None, None, None, operator in OWNERS
-    work = work_of(signature)
+def _figures(
+    operator: str, dims: str | None, types: str | None, strides: str | None, concrete: str | None, estimate: float | None
+) -> tuple[int | None, int | None, int | None, str | None, bool]:
+    signature = parse(operator, dims, types, strides, concrete)
+    work = template_work(operator, signature, estimate) or (work_of(signature) if signature else CallWork(matrix=operator in OWNERS))
     return work.flop, work.model_flop, work.bytes, work.compute_type, work.matrix

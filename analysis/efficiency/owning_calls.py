@@ -23,9 +23,10 @@ _INPUTS: Final = ["name", "signature"]
 
 
 def owning_calls(store: Store, operators: pl.DataFrame, owners: dict[int, str]) -> pl.DataFrame:
-    """Return the calls that own work: process, tid, start, end, call (row in ``operators``).
+    """Return the calls that own work.
 
-    ``operators``: process, tid, name, start, end, number, signature. ``owners``: id of the name -> operator."""
+    Columns: process, tid, start, end, call (row in ``operators``). ``operators``: process, tid, name, start, end, number, signature.
+    ``owners``: id of the name -> operator."""
     calls = operators.with_row_index("call").filter(pl.col("name").is_in(list(owners)), pl.col("end") > pl.col("start"))
     calls = calls.sort("number", maintain_order=True).select(*_THREAD, "start", "end", "call", *_INPUTS)
     levels = _levels(calls)
@@ -33,7 +34,7 @@ def owning_calls(store: Store, operators: pl.DataFrame, owners: dict[int, str]) 
 
 
 def _levels(calls: pl.DataFrame) -> list[pl.DataFrame]:
-    """Split calls by the number of calls around them: the outermost ones, those directly within these, and so on."""
+    """Split calls by the number of calls around them, from the outermost."""
     levels: list[pl.DataFrame] = []
     while (calls.height or not levels) and len(levels) < _MOST_LEVELS:
         levels.append(outermost(calls, _THREAD))
@@ -42,7 +43,9 @@ def _levels(calls: pl.DataFrame) -> list[pl.DataFrame]:
 
 
 def _largest(levels: list[pl.DataFrame], flop: pl.DataFrame) -> pl.DataFrame:
-    """Return the outermost calls; the calls within one replace it if they have more FLOPs together."""
+    """Return the outermost calls.
+
+    The calls within one replace it if they have more FLOPs together."""
     tables: list[pl.DataFrame] = []
     for level in levels:
         begin = level.select(*_THREAD, time="start")
@@ -64,7 +67,9 @@ def _largest(levels: list[pl.DataFrame], flop: pl.DataFrame) -> pl.DataFrame:
 
 
 def _flop(store: Store, calls: pl.DataFrame, owners: dict[int, str]) -> pl.DataFrame:
-    """Return the FLOPs of each operator and signature: name, signature, flop (f64; null if unknown)."""
+    """Return the FLOPs of each operator and signature.
+
+    Columns: name, signature, flop (f64; null if unknown)."""
     used = calls.select(_INPUTS).unique()
     texts = used.join(signature_texts(store, used["signature"].drop_nulls().unique()), on="signature", how="left", nulls_equal=True)
     flop = []

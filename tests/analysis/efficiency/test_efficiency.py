@@ -142,6 +142,28 @@ def test_without_peaks_the_rates_are_known(make_store: MakeStore) -> None:
     assert report.coverage_percent == 100
 
 
+@pytest.mark.parametrize(
+    ("operator", "estimate", "flop"),
+    [
+        ("triton_tem_fused_addmm_relu_3", 2e9, 2 * 10**9),
+        ("triton_tem_fused_addmm_relu_3", 0.0, None),
+        ("triton_tem_fused_addmm_relu_3", 1e300, None),
+        ("triton_tem_fused_flex_attention_0", 2e9, None),  # skips blocks of the mask
+        ("triton_poi_fused_relu_1", 2e9, None),  # of the product before it
+    ],
+)
+def test_products_of_a_compiler_have_its_estimate(make_store: MakeStore, operator: str, estimate: float, flop: int | None) -> None:
+    # Bias, factors and result; 25 µs for 20 µs of work.
+    trace = Trace()
+    trace.call(operator, [[1000, 1000]] * 3, 25 * US)
+    trace.tables["signature"][0]["kernel_flop"] = estimate
+    report = result(trace.store(make_store))
+    row = only(report)
+    assert (row.flop_per_call, row.model_flop_per_call, row.bytes_per_call, row.percent_of_roof) == (flop, flop, None, None)
+    assert row.tflops == (flop and pytest.approx(80))
+    assert report.mfu_percent == (flop and pytest.approx(80))
+
+
 def test_calls_of_equal_sizes_and_other_work_are_apart(make_store: MakeStore) -> None:
     # A 1 x 1 convolution of 8 x 8 images with stride 1 and 2: 64 and 16 outputs.
     trace = Trace()
@@ -170,6 +192,19 @@ def test_sizes_that_no_tensor_has_are_unknown(make_store: MakeStore, dims: list[
     trace.call("aten::mm", dims, 10)
     row = only(result(trace.store(make_store)))
     assert (row.device_ns, row.flop_per_call, row.tflops, row.bound) == (10, None, None, "unknown")
+    assert row.input_dims == dims
+
+
+@pytest.mark.parametrize(
+    "text", ["[[NaN, 5], [5, 5]]", "[[-Infinity]]", "[[1e999, 5]]", "[" * 999 + "]" * 999, '[{"a":' * 9 + "0" + "}]" * 9, "{}", "["]
+)
+def test_inputs_that_no_report_can_contain_are_left_out(make_store: MakeStore, text: str) -> None:
+    trace = Trace()
+    trace.call("aten::mm", SQUARE, 10)
+    trace.tables["signature"][0]["input_dims"] = text
+    report = result(trace.store(make_store))
+    assert (only(report).input_dims, only(report).flop_per_call) == ([], None)
+    json.dumps(plain(report), allow_nan=False)
 
 
 def step(number: int) -> Row:
@@ -208,6 +243,22 @@ def test_utilization_without_steps_is_that_of_the_profile(make_store: MakeStore)
     assert (report.mfu_percent, report.measured_over) == (pytest.approx(50), "profile window")
     trace.tables["device_event"][1]["device"] = 1
     assert result(trace.store(make_store)).mfu_percent == pytest.approx(25)
+
+
+def test_utilization_of_two_gpus_of_two_processes(make_store: MakeStore) -> None:
+    # The second step of each process takes 100 µs. One computes 20 µs of work at the peak in it, the other 40 µs: 60 of 200 µs.
+    trace = Trace()
+    trace.at = 120 * US
+    trace.call("aten::mm", SQUARE, 30 * US)
+    trace.call("aten::mm", SQUARE, 30 * US, process=1)
+    trace.call("aten::mm", SQUARE, 30 * US, process=1)
+    for host, device in zip(trace.tables["host_event"][3::2], trace.tables["device_event"][1:], strict=False):
+        host["process"] = device["process"] = 1
+    steps = [{**step(number), "process": process} for process in (0, 1) for number in (0, 1)]
+    store = trace.store(make_store, step=steps, process=[{"id": 0, "node": 0}, {"id": 1, "node": 0}])
+    report = result(store, {0: PEAKS, 1: PEAKS})
+    assert (report.mfu_percent, report.hfu_percent, report.coverage_percent) == (pytest.approx(30), pytest.approx(30), 100)
+    assert result(store, {0: PEAKS}).mfu_percent is None  # the peaks of one GPU are unknown
 
 
 def test_types_count_against_their_own_peaks(make_store: MakeStore) -> None:

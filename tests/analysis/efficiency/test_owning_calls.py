@@ -83,14 +83,14 @@ def test_a_deep_nest_ends(make_store: MakeStore) -> None:
 
 
 def test_a_call_that_a_checkpoint_interrupts_does_not_count(make_store: MakeStore) -> None:
-    # The call of the forward pass and that of the backward pass hold operators; the recomputed one only the detach of the hook.
+    # The call of the forward pass and that of the backward pass contain operators; the recomputed one only the detach of the hook.
     forward = {"sequence": 3, "forward_thread": 0}
-    other = {**EXAMPLE, "id": 3, "call_stack": "elsewhere"}
+    elsewhere = {**EXAMPLE, "id": 3, "call_stack": "elsewhere"}
     rows = [
         operator("aten::mm", 0, 50, 1, **forward), operator("aten::resolve_conj", 10, 20),
         operator("aten::mm", 100, 150, 3, **forward), operator("aten::detach", 110, 120), operator("detach", 112, 118),
         operator("aten::mm", 200, 250, 1, sequence=None),
     ]  # fmt: skip
-    assert calls(make_store(signature=[EXAMPLE, other], host_event=rows)) == {("aten::mm", 1): 2}
-    # Small products hold no operators at all.
-    assert sum(calls(make_store(signature=[EXAMPLE, other], host_event=[rows[0], *rows[2:]])).values()) == 3
+    assert calls(make_store(signature=[EXAMPLE, elsewhere], host_event=rows)) == {("aten::mm", 1): 2}
+    # Small products contain no operators at all.
+    assert sum(calls(make_store(signature=[EXAMPLE, elsewhere], host_event=[rows[0], *rows[2:]])).values()) == 3

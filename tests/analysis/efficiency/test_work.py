@@ -200,6 +200,10 @@ ATTENTION: Final = {
         FLASH_FULL, 2 * 2 * 8 * 45 * 8, FLASH_BYTES, "bf16",
     ),
     # A window of 2 before: 3 keys each.
+    "tensors that do not fit": (
+        ("flash_attn::_flash_attn_forward", FLASH[0], FLASH[1], T(BF16, 2, 9, 8, 4), V(0.0), V(0.5), V(True), V(-1), V(-1)),
+        None, None, None, "bf16",
+    ),
     "sliding window": (
         ("flash_attn::_flash_attn_forward", *FLASH, V(0.0), V(0.5), V(True), V(2), V(-1)),
         FLASH_FULL, 2 * 2 * 8 * 18 * 8, FLASH_BYTES, "bf16",
