@@ -1,8 +1,8 @@
 """Work of products that a compiler fuses with what follows: the operator of a compiled kernel -> its floating-point operations.
 
-TorchInductor writes an estimate of its own with each Triton kernel (``kernel_flop``). For a template, which is one product or convolution, it
-is that of FlopCounterMode. Other kernels that come from the same operator can carry all of its operations again, so only templates count;
-those of attention do not, because they skip blocks of the mask. What else the kernel reads and writes is unknown: so are its bytes.
+TorchInductor writes an estimate of its own with each Triton kernel (``kernel_flop``). For a template, which is one product or convolution,
+it is that of FlopCounterMode. Other kernels that come from the same operator can carry all of its operations again, so only templates
+count; those of attention do not, because they skip blocks of the mask. What else the kernel reads and writes is unknown: so are its bytes.
 """
 
 from __future__ import annotations
