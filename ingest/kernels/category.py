@@ -97,7 +97,7 @@ CATEGORY_RULES: Final[tuple[NameRule, ...]] = (
          "void at::native::(anonymous namespace)::GammaBetaBackwardCUDAKernel<float, float>",
          "void at::native::(anonymous namespace)::RowwiseMomentsCUDAKernel<float, float>"),
     rule("attention", r"attention|flash_?(?:fwd|bwd|attn|fprop|bprop|mla|decode)|flashattn|flashinfer::.{0,60}attn|fmha|(?<![a-z])attn_"
-         r"|_attn|sdpa|(?:prefill|decode)with\w{0,12}kvcache|mla_(?:decode|dec|fwd|prefill)|mqa_logits|bwd_kernel_d[kq]"
+         r"|_attn|sdpa|(?:prefill|decode)with\w{0,12}kvcache|mla_(?:decode|dec|fwd|prefill|a\d+w\d+)|mqa_logits|bwd_kernel_d[kq]"
          r"|merge_?(?:attn_)?state|fwd_grouped_kernel_stage|flash::|delta_rule",
          "attention by name",
          "void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64, 128, 128, 4, false>",
@@ -136,11 +136,11 @@ CATEGORY_RULES: Final[tuple[NameRule, ...]] = (
          "void scal_kernel<float, float, 1, false, 6, 5, 5, 3>"),
     rule("MoE routing", r"moe_align|expert_?tokens|expandinputrows|finalizemoe|finalizekernel|routing\w{0,40}kernel"
          r"|topkgating|moe_?(?:un)?permute"
-         r"|moe_?sort|sort_chunks",
+         r"|moe_?sort|sort_chunks|moe_sum|moe_?fused_?gate|topk_?(?:softmax|sigmoid)",
          "routing of a mixture of experts",
          "void vllm::moe::count_and_sort_expert_tokens_kernel<int>", "void vllm::moe::moe_align_block_size_kernel<int>",
          "void moe::dev::finalize::finalizeKernelVecLoad<__nv_bfloat16>", "_sort_chunks_by_map_kernel",
-         "void vllm::moe::topkGatingSoftmax<8, 128, 4, 16, 32, int>"),
+         "void vllm::moe::topkGatingSoftmax<8, 128, 4, 16, 32, int>", "void vllm::moe::moe_sum_kernel<c10::BFloat16, 8>"),
     rule("sampling", r"(?<!up)(?<!down)(?<!grid_)sampling|top_?k_?top_?p|top_?p_?(?:renorm|kernel)|gumbel_?sample|samplemultinomial",
          "choice of the next token, or another draw",
          "void flashinfer::sampling::TopKTopPSamplingFromProbKernel<1024u, (cub::BlockScanAlgorithm)1, float, int>",
@@ -162,7 +162,7 @@ CATEGORY_RULES: Final[tuple[NameRule, ...]] = (
          "at::native::BinaryOpListAlphaFunctor<float, 2, 2, 0>, std::plus<float>, float>"),
     rule("GEMM", r"\Afc-dtype_", "fully connected layer of MTIA", "fc-dtype_Float"),
     rule("GEMM", r"(?<!fb)gemm|gemv|cijk_|nvjet|(?<![a-z])bmm_|matmul|splitkreduce|reducesplitk|cublaslt|xdlops"
-         r"|fused_moe_kernel|mfma_moe|moe_kernel"
+         r"|fused_moe_kernel|mfma_moe|moe_kernel|aiter::fmoe|5aiter\d+fmoe|wvsplitk|llmm1"
          r"|marlin|machete|epilogue::|(?<![a-z0-9])mm_kernel|scaled_mm|grouped_mm|flatmm|_dot_fusion|mixed_mm|(?<![a-z])w[48]a(?:8|16)|contraction_l_",
          "a matrix product by name, its split-K sum or epilogue",
          "ampere_sgemm_128x64_nn", "nvjet_tst_128x96_64x7_4x1_v_bz_bias_TNT", "Cijk_Alik_Bljk_B_BS_BH_Bias_HA_S_SAV_UserArgs_MT16x16x128",
@@ -171,6 +171,7 @@ CATEGORY_RULES: Final[tuple[NameRule, ...]] = (
          "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_128x64_64x6_tn_align8>",
          "void epilogue::impl::globalKernel<float, float, float, true, true>", "fused_moe_kernel",
          "void marlin_moe_wna16::Marlin<1125899906909960l, 562949953487106l>", "_w8a8_block_fp8_matmul",
+         "void wvSplitK_hf_sml_<__hip_bfloat16, 64, 2, 16, 8, 2, 1>", "_ZN5aiter42fmoe_bf16_blockscaleFp8_g1u1_novs_silu_32x128E",
          "void ck_tile::kentry<1, ck_tile::GroupedGemmKernel<ck_tile::GemmSpatiallyLocalTilePartitioner>"),
     rule("softmax", r"soft_?max|cross_?entropy|logsumexp", "softmax, or the loss on it",
          "void (anonymous namespace)::softmax_warp_forward<float, float, float, 10, true, false>",

@@ -25,7 +25,7 @@ _Device = tuple[str, int | None, int | None, int | None]
 _Conversions = list[tuple[KernelGroup, str]]
 _CHANNELS_LAST: Final = (
     "Keep images in the layout of the kernels: `model.to(memory_format=torch.channels_last)` and"
-    " `images.to(memory_format=torch.channels_last)`, once, before the training loop"
+    " `images.to(memory_format=torch.channels_last)`, each once, before the first operator"
 )
 _COPIES: Final = (
     "Remove the `.contiguous()`, `.clone()` or `.reshape()` after `.transpose()` or `.permute()`, or create the tensor in the order of"

@@ -21,10 +21,12 @@ from ..evidence.device_share import DeviceShare, above, finding, issues, no_devi
 from ..evidence.fusion_advice import FUSED_CHAINS
 from ..evidence.run_data import RunData
 
-# Kernels of eager operators that TorchInductor generates code for. Those that update lists of tensors belong to optimizers.
+# Kernels of eager operators that TorchInductor generates code for, also instead of the batch normalization of cuDNN and MIOpen. Those that
+# update lists of tensors belong to optimizers.
 _FUSIBLE: Final = """
     SELECT id FROM name WHERE category IN ('elementwise', 'reduction', 'memory', 'normalisation', 'softmax')
-        AND contains(text, 'at::native::') AND NOT contains(text, 'multi_tensor_apply')
+        AND NOT contains(text, 'multi_tensor_apply')
+        AND (contains(text, 'at::native::') OR regexp_matches(text, 'cudnn::(\\w+::)*bn_(fw|bw)|MIOpenBatchNorm'))
 """
 _KERNELS: Final = f"""
     SELECT e.node, e.process, e.device, e.stream, e.start_ns AS start, e.name, e.duration_ns AS time,

@@ -70,6 +70,16 @@ def test_normalization_and_softmax_are_in_chains(make_store: Callable[..., Store
     assert plain_details(report.rules[0])["devices"][0]["fusible_ns"] == 75
 
 
+@pytest.mark.parametrize(
+    "norm", ["void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, int, 512, true, 1>", "void cudnn::ops::bn_bw_1C11_kernel_new<float>",
+             "MIOpenBatchNormFwdTrainSpatial"],
+)  # fmt: skip
+def test_batch_normalization_of_a_library_is_fused_with_what_follows(make_store: Callable[..., Store], norm: str) -> None:
+    names = NAMES | {norm: ("norm", "FP32", "normalisation")}
+    events = [run(0, 40, "gemm"), run(40, 60, norm), run(60, 70), run(70, 100, "gemm")]
+    assert devices(judged(make_store(names=names, device_event=events))) == [(1, 2, 30, 10)]
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(runs=st.lists(st.tuples(st.sampled_from(KERNELS), st.integers(0, 9), st.sampled_from([7, 8])), min_size=1, max_size=30))
 def test_chains_are_those_of_a_plain_loop(make_store: Callable[..., Store], runs: list[tuple[str, int, int]]) -> None:
