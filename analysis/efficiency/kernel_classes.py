@@ -18,7 +18,7 @@ from ..report.rows import Share
 from ..toolkit.shared import shared
 from ..toolkit.shares import shares
 from ..toolkit.wording import shape_text
-from .operator_classes import KernelClass, kernel_class
+from .operator_classes import KernelClass, in_module, kernel_class
 from .operator_work import OwnedWork
 from .signatures import Signature, parse
 
@@ -50,11 +50,14 @@ _KEY: Final = ("process", "device", "kernel", "operator", "inner", "signature", 
 _SUMS: Final = ("count", "total", "occupancy", "occupancy_ns")
 
 
-def kernel_groups(store: Store, owned: OwnedWork, sums: Sequence[dict[str, Any]]) -> tuple[KernelGroup, ...]:
+def kernel_groups(
+    store: Store, owned: OwnedWork, sums: Sequence[dict[str, Any]], origins: Mapping[int | None, tuple[str, str]] | None = None
+) -> tuple[KernelGroup, ...]:
     """Classify the kernels of grouped device work.
 
-    ``sums``: kernels by name, as :func:`postrun.analysis.device.kernels.kernel_sums` returns them.
+    ``sums``: kernels by name, as :func:`postrun.analysis.device.kernels.kernel_sums` returns them. ``origins``: module and line of a site.
     """
+    modules = {site: module for site, (module, _) in (origins or {}).items() if module}
     names = {row["id"]: (row["name"], row["category"], row["precision"]) for row in sums}
     added: dict[tuple[Any, ...], list[Any]] = {}
     columns = owned.work.columns
@@ -76,6 +79,8 @@ def kernel_groups(store: Store, owned: OwnedWork, sums: Sequence[dict[str, Any]]
             types, dims = (call.types, call.dims) if call else ((), ())
             known = kernel_class(operator, inner, types, dims, *names.get(kernel, ("", "other", "unknown")))
             classes[kernel, operator, inner, signature] = known
+        if site in modules:
+            known = in_module(known, modules[site])
         groups.append(KernelGroup(process, device, kernel, operator, inner, signature, site, known, *values))
     return tuple(groups)
 

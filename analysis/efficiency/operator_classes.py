@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -149,6 +149,13 @@ _SAME_WORK: Final = {
 }
 
 
+# Classes of the modules that choose experts and order tokens for them, without the number of the instance.
+_ROUTING_MODULE: Final = re.compile(
+    r"(?:moe_?(?:block|layer|ffn|feed_?forward|gate|gating)?|experts?|router|top_?k_?gat(?:e|ing)|sparse_?mlp)(?:[_.]\d+)?$",
+    re.IGNORECASE,
+)
+
+
 @dataclass(frozen=True, slots=True)
 class OperatorClass:
     """``custom``: an operator of another library than PyTorch, which can contain work of other categories."""
@@ -272,6 +279,15 @@ def kernel_class(
         precision,
         OPERATOR if by_types else UNKNOWN if precision == "unknown" else KERNEL_NAME,
     )
+
+
+def in_module(known: KernelClass, module: str) -> KernelClass:
+    """Return the class of the work in a module, a path.
+
+    Selection and order of tokens in a mixture of experts are MoE routing, also by the operators of PyTorch."""
+    if known.category != "embedding/index" or not any(_ROUTING_MODULE.search(name) for name in module.split("/")):
+        return known
+    return replace(known, category="MoE routing")
 
 
 def _narrowed(known: OperatorClass | None, inner: str | None) -> OperatorClass | None:

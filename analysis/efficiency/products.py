@@ -1,4 +1,7 @@
-"""Sizes of matrix products and what makes them slow: inputs of a call and its kernel -> the product, and reasons that the sizes show."""
+"""Sizes of matrix products and convolutions, and what makes them slow.
+
+Inputs of a call and its kernel -> the product or convolution, and reasons that the sizes show.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,11 @@ _FACTORS: Final = {
     "aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1, "aten::_addmm_activation": 1, "aten::linear": 0,
     "aten::_scaled_mm": 0,
 }  # fmt: skip
+# Operator -> position of the input among the inputs; the weight follows it.
+_CONVOLUTIONS: Final = {
+    "aten::convolution": 0, "aten::cudnn_convolution": 0, "aten::miopen_convolution": 0, "aten::convolution_backward": 1,
+}  # fmt: skip
+_IMAGE_CHANNELS: Final = 4  # of an image or a latent: the data decides them, and libraries have kernels for them
 _LARGEST: Final = 1 << 31  # of a size
 _ALIGNED_BYTES: Final = 16  # one load of a thread: cuBLAS and CUTLASS need it to use their fastest kernels on tensor cores
 _SKINNY: Final = 32  # rows or columns, below which a tile of a matrix kernel is mostly empty
@@ -64,6 +72,44 @@ def product_of(operator: str, dims: Sequence[Any], types: Sequence[Any], strides
     of_factors = [strides[at + number] if at + number < len(strides) else None for number in (0, 1)]
     leads = tuple(_lead(sizes, of, name) for sizes, of, name in zip((first, second), of_factors, names, strict=True))
     return Product(batch, m, n, k, element.name, element.bytes, (*leads, ("N", n)))
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """A convolution without groups. ``sizes``: of input and weight, as text; ``inputs``, ``outputs``: channels."""
+
+    sizes: str
+    type: str
+    bytes: int
+    inputs: int
+    outputs: int
+
+
+def convolution_of(operator: str, dims: Sequence[Any], types: Sequence[Any]) -> Convolution | None:
+    """Return the convolution of a call; None if it is none, has groups, or its inputs are damaged."""
+    at = _CONVOLUTIONS.get(operator)
+    if at is None or min(len(dims), len(types)) < at + 2:
+        return None
+    data, weight = dims[at : at + 2]
+    element = TYPES.get(types[at]) if isinstance(types[at], str) else None
+    if element is None or types[at] != types[at + 1] or not (_sizes(data) and _sizes(weight)):
+        return None
+    if len(data) != len(weight) or len(data) < 3 or data[1] != weight[1]:
+        return None
+    sizes = f"input {'x'.join(map(str, data))}, weight {'x'.join(map(str, weight))}"
+    return Convolution(sizes, element.name, element.bytes, data[1], weight[0])
+
+
+def channel_reasons(convolution: Convolution, kernel: str | None) -> tuple[str, ...]:
+    """Return the reason for a slow convolution that its channels show.
+
+    Kernels on tensor cores load 16 bytes of channels at once."""
+    multiple = _ALIGNED_BYTES // convolution.bytes
+    if convolution.type not in _LOW and not (convolution.type == "fp32" and _UNALIGNED.search(kernel or "")):
+        return ()
+    channels = {"C_in": convolution.inputs, "C_out": convolution.outputs}
+    odd = [f"{name} = {size}" for name, size in channels.items() if size % multiple and size > _IMAGE_CHANNELS]
+    return (f"channels: {' and '.join(odd)} {'is' if len(odd) == 1 else 'are'} not a multiple of {multiple}",) if odd else ()
 
 
 def _sizes(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""InefficientMatmul: shapes of matrix products that reach far less of the roof than comparable ones of the same run (docs/rules.md).
+"""InefficientMatmul: products and convolutions that reach far less of the roof than comparable ones of the same run (docs/rules.md).
 
 The rate of these neighbors, which the same GPU reached in the same run, bounds the gain.
 """
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from ...efficiency.kernel_classes import signatures
 from ...efficiency.largest_site import Site, largest_site
-from ...efficiency.products import Product, product_of, reasons
+from ...efficiency.products import Convolution, Product, channel_reasons, convolution_of, product_of, reasons
 from ...report.efficiency import OperatorWork
 from ...report.rule_details import InefficientMatmulDetails, InefficientProduct
 from ...toolkit.wording import duration, percent, plural
@@ -29,6 +29,8 @@ _BOUNDS: Final = ("compute", "memory")
 _ADVICE: Final = {
     "alignment": "Pad the odd sizes to a multiple of 8 (16 for FP8, 64 for a vocabulary), such as `nn.Linear(in_features, 50304)` instead"
     " of 50257, or `resize_token_embeddings(..., pad_to_multiple_of=64)`, and mask the padding",
+    "channels": "Choose numbers of channels that are multiples of 8, such as `nn.Conv2d(64, 64, 3)` instead of 61 channels, or pad them"
+    " with zeros",
     "layout": "Give the factors a contiguous dimension: store the transposed tensor once, `weight = weight.t().contiguous()`, or slice"
     " along the first dimension",
     "no tensor cores": "Let the product use tensor cores: make its sizes multiples of 8, and keep both factors in BF16 or FP16",
@@ -44,7 +46,7 @@ _ADVICE: Final = {
 
 class _Shape(NamedTuple):
     row: OperatorWork
-    product: Product
+    product: Product | Convolution
     percent: float  # of the roof
     work: float  # FLOP of a call, or bytes if memory limits it
 
@@ -59,7 +61,7 @@ class InefficientMatmul(Rule):
         ),
     )
     needs = "A profiler trace with shapes (`record_shapes=True`) of a GPU whose peaks are known."
-    checks = "Compares the share of the roof that each shape of matrix products reaches with that of comparable shapes of the run."
+    checks = "Compares the share of the roof that each shape of matrix products and convolutions reaches with that of comparable shapes."
     condition = (
         f"shapes below {_FAR_BELOW:g} of the median of their neighbors, with a reason in their sizes or kernels, lose more than `threshold`"
         " of the GPU time"
@@ -78,7 +80,7 @@ class InefficientMatmul(Rule):
         bad = [row for row in rows if row.reasons] if above(lost, total, parameters["threshold"]) else []
         details = InefficientMatmulDetails(rows[: run.top], lost, 100 * lost / total if total else 0.0, compared, len(shapes) - compared)
         if not compared:
-            return not_evaluated("no shape of a matrix product has comparable ones in this run", details=details)
+            return not_evaluated("no shape of a matrix product or convolution has comparable ones in this run", details=details)
         return concluded(
             bad,
             compared,
@@ -86,7 +88,7 @@ class InefficientMatmul(Rule):
             details=details,
             finding=_finding(rows, lost, total, parameters["threshold"]),
             recommendation=_recommendation(bad) if bad else None,
-            cost=Cost("Give matrix products efficient shapes", lost, total, lost) if bad else None,
+            cost=Cost(_title(bad[0]), lost, total, lost) if bad else None,
         )
 
     def site(self, run: RunData, outcome: Outcome) -> Site | None:
@@ -97,17 +99,19 @@ class InefficientMatmul(Rule):
 
 def _without_shapes(run: RunData) -> Outcome:
     if run.efficiency.peaks:
-        return not_evaluated("no matrix product with known shapes in this run", "Profile with `record_shapes=True`.")
+        return not_evaluated("no matrix product or convolution with known shapes in this run", "Profile with `record_shapes=True`.")
     return not_evaluated("the peaks of the GPUs are unknown", "Give them with `--peak`, or profile with `record_shapes=True`.")
 
 
 def _shapes(operators: Sequence[OperatorWork]) -> list[_Shape]:
-    """Return the matrix products that a peak limits."""
+    """Return the matrix products and convolutions that a peak limits."""
     shapes = []
     for row in operators:
         if row.bound not in _BOUNDS or not row.percent_of_roof:
             continue
-        product = product_of(row.operator, row.input_dims, row.input_types, row.input_strides)
+        product = product_of(row.operator, row.input_dims, row.input_types, row.input_strides) or convolution_of(
+            row.operator, row.input_dims, row.input_types
+        )
         work = row.bytes_per_call if row.bound == "memory" else row.flop_per_call
         if product is not None and work:
             shapes.append(_Shape(row, product, row.percent_of_roof, float(work)))
@@ -120,13 +124,13 @@ def _slow(run: RunData, shapes: Sequence[_Shape]) -> tuple[tuple[InefficientProd
     counts = {device.sm_count for device in run.devices if device.used}
     multiprocessors = counts.pop() if len(counts) == 1 else None
     compared, rows = 0, []
-    groups: dict[tuple[str, str], list[_Shape]] = defaultdict(list)
+    groups: dict[tuple[object, ...], list[_Shape]] = defaultdict(list)
     for shape in shapes:
-        groups[shape.product.type, shape.row.bound].append(shape)
+        groups[_kind(shape)].append(shape)
     for shape in shapes:
         peers = [
             peer.percent
-            for peer in groups[shape.product.type, shape.row.bound]
+            for peer in groups[_kind(shape)]
             if peer is not shape and shape.work / _SMALLER <= peer.work <= shape.work * _LARGER
         ]
         if len(peers) < _PEERS:
@@ -134,8 +138,17 @@ def _slow(run: RunData, shapes: Sequence[_Shape]) -> tuple[tuple[InefficientProd
         compared += 1
         if shape.percent < _FAR_BELOW * (peer := median(peers)):
             kernel = kernels.get(_key(shape.row.operator, shape.row.input_dims, shape.row.input_types))
-            rows.append(_row(shape, peer, len(peers), kernel, reasons(shape.product, kernel, multiprocessors)))
+            rows.append(_row(shape, peer, len(peers), kernel, _reasons(shape.product, kernel, multiprocessors)))
     return tuple(sorted(rows, key=lambda row: (row.peer_ns - row.time_ns, row.operator, row.shape))), compared
+
+
+def _kind(shape: _Shape) -> tuple[object, ...]:
+    """Return what neighbors have in common: product or convolution, type and bound."""
+    return type(shape.product), shape.product.type, shape.row.bound
+
+
+def _reasons(product: Product | Convolution, kernel: str | None, multiprocessors: int | None) -> tuple[str, ...]:
+    return channel_reasons(product, kernel) if isinstance(product, Convolution) else reasons(product, kernel, multiprocessors)
 
 
 def _row(shape: _Shape, peer: float, peers: int, kernel: str | None, known: tuple[str, ...]) -> InefficientProduct:
@@ -169,22 +182,26 @@ def _kernels(run: RunData) -> Mapping[tuple[str, str], str]:
     times: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for group in run.kernel_groups:
         call = inputs.get(group.signature)
-        if group.operator is not None and call is not None and group.classes.category == "GEMM":
+        if group.operator is not None and call is not None and group.classes.category in {"GEMM", "convolution"}:
             times[_key(group.operator, call.dims, call.types)][names.get(group.kernel, "")] += group.total
     return {key: max(of_kernel.items(), key=lambda item: (item[1], item[0]))[0] for key, of_kernel in times.items()}
+
+
+def _title(first: InefficientProduct) -> str:
+    return "Give convolutions aligned channels" if first.reasons[0].startswith("channels") else "Give matrix products efficient shapes"
 
 
 def _finding(rows: Sequence[InefficientProduct], lost: int, total: int, threshold: float) -> str:
     limit = f"threshold {percent(threshold)}"
     known = [row for row in rows if row.reasons]
     if not known:
-        return f"No shape of matrix products with a known reason is far below comparable ones ({limit})."
+        return f"No shape of matrix products or convolutions with a known reason is far below comparable ones ({limit})."
     first = known[0]
     share = percent(100 * lost / total if total else 0.0)
     return (
-        f"{plural(len(known), 'shape')} of matrix products lose {duration(lost)} to the rate of comparable ones, {share} of the GPU time of"
-        f" the profile ({limit}). `{first.operator}` with {first.shape} reaches {percent(first.percent_of_roof)} of the roof, comparable"
-        f" shapes {percent(first.peer_percent)}."
+        f"{plural(len(known), 'shape')} of matrix products or convolutions lose {duration(lost)} to the rate of comparable ones, {share} of"
+        f" the GPU time of the profile ({limit}). `{first.operator}` with {first.shape} reaches {percent(first.percent_of_roof)} of the"
+        f" roof, comparable shapes {percent(first.peer_percent)}."
     )
 
 

@@ -101,7 +101,9 @@ class RunData:
     sites = _from_store(CallSites)  # module and source line of calls; filled by operator_work
     operator_work = _from_run(_operator_work)  # device work by owning operator call, signature and site: the one pass over it
     kernel_sums = _from_store(kernel_sums)  # by name
-    kernel_groups = _from_run(lambda run: kernel_groups(run.store, run.operator_work, run.kernel_sums))  # by operator call
+    kernel_groups = _from_run(  # by operator call
+        lambda run: kernel_groups(run.store, run.operator_work, run.kernel_sums, run.origins)
+    )
     precision = _from_run(lambda run: precision(run.kernel_groups))
     launch_configurations = _from_run(
         lambda run: launch_configurations(run.store, {kernel.name: kernel.category for kernel in run.kernels})

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from postrun.analysis.device.kernels import kernel_sums, kernels
+from postrun.analysis.efficiency.call_sites import CallSites
 from postrun.analysis.efficiency.kernel_classes import categories, category_sources, described, kernel_groups, precision
 from postrun.analysis.efficiency.operator_work import operator_work
 from postrun.analysis.report.device import Kernel, Precision
@@ -157,3 +158,16 @@ def test_hostile_signatures_leave_the_operator(make_store: Callable[..., Store])
         rows["signature"] = [{"id": 0, "input_dims": dims, "input_types": types}]
         listed = results(make_store(names=NAMES, **rows))[3]
         assert (listed["gemm_like"].category, listed["gemm_like"].operator, listed["gemm_like"].shape) == ("GEMM", "aten::mm", None)
+
+
+def test_selection_is_routing_within_a_mixture_of_experts_alone(make_store: Callable[..., Store]) -> None:
+    """The first selection is in the block of the experts, the second behind it."""
+    topk = ("aten::topk", [BF16], [[8, 16]], [("topk", 30)])
+    rows = rows_of([topk, topk])
+    rows["host_event"].append({"kind": "python", "name": "nn.Module: MixtralSparseMoeBlock_0", "start_ns": 0, "duration_ns": 3})
+    store = make_store(names=NAMES, **rows)
+    sites, sums = CallSites(store), kernel_sums(store)
+    owned = operator_work(store, None, sites.of)
+    origins = {site: (module, line) for site, module, line in sites.table().select("site", "module", "line").iter_rows()}
+    shares = categories(kernel_groups(store, owned, sums, origins))
+    assert sorted(plain(shares)) == [("MoE routing", 30, 1), ("embedding/index", 30, 1)]

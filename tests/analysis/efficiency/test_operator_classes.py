@@ -14,6 +14,7 @@ from postrun.analysis.efficiency.operator_classes import (
     OPERATOR_RULES,
     UNKNOWN,
     KernelClass,
+    in_module,
     input_precision,
     kernel_class,
     operator_class,
@@ -162,3 +163,25 @@ def test_hostile_inputs_have_a_class(operator: str, types: list[Any], dims: list
 
 def test_long_names_take_little_time() -> None:
     assert operator_class("a" * 1_000_000 + "::" + "attn" * 100_000) is None
+
+
+@pytest.mark.parametrize(
+    ("module", "category"),
+    [
+        ("MixtralModel_0/MixtralDecoderLayer_3/MixtralSparseMoeBlock_3", "MoE routing"),
+        ("Model_0/DeepseekV3MoE_2/DeepseekV3TopkRouter_2", "MoE routing"),
+        ("Model_0/MoELayer_1/Experts_1/Linear_4", "MoE routing"),
+        ("model.layers.0.mlp.experts", "MoE routing"),
+        ("Qwen2MoeModel_0/Qwen2MoeDecoderLayer_0/Qwen2MoeAttention_0", "embedding/index"),  # the name of the model alone
+        ("Qwen2MoeModel_0/Embedding_0", "embedding/index"),
+        ("", "embedding/index"),
+    ],
+)
+def test_selection_in_a_mixture_of_experts_is_routing(module: str, category: str) -> None:
+    known = classified("aten::index_add_", [BF16], "void at::native::indexFuncLargeIndex<c10::BFloat16>")
+    assert in_module(known, module) == KernelClass(category, OPERATOR, known.precision, known.precision_source)
+
+
+def test_products_in_a_mixture_of_experts_stay_products() -> None:
+    known = classified("aten::mm", [BF16, BF16], "nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT")
+    assert in_module(known, "MixtralSparseMoeBlock_0/MixtralBLockSparseTop2MLP_0/Linear_0") is known

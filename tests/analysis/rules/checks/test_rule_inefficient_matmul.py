@@ -100,3 +100,61 @@ def test_much_smaller_products_have_no_neighbors(make_store: MakeStore) -> None:
 def test_unknown_gpus_are_not_evaluated(make_store: MakeStore) -> None:
     report = run(make_store, GOOD, device={**A100, "name": "Unknown GPU"})
     assert (report.rules[0].verdict, report.rules[0].reason) == ("NotEvaluated", "the peaks of the GPUs are unknown")
+
+
+CONVOLUTION = "sm80_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x128x64_stage3_kernel_cudnn"
+
+
+def convolutions(make_store: MakeStore, channels: list[tuple[int, int, float]], kind: str = "c10::Half", groups: int = 1) -> Report:
+    """Run 3 x 3 convolutions of 32 images of 64 x 64 pixels; each: C_in, C_out, share of the peak."""
+    host: list[dict[str, Any]] = []
+    work: list[dict[str, Any]] = []
+    signatures = []
+    at = 1_000_000
+    for number, (inputs, outputs, share) in enumerate(channels, 1):
+        dims = f"[[32,{inputs},64,64],[{outputs},{inputs // groups},3,3],[],[],[],[],[],[],[]]"
+        types = f'["{kind}","{kind}","","ScalarList","ScalarList","ScalarList","Scalar","ScalarList","Scalar"]'
+        values = f'["","","","[1, 1]","[1, 1]","[1, 1]","False","[0, 0]","{groups}"]'
+        signatures.append({"id": number, "input_dims": dims, "input_types": types, "concrete_inputs": values})
+        host.append({"kind": "operator", "name": "aten::convolution", "start_ns": 100 * number, "duration_ns": 50, "signature": number})
+        host.append({"kind": "launch", "name": "cudaLaunchKernel", "start_ns": 100 * number + 1, "duration_ns": 2, "correlation": number})
+        length = round(2e9 * 32 * 64 * 64 * 9 * inputs // groups * outputs / (share * PEAK))
+        work.append({"kind": "kernel", "name": CONVOLUTION, "start_ns": at, "duration_ns": length, "correlation": number})
+        at += length
+    names = {CONVOLUTION: ("conv", "FP16", "convolution")}
+    store = make_store(names=names, host_event=host, device_event=work, signature=signatures, device=[A100])
+    return rules_of(store, Options(generated_at_ns=0, selection=select(["InefficientMatmul"])))
+
+
+EVEN = [(512, 512, 0.6), (768, 512, 0.6), (512, 768, 0.6)]
+
+
+def test_odd_channels_of_a_convolution(make_store: MakeStore) -> None:
+    """Peers reach 60 % of the peak, so that three quarters of the time at 15 % are lost."""
+    report = convolutions(make_store, [*EVEN, (509, 512, 0.15)])
+    (row,) = plain_details(report.rules[0])["products"]
+    assert (row["operator"], row["shape"]) == ("aten::convolution", "input 32x509x64x64, weight 512x509x3x3")
+    assert row["reasons"] == ["channels: C_in = 509 is not a multiple of 8"]
+    assert row["peer_ns"] == pytest.approx(row["time_ns"] / 4, rel=1e-3)
+    assert report.findings[0].title == "Give convolutions aligned channels"
+    assert "multiples of 8" in (report.findings[0].recommendation or "")
+
+
+@pytest.mark.parametrize(
+    ("channels", "more"),
+    [
+        ((512, 512, 0.15), {}),  # slow for another reason
+        ((509, 512, 0.5), {}),  # not far below the others
+        ((3, 512, 0.15), {}),  # images have three channels
+        ((509, 512, 0.15), {"kind": "float"}),  # FP32 kernels do not load 16 bytes of channels
+    ],
+)
+def test_convolutions_that_no_channel_slows(make_store: MakeStore, channels: tuple[int, int, float], more: Any) -> None:
+    report = convolutions(make_store, [*EVEN, channels], **more)
+    assert report.rules[0].verdict in {"NoIssuesFound", "NotEvaluated"}
+    assert all(not row["reasons"] for row in plain_details(report.rules[0]).get("products", []))
+
+
+def test_grouped_convolutions_are_left_out(make_store: MakeStore) -> None:
+    report = convolutions(make_store, [*EVEN, (509 * 2, 512, 0.15)], groups=2)
+    assert report.rules[0].verdict == "NotEvaluated"
