@@ -46,6 +46,11 @@ _WAITS: Final = """
         ON d.process = e.process AND d.correlation = e.correlation
     WHERE e.duration_ns > 0 AND e.kind = 'launch' AND {condition}
 """
+# Calls with a stack of their own. Operators are given where they are read already.
+_STACKED: Final = """
+    SELECT e.process, e.tid, e.start_ns AS start, e.start_ns + e.duration_ns AS "end", e.signature FROM host_event AS e
+    WHERE e.kind IN ({kinds}) AND e.signature IS NOT NULL AND {condition}
+"""
 _RANGE: Final = {"process": pl.Int32, "tid": pl.Int64, "start": pl.Int64, "end": pl.Int64}
 _NO_OPERATORS: Final = pl.DataFrame(schema=_RANGE | {"signature": pl.Int32, "sequence": pl.Int64, "forward_thread": pl.Int64})
 _NO_STACKS: Final = pl.DataFrame(schema={"signature": pl.Int32, "path": pl.UInt32, "line": pl.UInt32})
@@ -81,7 +86,7 @@ class CallSites:
 
         ``points`` and ``operators`` are those of :data:`.operator_work.Sites`."""
         condition = one_of("e.process", pl.concat([points["process"], operators["process"]]).unique().sort().to_list())
-        code = self._code(condition, operators)
+        code = self._code(condition, operators, self._with_stacks("'loader'", condition))
         self._add_times(code)
         waits = outermost(self._store.frame(_WAITS.format(condition=condition)), _THREAD)
         nodes = operators.with_row_index("row").filter(pl.col("forward_thread") > 0)
@@ -101,7 +106,8 @@ class CallSites:
             return moments.with_columns(module=pl.lit(""), line=pl.lit("")).select("module", "line")
         processes = moments["process"].unique().sort().to_list()
         if self._kept is None or self._kept[0] != processes:
-            self._kept = processes, self._code(one_of("e.process", processes), _NO_OPERATORS)
+            condition = one_of("e.process", processes)
+            self._kept = processes, self._code(condition, _NO_OPERATORS, self._with_stacks("'operator', 'loader'", condition))
         points = moments.select(*_THREAD, time="start", node=pl.lit(None, pl.UInt32))
         sites = self._sites_of(points, _NO_OPERATORS, self._kept[1])
         known = sites.to_frame("site").join(self.table(), on="site", how="left", nulls_equal=True, maintain_order="left")
@@ -209,8 +215,16 @@ class CallSites:
 
     # ---- ranges -------------------------------------------------------------------------------------------------------------------
 
-    def _code(self, condition: str, operators: pl.DataFrame) -> _Code:
-        stacked = operators.join(self._stacks, on="signature").select(*_RANGE, "path", "line")
+    def _with_stacks(self, kinds: str, condition: str) -> pl.DataFrame:
+        """Return the calls of some kinds that have a signature: _RANGE, signature."""
+        if self._stacks.is_empty():
+            return _NO_OPERATORS.select(*_RANGE, "signature")
+        return self._store.frame(_STACKED.format(kinds=kinds, condition=condition))
+
+    def _code(self, condition: str, operators: pl.DataFrame, others: pl.DataFrame) -> _Code:
+        """Return the code of some processes. ``others``: further calls that may have a stack: _RANGE, signature."""
+        calls = pl.concat([operators.select(*_RANGE, "signature"), others], how="vertical_relaxed")
+        stacked = calls.join(self._stacks, on="signature").select(*_RANGE, "path", "line")
         names = [*self._module_names["name"], *self._frame_names["name"]]
         python = self._store.frame(_FRAMES.format(condition), [names]) if names else pl.DataFrame(schema=_RANGE | {"name": pl.Int32})
         called = python.join(self._module_names, on="name").select(*_RANGE, "module")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import polars as pl
 import pytest
 from judging import rules_of
 from postrun.analysis.efficiency.call_sites import CallSites
@@ -224,6 +225,28 @@ def test_stacks_of_operators(make_store: MakeStore) -> None:
     assert modules(result) == {"top(Net)": (12, 0, 7), "top(Net)/layer1(Linear)": (12, 12, 7)}
     assert lines(result) == {"model.py:8": (12, 7)}
     assert result.coverage.source == "module hierarchies of operators"
+
+
+def test_waits_and_moments_have_the_lines_of_stacks(make_store: MakeStore) -> None:
+    """A trace without Python frames: the loader and the operator in it have stacks of their own."""
+    p = Program()
+    p.event("loader", "enumerate(DataLoader)#__next__", 0, 500, signature=1)
+    p.operator("aten::stack", 100, 200, signature=2)
+    p.operator("aten::linear", 600, 700, signature=3)
+    p.launch(650, 5)
+    stacks = {
+        1: "/a/site-packages/torch/utils/data/dataloader.py(518): __next__;train.py(42): <module>",
+        2: "/a/site-packages/torch/utils/data/collate.py(50): collate;data.py(7): collate;train.py(42): <module>",
+        3: "model.py(8): forward;train.py(46): <module>",
+    }
+    signatures = [{"id": number, "call_stack": stack} for number, stack in stacks.items()]
+    store = p.store(make_store, signature=signatures)
+    waits = {row.line: row.waits_ns for row in times(store).lines}
+    assert waits == {"train.py:42": 500, "model.py:8": 0}
+    process, tid = store.frame("SELECT process, tid FROM host_event LIMIT 1").row(0)
+    moments = pl.DataFrame({"process": [process] * 4, "tid": [tid] * 4, "start": [50, 150, 550, 620]})
+    moments = moments.cast({"process": pl.Int32, "tid": pl.Int64, "start": pl.Int64})
+    assert CallSites(store).at(moments)["line"].to_list() == ["train.py:42", "data.py:7", "", "model.py:8"]
 
 
 def test_nothing_that_names_modules(make_store: MakeStore) -> None:
