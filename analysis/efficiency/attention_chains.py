@@ -1,7 +1,8 @@
 """Attention that runs as a chain of operators: two batched products around a softmax -> its time, and the least time of one fused kernel.
 
 Sizes show the chain: a softmax of ``batch`` x ``queries`` x ``keys`` scores, a batched product that makes them, and one that takes them.
-Scale, mask, dropout, conversions and the backward belong to it if they have the sizes of the scores.
+Scale, mask, dropout, conversions and the backward belong to it if they have the sizes of the scores. With grouped queries, a product may
+take the queries of all heads of a group as rows of one product.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from .operator_work import OwnedWork
 from .signature_texts import TEXTS
 from .signatures import Signature, UndeterminedError, parse
 
-_SOFTMAX: Final = frozenset({"aten::_softmax"})
-_SOFTMAX_BACKWARD: Final = frozenset({"aten::_softmax_backward_data"})
+# Megatron-LM and Apex fuse scale, mask and softmax, which leaves the scores in memory; their operators have no dimension as argument.
+_MEGATRON: Final = frozenset({"ScaledUpperTriangMaskedSoftmax", "ScaledMaskedSoftmax", "ScaledAlignedCausalMaskedSoftmax", "ScaledSoftmax"})
+_SOFTMAX: Final = frozenset({"aten::_softmax", *_MEGATRON})
+_SOFTMAX_BACKWARD: Final = frozenset({"aten::_softmax_backward_data", *(f"{name}Backward" for name in _MEGATRON)})
 _PRODUCTS: Final = {"aten::bmm": 0, "aten::baddbmm": 1, "aten::baddbmm_": 1}  # position of the first factor
 # Operators between the products: scale, mask, dropout, soft cap, conversions, and their backwards.
 _BETWEEN_NAMES: Final = """
@@ -114,7 +117,7 @@ def _roles(shapes: pl.DataFrame) -> pl.DataFrame:
     wanted = [*_SOFTMAX, *_SOFTMAX_BACKWARD, *_PRODUCTS, *_BETWEEN]
     used = shapes.filter(pl.col("operator").is_in(wanted)).select("operator", "signature", "compute_type", *TEXTS)
     parsed = [(row[:3], signature) for row in used.iter_rows() if (signature := parse(row[0], *row[3:])) is not None]
-    scored = {scores for _, signature in parsed if (scores := _softmax(signature)) is not None}
+    scored = _Scored({scores for _, signature in parsed if (scores := _softmax(signature)) is not None})
     rows = []
     for (operator, number, kind), signature in parsed:
         for role, scores, width in _parts(signature, scored):
@@ -131,7 +134,7 @@ def _softmax(signature: Signature) -> Scores | None:
     except UndeterminedError:
         return None
     try:
-        last = signature.integer(1) in {-1, len(dims) - 1}
+        last = signature.operator in _MEGATRON or signature.integer(1) in {-1, len(dims) - 1}
     except UndeterminedError:
         last = True  # a trace without values: the products decide
     return _scores(dims) if last else None
@@ -141,7 +144,29 @@ def _scores(dims: tuple[int, ...]) -> Scores | None:
     return (prod(dims[:-2]), dims[-2], dims[-1]) if len(dims) >= 3 and dims[-1] > 1 and prod(dims) > 0 else None
 
 
-def _parts(signature: Signature, scored: set[Scores]) -> list[tuple[str, Scores, int | None]]:
+class _Scored:
+    """The scores of the softmaxes of a run."""
+
+    def __init__(self, scores: set[Scores]) -> None:
+        self._scores = scores
+        self._by_rows: dict[tuple[int, int], list[Scores]] = {}
+        for each in sorted(scores):
+            self._by_rows.setdefault((each[0] * each[1], each[2]), []).append(each)
+
+    def __contains__(self, scores: Scores) -> bool:
+        return scores in self._scores
+
+    def of_product(self, batch: int, rows: int, keys: int) -> Scores | None:
+        """Return the scores that products of these sizes make or take.
+
+        The rows are the queries, or those of several heads."""
+        if (batch, rows, keys) in self._scores:
+            return batch, rows, keys
+        grouped = self._by_rows.get((batch * rows, keys), [])
+        return next((each for each in grouped if rows > each[1] and rows % each[1] == 0), None)
+
+
+def _parts(signature: Signature, scored: _Scored) -> list[tuple[str, Scores, int | None]]:
     """Return the parts of a signature in the chains of these scores."""
     first = _PRODUCTS.get(signature.operator)
     if first is None:
@@ -154,15 +179,17 @@ def _parts(signature: Signature, scored: set[Scores]) -> list[tuple[str, Scores,
         batch, m, n, k = product_dims(signature.tensor(first), signature.tensor(first + 1))
     except UndeterminedError:
         return []
-    if (batch, m, n) in scored and n == k:
-        return [(_EITHER, (batch, m, n), k)]
-    if (batch, m, n) in scored:
-        return [("scores", (batch, m, n), k)]
-    if (batch, m, k) in scored:
-        return [("values", (batch, m, k), n)]
+    made, taken = scored.of_product(batch, m, n), scored.of_product(batch, m, k)
+    if made is not None and n == k:
+        return [(_EITHER, made, k)]
+    if made is not None:
+        return [("scores", made, k)]
+    if taken is not None:
+        return [("values", taken, n)]
     # Gradients of key and value, and of the query as the second factor has it.
-    for sizes, width in (((batch, k, m), n), ((batch, k, n), m), ((batch, n, k), m)):
-        if sizes in scored:
+    for rows, keys, width in ((k, m, n), (k, n, m), (n, k, m)):
+        sizes = scored.of_product(batch, rows, keys)
+        if sizes is not None:
             return [("products", sizes, width)]
     return []
 

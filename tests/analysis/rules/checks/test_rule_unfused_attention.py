@@ -77,6 +77,32 @@ def test_the_backward_belongs_to_the_chain(make_store: MakeStore) -> None:
     assert (chain["products_ns"], chain["softmax_ns"], chain["fused_ns"]) == (820 * US, 410 * US, round(24_576 * 3.5))
 
 
+def test_grouped_queries_are_rows_of_one_product(make_store: MakeStore) -> None:
+    """8 sequences of 3 key heads with 4 query heads each: 24 products of 4000 rows.
+
+    The sizes of the fused kernel are those of the scores, 96 x 1000 x 1000."""
+    grouped: Calls = [
+        ("aten::bmm", [[24, 4000, 64], [24, 64, 1000]], 400),
+        ("aten::_softmax", [[8, 3, 4, 1000, 1000], [], []], 380),
+        ("aten::bmm", [[24, 4000, 1000], [24, 1000, 64]], 350),
+        ("aten::bmm", [[24, 1000, 4000], [24, 4000, 64]], 70),  # gradient of the values
+    ]
+    (chain,) = plain_details(judged(make_store(**rows_of(grouped + MLP))).rules[0])["chains"]
+    assert [chain[name] for name in ("batch", "queries", "keys", "width", "calls")] == [96, 1000, 1000, 64, 1]
+    assert (chain["products_ns"], chain["softmax_ns"], chain["fused_ns"]) == (820 * US, 380 * US, 24_576)
+
+
+def test_the_fused_softmax_of_megatron(make_store: MakeStore) -> None:
+    calls: Calls = [
+        ("aten::baddbmm", [SCORES, [96, 1000, 64], [96, 64, 1000], [], []], 400),
+        ("ScaledUpperTriangMaskedSoftmax", [SCORES, []], 380),
+        ("aten::bmm", [SCORES, [96, 1000, 64]], 350),
+        ("ScaledUpperTriangMaskedSoftmaxBackward", [SCORES], 300),
+    ]
+    (chain,) = plain_details(judged(make_store(**rows_of(calls + MLP))).rules[0])["chains"]
+    assert (chain["products_ns"], chain["softmax_ns"]) == (750 * US, 680 * US)
+
+
 @pytest.mark.parametrize(
     "calls",
     [
