@@ -30,7 +30,6 @@ class UnfusedAttention(Rule):
     category = "trace"
     parameters = (Parameter("threshold", "%", 5, 5, "percentile", "share of a device's span that fused attention may save"),)
     needs = "A profiler trace with operators, the sizes of their inputs and their device work."
-    explains = ("UnfusedElementwise",)
     checks = "Finds attention that runs as products, softmax, scale and mask, and how long one fused kernel would take at least."
     condition = "on any device, attention as a chain of operators takes longer than fused attention by more than `threshold` of the span"
     advice = "Call `torch.nn.functional.scaled_dot_product_attention`."

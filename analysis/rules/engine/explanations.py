@@ -13,6 +13,7 @@ from typing import Final
 from ...report.cause_details import HostPausesDetails, StragglerRankDetails
 from ...report.communication_details import SlowCollectivesDetails
 from ...report.loop_details import DataloaderDetails
+from ...report.rule_details import UnfusedAttentionDetails, UnfusedElementwiseDetails
 from ...report.rules import ISSUES
 from ...report.sample_details import BatchSizeDetails, BottleneckDetails, LoadBalancingDetails, LowGPUUtilizationDetails
 from ...report.trace_details import ExposedCopiesDetails, HostBoundDetails, PageableCopiesDetails, ShortKernelsDetails, SyncBoundDetails
@@ -152,6 +153,15 @@ def _by_transfers(first: Outcome, later: Outcome) -> float:
     return max(_named(first, later), min((first.details.explained_ns or 0) / cost, 1.0) if cost else 0.0)
 
 
+def _by_attention(first: Outcome, later: Outcome) -> float:
+    """Return the share of chains of elementwise kernels that work on the scores of attention."""
+    assert isinstance(first.details, UnfusedAttentionDetails)
+    assert isinstance(later.details, UnfusedElementwiseDetails)
+    chained = sum(row.time_ns for row in later.details.devices if row.issue)
+    on_scores = sum(chain.softmax_ns + chain.between_ns for chain in first.details.chains)
+    return min(on_scores / chained, 1.0) if chained else 0.0
+
+
 def _by_pauses(first: Outcome, later: Outcome) -> float:
     """A device that runs empty at a blocking call is idle while the host pauses."""
     assert isinstance(first.details, HostPausesDetails)
@@ -237,6 +247,7 @@ _COVERS: Final[dict[tuple[str, str], Callable[[Outcome, Outcome], float]]] = {
     ("StragglerRank", "LoadBalancing"): _by_straggler,
     ("StragglerRank", "HostBound"): _by_waiting,
     ("HostBound", "ShortKernels"): _by_host,
+    ("UnfusedAttention", "UnfusedElementwise"): _by_attention,
     **{
         (specific, general): covers
         for general in ("LowGPUUtilization", "BatchSize")

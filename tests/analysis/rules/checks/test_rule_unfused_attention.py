@@ -161,3 +161,19 @@ def test_the_module_of_the_chain(make_store: MakeStore) -> None:
     result = judged(make_store(**rows))
     assert plain_details(result.rules[0])["chains"][0]["module"] == "Attention_3"
     assert str(result.rules[0].finding).endswith("Most of it is in `Attention_3`.")
+
+
+@pytest.mark.parametrize(("gelu", "explained"), [(400, True), (600, False)])
+def test_it_explains_chains_of_elementwise_kernels_that_are_mostly_its_own(make_store: MakeStore, gelu: int, explained: bool) -> None:
+    """Scale, mask and softmax take 1000 us; another chain takes twice ``gelu``, so that theirs are the most below 500."""
+    other: Calls = [("aten::mul", [[8, 1000, 3072], []], gelu), ("aten::tanh", [[8, 1000, 3072]], gelu)]
+    rows = rows_of(ATTENTION + MLP + other)
+    names = {}
+    for event, (operator, _, _) in zip(rows["device_event"], ATTENTION + MLP + other, strict=True):
+        event["name"] = "gemm" if "mm" in operator else f"void at::native::vectorized_elementwise_kernel<4, {operator}>"
+        names[event["name"]] = (event["name"], "FP16", "GEMM" if "mm" in operator else "elementwise")
+    selection = select(["UnfusedAttention", "UnfusedElementwise"], settings={})
+    peaks = {"fp16": 1000.0, "memory": 2000.0}
+    findings = rules_of(make_store(names=names, **rows), Options(generated_at_ns=0, selection=selection, peaks=peaks)).findings
+    causes = {finding.rule: finding.explained_by for finding in findings}
+    assert causes == {"UnfusedAttention": None, "UnfusedElementwise": "UnfusedAttention" if explained else None}
