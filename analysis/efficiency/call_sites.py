@@ -51,6 +51,11 @@ _STACKED: Final = """
     SELECT e.process, e.tid, e.start_ns AS start, e.start_ns + e.duration_ns AS "end", e.signature FROM host_event AS e
     WHERE e.kind IN ({kinds}) AND e.signature IS NOT NULL AND {condition}
 """
+# Nodes of autograd: modules called within them belong to a repeated forward pass.
+_NODES: Final = """
+    SELECT e.process, e.tid, e.start_ns AS start, e.start_ns + e.duration_ns AS "end", e.signature, e.sequence, e.forward_thread
+    FROM host_event AS e WHERE e.kind = 'operator' AND e.forward_thread > 0 AND {}
+"""
 _RANGE: Final = {"process": pl.Int32, "tid": pl.Int64, "start": pl.Int64, "end": pl.Int64}
 _NO_OPERATORS: Final = pl.DataFrame(schema=_RANGE | {"signature": pl.Int32, "sequence": pl.Int64, "forward_thread": pl.Int64})
 _NO_STACKS: Final = pl.DataFrame(schema={"signature": pl.Int32, "path": pl.UInt32, "line": pl.UInt32})
@@ -107,7 +112,8 @@ class CallSites:
         processes = moments["process"].unique().sort().to_list()
         if self._kept is None or self._kept[0] != processes:
             condition = one_of("e.process", processes)
-            self._kept = processes, self._code(condition, _NO_OPERATORS, self._with_stacks("'operator', 'loader'", condition))
+            nodes = self._store.frame(_NODES.format(condition))
+            self._kept = processes, self._code(condition, nodes, self._with_stacks("'operator', 'loader'", condition))
         points = moments.select(*_THREAD, time="start", node=pl.lit(None, pl.UInt32))
         sites = self._sites_of(points, _NO_OPERATORS, self._kept[1])
         known = sites.to_frame("site").join(self.table(), on="site", how="left", nulls_equal=True, maintain_order="left")

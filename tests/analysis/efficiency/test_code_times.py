@@ -160,6 +160,23 @@ def test_repeated_forward_pass_gets_the_path_of_the_first(make_store: MakeStore)
     assert {row.path: row.calls for row in result.modules} == {"Model_0": 1, "Model_0/Linear_0": 1, "Model_0/Linear_1": 2, "": 0}
 
 
+def test_a_look_at_moments_keeps_the_paths_of_repeated_forward_passes(make_store: MakeStore) -> None:
+    """The place of a wait is looked up by itself, and must not make a second root of the repeated module."""
+    p = training()
+    p.operator("autograd::engine::evaluate_function: CheckpointFunctionBackward", 700, 790, sequence=8, forward_thread=1, tid=9)
+    p.python("nn.Module: Linear_1", 710, 780, tid=9)
+    p.launch(730, 4, tid=9)
+    store = p.store(make_store)
+    sites = CallSites(store)
+    owned = operator_work(store, sites=sites.of)
+    process = store.frame("SELECT min(process) FROM host_event").item()
+    moment = pl.DataFrame(
+        {"process": [process], "tid": [9], "start": [740]}, schema={"process": pl.Int32, "tid": pl.Int64, "start": pl.Int64}
+    )
+    assert sites.at(moment)["module"].to_list() == ["Model_0/Linear_1"]
+    assert [row.path for row in code_times(owned.work, sites).modules] == ["Model_0", "Model_0/Linear_1", "Model_0/Linear_0", ""]
+
+
 def test_a_backward_pass_on_the_thread_of_the_forward_pass(make_store: MakeStore) -> None:
     """Frames around `backward()` are open during its nodes, and do not count for them."""
     assert modules(times(training(backward_tid=1).store(make_store))) == modules(times(training().store(make_store)))
