@@ -115,6 +115,7 @@ _NODE: Final = "autograd::engine::evaluate_function: "
 _OVERLOAD: Final = re.compile(r"\.\w{1,60}$")
 _CUSTOM: Final = re.compile(r"\w{1,100}::\w{1,200}|\w{0,200}(?:func|function|fn)(?:backward\d*)?|optimizer\.step#\w{1,80}\.step")
 _COMMUNICATION: Final = re.compile(r"record_param_comms|c10d|_?c10d_functional|_c10d|nccl|symm_mem")
+_TRITON: Final = "triton_"
 _LIBRARY_INTERNAL: Final = frozenset({"c10d", "nccl", "prim", "profiler", "torch", "triton", "inductor", "higher_order"})
 
 # Work that a matrix operator does besides its product, and that keeps its own category: layout changes, casts, fills, and cache writes.
@@ -185,7 +186,7 @@ def operator_class(operator: str) -> OperatorClass | None:
     if row:
         return OperatorClass(row.value, custom=not text.startswith("aten::"))
     namespace = text.partition("::")[0] if "::" in text else ""
-    if namespace in _PYTORCH or namespace in _LIBRARY_INTERNAL or text.startswith("triton_") or not _CUSTOM.fullmatch(text):
+    if namespace in _PYTORCH or namespace in _LIBRARY_INTERNAL or text.startswith(_TRITON) or not _CUSTOM.fullmatch(text):
         return None
     row = next((row for row in CUSTOM_RULES if row.pattern.search(text)), None) or category_rule(text.rpartition("::")[2])
     return OperatorClass(row.value, custom=True) if row and row.value != "communication" else None
@@ -273,6 +274,11 @@ def kernel_class(
         types_precision = input_precision(operator, types, dims)
         if types_precision:
             precision, by_types = _precision(known, category, types_precision, text, name_category, name_precision)
+    elif operator and operator.startswith(_TRITON) and name_precision == "unknown":
+        # TorchInductor records its kernel as an operator of the same name, with all tensors that the kernel reads and writes.
+        kinds = set(_tensor_precisions(types, dims)) - _INTEGERS
+        if len(kinds) == 1:
+            precision, by_types = kinds.pop(), True
     return KernelClass(
         category,
         OPERATOR if by_operator else UNKNOWN if category == "other" else KERNEL_NAME,

@@ -185,3 +185,19 @@ def test_selection_in_a_mixture_of_experts_is_routing(module: str, category: str
 def test_products_in_a_mixture_of_experts_stay_products() -> None:
     known = classified("aten::mm", [BF16, BF16], "nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT")
     assert in_module(known, "MixtralSparseMoeBlock_0/MixtralBLockSparseTop2MLP_0/Linear_0") is known
+
+
+@pytest.mark.parametrize(
+    ("types", "expected"),
+    [
+        ([BF16, BF16, BF16, "Scalar"], ("BF16", OPERATOR)),
+        ([HALF, "long int", HALF], ("FP16", OPERATOR)),  # an index besides the values
+        ([BF16, "float", BF16], ("unknown", UNKNOWN)),
+        ([], ("unknown", UNKNOWN)),
+    ],
+)
+def test_kernels_of_inductor_have_the_type_of_their_tensors(types: list[str], expected: tuple[str, str]) -> None:
+    name = "triton_poi_fused_mul_silu_3"
+    known = classified(name, types, name, [[8, 4]] * len(types))
+    assert (known.category, known.category_source) == ("elementwise", KERNEL_NAME)
+    assert (known.precision, known.precision_source) == expected
