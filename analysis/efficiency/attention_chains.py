@@ -179,11 +179,11 @@ def _parts(signature: Signature, scored: _Scored) -> list[tuple[str, Scores, int
         batch, m, n, k = product_dims(signature.tensor(first), signature.tensor(first + 1))
     except UndeterminedError:
         return []
-    made, taken = scored.of_product(batch, m, n), scored.of_product(batch, m, k)
-    if made is not None and n == k:
-        return [(_EITHER, made, k)]
-    if made is not None:
-        return [("scores", made, k)]
+    result, taken = scored.of_product(batch, m, n), scored.of_product(batch, m, k)
+    if result is not None and n == k:
+        return [(_EITHER, result, k)]
+    if result is not None:
+        return [("scores", result, k)]
     if taken is not None:
         return [("values", taken, n)]
     # Gradients of key and value, and of the query as the second factor has it.

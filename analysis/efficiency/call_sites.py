@@ -46,7 +46,7 @@ _WAITS: Final = """
         ON d.process = e.process AND d.correlation = e.correlation
     WHERE e.duration_ns > 0 AND e.kind = 'launch' AND {condition}
 """
-# Calls with a stack of their own. Operators are given where they are read already.
+# Calls that may have a stack of their own.
 _STACKED: Final = """
     SELECT e.process, e.tid, e.start_ns AS start, e.start_ns + e.duration_ns AS "end", e.signature FROM host_event AS e
     WHERE e.kind IN ({kinds}) AND e.signature IS NOT NULL AND {condition}
@@ -112,7 +112,7 @@ class CallSites:
         processes = moments["process"].unique().sort().to_list()
         if self._kept is None or self._kept[0] != processes:
             condition = one_of("e.process", processes)
-            nodes = self._store.frame(_NODES.format(condition))
+            nodes = self._store.frame(_NODES.format(condition)) if self.source in {MODULE_CALLS, RANGES} else _NO_OPERATORS
             self._kept = processes, self._code(condition, nodes, self._with_stacks("'operator', 'loader'", condition))
         points = moments.select(*_THREAD, time="start", node=pl.lit(None, pl.UInt32))
         sites = self._sites_of(points, _NO_OPERATORS, self._kept[1])
@@ -228,7 +228,9 @@ class CallSites:
         return self._store.frame(_STACKED.format(kinds=kinds, condition=condition))
 
     def _code(self, condition: str, operators: pl.DataFrame, others: pl.DataFrame) -> _Code:
-        """Return the code of some processes. ``others``: further calls that may have a stack: _RANGE, signature."""
+        """Return the code of some processes.
+
+        ``others``: further calls that may have a stack: _RANGE, signature."""
         calls = pl.concat([operators.select(*_RANGE, "signature"), others], how="vertical_relaxed")
         stacked = calls.join(self._stacks, on="signature").select(*_RANGE, "path", "line")
         names = [*self._module_names["name"], *self._frame_names["name"]]

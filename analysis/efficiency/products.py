@@ -86,7 +86,9 @@ class Convolution:
 
 
 def convolution_of(operator: str, dims: Sequence[Any], types: Sequence[Any]) -> Convolution | None:
-    """Return the convolution of a call; None if it is none, has groups, or its inputs are damaged."""
+    """Return the convolution of a call.
+
+    None if it is none, has groups, or its inputs are damaged."""
     at = _CONVOLUTIONS.get(operator)
     if at is None or min(len(dims), len(types)) < at + 2:
         return None

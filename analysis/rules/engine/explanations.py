@@ -154,7 +154,7 @@ def _by_transfers(first: Outcome, later: Outcome) -> float:
 
 
 def _by_attention(first: Outcome, later: Outcome) -> float:
-    """Return the share of chains of elementwise kernels that work on the scores of attention."""
+    """Return the share of elementwise chains that work on scores of attention."""
     assert isinstance(first.details, UnfusedAttentionDetails)
     assert isinstance(later.details, UnfusedElementwiseDetails)
     chained = sum(row.time_ns for row in later.details.devices if row.issue)

@@ -161,7 +161,7 @@ def test_repeated_forward_pass_gets_the_path_of_the_first(make_store: MakeStore)
 
 
 def test_a_look_at_moments_keeps_the_paths_of_repeated_forward_passes(make_store: MakeStore) -> None:
-    """The place of a wait is looked up by itself, and must not make a second root of the repeated module."""
+    """The repeated module does not get a second root."""
     p = training()
     p.operator("autograd::engine::evaluate_function: CheckpointFunctionBackward", 700, 790, sequence=8, forward_thread=1, tid=9)
     p.python("nn.Module: Linear_1", 710, 780, tid=9)
@@ -245,7 +245,7 @@ def test_stacks_of_operators(make_store: MakeStore) -> None:
 
 
 def test_waits_and_moments_have_the_lines_of_stacks(make_store: MakeStore) -> None:
-    """A trace without Python frames: the loader and the operator in it have stacks of their own."""
+    """The loader and the operator in it have stacks; there are no Python frames."""
     p = Program()
     p.event("loader", "enumerate(DataLoader)#__next__", 0, 500, signature=1)
     p.operator("aten::stack", 100, 200, signature=2)

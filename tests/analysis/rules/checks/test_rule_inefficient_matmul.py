@@ -106,7 +106,9 @@ CONVOLUTION = "sm80_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_til
 
 
 def convolutions(make_store: MakeStore, channels: list[tuple[int, int, float]], kind: str = "c10::Half", groups: int = 1) -> Report:
-    """Run 3 x 3 convolutions of 32 images of 64 x 64 pixels; each: C_in, C_out, share of the peak."""
+    """Run 3 x 3 convolutions of 32 images of 64 x 64 pixels.
+
+    Each: C_in, C_out, share of the peak."""
     host: list[dict[str, Any]] = []
     work: list[dict[str, Any]] = []
     signatures = []
@@ -130,7 +132,7 @@ EVEN = [(512, 512, 0.6), (768, 512, 0.6), (512, 768, 0.6)]
 
 
 def test_odd_channels_of_a_convolution(make_store: MakeStore) -> None:
-    """Peers reach 60 % of the peak, so that three quarters of the time at 15 % are lost."""
+    """Peers reach 60 % of the peak: three quarters of the time at 15 % are lost."""
     report = convolutions(make_store, [*EVEN, (509, 512, 0.15)])
     (row,) = plain_details(report.rules[0])["products"]
     assert (row["operator"], row["shape"]) == ("aten::convolution", "input 32x509x64x64, weight 512x509x3x3")

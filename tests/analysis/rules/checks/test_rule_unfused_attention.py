@@ -165,11 +165,11 @@ def test_the_module_of_the_chain(make_store: MakeStore) -> None:
 
 @pytest.mark.parametrize(("gelu", "explained"), [(400, True), (600, False)])
 def test_it_explains_chains_of_elementwise_kernels_that_are_mostly_its_own(make_store: MakeStore, gelu: int, explained: bool) -> None:
-    """Scale, mask and softmax take 1000 us; another chain takes twice ``gelu``, so that theirs are the most below 500."""
-    other: Calls = [("aten::mul", [[8, 1000, 3072], []], gelu), ("aten::tanh", [[8, 1000, 3072]], gelu)]
-    rows = rows_of(ATTENTION + MLP + other)
+    """Scale, mask and softmax take 1000 us, another chain twice ``gelu``."""
+    activation: Calls = [("aten::mul", [[8, 1000, 3072], []], gelu), ("aten::tanh", [[8, 1000, 3072]], gelu)]
+    rows = rows_of(ATTENTION + MLP + activation)
     names = {}
-    for event, (operator, _, _) in zip(rows["device_event"], ATTENTION + MLP + other, strict=True):
+    for event, (operator, _, _) in zip(rows["device_event"], ATTENTION + MLP + activation, strict=True):
         event["name"] = "gemm" if "mm" in operator else f"void at::native::vectorized_elementwise_kernel<4, {operator}>"
         names[event["name"]] = (event["name"], "FP16", "GEMM" if "mm" in operator else "elementwise")
     selection = select(["UnfusedAttention", "UnfusedElementwise"], settings={})
