@@ -88,8 +88,10 @@ def kernel_groups(
 @shared
 def signatures(store: Store) -> Mapping[int | None, Signature]:
     """Return the readable inputs of calls, by the id of their signature."""
-    rows = store.frame("SELECT id, input_dims, input_types, input_strides FROM signature").iter_rows()
-    return {number: call for number, *texts in rows if (call := parse("", *texts))}
+    rows = store.frame("SELECT id, input_dims, input_types, input_strides FROM signature").rows()
+    # Signatures also differ by call stack and module: each distinct input is parsed once.
+    calls = {texts: parse("", *texts) for texts in {row[1:] for row in rows}}
+    return {row[0]: call for row in rows if (call := calls[row[1:]])}
 
 
 def categories(groups: Iterable[KernelGroup]) -> tuple[Share, ...]:

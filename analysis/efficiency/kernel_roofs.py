@@ -22,7 +22,7 @@ _Key = tuple[str | None, str]
 def located(
     kernels: Sequence[Kernel],
     sums: Iterable[Mapping[str, Any]],
-    groups: Iterable[KernelGroup],
+    groups: Sequence[KernelGroup],
     operators: Iterable[OperatorWork],
     inputs: Mapping[int | None, Signature],
     origins: Mapping[int | None, tuple[str, str]],
@@ -35,7 +35,8 @@ def located(
     names = {row["id"]: row["name"] for row in sums}
     times: dict[str, dict[_Key, int]] = defaultdict(lambda: defaultdict(int))
     sites: dict[str, list[tuple[str, str, int]]] = defaultdict(list)
-    texts = {signature: _text(call.dims, call.types, call.strides) for signature, call in inputs.items()}
+    used = {group.signature for group in groups}
+    texts = {number: _text(call.dims, call.types, call.strides) for number, call in inputs.items() if number in used}
     for group in groups:
         name = names.get(group.kernel, "")
         sites[name].append((*origins.get(group.site, ("", "")), group.total))

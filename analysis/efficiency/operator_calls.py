@@ -43,7 +43,8 @@ def operator_calls(store: Store, owned: OwnedWork, groups: Iterable[KernelGroup]
     communication = [number for number, kernel in kernels.items() if kernel.category == "communication"]
     work = owned.work.filter(~pl.col("kernel").is_in(communication).fill_null(False))
     unlinked = int(work.filter(pl.col("operator").is_null())["total"].sum())
-    inputs = {number: _texts(call) for number, call in signatures(store).items()}
+    used = {*work["signature"].unique(), *owned.calls["signature"].unique()}
+    inputs = {number: _texts(call) for number, call in signatures(store).items() if number in used}
     table = sites.table() if sites.known else pl.DataFrame(schema={"site": pl.UInt32, "module": pl.String})
     modules = {site: module or None for site, module in table.select("site", "module").iter_rows()}
     work, calls = (_keyed(frame.filter(pl.col("operator").is_not_null()), inputs, modules) for frame in (work, owned.calls))

@@ -17,7 +17,6 @@ The category is the purpose of the kernel, not its method. Ambiguous names are s
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from .text import NameRule, normalized, rule
@@ -30,11 +29,8 @@ CATEGORIES: Final[tuple[str, ...]] = (
 # Searched in the complete name, however long: the time breakdown depends on it.
 _COMMUNICATION: Final = NameRule(
     "communication",
-    re.compile(
-        r"[nrhx]ccl|oneccl|msccl|deep_ep|cross_device_reduce|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all"
-        r"|multimem_|(?:one|two)_?shot_|nvshmem|rocshmem|userbuffers|quick_?reduce|(?:put|wait)_signal_kernel",
-        re.IGNORECASE,
-    ),
+    r"(?i)[nrhx]ccl|oneccl|msccl|deep_ep|cross_device_reduce|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all"
+    r"|multimem_|(?:one|two)_?shot_|nvshmem|rocshmem|userbuffers|quick_?reduce|(?:put|wait)_signal_kernel",
     "a collective or a transfer between ranks",
     (
         "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",

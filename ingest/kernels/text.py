@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 EXAMINED: Final = 8192  # characters; real names reach 4,000, and the rest repeats the template arguments
@@ -19,20 +20,28 @@ EXAMINED: Final = 8192  # characters; real names reach 4,000, and the rest repea
 
 @dataclass(frozen=True, slots=True)
 class NameRule:
-    """One row of an ordered table: a name that contains `pattern` has `value`.
+    """One row of an ordered table: a name that matches `expression` has `value`.
 
-    `pattern` is searched in the lower-case text of `normalized`, so it is written in lower case. `reason` explains it, `examples` are
+    `expression` is searched in the lower-case text of `normalized`, so it is written in lower case. `reason` explains it, `examples` are
     (shortened) real names that exactly this row decides.
     """
 
     value: str
-    pattern: re.Pattern[str]
+    expression: str
     reason: str
     examples: tuple[str, ...]
 
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """The expression, compiled at its first use: many runs have no operator that it could match."""
+        return _compiled(self.expression)
 
-def rule(value: str, pattern: str, reason: str, *examples: str) -> NameRule:
-    return NameRule(value, re.compile(pattern), reason, examples)
+
+_compiled: Final = cache(re.compile)
+
+
+def rule(value: str, expression: str, reason: str, *examples: str) -> NameRule:
+    return NameRule(value, expression, reason, examples)
 
 
 def normalized(name: str) -> tuple[str, str]:

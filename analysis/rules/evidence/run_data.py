@@ -147,8 +147,8 @@ class RunData:
 
         ``waits``: process, tid, start, and ``ns``, the length of each."""
         moments = sampled(waits.filter(pl.col("ns") > 0))
-        code = self.sites.at(moments)
-        return largest_site(zip(code["module"], code["line"], moments["ns"], strict=True))
+        by_site = self.sites.at(moments).with_columns(moments["ns"]).group_by("module", "line").agg(pl.col("ns").sum())
+        return largest_site(by_site.iter_rows())
 
     def sites_during(self, stretches: pl.DataFrame) -> list[Site | None]:
         """Return the site that was open for at least half of each stretch.
