@@ -24,7 +24,7 @@ def json_array(text: str | None) -> list[Any] | None:
 
 
 def _depth(value: list[Any]) -> int:
-    """Return how deep arrays and objects lie within each other, at most ``_MOST_DEPTH``."""
+    """Return the depth of arrays and objects, at most ``_MOST_DEPTH``."""
     level: list[Any] = [value]
     for depth in range(_MOST_DEPTH):
         level = [item for part in level for item in (part.values() if isinstance(part, dict) else part) if isinstance(item, list | dict)]

@@ -2,7 +2,7 @@
 
 TorchInductor writes an estimate of its own with each Triton kernel (``kernel_flop``). For a template, which is one product or convolution,
 it is that of FlopCounterMode. Other kernels that come from the same operator can carry all of its operations again, so only templates
-count; those of attention do not, because they skip blocks of the mask. What else the kernel reads and writes is unknown: so are its bytes.
+count; those of attention do not, because they skip blocks of the mask. Bytes are unknown: other operators are fused into the kernel.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _LIMIT: Final = 1 << 63
 
 
 def template_work(operator: str, signature: Signature | None, estimate: float | None) -> CallWork | None:
-    """Return the work of a call of a template's kernel; None if it is not one, or has no estimate.
+    """Return the work of a call of a template's kernel.
 
-    ``estimate``: floating-point operations."""
+    None if it is not one, or has no estimate. ``estimate``: floating-point operations."""
     if not operator.startswith(_TEMPLATE) or "attention" in operator or estimate is None or not 1 <= estimate < _LIMIT:
         return None
     flop = round(estimate)
@@ -28,7 +28,7 @@ def template_work(operator: str, signature: Signature | None, estimate: float | 
 
 
 def _type(signature: Signature | None) -> str | None:
-    """Return the type of the first two tensors, which are the factors; None if they differ."""
+    """Return the type of the first two tensors, the factors; None if they differ."""
     if signature is None:
         return None
     try:
