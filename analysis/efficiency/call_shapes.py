@@ -15,6 +15,7 @@ from .work import OWNERS, CallWork, work_of
 
 FIGURES: Final = {
     "flop": pl.Int64, "model_flop": pl.Int64, "bytes": pl.Int64, "compute_type": pl.String, "matrix": pl.Boolean,
+    "least_flop": pl.Int64, "most_flop": pl.Int64,
 }  # fmt: skip
 
 
@@ -22,7 +23,7 @@ def call_shapes(store: Store, owned: OwnedWork) -> pl.DataFrame:
     """Return a row per operator and signature of the calls.
 
     Columns: operator, signature (null: unknown), TEXTS (JSON, null if unknown), and FIGURES, those of
-    :class:`.call_work.CallWork`, null if unknown."""
+    :class:`.call_work.CallWork` with ``flop_bounds`` as two columns, null if unknown."""
     used = owned.calls.select("operator", "signature").unique()
     texts = signature_texts(store, used["signature"].drop_nulls().unique())
     rows = used.join(texts, on="signature", how="left")
@@ -35,7 +36,7 @@ def call_shapes(store: Store, owned: OwnedWork) -> pl.DataFrame:
 
 def _figures(
     operator: str, dims: str | None, types: str | None, strides: str | None, concrete: str | None, estimate: float | None
-) -> tuple[int | None, int | None, int | None, str | None, bool]:
+) -> tuple[int | None, int | None, int | None, str | None, bool, int | None, int | None]:
     signature = parse(operator, dims, types, strides, concrete)
     work = template_work(operator, signature, estimate) or (work_of(signature) if signature else CallWork(matrix=operator in OWNERS))
-    return work.flop, work.model_flop, work.bytes, work.compute_type, work.matrix
+    return work.flop, work.model_flop, work.bytes, work.compute_type, work.matrix, *(work.flop_bounds or (None, None))

@@ -78,6 +78,7 @@ def _row(row: dict[str, Any]) -> OperatorWork:
         source_line=row["line"],
         modules_seen=row["modules"],
         compute_type=row["compute_type"],
+        flop_per_call_bounds=None if row["least_flop"] is None else (row["least_flop"], row["most_flop"]),
     )
 
 

@@ -18,7 +18,8 @@ class OperatorWork:
     peaks of the device allow, in percent of the device time. ``bound``: the peak that is the limit; cache: memory-bound work above 100 %;
     latency: kernels below 10 µs that stay below 50 %. ``lost_ns``: device time beyond the least time; null if that is unknown, and above
     100 %. ``module``, ``source_line``: null if the calls come from several
-    (``modules_seen``) or unknown ones.
+    (``modules_seen``) or unknown ones. ``flop_per_call_bounds``: least and most, for attention over sequences whose lengths no trace has;
+    its other figures of work are unknown.
     """
 
     operator: str
@@ -40,6 +41,7 @@ class OperatorWork:
     source_line: str | None  # file:line
     modules_seen: int
     compute_type: str | None = None  # type whose peak applies (bf16, fp8, ...), None without arithmetic that is known
+    flop_per_call_bounds: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

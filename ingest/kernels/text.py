@@ -33,7 +33,7 @@ class NameRule:
 
     @property
     def pattern(self) -> re.Pattern[str]:
-        """The expression, compiled at its first use: many runs have no operator that it could match."""
+        """The expression, compiled at first use, because many runs do not need it."""
         return _compiled(self.expression)
 
 

@@ -187,13 +187,21 @@ def _table(work: Efficiency) -> Table | None:
         Col("Bound", lambda row: _BOUNDS[row.bound][0], when=roofed),
         Col("TFLOP/s", lambda row: row.tflops, significant, when=any(row.tflops is not None for row in rows)),
         Col("GB/s", lambda row: row.gb_per_s, significant, when=any(row.gb_per_s is not None for row in rows)),
-        Col("FLOP per call", lambda row: row.flop_per_call, lambda flop: scaled(flop, "FLOP"), html_only=on_device),
+        Col("FLOP per call", _flop_per_call, kind="number", html_only=on_device),
         Col("Bytes per call", lambda row: row.bytes_per_call, lambda size: scaled(size, "B"), html_only=True),
         Col("Module", _module, html_only=True, when=any(row.module or row.modules_seen for row in rows)),
         Col("Line", lambda row: row.source_line, limit=60, html_only=True, when=any(row.source_line for row in rows)),
         pdf_rows=_PDF_ROWS,
         note="Lost: device time beyond the least time that the peaks allow. A row has equal sizes, types and strides of inputs." + rest,
     )
+
+
+def _flop_per_call(row: OperatorWork) -> Cell:
+    """Write the FLOPs of a call, or their bounds."""
+    if row.flop_per_call is None and row.flop_per_call_bounds is not None:
+        least, most = row.flop_per_call_bounds
+        return Cell(f"{scaled(least, 'FLOP')} to {scaled(most, 'FLOP')}", sort=least)
+    return Cell(scaled(row.flop_per_call, "FLOP"), sort=row.flop_per_call)
 
 
 def _module(row: OperatorWork) -> Cell:

@@ -186,6 +186,24 @@ def test_a_run_of_the_cpu_alone_has_flops(make_store: MakeStore) -> None:
     assert report.no_mfu
 
 
+def test_packed_sequences_of_unknown_lengths_have_bounds(make_store: MakeStore) -> None:
+    """24 tokens in 3 sequences of at most 12: 3 * 8**2 or 2 * 12**2 pairs.
+
+    A pair of one of 8 heads of 4 takes 2 * (4 + 4) operations."""
+    trace = Trace()
+    dims = [[24, 8, 4], [24, 2, 4], [24, 2, 4], [4], [4], [], [], [], [], [], [], []]
+    concrete = ["", "", "", "", "", "12", "12", "0.", "0.5", "True", "-1", "-1"]
+    trace.call("flash_attn::_flash_attn_varlen_forward", dims, 100 * US, concrete=concrete)
+    report = result(trace.store(make_store))
+    row = only(report)
+    assert (row.flop_per_call, row.model_flop_per_call, row.tflops) == (None, None, None)
+    assert row.flop_per_call_bounds == (3 * 8**2 * 8 * 16, 2 * 12**2 * 8 * 16)
+    assert _value(json.loads(json.dumps(plain(report))), Efficiency, "efficiency") == report
+    trace = Trace()
+    trace.call("aten::mm", SQUARE, 10)
+    assert only(result(trace.store(make_store))).flop_per_call_bounds is None
+
+
 @pytest.mark.parametrize("dims", [[[-1, 5], [5, 5]], [[10**30, 5], [5, 5]], [[[5], 5], [5, 5]], [["x"], None], []])
 def test_sizes_that_no_tensor_has_are_unknown(make_store: MakeStore, dims: list[Any]) -> None:
     trace = Trace()
