@@ -24,9 +24,12 @@ LOCK, NOTICE, SBOM = ROOT / "requirements.lock", ROOT / "NOTICE", ROOT / "packag
 BUILD_TOOLS = {"cmake", "ninja", "pathspec", "scikit-build-core"}
 # Packages that no CPython installs: license, homepage.
 ELSEWHERE = {"brotlicffi": ("MIT", "https://github.com/python-hyper/brotlicffi")}
+# Packages whose metadata has no homepage.
+HOMEPAGE_OF = {"fontpkg-inter": "https://github.com/rsms/inter"}
 # Name of a license in older metadata -> its SPDX identifier, if there is exactly one.
 SPDX = {
     "Apache 2.0": "Apache-2.0",
+    "Apache License 2.0": "Apache-2.0",
     "Apache Software License": "Apache-2.0",
     "MIT License": "MIT",
     "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
@@ -99,7 +102,7 @@ def facts(name: str) -> tuple[str, str]:
     license_name = license_of(about)
     if not license_name:
         sys.exit(f"the metadata of {name} has no license. Add it to ELSEWHERE in {Path(__file__).name}")
-    return license_name, homepage_of(about)
+    return license_name, homepage_of(about) or HOMEPAGE_OF.get(name, "")
 
 
 def notice(packages: list[Package]) -> str:
